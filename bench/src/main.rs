@@ -1,0 +1,3 @@
+//! Benchmarks: ratios measured in one run.
+
+fn main() {}
