@@ -1,0 +1,98 @@
+//! Tenants and agents, as the registry knows them.
+
+use serde::Serialize;
+use time::OffsetDateTime;
+
+use super::ids::{AgentId, Slug, TenantId};
+use super::scope::Revision;
+
+/// Who may read an agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Access {
+    /// Whoever holds a key of the agent or of its tenant.
+    Key,
+    /// Everybody, read only.
+    Public,
+}
+
+impl Access {
+    /// As it is stored and sent.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Key => "key",
+            Self::Public => "public",
+        }
+    }
+
+    /// Reads what is stored.
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "key" => Some(Self::Key),
+            "public" => Some(Self::Public),
+            _ => None,
+        }
+    }
+}
+
+/// What decides over access to an agent. It changes with its tenant's scope.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AgentAccess {
+    /// The agent.
+    pub agent: AgentId,
+    /// Whose it is.
+    pub tenant: TenantId,
+    /// Who may read it.
+    pub access: Access,
+    /// Whether it answers at all.
+    pub enabled: bool,
+}
+
+/// What an agent says of itself. It changes with the agent's own scope.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AgentDescription {
+    /// The name of the `serverInfo`.
+    pub name: String,
+    /// A title for people.
+    pub title: Option<String>,
+    /// What a client's model is told about using this server.
+    pub instructions: Option<String>,
+}
+
+/// A tenant, whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tenant {
+    /// Its identity.
+    pub uid: TenantId,
+    /// What people type.
+    pub slug: Slug,
+    /// What people read.
+    pub name: String,
+    /// The revision of its scope that last changed it.
+    pub revision: Revision,
+    /// When it was made.
+    pub created_at: OffsetDateTime,
+}
+
+/// An agent, whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Agent {
+    /// Its identity.
+    pub uid: AgentId,
+    /// What people type.
+    pub slug: Slug,
+    /// Whose it is.
+    pub tenant: TenantId,
+    /// The tenant's slug.
+    pub tenant_slug: Slug,
+    /// What it says of itself.
+    pub description: AgentDescription,
+    /// Who may read it.
+    pub access: Access,
+    /// Whether it answers at all.
+    pub enabled: bool,
+    /// The revision of its registry.
+    pub revision: Revision,
+    /// When it was made.
+    pub created_at: OffsetDateTime,
+}

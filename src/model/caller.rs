@@ -1,0 +1,72 @@
+//! Who calls, and what a credential allows.
+
+use serde::{Deserialize, Serialize};
+use time::OffsetDateTime;
+
+use super::ids::{AgentId, KeyId, PrincipalId, TenantId};
+
+/// What an agent key may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum KeyScope {
+    /// Use the MCP endpoint.
+    Mcp,
+    /// Manage the agent's registry through the admin surface.
+    Registry,
+    /// Read the agent's audit log.
+    Audit,
+}
+
+impl KeyScope {
+    /// As it is stored and sent.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Mcp => "mcp",
+            Self::Registry => "registry",
+            Self::Audit => "audit",
+        }
+    }
+
+    /// Reads what is stored.
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Mcp, Self::Registry, Self::Audit].into_iter().find(|s| s.as_str() == text)
+    }
+}
+
+/// What a verified key grants.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Credential {
+    /// The key.
+    pub key: KeyId,
+    /// Who acts with it.
+    pub principal: PrincipalId,
+    /// The tenant whose scope it changes with.
+    pub tenant: TenantId,
+    /// The one agent it reaches; `None` for an owner key, which reaches all of its tenant.
+    pub agent: Option<AgentId>,
+    /// What it may do.
+    pub scopes: Vec<KeyScope>,
+    /// From when on it is refused.
+    pub expires_at: Option<OffsetDateTime>,
+}
+
+impl Credential {
+    /// Whether the key may do `scope` at all. An owner key may do everything to its agents.
+    pub fn allows(&self, scope: KeyScope) -> bool {
+        self.agent.is_none() || self.scopes.contains(&scope)
+    }
+
+    /// Whether the key reaches this agent of this tenant.
+    pub fn reaches(&self, tenant: TenantId, agent: AgentId) -> bool {
+        self.tenant == tenant && self.agent.is_none_or(|own| own == agent)
+    }
+}
+
+/// Who acts on the admin surface.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Administrator {
+    /// The gateway's operator: everything.
+    Operator,
+    /// A key of a tenant or of an agent.
+    Key(std::sync::Arc<Credential>),
+}

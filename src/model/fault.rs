@@ -1,0 +1,125 @@
+//! Everything that can go wrong for a caller, by the contract's stable names.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use super::scope::Revision;
+use super::uri::ResourceUri;
+
+/// Why a request is refused or failed. Each border maps it once to its own status codes.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum Fault {
+    /// The body is not JSON.
+    #[error("{0}")]
+    ParseError(Cow<'static, str>),
+    /// The body is JSON, and not a message of the protocol.
+    #[error("{0}")]
+    InvalidRequest(Cow<'static, str>),
+    /// The parameters, or a member of the body, are wrong.
+    #[error("{0}")]
+    InvalidParams(Cow<'static, str>),
+    /// The method is not one of this revision of the protocol.
+    #[error("unknown method: {0}")]
+    MethodNotFound(String),
+    /// No resource answers to this URI.
+    #[error("resource not found: {0}")]
+    ResourceNotFound(ResourceUri),
+    /// Needs a session.
+    #[error("{0} needs a session; send initialize first")]
+    SessionRequired(&'static str),
+    /// The session is unknown, expired, ended or someone else's.
+    #[error("session not found")]
+    SessionNotFound,
+    /// No credential, or none that is valid.
+    #[error("a valid credential is required")]
+    Unauthenticated,
+    /// Valid, and not for this.
+    #[error("this credential does not reach that agent")]
+    Forbidden,
+    /// The credential lacks a scope.
+    #[error("this credential lacks the scope {0}")]
+    InsufficientScope(&'static str),
+    /// The agent is switched off; told to its own credentials only.
+    #[error("this agent is disabled")]
+    AgentDisabled,
+    /// `Origin` or `Host` is not allowed.
+    #[error("{0}")]
+    ForbiddenOrigin(&'static str),
+    /// The body is declared to be something else than asked for.
+    #[error("Content-Type must be {0}")]
+    UnsupportedMediaType(&'static str),
+    /// The caller does not accept what would be sent.
+    #[error("Accept must admit {0}")]
+    NotAcceptable(&'static str),
+    /// The body is longer than the limit, in bytes.
+    #[error("the body is longer than {0} bytes")]
+    PayloadTooLarge(usize),
+    /// The gateway has more to do than it takes on.
+    #[error("the gateway is overloaded or shutting down; try again")]
+    Unavailable {
+        /// When to try again.
+        retry_after: Duration,
+    },
+    /// The database is away and the answer is not held in memory.
+    #[error("the database cannot be reached; try again")]
+    StorageUnavailable,
+    /// A bug; what it is stands in the log under the request's id, and nowhere else.
+    #[error("internal error")]
+    Internal(String),
+    /// No such thing, or not the caller's.
+    #[error("no such {0}")]
+    NotFound(&'static str),
+    /// There is one already.
+    #[error("{0} exists already")]
+    AlreadyExists(&'static str),
+    /// `If-Match` names another revision than the present one, if there is one.
+    #[error("If-Match does not match")]
+    RevisionMismatch(Option<Revision>),
+    /// The slug belonged to another tenant's agent.
+    #[error("this slug is retired")]
+    SlugRetired,
+}
+
+impl Fault {
+    /// Bad parameters, with what is wrong.
+    pub fn invalid_params(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::InvalidParams(message.into())
+    }
+
+    /// The stable name of the contract.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::ParseError(_) => "parse_error",
+            Self::InvalidRequest(_) => "invalid_request",
+            Self::InvalidParams(_) => "invalid_params",
+            Self::MethodNotFound(_) => "method_not_found",
+            Self::ResourceNotFound(_) => "resource_not_found",
+            Self::SessionRequired(_) => "session_required",
+            Self::SessionNotFound => "session_not_found",
+            Self::Unauthenticated => "unauthenticated",
+            Self::Forbidden => "forbidden",
+            Self::InsufficientScope(_) => "insufficient_scope",
+            Self::AgentDisabled => "agent_disabled",
+            Self::ForbiddenOrigin(_) => "forbidden_origin",
+            Self::UnsupportedMediaType(_) => "unsupported_media_type",
+            Self::NotAcceptable(_) => "not_acceptable",
+            Self::PayloadTooLarge(_) => "payload_too_large",
+            Self::Unavailable { .. } => "unavailable",
+            Self::StorageUnavailable => "storage_unavailable",
+            Self::Internal(_) => "internal",
+            Self::NotFound(_) => "not_found",
+            Self::AlreadyExists(_) => "already_exists",
+            Self::RevisionMismatch(_) => "revision_mismatch",
+            Self::SlugRetired => "slug_retired",
+        }
+    }
+
+    /// How long to wait before another try, where another try may help.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Unavailable { retry_after } => Some(*retry_after),
+            Self::StorageUnavailable => Some(Duration::from_secs(1)),
+            _ => None,
+        }
+    }
+}

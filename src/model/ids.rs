@@ -1,0 +1,128 @@
+//! Identities: the uids that name things for good, and the slugs that people type.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+macro_rules! uid {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub Uuid);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    };
+}
+
+uid! {
+    /// A tenant, for good: a tenant re-created under an old slug has another one.
+    TenantId
+}
+uid! {
+    /// An agent, for good: an agent re-created under an old slug has another one.
+    AgentId
+}
+uid! {
+    /// One issued key.
+    KeyId
+}
+uid! {
+    /// Who acts: a key and all that replaced it by rotation are one principal.
+    PrincipalId
+}
+
+/// Slugs that name a path of the gateway itself, refused to agents.
+const RESERVED: [&str; 6] = ["admin", "healthz", "readyz", "metrics", "well-known", "assets"];
+
+/// What people type for a tenant or an agent: `^[a-z0-9][a-z0-9_-]{0,62}$`.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(transparent)]
+pub struct Slug(Arc<str>);
+
+/// Why a text is no slug.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum SlugError {
+    /// It does not have the form.
+    #[error("must match ^[a-z0-9][a-z0-9_-]{{0,62}}$")]
+    Form,
+    /// It names a path of the gateway itself.
+    #[error("is reserved")]
+    Reserved,
+}
+
+impl Slug {
+    /// Parses the slug of a tenant.
+    pub fn parse(text: &str) -> Result<Self, SlugError> {
+        if Self::has_form(text) { Ok(Self(text.into())) } else { Err(SlugError::Form) }
+    }
+
+    /// Parses the slug of an agent, which must not shadow a path of the gateway.
+    pub fn parse_agent(text: &str) -> Result<Self, SlugError> {
+        if RESERVED.contains(&text) { Err(SlugError::Reserved) } else { Self::parse(text) }
+    }
+
+    fn has_form(text: &str) -> bool {
+        let plain = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+        matches!(text.len(), 1..=63)
+            && text.as_bytes().first().is_some_and(plain)
+            && text.bytes().all(|b| plain(&b) || matches!(b, b'_' | b'-'))
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::borrow::Borrow<str> for Slug {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Slug {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Slug {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Slug, SlugError};
+
+    #[test]
+    fn a_slug_has_the_form_of_the_contract() {
+        for good in ["a", "0", "research", "a-b_c", &"a".repeat(63)] {
+            assert_eq!(Slug::parse_agent(good).map(|s| s.to_string()), Ok(good.to_owned()));
+        }
+        for bad in ["", "-a", "_a", "A", "a.b", "a b", "ä", "a\n", &"a".repeat(64)] {
+            assert_eq!(Slug::parse_agent(bad), Err(SlugError::Form), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn an_agent_cannot_take_a_path_of_the_gateway() {
+        for reserved in ["admin", "healthz", "readyz", "metrics", "well-known", "assets"] {
+            assert_eq!(Slug::parse_agent(reserved), Err(SlugError::Reserved));
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! Values, parsed and valid by construction. Nothing here knows of HTTP, SQL or a runtime.
+
+pub mod agent;
+pub mod caller;
+pub mod fault;
+pub mod ids;
+pub mod json;
+pub mod key;
+pub mod operation;
+pub mod resource;
+pub mod scope;
+pub mod sources;
+pub mod uri;

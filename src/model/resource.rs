@@ -1,0 +1,161 @@
+//! A resource: its definition as the MCP specification lists it, and the parts of its contents.
+
+use std::fmt;
+
+use bytes::Bytes;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use sha2::{Digest, Sha256};
+use time::OffsetDateTime;
+
+use super::scope::Revision;
+use super::uri::ResourceUri;
+
+/// The SHA-256 of some content: its address.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ContentHash(pub [u8; 32]);
+
+impl ContentHash {
+    /// The address of `bytes`.
+    pub fn of(bytes: &[u8]) -> Self {
+        Self(Sha256::digest(bytes).into())
+    }
+}
+
+impl fmt::Debug for ContentHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// How a part of the contents travels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PartKind {
+    /// As text; the bytes are UTF-8.
+    Text,
+    /// As base64.
+    Blob,
+}
+
+impl PartKind {
+    /// As it is stored, and the member that carries it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Blob => "blob",
+        }
+    }
+}
+
+/// One of a resource's contents, without its bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part {
+    /// Its own URI, where it differs from the resource's.
+    pub uri: Option<ResourceUri>,
+    /// Its own MIME type, where it was given one.
+    pub mime_type: Option<String>,
+    /// How it travels.
+    pub kind: PartKind,
+    /// Where its bytes are.
+    pub hash: ContentHash,
+    /// Decoded, in bytes.
+    pub size: u64,
+}
+
+/// A part with its bytes, about to be stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewPart {
+    /// The part.
+    pub part: Part,
+    /// Its bytes, decoded.
+    pub bytes: Bytes,
+}
+
+impl NewPart {
+    /// Addresses and measures `bytes`.
+    pub fn new(uri: Option<ResourceUri>, mime_type: Option<String>, kind: PartKind, bytes: Bytes) -> Self {
+        let part =
+            Part { uri, mime_type, kind, hash: ContentHash::of(&bytes), size: u64::try_from(bytes.len()).unwrap_or(u64::MAX) };
+        Self { part, bytes }
+    }
+}
+
+/// What its owner says of a resource: everything but the contents.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Definition {
+    /// The name; programs use it, people see it where there is no title.
+    pub name: String,
+    /// A title for people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// What it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// The MIME type of its contents.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mime_type: Option<String>,
+    /// `audience`, `priority`, `lastModified`, as sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub annotations: Option<Box<RawValue>>,
+    /// As sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub icons: Option<Box<RawValue>>,
+    /// As sent.
+    #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Box<RawValue>>,
+}
+
+impl PartialEq for Definition {
+    fn eq(&self, other: &Self) -> bool {
+        fn text(raw: Option<&RawValue>) -> Option<&str> {
+            raw.map(RawValue::get)
+        }
+        (&self.name, &self.title, &self.description, &self.mime_type)
+            == (&other.name, &other.title, &other.description, &other.mime_type)
+            && text(self.annotations.as_deref()) == text(other.annotations.as_deref())
+            && text(self.icons.as_deref()) == text(other.icons.as_deref())
+            && text(self.meta.as_deref()) == text(other.meta.as_deref())
+    }
+}
+
+/// A registered resource.
+#[derive(Debug, Clone)]
+pub struct Resource {
+    /// Its URI.
+    pub uri: ResourceUri,
+    /// What its owner says of it.
+    pub definition: Definition,
+    /// Its contents, in their order.
+    pub parts: Vec<Part>,
+    /// The revision of the agent's scope that last changed it.
+    pub revision: Revision,
+    /// When it last changed.
+    pub last_modified: OffsetDateTime,
+}
+
+impl Resource {
+    /// The decoded bytes of a single content; several have no one size.
+    pub fn size(&self) -> Option<u64> {
+        match self.parts.as_slice() {
+            [only] => Some(only.size),
+            _ => None,
+        }
+    }
+
+    /// The MIME type that a part is answered with.
+    pub fn mime_type_of<'a>(&'a self, part: &'a Part) -> Option<&'a str> {
+        part.mime_type.as_deref().or(self.definition.mime_type.as_deref())
+    }
+}
+
+/// A resource as its owner wants it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewResource {
+    /// Its URI.
+    pub uri: ResourceUri,
+    /// What its owner says of it.
+    pub definition: Definition,
+    /// Its contents.
+    pub parts: Vec<NewPart>,
+}

@@ -1,0 +1,123 @@
+//! Scopes, revisions and changes: the idea that everything here rests on.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::ids::{AgentId, TenantId};
+
+/// Something that changes as a whole, by gapless revisions: the gateway's own settings, a tenant's access, an
+/// agent's registry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Scope(pub Uuid);
+
+impl Scope {
+    /// The gateway's own settings, the directory of agent slugs among them.
+    pub const GATEWAY: Self = Self(Uuid::nil());
+}
+
+impl From<TenantId> for Scope {
+    fn from(tenant: TenantId) -> Self {
+        Self(tenant.0)
+    }
+}
+
+impl From<AgentId> for Scope {
+    fn from(agent: AgentId) -> Self {
+        Self(agent.0)
+    }
+}
+
+/// How often a scope has changed. Revisions of one scope are committed in their order, without a gap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Revision(pub i64);
+
+impl fmt::Display for Revision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl FromStr for Revision {
+    type Err = std::num::ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        text.parse().map(Self)
+    }
+}
+
+/// One subject that one revision of a scope touched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// The revision that did it.
+    pub revision: Revision,
+    /// What was done.
+    pub kind: ChangeKind,
+    /// To what: a URI, a slug or a uid, as the kind says.
+    pub subject: String,
+}
+
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
+        /// What a change did, and what its subject names.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum ChangeKind {
+            $($(#[$doc])* $name,)*
+            /// Written by a newer version of the gateway: whoever meets it forgets all it holds of the scope.
+            Unknown,
+        }
+
+        impl ChangeKind {
+            /// As it stands in `changes`.
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$name => $text,)*
+                    Self::Unknown => "unknown",
+                }
+            }
+
+            /// Reads what stands in `changes`.
+            pub fn parse(text: &str) -> Self {
+                match text {
+                    $($text => Self::$name,)*
+                    _ => Self::Unknown,
+                }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// Gateway scope: an agent slug came to name another agent, or none. Subject: the slug.
+    Slug = "slug",
+    /// Gateway or tenant scope: a tenant was made, changed or deleted. Subject: the tenant's uid.
+    Tenant = "tenant",
+    /// Tenant scope: an agent's access changed; agent scope: its description did. Subject: the agent's uid.
+    Agent = "agent",
+    /// Tenant scope: a key was made, revoked or shortened. Subject: the key's uid.
+    Key = "key",
+    /// Agent scope: a resource was added. Subject: its URI.
+    ResourceAdded = "resource_added",
+    /// Agent scope: a resource was removed. Subject: its URI.
+    ResourceRemoved = "resource_removed",
+    /// Agent scope: what a list shows of a resource changed. Subject: its URI.
+    ResourceDefined = "resource_defined",
+    /// Agent scope: only the contents of a resource changed. Subject: its URI.
+    ResourceContents = "resource_contents",
+    /// Agent scope: its owner says that a resource changed, without new content. Subject: its URI.
+    ResourceTouched = "resource_touched",
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ChangeKind;
+
+    #[test]
+    fn a_kind_of_a_newer_version_is_unknown_and_not_an_error() {
+        assert_eq!(ChangeKind::parse("resource_added"), ChangeKind::ResourceAdded);
+        assert_eq!(ChangeKind::parse("tool_added"), ChangeKind::Unknown);
+    }
+}

@@ -1,0 +1,121 @@
+//! What the world gives: time, randomness and, under test, interference. All passed in, never reached for.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use rand::TryRng;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+/// Tells the time of day.
+pub trait Clock: Send + Sync {
+    /// Now, in UTC.
+    fn now(&self) -> OffsetDateTime;
+}
+
+/// The machine's clock.
+#[derive(Debug, Clone, Copy)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now(&self) -> OffsetDateTime {
+        OffsetDateTime::now_utc()
+    }
+}
+
+/// Gives unpredictable bytes.
+pub trait Random: Send + Sync {
+    /// Fills `bytes`.
+    ///
+    /// # Errors
+    /// When the machine's source of randomness fails.
+    fn fill(&self, bytes: &mut [u8]) -> Result<(), RandomError>;
+}
+
+/// The machine's source of randomness failed; nothing secret can be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the machine's source of randomness failed")]
+pub struct RandomError;
+
+/// The machine's source of randomness.
+#[derive(Debug, Clone, Copy)]
+pub struct SystemRandom;
+
+impl Random for SystemRandom {
+    fn fill(&self, bytes: &mut [u8]) -> Result<(), RandomError> {
+        rand::rngs::SysRng.try_fill_bytes(bytes).map_err(|_| RandomError)
+    }
+}
+
+/// The points at which a test may hold the gateway, or make it lose something. Production has none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Point {
+    /// A cache has read a scope's rows and has not kept them yet.
+    CacheFillRead,
+    /// A snapshot has read its definitions and not yet their contents.
+    SnapshotBetweenReads,
+    /// A credential was read and has not been kept yet.
+    CredentialFillRead,
+    /// A write has done everything but commit.
+    BeforeCommit,
+    /// A wake is about to be sent.
+    Wake,
+}
+
+/// Something that interferes at a [`Point`].
+pub trait Interfere: Send + Sync {
+    /// Returns when the gateway may go on.
+    fn pause(&self, point: Point) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
+    /// Whether what is about to happen at `point` is lost instead.
+    fn loses(&self, point: Point) -> bool;
+}
+
+/// Time, randomness and interference, handed to whoever needs them.
+#[derive(Clone)]
+pub struct Sources {
+    /// The time of day.
+    pub clock: Arc<dyn Clock>,
+    /// Unpredictable bytes.
+    pub random: Arc<dyn Random>,
+    /// Who interferes; nobody in production.
+    pub interference: Option<Arc<dyn Interfere>>,
+}
+
+impl Sources {
+    /// The machine's own.
+    pub fn system() -> Self {
+        Self { clock: Arc::new(SystemClock), random: Arc::new(SystemRandom), interference: None }
+    }
+
+    /// A new uid, ordered by time (`UUIDv7`).
+    ///
+    /// # Errors
+    /// When the source of randomness fails.
+    pub fn uid(&self) -> Result<Uuid, RandomError> {
+        let mut bytes = [0; 10];
+        self.random.fill(&mut bytes)?;
+        let millis = self.clock.now().unix_timestamp_nanos() / 1_000_000;
+        let millis = u64::try_from(millis).unwrap_or_default();
+        Ok(uuid::Builder::from_unix_timestamp_millis(millis, &bytes).into_uuid())
+    }
+
+    /// Waits where a test wants to hold the gateway.
+    pub async fn pause(&self, point: Point) {
+        if let Some(interference) = &self.interference {
+            interference.pause(point).await;
+        }
+    }
+
+    /// Whether what is about to happen at `point` is lost.
+    pub fn loses(&self, point: Point) -> bool {
+        self.interference.as_ref().is_some_and(|i| i.loses(point))
+    }
+}
+
+impl fmt::Debug for Sources {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sources").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,275 @@
+//! Agents, and the slugs they leave behind.
+
+use time::OffsetDateTime;
+
+use super::snapshot::Snapshot;
+use super::write::Write;
+use super::{Store, StoreError};
+use crate::model::agent::{Access, Agent, AgentAccess, AgentDescription};
+use crate::model::ids::{AgentId, Slug, TenantId};
+use crate::model::scope::Revision;
+
+struct Row {
+    uid: uuid::Uuid,
+    slug: String,
+    tenant: uuid::Uuid,
+    tenant_slug: String,
+    name: String,
+    title: Option<String>,
+    instructions: Option<String>,
+    access: String,
+    enabled: bool,
+    revision: i64,
+    created_at: OffsetDateTime,
+}
+
+impl TryFrom<Row> for Agent {
+    type Error = StoreError;
+
+    fn try_from(row: Row) -> Result<Self, StoreError> {
+        let slug = |text: &str| Slug::parse(text).map_err(|_| StoreError::Unreadable("slug"));
+        Ok(Self {
+            uid: AgentId(row.uid),
+            slug: slug(&row.slug)?,
+            tenant: TenantId(row.tenant),
+            tenant_slug: slug(&row.tenant_slug)?,
+            description: AgentDescription { name: row.name, title: row.title, instructions: row.instructions },
+            access: access(&row.access)?,
+            enabled: row.enabled,
+            revision: Revision(row.revision),
+            created_at: row.created_at,
+        })
+    }
+}
+
+fn access(text: &str) -> Result<Access, StoreError> {
+    Access::parse(text).ok_or(StoreError::Unreadable("access"))
+}
+
+/// An agent's slug that was used before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RetiredSlug {
+    /// The slug of the tenant that it stays with.
+    pub tenant: String,
+    /// Where the revisions of its last life ended.
+    pub last_revision: Revision,
+}
+
+impl Store {
+    /// The living agent of this slug.
+    pub async fn agent(&self, slug: &str) -> Result<Option<Agent>, StoreError> {
+        let row = sqlx::query_as!(
+            Row,
+            "select a.uid, a.slug, a.tenant, t.slug as tenant_slug, a.name, a.title, a.instructions, a.access, \
+             a.enabled, h.revision, a.created_at \
+             from agents a join tenants t on t.uid = a.tenant join heads h on h.scope = a.uid \
+             where a.slug = $1 and a.deleted_at is null",
+            slug,
+        )
+        .fetch_optional(&self.pool)
+        .await?;
+        row.map(Agent::try_from).transpose()
+    }
+
+    /// Living agents after a slug, in byte order; of one tenant where one is named.
+    pub async fn agents(
+        &self,
+        tenant: Option<TenantId>,
+        after: &str,
+        limit: i64,
+    ) -> Result<Vec<Agent>, StoreError> {
+        let rows = sqlx::query_as!(
+            Row,
+            "select a.uid, a.slug, a.tenant, t.slug as tenant_slug, a.name, a.title, a.instructions, a.access, \
+             a.enabled, h.revision, a.created_at \
+             from agents a join tenants t on t.uid = a.tenant join heads h on h.scope = a.uid \
+             where a.slug > $1 and a.deleted_at is null and ($2::uuid is null or a.tenant = $2) \
+             order by a.slug limit $3",
+            after,
+            tenant.map(|tenant| tenant.0),
+            limit,
+        )
+        .fetch_all(&self.pool)
+        .await?;
+        rows.into_iter().map(Agent::try_from).collect()
+    }
+}
+
+impl Snapshot {
+    /// Which agent of which tenant a slug names.
+    pub async fn agent_address(&mut self, slug: &str) -> Result<Option<(TenantId, AgentId)>, StoreError> {
+        let row = sqlx::query!("select tenant, uid from agents where slug = $1 and deleted_at is null", slug)
+            .fetch_optional(self.connection())
+            .await?;
+        Ok(row.map(|row| (TenantId(row.tenant), AgentId(row.uid))))
+    }
+
+    /// What decides over access to an agent.
+    pub async fn agent_access(
+        &mut self,
+        tenant: TenantId,
+        agent: AgentId,
+    ) -> Result<Option<AgentAccess>, StoreError> {
+        let row = sqlx::query!(
+            "select access, enabled from agents where tenant = $1 and uid = $2 and deleted_at is null",
+            tenant.0,
+            agent.0,
+        )
+        .fetch_optional(self.connection())
+        .await?;
+        row.map(|row| Ok(AgentAccess { agent, tenant, access: access(&row.access)?, enabled: row.enabled }))
+            .transpose()
+    }
+
+    /// What an agent says of itself.
+    pub async fn agent_description(
+        &mut self,
+        tenant: TenantId,
+        agent: AgentId,
+    ) -> Result<Option<AgentDescription>, StoreError> {
+        let row = sqlx::query_as!(
+            AgentDescription,
+            "select name, title, instructions from agents where tenant = $1 and uid = $2 and deleted_at is null",
+            tenant.0,
+            agent.0,
+        )
+        .fetch_optional(self.connection())
+        .await?;
+        Ok(row)
+    }
+}
+
+impl Write {
+    /// The living agent of this slug, as this transaction sees it.
+    pub async fn agent(&mut self, slug: &Slug) -> Result<Option<Agent>, StoreError> {
+        let row = sqlx::query_as!(
+            Row,
+            "select a.uid, a.slug, a.tenant, t.slug as tenant_slug, a.name, a.title, a.instructions, a.access, \
+             a.enabled, h.revision, a.created_at \
+             from agents a join tenants t on t.uid = a.tenant join heads h on h.scope = a.uid \
+             where a.slug = $1 and a.deleted_at is null",
+            slug.as_str(),
+        )
+        .fetch_optional(self.connection())
+        .await?;
+        row.map(Agent::try_from).transpose()
+    }
+
+    /// The living agents of a tenant, in the order in which their scopes are locked.
+    pub async fn agents_of(&mut self, tenant: TenantId) -> Result<Vec<(AgentId, String)>, StoreError> {
+        let rows = sqlx::query!(
+            "select uid, slug from agents where tenant = $1 and deleted_at is null order by uid",
+            tenant.0
+        )
+        .fetch_all(self.connection())
+        .await?;
+        Ok(rows.into_iter().map(|row| (AgentId(row.uid), row.slug)).collect())
+    }
+
+    /// An earlier life of this slug.
+    pub async fn retired_agent(&mut self, slug: &Slug) -> Result<Option<RetiredSlug>, StoreError> {
+        let row = sqlx::query!("select tenant, last_revision from retired_agents where slug = $1", slug.as_str())
+            .fetch_optional(self.connection())
+            .await?;
+        Ok(row.map(|row| RetiredSlug { tenant: row.tenant, last_revision: Revision(row.last_revision) }))
+    }
+
+    /// Adds an agent.
+    pub async fn insert_agent(&mut self, agent: &Agent) -> Result<(), StoreError> {
+        sqlx::query!(
+            "insert into agents (uid, tenant, slug, name, title, instructions, access, enabled, created_at) \
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+            agent.uid.0,
+            agent.tenant.0,
+            agent.slug.as_str(),
+            agent.description.name,
+            agent.description.title,
+            agent.description.instructions,
+            agent.access.as_str(),
+            agent.enabled,
+            agent.created_at,
+        )
+        .execute(self.connection())
+        .await?;
+        Ok(())
+    }
+
+    /// Writes an agent's description and access.
+    pub async fn update_agent(&mut self, agent: &Agent) -> Result<(), StoreError> {
+        sqlx::query!(
+            "update agents set name = $3, title = $4, instructions = $5, access = $6, enabled = $7 \
+             where tenant = $1 and uid = $2",
+            agent.tenant.0,
+            agent.uid.0,
+            agent.description.name,
+            agent.description.title,
+            agent.description.instructions,
+            agent.access.as_str(),
+            agent.enabled,
+        )
+        .execute(self.connection())
+        .await?;
+        Ok(())
+    }
+
+    /// Ends an agent and its keys, and keeps its slug for its tenant. Its rows are purged later.
+    pub async fn delete_agent(
+        &mut self,
+        tenant: TenantId,
+        agent: AgentId,
+        revision: Revision,
+        now: OffsetDateTime,
+    ) -> Result<(), StoreError> {
+        sqlx::query!(
+            "with ended as (
+                update agents set deleted_at = $3 where tenant = $1 and uid = $2 returning slug, tenant
+            ),
+            revoked as (
+                update api_keys set revoked_at = $3 where tenant = $1 and agent = $2 and revoked_at is null
+            )
+            insert into retired_agents (slug, tenant, last_revision)
+            select ended.slug, tenants.slug, $4 from ended join tenants on tenants.uid = ended.tenant
+            on conflict (slug) do update set tenant = excluded.tenant, last_revision = excluded.last_revision",
+            tenant.0,
+            agent.0,
+            now,
+            revision.0,
+        )
+        .execute(self.connection())
+        .await?;
+        Ok(())
+    }
+
+    /// Counts resources in or out; answers how many the agent has now, `None` where it is gone.
+    pub async fn count_resources(
+        &mut self,
+        tenant: TenantId,
+        agent: AgentId,
+        by: i32,
+    ) -> Result<Option<i32>, StoreError> {
+        let count = sqlx::query_scalar!(
+            "update agents set resource_count = resource_count + $3 \
+             where tenant = $1 and uid = $2 and deleted_at is null returning resource_count",
+            tenant.0,
+            agent.0,
+            by,
+        )
+        .fetch_optional(self.connection())
+        .await?;
+        Ok(count)
+    }
+
+    /// Whether the agent is there and not deleted.
+    pub async fn agent_lives(&mut self, tenant: TenantId, agent: AgentId) -> Result<bool, StoreError> {
+        let lives = sqlx::query_scalar!(
+            r#"select exists (
+                select from agents where tenant = $1 and uid = $2 and deleted_at is null
+            ) as "lives!""#,
+            tenant.0,
+            agent.0,
+        )
+        .fetch_one(self.connection())
+        .await?;
+        Ok(lives)
+    }
+}

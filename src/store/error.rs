@@ -1,0 +1,45 @@
+//! What can go wrong in the database, sorted by what a caller can do about it.
+
+use sqlx::error::DatabaseError;
+
+/// Why the database did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// It cannot be reached, is stopping, or has no time or room for us; later it may.
+    #[error("the database is away: {0}")]
+    Away(#[source] sqlx::Error),
+    /// It refused what should have been right: a bug.
+    #[error("the database refused a statement: {0}")]
+    Refused(#[source] sqlx::Error),
+    /// A row holds what this version cannot read.
+    #[error("a stored {0} cannot be read")]
+    Unreadable(&'static str),
+    /// The schema could not be brought up to date.
+    #[error("the schema could not be migrated: {0}")]
+    Migrate(#[from] sqlx::migrate::MigrateError),
+}
+
+impl From<sqlx::Error> for StoreError {
+    fn from(error: sqlx::Error) -> Self {
+        let away = match &error {
+            sqlx::Error::Io(_)
+            | sqlx::Error::Tls(_)
+            | sqlx::Error::Protocol(_)
+            | sqlx::Error::PoolTimedOut
+            | sqlx::Error::PoolClosed
+            | sqlx::Error::WorkerCrashed
+            | sqlx::Error::BeginFailed => true,
+            sqlx::Error::Database(database) => is_away(database.as_ref()),
+            _ => false,
+        };
+        if away { Self::Away(error) } else { Self::Refused(error) }
+    }
+}
+
+/// Classes of SQLSTATE that say «not now»: connection exceptions, transaction rollback (deadlock, serialization), no
+/// resources, lock not available, operator intervention (shutdown, cancelled by a timeout), read-only after a failover.
+fn is_away(error: &dyn DatabaseError) -> bool {
+    error.code().is_some_and(|code| {
+        ["08", "40", "53", "57"].iter().any(|class| code.starts_with(class)) || code == "55P03" || code == "25006"
+    })
+}

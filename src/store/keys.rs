@@ -1,0 +1,267 @@
+//! API keys. Only their hashes are known.
+
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::snapshot::Snapshot;
+use super::write::Write;
+use super::{Store, StoreError};
+use crate::model::caller::{Credential, KeyScope};
+use crate::model::ids::{AgentId, KeyId, PrincipalId, TenantId};
+use crate::model::key::KeyHash;
+use crate::model::scope::Revision;
+
+/// A key as its owner sees it: everything but the secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApiKey {
+    /// Its identity.
+    pub uid: KeyId,
+    /// Whose it is.
+    pub tenant: TenantId,
+    /// The one agent it reaches; `None` for an owner key.
+    pub agent: Option<AgentId>,
+    /// Its first 12 characters.
+    pub display: String,
+    /// What its owner calls it.
+    pub name: String,
+    /// What it may do.
+    pub scopes: Vec<KeyScope>,
+    /// Who acts with it.
+    pub principal: PrincipalId,
+    /// The revision of the tenant's scope that last changed it.
+    pub revision: Revision,
+    /// When it was made.
+    pub created_at: OffsetDateTime,
+    /// From when on it is refused.
+    pub expires_at: Option<OffsetDateTime>,
+    /// When it was revoked.
+    pub revoked_at: Option<OffsetDateTime>,
+    /// When it was last used, to the minute.
+    pub last_used_at: Option<OffsetDateTime>,
+}
+
+struct Row {
+    uid: Uuid,
+    tenant: Uuid,
+    agent: Option<Uuid>,
+    display: String,
+    name: String,
+    scopes: Vec<String>,
+    principal: Uuid,
+    revision: i64,
+    created_at: OffsetDateTime,
+    expires_at: Option<OffsetDateTime>,
+    revoked_at: Option<OffsetDateTime>,
+    last_used_at: Option<OffsetDateTime>,
+}
+
+impl TryFrom<Row> for ApiKey {
+    type Error = StoreError;
+
+    fn try_from(row: Row) -> Result<Self, StoreError> {
+        Ok(Self {
+            uid: KeyId(row.uid),
+            tenant: TenantId(row.tenant),
+            agent: row.agent.map(AgentId),
+            display: row.display,
+            name: row.name,
+            scopes: scopes(&row.scopes)?,
+            principal: PrincipalId(row.principal),
+            revision: Revision(row.revision),
+            created_at: row.created_at,
+            expires_at: row.expires_at,
+            revoked_at: row.revoked_at,
+            last_used_at: row.last_used_at,
+        })
+    }
+}
+
+fn scopes(stored: &[String]) -> Result<Vec<KeyScope>, StoreError> {
+    stored.iter().map(|text| KeyScope::parse(text).ok_or(StoreError::Unreadable("key scope"))).collect()
+}
+
+impl Store {
+    /// The tenant of a key, which never changes; `None` where no key has this hash.
+    pub async fn key_tenant(&self, hash: KeyHash) -> Result<Option<TenantId>, StoreError> {
+        let tenant = sqlx::query_scalar!("select tenant from api_keys where hash = $1", &hash.0[..])
+            .fetch_optional(&self.pool)
+            .await?;
+        Ok(tenant.map(TenantId))
+    }
+
+    /// A key by its identity.
+    pub async fn key(&self, key: KeyId) -> Result<Option<ApiKey>, StoreError> {
+        let row = sqlx::query_as!(
+            Row,
+            "select uid, tenant, agent, display, name, scopes, principal, revision, created_at, expires_at, \
+             revoked_at, last_used_at from api_keys where uid = $1",
+            key.0,
+        )
+        .fetch_optional(&self.pool)
+        .await?;
+        row.map(ApiKey::try_from).transpose()
+    }
+
+    /// The keys of an agent, or a tenant's owner keys, after one of them, oldest first.
+    pub async fn keys(
+        &self,
+        tenant: TenantId,
+        agent: Option<AgentId>,
+        after: Uuid,
+        limit: i64,
+    ) -> Result<Vec<ApiKey>, StoreError> {
+        let rows = sqlx::query_as!(
+            Row,
+            "select uid, tenant, agent, display, name, scopes, principal, revision, created_at, expires_at, \
+             revoked_at, last_used_at from api_keys \
+             where tenant = $1 and agent is not distinct from $2 and uid > $3 order by uid limit $4",
+            tenant.0,
+            agent.map(|agent| agent.0),
+            after,
+            limit,
+        )
+        .fetch_all(&self.pool)
+        .await?;
+        rows.into_iter().map(ApiKey::try_from).collect()
+    }
+
+    /// Notes when keys were last used. Not a change: nobody reads it from memory.
+    pub async fn note_key_use(&self, uses: &[(KeyId, OffsetDateTime)]) -> Result<(), StoreError> {
+        let keys: Vec<_> = uses.iter().map(|(key, _)| key.0).collect();
+        let times: Vec<_> = uses.iter().map(|(_, at)| *at).collect();
+        sqlx::query!(
+            "update api_keys set last_used_at = used.at \
+             from (select * from unnest($1::uuid[], $2::timestamptz[]) as used (uid, at) order by uid) as used \
+             where api_keys.uid = used.uid and (last_used_at is null or last_used_at < used.at)",
+            &keys,
+            &times,
+        )
+        .execute(&self.pool)
+        .await?;
+        Ok(())
+    }
+}
+
+impl Snapshot {
+    /// What a key grants; `None` for one that is revoked or not the tenant's.
+    pub async fn credential(
+        &mut self,
+        tenant: TenantId,
+        hash: KeyHash,
+    ) -> Result<Option<Credential>, StoreError> {
+        let row = sqlx::query!(
+            "select uid, principal, agent, scopes, expires_at from api_keys \
+             where tenant = $1 and hash = $2 and revoked_at is null",
+            tenant.0,
+            &hash.0[..],
+        )
+        .fetch_optional(self.connection())
+        .await?;
+        row.map(|row| {
+            Ok(Credential {
+                key: KeyId(row.uid),
+                principal: PrincipalId(row.principal),
+                tenant,
+                agent: row.agent.map(AgentId),
+                scopes: scopes(&row.scopes)?,
+                expires_at: row.expires_at,
+            })
+        })
+        .transpose()
+    }
+}
+
+impl Write {
+    /// How many keys of an agent, or owner keys of a tenant, are neither revoked nor expired.
+    pub async fn active_keys(
+        &mut self,
+        tenant: TenantId,
+        agent: Option<AgentId>,
+        now: OffsetDateTime,
+    ) -> Result<i64, StoreError> {
+        let active = sqlx::query_scalar!(
+            r#"select count(*) as "active!" from api_keys
+            where tenant = $1 and agent is not distinct from $2 and revoked_at is null
+            and (expires_at is null or expires_at > $3)"#,
+            tenant.0,
+            agent.map(|agent| agent.0),
+            now,
+        )
+        .fetch_one(self.connection())
+        .await?;
+        Ok(active)
+    }
+
+    /// Adds a key.
+    pub async fn insert_key(&mut self, key: &ApiKey, hash: KeyHash) -> Result<(), StoreError> {
+        let scopes: Vec<_> = key.scopes.iter().map(|scope| scope.as_str().to_owned()).collect();
+        sqlx::query!(
+            "insert into api_keys \
+             (uid, tenant, agent, hash, display, name, scopes, principal, revision, created_at, expires_at) \
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+            key.uid.0,
+            key.tenant.0,
+            key.agent.map(|agent| agent.0),
+            &hash.0[..],
+            key.display,
+            key.name,
+            &scopes,
+            key.principal.0,
+            key.revision.0,
+            key.created_at,
+            key.expires_at,
+        )
+        .execute(self.connection())
+        .await?;
+        Ok(())
+    }
+
+    /// The key as this transaction sees it.
+    pub async fn key(&mut self, tenant: TenantId, key: KeyId) -> Result<Option<ApiKey>, StoreError> {
+        let row = sqlx::query_as!(
+            Row,
+            "select uid, tenant, agent, display, name, scopes, principal, revision, created_at, expires_at, \
+             revoked_at, last_used_at from api_keys where tenant = $1 and uid = $2",
+            tenant.0,
+            key.0,
+        )
+        .fetch_optional(self.connection())
+        .await?;
+        row.map(ApiKey::try_from).transpose()
+    }
+
+    /// Revokes a key, at once or from a moment on.
+    pub async fn end_key(
+        &mut self,
+        tenant: TenantId,
+        key: KeyId,
+        revision: Revision,
+        end: KeyEnd,
+    ) -> Result<(), StoreError> {
+        let (revoked, expires) = match end {
+            KeyEnd::Revoked(at) => (Some(at), None),
+            KeyEnd::Expires(at) => (None, Some(at)),
+        };
+        sqlx::query!(
+            "update api_keys set revision = $3, revoked_at = coalesce($4, revoked_at), \
+             expires_at = least(expires_at, $5) where tenant = $1 and uid = $2",
+            tenant.0,
+            key.0,
+            revision.0,
+            revoked,
+            expires,
+        )
+        .execute(self.connection())
+        .await?;
+        Ok(())
+    }
+}
+
+/// How a key ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyEnd {
+    /// Now.
+    Revoked(OffsetDateTime),
+    /// At the latest then.
+    Expires(OffsetDateTime),
+}

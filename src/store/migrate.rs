@@ -1,0 +1,44 @@
+//! Brings the schema up to date, one replica at a time.
+
+use std::time::Duration;
+
+use sqlx::{ConnectOptions, Connection, PgConnection};
+
+use super::{Store, StoreError};
+
+/// Names the lock among the database's advisory locks.
+const LOCK: i64 = 0x7761_6767_6c65_0001;
+/// How often the lock is asked for. Asked for, never waited on: a waiter holds a snapshot, and `create index
+/// concurrently` of the replica that has the lock would wait for the waiter.
+const POLL: Duration = Duration::from_millis(50);
+
+impl Store {
+    /// Applies the migrations that are missing. A newer schema than this version knows is left as it is, so that
+    /// an old replica runs beside a new one.
+    ///
+    /// # Errors
+    /// When the database is away, another replica holds the lock for longer than `wait`, or a migration fails.
+    pub async fn migrate(&self, wait: Duration) -> Result<(), StoreError> {
+        let mut connection = self.listen.connect().await?;
+        let deadline = tokio::time::Instant::now() + wait;
+        while !try_lock(&mut connection).await? {
+            if tokio::time::Instant::now() >= deadline {
+                return Err(StoreError::Away(sqlx::Error::PoolTimedOut));
+            }
+            tokio::time::sleep(POLL).await;
+        }
+        let mut migrator = sqlx::migrate!();
+        migrator.set_ignore_missing(true).set_locking(false);
+        migrator.run_direct(None, &mut connection, false).await?;
+        // Closing the connection gives the lock back.
+        connection.close().await?;
+        Ok(())
+    }
+}
+
+async fn try_lock(connection: &mut PgConnection) -> Result<bool, StoreError> {
+    let locked = sqlx::query_scalar!(r#"select pg_try_advisory_lock($1) as "locked!""#, LOCK)
+        .fetch_one(connection)
+        .await?;
+    Ok(locked)
+}

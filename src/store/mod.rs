@@ -1,0 +1,86 @@
+//! All SQL. One database, tested for real: no repository traits.
+//!
+//! Reads are methods of [`Store`] or take the connection of a [`Snapshot`](snapshot::Snapshot); writes are methods of
+//! [`Write`](write::Write), which holds the locks of the scopes it changes.
+
+pub mod agents;
+pub mod changes;
+pub mod error;
+pub mod gateway;
+pub mod keys;
+pub mod migrate;
+pub mod purge;
+pub mod resources;
+pub mod snapshot;
+pub mod tenants;
+pub mod wakes;
+pub mod write;
+
+use std::time::Duration;
+
+use sqlx::PgPool;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+pub use error::StoreError;
+
+/// How the pool is made.
+#[derive(Debug, Clone)]
+pub struct StoreOptions {
+    /// Where the database is, for everything but LISTEN and migrations.
+    pub connect: PgConnectOptions,
+    /// Where LISTEN and session locks work: not through a transaction-mode pooler.
+    pub listen: PgConnectOptions,
+    /// Most connections of the pool.
+    pub max_connections: u32,
+    /// How long a caller waits for a connection.
+    pub acquire: Duration,
+    /// How long a statement may run.
+    pub statement: Duration,
+    /// How long a statement may wait for a lock.
+    pub lock: Duration,
+}
+
+/// The database.
+#[derive(Debug, Clone)]
+pub struct Store {
+    pool: PgPool,
+    listen: PgConnectOptions,
+}
+
+impl Store {
+    /// Makes the pool. Connects when first asked something.
+    pub fn new(options: StoreOptions) -> Self {
+        let (statement, lock) = (millis(options.statement), millis(options.lock));
+        let pool = PgPoolOptions::new()
+            .max_connections(options.max_connections)
+            .acquire_timeout(options.acquire)
+            // A restarted database leaves dead connections behind; a failed statement closes its own, and the next
+            // one opened is new. Asking each before use would cost a round trip a query.
+            .test_before_acquire(false)
+            .after_connect(move |connection, _| {
+                let (statement, lock) = (statement.clone(), lock.clone());
+                Box::pin(async move {
+                    sqlx::query!(
+                        "select set_config('statement_timeout', $1, false) as statement, \
+                         set_config('lock_timeout', $2, false) as lock",
+                        statement,
+                        lock,
+                    )
+                    .fetch_one(connection)
+                    .await
+                    .map(|_| ())
+                })
+            })
+            .connect_lazy_with(options.connect);
+        Self { pool, listen: options.listen }
+    }
+
+    /// Waits until every connection is given back and closed.
+    pub async fn close(&self) {
+        self.pool.close().await;
+    }
+}
+
+fn millis(duration: Duration) -> String {
+    duration.as_millis().to_string()
+}

@@ -1,0 +1,89 @@
+//! Takes away, in small steps, what is deleted and what nothing names any more.
+
+use time::OffsetDateTime;
+
+use super::{Store, StoreError};
+
+/// Most rows that one step takes away.
+const STEP: i64 = 1_000;
+
+impl Store {
+    /// Takes away some of what was deleted or orphaned before `before`; answers whether there may be more.
+    pub async fn purge(&self, before: OffsetDateTime) -> Result<bool, StoreError> {
+        Ok(self.purge_contents(before).await? | self.purge_agent(before).await?)
+    }
+
+    /// Contents that nothing names. What was orphaned by one resource and is still named by another stays.
+    async fn purge_contents(&self, before: OffsetDateTime) -> Result<bool, StoreError> {
+        let done = sqlx::query!(
+            "with orphans as (
+                select tenant, agent, hash, exists (
+                    select from resource_contents r
+                    where r.tenant = c.tenant and r.agent = c.agent and r.hash = c.hash
+                ) as named
+                from contents c where orphaned_at < $1 order by orphaned_at limit $2 for update skip locked
+            ),
+            kept as (
+                update contents c set orphaned_at = null from orphans o
+                where o.named and c.tenant = o.tenant and c.agent = o.agent and c.hash = o.hash
+            )
+            delete from contents c using orphans o
+            where not o.named and c.tenant = o.tenant and c.agent = o.agent and c.hash = o.hash",
+            before,
+            STEP,
+        )
+        .execute(&self.pool)
+        .await?;
+        Ok(done.rows_affected() > 0)
+    }
+
+    /// The rows of one deleted agent: its resources, then their contents, then everything else.
+    async fn purge_agent(&self, before: OffsetDateTime) -> Result<bool, StoreError> {
+        let dead = sqlx::query!(
+            "select tenant, uid from agents where deleted_at < $1 order by deleted_at limit 1",
+            before
+        )
+        .fetch_optional(&self.pool)
+        .await?;
+        let Some(dead) = dead else { return Ok(false) };
+        let resources = sqlx::query!(
+            "delete from resources where tenant = $1 and agent = $2 and uri in (
+                select uri from resources where tenant = $1 and agent = $2 limit $3
+            )",
+            dead.tenant,
+            dead.uid,
+            STEP,
+        )
+        .execute(&self.pool)
+        .await?;
+        if resources.rows_affected() > 0 {
+            return Ok(true);
+        }
+        let contents = sqlx::query!(
+            "delete from contents where tenant = $1 and agent = $2 and hash in (
+                select hash from contents where tenant = $1 and agent = $2 limit $3
+            )",
+            dead.tenant,
+            dead.uid,
+            STEP,
+        )
+        .execute(&self.pool)
+        .await?;
+        if contents.rows_affected() == 0 {
+            self.forget_agent(dead.tenant, dead.uid).await?;
+        }
+        Ok(true)
+    }
+
+    async fn forget_agent(&self, tenant: uuid::Uuid, agent: uuid::Uuid) -> Result<(), StoreError> {
+        let mut tx = self.pool.begin().await?;
+        sqlx::query!("delete from api_keys where tenant = $1 and agent = $2", tenant, agent)
+            .execute(&mut *tx)
+            .await?;
+        sqlx::query!("delete from agents where tenant = $1 and uid = $2", tenant, agent)
+            .execute(&mut *tx)
+            .await?;
+        sqlx::query!("delete from heads where scope = $1", agent).execute(&mut *tx).await?;
+        Ok(tx.commit().await?)
+    }
+}

@@ -1,0 +1,109 @@
+//! A write: one transaction that locks the scopes it changes, in the order gateway, tenant, agent.
+
+use sqlx::{PgConnection, Postgres, Transaction};
+
+use super::{Store, StoreError};
+use crate::model::scope::{ChangeKind, Revision, Scope};
+
+/// A transaction that changes scopes. Dropped without [`commit`](Write::commit), it has done nothing.
+#[derive(Debug)]
+pub struct Write {
+    tx: Transaction<'static, Postgres>,
+    scopes: Vec<Locked>,
+}
+
+#[derive(Debug)]
+struct Locked {
+    scope: Scope,
+    next: Revision,
+    changes: Vec<(ChangeKind, String)>,
+}
+
+impl Store {
+    /// Begins a write.
+    pub async fn write(&self) -> Result<Write, StoreError> {
+        Ok(Write { tx: self.pool.begin().await?, scopes: Vec::new() })
+    }
+}
+
+impl Write {
+    pub(super) fn connection(&mut self) -> &mut PgConnection {
+        &mut self.tx
+    }
+
+    /// Locks a scope and answers the revision that this write will give it; `None` where it has no head.
+    ///
+    /// What is read after this is the newest committed state of the scope: whoever writes to it holds this lock.
+    pub async fn lock(&mut self, scope: Scope) -> Result<Option<Revision>, StoreError> {
+        let next = sqlx::query_scalar!(
+            r#"select revision + 1 as "next!" from heads where scope = $1 for no key update"#,
+            scope.0
+        )
+        .fetch_optional(self.connection())
+        .await?
+        .map(Revision);
+        if let Some(next) = next {
+            self.scopes.push(Locked { scope, next, changes: Vec::new() });
+        }
+        Ok(next)
+    }
+
+    /// Makes a scope that continues after `last`, and locks it.
+    pub async fn create(&mut self, scope: Scope, last: Revision) -> Result<Revision, StoreError> {
+        sqlx::query!("insert into heads (scope, revision, floor) values ($1, $2, $2)", scope.0, last.0)
+            .execute(self.connection())
+            .await?;
+        let next = Revision(last.0 + 1);
+        self.scopes.push(Locked { scope, next, changes: Vec::new() });
+        Ok(next)
+    }
+
+    /// Records what this write does to a scope that it has locked.
+    pub fn change(&mut self, scope: Scope, kind: ChangeKind, subject: impl Into<String>) {
+        if let Some(locked) = self.scopes.iter_mut().find(|locked| locked.scope == scope) {
+            locked.changes.push((kind, subject.into()));
+        }
+    }
+
+    /// Raises the heads of the scopes that changed, writes their changes and commits; answers the new revisions.
+    ///
+    /// # Errors
+    /// When the connection breaks during the commit, whether it took place is not known.
+    pub async fn commit(mut self) -> Result<Vec<(Scope, Revision)>, StoreError> {
+        self.scopes.retain(|locked| !locked.changes.is_empty());
+        self.log().await?;
+        self.tx.commit().await?;
+        Ok(self.scopes.into_iter().map(|locked| (locked.scope, locked.next)).collect())
+    }
+
+    async fn log(&mut self) -> Result<(), StoreError> {
+        let (mut scopes, mut revisions, mut ordinals, mut kinds, mut subjects) =
+            (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for locked in &mut self.scopes {
+            for (ordinal, (kind, subject)) in (0_i32..).zip(std::mem::take(&mut locked.changes)) {
+                scopes.push(locked.scope.0);
+                revisions.push(locked.next.0);
+                ordinals.push(ordinal);
+                kinds.push(kind.as_str());
+                subjects.push(subject);
+            }
+        }
+        sqlx::query!(
+            "with written as (
+                insert into changes (scope, revision, ordinal, kind, subject)
+                select * from unnest($1::uuid[], $2::bigint[], $3::integer[], $4::text[], $5::text[])
+                returning scope, revision, ordinal
+            )
+            update heads set revision = written.revision from written
+            where heads.scope = written.scope and written.ordinal = 0",
+            &scopes,
+            &revisions,
+            &ordinals,
+            &kinds as &[&str],
+            &subjects,
+        )
+        .execute(self.connection())
+        .await?;
+        Ok(())
+    }
+}
