@@ -6,3 +6,5 @@
 
 pub mod model;
 pub mod store;
+pub mod registry;
+pub mod feed;

@@ -3,6 +3,7 @@
 pub mod agent;
 pub mod caller;
 pub mod fault;
+pub mod feed;
 pub mod ids;
 pub mod json;
 pub mod key;

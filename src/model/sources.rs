@@ -5,7 +5,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use rand::TryRng;
+use rand::rngs::StdRng;
+use rand::{SeedableRng, TryRng};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -99,6 +100,16 @@ impl Sources {
         let millis = self.clock.now().unix_timestamp_nanos() / 1_000_000;
         let millis = u64::try_from(millis).unwrap_or_default();
         Ok(uuid::Builder::from_unix_timestamp_millis(millis, &bytes).into_uuid())
+    }
+
+    /// A cryptographically secure generator, seeded with 256 unpredictable bits.
+    ///
+    /// # Errors
+    /// When the source of randomness fails.
+    pub fn csprng(&self) -> Result<StdRng, RandomError> {
+        let mut seed = [0; 32];
+        self.random.fill(&mut seed)?;
+        Ok(StdRng::from_seed(seed))
     }
 
     /// Waits where a test wants to hold the gateway.

@@ -137,6 +137,27 @@ impl Snapshot {
     }
 }
 
+impl Snapshot {
+    /// URIs of an agent's resources after one of them, in byte order.
+    pub async fn resource_uris(
+        &mut self,
+        tenant: TenantId,
+        agent: AgentId,
+        after: &str,
+        limit: i64,
+    ) -> Result<Vec<String>, StoreError> {
+        Ok(sqlx::query_scalar!(
+            "select uri from resources where tenant = $1 and agent = $2 and uri > $3 order by uri limit $4",
+            tenant.0,
+            agent.0,
+            after,
+            limit,
+        )
+        .fetch_all(self.connection())
+        .await?)
+    }
+}
+
 impl Store {
     /// The bytes behind these addresses; those that are purged are left out.
     pub async fn contents(

@@ -65,6 +65,11 @@ impl Write {
         }
     }
 
+    /// Whether there is anything to commit.
+    pub fn changes_anything(&self) -> bool {
+        self.scopes.iter().any(|locked| !locked.changes.is_empty())
+    }
+
     /// Raises the heads of the scopes that changed, writes their changes and commits; answers the new revisions.
     ///
     /// # Errors

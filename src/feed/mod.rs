@@ -1,0 +1,120 @@
+//! The change feed: wakes are hints, rows are the truth.
+//!
+//! After a commit the writing replica sends a wake ([`notifier`]); every replica hears it ([`listener`]) and, whatever
+//! was lost on the way, finds it in the rows within a second ([`sweep`]). The listener's connection is probed, so that
+//! a replica knows when it no longer hears.
+
+mod catch_up;
+mod listener;
+mod notifier;
+mod proof;
+mod sweep;
+
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::model::feed::{BoxFuture, ChangeFeed, Follower, Unconfirmed};
+use crate::model::scope::{Revision, Scope};
+use crate::model::sources::Sources;
+use crate::store::Store;
+
+use catch_up::CatchUp;
+use notifier::Pending;
+use proof::Proof;
+use sweep::Sweeper;
+
+/// The rhythm of the feed.
+#[derive(Debug, Clone)]
+pub struct FeedOptions {
+    /// How often the listener's connection is probed; a probe that takes as long has failed.
+    pub probe: Duration,
+    /// How often the rows are swept.
+    pub sweep: Duration,
+    /// How long wakes are gathered before they are sent.
+    pub notify: Duration,
+    /// How long connecting, or a sweep, may take.
+    pub patience: Duration,
+}
+
+/// The change feed of one replica.
+pub struct Feed {
+    store: Store,
+    sources: Sources,
+    options: FeedOptions,
+    proof: Proof,
+    sweeper: Sweeper,
+    pending: Pending,
+    catch_up: CatchUp,
+    follower: OnceLock<Weak<dyn Follower>>,
+}
+
+impl Feed {
+    /// Builds a feed that is not heard from yet.
+    pub fn new(store: Store, sources: Sources, options: FeedOptions) -> Self {
+        Self {
+            proof: Proof::new(&options),
+            store,
+            sources,
+            options,
+            sweeper: Sweeper::default(),
+            pending: Pending::default(),
+            catch_up: CatchUp::default(),
+            follower: OnceLock::new(),
+        }
+    }
+
+    /// Starts the feed's tasks, which run until `stop`. The follower is told of every change from here on; a second
+    /// one is ignored.
+    pub fn start(
+        self: &Arc<Self>,
+        follower: Weak<dyn Follower>,
+        tasks: &TaskTracker,
+        stop: &CancellationToken,
+    ) {
+        if self.follower.set(follower).is_err() {
+            return;
+        }
+        tasks.spawn(Arc::clone(self).listen(stop.clone()));
+        tasks.spawn(Arc::clone(self).sweep_regularly(stop.clone()));
+        tasks.spawn(Arc::clone(self).notify(stop.clone()));
+        tasks.spawn(Arc::clone(self).catch_up(stop.clone()));
+    }
+
+    /// Whether the feed is heard from, or was within the last second.
+    pub fn is_ready(&self) -> bool {
+        self.proof.is_ready()
+    }
+
+    /// Hands on what was heard or found.
+    fn deliver(&self, revisions: &[(Scope, Revision)]) {
+        let Some(follower) = self.follower.get().and_then(Weak::upgrade) else { return };
+        for (scope, revision) in revisions {
+            if follower.raise(*scope, *revision) {
+                self.catch_up.add(*scope);
+            }
+        }
+    }
+}
+
+impl ChangeFeed for Feed {
+    fn unproven_for(&self) -> Duration {
+        self.proof.unproven_for()
+    }
+
+    fn confirm(&self) -> BoxFuture<'_, Result<(), Unconfirmed>> {
+        Box::pin(self.sweep_for_caller())
+    }
+
+    fn announce(&self, revisions: &[(Scope, Revision)]) {
+        self.pending.add(revisions);
+    }
+}
+
+impl std::fmt::Debug for Feed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Feed").field("options", &self.options).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,38 @@
+//! How the registry and the change feed meet without knowing each other.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use super::scope::{Revision, Scope};
+
+/// A future that a trait object answers with.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// The database could not be asked what is new.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the database could not be asked what is new")]
+pub struct Unconfirmed;
+
+/// What the registry asks of the change feed.
+pub trait ChangeFeed: Send + Sync + 'static {
+    /// For how long the feed has not proven that it hears of changes; zero while it is heard from in time.
+    fn unproven_for(&self) -> Duration;
+
+    /// Asks the database what changed, for an answer from memory while the feed is unproven. On success all that was
+    /// committed before the call has reached the [`Follower`]. Callers at the same time share one question.
+    fn confirm(&self) -> BoxFuture<'_, Result<(), Unconfirmed>>;
+
+    /// Tells the other replicas of what this one committed. Never waits; a wake that is lost is found by the sweep.
+    fn announce(&self, revisions: &[(Scope, Revision)]);
+}
+
+/// Who holds scopes in memory and must learn of their changes.
+pub trait Follower: Send + Sync + 'static {
+    /// A scope is at this revision or a newer one. Cheap; from now on nothing older is answered. True where the scope
+    /// is held and behind, so that [`catch_up`](Follower::catch_up) has something to do.
+    fn raise(&self, scope: Scope, revision: Revision) -> bool;
+
+    /// Reads what changed in a scope that is behind.
+    fn catch_up(&self, scope: Scope) -> BoxFuture<'_, ()>;
+}

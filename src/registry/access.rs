@@ -1,0 +1,358 @@
+//! Access: from a credential and a slug to a caller, without a word to those who may not know.
+
+use std::collections::HashMap;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use dashmap::DashMap;
+use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
+use time::OffsetDateTime;
+
+use super::Registry;
+use super::cell::{Cell, Held};
+use crate::model::agent::{Access, AgentAccess};
+use crate::model::caller::{Credential, KeyScope};
+use crate::model::fault::Fault;
+use crate::model::ids::{AgentId, KeyId, TenantId};
+use crate::model::key::{KeyHash, KeyKind, SecretKey};
+use crate::model::scope::{Change, ChangeKind, Scope};
+use crate::model::sources::Point;
+use crate::store::StoreError;
+
+/// Slugs that name nothing, remembered until there are so many; then all are forgotten.
+const MOST_UNKNOWN_SLUGS: usize = 10_000;
+/// Facts remembered of one tenant until there are so many; then all are forgotten.
+const MOST_FACTS: usize = 100_000;
+
+/// Which agent a slug names. Part of the gateway's scope.
+#[derive(Debug, Default)]
+pub(super) struct Directory {
+    known: HashMap<Box<str>, (TenantId, AgentId)>,
+    unknown: HashMap<Box<str>, ()>,
+}
+
+impl Directory {
+    fn find(&self, slug: &str) -> Option<Option<(TenantId, AgentId)>> {
+        let known = self.known.get(slug).map(|address| Some(*address));
+        known.or_else(|| self.unknown.get(slug).map(|()| None))
+    }
+
+    fn keep(&mut self, slug: &str, address: Option<(TenantId, AgentId)>) {
+        if self.unknown.len() >= MOST_UNKNOWN_SLUGS {
+            self.unknown.clear();
+        }
+        match address {
+            Some(address) => {
+                self.known.insert(slug.into(), address);
+            }
+            None => {
+                self.unknown.insert(slug.into(), ());
+            }
+        }
+    }
+}
+
+impl Held for Directory {
+    fn forget(&mut self, change: &Change) {
+        match change.kind {
+            ChangeKind::Slug => {
+                self.known.remove(change.subject.as_str());
+                self.unknown.remove(change.subject.as_str());
+            }
+            ChangeKind::Unknown => *self = Self::default(),
+            _ => {}
+        }
+    }
+}
+
+/// A credential in memory, and when it was last used.
+#[derive(Debug)]
+pub struct Grant {
+    /// What the key grants.
+    pub credential: Credential,
+    used_minute: AtomicI64,
+}
+
+/// Who may do what in one tenant. Part of the tenant's scope.
+#[derive(Debug, Default)]
+pub(super) struct TenantAccess {
+    keys: HashMap<KeyHash, Arc<Grant>>,
+    hashes: HashMap<KeyId, KeyHash>,
+    agents: HashMap<AgentId, AgentAccess>,
+}
+
+impl TenantAccess {
+    fn keep_key(&mut self, hash: KeyHash, grant: &Arc<Grant>) {
+        if self.keys.len() >= MOST_FACTS {
+            *self = Self::default();
+        }
+        self.hashes.insert(grant.credential.key, hash);
+        self.keys.insert(hash, Arc::clone(grant));
+    }
+
+    fn keep_agent(&mut self, access: AgentAccess) {
+        if self.agents.len() >= MOST_FACTS {
+            *self = Self::default();
+        }
+        self.agents.insert(access.agent, access);
+    }
+}
+
+impl Held for TenantAccess {
+    fn forget(&mut self, change: &Change) {
+        let uid = change.subject.parse().ok();
+        match (change.kind, uid) {
+            (ChangeKind::Key, Some(uid)) => {
+                if let Some(hash) = self.hashes.remove(&KeyId(uid)) {
+                    self.keys.remove(&hash);
+                }
+            }
+            (ChangeKind::Agent, Some(uid)) => {
+                self.agents.remove(&AgentId(uid));
+            }
+            _ => *self = Self::default(),
+        }
+    }
+}
+
+/// Who calls an agent's MCP endpoint.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    /// With what; `None` for anybody at a public agent.
+    pub grant: Option<Arc<Grant>>,
+    /// The agent's tenant.
+    pub tenant: TenantId,
+    /// The agent.
+    pub agent: AgentId,
+    /// Whether everybody may read the agent.
+    pub public: bool,
+}
+
+/// When keys were last used, until it is written down.
+#[derive(Debug, Default)]
+pub(super) struct KeyUses(DashMap<KeyId, OffsetDateTime>);
+
+impl KeyUses {
+    /// Keys noted between two writes; past it a use goes unnoted.
+    const MOST: usize = 100_000;
+
+    fn note(&self, key: KeyId, at: OffsetDateTime) {
+        if self.0.len() < Self::MOST {
+            self.0.insert(key, at);
+        }
+    }
+
+    pub(super) fn take(&self) -> Vec<(KeyId, OffsetDateTime)> {
+        let keys: Vec<_> = self.0.iter().map(|entry| *entry.key()).collect();
+        keys.into_iter().filter_map(|key| self.0.remove(&key)).collect()
+    }
+}
+
+/// Bounds how often the database is asked about keys that nobody may have issued.
+#[derive(Debug)]
+pub(super) struct LookupLimit(DefaultDirectRateLimiter);
+
+impl LookupLimit {
+    pub(super) fn new(per_second: u32) -> Self {
+        let rate = NonZeroU32::new(per_second).unwrap_or(NonZeroU32::MIN);
+        Self(RateLimiter::direct(Quota::per_second(rate)))
+    }
+
+    fn take(&self) -> Result<(), Fault> {
+        self.0.check().map_err(|_| Fault::Unavailable { retry_after: std::time::Duration::from_secs(1) })
+    }
+}
+
+impl Registry {
+    /// What a key grants now.
+    ///
+    /// # Errors
+    /// [`Fault::Unauthenticated`] for a key that is unknown, revoked or expired, and for an operator's, which is not
+    /// looked up here.
+    pub async fn grant(&self, key: &SecretKey) -> Result<Arc<Grant>, Fault> {
+        if key.kind() == KeyKind::Operator {
+            return Err(Fault::Unauthenticated);
+        }
+        let hash = key.hash();
+        let tenant = self.key_tenant(hash).await?.ok_or(Fault::Unauthenticated)?;
+        let grant = self.find_grant(tenant, hash).await?.ok_or(Fault::Unauthenticated)?;
+        let now = self.sources.clock.now();
+        if grant.credential.expires_at.is_some_and(|end| end <= now) {
+            return Err(Fault::Unauthenticated);
+        }
+        let minute = now.unix_timestamp() / 60;
+        if grant.used_minute.swap(minute, Ordering::Relaxed) != minute {
+            self.uses.note(grant.credential.key, now);
+        }
+        Ok(grant)
+    }
+
+    async fn key_tenant(&self, hash: KeyHash) -> Result<Option<TenantId>, Fault> {
+        if let Some(known) = self.key_tenants.get(&hash) {
+            return Ok(known);
+        }
+        self.key_lookups.take()?;
+        let tenant = {
+            let _permit = self.fills.permit().await?;
+            self.store.key_tenant(hash).await?
+        };
+        self.key_tenants.insert(hash, tenant);
+        Ok(tenant)
+    }
+
+    async fn find_grant(&self, tenant: TenantId, hash: KeyHash) -> Result<Option<Arc<Grant>>, Fault> {
+        let cell = self.tenant_cell(tenant);
+        self.find(
+            &cell,
+            |held| held.keys.get(&hash).cloned(),
+            async || {
+                let found = cell
+                    .load(
+                        &self.store,
+                        &self.sources,
+                        Point::CredentialFillRead,
+                        async |view| Ok(view.credential(tenant, hash).await?.map(fresh_grant)),
+                        |held, grant| {
+                            if let Some(grant) = grant {
+                                held.keep_key(hash, grant);
+                            }
+                        },
+                    )
+                    .await?;
+                if found.is_none() {
+                    // A revoked key never comes back.
+                    self.key_tenants.insert(hash, None);
+                }
+                Ok(found)
+            },
+        )
+        .await
+    }
+
+    /// Which agent a slug names now.
+    pub(super) async fn address(&self, slug: &str) -> Result<Option<(TenantId, AgentId)>, Fault> {
+        let found = self
+            .find(
+                &self.directory,
+                |held| held.find(slug),
+                async || {
+                    self.directory
+                        .load(
+                            &self.store,
+                            &self.sources,
+                            Point::CacheFillRead,
+                            async |view| view.agent_address(slug).await,
+                            |held, address| held.keep(slug, *address),
+                        )
+                        .await
+                        .map(Some)
+                },
+            )
+            .await?;
+        Ok(found.flatten())
+    }
+
+    async fn agent_access(&self, tenant: TenantId, agent: AgentId) -> Result<Option<AgentAccess>, Fault> {
+        let cell = self.tenant_cell(tenant);
+        self.find(
+            &cell,
+            |held| held.agents.get(&agent).copied(),
+            async || {
+                cell.load(
+                    &self.store,
+                    &self.sources,
+                    Point::CacheFillRead,
+                    async |view| view.agent_access(tenant, agent).await,
+                    |held, access| {
+                        if let Some(access) = access {
+                            held.keep_agent(*access);
+                        }
+                    },
+                )
+                .await
+            },
+        )
+        .await
+    }
+
+    fn tenant_cell(&self, tenant: TenantId) -> Arc<Cell<TenantAccess>> {
+        self.tenants
+            .get(&tenant)
+            .unwrap_or_else(|| self.tenants.get_with(tenant, || Arc::new(Cell::new(Scope::from(tenant)))))
+    }
+
+    /// A held fact; else, once the cell has caught up, a loaded one; else, while memory is trusted, an old one.
+    async fn find<H: Held, T>(
+        &self,
+        cell: &Cell<H>,
+        held: impl Fn(&H) -> Option<T>,
+        load: impl AsyncFnOnce() -> Result<Option<T>, StoreError>,
+    ) -> Result<Option<T>, Fault> {
+        if let Some(found) = cell.get(&held) {
+            return Ok(Some(found));
+        }
+        match self.catch_up_and_load(cell, &held, load).await {
+            Ok(found) => Ok(found),
+            Err(error) => match cell.get_stale(&held).filter(|_| self.trusts_memory()) {
+                Some(stale) => Ok(Some(stale)),
+                None => Err(error.into()),
+            },
+        }
+    }
+
+    async fn catch_up_and_load<H: Held, T>(
+        &self,
+        cell: &Cell<H>,
+        held: impl Fn(&H) -> Option<T>,
+        load: impl AsyncFnOnce() -> Result<Option<T>, StoreError>,
+    ) -> Result<Option<T>, StoreError> {
+        let _permit = self.fills.permit().await?;
+        cell.catch_up(&self.store).await?;
+        match cell.get(held) {
+            Some(found) => Ok(Some(found)),
+            None => load().await,
+        }
+    }
+
+    /// Decides whether whoever sent `key` may use the MCP endpoint of the agent called `slug`.
+    ///
+    /// # Errors
+    /// [`Fault::Unauthenticated`], [`Fault::Forbidden`], [`Fault::InsufficientScope`], [`Fault::AgentDisabled`]; an
+    /// unknown agent and one that is not the caller's are refused alike.
+    pub async fn admit(&self, key: Option<&SecretKey>, slug: &str) -> Result<Caller, Fault> {
+        self.confirm().await?;
+        let grant = match key {
+            Some(key) => Some(self.grant(key).await?),
+            None => None,
+        };
+        let access = match self.address(slug).await? {
+            Some((tenant, agent)) => self.agent_access(tenant, agent).await?,
+            None => None,
+        };
+        decide(grant, access)
+    }
+}
+
+fn fresh_grant(credential: Credential) -> Arc<Grant> {
+    Arc::new(Grant { credential, used_minute: AtomicI64::new(0) })
+}
+
+/// The rules of access, in one place.
+fn decide(grant: Option<Arc<Grant>>, access: Option<AgentAccess>) -> Result<Caller, Fault> {
+    let own = access.filter(|a| grant.as_ref().is_some_and(|g| g.credential.reaches(a.tenant, a.agent)));
+    let stranger = if grant.is_some() { Fault::Forbidden } else { Fault::Unauthenticated };
+    let allowed = match (own, access) {
+        (Some(own), _) if !own.enabled => return Err(Fault::AgentDisabled),
+        (Some(own), _) if own.access == Access::Public || allows_mcp(grant.as_deref()) => own,
+        (Some(_), _) => return Err(Fault::InsufficientScope(KeyScope::Mcp.as_str())),
+        (None, Some(public)) if public.enabled && public.access == Access::Public => public,
+        (None, _) => return Err(stranger),
+    };
+    let public = allowed.access == Access::Public;
+    Ok(Caller { grant, tenant: allowed.tenant, agent: allowed.agent, public })
+}
+
+fn allows_mcp(grant: Option<&Grant>) -> bool {
+    grant.is_some_and(|grant| grant.credential.allows(KeyScope::Mcp))
+}

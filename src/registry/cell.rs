@@ -1,0 +1,120 @@
+//! What is held of one scope, filled by one rule, so that nothing older than a known revision is ever answered.
+//!
+//! The cell is there before anything is read into it. The feed raises `wanted`; a load reads head and rows in one
+//! snapshot; what it read is kept only if its revision is not below `wanted`. A reader that finds the cell behind
+//! catches up first: reads the changes it has missed and forgets their subjects.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use parking_lot::RwLock;
+use tokio::sync::Mutex;
+
+use crate::model::scope::{Change, Revision, Scope};
+use crate::model::sources::{Point, Sources};
+use crate::store::snapshot::Snapshot;
+use crate::store::{Store, StoreError};
+
+/// Changes read at once; a cell further behind forgets everything instead.
+const MOST_CHANGES: i64 = 1_000;
+
+/// Facts about a scope, each of which can be forgotten.
+pub(super) trait Held: Default + Send + Sync + 'static {
+    /// Forgets what a change touched.
+    fn forget(&mut self, change: &Change);
+}
+
+/// What is held of one scope.
+#[derive(Debug)]
+pub(super) struct Cell<H> {
+    scope: Scope,
+    wanted: AtomicI64,
+    state: RwLock<State<H>>,
+    catching_up: Mutex<()>,
+}
+
+#[derive(Debug)]
+struct State<H> {
+    /// Every held fact is as of this revision or a newer one; `None` while nothing was ever kept.
+    applied: Option<Revision>,
+    held: H,
+}
+
+impl<H: Held> Cell<H> {
+    pub(super) fn new(scope: Scope) -> Self {
+        let state = RwLock::new(State { applied: None, held: H::default() });
+        Self { scope, wanted: AtomicI64::new(0), state, catching_up: Mutex::new(()) }
+    }
+
+    /// Learns that the scope is at `revision` or newer; true where the cell is now behind.
+    pub(super) fn raise(&self, revision: Revision) -> bool {
+        self.wanted.fetch_max(revision.0, Ordering::AcqRel);
+        self.is_behind()
+    }
+
+    fn wanted(&self) -> Revision {
+        Revision(self.wanted.load(Ordering::Acquire))
+    }
+
+    fn is_behind(&self) -> bool {
+        self.state.read().applied.is_some_and(|applied| applied < self.wanted())
+    }
+
+    /// A held fact, unless the cell is behind.
+    pub(super) fn get<T>(&self, find: impl FnOnce(&H) -> Option<T>) -> Option<T> {
+        let state = self.state.read();
+        if state.applied? < self.wanted() { None } else { find(&state.held) }
+    }
+
+    /// A held fact, however old: for when the database is away and memory is still trusted.
+    pub(super) fn get_stale<T>(&self, find: impl FnOnce(&H) -> Option<T>) -> Option<T> {
+        find(&self.state.read().held)
+    }
+
+    /// Loads a fact, and keeps it unless the scope has moved on meanwhile.
+    ///
+    /// The answer is as new as anything known when the call began, kept or not.
+    pub(super) async fn load<T>(
+        &self,
+        store: &Store,
+        sources: &Sources,
+        point: Point,
+        read: impl AsyncFnOnce(&mut Snapshot) -> Result<T, StoreError>,
+        keep: impl FnOnce(&mut H, &T),
+    ) -> Result<T, StoreError> {
+        let mut snapshot = store.snapshot().await?;
+        let head = snapshot.head(self.scope).await?;
+        let fact = read(&mut snapshot).await?;
+        snapshot.end().await?;
+        sources.pause(point).await;
+        if let Some(head) = head {
+            self.keep(head.revision, |held| keep(held, &fact));
+        }
+        Ok(fact)
+    }
+
+    fn keep(&self, loaded: Revision, keep: impl FnOnce(&mut H)) {
+        let mut state = self.state.write();
+        let applied = *state.applied.get_or_insert(loaded);
+        if loaded >= self.wanted() && loaded >= applied {
+            keep(&mut state.held);
+        }
+    }
+
+    /// Reads the changes that were missed and forgets what they touched.
+    pub(super) async fn catch_up(&self, store: &Store) -> Result<(), StoreError> {
+        let _one_at_a_time = self.catching_up.lock().await;
+        let Some(applied) = self.state.read().applied.filter(|_| self.is_behind()) else { return Ok(()) };
+        let mut snapshot = store.snapshot().await?;
+        let head = snapshot.head(self.scope).await?;
+        let changes = snapshot.changes_after(self.scope, applied, MOST_CHANGES + 1).await?;
+        snapshot.end().await?;
+        let known = head.filter(|head| head.floor <= applied && (changes.len() as i64) <= MOST_CHANGES);
+        let mut state = self.state.write();
+        match known {
+            Some(_) => changes.iter().for_each(|change| state.held.forget(change)),
+            None => state.held = H::default(),
+        }
+        state.applied = Some(head.map_or_else(|| self.wanted(), |head| head.revision).max(applied));
+        Ok(())
+    }
+}

@@ -1,0 +1,186 @@
+//! Keys: made, shown once, listed, revoked, rotated.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::Registry;
+use super::tenants::lock;
+use crate::model::caller::KeyScope;
+use crate::model::fault::Fault;
+use crate::model::ids::{AgentId, KeyId, PrincipalId, TenantId};
+use crate::model::key::{KeyKind, SecretKey};
+use crate::model::scope::{ChangeKind, Revision, Scope};
+use crate::store::keys::{ApiKey, KeyEnd};
+use crate::store::write::Write;
+
+/// Active keys of one agent, and active owner keys of one tenant.
+const MOST_ACTIVE: i64 = 10;
+
+/// A key as it is to be made.
+#[derive(Debug, Clone)]
+pub struct NewKey {
+    /// Whose.
+    pub tenant: TenantId,
+    /// The one agent it reaches; `None` for an owner key.
+    pub agent: Option<AgentId>,
+    /// What its owner calls it.
+    pub name: String,
+    /// What it may do.
+    pub scopes: Vec<KeyScope>,
+    /// From when on it is refused.
+    pub expires_at: Option<OffsetDateTime>,
+}
+
+/// A key that was just made, with its secret: the only time that there is one.
+pub struct IssuedKey {
+    /// The key.
+    pub key: ApiKey,
+    /// Its secret, to be shown once.
+    pub secret: SecretKey,
+}
+
+impl Registry {
+    /// A key by its identity.
+    ///
+    /// # Errors
+    /// [`Fault::NotFound`].
+    pub async fn key(&self, key: KeyId) -> Result<ApiKey, Fault> {
+        self.store.key(key).await?.ok_or(Fault::NotFound("key"))
+    }
+
+    /// The keys of an agent, or a tenant's owner keys, after one of them, oldest first.
+    pub async fn keys(
+        &self,
+        tenant: TenantId,
+        agent: Option<AgentId>,
+        after: Uuid,
+        limit: i64,
+    ) -> Result<Vec<ApiKey>, Fault> {
+        Ok(self.store.keys(tenant, agent, after, limit).await?)
+    }
+
+    /// Makes a key.
+    ///
+    /// # Errors
+    /// [`Fault::InvalidParams`] for an expiry that has passed or an eleventh active key; [`Fault::NotFound`].
+    pub async fn create_key(self: &Arc<Self>, new: NewKey) -> Result<IssuedKey, Fault> {
+        let registry = Arc::clone(self);
+        self.detached(async move {
+            let scope = Scope::from(new.tenant);
+            registry
+                .transact(scope, async |write| {
+                    let revision = lock(write, scope).await?;
+                    if let Some(agent) = new.agent
+                        && !write.agent_lives(new.tenant, agent).await?
+                    {
+                        return Err(Fault::NotFound("agent"));
+                    }
+                    let principal = PrincipalId(registry.sources.uid()?);
+                    registry.issue(write, new, principal, revision).await
+                })
+                .await
+        })
+        .await
+    }
+
+    async fn issue(
+        &self,
+        write: &mut Write,
+        new: NewKey,
+        principal: PrincipalId,
+        revision: Revision,
+    ) -> Result<IssuedKey, Fault> {
+        let now = self.sources.clock.now();
+        if new.expires_at.is_some_and(|end| end <= now) {
+            return Err(Fault::invalid_params("expiresAt has passed"));
+        }
+        if write.active_keys(new.tenant, new.agent, now).await? >= MOST_ACTIVE {
+            return Err(Fault::invalid_params("there are 10 active keys already; revoke one first"));
+        }
+        let kind = if new.agent.is_some() { KeyKind::Agent } else { KeyKind::Owner };
+        let secret = SecretKey::generate(kind, &mut self.sources.csprng()?);
+        let key = ApiKey {
+            uid: KeyId(self.sources.uid()?),
+            tenant: new.tenant,
+            agent: new.agent,
+            display: secret.display().to_owned(),
+            name: new.name,
+            scopes: new.scopes,
+            principal,
+            revision,
+            created_at: now,
+            expires_at: new.expires_at,
+            revoked_at: None,
+            last_used_at: None,
+        };
+        write.insert_key(&key, secret.hash()).await?;
+        write.change(Scope::from(key.tenant), ChangeKind::Key, key.uid.to_string());
+        Ok(IssuedKey { key, secret })
+    }
+
+    /// Revokes a key. Revoking it again changes nothing.
+    ///
+    /// # Errors
+    /// [`Fault::NotFound`].
+    pub async fn revoke_key(self: &Arc<Self>, key: &ApiKey) -> Result<(), Fault> {
+        let (registry, tenant, key) = (Arc::clone(self), key.tenant, key.uid);
+        self.detached(async move {
+            let scope = Scope::from(tenant);
+            registry
+                .transact(scope, async |write| {
+                    let revision = lock(write, scope).await?;
+                    let present = write.key(tenant, key).await?.ok_or(Fault::NotFound("key"))?;
+                    if present.revoked_at.is_none() {
+                        let end = KeyEnd::Revoked(registry.sources.clock.now());
+                        write.end_key(tenant, key, revision, end).await?;
+                        write.change(scope, ChangeKind::Key, key.to_string());
+                    }
+                    Ok(())
+                })
+                .await
+        })
+        .await
+    }
+
+    /// Makes a key that replaces another, which is refused once the grace has passed. Both are one principal.
+    ///
+    /// # Errors
+    /// [`Fault::NotFound`], also for a key that is revoked or expired; [`Fault::InvalidParams`].
+    pub async fn rotate_key(self: &Arc<Self>, key: &ApiKey, grace: Duration) -> Result<IssuedKey, Fault> {
+        let (registry, tenant, key) = (Arc::clone(self), key.tenant, key.uid);
+        self.detached(async move {
+            registry
+                .transact(Scope::from(tenant), async |write| registry.replace(write, tenant, key, grace).await)
+                .await
+        })
+        .await
+    }
+
+    async fn replace(
+        &self,
+        write: &mut Write,
+        tenant: TenantId,
+        key: KeyId,
+        grace: Duration,
+    ) -> Result<IssuedKey, Fault> {
+        let scope = Scope::from(tenant);
+        let revision = lock(write, scope).await?;
+        let now = self.sources.clock.now();
+        let active = |key: &ApiKey| key.revoked_at.is_none() && key.expires_at.is_none_or(|end| end > now);
+        let old = write.key(tenant, key).await?.filter(active).ok_or(Fault::NotFound("key"))?;
+        let end = if grace.is_zero() { KeyEnd::Revoked(now) } else { KeyEnd::Expires(now + grace) };
+        write.end_key(tenant, key, revision, end).await?;
+        write.change(scope, ChangeKind::Key, key.to_string());
+        let new = NewKey {
+            tenant,
+            agent: old.agent,
+            name: old.name,
+            scopes: old.scopes,
+            expires_at: old.expires_at,
+        };
+        self.issue(write, new, old.principal, revision).await
+    }
+}

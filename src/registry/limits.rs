@@ -1,0 +1,32 @@
+//! The bounds within which the registry works.
+
+use std::time::Duration;
+
+/// Every bound has a setting; `config/waggle.toml` says what each is for.
+#[derive(Debug, Clone)]
+pub struct RegistryLimits {
+    /// For how long memory is answered from while the database is away.
+    pub stale: Duration,
+    /// Agents held whole in memory.
+    pub cached_agents: u64,
+    /// Tenants whose access is held in memory.
+    pub cached_tenants: u64,
+    /// Keys, known and unknown, whose tenant is remembered.
+    pub cached_keys: u64,
+    /// Bytes of contents held in memory.
+    pub cached_content_bytes: u64,
+    /// Look-ups a second of keys never seen before; past it they are answered `unavailable`.
+    pub unknown_keys_per_second: u32,
+    /// Loads from the database at once.
+    pub concurrent_fills: usize,
+    /// Writes at once, over all agents: at most half of the pool.
+    pub concurrent_writes: usize,
+    /// Writes that wait for one scope.
+    pub write_queue: usize,
+    /// How long a write waits for its turn.
+    pub write_wait: Duration,
+    /// Resources of one agent.
+    pub resources_per_agent: usize,
+    /// Definitions on a page of a list.
+    pub page_size: usize,
+}

@@ -1,0 +1,173 @@
+//! Use cases: who may, what there is, and how it changes.
+//!
+//! Reads answer from memory, kept by one rule (`cell`, `snapshot`); writes are one transaction each (`write`).
+
+pub mod access;
+pub mod agents;
+mod cell;
+pub mod housekeeping;
+pub mod keys;
+pub mod limits;
+pub mod read;
+pub mod resources;
+pub mod snapshot;
+pub mod tenants;
+pub mod write;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use moka::sync::Cache;
+use tokio::sync::Semaphore;
+use tokio_util::task::TaskTracker;
+
+use crate::model::fault::Fault;
+use crate::model::feed::{BoxFuture, ChangeFeed, Follower};
+use crate::model::ids::{AgentId, TenantId};
+use crate::model::key::KeyHash;
+use crate::model::resource::ContentHash;
+use crate::model::scope::{Revision, Scope};
+use crate::model::sources::{RandomError, Sources};
+use crate::store::{Store, StoreError};
+
+use access::{Directory, TenantAccess};
+use cell::Cell;
+use limits::RegistryLimits;
+use snapshot::AgentCell;
+use write::Writers;
+
+/// What the gateway knows, in memory and behind it in the database.
+pub struct Registry {
+    store: Store,
+    sources: Sources,
+    feed: Arc<dyn ChangeFeed>,
+    limits: RegistryLimits,
+    directory: Cell<Directory>,
+    tenants: Cache<TenantId, Arc<Cell<TenantAccess>>>,
+    agents: Cache<AgentId, Arc<AgentCell>>,
+    /// Which tenant a key belongs to, if any: both for good, since keys are random and never change hands.
+    key_tenants: Cache<KeyHash, Option<TenantId>>,
+    key_lookups: access::LookupLimit,
+    /// Contents never change under their address.
+    contents: Cache<(AgentId, ContentHash), Bytes>,
+    fills: Fills,
+    writers: Writers,
+    uses: access::KeyUses,
+    tasks: TaskTracker,
+}
+
+impl Registry {
+    /// Builds an empty memory over the store.
+    pub fn new(store: Store, sources: Sources, feed: Arc<dyn ChangeFeed>, limits: RegistryLimits) -> Self {
+        Self {
+            directory: Cell::new(Scope::GATEWAY),
+            tenants: Cache::new(limits.cached_tenants),
+            agents: Cache::new(limits.cached_agents),
+            key_tenants: Cache::new(limits.cached_keys),
+            key_lookups: access::LookupLimit::new(limits.unknown_keys_per_second),
+            contents: Cache::builder()
+                .max_capacity(limits.cached_content_bytes)
+                .weigher(|_, bytes: &Bytes| u32::try_from(bytes.len() + 128).unwrap_or(u32::MAX))
+                .build(),
+            fills: Fills::new(limits.concurrent_fills),
+            writers: Writers::new(&limits),
+            uses: access::KeyUses::default(),
+            tasks: TaskTracker::new(),
+            store,
+            sources,
+            feed,
+            limits,
+        }
+    }
+
+    /// Waits for the writes that are under way.
+    pub async fn drain(&self) {
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+
+    /// Makes sure that memory may answer: that the feed is heard from, or that the database was asked just now.
+    ///
+    /// # Errors
+    /// [`Fault::StorageUnavailable`] when neither has been so for longer than memory is trusted.
+    pub async fn confirm(&self) -> Result<(), Fault> {
+        if self.feed.unproven_for().is_zero() || self.feed.confirm().await.is_ok() || self.trusts_memory() {
+            Ok(())
+        } else {
+            Err(Fault::StorageUnavailable)
+        }
+    }
+
+    /// Whether the database has been away for so short a time that what is in memory is still answered.
+    fn trusts_memory(&self) -> bool {
+        self.feed.unproven_for() < self.limits.stale
+    }
+}
+
+impl std::fmt::Debug for Registry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Registry").finish_non_exhaustive()
+    }
+}
+
+impl Follower for Registry {
+    fn raise(&self, scope: Scope, revision: Revision) -> bool {
+        if scope == Scope::GATEWAY {
+            return self.directory.raise(revision);
+        }
+        if let Some(agent) = self.agents.get(&AgentId(scope.0)) {
+            return agent.raise(revision);
+        }
+        self.tenants.get(&TenantId(scope.0)).is_some_and(|tenant| tenant.raise(revision))
+    }
+
+    fn catch_up(&self, scope: Scope) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            let caught_up = if scope == Scope::GATEWAY {
+                self.directory.catch_up(&self.store).await
+            } else if let Some(agent) = self.agents.get(&AgentId(scope.0)) {
+                agent.snapshot(&self.store, &self.sources).await.map(|_| ())
+            } else if let Some(tenant) = self.tenants.get(&TenantId(scope.0)) {
+                tenant.catch_up(&self.store).await
+            } else {
+                Ok(())
+            };
+            if let Err(error) = caught_up {
+                // Whoever reads the scope next tries again and answers for it.
+                tracing::debug!(%error, scope = %scope.0, "a scope could not be caught up");
+            }
+        })
+    }
+}
+
+/// At most so many loads at once, so that a cold start does not take every connection.
+#[derive(Debug)]
+struct Fills(Semaphore);
+
+impl Fills {
+    fn new(most: usize) -> Self {
+        Self(Semaphore::new(most))
+    }
+
+    async fn permit(&self) -> Result<tokio::sync::SemaphorePermit<'_>, StoreError> {
+        self.0.acquire().await.map_err(|_| StoreError::Away(sqlx::Error::PoolClosed))
+    }
+}
+
+impl From<StoreError> for Fault {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Away(error) => {
+                tracing::debug!(%error, "the database is away");
+                Self::StorageUnavailable
+            }
+            bug => Self::Internal(bug.to_string()),
+        }
+    }
+}
+
+impl From<RandomError> for Fault {
+    fn from(error: RandomError) -> Self {
+        Self::Internal(error.to_string())
+    }
+}

@@ -1,0 +1,261 @@
+//! Resources, as their owner writes and reads them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::Registry;
+use super::write::{Precondition, Written};
+use crate::model::agent::Agent;
+use crate::model::fault::Fault;
+use crate::model::ids::{AgentId, TenantId};
+use crate::model::resource::{ContentHash, Definition, NewPart, NewResource, PartKind, Resource};
+use crate::model::scope::{ChangeKind, Revision, Scope};
+use crate::model::uri::ResourceUri;
+use crate::store::StoreError;
+use crate::store::write::Write;
+
+const NO_AGENT: Fault = Fault::NotFound("agent");
+const NO_RESOURCE: Fault = Fault::NotFound("resource");
+
+/// New raw content of a resource that may or may not be there.
+#[derive(Debug, Clone)]
+pub struct RawContent {
+    /// Its MIME type; `None` keeps the resource's.
+    pub mime_type: Option<String>,
+    /// How it travels.
+    pub kind: PartKind,
+    /// The bytes.
+    pub bytes: Bytes,
+}
+
+impl RawContent {
+    /// The resource with this as its only content.
+    fn of(self, uri: ResourceUri, old: Option<&Resource>) -> NewResource {
+        let mut definition = old.map_or_else(|| named_after(&uri), |old| old.definition.clone());
+        if self.mime_type.is_some() {
+            definition.mime_type = self.mime_type;
+        }
+        let parts = vec![NewPart::new(None, None, self.kind, self.bytes)];
+        NewResource { uri, definition, parts }
+    }
+}
+
+/// A resource with the bytes of its contents.
+#[derive(Debug, Clone)]
+pub struct FullResource {
+    /// The resource.
+    pub resource: Resource,
+    /// What its parts name.
+    pub bytes: BTreeMap<ContentHash, Bytes>,
+}
+
+/// Whose resource is written, under which revision.
+struct Target {
+    tenant: TenantId,
+    agent: AgentId,
+    scope: Scope,
+    revision: Revision,
+}
+
+impl Registry {
+    /// Resources after a URI, in byte order.
+    pub async fn resources(&self, agent: &Agent, after: &str, limit: i64) -> Result<Vec<Resource>, Fault> {
+        let mut view = self.store.snapshot().await?;
+        let uris = view.resource_uris(agent.tenant, agent.uid, after, limit).await?;
+        let resources = view.resources(agent.tenant, agent.uid, Some(&uris), &self.sources).await?;
+        view.end().await?;
+        Ok(resources)
+    }
+
+    /// A resource with its contents.
+    ///
+    /// # Errors
+    /// [`Fault::NotFound`].
+    pub async fn resource(&self, agent: &Agent, uri: &ResourceUri) -> Result<FullResource, Fault> {
+        let mut view = self.store.snapshot().await?;
+        let only = [uri.as_str().to_owned()];
+        let found = view.resources(agent.tenant, agent.uid, Some(&only), &self.sources).await?.pop();
+        view.end().await?;
+        let resource = found.ok_or(NO_RESOURCE)?;
+        let hashes: Vec<_> = resource.parts.iter().map(|part| part.hash).collect();
+        let bytes = self.store.contents(agent.tenant, agent.uid, &hashes).await?;
+        if hashes.iter().all(|hash| bytes.contains_key(hash)) {
+            Ok(FullResource { resource, bytes })
+        } else {
+            Err(StoreError::Unreadable("content").into())
+        }
+    }
+
+    /// Adds or replaces a resource. One that is the same already is left as it is, its revision too.
+    ///
+    /// # Errors
+    /// [`Fault::NotFound`] where the agent is gone, [`Fault::RevisionMismatch`], [`Fault::InvalidParams`] past the
+    /// most resources of an agent.
+    pub async fn put_resource(
+        self: &Arc<Self>,
+        agent: &Agent,
+        new: NewResource,
+        condition: Precondition,
+    ) -> Result<Written, Fault> {
+        let (registry, tenant, agent) = (Arc::clone(self), agent.tenant, agent.uid);
+        self.detached(async move {
+            registry
+                .transact(Scope::from(agent), async |write| {
+                    let target = Target::lock(write, tenant, agent).await?;
+                    let old = write.resource(tenant, agent, &new.uri).await?;
+                    condition.check(old.as_ref().map(|old| old.revision))?;
+                    registry.put(write, &target, old, &new).await
+                })
+                .await
+        })
+        .await
+    }
+
+    /// Replaces the contents of a resource by raw bytes; makes one, named after its URI, where there is none.
+    ///
+    /// # Errors
+    /// As [`put_resource`](Self::put_resource).
+    pub async fn put_content(
+        self: &Arc<Self>,
+        agent: &Agent,
+        uri: ResourceUri,
+        content: RawContent,
+        condition: Precondition,
+    ) -> Result<Written, Fault> {
+        let (registry, tenant, agent) = (Arc::clone(self), agent.tenant, agent.uid);
+        self.detached(async move {
+            registry
+                .transact(Scope::from(agent), async |write| {
+                    let target = Target::lock(write, tenant, agent).await?;
+                    let old = write.resource(tenant, agent, &uri).await?;
+                    condition.check(old.as_ref().map(|old| old.revision))?;
+                    let new = content.of(uri, old.as_ref());
+                    registry.put(write, &target, old, &new).await
+                })
+                .await
+        })
+        .await
+    }
+
+    async fn put(
+        &self,
+        write: &mut Write,
+        target: &Target,
+        old: Option<Resource>,
+        new: &NewResource,
+    ) -> Result<Written, Fault> {
+        let &Target { tenant, agent, scope, revision } = target;
+        let same_contents =
+            old.as_ref().is_some_and(|old| old.parts.iter().eq(new.parts.iter().map(|new| &new.part)));
+        let kind = match &old {
+            None => ChangeKind::ResourceAdded,
+            Some(old) if old.definition != new.definition => ChangeKind::ResourceDefined,
+            Some(old) if same_contents => {
+                return Ok(Written { revision: old.revision, created: false });
+            }
+            Some(_) => ChangeKind::ResourceContents,
+        };
+        let now = self.sources.clock.now();
+        if old.is_none() {
+            self.count_in(write, target).await?;
+        }
+        write.put_definition(tenant, agent, new, revision, now).await?;
+        if !same_contents {
+            write.put_contents(tenant, agent, &new.uri, &new.parts, now).await?;
+        }
+        write.change(scope, kind, new.uri.as_str());
+        Ok(Written { revision, created: old.is_none() })
+    }
+
+    async fn count_in(&self, write: &mut Write, target: &Target) -> Result<(), Fault> {
+        let count = write.count_resources(target.tenant, target.agent, 1).await?.ok_or(NO_AGENT)?;
+        if usize::try_from(count).is_ok_and(|count| count > self.limits.resources_per_agent) {
+            return Err(Fault::invalid_params("the agent has as many resources as it may have"));
+        }
+        Ok(())
+    }
+
+    /// Says that a resource changed, without new content.
+    ///
+    /// # Errors
+    /// [`Fault::NotFound`], [`Fault::RevisionMismatch`].
+    pub async fn touch_resource(
+        self: &Arc<Self>,
+        agent: &Agent,
+        uri: ResourceUri,
+        condition: Precondition,
+    ) -> Result<Written, Fault> {
+        let (registry, tenant, agent) = (Arc::clone(self), agent.tenant, agent.uid);
+        self.detached(async move {
+            registry
+                .transact(Scope::from(agent), async |write| {
+                    let Target { scope, revision, .. } = Target::lock(write, tenant, agent).await?;
+                    let old = write.resource(tenant, agent, &uri).await?.ok_or(NO_RESOURCE)?;
+                    condition.check(Some(old.revision))?;
+                    let now = registry.sources.clock.now();
+                    write.touch_resource(tenant, agent, &uri, revision, now).await?;
+                    write.change(scope, ChangeKind::ResourceTouched, uri.as_str());
+                    Ok(Written { revision, created: false })
+                })
+                .await
+        })
+        .await
+    }
+
+    /// Removes a resource.
+    ///
+    /// # Errors
+    /// [`Fault::NotFound`], [`Fault::RevisionMismatch`].
+    pub async fn delete_resource(
+        self: &Arc<Self>,
+        agent: &Agent,
+        uri: ResourceUri,
+        condition: Precondition,
+    ) -> Result<(), Fault> {
+        let (registry, tenant, agent) = (Arc::clone(self), agent.tenant, agent.uid);
+        self.detached(async move {
+            registry
+                .transact(Scope::from(agent), async |write| {
+                    let Target { scope, .. } = Target::lock(write, tenant, agent).await?;
+                    let old = write.resource(tenant, agent, &uri).await?.ok_or(NO_RESOURCE)?;
+                    condition.check(Some(old.revision))?;
+                    write.delete_resource(tenant, agent, &uri, registry.sources.clock.now()).await?;
+                    write.count_resources(tenant, agent, -1).await?;
+                    write.change(scope, ChangeKind::ResourceRemoved, uri.as_str());
+                    Ok(())
+                })
+                .await
+        })
+        .await
+    }
+}
+
+impl Target {
+    /// Locks the scope of an agent's registry; the agent is known to be there.
+    async fn lock(write: &mut Write, tenant: TenantId, agent: AgentId) -> Result<Self, Fault> {
+        let scope = Scope::from(agent);
+        let revision = write.lock(scope).await?.ok_or(NO_AGENT)?;
+        if write.agent_lives(tenant, agent).await? {
+            Ok(Self { tenant, agent, scope, revision })
+        } else {
+            Err(NO_AGENT)
+        }
+    }
+}
+
+/// The definition of a resource of which only content is known.
+fn named_after(uri: &ResourceUri) -> Definition {
+    let last = uri.as_str().rsplit('/').find(|segment| !segment.is_empty()).unwrap_or(uri.as_str());
+    let end = (0..=last.len().min(512)).rfind(|&end| last.is_char_boundary(end)).unwrap_or(0);
+    Definition {
+        name: last[..end].to_owned(),
+        title: None,
+        description: None,
+        mime_type: None,
+        annotations: None,
+        icons: None,
+        meta: None,
+    }
+}

@@ -1,0 +1,141 @@
+//! Tenants.
+
+use std::sync::Arc;
+
+use super::Registry;
+use super::write::{Precondition, Written};
+use crate::model::agent::Tenant;
+use crate::model::fault::Fault;
+use crate::model::ids::{Slug, TenantId};
+use crate::model::scope::{ChangeKind, Scope};
+use crate::store::write::Write;
+
+const NO_TENANT: Fault = Fault::NotFound("tenant");
+/// The gateway's scope is made by the first migration.
+const NO_GATEWAY: &str = "the gateway's scope has no head";
+
+impl Registry {
+    /// A tenant by its slug.
+    ///
+    /// # Errors
+    /// [`Fault::NotFound`].
+    pub async fn tenant(&self, slug: &Slug) -> Result<Tenant, Fault> {
+        self.store.tenant(slug).await?.ok_or(NO_TENANT)
+    }
+
+    /// Tenants after a slug, in byte order.
+    pub async fn tenants(&self, after: &str, limit: i64) -> Result<Vec<Tenant>, Fault> {
+        Ok(self.store.tenants(after, limit).await?)
+    }
+
+    /// Makes a tenant.
+    ///
+    /// # Errors
+    /// [`Fault::AlreadyExists`].
+    pub async fn create_tenant(self: &Arc<Self>, slug: Slug, name: String) -> Result<Tenant, Fault> {
+        let registry = Arc::clone(self);
+        self.detached(async move {
+            registry.transact(Scope::GATEWAY, async |write| registry.insert_tenant(write, slug, name).await).await
+        })
+        .await
+    }
+
+    async fn insert_tenant(&self, write: &mut Write, slug: Slug, name: String) -> Result<Tenant, Fault> {
+        lock(write, Scope::GATEWAY).await?;
+        if write.tenant(&slug).await?.is_some() {
+            return Err(Fault::AlreadyExists("a tenant with this id"));
+        }
+        let uid = TenantId(self.sources.uid()?);
+        let last = write.retired_tenant(&slug).await?;
+        let revision = write.create(Scope::from(uid), last).await?;
+        let tenant = Tenant { uid, slug, name, revision, created_at: self.sources.clock.now() };
+        write.insert_tenant(&tenant).await?;
+        write.change(Scope::GATEWAY, ChangeKind::Tenant, uid.to_string());
+        write.change(Scope::from(uid), ChangeKind::Tenant, uid.to_string());
+        Ok(tenant)
+    }
+
+    /// Renames a tenant.
+    ///
+    /// # Errors
+    /// [`Fault::NotFound`], [`Fault::RevisionMismatch`].
+    pub async fn rename_tenant(
+        self: &Arc<Self>,
+        slug: Slug,
+        name: Option<String>,
+        condition: Precondition,
+    ) -> Result<Tenant, Fault> {
+        let registry = Arc::clone(self);
+        let uid = self.tenant(&slug).await?.uid;
+        self.detached(async move {
+            registry
+                .transact(Scope::from(uid), async |write| {
+                    let revision = lock(write, Scope::from(uid)).await?;
+                    let mut tenant = write.tenant(&slug).await?.filter(|t| t.uid == uid).ok_or(NO_TENANT)?;
+                    condition.check(Some(tenant.revision))?;
+                    if let Some(name) = name.filter(|name| *name != tenant.name) {
+                        write.update_tenant(uid, &name, revision).await?;
+                        write.change(Scope::from(uid), ChangeKind::Tenant, uid.to_string());
+                        (tenant.name, tenant.revision) = (name, revision);
+                    }
+                    Ok(tenant)
+                })
+                .await
+        })
+        .await
+    }
+
+    /// Deletes a tenant with all its agents and keys.
+    ///
+    /// # Errors
+    /// [`Fault::NotFound`], [`Fault::RevisionMismatch`].
+    pub async fn delete_tenant(
+        self: &Arc<Self>,
+        slug: Slug,
+        condition: Precondition,
+    ) -> Result<Written, Fault> {
+        let registry = Arc::clone(self);
+        self.detached(async move {
+            registry
+                .transact(Scope::GATEWAY, async |write| registry.end_tenant(write, &slug, &condition).await)
+                .await
+        })
+        .await
+    }
+
+    async fn end_tenant(
+        &self,
+        write: &mut Write,
+        slug: &Slug,
+        condition: &Precondition,
+    ) -> Result<Written, Fault> {
+        lock(write, Scope::GATEWAY).await?;
+        let tenant = write.tenant(slug).await?.ok_or(NO_TENANT)?;
+        let scope = Scope::from(tenant.uid);
+        let revision = lock(write, scope).await?;
+        condition.check(Some(tenant.revision))?;
+        let now = self.sources.clock.now();
+        for (agent, slug) in write.agents_of(tenant.uid).await? {
+            let revision = lock(write, Scope::from(agent)).await?;
+            write.delete_agent(tenant.uid, agent, revision, now).await?;
+            write.change(Scope::GATEWAY, ChangeKind::Slug, slug);
+            write.change(Scope::from(agent), ChangeKind::Agent, agent.to_string());
+        }
+        write.delete_tenant(&tenant, revision, now).await?;
+        write.change(Scope::GATEWAY, ChangeKind::Tenant, tenant.uid.to_string());
+        write.change(scope, ChangeKind::Tenant, tenant.uid.to_string());
+        Ok(Written { revision, created: false })
+    }
+}
+
+/// Locks a scope that something just read belongs to; where it is gone meanwhile, so is what was read.
+pub(super) async fn lock(
+    write: &mut Write,
+    scope: Scope,
+) -> Result<crate::model::scope::Revision, Fault> {
+    match write.lock(scope).await? {
+        Some(revision) => Ok(revision),
+        None if scope == Scope::GATEWAY => Err(Fault::Internal(NO_GATEWAY.to_owned())),
+        None => Err(NO_TENANT),
+    }
+}

@@ -1,0 +1,161 @@
+//! The order of writes: who writes to one scope queues here, before taking a connection, and what was committed is
+//! told.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use dashmap::DashMap;
+use tokio::sync::{Mutex, OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
+
+use super::Registry;
+use super::limits::RegistryLimits;
+use crate::model::fault::Fault;
+use crate::model::scope::{Revision, Scope};
+use crate::model::sources::Point;
+use crate::store::write::Write;
+
+/// What `If-Match` asks for.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Precondition {
+    /// Nothing.
+    #[default]
+    None,
+    /// That there is one: `*`.
+    Exists,
+    /// That it was last changed by one of these revisions.
+    Revisions(Vec<Revision>),
+}
+
+impl Precondition {
+    /// Holds the present revision against what is asked for.
+    ///
+    /// # Errors
+    /// [`Fault::RevisionMismatch`].
+    pub fn check(&self, present: Option<Revision>) -> Result<(), Fault> {
+        let holds = match self {
+            Self::None => true,
+            Self::Exists => present.is_some(),
+            Self::Revisions(asked) => present.is_some_and(|present| asked.contains(&present)),
+        };
+        if holds { Ok(()) } else { Err(Fault::RevisionMismatch(present)) }
+    }
+}
+
+/// What a write did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Written {
+    /// The revision that last changed the thing.
+    pub revision: Revision,
+    /// Whether it is new.
+    pub created: bool,
+}
+
+/// The queues of all scopes that are written to right now.
+#[derive(Debug)]
+pub(super) struct Writers {
+    queues: DashMap<Scope, Arc<Queue>>,
+    connections: Arc<Semaphore>,
+    most_waiting: usize,
+    wait: Duration,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    /// Those who wait and the one who writes.
+    present: AtomicUsize,
+    turn: Arc<Mutex<()>>,
+}
+
+/// The right to write to a scope, until dropped.
+#[derive(Debug)]
+struct Turn<'w> {
+    writers: &'w Writers,
+    scope: Scope,
+    held: Option<(OwnedMutexGuard<()>, OwnedSemaphorePermit)>,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.held = None;
+        self.writers.leave(self.scope);
+    }
+}
+
+impl Writers {
+    pub(super) fn new(limits: &RegistryLimits) -> Self {
+        Self {
+            queues: DashMap::new(),
+            connections: Arc::new(Semaphore::new(limits.concurrent_writes)),
+            most_waiting: limits.write_queue,
+            wait: limits.write_wait,
+        }
+    }
+
+    /// Waits for the turn of a scope and a share of the pool, in this order and in the order of arrival.
+    async fn turn(&self, scope: Scope) -> Result<Turn<'_>, Fault> {
+        let busy = Fault::Unavailable { retry_after: Duration::from_secs(1) };
+        let queue = self.enter(scope).ok_or_else(|| busy.clone())?;
+        let mut turn = Turn { writers: self, scope, held: None };
+        let waiting = async {
+            let guard = Arc::clone(&queue.turn).lock_owned().await;
+            Some((guard, Arc::clone(&self.connections).acquire_owned().await.ok()?))
+        };
+        let held = tokio::time::timeout(self.wait, waiting).await.ok().flatten();
+        turn.held = Some(held.ok_or(busy)?);
+        Ok(turn)
+    }
+
+    fn enter(&self, scope: Scope) -> Option<Arc<Queue>> {
+        let queue = self.queues.entry(scope).or_default();
+        let present = queue.present.fetch_add(1, Ordering::Relaxed);
+        if present <= self.most_waiting {
+            return Some(Arc::clone(&queue));
+        }
+        queue.present.fetch_sub(1, Ordering::Relaxed);
+        None
+    }
+
+    fn leave(&self, scope: Scope) {
+        // The map's own lock keeps anyone from entering between the count and the removal.
+        self.queues.remove_if(&scope, |_, queue| queue.present.fetch_sub(1, Ordering::Relaxed) == 1);
+    }
+}
+
+impl Registry {
+    /// Runs a write to its end, whatever becomes of the caller who asked for it: a commit that nobody waited for
+    /// would otherwise be told to nobody either.
+    pub(super) async fn detached<T: Send + 'static>(
+        &self,
+        write: impl Future<Output = Result<T, Fault>> + Send + 'static,
+    ) -> Result<T, Fault> {
+        self.tasks.spawn(write).await.unwrap_or_else(|error| Err(Fault::Internal(error.to_string())))
+    }
+
+    /// Runs `work` as one transaction in the turn of `scope`, the outermost scope that it locks, and tells what was
+    /// committed. Nothing is committed where `work` fails or changes nothing.
+    pub(super) async fn transact<T>(
+        &self,
+        scope: Scope,
+        work: impl AsyncFnOnce(&mut Write) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
+        let _turn = self.writers.turn(scope).await?;
+        let mut write = self.store.write().await?;
+        let done = work(&mut write).await?;
+        if !write.changes_anything() {
+            return Ok(done);
+        }
+        self.sources.pause(Point::BeforeCommit).await;
+        self.publish(&write.commit().await?);
+        Ok(done)
+    }
+
+    /// From here on this replica answers nothing older, and the others are woken.
+    fn publish(&self, revisions: &[(Scope, Revision)]) {
+        use crate::model::feed::Follower;
+        for (scope, revision) in revisions {
+            self.raise(*scope, *revision);
+        }
+        self.feed.announce(revisions);
+    }
+}
