@@ -3,13 +3,13 @@
 use std::collections::HashSet;
 use std::sync::{Arc, Weak};
 
-use futures_util::StreamExt;
-use futures_util::stream;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::Feed;
+use crate::model::feed::Follower;
 use crate::model::scope::Scope;
 
 /// Scopes caught up at once: a share of the pool, so that readers find connections too.
@@ -37,14 +37,21 @@ impl Feed {
     pub(super) async fn catch_up(self: Arc<Self>, stop: CancellationToken) {
         while stop.run_until_cancelled(self.catch_up.some.notified()).await.is_some() {
             let Some(follower) = self.follower.get().and_then(Weak::upgrade) else { return };
-            let catching_up = stream::iter(self.catch_up.take())
-                .for_each_concurrent(AT_ONCE, |scope| {
-                    let follower = Arc::clone(&follower);
-                    async move { follower.catch_up(scope).await }
-                });
-            if stop.run_until_cancelled(catching_up).await.is_none() {
+            if stop.run_until_cancelled(all(&follower, self.catch_up.take())).await.is_none() {
                 return;
             }
         }
     }
+}
+
+async fn all(follower: &Arc<dyn Follower>, behind: HashSet<Scope>) {
+    let mut under_way = JoinSet::new();
+    for scope in behind {
+        if under_way.len() >= AT_ONCE {
+            under_way.join_next().await;
+        }
+        let follower = Arc::clone(follower);
+        under_way.spawn(async move { follower.catch_up(scope).await });
+    }
+    while under_way.join_next().await.is_some() {}
 }

@@ -1,0 +1,100 @@
+//! Who may do what on the admin surface.
+
+use std::sync::Arc;
+
+use axum::extract::FromRequestParts;
+use http::request::Parts;
+
+use super::Admin;
+use crate::http::credential::{self, Presented};
+use crate::http::problem::AdminFault;
+use crate::model::agent::{Agent, Tenant};
+use crate::model::caller::{Credential, KeyScope};
+use crate::model::fault::Fault;
+use crate::model::ids::Slug;
+use crate::registry::Registry;
+use crate::registry::access::Grant;
+use crate::store::keys::ApiKey;
+
+const NO_AGENT: Fault = Fault::NotFound("agent");
+const NO_TENANT: Fault = Fault::NotFound("tenant");
+
+/// Who calls, with a verified credential.
+pub(super) enum Authority {
+    /// The gateway's operator: everything.
+    Operator,
+    /// A tenant's owner key or an agent's key.
+    Key(Arc<Grant>),
+}
+
+impl FromRequestParts<Arc<Admin>> for Authority {
+    type Rejection = AdminFault;
+
+    async fn from_request_parts(parts: &mut Parts, admin: &Arc<Admin>) -> Result<Self, AdminFault> {
+        match credential::read(&parts.headers, admin.operator)? {
+            Presented::Nobody => Err(Fault::Unauthenticated.into()),
+            Presented::Operator => Ok(Self::Operator),
+            Presented::Key(key) => {
+                admin.registry.confirm().await?;
+                Ok(Self::Key(admin.registry.grant(&key).await?))
+            }
+        }
+    }
+}
+
+impl Authority {
+    /// Only the operator.
+    pub(super) fn operator(&self) -> Result<(), Fault> {
+        match self {
+            Self::Operator => Ok(()),
+            Self::Key(_) => Err(Fault::Forbidden),
+        }
+    }
+
+    /// The owner key that calls; `None` for the operator, refused for an agent's key.
+    pub(super) fn owner(&self) -> Result<Option<&Credential>, Fault> {
+        match self {
+            Self::Operator => Ok(None),
+            Self::Key(grant) if grant.credential.agent.is_some() => Err(Fault::Forbidden),
+            Self::Key(grant) if !grant.credential.allows(KeyScope::Registry) => {
+                Err(Fault::InsufficientScope(KeyScope::Registry.as_str()))
+            }
+            Self::Key(grant) => Ok(Some(&grant.credential)),
+        }
+    }
+
+    /// A tenant that the caller may read: its own, or any for the operator.
+    pub(super) async fn tenant(&self, registry: &Registry, slug: &str) -> Result<Tenant, Fault> {
+        let owner = self.owner()?;
+        let tenant = registry.tenant(&Slug::parse(slug).map_err(|_| NO_TENANT)?).await?;
+        if owner.is_none_or(|owner| owner.tenant == tenant.uid) { Ok(tenant) } else { Err(NO_TENANT) }
+    }
+
+    /// An agent that the caller may manage: of its own tenant, or any for the operator.
+    pub(super) async fn agent(&self, registry: &Registry, slug: &str) -> Result<Agent, Fault> {
+        let owner = self.owner()?;
+        let agent = registry.agent(slug).await?;
+        if owner.is_none_or(|owner| owner.reaches(agent.tenant, agent.uid)) { Ok(agent) } else { Err(NO_AGENT) }
+    }
+
+    /// An agent whose registry the caller may manage: as [`agent`](Self::agent), and an agent's key with the scope
+    /// `registry` its own.
+    pub(super) async fn registry_of(&self, registry: &Registry, slug: &str) -> Result<Agent, Fault> {
+        let agent = registry.agent(slug).await?;
+        match self {
+            Self::Operator => Ok(agent),
+            Self::Key(grant) if !grant.credential.reaches(agent.tenant, agent.uid) => Err(NO_AGENT),
+            Self::Key(grant) if grant.credential.allows(KeyScope::Registry) => Ok(agent),
+            Self::Key(_) => Err(Fault::InsufficientScope(KeyScope::Registry.as_str())),
+        }
+    }
+
+    /// Whether the caller may end or rotate a key: the operator any, an owner the keys of its agents.
+    pub(super) fn manages(&self, key: &ApiKey) -> Result<(), Fault> {
+        match self.owner()? {
+            None => Ok(()),
+            Some(owner) if owner.tenant == key.tenant && key.agent.is_some() => Ok(()),
+            Some(_) => Err(Fault::NotFound("key")),
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! `/agents/{agent}/resources/content`: the raw bytes, for `curl --data-binary @file`.
+
+use axum::extract::{Path, Request, State};
+use axum::response::IntoResponse;
+use bytes::Bytes;
+use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, ETAG, X_CONTENT_TYPE_OPTIONS};
+use http::{HeaderMap, HeaderValue};
+
+use super::authority::Authority;
+use super::definition::{MimeText, checked_mime};
+use super::extract::{IfMatch, Params, bytes};
+use super::resources::{UriParam, created};
+use super::{Answer, App};
+use crate::http::precondition::etag;
+use crate::model::fault::Fault;
+use crate::model::resource::PartKind;
+use crate::registry::resources::RawContent;
+
+/// What `curl --data-binary` says where nobody told it otherwise: nothing about the file.
+const CURL_DEFAULT: &str = "application/x-www-form-urlencoded";
+
+pub(super) async fn write(
+    State(app): App,
+    authority: Authority,
+    Path(slug): Path<String>,
+    Params(param): Params<UriParam>,
+    IfMatch(condition): IfMatch,
+    request: Request,
+) -> Answer<impl IntoResponse> {
+    let agent = authority.registry_of(&app.registry, &slug).await?;
+    let uri = param.check()?;
+    let mime_type = declared(request.headers())?;
+    let bytes = bytes(request, app.content_bytes).await?;
+    let content = RawContent { kind: kind(mime_type.as_deref(), &bytes), mime_type, bytes };
+    let written = app.registry.put_content(&agent, uri, content, condition).await?;
+    Ok((created(written.created), [(ETAG, etag(written.revision))]))
+}
+
+pub(super) async fn read(
+    State(app): App,
+    authority: Authority,
+    Path(slug): Path<String>,
+    Params(param): Params<UriParam>,
+) -> Answer<impl IntoResponse> {
+    let agent = authority.registry_of(&app.registry, &slug).await?;
+    let full = app.registry.resource(&agent, &param.check()?).await?;
+    let [part] = full.resource.parts.as_slice() else {
+        return Err(Fault::invalid_params("the resource has not exactly one content; read it as JSON").into());
+    };
+    let mime = full.resource.mime_type_of(part).unwrap_or(default_mime(part.kind));
+    let mime = HeaderValue::try_from(mime).unwrap_or(HeaderValue::from_static("application/octet-stream"));
+    let headers = [
+        (CONTENT_TYPE, mime),
+        (ETAG, etag(full.resource.revision)),
+        // Somebody else's bytes, which no browser may take for a page of ours.
+        (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+        (CONTENT_DISPOSITION, HeaderValue::from_static("attachment")),
+    ];
+    Ok((headers, full.bytes.get(&part.hash).cloned().unwrap_or_default()))
+}
+
+/// The MIME type that the request declares; `None` keeps the resource's.
+fn declared(headers: &HeaderMap) -> Result<Option<String>, Fault> {
+    let Some(value) = headers.get(CONTENT_TYPE) else { return Ok(None) };
+    let wrong = || Fault::invalid_params("Content-Type is not a MIME type");
+    let text = value.to_str().map_err(|_| wrong())?;
+    if text == CURL_DEFAULT {
+        return Ok(None);
+    }
+    let mime = MimeText::try_from(text.to_owned()).map_err(|_| wrong())?;
+    checked_mime("Content-Type", mime).map(Some)
+}
+
+/// Text where both the declared type and the bytes allow it.
+fn kind(mime: Option<&str>, bytes: &Bytes) -> PartKind {
+    let textual = mime.and_then(|mime| mime.parse::<mime::Mime>().ok()).is_none_or(|mime| {
+        mime.type_() == mime::TEXT
+            || matches!(mime.subtype().as_str(), "json" | "xml" | "javascript" | "yaml" | "toml" | "x-sh" | "sql")
+            || matches!(mime.suffix().map(|suffix| suffix.as_str()), Some("json" | "xml" | "yaml"))
+    });
+    if textual && !bytes.contains(&0) && std::str::from_utf8(bytes).is_ok() {
+        PartKind::Text
+    } else {
+        PartKind::Blob
+    }
+}
+
+fn default_mime(kind: PartKind) -> &'static str {
+    match kind {
+        PartKind::Text => "text/plain; charset=utf-8",
+        PartKind::Blob => "application/octet-stream",
+    }
+}

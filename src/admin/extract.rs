@@ -1,0 +1,117 @@
+//! What a handler takes from a request: query, JSON body, raw body, `If-Match`; and how a fault is answered.
+
+use axum::body::to_bytes;
+use axum::extract::{FromRequest, FromRequestParts, Query, Request};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::request::Parts;
+use http::{HeaderMap, StatusCode};
+use serde::de::DeserializeOwned;
+
+use crate::http::precondition::if_match;
+use crate::http::problem::{self, AdminFault};
+use crate::http::request_id::X_REQUEST_ID;
+use crate::model::fault::Fault;
+use crate::model::json::is_too_deep;
+use crate::registry::write::Precondition;
+
+/// Most bytes of a JSON body that carries no contents.
+pub(super) const SMALL_BODY: usize = 256 * 1024;
+
+impl IntoResponse for AdminFault {
+    fn into_response(self) -> Response {
+        // The border fills in the request's id, which is not known here.
+        let mut response = StatusCode::INTERNAL_SERVER_ERROR.into_response();
+        response.extensions_mut().insert(self.0);
+        response
+    }
+}
+
+/// Replaces the mark that a handler left by the problem it stands for.
+pub(crate) fn finish(mut response: Response, request_id: Option<&str>) -> Response {
+    match response.extensions_mut().remove::<Fault>() {
+        Some(fault) => problem::response(&fault, request_id),
+        None => response,
+    }
+}
+
+/// A known path, and a method that it has not.
+pub(super) async fn method_not_allowed() -> Response {
+    (StatusCode::METHOD_NOT_ALLOWED, ()).into_response()
+}
+
+/// The query, with every name known.
+pub(super) struct Params<T>(pub(super) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
+    type Rejection = AdminFault;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, AdminFault> {
+        let Query(params) = Query::try_from_uri(&parts.uri)
+            .map_err(|error| Fault::invalid_params(format!("query: {}", error.body_text())))?;
+        Ok(Self(params))
+    }
+}
+
+/// `If-Match`.
+pub(super) struct IfMatch(pub(super) Precondition);
+
+impl<S: Send + Sync> FromRequestParts<S> for IfMatch {
+    type Rejection = AdminFault;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, AdminFault> {
+        Ok(Self(if_match(&parts.headers)?))
+    }
+}
+
+/// A JSON body of at most [`SMALL_BODY`] bytes, with every member known.
+pub(super) struct Json<T>(pub(super) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
+    type Rejection = AdminFault;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, AdminFault> {
+        Ok(Self(json(request, SMALL_BODY).await?))
+    }
+}
+
+/// Reads a JSON body of at most `limit` bytes.
+pub(super) async fn json<T: DeserializeOwned>(request: Request, limit: usize) -> Result<T, Fault> {
+    if !is_json(request.headers()) {
+        return Err(Fault::UnsupportedMediaType("application/json"));
+    }
+    parse(&bytes(request, limit).await?)
+}
+
+/// Reads a body of at most `limit` bytes.
+pub(super) async fn bytes(request: Request, limit: usize) -> Result<Bytes, Fault> {
+    use http_body_util::LengthLimitError;
+    to_bytes(request.into_body(), limit).await.map_err(|error| {
+        let too_long = std::error::Error::source(&error).is_some_and(|source| source.is::<LengthLimitError>());
+        if too_long { Fault::PayloadTooLarge(limit) } else { Fault::InvalidRequest("the body broke off".into()) }
+    })
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let declared = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    declared
+        .and_then(|value| value.parse::<mime::Mime>().ok())
+        .is_some_and(|mime| mime.essence_str() == mime::APPLICATION_JSON.essence_str())
+}
+
+/// Parses a JSON text into what it must be.
+pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Fault> {
+    if is_too_deep(body) {
+        return Err(Fault::InvalidRequest("the body nests deeper than 64 levels".into()));
+    }
+    serde_json::from_slice(body).map_err(|error| match error.classify() {
+        serde_json::error::Category::Data => Fault::invalid_params(error.to_string()),
+        _ => Fault::ParseError(format!("the body is not JSON: {error}").into()),
+    })
+}
+
+/// The id that the border gave a request.
+pub(crate) fn request_id(headers: &HeaderMap) -> Option<&str> {
+    headers.get(X_REQUEST_ID).and_then(|id| id.to_str().ok())
+}

@@ -1,0 +1,190 @@
+//! Keys of agents and of tenants.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::{Path, Request, State};
+use axum::response::IntoResponse;
+use http::StatusCode;
+use http::header::ETAG;
+use serde::{Deserialize, Serialize};
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::authority::Authority;
+use super::definition::Name;
+use super::extract::{Json as Input, Params, SMALL_BODY, bytes, parse};
+use super::page::PageParams;
+use super::{Answer, App};
+use crate::http::precondition::etag;
+use crate::model::caller::KeyScope;
+use crate::model::fault::Fault;
+use crate::model::ids::KeyId;
+use crate::registry::keys::{IssuedKey, NewKey};
+use crate::store::keys::ApiKey;
+
+const DEFAULT_GRACE: u64 = 3_600;
+/// Thirty days.
+const LONGEST_GRACE: u64 = 30 * 24 * 3_600;
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Create {
+    name: Option<Name>,
+    scopes: Option<Vec<KeyScope>>,
+    #[serde(default, with = "time::serde::rfc3339::option")]
+    expires_at: Option<OffsetDateTime>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Rotate {
+    grace_seconds: Option<u64>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Shown {
+    id: KeyId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
+    display: String,
+    name: String,
+    scopes: Vec<KeyScope>,
+    #[serde(with = "time::serde::rfc3339")]
+    created_at: OffsetDateTime,
+    #[serde(with = "time::serde::rfc3339::option")]
+    expires_at: Option<OffsetDateTime>,
+    #[serde(with = "time::serde::rfc3339::option")]
+    revoked_at: Option<OffsetDateTime>,
+    #[serde(with = "time::serde::rfc3339::option")]
+    last_used_at: Option<OffsetDateTime>,
+}
+
+impl From<ApiKey> for Shown {
+    fn from(key: ApiKey) -> Self {
+        let to_the_minute = |at: OffsetDateTime| at - Duration::from_nanos(at.unix_timestamp_nanos().rem_euclid(60_000_000_000) as u64);
+        Self {
+            id: key.uid,
+            key: None,
+            display: key.display,
+            name: key.name,
+            scopes: key.scopes,
+            created_at: key.created_at,
+            expires_at: key.expires_at,
+            revoked_at: key.revoked_at,
+            last_used_at: key.last_used_at.map(to_the_minute),
+        }
+    }
+}
+
+/// The one answer that holds a secret.
+fn issued(issued: IssuedKey) -> impl IntoResponse {
+    let tag = etag(issued.key.revision);
+    let secret = issued.secret.reveal().to_owned();
+    (StatusCode::CREATED, [(ETAG, tag)], Json(Shown { key: Some(secret), ..Shown::from(issued.key) }))
+}
+
+fn checked_scopes(given: Option<Vec<KeyScope>>, default: &[KeyScope]) -> Result<Vec<KeyScope>, Fault> {
+    let mut scopes = given.unwrap_or_else(|| default.to_vec());
+    scopes.sort_unstable();
+    scopes.dedup();
+    if scopes.is_empty() { Err(Fault::invalid_params("scopes must name at least one")) } else { Ok(scopes) }
+}
+
+pub(super) async fn create_agent(
+    State(app): App,
+    authority: Authority,
+    Path(slug): Path<String>,
+    Input(new): Input<Create>,
+) -> Answer<impl IntoResponse> {
+    let agent = authority.agent(&app.registry, &slug).await?;
+    let new = NewKey {
+        tenant: agent.tenant,
+        agent: Some(agent.uid),
+        name: new.name.map_or_else(|| "key".to_owned(), Name::into),
+        scopes: checked_scopes(new.scopes, &[KeyScope::Mcp])?,
+        expires_at: new.expires_at,
+    };
+    Ok(issued(app.registry.create_key(new).await?))
+}
+
+pub(super) async fn create_owner(
+    State(app): App,
+    authority: Authority,
+    Path(slug): Path<String>,
+    Input(new): Input<Create>,
+) -> Answer<impl IntoResponse> {
+    authority.operator()?;
+    let tenant = authority.tenant(&app.registry, &slug).await?;
+    let new = NewKey {
+        tenant: tenant.uid,
+        agent: None,
+        name: new.name.map_or_else(|| "owner".to_owned(), Name::into),
+        scopes: checked_scopes(new.scopes, &[KeyScope::Mcp, KeyScope::Registry, KeyScope::Audit])?,
+        expires_at: new.expires_at,
+    };
+    Ok(issued(app.registry.create_key(new).await?))
+}
+
+pub(super) async fn list_agent(
+    State(app): App,
+    authority: Authority,
+    Path(slug): Path<String>,
+    Params(params): Params<PageParams>,
+) -> Answer<impl IntoResponse> {
+    let agent = authority.agent(&app.registry, &slug).await?;
+    let page = params.open(&app.seal, "keys", agent.uid.0)?;
+    let after = page.after.parse().unwrap_or(Uuid::nil());
+    let keys = app.registry.keys(agent.tenant, Some(agent.uid), after, page.read()).await?;
+    Ok(page.answer(keys, |key| key.uid.to_string(), Shown::from))
+}
+
+pub(super) async fn list_owner(
+    State(app): App,
+    authority: Authority,
+    Path(slug): Path<String>,
+    Params(params): Params<PageParams>,
+) -> Answer<impl IntoResponse> {
+    authority.operator()?;
+    let tenant = authority.tenant(&app.registry, &slug).await?;
+    let page = params.open(&app.seal, "keys", tenant.uid.0)?;
+    let after = page.after.parse().unwrap_or(Uuid::nil());
+    let keys = app.registry.keys(tenant.uid, None, after, page.read()).await?;
+    Ok(page.answer(keys, |key| key.uid.to_string(), Shown::from))
+}
+
+pub(super) async fn revoke(
+    State(app): App,
+    authority: Authority,
+    Path(id): Path<String>,
+) -> Answer<impl IntoResponse> {
+    let key = find(&app, &authority, &id).await?;
+    app.registry.revoke_key(&key).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+pub(super) async fn rotate(
+    State(app): App,
+    authority: Authority,
+    Path(id): Path<String>,
+    request: Request,
+) -> Answer<impl IntoResponse> {
+    let key = find(&app, &authority, &id).await?;
+    let body = bytes(request, SMALL_BODY).await?;
+    let asked = if body.is_empty() { Rotate::default() } else { parse(&body)? };
+    let grace = asked.grace_seconds.unwrap_or(DEFAULT_GRACE);
+    if grace > LONGEST_GRACE {
+        return Err(Fault::invalid_params("graceSeconds must be at most 2592000, thirty days").into());
+    }
+    Ok(issued(app.registry.rotate_key(&key, Duration::from_secs(grace)).await?))
+}
+
+/// The key, if it is there and the caller manages it; to all others there is no such key.
+async fn find(app: &super::Admin, authority: &Authority, id: &str) -> Result<ApiKey, Fault> {
+    authority.owner()?;
+    let uid = id.parse().map_err(|_| Fault::NotFound("key"))?;
+    let key = app.registry.key(KeyId(uid)).await?;
+    authority.manages(&key)?;
+    Ok(key)
+}

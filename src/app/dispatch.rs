@@ -1,0 +1,204 @@
+//! From a path to the surface that answers it; what every answer carries is added here.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use futures_util::FutureExt;
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
+use hyper::body::Incoming;
+use tokio::sync::Semaphore;
+use tower::ServiceExt;
+
+use crate::admin;
+use crate::feed::Feed;
+use crate::http::body::Body;
+use crate::http::origin::{self, OriginRules};
+use crate::http::problem;
+use crate::http::request_id::{self, X_REQUEST_ID};
+use crate::mcp::endpoint::{Arrival, Endpoint};
+use crate::model::fault::Fault;
+use crate::model::sources::Sources;
+
+/// What a listener serves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Surface {
+    /// Everything.
+    All,
+    /// Everything but administration, which has a listener of its own.
+    Mcp,
+    /// Administration.
+    Admin,
+}
+
+/// Everything that answers.
+pub(super) struct Gateway {
+    endpoint: Endpoint,
+    admin: Router,
+    feed: Arc<Feed>,
+    origins: OriginRules,
+    sources: Sources,
+    deadline: Duration,
+    requests: Semaphore,
+}
+
+enum Target<'a> {
+    Alive,
+    Ready,
+    Mcp(&'a str),
+    Admin,
+    Nothing,
+}
+
+impl Gateway {
+    pub(super) fn new(
+        endpoint: Endpoint,
+        admin: Router,
+        feed: Arc<Feed>,
+        origins: OriginRules,
+        sources: Sources,
+        deadline: Duration,
+        most_requests: usize,
+    ) -> Self {
+        Self { endpoint, admin, feed, origins, sources, deadline, requests: Semaphore::new(most_requests) }
+    }
+
+    /// Answers a request, whatever happens.
+    pub(super) async fn answer(&self, request: Request<Incoming>, surface: Surface) -> Response<Body> {
+        let id = request_id::of(request.headers(), &self.sources);
+        let answering = AssertUnwindSafe(self.route(request, surface, &id)).catch_unwind();
+        let answered = tokio::time::timeout(self.deadline, answering).await;
+        let mut response = match answered {
+            Ok(Ok(response)) => response,
+            Ok(Err(_)) => problem(&Fault::Internal("a handler panicked".to_owned()), &id),
+            Err(_) => problem(&Fault::Unavailable { retry_after: Duration::from_secs(1) }, &id),
+        };
+        response.headers_mut().insert(X_REQUEST_ID, id);
+        response
+    }
+
+    async fn route(&self, request: Request<Incoming>, surface: Surface, id: &HeaderValue) -> Response<Body> {
+        match target(request.uri().path(), surface) {
+            Target::Alive => status(&request, StatusCode::OK, r#"{"status":"alive"}"#),
+            Target::Ready if self.feed.is_ready() => status(&request, StatusCode::OK, r#"{"status":"ready"}"#),
+            Target::Ready => status(&request, StatusCode::SERVICE_UNAVAILABLE, r#"{"status":"unready"}"#),
+            Target::Mcp(agent) => {
+                let agent = agent.to_owned();
+                self.mcp(request, &agent, id).await
+            }
+            Target::Admin => self.administer(request, id).await,
+            Target::Nothing => problem(&Fault::NotFound("path"), id),
+        }
+    }
+
+    async fn mcp(&self, request: Request<Incoming>, agent: &str, id: &HeaderValue) -> Response<Body> {
+        let origin = self.origins.check(request.uri(), request.headers());
+        if let Some(preflight) = preflight(&request, origin.as_ref()) {
+            return preflight;
+        }
+        let place = self.requests.try_acquire();
+        let admitted = origin.as_ref().map(|_| ()).map_err(Clone::clone).and_then(|()| match &place {
+            Ok(_) => Ok(()),
+            Err(_) => Err(Fault::Unavailable { retry_after: Duration::from_secs(1) }),
+        });
+        let (parts, body) = request.into_parts();
+        let arrival = Arrival { agent, parts: &parts, request_id: id, admitted };
+        let mut response = self.endpoint.answer(arrival, body).await;
+        if let Ok(Some(origin)) = origin {
+            origin::allow(origin, response.headers_mut());
+        }
+        response
+    }
+
+    async fn administer(&self, mut request: Request<Incoming>, id: &HeaderValue) -> Response<Body> {
+        let origin = match self.origins.check(request.uri(), request.headers()) {
+            Ok(origin) => origin,
+            Err(fault) => return problem(&fault, id),
+        };
+        if let Some(preflight) = preflight(&request, Ok(&origin)) {
+            return preflight;
+        }
+        let Ok(_place) = self.requests.try_acquire() else {
+            return problem(&Fault::Unavailable { retry_after: Duration::from_secs(1) }, id);
+        };
+        request.headers_mut().insert(X_REQUEST_ID, id.clone());
+        let answered = match self.admin.clone().oneshot(request.map(axum::body::Body::new)).await {
+            Ok(answered) => answered,
+            Err(never) => match never {},
+        };
+        let mut response = admin::finish(answered, id.to_str().ok()).map(Body::Axum);
+        // Secrets and other people's data: for nobody's cache.
+        response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if let Some(origin) = origin {
+            origin::allow(origin, response.headers_mut());
+        }
+        response
+    }
+}
+
+/// Which part of the gateway a path is for.
+fn target(path: &str, surface: Surface) -> Target<'_> {
+    let administered = path == "/admin" || path.starts_with("/admin/");
+    match path {
+        "/healthz" => Target::Alive,
+        "/readyz" => Target::Ready,
+        _ if administered && surface != Surface::Mcp => Target::Admin,
+        _ if administered || surface == Surface::Admin => Target::Nothing,
+        _ => mcp_agent(path).map_or(Target::Nothing, Target::Mcp),
+    }
+}
+
+/// The agent of `/{agent_id}/mcp` and `/{agent_id}/mcp/`.
+fn mcp_agent(path: &str) -> Option<&str> {
+    let path = path.strip_suffix('/').unwrap_or(path);
+    let agent = path.strip_suffix("/mcp")?.strip_prefix('/')?;
+    if agent.is_empty() || agent.contains('/') { None } else { Some(agent) }
+}
+
+/// The answer to `OPTIONS` of an allowed origin, which needs no credential.
+fn preflight(
+    request: &Request<Incoming>,
+    origin: Result<&Option<HeaderValue>, &Fault>,
+) -> Option<Response<Body>> {
+    let origin = origin.ok()?.clone().filter(|_| request.method() == Method::OPTIONS)?;
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    origin::allow(origin, response.headers_mut());
+    origin::allow_preflight(response.headers_mut());
+    Some(response)
+}
+
+fn status(request: &Request<Incoming>, code: StatusCode, body: &'static str) -> Response<Body> {
+    let asked = matches!(*request.method(), Method::GET | Method::HEAD);
+    let mut response = Response::new(Body::from(bytes::Bytes::from_static(body.as_bytes())));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    if asked {
+        *response.status_mut() = code;
+    } else {
+        headers.insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+        *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
+    }
+    response
+}
+
+fn problem(fault: &Fault, id: &HeaderValue) -> Response<Body> {
+    problem::response(fault, id.to_str().ok()).map(Body::Axum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::mcp_agent;
+
+    #[test]
+    fn an_endpoint_has_one_segment_before_mcp() {
+        assert_eq!(mcp_agent("/research/mcp"), Some("research"));
+        assert_eq!(mcp_agent("/research/mcp/"), Some("research"));
+        for path in ["/mcp", "//mcp", "/a/b/mcp", "/research", "/research/mcp//", "/research/mcpx", "", "/"] {
+            assert_eq!(mcp_agent(path), None, "{path}");
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! The running gateway: builds its parts, wires them, and owns their end.
+
+mod credentials;
+mod demo;
+mod dispatch;
+mod embedded;
+mod serve;
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::admin::{self, Admin};
+use crate::config::Settings;
+use crate::feed::{Feed, FeedOptions};
+use crate::http::cursor::CursorSeal;
+use crate::http::origin::OriginRules;
+use crate::mcp::endpoint::{Endpoint, EndpointOptions};
+use crate::model::feed::Follower;
+use crate::model::key::KeyHash;
+use crate::model::sources::Sources;
+use crate::registry::Registry;
+use crate::registry::limits::RegistryLimits;
+use crate::store::{Store, StoreError, StoreOptions};
+
+use dispatch::{Gateway, Surface};
+
+pub use embedded::database;
+
+/// How long a start waits for the database, and for another replica's migrations.
+const START_PATIENCE: Duration = Duration::from_secs(60);
+
+/// Why the gateway cannot run.
+#[derive(Debug, thiserror::Error)]
+pub enum AppError {
+    /// The database does not do.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The private database does not start.
+    #[error(transparent)]
+    Embedded(#[from] crate::store::embedded::EmbeddedError),
+    /// A database URL has not the form of one.
+    #[error("{0} is not a PostgreSQL URL: {1}")]
+    Url(&'static str, String),
+    /// A listener cannot be opened.
+    #[error("cannot listen on {0}: {1}")]
+    Listen(SocketAddr, #[source] std::io::Error),
+    /// A file of the data directory cannot be read or written.
+    #[error("{0}: {1}")]
+    File(String, #[source] std::io::Error),
+    /// What stands in the file of a key is none.
+    #[error("{0} holds no key: it {1}")]
+    Key(String, crate::model::key::KeyError),
+    /// The machine gives no randomness.
+    #[error(transparent)]
+    Random(#[from] crate::model::sources::RandomError),
+    /// The demo agent cannot be registered.
+    #[error("the demo agent could not be registered: {0}")]
+    Demo(String),
+    /// The operator's key is missing.
+    #[error("admin.operator_key is required with a database URL; `waggle key generate --operator` makes one")]
+    NoOperatorKey,
+}
+
+/// A gateway that serves.
+#[derive(Debug)]
+pub struct Running {
+    /// Where the MCP endpoints are.
+    pub address: SocketAddr,
+    /// Where the admin surface is.
+    pub admin_address: SocketAddr,
+    /// Its use cases.
+    pub registry: Arc<Registry>,
+    store: Store,
+    stop: CancellationToken,
+    listeners: TaskTracker,
+    background: TaskTracker,
+    background_stop: CancellationToken,
+    grace: Duration,
+}
+
+/// Starts a gateway on a database.
+///
+/// # Errors
+/// When the database does not answer within a minute, cannot be migrated, or an address is taken.
+pub async fn start(
+    settings: &Settings,
+    database: StoreOptions,
+    operator: KeyHash,
+    sources: Sources,
+) -> Result<Running, AppError> {
+    let store = Store::new(database);
+    migrate(&store).await?;
+    let mut candidate = [0; 32];
+    sources.random.fill(&mut candidate)?;
+    let secret = store.cursor_secret(candidate).await?;
+    let seal = CursorSeal::new(&secret).ok_or(StoreError::Unreadable("cursor secret"))?;
+    let feed = Arc::new(Feed::new(store.clone(), sources.clone(), feed_options(settings)));
+    let registry = Arc::new(Registry::new(
+        store.clone(),
+        sources.clone(),
+        Arc::clone(&feed) as Arc<_>,
+        registry_limits(settings),
+    ));
+    let follower: Weak<dyn Follower> = Arc::downgrade(&(Arc::clone(&registry) as Arc<dyn Follower>));
+    let (background, background_stop) = (TaskTracker::new(), CancellationToken::new());
+    feed.start(follower, &background, &background_stop);
+    background.spawn({
+        let (registry, stop) = (Arc::clone(&registry), background_stop.clone());
+        async move { registry.keep_house(stop).await }
+    });
+    let gateway = Arc::new(gateway(settings, &registry, &feed, seal, operator, sources));
+    let running = listen(settings, gateway, registry, store).await?;
+    Ok(Running { background, background_stop, ..running })
+}
+
+/// Brings the schema up to date, waiting for a database that is still starting.
+///
+/// # Errors
+/// When it does not answer within a minute, or a migration fails.
+pub async fn migrate(store: &Store) -> Result<(), StoreError> {
+    let deadline = tokio::time::Instant::now() + START_PATIENCE;
+    loop {
+        match store.migrate(START_PATIENCE).await {
+            Err(StoreError::Away(error)) if tokio::time::Instant::now() < deadline => {
+                tracing::warn!(%error, "waiting for the database");
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+            done => return done,
+        }
+    }
+}
+
+fn feed_options(settings: &Settings) -> FeedOptions {
+    FeedOptions {
+        probe: settings.database.probe,
+        sweep: settings.database.sweep,
+        notify: settings.changes.notify,
+        patience: settings.database.acquire.min(Duration::from_secs(2)),
+    }
+}
+
+fn registry_limits(settings: &Settings) -> RegistryLimits {
+    let half = (settings.database.max_connections / 2).max(1) as usize;
+    RegistryLimits {
+        stale: settings.access.stale,
+        cached_agents: settings.cache.agents,
+        cached_tenants: settings.cache.tenants,
+        cached_keys: settings.access.unknown_keys_remembered as u64,
+        cached_content_bytes: settings.cache.content_bytes,
+        unknown_keys_per_second: settings.access.unknown_keys_per_second,
+        concurrent_fills: (half / 2).max(1),
+        concurrent_writes: half,
+        write_queue: settings.writes.queue_per_agent,
+        write_wait: settings.writes.wait,
+        resources_per_agent: settings.limits.resources_per_agent as usize,
+        page_size: settings.mcp.page_size,
+    }
+}
+
+fn gateway(
+    settings: &Settings,
+    registry: &Arc<Registry>,
+    feed: &Arc<Feed>,
+    seal: CursorSeal,
+    operator: KeyHash,
+    sources: Sources,
+) -> Gateway {
+    let admin = Admin {
+        registry: Arc::clone(registry),
+        seal: seal.clone(),
+        operator,
+        content_bytes: settings.limits.content_bytes,
+    };
+    let options = EndpointOptions {
+        body_bytes: settings.limits.body_bytes,
+        result_bytes: settings.cache.result_bytes,
+        ttl: settings.mcp.ttl,
+        patience: settings.server.request,
+    };
+    let hosts = settings.server.allowed_hosts.as_ref();
+    let origins = OriginRules {
+        hosts: hosts.map(|hosts| hosts.iter().map(ToString::to_string).collect()),
+        origins: settings.server.allowed_origins.clone(),
+    };
+    Gateway::new(
+        Endpoint::new(Arc::clone(registry), seal, operator, options),
+        admin::router(Arc::new(admin)),
+        Arc::clone(feed),
+        origins,
+        sources,
+        settings.server.request,
+        settings.limits.concurrent_requests,
+    )
+}
+
+/// Opens the listeners, one or two, and serves on them.
+async fn listen(
+    settings: &Settings,
+    gateway: Arc<Gateway>,
+    registry: Arc<Registry>,
+    store: Store,
+) -> Result<Running, AppError> {
+    let (listeners, stop) = (TaskTracker::new(), CancellationToken::new());
+    let grace = settings.server.shutdown;
+    let open = async |address: SocketAddr| {
+        let listener = TcpListener::bind(address).await.map_err(|error| AppError::Listen(address, error))?;
+        let address = listener.local_addr().map_err(|error| AppError::Listen(address, error))?;
+        Ok::<_, AppError>((listener, address))
+    };
+    let (listener, address) = open(settings.server.listen).await?;
+    let mut admin_address = address;
+    let mut surface = Surface::All;
+    if let Some(wanted) = settings.admin.listen {
+        let (admin, bound) = open(wanted).await?;
+        (admin_address, surface) = (bound, Surface::Mcp);
+        listeners.spawn(serve::serve(admin, Arc::clone(&gateway), Surface::Admin, stop.clone(), grace));
+    }
+    listeners.spawn(serve::serve(listener, gateway, surface, stop.clone(), grace));
+    listeners.close();
+    Ok(Running {
+        address,
+        admin_address,
+        registry,
+        store,
+        stop,
+        listeners,
+        background: TaskTracker::new(),
+        background_stop: CancellationToken::new(),
+        grace,
+    })
+}
+
+impl Running {
+    /// Stops accepting, lets requests under way finish within `server.shutdown_seconds`, then leaves.
+    pub async fn stop(self) {
+        self.stop.cancel();
+        self.listeners.wait().await;
+        let _ = tokio::time::timeout(self.grace, self.registry.drain()).await;
+        self.background_stop.cancel();
+        self.background.close();
+        let _ = tokio::time::timeout(self.grace, self.background.wait()).await;
+        self.store.close().await;
+    }
+}
+
+/// Runs a gateway until the process is told to stop; with `demo`, with the demo agent registered.
+///
+/// # Errors
+/// As [`start`], and when the private database or the demo agent cannot be had.
+pub async fn run(settings: Settings, demo: bool) -> Result<(), AppError> {
+    let sources = Sources::system();
+    let (database, embedded) = database(&settings).await?;
+    let operator = credentials::operator(&settings, embedded.is_some(), &sources)?;
+    let running = start(&settings, database, operator, sources.clone()).await?;
+    tracing::info!(address = %running.address, admin = %running.admin_address, "serving");
+    if demo {
+        demo::register(&settings, &running, &sources).await?;
+    }
+    serve::told_to_stop().await;
+    tracing::info!("stopping");
+    running.stop().await;
+    if let Some(embedded) = embedded {
+        embedded.stop().await;
+    }
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// Brings the schema of the configured database up to date.
+///
+/// # Errors
+/// As [`start`].
+pub async fn migrate_only(settings: Settings) -> Result<(), AppError> {
+    let (database, embedded) = database(&settings).await?;
+    let store = Store::new(database);
+    let migrated = migrate(&store).await;
+    store.close().await;
+    if let Some(embedded) = embedded {
+        embedded.stop().await;
+    }
+    Ok(migrated?)
+}

@@ -1,0 +1,106 @@
+//! Connections: accepted, bounded, ended gracefully.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::server::graceful::GracefulShutdown;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+
+use super::dispatch::{Gateway, Surface};
+
+/// Connections of one listener at once; the next one waits in the system's queue.
+const MOST_CONNECTIONS: usize = 10_000;
+/// How long a client may take over the head of a request.
+const HEAD_PATIENCE: Duration = Duration::from_secs(10);
+/// After an accept that failed, for want of descriptors most likely.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Serves a surface on a listener until `stop`, then gives requests under way `grace` to finish.
+pub(super) async fn serve(
+    listener: TcpListener,
+    gateway: Arc<Gateway>,
+    surface: Surface,
+    stop: CancellationToken,
+    grace: Duration,
+) {
+    let graceful = GracefulShutdown::new();
+    let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    while let Some(accepted) = stop.run_until_cancelled(accept(&listener, &places)).await {
+        match accepted {
+            Ok((stream, place)) => {
+                let connection = connect(stream, &gateway, surface, &graceful);
+                tokio::spawn(async move {
+                    connection.await;
+                    drop(place);
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+    drop(listener);
+    if tokio::time::timeout(grace, graceful.shutdown()).await.is_err() {
+        tracing::warn!("some requests did not finish in time");
+    }
+}
+
+async fn accept(
+    listener: &TcpListener,
+    places: &Arc<Semaphore>,
+) -> std::io::Result<(TcpStream, OwnedSemaphorePermit)> {
+    let place = Arc::clone(places).acquire_owned().await.map_err(std::io::Error::other)?;
+    let (stream, _) = listener.accept().await?;
+    stream.set_nodelay(true)?;
+    Ok((stream, place))
+}
+
+fn connect(
+    stream: TcpStream,
+    gateway: &Arc<Gateway>,
+    surface: Surface,
+    graceful: &GracefulShutdown,
+) -> impl Future<Output = ()> + Send + 'static {
+    let gateway = Arc::clone(gateway);
+    let service = service_fn(move |request| {
+        let gateway = Arc::clone(&gateway);
+        async move { Ok::<_, Infallible>(gateway.answer(request, surface).await) }
+    });
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_PATIENCE);
+    builder.http2().timer(TokioTimer::new()).max_concurrent_streams(128);
+    let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
+    let watched = graceful.watch(connection);
+    async move {
+        if let Err(error) = watched.await {
+            // A client that went away, or one that does not speak HTTP: nothing of ours.
+            tracing::debug!(%error, "a connection ended early");
+        }
+    }
+}
+
+/// Returns when the process gets SIGTERM or SIGINT; a second one ends it at once.
+pub(super) async fn told_to_stop() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (Ok(mut terminate), Ok(mut interrupt)) =
+        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
+    else {
+        tracing::error!("signals cannot be heard");
+        return;
+    };
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    tokio::spawn(async move {
+        interrupt.recv().await;
+        std::process::exit(130);
+    });
+}

@@ -1,0 +1,108 @@
+//! Bodies: read whole within a limit, answered in few pieces.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http_body_util::BodyExt;
+use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
+
+use crate::model::fault::Fault;
+
+/// What is answered: at most three pieces held in memory, or whatever the admin surface makes.
+#[derive(Debug)]
+pub enum Body {
+    /// Pieces in memory, sent in order.
+    Pieces([Bytes; 3]),
+    /// A body of the admin surface.
+    Axum(axum::body::Body),
+}
+
+impl Body {
+    /// No bytes at all.
+    pub const fn empty() -> Self {
+        Self::Pieces([Bytes::new(), Bytes::new(), Bytes::new()])
+    }
+}
+
+impl From<Bytes> for Body {
+    fn from(bytes: Bytes) -> Self {
+        Self::Pieces([bytes, Bytes::new(), Bytes::new()])
+    }
+}
+
+impl HttpBody for Body {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        match &mut *self {
+            Self::Pieces(pieces) => {
+                let next = pieces.iter_mut().find(|piece| !piece.is_empty()).map(std::mem::take);
+                Poll::Ready(next.map(|piece| Ok(Frame::data(piece))))
+            }
+            Self::Axum(body) => Pin::new(body).poll_frame(context),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Pieces(pieces) => pieces.iter().all(Bytes::is_empty),
+            Self::Axum(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Pieces(pieces) => SizeHint::with_exact(pieces.iter().map(|piece| piece.len() as u64).sum()),
+            Self::Axum(body) => body.size_hint(),
+        }
+    }
+}
+
+/// Reads a body of at most `limit` bytes.
+///
+/// # Errors
+/// [`Fault::PayloadTooLarge`], also for one that only announces to be so; [`Fault::InvalidRequest`] where it breaks off
+/// or takes longer than `patience`.
+pub async fn read(mut body: Incoming, limit: usize, patience: Duration) -> Result<Bytes, Fault> {
+    let too_large = || Fault::PayloadTooLarge(limit);
+    if body.size_hint().lower() > limit as u64 {
+        return Err(too_large());
+    }
+    let reading = async {
+        let Some(first) = next_piece(&mut body).await? else { return Ok(Bytes::new()) };
+        if body.is_end_stream() {
+            return if first.len() <= limit { Ok(first) } else { Err(too_large()) };
+        }
+        let mut whole = BytesMut::from(first);
+        while let Some(piece) = next_piece(&mut body).await? {
+            if whole.len() + piece.len() > limit {
+                return Err(too_large());
+            }
+            whole.extend_from_slice(&piece);
+        }
+        Ok(whole.freeze())
+    };
+    tokio::time::timeout(patience, reading)
+        .await
+        .unwrap_or_else(|_| Err(Fault::InvalidRequest("the body did not arrive in time".into())))
+}
+
+async fn next_piece(body: &mut Incoming) -> Result<Option<Bytes>, Fault> {
+    loop {
+        match body.frame().await {
+            None => return Ok(None),
+            Some(Err(_)) => return Err(Fault::InvalidRequest("the body broke off".into())),
+            Some(Ok(frame)) => {
+                if let Ok(piece) = frame.into_data() {
+                    return Ok(Some(piece));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Credentials: read from the headers, told apart, checked as far as that goes without a look-up.
+
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderName};
+use subtle::ConstantTimeEq;
+
+use crate::model::fault::Fault;
+use crate::model::key::{KeyHash, KeyKind, SecretKey};
+
+const AGENT_API_KEY: HeaderName = HeaderName::from_static("x-agent-api-key");
+
+/// What a request presents.
+pub enum Presented {
+    /// Nothing.
+    Nobody,
+    /// The operator's key, verified.
+    Operator,
+    /// A key of well-formed shape that must be looked up.
+    Key(SecretKey),
+}
+
+/// Reads the credential of a request. `operator` is the hash of the operator's key.
+///
+/// # Errors
+/// [`Fault::Unauthenticated`] for one that cannot be valid, and for two that differ.
+pub fn read(headers: &HeaderMap, operator: KeyHash) -> Result<Presented, Fault> {
+    let mut tokens = headers
+        .get_all(AGENT_API_KEY)
+        .iter()
+        .map(|value| (value.to_str().ok(), true))
+        .chain(headers.get_all(AUTHORIZATION).iter().map(|value| (value.to_str().ok().and_then(bearer), false)));
+    let Some((first, agent_only)) = tokens.next() else { return Ok(Presented::Nobody) };
+    let text = first.ok_or(Fault::Unauthenticated)?;
+    let mut agent_only = agent_only;
+    for (other, other_agent_only) in tokens {
+        if other != Some(text) {
+            return Err(Fault::Unauthenticated);
+        }
+        agent_only |= other_agent_only;
+    }
+    let key = SecretKey::parse(text).map_err(|_| Fault::Unauthenticated)?;
+    match key.kind() {
+        KeyKind::Agent => Ok(Presented::Key(key)),
+        _ if agent_only => Err(Fault::Unauthenticated),
+        KeyKind::Owner => Ok(Presented::Key(key)),
+        KeyKind::Operator if bool::from(key.hash().0.ct_eq(&operator.0)) => Ok(Presented::Operator),
+        KeyKind::Operator => Err(Fault::Unauthenticated),
+    }
+}
+
+/// The token of `Bearer <token>`; the scheme's case does not matter (RFC 9110, section 11.1).
+fn bearer(value: &str) -> Option<&str> {
+    let (scheme, token) = value.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim_matches(' '))
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderMap;
+    use rand::SeedableRng;
+    use rand::rngs::StdRng;
+
+    use super::{Presented, read};
+    use crate::model::key::{KeyHash, KeyKind, SecretKey};
+
+    fn key(kind: KeyKind, seed: u64) -> SecretKey {
+        SecretKey::generate(kind, &mut StdRng::seed_from_u64(seed))
+    }
+
+    fn ask(headers: &[(&'static str, &str)], operator: KeyHash) -> &'static str {
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            map.append(*name, value.parse().unwrap());
+        }
+        match read(&map, operator) {
+            Ok(Presented::Nobody) => "nobody",
+            Ok(Presented::Operator) => "operator",
+            Ok(Presented::Key(key)) if key.kind() == KeyKind::Agent => "agent",
+            Ok(Presented::Key(_)) => "owner",
+            Err(fault) => fault.name(),
+        }
+    }
+
+    #[test]
+    fn each_credential_is_read_where_the_contract_puts_it() {
+        let (agent, other) = (key(KeyKind::Agent, 1), key(KeyKind::Agent, 2));
+        let (owner, operator) = (key(KeyKind::Owner, 3), key(KeyKind::Operator, 4));
+        let (agent, other) = (agent.reveal(), other.reveal());
+        let bearer = |token: &str| format!("Bearer {token}");
+        let hash = operator.hash();
+        let cases: &[(&[(&'static str, &str)], &str)] = &[
+            (&[], "nobody"),
+            (&[("x-agent-api-key", agent)], "agent"),
+            (&[("authorization", &bearer(agent))], "agent"),
+            (&[("authorization", &format!("bEARER {agent}"))], "agent"),
+            (&[("x-agent-api-key", agent), ("authorization", &bearer(agent))], "agent"),
+            (&[("x-agent-api-key", agent), ("authorization", &bearer(other))], "unauthenticated"),
+            (&[("x-agent-api-key", agent), ("x-agent-api-key", other)], "unauthenticated"),
+            (&[("authorization", &bearer(agent)), ("authorization", &bearer(other))], "unauthenticated"),
+            (&[("authorization", agent)], "unauthenticated"),
+            (&[("authorization", "Basic dTpw")], "unauthenticated"),
+            (&[("x-agent-api-key", "")], "unauthenticated"),
+            (&[("x-agent-api-key", &agent[..52])], "unauthenticated"),
+            (&[("authorization", "Bearer eyJhbGciOiJub25lIn0.e30.")], "unauthenticated"),
+            (&[("authorization", &bearer(owner.reveal()))], "owner"),
+            (&[("x-agent-api-key", owner.reveal())], "unauthenticated"),
+            (&[("authorization", &bearer(operator.reveal()))], "operator"),
+            (&[("authorization", &bearer(key(KeyKind::Operator, 5).reveal()))], "unauthenticated"),
+            (&[("x-agent-api-key", operator.reveal())], "unauthenticated"),
+        ];
+        for (headers, expected) in cases {
+            assert_eq!(ask(headers, hash), *expected, "{headers:?}");
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Cursors: a position in a list, sealed so that nobody can make or move one.
+
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+use uuid::Uuid;
+
+use crate::model::fault::Fault;
+
+/// Bytes of the tag: half of HMAC-SHA256, which is as much as a forger must guess.
+const TAG: usize = 16;
+
+/// The secret under which cursors are sealed.
+#[derive(Clone)]
+pub struct CursorSeal(Hmac<Sha256>);
+
+impl CursorSeal {
+    /// Takes the gateway's secret.
+    pub fn new(secret: &[u8]) -> Option<Self> {
+        Hmac::new_from_slice(secret).ok().map(Self)
+    }
+
+    /// The cursor of `position` in the list called `list` of the thing `uid`.
+    pub fn seal(&self, list: &str, uid: Uuid, position: &str) -> String {
+        let mut bytes = self.tag(list, uid, position.as_bytes()).to_vec();
+        bytes.extend_from_slice(position.as_bytes());
+        BASE64_URL_SAFE_NO_PAD.encode(bytes)
+    }
+
+    /// The position that a cursor of this list stands for.
+    ///
+    /// # Errors
+    /// [`Fault::InvalidParams`] for any other text, a cursor of another list or thing included.
+    pub fn open(&self, list: &str, uid: Uuid, cursor: &str) -> Result<String, Fault> {
+        self.opened(list, uid, cursor).ok_or_else(|| Fault::invalid_params("cursor is not one of this list"))
+    }
+
+    fn opened(&self, list: &str, uid: Uuid, cursor: &str) -> Option<String> {
+        let bytes = BASE64_URL_SAFE_NO_PAD.decode(cursor).ok()?;
+        let (tag, position) = bytes.split_at_checked(TAG)?;
+        let same = subtle::ConstantTimeEq::ct_eq(tag, self.tag(list, uid, position).as_slice());
+        if bool::from(same) { String::from_utf8(position.to_vec()).ok() } else { None }
+    }
+
+    fn tag(&self, list: &str, uid: Uuid, position: &[u8]) -> [u8; TAG] {
+        let mut mac = self.0.clone();
+        mac.update(list.as_bytes());
+        mac.update(&[0]);
+        mac.update(uid.as_bytes());
+        mac.update(position);
+        let whole: [u8; 32] = mac.finalize().into_bytes().into();
+        let mut tag = [0; TAG];
+        tag.copy_from_slice(&whole[..TAG]);
+        tag
+    }
+}
+
+impl std::fmt::Debug for CursorSeal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CursorSeal").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BASE64_URL_SAFE_NO_PAD, CursorSeal, Engine, Uuid};
+
+    #[test]
+    fn every_flipped_bit_of_a_cursor_is_noticed() {
+        let seal = CursorSeal::new(&[7; 32]).unwrap();
+        let uid = Uuid::from_u128(1);
+        let cursor = seal.seal("resources", uid, "file:///a/ü");
+        assert_eq!(seal.open("resources", uid, &cursor).unwrap(), "file:///a/ü");
+        let bytes = BASE64_URL_SAFE_NO_PAD.decode(&cursor).unwrap();
+        for bit in 0..bytes.len() * 8 {
+            let mut other = bytes.clone();
+            other[bit / 8] ^= 1 << (bit % 8);
+            let other = BASE64_URL_SAFE_NO_PAD.encode(other);
+            assert!(seal.open("resources", uid, &other).is_err(), "bit {bit}");
+        }
+        for bit in 0..cursor.len() * 8 {
+            let mut other = cursor.clone().into_bytes();
+            other[bit / 8] ^= 1 << (bit % 8);
+            if let Ok(other) = String::from_utf8(other) {
+                assert!(seal.open("resources", uid, &other).is_err(), "bit {bit} of the text");
+            }
+        }
+    }
+
+    #[test]
+    fn a_cursor_is_good_for_its_own_list_only() {
+        let seal = CursorSeal::new(&[7; 32]).unwrap();
+        let cursor = seal.seal("resources", Uuid::from_u128(1), "a:b");
+        assert!(seal.open("resources", Uuid::from_u128(2), &cursor).is_err());
+        assert!(seal.open("prompts", Uuid::from_u128(1), &cursor).is_err());
+        assert!(CursorSeal::new(&[8; 32]).unwrap().open("resources", Uuid::from_u128(1), &cursor).is_err());
+        assert!(seal.open("resources", Uuid::from_u128(1), "").is_err());
+    }
+}

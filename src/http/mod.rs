@@ -1,0 +1,10 @@
+//! What every surface shares: credentials, origins, request ids, bodies, cursors, problems.
+
+pub mod body;
+pub mod challenge;
+pub mod credential;
+pub mod cursor;
+pub mod origin;
+pub mod precondition;
+pub mod problem;
+pub mod request_id;

@@ -1,0 +1,84 @@
+//! Problems of the admin surface (RFC 9457), and the one place where its status codes stand.
+
+use axum::response::{IntoResponse, Response};
+use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::{HeaderValue, StatusCode};
+use serde::Serialize;
+
+use super::challenge;
+use crate::model::fault::Fault;
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Problem<'a> {
+    r#type: &'static str,
+    title: &'static str,
+    status: u16,
+    detail: String,
+    code: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    request_id: Option<&'a str>,
+}
+
+/// A fault as the admin surface answers it.
+#[derive(Debug)]
+pub struct AdminFault(pub Fault);
+
+impl From<Fault> for AdminFault {
+    fn from(fault: Fault) -> Self {
+        Self(fault)
+    }
+}
+
+fn status(fault: &Fault) -> StatusCode {
+    match fault {
+        Fault::ParseError(_)
+        | Fault::InvalidRequest(_)
+        | Fault::InvalidParams(_)
+        | Fault::SessionRequired(_) => StatusCode::BAD_REQUEST,
+        Fault::Unauthenticated => StatusCode::UNAUTHORIZED,
+        Fault::Forbidden
+        | Fault::InsufficientScope(_)
+        | Fault::AgentDisabled
+        | Fault::ForbiddenOrigin(_) => StatusCode::FORBIDDEN,
+        Fault::NotFound(_)
+        | Fault::SessionNotFound
+        | Fault::MethodNotFound(_)
+        | Fault::ResourceNotFound(_) => StatusCode::NOT_FOUND,
+        Fault::NotAcceptable(_) => StatusCode::NOT_ACCEPTABLE,
+        Fault::AlreadyExists(_) | Fault::SlugRetired => StatusCode::CONFLICT,
+        Fault::RevisionMismatch(_) => StatusCode::PRECONDITION_FAILED,
+        Fault::PayloadTooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
+        Fault::UnsupportedMediaType(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        Fault::Unavailable { .. } | Fault::StorageUnavailable => StatusCode::SERVICE_UNAVAILABLE,
+        Fault::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+/// The problem that a fault is answered with. What an internal one is goes to the log, with the request's id.
+pub fn response(fault: &Fault, request_id: Option<&str>) -> Response {
+    let status = status(fault);
+    let internal = matches!(fault, Fault::Internal(_));
+    if let Fault::Internal(detail) = fault {
+        tracing::error!(request_id, detail, "a request failed by a fault of the gateway");
+    }
+    let problem = Problem {
+        r#type: "about:blank",
+        title: status.canonical_reason().unwrap_or_default(),
+        status: status.as_u16(),
+        detail: fault.to_string(),
+        code: fault.name(),
+        request_id: request_id.filter(|_| internal),
+    };
+    let body = serde_json::to_vec(&problem).unwrap_or_default();
+    let mut response = (status, body).into_response();
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+    if let Some(challenge) = challenge::of(fault) {
+        headers.insert(WWW_AUTHENTICATE, challenge);
+    }
+    if let Some(wait) = fault.retry_after() {
+        headers.insert(RETRY_AFTER, HeaderValue::from(wait.as_secs().max(1)));
+    }
+    response
+}
