@@ -3,3 +3,12 @@
 //! A hosted agent registers what it knows through the admin surface; any MCP client reads it at
 //! `/<agent_id>/mcp`. `ARCHITECTURE.md` walks through the house; the modules below are its rooms, and a
 //! module imports only what stands above it in this list.
+
+pub mod model;
+
+pub mod config;
+pub mod telemetry;
+
+pub mod app;
+
+pub mod cli;

@@ -1,0 +1,319 @@
+//! Secret keys: their shape, their check sum, and the hash that stands for them once they are issued.
+
+use std::fmt;
+
+use rand::CryptoRng;
+use secrecy::zeroize::Zeroizing;
+use sha2::{Digest, Sha256};
+
+const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+const PREFIX: usize = 4;
+/// 43 characters of 62 hold 256 bits.
+const RANDOM: usize = 43;
+/// Six characters of 62 hold the 32 bits of a CRC.
+const CHECKSUM: usize = 6;
+const BODY: usize = PREFIX + RANDOM;
+const LENGTH: usize = BODY + CHECKSUM;
+const DISPLAY: usize = 12;
+/// The largest multiple of 62 that a byte can count to: bytes from here on would favour some characters.
+const FAIR_BYTES: u8 = 248;
+
+/// What a key reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum KeyKind {
+    /// The one agent it was issued for.
+    Agent,
+    /// Every agent of its tenant.
+    Owner,
+    /// The admin surface of the whole gateway.
+    Operator,
+}
+
+impl KeyKind {
+    const ALL: [Self; 3] = [Self::Agent, Self::Owner, Self::Operator];
+
+    /// The four characters that every key of this kind begins with.
+    pub const fn prefix(self) -> &'static str {
+        match self {
+            Self::Agent => "bak_",
+            Self::Owner => "oag_",
+            Self::Operator => "wag_",
+        }
+    }
+}
+
+/// Why a text is not a key. Tells nothing of the text itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KeyError {
+    /// Neither an agent's, an owner's nor an operator's.
+    #[error("does not begin with bak_, oag_ or wag_")]
+    Prefix,
+    /// Too short or too long.
+    #[error("is not {LENGTH} characters long: part of it is missing, or something was added")]
+    Length,
+    /// Holds something other than base62.
+    #[error("holds a character that no key has")]
+    Alphabet,
+    /// One character or more differs from what was issued.
+    #[error("does not match its own check sum: a character of it is wrong")]
+    Checksum,
+}
+
+/// A key as its holder has it: the kind's prefix, 43 random characters and a check sum of 6.
+///
+/// It has no `Debug` and no `Display`, and is wiped from memory when dropped.
+#[derive(Clone)]
+pub struct SecretKey {
+    kind: KeyKind,
+    text: Zeroizing<[u8; LENGTH]>,
+}
+
+impl SecretKey {
+    /// Makes a key of 256 random bits.
+    pub fn generate(kind: KeyKind, random: &mut impl CryptoRng) -> Self {
+        let mut text = Zeroizing::new([0; LENGTH]);
+        text[..PREFIX].copy_from_slice(kind.prefix().as_bytes());
+        fill_base62(&mut text[PREFIX..BODY], random);
+        let sum = checksum(&text[..BODY]);
+        text[BODY..].copy_from_slice(&sum);
+        Self { kind, text }
+    }
+
+    /// Reads a key of any kind, without a look-up and without an allocation.
+    ///
+    /// # Errors
+    /// Says in which way the text is no key; a mistyped one fails its check sum.
+    pub fn parse(text: &str) -> Result<Self, KeyError> {
+        let bytes = text.as_bytes();
+        let kind = KeyKind::ALL
+            .into_iter()
+            .find(|kind| bytes.starts_with(kind.prefix().as_bytes()))
+            .ok_or(KeyError::Prefix)?;
+        let bytes: &[u8; LENGTH] = bytes.try_into().map_err(|_| KeyError::Length)?;
+        if !bytes[PREFIX..].iter().all(u8::is_ascii_alphanumeric) {
+            return Err(KeyError::Alphabet);
+        }
+        if checksum(&bytes[..BODY]) != bytes[BODY..] {
+            return Err(KeyError::Checksum);
+        }
+        Ok(Self { kind, text: Zeroizing::new(*bytes) })
+    }
+
+    /// What the key reaches.
+    pub fn kind(&self) -> KeyKind {
+        self.kind
+    }
+
+    /// What is stored and looked up in the key's place: the SHA-256 of its whole text.
+    pub fn hash(&self) -> KeyHash {
+        KeyHash(Sha256::digest(self.text.as_slice()).into())
+    }
+
+    /// The first 12 characters, by which people tell keys apart. Not secret.
+    pub fn display(&self) -> &str {
+        ascii(&self.text[..DISPLAY])
+    }
+
+    /// The whole key, to be shown to its holder once and never again.
+    pub fn reveal(&self) -> &str {
+        ascii(self.text.as_slice())
+    }
+}
+
+/// The SHA-256 of a key's whole text.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct KeyHash(pub [u8; 32]);
+
+impl fmt::Display for KeyHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for KeyHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "KeyHash({self})")
+    }
+}
+
+fn fill_base62(characters: &mut [u8], random: &mut impl CryptoRng) {
+    let mut pool = Zeroizing::new([0_u8; 64]);
+    let mut filled = 0;
+    while filled < characters.len() {
+        random.fill_bytes(pool.as_mut_slice());
+        for byte in pool.iter().filter(|&&byte| byte < FAIR_BYTES).take(characters.len() - filled) {
+            characters[filled] = ALPHABET[usize::from(byte % 62)];
+            filled += 1;
+        }
+    }
+}
+
+/// CRC-32 (IEEE) in base62, most significant first, padded with zeros.
+fn checksum(body: &[u8]) -> [u8; CHECKSUM] {
+    let mut rest = crc32fast::hash(body);
+    let mut digits = [0; CHECKSUM];
+    for digit in digits.iter_mut().rev() {
+        *digit = ALPHABET[(rest % 62) as usize];
+        rest /= 62;
+    }
+    digits
+}
+
+/// Every byte of a key is ASCII, by construction.
+fn ascii(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use proptest::prelude::*;
+    use rand::{SeedableRng, TryCryptoRng, TryRng, rngs::StdRng};
+
+    use super::*;
+
+    const KNOWN: &str = "wag_0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefg";
+
+    fn kinds() -> impl Strategy<Value = KeyKind> {
+        prop_oneof![Just(KeyKind::Agent), Just(KeyKind::Owner), Just(KeyKind::Operator)]
+    }
+
+    fn key(kind: KeyKind, seed: u64) -> SecretKey {
+        SecretKey::generate(kind, &mut StdRng::seed_from_u64(seed))
+    }
+
+    /// Plays back given bytes, then zeros.
+    struct Tape(Vec<u8>);
+
+    impl TryRng for Tape {
+        type Error = Infallible;
+
+        fn try_next_u32(&mut self) -> Result<u32, Infallible> {
+            unreachable!("keys are made of bytes")
+        }
+
+        fn try_next_u64(&mut self) -> Result<u64, Infallible> {
+            unreachable!("keys are made of bytes")
+        }
+
+        fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), Infallible> {
+            bytes.fill(0);
+            let taken = bytes.len().min(self.0.len());
+            for (byte, taped) in bytes.iter_mut().zip(self.0.drain(..taken)) {
+                *byte = taped;
+            }
+            Ok(())
+        }
+    }
+
+    impl TryCryptoRng for Tape {}
+
+    proptest! {
+        #[test]
+        fn a_generated_key_parses_to_itself(kind in kinds(), seed: u64) {
+            let made = key(kind, seed);
+            let read = SecretKey::parse(made.reveal()).unwrap();
+            prop_assert_eq!(read.reveal(), made.reveal());
+            prop_assert_eq!(read.kind(), kind);
+            prop_assert_eq!(read.hash(), made.hash());
+        }
+
+        #[test]
+        fn a_generated_key_has_the_shape_on_the_wire(kind in kinds(), seed: u64) {
+            let made = key(kind, seed);
+            prop_assert!(made.reveal().starts_with(kind.prefix()));
+            prop_assert_eq!(made.reveal().len(), 53);
+            prop_assert!(made.reveal()[4..].bytes().all(|byte| ALPHABET.contains(&byte)));
+            prop_assert_eq!(made.display(), &made.reveal()[..12]);
+        }
+
+        #[test]
+        fn any_one_wrong_character_is_refused(seed: u64, place in 4..53_usize, other in 0..62_usize) {
+            let mut text = key(KeyKind::Agent, seed).reveal().as_bytes().to_vec();
+            prop_assume!(text[place] != ALPHABET[other]);
+            text[place] = ALPHABET[other];
+            let refused = SecretKey::parse(std::str::from_utf8(&text).unwrap()).err();
+            prop_assert_eq!(refused, Some(KeyError::Checksum));
+        }
+
+        #[test]
+        fn two_neighbours_exchanged_are_refused(seed: u64, place in 4..52_usize) {
+            let mut text = key(KeyKind::Owner, seed).reveal().as_bytes().to_vec();
+            prop_assume!(text[place] != text[place + 1]);
+            text.swap(place, place + 1);
+            prop_assert!(SecretKey::parse(std::str::from_utf8(&text).unwrap()).is_err());
+        }
+
+        #[test]
+        fn any_text_is_answered_and_none_panics(text: String, tail in "\\PC{45,55}") {
+            prop_assert!(SecretKey::parse(&text).is_err());
+            prop_assert!(SecretKey::parse(&["bak_", &tail].concat()).is_err());
+        }
+    }
+
+    #[test]
+    fn the_check_sum_is_crc_32_ieee_in_base62() {
+        // Both reckoned apart from this code, with the CRC-32 of zlib.
+        assert_eq!(&checksum(b"123456789"), b"3jZRME");
+        assert!(SecretKey::parse(&format!("{KNOWN}1wWFc0")).is_ok());
+    }
+
+    #[test]
+    fn a_small_check_sum_is_padded_with_zeros() {
+        assert_eq!(&checksum(b""), b"000000");
+    }
+
+    #[test]
+    fn the_hash_is_the_sha_256_of_the_whole_text() {
+        let key = key(KeyKind::Operator, 7);
+        let expected: [u8; 32] = Sha256::digest(key.reveal()).into();
+        assert_eq!(key.hash(), KeyHash(expected));
+    }
+
+    #[test]
+    fn bytes_that_would_favour_some_characters_are_thrown_away() {
+        let mut tape = vec![255, 248, 247, 61, 62];
+        tape.extend([1; 59]);
+        let key = SecretKey::generate(KeyKind::Agent, &mut Tape(tape));
+        assert_eq!(&key.reveal()[4..8], "zz01");
+    }
+
+    #[test]
+    fn too_few_fair_bytes_are_asked_for_again() {
+        let key = SecretKey::generate(KeyKind::Agent, &mut Tape(vec![255; 100]));
+        assert_eq!(&key.reveal()[..47], format!("bak_{}", "0".repeat(43)));
+    }
+
+    #[test]
+    fn each_fault_is_told_apart() {
+        let good = key(KeyKind::Agent, 1);
+        let good = good.reveal();
+        let faults = [
+            String::new(),
+            good.replace("bak_", "sk-_"),
+            good[..52].to_owned(),
+            format!("{good} "),
+            format!("{}é", &good[..51]),
+            format!("{}-", &good[..52]),
+        ]
+        .map(|text| SecretKey::parse(&text).err());
+        let expected = [
+            KeyError::Prefix,
+            KeyError::Prefix,
+            KeyError::Length,
+            KeyError::Length,
+            KeyError::Alphabet,
+            KeyError::Alphabet,
+        ]
+        .map(Some);
+        assert_eq!(faults, expected);
+    }
+
+    #[test]
+    fn a_hash_shows_as_hexadecimal() {
+        let hash = KeyHash([0x0f; 32]);
+        assert_eq!(hash.to_string(), "0f".repeat(32));
+        assert_eq!(format!("{hash:?}"), format!("KeyHash({})", "0f".repeat(32)));
+    }
+}
