@@ -70,7 +70,7 @@ struct Globals {
         long,
         global = true,
         value_name = "URL",
-        help = "The PostgreSQL to use; DATABASE_URL hides it from others on this machine [database.url]"
+        help = "The PostgreSQL to use; DATABASE_URL is safer, other users cannot see it [database.url]"
     )]
     database_url: Option<String>,
     #[arg(
