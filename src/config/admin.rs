@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use super::{reader::Reader, server::ADDRESS, text::Secret};
-use crate::model::key::{KeyKind, SecretKey};
+use crate::model::key::{KeyError, KeyKind, SecretKey};
 
 /// The administration surface and the operator's key to it. Without `Debug`, as every secret is.
 #[derive(Clone)]
@@ -26,10 +26,10 @@ impl Admin {
 fn operator_key(text: &str) -> Result<SecretKey, String> {
     let advice = "make one with: waggle key generate --operator";
     match SecretKey::parse(text) {
-        Err(error) => Err(format!("{error}; {advice}")),
-        Ok(key) if key.kind() != KeyKind::Operator => {
-            Err(format!("is no operator key, they begin with wag_; {advice}"))
+        Ok(key) if key.kind() == KeyKind::Operator => Ok(key),
+        Ok(_) | Err(KeyError::Prefix) => {
+            Err(format!("does not begin with wag_, as operator keys do; {advice}"))
         }
-        Ok(key) => Ok(key),
+        Err(error) => Err(format!("{error}; {advice}")),
     }
 }

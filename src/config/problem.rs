@@ -22,7 +22,7 @@ impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File { path, line } => write!(f, "{path}:{line}"),
-            Self::Variable(name) => write!(f, "environment variable {name}"),
+            Self::Variable(name) => write!(f, "environment variable {}", name.escape_debug()),
             Self::Flag(name) => f.write_str(name),
         }
     }
@@ -46,7 +46,7 @@ impl fmt::Display for Problem {
         }
         // A variable and a flag name their setting already.
         if let (None | Some(Place::File { .. }), Some(setting)) = (&self.place, &self.setting) {
-            write!(f, "{setting}: ")?;
+            write!(f, "{}: ", setting.escape_debug())?;
         }
         f.write_str(&self.message)
     }

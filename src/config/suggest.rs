@@ -7,12 +7,11 @@ pub(super) fn advice(unknown: &str, settings: &[&str], spell: impl Fn(&str) -> S
     if let Some(near) = nearest(unknown, settings) {
         return format!("; did you mean {}?", spell(near));
     }
-    let section = unknown.split('.').next().unwrap_or_default();
-    let keys: Vec<String> = settings
-        .iter()
-        .filter(|setting| setting.split_once('.').is_some_and(|(of, _)| of == section))
-        .map(|setting| spell(setting))
-        .collect();
+    let section = plain(unknown).split('_').next().unwrap_or_default().to_owned();
+    let in_section = |setting: &&&str| {
+        setting.split_once('.').is_some_and(|(of, _)| strsim::damerau_levenshtein(of, &section) <= 1)
+    };
+    let keys: Vec<String> = settings.iter().filter(in_section).map(|setting| spell(setting)).collect();
     if keys.is_empty() { String::new() } else { format!("; there is {}", keys.join(", ")) }
 }
 
@@ -66,7 +65,13 @@ mod tests {
 
     #[test]
     fn another_word_is_told_what_its_section_has() {
-        assert_eq!(advice("log.level", &SETTINGS, str::to_owned), "; there is log.format, log.filter");
+        for unknown in ["log.level", "log_level", "logs.level", "LOG__LEVEL", "log"] {
+            assert_eq!(
+                advice(unknown, &SETTINGS, str::to_owned),
+                "; there is log.format, log.filter",
+                "{unknown}"
+            );
+        }
     }
 
     #[test]
