@@ -4,10 +4,21 @@
 //! `/<agent_id>/mcp`. `ARCHITECTURE.md` walks through the house; the modules below are its rooms, and a
 //! module imports only what stands above it in this list.
 
-pub mod config;
 pub mod model;
+
+pub mod config;
+pub mod telemetry;
+
 pub mod store;
-pub mod registry;
+
 pub mod feed;
+pub mod registry;
+
 pub mod http;
+
 pub mod admin;
+pub mod mcp;
+
+pub mod app;
+
+pub mod cli;

@@ -19,7 +19,6 @@ use crate::http::cursor::CursorSeal;
 use crate::http::problem::AdminFault;
 use crate::model::fault::Fault;
 use crate::model::key::KeyHash;
-use crate::model::sources::Sources;
 use crate::registry::Registry;
 
 /// What the handlers share.
@@ -33,9 +32,9 @@ pub struct Admin {
     pub operator: KeyHash,
     /// Most bytes of the contents of one resource.
     pub content_bytes: usize,
-    /// The clock of `createdAt` and the rest.
-    pub sources: Sources,
 }
+
+pub(crate) use extract::finish;
 
 type App = axum::extract::State<Arc<Admin>>;
 type Answer<T> = Result<T, AdminFault>;

@@ -94,7 +94,7 @@ pub async fn start(
     sources: Sources,
 ) -> Result<Running, AppError> {
     let store = Store::new(database);
-    migrate(&store).await?;
+    bring_up_to_date(&store).await?;
     let mut candidate = [0; 32];
     sources.random.fill(&mut candidate)?;
     let secret = store.cursor_secret(candidate).await?;
@@ -122,7 +122,7 @@ pub async fn start(
 ///
 /// # Errors
 /// When it does not answer within a minute, or a migration fails.
-pub async fn migrate(store: &Store) -> Result<(), StoreError> {
+async fn bring_up_to_date(store: &Store) -> Result<(), StoreError> {
     let deadline = tokio::time::Instant::now() + START_PATIENCE;
     loop {
         match store.migrate(START_PATIENCE).await {
@@ -256,10 +256,10 @@ pub async fn run(settings: Settings, demo: bool) -> Result<(), AppError> {
     let sources = Sources::system();
     let (database, embedded) = database(&settings).await?;
     let operator = credentials::operator(&settings, embedded.is_some(), &sources)?;
-    let running = start(&settings, database, operator, sources.clone()).await?;
+    let running = start(&settings, database, operator, sources).await?;
     tracing::info!(address = %running.address, admin = %running.admin_address, "serving");
     if demo {
-        demo::register(&settings, &running, &sources).await?;
+        demo::register(&settings, &running).await?;
     }
     serve::told_to_stop().await;
     tracing::info!("stopping");
@@ -275,10 +275,10 @@ pub async fn run(settings: Settings, demo: bool) -> Result<(), AppError> {
 ///
 /// # Errors
 /// As [`start`].
-pub async fn migrate_only(settings: Settings) -> Result<(), AppError> {
+pub async fn migrate(settings: Settings) -> Result<(), AppError> {
     let (database, embedded) = database(&settings).await?;
     let store = Store::new(database);
-    let migrated = migrate(&store).await;
+    let migrated = bring_up_to_date(&store).await;
     store.close().await;
     if let Some(embedded) = embedded {
         embedded.stop().await;

@@ -1,0 +1,105 @@
+//! The demo: a tenant, an agent with what `config/demo/` holds, a key, and lines to paste.
+
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde::Deserialize;
+
+use super::{AppError, Running, credentials};
+use crate::admin::definition::ResourceInput;
+use crate::config::Settings;
+use crate::model::agent::{Access, Agent, AgentDescription};
+use crate::model::caller::KeyScope;
+use crate::model::fault::Fault;
+use crate::model::ids::Slug;
+use crate::model::key::SecretKey;
+use crate::model::uri::ResourceUri;
+use crate::registry::Registry;
+use crate::registry::agents::NewAgent;
+use crate::registry::keys::NewKey;
+use crate::registry::write::Precondition;
+
+const MANIFEST: &str = include_str!("../../config/demo/research.json");
+const TENANT: &str = "demo";
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Manifest {
+    #[serde(rename = "apiVersion")]
+    _version: String,
+    agent: String,
+    resources: Vec<ResourceInput>,
+}
+
+/// Registers the demo agent as far as it is not there yet, and prints how to read it.
+pub(super) async fn register(settings: &Settings, running: &Running) -> Result<(), AppError> {
+    let manifest: Manifest = serde_json::from_str(MANIFEST).map_err(|error| AppError::Demo(error.to_string()))?;
+    let failed = |fault: Fault| AppError::Demo(fault.to_string());
+    let agent = agent(&running.registry, &manifest.agent).await.map_err(failed)?;
+    for mut resource in manifest.resources {
+        let uri = resource.uri.take().unwrap_or_default();
+        let uri = ResourceUri::parse(&uri).map_err(|error| AppError::Demo(error.to_string()))?;
+        let new = resource.check(uri, settings.limits.content_bytes).map_err(failed)?;
+        running.registry.put_resource(&agent, new, Precondition::None).await.map_err(failed)?;
+    }
+    let key = key(&settings.embedded.data_dir.join("demo.key"), &running.registry, &agent).await?;
+    // Nobody reads it: the gateway serves all the same.
+    let _ = print(&running.address.to_string(), agent.slug.as_str(), &key);
+    Ok(())
+}
+
+async fn agent(registry: &Arc<Registry>, slug: &str) -> Result<Agent, Fault> {
+    let form = |_| Fault::NotFound("slug");
+    let tenant = Slug::parse(TENANT).map_err(form)?;
+    match registry.create_tenant(tenant.clone(), "Demo".to_owned()).await {
+        Ok(_) | Err(Fault::AlreadyExists(_)) => {}
+        Err(fault) => return Err(fault),
+    }
+    let description = AgentDescription {
+        name: "Research Assistant".to_owned(),
+        title: Some("Research Assistant".to_owned()),
+        instructions: Some("Read beeos://agent/config first: it says what this agent can do.".to_owned()),
+    };
+    let new =
+        NewAgent { slug: Slug::parse_agent(slug).map_err(form)?, tenant, description, access: Access::Key, enabled: true };
+    match registry.create_agent(new).await {
+        Err(Fault::AlreadyExists(_)) => registry.agent(slug).await,
+        made => made,
+    }
+}
+
+/// The demo's key: the one in its file while it is good, else a new one.
+async fn key(file: &Path, registry: &Arc<Registry>, agent: &Agent) -> Result<SecretKey, AppError> {
+    if let Some(key) = credentials::read(file)?
+        && registry.admit(Some(&key), agent.slug.as_str()).await.is_ok()
+    {
+        return Ok(key);
+    }
+    let new = NewKey {
+        tenant: agent.tenant,
+        agent: Some(agent.uid),
+        name: "demo".to_owned(),
+        scopes: vec![KeyScope::Mcp],
+        expires_at: None,
+    };
+    let made = registry.create_key(new).await.map_err(|fault| AppError::Demo(fault.to_string()))?;
+    credentials::write(file, &made.secret)?;
+    Ok(made.secret)
+}
+
+fn print(address: &str, agent: &str, key: &SecretKey) -> std::io::Result<()> {
+    let ask = |what: &str, method: &str, params: &str| {
+        format!(
+            "# {what}\ncurl -s http://{address}/{agent}/mcp -H 'X-Agent-API-Key: {}' \\\n  \
+             -H 'Content-Type: application/json' \\\n  \
+             -d '{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"{method}\",\"params\":{params}}}'\n",
+            key.reveal()
+        )
+    };
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "Waggle serves the demo agent «{agent}». Paste into another terminal:\n")?;
+    writeln!(out, "{}", ask("everything it has registered", "resources/list", "{}"))?;
+    writeln!(out, "{}", ask("one of them", "resources/read", r#"{"uri":"beeos://agent/config"}"#))?;
+    out.flush()
+}

@@ -1,0 +1,7 @@
+//! `waggle demo`: the gateway with a demo agent in it.
+
+use super::{Sources, output::Failure, serve};
+
+pub(super) fn run(sources: &Sources<'_>) -> Result<(), Failure> {
+    serve::serve(sources, true)
+}

@@ -1,0 +1,84 @@
+//! `waggle health`: asks a gateway whether it is ready, for containers that have no curl.
+
+use std::{
+    error::Error,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    time::Duration,
+};
+
+use clap::Args;
+use reqwest::{Client, redirect::Policy};
+use tokio::runtime::Builder;
+
+use super::{
+    Sources,
+    output::{Failure, print},
+};
+use crate::config::{PublicUrl, Purpose};
+
+const DEADLINE: Duration = Duration::from_secs(2);
+
+#[derive(Args)]
+pub(super) struct Health {
+    /// The gateway to ask; without it, the one that the settings describe.
+    #[arg(long, value_parser = PublicUrl::parse)]
+    url: Option<PublicUrl>,
+}
+
+impl Health {
+    pub(super) fn run(self, sources: &Sources<'_>) -> Result<(), Failure> {
+        let url = match self.url {
+            Some(url) => url,
+            None => local_url(sources.load(Purpose::Assist)?.settings.server.listen)?,
+        };
+        let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::Runtime)?;
+        let answer = runtime.block_on(ask(&format!("{url}/readyz")));
+        // A name that is still being resolved is not waited for.
+        runtime.shutdown_background();
+        answer?;
+        print("ready\n")
+    }
+}
+
+/// Where this machine reaches the gateway: one that listens on every address listens on loopback.
+fn local_url(listen: SocketAddr) -> Result<PublicUrl, Failure> {
+    if listen.port() == 0 {
+        return Err(Failure::Usage(
+            "server.listen: port 0 does not tell which port is used; use --url".to_owned(),
+        ));
+    }
+    let ip = match listen.ip() {
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    Ok(PublicUrl::of(SocketAddr::new(ip, listen.port())))
+}
+
+async fn ask(url: &str) -> Result<(), Failure> {
+    let not_ready = |error: reqwest::Error| Failure::NotReady(format!("not ready: {url}: {}", cause(&error)));
+    let status = client(url).map_err(not_ready)?.get(url).send().await.map_err(not_ready)?.status();
+    if status.is_success() {
+        Ok(())
+    } else {
+        Err(Failure::NotReady(format!("not ready: {url} answers {status}")))
+    }
+}
+
+fn client(url: &str) -> reqwest::Result<Client> {
+    let builder = Client::builder().timeout(DEADLINE).redirect(Policy::none()).no_proxy();
+    // A bare container image has no certificates, the search for which would fail, and needs none here.
+    if url.starts_with("http:") { builder.tls_certs_only([]).build() } else { builder.build() }
+}
+
+/// The innermost cause tells what happened; those around it only that it did.
+fn cause(error: &reqwest::Error) -> String {
+    if error.is_timeout() {
+        return format!("no answer within {} seconds", DEADLINE.as_secs());
+    }
+    let mut cause: &dyn Error = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    cause.to_string()
+}

@@ -1,0 +1,53 @@
+//! What commands print, and how they end.
+
+use std::{
+    io::{self, ErrorKind, Write},
+    process::ExitCode,
+};
+
+use crate::{app::AppError, config::ConfigError, telemetry::TelemetryError};
+
+/// Why a command did not do what it was asked for.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Failure {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error("{0}")]
+    Usage(String),
+    #[error(transparent)]
+    Telemetry(#[from] TelemetryError),
+    #[error(transparent)]
+    App(#[from] AppError),
+    #[error("cannot start the runtime: {0}")]
+    Runtime(io::Error),
+    #[error("cannot write to standard output: {0}")]
+    Output(io::Error),
+    #[error("{0}")]
+    NotReady(String),
+}
+
+/// Prints to standard output. A reader that has gone away has read enough: that is no failure.
+pub(super) fn print(text: &str) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failure::Output(error)),
+        _ => Ok(()),
+    }
+}
+
+/// Ends a command: says on standard error what failed.
+pub(super) fn exit_code(done: Result<(), Failure>) -> ExitCode {
+    let Err(failure) = done else { return ExitCode::SUCCESS };
+    // Nobody is left to tell when standard error itself fails.
+    writeln!(io::stderr(), "{failure}").ok();
+    match failure {
+        Failure::Config(_) | Failure::Usage(_) => ExitCode::from(2),
+        _ => ExitCode::FAILURE,
+    }
+}
+
+/// Ends with what the parser of the command line has to say: help, the version, or an error.
+pub(super) fn usage(error: &clap::Error) -> ExitCode {
+    error.print().ok();
+    if error.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS }
+}

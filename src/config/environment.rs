@@ -1,0 +1,125 @@
+//! The layer of the environment: `WAGGLE_` + section + `__` + key, in upper case.
+
+use std::{
+    collections::BTreeMap,
+    ffi::{OsStr, OsString},
+};
+
+use super::{
+    layers::{Layers, Raw},
+    problem::Place,
+};
+
+const PREFIX: &str = "WAGGLE_";
+/// Names the configuration file.
+pub(super) const CONFIG_FILE: &str = "WAGGLE_CONFIG";
+/// What many platforms set; `WAGGLE_DATABASE__URL` goes before it.
+pub(super) const SHARED_DATABASE_URL: &str = "DATABASE_URL";
+/// Read by the command line alone: no settings.
+const OF_THE_COMMAND_LINE: [&str; 3] = [CONFIG_FILE, "WAGGLE_URL", "WAGGLE_KEY"];
+
+/// The variables that may be settings. An empty one counts as not set, so that a `${VARIABLE:-}` of a
+/// compose file leaves the default alone.
+#[derive(Clone, Default)]
+pub struct Environment(BTreeMap<String, OsString>);
+
+impl Environment {
+    /// The variables of this process. Nothing else in the program reads them.
+    pub fn of_process() -> Self {
+        std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value))).collect()
+    }
+
+    /// The configuration file that the environment names.
+    pub(super) fn config_file(&self) -> Option<&OsStr> {
+        self.0.get(CONFIG_FILE).map(OsString::as_os_str)
+    }
+
+    pub(super) fn add_to(&self, layers: &mut Layers) {
+        for (name, value) in &self.0 {
+            if let Some(setting) = setting_of(name, value) {
+                let raw = match value.to_str() {
+                    Some(text) => Raw::Text(text.to_owned()),
+                    None => Raw::Unfit("text that is not UTF-8"),
+                };
+                layers.push(&setting, Place::Variable(name.clone()), raw);
+            }
+        }
+    }
+}
+
+impl<N: Into<String>, V: Into<OsString>> FromIterator<(N, V)> for Environment {
+    fn from_iter<I: IntoIterator<Item = (N, V)>>(variables: I) -> Self {
+        let variables = variables.into_iter().map(|(name, value)| (name.into(), value.into()));
+        Self(variables.filter(|(_, value): &(String, OsString)| !value.is_empty()).collect())
+    }
+}
+
+/// The setting that a variable names, known or not; `None` for a variable that is not ours.
+///
+/// `DATABASE_URL` is met before `WAGGLE_…`, because variables are kept in the order of their names, and so
+/// is overridden by it.
+fn setting_of(name: &str, value: &OsStr) -> Option<String> {
+    if name == SHARED_DATABASE_URL {
+        return Some("database.url".to_owned());
+    }
+    let rest = name.strip_prefix(PREFIX)?;
+    if OF_THE_COMMAND_LINE.contains(&name) || is_service_link(rest, value) {
+        return None;
+    }
+    let upper = !rest.contains(|character: char| character.is_ascii_lowercase());
+    Some(if upper { rest.replacen("__", ".", 1).to_ascii_lowercase() } else { rest.to_owned() })
+}
+
+/// Whether a platform put the variable there: Kubernetes tells every pod of a namespace with a service called
+/// `waggle` or `waggle-db` about it by `WAGGLE_SERVICE_HOST`, `WAGGLE_DB_PORT_5432_TCP_ADDR` and the like.
+fn is_service_link(rest: &str, value: &OsStr) -> bool {
+    let address = || value.to_str().is_some_and(|value| value.contains("://"));
+    let protocol_of = |port: &str| {
+        port.trim_start_matches(|character: char| character.is_ascii_digit())
+            .strip_prefix('_')
+            .is_some_and(|rest| ["TCP", "UDP", "SCTP"].iter().any(|protocol| rest.starts_with(protocol)))
+    };
+    let rest = format!("_{rest}");
+    rest.ends_with("_SERVICE_HOST")
+        || rest.contains("_SERVICE_PORT")
+        || rest.split_once("_PORT_").is_some_and(|(_, port)| protocol_of(port))
+        || rest.ends_with("_PORT") && address()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_variables_of_a_kubernetes_service_are_not_settings() {
+        let ours = [
+            ("WAGGLE_SERVICE_HOST", "10.96.0.7"),
+            ("WAGGLE_SERVICE_PORT", "8094"),
+            ("WAGGLE_SERVICE_PORT_HTTP", "8094"),
+            ("WAGGLE_PORT", "tcp://10.96.0.7:8094"),
+            ("WAGGLE_PORT_8094_TCP", "tcp://10.96.0.7:8094"),
+            ("WAGGLE_PORT_8094_TCP_PROTO", "tcp"),
+            ("WAGGLE_DB_SERVICE_HOST", "10.96.0.8"),
+            ("WAGGLE_DB_PORT_5432_TCP_ADDR", "10.96.0.8"),
+        ]
+        .map(|(name, value)| setting_of(name, OsStr::new(value)));
+        assert_eq!(ours, [const { None }; 8]);
+    }
+
+    #[test]
+    fn a_variable_that_only_resembles_a_service_link_is_a_setting() {
+        let names = [("WAGGLE_PORT", "8094"), ("WAGGLE_SERVER__PORT", "1"), ("WAGGLE_PORT_X_TCP", "1")]
+            .map(|(name, value)| setting_of(name, OsStr::new(value)));
+        assert_eq!(names, ["port", "server.port", "port_x_tcp"].map(|name| Some(name.to_owned())));
+    }
+
+    #[test]
+    fn a_name_in_lower_case_is_no_setting_of_ours() {
+        assert_eq!(
+            setting_of("WAGGLE_server__listen", OsStr::new("x")),
+            Some("server__listen".to_owned()),
+            "kept as it is, so that it is refused as unknown",
+        );
+        assert_eq!(setting_of("waggle_server__listen", OsStr::new("x")), None);
+    }
+}

@@ -1,0 +1,33 @@
+//! `[limits]`: what one request, one resource and one agent may hold.
+
+use super::{
+    number::{Count, Size},
+    reader::Reader,
+};
+
+const KIB: usize = 1 << 10;
+const MIB: usize = 1 << 20;
+
+/// What one request, one resource and one agent may hold.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// The body of one MCP request, in bytes.
+    pub body_bytes: usize,
+    /// The contents of one resource, in bytes.
+    pub content_bytes: usize,
+    /// How many resources one agent may register.
+    pub resources_per_agent: u32,
+    /// How many requests are served at once; those above are answered `503`.
+    pub concurrent_requests: usize,
+}
+
+impl Limits {
+    pub(super) fn read(reader: &mut Reader) -> Self {
+        Self {
+            body_bytes: reader.value("limits.body_bytes", &Size(KIB..=64 * MIB), 4 * MIB),
+            content_bytes: reader.value("limits.content_bytes", &Size(KIB..=256 * MIB), 16 * MIB),
+            resources_per_agent: reader.value("limits.resources_per_agent", &Count(1..=10_000_000), 100_000),
+            concurrent_requests: reader.value("limits.concurrent_requests", &Count(1..=1_000_000), 1024),
+        }
+    }
+}

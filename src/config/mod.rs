@@ -1,0 +1,181 @@
+//! The configuration, read once and validated whole. Nothing else reads the environment.
+//!
+//! Four layers, each overriding the one before: built-in defaults, a TOML file, the environment, flags.
+//! Unknown names and bad values of every layer are refused all together, each with its place. A section is a
+//! file, and each of its settings one line there: name, kind, range, default. A field has its setting's name
+//! without the unit, which its type has.
+
+mod access;
+mod admin;
+mod cache;
+mod changes;
+mod database;
+mod embedded;
+mod environment;
+mod file;
+mod flags;
+mod kind;
+mod layers;
+mod limits;
+mod log;
+mod mcp;
+mod number;
+mod origin;
+mod problem;
+mod public_url;
+mod reader;
+mod server;
+mod show;
+mod suggest;
+mod text;
+mod writes;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+
+pub use self::{
+    access::Access,
+    admin::Admin,
+    cache::Cache,
+    changes::Changes,
+    database::Database,
+    embedded::Embedded,
+    environment::Environment,
+    flags::Flags,
+    limits::Limits,
+    log::{Log, LogFilter, LogFormat},
+    mcp::Mcp,
+    origin::AllowedOrigin,
+    problem::{ConfigError, Place, Problem},
+    public_url::PublicUrl,
+    server::Server,
+    show::Listing,
+    writes::Writes,
+};
+use self::{environment::CONFIG_FILE, file::ConfigFile, layers::Layers, reader::Reader};
+
+/// Every setting, by section.
+#[derive(Clone)]
+pub struct Settings {
+    /// Where the gateway listens and who may reach it there.
+    pub server: Server,
+    /// The PostgreSQL that holds everything.
+    pub database: Database,
+    /// The private database of a gateway that was given none.
+    pub embedded: Embedded,
+    /// The administration surface.
+    pub admin: Admin,
+    /// What is remembered of credentials.
+    pub access: Access,
+    /// What one request, one resource and one agent may hold.
+    pub limits: Limits,
+    /// How long writers queue.
+    pub writes: Writes,
+    /// How much is kept in memory.
+    pub cache: Cache,
+    /// How replicas tell each other what changed.
+    pub changes: Changes,
+    /// What the MCP endpoints tell their clients.
+    pub mcp: Mcp,
+    /// What is logged.
+    pub log: Log,
+}
+
+/// What the settings are wanted for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// To run the gateway: nothing may be missing.
+    Serve,
+    /// For a task beside it, which needs no operator key.
+    Assist,
+}
+
+/// The settings and how they came about.
+pub struct Loaded {
+    /// What the program goes by.
+    pub settings: Settings,
+    /// What people are shown.
+    pub listing: Listing,
+}
+
+/// Reads all layers.
+///
+/// # Errors
+/// Everything that is wrong with any of them, together.
+pub fn load(environment: &Environment, flags: &Flags, purpose: Purpose) -> Result<Loaded, ConfigError> {
+    read(open(environment, flags), environment, flags, purpose)
+}
+
+fn open(environment: &Environment, flags: &Flags) -> Result<Option<ConfigFile>, Problem> {
+    let (path, place) = match (&flags.config, environment.config_file()) {
+        (Some(path), _) => (path.as_path(), Place::Flag("--config")),
+        (None, Some(path)) => (Path::new(path), Place::Variable(CONFIG_FILE.to_owned())),
+        (None, None) => return Ok(None),
+    };
+    let problem = |message| Problem { place: Some(place), setting: None, message };
+    ConfigFile::open(path).map(Some).map_err(problem)
+}
+
+fn read(
+    file: Result<Option<ConfigFile>, Problem>,
+    environment: &Environment,
+    flags: &Flags,
+    purpose: Purpose,
+) -> Result<Loaded, ConfigError> {
+    let mut layers = Layers::default();
+    let broken = match file {
+        Ok(file) => file.map(|file| file.add_to(&mut layers)).unwrap_or_default(),
+        Err(problem) => vec![problem],
+    };
+    // What seems to be missing may stand in the file that could not be read.
+    let complete = broken.is_empty();
+    environment.add_to(&mut layers);
+    flags.add_to(&mut layers);
+    let mut reader = Reader::new(layers, broken);
+    let settings = Settings::read(&mut reader);
+    if complete {
+        settings.check_whole(&mut reader, purpose);
+    }
+    let entries = reader.finish().map_err(ConfigError::new)?;
+    Ok(Loaded { settings, listing: Listing(entries) })
+}
+
+impl Settings {
+    /// The order is that of `config/waggle.toml`.
+    fn read(reader: &mut Reader) -> Self {
+        Self {
+            server: Server::read(reader),
+            database: Database::read(reader),
+            embedded: Embedded::read(reader),
+            admin: Admin::read(reader),
+            access: Access::read(reader),
+            limits: Limits::read(reader),
+            writes: Writes::read(reader),
+            cache: Cache::read(reader),
+            changes: Changes::read(reader),
+            mcp: Mcp::read(reader),
+            log: Log::read(reader),
+        }
+    }
+
+    /// What no setting can be blamed for alone.
+    fn check_whole(&self, reader: &mut Reader, purpose: Purpose) {
+        let given =
+            ["database.url", "admin.operator_key", "database.listen_url"].map(|name| reader.was_given(name));
+        let [url, operator_key, listen_url] = given;
+        if purpose == Purpose::Serve && url && !operator_key {
+            reader.refuse(
+                "admin.operator_key",
+                "required with a database URL; make one with: waggle key generate --operator",
+            );
+        }
+        if listen_url && !url {
+            reader.refuse("database.url", "required with database.listen_url");
+        }
+        if self.admin.listen == Some(self.server.listen) && self.server.listen.port() != 0 {
+            reader.refuse("admin.listen", "the same as server.listen; leave it out to share that listener");
+        }
+    }
+}

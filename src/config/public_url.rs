@@ -1,0 +1,111 @@
+//! The URL that clients reach the gateway by.
+
+use std::{
+    fmt,
+    net::{IpAddr, SocketAddr},
+};
+
+use url::{Host, Url};
+
+/// An `http` or `https` URL without credentials, query, fragment and trailing slash, so that paths are put
+/// behind it as they are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PublicUrl {
+    text: String,
+    origin: String,
+}
+
+impl PublicUrl {
+    /// Reads `https://mcp.example.com` or `https://example.com/hub`.
+    ///
+    /// # Errors
+    /// Says what the text is not.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+        let url = url.ok_or("is not a URL such as https://mcp.example.com")?;
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err("holds a user name or password, which a public URL does not".to_owned());
+        }
+        if url.query().is_some() || url.fragment().is_some() {
+            return Err("has more than a scheme, a host, a port and a path".to_owned());
+        }
+        let text = url.as_str().trim_end_matches('/').to_owned();
+        Ok(Self { text, origin: url.origin().ascii_serialization() })
+    }
+
+    /// `http://` and the address.
+    pub fn of(address: SocketAddr) -> Self {
+        let host: Host = match address.ip() {
+            IpAddr::V4(ip) => Host::Ipv4(ip),
+            IpAddr::V6(ip) => Host::Ipv6(ip),
+        };
+        let text = match address.port() {
+            80 => format!("http://{host}"),
+            port => format!("http://{host}:{port}"),
+        };
+        Self { origin: text.clone(), text }
+    }
+
+    /// The URL, without a slash at its end.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Scheme, host and port, as a browser writes them in the `Origin` header.
+    pub fn origin(&self) -> &str {
+        &self.origin
+    }
+}
+
+impl fmt::Display for PublicUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_put_behind_it_as_they_are() {
+        let written = [
+            "https://mcp.example.com",
+            "https://MCP.example.com:443/",
+            "http://example.com:8080/hub/",
+            "http://[::1]:8094",
+        ];
+        let kept =
+            written.map(|text| PublicUrl::parse(text).map(|url| (url.to_string(), url.origin().to_owned())));
+        let expected = [
+            ("https://mcp.example.com", "https://mcp.example.com"),
+            ("https://mcp.example.com", "https://mcp.example.com"),
+            ("http://example.com:8080/hub", "http://example.com:8080"),
+            ("http://[::1]:8094", "http://[::1]:8094"),
+        ];
+        assert_eq!(kept, expected.map(|(text, origin)| Ok((text.to_owned(), origin.to_owned()))));
+    }
+
+    #[test]
+    fn an_address_gives_the_url_that_it_would_parse_from() {
+        for address in ["127.0.0.1:8094", "0.0.0.0:80", "[::1]:8094", "[::ffff:127.0.0.1]:1"] {
+            let url = PublicUrl::of(address.parse().unwrap());
+            assert_eq!(PublicUrl::parse(&format!("http://{address}")), Ok(url));
+        }
+        assert_eq!(PublicUrl::of("[fe80::1%2]:8094".parse().unwrap()).as_str(), "http://[fe80::1]:8094");
+    }
+
+    #[test]
+    fn what_clients_could_not_call_is_refused() {
+        for text in ["", "mcp.example.com", "ftp://example.com", "https://", "http://a.example:port"] {
+            let expected = "is not a URL such as https://mcp.example.com".to_owned();
+            assert_eq!(PublicUrl::parse(text), Err(expected), "{text}");
+        }
+        for text in ["https://a.example?q", "https://a.example#f"] {
+            let expected = "has more than a scheme, a host, a port and a path".to_owned();
+            assert_eq!(PublicUrl::parse(text), Err(expected), "{text}");
+        }
+        let expected = "holds a user name or password, which a public URL does not".to_owned();
+        assert_eq!(PublicUrl::parse("https://me:pw@a.example"), Err(expected));
+    }
+}

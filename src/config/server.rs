@@ -1,0 +1,99 @@
+//! `[server]`: where the gateway listens and who may reach it there.
+
+use std::{
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
+    time::Duration,
+};
+
+use url::Host;
+
+use super::{
+    number::Time,
+    origin::{AllowedOrigin, default_origins},
+    public_url::PublicUrl,
+    reader::Reader,
+    text::{List, Text},
+};
+
+/// Where the gateway listens and who may reach it there.
+#[derive(Clone, Debug)]
+pub struct Server {
+    /// The address of the MCP endpoints, and of everything without a listener of its own.
+    pub listen: SocketAddr,
+    /// What clients reach the gateway by.
+    pub public_url: PublicUrl,
+    /// The hosts that a `Host` header may name, whatever its port; `None`: unchecked.
+    pub allowed_hosts: Option<Vec<Host>>,
+    /// The origins of the web pages that may call.
+    pub allowed_origins: Vec<AllowedOrigin>,
+    /// How long requests under way may go on once the gateway is told to stop.
+    pub shutdown: Duration,
+    /// How long one request may take. A stream is no request in this sense.
+    pub request: Duration,
+}
+
+impl Server {
+    pub(super) fn read(reader: &mut Reader) -> Self {
+        let listen = reader.value("server.listen", &ADDRESS, SocketAddr::from((Ipv4Addr::LOCALHOST, 8094)));
+        let public_url = reader.value("server.public_url", &PUBLIC_URL, PublicUrl::of(listen));
+        let loopback = listen.ip().to_canonical().is_loopback();
+        let hosts = loopback.then(loopback_hosts);
+        let origins = default_origins(loopback, public_url.origin());
+        Self {
+            listen,
+            public_url,
+            allowed_hosts: reader.optional("server.allowed_hosts", &HOSTS, hosts),
+            allowed_origins: reader.value("server.allowed_origins", &ORIGINS, origins),
+            shutdown: reader.value(
+                "server.shutdown_seconds",
+                &Time::seconds(0..=600),
+                Duration::from_secs(10),
+            ),
+            request: reader.value(
+                "server.request_seconds",
+                &Time::seconds(1..=3600),
+                Duration::from_secs(30),
+            ),
+        }
+    }
+
+    /// The same once the listener is bound: where the system chose a port in the place of port 0, a public URL
+    /// that was not given has that port too.
+    #[must_use]
+    pub fn bound_to(mut self, address: SocketAddr) -> Self {
+        if self.public_url == PublicUrl::of(self.listen) {
+            self.public_url = PublicUrl::of(address);
+        }
+        self.listen = address;
+        self
+    }
+}
+
+pub(super) const ADDRESS: Text<SocketAddr> = Text { parse: address, show: SocketAddr::to_string };
+const PUBLIC_URL: Text<PublicUrl> = Text { parse: PublicUrl::parse, show: PublicUrl::to_string };
+const HOSTS: List<Host> =
+    List { item: Text { parse: host, show: Host::to_string }, never_empty: Some("refuses every request") };
+const ORIGINS: List<AllowedOrigin> =
+    List { item: Text { parse: AllowedOrigin::parse, show: AllowedOrigin::to_string }, never_empty: None };
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let named = text.starts_with("localhost");
+    let hint = if named { "; a name is not resolved" } else { "" };
+    let wrong = |_| format!("is not an address and a port, such as 127.0.0.1:8094 or [::]:8094{hint}");
+    text.parse().map_err(wrong)
+}
+
+fn host(text: &str) -> Result<Host, String> {
+    let host = Host::parse(text).ok().filter(|_| !text.contains('*'));
+    host.ok_or_else(|| {
+        "is not a host such as mcp.example.com or [::1], without scheme, port or wildcard".to_owned()
+    })
+}
+
+fn loopback_hosts() -> Vec<Host> {
+    vec![
+        Host::Domain("localhost".to_owned()),
+        Host::Ipv4(Ipv4Addr::LOCALHOST),
+        Host::Ipv6(Ipv6Addr::LOCALHOST),
+    ]
+}

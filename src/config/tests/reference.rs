@@ -1,0 +1,57 @@
+//! `config/waggle.toml` holds what it says it holds.
+
+use super::*;
+
+const REFERENCE: &str = include_str!("../../../config/waggle.toml");
+
+fn names(loaded: &Loaded) -> Vec<&'static str> {
+    loaded.listing.0.iter().map(|entry| entry.name).collect()
+}
+
+/// The reference file with its commented settings put in force.
+fn uncommented(keep: impl Fn(&str) -> bool) -> String {
+    let setting = |line: &&str| {
+        let key = line.split_once(" = ").map_or("", |(key, _)| key);
+        !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
+    };
+    let line = |line| match str::strip_prefix(line, "# ").filter(setting) {
+        Some(example) if keep(example) => example,
+        _ => line,
+    };
+    REFERENCE.lines().map(line).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn the_reference_file_is_the_built_in_defaults() {
+    assert_eq!(shown(REFERENCE), shown(""));
+}
+
+#[test]
+fn the_reference_file_names_every_setting_in_order() {
+    let text = uncommented(|_| true);
+    let mut section = "";
+    let mut named = Vec::new();
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        if let Some(name) = line.strip_prefix('[') {
+            section = name.trim_end_matches(']');
+        } else if let Some((key, _)) = line.split_once(" = ") {
+            named.push(format!("{section}.{key}"));
+        }
+    }
+    assert_eq!(named, names(&file("").read(Purpose::Serve).ok().unwrap()));
+}
+
+#[test]
+fn the_commented_defaults_of_the_reference_file_are_the_derived_ones() {
+    let derived = uncommented(|line| line.starts_with("public_url") || line.starts_with("allowed_"));
+    let [read, default] = [file(&derived), file("")].map(|given| given.settings().server);
+    assert_eq!(format!("{read:?}"), format!("{default:?}"));
+    assert_ne!(derived, REFERENCE);
+}
+
+#[test]
+fn the_examples_of_the_reference_file_are_valid_but_for_the_key() {
+    let expected = "waggle.toml:53: admin.operator_key: the value is not 53 characters long: part of it is missing, \
+                    or something was added; make one with: waggle key generate --operator";
+    assert_eq!(file(&uncommented(|_| true)).refused(), expected);
+}

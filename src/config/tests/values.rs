@@ -1,0 +1,157 @@
+//! What overrides what, and what is shown of it.
+
+use std::{net::SocketAddr, time::Duration};
+
+use secrecy::ExposeSecret;
+
+use super::*;
+
+#[test]
+fn each_layer_overrides_the_one_before() {
+    let listening = |file, variables, flag: Option<&str>| {
+        let flags = Flags { listen: flag.map(str::to_owned), ..Flags::default() };
+        Given { file, variables, flags }.settings().server.listen.port()
+    };
+    let text = "[server]\nlisten = '127.0.0.1:2'";
+    let variable = [("WAGGLE_SERVER__LISTEN", "127.0.0.1:3")];
+    assert_eq!(listening("", &[], None), 8094);
+    assert_eq!(listening(text, &[], None), 2);
+    assert_eq!(listening(text, &variable, None), 3);
+    assert_eq!(listening(text, &variable, Some("127.0.0.1:4")), 4);
+}
+
+#[test]
+fn the_shared_database_url_gives_way_to_our_own() {
+    let url = |variables: &[(&str, &str)]| {
+        let settings = Given { variables, ..Given::default() }.settings();
+        settings.database.url.map(|url| url.expose_secret().to_owned())
+    };
+    let key = ("WAGGLE_ADMIN__OPERATOR_KEY", OPERATOR_KEY);
+    let [shared, own] =
+        [("DATABASE_URL", "postgres://a/shared"), ("WAGGLE_DATABASE__URL", "postgres://a/own")];
+    assert_eq!(url(&[key, shared]).as_deref(), Some("postgres://a/shared"));
+    assert_eq!(url(&[key, shared, own]).as_deref(), Some("postgres://a/own"));
+    let foreign = ("DATABASE_URL", "mysql://a/other");
+    assert_eq!(url(&[key, foreign, own]).as_deref(), Some("postgres://a/own"));
+}
+
+#[test]
+fn notifications_are_listened_for_on_the_database_unless_told_otherwise() {
+    let listening = |variables: &[(&str, &str)]| {
+        let settings = Given { variables, ..Given::default() }.settings();
+        settings.database.listen_url.map(|url| url.expose_secret().to_owned())
+    };
+    let key = ("WAGGLE_ADMIN__OPERATOR_KEY", OPERATOR_KEY);
+    let url = ("WAGGLE_DATABASE__URL", "postgres://pooler/db");
+    assert_eq!(listening(&[key, url]).as_deref(), Some("postgres://pooler/db"));
+    let direct = ("WAGGLE_DATABASE__LISTEN_URL", "postgres://direct/db");
+    assert_eq!(listening(&[key, url, direct]).as_deref(), Some("postgres://direct/db"));
+    assert_eq!(listening(&[]), None);
+}
+
+#[test]
+fn the_surroundings_follow_the_address() {
+    let server = variables(&[("WAGGLE_SERVER__LISTEN", "0.0.0.0:80")]).settings().server;
+    assert_eq!(server.public_url.as_str(), "http://0.0.0.0");
+    assert_eq!(server.allowed_hosts, None);
+    assert_eq!(server.allowed_origins, [AllowedOrigin::parse("http://0.0.0.0").unwrap()]);
+}
+
+#[test]
+fn a_port_chosen_by_the_system_reaches_a_derived_public_url_alone() {
+    let bound: SocketAddr = "127.0.0.1:40404".parse().unwrap();
+    let listen = ("WAGGLE_SERVER__LISTEN", "127.0.0.1:0");
+    let derived = variables(&[listen]).settings().server.bound_to(bound);
+    assert_eq!((derived.listen, derived.public_url.as_str()), (bound, "http://127.0.0.1:40404"));
+    let url = ("WAGGLE_SERVER__PUBLIC_URL", "https://mcp.example.com");
+    let given = variables(&[listen, url]).settings().server.bound_to(bound);
+    assert_eq!((given.listen, given.public_url.as_str()), (bound, "https://mcp.example.com"));
+}
+
+#[test]
+fn settings_arrive_typed() {
+    let text = "[limits]\nbody_bytes = '1 MiB'\n[changes]\nnotify_ms = 7\n[database]\nlock_seconds = 9";
+    let settings = file(text).settings();
+    assert_eq!(settings.limits.body_bytes, 1 << 20);
+    assert_eq!(settings.changes.notify, Duration::from_millis(7));
+    assert_eq!(settings.database.lock, Duration::from_secs(9));
+}
+
+#[test]
+fn the_settings_show_as_a_file_with_masked_secrets_and_their_places() {
+    let variables = [
+        ("WAGGLE_ADMIN__OPERATOR_KEY", OPERATOR_KEY),
+        ("WAGGLE_DATABASE__URL", "postgres://me:hunter2@host/db"),
+        ("WAGGLE_SERVER__ALLOWED_HOSTS", "mcp.example.com, localhost"),
+    ];
+    let flags = Flags { listen: Some("127.0.0.1:9".to_owned()), ..Flags::default() };
+    let given = Given { file: "[mcp]\npage_size = 5", variables: &variables, flags };
+    let shown = given.read(Purpose::Serve).ok().unwrap().listing.to_string();
+    let expected = r#"[server]
+listen = "127.0.0.1:9" # --listen
+public_url = "http://127.0.0.1:9"
+allowed_hosts = ["mcp.example.com", "localhost"] # environment variable WAGGLE_SERVER__ALLOWED_HOSTS
+allowed_origins = ["http://localhost:*", "http://127.0.0.1:*", "http://[::1]:*", "https://localhost:*", "https://127.0.0.1:*", "https://[::1]:*"]
+shutdown_seconds = 10
+request_seconds = 30
+
+[database]
+url = "********" # environment variable WAGGLE_DATABASE__URL
+listen_url = "********"
+max_connections = 16
+connect_seconds = 5
+acquire_seconds = 5
+statement_seconds = 30
+lock_seconds = 5
+probe_ms = 250
+sweep_ms = 1000
+
+[embedded]
+# bin_dir is not set
+data_dir = "./waggle-data"
+
+[admin]
+operator_key = "********" # environment variable WAGGLE_ADMIN__OPERATOR_KEY
+# listen is not set
+
+[access]
+stale_seconds = 60
+unknown_keys_per_second = 200
+unknown_keys_remembered = 10000
+
+[limits]
+body_bytes = 4194304
+content_bytes = 16777216
+resources_per_agent = 100000
+concurrent_requests = 1024
+
+[writes]
+queue_per_agent = 1024
+wait_seconds = 10
+
+[cache]
+agents = 1000
+tenants = 10000
+result_bytes = 268435456
+content_bytes = 268435456
+
+[changes]
+notify_ms = 3
+
+[mcp]
+ttl_ms = 0
+page_size = 5 # waggle.toml:2
+
+[log]
+# format is not set
+filter = "info"
+"#;
+    assert_eq!(shown, expected);
+}
+
+#[test]
+fn what_is_shown_reads_back_as_it_was() {
+    let text =
+        "[server]\nlisten = '[::]:80'\n[embedded]\nbin_dir = 'a \"quoted\" \\ path'\n[log]\nformat = 'json'";
+    assert_eq!(shown(&shown(text)), shown(text));
+}

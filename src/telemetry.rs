@@ -1,0 +1,111 @@
+//! Logging: every event on standard error, as text or as JSON.
+
+use std::io::{self, IsTerminal};
+
+use tracing::Subscriber;
+use tracing_subscriber::{
+    EnvFilter,
+    filter::ParseError,
+    fmt::{self, MakeWriter},
+    layer::SubscriberExt,
+    util::{SubscriberInitExt, TryInitError},
+};
+
+use crate::config::{Log, LogFormat};
+
+/// Why logging cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum TelemetryError {
+    /// The filter does not parse.
+    #[error("log.filter: {0}")]
+    Filter(#[from] ParseError),
+    /// Somebody in this process logs already.
+    #[error("logging was started twice: {0}")]
+    Started(#[from] TryInitError),
+}
+
+/// Starts logging for the whole process. To be called once.
+///
+/// # Errors
+/// When logging was started already.
+pub fn init(log: &Log) -> Result<(), TelemetryError> {
+    Ok(subscriber(log, io::stderr().is_terminal(), io::stderr)?.try_init()?)
+}
+
+fn subscriber<W>(
+    log: &Log,
+    terminal: bool,
+    writer: W,
+) -> Result<Box<dyn Subscriber + Send + Sync>, ParseError>
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    let registry = tracing_subscriber::registry().with(EnvFilter::try_new(log.filter.as_str())?);
+    let lines = fmt::layer().with_writer(writer);
+    Ok(match log.format.unwrap_or(if terminal { LogFormat::Text } else { LogFormat::Json }) {
+        LogFormat::Text => Box::new(registry.with(lines.with_ansi(terminal))),
+        LogFormat::Json => Box::new(registry.with(lines.json().flatten_event(true))),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io::Write, sync::Arc};
+
+    use parking_lot::Mutex;
+
+    use super::*;
+    use crate::config::{Environment, Flags, Purpose, load};
+
+    #[derive(Clone, Default)]
+    struct Kept(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Kept {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// What two events leave behind, without the time.
+    fn logged(format: Option<&str>, filter: &str, terminal: bool) -> String {
+        let format = format.map(str::to_owned);
+        let flags = Flags { log_format: format, log_filter: Some(filter.to_owned()), ..Flags::default() };
+        let settings = load(&Environment::default(), &flags, Purpose::Assist).map(|loaded| loaded.settings);
+        let kept = Kept::default();
+        let writer = kept.clone();
+        let subscriber = subscriber(&settings.unwrap().log, terminal, move || writer.clone()).unwrap();
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::info!(agent = 7, "served");
+            tracing::debug!("looked");
+        });
+        let text = String::from_utf8(kept.0.lock().clone()).unwrap();
+        let timeless = text.lines().map(|line| line.split_once('Z').map_or("", |(_, rest)| rest).to_owned());
+        timeless.collect::<Vec<_>>().join("\n")
+    }
+
+    const JSON: &str =
+        r#"","level":"INFO","message":"served","agent":7,"target":"waggle::telemetry::tests"}"#;
+    const TEXT: &str = "  INFO waggle::telemetry::tests: served agent=7";
+
+    #[test]
+    fn logs_are_text_on_a_terminal_and_json_elsewhere() {
+        assert_eq!(logged(None, "info", false), JSON);
+        assert!(logged(None, "info", true).contains("\u{1b}["), "coloured");
+    }
+
+    #[test]
+    fn the_form_asked_for_goes_before_what_a_terminal_suggests() {
+        assert_eq!(logged(Some("text"), "info", false), TEXT);
+        assert_eq!(logged(Some("json"), "info", true), JSON);
+    }
+
+    #[test]
+    fn the_filter_decides_what_is_logged() {
+        assert_eq!(logged(None, "warn", false), "");
+        assert_eq!(logged(None, "info,waggle::telemetry=debug", false).lines().count(), 2);
+    }
+}

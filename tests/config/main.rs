@@ -1,0 +1,195 @@
+//! The binary as its user meets it: what it prints, where, and with which exit code.
+#![cfg(test)]
+
+use std::{
+    fs::{self, File},
+    io::{Read, Write},
+    net::{SocketAddr, TcpListener},
+    process::{Command, Output, Stdio},
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use tempfile::TempDir;
+
+const OPERATOR_KEY: &str = "wag_00000000000000000000000000000000000000000003NxIRP";
+
+/// Runs the binary in a folder of its own, with nothing in its environment but what is given.
+fn waggle(folder: &TempDir, variables: &[(&str, &str)], arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_waggle"))
+        .current_dir(folder)
+        .env_clear()
+        .envs(variables.iter().copied())
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+/// Exit code, standard output, standard error.
+fn parts(output: &Output) -> (Option<i32>, String, String) {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+fn run(variables: &[(&str, &str)], arguments: &[&str]) -> (Option<i32>, String, String) {
+    parts(&waggle(&TempDir::new().unwrap(), variables, arguments))
+}
+
+fn says(code: i32, out: &str, err: &str) -> (Option<i32>, String, String) {
+    (Some(code), out.to_owned(), err.to_owned())
+}
+
+/// Answers the first request with the given status line, and gives back what was asked.
+fn gateway(status: &'static str) -> (SocketAddr, JoinHandle<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let answered = thread::spawn(move || {
+        let (mut connection, _) = listener.accept().unwrap();
+        let mut request = [0; 1024];
+        let read = connection.read(&mut request).unwrap();
+        write!(connection, "HTTP/1.1 {status}\r\nlocation: /\r\ncontent-length: 0\r\n\r\n").unwrap();
+        String::from_utf8_lossy(&request[..read]).lines().next().unwrap_or_default().to_owned()
+    });
+    (address, answered)
+}
+
+#[test]
+fn an_error_in_three_places_prints_three_lines() {
+    let folder = TempDir::new().unwrap();
+    fs::write(folder.path().join("waggle.toml"), "[limits]\nbody_bytes = 0\n").unwrap();
+    let variables = [("WAGGLE_CONFIG", "waggle.toml"), ("WAGGLE_SERVER__LISTN", "127.0.0.1:1")];
+    for command in
+        [&["serve"][..], &["demo"], &["migrate"], &["config", "check"], &["config", "show"], &["health"]]
+    {
+        let arguments = [command, &["--log-format", "xml"]].concat();
+        let expected = "\
+waggle.toml:2: limits.body_bytes: 0 is not a size from 1 KiB to 64 MiB, such as 65536 or \"64 KiB\"
+environment variable WAGGLE_SERVER__LISTN: unknown setting; did you mean WAGGLE_SERVER__LISTEN?
+--log-format: \"xml\" is neither text nor json
+";
+        assert_eq!(parts(&waggle(&folder, &variables, &arguments)), says(2, "", expected), "{command:?}");
+    }
+}
+
+#[test]
+fn the_flag_for_the_file_goes_before_the_variable() {
+    let folder = TempDir::new().unwrap();
+    fs::write(folder.path().join("flag.toml"), "[mcp]\npage_size = 7\n").unwrap();
+    let variables = [("WAGGLE_CONFIG", "nowhere.toml")];
+    let (code, out, _) = parts(&waggle(&folder, &variables, &["--config", "flag.toml", "config", "show"]));
+    assert_eq!(code, Some(0));
+    assert!(out.contains("page_size = 7 # flag.toml:2\n"));
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_told_with_the_rest() {
+    let variables = [("WAGGLE_CONFIG", "nowhere.toml"), ("WAGGLE_MCP__PAGE_SIZE", "0")];
+    let expected = "\
+environment variable WAGGLE_CONFIG: cannot read nowhere.toml: No such file or directory (os error 2)
+environment variable WAGGLE_MCP__PAGE_SIZE: \"0\" is not a whole number from 1 to 1000
+";
+    assert_eq!(run(&variables, &["config", "check"]), says(2, "", expected));
+    let expected = "--config: cannot read .: Is a directory (os error 21)\n";
+    assert_eq!(run(&[], &["config", "check", "--config", "."]), says(2, "", expected));
+}
+
+#[test]
+fn valid_settings_check_out() {
+    let variables = [("DATABASE_URL", "postgres://a/b"), ("WAGGLE_ADMIN__OPERATOR_KEY", OPERATOR_KEY)];
+    assert_eq!(run(&variables, &["config", "check"]), says(0, "the settings are valid\n", ""));
+}
+
+#[test]
+fn no_command_prints_a_secret() {
+    let url = "postgres://me:hunter2@127.0.0.1:1/b";
+    let variables = [("DATABASE_URL", url), ("WAGGLE_ADMIN__OPERATOR_KEY", OPERATOR_KEY)];
+    for command in [&["config", "show"][..], &["config", "check"], &["migrate", "--log-filter=trace"]] {
+        let (_, out, err) = run(&variables, command);
+        assert!(!(out.clone() + &err).is_empty(), "{command:?}");
+        assert!(
+            ![out, err].iter().any(|text| text.contains("hunter2") || text.contains(OPERATOR_KEY)),
+            "{command:?}"
+        );
+    }
+}
+
+#[test]
+fn a_generated_key_is_one_line_that_the_configuration_takes() {
+    let (code, key, err) = run(&[], &["key", "generate", "--operator"]);
+    assert_eq!((code, err.as_str(), key.lines().count()), (Some(0), "", 1));
+    let variables = [("WAGGLE_ADMIN__OPERATOR_KEY", key.trim_end())];
+    assert_eq!(run(&variables, &["config", "check"]), says(0, "the settings are valid\n", ""));
+    assert_ne!(run(&[], &["key", "generate", "--operator"]).1, key);
+}
+
+#[test]
+fn nonsense_on_the_command_line_is_a_usage_error() {
+    for arguments in [&[][..], &["nonsense"], &["serve", "--nonsense"], &["key", "generate"], &["--listen"]] {
+        let (code, out, err) = run(&[], arguments);
+        assert_eq!((code, out.as_str()), (Some(2), ""), "{arguments:?}");
+        assert!(err.contains("Usage: waggle") || err.contains("try '--help'"), "{err}");
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_failure_and_a_full_disk_is() {
+    let printing = |stdout: Stdio| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_waggle"));
+        let output = command.env_clear().args(["config", "show"]).stdout(stdout).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    assert_eq!(printing(writer.into()), (Some(0), String::new()));
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let expected = "cannot write to standard output: No space left on device (os error 28)\n";
+    assert_eq!(printing(full.into()), (Some(1), expected.to_owned()));
+}
+
+#[test]
+fn a_ready_gateway_is_healthy() {
+    let (address, asked) = gateway("200 OK");
+    let variables = [("WAGGLE_SERVER__LISTEN", format!("0.0.0.0:{}", address.port()))];
+    let variables = variables.each_ref().map(|(name, value)| (*name, value.as_str()));
+    assert_eq!(run(&variables, &["health"]), says(0, "ready\n", ""));
+    assert_eq!(asked.join().unwrap(), "GET /readyz HTTP/1.1");
+}
+
+#[test]
+fn the_url_of_the_flag_is_asked_whatever_the_settings_are() {
+    let (address, asked) = gateway("204 No Content");
+    let url = format!("http://{address}/hub/");
+    let variables =
+        [("WAGGLE_NONSENSE", "1"), ("HTTP_PROXY", "http://127.0.0.1:1"), ("SSL_CERT_FILE", "/nowhere")];
+    assert_eq!(run(&variables, &["health", "--url", &url]), says(0, "ready\n", ""));
+    assert_eq!(asked.join().unwrap(), "GET /hub/readyz HTTP/1.1");
+}
+
+#[test]
+fn a_gateway_that_is_not_ready_fails_and_redirects_are_not_followed() {
+    for status in ["503 Service Unavailable", "302 Found"] {
+        let (address, asked) = gateway(status);
+        let expected = format!("not ready: http://{address}/readyz answers {status}\n");
+        assert_eq!(run(&[], &["health", "--url", &format!("http://{address}")]), says(1, "", &expected));
+        asked.join().unwrap();
+    }
+}
+
+#[test]
+fn a_gateway_that_says_nothing_is_given_up() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", silent.local_addr().unwrap());
+    let started = Instant::now();
+    let expected = format!("not ready: {url}/readyz: no answer within 2 seconds\n");
+    assert_eq!(run(&[], &["health", "--url", &url]), says(1, "", &expected));
+    assert!(started.elapsed() < Duration::from_secs(10));
+}
+
+#[test]
+fn nobody_there_is_not_ready() {
+    let expected = "not ready: http://127.0.0.1:1/readyz: Connection refused (os error 111)\n";
+    assert_eq!(run(&[], &["health", "--listen", "127.0.0.1:1"]), says(1, "", expected));
+    let expected = "server.listen: port 0 does not tell which port is used; use --url\n";
+    assert_eq!(run(&[], &["health", "--listen", "127.0.0.1:0"]), says(2, "", expected));
+}
