@@ -3,3 +3,5 @@
 //! A hosted agent registers what it knows through the admin surface; any MCP client reads it at
 //! `/<agent_id>/mcp`. `ARCHITECTURE.md` walks through the house; the modules below are its rooms, and a
 //! module imports only what stands above it in this list.
+
+pub mod store;
