@@ -20,12 +20,9 @@ pub async fn database(settings: &Settings) -> Result<(StoreOptions, Option<Embed
         let listen = configured.listen_url.as_ref().map(|url| parse("database.listen_url", url)).transpose()?;
         (connect.clone(), listen.unwrap_or(connect), None)
     } else {
-        let embedded = Embedded::start(EmbeddedOptions {
-            data_dir: settings.embedded.data_dir.clone(),
-            bin_dir: settings.embedded.bin_dir.clone(),
-            ..EmbeddedOptions::default()
-        })
-        .await?;
+        let mut options = EmbeddedOptions::new(&settings.embedded.data_dir);
+        options.bin_dir.clone_from(&settings.embedded.bin_dir);
+        let embedded = Embedded::start(options).await?;
         (embedded.connect_options(), embedded.connect_options(), Some(embedded))
     };
     let options = StoreOptions {

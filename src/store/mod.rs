@@ -5,6 +5,7 @@
 
 pub mod agents;
 pub mod changes;
+pub mod embedded;
 pub mod error;
 pub mod gateway;
 pub mod keys;

@@ -1,0 +1,32 @@
+# Runs a program for as long as the gateway lives, which holds the other end of standard input.
+# Usage: guardian FOLDER GRACE PROGRAM [ARGUMENT...]
+# FOLDER (may be empty) holds the server's socket; it is removed once the gateway is gone. GRACE: seconds.
+#
+# The gateway starts this as the leader of a process group. Signals go to the group ("kill 0"), never to a
+# number that another process may have by then. PostgreSQL's own children leave the group.
+folder=$1 grace=$2
+shift 2
+# Background jobs get /dev/null as standard input, so the pipe moves to a descriptor of its own.
+exec 3<&0 </dev/null
+ending=
+trap 'ending=yes' INT
+trap '' HUP TERM QUIT
+(
+    trap '' INT
+    read -r _ <&3   # Nothing is ever written: this returns when the gateway ends.
+    kill -INT 0     # PostgreSQL: fast shutdown
+    sleep "$grace"
+    kill -QUIT 0    # PostgreSQL: immediate shutdown, recovered at the next start
+    sleep "$grace"
+    kill -KILL 0
+) &
+trap '' USR1
+"$@" 3<&-
+status=$?
+kill -USR1 0        # Ends the watcher above, the only one left that minds.
+wait
+if [ -n "$ending" ] && [ -n "$folder" ]; then
+    rm -f "$folder/.s.PGSQL.5432" "$folder/.s.PGSQL.5432.lock"
+    rmdir "$folder"
+fi
+exit "$status"

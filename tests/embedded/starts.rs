@@ -1,0 +1,111 @@
+//! First and later starts: what is created, kept and reachable.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::time::Instant;
+
+use crate::support::{Place, connect, create_table, insert, options, rows, setting};
+use waggle::store::embedded::{Embedded, EmbeddedOptions};
+
+#[tokio::test]
+async fn a_later_start_finds_what_an_earlier_one_kept() {
+    let place = Place::new();
+    let began = Instant::now();
+    let embedded = Embedded::start(EmbeddedOptions::new(place.data_dir())).await.unwrap();
+    let first = began.elapsed();
+    let mut connection = connect(&embedded).await;
+    create_table(&mut connection).await;
+    insert(&mut connection, 7).await;
+    // Left open: a client that stays must not keep the server from ending.
+    embedded.stop().await;
+    assert_eq!(place.postmaster(), None, "the server removes the file when it ends in order");
+    assert_eq!(place.socket_folder(), None);
+
+    let began = Instant::now();
+    let embedded = Embedded::start(EmbeddedOptions::new(place.data_dir())).await.unwrap();
+    println!("first start {first:?}, later start {:?}", began.elapsed());
+    assert_eq!(rows(&embedded).await, [7]);
+    embedded.stop().await;
+}
+
+#[tokio::test]
+async fn a_cluster_is_durable_and_speaks_utf_8_unless_it_is_for_tests() {
+    let place = Place::new();
+    let durable = Embedded::start(EmbeddedOptions::new(place.data_dir())).await.unwrap();
+    let mut found = Vec::new();
+    for name in ["fsync", "synchronous_commit", "full_page_writes", "server_encoding", "max_connections"] {
+        found.push(setting(&durable, name).await);
+    }
+    assert_eq!(found, ["on", "on", "on", "UTF8", "100"]);
+    assert!(["C.UTF-8", "C"].contains(&setting(&durable, "lc_collate").await.as_str()));
+    durable.stop().await;
+
+    let for_tests = place.start().await;
+    assert_eq!(setting(&for_tests, "fsync").await, "off");
+    for_tests.stop().await;
+}
+
+#[tokio::test]
+async fn a_data_directory_deeper_than_a_socket_path_works() {
+    let place = Place::new();
+    let deep = place.data_dir().join("d".repeat(120)).join("e".repeat(120));
+    let embedded = Embedded::start(options(&deep)).await.unwrap();
+    create_table(&mut connect(&embedded).await).await;
+    assert_eq!(rows(&embedded).await, [0_i64; 0]);
+    embedded.stop().await;
+}
+
+#[tokio::test]
+async fn the_socket_is_in_a_folder_of_the_servers_user_alone() {
+    let place = Place::new();
+    let embedded = place.start().await;
+    let socket = fs::metadata(place.socket_folder().unwrap()).unwrap();
+    let cluster = fs::metadata(place.data_dir().join("postgres")).unwrap();
+    assert_eq!(socket.permissions().mode() & 0o7777, 0o700);
+    assert_eq!(cluster.permissions().mode() & 0o7777, 0o700);
+    assert_eq!(socket.uid(), cluster.uid());
+    assert_ne!(socket.uid(), 0);
+    embedded.stop().await;
+}
+
+#[tokio::test]
+async fn a_runtime_directory_of_the_gateways_user_is_used_for_the_socket() {
+    let place = Place::new();
+    let runtime_dir = tempfile::tempdir().unwrap();
+    let embedded =
+        Embedded::start(EmbeddedOptions { runtime_dir: Some(runtime_dir.path().into()), ..place.options() })
+            .await
+            .unwrap();
+    let folder = place.socket_folder().unwrap();
+    // As root the server runs as another user, whom root's runtime directory shuts out.
+    let expected = if nix::unistd::geteuid().is_root() { "/tmp".as_ref() } else { runtime_dir.path() };
+    assert_eq!(folder.parent(), Some(expected));
+    embedded.stop().await;
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn the_server_listens_on_no_tcp_port() {
+    let place = Place::new();
+    let embedded = place.start().await;
+    assert_eq!(setting(&embedded, "listen_addresses").await, "");
+    let sockets = sockets_of(place.postmaster().unwrap().as_raw());
+    let listed_in = |table: &str, column: usize| {
+        let table = fs::read_to_string(format!("/proc/net/{table}")).unwrap();
+        let inode = |line: &str| line.split_whitespace().nth(column).map(str::to_owned);
+        table.lines().filter_map(inode).filter(|inode| sockets.contains(inode)).count()
+    };
+    assert!(listed_in("unix", 6) >= 1, "the server has a Unix socket, so sockets are found this way");
+    assert_eq!((listed_in("tcp", 9), listed_in("tcp6", 9)), (0, 0));
+    embedded.stop().await;
+}
+
+#[cfg(target_os = "linux")]
+fn sockets_of(pid: i32) -> Vec<String> {
+    let links = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
+    let targets = links.filter_map(|link| fs::read_link(link.path()).ok());
+    let inode = |target: std::path::PathBuf| {
+        target.to_str()?.strip_prefix("socket:[")?.strip_suffix(']').map(str::to_owned)
+    };
+    targets.filter_map(inode).collect()
+}

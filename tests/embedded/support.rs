@@ -1,0 +1,108 @@
+//! What the tests share: data directories, rows, processes.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use sqlx::postgres::PgConnection;
+use sqlx::{ConnectOptions, Connection};
+use tempfile::TempDir;
+use waggle::store::embedded::{Embedded, EmbeddedError, EmbeddedOptions};
+
+/// The longest that any single step of a test may take, on a machine that is busy with others.
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+
+/// A data directory below a folder that every user may pass through.
+pub(crate) struct Place {
+    pub(crate) root: TempDir,
+}
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        let root = tempfile::tempdir().unwrap();
+        fs::set_permissions(root.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        Self { root }
+    }
+
+    pub(crate) fn data_dir(&self) -> PathBuf {
+        self.root.path().join("data")
+    }
+
+    pub(crate) fn options(&self) -> EmbeddedOptions {
+        options(&self.data_dir())
+    }
+
+    pub(crate) async fn start(&self) -> Embedded {
+        Embedded::start(self.options()).await.unwrap()
+    }
+
+    /// The error of a start that must fail.
+    pub(crate) async fn refusal(&self, options: EmbeddedOptions) -> EmbeddedError {
+        Embedded::start(options).await.unwrap_err()
+    }
+
+    pub(crate) fn postmaster(&self) -> Option<Pid> {
+        let text = fs::read_to_string(self.data_dir().join("postgres/postmaster.pid")).ok()?;
+        text.lines().next()?.trim().parse().ok().map(Pid::from_raw)
+    }
+
+    pub(crate) fn socket_folder(&self) -> Option<PathBuf> {
+        fs::read_to_string(self.data_dir().join("embedded.socket")).ok().map(PathBuf::from)
+    }
+}
+
+pub(crate) fn options(data_dir: &Path) -> EmbeddedOptions {
+    EmbeddedOptions { durable: false, ..EmbeddedOptions::new(data_dir) }
+}
+
+pub(crate) async fn connect(embedded: &Embedded) -> PgConnection {
+    embedded.connect_options().connect().await.unwrap()
+}
+
+pub(crate) async fn create_table(connection: &mut PgConnection) {
+    sqlx::query("create table if not exists rows (number bigint primary key)")
+        .execute(connection)
+        .await
+        .unwrap();
+}
+
+pub(crate) async fn insert(connection: &mut PgConnection, number: i64) {
+    sqlx::query("insert into rows (number) values ($1)").bind(number).execute(connection).await.unwrap();
+}
+
+pub(crate) async fn rows(embedded: &Embedded) -> Vec<i64> {
+    let mut connection = connect(embedded).await;
+    let all = sqlx::query_scalar("select number from rows order by number");
+    let rows = all.fetch_all(&mut connection).await.unwrap();
+    connection.close().await.unwrap();
+    rows
+}
+
+pub(crate) async fn setting(embedded: &Embedded, name: &str) -> String {
+    let mut connection = connect(embedded).await;
+    sqlx::query_scalar("select current_setting($1)").bind(name).fetch_one(&mut connection).await.unwrap()
+}
+
+/// Waits until `condition` holds.
+pub(crate) async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
+    let began = Instant::now();
+    while !condition().await {
+        assert!(began.elapsed() < PATIENCE, "in vain: {what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+pub(crate) fn kill_hard(pid: Pid) {
+    kill(pid, Signal::SIGKILL).unwrap();
+}
+
+/// Whether the process exists and is no zombie that only waits to be collected.
+pub(crate) fn is_alive(pid: Pid) -> bool {
+    let output =
+        std::process::Command::new("ps").args(["-o", "stat=", "-p", &pid.to_string()]).output().unwrap();
+    let state = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    !state.is_empty() && !state.starts_with('Z')
+}
