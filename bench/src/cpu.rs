@@ -25,6 +25,21 @@ pub(crate) fn of_process(pid: u32) -> Result<Duration, Error> {
     Ok(ticks(stat(pid)?.own))
 }
 
+/// CPU time the whole machine has been busy so far, stolen time included.
+pub(crate) fn of_machine() -> Result<Duration, Error> {
+    let path = "/proc/stat";
+    let busy = fs::read_to_string(path).ok().and_then(|text| busy(&text));
+    Ok(ticks(busy.ok_or_else(|| Error::Proc(path.to_owned()))?))
+}
+
+/// See `proc_stat(5)`: user, nice, system, idle, iowait, irq, softirq, steal.
+fn busy(text: &str) -> Option<u64> {
+    let fields = text.lines().next()?.strip_prefix("cpu ")?.split_whitespace();
+    let fields: Vec<u64> = fields.map(str::parse).collect::<Result<_, _>>().ok()?;
+    let waiting = fields.get(3)? + fields.get(4)?;
+    Some(fields.get(..8)?.iter().sum::<u64>() - waiting)
+}
+
 /// The processes of a server's private Postgres.
 pub(crate) struct Postgres {
     /// The server that started it.
@@ -63,8 +78,9 @@ fn works_in(pid: u32, dir: &Path) -> bool {
 }
 
 fn stat(pid: u32) -> Result<Stat, Error> {
-    let line = fs::read_to_string(format!("/proc/{pid}/stat")).map_err(|_| Error::Stat { pid })?;
-    parse(&line).ok_or(Error::Stat { pid })
+    let path = format!("/proc/{pid}/stat");
+    let stat = fs::read_to_string(&path).ok().and_then(|line| parse(&line));
+    stat.ok_or(Error::Proc(path))
 }
 
 /// See `proc_pid_stat(5)`. The command stands in parentheses and may itself hold any character.
@@ -96,6 +112,12 @@ mod tests {
         let stat = parse("42 (a) b (c) S 7 8 9 0 -1 0 0 0 0 0 100 20 3 4 20 0 1").unwrap();
         assert_eq!(stat.command, "a) b (c");
         assert_eq!((stat.parent, stat.group, stat.own, stat.reaped), (7, 8, 120, 7));
+    }
+
+    #[test]
+    fn waiting_is_not_busy_and_guests_are_not_counted_twice() {
+        assert_eq!(busy("cpu  1 2 4 1000 1000 8 16 32 1000 1000\ncpu0 5"), Some(63));
+        assert_eq!(busy("cpu  1 2 4"), None);
     }
 
     #[test]

@@ -33,10 +33,12 @@ pub(crate) enum Error {
     Unexpected { server: &'static str, case: &'static str, expected: &'static str, body: String },
     #[error("the answer is no HTTP/1.1 this reader knows: {0}")]
     Framing(&'static str),
+    #[error("{server} is not running")]
+    NotRunning { server: &'static str },
     #[error("no request was answered in a measured phase of {seconds} s")]
     NothingMeasured { seconds: u64 },
-    #[error("/proc/{pid}/stat is not readable as Linux writes it")]
-    Stat { pid: u32 },
+    #[error("{0} is not readable as Linux writes it")]
+    Proc(String),
     #[error("a load task ended abnormally: {0}")]
     Task(#[from] tokio::task::JoinError),
     #[error("interrupted; the servers have been stopped")]

@@ -15,8 +15,6 @@ use crate::process::{self, Process};
 use crate::waggle::Waggle;
 
 const START: Duration = Duration::from_secs(10);
-/// After this a comparison server ends by itself, whatever has become of the run.
-const LIFETIME_SECONDS: u64 = 4 * 60 * 60;
 /// As long as an agent key, for the servers that do not look at it.
 const NO_KEY: &str = "bak_0000000000000000000000000000000000000000000000000";
 
@@ -51,12 +49,12 @@ impl Fleet {
             self.waggle.insert(waggle).furnish().await?;
         }
         if options.measures(Server::Rmcp) {
-            let process = start_own(Server::Rmcp, &["serve-rmcp".to_owned()], dir)?;
+            let process = start_own(Server::Rmcp, &["serve-rmcp".to_owned()], lifetime(options), dir)?;
             self.rmcp.insert(process).ready("/", false, START).await?;
         }
         if options.measures(Server::Limit) {
             for subject in subjects() {
-                self.start_limit(subject, dir).await?;
+                self.start_limit(subject, lifetime(options), dir).await?;
             }
         }
         Ok(())
@@ -90,7 +88,7 @@ impl Fleet {
     }
 
     /// Starts a `limit` that answers what the gateway, or else the SDK, answers to `subject`.
-    async fn start_limit(&mut self, subject: Subject, dir: &Path) -> Result<(), Error> {
+    async fn start_limit(&mut self, subject: Subject, lifetime: Duration, dir: &Path) -> Result<(), Error> {
         let model =
             [Server::Waggle, Server::Rmcp].into_iter().find_map(|server| self.target(server, subject));
         let (model, _) = model.ok_or(Error::LimitAlone)?;
@@ -101,16 +99,23 @@ impl Fleet {
             format!("--route={}", cases::path(subject.case.agent)),
             format!("--answer={}", answer.display()),
         ];
-        let mut process = start_own(Server::Limit, &args, dir)?;
+        let mut process = start_own(Server::Limit, &args, lifetime, dir)?;
         process.ready("/", false, START).await?;
         self.limits.push(process);
         Ok(())
     }
 }
 
-fn start_own(server: Server, args: &[String], dir: &Path) -> Result<Process, Error> {
+/// Twice what a run should take: after this a comparison server ends by itself, whatever has become of the run.
+fn lifetime(options: &Options) -> Duration {
+    let measurements =
+        options.rounds.saturating_mul(u32::try_from(3 * subjects().count()).unwrap_or(u32::MAX));
+    (options.duration() + Duration::from_secs(2)) * measurements * 2 + Duration::from_mins(5)
+}
+
+fn start_own(server: Server, args: &[String], lifetime: Duration, dir: &Path) -> Result<Process, Error> {
     let port = process::free_port()?;
     let mut command = Command::new(own_binary()?);
-    command.args(args).arg(format!("--port={port}")).arg(format!("--seconds={LIFETIME_SECONDS}"));
+    command.args(args).arg(format!("--port={port}")).arg(format!("--seconds={}", lifetime.as_secs()));
     Process::start(server.name(), command, port, dir)
 }

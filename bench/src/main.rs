@@ -24,6 +24,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use tokio::runtime::{Builder, Runtime};
 
 use crate::error::Error;
 use crate::options::Options;
@@ -65,13 +66,22 @@ enum Server {
     },
 }
 
-#[tokio::main]
-async fn main() -> ExitCode {
-    let Err(error) = act(Cli::parse()).await else {
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let done = runtime(&cli).map_err(Error::io("start the runtime")).and_then(|it| it.block_on(act(cli)));
+    let Err(error) = done else {
         return ExitCode::SUCCESS;
     };
     let _nowhere_left_to_tell = writeln!(io::stderr(), "waggle-bench: {error}");
     ExitCode::FAILURE
+}
+
+/// The servers use every core; the load generator keeps to one thread, which is cheaper for it and leaves
+/// them the rest.
+fn runtime(cli: &Cli) -> io::Result<Runtime> {
+    let mut builder =
+        if cli.server.is_some() { Builder::new_multi_thread() } else { Builder::new_current_thread() };
+    builder.enable_all().build()
 }
 
 async fn act(cli: Cli) -> Result<(), Error> {

@@ -11,6 +11,8 @@ pub(crate) struct Sample {
     pub(crate) server_micros: f64,
     pub(crate) postgres_micros: f64,
     pub(crate) generator_micros: f64,
+    /// How many cores, on average, programs that take no part kept busy meanwhile.
+    pub(crate) others_cores: f64,
     pub(crate) per_second: f64,
     pub(crate) p50_micros: f64,
     pub(crate) p99_micros: f64,
@@ -45,12 +47,13 @@ impl Row {
         100.0 * (most - least) / self.cpu()
     }
 
-    /// The cost as a multiple of what `limit` costs for the same case, where that was measured.
+    /// The cost as a multiple of what `limit` cost for the same in the same round, where that was measured.
     fn ratio(&self, rows: &[Self]) -> Option<f64> {
         let limit = rows
             .iter()
             .find(|row| row.server == Server::Limit && row.case == self.case && row.era == self.era)?;
-        Some(self.cpu() / limit.cpu())
+        let rounds = self.samples.iter().zip(&limit.samples);
+        Some(median(rounds.map(|(mine, least)| mine.server_micros / least.server_micros).collect()))
     }
 
     fn line(&self, rows: &[Self]) -> String {
@@ -94,13 +97,15 @@ pub(crate) fn render(rows: &[Row], options: &Options) -> String {
 
 fn method(rows: &[Row], options: &Options) -> String {
     format!(
-        "Medians of {} rounds of {} s a row, {} connections kept busy; the rounds of a row lie at most \
-         {:.0} % apart. The load generator itself used {} µs per request.",
+        "Medians of {} rounds of {} s, the servers taking turns, {} connections kept busy; × limit is the median \
+         of the ratios within a round. The rounds of a row lie at most {:.0} % apart. The load generator used \
+         {} µs per request, other programs {} cores; from some tenths of a core on they blur the ratios.",
         options.rounds,
         options.duration().as_secs(),
         options.connections,
         rows.iter().map(Row::spread).fold(0.0, f64::max),
         range(rows.iter().map(|row| row.median(|sample| sample.generator_micros))),
+        range(rows.iter().map(|row| row.median(|sample| sample.others_cores))),
     )
 }
 
@@ -160,6 +165,7 @@ mod tests {
                 server_micros,
                 postgres_micros: 0.0,
                 generator_micros: 5.0,
+                others_cores: 0.0,
                 per_second: 60_000.4,
                 p50_micros: 200.0,
                 p99_micros: 900.0,
@@ -169,11 +175,11 @@ mod tests {
     }
 
     #[test]
-    fn a_row_is_the_median_of_its_rounds_and_its_ratio_to_the_limit() {
-        let rows = [row(Server::Limit, &[10.0, 40.0, 12.0]), row(Server::Waggle, &[18.0, 17.0, 90.0])];
+    fn a_row_is_the_median_of_its_rounds_and_of_the_ratios_within_a_round() {
+        let rows = [row(Server::Limit, &[10.0, 40.0, 12.0]), row(Server::Waggle, &[18.0, 64.0, 12.0])];
         assert_eq!(
             rows[1].line(&rows),
-            "| resources/read 1 KiB | 2026-07-28 | waggle | 18.0 | 1.50 | 60000 | 200 | 900 |"
+            "| resources/read 1 KiB | 2026-07-28 | waggle | 18.0 | 1.60 | 60000 | 200 | 900 |"
         );
     }
 

@@ -1,4 +1,4 @@
-//! One run: each case is measured at each server in turn, and so round after round.
+//! One run: round after round, each case is measured at all servers, which take turns at it.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -7,15 +7,18 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::cpu;
+use crate::cpu::{self, Postgres};
 use crate::error::Error;
 use crate::fleet::{Fleet, Subject, subjects};
+use crate::histogram::Histogram;
 use crate::load::Load;
 use crate::options::{Options, Server};
 use crate::report::{Row, Sample};
 
-/// Before each measurement the same load runs unmeasured for this long.
-const WARM_UP: Duration = Duration::from_millis(500);
+/// Before each round the same load runs unmeasured for this long.
+const WARM_UP: Duration = Duration::from_millis(300);
+/// Into how many turns a measurement is cut: what else the machine does then strikes all servers alike.
+const TURNS: u32 = 6;
 
 /// Starts the servers, measures, and stops the servers, whatever happens in between.
 pub(crate) async fn run(options: &Options) -> Result<Vec<Row>, Error> {
@@ -37,65 +40,121 @@ pub(crate) async fn run(options: &Options) -> Result<Vec<Row>, Error> {
 }
 
 async fn measure_all(fleet: &Fleet, options: &Options) -> Result<Vec<Row>, Error> {
-    let each = || subjects().flat_map(|subject| options.servers().map(move |server| (subject, server)));
-    let mut rows: Vec<Row> = each().map(|(subject, server)| Row::new(subject, server)).collect();
+    let each = subjects().flat_map(|subject| options.servers().map(move |server| (subject, server)));
+    let mut rows: Vec<Row> = each.map(|(subject, server)| Row::new(subject, server)).collect();
     for _ in 0..options.rounds {
-        for (row, (subject, server)) in rows.iter_mut().zip(each()) {
-            row.samples.extend(measure(fleet, options, subject, server).await?);
+        for (rows, subject) in rows.chunks_mut(options.servers().count()).zip(subjects()) {
+            let samples = round(fleet, options, subject).await?;
+            rows.iter_mut().zip(samples).for_each(|(row, sample)| row.samples.push(sample));
         }
     }
     Ok(rows)
 }
 
-/// One measurement; none where the server does not run.
-async fn measure(
-    fleet: &Fleet,
-    options: &Options,
-    subject: Subject,
-    server: Server,
-) -> Result<Option<Sample>, Error> {
-    let Some((target, pid)) = fleet.target(server, subject) else {
-        return Ok(None);
-    };
-    let mut load = Load::open(target, usize::from(options.connections)).await?;
-    load.run(WARM_UP).await?;
-    let before = Cpu::now(fleet, server, pid)?;
-    let phase = load.run(options.duration()).await?;
-    let after = Cpu::now(fleet, server, pid)?;
-    let requests = phase.latencies.len();
-    if requests == 0 {
-        return Err(Error::NothingMeasured { seconds: options.duration().as_secs() });
+/// Measures one subject once at every server, in turns; answers a sample a server.
+async fn round(fleet: &Fleet, options: &Options, subject: Subject) -> Result<Vec<Sample>, Error> {
+    let mut contenders = Vec::new();
+    for server in options.servers() {
+        let mut contender = Contender::new(fleet, options, subject, server).await?;
+        contender.load.run(WARM_UP).await?;
+        contenders.push(contender);
     }
-    let each = |later: Duration, earlier: Duration| micros(later.saturating_sub(earlier)) / to_f64(requests);
-    Ok(Some(Sample {
-        server_micros: each(after.server, before.server),
-        postgres_micros: each(after.postgres, before.postgres),
-        generator_micros: each(after.generator, before.generator),
-        per_second: to_f64(requests) / phase.elapsed.as_secs_f64(),
-        p50_micros: to_f64(phase.latencies.quantile(500)),
-        p99_micros: to_f64(phase.latencies.quantile(990)),
-    }))
+    for _ in 0..TURNS {
+        for contender in &mut contenders {
+            contender.take_turn(options.duration() / TURNS).await?;
+        }
+    }
+    contenders.iter().map(Contender::sample).collect()
 }
 
-/// CPU time used so far by everyone who takes part.
-struct Cpu {
-    server: Duration,
-    postgres: Duration,
-    generator: Duration,
+/// One server in a round, with what it has used and done in its turns so far.
+struct Contender<'a> {
+    pid: u32,
+    postgres: Option<&'a Postgres>,
+    load: Load,
+    used: Usage,
+    latencies: Histogram,
+    elapsed: Duration,
 }
 
-impl Cpu {
-    fn now(fleet: &Fleet, server: Server, pid: u32) -> Result<Self, Error> {
+impl<'a> Contender<'a> {
+    async fn new(
+        fleet: &'a Fleet,
+        options: &Options,
+        subject: Subject,
+        server: Server,
+    ) -> Result<Self, Error> {
+        let (target, pid) =
+            fleet.target(server, subject).ok_or(Error::NotRunning { server: server.name() })?;
         Ok(Self {
-            server: cpu::of_process(pid)?,
-            postgres: fleet.postgres(server).map_or(Duration::ZERO, cpu::Postgres::cpu),
-            generator: cpu::of_process(std::process::id())?,
+            pid,
+            postgres: fleet.postgres(server),
+            load: Load::open(target, usize::from(options.connections)).await?,
+            used: Usage::default(),
+            latencies: Histogram::new(),
+            elapsed: Duration::ZERO,
+        })
+    }
+
+    async fn take_turn(&mut self, duration: Duration) -> Result<(), Error> {
+        let before = Usage::now(self.pid, self.postgres)?;
+        let phase = self.load.run(duration).await?;
+        self.used.add(&Usage::now(self.pid, self.postgres)?, &before);
+        self.latencies.merge(&phase.latencies);
+        self.elapsed += phase.elapsed;
+        Ok(())
+    }
+
+    fn sample(&self) -> Result<Sample, Error> {
+        let requests = self.latencies.len();
+        if requests == 0 {
+            return Err(Error::NothingMeasured { seconds: self.elapsed.as_secs() });
+        }
+        let per_request = |used: Duration| used.as_secs_f64() * 1e6 / to_f64(requests);
+        Ok(Sample {
+            server_micros: per_request(self.used.server),
+            postgres_micros: per_request(self.used.postgres),
+            generator_micros: per_request(self.used.generator),
+            others_cores: self.used.others().as_secs_f64() / self.elapsed.as_secs_f64(),
+            per_second: to_f64(requests) / self.elapsed.as_secs_f64(),
+            p50_micros: to_f64(self.latencies.quantile(500)),
+            p99_micros: to_f64(self.latencies.quantile(990)),
         })
     }
 }
 
-fn micros(duration: Duration) -> f64 {
-    duration.as_secs_f64() * 1e6
+/// CPU time by who used it.
+#[derive(Default)]
+struct Usage {
+    server: Duration,
+    postgres: Duration,
+    generator: Duration,
+    machine: Duration,
+}
+
+impl Usage {
+    /// What has been used up to now.
+    fn now(pid: u32, postgres: Option<&Postgres>) -> Result<Self, Error> {
+        Ok(Self {
+            server: cpu::of_process(pid)?,
+            postgres: postgres.map_or(Duration::ZERO, Postgres::cpu),
+            generator: cpu::of_process(std::process::id())?,
+            machine: cpu::of_machine()?,
+        })
+    }
+
+    /// Adds what was used between two moments.
+    fn add(&mut self, after: &Self, before: &Self) {
+        self.server += after.server.saturating_sub(before.server);
+        self.postgres += after.postgres.saturating_sub(before.postgres);
+        self.generator += after.generator.saturating_sub(before.generator);
+        self.machine += after.machine.saturating_sub(before.machine);
+    }
+
+    /// What was used by programs that take no part.
+    fn others(&self) -> Duration {
+        self.machine.saturating_sub(self.server + self.postgres + self.generator)
+    }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts of a run are far below 2^52")]
