@@ -1,0 +1,165 @@
+//! The table of what is measured: a row is a method, its parameters, and what its answer must hold.
+
+use serde_json::{Value, json};
+
+use crate::fixture::{CATALOGUE_LEN, DOCUMENT_BYTES, DOCUMENT_URI, LISTER, READER};
+use crate::http;
+
+/// The two ways of speaking MCP that a request can take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Era {
+    /// Revision 2026-07-28: self-contained requests with `_meta` and the `Mcp-…` headers.
+    Modern,
+    /// Revision 2025-11-25, here without a session.
+    Legacy,
+}
+
+impl Era {
+    pub(crate) fn version(self) -> &'static str {
+        match self {
+            Self::Modern => "2026-07-28",
+            Self::Legacy => "2025-11-25",
+        }
+    }
+}
+
+/// One row of the table.
+pub(crate) struct Case {
+    /// What the report calls it.
+    pub(crate) name: &'static str,
+    /// The eras it exists in.
+    pub(crate) eras: &'static [Era],
+    /// The agent, and so the path, it goes to.
+    pub(crate) agent: &'static str,
+    method: &'static str,
+    /// The value of `Mcp-Name`, for the methods that have one.
+    mcp_name: Option<&'static str>,
+    params: fn() -> Value,
+    /// What `holds` looks for, in words.
+    pub(crate) expected: &'static str,
+    /// Whether a result is the right one.
+    holds: fn(&Value) -> bool,
+}
+
+const BOTH: &[Era] = &[Era::Modern, Era::Legacy];
+
+/// Everything that is measured, in the order of the report.
+pub(crate) const CASES: &[Case] = &[
+    Case {
+        name: "resources/read 1 KiB",
+        eras: BOTH,
+        agent: READER,
+        method: "resources/read",
+        mcp_name: Some(DOCUMENT_URI),
+        params: || json!({ "uri": DOCUMENT_URI }),
+        expected: "one text of 1,024 bytes under the URI asked for",
+        holds: is_the_document,
+    },
+    Case {
+        name: "resources/list of 100",
+        eras: BOTH,
+        agent: LISTER,
+        method: "resources/list",
+        mcp_name: None,
+        params: || json!({}),
+        expected: "100 definitions with name, description, mimeType and size on one page",
+        holds: is_the_catalogue,
+    },
+];
+
+impl Case {
+    /// The bytes of this case's request to the server on `port`, with `key` as the agent's key.
+    pub(crate) fn request(&self, era: Era, port: u16, key: &str) -> Vec<u8> {
+        let mut params = (self.params)();
+        let mut headers = vec![
+            ("Accept", "application/json, text/event-stream"),
+            ("MCP-Protocol-Version", era.version()),
+            ("X-Agent-API-Key", key),
+        ];
+        if era == Era::Modern {
+            params["_meta"] = json!({
+                "io.modelcontextprotocol/protocolVersion": era.version(),
+                "io.modelcontextprotocol/clientCapabilities": {},
+            });
+            headers.push(("Mcp-Method", self.method));
+            headers.extend(self.mcp_name.map(|name| ("Mcp-Name", name)));
+        }
+        let message = json!({ "jsonrpc": "2.0", "id": 1, "method": self.method, "params": params });
+        http::request("POST", &path(self.agent), port, &headers, Some(&message))
+    }
+
+    /// Whether a body is the JSON-RPC answer this case expects.
+    pub(crate) fn holds(&self, body: &[u8]) -> bool {
+        serde_json::from_slice::<Value>(body)
+            .is_ok_and(|message| message["id"] == 1 && (self.holds)(&message["result"]))
+    }
+}
+
+/// The MCP endpoint of an agent, on every server alike.
+pub(crate) fn path(agent: &str) -> String {
+    format!("/{agent}/mcp")
+}
+
+fn is_the_document(result: &Value) -> bool {
+    let contents = &result["contents"];
+    contents.as_array().is_some_and(|contents| contents.len() == 1)
+        && contents[0]["uri"] == DOCUMENT_URI
+        && contents[0]["text"].as_str().is_some_and(|text| text.len() == DOCUMENT_BYTES)
+}
+
+fn is_the_catalogue(result: &Value) -> bool {
+    let complete = |resource: &Value| {
+        ["uri", "name", "description", "mimeType"].iter().all(|member| resource[member].is_string())
+            && resource["size"].is_u64()
+    };
+    result["nextCursor"].is_null()
+        && result["resources"]
+            .as_array()
+            .is_some_and(|resources| resources.len() == CATALOGUE_LEN && resources.iter().all(complete))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_modern_request_carries_its_headers_and_its_meta() {
+        let request = CASES[0].request(Era::Modern, 8094, "bak_x");
+        assert_eq!(
+            String::from_utf8(request).unwrap(),
+            concat!(
+                "POST /bench-read/mcp HTTP/1.1\r\nHost: 127.0.0.1:8094\r\n",
+                "Accept: application/json, text/event-stream\r\n",
+                "MCP-Protocol-Version: 2026-07-28\r\nX-Agent-API-Key: bak_x\r\n",
+                "Mcp-Method: resources/read\r\nMcp-Name: bench://documents/guide\r\n",
+                "Content-Type: application/json\r\nContent-Length: 206\r\n\r\n",
+                r#"{"id":1,"jsonrpc":"2.0","method":"resources/read","params":{"_meta":{"#,
+                r#""io.modelcontextprotocol/clientCapabilities":{},"#,
+                r#""io.modelcontextprotocol/protocolVersion":"2026-07-28"},"#,
+                r#""uri":"bench://documents/guide"}}"#,
+            )
+        );
+    }
+
+    #[test]
+    fn a_legacy_request_names_its_version_in_a_header_alone() {
+        let request = CASES[1].request(Era::Legacy, 8094, "bak_x");
+        assert_eq!(
+            String::from_utf8(request).unwrap(),
+            concat!(
+                "POST /bench-list/mcp HTTP/1.1\r\nHost: 127.0.0.1:8094\r\n",
+                "Accept: application/json, text/event-stream\r\n",
+                "MCP-Protocol-Version: 2025-11-25\r\nX-Agent-API-Key: bak_x\r\n",
+                "Content-Type: application/json\r\nContent-Length: 62\r\n\r\n",
+                r#"{"id":1,"jsonrpc":"2.0","method":"resources/list","params":{}}"#,
+            )
+        );
+    }
+
+    #[test]
+    fn an_error_or_a_shorter_list_is_not_taken_for_the_answer() {
+        assert!(!CASES[0].holds(br#"{"jsonrpc":"2.0","id":1,"error":{"code":-32602}}"#));
+        assert!(!CASES[1].holds(br#"{"jsonrpc":"2.0","id":1,"result":{"resources":[]}}"#));
+        assert!(!CASES[1].holds(b"no json"));
+    }
+}

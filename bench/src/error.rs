@@ -1,0 +1,61 @@
+//! What can stop a benchmark, as sentences that say what to do.
+
+use std::io;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+/// Why a run, or one of the comparison servers, ended early.
+#[derive(Debug, Error)]
+pub(crate) enum Error {
+    #[error("cannot {doing}: {source}")]
+    Io { doing: String, source: io::Error },
+    #[error(
+        "there is no gateway at {0}; build it with `cargo build --release --bin waggle`, name it with \
+         --waggle, or measure without it: --only limit,rmcp"
+    )]
+    NoGateway(PathBuf),
+    #[error("`limit` answers with a copy of another server's answer; add rmcp or waggle to --only")]
+    LimitAlone,
+    #[error("{server} ended before it was ready ({status}); its last words:\n{log}")]
+    EndedEarly { server: &'static str, status: std::process::ExitStatus, log: String },
+    #[error("{server} was not ready after {seconds} s; its last words:\n{log}")]
+    NotReady { server: &'static str, seconds: u64, log: String },
+    #[error("{server} did not answer within {seconds} s")]
+    TimedOut { server: &'static str, seconds: u64 },
+    #[error("the admin call {call} was answered {status}: {body}")]
+    AdminRefused { call: String, status: u16, body: String },
+    #[error("the answer to the admin call {call} holds no `{member}`")]
+    AdminAnswer { call: String, member: &'static str },
+    #[error("{server} answered {status} to {case}: {body}")]
+    Status { server: &'static str, case: &'static str, status: u16, body: String },
+    #[error("the answer of {server} to {case} does not hold {expected}: {body}")]
+    Unexpected { server: &'static str, case: &'static str, expected: &'static str, body: String },
+    #[error("the answer is no HTTP/1.1 this reader knows: {0}")]
+    Framing(&'static str),
+    #[error("{server} is not running")]
+    NotRunning { server: &'static str },
+    #[error("no request was answered in a measured phase of {seconds} s")]
+    NothingMeasured { seconds: u64 },
+    #[error("{0} is not readable as Linux writes it")]
+    Proc(String),
+    #[error("a load task ended abnormally: {0}")]
+    Task(#[from] tokio::task::JoinError),
+    #[error("interrupted; the servers have been stopped")]
+    Interrupted,
+}
+
+impl Error {
+    /// Wraps an I/O error with what was being done, phrased to follow "cannot".
+    pub(crate) fn io(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let doing = doing.into();
+        move |source| Self::Io { doing, source }
+    }
+}
+
+/// The beginning of an answer, short enough for an error message.
+pub(crate) fn excerpt(body: &[u8]) -> String {
+    const BYTES: usize = 400;
+    let text = String::from_utf8_lossy(body.get(..BYTES).unwrap_or(body));
+    if body.len() > BYTES { format!("{text}…") } else { text.into_owned() }
+}

@@ -1,0 +1,132 @@
+//! A closed loop of requests: each connection sends its next as soon as it has the answer to its last.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::cases::{Case, Era};
+use crate::error::{Error, excerpt};
+use crate::histogram::Histogram;
+use crate::http::{Answer, Connection};
+
+/// How long past its end a phase may wait for answers still under way.
+const GRACE: Duration = Duration::from_secs(10);
+/// One answer in this many is parsed and looked at; the first of each connection and phase always is.
+const LOOKED_AT: u64 = 1024;
+
+/// Where the load goes: one case in one era at one server.
+#[derive(Clone, Copy)]
+pub(crate) struct Target<'a> {
+    pub(crate) server: &'static str,
+    pub(crate) port: u16,
+    pub(crate) case: &'static Case,
+    pub(crate) era: Era,
+    /// The agent key that is sent along.
+    pub(crate) key: &'a str,
+}
+
+impl Target<'_> {
+    fn request(&self) -> Vec<u8> {
+        self.case.request(self.era, self.port, self.key)
+    }
+
+    /// One answer's body, looked at and kept.
+    pub(crate) async fn sample(&self) -> Result<Vec<u8>, Error> {
+        let one = async {
+            let mut connection = Connection::open(self.port).await?;
+            let answer = connection.exchange(&self.request()).await?;
+            check(self.server, self.case, &answer, true)?;
+            Ok(answer.body.to_vec())
+        };
+        let late = Error::TimedOut { server: self.server, seconds: GRACE.as_secs() };
+        timeout(GRACE, one).await.unwrap_or(Err(late))
+    }
+}
+
+/// Open connections to one target.
+pub(crate) struct Load {
+    server: &'static str,
+    case: &'static Case,
+    request: Arc<[u8]>,
+    connections: Vec<Connection>,
+}
+
+/// What the connections saw in one phase.
+pub(crate) struct Phase {
+    pub(crate) elapsed: Duration,
+    pub(crate) latencies: Histogram,
+}
+
+impl Load {
+    pub(crate) async fn open(target: Target<'_>, connections: usize) -> Result<Self, Error> {
+        let mut open = Vec::with_capacity(connections);
+        for _ in 0..connections {
+            open.push(Connection::open(target.port).await?);
+        }
+        Ok(Self {
+            server: target.server,
+            case: target.case,
+            request: target.request().into(),
+            connections: open,
+        })
+    }
+
+    /// Keeps every connection busy for `duration`.
+    pub(crate) async fn run(&mut self, duration: Duration) -> Result<Phase, Error> {
+        let begin = Instant::now();
+        let end = begin + duration;
+        let mut tasks = JoinSet::new();
+        for connection in self.connections.drain(..) {
+            tasks.spawn(drive(connection, Arc::clone(&self.request), self.server, self.case, end));
+        }
+        let mut latencies = Histogram::new();
+        let all = async {
+            while let Some(done) = tasks.join_next().await {
+                let (connection, seen) = done??;
+                latencies.merge(&seen);
+                self.connections.push(connection);
+            }
+            Ok(())
+        };
+        let deadline = duration + GRACE;
+        let late = Error::TimedOut { server: self.server, seconds: deadline.as_secs() };
+        timeout(deadline, all).await.unwrap_or(Err(late))?;
+        Ok(Phase { elapsed: begin.elapsed(), latencies })
+    }
+}
+
+async fn drive(
+    mut connection: Connection,
+    request: Arc<[u8]>,
+    server: &'static str,
+    case: &'static Case,
+    end: Instant,
+) -> Result<(Connection, Histogram), Error> {
+    let mut latencies = Histogram::new();
+    let mut sent = Instant::now();
+    for number in 0_u64.. {
+        if sent >= end {
+            break;
+        }
+        let answer = connection.exchange(&request).await?;
+        check(server, case, &answer, number % LOOKED_AT == 0)?;
+        let now = Instant::now();
+        latencies.record(now - sent);
+        sent = now;
+    }
+    Ok((connection, latencies))
+}
+
+fn check(server: &'static str, case: &'static Case, answer: &Answer<'_>, look: bool) -> Result<(), Error> {
+    if answer.status != 200 {
+        let body = excerpt(answer.body);
+        return Err(Error::Status { server, case: case.name, status: answer.status, body });
+    }
+    if look && !case.holds(answer.body) {
+        let body = excerpt(answer.body);
+        return Err(Error::Unexpected { server, case: case.name, expected: case.expected, body });
+    }
+    Ok(())
+}

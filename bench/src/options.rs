@@ -1,0 +1,81 @@
+//! What a run can be told on the command line.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+use crate::error::Error;
+
+/// What to measure, and for how long.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// The servers to measure
+    #[arg(long, value_delimiter = ',', default_value = "limit,rmcp,waggle")]
+    only: Vec<Server>,
+    /// How often each case is measured at each server; the report gives medians
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(crate) rounds: u32,
+    /// How long each measurement lasts, in seconds
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=600))]
+    seconds: u64,
+    /// How many connections are kept busy
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) connections: u16,
+    /// The gateway's binary [default: `waggle` beside this one]
+    #[arg(long)]
+    waggle: Option<PathBuf>,
+}
+
+/// A server that can be measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Server {
+    /// A bare handler with a fixed answer
+    Limit,
+    /// The official Rust SDK
+    Rmcp,
+    /// The gateway
+    Waggle,
+}
+
+impl Server {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Limit => "limit",
+            Self::Rmcp => "rmcp",
+            Self::Waggle => "waggle",
+        }
+    }
+}
+
+impl Options {
+    /// The servers asked for, in the order in which they take turns.
+    pub(crate) fn servers(&self) -> impl Iterator<Item = Server> {
+        let asked = |server: &Server| self.only.contains(server);
+        [Server::Limit, Server::Rmcp, Server::Waggle].into_iter().filter(asked)
+    }
+
+    pub(crate) fn measures(&self, server: Server) -> bool {
+        self.only.contains(&server)
+    }
+
+    /// How long one measurement lasts.
+    pub(crate) fn duration(&self) -> Duration {
+        Duration::from_secs(self.seconds)
+    }
+
+    /// The gateway's binary.
+    pub(crate) fn waggle_binary(&self) -> Result<PathBuf, Error> {
+        match &self.waggle {
+            Some(path) => {
+                Ok(std::path::absolute(path).map_err(Error::io("make the path of --waggle absolute"))?)
+            }
+            None => Ok(own_binary()?.with_file_name("waggle")),
+        }
+    }
+}
+
+/// The path of this program, which is also that of the comparison servers.
+pub(crate) fn own_binary() -> Result<PathBuf, Error> {
+    std::env::current_exe().map_err(Error::io("find the path of this program"))
+}

@@ -1,0 +1,176 @@
+//! One run: round after round, each case is measured at all servers, which take turns at it.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::cpu::{self, Postgres};
+use crate::error::Error;
+use crate::fleet::{Fleet, Subject, subjects};
+use crate::histogram::Histogram;
+use crate::load::Load;
+use crate::options::{Options, Server};
+use crate::report::{Row, Sample};
+
+/// Before each round the same load runs unmeasured for this long.
+const WARM_UP: Duration = Duration::from_millis(300);
+/// Into how many turns a measurement is cut: what else the machine does then strikes all servers alike.
+const TURNS: u32 = 6;
+
+/// Starts the servers, measures, and stops the servers, whatever happens in between.
+pub(crate) async fn run(options: &Options) -> Result<Vec<Row>, Error> {
+    let dir = TempDir::with_prefix("waggle-bench-").map_err(Error::io("create a temporary directory"))?;
+    // A database that leaves the privileges of root behind must still reach its directory in this one.
+    fs::set_permissions(dir.path(), Permissions::from_mode(0o711))
+        .map_err(Error::io("open the temporary directory"))?;
+    let mut fleet = Fleet::default();
+    let measured = async {
+        fleet.start(options, dir.path()).await?;
+        measure_all(&fleet, options).await
+    };
+    let outcome = tokio::select! {
+        outcome = measured => outcome,
+        () = interrupted() => Err(Error::Interrupted),
+    };
+    fleet.stop().await;
+    outcome
+}
+
+async fn measure_all(fleet: &Fleet, options: &Options) -> Result<Vec<Row>, Error> {
+    let each = subjects().flat_map(|subject| options.servers().map(move |server| (subject, server)));
+    let mut rows: Vec<Row> = each.map(|(subject, server)| Row::new(subject, server)).collect();
+    for _ in 0..options.rounds {
+        for (rows, subject) in rows.chunks_mut(options.servers().count()).zip(subjects()) {
+            let samples = round(fleet, options, subject).await?;
+            rows.iter_mut().zip(samples).for_each(|(row, sample)| row.samples.push(sample));
+        }
+    }
+    Ok(rows)
+}
+
+/// Measures one subject once at every server, in turns; answers a sample a server.
+async fn round(fleet: &Fleet, options: &Options, subject: Subject) -> Result<Vec<Sample>, Error> {
+    let mut contenders = Vec::new();
+    for server in options.servers() {
+        let mut contender = Contender::new(fleet, options, subject, server).await?;
+        contender.load.run(WARM_UP).await?;
+        contenders.push(contender);
+    }
+    for _ in 0..TURNS {
+        for contender in &mut contenders {
+            contender.take_turn(options.duration() / TURNS).await?;
+        }
+    }
+    contenders.iter().map(Contender::sample).collect()
+}
+
+/// One server in a round, with what it has used and done in its turns so far.
+struct Contender<'a> {
+    pid: u32,
+    postgres: Option<&'a Postgres>,
+    load: Load,
+    used: Usage,
+    latencies: Histogram,
+    elapsed: Duration,
+}
+
+impl<'a> Contender<'a> {
+    async fn new(
+        fleet: &'a Fleet,
+        options: &Options,
+        subject: Subject,
+        server: Server,
+    ) -> Result<Self, Error> {
+        let (target, pid) =
+            fleet.target(server, subject).ok_or(Error::NotRunning { server: server.name() })?;
+        Ok(Self {
+            pid,
+            postgres: fleet.postgres(server),
+            load: Load::open(target, usize::from(options.connections)).await?,
+            used: Usage::default(),
+            latencies: Histogram::new(),
+            elapsed: Duration::ZERO,
+        })
+    }
+
+    async fn take_turn(&mut self, duration: Duration) -> Result<(), Error> {
+        let before = Usage::now(self.pid, self.postgres)?;
+        let phase = self.load.run(duration).await?;
+        self.used.add(&Usage::now(self.pid, self.postgres)?, &before);
+        self.latencies.merge(&phase.latencies);
+        self.elapsed += phase.elapsed;
+        Ok(())
+    }
+
+    fn sample(&self) -> Result<Sample, Error> {
+        let requests = self.latencies.len();
+        if requests == 0 {
+            return Err(Error::NothingMeasured { seconds: self.elapsed.as_secs() });
+        }
+        let per_request = |used: Duration| used.as_secs_f64() * 1e6 / to_f64(requests);
+        Ok(Sample {
+            server_micros: per_request(self.used.server),
+            postgres_micros: per_request(self.used.postgres),
+            generator_micros: per_request(self.used.generator),
+            others_cores: self.used.others().as_secs_f64() / self.elapsed.as_secs_f64(),
+            per_second: to_f64(requests) / self.elapsed.as_secs_f64(),
+            p50_micros: to_f64(self.latencies.quantile(500)),
+            p99_micros: to_f64(self.latencies.quantile(990)),
+        })
+    }
+}
+
+/// CPU time by who used it.
+#[derive(Default)]
+struct Usage {
+    server: Duration,
+    postgres: Duration,
+    generator: Duration,
+    machine: Duration,
+}
+
+impl Usage {
+    /// What has been used up to now.
+    fn now(pid: u32, postgres: Option<&Postgres>) -> Result<Self, Error> {
+        Ok(Self {
+            server: cpu::of_process(pid)?,
+            postgres: postgres.map_or(Duration::ZERO, Postgres::cpu),
+            generator: cpu::of_process(std::process::id())?,
+            machine: cpu::of_machine()?,
+        })
+    }
+
+    /// Adds what was used between two moments.
+    fn add(&mut self, after: &Self, before: &Self) {
+        self.server += after.server.saturating_sub(before.server);
+        self.postgres += after.postgres.saturating_sub(before.postgres);
+        self.generator += after.generator.saturating_sub(before.generator);
+        self.machine += after.machine.saturating_sub(before.machine);
+    }
+
+    /// What was used by programs that take no part.
+    fn others(&self) -> Duration {
+        self.machine.saturating_sub(self.server + self.postgres + self.generator)
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts of a run are far below 2^52")]
+fn to_f64(count: u64) -> f64 {
+    count as f64
+}
+
+/// Returns when the user or the system wants the run to end.
+async fn interrupted() {
+    let (Ok(mut interrupt), Ok(mut terminate)) =
+        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+    else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+}

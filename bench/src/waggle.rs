@@ -1,0 +1,136 @@
+//! `waggle`: the gateway on its embedded database, furnished through its admin surface.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::{Value, json};
+use tokio::process::Command;
+use tokio::time::timeout;
+
+use crate::cpu::Postgres;
+use crate::error::{Error, excerpt};
+use crate::fixture::{self, LISTER, READER, Resource};
+use crate::http::{self, Connection};
+use crate::process::{self, Process};
+
+const TENANT: &str = "bench";
+/// The first start also creates the database.
+const START: Duration = Duration::from_mins(2);
+const CALL: Duration = Duration::from_secs(10);
+/// The limiters stay on, so that their cost is counted, and never refuse.
+const NEVER_REACHED: &str = "10000000";
+const LIMITERS: [&str; 4] = ["KEY", "AGENT", "TENANT", "ADDRESS"];
+
+/// A gateway with the fixture registered.
+pub(crate) struct Waggle {
+    pub(crate) process: Process,
+    pub(crate) postgres: Postgres,
+    /// The agent key of each agent.
+    pub(crate) keys: HashMap<&'static str, String>,
+}
+
+impl Waggle {
+    /// Starts `binary` on a new database below `dir` and waits until it is ready.
+    pub(crate) fn start(binary: &Path, dir: &Path) -> Result<Self, Error> {
+        if !binary.is_file() {
+            return Err(Error::NoGateway(binary.to_owned()));
+        }
+        let port = process::free_port()?;
+        let data_dir = dir.join("data");
+        let process = Process::start("waggle", command(binary, &data_dir, port, dir), port, dir)?;
+        let postgres = Postgres { server: process.pid, data_dir };
+        Ok(Self { process, postgres, keys: HashMap::new() })
+    }
+
+    /// Waits for readiness, then registers the fixture and keeps the keys of its agents.
+    pub(crate) async fn furnish(&mut self) -> Result<(), Error> {
+        self.process.ready("/readyz", true, START).await?;
+        let mut admin = Admin::open(self.process.port, &self.postgres.data_dir.join("operator.key")).await?;
+        admin.call("POST", "/tenants", &json!({ "id": TENANT, "name": "Bench" })).await?;
+        for agent in [READER, LISTER] {
+            self.keys.insert(agent, admin.register(agent).await?);
+        }
+        Ok(())
+    }
+
+    /// Stops the gateway, and what it left of its database where it had to be killed.
+    pub(crate) async fn stop(self) {
+        if !self.process.stop().await {
+            for pid in self.postgres.pids() {
+                process::signal(pid, Signal::SIGQUIT);
+            }
+        }
+    }
+}
+
+fn command(binary: &Path, data_dir: &PathBuf, port: u16, dir: &Path) -> Command {
+    let mut command = Command::new(binary);
+    for (name, _) in std::env::vars_os() {
+        if name == "DATABASE_URL" || name.to_string_lossy().starts_with("WAGGLE_") {
+            command.env_remove(name);
+        }
+    }
+    for limiter in LIMITERS {
+        command.env(format!("WAGGLE_LIMITS__{limiter}_PER_SECOND"), NEVER_REACHED);
+        command.env(format!("WAGGLE_LIMITS__{limiter}_BURST"), NEVER_REACHED);
+    }
+    command.arg("--data-dir").arg(data_dir).arg("--listen").arg(format!("127.0.0.1:{port}")).arg("serve");
+    command.current_dir(dir);
+    command
+}
+
+/// The admin surface as the operator.
+struct Admin {
+    connection: Connection,
+    port: u16,
+    authorization: String,
+}
+
+impl Admin {
+    async fn open(port: u16, key_file: &Path) -> Result<Self, Error> {
+        let key = fs::read_to_string(key_file)
+            .map_err(Error::io(format!("read the operator key from {}", key_file.display())))?;
+        let authorization = format!("Bearer {}", key.trim());
+        Ok(Self { connection: Connection::open(port).await?, port, authorization })
+    }
+
+    /// Creates an agent with its resources; answers its key.
+    async fn register(&mut self, agent: &str) -> Result<String, Error> {
+        let body = json!({ "id": agent, "tenant": TENANT, "name": agent });
+        self.call("POST", "/agents", &body).await?;
+        for resource in fixture::resources_of(agent) {
+            let uri = utf8_percent_encode(&resource.uri, NON_ALPHANUMERIC);
+            self.call("PUT", &format!("/agents/{agent}/resources?uri={uri}"), &body_of(&resource)).await?;
+        }
+        let keys = format!("/agents/{agent}/keys");
+        let issued = self.call("POST", &keys, &json!({ "name": "bench", "scopes": ["mcp"] })).await?;
+        let key = issued["key"].as_str().map(str::to_owned);
+        key.ok_or(Error::AdminAnswer { call: format!("POST {keys}"), member: "key" })
+    }
+
+    async fn call(&mut self, method: &str, path: &str, body: &Value) -> Result<Value, Error> {
+        let target = format!("/admin/v1{path}");
+        let headers = [("Accept", "application/json"), ("Authorization", self.authorization.as_str())];
+        let request = http::request(method, &target, self.port, &headers, Some(body));
+        let late = Error::TimedOut { server: "waggle", seconds: CALL.as_secs() };
+        let answer = timeout(CALL, self.connection.exchange(&request)).await.map_err(|_| late)??;
+        if !(200..300).contains(&answer.status) {
+            let (status, body) = (answer.status, excerpt(answer.body));
+            return Err(Error::AdminRefused { call: format!("{method} {target}"), status, body });
+        }
+        Ok(serde_json::from_slice(answer.body).unwrap_or_default())
+    }
+}
+
+fn body_of(resource: &Resource) -> Value {
+    json!({
+        "name": resource.name,
+        "description": resource.description,
+        "mimeType": resource.mime_type,
+        "contents": [{ "text": resource.text }],
+    })
+}
