@@ -1,0 +1,141 @@
+//! Starts gateways, and speaks to them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::StatusCode;
+use serde_json::{Value, json};
+use waggle::app::{self, Running};
+use waggle::config::{self, Environment, Flags, Purpose};
+use waggle::model::key::{KeyKind, SecretKey};
+use waggle::model::sources::{Clock, Interfere, Sources};
+use waggle::store::StoreOptions;
+
+use crate::cluster::{Database, database, store_options};
+use crate::http::{Answer, Client};
+
+/// A gateway of a test, and the operator's key.
+pub(crate) struct Replica {
+    pub(crate) running: Running,
+    pub(crate) operator: String,
+    pub(crate) http: Client,
+}
+
+/// What a test changes about a gateway before it starts.
+pub(crate) struct Builder {
+    database: StoreOptions,
+    settings: Vec<(String, String)>,
+    sources: Sources,
+}
+
+impl Builder {
+    pub(crate) fn new(database: &Database) -> Self {
+        Self {
+            database: store_options(database.options.clone()),
+            settings: Vec::new(),
+            sources: Sources::system(),
+        }
+    }
+
+    pub(crate) fn set(mut self, name: &str, value: impl ToString) -> Self {
+        self.settings.push((name.to_owned(), value.to_string()));
+        self
+    }
+
+    pub(crate) fn store(mut self, change: impl FnOnce(&mut StoreOptions)) -> Self {
+        change(&mut self.database);
+        self
+    }
+
+    pub(crate) fn interference(mut self, interference: Arc<dyn Interfere>) -> Self {
+        self.sources.interference = Some(interference);
+        self
+    }
+
+    pub(crate) fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.sources.clock = clock;
+        self
+    }
+
+    pub(crate) async fn start(self) -> Replica {
+        let operator = SecretKey::generate(KeyKind::Operator, &mut Sources::system().csprng().unwrap());
+        let environment: Environment = [("WAGGLE_SERVER__LISTEN".to_owned(), "127.0.0.1:0".to_owned())]
+            .into_iter()
+            .chain(self.settings)
+            .collect();
+        let settings = config::load(&environment, &Flags::default(), Purpose::Assist).ok().unwrap().settings;
+        let running = app::start(&settings, self.database, operator.hash(), self.sources).await.unwrap();
+        let operator = operator.reveal().to_owned();
+        let http = Client::new(running.address);
+        let replica = Replica { http, running, operator };
+        replica.ready().await;
+        replica
+    }
+}
+
+/// A gateway with the defaults on a database of its own.
+pub(crate) async fn gateway() -> (Database, Replica) {
+    let database = database().await;
+    let replica = Builder::new(&database).start().await;
+    (database, replica)
+}
+
+impl Replica {
+    pub(crate) async fn ready(&self) {
+        for _ in 0..500 {
+            if self.http.get("/readyz").await.status == StatusCode::OK {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("the gateway does not become ready");
+    }
+
+    /// Asks the admin surface as the operator.
+    pub(crate) async fn admin(&self, method: &str, path: &str, body: Option<Value>) -> Answer {
+        self.http.admin(&self.operator, method, path, body).await
+    }
+
+    pub(crate) async fn tenant(&self, id: &str) {
+        let made = self.admin("POST", "/tenants", Some(json!({"id": id}))).await;
+        assert_eq!(made.status, StatusCode::CREATED, "{}", made.text());
+    }
+
+    pub(crate) async fn agent(&self, tenant: &str, id: &str) {
+        let made = self.admin("POST", "/agents", Some(json!({"id": id, "tenant": tenant}))).await;
+        assert_eq!(made.status, StatusCode::CREATED, "{}", made.text());
+    }
+
+    /// A key of an agent with these scopes: its id and itself.
+    pub(crate) async fn key(&self, agent: &str, scopes: &[&str]) -> (String, String) {
+        let path = format!("/agents/{agent}/keys");
+        let made = self.admin("POST", &path, Some(json!({"scopes": scopes}))).await;
+        assert_eq!(made.status, StatusCode::CREATED, "{}", made.text());
+        let made = made.json();
+        (made["id"].as_str().unwrap().to_owned(), made["key"].as_str().unwrap().to_owned())
+    }
+
+    /// A tenant `acme` with an agent, and a key of it that may do everything.
+    pub(crate) async fn acme(&self, agent: &str) -> String {
+        self.tenant("acme").await;
+        self.agent("acme", agent).await;
+        self.key(agent, &["mcp", "registry"]).await.1
+    }
+
+    /// Writes a resource with one text; answers its revision.
+    pub(crate) async fn put(&self, agent: &str, uri: &str, text: &str) -> i64 {
+        let body = json!({"name": "a name", "contents": [{"text": text}]});
+        let answer = self.admin("PUT", &resource(agent, uri), Some(body)).await;
+        assert!(answer.status.is_success(), "{} {}", answer.status, answer.text());
+        answer.revision()
+    }
+}
+
+/// The path of a resource on the admin surface.
+pub(crate) fn resource(agent: &str, uri: &str) -> String {
+    format!("/agents/{agent}/resources?uri={}", encode(uri))
+}
+
+pub(crate) fn encode(text: &str) -> String {
+    percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string()
+}

@@ -1,0 +1,112 @@
+//! A client that shows answers whole.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode};
+use serde_json::{Value, json};
+
+#[derive(Clone)]
+pub(crate) struct Client {
+    client: reqwest::Client,
+    address: SocketAddr,
+}
+
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+impl Answer {
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|_| panic!("no JSON: {} {}", self.status, self.text()))
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(|value| value.to_str().unwrap())
+    }
+
+    /// The revision of the `ETag`.
+    pub(crate) fn revision(&self) -> i64 {
+        self.header("etag").unwrap().trim_matches('"').parse().unwrap()
+    }
+
+    /// Everything a caller can see but what differs from answer to answer.
+    pub(crate) fn visible(&self) -> (StatusCode, Vec<(String, String)>, String) {
+        let mut headers: Vec<_> = self
+            .headers
+            .iter()
+            .filter(|(name, _)| !matches!(name.as_str(), "date" | "x-request-id"))
+            .map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned()))
+            .collect();
+        headers.sort();
+        (self.status, headers, self.text())
+    }
+}
+
+impl Client {
+    pub(crate) fn new(address: SocketAddr) -> Self {
+        rustls::crypto::ring::default_provider().install_default().ok();
+        let client = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(60)).build().unwrap();
+        Self { client, address }
+    }
+
+    pub(crate) async fn send(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Bytes>,
+    ) -> Answer {
+        let method = method.parse().unwrap();
+        let mut request = self.client.request(method, format!("http://{}{path}", self.address));
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let response = request.body(body.into()).send().await.unwrap();
+        let (status, headers) = (response.status(), response.headers().clone());
+        Answer { status, headers, body: response.bytes().await.unwrap() }
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        self.send("GET", path, &[], "").await
+    }
+
+    /// Asks the admin surface.
+    pub(crate) async fn admin(&self, key: &str, method: &str, path: &str, body: Option<Value>) -> Answer {
+        let bearer = format!("Bearer {key}");
+        let path = format!("/admin/v1{path}");
+        match body {
+            Some(body) => {
+                let headers = [("authorization", bearer.as_str()), ("content-type", "application/json")];
+                self.send(method, &path, &headers, body.to_string()).await
+            }
+            None => self.send(method, &path, &[("authorization", &bearer)], "").await,
+        }
+    }
+
+    /// Posts a message to an agent's endpoint with an agent's key.
+    pub(crate) async fn post(&self, agent: &str, key: &str, message: &Value) -> Answer {
+        let headers = [("x-agent-api-key", key), ("content-type", "application/json")];
+        self.send("POST", &format!("/{agent}/mcp"), &headers, message.to_string()).await
+    }
+
+    /// A sessionless legacy call; answers the result.
+    pub(crate) async fn call(&self, agent: &str, key: &str, method: &str, params: Value) -> Value {
+        let message = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+        self.post(agent, key, &message).await.json()
+    }
+
+    /// The text of a resource with one content.
+    pub(crate) async fn text(&self, agent: &str, key: &str, uri: &str) -> Option<String> {
+        let answer = self.call(agent, key, "resources/read", json!({"uri": uri})).await;
+        answer["result"]["contents"][0]["text"].as_str().map(str::to_owned)
+    }
+}
