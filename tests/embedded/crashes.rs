@@ -89,6 +89,7 @@ async fn a_killed_gateway_takes_its_server_along_and_its_socket_folder() {
     holder.kill().await;
     eventually("the server ends", async || !is_alive(server)).await;
     eventually("its folder is removed", async || !folder.exists()).await;
+    assert_eq!(place.ways_of_ending(), ["fast"]);
 }
 
 #[tokio::test]
@@ -208,6 +209,20 @@ async fn the_socket_folder_of_a_run_that_could_not_remove_it_is_removed_by_the_n
     let embedded = place.start().await;
     assert!(!left.exists());
     embedded.stop().await;
+}
+
+/// As in a container, where a new gateway may have a thread with the number of a dead server.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_dead_server_whose_number_a_thread_of_the_gateway_has_now_is_not_waited_for() {
+    let place = Place::new();
+    place.start().await.stop().await;
+    let thread = fs::read_link("/proc/thread-self").unwrap();
+    let thread = thread.file_name().unwrap().to_str().unwrap();
+    assert_ne!(thread, std::process::id().to_string());
+    fs::write(place.data_dir().join("postgres/postmaster.pid"), format!("{thread}\n")).unwrap();
+    let limits = EmbeddedLimits { predecessor: Duration::ZERO, ..EmbeddedLimits::default() };
+    Embedded::start(EmbeddedOptions { limits, ..place.options() }).await.unwrap().stop().await;
 }
 
 /// Gives `folder` the owner and mode of the cluster, as a socket's folder has them.

@@ -20,6 +20,7 @@ async fn a_later_start_finds_what_an_earlier_one_kept() {
     embedded.stop().await;
     assert_eq!(place.postmaster(), None, "the server removes the file when it ends in order");
     assert_eq!(place.socket_folder(), None);
+    assert_eq!(place.ways_of_ending(), ["fast"]);
 
     let began = Instant::now();
     let embedded = Embedded::start(EmbeddedOptions::new(place.data_dir())).await.unwrap();

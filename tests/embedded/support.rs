@@ -49,6 +49,14 @@ impl Place {
         text.lines().next()?.trim().parse().ok().map(Pid::from_raw)
     }
 
+    /// The shutdowns that the server's log tells of: `smart`, `fast`, `immediate`, in this order of haste.
+    pub(crate) fn ways_of_ending(&self) -> Vec<String> {
+        let log = fs::read_to_string(self.data_dir().join("postgres.log")).unwrap();
+        let way =
+            |line: &str| Some(line.split_once("received ")?.1.split_once(" shutdown request")?.0.to_owned());
+        log.lines().filter_map(way).collect()
+    }
+
     pub(crate) fn socket_folder(&self) -> Option<PathBuf> {
         fs::read_to_string(self.data_dir().join("embedded.socket")).ok().map(PathBuf::from)
     }

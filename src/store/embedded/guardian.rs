@@ -84,3 +84,47 @@ impl Guarded {
         timeout(2 * grace + MARGIN, guardian.wait()).await.is_ok()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+    use std::time::Instant;
+
+    use super::*;
+
+    const GRACE: Duration = Duration::from_secs(1);
+
+    /// Runs a shell script under a guardian, lets it go when it has said `up`, and returns how long it lived on.
+    async fn outlived(script: &str) -> Duration {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
+        let log = Log::open(folder.path().join("log")).unwrap();
+        let guardian = Guardian { account: Account::fitting().unwrap(), log, path: None, grace: GRACE };
+        let program = Program {
+            path: Path::new("/bin/sh"),
+            arguments: vec!["-c".into(), script.into()],
+            environment: Vec::new(),
+            folder: folder.path(),
+            socket: None,
+        };
+        let guarded = guardian.spawn(&program).unwrap();
+        while guardian.log.quote(0) != "up" {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let began = Instant::now();
+        assert!(guarded.end().await);
+        began.elapsed()
+    }
+
+    #[tokio::test]
+    async fn a_program_is_asked_then_told_then_killed() {
+        let (asked, told, killed) = tokio::join!(
+            outlived("trap 'exit 3' INT; echo up; while :; do sleep 0.01; done"),
+            outlived("trap '' INT; trap 'exit 3' QUIT; echo up; while :; do sleep 0.01; done"),
+            outlived("trap '' INT QUIT; echo up; while :; do sleep 0.01; done"),
+        );
+        assert!(asked < GRACE, "{asked:?}");
+        assert!((GRACE..2 * GRACE).contains(&told), "{told:?}");
+        assert!((2 * GRACE..2 * GRACE + MARGIN).contains(&killed), "{killed:?}");
+    }
+}

@@ -8,22 +8,26 @@ folder=$1 grace=$2
 shift 2
 # Background jobs get /dev/null as standard input, so the pipe moves to a descriptor of its own.
 exec 3<&0 </dev/null
-ending=
-trap 'ending=yes' INT
-trap '' HUP TERM QUIT
+trap '' HUP INT QUIT TERM
 (
-    trap '' INT
-    read -r _ <&3   # Nothing is ever written: this returns when the gateway ends.
-    kill -INT 0     # PostgreSQL: fast shutdown
-    sleep "$grace"
-    kill -QUIT 0    # PostgreSQL: immediate shutdown, recovered at the next start
+    read -r _ <&3               # Nothing is ever written: this returns when the gateway ends.
+    second=0
+    while [ "$second" -lt "$grace" ]; do
+        kill -INT 0             # PostgreSQL: fast shutdown. Again, in case it is only just starting.
+        sleep 1
+        second=$((second + 1))
+    done
+    kill -QUIT 0                # PostgreSQL: immediate shutdown, recovered at the next start
     sleep "$grace"
     kill -KILL 0
 ) &
-trap '' USR1
+# Handled, not ignored: the program would inherit that.
+ending=
+trap 'ending=yes' INT
+trap : HUP QUIT TERM USR1
 "$@" 3<&-
 status=$?
-kill -USR1 0        # Ends the watcher above, the only one left that minds.
+kill -USR1 0                    # Ends the watcher above, the only one left that minds.
 wait
 if [ -n "$ending" ] && [ -n "$folder" ]; then
     rm -f "$folder/.s.PGSQL.5432" "$folder/.s.PGSQL.5432.lock"
