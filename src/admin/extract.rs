@@ -11,7 +11,6 @@ use serde::de::DeserializeOwned;
 
 use crate::http::precondition::if_match;
 use crate::http::problem::{self, AdminFault};
-use crate::http::request_id::X_REQUEST_ID;
 use crate::model::fault::Fault;
 use crate::model::json::is_too_deep;
 use crate::registry::write::Precondition;
@@ -109,9 +108,4 @@ pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Fault> {
         serde_json::error::Category::Data => Fault::invalid_params(error.to_string()),
         _ => Fault::ParseError(format!("the body is not JSON: {error}").into()),
     })
-}
-
-/// The id that the border gave a request.
-pub(crate) fn request_id(headers: &HeaderMap) -> Option<&str> {
-    headers.get(X_REQUEST_ID).and_then(|id| id.to_str().ok())
 }

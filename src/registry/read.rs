@@ -49,24 +49,32 @@ impl Registry {
             .unwrap_or_else(|| self.agents.get_with(agent, || Arc::new(AgentCell::new(tenant, agent))))
     }
 
-    /// Does what an operation asks for.
+    /// Does what an operation asks of a snapshot.
     ///
     /// # Errors
-    /// As [`snapshot`](Self::snapshot), and [`Fault::ResourceNotFound`].
-    pub async fn perform(&self, caller: &Caller, operation: &Operation) -> Result<Outcome, Fault> {
+    /// [`Fault::ResourceNotFound`]; as [`snapshot`](Self::snapshot) where contents are not in memory.
+    pub async fn perform(
+        &self,
+        caller: &Caller,
+        snapshot: Arc<AgentSnapshot>,
+        operation: &Operation,
+    ) -> Result<Outcome, Fault> {
         match operation {
             Operation::ListResources { after } => {
-                let (page, more) =
-                    self.snapshot(caller).await?.page(after.as_deref(), self.limits.page_size);
+                let (page, more) = snapshot.page(after.as_deref(), self.limits.page_size);
                 Ok(Outcome::Resources { page, more })
             }
-            Operation::ReadResource { uri } => self.read_resource(caller, uri).await,
+            Operation::ReadResource { uri } => self.read_resource(caller, snapshot, uri).await,
         }
     }
 
-    async fn read_resource(&self, caller: &Caller, uri: &ResourceUri) -> Result<Outcome, Fault> {
+    async fn read_resource(
+        &self,
+        caller: &Caller,
+        mut snapshot: Arc<AgentSnapshot>,
+        uri: &ResourceUri,
+    ) -> Result<Outcome, Fault> {
         for _ in 0..MOST_LOOKS {
-            let snapshot = self.snapshot(caller).await?;
             let Some(resource) = snapshot.resources.get(uri.as_str()) else {
                 return Err(Fault::ResourceNotFound(uri.clone()));
             };
@@ -75,6 +83,7 @@ impl Registry {
             }
             // The purge waits for long enough that only a replica that heard nothing meanwhile comes here.
             self.feed.confirm().await.map_err(|_| Fault::StorageUnavailable)?;
+            snapshot = self.snapshot(caller).await?;
         }
         Err(Fault::StorageUnavailable)
     }

@@ -28,6 +28,8 @@ pub struct AgentSnapshot {
     pub revision: Revision,
     /// The newest revision that changed what a list of resources shows.
     pub listed: Revision,
+    /// The newest revision that changed what the agent says of itself.
+    pub described: Revision,
     /// What the agent says of itself.
     pub description: AgentDescription,
     /// Its resources, in byte order of their URIs.
@@ -43,6 +45,13 @@ impl AgentSnapshot {
         let page: Vec<_> = rest.by_ref().take(size).cloned().collect();
         (page, rest.next().is_some())
     }
+}
+
+/// What changes from one snapshot to the next, and when it last did.
+struct Contents {
+    resources: OrdMap<ResourceUri, Arc<Resource>>,
+    listed: Revision,
+    described: Revision,
 }
 
 /// The place of an agent's snapshot. It is there before the snapshot is.
@@ -117,13 +126,17 @@ impl AgentCell {
             Some(old) => self.patch(&mut view, head, &old, sources).await?,
             None => None,
         };
-        let (resources, listed) = match patched {
+        let Contents { resources, listed, described } = match patched {
             Some(patched) => patched,
-            None => (self.read(&mut view, None, sources).await?, head.revision),
+            None => Contents {
+                resources: self.read(&mut view, None, sources).await?,
+                listed: head.revision,
+                described: head.revision,
+            },
         };
         view.end().await?;
         sources.pause(Point::CacheFillRead).await;
-        let loaded = Arc::new(AgentSnapshot { revision: head.revision, listed, description, resources });
+        let loaded = Arc::new(AgentSnapshot { revision: head.revision, listed, described, description, resources });
         self.current.store(Some(Arc::clone(&loaded)));
         Ok(Some(loaded))
     }
@@ -135,7 +148,7 @@ impl AgentCell {
         head: Head,
         old: &AgentSnapshot,
         sources: &Sources,
-    ) -> Result<Option<(OrdMap<ResourceUri, Arc<Resource>>, Revision)>, StoreError> {
+    ) -> Result<Option<Contents>, StoreError> {
         let changes = view.changes_after(Scope::from(self.agent), old.revision, MOST_CHANGES + 1).await?;
         let whole = i64::try_from(changes.len()).is_ok_and(|count| count <= MOST_CHANGES);
         if head.floor > old.revision || !whole || changes.iter().any(|c| c.kind == ChangeKind::Unknown) {
@@ -151,8 +164,9 @@ impl AgentCell {
         if !subjects.is_empty() {
             resources = self.read(view, Some(&subjects), sources).await?.union(resources);
         }
-        let listed = changes.iter().rfind(|c| is_resource(c)).map_or(old.listed, |change| change.revision);
-        Ok(Some((resources, listed)))
+        let last = |of: fn(&Change) -> bool, old| changes.iter().rfind(|c| of(c)).map_or(old, |c| c.revision);
+        let described = last(|change| change.kind == ChangeKind::Agent, old.described);
+        Ok(Some(Contents { resources, listed: last(is_resource, old.listed), described }))
     }
 
     async fn read(

@@ -1,0 +1,135 @@
+//! What is written through one replica is read on another.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tokio::task::JoinSet;
+
+use crate::app::{Builder, Replica};
+use crate::cluster::database;
+use crate::interference::Director;
+
+/// The longest that a replica which hears no wake may take to know of a commit.
+const BOUND: Duration = Duration::from_millis(1_200);
+/// What cannot be met by looking every second.
+const PROMPT: Duration = Duration::from_millis(250);
+
+/// Writes `count` times through one replica, over `agents` agents at once, and after each reads on the other until the
+/// revision is there; answers how long each took, sorted.
+async fn lags(writer: &Arc<Replica>, reader: &Arc<Replica>, agents: usize, count: usize) -> Vec<Duration> {
+    writer.tenant("acme").await;
+    let owner = writer.admin("POST", "/tenants/acme/keys", Some(json!({}))).await.json();
+    let owner = owner["key"].as_str().unwrap().to_owned();
+    let mut tasks = JoinSet::new();
+    for n in 0..agents {
+        let (writer, reader, owner) = (Arc::clone(writer), Arc::clone(reader), owner.clone());
+        let agent = format!("agent-{n}");
+        writer.agent("acme", &agent).await;
+        tasks.spawn(async move {
+            let mut lags = Vec::new();
+            for round in 0..count / agents {
+                writer.put(&agent, "x:1", &round.to_string()).await;
+                lags.push(lag(&reader, &agent, &owner, round).await);
+            }
+            lags
+        });
+    }
+    let mut all: Vec<_> = tasks.join_all().await.into_iter().flatten().collect();
+    all.sort_unstable();
+    all
+}
+
+async fn lag(reader: &Replica, agent: &str, owner: &str, round: usize) -> Duration {
+    let written = Instant::now();
+    let bearer = format!("Bearer {owner}");
+    let headers = [("authorization", bearer.as_str()), ("content-type", "application/json")];
+    let read = json!({"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": {"uri": "x:1"}});
+    let read = read.to_string();
+    loop {
+        let asked = Instant::now();
+        let answer = reader.http.send("POST", &format!("/{agent}/mcp"), &headers, read.clone()).await.json();
+        let text = answer["result"]["contents"][0]["text"].as_str();
+        if text.is_some_and(|text| text.parse::<usize>().unwrap() >= round) {
+            return asked - written;
+        }
+        assert!(written.elapsed() < Duration::from_secs(10), "{agent} stays at {answer}");
+        let wait = if written.elapsed() < PROMPT { 2 } else { 40 };
+        tokio::time::sleep(Duration::from_millis(wait)).await;
+    }
+}
+
+fn percentile(sorted: &[Duration], percent: usize) -> Duration {
+    sorted[(sorted.len() * percent / 100).min(sorted.len() - 1)]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ten_thousand_writes_are_read_elsewhere_even_when_wakes_are_lost() {
+    let database = database().await;
+    let director = Director::new();
+    let writer = Arc::new(Builder::new(&database).interference(director.clone()).start().await);
+    let reader = Arc::new(Builder::new(&database).start().await);
+    director.lose_wakes(20);
+    let lags = lags(&writer, &reader, 100, 10_000).await;
+    println!(
+        "10,000 writes, a fifth of the wakes lost: p50 {:?}, p99 {:?}, longest {:?}",
+        percentile(&lags, 50),
+        percentile(&lags, 99),
+        percentile(&lags, 100),
+    );
+    assert!(percentile(&lags, 100) <= BOUND, "the longest took {:?}", percentile(&lags, 100));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wake_makes_a_write_known_long_before_a_sweep_would() {
+    let database = database().await;
+    let writer = Arc::new(Builder::new(&database).start().await);
+    // No sweep comes to the help of a wake that is not sent, not heard or not understood.
+    let reader = Arc::new(Builder::new(&database).set("WAGGLE_DATABASE__SWEEP_MS", 10_000).start().await);
+    let lags = lags(&writer, &reader, 8, 4_000).await;
+    println!(
+        "4,000 writes, wakes on: p50 {:?}, p99 {:?}, longest {:?}",
+        percentile(&lags, 50),
+        percentile(&lags, 99),
+        percentile(&lags, 100),
+    );
+    assert!(percentile(&lags, 99) < PROMPT, "p99 {:?}: that was no wake", percentile(&lags, 99));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_replicas_that_start_on_an_empty_database_migrate_it_once() {
+    let database = database().await;
+    database.execute("drop schema public cascade").await;
+    database.execute("create schema public").await;
+    let starts = (0..4).map(|_| Builder::new(&database).start());
+    let replicas = futures_util::future::join_all(starts).await;
+    for replica in &replicas {
+        replica.ready().await;
+    }
+    assert_eq!(database.number("select count(*) from _sqlx_migrations where success").await, 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_older_gateway_runs_on_a_newer_schema() {
+    let database = database().await;
+    database
+        .execute(
+            "insert into _sqlx_migrations (version, description, success, checksum, execution_time) \
+             values (9999, 'of a later release', true, '\\x00', 0)",
+        )
+        .await;
+    let replica = Builder::new(&database).start().await;
+    let key = replica.acme("a").await;
+    replica.put("a", "x:1", "read").await;
+    // A kind of change that this version does not know makes it forget, not fail.
+    database
+        .execute(
+            "with bumped as (update heads set revision = revision + 1 \
+             where scope = (select uid from agents where slug = 'a') returning scope, revision) \
+             insert into changes (scope, revision, ordinal, kind, subject) \
+             select scope, revision, 0, 'tool_added', 'hammer' from bumped",
+        )
+        .await;
+    tokio::time::sleep(Duration::from_millis(1_300)).await;
+    assert_eq!(replica.http.text("a", &key, "x:1").await.as_deref(), Some("read"));
+}

@@ -1,0 +1,119 @@
+//! Many writers: one agent's wait for each other, and for nobody else's.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinSet;
+
+use crate::app::{Builder, Replica, gateway};
+use crate::cluster::database;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_writers_of_one_agent_leave_no_gap_and_a_quiet_agent_does_not_wait_for_them() {
+    let (database, replica) = gateway().await;
+    let replica = Arc::new(replica);
+    replica.tenant("acme").await;
+    replica.agent("acme", "busy").await;
+    replica.agent("acme", "quiet").await;
+    let undisturbed = p99(quiet_writes(&replica, 0, || false).await);
+
+    let mut writers = JoinSet::new();
+    for n in 0..1_000 {
+        let replica = Arc::clone(&replica);
+        writers.spawn(async move {
+            let mut revisions = Vec::new();
+            for round in 0..2 {
+                revisions.push(replica.put("busy", &format!("x:{n}"), &round.to_string()).await);
+            }
+            revisions
+        });
+    }
+    let noise = tokio::spawn(writers.join_all());
+    let disturbed = p99(quiet_writes(&replica, 1, || noise.is_finished()).await);
+    let revisions: Vec<_> = noise.await.unwrap().into_iter().flatten().collect();
+
+    // Revision 1 made the agent.
+    let distinct: BTreeSet<_> = revisions.iter().copied().collect();
+    assert_eq!(distinct, (2..=2_001).collect());
+    assert_eq!(revisions.len(), distinct.len());
+    let logged = "select count(distinct revision) from changes where scope = (select uid from agents where slug = 'busy')";
+    assert_eq!(database.number(logged).await, 2_001);
+    println!("a quiet agent's writes: p99 {undisturbed:?} undisturbed, {disturbed:?} beside a thousand writers");
+}
+
+/// Writes to the quiet agent, two hundred times or until told to end, whichever is later.
+async fn quiet_writes(replica: &Replica, life: usize, end: impl Fn() -> bool) -> Vec<Duration> {
+    let mut took = Vec::new();
+    for round in 0.. {
+        let began = Instant::now();
+        replica.put("quiet", "x:1", &format!("{life}-{round}")).await;
+        took.push(began.elapsed());
+        if round >= 200 && (life == 0 || end()) {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    took
+}
+
+fn p99(mut took: Vec<Duration>) -> Duration {
+    took.sort_unstable();
+    took[took.len() * 99 / 100]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn past_the_bound_of_its_queue_an_agents_writers_are_told_to_come_again() {
+    let database = database().await;
+    let replica = Builder::new(&database).set("WAGGLE_WRITES__QUEUE_PER_AGENT", 5).start().await;
+    let replica = Arc::new(replica);
+    replica.tenant("acme").await;
+    replica.agent("acme", "a").await;
+    let mut writers = JoinSet::new();
+    for n in 0..200 {
+        let replica = Arc::clone(&replica);
+        writers.spawn(async move {
+            let body = serde_json::json!({"name": "n", "contents": [{"text": "t"}]});
+            let answer = replica.admin("PUT", &crate::app::resource("a", &format!("x:{n}")), Some(body)).await;
+            if answer.status.is_success() {
+                return true;
+            }
+            assert_eq!(answer.status, http::StatusCode::SERVICE_UNAVAILABLE);
+            assert_eq!(answer.header("retry-after"), Some("1"));
+            assert_eq!(answer.json()["code"], "unavailable");
+            false
+        });
+    }
+    let written = writers.join_all().await.into_iter().filter(|written| *written).count();
+    assert!((1..200).contains(&written), "{written}");
+    let there = database.number("select count(*) from resources").await;
+    assert_eq!(usize::try_from(there).unwrap(), written);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_whose_caller_goes_away_is_finished_and_told() {
+    use waggle::model::sources::Point;
+    let database = database().await;
+    let director = crate::interference::Director::new();
+    let writer = Builder::new(&database).interference(director.clone()).start().await;
+    let reader = Builder::new(&database).set("WAGGLE_DATABASE__SWEEP_MS", 10_000).start().await;
+    let key = writer.acme("a").await;
+    writer.put("a", "x:1", "old").await;
+    assert_eq!(reader.http.text("a", &key, "x:1").await.as_deref(), Some("old"));
+    let held = director.hold(Point::BeforeCommit);
+    let caller = {
+        let http = writer.http.clone();
+        let operator = writer.operator.clone();
+        tokio::spawn(async move {
+            let body = serde_json::json!({"name": "a name", "contents": [{"text": "new"}]});
+            http.admin(&operator, "PUT", &crate::app::resource("a", "x:1"), Some(body)).await
+        })
+    };
+    held.meanwhile(async {
+        caller.abort();
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    })
+    .await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(reader.http.text("a", &key, "x:1").await.as_deref(), Some("new"));
+}
