@@ -23,10 +23,10 @@ create table resources (
     title text,
     description text,
     mime_type text,
-    -- json, not jsonb: these come back as they were sent.
-    annotations json,
-    icons json,
-    meta json,
+    -- JSON as text: these come back byte for byte as they were sent.
+    annotations text,
+    icons text,
+    meta text,
     source text not null check (source in ('inline')),
     -- The revision of the agent's scope that last changed this resource.
     revision bigint not null check (revision > 0),

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use serde_json::value::RawValue;
-use sqlx::types::Json;
 use time::OffsetDateTime;
 
 use super::snapshot::Snapshot;
@@ -22,9 +21,9 @@ struct Row {
     title: Option<String>,
     description: Option<String>,
     mime_type: Option<String>,
-    annotations: Option<Json<Box<RawValue>>>,
-    icons: Option<Json<Box<RawValue>>>,
-    meta: Option<Json<Box<RawValue>>>,
+    annotations: Option<String>,
+    icons: Option<String>,
+    meta: Option<String>,
     revision: i64,
     last_modified: OffsetDateTime,
 }
@@ -50,7 +49,9 @@ impl TryFrom<Row> for Resource {
     type Error = StoreError;
 
     fn try_from(row: Row) -> Result<Self, StoreError> {
-        let raw = |json: Option<Json<Box<RawValue>>>| json.map(|Json(raw)| raw);
+        let raw = |json: Option<String>| {
+            json.map(RawValue::from_string).transpose().map_err(|_| StoreError::Unreadable("JSON"))
+        };
         Ok(Self {
             uri: uri(&row.uri)?,
             definition: Definition {
@@ -58,9 +59,9 @@ impl TryFrom<Row> for Resource {
                 title: row.title,
                 description: row.description,
                 mime_type: row.mime_type,
-                annotations: raw(row.annotations),
-                icons: raw(row.icons),
-                meta: raw(row.meta),
+                annotations: raw(row.annotations)?,
+                icons: raw(row.icons)?,
+                meta: raw(row.meta)?,
             },
             parts: Vec::new(),
             revision: Revision(row.revision),
@@ -113,9 +114,8 @@ impl Snapshot {
     ) -> Result<Vec<Resource>, StoreError> {
         let definitions = sqlx::query_as!(
             Row,
-            r#"select uri, name, title, description, mime_type, annotations as "annotations: Json<Box<RawValue>>",
-            icons as "icons: Json<Box<RawValue>>", meta as "meta: Json<Box<RawValue>>", revision, last_modified
-            from resources where tenant = $1 and agent = $2 and ($3::text[] is null or uri = any($3)) order by uri"#,
+            "select uri, name, title, description, mime_type, annotations, icons, meta, revision, last_modified \
+             from resources where tenant = $1 and agent = $2 and ($3::text[] is null or uri = any($3)) order by uri",
             tenant.0,
             agent.0,
             only,
@@ -189,9 +189,8 @@ impl Write {
     ) -> Result<Option<Resource>, StoreError> {
         let definitions = sqlx::query_as!(
             Row,
-            r#"select uri, name, title, description, mime_type, annotations as "annotations: Json<Box<RawValue>>",
-            icons as "icons: Json<Box<RawValue>>", meta as "meta: Json<Box<RawValue>>", revision, last_modified
-            from resources where tenant = $1 and agent = $2 and uri = $3"#,
+            "select uri, name, title, description, mime_type, annotations, icons, meta, revision, last_modified \
+             from resources where tenant = $1 and agent = $2 and uri = $3",
             tenant.0,
             agent.0,
             uri.as_str(),
@@ -239,9 +238,9 @@ impl Write {
             definition.title,
             definition.description,
             definition.mime_type,
-            definition.annotations.as_ref().map(Json) as _,
-            definition.icons.as_ref().map(Json) as _,
-            definition.meta.as_ref().map(Json) as _,
+            definition.annotations.as_deref().map(RawValue::get),
+            definition.icons.as_deref().map(RawValue::get),
+            definition.meta.as_deref().map(RawValue::get),
             revision.0,
             now,
         )
