@@ -74,7 +74,11 @@ impl Authority {
     pub(super) async fn agent(&self, registry: &Registry, slug: &str) -> Result<Agent, Fault> {
         let owner = self.owner()?;
         let agent = registry.agent(slug).await?;
-        if owner.is_none_or(|owner| owner.reaches(agent.tenant, agent.uid)) { Ok(agent) } else { Err(NO_AGENT) }
+        if owner.is_none_or(|owner| owner.reaches(agent.tenant, agent.uid)) {
+            Ok(agent)
+        } else {
+            Err(NO_AGENT)
+        }
     }
 
     /// An agent whose registry the caller may manage: as [`agent`](Self::agent), and an agent's key with the scope

@@ -75,7 +75,10 @@ fn declared(headers: &HeaderMap) -> Result<Option<String>, Fault> {
 fn kind(mime: Option<&str>, bytes: &Bytes) -> PartKind {
     let textual = mime.and_then(|mime| mime.parse::<mime::Mime>().ok()).is_none_or(|mime| {
         mime.type_() == mime::TEXT
-            || matches!(mime.subtype().as_str(), "json" | "xml" | "javascript" | "yaml" | "toml" | "x-sh" | "sql")
+            || matches!(
+                mime.subtype().as_str(),
+                "json" | "xml" | "javascript" | "yaml" | "toml" | "x-sh" | "sql"
+            )
             || matches!(mime.suffix().map(|suffix| suffix.as_str()), Some("json" | "xml" | "yaml"))
     });
     if textual && !bytes.contains(&0) && std::str::from_utf8(bytes).is_ok() {

@@ -87,8 +87,13 @@ pub(super) async fn json<T: DeserializeOwned>(request: Request, limit: usize) ->
 pub(super) async fn bytes(request: Request, limit: usize) -> Result<Bytes, Fault> {
     use http_body_util::LengthLimitError;
     to_bytes(request.into_body(), limit).await.map_err(|error| {
-        let too_long = std::error::Error::source(&error).is_some_and(|source| source.is::<LengthLimitError>());
-        if too_long { Fault::PayloadTooLarge(limit) } else { Fault::InvalidRequest("the body broke off".into()) }
+        let too_long =
+            std::error::Error::source(&error).is_some_and(|source| source.is::<LengthLimitError>());
+        if too_long {
+            Fault::PayloadTooLarge(limit)
+        } else {
+            Fault::InvalidRequest("the body broke off".into())
+        }
     })
 }
 

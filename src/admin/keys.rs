@@ -63,7 +63,9 @@ struct Shown {
 
 impl From<ApiKey> for Shown {
     fn from(key: ApiKey) -> Self {
-        let to_the_minute = |at: OffsetDateTime| at - Duration::from_nanos(at.unix_timestamp_nanos().rem_euclid(60_000_000_000) as u64);
+        let to_the_minute = |at: OffsetDateTime| {
+            at - Duration::from_nanos(at.unix_timestamp_nanos().rem_euclid(60_000_000_000) as u64)
+        };
         Self {
             id: key.uid,
             key: None,

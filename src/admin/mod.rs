@@ -43,7 +43,10 @@ type Answer<T> = Result<T, AdminFault>;
 pub fn router(admin: Arc<Admin>) -> Router {
     Router::new()
         .route("/admin/v1/tenants", post(tenants::create).get(tenants::list))
-        .route("/admin/v1/tenants/{tenant}", get(tenants::read).patch(tenants::update).delete(tenants::remove))
+        .route(
+            "/admin/v1/tenants/{tenant}",
+            get(tenants::read).patch(tenants::update).delete(tenants::remove),
+        )
         .route("/admin/v1/tenants/{tenant}/keys", post(keys::create_owner).get(keys::list_owner))
         .route("/admin/v1/agents", post(agents::create).get(agents::list))
         .route("/admin/v1/agents/{agent}", get(agents::read).patch(agents::update).delete(agents::remove))

@@ -24,7 +24,12 @@ impl PageParams {
     }
 
     /// Checks the parameters against the list they are for.
-    pub(super) fn open<'a>(&self, seal: &'a CursorSeal, list: &'static str, uid: Uuid) -> Result<Page<'a>, Fault> {
+    pub(super) fn open<'a>(
+        &self,
+        seal: &'a CursorSeal,
+        list: &'static str,
+        uid: Uuid,
+    ) -> Result<Page<'a>, Fault> {
         let limit = self.limit.unwrap_or(DEFAULT);
         if !(1..=MOST).contains(&limit) {
             return Err(Fault::invalid_params("limit must be 1 to 500"));

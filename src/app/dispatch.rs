@@ -82,7 +82,9 @@ impl Gateway {
     async fn route(&self, request: Request<Incoming>, surface: Surface, id: &HeaderValue) -> Response<Body> {
         match target(request.uri().path(), surface) {
             Target::Alive => status(&request, StatusCode::OK, r#"{"status":"alive"}"#),
-            Target::Ready if self.feed.is_ready() => status(&request, StatusCode::OK, r#"{"status":"ready"}"#),
+            Target::Ready if self.feed.is_ready() => {
+                status(&request, StatusCode::OK, r#"{"status":"ready"}"#)
+            }
             Target::Ready => status(&request, StatusCode::SERVICE_UNAVAILABLE, r#"{"status":"unready"}"#),
             Target::Mcp(agent) => {
                 let agent = agent.to_owned();

@@ -17,7 +17,8 @@ pub async fn database(settings: &Settings) -> Result<(StoreOptions, Option<Embed
     let configured = &settings.database;
     let (connect, listen, embedded) = if let Some(url) = &configured.url {
         let connect = parse("database.url", url)?;
-        let listen = configured.listen_url.as_ref().map(|url| parse("database.listen_url", url)).transpose()?;
+        let listen =
+            configured.listen_url.as_ref().map(|url| parse("database.listen_url", url)).transpose()?;
         (connect.clone(), listen.unwrap_or(connect), None)
     } else {
         let mut options = EmbeddedOptions::new(&settings.embedded.data_dir);

@@ -157,6 +157,8 @@ fn registry_limits(settings: &Settings) -> RegistryLimits {
         concurrent_writes: half,
         write_queue: settings.writes.queue_per_agent,
         write_wait: settings.writes.wait,
+        write_deadline: settings.database.statement,
+        load_deadline: settings.database.acquire,
         resources_per_agent: settings.limits.resources_per_agent as usize,
         page_size: settings.mcp.page_size,
     }

@@ -37,7 +37,9 @@ impl Feed {
             if swept.is_err() != failing {
                 failing = swept.is_err();
                 match failing {
-                    true => tracing::warn!("the database does not answer the sweep; answering from memory for a while"),
+                    true => tracing::warn!(
+                        "the database does not answer the sweep; answering from memory for a while"
+                    ),
                     false => tracing::info!("the database answers the sweep again"),
                 }
             }

@@ -24,11 +24,9 @@ pub enum Presented {
 /// # Errors
 /// [`Fault::Unauthenticated`] for one that cannot be valid, and for two that differ.
 pub fn read(headers: &HeaderMap, operator: KeyHash) -> Result<Presented, Fault> {
-    let mut tokens = headers
-        .get_all(AGENT_API_KEY)
-        .iter()
-        .map(|value| (value.to_str().ok(), true))
-        .chain(headers.get_all(AUTHORIZATION).iter().map(|value| (value.to_str().ok().and_then(bearer), false)));
+    let mut tokens = headers.get_all(AGENT_API_KEY).iter().map(|value| (value.to_str().ok(), true)).chain(
+        headers.get_all(AUTHORIZATION).iter().map(|value| (value.to_str().ok().and_then(bearer), false)),
+    );
     let Some((first, agent_only)) = tokens.next() else { return Ok(Presented::Nobody) };
     let text = first.ok_or(Fault::Unauthenticated)?;
     let mut agent_only = agent_only;

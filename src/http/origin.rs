@@ -54,7 +54,9 @@ impl OriginRules {
         let named = headers.get(HOST).and_then(|host| host.to_str().ok());
         // HTTP/2 names the host in the request's target instead.
         let named = named.or_else(|| uri.authority().map(http::uri::Authority::as_str));
-        named.map(without_port).is_some_and(|host| hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(host)))
+        named
+            .map(without_port)
+            .is_some_and(|host| hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(host)))
     }
 }
 

@@ -63,7 +63,8 @@ mod tests {
 
     #[test]
     fn if_match_is_read_as_rfc_9110_says() {
-        let revisions = |list: &[i64]| Ok(Precondition::Revisions(list.iter().map(|r| Revision(*r)).collect()));
+        let revisions =
+            |list: &[i64]| Ok(Precondition::Revisions(list.iter().map(|r| Revision(*r)).collect()));
         assert_eq!(read(&[]), Ok(Precondition::None));
         assert_eq!(read(&["*"]), Ok(Precondition::Exists));
         assert_eq!(read(&["\"7\""]), revisions(&[7]));

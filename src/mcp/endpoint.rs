@@ -19,7 +19,8 @@ use super::modern::error::ModernError;
 use super::performer::{Dialect, Performer, around};
 use super::version::ProtocolVersion;
 use super::wire::{
-    Incoming, Message, Rejected, RequestId, batch_message, error_message, parse, result_message, result_pieces,
+    Incoming, Message, Rejected, RequestId, batch_message, error_message, parse, result_message,
+    result_pieces,
 };
 use super::{accept, legacy};
 use crate::http::body::{self, Body};

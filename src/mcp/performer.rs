@@ -130,7 +130,9 @@ impl Performer {
     ) -> Result<Bytes, Fault> {
         let mut out = Vec::new();
         match dialect {
-            Dialect::Modern { ttl } => modern::outcome(&mut out, outcome, next, around(caller, snapshot, ttl))?,
+            Dialect::Modern { ttl } => {
+                modern::outcome(&mut out, outcome, next, around(caller, snapshot, ttl))?
+            }
             Dialect::Legacy => legacy::encode::outcome(&mut out, outcome, next)?,
         }
         let result = Bytes::from(out);

@@ -90,9 +90,8 @@ mod tests {
 
     #[test]
     fn what_the_database_cannot_keep_is_refused() {
-        let check = |text: &str| {
-            check(&RawValue::from_string(text.to_owned()).unwrap(), 100).map(|v| v.to_string())
-        };
+        let check =
+            |text: &str| check(&RawValue::from_string(text.to_owned()).unwrap(), 100).map(|v| v.to_string());
         assert_eq!(check(r#"{"a":"\u00e4"}"#), Ok(r#"{"a":"ä"}"#.to_owned()));
         assert_eq!(check(r#"{"a":["\u0000"]}"#), Err(JsonError::Nul));
         assert_eq!(check(r#"{"\u0000":1}"#), Err(JsonError::Nul));

@@ -80,7 +80,8 @@ mod tests {
 
     #[test]
     fn what_is_no_absolute_uri_is_refused() {
-        for bad in ["", "a", "//host/p", "/p", "a b:c", "a:b c", "a:%zz", "a:%2", "a:\u{e4}", "a:\0", "1a:b", "a:\n"]
+        for bad in
+            ["", "a", "//host/p", "/p", "a b:c", "a:b c", "a:%zz", "a:%2", "a:\u{e4}", "a:\0", "1a:b", "a:\n"]
         {
             assert_eq!(ResourceUri::parse(bad), Err(UriError::Form), "{bad:?}");
         }

@@ -193,10 +193,7 @@ impl Registry {
             return Ok(known);
         }
         self.key_lookups.take()?;
-        let tenant = {
-            let _permit = self.fills.permit().await?;
-            self.store.key_tenant(hash).await?
-        };
+        let tenant = self.fills.run(self.store.key_tenant(hash)).await?;
         self.key_tenants.insert(hash, tenant);
         Ok(tenant)
     }
@@ -307,12 +304,14 @@ impl Registry {
         held: impl Fn(&H) -> Option<T>,
         load: impl AsyncFnOnce() -> Result<Option<T>, StoreError>,
     ) -> Result<Option<T>, StoreError> {
-        let _permit = self.fills.permit().await?;
-        cell.catch_up(&self.store).await?;
-        match cell.get(held) {
-            Some(found) => Ok(Some(found)),
-            None => load().await,
-        }
+        let loading = async {
+            cell.catch_up(&self.store).await?;
+            match cell.get(held) {
+                Some(found) => Ok(Some(found)),
+                None => load().await,
+            }
+        };
+        self.fills.run(loading).await
     }
 
     /// Decides whether whoever sent `key` may use the MCP endpoint of the agent called `slug`.

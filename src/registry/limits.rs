@@ -25,6 +25,10 @@ pub struct RegistryLimits {
     pub write_queue: usize,
     /// How long a write waits for its turn.
     pub write_wait: Duration,
+    /// How long a write may take once it is its turn.
+    pub write_deadline: Duration,
+    /// How long a load may take.
+    pub load_deadline: Duration,
     /// Resources of one agent.
     pub resources_per_agent: usize,
     /// Definitions on a page of a list.

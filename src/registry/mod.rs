@@ -15,6 +15,7 @@ pub mod tenants;
 pub mod write;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use moka::sync::Cache;
@@ -69,7 +70,7 @@ impl Registry {
                 .max_capacity(limits.cached_content_bytes)
                 .weigher(|_, bytes: &Bytes| u32::try_from(bytes.len() + 128).unwrap_or(u32::MAX))
                 .build(),
-            fills: Fills::new(limits.concurrent_fills),
+            fills: Fills::new(&limits),
             writers: Writers::new(&limits),
             uses: access::KeyUses::default(),
             tasks: TaskTracker::new(),
@@ -124,11 +125,11 @@ impl Follower for Registry {
     fn catch_up(&self, scope: Scope) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             let caught_up = if scope == Scope::GATEWAY {
-                self.directory.catch_up(&self.store).await
+                self.fills.run(self.directory.catch_up(&self.store)).await
             } else if let Some(agent) = self.agents.get(&AgentId(scope.0)) {
-                agent.snapshot(&self.store, &self.sources).await.map(|_| ())
+                self.fills.run(agent.snapshot(&self.store, &self.sources)).await.map(|_| ())
             } else if let Some(tenant) = self.tenants.get(&TenantId(scope.0)) {
-                tenant.catch_up(&self.store).await
+                self.fills.run(tenant.catch_up(&self.store)).await
             } else {
                 Ok(())
             };
@@ -140,24 +141,32 @@ impl Follower for Registry {
     }
 }
 
-/// At most so many loads at once, so that a cold start does not take every connection.
+/// Loads from the database: at most so many at once, so that a cold start does not take every connection, and each
+/// within a deadline.
 #[derive(Debug)]
-struct Fills(Semaphore);
+struct Fills {
+    places: Semaphore,
+    deadline: Duration,
+}
 
 impl Fills {
-    fn new(most: usize) -> Self {
-        Self(Semaphore::new(most))
+    fn new(limits: &RegistryLimits) -> Self {
+        Self { places: Semaphore::new(limits.concurrent_fills), deadline: limits.load_deadline }
     }
 
-    async fn permit(&self) -> Result<tokio::sync::SemaphorePermit<'_>, StoreError> {
-        self.0.acquire().await.map_err(|_| StoreError::Away(sqlx::Error::PoolClosed))
+    async fn run<T>(&self, load: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+        let loading = async {
+            let _place = self.places.acquire().await;
+            load.await
+        };
+        tokio::time::timeout(self.deadline, loading).await.unwrap_or(Err(StoreError::Late))
     }
 }
 
 impl From<StoreError> for Fault {
     fn from(error: StoreError) -> Self {
         match error {
-            StoreError::Away(error) => {
+            StoreError::Away(_) | StoreError::Late => {
                 tracing::debug!(%error, "the database is away");
                 Self::StorageUnavailable
             }

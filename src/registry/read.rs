@@ -39,8 +39,7 @@ impl Registry {
     }
 
     async fn load_snapshot(&self, cell: &AgentCell) -> Result<Option<Arc<AgentSnapshot>>, StoreError> {
-        let _permit = self.fills.permit().await?;
-        cell.snapshot(&self.store, &self.sources).await
+        self.fills.run(cell.snapshot(&self.store, &self.sources)).await
     }
 
     fn agent_cell(&self, tenant: TenantId, agent: AgentId) -> Arc<AgentCell> {
@@ -112,8 +111,7 @@ impl Registry {
         agent: AgentId,
         hashes: &[ContentHash],
     ) -> Result<BTreeMap<ContentHash, Bytes>, StoreError> {
-        let _permit = self.fills.permit().await?;
-        let loaded = self.store.contents(tenant, agent, hashes).await?;
+        let loaded = self.fills.run(self.store.contents(tenant, agent, hashes)).await?;
         for (hash, bytes) in &loaded {
             self.contents.insert((agent, *hash), bytes.clone());
         }

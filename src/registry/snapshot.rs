@@ -112,14 +112,12 @@ impl AgentCell {
         self.load(store, sources).await
     }
 
-    async fn load(
-        &self,
-        store: &Store,
-        sources: &Sources,
-    ) -> Result<Option<Arc<AgentSnapshot>>, StoreError> {
+    async fn load(&self, store: &Store, sources: &Sources) -> Result<Option<Arc<AgentSnapshot>>, StoreError> {
         let mut view = store.snapshot().await?;
-        let Some(head) = view.head(Scope::from(self.agent)).await? else { return Ok(None) };
-        let Some(description) = view.agent_description(self.tenant, self.agent).await? else {
+        let head = view.head(Scope::from(self.agent)).await?;
+        let description = view.agent_description(self.tenant, self.agent).await?;
+        let (Some(head), Some(description)) = (head, description) else {
+            view.end().await?;
             return Ok(None);
         };
         let patched = match self.stale() {
@@ -136,7 +134,8 @@ impl AgentCell {
         };
         view.end().await?;
         sources.pause(Point::CacheFillRead).await;
-        let loaded = Arc::new(AgentSnapshot { revision: head.revision, listed, described, description, resources });
+        let loaded =
+            Arc::new(AgentSnapshot { revision: head.revision, listed, described, description, resources });
         self.current.store(Some(Arc::clone(&loaded)));
         Ok(Some(loaded))
     }
@@ -154,7 +153,8 @@ impl AgentCell {
         if head.floor > old.revision || !whole || changes.iter().any(|c| c.kind == ChangeKind::Unknown) {
             return Ok(None);
         }
-        let mut subjects: Vec<_> = changes.iter().filter(|c| is_resource(c)).map(|c| c.subject.clone()).collect();
+        let mut subjects: Vec<_> =
+            changes.iter().filter(|c| is_resource(c)).map(|c| c.subject.clone()).collect();
         subjects.sort_unstable();
         subjects.dedup();
         let mut resources = old.resources.clone();

@@ -35,7 +35,9 @@ impl Registry {
     pub async fn create_tenant(self: &Arc<Self>, slug: Slug, name: String) -> Result<Tenant, Fault> {
         let registry = Arc::clone(self);
         self.detached(async move {
-            registry.transact(Scope::GATEWAY, async |write| registry.insert_tenant(write, slug, name).await).await
+            registry
+                .transact(Scope::GATEWAY, async |write| registry.insert_tenant(write, slug, name).await)
+                .await
         })
         .await
     }
@@ -129,10 +131,7 @@ impl Registry {
 }
 
 /// Locks a scope that something just read belongs to; where it is gone meanwhile, so is what was read.
-pub(super) async fn lock(
-    write: &mut Write,
-    scope: Scope,
-) -> Result<crate::model::scope::Revision, Fault> {
+pub(super) async fn lock(write: &mut Write, scope: Scope) -> Result<crate::model::scope::Revision, Fault> {
     match write.lock(scope).await? {
         Some(revision) => Ok(revision),
         None if scope == Scope::GATEWAY => Err(Fault::Internal(NO_GATEWAY.to_owned())),

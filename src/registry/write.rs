@@ -140,14 +140,20 @@ impl Registry {
         work: impl AsyncFnOnce(&mut Write) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
         let _turn = self.writers.turn(scope).await?;
-        let mut write = self.store.write().await?;
-        let done = work(&mut write).await?;
-        if !write.changes_anything() {
-            return Ok(done);
-        }
-        self.sources.pause(Point::BeforeCommit).await;
-        self.publish(&write.commit().await?);
-        Ok(done)
+        let writing = async {
+            let mut write = self.store.write().await?;
+            let done = work(&mut write).await;
+            if done.is_err() || !write.changes_anything() {
+                write.abandon().await?;
+                return done;
+            }
+            self.sources.pause(Point::BeforeCommit).await;
+            self.publish(&write.commit().await?);
+            done
+        };
+        // Past the deadline it is not known whether the commit took place: the sweep finds it if it did.
+        let written = tokio::time::timeout(self.limits.write_deadline, writing).await;
+        written.unwrap_or(Err(Fault::StorageUnavailable))
     }
 
     /// From here on this replica answers nothing older, and the others are woken.

@@ -33,7 +33,11 @@ impl TryFrom<Row> for Agent {
             slug: slug(&row.slug)?,
             tenant: TenantId(row.tenant),
             tenant_slug: slug(&row.tenant_slug)?,
-            description: AgentDescription { name: row.name, title: row.title, instructions: row.instructions },
+            description: AgentDescription {
+                name: row.name,
+                title: row.title,
+                instructions: row.instructions,
+            },
             access: access(&row.access)?,
             enabled: row.enabled,
             revision: Revision(row.revision),
@@ -58,16 +62,16 @@ pub struct RetiredSlug {
 impl Store {
     /// The living agent of this slug.
     pub async fn agent(&self, slug: &str) -> Result<Option<Agent>, StoreError> {
-        let row = sqlx::query_as!(
+        let row = self.run(async |connection| {
+sqlx::query_as!(
             Row,
             "select a.uid, a.slug, a.tenant, t.slug as tenant_slug, a.name, a.title, a.instructions, a.access, \
              a.enabled, h.revision, a.created_at \
              from agents a join tenants t on t.uid = a.tenant join heads h on h.scope = a.uid \
              where a.slug = $1 and a.deleted_at is null",
             slug,
-        )
-        .fetch_optional(&self.pool)
-        .await?;
+        ).fetch_optional(connection).await
+}).await?;
         row.map(Agent::try_from).transpose()
     }
 
@@ -78,7 +82,8 @@ impl Store {
         after: &str,
         limit: i64,
     ) -> Result<Vec<Agent>, StoreError> {
-        let rows = sqlx::query_as!(
+        let rows = self.run(async |connection| {
+sqlx::query_as!(
             Row,
             "select a.uid, a.slug, a.tenant, t.slug as tenant_slug, a.name, a.title, a.instructions, a.access, \
              a.enabled, h.revision, a.created_at \
@@ -88,9 +93,8 @@ impl Store {
             after,
             tenant.map(|tenant| tenant.0),
             limit,
-        )
-        .fetch_all(&self.pool)
-        .await?;
+        ).fetch_all(connection).await
+}).await?;
         rows.into_iter().map(Agent::try_from).collect()
     }
 }
@@ -168,9 +172,10 @@ impl Write {
 
     /// An earlier life of this slug.
     pub async fn retired_agent(&mut self, slug: &Slug) -> Result<Option<RetiredSlug>, StoreError> {
-        let row = sqlx::query!("select tenant, last_revision from retired_agents where slug = $1", slug.as_str())
-            .fetch_optional(self.connection())
-            .await?;
+        let row =
+            sqlx::query!("select tenant, last_revision from retired_agents where slug = $1", slug.as_str())
+                .fetch_optional(self.connection())
+                .await?;
         Ok(row.map(|row| RetiredSlug { tenant: row.tenant, last_revision: Revision(row.last_revision) }))
     }
 

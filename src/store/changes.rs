@@ -45,7 +45,9 @@ impl Store {
     /// Rows of a transaction that was unfinished at the last sweep have an `xid` at or above its horizon, however
     /// late they commit, so none escapes. What is found twice is known already and costs nothing.
     pub async fn sweep(&self, horizon: Option<&str>) -> Result<Sweep, StoreError> {
-        let rows = sqlx::query!(
+        let rows = self
+            .run(async |connection| {
+                sqlx::query!(
             r#"select now.horizon as "horizon!", recent.scope as "scope?", recent.revision as "revision?"
             from (select pg_snapshot_xmin(pg_current_snapshot())::text as horizon) as now
             left join (
@@ -54,10 +56,11 @@ impl Store {
                 group by scope
             ) as recent on true"#,
             horizon,
-        )
-        .fetch_all(&self.pool)
-        .await?;
-        let heads = rows.iter().filter_map(|row| Some((Scope(row.scope?), Revision(row.revision?)))).collect();
+        ).fetch_all(connection).await
+            })
+            .await?;
+        let heads =
+            rows.iter().filter_map(|row| Some((Scope(row.scope?), Revision(row.revision?)))).collect();
         let horizon = rows.into_iter().next().ok_or(StoreError::Unreadable("snapshot"))?.horizon;
         Ok(Sweep { horizon, heads })
     }

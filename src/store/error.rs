@@ -8,6 +8,9 @@ pub enum StoreError {
     /// It cannot be reached, is stopping, or has no time or room for us; later it may.
     #[error("the database is away: {0}")]
     Away(#[source] sqlx::Error),
+    /// It did not answer in time.
+    #[error("the database does not answer in time")]
+    Late,
     /// It refused what should have been right: a bug.
     #[error("the database refused a statement: {0}")]
     Refused(#[source] sqlx::Error),
@@ -40,6 +43,8 @@ impl From<sqlx::Error> for StoreError {
 /// resources, lock not available, operator intervention (shutdown, cancelled by a timeout), read-only after a failover.
 fn is_away(error: &dyn DatabaseError) -> bool {
     error.code().is_some_and(|code| {
-        ["08", "40", "53", "57"].iter().any(|class| code.starts_with(class)) || code == "55P03" || code == "25006"
+        ["08", "40", "53", "57"].iter().any(|class| code.starts_with(class))
+            || code == "55P03"
+            || code == "25006"
     })
 }

@@ -5,9 +5,19 @@ use super::{Store, StoreError};
 impl Store {
     /// The secret under which cursors are signed; `candidate` becomes it where there is none yet.
     pub async fn cursor_secret(&self, candidate: [u8; 32]) -> Result<Vec<u8>, StoreError> {
-        sqlx::query!("insert into gateway (cursor_secret) values ($1) on conflict do nothing", &candidate[..])
-            .execute(&self.pool)
-            .await?;
-        Ok(sqlx::query_scalar!("select cursor_secret from gateway").fetch_one(&self.pool).await?)
+        self.run(async |connection| {
+            sqlx::query!(
+                "insert into gateway (cursor_secret) values ($1) on conflict do nothing",
+                &candidate[..]
+            )
+            .execute(connection)
+            .await
+        })
+        .await?;
+        Ok(self
+            .run(async |connection| {
+                sqlx::query_scalar!("select cursor_secret from gateway").fetch_one(connection).await
+            })
+            .await?)
     }
 }

@@ -83,22 +83,28 @@ fn scopes(stored: &[String]) -> Result<Vec<KeyScope>, StoreError> {
 impl Store {
     /// The tenant of a key, which never changes; `None` where no key has this hash.
     pub async fn key_tenant(&self, hash: KeyHash) -> Result<Option<TenantId>, StoreError> {
-        let tenant = sqlx::query_scalar!("select tenant from api_keys where hash = $1", &hash.0[..])
-            .fetch_optional(&self.pool)
+        let tenant = self
+            .run(async |connection| {
+                sqlx::query_scalar!("select tenant from api_keys where hash = $1", &hash.0[..])
+                    .fetch_optional(connection)
+                    .await
+            })
             .await?;
         Ok(tenant.map(TenantId))
     }
 
     /// A key by its identity.
     pub async fn key(&self, key: KeyId) -> Result<Option<ApiKey>, StoreError> {
-        let row = sqlx::query_as!(
+        let row = self
+            .run(async |connection| {
+                sqlx::query_as!(
             Row,
             "select uid, tenant, agent, display, name, scopes, principal, revision, created_at, expires_at, \
              revoked_at, last_used_at from api_keys where uid = $1",
             key.0,
-        )
-        .fetch_optional(&self.pool)
-        .await?;
+        ).fetch_optional(connection).await
+            })
+            .await?;
         row.map(ApiKey::try_from).transpose()
     }
 
@@ -110,7 +116,9 @@ impl Store {
         after: Uuid,
         limit: i64,
     ) -> Result<Vec<ApiKey>, StoreError> {
-        let rows = sqlx::query_as!(
+        let rows = self
+            .run(async |connection| {
+                sqlx::query_as!(
             Row,
             "select uid, tenant, agent, display, name, scopes, principal, revision, created_at, expires_at, \
              revoked_at, last_used_at from api_keys \
@@ -119,9 +127,9 @@ impl Store {
             agent.map(|agent| agent.0),
             after,
             limit,
-        )
-        .fetch_all(&self.pool)
-        .await?;
+        ).fetch_all(connection).await
+            })
+            .await?;
         rows.into_iter().map(ApiKey::try_from).collect()
     }
 
@@ -129,15 +137,15 @@ impl Store {
     pub async fn note_key_use(&self, uses: &[(KeyId, OffsetDateTime)]) -> Result<(), StoreError> {
         let keys: Vec<_> = uses.iter().map(|(key, _)| key.0).collect();
         let times: Vec<_> = uses.iter().map(|(_, at)| *at).collect();
-        sqlx::query!(
+        self.run(async |connection| {
+sqlx::query!(
             "update api_keys set last_used_at = used.at \
              from (select * from unnest($1::uuid[], $2::timestamptz[]) as used (uid, at) order by uid) as used \
              where api_keys.uid = used.uid and (last_used_at is null or last_used_at < used.at)",
             &keys,
             &times,
-        )
-        .execute(&self.pool)
-        .await?;
+        ).execute(connection).await
+}).await?;
         Ok(())
     }
 }

@@ -23,7 +23,7 @@ impl Store {
         let deadline = tokio::time::Instant::now() + wait;
         while !try_lock(&mut connection).await? {
             if tokio::time::Instant::now() >= deadline {
-                return Err(StoreError::Away(sqlx::Error::PoolTimedOut));
+                return Err(StoreError::Late);
             }
             tokio::time::sleep(POLL).await;
         }

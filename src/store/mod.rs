@@ -9,6 +9,7 @@ pub mod embedded;
 pub mod error;
 pub mod gateway;
 pub mod keys;
+mod lease;
 pub mod migrate;
 pub mod purge;
 pub mod resources;

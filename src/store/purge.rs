@@ -15,8 +15,10 @@ impl Store {
 
     /// Contents that nothing names. What was orphaned by one resource and is still named by another stays.
     async fn purge_contents(&self, before: OffsetDateTime) -> Result<bool, StoreError> {
-        let done = sqlx::query!(
-            "with orphans as (
+        let done = self
+            .run(async |connection| {
+                sqlx::query!(
+                    "with orphans as (
                 select tenant, agent, hash, exists (
                     select from resource_contents r
                     where r.tenant = c.tenant and r.agent = c.agent and r.hash = c.hash
@@ -29,46 +31,60 @@ impl Store {
             )
             delete from contents c using orphans o
             where not o.named and c.tenant = o.tenant and c.agent = o.agent and c.hash = o.hash",
-            before,
-            STEP,
-        )
-        .execute(&self.pool)
-        .await?;
+                    before,
+                    STEP,
+                )
+                .execute(connection)
+                .await
+            })
+            .await?;
         Ok(done.rows_affected() > 0)
     }
 
     /// The rows of one deleted agent: its resources, then their contents, then everything else.
     async fn purge_agent(&self, before: OffsetDateTime) -> Result<bool, StoreError> {
-        let dead = sqlx::query!(
-            "select tenant, uid from agents where deleted_at < $1 order by deleted_at limit 1",
-            before
-        )
-        .fetch_optional(&self.pool)
-        .await?;
+        let dead = self
+            .run(async |connection| {
+                sqlx::query!(
+                    "select tenant, uid from agents where deleted_at < $1 order by deleted_at limit 1",
+                    before
+                )
+                .fetch_optional(connection)
+                .await
+            })
+            .await?;
         let Some(dead) = dead else { return Ok(false) };
-        let resources = sqlx::query!(
-            "delete from resources where tenant = $1 and agent = $2 and uri in (
+        let resources = self
+            .run(async |connection| {
+                sqlx::query!(
+                    "delete from resources where tenant = $1 and agent = $2 and uri in (
                 select uri from resources where tenant = $1 and agent = $2 limit $3
             )",
-            dead.tenant,
-            dead.uid,
-            STEP,
-        )
-        .execute(&self.pool)
-        .await?;
+                    dead.tenant,
+                    dead.uid,
+                    STEP,
+                )
+                .execute(connection)
+                .await
+            })
+            .await?;
         if resources.rows_affected() > 0 {
             return Ok(true);
         }
-        let contents = sqlx::query!(
-            "delete from contents where tenant = $1 and agent = $2 and hash in (
+        let contents = self
+            .run(async |connection| {
+                sqlx::query!(
+                    "delete from contents where tenant = $1 and agent = $2 and hash in (
                 select hash from contents where tenant = $1 and agent = $2 limit $3
             )",
-            dead.tenant,
-            dead.uid,
-            STEP,
-        )
-        .execute(&self.pool)
-        .await?;
+                    dead.tenant,
+                    dead.uid,
+                    STEP,
+                )
+                .execute(connection)
+                .await
+            })
+            .await?;
         if contents.rows_affected() == 0 {
             self.forget_agent(dead.tenant, dead.uid).await?;
         }
@@ -76,14 +92,14 @@ impl Store {
     }
 
     async fn forget_agent(&self, tenant: uuid::Uuid, agent: uuid::Uuid) -> Result<(), StoreError> {
-        let mut tx = self.pool.begin().await?;
+        let mut tx = self.transaction("begin").await?;
         sqlx::query!("delete from api_keys where tenant = $1 and agent = $2", tenant, agent)
-            .execute(&mut *tx)
+            .execute(tx.connection())
             .await?;
         sqlx::query!("delete from agents where tenant = $1 and uid = $2", tenant, agent)
-            .execute(&mut *tx)
+            .execute(tx.connection())
             .await?;
-        sqlx::query!("delete from heads where scope = $1", agent).execute(&mut *tx).await?;
-        Ok(tx.commit().await?)
+        sqlx::query!("delete from heads where scope = $1", agent).execute(tx.connection()).await?;
+        tx.settle("commit").await
     }
 }

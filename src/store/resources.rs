@@ -167,14 +167,18 @@ impl Store {
         hashes: &[ContentHash],
     ) -> Result<BTreeMap<ContentHash, Bytes>, StoreError> {
         let wanted: Vec<_> = hashes.iter().map(|hash| hash.0.to_vec()).collect();
-        let rows = sqlx::query!(
-            "select hash, bytes from contents where tenant = $1 and agent = $2 and hash = any($3)",
-            tenant.0,
-            agent.0,
-            &wanted,
-        )
-        .fetch_all(&self.pool)
-        .await?;
+        let rows = self
+            .run(async |connection| {
+                sqlx::query!(
+                    "select hash, bytes from contents where tenant = $1 and agent = $2 and hash = any($3)",
+                    tenant.0,
+                    agent.0,
+                    &wanted,
+                )
+                .fetch_all(connection)
+                .await
+            })
+            .await?;
         rows.into_iter().map(|row| Ok((hash(row.hash)?, Bytes::from(row.bytes)))).collect()
     }
 }

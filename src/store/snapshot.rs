@@ -1,28 +1,33 @@
 //! One view of the database over several statements.
 
-use sqlx::{PgConnection, Postgres, Transaction};
+use sqlx::PgConnection;
 
+use super::lease::Lease;
 use super::{Store, StoreError};
 use crate::model::scope::{Revision, Scope};
 
 /// A `repeatable read, read only` transaction: what it reads belongs together.
 #[derive(Debug)]
 pub struct Snapshot {
-    tx: Transaction<'static, Postgres>,
+    lease: Lease,
 }
 
 impl Store {
     /// Begins a snapshot. Its view is taken by the first statement.
     pub async fn snapshot(&self) -> Result<Snapshot, StoreError> {
-        let tx = self.pool.begin_with("begin isolation level repeatable read, read only").await?;
-        Ok(Snapshot { tx })
+        let lease = self.transaction("begin isolation level repeatable read, read only").await?;
+        Ok(Snapshot { lease })
     }
 
     /// The present revisions of `scopes`; those without a head are left out.
     pub async fn heads(&self, scopes: &[Scope]) -> Result<Vec<(Scope, Revision)>, StoreError> {
         let uids: Vec<_> = scopes.iter().map(|scope| scope.0).collect();
-        let rows = sqlx::query!("select scope, revision from heads where scope = any($1)", &uids)
-            .fetch_all(&self.pool)
+        let rows = self
+            .run(async |connection| {
+                sqlx::query!("select scope, revision from heads where scope = any($1)", &uids)
+                    .fetch_all(connection)
+                    .await
+            })
             .await?;
         Ok(rows.into_iter().map(|row| (Scope(row.scope), Revision(row.revision))).collect())
     }
@@ -31,7 +36,7 @@ impl Store {
 impl Snapshot {
     /// The connection, for the reads of the other files.
     pub(super) fn connection(&mut self) -> &mut PgConnection {
-        &mut self.tx
+        self.lease.connection()
     }
 
     /// The scope's revision and floor in this view; `None` where it has no head.
@@ -42,9 +47,9 @@ impl Snapshot {
         Ok(row.map(|row| Head { revision: Revision(row.revision), floor: Revision(row.floor) }))
     }
 
-    /// Ends the view. Nothing was written, so a failure here loses nothing.
+    /// Ends the view; one that is dropped instead costs its connection.
     pub async fn end(self) -> Result<(), StoreError> {
-        Ok(self.tx.commit().await?)
+        self.lease.settle("commit").await
     }
 }
 

@@ -33,27 +33,31 @@ impl TryFrom<Row> for Tenant {
 impl Store {
     /// The living tenant of this slug.
     pub async fn tenant(&self, slug: &Slug) -> Result<Option<Tenant>, StoreError> {
-        let row = sqlx::query_as!(
+        let row = self.run(async |connection| {
+sqlx::query_as!(
             Row,
             "select uid, slug, name, revision, created_at from tenants where slug = $1 and deleted_at is null",
             slug.as_str(),
-        )
-        .fetch_optional(&self.pool)
-        .await?;
+        ).fetch_optional(connection).await
+}).await?;
         row.map(Tenant::try_from).transpose()
     }
 
     /// Living tenants after a slug, in byte order.
     pub async fn tenants(&self, after: &str, limit: i64) -> Result<Vec<Tenant>, StoreError> {
-        let rows = sqlx::query_as!(
-            Row,
-            "select uid, slug, name, revision, created_at from tenants \
+        let rows = self
+            .run(async |connection| {
+                sqlx::query_as!(
+                    Row,
+                    "select uid, slug, name, revision, created_at from tenants \
              where slug > $1 and deleted_at is null order by slug limit $2",
-            after,
-            limit,
-        )
-        .fetch_all(&self.pool)
-        .await?;
+                    after,
+                    limit,
+                )
+                .fetch_all(connection)
+                .await
+            })
+            .await?;
         rows.into_iter().map(Tenant::try_from).collect()
     }
 }
@@ -102,9 +106,14 @@ impl Write {
         name: &str,
         revision: Revision,
     ) -> Result<(), StoreError> {
-        sqlx::query!("update tenants set name = $2, revision = $3 where uid = $1", tenant.0, name, revision.0)
-            .execute(self.connection())
-            .await?;
+        sqlx::query!(
+            "update tenants set name = $2, revision = $3 where uid = $1",
+            tenant.0,
+            name,
+            revision.0
+        )
+        .execute(self.connection())
+        .await?;
         Ok(())
     }
 

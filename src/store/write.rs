@@ -1,14 +1,15 @@
 //! A write: one transaction that locks the scopes it changes, in the order gateway, tenant, agent.
 
-use sqlx::{PgConnection, Postgres, Transaction};
+use sqlx::PgConnection;
 
+use super::lease::Lease;
 use super::{Store, StoreError};
 use crate::model::scope::{ChangeKind, Revision, Scope};
 
 /// A transaction that changes scopes. Dropped without [`commit`](Write::commit), it has done nothing.
 #[derive(Debug)]
 pub struct Write {
-    tx: Transaction<'static, Postgres>,
+    lease: Lease,
     scopes: Vec<Locked>,
 }
 
@@ -22,13 +23,13 @@ struct Locked {
 impl Store {
     /// Begins a write.
     pub async fn write(&self) -> Result<Write, StoreError> {
-        Ok(Write { tx: self.pool.begin().await?, scopes: Vec::new() })
+        Ok(Write { lease: self.transaction("begin").await?, scopes: Vec::new() })
     }
 }
 
 impl Write {
     pub(super) fn connection(&mut self) -> &mut PgConnection {
-        &mut self.tx
+        self.lease.connection()
     }
 
     /// Locks a scope and answers the revision that this write will give it; `None` where it has no head.
@@ -77,8 +78,13 @@ impl Write {
     pub async fn commit(mut self) -> Result<Vec<(Scope, Revision)>, StoreError> {
         self.scopes.retain(|locked| !locked.changes.is_empty());
         self.log().await?;
-        self.tx.commit().await?;
+        self.lease.settle("commit").await?;
         Ok(self.scopes.into_iter().map(|locked| (locked.scope, locked.next)).collect())
+    }
+
+    /// Gives up: nothing was done. A write that is dropped instead costs its connection.
+    pub async fn abandon(self) -> Result<(), StoreError> {
+        self.lease.settle("rollback").await
     }
 
     async fn log(&mut self) -> Result<(), StoreError> {

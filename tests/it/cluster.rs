@@ -38,7 +38,8 @@ impl Cluster {
                 let folder = tempfile::Builder::new().prefix("waggle-it-").tempdir().unwrap().keep();
                 std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755)).unwrap();
                 remove_at_exit(&folder);
-                let mut options = EmbeddedOptions { durable: false, ..EmbeddedOptions::new(folder.join("data")) };
+                let mut options =
+                    EmbeddedOptions { durable: false, ..EmbeddedOptions::new(folder.join("data")) };
                 options.limits.max_connections = 400;
                 let embedded = Embedded::start(options).await.unwrap();
                 (embedded.connect_options(), Some(embedded))
@@ -106,7 +107,8 @@ impl Database {
 
     pub(crate) async fn number(&self, sql: &str) -> i64 {
         let mut connection = self.connect().await;
-        let number = sqlx::query_scalar(AssertSqlSafe(sql.to_owned())).fetch_one(&mut connection).await.unwrap();
+        let number =
+            sqlx::query_scalar(AssertSqlSafe(sql.to_owned())).fetch_one(&mut connection).await.unwrap();
         connection.close().await.unwrap();
         number
     }

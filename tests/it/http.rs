@@ -26,7 +26,8 @@ impl Answer {
     }
 
     pub(crate) fn json(&self) -> Value {
-        serde_json::from_slice(&self.body).unwrap_or_else(|_| panic!("no JSON: {} {}", self.status, self.text()))
+        serde_json::from_slice(&self.body)
+            .unwrap_or_else(|_| panic!("no JSON: {} {}", self.status, self.text()))
     }
 
     pub(crate) fn header(&self, name: &str) -> Option<&str> {

@@ -71,11 +71,7 @@ async fn carry(client: TcpStream, behind: Behind, swallows: Arc<AtomicBool>) {
     }
 }
 
-async fn pump(
-    mut from: impl AsyncRead + Unpin,
-    mut to: impl AsyncWrite + Unpin,
-    swallows: &AtomicBool,
-) {
+async fn pump(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin, swallows: &AtomicBool) {
     let mut buffer = vec![0; 16 * 1024];
     let mut swallowed = false;
     while let Ok(read @ 1..) = from.read(&mut buffer).await {

@@ -39,7 +39,9 @@ async fn a_thousand_writers_of_one_agent_leave_no_gap_and_a_quiet_agent_does_not
     assert_eq!(revisions.len(), distinct.len());
     let logged = "select count(distinct revision) from changes where scope = (select uid from agents where slug = 'busy')";
     assert_eq!(database.number(logged).await, 2_001);
-    println!("a quiet agent's writes: p99 {undisturbed:?} undisturbed, {disturbed:?} beside a thousand writers");
+    println!(
+        "a quiet agent's writes: p99 {undisturbed:?} undisturbed, {disturbed:?} beside a thousand writers"
+    );
 }
 
 /// Writes to the quiet agent, two hundred times or until told to end, whichever is later.
@@ -74,7 +76,8 @@ async fn past_the_bound_of_its_queue_an_agents_writers_are_told_to_come_again() 
         let replica = Arc::clone(&replica);
         writers.spawn(async move {
             let body = serde_json::json!({"name": "n", "contents": [{"text": "t"}]});
-            let answer = replica.admin("PUT", &crate::app::resource("a", &format!("x:{n}")), Some(body)).await;
+            let answer =
+                replica.admin("PUT", &crate::app::resource("a", &format!("x:{n}")), Some(body)).await;
             if answer.status.is_success() {
                 return true;
             }

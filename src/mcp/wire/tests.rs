@@ -37,13 +37,25 @@ fn all_read(cases: &[(&str, &str)]) {
 fn messages_are_told_apart() {
     all_read(&[
         (r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#, "request 1 ping"),
-        (" \r\n\t{ \"method\" : \"ping\" , \"id\" : \"a\" , \"jsonrpc\" : \"2.0\" } \n", "request \"a\" ping"),
+        (
+            " \r\n\t{ \"method\" : \"ping\" , \"id\" : \"a\" , \"jsonrpc\" : \"2.0\" } \n",
+            "request \"a\" ping",
+        ),
         (r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":[1]},"extra":true}"#, "request 1 ping"),
         (r#"{"jsonrpc":"2.0","id":1,"method":"x","params":[1,2]}"#, "request 1 x"),
         (r#"{"jsonrpc":"2\u002e0","i\u0064":1,"method":"\u0070ing"}"#, "request 1 ping"),
-        (r#"{"jsonrpc":"2.0","id":12345678901234567890123,"method":"x"}"#, "request 12345678901234567890123 x"),
-        (r#"{"jsonrpc":"2.0","id":1,"method":"notifications/cancelled"}"#, "request 1 notifications/cancelled"),
-        (r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#, "notification notifications/initialized"),
+        (
+            r#"{"jsonrpc":"2.0","id":12345678901234567890123,"method":"x"}"#,
+            "request 12345678901234567890123 x",
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"notifications/cancelled"}"#,
+            "request 1 notifications/cancelled",
+        ),
+        (
+            r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
+            "notification notifications/initialized",
+        ),
         (r#"{"jsonrpc":"2.0","method":"what/ever","params":{}}"#, "notification what/ever"),
         (r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, "response"),
         (r#"{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":""}}"#, "response"),
@@ -96,7 +108,10 @@ fn what_is_json_and_no_message_is_an_invalid_request() {
         (r#"{"jsonrpc":"2.0","id":1}"#, "invalid_request 1: method is required"),
         (r#"{"jsonrpc":"2.0","id":1,"method":null}"#, "invalid_request 1: method must be a string"),
         (r#"{"jsonrpc":"2.0","id":1,"method":"\ud800"}"#, "invalid_request 1: method must be a string"),
-        (r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":1}"#, "invalid_request 1: params must be an object"),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":1}"#,
+            "invalid_request 1: params must be an object",
+        ),
         (
             r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":null}"#,
             "invalid_request 1: params must be an object",
@@ -250,8 +265,32 @@ fn a_batch_is_answered_as_an_array_or_not_at_all() {
 /// Pieces of which bodies are made that are nearly messages.
 fn nearly_json() -> impl Strategy<Value = String> {
     let piece = prop::sample::select(vec![
-        "{", "}", "[", "]", ",", ":", "\"", "\\", "null", "1", "1.5", "-", "e9", " ", "\"id\"", "\"jsonrpc\"", "\"2.0\"",
-        "\"method\"", "\"params\"", "\"_meta\"", "\"result\"", "\"\\ud800\"", "\"\\u0000\"", "\\u", "ä", "\u{0}",
+        "{",
+        "}",
+        "[",
+        "]",
+        ",",
+        ":",
+        "\"",
+        "\\",
+        "null",
+        "1",
+        "1.5",
+        "-",
+        "e9",
+        " ",
+        "\"id\"",
+        "\"jsonrpc\"",
+        "\"2.0\"",
+        "\"method\"",
+        "\"params\"",
+        "\"_meta\"",
+        "\"result\"",
+        "\"\\ud800\"",
+        "\"\\u0000\"",
+        "\\u",
+        "ä",
+        "\u{0}",
     ]);
     prop::collection::vec(piece, 0..40).prop_map(|pieces| pieces.concat())
 }

@@ -1,0 +1,64 @@
+//! A connection on loan: given back only in a known state.
+//!
+//! A future that is dropped in the middle of a statement, for want of an answer most of all, leaves its connection
+//! waiting. The pool would wait with it, for good where a network swallows packets; so such a connection is closed.
+
+use sqlx::pool::PoolConnection;
+use sqlx::{Executor, PgConnection, Postgres};
+
+use super::{Store, StoreError};
+
+/// A connection of the pool.
+#[derive(Debug)]
+pub(super) struct Lease {
+    connection: PoolConnection<Postgres>,
+    known: bool,
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if !self.known {
+            self.connection.close_on_drop();
+        }
+    }
+}
+
+impl Lease {
+    /// The connection, in the middle of something until [`settle`](Self::settle).
+    pub(super) fn connection(&mut self) -> &mut PgConnection {
+        self.known = false;
+        &mut self.connection
+    }
+
+    /// Runs a statement that ends a transaction, after which the connection is as it was before.
+    pub(super) async fn settle(mut self, end: &'static str) -> Result<(), StoreError> {
+        self.connection().execute(end).await?;
+        self.known = true;
+        Ok(())
+    }
+}
+
+impl Store {
+    pub(super) async fn lease(&self) -> Result<Lease, StoreError> {
+        Ok(Lease { connection: self.pool.acquire().await?, known: true })
+    }
+
+    /// A lease in a transaction that `begin` begins.
+    pub(super) async fn transaction(&self, begin: &'static str) -> Result<Lease, StoreError> {
+        let mut lease = self.lease().await?;
+        lease.connection().execute(begin).await?;
+        Ok(lease)
+    }
+
+    /// Runs one statement on a connection of its own.
+    pub(super) async fn run<T>(
+        &self,
+        statement: impl AsyncFnOnce(&mut PgConnection) -> Result<T, sqlx::Error>,
+    ) -> Result<T, StoreError> {
+        let mut lease = self.lease().await?;
+        let done = statement(lease.connection()).await;
+        // An answer, a refusal included, leaves the connection as it was; a broken one the pool finds out itself.
+        lease.known = matches!(&done, Ok(_) | Err(sqlx::Error::Database(_) | sqlx::Error::RowNotFound));
+        Ok(done?)
+    }
+}
