@@ -16,8 +16,9 @@ use super::dispatch::{Gateway, Surface};
 
 /// Connections of one listener at once; the next one waits in the system's queue.
 const MOST_CONNECTIONS: usize = 10_000;
-/// How long a client may take over the head of a request.
-const HEAD_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a client may take over the head of a request, and leave a connection idle before it: longer than the 90
+/// seconds for which clients keep idle connections, lest one closes under a request that is just being sent.
+const HEAD_PATIENCE: Duration = Duration::from_secs(95);
 /// After an accept that failed, for want of descriptors most likely.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 

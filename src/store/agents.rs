@@ -62,16 +62,20 @@ pub struct RetiredSlug {
 impl Store {
     /// The living agent of this slug.
     pub async fn agent(&self, slug: &str) -> Result<Option<Agent>, StoreError> {
-        let row = self.run(async |connection| {
-sqlx::query_as!(
-            Row,
-            "select a.uid, a.slug, a.tenant, t.slug as tenant_slug, a.name, a.title, a.instructions, a.access, \
-             a.enabled, h.revision, a.created_at \
-             from agents a join tenants t on t.uid = a.tenant join heads h on h.scope = a.uid \
-             where a.slug = $1 and a.deleted_at is null",
-            slug,
-        ).fetch_optional(connection).await
-}).await?;
+        let row = self
+            .run(async |connection| {
+                sqlx::query_as!(
+        Row,
+        "select a.uid, a.slug, a.tenant, t.slug as tenant_slug, a.name, a.title, a.instructions, a.access, \
+         a.enabled, h.revision, a.created_at \
+         from agents a join tenants t on t.uid = a.tenant join heads h on h.scope = a.uid \
+         where a.slug = $1 and a.deleted_at is null",
+        slug,
+    )
+    .fetch_optional(connection)
+    .await
+            })
+            .await?;
         row.map(Agent::try_from).transpose()
     }
 
@@ -82,19 +86,23 @@ sqlx::query_as!(
         after: &str,
         limit: i64,
     ) -> Result<Vec<Agent>, StoreError> {
-        let rows = self.run(async |connection| {
-sqlx::query_as!(
-            Row,
-            "select a.uid, a.slug, a.tenant, t.slug as tenant_slug, a.name, a.title, a.instructions, a.access, \
-             a.enabled, h.revision, a.created_at \
-             from agents a join tenants t on t.uid = a.tenant join heads h on h.scope = a.uid \
-             where a.slug > $1 and a.deleted_at is null and ($2::uuid is null or a.tenant = $2) \
-             order by a.slug limit $3",
-            after,
-            tenant.map(|tenant| tenant.0),
-            limit,
-        ).fetch_all(connection).await
-}).await?;
+        let rows = self
+            .run(async |connection| {
+                sqlx::query_as!(
+        Row,
+        "select a.uid, a.slug, a.tenant, t.slug as tenant_slug, a.name, a.title, a.instructions, a.access, \
+         a.enabled, h.revision, a.created_at \
+         from agents a join tenants t on t.uid = a.tenant join heads h on h.scope = a.uid \
+         where a.slug > $1 and a.deleted_at is null and ($2::uuid is null or a.tenant = $2) \
+         order by a.slug limit $3",
+        after,
+        tenant.map(|tenant| tenant.0),
+        limit,
+    )
+    .fetch_all(connection)
+    .await
+            })
+            .await?;
         rows.into_iter().map(Agent::try_from).collect()
     }
 }

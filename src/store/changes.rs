@@ -48,15 +48,17 @@ impl Store {
         let rows = self
             .run(async |connection| {
                 sqlx::query!(
-            r#"select now.horizon as "horizon!", recent.scope as "scope?", recent.revision as "revision?"
-            from (select pg_snapshot_xmin(pg_current_snapshot())::text as horizon) as now
-            left join (
-                select scope, max(revision) as revision from changes
-                where xid >= $1::text::xid8
-                group by scope
-            ) as recent on true"#,
-            horizon,
-        ).fetch_all(connection).await
+                    r#"select now.horizon as "horizon!", recent.scope as "scope?", recent.revision as "revision?"
+                    from (select pg_snapshot_xmin(pg_current_snapshot())::text as horizon) as now
+                    left join (
+                        select scope, max(revision) as revision from changes
+                        where xid >= $1::text::xid8
+                        group by scope
+                    ) as recent on true"#,
+                    horizon,
+                )
+                .fetch_all(connection)
+                .await
             })
             .await?;
         let heads =

@@ -98,11 +98,13 @@ impl Store {
         let row = self
             .run(async |connection| {
                 sqlx::query_as!(
-            Row,
-            "select uid, tenant, agent, display, name, scopes, principal, revision, created_at, expires_at, \
-             revoked_at, last_used_at from api_keys where uid = $1",
-            key.0,
-        ).fetch_optional(connection).await
+                    Row,
+                    "select uid, tenant, agent, display, name, scopes, principal, revision, created_at, expires_at, \
+                     revoked_at, last_used_at from api_keys where uid = $1",
+                    key.0,
+                )
+                .fetch_optional(connection)
+                .await
             })
             .await?;
         row.map(ApiKey::try_from).transpose()
@@ -119,15 +121,17 @@ impl Store {
         let rows = self
             .run(async |connection| {
                 sqlx::query_as!(
-            Row,
-            "select uid, tenant, agent, display, name, scopes, principal, revision, created_at, expires_at, \
-             revoked_at, last_used_at from api_keys \
-             where tenant = $1 and agent is not distinct from $2 and uid > $3 order by uid limit $4",
-            tenant.0,
-            agent.map(|agent| agent.0),
-            after,
-            limit,
-        ).fetch_all(connection).await
+                    Row,
+                    "select uid, tenant, agent, display, name, scopes, principal, revision, created_at, expires_at, \
+                     revoked_at, last_used_at from api_keys \
+                     where tenant = $1 and agent is not distinct from $2 and uid > $3 order by uid limit $4",
+                    tenant.0,
+                    agent.map(|agent| agent.0),
+                    after,
+                    limit,
+                )
+                .fetch_all(connection)
+                .await
             })
             .await?;
         rows.into_iter().map(ApiKey::try_from).collect()
@@ -138,14 +142,17 @@ impl Store {
         let keys: Vec<_> = uses.iter().map(|(key, _)| key.0).collect();
         let times: Vec<_> = uses.iter().map(|(_, at)| *at).collect();
         self.run(async |connection| {
-sqlx::query!(
-            "update api_keys set last_used_at = used.at \
-             from (select * from unnest($1::uuid[], $2::timestamptz[]) as used (uid, at) order by uid) as used \
-             where api_keys.uid = used.uid and (last_used_at is null or last_used_at < used.at)",
-            &keys,
-            &times,
-        ).execute(connection).await
-}).await?;
+            sqlx::query!(
+                "update api_keys set last_used_at = used.at \
+         from (select * from unnest($1::uuid[], $2::timestamptz[]) as used (uid, at) order by uid) as used \
+         where api_keys.uid = used.uid and (last_used_at is null or last_used_at < used.at)",
+                &keys,
+                &times,
+            )
+            .execute(connection)
+            .await
+        })
+        .await?;
         Ok(())
     }
 }

@@ -33,13 +33,17 @@ impl TryFrom<Row> for Tenant {
 impl Store {
     /// The living tenant of this slug.
     pub async fn tenant(&self, slug: &Slug) -> Result<Option<Tenant>, StoreError> {
-        let row = self.run(async |connection| {
-sqlx::query_as!(
-            Row,
-            "select uid, slug, name, revision, created_at from tenants where slug = $1 and deleted_at is null",
-            slug.as_str(),
-        ).fetch_optional(connection).await
-}).await?;
+        let row = self
+            .run(async |connection| {
+                sqlx::query_as!(
+        Row,
+        "select uid, slug, name, revision, created_at from tenants where slug = $1 and deleted_at is null",
+        slug.as_str(),
+    )
+    .fetch_optional(connection)
+    .await
+            })
+            .await?;
         row.map(Tenant::try_from).transpose()
     }
 
