@@ -1,0 +1,100 @@
+//! The contents of a resource, alike in every revision.
+
+use base64::display::Base64Display;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use serde::Serialize;
+use serde::ser::{Error, Serializer};
+
+use crate::model::resource::{Part, PartKind, Resource};
+
+/// What an encoded part takes besides its URI, MIME type and bytes, roughly.
+const PART_OVERHEAD: usize = 64;
+
+/// The parts of a resource with their bytes.
+pub(super) struct Contents<'a> {
+    pub(super) resource: &'a Resource,
+    pub(super) parts: &'a [(Part, Bytes)],
+}
+
+impl Contents<'_> {
+    /// About how many bytes they will take, so that the output grows once.
+    pub(super) fn encoded_len(&self) -> usize {
+        let uri = self.resource.uri.as_str().len();
+        self.parts.iter().map(|(_, bytes)| bytes.len() / 3 * 4 + uri + PART_OVERHEAD).sum()
+    }
+}
+
+impl Serialize for Contents<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.parts.iter().map(|(part, bytes)| Content::of(self.resource, part, bytes)))
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Content<'a> {
+    uri: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mime_type: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<Text<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    blob: Option<Blob<'a>>,
+}
+
+impl<'a> Content<'a> {
+    fn of(resource: &'a Resource, part: &'a Part, bytes: &'a [u8]) -> Self {
+        let (text, blob) = match part.kind {
+            PartKind::Text => (Some(Text(bytes)), None),
+            PartKind::Blob => (None, Some(Blob(bytes))),
+        };
+        let uri = part.uri.as_ref().unwrap_or(&resource.uri).as_str();
+        Self { uri, mime_type: resource.mime_type_of(part), text, blob }
+    }
+}
+
+struct Text<'a>(&'a [u8]);
+
+impl Serialize for Text<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let text = std::str::from_utf8(self.0).map_err(|_| S::Error::custom("a text part is not UTF-8"))?;
+        serializer.serialize_str(text)
+    }
+}
+
+struct Blob<'a>(&'a [u8]);
+
+impl Serialize for Blob<'_> {
+    /// Goes into the output as it is encoded, without a string in between.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&Base64Display::new(self.0, &STANDARD))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use base64::Engine;
+    use base64::engine::general_purpose::STANDARD;
+    use bytes::Bytes;
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::Contents;
+    use crate::mcp::fixtures::bare;
+    use crate::model::resource::{NewPart, PartKind};
+
+    proptest! {
+        #[test]
+        fn contents_come_back_as_they_went_in(text: String, blob in prop::collection::vec(any::<u8>(), 0..5_000)) {
+            let part = |kind, bytes: &[u8]| {
+                let new = NewPart::new(None, None, kind, Bytes::copy_from_slice(bytes));
+                (new.part, new.bytes)
+            };
+            let parts = [part(PartKind::Text, text.as_bytes()), part(PartKind::Blob, &blob)];
+            let encoded = serde_json::to_string(&Contents { resource: &bare("a:b", None), parts: &parts }).unwrap();
+            let expected = json!([{"uri": "a:b", "text": text}, {"uri": "a:b", "blob": STANDARD.encode(&blob)}]);
+            prop_assert_eq!(serde_json::from_str::<Value>(&encoded).unwrap(), expected);
+        }
+    }
+}

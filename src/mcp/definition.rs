@@ -1,0 +1,144 @@
+//! A resource as a list shows it, alike in every revision.
+//!
+//! Older revisions know fewer of these members (`title`, `_meta` and `lastModified` came with 2025-06-18, `icons` with
+//! 2025-11-25). They are sent all the same: no schema closes `Resource` or `Annotations` to additional members, clients
+//! ignore what they do not know, and one encoding serves all revisions.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde::ser::{Error, Serializer};
+use serde_json::value::RawValue;
+use time::format_description::well_known::Rfc3339;
+use time::{OffsetDateTime, UtcOffset};
+
+use super::wire::members::{Members, Shape};
+use crate::model::resource::Resource;
+
+/// A page of a list.
+pub(super) struct Definitions<'a>(pub(super) &'a [Arc<Resource>]);
+
+impl Serialize for Definitions<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(|resource| Listed::of(resource)))
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Listed<'a> {
+    uri: &'a str,
+    name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    title: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    description: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mime_type: Option<&'a str>,
+    annotations: Annotations<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    size: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    icons: Option<&'a RawValue>,
+    #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
+    meta: Option<&'a RawValue>,
+}
+
+impl<'a> Listed<'a> {
+    fn of(resource: &'a Resource) -> Self {
+        let definition = &resource.definition;
+        Self {
+            uri: resource.uri.as_str(),
+            name: &definition.name,
+            title: definition.title.as_deref(),
+            description: definition.description.as_deref(),
+            mime_type: definition.mime_type.as_deref(),
+            annotations: Annotations {
+                sent: definition.annotations.as_deref(),
+                last_modified: resource.last_modified,
+            },
+            size: resource.size(),
+            icons: definition.icons.as_deref(),
+            meta: definition.meta.as_deref(),
+        }
+    }
+}
+
+/// Annotations as sent, and where they do not say when the resource last changed, what the gateway knows of it.
+struct Annotations<'a> {
+    sent: Option<&'a RawValue>,
+    last_modified: OffsetDateTime,
+}
+
+impl Annotations<'_> {
+    fn complete(&self) -> Result<Cow<'_, RawValue>, String> {
+        let sent = self.sent.map_or("{}", RawValue::get);
+        let members = Members::read(sent).map_err(|error| error.to_string())?;
+        match (self.sent, members.shape()) {
+            (Some(sent), shape) if shape != Shape::Object || members.has("lastModified") => {
+                Ok(Cow::Borrowed(sent))
+            }
+            _ => self.extended(sent, members.is_empty()).map(Cow::Owned),
+        }
+    }
+
+    fn extended(&self, sent: &str, empty: bool) -> Result<Box<RawValue>, String> {
+        let open = sent.strip_suffix('}').unwrap_or(sent);
+        let comma = if empty { "" } else { "," };
+        let time = timestamp(self.last_modified).map_err(|error| error.to_string())?;
+        RawValue::from_string(format!(r#"{open}{comma}"lastModified":"{time}"}}"#))
+            .map_err(|error| error.to_string())
+    }
+}
+
+impl Serialize for Annotations<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.complete().map_err(S::Error::custom)?.serialize(serializer)
+    }
+}
+
+/// RFC 3339 in UTC, whole seconds.
+fn timestamp(time: OffsetDateTime) -> Result<String, time::error::Format> {
+    time.to_offset(UtcOffset::UTC).truncate_to_second().format(&Rfc3339)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::Listed;
+    use crate::mcp::fixtures::bare;
+
+    fn annotations(sent: Option<&str>) -> String {
+        let listed = serde_json::to_string(&Listed::of(&bare("a:b", sent))).unwrap();
+        let start = r#"{"uri":"a:b","name":"n","annotations":"#;
+        listed.strip_prefix(start).and_then(|rest| rest.strip_suffix('}')).unwrap().to_owned()
+    }
+
+    #[test]
+    fn the_last_change_is_told_where_the_sender_told_none() {
+        let last_modified = r#""lastModified":"2026-03-04T10:30:05Z"}"#;
+        assert_eq!(annotations(None), format!("{{{last_modified}"));
+        assert_eq!(annotations(Some("{}")), format!("{{{last_modified}"));
+        assert_eq!(annotations(Some("{ }")), format!("{{ {last_modified}"));
+        assert_eq!(annotations(Some(r#"{"a":{}}"#)), format!(r#"{{"a":{{}},{last_modified}"#));
+        assert_eq!(annotations(Some("{\"a\":1\n}")), format!("{{\"a\":1\n,{last_modified}"));
+    }
+
+    #[test]
+    fn what_the_sender_told_stays_as_it_is() {
+        for sent in [r#"{"lastModified":"2001"}"#, r#"{ "last\u004dodified" : null }"#, "[]", "null"] {
+            assert_eq!(annotations(Some(sent)), sent);
+        }
+    }
+
+    #[test]
+    fn a_resource_of_one_part_has_a_size() {
+        let mut resource = crate::mcp::fixtures::full();
+        let size = |resource: &_| serde_json::to_value(Listed::of(resource)).unwrap().get("size").cloned();
+        assert_eq!(size(&resource), Some(Value::from(6)));
+        resource.parts.push(resource.parts[0].clone());
+        assert_eq!(size(&resource), None);
+    }
+}

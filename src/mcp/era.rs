@@ -1,0 +1,132 @@
+//! Which era a request belongs to, decided once, here alone.
+
+use super::headers::McpHeaders;
+use super::version::{Generation, ProtocolVersion};
+use super::wire::{Incoming, Message, Rejected, Request};
+
+/// The era of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Era {
+    /// Served by the rules of `2026-07-28`.
+    Modern,
+    /// Served by those of a handshake's revisions.
+    Legacy(VersionSource),
+}
+
+/// What tells the revision of a legacy request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VersionSource {
+    /// It is negotiated by this very request, which opens a session whatever session it names.
+    Negotiation,
+    /// The session that it names.
+    Session,
+    /// The request itself, which belongs to no session.
+    Sessionless(ProtocolVersion),
+}
+
+/// Decides by the version header and by what was read of the body. `Mcp-Method`, `Mcp-Name` and `Mcp-Session-Id` never
+/// make a request modern or legacy.
+pub fn decide(headers: &McpHeaders<'_>, body: &Result<Incoming<'_>, Rejected<'_>>) -> Era {
+    let version = headers.protocol_version.value().and_then(ProtocolVersion::parse);
+    let legacy = version.filter(|version| version.generation() == Generation::Legacy);
+    if declares_version(body) || (headers.protocol_version.is_present() && legacy.is_none()) {
+        Era::Modern
+    } else if opens_session(body) {
+        Era::Legacy(VersionSource::Negotiation)
+    } else if headers.session_id.is_present() {
+        Era::Legacy(VersionSource::Session)
+    } else {
+        Era::Legacy(VersionSource::Sessionless(legacy.unwrap_or(ProtocolVersion::ASSUMED)))
+    }
+}
+
+/// The revision that an error is written in where nothing else tells: the header's; without a header, the modern one
+/// where the body declares itself as such.
+pub fn named_version(
+    headers: &McpHeaders<'_>,
+    body: &Result<Incoming<'_>, Rejected<'_>>,
+) -> Option<ProtocolVersion> {
+    match headers.protocol_version.value() {
+        Some(version) => ProtocolVersion::parse(version),
+        None => declares_version(body).then_some(ProtocolVersion::V2026_07_28),
+    }
+}
+
+fn declares_version(body: &Result<Incoming<'_>, Rejected<'_>>) -> bool {
+    match body {
+        Ok(incoming) => incoming.declares_version(),
+        Err(rejected) => rejected.declares_version,
+    }
+}
+
+fn opens_session(body: &Result<Incoming<'_>, Rejected<'_>>) -> bool {
+    matches!(body, Ok(Incoming::Message(Message::Request(Request { method, .. }))) if method == "initialize")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Era, VersionSource, decide, named_version};
+    use crate::mcp::headers::{Field, McpHeaders};
+    use crate::mcp::version::ProtocolVersion::{self, V2024_11_05, V2025_03_26, V2025_11_25, V2026_07_28};
+    use crate::mcp::wire::parse;
+
+    const PLAIN: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+    const DECLARED: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2025-11-25"}}}"#;
+    const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize"}"#;
+
+    fn headers(version: Option<&'static str>, session: Option<&'static str>) -> McpHeaders<'static> {
+        let field = |value: Option<&'static str>| value.map_or(Field::Absent, Field::Value);
+        let (method, name) = (Field::Value("resources/read"), Field::Value("a:b"));
+        McpHeaders { protocol_version: field(version), method, name, session_id: field(session) }
+    }
+
+    #[test]
+    fn a_request_belongs_to_the_era_that_the_contract_gives_it() {
+        let sessionless = |version| Era::Legacy(VersionSource::Sessionless(version));
+        let session = Era::Legacy(VersionSource::Session);
+        let negotiation = Era::Legacy(VersionSource::Negotiation);
+        for (version, session_id, body, expected) in [
+            (None, None, PLAIN, sessionless(V2025_03_26)),
+            (Some("2024-11-05"), None, PLAIN, sessionless(V2024_11_05)),
+            (Some("2025-11-25"), None, PLAIN, sessionless(V2025_11_25)),
+            (Some("2025-11-25"), Some("s"), PLAIN, session),
+            (None, Some("s"), PLAIN, session),
+            (None, Some("s"), INITIALIZE, negotiation),
+            (Some("2025-06-18"), None, INITIALIZE, negotiation),
+            (Some("2026-07-28"), None, PLAIN, Era::Modern),
+            (Some("2026-07-28"), Some("s"), PLAIN, Era::Modern),
+            (Some("2026-07-28"), None, INITIALIZE, Era::Modern),
+            (Some("2099-01-01"), None, PLAIN, Era::Modern),
+            (Some(""), None, PLAIN, Era::Modern),
+            (None, None, DECLARED, Era::Modern),
+            (Some("2025-11-25"), Some("s"), DECLARED, Era::Modern),
+            // Of a batch only the header decides, and so it does where nothing can be read.
+            (None, None, "[1]", sessionless(V2025_03_26)),
+            (None, Some("s"), "[1]", session),
+            (Some("2026-07-28"), None, "[1]", Era::Modern),
+            (None, None, "{", sessionless(V2025_03_26)),
+            (Some("2099-01-01"), None, "{", Era::Modern),
+        ] {
+            let decided = decide(&headers(version, session_id), &parse(body.as_bytes()));
+            assert_eq!(decided, expected, "{version:?} {session_id:?} {body}");
+        }
+    }
+
+    #[test]
+    fn a_version_header_that_contradicts_itself_names_no_legacy_revision() {
+        let mut headers = headers(None, None);
+        headers.protocol_version = Field::Malformed("2025-06-18, 2025-11-25".to_owned());
+        assert_eq!(decide(&headers, &parse(PLAIN.as_bytes())), Era::Modern);
+    }
+
+    #[test]
+    fn an_error_is_written_in_the_version_that_is_named() {
+        let named = |version, body: &str| named_version(&headers(version, None), &parse(body.as_bytes()));
+        let none: Option<ProtocolVersion> = None;
+        assert_eq!(named(Some("2025-11-25"), "{"), Some(V2025_11_25));
+        assert_eq!(named(Some("2025-11-25"), DECLARED), Some(V2025_11_25));
+        assert_eq!(named(None, DECLARED), Some(V2026_07_28));
+        assert_eq!(named(None, PLAIN), none);
+        assert_eq!(named(Some("2099-01-01"), DECLARED), none);
+    }
+}

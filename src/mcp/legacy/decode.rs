@@ -1,0 +1,115 @@
+//! From a message of the legacy era to what it asks for.
+
+use serde_json::value::RawValue;
+
+use crate::mcp::call::{self, Call};
+use crate::mcp::client::ClientInfo;
+use crate::mcp::version::{Generation, ProtocolVersion};
+use crate::mcp::wire::{Message, Params, Rejected, Request, RequestId, message};
+use crate::model::fault::Fault;
+
+/// Methods that need somewhere to deliver to.
+const SESSION_ONLY: [&str; 3] = ["resources/subscribe", "resources/unsubscribe", "logging/setLevel"];
+
+/// A message that this era takes.
+#[derive(Debug)]
+pub enum LegacyMessage<'a> {
+    /// A request, to be answered.
+    Call(LegacyCall<'a>),
+    /// A notification or a response, to be accepted and ignored.
+    Unanswered,
+}
+
+/// A request.
+#[derive(Debug)]
+pub struct LegacyCall<'a> {
+    /// What the answer refers to.
+    pub id: RequestId<'a>,
+    /// What is asked for.
+    pub method: LegacyMethod<'a>,
+}
+
+/// What a legacy request asks for.
+#[derive(Debug)]
+pub enum LegacyMethod<'a> {
+    /// `initialize`.
+    Initialize(Initialize<'a>),
+    /// `ping`.
+    Ping,
+    /// A method that is [`Fault::SessionRequired`] without a session.
+    SessionOnly(&'static str),
+    /// What both eras have.
+    Call(Call<'a>),
+}
+
+/// The parameters of `initialize`.
+#[derive(Debug)]
+pub struct Initialize<'a> {
+    /// The revision that was agreed on: the one asked for where it is served and of this era.
+    pub version: ProtocolVersion,
+    /// What the client is capable of, as sent.
+    pub capabilities: &'a RawValue,
+    /// What the client says of itself.
+    pub client: ClientInfo<'a>,
+}
+
+/// Reads a message.
+///
+/// # Errors
+/// [`Fault::MethodNotFound`] and [`Fault::InvalidParams`].
+pub fn decode<'a>(message: &Message<'a>) -> Result<LegacyMessage<'a>, Fault> {
+    match message {
+        Message::Request(request) => {
+            Ok(LegacyMessage::Call(LegacyCall { id: request.id, method: method(request)? }))
+        }
+        Message::Notification { .. } | Message::Response => Ok(LegacyMessage::Unanswered),
+    }
+}
+
+/// Reads the messages of a batch. Each is refused or answered by itself.
+///
+/// # Errors
+/// [`Fault::InvalidRequest`] for the whole of it, where the revision knows no batches or a message in it is
+/// `initialize`.
+pub fn batch<'a>(
+    members: &[&'a RawValue],
+    version: ProtocolVersion,
+) -> Result<Vec<Result<Message<'a>, Rejected<'a>>>, Fault> {
+    if !version.knows_batches() {
+        return Err(Fault::InvalidRequest("this revision has no batches".into()));
+    }
+    let messages: Vec<_> = members.iter().map(|raw| message(raw.get())).collect();
+    let opens =
+        |message: &_| matches!(message, Ok(Message::Request(request)) if request.method == "initialize");
+    if messages.iter().any(opens) {
+        return Err(Fault::InvalidRequest("initialize must not be part of a batch".into()));
+    }
+    Ok(messages)
+}
+
+fn method<'a>(request: &Request<'a>) -> Result<LegacyMethod<'a>, Fault> {
+    match &*request.method {
+        "initialize" => initialize(&request.params).map(LegacyMethod::Initialize),
+        "ping" => Ok(LegacyMethod::Ping),
+        method => match SESSION_ONLY.into_iter().find(|known| *known == method) {
+            Some(known) => Ok(LegacyMethod::SessionOnly(known)),
+            None => call::decode(method, &request.params).map(LegacyMethod::Call),
+        },
+    }
+}
+
+fn initialize<'a>(params: &Params<'a>) -> Result<Initialize<'a>, Fault> {
+    params.check_shape()?;
+    let version = negotiate(&params.required_string("protocolVersion")?);
+    let capabilities = params.required_object("capabilities")?;
+    let client = ClientInfo::read(params.required_object("clientInfo")?).ok_or_else(|| {
+        Fault::invalid_params("params.clientInfo must have a name and a version, both strings")
+    })?;
+    Ok(Initialize { version, capabilities, client })
+}
+
+fn negotiate(asked_for: &str) -> ProtocolVersion {
+    ProtocolVersion::parse(asked_for)
+        .filter(|version| version.generation() == Generation::Legacy)
+        .unwrap_or(ProtocolVersion::NEWEST_LEGACY)
+}

@@ -1,0 +1,8 @@
+//! The legacy era: revisions 2024-11-05 to 2025-11-25, which open a session by `initialize` or do without.
+
+pub mod decode;
+pub mod encode;
+pub mod error;
+
+#[cfg(test)]
+mod tests;

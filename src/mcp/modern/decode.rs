@@ -1,0 +1,149 @@
+//! From headers and a body to a modern request, checked in the order of the contract.
+
+use std::borrow::Cow;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::value::RawValue;
+
+use super::ModernError;
+use crate::mcp::call::{self, Call};
+use crate::mcp::error::shortened;
+use crate::mcp::headers::{Field, McpHeaders};
+use crate::mcp::version::{Generation, ProtocolVersion};
+use crate::mcp::wire::members::{Members, text_of};
+use crate::mcp::wire::params::META_PROTOCOL_VERSION;
+use crate::mcp::wire::{Incoming, Message, Request, RequestId};
+use crate::model::fault::Fault;
+
+const META_CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+const META_CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
+
+/// The methods that `Mcp-Name` repeats a parameter of, and which.
+const NAMED: [(&str, &str); 3] = [("resources/read", "uri"), ("prompts/get", "name"), ("tools/call", "name")];
+
+/// A body that this era takes.
+#[derive(Debug)]
+pub enum ModernMessage<'a> {
+    /// A request, to be answered.
+    Call(ModernCall<'a>),
+    /// A notification, to be accepted and ignored.
+    Notification,
+}
+
+/// A request that breaks no rule of the era.
+#[derive(Debug)]
+pub struct ModernCall<'a> {
+    /// What the answer refers to.
+    pub id: RequestId<'a>,
+    /// What is asked for.
+    pub method: ModernMethod<'a>,
+    /// What the client says of itself, as sent: see [`ClientInfo`](crate::mcp::client::ClientInfo).
+    pub client_info: Option<&'a RawValue>,
+}
+
+/// What a modern request asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ModernMethod<'a> {
+    /// `server/discover`.
+    Discover,
+    /// What both eras have.
+    Call(Call<'a>),
+}
+
+/// Checks a body against the rules of the era. The first breach answers.
+///
+/// # Errors
+/// [`ModernError`], whose variants are the breaches.
+pub fn decode<'a>(
+    headers: &McpHeaders<'_>,
+    incoming: &Incoming<'a>,
+) -> Result<ModernMessage<'a>, ModernError> {
+    match incoming {
+        Incoming::Message(Message::Request(request)) => call(headers, request).map(ModernMessage::Call),
+        Incoming::Message(Message::Notification { .. }) => Ok(ModernMessage::Notification),
+        Incoming::Message(Message::Response) => Err(refused("this revision has no responses of clients")),
+        Incoming::Batch(_) => Err(refused("this revision has no batches")),
+    }
+}
+
+fn refused(why: &'static str) -> ModernError {
+    Fault::InvalidRequest(why.into()).into()
+}
+
+fn call<'a>(headers: &McpHeaders<'_>, request: &Request<'a>) -> Result<ModernCall<'a>, ModernError> {
+    let meta = request.params.meta();
+    check_version(&headers.protocol_version, meta)?;
+    if meta.get(META_CLIENT_CAPABILITIES).is_none_or(|raw| !raw.get().starts_with('{')) {
+        return Err(ModernError::Meta(
+            "params._meta must have io.modelcontextprotocol/clientCapabilities, an object",
+        ));
+    }
+    check_method(&headers.method, &request.method)?;
+    check_name(&headers.name, request)?;
+    let method = match &*request.method {
+        "server/discover" => ModernMethod::Discover,
+        method => ModernMethod::Call(call::decode(method, &request.params)?),
+    };
+    Ok(ModernCall { id: request.id, method, client_info: meta.get(META_CLIENT_INFO) })
+}
+
+fn check_version(header: &Field<'_>, meta: &Members<'_>) -> Result<(), ModernError> {
+    let Some(version) = meta.get(META_PROTOCOL_VERSION).and_then(text_of) else {
+        return Err(match unknown_version(header) {
+            Some(requested) => ModernError::UnsupportedVersion { requested },
+            None => {
+                ModernError::Meta("params._meta must have io.modelcontextprotocol/protocolVersion, a string")
+            }
+        });
+    };
+    match header {
+        Field::Absent => return Err(ModernError::HeaderMismatch("MCP-Protocol-Version is required")),
+        Field::Value(value) if *value == version => {}
+        _ => {
+            let differs = "MCP-Protocol-Version does not match params._meta";
+            return Err(ModernError::HeaderMismatch(differs));
+        }
+    }
+    let served =
+        ProtocolVersion::parse(&version).filter(|version| version.generation() == Generation::Modern);
+    served.map(|_| ()).ok_or_else(|| ModernError::UnsupportedVersion { requested: shortened(&version) })
+}
+
+/// The version that the header names, if it is none that is served in any era.
+fn unknown_version(header: &Field<'_>) -> Option<String> {
+    match header {
+        Field::Absent => None,
+        Field::Value(value) => ProtocolVersion::parse(value).is_none().then(|| shortened(value)),
+        Field::Malformed(text) => Some(text.clone()),
+    }
+}
+
+fn check_method(header: &Field<'_>, method: &str) -> Result<(), ModernError> {
+    match header {
+        Field::Absent => Err(ModernError::HeaderMismatch("Mcp-Method is required")),
+        Field::Value(value) if *value == method => Ok(()),
+        _ => Err(ModernError::HeaderMismatch("Mcp-Method does not match the method")),
+    }
+}
+
+fn check_name(header: &Field<'_>, request: &Request<'_>) -> Result<(), ModernError> {
+    let Some((_, parameter)) = NAMED.iter().find(|(method, _)| *method == request.method) else {
+        return Ok(());
+    };
+    // A parameter that is absent or no string is repeated by no header at all.
+    let named = request.params.string(parameter).ok().flatten();
+    match (header, named) {
+        (Field::Absent, _) => Err(ModernError::HeaderMismatch("Mcp-Name is required for this method")),
+        (Field::Value(value), Some(name)) if decoded(value).as_deref() == Some(name.as_bytes()) => Ok(()),
+        _ => Err(ModernError::HeaderMismatch("Mcp-Name does not match params.uri or params.name")),
+    }
+}
+
+/// The value of a header that may be wrapped in base64; `None` where it is wrapped and no base64.
+fn decoded(value: &str) -> Option<Cow<'_, [u8]>> {
+    match value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) {
+        Some(wrapped) => STANDARD.decode(wrapped).ok().map(Cow::Owned),
+        None => Some(Cow::Borrowed(value.as_bytes())),
+    }
+}

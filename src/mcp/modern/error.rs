@@ -1,0 +1,46 @@
+//! What goes wrong in the modern era: its own breaches of the rules, and the faults that both eras have.
+
+use axum::http::StatusCode;
+
+use crate::mcp::error::{Detail, Dialect, RpcError, code};
+use crate::model::fault::Fault;
+
+const DIALECT: Dialect =
+    Dialect { method_not_found: StatusCode::NOT_FOUND, resource_not_found: code::INVALID_PARAMS };
+
+/// Why a modern request is refused or failed.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum ModernError {
+    /// The version is not served in this era.
+    #[error("unsupported protocol version: {requested}")]
+    UnsupportedVersion {
+        /// The version.
+        requested: String,
+    },
+    /// A header is absent, malformed, or says something else than the body.
+    #[error("header mismatch: {0}")]
+    HeaderMismatch(&'static str),
+    /// `params._meta` lacks something.
+    #[error("{0}")]
+    Meta(&'static str),
+    /// As in the other era.
+    #[error(transparent)]
+    Fault(#[from] Fault),
+}
+
+impl ModernError {
+    /// The error as it is answered. `request_id` is the HTTP request's.
+    pub fn answer(&self, request_id: &str) -> RpcError {
+        let (code, name, detail) = match self {
+            Self::Fault(fault) => return RpcError::of(fault, DIALECT, request_id),
+            Self::Meta(_) => (code::INVALID_PARAMS, "invalid_params", None),
+            Self::HeaderMismatch(_) => (code::HEADER_MISMATCH, "header_mismatch", None),
+            Self::UnsupportedVersion { requested } => {
+                let detail = Detail::Versions { requested: requested.clone() };
+                (code::UNSUPPORTED_PROTOCOL_VERSION, "unsupported_protocol_version", Some(detail))
+            }
+        };
+        let (status, message) = (StatusCode::BAD_REQUEST, self.to_string().into());
+        RpcError { status, code, name, message, detail, retry_after: None }
+    }
+}

@@ -1,0 +1,10 @@
+//! The modern era: revision 2026-07-28, every request complete in itself.
+
+pub mod decode;
+pub mod encode;
+pub mod error;
+
+pub use error::ModernError;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,173 @@
+//! The revisions of the protocol that are served, one row of a table each.
+
+/// Which of the specification's two eras a revision belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Generation {
+    /// Version, identity and capabilities travel with each request.
+    Modern,
+    /// A session is opened by `initialize`.
+    Legacy,
+}
+
+/// A served revision of the protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ProtocolVersion {
+    /// 2026-07-28.
+    V2026_07_28,
+    /// 2025-11-25.
+    V2025_11_25,
+    /// 2025-06-18.
+    V2025_06_18,
+    /// 2025-03-26.
+    V2025_03_26,
+    /// 2024-11-05.
+    V2024_11_05,
+}
+
+/// In what one revision differs from the others.
+struct Row {
+    version: ProtocolVersion,
+    text: &'static str,
+    generation: Generation,
+    /// JSON-RPC batches are part of it.
+    batches: bool,
+    /// The schema of an error allows its `id` to be left out; before, it is required and JSON-RPC's `null`.
+    errors_without_id: bool,
+    /// An `Implementation` has a `title`.
+    titles: bool,
+}
+
+use Generation::{Legacy, Modern};
+use ProtocolVersion::{V2024_11_05, V2025_03_26, V2025_06_18, V2025_11_25, V2026_07_28};
+
+const TABLE: [Row; 5] = [
+    Row {
+        version: V2026_07_28,
+        text: "2026-07-28",
+        generation: Modern,
+        batches: false,
+        errors_without_id: true,
+        titles: true,
+    },
+    Row {
+        version: V2025_11_25,
+        text: "2025-11-25",
+        generation: Legacy,
+        batches: false,
+        errors_without_id: true,
+        titles: true,
+    },
+    Row {
+        version: V2025_06_18,
+        text: "2025-06-18",
+        generation: Legacy,
+        batches: false,
+        errors_without_id: false,
+        titles: true,
+    },
+    Row {
+        version: V2025_03_26,
+        text: "2025-03-26",
+        generation: Legacy,
+        batches: true,
+        errors_without_id: false,
+        titles: false,
+    },
+    Row {
+        version: V2024_11_05,
+        text: "2024-11-05",
+        generation: Legacy,
+        batches: false,
+        errors_without_id: false,
+        titles: false,
+    },
+];
+
+impl ProtocolVersion {
+    /// Every served revision, newest first: what `supportedVersions` and `data.supported` list.
+    pub const SUPPORTED: [Self; TABLE.len()] = {
+        let mut all = [V2026_07_28; TABLE.len()];
+        let mut at = 0;
+        while at < TABLE.len() {
+            all[at] = TABLE[at].version;
+            at += 1;
+        }
+        all
+    };
+
+    /// What `initialize` is answered with where it asks for a revision that is not served.
+    pub const NEWEST_LEGACY: Self = V2025_11_25;
+
+    /// What a request without a session and without a version is taken for: the last revision that had no header for it.
+    pub const ASSUMED: Self = V2025_03_26;
+
+    const fn row(self) -> &'static Row {
+        // The rows stand in the order of the variants; a test holds them to it.
+        &TABLE[self as usize]
+    }
+
+    /// As it is written on the wire.
+    pub const fn as_str(self) -> &'static str {
+        self.row().text
+    }
+
+    /// Reads what is written on the wire; `None` for a revision that is not served.
+    pub fn parse(text: &str) -> Option<Self> {
+        TABLE.iter().find(|row| row.text == text).map(|row| row.version)
+    }
+
+    /// Its era.
+    pub const fn generation(self) -> Generation {
+        self.row().generation
+    }
+
+    /// Whether JSON-RPC batches are part of it.
+    pub const fn knows_batches(self) -> bool {
+        self.row().batches
+    }
+
+    /// Whether an error leaves its `id` out where none can be read; `null` otherwise.
+    pub const fn omits_unreadable_ids(self) -> bool {
+        self.row().errors_without_id
+    }
+
+    /// Whether `serverInfo` may have a `title`.
+    pub const fn knows_titles(self) -> bool {
+        self.row().titles
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Generation, ProtocolVersion, TABLE};
+
+    #[test]
+    fn every_version_stands_in_the_table_at_its_own_place() {
+        for (place, row) in TABLE.iter().enumerate() {
+            assert_eq!(row.version as usize, place, "{}", row.text);
+            assert_eq!(ProtocolVersion::parse(row.version.as_str()), Some(row.version));
+        }
+    }
+
+    #[test]
+    fn the_supported_versions_are_listed_newest_first() {
+        let listed: Vec<_> = ProtocolVersion::SUPPORTED.iter().map(|v| v.as_str()).collect();
+        assert_eq!(listed, ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"]);
+    }
+
+    #[test]
+    fn the_properties_of_each_revision_are_those_of_the_contract() {
+        let of = |text| {
+            ProtocolVersion::parse(text)
+                .map(|v| (v.generation(), v.knows_batches(), v.omits_unreadable_ids(), v.knows_titles()))
+        };
+        assert_eq!(of("2026-07-28"), Some((Generation::Modern, false, true, true)));
+        assert_eq!(of("2025-11-25"), Some((Generation::Legacy, false, true, true)));
+        assert_eq!(of("2025-06-18"), Some((Generation::Legacy, false, false, true)));
+        assert_eq!(of("2025-03-26"), Some((Generation::Legacy, true, false, false)));
+        assert_eq!(of("2024-11-05"), Some((Generation::Legacy, false, false, false)));
+        for unknown in ["", "2026-07-29", "2025-11-25 ", "DRAFT-2026-v1", "2025-6-18"] {
+            assert_eq!(of(unknown), None, "{unknown:?}");
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! The JSON-RPC envelope: from the bytes of a body to a request, a notification, a response or a batch of them.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::members::{Members, Shape, text_of, walk};
+use super::params::Params;
+use super::request_id::{MAX_ID_BYTES, RequestId};
+use crate::model::fault::Fault;
+use crate::model::json::{MAX_DEPTH, is_too_deep};
+
+/// Most messages that a batch may have.
+pub const MAX_BATCH: usize = 50;
+
+/// What MCP knows as requests, in any revision: without an id they are mistakes and no notifications.
+const REQUESTS: [&str; 15] = [
+    "server/discover",
+    "initialize",
+    "ping",
+    "resources/list",
+    "resources/templates/list",
+    "resources/read",
+    "resources/subscribe",
+    "resources/unsubscribe",
+    "prompts/list",
+    "prompts/get",
+    "completion/complete",
+    "tools/list",
+    "tools/call",
+    "subscriptions/listen",
+    "logging/setLevel",
+];
+
+/// A body that is JSON-RPC, as far as its envelope goes.
+#[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a box would be an allocation on every request; it is never stored"
+)]
+pub enum Incoming<'a> {
+    /// One message.
+    Message(Message<'a>),
+    /// From 1 to [`MAX_BATCH`] values, to be read by [`message`] one by one.
+    Batch(Vec<&'a RawValue>),
+}
+
+/// One message.
+#[derive(Debug)]
+pub enum Message<'a> {
+    /// Asks for an answer.
+    Request(Request<'a>),
+    /// Asks for none.
+    Notification {
+        /// What it tells.
+        method: Cow<'a, str>,
+        /// About what.
+        params: Params<'a>,
+    },
+    /// Answers something that the server asked.
+    Response,
+}
+
+/// A request.
+#[derive(Debug)]
+pub struct Request<'a> {
+    /// What the answer refers to.
+    pub id: RequestId<'a>,
+    /// What is asked for.
+    pub method: Cow<'a, str>,
+    /// The parameters; empty where there were none.
+    pub params: Params<'a>,
+}
+
+/// A body that is no message, with what could be read of it all the same.
+#[derive(Debug)]
+pub struct Rejected<'a> {
+    /// Why: [`Fault::ParseError`] or [`Fault::InvalidRequest`].
+    pub fault: Fault,
+    /// The id that the error answers.
+    pub id: Option<RequestId<'a>>,
+    /// Whether `params._meta` names a version of the protocol.
+    pub declares_version: bool,
+}
+
+impl<'a> Incoming<'a> {
+    /// The id, where it is one request.
+    pub fn id(&self) -> Option<RequestId<'a>> {
+        match self {
+            Self::Message(Message::Request(request)) => Some(request.id),
+            _ => None,
+        }
+    }
+
+    /// Whether `params._meta` names a version of the protocol; a batch does not.
+    pub fn declares_version(&self) -> bool {
+        match self {
+            Self::Message(
+                Message::Request(Request { params, .. }) | Message::Notification { params, .. },
+            ) => params.declare_version(),
+            _ => false,
+        }
+    }
+}
+
+impl Rejected<'_> {
+    fn unread(fault: Fault) -> Self {
+        Self { fault, id: None, declares_version: false }
+    }
+}
+
+/// Reads a body.
+///
+/// # Errors
+/// What is no JSON, no message, or nests too deeply.
+pub fn parse(body: &[u8]) -> Result<Incoming<'_>, Rejected<'_>> {
+    let text = std::str::from_utf8(body)
+        .map_err(|_| Rejected::unread(Fault::ParseError("the body is not UTF-8".into())))?;
+    if is_too_deep(body) {
+        let fault = invalid(format!("the body nests deeper than {MAX_DEPTH} levels"));
+        return Err(Rejected { fault, id: readable_id(body), declares_version: false });
+    }
+    if text.trim_ascii_start().starts_with('[') {
+        batch(text).map(Incoming::Batch).map_err(Rejected::unread)
+    } else {
+        message(text).map(Incoming::Message)
+    }
+}
+
+/// Reads one message, from a whole body or from a batch.
+///
+/// # Errors
+/// What is no JSON or no message.
+pub fn message(text: &str) -> Result<Message<'_>, Rejected<'_>> {
+    let mut envelope = Members::default();
+    let mut nested = [("params", Members::default()), ("_meta", Members::default())];
+    if walk(text, &mut envelope, &mut nested).is_err() {
+        return Err(unwalkable(text));
+    }
+    let [(_, members), (_, meta)] = nested;
+    let params = Params { members, meta };
+    let declares_version = params.declare_version();
+    classify(&envelope, params).map_err(|fault| Rejected { fault, id: id_of(&envelope), declares_version })
+}
+
+/// The id that an error about this body answers, however broken the rest of it is: for refusals that come before the
+/// body is looked at. `None` where it is no JSON, no object, no request, or names no valid id exactly once. Linear in the
+/// body's length, and no recursion however deep it nests.
+pub fn readable_id(body: &[u8]) -> Option<RequestId<'_>> {
+    let envelope = Members::read(std::str::from_utf8(body).ok()?).ok()?;
+    id_of(&envelope)
+}
+
+/// The id of a response is one that the server chose: an error that named it would answer another request of the client's.
+fn id_of<'a>(envelope: &Members<'a>) -> Option<RequestId<'a>> {
+    let request = envelope.has("method") || !is_response(envelope);
+    envelope.get("id").filter(|_| request).and_then(RequestId::read)
+}
+
+fn is_response(envelope: &Members<'_>) -> bool {
+    envelope.has("result") || envelope.has("error")
+}
+
+/// The body is no JSON, or it is and a scalar stands in an object's place that has no value, like a lone surrogate.
+fn unwalkable(text: &str) -> Rejected<'_> {
+    match serde_json::from_str::<IgnoredAny>(text) {
+        Err(error) => Rejected::unread(not_json(&error)),
+        Ok(_) => Rejected {
+            fault: invalid("a message and its params must be objects"),
+            id: readable_id(text.as_bytes()),
+            declares_version: false,
+        },
+    }
+}
+
+fn classify<'a>(envelope: &Members<'a>, params: Params<'a>) -> Result<Message<'a>, Fault> {
+    check_names(envelope, &params)?;
+    if envelope.get("jsonrpc").and_then(text_of).as_deref() != Some("2.0") {
+        return Err(invalid("jsonrpc must be \"2.0\""));
+    }
+    let Some(method) = envelope.get("method") else {
+        return response(envelope);
+    };
+    if is_response(envelope) {
+        return Err(invalid("a message has either a method or a result or an error"));
+    }
+    let method = text_of(method).ok_or_else(|| invalid("method must be a string"))?;
+    // JSON-RPC 2.0 knows parameters by name and by position. The latter are no breach of the envelope, therefore, but
+    // bad parameters of every method there is; the methods say so.
+    if params.members.shape() == Shape::Scalar {
+        return Err(invalid("params must be an object"));
+    }
+    match envelope.get("id") {
+        Some(id) => Ok(Message::Request(Request { id: request_id(id)?, method, params })),
+        None if REQUESTS.contains(&&*method) => Err(invalid("a request needs an id")),
+        None => Ok(Message::Notification { method, params }),
+    }
+}
+
+fn check_names(envelope: &Members<'_>, params: &Params<'_>) -> Result<(), Fault> {
+    let levels = [("the message", envelope), ("params", &params.members), ("params._meta", &params.meta)];
+    if envelope.shape() != Shape::Object {
+        return Err(invalid("a message must be an object"));
+    }
+    match levels.iter().find_map(|(level, members)| Some((level, members.error()?))) {
+        Some((level, error)) => Err(invalid(format!("{level} {error}"))),
+        None => Ok(()),
+    }
+}
+
+fn response<'a>(envelope: &Members<'a>) -> Result<Message<'a>, Fault> {
+    match (envelope.has("result"), envelope.has("error"), envelope.get("id")) {
+        (false, false, _) => Err(invalid("method is required")),
+        (true, true, _) => Err(invalid("a response has either a result or an error")),
+        // Who could not read what it answers has no id to name.
+        (false, true, None) => Ok(Message::Response),
+        (false, true, Some(id)) if id.get() == "null" => Ok(Message::Response),
+        (_, _, Some(id)) => request_id(id).map(|_| Message::Response),
+        (true, false, None) => Err(invalid("a response needs an id")),
+    }
+}
+
+fn request_id(raw: &RawValue) -> Result<RequestId<'_>, Fault> {
+    RequestId::read(raw)
+        .ok_or_else(|| invalid(format!("id must be an integer or a string of at most {MAX_ID_BYTES} bytes")))
+}
+
+/// The members of a batch, looked at no further.
+fn batch(text: &str) -> Result<Vec<&RawValue>, Fault> {
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    let read = deserializer.deserialize_seq(BatchVisitor).and_then(|read| deserializer.end().map(|()| read));
+    let (members, count) = read.map_err(|error| not_json(&error))?;
+    if (1..=MAX_BATCH).contains(&count) {
+        Ok(members)
+    } else {
+        Err(invalid(format!("a batch has from 1 to {MAX_BATCH} messages")))
+    }
+}
+
+struct BatchVisitor;
+
+impl<'a> Visitor<'a> for BatchVisitor {
+    type Value = (Vec<&'a RawValue>, usize);
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a batch")
+    }
+
+    fn visit_seq<A: SeqAccess<'a>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+        let mut members = Vec::new();
+        while members.len() < MAX_BATCH
+            && let Some(member) = seq.next_element()?
+        {
+            members.push(member);
+        }
+        let mut count = members.len();
+        while seq.next_element::<IgnoredAny>()?.is_some() {
+            count += 1;
+        }
+        Ok((members, count))
+    }
+}
+
+fn invalid(message: impl Into<Cow<'static, str>>) -> Fault {
+    Fault::InvalidRequest(message.into())
+}
+
+fn not_json(error: &serde_json::Error) -> Fault {
+    Fault::ParseError(format!("the body is not JSON: {error}").into())
+}

@@ -1,0 +1,299 @@
+//! The members of a JSON object, each name once, borrowed from the text in a single pass over it.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+
+/// Members kept without an allocation; messages of well-behaved clients have fewer on each level.
+const INLINE: usize = 8;
+
+/// Most members that are kept of one object, so that a body full of names takes no multiple of its size in memory.
+pub const MAX_MEMBERS: usize = 1_024;
+
+/// What kind of JSON value stands where an object is looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Shape {
+    /// Nothing.
+    #[default]
+    Absent,
+    /// An object.
+    Object,
+    /// An array.
+    Array,
+    /// Anything else, `null` included.
+    Scalar,
+}
+
+/// What is wrong with the names of an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum MembersError {
+    /// One of them came twice.
+    #[error("has a member twice")]
+    Duplicate,
+    /// There are more than [`MAX_MEMBERS`].
+    #[error("has more than {MAX_MEMBERS} members")]
+    TooMany,
+}
+
+/// The members of one object.
+#[derive(Debug, Default)]
+pub struct Members<'a> {
+    shape: Shape,
+    error: Option<MembersError>,
+    inline: [Option<(&'a str, Value<'a>)>; INLINE],
+    /// Names with escapes in them, and all that finds no room above. A tree: no choice of names makes it slow.
+    spilled: BTreeMap<Cow<'a, str>, Value<'a>>,
+}
+
+/// The text of a member. `None` where it was taken apart in place, and where the name came twice.
+type Value<'a> = Option<&'a RawValue>;
+
+impl<'a> Members<'a> {
+    /// Reads one JSON text. That it is no object is no error: see [`shape`](Self::shape).
+    ///
+    /// # Errors
+    /// Where it is not JSON, or is a scalar that cannot be represented.
+    pub fn read(text: &'a str) -> Result<Self, serde_json::Error> {
+        let mut members = Self::default();
+        walk(text, &mut members, &mut [])?;
+        Ok(members)
+    }
+
+    /// What was found in the object's place.
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// What is wrong with the names, if anything.
+    pub fn error(&self) -> Option<MembersError> {
+        self.error
+    }
+
+    /// Whether a member of this name is there.
+    pub fn has(&self, name: &str) -> bool {
+        self.find(name).is_some()
+    }
+
+    /// Whether there is no member at all.
+    pub fn is_empty(&self) -> bool {
+        self.inline[0].is_none() && self.spilled.is_empty()
+    }
+
+    /// The value of a member, as it was sent.
+    pub fn get(&self, name: &str) -> Option<&'a RawValue> {
+        self.find(name).flatten()
+    }
+
+    fn find(&self, name: &str) -> Option<Value<'a>> {
+        let inline = self.inline.iter().map_while(|slot| *slot).find(|(known, _)| *known == name);
+        inline.map(|(_, value)| value).or_else(|| self.spilled.get(name).copied())
+    }
+
+    /// Keeps a member. Of a name that comes twice no value is kept, for nobody can tell which one was meant.
+    fn insert(&mut self, name: Cow<'a, str>, value: Value<'a>) {
+        let inline = self.inline.iter_mut().map_while(Option::as_mut).find(|(known, _)| *known == name);
+        if let Some(kept) = inline.map(|(_, kept)| kept).or_else(|| self.spilled.get_mut(&*name)) {
+            *kept = None;
+            self.error = Some(MembersError::Duplicate);
+            return;
+        }
+        let free = self.inline.iter_mut().find(|slot| slot.is_none());
+        match (name, free) {
+            (Cow::Borrowed(name), Some(slot)) => *slot = Some((name, value)),
+            (name, _) if self.spilled.len() < MAX_MEMBERS - INLINE => _ = self.spilled.insert(name, value),
+            _ => self.error = Some(MembersError::TooMany),
+        }
+    }
+}
+
+/// Reads a JSON text into `own`, but for the member that the first of `nested` names: that is taken apart in the same
+/// pass, into the members beside its name, and so on inwards.
+///
+/// # Errors
+/// Where the text is not JSON, or a scalar in an object's place cannot be represented.
+pub(super) fn walk<'a>(
+    text: &'a str,
+    own: &mut Members<'a>,
+    nested: &mut [(&'static str, Members<'a>)],
+) -> Result<(), serde_json::Error> {
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    Walk { own, nested }.deserialize(&mut deserializer)?;
+    deserializer.end()
+}
+
+/// The text of a JSON string, borrowed where nothing in it is escaped; `None` where it is another kind of value, or
+/// holds a lone surrogate.
+pub fn text_of(raw: &RawValue) -> Option<Cow<'_, str>> {
+    let inner = raw.get().strip_prefix('"')?.strip_suffix('"')?;
+    if inner.contains('\\') {
+        serde_json::from_str(raw.get()).ok().map(Cow::Owned)
+    } else {
+        Some(Cow::Borrowed(inner))
+    }
+}
+
+struct Walk<'w, 'a> {
+    own: &'w mut Members<'a>,
+    nested: &'w mut [(&'static str, Members<'a>)],
+}
+
+macro_rules! scalars {
+    ($($visit:ident($type:ty))*) => {
+        $(fn $visit<E: Error>(self, _: $type) -> Result<(), E> {
+            self.own.shape = Shape::Scalar;
+            Ok(())
+        })*
+    };
+}
+
+impl<'a> DeserializeSeed<'a> for Walk<'_, 'a> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'a>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'a> Visitor<'a> for Walk<'_, 'a> {
+    type Value = ();
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a JSON value")
+    }
+
+    fn visit_map<A: MapAccess<'a>>(self, mut map: A) -> Result<(), A::Error> {
+        let Self { own, nested } = self;
+        own.shape = Shape::Object;
+        while let Some(key) = map.next_key::<&'a RawValue>()? {
+            // A lone surrogate has no text; what was sent tells one such name from another as well.
+            let name = text_of(key).unwrap_or(Cow::Borrowed(key.get()));
+            let value = match nested.split_first_mut() {
+                Some(((inner, members), deeper)) if *inner == name && !own.has(&name) => {
+                    map.next_value_seed(Walk { own: members, nested: deeper })?;
+                    None
+                }
+                _ => Some(map.next_value()?),
+            };
+            own.insert(name, value);
+        }
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'a>>(self, mut seq: A) -> Result<(), A::Error> {
+        self.own.shape = Shape::Array;
+        while seq.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(())
+    }
+
+    scalars! { visit_bool(bool) visit_i64(i64) visit_u64(u64) visit_f64(f64) visit_str(&str) }
+
+    fn visit_unit<E: Error>(self) -> Result<(), E> {
+        self.own.shape = Shape::Scalar;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+    use serde_json::Value;
+    use serde_json::value::RawValue;
+
+    use super::{MAX_MEMBERS, Members, MembersError, Shape, text_of, walk};
+
+    fn read(text: &str) -> Members<'_> {
+        Members::read(text).unwrap()
+    }
+
+    #[test]
+    fn a_name_is_found_however_it_was_escaped() {
+        let members = read(r#"{"a\u0062c":1,"d":"\ud83d\ude00"}"#);
+        assert_eq!(members.get("abc").map(RawValue::get), Some("1"));
+        assert_eq!(members.get("d").and_then(text_of).as_deref(), Some("😀"));
+        assert!(!members.has("a"));
+    }
+
+    #[test]
+    fn a_name_that_comes_twice_is_noticed_and_has_no_value() {
+        for text in [
+            r#"{"a":1,"a":1}"#,
+            r#"{"a":1,"\u0061":2}"#,
+            r#"{"\u0061":1,"a":2}"#,
+            r#"{"1":1,"2":1,"3":1,"4":1,"5":1,"6":1,"7":1,"8":1,"a":1,"a":1}"#,
+            r#"{"a":1,"2":1,"3":1,"4":1,"5":1,"6":1,"7":1,"8":1,"9":1,"a":1}"#,
+        ] {
+            let members = read(text);
+            assert_eq!(members.error(), Some(MembersError::Duplicate), "{text}");
+            assert!(members.has("a") && members.get("a").is_none(), "{text}");
+        }
+        assert_eq!(read(r#"{"\ud800":1,"\ud800":1}"#).error(), Some(MembersError::Duplicate));
+        assert_eq!(read(r#"{"\ud800":1,"\ud801":1}"#).error(), None);
+    }
+
+    #[test]
+    fn the_number_of_members_is_limited() {
+        let of = |count: usize| {
+            let members: Vec<_> = (0..count).map(|n| format!("\"{n}\":0")).collect();
+            format!("{{{}}}", members.join(","))
+        };
+        assert_eq!(read(&of(MAX_MEMBERS)).error(), None);
+        assert_eq!(read(&of(MAX_MEMBERS + 1)).error(), Some(MembersError::TooMany));
+    }
+
+    #[test]
+    fn what_is_no_object_has_a_shape_and_no_members() {
+        for (text, shape) in [
+            ("[1,{\"a\":2}]", Shape::Array),
+            ("null", Shape::Scalar),
+            ("true", Shape::Scalar),
+            ("-1", Shape::Scalar),
+            ("1", Shape::Scalar),
+            ("1.5", Shape::Scalar),
+            ("\"a\"", Shape::Scalar),
+            ("{}", Shape::Object),
+        ] {
+            let members = read(text);
+            assert_eq!((members.shape(), members.is_empty()), (shape, true), "{text}");
+        }
+        assert_eq!(Members::default().shape(), Shape::Absent);
+    }
+
+    #[test]
+    fn nested_objects_are_taken_apart_in_the_same_pass() {
+        let text = r#"{"b":{"c":{"d":1},"b":2},"e":{"c":3}}"#;
+        let mut own = Members::default();
+        let mut nested = [("b", Members::default()), ("c", Members::default())];
+        walk(text, &mut own, &mut nested).unwrap();
+        let [(_, b), (_, c)] = nested;
+        assert_eq!(own.get("e").map(RawValue::get), Some(r#"{"c":3}"#));
+        assert!(own.has("b") && own.get("b").is_none());
+        assert_eq!(b.get("b").map(RawValue::get), Some("2"));
+        assert_eq!(c.get("d").map(RawValue::get), Some("1"));
+    }
+
+    proptest! {
+        #[test]
+        fn the_members_are_those_of_the_object(object in prop::collection::btree_map(".{0,6}", 0..1000_i32, 0..20)) {
+            let text = serde_json::to_string(&object).unwrap();
+            let members = read(&text);
+            let found: BTreeMap<_, _> = object
+                .keys()
+                .filter_map(|name| Some((name.clone(), members.get(name)?.get().parse().ok()?)))
+                .collect();
+            prop_assert_eq!(found, object);
+            prop_assert_eq!(members.error(), None);
+        }
+
+        #[test]
+        fn the_text_of_a_string_is_what_json_says(text: String) {
+            let json = Value::from(text.clone()).to_string();
+            let raw: &RawValue = serde_json::from_str(&json).unwrap();
+            prop_assert_eq!(text_of(raw), Some(text.into()));
+        }
+    }
+}

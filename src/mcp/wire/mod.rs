@@ -1,0 +1,15 @@
+//! JSON-RPC 2.0 as MCP uses it: bodies taken apart without copying them, answers put together.
+
+pub mod incoming;
+pub mod members;
+pub mod outgoing;
+pub mod params;
+pub mod request_id;
+
+pub use incoming::{Incoming, MAX_BATCH, Message, Rejected, Request, message, parse, readable_id};
+pub use outgoing::{batch_message, error_message, result_message};
+pub use params::Params;
+pub use request_id::{RequestId, RequestIdOwned};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,36 @@
+//! Answers as JSON-RPC messages: a result spliced behind its request's id, an error, a batch.
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use super::request_id::RequestId;
+use crate::mcp::error::RpcError;
+use crate::mcp::version::ProtocolVersion;
+
+const HEAD: &[u8] = br#"{"jsonrpc":"2.0""#;
+const ID: &[u8] = br#","id":"#;
+const RESULT: &[u8] = br#","result":"#;
+
+/// The answer to a request, from an encoded result.
+pub fn result_message(id: RequestId<'_>, result: &[u8]) -> Bytes {
+    let parts = [HEAD, ID, id.as_json().as_bytes(), RESULT, result, b"}"];
+    parts.concat().into()
+}
+
+/// The answer that reports an error. Where no id could be read, what stands in its place is the revision's choice, and
+/// JSON-RPC's `null` where no revision is known.
+pub fn error_message(id: Option<RequestId<'_>>, version: Option<ProtocolVersion>, error: &RpcError) -> Bytes {
+    let omitted = version.is_some_and(ProtocolVersion::omits_unreadable_ids);
+    let id = match id {
+        Some(id) => format!(r#","id":{}"#, id.as_json()),
+        None if omitted => String::new(),
+        None => r#","id":null"#.to_owned(),
+    };
+    let (code, message, data) = (error.code, Value::from(&*error.message), error.data());
+    format!(r#"{{"jsonrpc":"2.0"{id},"error":{{"code":{code},"message":{message},"data":{data}}}}}"#).into()
+}
+
+/// The answers to a batch; `None` where nothing in it asked for one.
+pub fn batch_message(answers: &[Bytes]) -> Option<Bytes> {
+    (!answers.is_empty()).then(|| [b"[", &*answers.join(&b','), b"]"].concat().into())
+}

@@ -1,0 +1,84 @@
+//! The parameters of a message, and the errors that name what is wrong with them.
+
+use std::borrow::Cow;
+
+use serde_json::value::RawValue;
+
+use super::members::{Members, Shape, text_of};
+use crate::model::fault::Fault;
+
+/// The member of `params._meta` that only modern requests have.
+pub const META_PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+
+/// The parameters of a request or notification.
+#[derive(Debug, Default)]
+pub struct Params<'a> {
+    pub(super) members: Members<'a>,
+    pub(super) meta: Members<'a>,
+}
+
+impl<'a> Params<'a> {
+    /// The members of `_meta`.
+    pub fn meta(&self) -> &Members<'a> {
+        &self.meta
+    }
+
+    /// Whether `_meta` names a version of the protocol, of whatever type.
+    pub fn declare_version(&self) -> bool {
+        self.meta.has(META_PROTOCOL_VERSION)
+    }
+
+    /// Refuses parameters that are by position, and a `_meta` that is no object.
+    ///
+    /// # Errors
+    /// [`Fault::InvalidParams`].
+    pub fn check_shape(&self) -> Result<(), Fault> {
+        if self.members.shape() == Shape::Array {
+            return Err(Fault::invalid_params("params must be an object"));
+        }
+        let has_meta = self.members.has("_meta");
+        if has_meta && self.meta.shape() != Shape::Object {
+            return Err(Fault::invalid_params("params._meta must be an object"));
+        }
+        Ok(())
+    }
+
+    /// A member that must be a string where it is present.
+    ///
+    /// # Errors
+    /// [`Fault::InvalidParams`], naming the member.
+    pub fn string(&self, name: &'static str) -> Result<Option<Cow<'a, str>>, Fault> {
+        match self.members.get(name) {
+            None => Ok(None),
+            Some(raw) => match text_of(raw) {
+                None => Err(Fault::invalid_params(format!("params.{name} must be a string"))),
+                text => Ok(text),
+            },
+        }
+    }
+
+    /// A member that must be there and be a string.
+    ///
+    /// # Errors
+    /// [`Fault::InvalidParams`], naming the member.
+    pub fn required_string(&self, name: &'static str) -> Result<Cow<'a, str>, Fault> {
+        self.string(name)?.ok_or_else(|| missing(name))
+    }
+
+    /// A member that must be there and be an object.
+    ///
+    /// # Errors
+    /// [`Fault::InvalidParams`], naming the member.
+    pub fn required_object(&self, name: &'static str) -> Result<&'a RawValue, Fault> {
+        let raw = self.members.get(name).ok_or_else(|| missing(name))?;
+        if raw.get().starts_with('{') {
+            Ok(raw)
+        } else {
+            Err(Fault::invalid_params(format!("params.{name} must be an object")))
+        }
+    }
+}
+
+fn missing(name: &str) -> Fault {
+    Fault::invalid_params(format!("params.{name} is required"))
+}
