@@ -71,3 +71,30 @@ impl Serialize for Blob<'_> {
         serializer.collect_str(&Base64Display::new(self.0, &STANDARD))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use base64::Engine;
+    use base64::engine::general_purpose::STANDARD;
+    use bytes::Bytes;
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::Contents;
+    use crate::mcp::fixtures::bare;
+    use crate::model::resource::{NewPart, PartKind};
+
+    proptest! {
+        #[test]
+        fn contents_come_back_as_they_went_in(text: String, blob in prop::collection::vec(any::<u8>(), 0..5_000)) {
+            let part = |kind, bytes: &[u8]| {
+                let new = NewPart::new(None, None, kind, Bytes::copy_from_slice(bytes));
+                (new.part, new.bytes)
+            };
+            let parts = [part(PartKind::Text, text.as_bytes()), part(PartKind::Blob, &blob)];
+            let encoded = serde_json::to_string(&Contents { resource: &bare("a:b", None), parts: &parts }).unwrap();
+            let expected = json!([{"uri": "a:b", "text": text}, {"uri": "a:b", "blob": STANDARD.encode(&blob)}]);
+            prop_assert_eq!(serde_json::from_str::<Value>(&encoded).unwrap(), expected);
+        }
+    }
+}

@@ -102,3 +102,43 @@ impl Serialize for Annotations<'_> {
 fn timestamp(time: OffsetDateTime) -> Result<String, time::error::Format> {
     time.to_offset(UtcOffset::UTC).truncate_to_second().format(&Rfc3339)
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::Listed;
+    use crate::mcp::fixtures::bare;
+
+    fn annotations(sent: Option<&str>) -> String {
+        let listed = serde_json::to_string(&Listed::of(&bare("a:b", sent))).unwrap();
+        let start = r#"{"uri":"a:b","name":"n","annotations":"#;
+        listed.strip_prefix(start).and_then(|rest| rest.strip_suffix('}')).unwrap().to_owned()
+    }
+
+    #[test]
+    fn the_last_change_is_told_where_the_sender_told_none() {
+        let last_modified = r#""lastModified":"2026-03-04T10:30:05Z"}"#;
+        assert_eq!(annotations(None), format!("{{{last_modified}"));
+        assert_eq!(annotations(Some("{}")), format!("{{{last_modified}"));
+        assert_eq!(annotations(Some("{ }")), format!("{{ {last_modified}"));
+        assert_eq!(annotations(Some(r#"{"a":{}}"#)), format!(r#"{{"a":{{}},{last_modified}"#));
+        assert_eq!(annotations(Some("{\"a\":1\n}")), format!("{{\"a\":1\n,{last_modified}"));
+    }
+
+    #[test]
+    fn what_the_sender_told_stays_as_it_is() {
+        for sent in [r#"{"lastModified":"2001"}"#, r#"{ "last\u004dodified" : null }"#, "[]", "null"] {
+            assert_eq!(annotations(Some(sent)), sent);
+        }
+    }
+
+    #[test]
+    fn a_resource_of_one_part_has_a_size() {
+        let mut resource = crate::mcp::fixtures::full();
+        let size = |resource: &_| serde_json::to_value(Listed::of(resource)).unwrap().get("size").cloned();
+        assert_eq!(size(&resource), Some(Value::from(6)));
+        resource.parts.push(resource.parts[0].clone());
+        assert_eq!(size(&resource), None);
+    }
+}

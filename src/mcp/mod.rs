@@ -8,6 +8,8 @@ mod definition;
 pub mod endpoint;
 pub mod era;
 pub mod error;
+#[cfg(test)]
+mod fixtures;
 pub mod headers;
 pub mod legacy;
 pub mod modern;

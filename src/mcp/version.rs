@@ -41,21 +41,47 @@ use Generation::{Legacy, Modern};
 use ProtocolVersion::{V2024_11_05, V2025_03_26, V2025_06_18, V2025_11_25, V2026_07_28};
 
 const TABLE: [Row; 5] = [
-    row(V2026_07_28, "2026-07-28", Modern, [false, true, true]),
-    row(V2025_11_25, "2025-11-25", Legacy, [false, true, true]),
-    row(V2025_06_18, "2025-06-18", Legacy, [false, false, true]),
-    row(V2025_03_26, "2025-03-26", Legacy, [true, false, false]),
-    row(V2024_11_05, "2024-11-05", Legacy, [false, false, false]),
+    Row {
+        version: V2026_07_28,
+        text: "2026-07-28",
+        generation: Modern,
+        batches: false,
+        errors_without_id: true,
+        titles: true,
+    },
+    Row {
+        version: V2025_11_25,
+        text: "2025-11-25",
+        generation: Legacy,
+        batches: false,
+        errors_without_id: true,
+        titles: true,
+    },
+    Row {
+        version: V2025_06_18,
+        text: "2025-06-18",
+        generation: Legacy,
+        batches: false,
+        errors_without_id: false,
+        titles: true,
+    },
+    Row {
+        version: V2025_03_26,
+        text: "2025-03-26",
+        generation: Legacy,
+        batches: true,
+        errors_without_id: false,
+        titles: false,
+    },
+    Row {
+        version: V2024_11_05,
+        text: "2024-11-05",
+        generation: Legacy,
+        batches: false,
+        errors_without_id: false,
+        titles: false,
+    },
 ];
-
-const fn row(
-    version: ProtocolVersion,
-    text: &'static str,
-    generation: Generation,
-    [batches, errors_without_id, titles]: [bool; 3],
-) -> Row {
-    Row { version, text, generation, batches, errors_without_id, titles }
-}
 
 impl ProtocolVersion {
     /// Every served revision, newest first: what `supportedVersions` and `data.supported` list.

@@ -57,3 +57,92 @@ struct Initialized<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     instructions: Option<&'a str>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{EMPTY, initialize, outcome, tools};
+    use crate::mcp::fixtures;
+    use crate::mcp::version::ProtocolVersion;
+    use crate::model::agent::AgentDescription;
+    use crate::model::fault::Fault;
+
+    fn text(encode: impl FnOnce(&mut Vec<u8>) -> Result<(), Fault>) -> String {
+        let mut out = Vec::new();
+        encode(&mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_page_of_resources_shows_all_that_is_known_of_them() {
+        let expected = concat!(
+            r#"{"resources":["#,
+            r#"{"uri":"a:b","name":"n","annotations":{"lastModified":"2026-03-04T10:30:05Z"}},"#,
+            r#"{"uri":"beeos://agent/config","name":"config","title":"Cönfig\n","description":"What it does","#,
+            r#""mimeType":"text/plain","#,
+            r#""annotations":{ "priority" : 1.0, "audience":["user"] ,"lastModified":"2026-03-04T10:30:05Z"},"#,
+            r#""size":6,"icons":[ {"src":"https:\/\/a.example\/i.png"} ],"_meta":{"b":1e2, "a":[ ]}}"#,
+            r#"]"#,
+        );
+        let page = fixtures::page();
+        assert_eq!(text(|out| outcome(out, &page, None)), format!("{expected}}}"));
+        let more = text(|out| outcome(out, &page, Some("c\"1")));
+        assert_eq!(more, format!(r#"{expected},"nextCursor":"c\"1"}}"#));
+    }
+
+    #[test]
+    fn contents_are_text_or_base64_under_their_own_names() {
+        let expected = concat!(
+            r#"{"contents":["#,
+            r#"{"uri":"beeos://agent/config","mimeType":"text/plain","text":"hé \"\n\u0001"},"#,
+            r#"{"uri":"a:own","mimeType":"image/png","blob":"+/8AAQ=="},"#,
+            r#"{"uri":"beeos://agent/config","mimeType":"text/plain","blob":""}"#,
+            r#"]}"#,
+        );
+        assert_eq!(text(|out| outcome(out, &fixtures::contents(), None)), expected);
+        let plain = text(|out| outcome(out, &fixtures::plain_contents(b"x"), None));
+        assert_eq!(plain, r#"{"contents":[{"uri":"a:b","text":"x"}]}"#);
+    }
+
+    #[test]
+    fn text_that_is_none_is_a_bug_and_no_panic() {
+        let fault = outcome(&mut Vec::new(), &fixtures::plain_contents(b"\xff"), None);
+        let expected = Fault::Internal("cannot encode a result: a text part is not UTF-8".to_owned());
+        assert_eq!(fault, Err(expected));
+    }
+
+    #[test]
+    fn initialize_is_answered_in_the_words_of_each_revision() {
+        let answer = |version, agent: AgentDescription| text(|out| initialize(out, version, &agent));
+        let expected = |version: ProtocolVersion, title: &str| {
+            format!(
+                concat!(
+                    r#"{{"protocolVersion":"{}","capabilities":{{"resources":{{}},"tools":{{}}}},"#,
+                    r#""serverInfo":{{"name":"Research \"R\"",{}"version":"{}"}},"instructions":"Read."}}"#
+                ),
+                version.as_str(),
+                title,
+                env!("CARGO_PKG_VERSION")
+            )
+        };
+        let title = r#""title":"Research Assistant","#;
+        for (version, title) in [
+            (ProtocolVersion::V2025_11_25, title),
+            (ProtocolVersion::V2025_06_18, title),
+            (ProtocolVersion::V2025_03_26, ""),
+            (ProtocolVersion::V2024_11_05, ""),
+        ] {
+            assert_eq!(answer(version, fixtures::agent()), expected(version, title));
+        }
+        let bare = format!(
+            r#"{{"protocolVersion":"2025-11-25","capabilities":{{"resources":{{}},"tools":{{}}}},"serverInfo":{{"name":"a","version":"{}"}}}}"#,
+            env!("CARGO_PKG_VERSION")
+        );
+        assert_eq!(answer(ProtocolVersion::V2025_11_25, fixtures::nameless_agent()), bare);
+    }
+
+    #[test]
+    fn small_results_are_what_they_are() {
+        assert_eq!(text(tools), r#"{"tools":[]}"#);
+        assert_eq!(EMPTY, b"{}");
+    }
+}

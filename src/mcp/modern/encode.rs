@@ -94,3 +94,77 @@ struct Discovery<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     instructions: Option<&'a str>,
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{Surroundings, discover, outcome, tools};
+    use crate::mcp::fixtures;
+    use crate::model::agent::Access;
+    use crate::model::fault::Fault;
+
+    fn text(encode: impl FnOnce(&mut Vec<u8>) -> Result<(), Fault>) -> String {
+        let mut out = Vec::new();
+        encode(&mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    /// What stands behind the subject of every result of [`fixtures::agent`].
+    fn tail(ttl_ms: u64, scope: &str) -> String {
+        format!(
+            concat!(
+                r#","ttlMs":{},"cacheScope":"{}","_meta":{{"io.modelcontextprotocol/serverInfo":"#,
+                r#"{{"name":"Research \"R\"","title":"Research Assistant","version":"{}"}}}}}}"#
+            ),
+            ttl_ms,
+            scope,
+            env!("CARGO_PKG_VERSION")
+        )
+    }
+
+    #[test]
+    fn a_result_says_that_it_is_complete_by_whom_and_for_how_long() {
+        let agent = fixtures::agent();
+        let around = Surroundings { agent: &agent, access: Access::Key, ttl_ms: 0 };
+        let public = Surroundings { access: Access::Public, ttl_ms: 60_000, ..around };
+
+        let read = text(|out| outcome(out, &fixtures::plain_contents(b"x"), None, around));
+        let subject = r#"{"resultType":"complete","contents":[{"uri":"a:b","text":"x"}]"#;
+        assert_eq!(read, format!("{subject}{}", tail(0, "private")));
+
+        let list = text(|out| outcome(out, &fixtures::page(), Some("c"), public));
+        let subject = concat!(
+            r#"{"resultType":"complete","resources":["#,
+            r#"{"uri":"a:b","name":"n","annotations":{"lastModified":"2026-03-04T10:30:05Z"}},"#,
+            r#"{"uri":"beeos://agent/config","name":"config","title":"Cönfig\n","description":"What it does","#,
+            r#""mimeType":"text/plain","#,
+            r#""annotations":{ "priority" : 1.0, "audience":["user"] ,"lastModified":"2026-03-04T10:30:05Z"},"#,
+            r#""size":6,"icons":[ {"src":"https:\/\/a.example\/i.png"} ],"_meta":{"b":1e2, "a":[ ]}}"#,
+            r#"],"nextCursor":"c""#,
+        );
+        assert_eq!(list, format!("{subject}{}", tail(60_000, "public")));
+
+        let tools = text(|out| tools(out, public));
+        assert_eq!(tools, format!(r#"{{"resultType":"complete","tools":[]{}"#, tail(60_000, "public")));
+    }
+
+    #[test]
+    fn discover_tells_all_versions_and_what_is_served() {
+        let agent = fixtures::agent();
+        let around = Surroundings { agent: &agent, access: Access::Public, ttl_ms: 5 };
+        let subject = concat!(
+            r#"{"resultType":"complete","#,
+            r#""supportedVersions":["2026-07-28","2025-11-25","2025-06-18","2025-03-26","2024-11-05"],"#,
+            r#""capabilities":{"resources":{},"tools":{}},"instructions":"Read.""#,
+        );
+        assert_eq!(text(|out| discover(out, around)), format!("{subject}{}", tail(5, "public")));
+
+        let nameless = fixtures::nameless_agent();
+        let around = Surroundings { agent: &nameless, access: Access::Key, ttl_ms: 0 };
+        let answer: Value = serde_json::from_str(&text(|out| discover(out, around))).unwrap();
+        assert_eq!(answer.get("instructions"), None);
+        let info = json!({"name": "a", "version": env!("CARGO_PKG_VERSION")});
+        assert_eq!(answer["_meta"], json!({"io.modelcontextprotocol/serverInfo": info}));
+    }
+}

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use super::members::{Members, Shape, text_of, walk};
 use super::params::Params;
-use super::request_id::RequestId;
+use super::request_id::{MAX_ID_BYTES, RequestId};
 use crate::model::fault::Fault;
 use crate::model::json::{MAX_DEPTH, is_too_deep};
 
@@ -136,8 +136,8 @@ pub fn parse(body: &[u8]) -> Result<Incoming<'_>, Rejected<'_>> {
 pub fn message(text: &str) -> Result<Message<'_>, Rejected<'_>> {
     let mut envelope = Members::default();
     let mut nested = [("params", Members::default()), ("_meta", Members::default())];
-    if let Err(error) = walk(text, &mut envelope, &mut nested) {
-        return Err(unwalkable(text, &error));
+    if walk(text, &mut envelope, &mut nested).is_err() {
+        return Err(unwalkable(text));
     }
     let [(_, members), (_, meta)] = nested;
     let params = Params { members, meta };
@@ -164,9 +164,9 @@ fn is_response(envelope: &Members<'_>) -> bool {
 }
 
 /// The body is no JSON, or it is and a scalar stands in an object's place that has no value, like a lone surrogate.
-fn unwalkable<'a>(text: &'a str, error: &serde_json::Error) -> Rejected<'a> {
+fn unwalkable(text: &str) -> Rejected<'_> {
     match serde_json::from_str::<IgnoredAny>(text) {
-        Err(_) => Rejected::unread(not_json(error)),
+        Err(error) => Rejected::unread(not_json(&error)),
         Ok(_) => Rejected {
             fault: invalid("a message and its params must be objects"),
             id: readable_id(text.as_bytes()),
@@ -223,7 +223,8 @@ fn response<'a>(envelope: &Members<'a>) -> Result<Message<'a>, Fault> {
 }
 
 fn request_id(raw: &RawValue) -> Result<RequestId<'_>, Fault> {
-    RequestId::read(raw).ok_or_else(|| invalid("id must be an integer or a string of at most 1024 bytes"))
+    RequestId::read(raw)
+        .ok_or_else(|| invalid(format!("id must be an integer or a string of at most {MAX_ID_BYTES} bytes")))
 }
 
 /// The members of a batch, looked at no further.

@@ -80,15 +80,15 @@ fn what_is_no_json_is_a_parse_error() {
         ),
         (
             "{\"jsonrpc\":\"2.0\",\"id\":\"\n\",\"method\":\"ping\"}",
-            "parse_error -: the body is not JSON: control character (\\u0000-\\u001F) found while parsing a string at line 2 column 0",
+            "parse_error -: the body is not JSON: control character (\\u0000-\\u001F) found while parsing a string at line 1 column 23",
         ),
         ("{} {}", "parse_error -: the body is not JSON: trailing characters at line 1 column 4"),
         ("[1,", "parse_error -: the body is not JSON: EOF while parsing a value at line 1 column 3"),
         ("[1] 2", "parse_error -: the body is not JSON: trailing characters at line 1 column 5"),
-        // The breach of the envelope comes before the breach of JSON here, and JSON answers all the same.
+        // What is wrong with the envelope stands further ahead here.
         (
             r#"{"id":1,"id":2,"params":3,}"#,
-            "parse_error -: the body is not JSON: trailing comma at line 1 column 27",
+            "parse_error -: the body is not JSON: key must be a string at line 1 column 27",
         ),
     ]);
     let rejected = parse(b"{\"id\":1,\"a\":\"\xff\"}").unwrap_err();

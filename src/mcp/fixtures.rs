@@ -1,0 +1,100 @@
+//! What the tests of both eras are about: an agent, its resources, and the outcomes that tell of them.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::value::RawValue;
+use time::OffsetDateTime;
+use time::macros::datetime;
+
+use crate::model::agent::AgentDescription;
+use crate::model::operation::Outcome;
+use crate::model::resource::{Definition, NewPart, Part, PartKind, Resource};
+use crate::model::scope::Revision;
+use crate::model::uri::ResourceUri;
+
+/// Half past noon two hours east of Greenwich, and a fraction.
+const CHANGED: OffsetDateTime = datetime!(2026-03-04 12:30:05.987 +2);
+
+pub(super) fn agent() -> AgentDescription {
+    AgentDescription {
+        name: "Research \"R\"".to_owned(),
+        title: Some("Research Assistant".to_owned()),
+        instructions: Some("Read.".to_owned()),
+    }
+}
+
+pub(super) fn nameless_agent() -> AgentDescription {
+    AgentDescription { name: "a".to_owned(), title: None, instructions: None }
+}
+
+fn raw(json: &str) -> Box<RawValue> {
+    RawValue::from_string(json.to_owned()).unwrap()
+}
+
+fn uri(text: &str) -> ResourceUri {
+    ResourceUri::parse(text).unwrap()
+}
+
+fn part(own_uri: Option<&str>, mime: Option<&str>, kind: PartKind, bytes: &'static [u8]) -> (Part, Bytes) {
+    let new = NewPart::new(own_uri.map(uri), mime.map(str::to_owned), kind, Bytes::from_static(bytes));
+    (new.part, new.bytes)
+}
+
+/// A resource with nothing but its name.
+pub(super) fn bare(address: &str, annotations: Option<&str>) -> Resource {
+    Resource {
+        uri: uri(address),
+        definition: Definition {
+            name: "n".to_owned(),
+            title: None,
+            description: None,
+            mime_type: None,
+            annotations: annotations.map(raw),
+            icons: None,
+            meta: None,
+        },
+        parts: Vec::new(),
+        revision: Revision(1),
+        last_modified: CHANGED,
+    }
+}
+
+/// A resource with everything, in spellings that only survive if nobody parses and prints them.
+pub(super) fn full() -> Resource {
+    let mut resource = bare("beeos://agent/config", Some(r#"{ "priority" : 1.0, "audience":["user"] }"#));
+    resource.definition = Definition {
+        name: "config".to_owned(),
+        title: Some("Cönfig\n".to_owned()),
+        description: Some("What it does".to_owned()),
+        mime_type: Some("text/plain".to_owned()),
+        icons: Some(raw(r#"[ {"src":"https:\/\/a.example\/i.png"} ]"#)),
+        meta: Some(raw(r#"{"b":1e2, "a":[ ]}"#)),
+        ..resource.definition
+    };
+    resource.parts = vec![part(None, None, PartKind::Text, "hé \"\n".as_bytes()).0];
+    resource
+}
+
+/// A page of both, the last one or not.
+pub(super) fn page() -> Outcome {
+    Outcome::Resources { page: vec![Arc::new(bare("a:b", None)), Arc::new(full())], more: true }
+}
+
+/// Contents of every kind.
+pub(super) fn contents() -> Outcome {
+    let bytes = vec![
+        part(None, None, PartKind::Text, "hé \"\n\u{1}".as_bytes()),
+        part(Some("a:own"), Some("image/png"), PartKind::Blob, b"\xfb\xff\x00\x01"),
+        part(None, None, PartKind::Blob, b""),
+    ];
+    let mut resource = full();
+    resource.parts = bytes.iter().map(|(part, _)| part.clone()).collect();
+    Outcome::Contents { resource: Arc::new(resource), bytes }
+}
+
+/// One text without a MIME type.
+pub(super) fn plain_contents(text: &'static [u8]) -> Outcome {
+    let bytes = vec![part(None, None, PartKind::Text, text)];
+    Outcome::Contents { resource: Arc::new(bare("a:b", None)), bytes }
+}
