@@ -4,7 +4,6 @@
 //! `/<agent_id>/mcp`. `ARCHITECTURE.md` walks through the house; the modules below are its rooms, and a
 //! module imports only what stands above it in this list.
 
-pub mod mcp;
 pub mod model;
 
 pub mod config;
