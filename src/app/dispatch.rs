@@ -17,10 +17,9 @@ use crate::feed::Feed;
 use crate::http::body::Body;
 use crate::http::origin::{self, OriginRules};
 use crate::http::problem;
-use crate::http::request_id::{self, X_REQUEST_ID};
+use crate::http::request_id::{RequestIds, X_REQUEST_ID};
 use crate::mcp::endpoint::{Arrival, Endpoint};
 use crate::model::fault::Fault;
-use crate::model::sources::Sources;
 
 /// What a listener serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +38,7 @@ pub(super) struct Gateway {
     admin: Router,
     feed: Arc<Feed>,
     origins: OriginRules,
-    sources: Sources,
+    ids: RequestIds,
     deadline: Duration,
     requests: Semaphore,
 }
@@ -58,25 +57,28 @@ impl Gateway {
         admin: Router,
         feed: Arc<Feed>,
         origins: OriginRules,
-        sources: Sources,
+        ids: RequestIds,
         deadline: Duration,
         most_requests: usize,
     ) -> Self {
-        Self { endpoint, admin, feed, origins, sources, deadline, requests: Semaphore::new(most_requests) }
+        Self { endpoint, admin, feed, origins, ids, deadline, requests: Semaphore::new(most_requests) }
     }
 
     /// Answers a request, whatever happens.
     pub(super) async fn answer(&self, request: Request<Incoming>, surface: Surface) -> Response<Body> {
-        let id = request_id::of(request.headers(), &self.sources);
-        let answering = AssertUnwindSafe(self.route(request, surface, &id)).catch_unwind();
-        let answered = tokio::time::timeout(self.deadline, answering).await;
-        let mut response = match answered {
-            Ok(Ok(response)) => response,
-            Ok(Err(_)) => problem(&Fault::Internal("a handler panicked".to_owned()), &id),
-            Err(_) => problem(&Fault::Unavailable { retry_after: Duration::from_secs(1) }, &id),
-        };
+        let id = self.ids.of(request.headers());
+        let mut response = self.route(request, surface, &id).await;
         response.headers_mut().insert(X_REQUEST_ID, id);
         response
+    }
+
+    /// What a surface answers, unless it panics or takes too long.
+    async fn guarded<T>(&self, answering: impl Future<Output = T>) -> Result<T, Fault> {
+        match tokio::time::timeout(self.deadline, AssertUnwindSafe(answering).catch_unwind()).await {
+            Ok(Ok(answered)) => Ok(answered),
+            Ok(Err(_)) => Err(Fault::Internal("a handler panicked".to_owned())),
+            Err(_) => Err(Fault::Unavailable { retry_after: Duration::from_secs(1) }),
+        }
     }
 
     async fn route(&self, request: Request<Incoming>, surface: Surface, id: &HeaderValue) -> Response<Body> {
@@ -107,7 +109,8 @@ impl Gateway {
         });
         let (parts, body) = request.into_parts();
         let arrival = Arrival { agent, parts: &parts, request_id: id, admitted };
-        let mut response = self.endpoint.answer(arrival, body).await;
+        let answering = self.guarded(self.endpoint.answer(&arrival, body)).await;
+        let mut response = answering.unwrap_or_else(|fault| Endpoint::give_up(&arrival, &fault));
         if let Ok(Some(origin)) = origin {
             origin::allow(origin, response.headers_mut());
         }
@@ -126,9 +129,11 @@ impl Gateway {
             return problem(&Fault::Unavailable { retry_after: Duration::from_secs(1) }, id);
         };
         request.headers_mut().insert(X_REQUEST_ID, id.clone());
-        let answered = match self.admin.clone().oneshot(request.map(axum::body::Body::new)).await {
-            Ok(answered) => answered,
-            Err(never) => match never {},
+        let answering = self.admin.clone().oneshot(request.map(axum::body::Body::new));
+        let answered = match self.guarded(answering).await {
+            Ok(Ok(answered)) => answered,
+            Ok(Err(never)) => match never {},
+            Err(fault) => return problem(&fault, id),
         };
         let mut response = admin::finish(answered, id.to_str().ok()).map(Body::Axum);
         // Secrets and other people's data: for nobody's cache.

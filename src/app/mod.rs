@@ -19,6 +19,7 @@ use crate::config::Settings;
 use crate::feed::{Feed, FeedOptions};
 use crate::http::cursor::CursorSeal;
 use crate::http::origin::OriginRules;
+use crate::http::request_id::RequestIds;
 use crate::mcp::endpoint::{Endpoint, EndpointOptions};
 use crate::model::feed::Follower;
 use crate::model::key::KeyHash;
@@ -113,7 +114,8 @@ pub async fn start(
         let (registry, stop) = (Arc::clone(&registry), background_stop.clone());
         async move { registry.keep_house(stop).await }
     });
-    let gateway = Arc::new(gateway(settings, &registry, &feed, seal, operator, sources));
+    let ids = RequestIds::new(sources.random.as_ref())?;
+    let gateway = Arc::new(gateway(settings, &registry, &feed, seal, operator, ids));
     let running = listen(settings, gateway, registry, store).await?;
     Ok(Running { background, background_stop, ..running })
 }
@@ -170,7 +172,7 @@ fn gateway(
     feed: &Arc<Feed>,
     seal: CursorSeal,
     operator: KeyHash,
-    sources: Sources,
+    ids: RequestIds,
 ) -> Gateway {
     let admin = Admin {
         registry: Arc::clone(registry),
@@ -194,7 +196,7 @@ fn gateway(
         admin::router(Arc::new(admin)),
         Arc::clone(feed),
         origins,
-        sources,
+        ids,
         settings.server.request,
         settings.limits.concurrent_requests,
     )

@@ -1,27 +1,49 @@
 //! `X-Request-Id`: the caller's own, or a new one.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::model::sources::Sources;
+use crate::model::sources::{Random, RandomError};
 
 /// The header's name.
 pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// The caller's id, when it is 1 to 128 visible ASCII characters; else one of ours.
-pub fn of(headers: &HeaderMap, sources: &Sources) -> HeaderValue {
-    let theirs = headers.get(X_REQUEST_ID).filter(|id| is_good(id.as_bytes()));
-    theirs.cloned().unwrap_or_else(|| ours(sources))
+/// Makes ids: 64 random bits of the process, and a count. Unique, not secret, and without a system call a request.
+#[derive(Debug)]
+pub struct RequestIds {
+    process: u64,
+    count: AtomicU64,
+}
+
+impl RequestIds {
+    /// Begins to count.
+    ///
+    /// # Errors
+    /// When the source of randomness fails.
+    pub fn new(random: &dyn Random) -> Result<Self, RandomError> {
+        let mut process = [0; 8];
+        random.fill(&mut process)?;
+        Ok(Self { process: u64::from_be_bytes(process), count: AtomicU64::new(0) })
+    }
+
+    /// The caller's id, when it is 1 to 128 visible ASCII characters; else one of ours.
+    pub fn of(&self, headers: &HeaderMap) -> HeaderValue {
+        let theirs = headers.get(X_REQUEST_ID).filter(|id| is_good(id.as_bytes()));
+        theirs.cloned().unwrap_or_else(|| self.ours())
+    }
+
+    fn ours(&self) -> HeaderValue {
+        let count = self.count.fetch_add(1, Ordering::Relaxed);
+        let id = (u128::from(self.process) << 64) | u128::from(count);
+        let mut text = [0; uuid::fmt::Simple::LENGTH];
+        let text = uuid::Uuid::from_u128(id).as_simple().encode_lower(&mut text);
+        HeaderValue::from_str(text).unwrap_or(HeaderValue::from_static("-"))
+    }
 }
 
 fn is_good(id: &[u8]) -> bool {
     (1..=128).contains(&id.len()) && id.iter().all(u8::is_ascii_graphic)
-}
-
-fn ours(sources: &Sources) -> HeaderValue {
-    let uid = sources.uid().unwrap_or_default();
-    let mut text = [0; uuid::fmt::Simple::LENGTH];
-    HeaderValue::from_str(uid.as_simple().encode_lower(&mut text))
-        .unwrap_or_else(|_| HeaderValue::from_static("-"))
 }
 
 #[cfg(test)]

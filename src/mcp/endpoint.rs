@@ -82,18 +82,23 @@ impl Endpoint {
     }
 
     /// Answers a request.
-    pub async fn answer(&self, arrival: Arrival<'_>, body: IncomingBody) -> Response<Body> {
+    pub async fn answer(&self, arrival: &Arrival<'_>, body: IncomingBody) -> Response<Body> {
         if arrival.parts.method != Method::POST && arrival.admitted.is_ok() {
             return method_not_allowed();
         }
-        let caller = match self.admit(&arrival).await {
+        let caller = match self.admit(arrival).await {
             Ok(caller) => caller,
-            Err(fault) => return refuse(&arrival, &fault, body).await,
+            Err(fault) => return refuse(arrival, &fault, body).await,
         };
         match body::read(body, self.options.body_bytes, self.options.patience).await {
-            Ok(body) => self.converse(&arrival, &caller, &body).await,
-            Err(fault) => Reply::new(&arrival, &McpHeaders::read(&arrival.parts.headers), b"").fault(&fault),
+            Ok(body) => self.converse(arrival, &caller, &body).await,
+            Err(fault) => Self::give_up(arrival, &fault),
         }
+    }
+
+    /// Answers a request whose body is not to be had any more.
+    pub fn give_up(arrival: &Arrival<'_>, fault: &Fault) -> Response<Body> {
+        Reply::new(arrival, &McpHeaders::read(&arrival.parts.headers), b"").fault(fault)
     }
 
     async fn admit(&self, arrival: &Arrival<'_>) -> Result<Caller, Fault> {
