@@ -11,6 +11,8 @@ create table tenants (
 );
 
 create unique index tenants_slug on tenants (slug) where deleted_at is null;
+-- What the purge has still to take away.
+create index tenants_deleted on tenants (deleted_at) where deleted_at is not null;
 
 create table agents (
     uid uuid primary key,
@@ -33,7 +35,6 @@ create table agents (
 
 create unique index agents_slug on agents (slug) where deleted_at is null;
 create index agents_tenant_slug on agents (tenant, slug) where deleted_at is null;
--- What the purge has still to take away.
 create index agents_deleted on agents (deleted_at) where deleted_at is not null;
 
 -- A slug once used stays with its tenant; a new life starts above the old one's last revision.

@@ -10,7 +10,9 @@ const STEP: i64 = 1_000;
 impl Store {
     /// Takes away some of what was deleted or orphaned before `before`; answers whether there may be more.
     pub async fn purge(&self, before: OffsetDateTime) -> Result<bool, StoreError> {
-        Ok(self.purge_contents(before).await? | self.purge_agent(before).await?)
+        Ok(self.purge_contents(before).await?
+            | self.purge_agent(before).await?
+            | self.purge_tenant(before).await?)
     }
 
     /// Contents that nothing names. What was orphaned by one resource and is still named by another stays.
@@ -88,6 +90,28 @@ impl Store {
         if contents.rows_affected() == 0 {
             self.forget_agent(dead.tenant, dead.uid).await?;
         }
+        Ok(true)
+    }
+
+    /// The rows of one deleted tenant, once its agents are gone.
+    async fn purge_tenant(&self, before: OffsetDateTime) -> Result<bool, StoreError> {
+        let dead = self
+            .run(async |connection| {
+                sqlx::query_scalar!(
+                    "select uid from tenants t where deleted_at < $1 \
+                     and not exists (select from agents a where a.tenant = t.uid) order by deleted_at limit 1",
+                    before,
+                )
+                .fetch_optional(connection)
+                .await
+            })
+            .await?;
+        let Some(dead) = dead else { return Ok(false) };
+        let mut tx = self.transaction("begin").await?;
+        sqlx::query!("delete from api_keys where tenant = $1", dead).execute(tx.connection()).await?;
+        sqlx::query!("delete from tenants where uid = $1", dead).execute(tx.connection()).await?;
+        sqlx::query!("delete from heads where scope = $1", dead).execute(tx.connection()).await?;
+        tx.settle("commit").await?;
         Ok(true)
     }
 
