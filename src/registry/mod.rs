@@ -150,7 +150,7 @@ impl Fills {
     }
 
     async fn permit(&self) -> Result<tokio::sync::SemaphorePermit<'_>, StoreError> {
-        self.0.acquire().await.map_err(|_| StoreError::Away(sqlx::Error::PoolClosed))
+        self.0.acquire().await.map_err(|_| StoreError::closed())
     }
 }
 
