@@ -9,12 +9,12 @@ use super::Admin;
 use crate::http::credential::{self, Presented};
 use crate::http::problem::AdminFault;
 use crate::model::agent::{Agent, Tenant};
+use crate::model::api_key::ApiKey;
 use crate::model::caller::{Credential, KeyScope};
 use crate::model::fault::Fault;
 use crate::model::ids::Slug;
 use crate::registry::Registry;
 use crate::registry::access::Grant;
-use crate::store::keys::ApiKey;
 
 const NO_AGENT: Fault = Fault::NotFound("agent");
 const NO_TENANT: Fault = Fault::NotFound("tenant");

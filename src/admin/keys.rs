@@ -17,11 +17,11 @@ use super::extract::{Json as Input, Params, SMALL_BODY, bytes, parse};
 use super::page::PageParams;
 use super::{Answer, App};
 use crate::http::precondition::etag;
+use crate::model::api_key::ApiKey;
 use crate::model::caller::KeyScope;
 use crate::model::fault::Fault;
 use crate::model::ids::KeyId;
 use crate::registry::keys::{IssuedKey, NewKey};
-use crate::store::keys::ApiKey;
 
 const DEFAULT_GRACE: u64 = 3_600;
 /// Thirty days.

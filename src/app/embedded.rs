@@ -1,13 +1,11 @@
 //! Which database: the configured one, or the private one.
 
-use secrecy::ExposeSecret;
-use secrecy::SecretString;
-use sqlx::postgres::PgConnectOptions;
+use secrecy::{ExposeSecret, SecretString};
 
 use super::AppError;
-use crate::config::Settings;
-use crate::store::StoreOptions;
+use crate::config::{self, Settings};
 use crate::store::embedded::{Embedded, EmbeddedOptions};
+use crate::store::{self, StoreOptions};
 
 /// How to reach the database, and the private one where it is that.
 ///
@@ -16,13 +14,16 @@ use crate::store::embedded::{Embedded, EmbeddedOptions};
 pub async fn database(settings: &Settings) -> Result<(StoreOptions, Option<Embedded>), AppError> {
     let configured = &settings.database;
     let (connect, listen, embedded) = if let Some(url) = &configured.url {
+        let parse = |setting, url: &SecretString| {
+            store::address(url.expose_secret()).map_err(|error| AppError::Url(setting, error))
+        };
         let connect = parse("database.url", url)?;
         let listen =
             configured.listen_url.as_ref().map(|url| parse("database.listen_url", url)).transpose()?;
         (connect.clone(), listen.unwrap_or(connect), None)
     } else {
-        let mut options = EmbeddedOptions::new(&settings.embedded.data_dir);
-        options.bin_dir.clone_from(&settings.embedded.bin_dir);
+        let config::Embedded { bin_dir, data_dir, path, runtime_dir } = settings.embedded.clone();
+        let options = EmbeddedOptions { bin_dir, path, runtime_dir, ..EmbeddedOptions::new(data_dir) };
         let embedded = Embedded::start(options).await?;
         (embedded.connect_options(), embedded.connect_options(), Some(embedded))
     };
@@ -35,12 +36,4 @@ pub async fn database(settings: &Settings) -> Result<(StoreOptions, Option<Embed
         lock: configured.lock,
     };
     Ok((options, embedded))
-}
-
-fn parse(setting: &'static str, url: &SecretString) -> Result<PgConnectOptions, AppError> {
-    let options: PgConnectOptions = url
-        .expose_secret()
-        .parse()
-        .map_err(|error: sqlx::Error| AppError::Url(setting, error.to_string()))?;
-    Ok(options.application_name("waggle"))
 }

@@ -26,7 +26,7 @@ use crate::model::key::KeyHash;
 use crate::model::sources::Sources;
 use crate::registry::Registry;
 use crate::registry::limits::RegistryLimits;
-use crate::store::{Store, StoreError, StoreOptions};
+use crate::store::{AddressError, Store, StoreError, StoreOptions};
 
 use dispatch::{Gateway, Surface};
 
@@ -46,7 +46,7 @@ pub enum AppError {
     Embedded(#[from] crate::store::embedded::EmbeddedError),
     /// A database URL has not the form of one.
     #[error("{0} is not a PostgreSQL URL: {1}")]
-    Url(&'static str, String),
+    Url(&'static str, #[source] AddressError),
     /// A listener cannot be opened.
     #[error("cannot listen on {0}: {1}")]
     Listen(SocketAddr, #[source] std::io::Error),

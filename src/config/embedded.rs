@@ -1,8 +1,8 @@
 //! `[embedded]`: the private database of a gateway that was given none.
 
-use std::path::PathBuf;
+use std::{ffi::OsString, path::PathBuf};
 
-use super::{reader::Reader, text::Text};
+use super::{environment::Environment, reader::Reader, text::Text};
 
 /// The private database of a gateway that was given none.
 #[derive(Clone, Debug)]
@@ -11,13 +11,19 @@ pub struct Embedded {
     pub bin_dir: Option<PathBuf>,
     /// Where the database and the operator key lie.
     pub data_dir: PathBuf,
+    /// `PATH`, where the programs are looked for last.
+    pub path: Option<OsString>,
+    /// `XDG_RUNTIME_DIR`, where the user's sockets are.
+    pub runtime_dir: Option<PathBuf>,
 }
 
 impl Embedded {
-    pub(super) fn read(reader: &mut Reader) -> Self {
+    pub(super) fn read(reader: &mut Reader, environment: &Environment) -> Self {
         Self {
             bin_dir: reader.optional("embedded.bin_dir", &FOLDER, None),
             data_dir: reader.value("embedded.data_dir", &FOLDER, PathBuf::from("./waggle-data")),
+            path: environment.of_the_system("PATH"),
+            runtime_dir: environment.of_the_system("XDG_RUNTIME_DIR").map(PathBuf::from),
         }
     }
 }

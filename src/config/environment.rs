@@ -34,6 +34,11 @@ impl Environment {
         self.0.get(CONFIG_FILE).map(OsString::as_os_str)
     }
 
+    /// A variable that the system sets and that is no setting of ours.
+    pub(super) fn of_the_system(&self, name: &str) -> Option<OsString> {
+        self.0.get(name).cloned()
+    }
+
     pub(super) fn add_to(&self, layers: &mut Layers) {
         for (name, value) in &self.0 {
             if let Some(setting) = setting_of(name, value) {

@@ -134,7 +134,7 @@ fn read(
     environment.add_to(&mut layers);
     flags.add_to(&mut layers);
     let mut reader = Reader::new(layers, broken);
-    let settings = Settings::read(&mut reader);
+    let settings = Settings::read(&mut reader, environment);
     if complete {
         settings.check_whole(&mut reader, purpose);
     }
@@ -144,11 +144,11 @@ fn read(
 
 impl Settings {
     /// The order is that of `config/waggle.toml`.
-    fn read(reader: &mut Reader) -> Self {
+    fn read(reader: &mut Reader, environment: &Environment) -> Self {
         Self {
             server: Server::read(reader),
             database: Database::read(reader),
-            embedded: Embedded::read(reader),
+            embedded: Embedded::read(reader, environment),
             admin: Admin::read(reader),
             access: Access::read(reader),
             limits: Limits::read(reader),

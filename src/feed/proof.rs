@@ -55,7 +55,11 @@ impl Proof {
 
     /// For how long neither the listener nor a sweep proved that changes are heard; zero while both are in time.
     pub(super) fn unproven_for(&self) -> Duration {
-        let now = self.millis(Instant::now());
+        self.unproven_at(Instant::now())
+    }
+
+    fn unproven_at(&self, now: Instant) -> Duration {
+        let now = self.millis(now);
         let (probed, swept) = (self.age(&self.probed, now), self.age(&self.swept, now));
         match (probed, swept) {
             (Some(probed), Some(swept)) if probed <= self.probe_within && swept <= self.sweep_within => {
@@ -68,7 +72,11 @@ impl Proof {
     }
 
     pub(super) fn is_ready(&self) -> bool {
-        let age = self.age(&self.probed, self.millis(Instant::now()));
+        self.is_ready_at(Instant::now())
+    }
+
+    fn is_ready_at(&self, now: Instant) -> bool {
+        let age = self.age(&self.probed, self.millis(now));
         age.is_some_and(|age| age <= self.probe_within + READY) && self.swept.load(Ordering::Acquire) > 0
     }
 }
@@ -77,43 +85,40 @@ impl Proof {
 mod tests {
     use super::*;
 
-    fn proof() -> Proof {
+    fn proof() -> (Proof, impl Fn(u64) -> Instant) {
         let ms = Duration::from_millis;
-        Proof::new(&FeedOptions { probe: ms(250), sweep: ms(1000), notify: ms(3), patience: ms(1000) })
+        let options = FeedOptions { probe: ms(250), sweep: ms(1000), notify: ms(3), patience: ms(1000) };
+        let proof = Proof::new(&options);
+        let since = proof.since;
+        (proof, move |millis| since + ms(millis))
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_feed_is_proven_only_while_both_probes_and_sweeps_are_in_time() {
-        let proof = proof();
-        assert_eq!((proof.unproven_for(), proof.is_ready()), (Duration::MAX, false));
-        proof.probed(Instant::now());
-        assert_eq!((proof.unproven_for().is_zero(), proof.is_ready()), (false, false));
-        proof.swept(Instant::now());
-        assert_eq!((proof.unproven_for(), proof.is_ready()), (Duration::ZERO, true));
+    #[test]
+    fn a_feed_is_proven_only_while_both_probes_and_sweeps_are_in_time() {
+        let (proof, at) = proof();
+        let proven = |millis| (proof.unproven_at(at(millis)).is_zero(), proof.is_ready_at(at(millis)));
+        assert_eq!((proof.unproven_at(at(10)), proof.is_ready_at(at(10))), (Duration::MAX, false));
+        proof.probed(at(10));
+        assert_eq!(proven(10), (false, false));
+        proof.swept(at(10));
+        assert_eq!(proven(10), (true, true));
+        assert_eq!(proven(510), (true, true));
+        assert_eq!(proven(511), (false, true));
+        assert_eq!(proven(1_510), (false, true));
+        assert_eq!(proven(1_511), (false, false));
 
-        tokio::time::advance(Duration::from_millis(500)).await;
-        assert_eq!(proof.unproven_for(), Duration::ZERO);
-        tokio::time::advance(Duration::from_millis(2)).await;
-        assert_eq!(proof.unproven_for().is_zero(), false);
-        assert!(proof.is_ready());
-        tokio::time::advance(Duration::from_secs(1)).await;
-        assert!(!proof.is_ready());
-
-        proof.probed(Instant::now());
-        assert_eq!(proof.unproven_for(), Duration::ZERO);
-        tokio::time::advance(Duration::from_millis(600)).await;
-        proof.probed(Instant::now());
-        assert!(!proof.unproven_for().is_zero(), "no sweep for longer than two intervals");
+        proof.probed(at(1_600));
+        assert_eq!(proven(1_600), (true, true));
+        proof.probed(at(2_100));
+        assert_eq!(proven(2_100), (false, true), "no sweep for longer than two intervals");
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn an_unproven_feed_is_as_old_as_the_last_time_the_database_told_anything() {
-        let proof = proof();
-        proof.probed(Instant::now());
-        proof.swept(Instant::now());
-        tokio::time::advance(Duration::from_secs(30)).await;
-        proof.swept(Instant::now());
-        tokio::time::advance(Duration::from_secs(7)).await;
-        assert_eq!(proof.unproven_for(), Duration::from_secs(7));
+    #[test]
+    fn an_unproven_feed_is_as_old_as_the_last_time_the_database_told_anything() {
+        let (proof, at) = proof();
+        proof.probed(at(10));
+        proof.swept(at(10));
+        proof.swept(at(30_000));
+        assert_eq!(proof.unproven_at(at(37_000)), Duration::from_secs(7));
     }
 }

@@ -1,6 +1,7 @@
 //! Values, parsed and valid by construction. Nothing here knows of HTTP, SQL or a runtime.
 
 pub mod agent;
+pub mod api_key;
 pub mod caller;
 pub mod fault;
 pub mod feed;

@@ -8,12 +8,13 @@ use uuid::Uuid;
 
 use super::Registry;
 use super::tenants::lock;
+use crate::model::api_key::ApiKey;
 use crate::model::caller::KeyScope;
 use crate::model::fault::Fault;
 use crate::model::ids::{AgentId, KeyId, PrincipalId, TenantId};
 use crate::model::key::{KeyKind, SecretKey};
 use crate::model::scope::{ChangeKind, Revision, Scope};
-use crate::store::keys::{ApiKey, KeyEnd};
+use crate::store::keys::KeyEnd;
 use crate::store::write::Write;
 
 /// Active keys of one agent, and active owner keys of one tenant.

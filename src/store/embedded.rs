@@ -62,14 +62,14 @@ pub struct EmbeddedOptions {
 }
 
 impl EmbeddedOptions {
-    /// A durable database in `data_dir`, everything else as the process's environment and the defaults have it.
+    /// A durable database in `data_dir`, everything else by default: no `PATH` and no `XDG_RUNTIME_DIR`.
     pub fn new(data_dir: impl Into<PathBuf>) -> Self {
         Self {
             data_dir: data_dir.into(),
             bin_dir: None,
             durable: true,
-            path: std::env::var_os("PATH"),
-            runtime_dir: std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| !dir.is_empty()).map(PathBuf::from),
+            path: None,
+            runtime_dir: None,
             limits: EmbeddedLimits::default(),
         }
     }

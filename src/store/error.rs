@@ -22,6 +22,13 @@ pub enum StoreError {
     Migrate(#[from] sqlx::migrate::MigrateError),
 }
 
+impl StoreError {
+    /// For what is asked of a gateway that is going away.
+    pub fn closed() -> Self {
+        Self::Away(sqlx::Error::PoolClosed)
+    }
+}
+
 impl From<sqlx::Error> for StoreError {
     fn from(error: sqlx::Error) -> Self {
         let away = match &error {

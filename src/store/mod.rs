@@ -25,6 +25,20 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 pub use error::StoreError;
 
+/// Why a text is no PostgreSQL URL.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct AddressError(sqlx::Error);
+
+/// Where a database is, from its URL.
+///
+/// # Errors
+/// Where the text does not have the form of a PostgreSQL URL.
+pub fn address(url: &str) -> Result<PgConnectOptions, AddressError> {
+    let options: PgConnectOptions = url.parse().map_err(AddressError)?;
+    Ok(options.application_name("waggle"))
+}
+
 /// How the pool is made.
 #[derive(Debug, Clone)]
 pub struct StoreOptions {

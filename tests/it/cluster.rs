@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor};
-use waggle::store::embedded::{Embedded, EmbeddedOptions};
+use waggle::store::embedded::Embedded;
 use waggle::store::{Store, StoreOptions};
+
+use crate::embedded::support::options;
 
 static CLUSTER: LazyLock<Cluster> = LazyLock::new(|| {
     let (send, receive) = std::sync::mpsc::channel();
@@ -38,8 +40,7 @@ impl Cluster {
                 let folder = tempfile::Builder::new().prefix("waggle-it-").tempdir().unwrap().keep();
                 std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755)).unwrap();
                 remove_at_exit(&folder);
-                let mut options =
-                    EmbeddedOptions { durable: false, ..EmbeddedOptions::new(folder.join("data")) };
+                let mut options = options(&folder.join("data"));
                 options.limits.max_connections = 400;
                 let embedded = Embedded::start(options).await.unwrap();
                 (embedded.connect_options(), Some(embedded))

@@ -1,7 +1,12 @@
 //! The gateway as its users meet it: the real router on a real socket, over a real PostgreSQL.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that fails panics, its helpers too")]
+
 mod app;
+mod architecture;
 mod cluster;
+mod config;
+mod embedded;
 mod http;
 mod interference;
 mod proxy;

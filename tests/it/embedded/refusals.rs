@@ -5,8 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use crate::support::{Place, rows};
-use crate::support::{connect, create_table, options};
+use super::support::{Place, rows};
+use super::support::{connect, create_table, options};
 use waggle::store::embedded::{Embedded, EmbeddedOptions};
 
 #[tokio::test]

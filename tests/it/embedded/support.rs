@@ -62,8 +62,14 @@ impl Place {
     }
 }
 
+/// Options for a database whose files nobody will miss.
 pub(crate) fn options(data_dir: &Path) -> EmbeddedOptions {
-    EmbeddedOptions { durable: false, ..EmbeddedOptions::new(data_dir) }
+    EmbeddedOptions { durable: false, ..durable(data_dir) }
+}
+
+/// Options for a database that keeps what it has acknowledged.
+pub(crate) fn durable(data_dir: &Path) -> EmbeddedOptions {
+    EmbeddedOptions { path: std::env::var_os("PATH"), ..EmbeddedOptions::new(data_dir) }
 }
 
 pub(crate) async fn connect(embedded: &Embedded) -> PgConnection {

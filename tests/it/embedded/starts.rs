@@ -4,14 +4,14 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::time::Instant;
 
-use crate::support::{Place, connect, create_table, insert, options, rows, setting};
+use super::support::{Place, connect, create_table, durable, insert, options, rows, setting};
 use waggle::store::embedded::{Embedded, EmbeddedOptions};
 
 #[tokio::test]
 async fn a_later_start_finds_what_an_earlier_one_kept() {
     let place = Place::new();
     let began = Instant::now();
-    let embedded = Embedded::start(EmbeddedOptions::new(place.data_dir())).await.unwrap();
+    let embedded = Embedded::start(durable(&place.data_dir())).await.unwrap();
     let first = began.elapsed();
     let mut connection = connect(&embedded).await;
     create_table(&mut connection).await;
@@ -23,7 +23,7 @@ async fn a_later_start_finds_what_an_earlier_one_kept() {
     assert_eq!(place.ways_of_ending(), ["fast"]);
 
     let began = Instant::now();
-    let embedded = Embedded::start(EmbeddedOptions::new(place.data_dir())).await.unwrap();
+    let embedded = Embedded::start(durable(&place.data_dir())).await.unwrap();
     println!("first start {first:?}, later start {:?}", began.elapsed());
     assert_eq!(rows(&embedded).await, [7]);
     embedded.stop().await;
@@ -32,7 +32,7 @@ async fn a_later_start_finds_what_an_earlier_one_kept() {
 #[tokio::test]
 async fn a_cluster_is_durable_and_speaks_utf_8_unless_it_is_for_tests() {
     let place = Place::new();
-    let durable = Embedded::start(EmbeddedOptions::new(place.data_dir())).await.unwrap();
+    let durable = Embedded::start(durable(&place.data_dir())).await.unwrap();
     let mut found = Vec::new();
     for name in ["fsync", "synchronous_commit", "full_page_writes", "server_encoding", "max_connections"] {
         found.push(setting(&durable, name).await);

@@ -1,5 +1,4 @@
 //! The binary as its user meets it: what it prints, where, and with which exit code.
-#![cfg(test)]
 
 use std::{
     fs::{self, File},

@@ -12,7 +12,7 @@ use tokio::process::{Child, ChildStdout, Command};
 
 use sqlx::ConnectOptions;
 
-use crate::support::{Place, connect, create_table, eventually, insert, is_alive, kill_hard, rows};
+use super::support::{Place, connect, create_table, durable, eventually, insert, is_alive, kill_hard, rows};
 use waggle::store::embedded::{Embedded, EmbeddedLimits, EmbeddedOptions};
 
 const HOLDER: &str = "WAGGLE_TEST_HOLDS";
@@ -21,7 +21,7 @@ const HOLDER: &str = "WAGGLE_TEST_HOLDS";
 #[tokio::test]
 async fn holder() {
     let Some(data_dir) = std::env::var_os(HOLDER).map(PathBuf::from) else { return };
-    let embedded = Embedded::start(EmbeddedOptions::new(data_dir)).await.unwrap();
+    let embedded = Embedded::start(durable(&data_dir)).await.unwrap();
     let mut connection = connect(&embedded).await;
     create_table(&mut connection).await;
     for number in 1.. {
@@ -41,7 +41,7 @@ struct Holder {
 impl Holder {
     fn spawn(data_dir: &Path) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "crashes::holder", "--nocapture"])
+            .args(["--exact", "embedded::crashes::holder", "--nocapture"])
             .env(HOLDER, data_dir)
             .stdout(Stdio::piped())
             .kill_on_drop(true)
@@ -132,7 +132,7 @@ fn drafts(place: &Place) -> Vec<PathBuf> {
 #[tokio::test]
 async fn a_server_that_is_killed_is_started_again_with_every_committed_row() {
     let place = Place::new();
-    let embedded = Embedded::start(EmbeddedOptions::new(place.data_dir())).await.unwrap();
+    let embedded = Embedded::start(durable(&place.data_dir())).await.unwrap();
     create_table(&mut connect(&embedded).await).await;
     for number in 1..=3 {
         insert(&mut connect(&embedded).await, number).await;

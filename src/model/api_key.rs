@@ -1,0 +1,36 @@
+//! Issued keys, as their owners see them.
+
+use time::OffsetDateTime;
+
+use super::caller::KeyScope;
+use super::ids::{AgentId, KeyId, PrincipalId, TenantId};
+use super::scope::Revision;
+
+/// A key as its owner sees it: everything but the secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApiKey {
+    /// Its identity.
+    pub uid: KeyId,
+    /// Whose it is.
+    pub tenant: TenantId,
+    /// The one agent it reaches; `None` for an owner key.
+    pub agent: Option<AgentId>,
+    /// Its first 12 characters.
+    pub display: String,
+    /// What its owner calls it.
+    pub name: String,
+    /// What it may do.
+    pub scopes: Vec<KeyScope>,
+    /// Who acts with it.
+    pub principal: PrincipalId,
+    /// The revision of the tenant's scope that last changed it.
+    pub revision: Revision,
+    /// When it was made.
+    pub created_at: OffsetDateTime,
+    /// From when on it is refused.
+    pub expires_at: Option<OffsetDateTime>,
+    /// When it was revoked.
+    pub revoked_at: Option<OffsetDateTime>,
+    /// When it was last used, to the minute.
+    pub last_used_at: Option<OffsetDateTime>,
+}

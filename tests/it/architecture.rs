@@ -1,0 +1,181 @@
+//! Which way the arrows run: every path in the sources is read and held against what its module may import.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use self::paths::{Named, named};
+
+mod paths;
+
+/// What each room may import of the others. `ARCHITECTURE.md` says why; a new room needs a row.
+const ROOMS: [(&str, &[&str]); 12] = [
+    ("model", &[]),
+    ("config", &["model"]),
+    ("telemetry", &["config"]),
+    ("store", &["config", "model"]),
+    ("registry", &["config", "model", "store"]),
+    ("feed", &["config", "model", "store"]),
+    ("http", &["config", "model", "registry", "feed"]),
+    ("mcp", &["config", "model", "registry", "feed", "http"]),
+    ("admin", &["config", "model", "registry", "feed", "http"]),
+    ("app", &["config", "model", "store", "registry", "feed", "http", "mcp", "admin"]),
+    ("cli", &["config", "model", "telemetry", "app"]),
+    ("main", &["config", "cli"]),
+];
+
+/// Who must not name what, the beginning of a path each: rules finer than rooms, and crates that stay in one.
+const FORBIDDEN: [(&str, &str); 22] = [
+    ("crate::mcp::modern", "crate::mcp::legacy"),
+    ("crate::mcp::legacy", "crate::mcp::modern"),
+    ("crate::model", "axum"),
+    ("crate::model", "hyper"),
+    ("crate::model", "tokio"),
+    ("crate::config", "axum"),
+    ("crate::config", "tokio"),
+    ("crate::store", "axum"),
+    ("crate::registry", "axum"),
+    ("crate::feed", "axum"),
+    ("crate::model", "sqlx"),
+    ("crate::config", "sqlx"),
+    ("crate::telemetry", "sqlx"),
+    ("crate::registry", "sqlx"),
+    ("crate::feed", "sqlx"),
+    ("crate::http", "sqlx"),
+    ("crate::mcp", "sqlx"),
+    ("crate::admin", "sqlx"),
+    ("crate::app", "sqlx"),
+    ("crate::cli", "sqlx"),
+    ("crate::main", "sqlx"),
+    ("crate::main", "tokio"),
+];
+
+/// What `std::env` knows without asking the process for anything.
+const PURE: [&str; 2] = ["std::env::join_paths", "std::env::split_paths"];
+
+/// Lines past which a file wants to become two.
+const MOST_LINES: usize = 450;
+
+/// What is wrong with the paths of one file, which is the module `module`.
+fn breaches(module: &[String], text: &str) -> Vec<String> {
+    let file = module.join("::");
+    let paths = named(module, text);
+    paths.iter().filter_map(|named| Some(format!("{file}: {}", breach(&file, named)?))).collect()
+}
+
+fn breach(file: &str, Named { path, reexport }: &Named) -> Option<String> {
+    let room = |path: &str| path.split("::").nth(1).map(str::to_owned);
+    let (home, visited) = (room(file).unwrap_or_default(), room(path).unwrap_or_default());
+    let internal = begins(path, "crate") && ROOMS.iter().any(|(name, _)| *name == visited);
+    if internal && visited != home && !home.is_empty() {
+        let (_, allowed) = ROOMS.iter().find(|(name, _)| *name == home)?;
+        if !allowed.contains(&visited.as_str()) {
+            return Some(format!("imports {path}"));
+        }
+        if *reexport {
+            return Some(format!("hands on {path}, which others would import past the rules"));
+        }
+    }
+    let forbidden = FORBIDDEN.iter().any(|(who, what)| begins(file, who) && begins(path, what));
+    let asks = begins(path, "std::env") && !PURE.contains(&path.as_str()) && home != "config";
+    (forbidden || asks).then(|| format!("names {path}"))
+}
+
+fn begins(path: &str, with: &str) -> bool {
+    path.strip_prefix(with).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+}
+
+/// Every file of `src`, with the module that it is.
+fn sources() -> Vec<(PathBuf, Vec<String>)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut found = Vec::new();
+    let mut folders = vec![root.clone()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let module = module(path.strip_prefix(&root).unwrap());
+                found.push((path, module));
+            }
+        }
+    }
+    found
+}
+
+fn module(file: &Path) -> Vec<String> {
+    let steps = file.with_extension("");
+    let steps = steps.iter().map(|step| step.to_str().unwrap().to_owned());
+    let steps = steps.filter(|step| step != "mod" && step != "lib");
+    std::iter::once("crate".to_owned()).chain(steps).collect()
+}
+
+#[test]
+fn no_module_imports_what_it_must_not_know() {
+    let all: Vec<_> = sources()
+        .iter()
+        .flat_map(|(path, module)| breaches(module, &fs::read_to_string(path).unwrap()))
+        .collect();
+    assert!(all.is_empty(), "{}", all.join("\n"));
+}
+
+#[test]
+fn every_room_stands_in_the_table_and_the_table_names_no_other() {
+    let there: BTreeSet<_> = sources().into_iter().filter_map(|(_, module)| module.get(1).cloned()).collect();
+    let told: BTreeSet<_> = ROOMS.iter().map(|(name, _)| (*name).to_owned()).collect();
+    assert_eq!(there, told);
+}
+
+#[test]
+fn every_file_says_what_it_does_and_is_short_enough_to_be_read() {
+    for (path, _) in sources() {
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.starts_with("//! "), "{} does not begin with `//! `", path.display());
+        let lines = text.lines().count();
+        assert!(lines <= MOST_LINES, "{} has {lines} lines, more than {MOST_LINES}", path.display());
+    }
+}
+
+#[test]
+fn a_forbidden_path_is_found_wherever_it_hides() {
+    let cases = [
+        ("registry::read", "use crate::feed::Feed;", "imports crate::feed::Feed"),
+        ("registry::read", "use crate::{feed::Feed as F, model};", "imports crate::feed::Feed"),
+        ("mcp::endpoint", "fn f() { let s: super::super::store::Store; }", "imports crate::store::Store"),
+        ("mcp", "fn f() { crate /* here */ :: admin::router(); }", "imports crate::admin::router"),
+        ("model::uri", "mod tests { fn f() { super::super::super::http::g(); } }", "imports crate::http::g"),
+        ("mcp::modern::decode", "use crate::mcp::{legacy::{encode::*}};", "names crate::mcp::legacy::encode"),
+        ("mcp::legacy", "use super::modern;", "names crate::mcp::modern"),
+        ("admin::keys", "fn f(_: &'static ::sqlx::Error) {}", "names sqlx::Error"),
+        ("registry", "use sqlx;", "names sqlx"),
+        ("cli::serve", "use std::{env, fs};", "names std::env"),
+        ("app", "fn f() { std::env::var(r#\"use a;\"#); }", "names std::env::var"),
+        (
+            "registry",
+            "pub use crate::store::Store;",
+            "hands on crate::store::Store, which others would import past the rules",
+        ),
+        ("main", "use waggle::{cli, store};", "imports crate::store"),
+    ];
+    for (module, text, expected) in cases {
+        let module: Vec<_> = format!("crate::{module}").split("::").map(str::to_owned).collect();
+        assert_eq!(breaches(&module, text), [format!("{}: {expected}", module.join("::"))], "{text}");
+    }
+}
+
+#[test]
+fn what_only_looks_like_a_path_is_none() {
+    let texts = [
+        "// use crate::store::Store;\n/* use sqlx; /* nested */ use sqlx; */",
+        "//! [`Store`](crate::store::Store)",
+        "fn f() { g(\"crate::store::Store \\\" use sqlx;\", b\"use sqlx;\", '\"', r##\"\"# use sqlx;\"##); }",
+        "fn f<'a>(a: &'a str) -> &'a str { a.sqlx() }",
+        "use super::store; use self::sqlx::Error; mod sqlx {}",
+        "fn f() { let p = std::env::split_paths(path); }",
+    ];
+    let module = ["crate", "mcp", "endpoint"].map(str::to_owned);
+    for text in texts {
+        assert_eq!(breaches(&module, text), [""; 0], "{text}");
+    }
+}
