@@ -1,0 +1,38 @@
+# What one does with a checkout.
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check fmt sqlx bench prerequisites
+
+# Where rustup installs, for a shell that has not read its profile since.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+# Queries are checked against .sqlx, whatever DATABASE_URL says.
+export SQLX_OFFLINE := true
+
+help: ## Say what there is
+	@sed -n 's/^\([a-z]*\): .*## /\1:/p' $(MAKEFILE_LIST) | awk -F: '{ printf "  make %-7s %s\n", $$1, $$2 }'
+
+# Unoptimised, so that it answers soonest after a clone. The workspace with its examples, of which there are none, has
+# the features of the tests, so `make test` goes on from here.
+demo: prerequisites ## Run the gateway with a demo agent, its own database in ./waggle-data
+	cargo build --locked --workspace --bin waggle --examples
+	@unset DATABASE_URL; exec "$${CARGO_TARGET_DIR:-target}/debug/waggle" demo
+
+test: prerequisites ## Run all tests, on PostgreSQL clusters of their own unless DATABASE_URL is set
+	cargo test --workspace --locked
+
+check: prerequisites ## Hold the checkout to everything that a change must pass
+	@scripts/check
+
+fmt: ## Format the code
+	cargo fmt --all
+
+sqlx: prerequisites ## Describe the queries anew in .sqlx, after one or a migration has changed
+	@scripts/sqlx-prepare
+
+bench: prerequisites ## Measure the CPU time of a request (ARGS='--rounds 5')
+	cargo build --release --locked --workspace --bins
+	cargo run --release --locked --package waggle-bench -- $(ARGS)
+
+prerequisites:
+	@scripts/check-rust
+	@scripts/install-postgres
