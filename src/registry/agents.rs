@@ -63,7 +63,8 @@ impl Registry {
     /// # Errors
     /// [`Fault::NotFound`].
     pub async fn agent(&self, slug: &str) -> Result<Agent, Fault> {
-        self.store.agent(slug).await?.ok_or(NO_AGENT)
+        let slug = Slug::parse(slug).map_err(|_| NO_AGENT)?;
+        self.store.agent(slug.as_str()).await?.ok_or(NO_AGENT)
     }
 
     /// Agents after a slug, in byte order; of one tenant where one is named.
