@@ -7,12 +7,12 @@ use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{HeaderMap, StatusCode};
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 
 use crate::http::precondition::if_match;
 use crate::http::problem::{self, AdminFault};
 use crate::model::fault::Fault;
-use crate::model::json::is_too_deep;
+use crate::model::json::{Object, is_too_deep};
 use crate::registry::write::Precondition;
 
 /// Most bytes of a JSON body that carries no contents.
@@ -77,7 +77,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
 
 /// Reads a JSON body of at most `limit` bytes.
 pub(super) async fn json<T: DeserializeOwned>(request: Request, limit: usize) -> Result<T, Fault> {
-    if !is_json(request.headers()) {
+    if !is_declared_json(request.headers()) {
         return Err(Fault::UnsupportedMediaType("application/json"));
     }
     parse(&bytes(request, limit).await?)
@@ -92,20 +92,31 @@ pub(super) async fn bytes(request: Request, limit: usize) -> Result<Bytes, Fault
     })
 }
 
-fn is_json(headers: &HeaderMap) -> bool {
+fn is_declared_json(headers: &HeaderMap) -> bool {
     let declared = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     declared
         .and_then(|value| value.parse::<mime::Mime>().ok())
         .is_some_and(|mime| mime.essence_str() == mime::APPLICATION_JSON.essence_str())
 }
 
-/// Parses a JSON text into what it must be.
+/// Parses a JSON object into what it must be.
 pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Fault> {
     if is_too_deep(body) {
         return Err(Fault::InvalidRequest("the body nests deeper than 64 levels".into()));
     }
-    serde_json::from_slice(body).map_err(|error| match error.classify() {
-        serde_json::error::Category::Data => Fault::invalid_params(error.to_string()),
-        _ => Fault::ParseError(format!("the body is not JSON: {error}").into()),
-    })
+    match serde_json::from_slice(body) {
+        Ok(Object(parsed)) => Ok(parsed),
+        Err(error) if error.is_data() => Err(Fault::invalid_params(error.to_string())),
+        Err(error) if is_json_text(body) => {
+            let (line, column) = (error.line(), error.column());
+            let what = "a lone surrogate or a number out of range";
+            Err(Fault::invalid_params(format!("the body holds {what} at line {line} column {column}")))
+        }
+        Err(error) => Err(Fault::ParseError(format!("the body is not JSON: {error}").into())),
+    }
+}
+
+/// Whether it has the form of JSON, whatever its strings and numbers stand for.
+fn is_json_text(body: &[u8]) -> bool {
+    std::str::from_utf8(body).is_ok_and(|text| serde_json::from_str::<IgnoredAny>(text).is_ok())
 }

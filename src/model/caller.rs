@@ -7,7 +7,7 @@ use super::ids::{AgentId, KeyId, PrincipalId, TenantId};
 
 /// What an agent key may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "lowercase", try_from = "String")]
 pub enum KeyScope {
     /// Use the MCP endpoint.
     Mcp,
@@ -30,6 +30,14 @@ impl KeyScope {
     /// Reads what is stored.
     pub fn parse(text: &str) -> Option<Self> {
         [Self::Mcp, Self::Registry, Self::Audit].into_iter().find(|s| s.as_str() == text)
+    }
+}
+
+impl TryFrom<String> for KeyScope {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        Self::parse(&text).ok_or_else(|| format!("unknown scope `{text}`, expected mcp, registry or audit"))
     }
 }
 
