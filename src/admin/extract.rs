@@ -1,12 +1,13 @@
 //! What a handler takes from a request: query, JSON body, raw body, `If-Match`; and how a fault is answered.
 
 use axum::body::to_bytes;
-use axum::extract::{FromRequest, FromRequestParts, Query, Request};
+use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{HeaderMap, StatusCode};
+use serde::{Deserialize, Deserializer};
 use serde::de::{DeserializeOwned, IgnoredAny};
 
 use crate::http::precondition::if_match;
@@ -16,7 +17,7 @@ use crate::model::json::{Object, is_too_deep};
 use crate::registry::write::Precondition;
 
 /// Most bytes of a JSON body that carries no contents.
-pub(super) const SMALL_BODY: usize = 256 * 1024;
+const SMALL_BODY: usize = 256 * 1024;
 
 impl IntoResponse for AdminFault {
     fn into_response(self) -> Response {
@@ -40,6 +41,23 @@ pub(super) async fn method_not_allowed() -> Response {
     (StatusCode::METHOD_NOT_ALLOWED, ()).into_response()
 }
 
+/// What stands in the path. What is no text names nothing.
+pub(super) struct Segment(pub(super) String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Segment {
+    type Rejection = AdminFault;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, AdminFault> {
+        let segment = Path::from_request_parts(parts, state).await;
+        segment.map(|Path(text)| Self(text)).map_err(|_| Fault::NotFound("path").into())
+    }
+}
+
+/// No query at all: a parameter that would be ignored is one that somebody relies on.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Nothing {}
+
 /// The query, with every name known.
 pub(super) struct Params<T>(pub(super) T);
 
@@ -47,10 +65,18 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
     type Rejection = AdminFault;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, AdminFault> {
-        let Query(params) = Query::try_from_uri(&parts.uri)
-            .map_err(|error| Fault::invalid_params(format!("query: {}", error.body_text())))?;
+        let Query(params) = Query::try_from_uri(&parts.uri).map_err(|error| {
+            let text = error.body_text();
+            let why = text.strip_prefix("Failed to deserialize query string: ").unwrap_or(&text);
+            Fault::invalid_params(format!("query: {why}"))
+        })?;
         Ok(Self(params))
     }
+}
+
+/// For a member that may be left out: `null` is not the same as that, and taken or refused as `T` says.
+pub(super) fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(input: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(input).map(Some)
 }
 
 /// `If-Match`.
@@ -83,6 +109,17 @@ pub(super) async fn json<T: DeserializeOwned>(request: Request, limit: usize) ->
     parse(&bytes(request, limit).await?)
 }
 
+/// Reads a JSON body of at most [`SMALL_BODY`] bytes, which may be left out.
+pub(super) async fn optional_json<T: DeserializeOwned + Default>(request: Request) -> Result<T, Fault> {
+    let declared = is_declared_json(request.headers());
+    let body = bytes(request, SMALL_BODY).await?;
+    match (body.is_empty(), declared) {
+        (true, _) => Ok(T::default()),
+        (false, true) => parse(&body),
+        (false, false) => Err(Fault::UnsupportedMediaType("application/json")),
+    }
+}
+
 /// Reads a body of at most `limit` bytes.
 pub(super) async fn bytes(request: Request, limit: usize) -> Result<Bytes, Fault> {
     use http_body_util::LengthLimitError;
@@ -100,7 +137,7 @@ fn is_declared_json(headers: &HeaderMap) -> bool {
 }
 
 /// Parses a JSON object into what it must be.
-pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Fault> {
+fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Fault> {
     if is_too_deep(body) {
         return Err(Fault::InvalidRequest("the body nests deeper than 64 levels".into()));
     }

@@ -5,7 +5,7 @@ use time::OffsetDateTime;
 
 use super::ids::{AgentId, KeyId, PrincipalId, TenantId};
 
-/// What an agent key may do.
+/// What a key may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", try_from = "String")]
 pub enum KeyScope {
@@ -59,9 +59,9 @@ pub struct Credential {
 }
 
 impl Credential {
-    /// Whether the key may do `scope` at all. An owner key may do everything to its agents.
+    /// Whether the key may do `scope` at all. An owner key has all scopes, unless it was made with fewer.
     pub fn allows(&self, scope: KeyScope) -> bool {
-        self.agent.is_none() || self.scopes.contains(&scope)
+        self.scopes.contains(&scope)
     }
 
     /// Whether the key reaches this agent of this tenant.

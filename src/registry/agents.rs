@@ -130,11 +130,15 @@ impl Registry {
         .await
     }
 
-    /// Deletes an agent with its keys; its slug stays with its tenant.
+    /// Deletes an agent with its keys; its slug stays with its tenant. Answers its last revision.
     ///
     /// # Errors
     /// [`Fault::NotFound`], [`Fault::RevisionMismatch`].
-    pub async fn delete_agent(self: &Arc<Self>, agent: &Agent, condition: Precondition) -> Result<(), Fault> {
+    pub async fn delete_agent(
+        self: &Arc<Self>,
+        agent: &Agent,
+        condition: Precondition,
+    ) -> Result<Revision, Fault> {
         let (registry, agent) = (Arc::clone(self), agent.clone());
         self.detached(async move {
             registry
@@ -145,7 +149,7 @@ impl Registry {
                     let now = registry.sources.clock.now();
                     write.delete_agent(old.tenant, old.uid, revision, now).await?;
                     announce(write, &old);
-                    Ok(())
+                    Ok(revision)
                 })
                 .await
         })
