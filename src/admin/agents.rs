@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::authority::Authority;
 use super::definition::{Instructions, Name};
-use super::extract::{IfMatch, Json as Input, Nothing, Params, Segment, present};
+use super::extract::{Condition, Json as Input, Nothing, Params, Segment, present};
 use super::page::PageParams;
 use super::{Answer, App};
 use crate::http::precondition::etag;
@@ -136,7 +136,7 @@ pub(super) async fn update(
     authority: Authority,
     Segment(slug): Segment,
     _: Params<Nothing>,
-    IfMatch(condition): IfMatch,
+    Condition(condition): Condition,
     Input(patch): Input<Update>,
 ) -> Answer<impl IntoResponse> {
     let agent = authority.agent(&app.registry, &slug).await?;
@@ -156,7 +156,7 @@ pub(super) async fn remove(
     authority: Authority,
     Segment(slug): Segment,
     _: Params<Nothing>,
-    IfMatch(condition): IfMatch,
+    Condition(condition): Condition,
 ) -> Answer<impl IntoResponse> {
     let agent = authority.agent(&app.registry, &slug).await?;
     let revision = app.registry.delete_agent(&agent, condition).await?;

@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderValue};
 
 use super::authority::Authority;
 use super::definition::{MimeText, checked_mime};
-use super::extract::{IfMatch, Params, Segment, bytes};
+use super::extract::{Condition, Params, Segment, bytes};
 use super::resources::{UriParam, created};
 use super::{Answer, App};
 use crate::http::precondition::etag;
@@ -23,7 +23,7 @@ pub(super) async fn write(
     authority: Authority,
     Segment(slug): Segment,
     Params(param): Params<UriParam>,
-    IfMatch(condition): IfMatch,
+    Condition(condition): Condition,
     request: Request,
 ) -> Answer<impl IntoResponse> {
     let agent = authority.registry_of(&app.registry, &slug).await?;

@@ -134,7 +134,8 @@ impl ContentInput {
             }
             (Some(text), None) => (PartKind::Text, Bytes::from(text)),
             (None, Some(blob)) => {
-                let decoded = BASE64_STANDARD.decode(blob).map_err(|_| wrong(".blob is not base64 (RFC 4648)"))?;
+                let decoded =
+                    BASE64_STANDARD.decode(blob).map_err(|_| wrong(".blob is not base64 (RFC 4648)"))?;
                 (PartKind::Blob, Bytes::from(decoded))
             }
             _ => return Err(wrong(" must have either text or blob")),
@@ -161,7 +162,8 @@ fn raw(
     check: fn(&Value) -> Result<(), String>,
 ) -> Result<Option<Box<RawValue>>, Fault> {
     let Some(raw) = raw.filter(|raw| raw.get() != "null") else { return Ok(None) };
-    let value = json::check(&raw, MOST_RAW).map_err(|error| Fault::invalid_params(format!("{field} {error}")))?;
+    let value =
+        json::check(&raw, MOST_RAW).map_err(|error| Fault::invalid_params(format!("{field} {error}")))?;
     check(&value).map_err(|wrong| Fault::invalid_params(format!("{field}{wrong}")))?;
     Ok(Some(raw))
 }
@@ -175,9 +177,7 @@ fn check_annotations(value: &Value) -> Result<(), String> {
                 audience.iter().all(|role| matches!(role.as_str(), Some("user" | "assistant")))
             }),
             "priority" => value.as_f64().is_some_and(|priority| (0.0..=1.0).contains(&priority)),
-            "lastModified" => {
-                value.as_str().is_some_and(|at| OffsetDateTime::parse(at, &Rfc3339).is_ok())
-            }
+            "lastModified" => value.as_str().is_some_and(|at| OffsetDateTime::parse(at, &Rfc3339).is_ok()),
             _ => return Err(format!(": unknown member `{name}`")),
         };
         if !good {
@@ -192,9 +192,9 @@ fn check_icons(value: &Value) -> Result<(), String> {
     let icons = value.as_array().ok_or(" must be a list")?;
     for (index, icon) in icons.iter().enumerate() {
         let text = |name: &str| icon.get(name).is_none_or(Value::is_string);
-        let sizes = icon.get("sizes").is_none_or(|sizes| {
-            sizes.as_array().is_some_and(|sizes| sizes.iter().all(Value::is_string))
-        });
+        let sizes = icon
+            .get("sizes")
+            .is_none_or(|sizes| sizes.as_array().is_some_and(|sizes| sizes.iter().all(Value::is_string)));
         let theme = icon.get("theme").is_none_or(|theme| theme == "light" || theme == "dark");
         let src = icon.get("src").and_then(Value::as_str).is_some_and(|src| ResourceUriLike::is_uri(src));
         if !(icon.is_object() && src && text("mimeType") && sizes && theme) {

@@ -7,10 +7,10 @@ use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{HeaderMap, StatusCode};
-use serde::{Deserialize, Deserializer};
 use serde::de::{DeserializeOwned, IgnoredAny};
+use serde::{Deserialize, Deserializer};
 
-use crate::http::precondition::if_match;
+use crate::http::precondition;
 use crate::http::problem::{self, AdminFault};
 use crate::model::fault::Fault;
 use crate::model::json::{Object, is_too_deep};
@@ -75,18 +75,20 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
 }
 
 /// For a member that may be left out: `null` is not the same as that, and taken or refused as `T` says.
-pub(super) fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(input: D) -> Result<Option<T>, D::Error> {
+pub(super) fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    input: D,
+) -> Result<Option<T>, D::Error> {
     T::deserialize(input).map(Some)
 }
 
-/// `If-Match`.
-pub(super) struct IfMatch(pub(super) Precondition);
+/// `If-Match` and `If-None-Match`.
+pub(super) struct Condition(pub(super) Precondition);
 
-impl<S: Send + Sync> FromRequestParts<S> for IfMatch {
+impl<S: Send + Sync> FromRequestParts<S> for Condition {
     type Rejection = AdminFault;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, AdminFault> {
-        Ok(Self(if_match(&parts.headers)?))
+        Ok(Self(precondition::read(&parts.headers)?))
     }
 }
 
@@ -124,8 +126,13 @@ pub(super) async fn optional_json<T: DeserializeOwned + Default>(request: Reques
 pub(super) async fn bytes(request: Request, limit: usize) -> Result<Bytes, Fault> {
     use http_body_util::LengthLimitError;
     to_bytes(request.into_body(), limit).await.map_err(|error| {
-        let too_long = std::error::Error::source(&error).is_some_and(|source| source.is::<LengthLimitError>());
-        if too_long { Fault::PayloadTooLarge(limit) } else { Fault::InvalidRequest("the body broke off".into()) }
+        let too_long =
+            std::error::Error::source(&error).is_some_and(|source| source.is::<LengthLimitError>());
+        if too_long {
+            Fault::PayloadTooLarge(limit)
+        } else {
+            Fault::InvalidRequest("the body broke off".into())
+        }
     })
 }
 

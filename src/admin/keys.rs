@@ -63,7 +63,9 @@ struct Shown {
 
 impl From<ApiKey> for Shown {
     fn from(key: ApiKey) -> Self {
-        let to_the_minute = |at: OffsetDateTime| at - Duration::from_nanos(at.unix_timestamp_nanos().rem_euclid(60_000_000_000) as u64);
+        let to_the_minute = |at: OffsetDateTime| {
+            at - Duration::from_nanos(at.unix_timestamp_nanos().rem_euclid(60_000_000_000) as u64)
+        };
         Self {
             id: key.uid,
             key: None,
@@ -95,7 +97,8 @@ fn checked_scopes(given: Option<Vec<KeyScope>>, default: &[KeyScope]) -> Result<
 /// The moment in UTC, as exactly as the database keeps it.
 fn checked_end(given: Option<OffsetDateTime>) -> Result<Option<OffsetDateTime>, Fault> {
     let in_utc = |end: OffsetDateTime| end.checked_to_offset(UtcOffset::UTC);
-    let end = given.map(|end| in_utc(end).ok_or(Fault::invalid_params("expiresAt is too far away"))).transpose()?;
+    let end =
+        given.map(|end| in_utc(end).ok_or(Fault::invalid_params("expiresAt is too far away"))).transpose()?;
     Ok(end.map(OffsetDateTime::truncate_to_microsecond))
 }
 

@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::authority::Authority;
 use super::definition::{ResourceInput, ResourceShown};
-use super::extract::{IfMatch, Params, Segment, json};
+use super::extract::{Condition, Params, Segment, json};
 use super::page::PageParams;
 use super::{Admin, Answer, App};
 use crate::http::precondition::etag;
@@ -77,7 +77,7 @@ pub(super) async fn write(
     authority: Authority,
     Segment(slug): Segment,
     Params(param): Params<UriParam>,
-    IfMatch(condition): IfMatch,
+    Condition(condition): Condition,
     request: Request,
 ) -> Answer<impl IntoResponse> {
     let agent = authority.registry_of(&app.registry, &slug).await?;
@@ -98,7 +98,7 @@ pub(super) async fn remove(
     authority: Authority,
     Segment(slug): Segment,
     Params(param): Params<UriParam>,
-    IfMatch(condition): IfMatch,
+    Condition(condition): Condition,
 ) -> Answer<impl IntoResponse> {
     let agent = authority.registry_of(&app.registry, &slug).await?;
     let revision = app.registry.delete_resource(&agent, param.check()?, condition).await?;
@@ -110,7 +110,7 @@ pub(super) async fn touch(
     authority: Authority,
     Segment(slug): Segment,
     Params(param): Params<UriParam>,
-    IfMatch(condition): IfMatch,
+    Condition(condition): Condition,
 ) -> Answer<impl IntoResponse> {
     let agent = authority.registry_of(&app.registry, &slug).await?;
     let written = app.registry.touch_resource(&agent, param.check()?, condition).await?;

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::authority::Authority;
 use super::definition::Name;
-use super::extract::{IfMatch, Json as Input, Nothing, Params, Segment, present};
+use super::extract::{Condition, Json as Input, Nothing, Params, Segment, present};
 use super::page::PageParams;
 use super::{Answer, App};
 use crate::http::precondition::etag;
@@ -87,7 +87,7 @@ pub(super) async fn update(
     authority: Authority,
     Segment(slug): Segment,
     _: Params<Nothing>,
-    IfMatch(condition): IfMatch,
+    Condition(condition): Condition,
     Input(patch): Input<TenantPatch>,
 ) -> Answer<impl IntoResponse> {
     authority.operator()?;
@@ -101,7 +101,7 @@ pub(super) async fn remove(
     authority: Authority,
     Segment(slug): Segment,
     _: Params<Nothing>,
-    IfMatch(condition): IfMatch,
+    Condition(condition): Condition,
 ) -> Answer<impl IntoResponse> {
     authority.operator()?;
     let tenant = authority.tenant(&app.registry, &slug).await?;

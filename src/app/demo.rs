@@ -34,14 +34,15 @@ struct Manifest {
 
 /// Registers the demo agent as far as it is not there yet, and prints how to read it.
 pub(super) async fn register(settings: &Settings, running: &Running) -> Result<(), AppError> {
-    let manifest: Manifest = serde_json::from_str(MANIFEST).map_err(|error| AppError::Demo(error.to_string()))?;
+    let manifest: Manifest =
+        serde_json::from_str(MANIFEST).map_err(|error| AppError::Demo(error.to_string()))?;
     let failed = |fault: Fault| AppError::Demo(fault.to_string());
     let agent = agent(&running.registry, &manifest.agent).await.map_err(failed)?;
     for mut resource in manifest.resources {
         let uri = resource.uri.take().unwrap_or_default();
         let uri = ResourceUri::parse(&uri).map_err(|error| AppError::Demo(error.to_string()))?;
         let new = resource.check(uri, settings.limits.content_bytes).map_err(failed)?;
-        running.registry.put_resource(&agent, new, Precondition::None).await.map_err(failed)?;
+        running.registry.put_resource(&agent, new, Precondition::default()).await.map_err(failed)?;
     }
     let key = key(&settings.embedded.data_dir.join("demo.key"), &running.registry, &agent).await?;
     // Nobody reads it: the gateway serves all the same.
@@ -61,8 +62,13 @@ async fn agent(registry: &Arc<Registry>, slug: &str) -> Result<Agent, Fault> {
         title: Some("Research Assistant".to_owned()),
         instructions: Some("Read beeos://agent/config first: it says what this agent can do.".to_owned()),
     };
-    let new =
-        NewAgent { slug: Slug::parse_agent(slug).map_err(form)?, tenant, description, access: Access::Key, enabled: true };
+    let new = NewAgent {
+        slug: Slug::parse_agent(slug).map_err(form)?,
+        tenant,
+        description,
+        access: Access::Key,
+        enabled: true,
+    };
     match registry.create_agent(new).await {
         Err(Fault::AlreadyExists(_)) => registry.agent(slug).await,
         made => made,

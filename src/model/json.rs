@@ -178,9 +178,8 @@ mod tests {
 
     #[test]
     fn what_the_database_cannot_keep_is_refused() {
-        let check = |text: &str| {
-            check(&RawValue::from_string(text.to_owned()).unwrap(), 100).map(|v| v.to_string())
-        };
+        let check =
+            |text: &str| check(&RawValue::from_string(text.to_owned()).unwrap(), 100).map(|v| v.to_string());
         assert_eq!(check(r#"{"a":"\u00e4"}"#), Ok(r#"{"a":"ä"}"#.to_owned()));
         assert_eq!(check(r#"{"a":["\u0000"]}"#), Err(JsonError::Nul));
         assert_eq!(check(r#"{"\u0000":1}"#), Err(JsonError::Nul));
@@ -198,7 +197,8 @@ mod tests {
             a: Box<RawValue>,
             b: Option<u8>,
         }
-        let read = |text| serde_json::from_str::<Object<Pair>>(text).map(|Object(Pair { a, b })| (a.to_string(), b));
+        let read =
+            |text| serde_json::from_str::<Object<Pair>>(text).map(|Object(Pair { a, b })| (a.to_string(), b));
         assert_eq!(read(r#"{"b":1,"a":[ 2 ]}"#).unwrap(), ("[ 2 ]".to_owned(), Some(1)));
         for other in ["[1,2]", "null", "1", "\"\"", r#"{"a":1,"a":1}"#] {
             assert!(read(other).is_err(), "{other}");

@@ -88,8 +88,13 @@ pub struct NewPart {
 impl NewPart {
     /// Addresses and measures `bytes`.
     pub fn new(uri: Option<ResourceUri>, mime_type: Option<String>, kind: PartKind, bytes: Bytes) -> Self {
-        let part =
-            Part { uri, mime_type, kind, hash: ContentHash::of(&bytes), size: u64::try_from(bytes.len()).unwrap_or(u64::MAX) };
+        let part = Part {
+            uri,
+            mime_type,
+            kind,
+            hash: ContentHash::of(&bytes),
+            size: u64::try_from(bytes.len()).unwrap_or(u64::MAX),
+        };
         Self { part, bytes }
     }
 }

@@ -124,7 +124,9 @@ impl Registry {
         let (registry, agent) = (Arc::clone(self), agent.clone());
         self.detached(async move {
             registry
-                .transact(Scope::from(agent.tenant), async |write| update(write, &agent, patch, &condition).await)
+                .transact(Scope::from(agent.tenant), async |write| {
+                    update(write, &agent, patch, &condition).await
+                })
                 .await
         })
         .await

@@ -159,7 +159,9 @@ impl Registry {
         let (registry, tenant, key) = (Arc::clone(self), key.tenant, key.uid);
         self.detached(async move {
             registry
-                .transact(Scope::from(tenant), async |write| registry.replace(write, tenant, key, grace).await)
+                .transact(Scope::from(tenant), async |write| {
+                    registry.replace(write, tenant, key, grace).await
+                })
                 .await
         })
         .await
