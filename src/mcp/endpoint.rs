@@ -19,7 +19,8 @@ use super::modern::error::ModernError;
 use super::performer::{Dialect, Performer, around};
 use super::version::ProtocolVersion;
 use super::wire::{
-    Incoming, Message, Rejected, RequestId, batch_message, error_message, parse, result_message, result_pieces,
+    Incoming, Message, Rejected, RequestId, batch_message, error_message, parse, result_message,
+    result_pieces,
 };
 use super::{accept, legacy};
 use crate::http::body::{self, Body};
@@ -81,17 +82,17 @@ impl Endpoint {
     }
 
     /// Answers a request.
-    pub async fn answer(&self, arrival: Arrival<'_>, body: IncomingBody) -> Response<Body> {
+    pub async fn answer(&self, arrival: &Arrival<'_>, body: &mut IncomingBody) -> Response<Body> {
         if arrival.parts.method != Method::POST && arrival.admitted.is_ok() {
             return method_not_allowed();
         }
-        let caller = match self.admit(&arrival).await {
+        let caller = match self.admit(arrival).await {
             Ok(caller) => caller,
-            Err(fault) => return refuse(&arrival, &fault, body).await,
+            Err(fault) => return refuse(arrival, &fault, body).await,
         };
         match body::read(body, self.options.body_bytes, self.options.patience).await {
-            Ok(body) => self.converse(&arrival, &caller, &body).await,
-            Err(fault) => Reply::new(&arrival, &McpHeaders::read(&arrival.parts.headers), b"").fault(&fault),
+            Ok(body) => self.converse(arrival, &caller, &body).await,
+            Err(fault) => fail(arrival, &fault),
         }
     }
 
@@ -284,8 +285,13 @@ impl<'a> Reply<'a> {
     }
 }
 
+/// Answers a request that failed without its body being read.
+pub fn fail(arrival: &Arrival<'_>, fault: &Fault) -> Response<Body> {
+    Reply::new(arrival, &McpHeaders::read(&arrival.parts.headers), b"").fault(fault)
+}
+
 /// Refuses a request before its body was wanted; the id is read all the same, as far as that is quickly done.
-async fn refuse(arrival: &Arrival<'_>, fault: &Fault, body: IncomingBody) -> Response<Body> {
+async fn refuse(arrival: &Arrival<'_>, fault: &Fault, body: &mut IncomingBody) -> Response<Body> {
     let body = body::read(body, REFUSED_BODY, REFUSED_PATIENCE).await.unwrap_or_default();
     Reply::new(arrival, &McpHeaders::read(&arrival.parts.headers), &body).fault(fault)
 }
