@@ -1,17 +1,17 @@
 //! `/agents`.
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::IntoResponse;
 use http::StatusCode;
 use http::header::ETAG;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::authority::Authority;
 use super::definition::{Instructions, Name};
-use super::extract::{IfMatch, Json as Input, Params};
+use super::extract::{Condition, Json as Input, Nothing, Params, Segment, present};
 use super::page::PageParams;
 use super::{Answer, App};
 use crate::http::precondition::etag;
@@ -32,21 +32,20 @@ pub(super) struct Create {
     enabled: Option<bool>,
 }
 
-/// A member that is left out stays as it is, `null` takes it away.
+/// A member that is left out stays as it is, `null` takes away what an agent can do without.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Update {
+    #[serde(default, deserialize_with = "present")]
     name: Option<Name>,
-    #[serde(default, deserialize_with = "given")]
+    #[serde(default, deserialize_with = "present")]
     title: Option<Option<Name>>,
-    #[serde(default, deserialize_with = "given")]
+    #[serde(default, deserialize_with = "present")]
     instructions: Option<Option<Instructions>>,
+    #[serde(default, deserialize_with = "present")]
     access: Option<Access>,
+    #[serde(default, deserialize_with = "present")]
     enabled: Option<bool>,
-}
-
-fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(input: D) -> Result<Option<Option<T>>, D::Error> {
-    Option::deserialize(input).map(Some)
 }
 
 #[derive(Debug, Deserialize)]
@@ -89,6 +88,7 @@ impl From<Agent> for Shown {
 pub(super) async fn create(
     State(app): App,
     authority: Authority,
+    _: Params<Nothing>,
     Input(new): Input<Create>,
 ) -> Answer<impl IntoResponse> {
     let slug = Slug::parse_agent(&new.id).map_err(|error| Fault::invalid_params(format!("id {error}")))?;
@@ -124,7 +124,8 @@ pub(super) async fn list(
 pub(super) async fn read(
     State(app): App,
     authority: Authority,
-    Path(slug): Path<String>,
+    Segment(slug): Segment,
+    _: Params<Nothing>,
 ) -> Answer<impl IntoResponse> {
     let agent = authority.agent(&app.registry, &slug).await?;
     Ok(([(ETAG, etag(agent.revision))], Json(Shown::from(agent))))
@@ -133,8 +134,9 @@ pub(super) async fn read(
 pub(super) async fn update(
     State(app): App,
     authority: Authority,
-    Path(slug): Path<String>,
-    IfMatch(condition): IfMatch,
+    Segment(slug): Segment,
+    _: Params<Nothing>,
+    Condition(condition): Condition,
     Input(patch): Input<Update>,
 ) -> Answer<impl IntoResponse> {
     let agent = authority.agent(&app.registry, &slug).await?;
@@ -152,10 +154,11 @@ pub(super) async fn update(
 pub(super) async fn remove(
     State(app): App,
     authority: Authority,
-    Path(slug): Path<String>,
-    IfMatch(condition): IfMatch,
+    Segment(slug): Segment,
+    _: Params<Nothing>,
+    Condition(condition): Condition,
 ) -> Answer<impl IntoResponse> {
     let agent = authority.agent(&app.registry, &slug).await?;
-    app.registry.delete_agent(&agent, condition).await?;
-    Ok(StatusCode::NO_CONTENT)
+    let revision = app.registry.delete_agent(&agent, condition).await?;
+    Ok((StatusCode::NO_CONTENT, [(ETAG, etag(revision))]))
 }

@@ -1,14 +1,13 @@
 //! `/agents/{agent}/resources/content`: the raw bytes, for `curl --data-binary @file`.
 
-use axum::extract::{Path, Request, State};
+use axum::extract::{Request, State};
 use axum::response::IntoResponse;
-use bytes::Bytes;
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, ETAG, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, HeaderValue};
 
 use super::authority::Authority;
 use super::definition::{MimeText, checked_mime};
-use super::extract::{IfMatch, Params, bytes};
+use super::extract::{Condition, Params, Segment, bytes};
 use super::resources::{UriParam, created};
 use super::{Answer, App};
 use crate::http::precondition::etag;
@@ -22,16 +21,16 @@ const CURL_DEFAULT: &str = "application/x-www-form-urlencoded";
 pub(super) async fn write(
     State(app): App,
     authority: Authority,
-    Path(slug): Path<String>,
+    Segment(slug): Segment,
     Params(param): Params<UriParam>,
-    IfMatch(condition): IfMatch,
+    Condition(condition): Condition,
     request: Request,
 ) -> Answer<impl IntoResponse> {
     let agent = authority.registry_of(&app.registry, &slug).await?;
     let uri = param.check()?;
     let mime_type = declared(request.headers())?;
     let bytes = bytes(request, app.content_bytes).await?;
-    let content = RawContent { kind: kind(mime_type.as_deref(), &bytes), mime_type, bytes };
+    let content = RawContent { mime_type, bytes };
     let written = app.registry.put_content(&agent, uri, content, condition).await?;
     Ok((created(written.created), [(ETAG, etag(written.revision))]))
 }
@@ -39,7 +38,7 @@ pub(super) async fn write(
 pub(super) async fn read(
     State(app): App,
     authority: Authority,
-    Path(slug): Path<String>,
+    Segment(slug): Segment,
     Params(param): Params<UriParam>,
 ) -> Answer<impl IntoResponse> {
     let agent = authority.registry_of(&app.registry, &slug).await?;
@@ -69,23 +68,6 @@ fn declared(headers: &HeaderMap) -> Result<Option<String>, Fault> {
     }
     let mime = MimeText::try_from(text.to_owned()).map_err(|_| wrong())?;
     checked_mime("Content-Type", mime).map(Some)
-}
-
-/// Text where both the declared type and the bytes allow it.
-fn kind(mime: Option<&str>, bytes: &Bytes) -> PartKind {
-    let textual = mime.and_then(|mime| mime.parse::<mime::Mime>().ok()).is_none_or(|mime| {
-        mime.type_() == mime::TEXT
-            || matches!(
-                mime.subtype().as_str(),
-                "json" | "xml" | "javascript" | "yaml" | "toml" | "x-sh" | "sql"
-            )
-            || matches!(mime.suffix().map(|suffix| suffix.as_str()), Some("json" | "xml" | "yaml"))
-    });
-    if textual && !bytes.contains(&0) && std::str::from_utf8(bytes).is_ok() {
-        PartKind::Text
-    } else {
-        PartKind::Blob
-    }
 }
 
 fn default_mime(kind: PartKind) -> &'static str {

@@ -12,7 +12,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use crate::model::fault::Fault;
-use crate::model::json;
+use crate::model::json::{self, Object};
 use crate::model::resource::{ContentHash, Definition, NewPart, NewResource, PartKind, Resource};
 use crate::model::uri::ResourceUri;
 
@@ -22,7 +22,7 @@ const MOST_RAW: usize = 64 * 1024;
 const MOST_PARTS: usize = 1_000;
 
 macro_rules! text {
-    ($(#[$doc:meta])* $name:ident, $range:expr) => {
+    ($(#[$doc:meta])* $name:ident, $called:literal, $range:expr) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Deserialize)]
         #[serde(try_from = "String")]
@@ -33,12 +33,13 @@ macro_rules! text {
 
             fn try_from(text: String) -> Result<Self, String> {
                 let range: std::ops::RangeInclusive<usize> = $range;
+                let (least, most) = (range.start(), range.end());
                 if text.contains('\0') {
-                    Err("a text holds a NUL character".to_owned())
+                    Err(concat!($called, " holds a NUL character").to_owned())
                 } else if range.contains(&text.len()) {
                     Ok(Self(text))
                 } else {
-                    Err(format!("a text of {} bytes must have {} to {}", text.len(), range.start(), range.end()))
+                    Err(format!(concat!($called, " must have {} to {} bytes, not {}"), least, most, text.len()))
                 }
             }
         }
@@ -53,19 +54,19 @@ macro_rules! text {
 
 text! {
     /// A name or a title.
-    Name, 1..=512
+    Name, "a name or title", 1..=512
 }
 text! {
     /// A description.
-    Description, 0..=16_384
+    Description, "a description", 0..=16_384
 }
 text! {
     /// Instructions for a client's model.
-    Instructions, 0..=65_536
+    Instructions, "instructions", 0..=65_536
 }
 text! {
     /// A MIME type (RFC 6838 and its parameters), kept as sent.
-    MimeText, 1..=255
+    MimeText, "a MIME type", 1..=255
 }
 
 /// A resource as its owner sends it.
@@ -82,7 +83,7 @@ pub struct ResourceInput {
     icons: Option<Box<RawValue>>,
     #[serde(rename = "_meta")]
     meta: Option<Box<RawValue>>,
-    contents: Vec<ContentInput>,
+    contents: Vec<Object<ContentInput>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -115,8 +116,8 @@ impl ResourceInput {
             icons: raw("icons", self.icons, check_icons)?,
             meta: raw("_meta", self.meta, check_meta)?,
         };
-        let parts: Vec<_> =
-            self.contents.into_iter().enumerate().map(|(i, part)| part.check(i)).collect::<Result<_, _>>()?;
+        let parts = self.contents.into_iter().enumerate().map(|(i, Object(part))| part.check(i));
+        let parts: Vec<_> = parts.collect::<Result<_, _>>()?;
         if parts.iter().map(|part| part.bytes.len()).sum::<usize>() > content_bytes {
             return Err(Fault::PayloadTooLarge(content_bytes));
         }

@@ -1,22 +1,23 @@
 //! What a handler takes from a request: query, JSON body, raw body, `If-Match`; and how a fault is answered.
 
 use axum::body::to_bytes;
-use axum::extract::{FromRequest, FromRequestParts, Query, Request};
+use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{HeaderMap, StatusCode};
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
+use serde::{Deserialize, Deserializer};
 
-use crate::http::precondition::if_match;
+use crate::http::precondition;
 use crate::http::problem::{self, AdminFault};
 use crate::model::fault::Fault;
-use crate::model::json::is_too_deep;
+use crate::model::json::{Object, is_too_deep};
 use crate::registry::write::Precondition;
 
 /// Most bytes of a JSON body that carries no contents.
-pub(super) const SMALL_BODY: usize = 256 * 1024;
+const SMALL_BODY: usize = 256 * 1024;
 
 impl IntoResponse for AdminFault {
     fn into_response(self) -> Response {
@@ -40,6 +41,23 @@ pub(super) async fn method_not_allowed() -> Response {
     (StatusCode::METHOD_NOT_ALLOWED, ()).into_response()
 }
 
+/// What stands in the path. What is no text names nothing.
+pub(super) struct Segment(pub(super) String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Segment {
+    type Rejection = AdminFault;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, AdminFault> {
+        let segment = Path::from_request_parts(parts, state).await;
+        segment.map(|Path(text)| Self(text)).map_err(|_| Fault::NotFound("path").into())
+    }
+}
+
+/// No query at all: a parameter that would be ignored is one that somebody relies on.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Nothing {}
+
 /// The query, with every name known.
 pub(super) struct Params<T>(pub(super) T);
 
@@ -47,20 +65,30 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
     type Rejection = AdminFault;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, AdminFault> {
-        let Query(params) = Query::try_from_uri(&parts.uri)
-            .map_err(|error| Fault::invalid_params(format!("query: {}", error.body_text())))?;
+        let Query(params) = Query::try_from_uri(&parts.uri).map_err(|error| {
+            let text = error.body_text();
+            let why = text.strip_prefix("Failed to deserialize query string: ").unwrap_or(&text);
+            Fault::invalid_params(format!("query: {why}"))
+        })?;
         Ok(Self(params))
     }
 }
 
-/// `If-Match`.
-pub(super) struct IfMatch(pub(super) Precondition);
+/// For a member that may be left out: `null` is not the same as that, and taken or refused as `T` says.
+pub(super) fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    input: D,
+) -> Result<Option<T>, D::Error> {
+    T::deserialize(input).map(Some)
+}
 
-impl<S: Send + Sync> FromRequestParts<S> for IfMatch {
+/// `If-Match` and `If-None-Match`.
+pub(super) struct Condition(pub(super) Precondition);
+
+impl<S: Send + Sync> FromRequestParts<S> for Condition {
     type Rejection = AdminFault;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, AdminFault> {
-        Ok(Self(if_match(&parts.headers)?))
+        Ok(Self(precondition::read(&parts.headers)?))
     }
 }
 
@@ -77,10 +105,21 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
 
 /// Reads a JSON body of at most `limit` bytes.
 pub(super) async fn json<T: DeserializeOwned>(request: Request, limit: usize) -> Result<T, Fault> {
-    if !is_json(request.headers()) {
+    if !is_declared_json(request.headers()) {
         return Err(Fault::UnsupportedMediaType("application/json"));
     }
     parse(&bytes(request, limit).await?)
+}
+
+/// Reads a JSON body of at most [`SMALL_BODY`] bytes, which may be left out.
+pub(super) async fn optional_json<T: DeserializeOwned + Default>(request: Request) -> Result<T, Fault> {
+    let declared = is_declared_json(request.headers());
+    let body = bytes(request, SMALL_BODY).await?;
+    match (body.is_empty(), declared) {
+        (true, _) => Ok(T::default()),
+        (false, true) => parse(&body),
+        (false, false) => Err(Fault::UnsupportedMediaType("application/json")),
+    }
 }
 
 /// Reads a body of at most `limit` bytes.
@@ -97,20 +136,31 @@ pub(super) async fn bytes(request: Request, limit: usize) -> Result<Bytes, Fault
     })
 }
 
-fn is_json(headers: &HeaderMap) -> bool {
+fn is_declared_json(headers: &HeaderMap) -> bool {
     let declared = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     declared
         .and_then(|value| value.parse::<mime::Mime>().ok())
         .is_some_and(|mime| mime.essence_str() == mime::APPLICATION_JSON.essence_str())
 }
 
-/// Parses a JSON text into what it must be.
-pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Fault> {
+/// Parses a JSON object into what it must be.
+fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Fault> {
     if is_too_deep(body) {
         return Err(Fault::InvalidRequest("the body nests deeper than 64 levels".into()));
     }
-    serde_json::from_slice(body).map_err(|error| match error.classify() {
-        serde_json::error::Category::Data => Fault::invalid_params(error.to_string()),
-        _ => Fault::ParseError(format!("the body is not JSON: {error}").into()),
-    })
+    match serde_json::from_slice(body) {
+        Ok(Object(parsed)) => Ok(parsed),
+        Err(error) if error.is_data() => Err(Fault::invalid_params(error.to_string())),
+        Err(error) if is_json_text(body) => {
+            let (line, column) = (error.line(), error.column());
+            let what = "a lone surrogate or a number out of range";
+            Err(Fault::invalid_params(format!("the body holds {what} at line {line} column {column}")))
+        }
+        Err(error) => Err(Fault::ParseError(format!("the body is not JSON: {error}").into())),
+    }
+}
+
+/// Whether it has the form of JSON, whatever its strings and numbers stand for.
+fn is_json_text(body: &[u8]) -> bool {
+    std::str::from_utf8(body).is_ok_and(|text| serde_json::from_str::<IgnoredAny>(text).is_ok())
 }

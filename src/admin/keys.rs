@@ -3,17 +3,17 @@
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::{Path, Request, State};
+use axum::extract::{Request, State};
 use axum::response::IntoResponse;
 use http::StatusCode;
 use http::header::ETAG;
 use serde::{Deserialize, Serialize};
-use time::OffsetDateTime;
+use time::{OffsetDateTime, UtcOffset};
 use uuid::Uuid;
 
 use super::authority::Authority;
 use super::definition::Name;
-use super::extract::{Json as Input, Params, SMALL_BODY, bytes, parse};
+use super::extract::{Json as Input, Nothing, Params, Segment, optional_json};
 use super::page::PageParams;
 use super::{Answer, App};
 use crate::http::precondition::etag;
@@ -94,10 +94,19 @@ fn checked_scopes(given: Option<Vec<KeyScope>>, default: &[KeyScope]) -> Result<
     if scopes.is_empty() { Err(Fault::invalid_params("scopes must name at least one")) } else { Ok(scopes) }
 }
 
+/// The moment in UTC, as exactly as the database keeps it.
+fn checked_end(given: Option<OffsetDateTime>) -> Result<Option<OffsetDateTime>, Fault> {
+    let in_utc = |end: OffsetDateTime| end.checked_to_offset(UtcOffset::UTC);
+    let end =
+        given.map(|end| in_utc(end).ok_or(Fault::invalid_params("expiresAt is too far away"))).transpose()?;
+    Ok(end.map(OffsetDateTime::truncate_to_microsecond))
+}
+
 pub(super) async fn create_agent(
     State(app): App,
     authority: Authority,
-    Path(slug): Path<String>,
+    Segment(slug): Segment,
+    _: Params<Nothing>,
     Input(new): Input<Create>,
 ) -> Answer<impl IntoResponse> {
     let agent = authority.agent(&app.registry, &slug).await?;
@@ -106,7 +115,7 @@ pub(super) async fn create_agent(
         agent: Some(agent.uid),
         name: new.name.map_or_else(|| "key".to_owned(), Name::into),
         scopes: checked_scopes(new.scopes, &[KeyScope::Mcp])?,
-        expires_at: new.expires_at,
+        expires_at: checked_end(new.expires_at)?,
     };
     Ok(issued(app.registry.create_key(new).await?))
 }
@@ -114,7 +123,8 @@ pub(super) async fn create_agent(
 pub(super) async fn create_owner(
     State(app): App,
     authority: Authority,
-    Path(slug): Path<String>,
+    Segment(slug): Segment,
+    _: Params<Nothing>,
     Input(new): Input<Create>,
 ) -> Answer<impl IntoResponse> {
     authority.operator()?;
@@ -124,7 +134,7 @@ pub(super) async fn create_owner(
         agent: None,
         name: new.name.map_or_else(|| "owner".to_owned(), Name::into),
         scopes: checked_scopes(new.scopes, &[KeyScope::Mcp, KeyScope::Registry, KeyScope::Audit])?,
-        expires_at: new.expires_at,
+        expires_at: checked_end(new.expires_at)?,
     };
     Ok(issued(app.registry.create_key(new).await?))
 }
@@ -132,7 +142,7 @@ pub(super) async fn create_owner(
 pub(super) async fn list_agent(
     State(app): App,
     authority: Authority,
-    Path(slug): Path<String>,
+    Segment(slug): Segment,
     Params(params): Params<PageParams>,
 ) -> Answer<impl IntoResponse> {
     let agent = authority.agent(&app.registry, &slug).await?;
@@ -145,7 +155,7 @@ pub(super) async fn list_agent(
 pub(super) async fn list_owner(
     State(app): App,
     authority: Authority,
-    Path(slug): Path<String>,
+    Segment(slug): Segment,
     Params(params): Params<PageParams>,
 ) -> Answer<impl IntoResponse> {
     authority.operator()?;
@@ -159,22 +169,23 @@ pub(super) async fn list_owner(
 pub(super) async fn revoke(
     State(app): App,
     authority: Authority,
-    Path(id): Path<String>,
+    Segment(id): Segment,
+    _: Params<Nothing>,
 ) -> Answer<impl IntoResponse> {
     let key = find(&app, &authority, &id).await?;
-    app.registry.revoke_key(&key).await?;
-    Ok(StatusCode::NO_CONTENT)
+    let revision = app.registry.revoke_key(&key).await?;
+    Ok((StatusCode::NO_CONTENT, [(ETAG, etag(revision))]))
 }
 
 pub(super) async fn rotate(
     State(app): App,
     authority: Authority,
-    Path(id): Path<String>,
+    Segment(id): Segment,
+    _: Params<Nothing>,
     request: Request,
 ) -> Answer<impl IntoResponse> {
     let key = find(&app, &authority, &id).await?;
-    let body = bytes(request, SMALL_BODY).await?;
-    let asked = if body.is_empty() { Rotate::default() } else { parse(&body)? };
+    let asked: Rotate = optional_json(request).await?;
     let grace = asked.grace_seconds.unwrap_or(DEFAULT_GRACE);
     if grace > LONGEST_GRACE {
         return Err(Fault::invalid_params("graceSeconds must be at most 2592000, thirty days").into());

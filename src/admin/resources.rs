@@ -1,7 +1,7 @@
 //! `/agents/{agent}/resources`, and `touch`.
 
 use axum::Json;
-use axum::extract::{Path, Request, State};
+use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use http::header::ETAG;
@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::authority::Authority;
 use super::definition::{ResourceInput, ResourceShown};
-use super::extract::{IfMatch, Params, json};
+use super::extract::{Condition, Params, Segment, json};
 use super::page::PageParams;
 use super::{Admin, Answer, App};
 use crate::http::precondition::etag;
@@ -44,11 +44,14 @@ impl UriParam {
 pub(super) async fn list_or_read(
     State(app): App,
     authority: Authority,
-    Path(slug): Path<String>,
+    Segment(slug): Segment,
     Params(params): Params<ListParams>,
 ) -> Answer<Response> {
     let agent = authority.registry_of(&app.registry, &slug).await?;
     match params.uri {
+        Some(_) if params.limit.is_some() || params.cursor.is_some() => {
+            Err(Fault::invalid_params("query: uri names one resource, limit and cursor a page of all").into())
+        }
         Some(uri) => Ok(read(&app, &agent, UriParam { uri }).await?.into_response()),
         None => {
             let page = PageParams::new(params.limit, params.cursor);
@@ -72,9 +75,9 @@ async fn list(app: &Admin, agent: &Agent, params: &PageParams) -> Result<impl In
 pub(super) async fn write(
     State(app): App,
     authority: Authority,
-    Path(slug): Path<String>,
+    Segment(slug): Segment,
     Params(param): Params<UriParam>,
-    IfMatch(condition): IfMatch,
+    Condition(condition): Condition,
     request: Request,
 ) -> Answer<impl IntoResponse> {
     let agent = authority.registry_of(&app.registry, &slug).await?;
@@ -93,21 +96,21 @@ pub(super) fn created(created: bool) -> StatusCode {
 pub(super) async fn remove(
     State(app): App,
     authority: Authority,
-    Path(slug): Path<String>,
+    Segment(slug): Segment,
     Params(param): Params<UriParam>,
-    IfMatch(condition): IfMatch,
+    Condition(condition): Condition,
 ) -> Answer<impl IntoResponse> {
     let agent = authority.registry_of(&app.registry, &slug).await?;
-    app.registry.delete_resource(&agent, param.check()?, condition).await?;
-    Ok(StatusCode::NO_CONTENT)
+    let revision = app.registry.delete_resource(&agent, param.check()?, condition).await?;
+    Ok((StatusCode::NO_CONTENT, [(ETAG, etag(revision))]))
 }
 
 pub(super) async fn touch(
     State(app): App,
     authority: Authority,
-    Path(slug): Path<String>,
+    Segment(slug): Segment,
     Params(param): Params<UriParam>,
-    IfMatch(condition): IfMatch,
+    Condition(condition): Condition,
 ) -> Answer<impl IntoResponse> {
     let agent = authority.registry_of(&app.registry, &slug).await?;
     let written = app.registry.touch_resource(&agent, param.check()?, condition).await?;

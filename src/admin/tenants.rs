@@ -1,7 +1,7 @@
 //! `/tenants`.
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::IntoResponse;
 use http::StatusCode;
 use http::header::ETAG;
@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::authority::Authority;
 use super::definition::Name;
-use super::extract::{IfMatch, Json as Input, Params};
+use super::extract::{Condition, Json as Input, Nothing, Params, Segment, present};
 use super::page::PageParams;
 use super::{Answer, App};
 use crate::http::precondition::etag;
@@ -29,6 +29,7 @@ pub(super) struct NewTenant {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TenantPatch {
+    #[serde(default, deserialize_with = "present")]
     name: Option<Name>,
 }
 
@@ -50,6 +51,7 @@ impl From<Tenant> for Shown {
 pub(super) async fn create(
     State(app): App,
     authority: Authority,
+    _: Params<Nothing>,
     Input(new): Input<NewTenant>,
 ) -> Answer<impl IntoResponse> {
     authority.operator()?;
@@ -73,7 +75,8 @@ pub(super) async fn list(
 pub(super) async fn read(
     State(app): App,
     authority: Authority,
-    Path(slug): Path<String>,
+    Segment(slug): Segment,
+    _: Params<Nothing>,
 ) -> Answer<impl IntoResponse> {
     let tenant = authority.tenant(&app.registry, &slug).await?;
     Ok(([(ETAG, etag(tenant.revision))], Json(Shown::from(tenant))))
@@ -82,8 +85,9 @@ pub(super) async fn read(
 pub(super) async fn update(
     State(app): App,
     authority: Authority,
-    Path(slug): Path<String>,
-    IfMatch(condition): IfMatch,
+    Segment(slug): Segment,
+    _: Params<Nothing>,
+    Condition(condition): Condition,
     Input(patch): Input<TenantPatch>,
 ) -> Answer<impl IntoResponse> {
     authority.operator()?;
@@ -95,8 +99,9 @@ pub(super) async fn update(
 pub(super) async fn remove(
     State(app): App,
     authority: Authority,
-    Path(slug): Path<String>,
-    IfMatch(condition): IfMatch,
+    Segment(slug): Segment,
+    _: Params<Nothing>,
+    Condition(condition): Condition,
 ) -> Answer<impl IntoResponse> {
     authority.operator()?;
     let tenant = authority.tenant(&app.registry, &slug).await?;

@@ -42,7 +42,7 @@ pub(super) async fn register(settings: &Settings, running: &Running) -> Result<(
         let uri = resource.uri.take().unwrap_or_default();
         let uri = ResourceUri::parse(&uri).map_err(|error| AppError::Demo(error.to_string()))?;
         let new = resource.check(uri, settings.limits.content_bytes).map_err(failed)?;
-        running.registry.put_resource(&agent, new, Precondition::None).await.map_err(failed)?;
+        running.registry.put_resource(&agent, new, Precondition::default()).await.map_err(failed)?;
     }
     let key = key(&settings.embedded.data_dir.join("demo.key"), &running.registry, &agent).await?;
     // Nobody reads it: the gateway serves all the same.

@@ -14,12 +14,14 @@ use tower::ServiceExt;
 
 use crate::admin;
 use crate::feed::Feed;
-use crate::http::body::Body;
+use crate::http::body::{self, Body, Lent};
 use crate::http::origin::{self, OriginRules};
-use crate::http::problem;
 use crate::http::request_id::{RequestIds, X_REQUEST_ID};
-use crate::mcp::endpoint::{Arrival, Endpoint};
+use crate::http::{precondition, problem};
+use crate::mcp::endpoint::{self, Arrival, Endpoint};
 use crate::model::fault::Fault;
+
+const BUSY: Fault = Fault::Unavailable { retry_after: Duration::from_secs(1) };
 
 /// What a listener serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,22 +69,7 @@ impl Gateway {
     /// Answers a request, whatever happens.
     pub(super) async fn answer(&self, request: Request<Incoming>, surface: Surface) -> Response<Body> {
         let id = self.ids.of(request.headers());
-        let mut response = self.route(request, surface, &id).await;
-        response.headers_mut().insert(X_REQUEST_ID, id);
-        response
-    }
-
-    /// What a surface answers, unless it panics or takes too long.
-    async fn guarded<T>(&self, answering: impl Future<Output = T>) -> Result<T, Fault> {
-        match tokio::time::timeout(self.deadline, AssertUnwindSafe(answering).catch_unwind()).await {
-            Ok(Ok(answered)) => Ok(answered),
-            Ok(Err(_)) => Err(Fault::Internal("a handler panicked".to_owned())),
-            Err(_) => Err(Fault::Unavailable { retry_after: Duration::from_secs(1) }),
-        }
-    }
-
-    async fn route(&self, request: Request<Incoming>, surface: Surface, id: &HeaderValue) -> Response<Body> {
-        match target(request.uri().path(), surface) {
+        let mut response = match target(request.uri().path(), surface) {
             Target::Alive => status(&request, StatusCode::OK, r#"{"status":"alive"}"#),
             Target::Ready if self.feed.is_ready() => {
                 status(&request, StatusCode::OK, r#"{"status":"ready"}"#)
@@ -90,10 +77,21 @@ impl Gateway {
             Target::Ready => status(&request, StatusCode::SERVICE_UNAVAILABLE, r#"{"status":"unready"}"#),
             Target::Mcp(agent) => {
                 let agent = agent.to_owned();
-                self.mcp(request, &agent, id).await
+                self.mcp(request, &agent, &id).await
             }
-            Target::Admin => self.administer(request, id).await,
-            Target::Nothing => problem(&Fault::NotFound("path"), id),
+            Target::Admin => lend(request, async |request| self.administer(request, &id).await).await,
+            Target::Nothing => lend(request, async |request| self.receive(request, &id, nothing).await).await,
+        };
+        response.headers_mut().insert(X_REQUEST_ID, id);
+        response
+    }
+
+    /// Runs what answers until its end or its deadline; a panic in it ends nothing else.
+    async fn guard<T>(&self, answering: impl Future<Output = T>) -> Result<T, Fault> {
+        match tokio::time::timeout(self.deadline, AssertUnwindSafe(answering).catch_unwind()).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(_)) => Err(Fault::Internal("a handler panicked".to_owned())),
+            Err(_) => Err(BUSY),
         }
     }
 
@@ -103,21 +101,29 @@ impl Gateway {
             return preflight;
         }
         let place = self.requests.try_acquire();
-        let admitted = origin.as_ref().map(|_| ()).map_err(Clone::clone).and_then(|()| match &place {
-            Ok(_) => Ok(()),
-            Err(_) => Err(Fault::Unavailable { retry_after: Duration::from_secs(1) }),
-        });
-        let (parts, body) = request.into_parts();
+        let admitted = match (&origin, &place) {
+            (Err(fault), _) => Err(fault.clone()),
+            (Ok(_), Err(_)) => Err(BUSY),
+            (Ok(_), Ok(_)) => Ok(()),
+        };
+        let (parts, mut body) = request.into_parts();
         let arrival = Arrival { agent, parts: &parts, request_id: id, admitted };
-        let answering = self.guarded(self.endpoint.answer(&arrival, body)).await;
-        let mut response = answering.unwrap_or_else(|fault| Endpoint::give_up(&arrival, &fault));
+        let answered = self.guard(self.endpoint.answer(&arrival, &mut body)).await;
+        let mut response = answered.unwrap_or_else(|fault| endpoint::fail(&arrival, &fault));
+        body::discard(&parts.headers, &mut body).await;
         if let Ok(Some(origin)) = origin {
             origin::allow(origin, response.headers_mut());
         }
         response
     }
 
-    async fn administer(&self, mut request: Request<Incoming>, id: &HeaderValue) -> Response<Body> {
+    /// Answers a request that is not for an agent: refused or a preflight, or else what `answer` makes of it.
+    async fn receive(
+        &self,
+        request: Request<Lent>,
+        id: &HeaderValue,
+        answer: impl AsyncFnOnce(Request<Lent>, &HeaderValue) -> Response<Body>,
+    ) -> Response<Body> {
         let origin = match self.origins.check(request.uri(), request.headers()) {
             Ok(origin) => origin,
             Err(fault) => return problem(&fault, id),
@@ -125,24 +131,56 @@ impl Gateway {
         if let Some(preflight) = preflight(&request, Ok(&origin)) {
             return preflight;
         }
-        let Ok(_place) = self.requests.try_acquire() else {
-            return problem(&Fault::Unavailable { retry_after: Duration::from_secs(1) }, id);
-        };
-        request.headers_mut().insert(X_REQUEST_ID, id.clone());
-        let answering = self.admin.clone().oneshot(request.map(axum::body::Body::new));
-        let answered = match self.guarded(answering).await {
-            Ok(Ok(answered)) => answered,
-            Ok(Err(never)) => match never {},
-            Err(fault) => return problem(&fault, id),
-        };
-        let mut response = admin::finish(answered, id.to_str().ok()).map(Body::Axum);
-        // Secrets and other people's data: for nobody's cache.
-        response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        let mut response = answer(request, id).await;
         if let Some(origin) = origin {
             origin::allow(origin, response.headers_mut());
         }
         response
     }
+
+    async fn administer(&self, request: Request<Lent>, id: &HeaderValue) -> Response<Body> {
+        let mut response =
+            self.receive(request, id, async |request, id| self.manage(request, id).await).await;
+        // Secrets and other people's data: for nobody's cache.
+        response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        response
+    }
+
+    async fn manage(&self, request: Request<Lent>, id: &HeaderValue) -> Response<Body> {
+        let Ok(_place) = self.requests.try_acquire() else {
+            return problem(&BUSY, id);
+        };
+        let (method, headers) = (request.method().clone(), request.headers().clone());
+        let routed = self.admin.clone().oneshot(request.map(axum::body::Body::new));
+        let mut response = match self.guard(routed).await {
+            Ok(Ok(answered)) => admin::finish(answered, id.to_str().ok()).map(Body::Axum),
+            Ok(Err(never)) => match never {},
+            Err(fault) => problem(&fault, id),
+        };
+        if precondition::is_known(&method, &headers, response.status(), response.headers()) {
+            *response.status_mut() = StatusCode::NOT_MODIFIED;
+            *response.body_mut() = Body::empty();
+            response.headers_mut().remove(CONTENT_TYPE);
+        }
+        response
+    }
+}
+
+/// Lends a request's body, and reads away what is left of it.
+async fn lend(
+    request: Request<Incoming>,
+    answer: impl AsyncFnOnce(Request<Lent>) -> Response<Body>,
+) -> Response<Body> {
+    let headers = request.headers().clone();
+    let request = request.map(Lent::new);
+    let body = request.body().clone();
+    let response = answer(request).await;
+    body::discard(&headers, body).await;
+    response
+}
+
+async fn nothing(_: Request<Lent>, id: &HeaderValue) -> Response<Body> {
+    problem(&Fault::NotFound("path"), id)
 }
 
 /// Which part of the gateway a path is for.
@@ -165,8 +203,8 @@ fn mcp_agent(path: &str) -> Option<&str> {
 }
 
 /// The answer to `OPTIONS` of an allowed origin, which needs no credential.
-fn preflight(
-    request: &Request<Incoming>,
+fn preflight<B>(
+    request: &Request<B>,
     origin: Result<&Option<HeaderValue>, &Fault>,
 ) -> Option<Response<Body>> {
     let origin = origin.ok()?.clone().filter(|_| request.method() == Method::OPTIONS)?;

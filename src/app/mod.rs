@@ -184,7 +184,8 @@ fn gateway(
         body_bytes: settings.limits.body_bytes,
         result_bytes: settings.cache.result_bytes,
         ttl: settings.mcp.ttl,
-        patience: settings.server.request,
+        // Less than the whole request may take, so that it is the body that is said to be late.
+        patience: settings.server.request.mul_f32(0.9),
     };
     let hosts = settings.server.allowed_hosts.as_ref();
     let origins = OriginRules {

@@ -1,14 +1,22 @@
 //! Bodies: read whole within a limit, answered in few pieces.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
+use http::header::EXPECT;
 use http_body_util::BodyExt;
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
+use parking_lot::Mutex;
 
 use crate::model::fault::Fault;
+
+/// How much of a body that nobody wants is read away, and for how long.
+const DISCARDED: usize = 64 * 1024 * 1024;
+const DISCARD_PATIENCE: Duration = Duration::from_secs(1);
 
 /// What is answered: at most three pieces held in memory, or whatever the admin surface makes.
 #[derive(Debug)]
@@ -69,18 +77,18 @@ impl HttpBody for Body {
 /// # Errors
 /// [`Fault::PayloadTooLarge`], also for one that only announces to be so; [`Fault::InvalidRequest`] where it breaks off
 /// or takes longer than `patience`.
-pub async fn read(mut body: Incoming, limit: usize, patience: Duration) -> Result<Bytes, Fault> {
+pub async fn read(body: &mut Incoming, limit: usize, patience: Duration) -> Result<Bytes, Fault> {
     let too_large = || Fault::PayloadTooLarge(limit);
     if body.size_hint().lower() > limit as u64 {
         return Err(too_large());
     }
     let reading = async {
-        let Some(first) = next_piece(&mut body).await? else { return Ok(Bytes::new()) };
+        let Some(first) = next_piece(body).await? else { return Ok(Bytes::new()) };
         if body.is_end_stream() {
             return if first.len() <= limit { Ok(first) } else { Err(too_large()) };
         }
         let mut whole = BytesMut::from(first);
-        while let Some(piece) = next_piece(&mut body).await? {
+        while let Some(piece) = next_piece(body).await? {
             if whole.len() + piece.len() > limit {
                 return Err(too_large());
             }
@@ -104,5 +112,55 @@ async fn next_piece(body: &mut Incoming) -> Result<Option<Bytes>, Fault> {
                 }
             }
         }
+    }
+}
+
+/// Reads away what is left of a body, within bounds. A connection that is closed on a client which is still sending is
+/// reset, and the answer is lost with it (RFC 9112, section 9.6). Who waits for a `100` is not sending.
+pub async fn discard(headers: &HeaderMap, mut body: impl HttpBody<Data = Bytes> + Unpin) {
+    if body.is_end_stream() || headers.contains_key(EXPECT) {
+        return;
+    }
+    let reading = async {
+        let mut left = DISCARDED;
+        while let Some(Ok(frame)) = body.frame().await {
+            left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
+            if left == 0 {
+                return;
+            }
+        }
+    };
+    // Whoever needs longer may find the connection closed.
+    let _ = tokio::time::timeout(DISCARD_PATIENCE, reading).await;
+}
+
+/// A body on loan: what the borrower leaves of it can be read away.
+#[derive(Debug, Clone)]
+pub struct Lent(Arc<Mutex<Incoming>>);
+
+impl Lent {
+    /// Lends a body.
+    pub fn new(body: Incoming) -> Self {
+        Self(Arc::new(Mutex::new(body)))
+    }
+}
+
+impl HttpBody for Lent {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        Pin::new(&mut *self.0.lock()).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.lock().is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.0.lock().size_hint()
     }
 }

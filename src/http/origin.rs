@@ -34,8 +34,11 @@ impl OriginRules {
     /// Checks a request; answers its origin, if it has one.
     ///
     /// # Errors
-    /// [`Fault::ForbiddenOrigin`].
+    /// [`Fault::ForbiddenOrigin`]; [`Fault::InvalidRequest`] for two hosts.
     pub fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<Option<HeaderValue>, Fault> {
+        if headers.get_all(HOST).iter().nth(1).is_some() {
+            return Err(Fault::InvalidRequest("a request has one Host".into()));
+        }
         if !self.allows_host(uri, headers) {
             return Err(Fault::ForbiddenOrigin("this Host is not allowed"));
         }
@@ -51,9 +54,9 @@ impl OriginRules {
 
     fn allows_host(&self, uri: &Uri, headers: &HeaderMap) -> bool {
         let Some(hosts) = &self.hosts else { return true };
-        let named = headers.get(HOST).and_then(|host| host.to_str().ok());
-        // HTTP/2 names the host in the request's target instead.
-        let named = named.or_else(|| uri.authority().map(http::uri::Authority::as_str));
+        // Where the target names the host, as HTTP/2 does, the header says nothing (RFC 9112, section 3.2.2).
+        let named = uri.authority().map(http::uri::Authority::as_str);
+        let named = named.or_else(|| headers.get(HOST).and_then(|host| host.to_str().ok()));
         named
             .map(without_port)
             .is_some_and(|host| hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(host)))
@@ -93,6 +96,25 @@ mod tests {
             headers.insert(ORIGIN, origin.parse().unwrap());
         }
         rules.check(&Uri::from_static("/"), &headers).is_ok()
+    }
+
+    #[test]
+    fn the_target_names_the_host_before_the_header_does_and_two_headers_are_refused() {
+        let rules = OriginRules { hosts: Some(vec!["localhost".to_owned()]), origins: Vec::new() };
+        let check = |uri: &'static str, hosts: &[&'static str]| {
+            let mut headers = HeaderMap::new();
+            for host in hosts {
+                headers.append(HOST, HeaderValue::from_static(host));
+            }
+            rules.check(&Uri::from_static(uri), &headers).map_err(|fault| fault.name())
+        };
+        assert_eq!(check("http://localhost/a/mcp", &["evil.example"]), Ok(None));
+        assert_eq!(check("http://localhost:80/a/mcp", &[]), Ok(None));
+        for target in ["http://evil.example/a/mcp", "http://localhost@evil.example/a/mcp"] {
+            assert_eq!(check(target, &["localhost"]), Err("forbidden_origin"), "{target}");
+        }
+        assert_eq!(check("/a/mcp", &["localhost", "localhost"]), Err("invalid_request"));
+        assert_eq!(check("/a/mcp", &[]), Err("forbidden_origin"));
     }
 
     #[test]

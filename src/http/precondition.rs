@@ -1,42 +1,51 @@
-//! `If-Match` and `ETag` (RFC 9110, sections 8.8.3 and 13.1.1). A tag is a revision in quotes.
+//! `If-Match`, `If-None-Match` and `ETag` (RFC 9110, sections 8.8.3 and 13.1). A tag is a revision in quotes.
 
-use http::header::IF_MATCH;
-use http::{HeaderMap, HeaderValue};
+use http::header::{ETAG, IF_MATCH, IF_NONE_MATCH};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
 use crate::model::fault::Fault;
 use crate::model::scope::Revision;
-use crate::registry::write::Precondition;
+use crate::registry::write::{Precondition, Tags};
 
-const MALFORMED: &str = r#"If-Match must be * or revisions in quotes, as in "7""#;
-
-/// Reads `If-Match`.
+/// Reads `If-Match` and `If-None-Match`.
 ///
 /// # Errors
-/// [`Fault::InvalidParams`] where it has not the form. A tag of the right form that is none of ours matches nothing.
-pub fn if_match(headers: &HeaderMap) -> Result<Precondition, Fault> {
-    let mut revisions = Vec::new();
-    let mut values = headers.get_all(IF_MATCH).iter().peekable();
-    if values.peek().is_none() {
-        return Ok(Precondition::None);
-    }
-    for value in values {
-        let value = value.to_str().map_err(|_| Fault::invalid_params(MALFORMED))?.trim();
+/// [`Fault::InvalidParams`] where one has not the form. A tag of the right form that is none of ours names nothing.
+pub fn read(headers: &HeaderMap) -> Result<Precondition, Fault> {
+    Ok(Precondition {
+        // A weak tag never matches strongly.
+        matches: tags(headers, &IF_MATCH, false)?,
+        matches_none: tags(headers, &IF_NONE_MATCH, true)?,
+    })
+}
+
+fn tags(headers: &HeaderMap, name: &HeaderName, weakly: bool) -> Result<Option<Tags>, Fault> {
+    let malformed =
+        || Fault::invalid_params(format!(r#"{name} must be * or revisions in quotes, as in "7""#));
+    let mut revisions: Option<Vec<Revision>> = None;
+    for value in headers.get_all(name) {
+        let value = value.to_str().map_err(|_| malformed())?.trim();
         if value == "*" {
-            return Ok(Precondition::Exists);
+            return Ok(Some(Tags::Any));
         }
+        let named = revisions.get_or_insert_with(Vec::new);
         for tag in value.split(',').map(str::trim) {
             let strong = tag.strip_prefix("W/").unwrap_or(tag);
             let inner = strong.strip_prefix('"').and_then(|tag| tag.strip_suffix('"'));
-            let inner = inner.ok_or_else(|| Fault::invalid_params(MALFORMED))?;
-            // A weak tag never matches strongly.
-            if strong.len() == tag.len()
-                && let Ok(revision) = inner.parse()
-            {
-                revisions.push(revision);
-            }
+            let revision = inner.ok_or_else(malformed)?.parse::<Revision>().ok();
+            named.extend(revision.filter(|_| weakly || strong.len() == tag.len()));
         }
     }
-    Ok(Precondition::Revisions(revisions))
+    Ok(revisions.map(Tags::Revisions))
+}
+
+/// Whether the asker has what a read would answer, as `If-None-Match` says: then `304` is enough.
+pub fn is_known(method: &Method, asked: &HeaderMap, status: StatusCode, answer: &HeaderMap) -> bool {
+    let reads = matches!(*method, Method::GET | Method::HEAD) && status == StatusCode::OK;
+    let tag = answer.get(ETAG).and_then(|tag| tag.to_str().ok()).filter(|_| reads);
+    let present = tag.and_then(|tag| tag.trim_matches('"').parse().ok());
+    let known = tags(asked, &IF_NONE_MATCH, true).ok().flatten();
+    present.is_some() && known.is_some_and(|tags| tags.name(present))
 }
 
 /// The `ETag` of a revision.
@@ -49,31 +58,68 @@ pub fn etag(revision: Revision) -> HeaderValue {
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderMap;
+    use http::{HeaderMap, Method, StatusCode};
 
-    use super::{Precondition, Revision, etag, if_match};
+    use super::{Precondition, Revision, Tags, etag, is_known, read};
 
-    fn read(values: &[&str]) -> Result<Precondition, &'static str> {
+    fn headers(name: &'static str, values: &[&str]) -> HeaderMap {
         let mut headers = HeaderMap::new();
         for value in values {
-            headers.append("if-match", value.parse().unwrap());
+            headers.append(name, value.parse().unwrap());
         }
-        if_match(&headers).map_err(|fault| fault.name())
+        headers
+    }
+
+    fn revisions(list: &[i64]) -> Option<Tags> {
+        Some(Tags::Revisions(list.iter().map(|revision| Revision(*revision)).collect()))
     }
 
     #[test]
     fn if_match_is_read_as_rfc_9110_says() {
-        let revisions =
-            |list: &[i64]| Ok(Precondition::Revisions(list.iter().map(|r| Revision(*r)).collect()));
-        assert_eq!(read(&[]), Ok(Precondition::None));
-        assert_eq!(read(&["*"]), Ok(Precondition::Exists));
-        assert_eq!(read(&["\"7\""]), revisions(&[7]));
-        assert_eq!(read(&["\"7\", \"8\"", "\"9\""]), revisions(&[7, 8, 9]));
-        assert_eq!(read(&["W/\"7\""]), revisions(&[]));
-        assert_eq!(read(&["\"abc\""]), revisions(&[]));
+        let read = |values: &[&str]| {
+            read(&headers("if-match", values)).map(|read| read.matches).map_err(|fault| fault.name())
+        };
+        assert_eq!(read(&[]), Ok(None));
+        assert_eq!(read(&["*"]), Ok(Some(Tags::Any)));
+        assert_eq!(read(&["\"7\""]), Ok(revisions(&[7])));
+        assert_eq!(read(&["\"7\", \"8\"", "\"9\""]), Ok(revisions(&[7, 8, 9])));
+        assert_eq!(read(&["W/\"7\""]), Ok(revisions(&[])));
+        assert_eq!(read(&["\"abc\""]), Ok(revisions(&[])));
         for bad in ["7", "", "\"7", "\"7\",", "'7'"] {
             assert_eq!(read(&[bad]), Err("invalid_params"), "{bad}");
         }
         assert_eq!(etag(Revision(7)), "\"7\"");
+    }
+
+    #[test]
+    fn if_none_match_is_compared_weakly() {
+        let read = |value| read(&headers("if-none-match", &[value])).unwrap().matches_none;
+        assert_eq!(read("*"), Some(Tags::Any));
+        assert_eq!(read("\"7\", W/\"8\""), revisions(&[7, 8]));
+    }
+
+    #[test]
+    fn a_precondition_holds_or_not() {
+        let holds = |matches, matches_none, present: Option<i64>| {
+            Precondition { matches, matches_none }.check(present.map(Revision)).is_ok()
+        };
+        assert!(holds(None, None, None) && holds(None, None, Some(7)));
+        assert!(holds(Some(Tags::Any), None, Some(7)) && !holds(Some(Tags::Any), None, None));
+        assert!(holds(revisions(&[6, 7]), None, Some(7)) && !holds(revisions(&[6]), None, Some(7)));
+        assert!(!holds(revisions(&[7]), None, None));
+        assert!(holds(None, Some(Tags::Any), None) && !holds(None, Some(Tags::Any), Some(7)));
+        assert!(holds(None, revisions(&[6]), Some(7)) && !holds(None, revisions(&[7]), Some(7)));
+    }
+
+    #[test]
+    fn what_the_asker_has_is_not_sent_again() {
+        let (asked, answer) = (headers("if-none-match", &["W/\"7\""]), headers("etag", &["\"7\""]));
+        let ok = StatusCode::OK;
+        assert!(is_known(&Method::GET, &asked, ok, &answer) && is_known(&Method::HEAD, &asked, ok, &answer));
+        assert!(!is_known(&Method::PUT, &asked, ok, &answer));
+        assert!(!is_known(&Method::GET, &asked, StatusCode::NOT_FOUND, &answer));
+        assert!(!is_known(&Method::GET, &asked, ok, &HeaderMap::new()));
+        assert!(!is_known(&Method::GET, &HeaderMap::new(), ok, &answer));
+        assert!(!is_known(&Method::GET, &headers("if-none-match", &["\"8\""]), ok, &answer));
     }
 }

@@ -82,7 +82,7 @@ impl Endpoint {
     }
 
     /// Answers a request.
-    pub async fn answer(&self, arrival: &Arrival<'_>, body: IncomingBody) -> Response<Body> {
+    pub async fn answer(&self, arrival: &Arrival<'_>, body: &mut IncomingBody) -> Response<Body> {
         if arrival.parts.method != Method::POST && arrival.admitted.is_ok() {
             return method_not_allowed();
         }
@@ -92,13 +92,8 @@ impl Endpoint {
         };
         match body::read(body, self.options.body_bytes, self.options.patience).await {
             Ok(body) => self.converse(arrival, &caller, &body).await,
-            Err(fault) => Self::give_up(arrival, &fault),
+            Err(fault) => fail(arrival, &fault),
         }
-    }
-
-    /// Answers a request whose body is not to be had any more.
-    pub fn give_up(arrival: &Arrival<'_>, fault: &Fault) -> Response<Body> {
-        Reply::new(arrival, &McpHeaders::read(&arrival.parts.headers), b"").fault(fault)
     }
 
     async fn admit(&self, arrival: &Arrival<'_>) -> Result<Caller, Fault> {
@@ -290,8 +285,13 @@ impl<'a> Reply<'a> {
     }
 }
 
+/// Answers a request that failed without its body being read.
+pub fn fail(arrival: &Arrival<'_>, fault: &Fault) -> Response<Body> {
+    Reply::new(arrival, &McpHeaders::read(&arrival.parts.headers), b"").fault(fault)
+}
+
 /// Refuses a request before its body was wanted; the id is read all the same, as far as that is quickly done.
-async fn refuse(arrival: &Arrival<'_>, fault: &Fault, body: IncomingBody) -> Response<Body> {
+async fn refuse(arrival: &Arrival<'_>, fault: &Fault, body: &mut IncomingBody) -> Response<Body> {
     let body = body::read(body, REFUSED_BODY, REFUSED_PATIENCE).await.unwrap_or_default();
     Reply::new(arrival, &McpHeaders::read(&arrival.parts.headers), &body).fault(fault)
 }

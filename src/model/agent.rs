@@ -8,7 +8,7 @@ use super::scope::Revision;
 
 /// Who may read an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "lowercase", try_from = "String")]
 pub enum Access {
     /// Whoever holds a key of the agent or of its tenant.
     Key,
@@ -32,6 +32,14 @@ impl Access {
             "public" => Some(Self::Public),
             _ => None,
         }
+    }
+}
+
+impl TryFrom<String> for Access {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        Self::parse(&text).ok_or_else(|| format!("unknown access `{text}`, expected key or public"))
     }
 }
 

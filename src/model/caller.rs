@@ -5,9 +5,9 @@ use time::OffsetDateTime;
 
 use super::ids::{AgentId, KeyId, PrincipalId, TenantId};
 
-/// What an agent key may do.
+/// What a key may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "lowercase", try_from = "String")]
 pub enum KeyScope {
     /// Use the MCP endpoint.
     Mcp,
@@ -33,6 +33,14 @@ impl KeyScope {
     }
 }
 
+impl TryFrom<String> for KeyScope {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        Self::parse(&text).ok_or_else(|| format!("unknown scope `{text}`, expected mcp, registry or audit"))
+    }
+}
+
 /// What a verified key grants.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Credential {
@@ -51,9 +59,9 @@ pub struct Credential {
 }
 
 impl Credential {
-    /// Whether the key may do `scope` at all. An owner key may do everything to its agents.
+    /// Whether the key may do `scope` at all. An owner key has all scopes, unless it was made with fewer.
     pub fn allows(&self, scope: KeyScope) -> bool {
-        self.agent.is_none() || self.scopes.contains(&scope)
+        self.scopes.contains(&scope)
     }
 
     /// Whether the key reaches this agent of this tenant.

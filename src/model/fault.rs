@@ -72,8 +72,8 @@ pub enum Fault {
     /// There is one already.
     #[error("{0} exists already")]
     AlreadyExists(&'static str),
-    /// `If-Match` names another revision than the present one, if there is one.
-    #[error("If-Match does not match")]
+    /// `If-Match` does not name the present revision, if there is one, or `If-None-Match` does.
+    #[error("If-Match or If-None-Match does not hold")]
     RevisionMismatch(Option<Revision>),
     /// The slug belonged to another tenant's agent.
     #[error("this slug is retired")]

@@ -1,5 +1,11 @@
 //! JSON as the contract takes it: bounded in depth, without NUL or lone surrogates, kept as it was sent.
 
+use std::collections::HashSet;
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -15,6 +21,9 @@ pub enum JsonError {
     /// A string in it holds NUL, which the database cannot keep.
     #[error("holds a NUL character")]
     Nul,
+    /// An object in it has a member twice, and readers differ in which one they take.
+    #[error("holds an object that has a member twice")]
+    Duplicate,
     /// It is not of the asked-for type.
     #[error("must be {0}")]
     Type(&'static str),
@@ -55,13 +64,18 @@ fn skip_string(bytes: &mut std::slice::Iter<'_, u8>) {
     }
 }
 
-/// Parses what was kept as text, so that everything in it is known to be representable and free of NUL.
+/// Parses what was kept as text, so that everything in it is known to be representable, free of NUL and read alike by
+/// everybody.
 pub fn check(raw: &RawValue, max_bytes: usize) -> Result<Value, JsonError> {
     if raw.get().len() > max_bytes {
         return Err(JsonError::TooLong(max_bytes));
     }
     let value = serde_json::from_str(raw.get()).map_err(|_| JsonError::Unrepresentable)?;
-    if has_nul(&value) { Err(JsonError::Nul) } else { Ok(value) }
+    if has_nul(&value) {
+        return Err(JsonError::Nul);
+    }
+    serde_json::from_str::<Unambiguous>(raw.get()).map_err(|_| JsonError::Duplicate)?;
+    Ok(value)
 }
 
 fn has_nul(value: &Value) -> bool {
@@ -73,9 +87,83 @@ fn has_nul(value: &Value) -> bool {
     }
 }
 
+/// Any JSON value in which no object has a member twice.
+struct Unambiguous;
+
+impl<'de> Deserialize<'de> for Unambiguous {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(UnambiguousVisitor)
+    }
+}
+
+struct UnambiguousVisitor;
+
+macro_rules! scalars {
+    ($($visit:ident($type:ty))*) => {
+        $(fn $visit<E: Error>(self, _: $type) -> Result<Unambiguous, E> {
+            Ok(Unambiguous)
+        })*
+    };
+}
+
+impl<'de> Visitor<'de> for UnambiguousVisitor {
+    type Value = Unambiguous;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Unambiguous, A::Error> {
+        while seq.next_element::<Unambiguous>()?.is_some() {}
+        Ok(Unambiguous)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Unambiguous, A::Error> {
+        let mut names = HashSet::new();
+        while let Some((name, _)) = map.next_entry::<String, Unambiguous>()? {
+            if !names.insert(name) {
+                return Err(A::Error::custom(JsonError::Duplicate));
+            }
+        }
+        Ok(Unambiguous)
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Unambiguous, E> {
+        Ok(Unambiguous)
+    }
+
+    scalars! { visit_bool(bool) visit_i64(i64) visit_u64(u64) visit_f64(f64) visit_str(&str) }
+}
+
+/// A JSON object, read into `T`. What is derived for a struct takes an array as well, its members in their order,
+/// which nobody means.
+#[derive(Debug)]
+pub struct Object<T>(pub T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(ObjectVisitor(PhantomData))
+    }
+}
+
+struct ObjectVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
+    type Value = Object<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Object<T>, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(map)).map(Object)
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{JsonError, check, is_too_deep};
+    use super::{JsonError, Object, check, is_too_deep};
+    use serde::Deserialize;
     use serde_json::value::RawValue;
 
     #[test]
@@ -97,6 +185,23 @@ mod tests {
         assert_eq!(check(r#"{"\u0000":1}"#), Err(JsonError::Nul));
         assert_eq!(check(r#"["\ud800"]"#), Err(JsonError::Unrepresentable));
         assert_eq!(check("1e999"), Err(JsonError::Unrepresentable));
+        assert_eq!(check(r#"[{"a":1,"b":{"c":1,"\u0063":2}}]"#), Err(JsonError::Duplicate));
+        assert_eq!(check(r#"[{"a":1},{"a":{"a":null}}]"#), Ok(r#"[{"a":1},{"a":{"a":null}}]"#.to_owned()));
         assert_eq!(check(&format!("\"{}\"", "a".repeat(99))), Err(JsonError::TooLong(100)));
+    }
+
+    #[test]
+    fn an_object_is_read_from_an_object_only() {
+        #[derive(Debug, Deserialize)]
+        struct Pair {
+            a: Box<RawValue>,
+            b: Option<u8>,
+        }
+        let read =
+            |text| serde_json::from_str::<Object<Pair>>(text).map(|Object(Pair { a, b })| (a.to_string(), b));
+        assert_eq!(read(r#"{"b":1,"a":[ 2 ]}"#).unwrap(), ("[ 2 ]".to_owned(), Some(1)));
+        for other in ["[1,2]", "null", "1", "\"\"", r#"{"a":1,"a":1}"#] {
+            assert!(read(other).is_err(), "{other}");
+        }
     }
 }

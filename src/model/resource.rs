@@ -38,6 +38,20 @@ pub enum PartKind {
 }
 
 impl PartKind {
+    /// How bytes of a MIME type travel: as text where both the type, if there is one, and the bytes allow it.
+    pub fn of(mime_type: Option<&str>, bytes: &[u8]) -> Self {
+        let textual = mime_type.and_then(|mime| mime.parse::<mime::Mime>().ok()).is_none_or(|mime| {
+            mime.type_() == mime::TEXT
+                || matches!(
+                    mime.subtype().as_str(),
+                    "json" | "xml" | "javascript" | "yaml" | "toml" | "x-sh" | "sql"
+                )
+                || matches!(mime.suffix().map(|suffix| suffix.as_str()), Some("json" | "xml" | "yaml"))
+        });
+        let text = textual && !bytes.contains(&0) && std::str::from_utf8(bytes).is_ok();
+        if text { Self::Text } else { Self::Blob }
+    }
+
     /// As it is stored, and the member that carries it.
     pub fn as_str(self) -> &'static str {
         match self {

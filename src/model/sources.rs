@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 /// Tells the time of day.
 pub trait Clock: Send + Sync {
-    /// Now, in UTC.
+    /// Now, in UTC and as exactly as the database keeps it: in whole microseconds.
     fn now(&self) -> OffsetDateTime;
 }
 
@@ -22,7 +22,7 @@ pub struct SystemClock;
 
 impl Clock for SystemClock {
     fn now(&self) -> OffsetDateTime {
-        OffsetDateTime::now_utc()
+        OffsetDateTime::now_utc().truncate_to_microsecond()
     }
 }
 

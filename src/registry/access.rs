@@ -14,7 +14,7 @@ use super::cell::{Cell, Held};
 use crate::model::agent::{Access, AgentAccess};
 use crate::model::caller::{Credential, KeyScope};
 use crate::model::fault::Fault;
-use crate::model::ids::{AgentId, KeyId, TenantId};
+use crate::model::ids::{AgentId, KeyId, Slug, TenantId};
 use crate::model::key::{KeyHash, KeyKind, SecretKey};
 use crate::model::scope::{Change, ChangeKind, Scope};
 use crate::model::sources::Point;
@@ -227,8 +227,11 @@ impl Registry {
         .await
     }
 
-    /// Which agent a slug names now.
+    /// Which agent a slug names now. What is no slug is not looked up, and not remembered either.
     pub(super) async fn address(&self, slug: &str) -> Result<Option<(TenantId, AgentId)>, Fault> {
+        if Slug::parse(slug).is_err() {
+            return Ok(None);
+        }
         let found = self
             .find(
                 &self.directory,

@@ -63,7 +63,8 @@ impl Registry {
     /// # Errors
     /// [`Fault::NotFound`].
     pub async fn agent(&self, slug: &str) -> Result<Agent, Fault> {
-        self.store.agent(slug).await?.ok_or(NO_AGENT)
+        let slug = Slug::parse(slug).map_err(|_| NO_AGENT)?;
+        self.store.agent(slug.as_str()).await?.ok_or(NO_AGENT)
     }
 
     /// Agents after a slug, in byte order; of one tenant where one is named.
@@ -131,11 +132,15 @@ impl Registry {
         .await
     }
 
-    /// Deletes an agent with its keys; its slug stays with its tenant.
+    /// Deletes an agent with its keys; its slug stays with its tenant. Answers its last revision.
     ///
     /// # Errors
     /// [`Fault::NotFound`], [`Fault::RevisionMismatch`].
-    pub async fn delete_agent(self: &Arc<Self>, agent: &Agent, condition: Precondition) -> Result<(), Fault> {
+    pub async fn delete_agent(
+        self: &Arc<Self>,
+        agent: &Agent,
+        condition: Precondition,
+    ) -> Result<Revision, Fault> {
         let (registry, agent) = (Arc::clone(self), agent.clone());
         self.detached(async move {
             registry
@@ -146,7 +151,7 @@ impl Registry {
                     let now = registry.sources.clock.now();
                     write.delete_agent(old.tenant, old.uid, revision, now).await?;
                     announce(write, &old);
-                    Ok(())
+                    Ok(revision)
                 })
                 .await
         })

@@ -19,6 +19,9 @@ use crate::store::write::Write;
 
 /// Active keys of one agent, and active owner keys of one tenant.
 const MOST_ACTIVE: i64 = 10;
+/// The same with those that have been replaced and are still good for a while: who has as many keys as there may be can
+/// rotate each of them.
+const MOST_ROTATING: i64 = 2 * MOST_ACTIVE;
 
 /// A key as it is to be made.
 #[derive(Debug, Clone)]
@@ -80,7 +83,7 @@ impl Registry {
                         return Err(Fault::NotFound("agent"));
                     }
                     let principal = PrincipalId(registry.sources.uid()?);
-                    registry.issue(write, new, principal, revision).await
+                    registry.issue(write, new, principal, revision, MOST_ACTIVE).await
                 })
                 .await
         })
@@ -93,13 +96,15 @@ impl Registry {
         new: NewKey,
         principal: PrincipalId,
         revision: Revision,
+        most: i64,
     ) -> Result<IssuedKey, Fault> {
         let now = self.sources.clock.now();
         if new.expires_at.is_some_and(|end| end <= now) {
             return Err(Fault::invalid_params("expiresAt has passed"));
         }
-        if write.active_keys(new.tenant, new.agent, now).await? >= MOST_ACTIVE {
-            return Err(Fault::invalid_params("there are 10 active keys already; revoke one first"));
+        if write.active_keys(new.tenant, new.agent, now).await? >= most {
+            let full = format!("there are {most} active keys already; revoke one first");
+            return Err(Fault::invalid_params(full));
         }
         let kind = if new.agent.is_some() { KeyKind::Agent } else { KeyKind::Owner };
         let secret = SecretKey::generate(kind, &mut self.sources.csprng()?);
@@ -122,11 +127,11 @@ impl Registry {
         Ok(IssuedKey { key, secret })
     }
 
-    /// Revokes a key. Revoking it again changes nothing.
+    /// Revokes a key; answers the revision that last changed it. Revoking it again changes nothing.
     ///
     /// # Errors
     /// [`Fault::NotFound`].
-    pub async fn revoke_key(self: &Arc<Self>, key: &ApiKey) -> Result<(), Fault> {
+    pub async fn revoke_key(self: &Arc<Self>, key: &ApiKey) -> Result<Revision, Fault> {
         let (registry, tenant, key) = (Arc::clone(self), key.tenant, key.uid);
         self.detached(async move {
             let scope = Scope::from(tenant);
@@ -134,12 +139,13 @@ impl Registry {
                 .transact(scope, async |write| {
                     let revision = lock(write, scope).await?;
                     let present = write.key(tenant, key).await?.ok_or(Fault::NotFound("key"))?;
-                    if present.revoked_at.is_none() {
-                        let end = KeyEnd::Revoked(registry.sources.clock.now());
-                        write.end_key(tenant, key, revision, end).await?;
-                        write.change(scope, ChangeKind::Key, key.to_string());
+                    if present.revoked_at.is_some() {
+                        return Ok(present.revision);
                     }
-                    Ok(())
+                    let end = KeyEnd::Revoked(registry.sources.clock.now());
+                    write.end_key(tenant, key, revision, end).await?;
+                    write.change(scope, ChangeKind::Key, key.to_string());
+                    Ok(revision)
                 })
                 .await
         })
@@ -184,6 +190,6 @@ impl Registry {
             scopes: old.scopes,
             expires_at: old.expires_at,
         };
-        self.issue(write, new, old.principal, revision).await
+        self.issue(write, new, old.principal, revision, MOST_ROTATING).await
     }
 }

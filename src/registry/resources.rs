@@ -24,8 +24,6 @@ const NO_RESOURCE: Fault = Fault::NotFound("resource");
 pub struct RawContent {
     /// Its MIME type; `None` keeps the resource's.
     pub mime_type: Option<String>,
-    /// How it travels.
-    pub kind: PartKind,
     /// The bytes.
     pub bytes: Bytes,
 }
@@ -37,7 +35,8 @@ impl RawContent {
         if self.mime_type.is_some() {
             definition.mime_type = self.mime_type;
         }
-        let parts = vec![NewPart::new(None, None, self.kind, self.bytes)];
+        let kind = PartKind::of(definition.mime_type.as_deref(), &self.bytes);
+        let parts = vec![NewPart::new(None, None, kind, self.bytes)];
         NewResource { uri, definition, parts }
     }
 }
@@ -204,7 +203,7 @@ impl Registry {
         .await
     }
 
-    /// Removes a resource.
+    /// Removes a resource; answers the revision without it.
     ///
     /// # Errors
     /// [`Fault::NotFound`], [`Fault::RevisionMismatch`].
@@ -213,18 +212,18 @@ impl Registry {
         agent: &Agent,
         uri: ResourceUri,
         condition: Precondition,
-    ) -> Result<(), Fault> {
+    ) -> Result<Revision, Fault> {
         let (registry, tenant, agent) = (Arc::clone(self), agent.tenant, agent.uid);
         self.detached(async move {
             registry
                 .transact(Scope::from(agent), async |write| {
-                    let Target { scope, .. } = Target::lock(write, tenant, agent).await?;
+                    let Target { scope, revision, .. } = Target::lock(write, tenant, agent).await?;
                     let old = write.resource(tenant, agent, &uri).await?.ok_or(NO_RESOURCE)?;
                     condition.check(Some(old.revision))?;
                     write.delete_resource(tenant, agent, &uri, registry.sources.clock.now()).await?;
                     write.count_resources(tenant, agent, -1).await?;
                     write.change(scope, ChangeKind::ResourceRemoved, uri.as_str());
-                    Ok(())
+                    Ok(revision)
                 })
                 .await
         })

@@ -15,16 +15,32 @@ use crate::model::scope::{Revision, Scope};
 use crate::model::sources::Point;
 use crate::store::write::Write;
 
-/// What `If-Match` asks for.
+/// What a write asks of the present state (RFC 9110, section 13.1); nothing by default.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Precondition {
-    /// Nothing.
-    #[default]
-    None,
-    /// That there is one: `*`.
-    Exists,
-    /// That it was last changed by one of these revisions.
+pub struct Precondition {
+    /// `If-Match`: the present state is one of these.
+    pub matches: Option<Tags>,
+    /// `If-None-Match`: it is none of these.
+    pub matches_none: Option<Tags>,
+}
+
+/// States that a precondition names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Tags {
+    /// Any, as long as there is one: `*`.
+    Any,
+    /// Those that were made by these revisions.
     Revisions(Vec<Revision>),
+}
+
+impl Tags {
+    /// Whether the present state is among them; `None` where there is none.
+    pub fn name(&self, present: Option<Revision>) -> bool {
+        match self {
+            Self::Any => present.is_some(),
+            Self::Revisions(named) => present.is_some_and(|present| named.contains(&present)),
+        }
+    }
 }
 
 impl Precondition {
@@ -33,12 +49,9 @@ impl Precondition {
     /// # Errors
     /// [`Fault::RevisionMismatch`].
     pub fn check(&self, present: Option<Revision>) -> Result<(), Fault> {
-        let holds = match self {
-            Self::None => true,
-            Self::Exists => present.is_some(),
-            Self::Revisions(asked) => present.is_some_and(|present| asked.contains(&present)),
-        };
-        if holds { Ok(()) } else { Err(Fault::RevisionMismatch(present)) }
+        let matches = self.matches.as_ref().is_none_or(|tags| tags.name(present));
+        let excluded = self.matches_none.as_ref().is_some_and(|tags| tags.name(present));
+        if matches && !excluded { Ok(()) } else { Err(Fault::RevisionMismatch(present)) }
     }
 }
 

@@ -90,7 +90,7 @@ pub fn batch<'a>(
 fn method<'a>(request: &Request<'a>) -> Result<LegacyMethod<'a>, Fault> {
     match &*request.method {
         "initialize" => initialize(&request.params).map(LegacyMethod::Initialize),
-        "ping" => Ok(LegacyMethod::Ping),
+        "ping" => request.params.check_shape().map(|()| LegacyMethod::Ping),
         method => match SESSION_ONLY.into_iter().find(|known| *known == method) {
             Some(known) => Ok(LegacyMethod::SessionOnly(known)),
             None => call::decode(method, &request.params).map(LegacyMethod::Call),
