@@ -79,8 +79,12 @@ impl Gateway {
                 let agent = agent.to_owned();
                 self.mcp(request, &agent, &id).await
             }
-            Target::Admin => lend(request, async |request| self.administer(request, &id).await).await,
-            Target::Nothing => lend(request, async |request| self.receive(request, &id, nothing).await).await,
+            Target::Admin => {
+                Box::pin(lend(request, async |request| self.administer(request, &id).await)).await
+            }
+            Target::Nothing => {
+                Box::pin(lend(request, async |request| self.receive(request, &id, nothing).await)).await
+            }
         };
         response.headers_mut().insert(X_REQUEST_ID, id);
         response

@@ -72,33 +72,33 @@ impl HttpBody for Body {
     }
 }
 
-/// Reads a body of at most `limit` bytes.
+/// Reads a body of at most `limit` bytes, within `patience`.
 ///
 /// # Errors
 /// [`Fault::PayloadTooLarge`], also for one that only announces to be so; [`Fault::InvalidRequest`] where it breaks off
-/// or takes longer than `patience`.
+/// or takes longer.
 pub async fn read(body: &mut Incoming, limit: usize, patience: Duration) -> Result<Bytes, Fault> {
-    let too_large = || Fault::PayloadTooLarge(limit);
     if body.size_hint().lower() > limit as u64 {
-        return Err(too_large());
+        return Err(Fault::PayloadTooLarge(limit));
     }
-    let reading = async {
-        let Some(first) = next_piece(body).await? else { return Ok(Bytes::new()) };
-        if body.is_end_stream() {
-            return if first.len() <= limit { Ok(first) } else { Err(too_large()) };
-        }
-        let mut whole = BytesMut::from(first);
-        while let Some(piece) = next_piece(body).await? {
-            if whole.len() + piece.len() > limit {
-                return Err(too_large());
-            }
-            whole.extend_from_slice(&piece);
-        }
-        Ok(whole.freeze())
-    };
-    tokio::time::timeout(patience, reading)
+    tokio::time::timeout(patience, read_whole(body, limit))
         .await
         .unwrap_or_else(|_| Err(Fault::InvalidRequest("the body did not arrive in time".into())))
+}
+
+async fn read_whole(body: &mut Incoming, limit: usize) -> Result<Bytes, Fault> {
+    let within = |length| if length <= limit { Ok(()) } else { Err(Fault::PayloadTooLarge(limit)) };
+    let Some(first) = next_piece(body).await? else { return Ok(Bytes::new()) };
+    within(first.len())?;
+    if body.is_end_stream() {
+        return Ok(first);
+    }
+    let mut whole = BytesMut::from(first);
+    while let Some(piece) = next_piece(body).await? {
+        within(whole.len() + piece.len())?;
+        whole.extend_from_slice(&piece);
+    }
+    Ok(whole.freeze())
 }
 
 async fn next_piece(body: &mut Incoming) -> Result<Option<Bytes>, Fault> {

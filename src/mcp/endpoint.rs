@@ -88,7 +88,7 @@ impl Endpoint {
         }
         let caller = match self.admit(arrival).await {
             Ok(caller) => caller,
-            Err(fault) => return refuse(arrival, &fault, body).await,
+            Err(fault) => return Box::pin(refuse(arrival, &fault, body)).await,
         };
         match body::read(body, self.options.body_bytes, self.options.patience).await {
             Ok(body) => self.converse(arrival, &caller, &body).await,
@@ -180,7 +180,7 @@ impl Endpoint {
                 Err(fault) => reply.fault(&fault),
             },
             Incoming::Batch(members) => match legacy_decode::batch(members, version) {
-                Ok(messages) => self.batch(caller, messages, reply).await,
+                Ok(messages) => Box::pin(self.batch(caller, messages, reply)).await,
                 Err(fault) => reply.fault(&fault),
             },
         }

@@ -89,7 +89,7 @@ impl Performer {
             return Ok(kept);
         }
         let operation = Operation::ReadResource { uri: uri.clone() };
-        let outcome = self.registry.perform(caller, Arc::clone(&snapshot), &operation).await?;
+        let outcome = Box::pin(self.registry.perform(caller, Arc::clone(&snapshot), &operation)).await?;
         if let Outcome::Contents { resource, .. } = &outcome {
             // A newer one, where the contents of the one that was looked at are purged.
             key.revision = resource.revision;
@@ -109,7 +109,7 @@ impl Performer {
             return Ok(kept);
         }
         let operation = Operation::ListResources { after };
-        let outcome = self.registry.perform(caller, Arc::clone(&snapshot), &operation).await?;
+        let outcome = Box::pin(self.registry.perform(caller, Arc::clone(&snapshot), &operation)).await?;
         let next = match &outcome {
             Outcome::Resources { page, more: true } => {
                 page.last().map(|last| self.seal.seal(RESOURCES, caller.agent.0, last.uri.as_str()))

@@ -193,7 +193,7 @@ impl Registry {
             return Ok(known);
         }
         self.key_lookups.take()?;
-        let tenant = self.fills.run(self.store.key_tenant(hash)).await?;
+        let tenant = Box::pin(self.fills.run(self.store.key_tenant(hash))).await?;
         self.key_tenants.insert(hash, tenant);
         Ok(tenant)
     }
@@ -292,7 +292,7 @@ impl Registry {
         if let Some(found) = cell.get(&held) {
             return Ok(Some(found));
         }
-        match self.catch_up_and_load(cell, &held, load).await {
+        match Box::pin(self.catch_up_and_load(cell, &held, load)).await {
             Ok(found) => Ok(found),
             Err(error) => match cell.get_stale(&held).filter(|_| self.trusts_memory()) {
                 Some(stale) => Ok(Some(stale)),

@@ -29,7 +29,8 @@ impl Registry {
         if let Some(fresh) = cell.fresh() {
             return Ok(fresh);
         }
-        match self.load_snapshot(&cell).await {
+        // Boxed, as every cold path below a hot one: the future of a read in memory is small to move.
+        match Box::pin(self.load_snapshot(&cell)).await {
             Ok(found) => found.ok_or(Fault::Forbidden),
             Err(error) => match cell.stale().filter(|_| self.trusts_memory()) {
                 Some(stale) => Ok(stale),
@@ -99,7 +100,7 @@ impl Registry {
         let loaded = if missing.is_empty() {
             BTreeMap::new()
         } else {
-            self.load_contents(caller.tenant, caller.agent, &missing).await?
+            Box::pin(self.load_contents(caller.tenant, caller.agent, &missing)).await?
         };
         let bytes = |part: &Part| loaded.get(&part.hash).cloned().or_else(|| cached(part.hash));
         Ok(resource.parts.iter().map(|part| Some((part.clone(), bytes(part)?))).collect())
