@@ -6,6 +6,7 @@ mod app;
 mod architecture;
 mod cluster;
 mod config;
+mod demo;
 mod durability;
 mod embedded;
 mod http;
