@@ -48,6 +48,8 @@ pub(super) fn read(file: &Path) -> Result<Option<SecretKey>, AppError> {
 /// Writes a key for its owner's eyes only, whole or not at all.
 pub(super) fn write(file: &Path, key: &SecretKey) -> Result<(), AppError> {
     let failed = |error| AppError::File(file.display().to_string(), error);
+    // Beside a configured database nobody has made the data directory yet.
+    file.parent().map_or(Ok(()), fs::create_dir_all).map_err(failed)?;
     let unfinished = file.with_extension("new");
     let mut options = fs::OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(0o600);

@@ -24,31 +24,19 @@ const ROOMS: [(&str, &[&str]); 12] = [
     ("main", &["config", "cli"]),
 ];
 
-/// Who must not name what, the beginning of a path each: rules finer than rooms, and crates that stay in one.
-const FORBIDDEN: [(&str, &str); 22] = [
-    ("crate::mcp::modern", "crate::mcp::legacy"),
-    ("crate::mcp::legacy", "crate::mcp::modern"),
-    ("crate::model", "axum"),
-    ("crate::model", "hyper"),
-    ("crate::model", "tokio"),
-    ("crate::config", "axum"),
-    ("crate::config", "tokio"),
-    ("crate::store", "axum"),
-    ("crate::registry", "axum"),
-    ("crate::feed", "axum"),
-    ("crate::model", "sqlx"),
-    ("crate::config", "sqlx"),
-    ("crate::telemetry", "sqlx"),
-    ("crate::registry", "sqlx"),
-    ("crate::feed", "sqlx"),
-    ("crate::http", "sqlx"),
-    ("crate::mcp", "sqlx"),
-    ("crate::admin", "sqlx"),
-    ("crate::app", "sqlx"),
-    ("crate::cli", "sqlx"),
-    ("crate::main", "sqlx"),
-    ("crate::main", "tokio"),
+/// What stays in some rooms: crates, and the environment.
+const CONFINED: [(&str, &[&str]); 6] = [
+    ("sqlx", &["store"]),
+    ("axum", &["http", "mcp", "admin", "app"]),
+    ("hyper", &["http", "mcp", "app"]),
+    ("tokio", &["store", "registry", "feed", "http", "mcp", "admin", "app", "cli"]),
+    ("clap", &["cli"]),
+    ("std::env", &["config"]),
 ];
+
+/// Who must not name what, the beginning of a path each.
+const APART: [(&str, &str); 2] =
+    [("crate::mcp::modern", "crate::mcp::legacy"), ("crate::mcp::legacy", "crate::mcp::modern")];
 
 /// What `std::env` knows without asking the process for anything.
 const PURE: [&str; 2] = ["std::env::join_paths", "std::env::split_paths"];
@@ -76,9 +64,9 @@ fn breach(file: &str, Named { path, reexport }: &Named) -> Option<String> {
             return Some(format!("hands on {path}, which others would import past the rules"));
         }
     }
-    let forbidden = FORBIDDEN.iter().any(|(who, what)| begins(file, who) && begins(path, what));
-    let asks = begins(path, "std::env") && !PURE.contains(&path.as_str()) && home != "config";
-    (forbidden || asks).then(|| format!("names {path}"))
+    let apart = APART.iter().any(|(who, what)| begins(file, who) && begins(path, what));
+    let confined = CONFINED.iter().any(|(what, rooms)| begins(path, what) && !rooms.contains(&home.as_str()));
+    (apart || confined && !PURE.contains(&path.as_str())).then(|| format!("names {path}"))
 }
 
 fn begins(path: &str, with: &str) -> bool {

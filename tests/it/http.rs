@@ -66,14 +66,25 @@ impl Client {
         headers: &[(&str, &str)],
         body: impl Into<Bytes>,
     ) -> Answer {
+        self.try_send(method, path, headers, body).await.unwrap()
+    }
+
+    /// As [`send`](Self::send), to a gateway that may be gone before it answers.
+    pub(crate) async fn try_send(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Bytes>,
+    ) -> reqwest::Result<Answer> {
         let method = method.parse().unwrap();
         let mut request = self.client.request(method, format!("http://{}{path}", self.address));
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let response = request.body(body.into()).send().await.unwrap();
+        let response = request.body(body.into()).send().await?;
         let (status, headers) = (response.status(), response.headers().clone());
-        Answer { status, headers, body: response.bytes().await.unwrap() }
+        Ok(Answer { status, headers, body: response.bytes().await? })
     }
 
     pub(crate) async fn get(&self, path: &str) -> Answer {
@@ -96,6 +107,13 @@ impl Client {
     /// Posts a message to an agent's endpoint with an agent's key.
     pub(crate) async fn post(&self, agent: &str, key: &str, message: &Value) -> Answer {
         let headers = [("x-agent-api-key", key), ("content-type", "application/json")];
+        self.send("POST", &format!("/{agent}/mcp"), &headers, message.to_string()).await
+    }
+
+    /// Posts a message to an agent's endpoint with any credential.
+    pub(crate) async fn ask(&self, agent: &str, bearer: &str, message: &Value) -> Answer {
+        let bearer = format!("Bearer {bearer}");
+        let headers = [("authorization", bearer.as_str()), ("content-type", "application/json")];
         self.send("POST", &format!("/{agent}/mcp"), &headers, message.to_string()).await
     }
 

@@ -12,7 +12,9 @@ use tokio::process::{Child, ChildStdout, Command};
 
 use sqlx::ConnectOptions;
 
-use super::support::{Place, connect, create_table, durable, eventually, insert, is_alive, kill_hard, rows};
+use super::support::{
+    Place, children, connect, create_table, durable, eventually, insert, is_alive, kill_hard, parent, rows,
+};
 use waggle::store::embedded::{Embedded, EmbeddedLimits, EmbeddedOptions};
 
 const HOLDER: &str = "WAGGLE_TEST_HOLDS";
@@ -231,18 +233,4 @@ fn restore(folder: &Path, place: &Place) {
     let cluster = fs::metadata(place.data_dir().join("postgres")).unwrap();
     fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).unwrap();
     chown(folder, Some(cluster.uid()), Some(cluster.gid())).unwrap();
-}
-
-fn parent(pid: Pid) -> Pid {
-    printed_pids("ps", &["-o", "ppid=", "-p", &pid.to_string()])[0]
-}
-
-fn children(pid: Pid) -> Vec<Pid> {
-    printed_pids("pgrep", &["-P", &pid.to_string()])
-}
-
-fn printed_pids(program: &str, arguments: &[&str]) -> Vec<Pid> {
-    let output = std::process::Command::new(program).args(arguments).output().unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
-    text.split_whitespace().map(|pid| Pid::from_raw(pid.parse().unwrap())).collect()
 }

@@ -120,3 +120,17 @@ pub(crate) fn is_alive(pid: Pid) -> bool {
     let state = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     !state.is_empty() && !state.starts_with('Z')
 }
+
+pub(crate) fn parent(pid: Pid) -> Pid {
+    printed_pids("ps", &["-o", "ppid=", "-p", &pid.to_string()])[0]
+}
+
+pub(crate) fn children(pid: Pid) -> Vec<Pid> {
+    printed_pids("pgrep", &["-P", &pid.to_string()])
+}
+
+fn printed_pids(program: &str, arguments: &[&str]) -> Vec<Pid> {
+    let output = std::process::Command::new(program).args(arguments).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.split_whitespace().map(|pid| Pid::from_raw(pid.parse().unwrap())).collect()
+}

@@ -1,0 +1,204 @@
+//! The gateway as a process: how it starts, says that it is ready, is asked to end, and keeps its key to itself.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::embedded::support::{children, eventually};
+use crate::process::{Site, ready_again};
+
+/// Far above what a start takes, on a machine that is busy with other tests.
+const LONGEST_START: Duration = Duration::from_secs(40);
+
+#[tokio::test]
+async fn a_gateway_is_ready_soon_and_sooner_when_its_database_is_there() {
+    let site = Site::new();
+    let first = site.serve().await;
+    let first_start = first.start;
+    assert_eq!(first.stop().await.code(), Some(0));
+    let later = site.serve().await;
+    println!("first start: ready after {first_start:?}; later start: ready after {:?}", later.start);
+    assert!(first_start < LONGEST_START && later.start < LONGEST_START);
+    assert_eq!(later.stop().await.code(), Some(0));
+    assert_eq!(site.printed("stdout"), "");
+}
+
+#[tokio::test]
+async fn a_second_gateway_on_the_same_data_directory_is_refused_in_one_sentence() {
+    let site = Site::new();
+    let first = site.serve().await;
+    let second = site.command("serve").output().await.unwrap();
+    let sentence = format!(
+        "another gateway (process {}) already runs on the data directory {}; stop it, or give this one a data \
+         directory of its own with --data-dir\n",
+        first.pid(),
+        site.place.data_dir().canonicalize().unwrap().display()
+    );
+    assert_eq!(second.status.code(), Some(1));
+    assert_eq!((String::from_utf8(second.stderr).unwrap(), second.stdout), (sentence, Vec::new()));
+    assert!(site.is_ready().await, "the first one is not disturbed");
+    assert_eq!(first.stop().await.code(), Some(0));
+}
+
+/// A request to write a resource of which only the first half has arrived.
+struct HalfSent {
+    connection: TcpStream,
+    rest: Vec<u8>,
+}
+
+impl HalfSent {
+    async fn to(site: &Site, agent: &str) -> Self {
+        let body = json!({"name": "late", "contents": [{"text": "written while stopping"}]}).to_string();
+        let request = format!(
+            "PUT /admin/v1/agents/{agent}/resources?uri=x:late HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\n\
+             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            site.address,
+            site.operator(),
+            body.len()
+        );
+        let mut connection = TcpStream::connect(site.address).await.unwrap();
+        let (sent, rest) = request.as_bytes().split_at(request.len() - 10);
+        connection.write_all(sent).await.unwrap();
+        Self { connection, rest: rest.to_vec() }
+    }
+
+    async fn finish(mut self) -> String {
+        self.connection.write_all(&self.rest).await.unwrap();
+        let mut answer = String::new();
+        self.connection.read_to_string(&mut answer).await.unwrap();
+        answer
+    }
+}
+
+/// Waits until nobody listens at the site any more.
+async fn closed(site: &Site) {
+    eventually("nobody is accepted", async || TcpStream::connect(site.address).await.is_err()).await;
+}
+
+#[tokio::test]
+async fn a_gateway_that_is_told_to_end_finishes_what_is_under_way_first() {
+    let site = Site::new();
+    let gateway = site.serve().await;
+    let owner = site.tenant("acme", ["a".to_owned()]).await;
+    let under_way = HalfSent::to(&site, "a").await;
+    let mut idle = TcpStream::connect(site.address).await.unwrap();
+    // Long enough that both are served, and nobody only waits to be accepted.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    gateway.terminate();
+    closed(&site).await;
+    assert_eq!(idle.read(&mut [0; 1]).await.unwrap(), 0, "a connection without a request is closed");
+    let answer = under_way.finish().await;
+    assert!(answer.starts_with("HTTP/1.1 201 Created\r\n"), "{answer}");
+    assert_eq!(gateway.ended().await.code(), Some(0));
+    assert_eq!(site.place.postmaster(), None, "the database ended in order");
+
+    let again = site.serve().await;
+    let read = json!({"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": {"uri": "x:late"}});
+    let answer = site.http.ask("a", &owner, &read).await.json();
+    assert_eq!(answer["result"]["contents"], json!([{"uri": "x:late", "text": "written while stopping"}]));
+    assert_eq!(again.stop().await.code(), Some(0));
+}
+
+#[tokio::test]
+async fn a_request_that_never_comes_to_its_end_does_not_keep_the_gateway() {
+    let site = Site::new().set("WAGGLE_SERVER__SHUTDOWN_SECONDS", 1);
+    let gateway = site.serve().await;
+    site.tenant("acme", ["a".to_owned()]).await;
+    let under_way = HalfSent::to(&site, "a").await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let told = Instant::now();
+    assert_eq!(gateway.stop().await.code(), Some(0));
+    let took = told.elapsed();
+    println!("ended {took:?} after it was told to, with a request that never ends");
+    assert!(took >= Duration::from_secs(1), "the request had its second");
+    assert!(took < Duration::from_secs(10), "{took:?}");
+    drop(under_way);
+}
+
+#[tokio::test]
+async fn the_operators_key_is_made_once_for_the_gateways_user_alone_and_never_told() {
+    // At `trace` the libraries below tell of every header and every statement that they know.
+    let site = Site::new().set("WAGGLE_LOG__FILTER", "trace");
+    let gateway = site.serve().await;
+    let key = site.operator();
+    let made = fs::metadata(site.operator_file()).unwrap();
+    assert_eq!(made.permissions().mode() & 0o7777, 0o600);
+    assert!(key.starts_with("wag_") && key.len() == 53);
+    let owner = site.tenant("acme", ["a".to_owned()]).await;
+    let list = json!({"jsonrpc": "2.0", "id": 1, "method": "resources/list"});
+    assert_eq!(site.http.ask("a", &owner, &list).await.json()["result"], json!({"resources": []}));
+    assert_eq!(gateway.stop().await.code(), Some(0));
+
+    let again = site.serve().await;
+    assert_eq!(site.operator(), key, "the key of the first start");
+    assert_eq!(fs::metadata(site.operator_file()).unwrap().mtime_nsec(), made.mtime_nsec());
+    assert_eq!(site.admin("GET", "/tenants/acme", None).await.status, http::StatusCode::OK);
+    assert_eq!(again.stop().await.code(), Some(0));
+
+    assert_eq!(site.printed("stdout"), "");
+    assert!(site.printed("stderr").contains("wakes are heard"), "something is logged");
+    assert_eq!(files_with(site.place.root.path(), &key), ["operator.key"]);
+    assert_eq!(files_with(site.place.root.path(), &owner), [""; 0]);
+}
+
+/// The names of the files below a folder that hold a text.
+fn files_with(folder: &Path, text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let entry = entry.unwrap();
+        if entry.file_type().unwrap().is_dir() {
+            found.extend(files_with(&entry.path(), text));
+        } else if holds(&fs::read(entry.path()).unwrap_or_default(), text.as_bytes()) {
+            found.push(entry.file_name().into_string().unwrap());
+        }
+    }
+    found
+}
+
+fn holds(bytes: &[u8], text: &[u8]) -> bool {
+    let mut starts = bytes.iter().enumerate().filter(|(_, byte)| **byte == text[0]).map(|(at, _)| at);
+    starts.any(|at| bytes[at..].starts_with(text))
+}
+
+#[tokio::test]
+async fn health_tells_by_its_exit_code_whether_the_gateway_is_ready() {
+    let site = Site::new();
+    let refused = format!("not ready: http://{}/readyz: Connection refused (os error 111)\n", site.address);
+    assert_eq!(health(&site).await, (Some(1), String::new(), refused.clone()));
+    let gateway = site.serve().await;
+    let ready = (Some(0), "ready\n".to_owned(), String::new());
+    assert_eq!(health(&site).await, ready);
+
+    let postmaster = site.place.postmaster().unwrap();
+    let database: Vec<_> = children(postmaster).into_iter().chain([postmaster]).collect();
+    send(&database, Signal::SIGSTOP);
+    eventually("it notices", async || !site.is_ready().await).await;
+    let unready = format!("not ready: http://{}/readyz answers 503 Service Unavailable\n", site.address);
+    assert_eq!(health(&site).await, (Some(1), String::new(), unready));
+    send(&database, Signal::SIGCONT);
+    ready_again(&site).await;
+    assert_eq!(health(&site).await, ready);
+
+    assert_eq!(gateway.stop().await.code(), Some(0));
+    assert_eq!(health(&site).await, (Some(1), String::new(), refused));
+}
+
+async fn health(site: &Site) -> (Option<i32>, String, String) {
+    let output = site.command("health").output().await.unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+fn send(processes: &[Pid], signal: Signal) {
+    for process in processes {
+        // One that is gone meanwhile is one that answers nothing.
+        kill(*process, signal).ok();
+    }
+}

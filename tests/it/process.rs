@@ -1,0 +1,155 @@
+//! The real binary, started as its user starts it, on the embedded database.
+
+use std::fs::{self, File};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::process::{ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use http::StatusCode;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+use tokio::process::{Child, Command};
+
+use crate::embedded::support::{PATIENCE, Place, eventually};
+use crate::http::{Answer, Client};
+
+/// Where gateways of one test run, one after the other: a data directory, an address, and what they print.
+pub(crate) struct Site {
+    pub(crate) place: Place,
+    pub(crate) address: SocketAddr,
+    pub(crate) http: Client,
+    variables: Vec<(String, String)>,
+}
+
+/// A gateway that runs. Dropped, it is killed.
+pub(crate) struct Gateway {
+    child: Child,
+    /// How long it took from its start until it was ready.
+    pub(crate) start: Duration,
+}
+
+impl Site {
+    pub(crate) fn new() -> Self {
+        let address = free_address();
+        Self { place: Place::new(), address, http: Client::new(address), variables: Vec::new() }
+    }
+
+    pub(crate) fn set(mut self, name: &str, value: impl ToString) -> Self {
+        self.variables.push((name.to_owned(), value.to_string()));
+        self
+    }
+
+    /// The binary with this subcommand, in an environment that holds nothing else.
+    pub(crate) fn command(&self, subcommand: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_waggle"));
+        command
+            .args([subcommand, "--listen", &self.address.to_string(), "--data-dir"])
+            .arg(self.place.data_dir())
+            .current_dir(&self.place.root)
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .envs(self.variables.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::null())
+            .kill_on_drop(true);
+        command
+    }
+
+    /// Starts `waggle serve` and waits until it is ready.
+    pub(crate) async fn serve(&self) -> Gateway {
+        self.start("serve").await
+    }
+
+    /// Starts a subcommand that serves and waits until it is ready; what it prints is added to files.
+    pub(crate) async fn start(&self, subcommand: &str) -> Gateway {
+        let mut command = self.command(subcommand);
+        let add_to = |name| File::options().append(true).create(true).open(self.printed_in(name)).unwrap();
+        let began = Instant::now();
+        let mut child = command.stdout(add_to("stdout")).stderr(add_to("stderr")).spawn().unwrap();
+        while !self.is_ready().await {
+            let ended = child.try_wait().unwrap();
+            assert!(ended.is_none() && began.elapsed() < PATIENCE, "{ended:?}: {}", self.printed("stderr"));
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        Gateway { child, start: began.elapsed() }
+    }
+
+    pub(crate) async fn is_ready(&self) -> bool {
+        let answer = self.http.try_send("GET", "/readyz", &[], "").await;
+        answer.is_ok_and(|answer| answer.status == StatusCode::OK)
+    }
+
+    fn printed_in(&self, name: &str) -> PathBuf {
+        self.place.root.path().join(name)
+    }
+
+    /// What the gateways printed to `stdout` or `stderr`.
+    pub(crate) fn printed(&self, name: &str) -> String {
+        fs::read_to_string(self.printed_in(name)).unwrap()
+    }
+
+    pub(crate) fn operator_file(&self) -> PathBuf {
+        self.place.data_dir().join("operator.key")
+    }
+
+    pub(crate) fn operator(&self) -> String {
+        fs::read_to_string(self.operator_file()).unwrap().trim().to_owned()
+    }
+
+    /// Asks the admin surface as the operator.
+    pub(crate) async fn admin(&self, method: &str, path: &str, body: Option<Value>) -> Answer {
+        self.http.admin(&self.operator(), method, path, body).await
+    }
+
+    /// Makes a tenant with agents; answers a key of its owner.
+    pub(crate) async fn tenant(&self, tenant: &str, agents: impl IntoIterator<Item = String>) -> String {
+        let make = async |path: &str, body: Value| {
+            let made = self.admin("POST", path, Some(body)).await;
+            assert_eq!(made.status, StatusCode::CREATED, "{}", made.text());
+            made.json()
+        };
+        make("/tenants", json!({"id": tenant})).await;
+        for agent in agents {
+            make("/agents", json!({"id": agent, "tenant": tenant})).await;
+        }
+        let key = make(&format!("/tenants/{tenant}/keys"), json!({})).await;
+        key["key"].as_str().unwrap().to_owned()
+    }
+}
+
+impl Gateway {
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_raw(i32::try_from(self.child.id().unwrap()).unwrap())
+    }
+
+    /// Ends it with no chance to clean up.
+    pub(crate) async fn kill(mut self) {
+        self.child.kill().await.unwrap();
+    }
+
+    pub(crate) fn terminate(&self) {
+        kill(self.pid(), Signal::SIGTERM).unwrap();
+    }
+
+    /// Waits until it has ended by itself.
+    pub(crate) async fn ended(mut self) -> ExitStatus {
+        tokio::time::timeout(PATIENCE, self.child.wait()).await.unwrap().unwrap()
+    }
+
+    /// Asks it to end, and waits.
+    pub(crate) async fn stop(self) -> ExitStatus {
+        self.terminate();
+        self.ended().await
+    }
+}
+
+/// Waits until the site's gateway is ready again.
+pub(crate) async fn ready_again(site: &Site) {
+    eventually("the gateway is ready again", async || site.is_ready().await).await;
+}
+
+/// An address of this machine that nobody listens on at the moment.
+pub(crate) fn free_address() -> SocketAddr {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap()
+}
