@@ -1,15 +1,15 @@
 //! The gateway as its users meet it: the real router on a real socket, over a real PostgreSQL.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that fails panics, its helpers too")]
+
 mod admin;
 mod app;
-mod bad_input;
+mod clock;
 mod cluster;
-mod durability;
-mod endpoint;
 mod http;
 mod interference;
 mod proxy;
 mod races;
 mod replicas;
-mod tenancy;
+mod whole;
 mod writers;
