@@ -12,19 +12,22 @@ use crate::registry::write::{Precondition, Tags};
 /// # Errors
 /// [`Fault::InvalidParams`] where one has not the form. A tag of the right form that is none of ours names nothing.
 pub fn read(headers: &HeaderMap) -> Result<Precondition, Fault> {
+    let malformed =
+        |name| Fault::invalid_params(format!(r#"{name} must be * or revisions in quotes, as in "7""#));
     Ok(Precondition {
-        // A weak tag never matches strongly.
-        matches: tags(headers, &IF_MATCH, false)?,
-        matches_none: tags(headers, &IF_NONE_MATCH, true)?,
+        matches: tags(headers, &IF_MATCH).map_err(|Malformed| malformed("If-Match"))?,
+        matches_none: tags(headers, &IF_NONE_MATCH).map_err(|Malformed| malformed("If-None-Match"))?,
     })
 }
 
-fn tags(headers: &HeaderMap, name: &HeaderName, weakly: bool) -> Result<Option<Tags>, Fault> {
-    let malformed =
-        || Fault::invalid_params(format!(r#"{name} must be * or revisions in quotes, as in "7""#));
+struct Malformed;
+
+fn tags(headers: &HeaderMap, name: &HeaderName) -> Result<Option<Tags>, Malformed> {
+    // A weak tag never matches strongly.
+    let weakly = *name == IF_NONE_MATCH;
     let mut revisions: Option<Vec<Revision>> = None;
     for value in headers.get_all(name) {
-        let value = value.to_str().map_err(|_| malformed())?.trim();
+        let value = value.to_str().map_err(|_| Malformed)?.trim();
         if value == "*" {
             return Ok(Some(Tags::Any));
         }
@@ -32,7 +35,7 @@ fn tags(headers: &HeaderMap, name: &HeaderName, weakly: bool) -> Result<Option<T
         for tag in value.split(',').map(str::trim) {
             let strong = tag.strip_prefix("W/").unwrap_or(tag);
             let inner = strong.strip_prefix('"').and_then(|tag| tag.strip_suffix('"'));
-            let revision = inner.ok_or_else(malformed)?.parse::<Revision>().ok();
+            let revision = inner.ok_or(Malformed)?.parse::<Revision>().ok();
             named.extend(revision.filter(|_| weakly || strong.len() == tag.len()));
         }
     }
@@ -44,7 +47,7 @@ pub fn is_known(method: &Method, asked: &HeaderMap, status: StatusCode, answer: 
     let reads = matches!(*method, Method::GET | Method::HEAD) && status == StatusCode::OK;
     let tag = answer.get(ETAG).and_then(|tag| tag.to_str().ok()).filter(|_| reads);
     let present = tag.and_then(|tag| tag.trim_matches('"').parse().ok());
-    let known = tags(asked, &IF_NONE_MATCH, true).ok().flatten();
+    let known = tags(asked, &IF_NONE_MATCH).ok().flatten();
     present.is_some() && known.is_some_and(|tags| tags.name(present))
 }
 

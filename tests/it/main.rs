@@ -2,8 +2,10 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that fails panics, its helpers too")]
 
+mod admin;
 mod app;
 mod architecture;
+mod clock;
 mod cluster;
 mod config;
 mod demo;
@@ -16,4 +18,5 @@ mod process;
 mod proxy;
 mod races;
 mod replicas;
+mod whole;
 mod writers;

@@ -1,0 +1,42 @@
+//! The admin surface, each call whole.
+
+mod agents;
+mod authority;
+mod content;
+mod keys;
+mod lists;
+mod preconditions;
+mod resources;
+mod strangers;
+mod tenants;
+
+use serde_json::Value;
+
+use crate::app::Replica;
+use crate::http::Answer;
+
+/// Asks the admin surface with headers of one's own.
+async fn ask(
+    replica: &Replica,
+    key: &str,
+    (method, path): (&str, &str),
+    more: &[(&str, &str)],
+    body: impl Into<bytes::Bytes>,
+) -> Answer {
+    let bearer = format!("Bearer {key}");
+    let mut headers = vec![("authorization", bearer.as_str())];
+    headers.extend_from_slice(more);
+    replica.http.send(method, &format!("/admin/v1{path}"), &headers, body).await
+}
+
+/// Asks as the operator, with a JSON text as it is.
+async fn say(replica: &Replica, call: (&str, &str), body: &str) -> Answer {
+    ask(replica, &replica.operator, call, &[("content-type", "application/json")], body.to_owned()).await
+}
+
+/// The tenant's owner key.
+async fn owner(replica: &Replica, tenant: &str) -> String {
+    let path = format!("/tenants/{tenant}/keys");
+    let made = replica.admin("POST", &path, Some(Value::Object(serde_json::Map::new()))).await.json();
+    made["key"].as_str().unwrap().to_owned()
+}

@@ -1,0 +1,122 @@
+//! `/agents`, and what becomes of their slugs.
+
+use serde_json::{Value, json};
+
+use super::{owner, say};
+use crate::app::gateway;
+use crate::whole::{answered, problem, whole};
+
+#[tokio::test]
+async fn an_agent_is_made_shown_changed_and_deleted() {
+    let (_database, replica) = gateway().await;
+    replica.tenant("acme").await;
+    let admin = async |method, path, body| whole(&replica.admin(method, path, body).await);
+
+    let plain = json!({
+        "id": "plain", "tenant": "acme", "name": "plain", "title": null, "instructions": null, "access": "key",
+        "enabled": true, "createdAt": "<moment>",
+    });
+    let made = admin("POST", "/agents", Some(json!({"id": "plain", "tenant": "acme"}))).await;
+    assert_eq!(made, answered(201, Some(1), &plain));
+
+    let mut research = json!({
+        "id": "research", "tenant": "acme", "name": "Research Assistant", "title": "研究", "instructions": "Read.",
+        "access": "public", "enabled": false,
+    });
+    let made = admin("POST", "/agents", Some(research.clone())).await;
+    research["createdAt"] = json!("<moment>");
+    assert_eq!(made, answered(201, Some(1), &research));
+    assert_eq!(admin("GET", "/agents/research", None).await, answered(200, Some(1), &research));
+    let all = json!({"items": [plain, research], "nextCursor": null});
+    for list in ["/agents", "/agents?tenant=acme"] {
+        assert_eq!(admin("GET", list, None).await, answered(200, None, &all), "{list}");
+    }
+
+    for (patch, revision) in [
+        (json!({"enabled": true, "access": "key"}), 2),
+        (json!({"enabled": true}), 2),
+        (json!({}), 2),
+        (json!({"title": null, "instructions": ""}), 3),
+        (json!({"name": "R", "title": "T", "instructions": null}), 4),
+    ] {
+        for (member, value) in patch.as_object().unwrap() {
+            research[member] = value.clone();
+        }
+        let changed = admin("PATCH", "/agents/research", Some(patch)).await;
+        assert_eq!(changed, answered(200, Some(revision), &research));
+    }
+    replica.put("research", "x:1", "raises the revision of the registry").await;
+    assert_eq!(admin("GET", "/agents/research", None).await, answered(200, Some(5), &research));
+    assert_eq!(admin("DELETE", "/agents/research", None).await, answered(204, Some(6), &Value::Null));
+    let gone = problem(404, "not_found", "no such agent");
+    for (method, body) in [("GET", None), ("DELETE", None), ("PATCH", Some(json!({})))] {
+        assert_eq!(admin(method, "/agents/research", body).await, gone, "{method}");
+    }
+}
+
+#[tokio::test]
+async fn an_agent_cannot_be_made_without_a_tenant_twice_or_under_a_reserved_name() {
+    let (_database, replica) = gateway().await;
+    replica.acme("a").await;
+    let form = "id must match ^[a-z0-9][a-z0-9_-]{0,62}$";
+    let long = "a".repeat(64);
+    for (id, tenant, expected) in [
+        ("a", "acme", problem(409, "already_exists", "an agent with this id exists already")),
+        ("b", "nobody", problem(404, "not_found", "no such tenant")),
+        ("b", "No Slug", problem(404, "not_found", "no such tenant")),
+        ("admin", "acme", problem(400, "invalid_params", "id is reserved")),
+        ("well-known", "acme", problem(400, "invalid_params", "id is reserved")),
+        ("Upper", "acme", problem(400, "invalid_params", form)),
+        ("", "acme", problem(400, "invalid_params", form)),
+        ("ä", "acme", problem(400, "invalid_params", form)),
+        ("a\0", "acme", problem(400, "invalid_params", form)),
+        (&long, "acme", problem(400, "invalid_params", form)),
+    ] {
+        let made = replica.admin("POST", "/agents", Some(json!({"id": id, "tenant": tenant}))).await;
+        assert_eq!(whole(&made), expected, "{id:?} of {tenant:?}");
+    }
+    let sixty_three = "a".repeat(63);
+    replica.agent("acme", &sixty_three).await;
+}
+
+#[tokio::test]
+async fn what_an_agent_cannot_do_without_cannot_be_taken_away() {
+    let (_database, replica) = gateway().await;
+    replica.acme("a").await;
+    for (patch, expected) in [
+        (r#"{"name":null}"#, "a string at line 1 column 12"),
+        (r#"{"access":null}"#, "a string at line 1 column 14"),
+        (r#"{"enabled":null}"#, "a boolean at line 1 column 15"),
+    ] {
+        let detail = format!("invalid type: null, expected {expected}");
+        let answer = whole(&say(&replica, ("PATCH", "/agents/a"), patch).await);
+        assert_eq!(answer, problem(400, "invalid_params", &detail), "{patch}");
+    }
+    assert_eq!(replica.admin("GET", "/agents/a", None).await.revision(), 1);
+}
+
+#[tokio::test]
+async fn a_slug_stays_with_its_tenant_and_continues_above_its_old_revisions() {
+    let (_database, replica) = gateway().await;
+    replica.acme("a").await;
+    replica.tenant("bee").await;
+    let bee = owner(&replica, "bee").await;
+    let (_, lost) = replica.key("a", &["mcp"]).await;
+    let last = replica.put("a", "x:1", "of the first life").await;
+    let deleted = replica.admin("DELETE", "/agents/a", None).await.revision();
+    assert_eq!(deleted, last + 1);
+
+    let retired = problem(409, "slug_retired", "this slug is retired");
+    let wanted = json!({"id": "a", "tenant": "bee"});
+    assert_eq!(whole(&replica.admin("POST", "/agents", Some(wanted.clone())).await), retired);
+    assert_eq!(whole(&replica.http.admin(&bee, "POST", "/agents", Some(wanted)).await), retired);
+
+    let again = replica.admin("POST", "/agents", Some(json!({"id": "a", "tenant": "acme"}))).await;
+    assert_eq!((again.status.as_u16(), again.revision()), (201, deleted + 1));
+    let resources = replica.admin("GET", "/agents/a/resources", None).await;
+    assert_eq!(whole(&resources), answered(200, None, &json!({"items": [], "nextCursor": null})));
+    assert_eq!(replica.put("a", "x:1", "of the second life").await, deleted + 2);
+    // A key of the first life is none of the second.
+    let list = json!({"jsonrpc": "2.0", "id": 1, "method": "resources/list"});
+    assert_eq!(replica.http.post("a", &lost, &list).await.status, 401);
+}

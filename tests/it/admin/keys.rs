@@ -1,0 +1,221 @@
+//! Keys: shown once, few at a time, expiring, revoked, rotated, and when they were last used.
+
+use serde_json::{Value, json};
+use time::Duration;
+use time::macros::datetime;
+
+use super::{ask, owner};
+use crate::app::{Builder, Replica, gateway};
+use crate::clock::ManualClock;
+use crate::cluster::database;
+use crate::whole::{answered, problem, whole};
+
+/// The status of a list that is asked for with a key.
+async fn status(replica: &Replica, key: &str) -> u16 {
+    let list = json!({"jsonrpc": "2.0", "id": 1, "method": "resources/list"});
+    replica.http.post("a", key, &list).await.status.as_u16()
+}
+
+fn key_of(answer: &Value) -> (String, String) {
+    (answer["id"].as_str().unwrap().to_owned(), answer["key"].as_str().unwrap().to_owned())
+}
+
+#[tokio::test]
+async fn a_key_is_shown_once_and_listed_without_its_secret() {
+    let (_database, replica) = gateway().await;
+    replica.tenant("acme").await;
+    replica.agent("acme", "a").await;
+    let mut ci = json!({
+        "id": "<id>", "key": "<secret>", "display": "<display>", "name": "ci", "scopes": ["mcp", "registry"],
+        "createdAt": "<moment>", "expiresAt": "2999-12-31T23:00:00Z", "revokedAt": null, "lastUsedAt": null,
+    });
+    let asked =
+        json!({"name": "ci", "scopes": ["registry", "mcp", "mcp"], "expiresAt": "3000-01-01T00:00:00+01:00"});
+    let made = replica.admin("POST", "/agents/a/keys", Some(asked)).await;
+    assert_eq!(whole(&made), answered(201, Some(3), &ci));
+    let (id, secret) = key_of(&made.json());
+    assert!(secret.starts_with("bak_") && made.json()["display"] == secret[..12]);
+
+    let plain = replica.admin("POST", "/agents/a/keys", Some(json!({}))).await;
+    let mut expected = ci.clone();
+    (expected["name"], expected["scopes"], expected["expiresAt"]) =
+        (json!("key"), json!(["mcp"]), Value::Null);
+    assert_eq!(whole(&plain), answered(201, Some(4), &expected));
+
+    ci.as_object_mut().unwrap().remove("key");
+    expected.as_object_mut().unwrap().remove("key");
+    let listed = replica.admin("GET", "/agents/a/keys", None).await;
+    let both = json!({"items": [ci, expected], "nextCursor": null});
+    assert_eq!(whole(&listed), answered(200, None, &both));
+    assert!(!listed.text().contains(&secret) && listed.text().contains(&id));
+
+    let revoke = format!("/keys/{id}");
+    for _ in 0..2 {
+        let revoked = replica.admin("DELETE", &revoke, None).await;
+        assert_eq!(whole(&revoked), answered(204, Some(5), &Value::Null), "revoking again changes nothing");
+    }
+    let listed = whole(&replica.admin("GET", "/agents/a/keys", None).await);
+    assert_eq!(listed["body"]["items"][0]["revokedAt"], "<moment>");
+    let rotated = replica.admin("POST", &format!("/keys/{id}/rotate"), None).await;
+    assert_eq!(whole(&rotated), problem(404, "not_found", "no such key"));
+}
+
+#[tokio::test]
+async fn an_owner_key_reaches_its_tenants_agents_as_far_as_its_scopes_go() {
+    let (_database, replica) = gateway().await;
+    replica.acme("a").await;
+    let made = replica.admin("POST", "/tenants/acme/keys", Some(json!({}))).await;
+    let mut shown = json!({
+        "id": "<id>", "key": "<secret>", "display": "<display>", "name": "owner",
+        "scopes": ["mcp", "registry", "audit"], "createdAt": "<moment>", "expiresAt": null, "revokedAt": null,
+        "lastUsedAt": null,
+    });
+    assert_eq!(whole(&made), answered(201, Some(4), &shown));
+    assert!(made.json()["key"].as_str().unwrap().starts_with("oag_"));
+    shown.as_object_mut().unwrap().remove("key");
+    let listed = replica.admin("GET", "/tenants/acme/keys", None).await;
+    assert_eq!(whole(&listed), answered(200, None, &json!({"items": [shown], "nextCursor": null})));
+
+    let narrow = async |scope: &str| {
+        let made = replica.admin("POST", "/tenants/acme/keys", Some(json!({"scopes": [scope]}))).await;
+        format!("Bearer {}", made.json()["key"].as_str().unwrap())
+    };
+    let (reader, writer) = (narrow("mcp").await, narrow("registry").await);
+    let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"}).to_string();
+    for (bearer, endpoint, registry) in [(&reader, 200, 403), (&writer, 403, 200)] {
+        let headers = [("authorization", bearer.as_str()), ("content-type", "application/json")];
+        assert_eq!(replica.http.send("POST", "/a/mcp", &headers, ping.clone()).await.status, endpoint);
+        for path in ["/admin/v1/agents/a", "/admin/v1/agents/a/resources", "/admin/v1/agents"] {
+            assert_eq!(replica.http.send("GET", path, &headers, "").await.status, registry, "{path}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn there_are_ten_active_keys_at_the_most_and_each_can_be_rotated() {
+    let database = database().await;
+    let clock = ManualClock::at(datetime!(2026-11-21 12:00 UTC));
+    let replica = Builder::new(&database).clock(clock.clone()).start().await;
+    replica.tenant("acme").await;
+    replica.agent("acme", "a").await;
+    let mut keys = Vec::new();
+    for _ in 0..9 {
+        keys.push(replica.key("a", &["mcp"]).await);
+    }
+    let short = json!({"expiresAt": "2026-11-21T13:00:00Z"});
+    assert_eq!(replica.admin("POST", "/agents/a/keys", Some(short.clone())).await.status, 201);
+    let full = problem(400, "invalid_params", "there are 10 active keys already; revoke one first");
+    let eleventh = async || whole(&replica.admin("POST", "/agents/a/keys", Some(json!({}))).await);
+    assert_eq!(eleventh().await, full);
+    // Other agents and the owner keys have ten of their own.
+    replica.agent("acme", "b").await;
+    replica.key("b", &["mcp"]).await;
+    owner(&replica, "acme").await;
+
+    for (id, old) in &keys {
+        let rotated =
+            replica.admin("POST", &format!("/keys/{id}/rotate"), Some(json!({"graceSeconds": 7200}))).await;
+        let (_, new) = key_of(&rotated.json());
+        assert_eq!((status(&replica, old).await, status(&replica, &new).await), (200, 200));
+    }
+    let (id, _) = replica.key("b", &["mcp"]).await;
+    assert_eq!(replica.admin("DELETE", &format!("/keys/{id}"), None).await.status, 204);
+    clock.advance(Duration::hours(2));
+    assert_eq!(status(&replica, &keys[0].1).await, 401, "the grace is over");
+    // The one that expired makes room as one that is revoked does.
+    assert_eq!(eleventh().await["status"], 201);
+    assert_eq!(eleventh().await, full);
+}
+
+#[tokio::test]
+async fn a_rotated_key_is_the_old_one_anew_and_the_old_one_dies_after_its_grace() {
+    let database = database().await;
+    let clock = ManualClock::at(datetime!(2026-11-21 12:00 UTC));
+    let replica = Builder::new(&database).clock(clock.clone()).start().await;
+    replica.tenant("acme").await;
+    replica.agent("acme", "a").await;
+    let asked = json!({"name": "ci", "scopes": ["mcp", "audit"], "expiresAt": "2026-11-21T18:00:00Z"});
+    let (id, first) = key_of(&replica.admin("POST", "/agents/a/keys", Some(asked)).await.json());
+    let rotate = format!("/keys/{id}/rotate");
+
+    let rotated = replica.admin("POST", &rotate, Some(json!({"graceSeconds": 600}))).await;
+    let shown = json!({
+        "id": "<id>", "key": "<secret>", "display": "<display>", "name": "ci", "scopes": ["mcp", "audit"],
+        "createdAt": "<moment>", "expiresAt": "2026-11-21T18:00:00Z", "revokedAt": null, "lastUsedAt": null,
+    });
+    assert_eq!(whole(&rotated), answered(201, Some(4), &shown));
+    let (second_id, second) = key_of(&rotated.json());
+    let listed = replica.admin("GET", "/agents/a/keys", None).await.json();
+    let old = listed["items"].as_array().unwrap().iter().find(|key| key["id"] == id).unwrap();
+    assert_eq!(old["expiresAt"], "2026-11-21T12:10:00Z");
+    clock.advance(Duration::seconds(599));
+    assert_eq!((status(&replica, &first).await, status(&replica, &second).await), (200, 200));
+    clock.advance(Duration::seconds(1));
+    assert_eq!((status(&replica, &first).await, status(&replica, &second).await), (401, 200));
+
+    // Without a grace at once; without a body after an hour.
+    let at_once =
+        replica.admin("POST", &format!("/keys/{second_id}/rotate"), Some(json!({"graceSeconds": 0}))).await;
+    let (third_id, third) = key_of(&at_once.json());
+    assert_eq!((status(&replica, &second).await, status(&replica, &third).await), (401, 200));
+    let (_, fourth) = key_of(&replica.admin("POST", &format!("/keys/{third_id}/rotate"), None).await.json());
+    clock.advance(Duration::seconds(3_599));
+    assert_eq!(status(&replica, &third).await, 200);
+    clock.advance(Duration::seconds(1));
+    assert_eq!((status(&replica, &third).await, status(&replica, &fourth).await), (401, 200));
+    // A new key lives no longer than the one it replaces would have.
+    clock.advance(Duration::hours(5));
+    assert_eq!(status(&replica, &fourth).await, 401);
+
+    let (id, _) = replica.key("a", &["mcp"]).await;
+    let rotate = format!("/keys/{id}/rotate");
+    let long = replica.admin("POST", &rotate, Some(json!({"graceSeconds": 2_592_001}))).await;
+    let most = "graceSeconds must be at most 2592000, thirty days";
+    assert_eq!(whole(&long), problem(400, "invalid_params", most));
+    let form =
+        ask(&replica, &replica.operator, ("POST", &rotate), &[("content-type", "text/plain")], "{}").await;
+    let json_only = "Content-Type must be application/json";
+    assert_eq!(whole(&form), problem(415, "unsupported_media_type", json_only));
+}
+
+#[tokio::test]
+async fn an_expired_key_is_refused_from_the_moment_on() {
+    let database = database().await;
+    let clock = ManualClock::at(datetime!(2026-11-21 12:00 UTC));
+    let replica = Builder::new(&database).clock(clock.clone()).start().await;
+    replica.tenant("acme").await;
+    replica.agent("acme", "a").await;
+    let expires =
+        async |at: &str| replica.admin("POST", "/agents/a/keys", Some(json!({"expiresAt": at}))).await;
+    let (_, key) = key_of(&expires("2026-11-21T13:00:00+00:30").await.json());
+    clock.advance(Duration::seconds(1_799));
+    assert_eq!(status(&replica, &key).await, 200);
+    clock.advance(Duration::seconds(1));
+    assert_eq!(status(&replica, &key).await, 401);
+    for passed in ["2026-11-21T12:30:00Z", "1970-01-01T00:00:00Z", "0000-01-01T00:00:00Z"] {
+        let answer = whole(&expires(passed).await);
+        assert_eq!(answer, problem(400, "invalid_params", "expiresAt has passed"), "{passed}");
+    }
+}
+
+#[tokio::test]
+async fn the_last_use_of_a_key_is_told_to_the_minute() {
+    let database = database().await;
+    let clock = ManualClock::at(datetime!(2026-11-21 12:34:56 UTC));
+    let replica = Builder::new(&database).clock(clock.clone()).start().await;
+    let key = replica.acme("a").await;
+    let last = async || {
+        replica.running.registry.note_key_uses().await;
+        replica.admin("GET", "/agents/a/keys", None).await.json()["items"][0]["lastUsedAt"].clone()
+    };
+    assert_eq!(last().await, Value::Null);
+    assert_eq!(status(&replica, &key).await, 200);
+    assert_eq!(last().await, "2026-11-21T12:34:00Z");
+    clock.advance(Duration::seconds(3));
+    assert_eq!(status(&replica, &key).await, 200);
+    assert_eq!(last().await, "2026-11-21T12:34:00Z");
+    clock.advance(Duration::seconds(1));
+    let listed = replica.http.admin(&key, "GET", "/agents/a/resources", None).await;
+    assert_eq!(listed.status, 200);
+    assert_eq!(last().await, "2026-11-21T12:35:00Z", "the admin surface is a use as well");
+}

@@ -1,0 +1,145 @@
+//! `If-Match` and `If-None-Match` (RFC 9110, section 13).
+
+use serde_json::Value;
+
+use super::ask;
+use crate::app::{Replica, gateway, resource};
+use crate::whole::{problem, whole};
+
+async fn under(replica: &Replica, call: (&str, &str), condition: (&str, &str)) -> Value {
+    let body = if call.0 == "PUT" { r#"{"name":"n","contents":[{"text":"t"}]}"# } else { r#"{"name":"n"}"# };
+    let headers = [("content-type", "application/json"), condition];
+    whole(&ask(replica, &replica.operator, call, &headers, body).await)
+}
+
+fn mismatch() -> Value {
+    problem(412, "revision_mismatch", "If-Match or If-None-Match does not hold")
+}
+
+#[tokio::test]
+async fn a_write_is_done_where_its_condition_holds_and_not_where_it_does_not() {
+    let (_database, replica) = gateway().await;
+    replica.acme("a").await;
+    let revision = replica.put("a", "x:1", "t").await;
+    let resource = resource("a", "x:1");
+    let content = resource.replace("resources?", "resources/content?");
+    let touch = resource.replace("resources?", "resources/touch?");
+    let agent = replica.admin("GET", "/agents/a", None).await.revision();
+    let calls = [
+        (("PUT", resource.as_str()), revision),
+        (("PUT", content.as_str()), revision),
+        (("POST", touch.as_str()), revision),
+        (("DELETE", resource.as_str()), revision),
+        (("PATCH", "/agents/a"), agent),
+        (("DELETE", "/agents/a"), agent),
+        (("PATCH", "/tenants/acme"), 1),
+        (("DELETE", "/tenants/acme"), 1),
+    ];
+    for (call, present) in calls {
+        let present = format!("\"{present}\"");
+        for (name, value) in [
+            ("if-match", "\"999\""),
+            ("if-match", "\"abc\""),
+            ("if-match", "\"\""),
+            ("if-match", &format!("W/{present}")),
+            ("if-match", "\"998\", \"999\""),
+            ("if-match", "\"-1\""),
+            ("if-match", "\"99999999999999999999\""),
+            ("if-none-match", "*"),
+            ("if-none-match", &present),
+            ("if-none-match", &format!("\"999\", W/{present}")),
+        ] {
+            assert_eq!(under(&replica, call, (name, value)).await, mismatch(), "{call:?} {name}: {value}");
+        }
+        for (name, malformed) in [
+            ("if-match", "1"),
+            ("if-match", ""),
+            ("if-match", "\"1"),
+            ("if-match", "'1'"),
+            ("if-match", "\"1\","),
+            ("if-none-match", "1"),
+        ] {
+            let header = if name == "if-match" { "If-Match" } else { "If-None-Match" };
+            let detail = format!("{header} must be * or revisions in quotes, as in \"7\"");
+            let answer = under(&replica, call, (name, malformed)).await;
+            assert_eq!(answer, problem(400, "invalid_params", &detail), "{call:?} {name}: {malformed}");
+        }
+    }
+    // Nothing of it was done.
+    assert_eq!(replica.admin("GET", &resource, None).await.revision(), revision);
+
+    for (condition, call, status) in [
+        (("if-match", "*"), ("PUT", resource.as_str()), 200),
+        (("if-match", "\"1\", \"3\""), ("PUT", &resource), 200),
+        (("if-none-match", "\"1\""), ("PUT", &resource), 200),
+        (("if-match", "\"3\""), ("POST", &touch), 202),
+        (("if-match", "\"4\""), ("DELETE", &resource), 204),
+        (("if-match", "\"5\""), ("PATCH", "/agents/a"), 200),
+        (("if-match", "*"), ("DELETE", "/agents/a"), 204),
+        (("if-match", "\"1\""), ("PATCH", "/tenants/acme"), 200),
+        (("if-none-match", "\"1\""), ("DELETE", "/tenants/acme"), 204),
+    ] {
+        assert_eq!(under(&replica, call, condition).await["status"], status, "{call:?} {condition:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_there_matches_nothing() {
+    let (_database, replica) = gateway().await;
+    replica.acme("a").await;
+    let resource = resource("a", "x:1");
+    let content = resource.replace("resources?", "resources/content?");
+    for put in [("PUT", resource.as_str()), ("PUT", &content)] {
+        for tag in ["*", "\"1\"", "W/\"1\""] {
+            assert_eq!(under(&replica, put, ("if-match", tag)).await, mismatch(), "{put:?} {tag}");
+        }
+    }
+    // What cannot be done at all is told first (section 13.2.1).
+    let gone = problem(404, "not_found", "no such resource");
+    assert_eq!(under(&replica, ("DELETE", &resource), ("if-match", "*")).await, gone);
+    // Create, and do not replace.
+    assert_eq!(under(&replica, ("PUT", &resource), ("if-none-match", "*")).await["status"], 201);
+    assert_eq!(under(&replica, ("PUT", &resource), ("if-none-match", "*")).await, mismatch());
+}
+
+#[tokio::test]
+async fn several_headers_and_both_conditions_count() {
+    let (_database, replica) = gateway().await;
+    replica.acme("a").await;
+    replica.put("a", "x:1", "t").await;
+    let body = r#"{"name":"n","contents":[]}"#;
+    let path = resource("a", "x:1");
+    let put = async |conditions: &[(&str, &str)]| {
+        let mut headers = vec![("content-type", "application/json")];
+        headers.extend_from_slice(conditions);
+        ask(&replica, &replica.operator, ("PUT", &path), &headers, body).await.status.as_u16()
+    };
+    assert_eq!(put(&[("if-match", "\"7\""), ("if-match", "\"8\"")]).await, 412);
+    assert_eq!(put(&[("if-match", "\"2\""), ("if-none-match", "*")]).await, 412);
+    assert_eq!(put(&[("if-match", "\"8\""), ("if-none-match", "\"7\"")]).await, 412);
+    assert_eq!(put(&[("if-match", "\"7\""), ("if-match", "\"2\"")]).await, 200);
+}
+
+#[tokio::test]
+async fn who_has_it_already_is_told_so_and_no_more() {
+    let (_database, replica) = gateway().await;
+    replica.acme("a").await;
+    replica.put("a", "x:1", "t").await;
+    let path = resource("a", "x:1");
+    let content = path.replace("resources?", "resources/content?");
+    let read = async |method, path: &str, tag| {
+        whole(&ask(&replica, &replica.operator, (method, path), &[("if-none-match", tag)], "").await)
+    };
+    for known in ["\"2\"", "W/\"2\"", "*", "\"1\", \"2\""] {
+        for method in ["GET", "HEAD"] {
+            let answer = read(method, &path, known).await;
+            assert_eq!((&answer["status"], &answer["body"]), (&304.into(), &Value::Null), "{known}");
+            assert_eq!(answer["headers"]["etag"], "\"2\"");
+        }
+        assert_eq!(read("GET", &content, known).await["status"], 304, "{known}");
+    }
+    for other in ["\"1\"", "\"3\"", "nonsense"] {
+        assert_eq!(read("GET", &path, other).await["status"], 200, "{other}");
+    }
+    assert_eq!(read("GET", "/agents", "*").await["status"], 200, "a list has no tag");
+}

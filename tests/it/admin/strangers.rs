@@ -1,0 +1,60 @@
+//! What somebody else's looks like: nothing at all.
+
+use serde_json::{Value, json};
+
+use super::{ask, owner};
+use crate::app::gateway;
+
+#[tokio::test]
+async fn what_is_somebody_elses_and_what_is_not_there_are_answered_alike() {
+    let (_database, replica) = gateway().await;
+    replica.acme("mine").await;
+    replica.tenant("bees").await;
+    replica.agent("bees", "hers").await;
+    replica.put("hers", "x:1", "secret").await;
+    let (her_key, _) = replica.key("hers", &["mcp"]).await;
+    let owner = owner(&replica, "acme").await;
+    let (_, manager) = replica.key("mine", &["registry"]).await;
+    let (_, reader) = replica.key("mine", &["mcp"]).await;
+    let no_key = uuid::Uuid::now_v7().to_string();
+    let resource = json!({"name": "n", "contents": []});
+    let calls: [(&str, &str, Option<Value>); 17] = [
+        ("GET", "/tenants/bees", None),
+        ("PATCH", "/tenants/bees", Some(json!({"name": "x"}))),
+        ("DELETE", "/tenants/bees", None),
+        ("POST", "/tenants/bees/keys", Some(json!({}))),
+        ("GET", "/agents?tenant=bees", None),
+        ("POST", "/agents", Some(json!({"id": "new", "tenant": "bees"}))),
+        ("GET", "/agents/hers", None),
+        ("PATCH", "/agents/hers", Some(json!({"enabled": false}))),
+        ("DELETE", "/agents/hers", None),
+        ("GET", "/agents/hers/keys", None),
+        ("POST", "/agents/hers/keys", Some(json!({}))),
+        ("GET", "/agents/hers/resources", None),
+        ("GET", "/agents/hers/resources?uri=x:1", None),
+        ("PUT", "/agents/hers/resources?uri=x:1", Some(resource)),
+        ("PUT", "/agents/hers/resources/content?uri=x:1", Some(json!(0))),
+        ("DELETE", "/keys/{key}", None),
+        ("POST", "/keys/{key}/rotate", Some(json!({"graceSeconds": 0}))),
+    ];
+    for (method, path, body) in &calls {
+        let there = path.replace("{key}", &her_key);
+        let nowhere = path.replace("{key}", &no_key).replace("hers", "none").replace("bees", "none");
+        let body = body.as_ref().map(Value::to_string).unwrap_or_default();
+        let absent = body.replace("bees", "none");
+        for key in [&owner, &manager, &reader] {
+            // An honest condition, a false one and a broken request tell as little.
+            for more in [("x-a", "b"), ("if-match", "\"2\""), ("if-match", "\"9\""), ("if-match", "x")] {
+                let headers = [("content-type", "application/json"), more];
+                let hers = ask(&replica, key, (method, &there), &headers, body.clone()).await;
+                let nobodys = ask(&replica, key, (method, &nowhere), &headers, absent.clone()).await;
+                assert_eq!(hers.visible(), nobodys.visible(), "{method} {path} {more:?}");
+                assert!(hers.status.is_client_error(), "{method} {path}: {}", hers.text());
+            }
+        }
+    }
+    // And nothing happened to any of it.
+    assert_eq!(replica.admin("GET", "/agents/hers", None).await.revision(), 2);
+    let keys = replica.admin("GET", "/agents/hers/keys", None).await.json();
+    assert_eq!((keys["items"].as_array().unwrap().len(), &keys["items"][0]["revokedAt"]), (1, &Value::Null));
+}

@@ -1,0 +1,26 @@
+//! A clock that a test sets.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use time::{Duration, OffsetDateTime};
+use waggle::model::sources::Clock;
+
+/// Stands still until it is told to go on.
+pub(crate) struct ManualClock(AtomicI64);
+
+impl ManualClock {
+    pub(crate) fn at(start: OffsetDateTime) -> Arc<Self> {
+        Arc::new(Self(AtomicI64::new(start.unix_timestamp())))
+    }
+
+    pub(crate) fn advance(&self, by: Duration) {
+        self.0.fetch_add(by.whole_seconds(), Ordering::Relaxed);
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> OffsetDateTime {
+        OffsetDateTime::from_unix_timestamp(self.0.load(Ordering::Relaxed)).unwrap()
+    }
+}
