@@ -4,8 +4,10 @@
 
 mod admin;
 mod app;
+mod bad_input;
 mod clock;
 mod cluster;
+mod endpoint;
 mod http;
 mod interference;
 mod proxy;
