@@ -5,12 +5,14 @@
 mod admin;
 mod app;
 mod architecture;
+mod bad_input;
 mod clock;
 mod cluster;
 mod config;
 mod demo;
 mod durability;
 mod embedded;
+mod endpoint;
 mod http;
 mod interference;
 mod lifecycle;

@@ -13,8 +13,15 @@ use waggle::model::key::SecretKey;
 
 use crate::http::Answer;
 
-/// Status, headers and body of an answer. Of the headers all but the date, the length and the request's id.
+/// An answer as [`exact`] has it, with names in the place of what differs from run to run.
 pub(crate) fn whole(answer: &Answer) -> Value {
+    let mut whole = exact(answer);
+    whole["body"] = named(whole["body"].take());
+    whole
+}
+
+/// Status, headers and body of an answer. Of the headers all but the date, the length and the request's id.
+pub(crate) fn exact(answer: &Answer) -> Value {
     let skipped = ["date", "content-length", "x-request-id"];
     let headers: Map<_, _> = answer
         .headers
@@ -29,7 +36,7 @@ fn body(answer: &Answer) -> Value {
     let is_json = answer.header("content-type").is_some_and(|essence| essence.ends_with("json"));
     match answer.text() {
         empty if empty.is_empty() => Value::Null,
-        text if is_json => named(serde_json::from_str(&text).unwrap()),
+        text if is_json => serde_json::from_str(&text).unwrap(),
         text => Value::from(text),
     }
 }
@@ -98,9 +105,8 @@ pub(crate) fn error(status: u16, id: &str, code: i32, name: &str, message: &str)
     json!({"status": status, "headers": headers, "body": body})
 }
 
-/// A result of an MCP endpoint.
-pub(crate) fn result(id: &Value, result: &Value) -> Value {
-    let body = json!({"jsonrpc": "2.0", "id": id, "result": result});
+/// A message of an MCP endpoint.
+pub(crate) fn message(body: &Value) -> Value {
     json!({"status": 200, "headers": {"content-type": "application/json"}, "body": body})
 }
 

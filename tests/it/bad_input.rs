@@ -1,0 +1,89 @@
+//! Broken requests of every kind. Each is told what is wrong with it; none is a fault of the gateway's.
+
+mod bodies;
+mod definitions;
+mod faults;
+mod fields;
+mod messages;
+mod sockets;
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use crate::app::{Builder, Replica};
+use crate::cluster::database;
+use crate::whole::{exact, problem};
+
+use faults::Faults;
+
+/// A gateway with one of each, and an ear on what it logs as errors.
+struct Stage {
+    replica: Replica,
+    key: String,
+    faults: Faults,
+    before: Value,
+    asked: usize,
+}
+
+impl Stage {
+    async fn set() -> Self {
+        let faults = Faults::heard();
+        let database = database().await;
+        let replica = Builder::new(&database).set("WAGGLE_SERVER__REQUEST_SECONDS", 2).start().await;
+        let key = replica.acme("a").await;
+        replica.put("a", "x:1", "text").await;
+        let before = all(&replica).await;
+        Self { replica, key, faults, before, asked: 0 }
+    }
+
+    /// Asks the admin surface as the operator; the body is said to be JSON.
+    async fn admin(&mut self, (method, path): (&str, &str), body: impl Into<Bytes>) -> Value {
+        let bearer = format!("Bearer {}", self.replica.operator);
+        let headers = [("authorization", bearer.as_str()), ("content-type", "application/json")];
+        self.ask(method, &format!("/admin/v1{path}"), &headers, body).await
+    }
+
+    /// Asks the endpoint of `a`, with its key.
+    async fn post(&mut self, more: &[(&str, &str)], body: impl Into<Bytes>) -> Value {
+        let key = self.key.clone();
+        let mut headers = vec![("x-agent-api-key", key.as_str()), ("content-type", "application/json")];
+        headers.extend_from_slice(more);
+        self.ask("POST", "/a/mcp", &headers, body).await
+    }
+
+    async fn ask(
+        &mut self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Bytes>,
+    ) -> Value {
+        self.asked += 1;
+        exact(&self.replica.http.send(method, path, headers, body).await)
+    }
+
+    /// Nothing was written, nothing was logged as an error, and the gateway goes on.
+    async fn struck(self) -> usize {
+        assert_eq!(all(&self.replica).await, self.before);
+        assert_eq!(self.replica.http.text("a", &self.key, "x:1").await.as_deref(), Some("text"));
+        assert_eq!(self.faults.take(), [""; 0]);
+        self.asked
+    }
+}
+
+/// Everything there is.
+async fn all(replica: &Replica) -> Value {
+    let mut all = json!({});
+    for list in ["/tenants", "/agents", "/agents/a/keys", "/tenants/acme/keys", "/agents/a/resources"] {
+        all[list] = replica.admin("GET", list, None).await.json();
+    }
+    for key in all["/agents/a/keys"]["items"].as_array_mut().unwrap() {
+        key["lastUsedAt"] = Value::Null;
+    }
+    all["revision"] = replica.admin("GET", "/agents/a", None).await.revision().into();
+    all
+}
+
+fn invalid(detail: &str) -> Value {
+    problem(400, "invalid_params", detail)
+}

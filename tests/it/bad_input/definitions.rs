@@ -1,0 +1,212 @@
+//! Keys, agents and resources that are JSON and make no sense.
+
+use super::{Stage, invalid};
+use crate::whole::problem;
+
+#[tokio::test]
+async fn keys_and_agents_that_make_no_sense_are_refused() {
+    let mut stage = Stage::set().await;
+    let keys = ("POST", "/agents/a/keys");
+    for (body, detail) in [
+        (r#"{"scopes":[]}"#, "scopes must name at least one"),
+        (
+            r#"{"scopes":["root"]}"#,
+            "unknown scope `root`, expected mcp, registry or audit at line 1 column 18",
+        ),
+        (r#"{"scopes":["MCP"]}"#, "unknown scope `MCP`, expected mcp, registry or audit at line 1 column 17"),
+        (
+            r#"{"scopes":["mcp\u0000"]}"#,
+            "unknown scope `mcp\0`, expected mcp, registry or audit at line 1 column 23",
+        ),
+        (r#"{"scopes":"mcp"}"#, "invalid type: string \"mcp\", expected a sequence at line 1 column 15"),
+        (r#"{"scopes":{"mcp":true}}"#, "invalid type: map, expected a sequence at line 1 column 10"),
+        (r#"{"scopes":[{"mcp":null}]}"#, "invalid type: map, expected a string at line 1 column 11"),
+        (r#"{"scopes":[null]}"#, "invalid type: null, expected a string at line 1 column 15"),
+        (r#"{"expiresAt":"2020-01-01T00:00:00Z"}"#, "expiresAt has passed"),
+        (r#"{"expiresAt":"9999-12-31T23:59:59-00:01"}"#, "expiresAt is too far away"),
+        (r#"{"expiresAt":"tomorrow"}"#, "the 'year' component could not be parsed at line 1 column 23"),
+        (r#"{"expiresAt":"2999-02-30T00:00:00Z"}"#, "day was not in range at line 1 column 35"),
+        (
+            r#"{"expiresAt":"2999-01-01"}"#,
+            "the 'separator' component could not be parsed at line 1 column 25",
+        ),
+        (
+            r#"{"expiresAt":4102444800}"#,
+            "invalid type: integer `4102444800`, expected an RFC3339-formatted `OffsetDateTime` at line 1 column 23",
+        ),
+        (
+            r#"{"expiresAt":[2999,1]}"#,
+            "invalid type: sequence, expected an RFC3339-formatted `OffsetDateTime` at line 1 column 14",
+        ),
+    ] {
+        assert_eq!(stage.admin(keys, body).await, invalid(detail), "{body}");
+    }
+    let patch = ("PATCH", "/agents/a");
+    for (body, detail) in [
+        (r#"{"access":"nobody"}"#, "unknown access `nobody`, expected key or public at line 1 column 19"),
+        (r#"{"access":"Public"}"#, "unknown access `Public`, expected key or public at line 1 column 19"),
+        (r#"{"access":{"public":null}}"#, "invalid type: map, expected a string at line 1 column 10"),
+        (r#"{"access":true}"#, "invalid type: boolean `true`, expected a string at line 1 column 14"),
+        (r#"{"enabled":"true"}"#, "invalid type: string \"true\", expected a boolean at line 1 column 17"),
+        (r#"{"enabled":1}"#, "invalid type: integer `1`, expected a boolean at line 1 column 12"),
+    ] {
+        assert_eq!(stage.admin(patch, body).await, invalid(detail), "{body}");
+    }
+    let id = all_keys(&stage).await;
+    let rotate = format!("/keys/{id}/rotate");
+    for (body, detail) in [
+        (r#"{"graceSeconds":-1}"#, "invalid value: integer `-1`, expected u64 at line 1 column 18"),
+        (r#"{"graceSeconds":1.5}"#, "invalid type: floating point `1.5`, expected u64 at line 1 column 19"),
+        (
+            r#"{"graceSeconds":1e3}"#,
+            "invalid type: floating point `1000.0`, expected u64 at line 1 column 19",
+        ),
+        (r#"{"graceSeconds":"60"}"#, "invalid type: string \"60\", expected u64 at line 1 column 20"),
+        (
+            r#"{"graceSeconds":18446744073709551616}"#,
+            "invalid type: floating point `1.8446744073709552e+19`, expected u64 at line 1 column 36",
+        ),
+        (r#"{"graceSeconds":18446744073709551615}"#, "graceSeconds must be at most 2592000, thirty days"),
+        (
+            r#"{"graceSeconds":1e999}"#,
+            "the body holds a lone surrogate or a number out of range at line 1 column 21",
+        ),
+        (r#"{"grace":1}"#, "unknown field `grace`, expected `graceSeconds` at line 1 column 8"),
+        ("[60]", "invalid type: sequence, expected an object at line 1 column 0"),
+    ] {
+        assert_eq!(stage.admin(("POST", &rotate), body).await, invalid(detail), "{body}");
+    }
+    assert_eq!(stage.struck().await, 30);
+}
+
+async fn all_keys(stage: &Stage) -> String {
+    let keys = stage.replica.admin("GET", "/agents/a/keys", None).await.json();
+    keys["items"][0]["id"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn resources_that_the_specification_does_not_know_are_refused() {
+    let mut stage = Stage::set().await;
+    let put = ("PUT", "/agents/a/resources?uri=x:1");
+    let long = format!(r#""_meta":{{"a":"{}"}}"#, "a".repeat(65_536));
+    for (members, detail) in [
+        (r#""annotations":[]"#, "annotations must be an object"),
+        (r#""annotations":"x""#, "annotations must be an object"),
+        (r#""annotations":{"priority":1.1}"#, "annotations.priority is not what the specification asks for"),
+        (r#""annotations":{"priority":-0.1}"#, "annotations.priority is not what the specification asks for"),
+        (r#""annotations":{"priority":"1"}"#, "annotations.priority is not what the specification asks for"),
+        (r#""annotations":{"priority":null}"#, "annotations.priority is not what the specification asks for"),
+        (
+            r#""annotations":{"audience":"user"}"#,
+            "annotations.audience is not what the specification asks for",
+        ),
+        (
+            r#""annotations":{"audience":["robot"]}"#,
+            "annotations.audience is not what the specification asks for",
+        ),
+        (
+            r#""annotations":{"lastModified":"yesterday"}"#,
+            "annotations.lastModified is not what the specification asks for",
+        ),
+        (
+            r#""annotations":{"lastModified":0}"#,
+            "annotations.lastModified is not what the specification asks for",
+        ),
+        (r#""annotations":{"colour":"red"}"#, "annotations: unknown member `colour`"),
+        (
+            r#""annotations":{"priority":2,"priority":1}"#,
+            "annotations holds an object that has a member twice",
+        ),
+        (
+            r#""annotations":{"priority":1e999}"#,
+            "annotations holds a lone surrogate or a number out of range",
+        ),
+        (r#""icons":{}"#, "icons must be a list"),
+        (r#""icons":[1]"#, "icons[0] is not an icon of the specification"),
+        (r#""icons":[{}]"#, "icons[0] is not an icon of the specification"),
+        (r#""icons":[{"src":"a:b"},{"src":"relative"}]"#, "icons[1] is not an icon of the specification"),
+        (r#""icons":[{"src":"a:b","sizes":"48x48"}]"#, "icons[0] is not an icon of the specification"),
+        (r#""icons":[{"src":"a:b","theme":"dim"}]"#, "icons[0] is not an icon of the specification"),
+        (r#""icons":[{"src":"a:b","mimeType":1}]"#, "icons[0] is not an icon of the specification"),
+        (r#""icons":[{"src":"a:b","src":"c:d"}]"#, "icons holds an object that has a member twice"),
+        (r#""icons":[{"src":"a:b\u0000"}]"#, "icons holds a NUL character"),
+        (r#""_meta":[]"#, "_meta must be an object"),
+        (r#""_meta":"x""#, "_meta must be an object"),
+        (r#""_meta":{"a":"\ud800"}"#, "_meta holds a lone surrogate or a number out of range"),
+        (r#""_meta":{"\udfff":1}"#, "_meta holds a lone surrogate or a number out of range"),
+        (r#""_meta":{"a":[{"b":"\u0000"}]}"#, "_meta holds a NUL character"),
+        (r#""_meta":{"\u0000":1}"#, "_meta holds a NUL character"),
+        (r#""_meta":{"a":{"b":1,"\u0062":2}}"#, "_meta holds an object that has a member twice"),
+        (&long, "_meta is longer than 65536 bytes"),
+        (r#""mimeType":"text""#, "mimeType is not a MIME type"),
+        (r#""mimeType":"text/plain; charset""#, "mimeType is not a MIME type"),
+        (r#""mimeType":"text/plain\r\nX-A: b""#, "mimeType is not a MIME type"),
+        (r#""uri":"x:2""#, "uri differs from the one in the query"),
+    ] {
+        let body = format!(r#"{{"name":"n",{members},"contents":[]}}"#);
+        assert_eq!(stage.admin(put, body).await, invalid(detail), "{}", &members[..members.len().min(60)]);
+    }
+    stage.struck().await;
+}
+
+#[tokio::test]
+async fn contents_that_are_none_are_refused() {
+    let mut stage = Stage::set().await;
+    let put = ("PUT", "/agents/a/resources?uri=x:1");
+    let neither = "contents[0] must have either text or blob";
+    let base64 = "contents[0].blob is not base64 (RFC 4648)";
+    let no_uri = "contents[0].uri is not an absolute URI of RFC 3986";
+    let long = format!(r#"[{{"text":"","uri":"x:{}"}}]"#, "a".repeat(3_000));
+    for (contents, detail) in [
+        ("null", "invalid type: null, expected a sequence at line 1 column 27"),
+        ("{}", "invalid type: map, expected a sequence at line 1 column 23"),
+        ("\"text\"", "invalid type: string \"text\", expected a sequence at line 1 column 29"),
+        ("[1]", "invalid type: integer `1`, expected an object at line 1 column 25"),
+        ("[null]", "invalid type: null, expected an object at line 1 column 28"),
+        (r#"[["text",null,null,null]]"#, "invalid type: sequence, expected an object at line 1 column 24"),
+        ("[{}]", neither),
+        (r#"[{"text":null,"blob":null}]"#, neither),
+        (r#"[{"text":"a","blob":"YQ=="}]"#, neither),
+        (r#"[{"text":"","blob":""}]"#, neither),
+        (r#"[{"text":"a"},{}]"#, "contents[1] must have either text or blob"),
+        (r#"[{"text":1}]"#, "invalid type: integer `1`, expected a string at line 1 column 33"),
+        (r#"[{"text":"a\u0000b"}]"#, "contents[0].text holds a NUL character; send it as blob"),
+        (
+            r#"[{"text":"\ud800"}]"#,
+            "the body holds a lone surrogate or a number out of range at line 1 column 40",
+        ),
+        (r#"[{"blob":"YQ"}]"#, base64),
+        (r#"[{"blob":"YQ=="},{"blob":"Y"}]"#, "contents[1].blob is not base64 (RFC 4648)"),
+        (r#"[{"blob":"YR=="}]"#, base64),
+        (r#"[{"blob":"Y Q=="}]"#, base64),
+        (r#"[{"blob":"YQ==\n"}]"#, base64),
+        (r#"[{"blob":"-_8="}]"#, base64),
+        (r#"[{"blob":"ä"}]"#, base64),
+        (r#"[{"text":"","uri":"relative"}]"#, no_uri),
+        (r#"[{"text":"","uri":""}]"#, no_uri),
+        (r#"[{"text":"","uri":"x:\u0000"}]"#, no_uri),
+        (r#"[{"text":"","uri":"x:%zz"}]"#, no_uri),
+        (&long, "contents[0].uri is longer than 2048 bytes"),
+        (r#"[{"text":"","mimeType":"nonsense"}]"#, "contents[0].mimeType is not a MIME type"),
+        (r#"[{"text":"a","text":"b"}]"#, "duplicate field `text` at line 1 column 42"),
+    ] {
+        let body = format!(r#"{{"name":"n","contents":{contents}}}"#);
+        assert_eq!(stage.admin(put, body).await, invalid(detail), "{}", &contents[..contents.len().min(60)]);
+    }
+    let missing = "missing field `contents` at line 1 column 12";
+    assert_eq!(stage.admin(put, r#"{"name":"n"}"#).await, invalid(missing));
+    let deep =
+        format!(r#"{{"name":"n","_meta":{}{},"contents":[]}}"#, "{\"a\":".repeat(64) + "1", "}".repeat(64));
+    let too_deep = problem(400, "invalid_request", "the body nests deeper than 64 levels");
+    assert_eq!(stage.admin(put, deep).await, too_deep);
+    let operator = format!("Bearer {}", stage.replica.operator);
+    for essence in
+        ["nonsense", "text/", "/", "*/*", "text/*", "text/plain; a", &format!("a/{}", "b".repeat(300))]
+    {
+        let headers = [("authorization", operator.as_str()), ("content-type", essence)];
+        let path = "/admin/v1/agents/a/resources/content?uri=x:1";
+        let answer = stage.ask("PUT", path, &headers, "bytes").await;
+        assert_eq!(answer, invalid("Content-Type is not a MIME type"), "{essence}");
+    }
+    stage.struck().await;
+}

@@ -1,0 +1,65 @@
+//! What is logged as an error on this thread.
+//!
+//! A test whose runtime has one thread runs its gateway on that thread too, so that what it hears is its own gateway's,
+//! whatever other tests do meanwhile.
+
+use std::fmt::{Debug, Write};
+use std::sync::{Arc, Mutex};
+
+use tracing::field::{Field, Visit};
+use tracing::subscriber::DefaultGuard;
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
+
+/// The errors that are logged as long as this lives.
+pub(super) struct Faults {
+    heard: Arc<Mutex<Vec<String>>>,
+    _listening: DefaultGuard,
+}
+
+impl Faults {
+    /// Begins to listen.
+    pub(super) fn heard() -> Self {
+        let heard = Arc::default();
+        let subscriber = tracing_subscriber::registry().with(Ear(Arc::clone(&heard)));
+        let faults = Self { heard, _listening: tracing::subscriber::set_default(subscriber) };
+        tracing::error!("a control");
+        tracing::warn!("no error");
+        assert_eq!(faults.take(), [" message=a control"]);
+        faults
+    }
+
+    /// What was heard since it was last taken.
+    pub(super) fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.heard.lock().unwrap())
+    }
+}
+
+struct Ear(Arc<Mutex<Vec<String>>>);
+
+impl<S: Subscriber> Layer<S> for Ear {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        if *event.metadata().level() == Level::ERROR {
+            let mut line = Line::default();
+            event.record(&mut line);
+            self.0.lock().unwrap().push(line.0);
+        }
+    }
+}
+
+#[derive(Default)]
+struct Line(String);
+
+impl Visit for Line {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        write!(self.0, " {}={value:?}", field.name()).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_fault_of_the_gateways_is_heard_and_one_of_another_thread_is_not() {
+    let faults = Faults::heard();
+    tokio::spawn(async { tracing::error!(detail = 7, "heard") }).await.unwrap();
+    std::thread::spawn(|| tracing::error!("not heard")).join().unwrap();
+    assert_eq!(faults.take(), [" message=heard detail=7"]);
+}

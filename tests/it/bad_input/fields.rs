@@ -1,0 +1,99 @@
+//! Each text of the admin surface with everything in its place that is no such text.
+
+use serde_json::Value;
+
+use super::{Stage, invalid};
+
+/// A member that is a text, and what stands around its value.
+struct Field {
+    call: (&'static str, &'static str),
+    before: &'static str,
+    after: &'static str,
+    called: &'static str,
+    least: usize,
+    most: usize,
+}
+
+const fn field(
+    call: (&'static str, &'static str),
+    before: &'static str,
+    called: &'static str,
+    least: usize,
+    most: usize,
+) -> Field {
+    Field { call, before, after: "}", called, least, most }
+}
+
+const NAME: &str = "a name or title";
+const RESOURCE: (&str, &str) = ("PUT", "/agents/a/resources?uri=x:1");
+const FIELDS: [Field; 13] = [
+    field(("POST", "/tenants"), r#"{"id":"x","name":"#, NAME, 1, 512),
+    field(("PATCH", "/tenants/acme"), r#"{"name":"#, NAME, 1, 512),
+    field(("POST", "/agents"), r#"{"id":"x","tenant":"acme","name":"#, NAME, 1, 512),
+    field(("POST", "/agents"), r#"{"id":"x","tenant":"acme","title":"#, NAME, 1, 512),
+    field(("POST", "/agents"), r#"{"id":"x","tenant":"acme","instructions":"#, "instructions", 0, 65_536),
+    field(("PATCH", "/agents/a"), r#"{"title":"#, NAME, 1, 512),
+    field(("PATCH", "/agents/a"), r#"{"instructions":"#, "instructions", 0, 65_536),
+    field(("POST", "/agents/a/keys"), r#"{"name":"#, NAME, 1, 512),
+    field(RESOURCE, r#"{"contents":[],"name":"#, NAME, 1, 512),
+    field(RESOURCE, r#"{"name":"n","contents":[],"title":"#, NAME, 1, 512),
+    field(RESOURCE, r#"{"name":"n","contents":[],"description":"#, "a description", 0, 16_384),
+    field(RESOURCE, r#"{"name":"n","contents":[],"mimeType":"#, "a MIME type", 1, 255),
+    Field {
+        call: RESOURCE,
+        before: r#"{"name":"n","contents":[{"text":"","mimeType":"#,
+        after: "}]}",
+        called: "a MIME type",
+        least: 1,
+        most: 255,
+    },
+];
+
+impl Field {
+    /// What is sent with `value` in the text's place.
+    fn body(&self, value: &str) -> String {
+        format!("{}{value}{}", self.before, self.after)
+    }
+
+    /// The problem that something is at the end of what precedes `column` bytes of the value.
+    fn at(&self, what: &str, column: usize) -> Value {
+        invalid(&format!("{what} at line 1 column {}", self.before.len() + column))
+    }
+}
+
+#[tokio::test]
+async fn a_text_that_is_none_or_cannot_be_kept_is_refused_in_every_place() {
+    let mut stage = Stage::set().await;
+    for field in FIELDS {
+        let Field { called, least, most, .. } = field;
+        let (of_nul, of_length) = (
+            format!("{called} holds a NUL character"),
+            format!("{called} must have {least} to {most} bytes"),
+        );
+        let surrogate = "the body holds a lone surrogate or a number out of range";
+        let no_text = |what: &str| format!("invalid type: {what}, expected a string");
+        let long = format!("\"{}\"", "ü".repeat(most / 2 + 1));
+        let length = (most / 2 + 1) * 2;
+        let mut cases = vec![
+            (r#""a\u0000b""#, field.at(&of_nul, 11)),
+            (r#""\ud800""#, field.at(surrogate, 8)),
+            (r#""\udc00\ud800""#, field.at(surrogate, 7)),
+            (&long, field.at(&format!("{of_length}, not {length}"), long.len() + 1)),
+            ("5", field.at(&no_text("integer `5`"), 1)),
+            ("-5", field.at(&no_text("integer `-5`"), 2)),
+            ("1.5", field.at(&no_text("floating point `1.5`"), 3)),
+            ("1e999", field.at(surrogate, 5)),
+            ("true", field.at(&no_text("boolean `true`"), 4)),
+            ("[]", field.at(&no_text("sequence"), 0)),
+            (r#"{"a":1}"#, field.at(&no_text("map"), 0)),
+        ];
+        if least > 0 {
+            cases.push((r#""""#, field.at(&format!("{of_length}, not 0"), 3)));
+        }
+        for (value, expected) in cases {
+            let answer = stage.admin(field.call, field.body(value)).await;
+            assert_eq!(answer, expected, "{:?} {}", field.call, field.body(value));
+        }
+    }
+    assert_eq!(stage.struck().await, 13 * 12 - 3);
+}

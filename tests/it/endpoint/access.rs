@@ -1,0 +1,230 @@
+//! Who may use an endpoint, and what the others are told: nothing.
+
+use serde_json::{Value, json};
+
+use super::{REVISIONS, post, speak};
+use crate::app::{Replica, gateway};
+use crate::http::Answer;
+use crate::whole::{error, exact};
+
+const PING: &str = r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#;
+
+/// The agents `a` and `b` of `acme` and `c` of `bee`, and a key of each kind.
+struct Stage {
+    replica: Replica,
+    own: String,
+    sibling: String,
+    registry: String,
+    owner: String,
+    other_owner: String,
+    revoked: String,
+}
+
+impl Stage {
+    async fn set() -> Self {
+        let (_database, replica) = gateway().await;
+        for (tenant, agents) in [("acme", &["a", "b"][..]), ("bee", &["c"])] {
+            replica.tenant(tenant).await;
+            for agent in agents {
+                replica.agent(tenant, agent).await;
+            }
+        }
+        let owner = async |tenant: &str| {
+            let made =
+                replica.admin("POST", &format!("/tenants/{tenant}/keys"), Some(json!({}))).await.json();
+            format!("Bearer {}", made["key"].as_str().unwrap())
+        };
+        let (id, revoked) = replica.key("a", &["mcp"]).await;
+        assert_eq!(replica.admin("DELETE", &format!("/keys/{id}"), None).await.status, 204);
+        Self {
+            own: replica.key("a", &["mcp"]).await.1,
+            sibling: replica.key("b", &["mcp", "registry", "audit"]).await.1,
+            registry: replica.key("a", &["registry"]).await.1,
+            owner: owner("acme").await,
+            other_owner: owner("bee").await,
+            revoked,
+            replica,
+        }
+    }
+
+    async fn set_agent(&self, patch: Value) {
+        assert_eq!(self.replica.admin("PATCH", "/agents/a", Some(patch)).await.status, 200);
+    }
+
+    /// What each of those who may ask is answered by the agent `a`, by status and name.
+    async fn answers(&self) -> Vec<(&'static str, String)> {
+        let operator = format!("Bearer {}", self.replica.operator);
+        let (api_key, bearer) = ("x-agent-api-key", "authorization");
+        let mistyped = format!("{}x", &self.own[..52]);
+        let callers = [
+            ("nobody", None),
+            ("own", Some((api_key, &self.own))),
+            ("registry", Some((api_key, &self.registry))),
+            ("sibling", Some((api_key, &self.sibling))),
+            ("owner", Some((bearer, &self.owner))),
+            ("other owner", Some((bearer, &self.other_owner))),
+            ("operator", Some((bearer, &operator))),
+            ("revoked", Some((api_key, &self.revoked))),
+            ("mistyped", Some((api_key, &mistyped))),
+        ];
+        let mut answers = Vec::new();
+        for (name, header) in callers {
+            let headers: Vec<_> = header.iter().map(|(name, value)| (*name, value.as_str())).collect();
+            answers.push((name, verdict(&post(&self.replica, "/a/mcp", &headers, PING).await)));
+        }
+        answers
+    }
+}
+
+fn verdict(answer: &Answer) -> String {
+    let name = answer.json()["error"]["data"]["code"].as_str().unwrap_or("pong").to_owned();
+    format!("{} {name}", answer.status.as_u16())
+}
+
+fn named(expected: [(&'static str, &str); 9]) -> Vec<(&'static str, String)> {
+    expected.map(|(name, verdict)| (name, verdict.to_owned())).into()
+}
+
+#[tokio::test]
+async fn an_agent_answers_those_it_should_whatever_it_is_set_to() {
+    let stage = Stage::set().await;
+    let private = named([
+        ("nobody", "401 unauthenticated"),
+        ("own", "200 pong"),
+        ("registry", "403 insufficient_scope"),
+        ("sibling", "403 forbidden"),
+        ("owner", "200 pong"),
+        ("other owner", "403 forbidden"),
+        ("operator", "403 forbidden"),
+        ("revoked", "401 unauthenticated"),
+        ("mistyped", "401 unauthenticated"),
+    ]);
+    assert_eq!(stage.answers().await, private);
+    stage.set_agent(json!({"access": "public"})).await;
+    let public = named([
+        ("nobody", "200 pong"),
+        ("own", "200 pong"),
+        ("registry", "200 pong"),
+        ("sibling", "200 pong"),
+        ("owner", "200 pong"),
+        ("other owner", "200 pong"),
+        ("operator", "403 forbidden"),
+        ("revoked", "401 unauthenticated"),
+        ("mistyped", "401 unauthenticated"),
+    ]);
+    assert_eq!(stage.answers().await, public);
+    let disabled = named([
+        ("nobody", "401 unauthenticated"),
+        ("own", "403 agent_disabled"),
+        ("registry", "403 agent_disabled"),
+        ("sibling", "403 forbidden"),
+        ("owner", "403 agent_disabled"),
+        ("other owner", "403 forbidden"),
+        ("operator", "403 forbidden"),
+        ("revoked", "401 unauthenticated"),
+        ("mistyped", "401 unauthenticated"),
+    ]);
+    for access in ["public", "key"] {
+        stage.set_agent(json!({"access": access, "enabled": false})).await;
+        assert_eq!(stage.answers().await, disabled, "{access}");
+    }
+    stage.set_agent(json!({"enabled": true})).await;
+    assert_eq!(stage.answers().await, private);
+}
+
+#[tokio::test]
+async fn a_foreign_agent_an_unknown_one_and_one_that_is_no_slug_are_answered_alike() {
+    let stage = Stage::set().await;
+    let replica = &stage.replica;
+    replica.agent("bee", "d").await;
+    let patch = Some(json!({"access": "public", "enabled": false}));
+    assert_eq!(replica.admin("PATCH", "/agents/d", patch).await.status, 200);
+    let operator = format!("Bearer {}", replica.operator);
+    let callers: [&[(&str, &str)]; 5] = [
+        &[],
+        &[("x-agent-api-key", &stage.own)],
+        &[("authorization", &stage.owner)],
+        &[("authorization", &operator)],
+        &[("x-agent-api-key", &stage.revoked)],
+    ];
+    for headers in callers {
+        for (method, body) in [("POST", PING), ("POST", "{"), ("POST", ""), ("GET", ""), ("DELETE", "")] {
+            let mut headers = headers.to_vec();
+            headers.push(("content-type", "application/json"));
+            let ask = async |agent: &str| {
+                let path = format!("/{agent}/mcp");
+                replica.http.send(method, &path, &headers, body).await.visible()
+            };
+            let foreign = ask("c").await;
+            assert!(foreign.0.is_client_error());
+            for other in ["d", "unknown", "Unknown", "%00", "%ff", "%C3%A4", "a.b", &"x".repeat(5_000)] {
+                assert_eq!(ask(other).await, foreign, "{method} {headers:?} {other}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_credential_is_taken_from_either_header_and_from_both_if_it_is_one() {
+    let stage = Stage::set().await;
+    let bearer = |key: &str| format!("Bearer {key}");
+    let own = bearer(&stage.own);
+    let ask =
+        async |headers: &[(&str, &str)]| post(&stage.replica, "/a/mcp", headers, PING).await.status.as_u16();
+    let (api_key, authorization) = ("x-agent-api-key", "authorization");
+    assert_eq!(ask(&[(api_key, &stage.own)]).await, 200);
+    assert_eq!(ask(&[(authorization, &own)]).await, 200);
+    assert_eq!(ask(&[(authorization, &own.replace("Bearer", "bEARER"))]).await, 200);
+    assert_eq!(ask(&[(api_key, &stage.own), (authorization, &own)]).await, 200);
+    let conflicts: [&[(&str, &str)]; 6] = [
+        &[(api_key, &stage.own), (authorization, &bearer(&stage.sibling))],
+        &[(api_key, &stage.own), (api_key, &stage.sibling)],
+        &[(api_key, &stage.own), (authorization, &stage.owner)],
+        &[(api_key, &stage.own), (authorization, "Basic dTpw")],
+        &[(authorization, &stage.own)],
+        &[(api_key, &stage.owner["Bearer ".len()..])],
+    ];
+    for headers in conflicts {
+        assert_eq!(ask(headers).await, 401, "{headers:?}");
+    }
+}
+
+#[tokio::test]
+async fn refusals_are_whole_in_every_revision() {
+    let stage = Stage::set().await;
+    for revision in REVISIONS {
+        let ask =
+            async |key: &str| exact(&speak(&stage.replica, key, revision, "resources/list", json!({})).await);
+        let unauthenticated = error(401, "7", -31010, "unauthenticated", "a valid credential is required");
+        assert_eq!(ask(&stage.revoked).await, unauthenticated, "{revision:?}");
+        let forbidden = error(403, "7", -31011, "forbidden", "this credential does not reach that agent");
+        assert_eq!(ask(&stage.sibling).await, forbidden, "{revision:?}");
+        let mut scope = error(403, "7", -31011, "insufficient_scope", "this credential lacks the scope mcp");
+        scope["headers"]["www-authenticate"] =
+            json!("Bearer realm=\"MCP\", error=\"insufficient_scope\", scope=\"mcp\"");
+        assert_eq!(ask(&stage.registry).await, scope, "{revision:?}");
+    }
+    stage.set_agent(json!({"enabled": false})).await;
+    for revision in REVISIONS {
+        let answer = exact(&speak(&stage.replica, &stage.own, revision, "resources/list", json!({})).await);
+        let disabled = error(403, "7", -31012, "agent_disabled", "this agent is disabled");
+        assert_eq!(answer, disabled, "{revision:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_everybody_may_read_may_be_kept_by_shared_caches_and_nothing_else() {
+    let stage = Stage::set().await;
+    stage.replica.put("a", "x:1", "text").await;
+    let scope = async |method: &str| {
+        let answer =
+            speak(&stage.replica, &stage.own, Some(super::MODERN), method, json!({"uri": "x:1"})).await;
+        answer.json()["result"]["cacheScope"].clone()
+    };
+    for (access, expected) in [("key", "private"), ("public", "public"), ("key", "private")] {
+        stage.set_agent(json!({"access": access})).await;
+        for method in ["resources/list", "resources/read", "tools/list", "server/discover"] {
+            assert_eq!(scope(method).await, expected, "{access} {method}");
+        }
+    }
+}

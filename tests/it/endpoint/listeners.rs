@@ -1,0 +1,95 @@
+//! Administration on a listener of its own.
+
+use serde_json::json;
+
+use super::post;
+use crate::app::Builder;
+use crate::cluster::database;
+use crate::http::Client;
+use crate::whole::exact;
+
+#[tokio::test]
+async fn administration_on_its_own_listener_is_nowhere_else_and_nothing_else_is_there() {
+    let database = database().await;
+    let replica = Builder::new(&database).set("WAGGLE_ADMIN__LISTEN", "127.0.0.1:0").start().await;
+    assert_ne!(replica.running.address, replica.running.admin_address);
+    let admin = Client::new(replica.running.admin_address);
+    for (path, body) in
+        [("/tenants", json!({"id": "acme"})), ("/agents", json!({"id": "a", "tenant": "acme"}))]
+    {
+        assert_eq!(admin.admin(&replica.operator, "POST", path, Some(body)).await.status, 201);
+    }
+    let made = admin.admin(&replica.operator, "POST", "/agents/a/keys", Some(json!({}))).await.json();
+    let key = made["key"].as_str().unwrap();
+    let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"});
+    assert_eq!(replica.http.post("a", key, &ping).await.status, 200);
+
+    let mut nowhere = crate::whole::problem(404, "not_found", "no such path");
+    nowhere["headers"].as_object_mut().unwrap().remove("cache-control");
+    for path in ["/admin/v1/agents", "/admin", "/admin/openapi.json"] {
+        let answer = replica.http.send("GET", path, &[("authorization", &replica.operator)], "").await;
+        assert_eq!(exact(&answer), nowhere, "{path}");
+    }
+    assert_eq!(exact(&admin.post("a", key, &ping).await), nowhere);
+    for client in [&admin, &replica.http] {
+        assert_eq!(client.get("/healthz").await.status, 200);
+        assert_eq!(client.get("/readyz").await.status, 200);
+    }
+}
+
+#[tokio::test]
+async fn a_public_name_is_served_where_it_is_allowed() {
+    let database = database().await;
+    let replica = Builder::new(&database)
+        .set("WAGGLE_SERVER__ALLOWED_HOSTS", "localhost,127.0.0.1,mcp.example.com")
+        .set("WAGGLE_SERVER__ALLOWED_ORIGINS", "https://app.example.com")
+        .start()
+        .await;
+    let key = replica.acme("a").await;
+    let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"}).to_string();
+    for (more, status) in [
+        (("host", "mcp.example.com"), 200),
+        (("host", "MCP.example.com:443"), 200),
+        (("host", "example.com"), 403),
+        (("origin", "https://app.example.com"), 200),
+        (("origin", "http://app.example.com"), 403),
+        (("origin", "https://app.example.com:8443"), 403),
+        (("origin", "http://localhost:3000"), 403),
+    ] {
+        let answer = post(&replica, "/a/mcp", &[("x-agent-api-key", &key), more], ping.clone()).await;
+        assert_eq!(answer.status, status, "{more:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_gateway_with_more_requests_than_it_takes_says_so_with_their_ids() {
+    use crate::interference::Director;
+    use crate::whole::error;
+    use waggle::model::sources::Point;
+    let database = database().await;
+    let director = Director::new();
+    let replica = Builder::new(&database)
+        .set("WAGGLE_LIMITS__CONCURRENT_REQUESTS", 1)
+        .interference(director.clone())
+        .start()
+        .await;
+    replica.tenant("acme").await;
+    let held = director.hold(Point::BeforeCommit);
+    let (http, operator) = (replica.http.clone(), replica.operator.clone());
+    let slow = tokio::spawn(async move {
+        http.admin(&operator, "POST", "/agents", Some(json!({"id": "a", "tenant": "acme"}))).await.status
+    });
+    held.meanwhile(async {
+        let ping = json!({"jsonrpc": "2.0", "id": "p", "method": "ping"}).to_string();
+        let sentence = "the gateway is overloaded or shutting down; try again";
+        let mut expected = error(503, "\"p\"", -31017, "unavailable", sentence);
+        expected["headers"]["retry-after"] = json!("1");
+        assert_eq!(exact(&post(&replica, "/a/mcp", &[], ping).await), expected);
+        let mut expected = crate::whole::problem(503, "unavailable", sentence);
+        expected["headers"]["retry-after"] = json!("1");
+        assert_eq!(exact(&replica.admin("GET", "/agents", None).await), expected);
+        assert_eq!(replica.http.get("/healthz").await.status, 200);
+    })
+    .await;
+    assert_eq!(slow.await.unwrap(), 201);
+}

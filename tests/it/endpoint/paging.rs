@@ -1,0 +1,108 @@
+//! Lists in pages.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use super::{MODERN, REVISIONS, speak};
+use crate::app::{Builder, Replica, gateway};
+use crate::cluster::database;
+
+/// Reads the list to its end; answers the URIs page by page.
+async fn walk(replica: &Replica, key: &str, revision: Option<&str>) -> Vec<Vec<String>> {
+    let mut pages = Vec::new();
+    let mut params = json!({});
+    loop {
+        let page = speak(replica, key, revision, "resources/list", params).await.json();
+        let items = page["result"]["resources"].as_array().unwrap().iter();
+        pages.push(items.map(|item| item["uri"].as_str().unwrap().to_owned()).collect());
+        if revision == Some(MODERN) {
+            assert_eq!(page["result"]["cacheScope"], "private", "alike on all pages");
+        }
+        match page["result"].get("nextCursor") {
+            Some(next) => params = json!({"cursor": next}),
+            None => return pages,
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_hundred_and_fifty_resources_come_in_three_pages_in_byte_order() {
+    let (_database, replica) = gateway().await;
+    let replica = Arc::new(replica);
+    let key = replica.acme("a").await;
+    // Neither by number nor as a dictionary would have it.
+    let mut uris: Vec<_> = (0..248).map(|n| format!("x:{n}")).chain(["x:A".into(), "x:a".into()]).collect();
+    let mut writers = JoinSet::new();
+    for chunk in uris.chunks(25) {
+        let (replica, chunk) = (Arc::clone(&replica), chunk.to_vec());
+        writers.spawn(async move {
+            for uri in chunk {
+                replica.put("a", &uri, "").await;
+            }
+        });
+    }
+    writers.join_all().await;
+    uris.sort_unstable();
+    for revision in REVISIONS {
+        let pages = walk(&replica, &key, revision).await;
+        let lengths: Vec<_> = pages.iter().map(Vec::len).collect();
+        assert_eq!((lengths, pages.concat()), (vec![100, 100, 50], uris.clone()), "{revision:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_page_is_as_long_as_it_was_set_and_the_last_has_no_cursor() {
+    let database = database().await;
+    let replica = Builder::new(&database).set("WAGGLE_MCP__PAGE_SIZE", 2).start().await;
+    let key = replica.acme("a").await;
+    let lengths = async || walk(&replica, &key, None).await.iter().map(Vec::len).collect::<Vec<_>>();
+    assert_eq!(lengths().await, [0]);
+    for (uri, expected) in [("x:1", vec![1]), ("x:2", vec![2]), ("x:3", vec![2, 1]), ("x:4", vec![2, 2])] {
+        replica.put("a", uri, "").await;
+        assert_eq!(lengths().await, expected);
+    }
+}
+
+#[tokio::test]
+async fn a_cursor_is_a_place_in_one_agents_list_whatever_happens_to_the_list() {
+    let database = database().await;
+    let replica = Builder::new(&database).set("WAGGLE_MCP__PAGE_SIZE", 1).start().await;
+    let key = replica.acme("a").await;
+    replica.agent("acme", "b").await;
+    let (_, other) = replica.key("b", &["mcp"]).await;
+    for uri in ["x:2", "x:4", "x:6"] {
+        replica.put("a", uri, "").await;
+        replica.put("b", uri, "").await;
+    }
+    let first = replica.http.call("a", &key, "resources/list", json!({})).await;
+    let cursor = first["result"]["nextCursor"].as_str().unwrap().to_owned();
+    let next =
+        async |cursor: &str| replica.http.call("a", &key, "resources/list", json!({"cursor": cursor})).await;
+    let uri = |page: &Value| page["result"]["resources"][0]["uri"].as_str().map(str::to_owned);
+    assert_eq!(uri(&next(&cursor).await).as_deref(), Some("x:4"));
+    replica.put("a", "x:3", "").await;
+    assert_eq!(uri(&next(&cursor).await).as_deref(), Some("x:3"));
+    replica.admin("DELETE", &crate::app::resource("a", "x:2"), None).await;
+    assert_eq!(uri(&next(&cursor).await).as_deref(), Some("x:3"), "though the place it names is gone");
+
+    let refused = json!({"code": -32602, "message": "cursor is not one of this list", "data": {"code": "invalid_params"}});
+    let foreign = replica.http.call("b", &other, "resources/list", json!({"cursor": cursor})).await;
+    assert_eq!(foreign["error"], refused);
+    let admin = replica.admin("GET", "/agents/a/resources?limit=1", None).await.json();
+    let mut flipped = cursor.clone().into_bytes();
+    flipped[5] = if flipped[5] == b'A' { b'B' } else { b'A' };
+    let flipped = String::from_utf8(flipped).unwrap();
+    let nonsense =
+        ["", "0", "x:2", "AAAA", "\0", &flipped, &cursor[1..], admin["nextCursor"].as_str().unwrap()];
+    for nonsense in nonsense {
+        assert_eq!(next(nonsense).await["error"], refused, "{nonsense:?}");
+    }
+    for (wrong, message) in
+        [(json!(1), "params.cursor must be a string"), (Value::Null, "params.cursor must be a string")]
+    {
+        let answer = replica.http.call("a", &key, "resources/list", json!({"cursor": wrong})).await;
+        assert_eq!(answer["error"]["message"], message);
+    }
+}

@@ -1,0 +1,302 @@
+//! What HTTP has around the endpoint: methods, origins, hosts, paths, ids of requests.
+
+use serde_json::{Value, json};
+
+use super::{post, request};
+use crate::app::{Replica, gateway};
+use crate::whole::{error, exact, raw};
+
+const PING: &str = r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#;
+const ORIGIN: &str = "http://localhost:3000";
+const EXPOSED: &str =
+    "Mcp-Session-Id, WWW-Authenticate, Retry-After, RateLimit, RateLimit-Policy, X-Request-Id";
+
+fn readable() -> Value {
+    json!({
+        "access-control-allow-origin": ORIGIN, "access-control-expose-headers": EXPOSED, "vary": "Origin",
+    })
+}
+
+fn not_found() -> Value {
+    let mut problem = crate::whole::problem(404, "not_found", "no such path");
+    problem["headers"].as_object_mut().unwrap().remove("cache-control");
+    problem
+}
+
+async fn send(replica: &Replica, method: &str, path: &str, headers: &[(&str, &str)]) -> Value {
+    exact(&replica.http.send(method, path, headers, "").await)
+}
+
+#[tokio::test]
+async fn without_a_session_there_is_nothing_to_get_and_nothing_to_delete() {
+    let (_database, replica) = gateway().await;
+    let key = replica.acme("a").await;
+    let expected = json!({"status": 405, "headers": {"allow": "POST"}, "body": null});
+    let accept = ("accept", "text/event-stream");
+    for method in ["GET", "DELETE", "PUT", "PATCH", "HEAD", "OPTIONS", "BREW"] {
+        for path in ["/a/mcp", "/a/mcp/", "/unknown/mcp"] {
+            for headers in [
+                &[][..],
+                &[("x-agent-api-key", key.as_str()), accept],
+                &[("mcp-protocol-version", "2026-07-28")],
+            ] {
+                assert_eq!(send(&replica, method, path, headers).await, expected, "{method} {path}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_preflight_is_answered_to_an_allowed_origin_and_to_no_other() {
+    let (_database, replica) = gateway().await;
+    replica.acme("a").await;
+    let mut headers = readable();
+    headers["access-control-allow-methods"] = json!("GET, POST, DELETE");
+    headers["access-control-allow-headers"] = json!(
+        "Authorization, X-Agent-API-Key, Content-Type, Accept, MCP-Protocol-Version, Mcp-Session-Id, Mcp-Method, \
+         Mcp-Name, Last-Event-ID, X-Request-Id"
+    );
+    let allowed = json!({"status": 204, "headers": headers, "body": null});
+    let asked = ("access-control-request-method", "POST");
+    for path in [
+        "/a/mcp",
+        "/a/mcp/",
+        "/unknown/mcp",
+        "/admin/v1/agents",
+        "/.well-known/oauth-protected-resource/a/mcp",
+    ] {
+        let mut answer = send(&replica, "OPTIONS", path, &[("origin", ORIGIN), asked]).await;
+        answer["headers"].as_object_mut().unwrap().remove("cache-control");
+        assert_eq!(answer, allowed, "{path}");
+    }
+    let refused = error(403, "null", -31013, "forbidden_origin", "this Origin is not allowed");
+    for origin in [
+        "https://evil.example",
+        "null",
+        "http://localhost.evil.example",
+        "http://localhost:3000, http://localhost",
+        "",
+    ] {
+        assert_eq!(
+            send(&replica, "OPTIONS", "/a/mcp", &[("origin", origin), asked]).await,
+            refused,
+            "{origin}"
+        );
+    }
+    let twice = [("origin", ORIGIN), ("origin", ORIGIN)];
+    assert_eq!(send(&replica, "OPTIONS", "/a/mcp", &twice).await, refused);
+}
+
+#[tokio::test]
+async fn every_answer_to_an_allowed_origin_can_be_read_by_its_page() {
+    let (_database, replica) = gateway().await;
+    let key = replica.acme("a").await;
+    let readable = readable();
+    let from = async |path: &str, more: &[(&str, &str)], body: &str| {
+        let mut headers = vec![("origin", ORIGIN)];
+        headers.extend_from_slice(more);
+        let answer = exact(&post(&replica, path, &headers, body.to_owned()).await);
+        for (name, value) in readable.as_object().unwrap() {
+            assert_eq!(&answer["headers"][name], value, "{path} {more:?} {body}");
+        }
+        answer["status"].as_u64().unwrap()
+    };
+    let key = ("x-agent-api-key", key.as_str());
+    assert_eq!(from("/a/mcp", &[key], PING).await, 200);
+    assert_eq!(from("/a/mcp", &[key], r#"{"jsonrpc":"2.0","method":"x"}"#).await, 202);
+    assert_eq!(from("/a/mcp", &[key], "{").await, 400);
+    assert_eq!(from("/a/mcp", &[], PING).await, 401);
+    assert_eq!(from("/unknown/mcp", &[key], PING).await, 403);
+    assert_eq!(from("/a/mcp", &[key, ("mcp-session-id", "x")], PING).await, 404);
+    assert_eq!(from("/a/mcp", &[key, ("accept", "text/html")], PING).await, 406);
+    assert_eq!(from("/a/mcp", &[key], &" ".repeat(5 << 20)).await, 413);
+    assert_eq!(from("/admin/v1/tenants", &[], "{}").await, 401);
+    assert_eq!(from("/.well-known/oauth-protected-resource", &[], "").await, 404);
+    // To nobody's page: nothing of it.
+    let plain = exact(&post(&replica, "/a/mcp", &[key], PING).await);
+    assert_eq!(plain["headers"], json!({"content-type": "application/json"}));
+}
+
+#[tokio::test]
+async fn a_forbidden_host_or_origin_is_refused_with_the_requests_id() {
+    let (_database, replica) = gateway().await;
+    let key = replica.acme("a").await;
+    let key = ("x-agent-api-key", key.as_str());
+    let list = request("resources/list", &json!({})).to_string();
+    let host = error(403, "7", -31013, "forbidden_origin", "this Host is not allowed");
+    for name in [
+        "evil.example",
+        "localhost.evil.example:8094",
+        "127.0.0.1.evil.example",
+        "localhost@evil.example",
+        "[::2]:80",
+    ] {
+        assert_eq!(
+            exact(&post(&replica, "/a/mcp", &[key, ("host", name)], list.clone()).await),
+            host,
+            "{name}"
+        );
+    }
+    for name in ["localhost", "LOCALHOST:1", "127.0.0.1:65535", "[::1]:8094"] {
+        assert_eq!(
+            post(&replica, "/a/mcp", &[key, ("host", name)], list.clone()).await.status,
+            200,
+            "{name}"
+        );
+    }
+    let origin = error(403, "7", -31013, "forbidden_origin", "this Origin is not allowed");
+    for name in ["https://evil.example", "null", "http://localhost.evil.example"] {
+        assert_eq!(
+            exact(&post(&replica, "/a/mcp", &[key, ("origin", name)], list.clone()).await),
+            origin,
+            "{name}"
+        );
+    }
+    let mut admin = crate::whole::problem(403, "forbidden_origin", "this Host is not allowed");
+    for path in ["/admin/v1/agents", "/admin/v1/nowhere"] {
+        assert_eq!(send(&replica, "GET", path, &[("host", "evil.example")]).await, admin, "{path}");
+    }
+    admin["headers"].as_object_mut().unwrap().remove("cache-control");
+    assert_eq!(send(&replica, "GET", "/nowhere", &[("host", "evil.example")]).await, admin);
+}
+
+#[tokio::test]
+async fn health_is_told_under_any_host_by_get_and_head_only() {
+    let (_database, replica) = gateway().await;
+    for (path, word) in [("/healthz", "alive"), ("/readyz", "ready")] {
+        let mut expected = json!({
+            "status": 200, "headers": {"cache-control": "no-store", "content-type": "application/json"},
+            "body": {"status": word},
+        });
+        for headers in [&[][..], &[("host", "10.0.0.7:8094")], &[("origin", "https://evil.example")]] {
+            assert_eq!(send(&replica, "GET", path, headers).await, expected, "{path}");
+        }
+        expected["body"] = Value::Null;
+        assert_eq!(send(&replica, "HEAD", path, &[]).await, expected, "{path}");
+        let posted = send(&replica, "POST", path, &[]).await;
+        assert_eq!((&posted["status"], &posted["headers"]["allow"]), (&json!(405), &json!("GET, HEAD")));
+    }
+}
+
+#[tokio::test]
+async fn a_path_that_leads_nowhere_says_so() {
+    let (_database, replica) = gateway().await;
+    let key = replica.acme("a").await;
+    let slash = post(&replica, "/a/mcp/", &[("x-agent-api-key", &key)], PING).await;
+    assert_eq!(exact(&slash), crate::whole::message(&json!({"jsonrpc": "2.0", "id": 7, "result": {}})));
+    for path in [
+        "/",
+        "/a",
+        "/mcp",
+        "/a/mcp//",
+        "/a/mcpx",
+        "/a/b/mcp",
+        "//mcp",
+        "/sse",
+        "/.well-known/oauth-protected-resource",
+        "/.well-known/oauth-protected-resource/a/mcp",
+        "/.well-known/oauth-authorization-server",
+        "/metricsx",
+    ] {
+        for method in ["GET", "POST"] {
+            assert_eq!(send(&replica, method, path, &[]).await, not_found(), "{method} {path}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_id_of_a_request_is_the_callers_where_it_is_short_and_visible() {
+    let (_database, replica) = gateway().await;
+    let key = replica.acme("a").await;
+    let long = "~".repeat(128);
+    let longer = "~".repeat(129);
+    for path in ["/a/mcp", "/unknown/mcp", "/admin/v1/agents", "/nowhere", "/healthz"] {
+        let ask = async |id: Option<&str>| {
+            let mut headers = vec![("x-agent-api-key", key.as_str())];
+            headers.extend(id.map(|id| ("x-request-id", id)));
+            post(&replica, path, &headers, PING).await.header("x-request-id").unwrap().to_owned()
+        };
+        for good in ["a", "!~", "0f3a-1", &long] {
+            assert_eq!(ask(Some(good)).await, good, "{path}");
+        }
+        let mut ours = Vec::new();
+        for bad in [None, Some(""), Some("a b"), Some(&longer), Some("a\tb")] {
+            let id = ask(bad).await;
+            assert!(
+                id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit()),
+                "{path} {bad:?}: {id}"
+            );
+            ours.push(id);
+        }
+        ours.sort_unstable();
+        ours.dedup();
+        assert_eq!(ours.len(), 5, "each of them once");
+    }
+    let cased = format!(
+        "POST /a/mcp HTTP/1.1\r\nHost: localhost\r\nX-REQUEST-ID: \u{e9}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+    );
+    assert_eq!(
+        raw(replica.running.address, cased.as_bytes()).await.header("x-request-id").unwrap().len(),
+        32
+    );
+}
+
+#[tokio::test]
+async fn a_target_with_a_host_is_judged_by_it_and_two_hosts_are_none() {
+    let (_database, replica) = gateway().await;
+    let key = replica.acme("a").await;
+    let ask = async |target: &str, hosts: &[&str]| {
+        let hosts: String = hosts.iter().map(|host| format!("Host: {host}\r\n")).collect();
+        let bytes = format!(
+            "POST {target} HTTP/1.1\r\n{hosts}X-Agent-API-Key: {key}\r\nContent-Type: application/json\r\n\
+             Connection: close\r\nContent-Length: {}\r\n\r\n{PING}",
+            PING.len()
+        );
+        exact(&raw(replica.running.address, bytes.as_bytes()).await)
+    };
+    let pong = crate::whole::message(&json!({"jsonrpc": "2.0", "id": 7, "result": {}}));
+    let forbidden = error(403, "7", -31013, "forbidden_origin", "this Host is not allowed");
+    assert_eq!(ask("/a/mcp", &["localhost"]).await, pong);
+    assert_eq!(ask("http://localhost:9/a/mcp", &["evil.example"]).await, pong);
+    assert_eq!(ask("http://evil.example/a/mcp", &["localhost"]).await, forbidden);
+    assert_eq!(ask("/a/mcp", &[]).await, forbidden);
+    assert_eq!(ask("/a/mcp", &[""]).await, forbidden);
+    let two = error(400, "7", -32600, "invalid_request", "a request has one Host");
+    assert_eq!(ask("/a/mcp", &["localhost", "localhost"]).await, two);
+}
+
+#[tokio::test]
+async fn a_client_that_accepts_json_is_answered_and_one_that_does_not_is_told_so() {
+    let (_database, replica) = gateway().await;
+    let key = replica.acme("a").await;
+    let key = ("x-agent-api-key", key.as_str());
+    for accept in [
+        "*/*",
+        "",
+        "application/json",
+        "application/json, text/event-stream",
+        "APPLICATION/*",
+        "text/html, */*;q=0.1",
+    ] {
+        assert_eq!(post(&replica, "/a/mcp", &[key, ("accept", accept)], PING).await.status, 200, "{accept}");
+    }
+    let not_acceptable = error(406, "7", -32600, "not_acceptable", "Accept must admit application/json");
+    for accept in ["text/event-stream", "text/html", "application/json;q=0", "application/json;q=0, */*"] {
+        let answer = exact(&post(&replica, "/a/mcp", &[key, ("accept", accept)], PING).await);
+        assert_eq!(answer, not_acceptable, "{accept}");
+    }
+    let declare = async |essence: &str| {
+        exact(&replica.http.send("POST", "/a/mcp", &[key, ("content-type", essence)], PING).await)
+    };
+    for essence in ["application/json", "Application/JSON; charset=utf-8", "application/json;charset=\"x\""] {
+        assert_eq!(declare(essence).await["status"], 200, "{essence}");
+    }
+    let unsupported =
+        error(415, "7", -32600, "unsupported_media_type", "Content-Type must be application/json");
+    for essence in
+        ["", "text/plain", "application/json-rpc", "text/json", "application/x-www-form-urlencoded"]
+    {
+        assert_eq!(declare(essence).await, unsupported, "{essence}");
+    }
+    assert_eq!(exact(&replica.http.send("POST", "/a/mcp", &[key], PING).await), unsupported);
+}
