@@ -97,6 +97,13 @@ impl TenantAccess {
         }
         self.agents.insert(access.agent, access);
     }
+
+    /// Forgets an agent, and its keys, which end with it.
+    fn forget_agent(&mut self, agent: AgentId) {
+        self.agents.remove(&agent);
+        self.keys.retain(|_, grant| grant.credential.agent != Some(agent));
+        self.hashes.retain(|_, hash| self.keys.contains_key(hash));
+    }
 }
 
 impl Held for TenantAccess {
@@ -108,9 +115,7 @@ impl Held for TenantAccess {
                     self.keys.remove(&hash);
                 }
             }
-            (ChangeKind::Agent, Some(uid)) => {
-                self.agents.remove(&AgentId(uid));
-            }
+            (ChangeKind::Agent, Some(uid)) => self.forget_agent(AgentId(uid)),
             _ => *self = Self::default(),
         }
     }

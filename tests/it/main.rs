@@ -16,4 +16,5 @@ mod process;
 mod proxy;
 mod races;
 mod replicas;
+mod tenancy;
 mod writers;
