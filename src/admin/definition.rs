@@ -201,7 +201,7 @@ fn check_icons(value: &Value) -> Result<(), String> {
             .get("sizes")
             .is_none_or(|sizes| sizes.as_array().is_some_and(|sizes| sizes.iter().all(Value::is_string)));
         let theme = icon.get("theme").is_none_or(|theme| theme == "light" || theme == "dark");
-        let src = icon.get("src").and_then(Value::as_str).is_some_and(|src| ResourceUriLike::is_uri(src));
+        let src = icon.get("src").and_then(Value::as_str).is_some_and(is_uri);
         if !(icon.is_object() && src && text("mimeType") && sizes && theme) {
             return Err(format!("[{index}] is not an icon of the specification"));
         }
@@ -209,13 +209,9 @@ fn check_icons(value: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// An icon's `src` may be a `data:` URI longer than a resource's URI may be.
-struct ResourceUriLike;
-
-impl ResourceUriLike {
-    fn is_uri(text: &str) -> bool {
-        iri_string::types::UriStr::new(text).is_ok()
-    }
+/// An icon's `src` may be a `data:` URI, longer than a resource's URI may be.
+fn is_uri(text: &str) -> bool {
+    iri_string::types::UriStr::new(text).is_ok()
 }
 
 fn check_meta(value: &Value) -> Result<(), String> {

@@ -127,7 +127,7 @@ pub(super) async fn bytes(request: Request, limit: usize) -> Result<Bytes, Fault
     use http_body_util::LengthLimitError;
     to_bytes(request.into_body(), limit).await.map_err(|error| {
         let too_long =
-            std::error::Error::source(&error).is_some_and(|source| source.is::<LengthLimitError>());
+            std::error::Error::source(&error).is_some_and(<dyn std::error::Error>::is::<LengthLimitError>);
         if too_long {
             Fault::PayloadTooLarge(limit)
         } else {

@@ -63,9 +63,7 @@ struct Shown {
 
 impl From<ApiKey> for Shown {
     fn from(key: ApiKey) -> Self {
-        let to_the_minute = |at: OffsetDateTime| {
-            at - Duration::from_nanos(at.unix_timestamp_nanos().rem_euclid(60_000_000_000) as u64)
-        };
+        let to_the_minute = |at: OffsetDateTime| at.replace_nanosecond(0).and_then(|at| at.replace_second(0));
         Self {
             id: key.uid,
             key: None,
@@ -75,7 +73,7 @@ impl From<ApiKey> for Shown {
             created_at: key.created_at,
             expires_at: key.expires_at,
             revoked_at: key.revoked_at,
-            last_used_at: key.last_used_at.map(to_the_minute),
+            last_used_at: key.last_used_at.and_then(|at| to_the_minute(at).ok()),
         }
     }
 }

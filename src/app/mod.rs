@@ -33,7 +33,7 @@ use dispatch::{Gateway, Surface};
 pub use embedded::database;
 
 /// How long a start waits for the database, and for another replica's migrations.
-const START_PATIENCE: Duration = Duration::from_secs(60);
+const START_PATIENCE: Duration = Duration::from_mins(1);
 
 /// Why the gateway cannot run.
 #[derive(Debug, thiserror::Error)]

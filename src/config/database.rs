@@ -52,7 +52,11 @@ impl Database {
                 &Time::milliseconds(50..=10_000),
                 Duration::from_millis(250),
             ),
-            sweep: reader.value("database.sweep_ms", &Time::milliseconds(100..=60_000), second(1)),
+            sweep: reader.value(
+                "database.sweep_ms",
+                &Time::milliseconds(100..=60_000),
+                Duration::from_millis(750),
+            ),
         }
     }
 }

@@ -46,7 +46,7 @@ impl Proof {
         u64::try_from(at.duration_since(self.since).as_millis()).unwrap_or(u64::MAX).max(1)
     }
 
-    fn age(&self, of: &AtomicU64, now: u64) -> Option<Duration> {
+    fn age(of: &AtomicU64, now: u64) -> Option<Duration> {
         match of.load(Ordering::Acquire) {
             0 => None,
             at => Some(Duration::from_millis(now.saturating_sub(at))),
@@ -60,7 +60,7 @@ impl Proof {
 
     fn unproven_at(&self, now: Instant) -> Duration {
         let now = self.millis(now);
-        let (probed, swept) = (self.age(&self.probed, now), self.age(&self.swept, now));
+        let (probed, swept) = (Self::age(&self.probed, now), Self::age(&self.swept, now));
         match (probed, swept) {
             (Some(probed), Some(swept)) if probed <= self.probe_within && swept <= self.sweep_within => {
                 Duration::ZERO
@@ -76,7 +76,7 @@ impl Proof {
     }
 
     fn is_ready_at(&self, now: Instant) -> bool {
-        let age = self.age(&self.probed, self.millis(now));
+        let age = Self::age(&self.probed, self.millis(now));
         age.is_some_and(|age| age <= self.probe_within + READY) && self.swept.load(Ordering::Acquire) > 0
     }
 }

@@ -36,11 +36,12 @@ impl Feed {
             let Some(swept) = stop.run_until_cancelled(self.sweep()).await else { return };
             if swept.is_err() != failing {
                 failing = swept.is_err();
-                match failing {
-                    true => tracing::warn!(
+                if failing {
+                    tracing::warn!(
                         "the database does not answer the sweep; answering from memory for a while"
-                    ),
-                    false => tracing::info!("the database answers the sweep again"),
+                    );
+                } else {
+                    tracing::info!("the database answers the sweep again");
                 }
             }
         }

@@ -131,7 +131,7 @@ impl Performer {
         let mut out = Vec::new();
         match dialect {
             Dialect::Modern { ttl } => {
-                modern::outcome(&mut out, outcome, next, around(caller, snapshot, ttl))?
+                modern::outcome(&mut out, outcome, next, around(caller, snapshot, ttl))?;
             }
             Dialect::Legacy => legacy::encode::outcome(&mut out, outcome, next)?,
         }

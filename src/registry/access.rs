@@ -1,6 +1,6 @@
 //! Access: from a credential and a slug to a caller, without a word to those who may not know.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -29,13 +29,13 @@ const MOST_FACTS: usize = 100_000;
 #[derive(Debug, Default)]
 pub(super) struct Directory {
     known: HashMap<Box<str>, (TenantId, AgentId)>,
-    unknown: HashMap<Box<str>, ()>,
+    unknown: HashSet<Box<str>>,
 }
 
 impl Directory {
     fn find(&self, slug: &str) -> Option<Option<(TenantId, AgentId)>> {
         let known = self.known.get(slug).map(|address| Some(*address));
-        known.or_else(|| self.unknown.get(slug).map(|()| None))
+        known.or_else(|| self.unknown.contains(slug).then_some(None))
     }
 
     fn keep(&mut self, slug: &str, address: Option<(TenantId, AgentId)>) {
@@ -47,7 +47,7 @@ impl Directory {
                 self.known.insert(slug.into(), address);
             }
             None => {
-                self.unknown.insert(slug.into(), ());
+                self.unknown.insert(slug.into());
             }
         }
     }
@@ -97,6 +97,13 @@ impl TenantAccess {
         }
         self.agents.insert(access.agent, access);
     }
+
+    /// Forgets an agent, and its keys, which end with it.
+    fn forget_agent(&mut self, agent: AgentId) {
+        self.agents.remove(&agent);
+        self.keys.retain(|_, grant| grant.credential.agent != Some(agent));
+        self.hashes.retain(|_, hash| self.keys.contains_key(hash));
+    }
 }
 
 impl Held for TenantAccess {
@@ -108,9 +115,7 @@ impl Held for TenantAccess {
                     self.keys.remove(&hash);
                 }
             }
-            (ChangeKind::Agent, Some(uid)) => {
-                self.agents.remove(&AgentId(uid));
-            }
+            (ChangeKind::Agent, Some(uid)) => self.forget_agent(AgentId(uid)),
             _ => *self = Self::default(),
         }
     }

@@ -15,7 +15,7 @@ use crate::store::snapshot::Snapshot;
 use crate::store::{Store, StoreError};
 
 /// Changes read at once; a cell further behind forgets everything instead.
-const MOST_CHANGES: i64 = 1_000;
+const MOST_CHANGES: usize = 1_000;
 
 /// Facts about a scope, each of which can be forgotten.
 pub(super) trait Held: Default + Send + Sync + 'static {
@@ -108,7 +108,7 @@ impl<H: Held> Cell<H> {
         let head = snapshot.head(self.scope).await?;
         let changes = snapshot.changes_after(self.scope, applied, MOST_CHANGES + 1).await?;
         snapshot.end().await?;
-        let known = head.filter(|head| head.floor <= applied && (changes.len() as i64) <= MOST_CHANGES);
+        let known = head.filter(|head| head.floor <= applied && changes.len() <= MOST_CHANGES);
         let mut state = self.state.write();
         match known {
             Some(_) => changes.iter().for_each(|change| state.held.forget(change)),

@@ -9,7 +9,7 @@ use super::Registry;
 /// How often uses are written down; they are told to the minute.
 const NOTE_EVERY: Duration = Duration::from_secs(20);
 /// How often the purge looks for something to do.
-const PURGE_EVERY: Duration = Duration::from_secs(60);
+const PURGE_EVERY: Duration = Duration::from_mins(1);
 /// For how long what nothing names is kept: far longer than any replica answers from a stale memory.
 const PURGE_AFTER: time::Duration = time::Duration::minutes(30);
 

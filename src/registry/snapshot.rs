@@ -17,7 +17,7 @@ use crate::store::snapshot::{Head, Snapshot};
 use crate::store::{Store, StoreError};
 
 /// Changes patched at once; a snapshot further behind is loaded anew.
-const MOST_CHANGES: i64 = 10_000;
+const MOST_CHANGES: usize = 10_000;
 /// Loads for one caller while the agent keeps changing; the last is answered, and it is newer than the call.
 const MOST_LOADS: usize = 4;
 
@@ -149,7 +149,7 @@ impl AgentCell {
         sources: &Sources,
     ) -> Result<Option<Contents>, StoreError> {
         let changes = view.changes_after(Scope::from(self.agent), old.revision, MOST_CHANGES + 1).await?;
-        let whole = i64::try_from(changes.len()).is_ok_and(|count| count <= MOST_CHANGES);
+        let whole = changes.len() <= MOST_CHANGES;
         if head.floor > old.revision || !whole || changes.iter().any(|c| c.kind == ChangeKind::Unknown) {
             return Ok(None);
         }

@@ -19,14 +19,14 @@ impl Snapshot {
         &mut self,
         scope: Scope,
         after: Revision,
-        limit: i64,
+        limit: usize,
     ) -> Result<Vec<Change>, StoreError> {
         let rows = sqlx::query!(
             "select revision, kind, subject from changes \
              where scope = $1 and revision > $2 order by revision, ordinal limit $3",
             scope.0,
             after.0,
-            limit,
+            i64::try_from(limit).unwrap_or(i64::MAX),
         )
         .fetch_all(self.connection())
         .await?;

@@ -14,10 +14,9 @@ impl Store {
             .await
         })
         .await?;
-        Ok(self
-            .run(async |connection| {
-                sqlx::query_scalar!("select cursor_secret from gateway").fetch_one(connection).await
-            })
-            .await?)
+        self.run(async |connection| {
+            sqlx::query_scalar!("select cursor_secret from gateway").fetch_one(connection).await
+        })
+        .await
     }
 }

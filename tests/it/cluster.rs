@@ -70,7 +70,7 @@ impl Cluster {
 /// A shell that waits for this process to end, however it does, and then removes what it leaves.
 fn remove_at_exit(folder: &std::path::Path) {
     let script = "while kill -0 \"$1\" 2>/dev/null; do sleep 1; done; sleep 2; rm -rf \"$2\"";
-    std::process::Command::new("sh")
+    let waiting = std::process::Command::new("sh")
         .args(["-c", script, "sh", &std::process::id().to_string()])
         .arg(folder)
         .stdin(std::process::Stdio::null())
@@ -78,6 +78,8 @@ fn remove_at_exit(folder: &std::path::Path) {
         .stderr(std::process::Stdio::null())
         .spawn()
         .unwrap();
+    // It outlives this process: nobody waits for it.
+    drop(waiting);
 }
 
 /// A migrated database of the test's own.

@@ -8,10 +8,13 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::oneshot;
 use waggle::model::sources::{Interfere, Point};
 
+/// Tells that somebody came, and hears that he may go on.
+type Held = (oneshot::Sender<()>, oneshot::Receiver<()>);
+
 /// Interference that a test directs.
 #[derive(Default)]
 pub(crate) struct Director {
-    holds: Mutex<HashMap<Point, (oneshot::Sender<()>, oneshot::Receiver<()>)>>,
+    holds: Mutex<HashMap<Point, Held>>,
     /// Of each hundred wakes, how many are lost.
     pub(crate) lost_percent: AtomicU32,
 }

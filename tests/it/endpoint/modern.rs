@@ -24,6 +24,9 @@ fn unsupported(version: &str) -> Value {
     expected
 }
 
+/// What is broken twice, the headers, the message, and the answer to the earlier breach.
+type Case<'a> = (&'a str, Vec<(&'a str, &'a str)>, Value, Value);
+
 #[tokio::test]
 async fn the_rules_are_checked_in_the_order_of_the_contract() {
     let (_database, replica) = gateway().await;
@@ -34,7 +37,7 @@ async fn the_rules_are_checked_in_the_order_of_the_contract() {
     let meta_of = |version: Value| json!({"io.modelcontextprotocol/protocolVersion": version});
     let (version, method, name) = ("mcp-protocol-version", "mcp-method", "mcp-name");
     let good = [(version, MODERN), (method, "resources/read"), (name, "x:1")];
-    let cases: Vec<(&str, Vec<(&str, &str)>, Value, Value)> = vec![
+    let cases: Vec<Case<'_>> = vec![
         (
             "2: an unknown version in the header alone",
             vec![(version, "2099-01-01")],

@@ -232,9 +232,7 @@ async fn the_id_of_a_request_is_the_callers_where_it_is_short_and_visible() {
         ours.dedup();
         assert_eq!(ours.len(), 5, "each of them once");
     }
-    let cased = format!(
-        "POST /a/mcp HTTP/1.1\r\nHost: localhost\r\nX-REQUEST-ID: \u{e9}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
-    );
+    let cased = "POST /a/mcp HTTP/1.1\r\nHost: localhost\r\nX-REQUEST-ID: \u{e9}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
     assert_eq!(
         raw(replica.running.address, cased.as_bytes()).await.header("x-request-id").unwrap().len(),
         32
