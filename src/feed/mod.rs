@@ -1,7 +1,7 @@
 //! The change feed: wakes are hints, rows are the truth.
 //!
-//! After a commit the writing replica sends a wake ([`notifier`]); every replica hears it ([`listener`]) and, whatever
-//! was lost on the way, finds it in the rows within a second ([`sweep`]). The listener's connection is probed, so that
+//! After a commit the writing replica sends a wake (`notifier`); every replica hears it (`listener`) and, whatever
+//! was lost on the way, finds it in the rows within a second (`sweep`). The listener's connection is probed, so that
 //! a replica knows when it no longer hears.
 
 mod catch_up;
