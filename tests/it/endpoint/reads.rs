@@ -118,7 +118,7 @@ async fn what_changes_is_told_at_once_in_every_revision() {
                     assert_eq!(exact(&read), told(revision, &contents), "{revision:?}");
                 }
                 None => {
-                    assert_eq!(read.json()["error"]["data"]["code"], "resource_not_found", "{revision:?}")
+                    assert_eq!(read.json()["error"]["data"]["code"], "resource_not_found", "{revision:?}");
                 }
             }
         }
