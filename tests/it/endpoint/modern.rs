@@ -11,6 +11,9 @@ fn read(meta: &Value) -> String {
     json!({"jsonrpc": "2.0", "id": 7, "method": "resources/read", "params": params}).to_string()
 }
 
+/// A rule, the headers and the `_meta` that break it, and the answer.
+type Case<'a> = (&'a str, Vec<(&'a str, &'a str)>, Value, Value);
+
 fn mismatch(sentence: &str) -> Value {
     error(400, "7", -32020, "header_mismatch", &format!("header mismatch: {sentence}"))
 }
@@ -34,7 +37,6 @@ async fn the_rules_are_checked_in_the_order_of_the_contract() {
     let meta_of = |version: Value| json!({"io.modelcontextprotocol/protocolVersion": version});
     let (version, method, name) = ("mcp-protocol-version", "mcp-method", "mcp-name");
     let good = [(version, MODERN), (method, "resources/read"), (name, "x:1")];
-    type Case<'a> = (&'a str, Vec<(&'a str, &'a str)>, Value, Value);
     let cases: Vec<Case<'_>> = vec![
         (
             "2: an unknown version in the header alone",
