@@ -27,9 +27,14 @@ struct Stage {
 
 impl Stage {
     async fn set() -> Self {
+        Self::within(30).await
+    }
+
+    /// With so many seconds for a request.
+    async fn within(seconds: u32) -> Self {
         let faults = Faults::heard();
         let database = database().await;
-        let replica = Builder::new(&database).set("WAGGLE_SERVER__REQUEST_SECONDS", 2).start().await;
+        let replica = Builder::new(&database).set("WAGGLE_SERVER__REQUEST_SECONDS", seconds).start().await;
         let key = replica.acme("a").await;
         replica.put("a", "x:1", "text").await;
         let before = all(&replica).await;

@@ -12,7 +12,7 @@ use crate::clock::ManualClock;
 use crate::cluster::database;
 use crate::http::Answer;
 
-/// `U` is 401 unauthenticated, `F` 403 forbidden, `S` 403 insufficient_scope, `-` 404 not_found.
+/// `U` is 401 unauthenticated, `F` 403 forbidden, `S` 403 `insufficient_scope`, `-` 404 `not_found`.
 const EXPECTED: &str = "
                                nobody wrong operator owner other mcp registry sibling revoked expired
 GET /tenants                        U     U      200     F     F   F        F       F       U       U

@@ -153,8 +153,8 @@ async fn what_is_too_deep_too_many_or_too_long_is_refused_and_cheap() {
     assert_eq!(stage.post(&[], with(r#","params":{"a":{"#, "}}", &many)).await, pong);
 
     let large = error(413, "null", -31014, "payload_too_large", "the body is longer than 4194304 bytes");
-    let ping = r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#;
-    let padded = |length: usize| format!("{ping}{}", " ".repeat(length - ping.len()));
+    let asked = r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#;
+    let padded = |length: usize| format!("{asked}{}", " ".repeat(length - asked.len()));
     assert_eq!(stage.post(&[], padded(4 << 20)).await, pong);
     for length in [(4 << 20) + 1, 20 << 20] {
         assert_eq!(stage.post(&[], padded(length)).await, large, "{length}");

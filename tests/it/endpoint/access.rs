@@ -81,14 +81,14 @@ fn verdict(answer: &Answer) -> String {
     format!("{} {name}", answer.status.as_u16())
 }
 
-fn named(expected: [(&'static str, &str); 9]) -> Vec<(&'static str, String)> {
-    expected.map(|(name, verdict)| (name, verdict.to_owned())).into()
+fn named(expected: &[(&'static str, &str)]) -> Vec<(&'static str, String)> {
+    expected.iter().map(|(name, verdict)| (*name, (*verdict).to_owned())).collect()
 }
 
 #[tokio::test]
 async fn an_agent_answers_those_it_should_whatever_it_is_set_to() {
     let stage = Stage::set().await;
-    let private = named([
+    let private = named(&[
         ("nobody", "401 unauthenticated"),
         ("own", "200 pong"),
         ("registry", "403 insufficient_scope"),
@@ -101,7 +101,7 @@ async fn an_agent_answers_those_it_should_whatever_it_is_set_to() {
     ]);
     assert_eq!(stage.answers().await, private);
     stage.set_agent(json!({"access": "public"})).await;
-    let public = named([
+    let public = named(&[
         ("nobody", "200 pong"),
         ("own", "200 pong"),
         ("registry", "200 pong"),
@@ -113,7 +113,7 @@ async fn an_agent_answers_those_it_should_whatever_it_is_set_to() {
         ("mistyped", "401 unauthenticated"),
     ]);
     assert_eq!(stage.answers().await, public);
-    let disabled = named([
+    let disabled = named(&[
         ("nobody", "401 unauthenticated"),
         ("own", "403 agent_disabled"),
         ("registry", "403 agent_disabled"),
@@ -137,8 +137,8 @@ async fn a_foreign_agent_an_unknown_one_and_one_that_is_no_slug_are_answered_ali
     let stage = Stage::set().await;
     let replica = &stage.replica;
     replica.agent("bee", "d").await;
-    let patch = Some(json!({"access": "public", "enabled": false}));
-    assert_eq!(replica.admin("PATCH", "/agents/d", patch).await.status, 200);
+    let hidden = Some(json!({"access": "public", "enabled": false}));
+    assert_eq!(replica.admin("PATCH", "/agents/d", hidden).await.status, 200);
     let operator = format!("Bearer {}", replica.operator);
     let callers: [&[(&str, &str)]; 5] = [
         &[],

@@ -118,7 +118,7 @@ async fn what_changes_is_told_at_once_in_every_revision() {
                     assert_eq!(exact(&read), told(revision, &contents), "{revision:?}");
                 }
                 None => {
-                    assert_eq!(read.json()["error"]["data"]["code"], "resource_not_found", "{revision:?}")
+                    assert_eq!(read.json()["error"]["data"]["code"], "resource_not_found", "{revision:?}");
                 }
             }
         }
@@ -173,11 +173,11 @@ async fn a_uri_is_compared_byte_for_byte() {
 }
 
 #[tokio::test]
-async fn a_result_of_many_megabytes_arrives_whole() {
+async fn a_long_result_arrives_whole() {
     let database = database().await;
     let replica = Builder::new(&database).start().await;
     let key = replica.acme("a").await;
-    let text = "ü\u{1f600}\"\\\n".repeat(500_000);
+    let text = "ü\u{1f600}\"\\\n".repeat(100_000);
     replica.put("a", "x:1", &text).await;
     for _ in 0..2 {
         assert!(replica.http.text("a", &key, "x:1").await == Some(text.clone()));
