@@ -27,9 +27,6 @@ fn unsupported(version: &str) -> Value {
     expected
 }
 
-/// What is broken twice, the headers, the message, and the answer to the earlier breach.
-type Case<'a> = (&'a str, Vec<(&'a str, &'a str)>, Value, Value);
-
 #[tokio::test]
 async fn the_rules_are_checked_in_the_order_of_the_contract() {
     let (_database, replica) = gateway().await;
