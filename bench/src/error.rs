@@ -39,6 +39,8 @@ pub(crate) enum Error {
     NothingMeasured { seconds: u64 },
     #[error("{0} is not readable as Linux writes it")]
     Proc(String),
+    #[error("pgbench failed: {0}")]
+    Pgbench(String),
     #[error("a load task ended abnormally: {0}")]
     Task(#[from] tokio::task::JoinError),
     #[error("interrupted; the servers have been stopped")]

@@ -82,6 +82,11 @@ impl Fleet {
         Some((Target { server: server.name(), port: process.port, case, era, key }, process.pid))
     }
 
+    /// The gateway, where it is measured.
+    pub(crate) fn waggle(&self) -> Option<&Waggle> {
+        self.waggle.as_ref()
+    }
+
     /// The database beside `server`, where it has one.
     pub(crate) fn postgres(&self, server: Server) -> Option<&Postgres> {
         self.waggle.as_ref().filter(|_| server == Server::Waggle).map(|waggle| &waggle.postgres)

@@ -1,4 +1,5 @@
-//! `waggle-bench`: what a request costs the gateway in CPU time, as a multiple of the least it could cost.
+//! `waggle-bench`: what a request costs the gateway in CPU time, as a multiple of the least it could cost; and how fast
+//! it writes, as a share of what its database does without it.
 //!
 //! Three servers take turns on the same machine in one run: `limit`, a bare handler; `rmcp`, the official
 //! SDK; and `waggle`. Absolute times depend on the machine, their ratios hardly do.
@@ -13,11 +14,14 @@ mod http;
 mod limit;
 mod load;
 mod options;
+mod pgbench;
 mod process;
 mod report;
 mod rmcp;
 mod run;
 mod waggle;
+mod write_report;
+mod writes;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -91,8 +95,11 @@ async fn act(cli: Cli) -> Result<(), Error> {
         }
         Some(Server::ServeRmcp { port, seconds }) => rmcp::serve(port, seconds).await,
         None => {
-            let rows = run::run(&cli.options).await?;
-            let report = report::render(&rows, &cli.options);
+            let (rows, writes) = run::run(&cli.options).await?;
+            let reads = cli.options.measures_reads().then(|| report::reads(&rows, &cli.options));
+            let parts =
+                [reads, writes.as_ref().map(write_report::render), Some(report::setting(&cli.options))];
+            let report = parts.into_iter().flatten().collect::<Vec<_>>().join("\n");
             io::stdout().write_all(report.as_bytes()).map_err(Error::io("write the report"))
         }
     }

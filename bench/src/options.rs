@@ -25,6 +25,20 @@ pub(crate) struct Options {
     /// The gateway's binary [default: `waggle` beside this one]
     #[arg(long)]
     waggle: Option<PathBuf>,
+    /// What of the gateway is measured
+    #[arg(long, value_enum, default_value_t = What::All)]
+    what: What,
+}
+
+/// What can be measured of the gateway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum What {
+    /// Reads, then writes
+    All,
+    /// Reads, beside the other servers
+    Reads,
+    /// Writes
+    Writes,
 }
 
 /// A server that can be measured.
@@ -49,14 +63,23 @@ impl Server {
 }
 
 impl Options {
-    /// The servers asked for, in the order in which they take turns.
+    /// The servers asked for, in the order in which they take turns at reads.
     pub(crate) fn servers(&self) -> impl Iterator<Item = Server> {
-        let asked = |server: &Server| self.only.contains(server);
+        let asked = |server: &Server| self.measures(*server);
         [Server::Limit, Server::Rmcp, Server::Waggle].into_iter().filter(asked)
     }
 
+    /// Whether a server takes part. Writes are the gateway's alone.
     pub(crate) fn measures(&self, server: Server) -> bool {
-        self.only.contains(&server)
+        self.only.contains(&server) && (server == Server::Waggle || self.what != What::Writes)
+    }
+
+    pub(crate) fn measures_reads(&self) -> bool {
+        self.what != What::Writes
+    }
+
+    pub(crate) fn measures_writes(&self) -> bool {
+        self.what != What::Reads && self.measures(Server::Waggle)
     }
 
     /// How long one measurement lasts.

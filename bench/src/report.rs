@@ -72,7 +72,7 @@ impl Row {
 }
 
 /// The middle value, or the mean of the two middle ones; not a number when there is none.
-fn median(mut values: Vec<f64>) -> f64 {
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     match values.len() {
         0 => f64::NAN,
@@ -80,8 +80,8 @@ fn median(mut values: Vec<f64>) -> f64 {
     }
 }
 
-/// The whole report as Markdown.
-pub(crate) fn render(rows: &[Row], options: &Options) -> String {
+/// The reads as Markdown: their table, and how it came about.
+pub(crate) fn reads(rows: &[Row], options: &Options) -> String {
     let mut lines = vec![
         "| case | era | server | CPU µs/request | × limit | req/s | p50 µs | p99 µs |".to_owned(),
         "|---|---|---|--:|--:|--:|--:|--:|".to_owned(),
@@ -90,9 +90,12 @@ pub(crate) fn render(rows: &[Row], options: &Options) -> String {
     lines.push(String::new());
     lines.push(method(rows, options));
     lines.extend(postgres(rows));
-    lines.push(machine());
-    lines.push(versions(options));
     lines.join("\n") + "\n"
+}
+
+/// On what everything was measured.
+pub(crate) fn setting(options: &Options) -> String {
+    format!("{}\n{}\n", machine(), versions(options))
 }
 
 fn method(rows: &[Row], options: &Options) -> String {

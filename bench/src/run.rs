@@ -14,6 +14,7 @@ use crate::histogram::Histogram;
 use crate::load::Load;
 use crate::options::{Options, Server};
 use crate::report::{Row, Sample};
+use crate::writes::{self, Writes};
 
 /// Before each round the same load runs unmeasured for this long.
 const WARM_UP: Duration = Duration::from_millis(300);
@@ -21,7 +22,7 @@ const WARM_UP: Duration = Duration::from_millis(300);
 const TURNS: u32 = 6;
 
 /// Starts the servers, measures, and stops the servers, whatever happens in between.
-pub(crate) async fn run(options: &Options) -> Result<Vec<Row>, Error> {
+pub(crate) async fn run(options: &Options) -> Result<(Vec<Row>, Option<Writes>), Error> {
     let dir = TempDir::with_prefix("waggle-bench-").map_err(Error::io("create a temporary directory"))?;
     // A database that leaves the privileges of root behind must still reach its directory in this one.
     fs::set_permissions(dir.path(), Permissions::from_mode(0o711))
@@ -29,7 +30,13 @@ pub(crate) async fn run(options: &Options) -> Result<Vec<Row>, Error> {
     let mut fleet = Fleet::default();
     let measured = async {
         fleet.start(options, dir.path()).await?;
-        measure_all(&fleet, options).await
+        let reads = if options.measures_reads() { measure_all(&fleet, options).await? } else { Vec::new() };
+        let waggle = fleet.waggle().filter(|_| options.measures_writes());
+        let writes = match waggle {
+            Some(waggle) => Some(writes::measure(waggle, options, dir.path()).await?),
+            None => None,
+        };
+        Ok((reads, writes))
     };
     let outcome = tokio::select! {
         outcome = measured => outcome,
@@ -158,7 +165,7 @@ impl Usage {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts of a run are far below 2^52")]
-fn to_f64(count: u64) -> f64 {
+pub(crate) fn to_f64(count: u64) -> f64 {
     count as f64
 }
 

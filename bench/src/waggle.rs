@@ -46,12 +46,17 @@ impl Waggle {
     /// Waits for readiness, then registers the fixture and keeps the keys of its agents.
     pub(crate) async fn furnish(&mut self) -> Result<(), Error> {
         self.process.ready("/readyz", true, START).await?;
-        let mut admin = Admin::open(self.process.port, &self.postgres.data_dir.join("operator.key")).await?;
+        let mut admin = self.admin().await?;
         admin.call("POST", "/tenants", &json!({ "id": TENANT, "name": "Bench" })).await?;
         for agent in [READER, LISTER] {
             self.keys.insert(agent, admin.register(agent).await?);
         }
         Ok(())
+    }
+
+    /// Connects to the admin surface as the operator.
+    pub(crate) async fn admin(&self) -> Result<Admin, Error> {
+        Admin::open(self.process.port, &self.postgres.data_dir.join("operator.key")).await
     }
 
     /// Stops the gateway, and what it left of its database where it had to be killed.
@@ -77,10 +82,11 @@ fn command(binary: &Path, data_dir: &PathBuf, port: u16, dir: &Path) -> Command 
 }
 
 /// The admin surface as the operator.
-struct Admin {
+pub(crate) struct Admin {
     connection: Connection,
     port: u16,
-    authorization: String,
+    /// The header that says so.
+    pub(crate) authorization: String,
 }
 
 impl Admin {
@@ -91,10 +97,15 @@ impl Admin {
         Ok(Self { connection: Connection::open(port).await?, port, authorization })
     }
 
+    /// Creates an agent that has nothing yet.
+    pub(crate) async fn create(&mut self, agent: &str) -> Result<(), Error> {
+        let body = json!({ "id": agent, "tenant": TENANT, "name": agent });
+        self.call("POST", "/agents", &body).await.map(|_| ())
+    }
+
     /// Creates an agent with its resources; answers its key.
     async fn register(&mut self, agent: &str) -> Result<String, Error> {
-        let body = json!({ "id": agent, "tenant": TENANT, "name": agent });
-        self.call("POST", "/agents", &body).await?;
+        self.create(agent).await?;
         for resource in fixture::resources_of(agent) {
             let uri = utf8_percent_encode(&resource.uri, NON_ALPHANUMERIC);
             self.call("PUT", &format!("/agents/{agent}/resources?uri={uri}"), &body_of(&resource)).await?;

@@ -35,6 +35,9 @@ pub use embedded::database;
 /// How long a start waits for the database, and for another replica's migrations.
 const START_PATIENCE: Duration = Duration::from_mins(1);
 
+/// How long what requests leave behind may take beyond them: writes of callers that went away, connections to close.
+const AFTER_REQUESTS: Duration = Duration::from_secs(2);
+
 /// Why the gateway cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum AppError {
@@ -241,15 +244,23 @@ async fn listen(
 }
 
 impl Running {
-    /// Stops accepting, lets requests under way finish within `server.shutdown_seconds`, then leaves.
+    /// Stops accepting, lets requests under way finish within `server.shutdown_seconds`, then leaves, whether the
+    /// database still answers or not.
     pub async fn stop(self) {
+        let deadline = tokio::time::Instant::now() + self.grace + AFTER_REQUESTS;
         self.stop.cancel();
         self.listeners.wait().await;
-        let _ = tokio::time::timeout(self.grace, self.registry.drain()).await;
-        self.background_stop.cancel();
-        self.background.close();
-        let _ = tokio::time::timeout(self.grace, self.background.wait()).await;
-        self.store.close().await;
+        let leaving = async {
+            self.registry.drain().await;
+            self.background_stop.cancel();
+            self.background.close();
+            self.background.wait().await;
+            self.store.close().await;
+        };
+        if tokio::time::timeout_at(deadline, leaving).await.is_err() {
+            self.background_stop.cancel();
+            tracing::warn!("the database does not answer; leaving without its last word");
+        }
     }
 }
 

@@ -8,11 +8,15 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
+use sqlx::ConnectOptions;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use waggle::model::key::{KeyKind, SecretKey};
 
+use crate::cluster::database;
 use crate::embedded::support::{children, eventually};
 use crate::process::{Site, ready_again};
+use crate::proxy::Proxy;
 
 /// Far above what a start takes, on a machine that is busy with other tests.
 const LONGEST_START: Duration = Duration::from_secs(40);
@@ -120,6 +124,30 @@ async fn a_request_that_never_comes_to_its_end_does_not_keep_the_gateway() {
     assert!(took >= Duration::from_secs(1), "the request had its second");
     assert!(took < Duration::from_secs(10), "{took:?}");
     drop(under_way);
+}
+
+#[tokio::test]
+async fn a_database_that_does_not_answer_does_not_keep_the_gateway() {
+    let database = database().await;
+    let proxy = Proxy::before(&database.options).await;
+    let operator = SecretKey::generate(KeyKind::Operator, &mut rand::rng());
+    let site = Site::new()
+        .set("DATABASE_URL", proxy.options.to_url_lossy())
+        .set("WAGGLE_ADMIN__OPERATOR_KEY", operator.reveal())
+        .set("WAGGLE_SERVER__SHUTDOWN_SECONDS", 1);
+    let gateway = site.serve().await;
+    proxy.swallow(true);
+    let (http, bearer) = (site.http.clone(), format!("Bearer {}", operator.reveal()));
+    let waiting = tokio::spawn(async move {
+        // Whether it is answered before the gateway leaves is not asked here.
+        http.try_send("GET", "/admin/v1/agents/a", &[("authorization", &bearer)], "").await.ok()
+    });
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let told = Instant::now();
+    assert_eq!(gateway.stop().await.code(), Some(0));
+    println!("ended {:?} after it was told to, with a database that does not answer", told.elapsed());
+    assert!(told.elapsed() < Duration::from_secs(10), "{:?}", told.elapsed());
+    waiting.abort();
 }
 
 #[tokio::test]

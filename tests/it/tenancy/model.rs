@@ -14,7 +14,7 @@ use crate::http::{Answer, Client};
 const CASES: u32 = 4;
 const STEPS: usize = 70;
 /// Of each table of probes, how many are sent at a step.
-const PROBES: usize = 6;
+const PROBES: usize = 3;
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -73,6 +73,7 @@ fn whatever_happens_nobody_is_told_what_is_anothers() {
     let done = TestRunner::new(config).run(&turns(), |turns| {
         runtime.block_on(async {
             let mut world = World::new().await;
+            ask_all(&world).await;
             for turn in &turns {
                 take(&mut world, turn).await;
             }
@@ -106,10 +107,25 @@ async fn ask(world: &World, turn: &Turn) {
     let key = world.keys.get(turn.key % holders);
     let asker = Asker { world, http: &world.replicas[turn.replica].http, key, turn };
     asker.settle().await;
-    asker.endpoint(AGENTS[turn.agent]).await;
+    for slug in AGENTS {
+        asker.endpoint(slug).await;
+    }
     asker.administration(AGENTS[turn.agent]).await;
     asker.keys().await;
     asker.tenants().await;
+}
+
+/// Asks for everything with every credential there is, on both replicas.
+async fn ask_all(world: &World) {
+    for replica in 0..world.replicas.len() {
+        for key in 0..=world.keys.len() {
+            ask(
+                world,
+                &Turn { step: Step::Ask, replica, agent: key % AGENTS.len(), uri: 0, key, probe: key * 7 },
+            )
+            .await;
+        }
+    }
 }
 
 /// A credential at a replica.

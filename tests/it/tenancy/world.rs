@@ -70,10 +70,7 @@ impl World {
         let database = database().await;
         let start = || Builder::new(&database).set("WAGGLE_MCP__PAGE_SIZE", 1).start();
         let replicas = [start().await, start().await];
-        for tenant in TENANTS {
-            replicas[0].tenant(tenant).await;
-        }
-        Self {
+        let mut world = Self {
             database,
             replicas,
             agents: BTreeMap::new(),
@@ -82,6 +79,24 @@ impl World {
             once_public: BTreeSet::new(),
             lives: 0,
             writes: 0,
+        };
+        world.furnish().await;
+        world
+    }
+
+    /// Something to ask for from the first step on.
+    async fn furnish(&mut self) {
+        for tenant in TENANTS {
+            self.replicas[0].tenant(tenant).await;
+        }
+        for (tenant, slug) in [(0, "a"), (1, "b"), (0, "c")] {
+            self.create(0, tenant, slug, false).await;
+            for uri in URIS {
+                self.put(0, slug, uri).await;
+            }
+            for scopes in [0, 4] {
+                self.issue(0, slug, scopes).await;
+            }
         }
     }
 

@@ -1,0 +1,72 @@
+//! The same statements without a gateway: `pgbench` on the gateway's own database.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::process::Command;
+use tokio::time::timeout;
+
+use crate::error::{Error, excerpt};
+
+/// What one write of the gateway does in its database, as a script of `pgbench`.
+const SCRIPT: &str = include_str!("pgbench.sql");
+/// How long past its time it may take to connect and to end.
+const GRACE: Duration = Duration::from_secs(30);
+
+/// `pgbench`, ready to run on a database.
+pub(crate) struct Pgbench {
+    script: PathBuf,
+    socket: PathBuf,
+}
+
+impl Pgbench {
+    /// Prepares it for the private database in `data_dir`; `None` where the machine has no `pgbench`.
+    pub(crate) async fn find(data_dir: &Path, dir: &Path) -> Result<Option<Self>, Error> {
+        let version = Command::new("pgbench").arg("--version").stdout(Stdio::null()).status().await;
+        if !version.is_ok_and(|status| status.success()) {
+            return Ok(None);
+        }
+        let socket = fs::read_to_string(data_dir.join("embedded.socket"))
+            .map_err(Error::io("find the socket of the gateway's database"))?;
+        let script = dir.join("pgbench.sql");
+        fs::write(&script, SCRIPT).map_err(Error::io("write the script of pgbench"))?;
+        Ok(Some(Self { script, socket: socket.into() }))
+    }
+
+    /// Keeps `clients` busy for `duration`; answers how many transactions a second they made.
+    pub(crate) async fn run(&self, clients: usize, duration: Duration) -> Result<f64, Error> {
+        let mut command = Command::new("pgbench");
+        command.args(["--no-vacuum", "--protocol=prepared", "--jobs=2"]);
+        command.arg(format!("--client={clients}")).arg(format!("--time={}", duration.as_secs()));
+        command.arg("--file").arg(&self.script).arg("--host").arg(&self.socket);
+        command.args(["--username=waggle", "waggle"]).stdin(Stdio::null()).kill_on_drop(true);
+        let late = |_| Error::Pgbench(format!("it did not end within {} s", (duration + GRACE).as_secs()));
+        let output = timeout(duration + GRACE, command.output()).await.map_err(late)?;
+        let output = output.map_err(Error::io("run pgbench"))?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        match tps(&text) {
+            Some(tps) if output.status.success() => Ok(tps),
+            _ => Err(Error::Pgbench(excerpt(&output.stderr))),
+        }
+    }
+}
+
+/// Reads the line `tps = 1234.5 (without initial connection time)`.
+fn tps(output: &str) -> Option<f64> {
+    output.lines().find_map(|line| line.strip_prefix("tps = ")?.split(' ').next()?.parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::tps;
+
+    #[test]
+    fn the_rate_is_read_from_the_summary() {
+        let summary = "latency average = 3.2 ms\ninitial connection time = 8.0 ms\n\
+                       tps = 9876.543210 (without initial connection time)\n";
+        assert_eq!(tps(summary), Some(9876.54321));
+        assert_eq!(tps("pgbench: error"), None);
+    }
+}

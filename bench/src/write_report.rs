@@ -1,0 +1,91 @@
+//! The part of the report that tells of writes.
+
+use crate::histogram::Histogram;
+use crate::report::median;
+use crate::run::to_f64;
+use crate::writes::{BYTES, CROWD, WRITERS, Writes};
+
+/// The writes as Markdown, their table and what a quiet agent notices of a crowd.
+pub(crate) fn render(writes: &Writes) -> String {
+    let rates = || writes.rates.iter();
+    let gateway = median(rates().map(|(gateway, _)| *gateway).collect());
+    let (p50, p99) = (micros(&writes.latencies, 500), micros(&writes.latencies, 990));
+    let mut lines = vec![
+        "| writes | by | writes/s | × pgbench | p50 µs | p99 µs |".to_owned(),
+        "|---|---|--:|--:|--:|--:|".to_owned(),
+    ];
+    let what = format!("{WRITERS} agents, a writer each, {BYTES} bytes");
+    let pairs: Vec<_> = rates().filter_map(|(gateway, without)| Some((*gateway, (*without)?))).collect();
+    if pairs.is_empty() {
+        lines.push(format!("| {what} | waggle | {gateway:.0} | – | {p50:.0} | {p99:.0} |"));
+        lines.push(String::new());
+        lines.push("There is no pgbench on this machine to compare with.".to_owned());
+    } else {
+        let ratio = median(pairs.iter().map(|(gateway, without)| gateway / without).collect());
+        let without = median(pairs.iter().map(|(_, without)| *without).collect());
+        lines.push(format!("| {what} | waggle | {gateway:.0} | {ratio:.2} | {p50:.0} | {p99:.0} |"));
+        lines.push(format!("| the same statements | pgbench | {without:.0} | 1.00 | – | – |"));
+        lines.push(String::new());
+        lines.push(format!(
+            "Both on the gateway's own durable database: pgbench with {WRITERS} clients and prepared statements, the \
+             gateway with its pool. The ratio is the median of those of each round."
+        ));
+    }
+    lines.push(quiet(writes));
+    lines.join("\n") + "\n"
+}
+
+fn quiet(writes: &Writes) -> String {
+    let (undisturbed, beside) = (micros(&writes.undisturbed, 990), micros(&writes.beside, 990));
+    format!(
+        "A quiet agent's write takes {:.0} µs (p50) and {undisturbed:.0} µs (p99) undisturbed, {:.0} and {beside:.0} \
+         beside {CROWD} writers of one agent, who make {:.0} writes/s: {:.1} times the p99.",
+        micros(&writes.undisturbed, 500),
+        micros(&writes.beside, 500),
+        median(writes.crowd.clone()),
+        beside / undisturbed,
+    )
+}
+
+fn micros(latencies: &Histogram, per_mille: u64) -> f64 {
+    to_f64(latencies.quantile(per_mille))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn histogram(micros: u64) -> Histogram {
+        let mut histogram = Histogram::new();
+        histogram.record(Duration::from_micros(micros));
+        histogram
+    }
+
+    fn writes(rates: Vec<(f64, Option<f64>)>) -> Writes {
+        Writes {
+            rates,
+            latencies: histogram(100),
+            undisturbed: histogram(50),
+            beside: histogram(120),
+            crowd: vec![700.0],
+        }
+    }
+
+    #[test]
+    fn the_ratio_is_the_median_of_the_ratios_of_each_round() {
+        let report = render(&writes(vec![(10.0, Some(20.0)), (30.0, Some(100.0)), (20.0, Some(25.0))]));
+        let row = "| 32 agents, a writer each, 1024 bytes | waggle | 20 | 0.50 | 100 | 100 |";
+        assert!(report.contains(row), "{report}");
+        assert!(report.contains("| pgbench | 25 | 1.00 |"), "{report}");
+        assert!(report.contains("who make 700 writes/s: 2.4 times the p99."), "{report}");
+    }
+
+    #[test]
+    fn without_pgbench_there_is_no_ratio() {
+        let report = render(&writes(vec![(10.0, None)]));
+        assert!(report.contains("| waggle | 10 | – | 100 | 100 |"), "{report}");
+        assert!(report.contains("There is no pgbench"), "{report}");
+    }
+}

@@ -1,0 +1,208 @@
+//! Writes through the admin surface: how many a second beside the same statements without a gateway, and how long a
+//! quiet agent's writer waits while a crowd writes to another agent.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::json;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use crate::error::{Error, excerpt};
+use crate::histogram::Histogram;
+use crate::http::{self, Connection};
+use crate::options::Options;
+use crate::pgbench::Pgbench;
+use crate::run::to_f64;
+use crate::waggle::Waggle;
+
+/// Agents that are written to at once, each by one writer; `pgbench` has as many clients.
+pub(crate) const WRITERS: usize = 32;
+/// Writers of one agent, beside whom a quiet one writes.
+pub(crate) const CROWD: usize = 1000;
+/// Bytes of what is written.
+pub(crate) const BYTES: usize = 1024;
+
+const BUSY: &str = "bench-busy";
+const QUIET: &str = "bench-quiet";
+/// The resource that each writer of an agent of its own writes to. The script of `pgbench` names it too.
+const TARGET: &str = "bench://writes/target";
+const WARM_UP: Duration = Duration::from_millis(500);
+/// The crowd is measured beside only once it stands in its queue.
+const GATHERING: Duration = Duration::from_secs(1);
+/// Between two writes of the quiet agent, so that it stays quiet.
+const PAUSE: Duration = Duration::from_millis(2);
+/// Before a writer that was told to come again does.
+const REFUSED: Duration = Duration::from_millis(200);
+/// How long past its end a phase may wait for answers still under way.
+const GRACE: Duration = Duration::from_secs(30);
+
+/// What was measured.
+pub(crate) struct Writes {
+    /// Writes a second of the gateway and, where there is one, of `pgbench`, round by round.
+    pub(crate) rates: Vec<(f64, Option<f64>)>,
+    /// Of the gateway's writes.
+    pub(crate) latencies: Histogram,
+    /// Of the quiet agent's writes, when nobody else writes.
+    pub(crate) undisturbed: Histogram,
+    /// Of the quiet agent's writes, beside the crowd.
+    pub(crate) beside: Histogram,
+    /// Writes a second of the crowd, round by round.
+    pub(crate) crowd: Vec<f64>,
+}
+
+/// Measures on a gateway that does nothing else meanwhile.
+pub(crate) async fn measure(waggle: &Waggle, options: &Options, dir: &Path) -> Result<Writes, Error> {
+    let site = Site::furnish(waggle).await?;
+    let pgbench = Pgbench::find(&waggle.postgres.data_dir, dir).await?;
+    let mut writes = Writes {
+        rates: Vec::new(),
+        latencies: Histogram::new(),
+        undisturbed: Histogram::new(),
+        beside: Histogram::new(),
+        crowd: Vec::new(),
+    };
+    let one_each = || (0..WRITERS).map(|n| (agent(n), TARGET.to_owned(), Duration::ZERO));
+    site.write(one_each(), WARM_UP).await?;
+    for _ in 0..options.rounds {
+        let phase = site.write(one_each(), options.duration()).await?;
+        let without = match &pgbench {
+            Some(pgbench) => Some(pgbench.run(WRITERS, options.duration()).await?),
+            None => None,
+        };
+        writes.rates.push((phase.per_second(), without));
+        writes.latencies.merge(&phase.latencies);
+    }
+    for _ in 0..options.rounds {
+        writes.undisturbed.merge(&site.write_quietly(options.duration()).await?.latencies);
+        let crowd = (0..CROWD).map(|n| (BUSY.to_owned(), format!("bench://crowd/{n}"), Duration::ZERO));
+        let (crowd, beside) = tokio::join!(site.write(crowd, GATHERING + options.duration()), async {
+            sleep(GATHERING).await;
+            site.write_quietly(options.duration()).await
+        });
+        writes.crowd.push(crowd?.per_second());
+        writes.beside.merge(&beside?.latencies);
+    }
+    Ok(writes)
+}
+
+fn agent(number: usize) -> String {
+    format!("bench-write-{number}")
+}
+
+/// Where the writes go.
+struct Site {
+    port: u16,
+    authorization: Arc<str>,
+    /// Numbers what is written: no two contents are alike.
+    written: Arc<AtomicU64>,
+}
+
+/// What a group of writers saw in one phase.
+struct Phase {
+    elapsed: Duration,
+    latencies: Histogram,
+}
+
+impl Phase {
+    fn per_second(&self) -> f64 {
+        to_f64(self.latencies.len()) / self.elapsed.as_secs_f64()
+    }
+}
+
+impl Site {
+    /// Creates the agents, with the resource that is written over and over.
+    async fn furnish(waggle: &Waggle) -> Result<Self, Error> {
+        let mut admin = waggle.admin().await?;
+        for agent in (0..WRITERS).map(agent).chain([BUSY.to_owned(), QUIET.to_owned()]) {
+            admin.create(&agent).await?;
+        }
+        let authorization = admin.authorization.as_str().into();
+        let site = Self { port: waggle.process.port, authorization, written: Arc::default() };
+        let first = (0..WRITERS).map(|n| (agent(n), TARGET.to_owned(), Duration::ZERO));
+        site.write(first.chain([(QUIET.to_owned(), TARGET.to_owned(), Duration::ZERO)]), WARM_UP).await?;
+        Ok(site)
+    }
+
+    async fn write_quietly(&self, duration: Duration) -> Result<Phase, Error> {
+        self.write([(QUIET.to_owned(), TARGET.to_owned(), PAUSE)], duration).await
+    }
+
+    /// Keeps writers busy for `duration`, each with its agent, its URI and its pause.
+    async fn write(
+        &self,
+        writers: impl IntoIterator<Item = (String, String, Duration)>,
+        duration: Duration,
+    ) -> Result<Phase, Error> {
+        let mut connected = Vec::new();
+        for (agent, uri, pause) in writers {
+            let uri = utf8_percent_encode(&uri, NON_ALPHANUMERIC);
+            connected.push(Writer {
+                connection: Connection::open(self.port).await?,
+                target: format!("/admin/v1/agents/{agent}/resources?uri={uri}"),
+                port: self.port,
+                authorization: Arc::clone(&self.authorization),
+                written: Arc::clone(&self.written),
+                pause,
+            });
+        }
+        let begin = Instant::now();
+        let mut tasks = JoinSet::new();
+        for writer in connected {
+            tasks.spawn(writer.write_until(begin + duration));
+        }
+        let mut latencies = Histogram::new();
+        let all = async {
+            while let Some(done) = tasks.join_next().await {
+                latencies.merge(&done??);
+            }
+            Ok(())
+        };
+        let late = Error::TimedOut { server: "waggle", seconds: (duration + GRACE).as_secs() };
+        timeout(duration + GRACE, all).await.unwrap_or(Err(late))?;
+        Ok(Phase { elapsed: begin.elapsed(), latencies })
+    }
+}
+
+/// One writer of one resource.
+struct Writer {
+    connection: Connection,
+    target: String,
+    port: u16,
+    authorization: Arc<str>,
+    written: Arc<AtomicU64>,
+    pause: Duration,
+}
+
+impl Writer {
+    async fn write_until(mut self, end: Instant) -> Result<Histogram, Error> {
+        let mut latencies = Histogram::new();
+        while Instant::now() < end {
+            let request = self.request();
+            let sent = Instant::now();
+            let answer = self.connection.exchange(&request).await?;
+            match answer.status {
+                200 | 201 => latencies.record(sent.elapsed()),
+                503 => sleep(REFUSED).await,
+                status => {
+                    let body = excerpt(answer.body);
+                    return Err(Error::AdminRefused { call: format!("PUT {}", self.target), status, body });
+                }
+            }
+            if !self.pause.is_zero() {
+                sleep(self.pause).await;
+            }
+        }
+        Ok(latencies)
+    }
+
+    fn request(&self) -> Vec<u8> {
+        let number = self.written.fetch_add(1, Ordering::Relaxed);
+        let text = format!("{number:0BYTES$}");
+        let body = json!({ "name": "target", "mimeType": "text/markdown", "contents": [{ "text": text }] });
+        http::request("PUT", &self.target, self.port, &[("Authorization", &self.authorization)], Some(&body))
+    }
+}
