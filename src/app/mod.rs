@@ -26,6 +26,7 @@ use crate::model::key::KeyHash;
 use crate::model::sources::Sources;
 use crate::registry::Registry;
 use crate::registry::limits::RegistryLimits;
+use crate::registry::render::RendererLimits;
 use crate::store::{AddressError, Store, StoreError, StoreOptions};
 
 use dispatch::{Gateway, Surface};
@@ -165,6 +166,15 @@ fn registry_limits(settings: &Settings) -> RegistryLimits {
         write_deadline: settings.database.statement,
         load_deadline: settings.database.acquire,
         resources_per_agent: settings.limits.resources_per_agent as usize,
+        templates_per_agent: settings.limits.templates_per_agent as usize,
+        prompts_per_agent: settings.limits.prompts_per_agent as usize,
+        embedded_bytes: settings.limits.content_bytes,
+        cached_compiled_bytes: settings.cache.compiled_bytes,
+        rendering: RendererLimits {
+            at_once: settings.limits.concurrent_renders,
+            waiting: settings.limits.waiting_renders,
+            ..RendererLimits::default()
+        },
         page_size: settings.mcp.page_size,
     }
 }

@@ -16,6 +16,8 @@ pub struct Cache {
     pub result_bytes: u64,
     /// Contents of resources, in bytes.
     pub content_bytes: u64,
+    /// Compiled templates and prompts, in bytes.
+    pub compiled_bytes: u64,
 }
 
 impl Cache {
@@ -25,6 +27,7 @@ impl Cache {
             tenants: reader.value("cache.tenants", &Count(1..=1_000_000), 10_000),
             result_bytes: reader.value("cache.result_bytes", &Size(0..=1024 * GIB), 256 * MIB),
             content_bytes: reader.value("cache.content_bytes", &Size(0..=1024 * GIB), 256 * MIB),
+            compiled_bytes: reader.value("cache.compiled_bytes", &Size(0..=1024 * GIB), 64 * MIB),
         }
     }
 }

@@ -17,6 +17,14 @@ pub struct Limits {
     pub content_bytes: usize,
     /// How many resources one agent may register.
     pub resources_per_agent: u32,
+    /// How many resource templates one agent may register.
+    pub templates_per_agent: u32,
+    /// How many prompts one agent may register.
+    pub prompts_per_agent: u32,
+    /// How many templates and prompts are rendered at once, each on a thread of its own.
+    pub concurrent_renders: usize,
+    /// How many more may wait to be rendered; those above are answered `503`.
+    pub waiting_renders: usize,
     /// How many requests are served at once; those above are answered `503`.
     pub concurrent_requests: usize,
 }
@@ -27,6 +35,10 @@ impl Limits {
             body_bytes: reader.value("limits.body_bytes", &Size(KIB..=64 * MIB), 4 * MIB),
             content_bytes: reader.value("limits.content_bytes", &Size(KIB..=256 * MIB), 16 * MIB),
             resources_per_agent: reader.value("limits.resources_per_agent", &Count(1..=10_000_000), 100_000),
+            templates_per_agent: reader.value("limits.templates_per_agent", &Count(1..=1_000), 1_000),
+            prompts_per_agent: reader.value("limits.prompts_per_agent", &Count(1..=100_000), 10_000),
+            concurrent_renders: reader.value("limits.concurrent_renders", &Count(1..=256), 4),
+            waiting_renders: reader.value("limits.waiting_renders", &Count(0..=100_000), 256),
             concurrent_requests: reader.value("limits.concurrent_requests", &Count(1..=1_000_000), 1024),
         }
     }

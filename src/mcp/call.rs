@@ -1,17 +1,24 @@
 //! What both eras let a client read, one row of a table a method.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
-use super::error::shortened;
+use serde_json::value::RawValue;
+
 use super::wire::Params;
-use crate::model::fault::Fault;
+use super::wire::members::{Members, text_of};
+use crate::model::fault::{Fault, shortened};
+use crate::model::operation::Reference;
+use crate::model::prompt::PromptName;
 use crate::model::uri::ResourceUri;
 
 /// A request that both eras have, its parameters read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Call<'a> {
-    /// `resources/list`.
-    ListResources {
+    /// `resources/list`, `resources/templates/list` or `prompts/list`.
+    List {
+        /// Which.
+        list: List,
         /// As the client sent it: not yet known to be one of ours.
         cursor: Option<Cow<'a, str>>,
     },
@@ -20,15 +27,46 @@ pub enum Call<'a> {
         /// Which.
         uri: ResourceUri,
     },
+    /// `prompts/get`.
+    GetPrompt {
+        /// Which.
+        name: PromptName,
+        /// The values of its arguments, by name.
+        arguments: BTreeMap<String, String>,
+    },
+    /// `completion/complete`.
+    Complete {
+        /// Of what.
+        reference: Reference,
+        /// Which argument or variable.
+        argument: String,
+        /// What of it is written so far.
+        value: String,
+    },
     /// `tools/list`, which is always empty.
     ListTools,
 }
 
+/// The lists of definitions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum List {
+    /// `resources/list`.
+    Resources,
+    /// `resources/templates/list`.
+    Templates,
+    /// `prompts/list`.
+    Prompts,
+}
+
 type Decode = for<'a> fn(&Params<'a>) -> Result<Call<'a>, Fault>;
 
-const CALLS: [(&str, Decode); 4] = [
-    ("resources/list", |params| Ok(Call::ListResources { cursor: params.string("cursor")? })),
+const CALLS: [(&str, Decode); 8] = [
+    ("resources/list", |params| list(List::Resources, params)),
+    ("resources/templates/list", |params| list(List::Templates, params)),
     ("resources/read", read_resource),
+    ("prompts/list", |params| list(List::Prompts, params)),
+    ("prompts/get", get_prompt),
+    ("completion/complete", complete),
     ("tools/list", list_tools),
     ("tools/call", call_tool),
 ];
@@ -45,10 +83,36 @@ pub fn decode<'a>(method: &str, params: &Params<'a>) -> Result<Call<'a>, Fault> 
     decode(params)
 }
 
+fn list<'a>(list: List, params: &Params<'a>) -> Result<Call<'a>, Fault> {
+    Ok(Call::List { list, cursor: params.string("cursor")? })
+}
+
 fn read_resource<'a>(params: &Params<'a>) -> Result<Call<'a>, Fault> {
     let uri = ResourceUri::parse(&params.required_string("uri")?)
         .map_err(|error| Fault::invalid_params(format!("params.uri {error}")))?;
     Ok(Call::ReadResource { uri })
+}
+
+/// A name that no prompt can have is unknown like any other.
+fn get_prompt<'a>(params: &Params<'a>) -> Result<Call<'a>, Fault> {
+    let name = params.required_string("name")?;
+    let arguments = params.object("arguments")?.map(|raw| strings("params.arguments", raw)).transpose()?;
+    let name = PromptName::parse(&name).map_err(|_| Fault::unknown_prompt(&name))?;
+    Ok(Call::GetPrompt { name, arguments: arguments.unwrap_or_default() })
+}
+
+fn complete<'a>(params: &Params<'a>) -> Result<Call<'a>, Fault> {
+    let reference = Nested::read("params.ref", params.required_object("ref")?)?;
+    let argument = Nested::read("params.argument", params.required_object("argument")?)?;
+    if let Some(context) = params.object("context")? {
+        Nested::read("params.context", context)?.check_strings("arguments")?;
+    }
+    let reference = match &*reference.string("type")? {
+        "ref/prompt" => Reference::Prompt(reference.string("name")?),
+        "ref/resource" => Reference::Template(reference.string("uri")?),
+        _ => return Err(Fault::invalid_params("params.ref.type must be ref/prompt or ref/resource")),
+    };
+    Ok(Call::Complete { reference, argument: argument.string("name")?, value: argument.string("value")? })
 }
 
 /// An empty list has one page, so that no cursor was ever handed out for it.
@@ -60,6 +124,44 @@ fn list_tools<'a>(params: &Params<'a>) -> Result<Call<'a>, Fault> {
 }
 
 fn call_tool<'a>(params: &Params<'a>) -> Result<Call<'a>, Fault> {
-    let name = params.required_string("name")?;
-    Err(Fault::invalid_params(format!("unknown tool: {}", shortened(&name))))
+    Err(Fault::unknown("tool", &params.required_string("name")?))
+}
+
+/// An object among the parameters, with the name that errors call it by.
+struct Nested<'a> {
+    called: &'static str,
+    members: Members<'a>,
+}
+
+impl<'a> Nested<'a> {
+    fn read(called: &'static str, raw: &'a RawValue) -> Result<Self, Fault> {
+        Ok(Self { called, members: members(called, raw)? })
+    }
+
+    fn string(&self, name: &str) -> Result<String, Fault> {
+        let text = self.members.get(name).and_then(text_of);
+        let wrong = || Fault::invalid_params(format!("{}.{name} must be a string", self.called));
+        text.map(Cow::into_owned).ok_or_else(wrong)
+    }
+
+    /// What is accepted and not used is held to its type all the same.
+    fn check_strings(&self, name: &str) -> Result<(), Fault> {
+        let Some(raw) = self.members.get(name) else { return Ok(()) };
+        strings(&format!("{}.{name}", self.called), raw).map(drop)
+    }
+}
+
+fn members<'a>(called: &str, raw: &'a RawValue) -> Result<Members<'a>, Fault> {
+    let members =
+        Members::read(raw.get()).map_err(|_| Fault::invalid_params(format!("{called} must be an object")))?;
+    match members.error() {
+        Some(error) => Err(Fault::invalid_params(format!("{called} {error}"))),
+        None => Ok(members),
+    }
+}
+
+fn strings(called: &str, raw: &RawValue) -> Result<BTreeMap<String, String>, Fault> {
+    members(called, raw)?;
+    serde_json::from_str(raw.get())
+        .map_err(|_| Fault::invalid_params(format!("{called} must be an object whose members are strings")))
 }

@@ -2,32 +2,29 @@
 
 use base64::display::Base64Display;
 use base64::engine::general_purpose::STANDARD;
-use bytes::Bytes;
 use serde::Serialize;
 use serde::ser::{Error, Serializer};
 
-use crate::model::resource::{Part, PartKind, Resource};
+use crate::model::operation::Contents;
+use crate::model::resource::{Part, PartKind};
 
 /// What an encoded part takes besides its URI, MIME type and bytes, roughly.
 const PART_OVERHEAD: usize = 64;
 
-/// The parts of a resource with their bytes.
-pub(super) struct Contents<'a> {
-    pub(super) resource: &'a Resource,
-    pub(super) parts: &'a [(Part, Bytes)],
-}
+/// The contents of a resource as they are told.
+pub(super) struct ContentsTold<'a>(pub(super) &'a Contents);
 
-impl Contents<'_> {
+impl ContentsTold<'_> {
     /// About how many bytes they will take, so that the output grows once.
     pub(super) fn encoded_len(&self) -> usize {
-        let uri = self.resource.uri.as_str().len();
-        self.parts.iter().map(|(_, bytes)| bytes.len() / 3 * 4 + uri + PART_OVERHEAD).sum()
+        let uri = self.0.uri.as_str().len();
+        self.0.parts.iter().map(|(_, bytes)| bytes.len() / 3 * 4 + uri + PART_OVERHEAD).sum()
     }
 }
 
-impl Serialize for Contents<'_> {
+impl Serialize for ContentsTold<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.parts.iter().map(|(part, bytes)| Content::of(self.resource, part, bytes)))
+        serializer.collect_seq(self.0.parts.iter().map(|(part, bytes)| Content::of(self.0, part, bytes)))
     }
 }
 
@@ -44,13 +41,12 @@ struct Content<'a> {
 }
 
 impl<'a> Content<'a> {
-    fn of(resource: &'a Resource, part: &'a Part, bytes: &'a [u8]) -> Self {
+    fn of(contents: &'a Contents, part: &'a Part, bytes: &'a [u8]) -> Self {
         let (text, blob) = match part.kind {
             PartKind::Text => (Some(Text(bytes)), None),
             PartKind::Blob => (None, Some(Blob(bytes))),
         };
-        let uri = part.uri.as_ref().unwrap_or(&resource.uri).as_str();
-        Self { uri, mime_type: resource.mime_type_of(part), text, blob }
+        Self { uri: contents.uri_of(part).as_str(), mime_type: contents.mime_type_of(part), text, blob }
     }
 }
 
@@ -80,9 +76,11 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
-    use super::Contents;
-    use crate::mcp::fixtures::bare;
+    use super::ContentsTold;
+    use crate::model::operation::Contents;
     use crate::model::resource::{NewPart, PartKind};
+    use crate::model::scope::Revision;
+    use crate::model::uri::ResourceUri;
 
     proptest! {
         #[test]
@@ -91,8 +89,10 @@ mod tests {
                 let new = NewPart::new(None, None, kind, Bytes::copy_from_slice(bytes));
                 (new.part, new.bytes)
             };
-            let parts = [part(PartKind::Text, text.as_bytes()), part(PartKind::Blob, &blob)];
-            let encoded = serde_json::to_string(&Contents { resource: &bare("a:b", None), parts: &parts }).unwrap();
+            let parts = vec![part(PartKind::Text, text.as_bytes()), part(PartKind::Blob, &blob)];
+            let uri = ResourceUri::parse("a:b").unwrap();
+            let contents = Contents { uri, mime_type: None, parts, revision: Revision(1) };
+            let encoded = serde_json::to_string(&ContentsTold(&contents)).unwrap();
             let expected = json!([{"uri": "a:b", "text": text}, {"uri": "a:b", "blob": STANDARD.encode(&blob)}]);
             prop_assert_eq!(serde_json::from_str::<Value>(&encoded).unwrap(), expected);
         }

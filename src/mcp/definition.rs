@@ -1,8 +1,8 @@
-//! A resource as a list shows it, alike in every revision.
+//! Resources, resource templates and prompts as lists show them, alike in every revision.
 //!
 //! Older revisions know fewer of these members (`title`, `_meta` and `lastModified` came with 2025-06-18, `icons` with
-//! 2025-11-25). They are sent all the same: no schema closes `Resource` or `Annotations` to additional members, clients
-//! ignore what they do not know, and one encoding serves all revisions.
+//! 2025-11-25). They are sent all the same: no schema closes any of these types to additional members, clients ignore
+//! what they do not know, and one encoding serves all revisions.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -14,14 +14,71 @@ use time::format_description::well_known::Rfc3339;
 use time::{OffsetDateTime, UtcOffset};
 
 use super::wire::members::{Members, Shape};
-use crate::model::resource::Resource;
+use crate::model::prompt::{Prompt, PromptDefinition};
+use crate::model::resource::{Definition, Resource};
+use crate::model::template::ResourceTemplate;
 
-/// A page of a list.
-pub(super) struct Definitions<'a>(pub(super) &'a [Arc<Resource>]);
+/// The definitions of a page.
+pub(super) struct Definitions<'a, T>(pub(super) &'a [Arc<T>]);
 
-impl Serialize for Definitions<'_> {
+impl Serialize for Definitions<'_, Resource> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(self.0.iter().map(|resource| Listed::of(resource)))
+    }
+}
+
+impl Serialize for Definitions<'_, ResourceTemplate> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(|template| ListedTemplate {
+            uri_template: template.uri_template.as_str(),
+            definition: &template.definition,
+        }))
+    }
+}
+
+impl Serialize for Definitions<'_, Prompt> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(|prompt| ListedPrompt::of(prompt)))
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ListedTemplate<'a> {
+    uri_template: &'a str,
+    #[serde(flatten)]
+    definition: &'a Definition,
+}
+
+#[derive(Serialize)]
+struct ListedPrompt<'a> {
+    name: &'a str,
+    #[serde(flatten)]
+    definition: &'a PromptDefinition,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    arguments: Vec<ListedArgument<'a>>,
+}
+
+#[derive(Serialize)]
+struct ListedArgument<'a> {
+    name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    title: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    description: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    required: Option<bool>,
+}
+
+impl<'a> ListedPrompt<'a> {
+    fn of(prompt: &'a Prompt) -> Self {
+        let arguments = prompt.arguments.iter().map(|argument| ListedArgument {
+            name: &argument.name,
+            title: argument.title.as_deref(),
+            description: argument.description.as_deref(),
+            required: argument.required,
+        });
+        Self { name: prompt.name.as_str(), definition: &prompt.definition, arguments: arguments.collect() }
     }
 }
 

@@ -173,20 +173,25 @@ impl Endpoint {
         match incoming {
             Incoming::Message(message) => match legacy_decode::decode(message) {
                 Ok(LegacyMessage::Unanswered) => accepted(),
-                Ok(LegacyMessage::Call(call)) => match self.call(caller, &call).await {
+                Ok(LegacyMessage::Call(call)) => match self.call(caller, &call, version).await {
                     Ok(result) => ok(result_pieces(call.id, result)),
                     Err(fault) => reply.fault(&fault),
                 },
                 Err(fault) => reply.fault(&fault),
             },
             Incoming::Batch(members) => match legacy_decode::batch(members, version) {
-                Ok(messages) => Box::pin(self.batch(caller, messages, reply)).await,
+                Ok(messages) => Box::pin(self.batch(caller, messages, version, reply)).await,
                 Err(fault) => reply.fault(&fault),
             },
         }
     }
 
-    async fn call(&self, caller: &Caller, call: &LegacyCall<'_>) -> Result<Bytes, Fault> {
+    async fn call(
+        &self,
+        caller: &Caller,
+        call: &LegacyCall<'_>,
+        version: ProtocolVersion,
+    ) -> Result<Bytes, Fault> {
         match &call.method {
             LegacyMethod::Ping => Ok(Bytes::from_static(legacy::encode::EMPTY)),
             LegacyMethod::SessionOnly(method) => Err(Fault::SessionRequired(method)),
@@ -196,7 +201,7 @@ impl Endpoint {
                 legacy::encode::initialize(&mut out, asked.version, &snapshot.description)?;
                 Ok(out.into())
             }
-            LegacyMethod::Call(call) => self.performer.perform(caller, call, Dialect::Legacy).await,
+            LegacyMethod::Call(call) => self.performer.perform(caller, call, Dialect::Legacy(version)).await,
         }
     }
 
@@ -204,6 +209,7 @@ impl Endpoint {
         &self,
         caller: &Caller,
         messages: Vec<Result<Message<'_>, Rejected<'_>>>,
+        version: ProtocolVersion,
         reply: &Reply<'_>,
     ) -> Response<Body> {
         let mut answers = Vec::with_capacity(messages.len());
@@ -217,7 +223,7 @@ impl Endpoint {
                     };
                     match legacy_decode::decode(&message) {
                         Ok(LegacyMessage::Unanswered) => continue,
-                        Ok(LegacyMessage::Call(call)) => (id, self.call(caller, &call).await),
+                        Ok(LegacyMessage::Call(call)) => (id, self.call(caller, &call, version).await),
                         Err(fault) => (id, Err(fault)),
                     }
                 }

@@ -10,9 +10,6 @@ use super::version::ProtocolVersion;
 use crate::model::fault::Fault;
 use crate::model::uri::ResourceUri;
 
-/// Most bytes of what a client sent that an error says back to it.
-const MAX_ECHO: usize = 256;
-
 /// The codes of JSON-RPC 2.0, those of the MCP specification, and our own from -31010 to -31019.
 pub(super) mod code {
     pub(in crate::mcp) const PARSE_ERROR: i32 = -32700;
@@ -132,20 +129,10 @@ fn classify(fault: &Fault, dialect: Dialect) -> (StatusCode, i32) {
     }
 }
 
-/// What a client sent, short enough to be said back to it.
-pub fn shortened(text: &str) -> String {
-    if text.len() <= MAX_ECHO {
-        return text.to_owned();
-    }
-    let end = text.floor_char_boundary(MAX_ECHO);
-    format!("{}…", &text[..end])
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use super::shortened;
     use crate::mcp::legacy;
     use crate::mcp::modern::ModernError;
     use crate::model::fault::Fault;
@@ -239,11 +226,5 @@ mod tests {
         let third = Duration::from_secs(3);
         assert_eq!(wait(&Fault::Unavailable { retry_after: third }), Some(third));
         assert_eq!(wait(&Fault::Forbidden), None);
-    }
-
-    #[test]
-    fn an_echo_is_cut_between_characters() {
-        assert_eq!(shortened(&"x".repeat(256)), "x".repeat(256));
-        assert_eq!(shortened(&format!("{}ää", "x".repeat(255))), format!("{}…", "x".repeat(255)));
     }
 }

@@ -8,7 +8,7 @@ use time::OffsetDateTime;
 use time::macros::datetime;
 
 use crate::model::agent::AgentDescription;
-use crate::model::operation::Outcome;
+use crate::model::operation::{Contents, Outcome, Page};
 use crate::model::resource::{Definition, NewPart, Part, PartKind, Resource};
 use crate::model::scope::Revision;
 use crate::model::uri::ResourceUri;
@@ -78,7 +78,7 @@ pub(super) fn full() -> Resource {
 
 /// A page of both, the last one or not.
 pub(super) fn page() -> Outcome {
-    Outcome::Resources { page: vec![Arc::new(bare("a:b", None)), Arc::new(full())], more: true }
+    Outcome::Resources(Page { items: vec![Arc::new(bare("a:b", None)), Arc::new(full())], more: true })
 }
 
 /// Contents of every kind.
@@ -88,13 +88,16 @@ pub(super) fn contents() -> Outcome {
         part(Some("a:own"), Some("image/png"), PartKind::Blob, b"\xfb\xff\x00\x01"),
         part(None, None, PartKind::Blob, b""),
     ];
-    let mut resource = full();
-    resource.parts = bytes.iter().map(|(part, _)| part.clone()).collect();
-    Outcome::Contents { resource: Arc::new(resource), bytes }
+    Outcome::Contents(Contents {
+        uri: uri("beeos://agent/config"),
+        mime_type: Some("text/plain".to_owned()),
+        parts: bytes,
+        revision: Revision(1),
+    })
 }
 
 /// One text without a MIME type.
 pub(super) fn plain_contents(text: &'static [u8]) -> Outcome {
-    let bytes = vec![part(None, None, PartKind::Text, text)];
-    Outcome::Contents { resource: Arc::new(bare("a:b", None)), bytes }
+    let parts = vec![part(None, None, PartKind::Text, text)];
+    Outcome::Contents(Contents { uri: uri("a:b"), mime_type: None, parts, revision: Revision(1) })
 }

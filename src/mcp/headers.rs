@@ -1,8 +1,7 @@
 //! The headers that MCP gives a meaning to, read once.
 
+use crate::model::fault::shortened;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
-
-use super::error::shortened;
 
 const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const METHOD: HeaderName = HeaderName::from_static("mcp-method");

@@ -1,34 +1,47 @@
 //! A call that both eras have, from the encoded results or by way of the registry.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::call::Call;
+use super::call::{Call, List};
 use super::legacy;
 use super::modern::encode::{self as modern, Surroundings};
 use super::results::{self, ResultKey, Results, Shown};
+use super::subject::last_of;
+use super::version::{ContentTypes, ProtocolVersion};
 use crate::http::cursor::CursorSeal;
 use crate::model::agent::Access;
 use crate::model::fault::Fault;
 use crate::model::operation::{Operation, Outcome};
+use crate::model::prompt::PromptName;
 use crate::model::scope::Revision;
 use crate::model::uri::ResourceUri;
 use crate::registry::Registry;
 use crate::registry::access::Caller;
 use crate::registry::snapshot::AgentSnapshot;
 
-/// The list that cursors of `resources/list` belong to.
-const RESOURCES: &str = "mcp resources";
+/// Most bytes of arguments with which the messages of a prompt are kept: what is longer is hardly asked for twice.
+const MOST_KEPT_ARGUMENTS: usize = 1_024;
 
 /// What a result is to be encoded in.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Dialect {
     /// 2026-07-28, with the time for which a client may take it for fresh.
     Modern { ttl: Duration },
-    /// Any revision before.
-    Legacy,
+    /// A revision before.
+    Legacy(ProtocolVersion),
+}
+
+impl Dialect {
+    fn content_types(self) -> ContentTypes {
+        match self {
+            Self::Modern { .. } => ProtocolVersion::V2026_07_28.content_types(),
+            Self::Legacy(version) => version.content_types(),
+        }
+    }
 }
 
 /// Performs calls.
@@ -37,6 +50,13 @@ pub(super) struct Performer {
     registry: Arc<Registry>,
     seal: CursorSeal,
     results: Results,
+}
+
+/// Who asks, of what, and in which words.
+struct Asked<'a> {
+    caller: &'a Caller,
+    snapshot: Arc<AgentSnapshot>,
+    dialect: Dialect,
 }
 
 impl Performer {
@@ -56,105 +76,149 @@ impl Performer {
         dialect: Dialect,
     ) -> Result<Bytes, Fault> {
         let snapshot = self.registry.snapshot(caller).await?;
+        let asked = Asked { caller, snapshot, dialect };
         match call {
-            Call::ReadResource { uri } => self.read(caller, snapshot, uri, dialect).await,
-            Call::ListResources { cursor } => {
-                let open = |cursor: &str| self.seal.open(RESOURCES, caller.agent.0, cursor);
+            Call::ReadResource { uri } => self.read(&asked, uri).await,
+            Call::List { list, cursor } => {
+                let open = |cursor: &str| self.seal.open(list.as_str(), caller.agent.0, cursor);
                 let after = cursor.as_deref().map(open).transpose()?;
-                self.list(caller, snapshot, after, dialect).await
+                self.list(&asked, *list, after).await
             }
-            Call::ListTools => {
-                let mut out = Vec::new();
-                match dialect {
-                    Dialect::Modern { ttl } => modern::tools(&mut out, around(caller, &snapshot, ttl))?,
-                    Dialect::Legacy => legacy::encode::tools(&mut out)?,
-                }
-                Ok(out.into())
+            Call::GetPrompt { name, arguments } => Box::pin(self.get_prompt(&asked, name, arguments)).await,
+            Call::Complete { reference, argument, value } => {
+                let (argument, value) = (argument.clone(), value.clone());
+                let operation = Operation::Complete { reference: reference.clone(), argument, value };
+                let outcome = Box::pin(self.outcome(&asked, &operation)).await?;
+                asked.encode(&outcome, None)
             }
+            Call::ListTools => asked.encode_tools(),
         }
     }
 
-    async fn read(
-        &self,
-        caller: &Caller,
-        snapshot: Arc<AgentSnapshot>,
-        uri: &ResourceUri,
-        dialect: Dialect,
-    ) -> Result<Bytes, Fault> {
-        let Some(resource) = snapshot.resources.get(uri.as_str()) else {
-            return Err(Fault::ResourceNotFound(uri.clone()));
+    async fn read(&self, asked: &Asked<'_>, uri: &ResourceUri) -> Result<Bytes, Fault> {
+        let definitions = &asked.snapshot.definitions;
+        let key = match definitions.resources.get(uri.as_str()) {
+            Some(resource) => asked.key(Shown::Resource(uri.clone()), resource.revision),
+            None => match definitions.templates.find(uri) {
+                Some(found) => {
+                    let shown = Shown::Rendered(uri.clone(), found.template.uri_template.clone());
+                    asked.key(shown, found.template.revision)
+                }
+                None => return Err(Fault::ResourceNotFound(uri.clone())),
+            },
         };
-        let mut key = key(caller, &snapshot, dialect, Shown::Resource(uri.clone()), resource.revision);
         if let Some(kept) = self.results.get(&key) {
             return Ok(kept);
         }
         let operation = Operation::ReadResource { uri: uri.clone() };
-        let outcome = Box::pin(self.registry.perform(caller, Arc::clone(&snapshot), &operation)).await?;
-        if let Outcome::Contents { resource, .. } = &outcome {
-            // A newer one, where the contents of the one that was looked at are purged.
-            key.revision = resource.revision;
+        let outcome = Box::pin(self.outcome(asked, &operation)).await?;
+        let result = asked.encode(&outcome, None)?;
+        // Another one, where what was looked at changed meanwhile and its contents are purged.
+        if matches!(&outcome, Outcome::Contents(contents) if contents.revision == key.revision) {
+            self.results.keep(key, &result);
         }
-        self.encode(caller, &snapshot, &outcome, None, dialect, key)
+        Ok(result)
     }
 
-    async fn list(
-        &self,
-        caller: &Caller,
-        snapshot: Arc<AgentSnapshot>,
-        after: Option<String>,
-        dialect: Dialect,
-    ) -> Result<Bytes, Fault> {
-        let key = key(caller, &snapshot, dialect, Shown::Resources(after.clone()), snapshot.listed);
+    async fn list(&self, asked: &Asked<'_>, list: List, after: Option<String>) -> Result<Bytes, Fault> {
+        let changed = &asked.snapshot.changed;
+        let revision = match list {
+            List::Resources => changed.resources,
+            List::Templates => changed.templates,
+            List::Prompts => changed.prompts,
+        };
+        let key = asked.key(Shown::Page(list, after.clone()), revision);
         if let Some(kept) = self.results.get(&key) {
             return Ok(kept);
         }
-        let operation = Operation::ListResources { after };
-        let outcome = Box::pin(self.registry.perform(caller, Arc::clone(&snapshot), &operation)).await?;
-        let next = match &outcome {
-            Outcome::Resources { page, more: true } => {
-                page.last().map(|last| self.seal.seal(RESOURCES, caller.agent.0, last.uri.as_str()))
-            }
-            _ => None,
+        let operation = match list {
+            List::Resources => Operation::ListResources { after },
+            List::Templates => Operation::ListTemplates { after },
+            List::Prompts => Operation::ListPrompts { after },
         };
-        self.encode(caller, &snapshot, &outcome, next.as_deref(), dialect, key)
-    }
-
-    fn encode(
-        &self,
-        caller: &Caller,
-        snapshot: &AgentSnapshot,
-        outcome: &Outcome,
-        next: Option<&str>,
-        dialect: Dialect,
-        key: ResultKey,
-    ) -> Result<Bytes, Fault> {
-        let mut out = Vec::new();
-        match dialect {
-            Dialect::Modern { ttl } => {
-                modern::outcome(&mut out, outcome, next, around(caller, snapshot, ttl))?;
-            }
-            Dialect::Legacy => legacy::encode::outcome(&mut out, outcome, next)?,
-        }
-        let result = Bytes::from(out);
+        let outcome = Box::pin(self.outcome(asked, &operation)).await?;
+        let seal = |last: &str| self.seal.seal(list.as_str(), asked.caller.agent.0, last);
+        let next = last_of(&outcome).map(seal);
+        let result = asked.encode(&outcome, next.as_deref())?;
         self.results.keep(key, &result);
         Ok(result)
     }
+
+    async fn get_prompt(
+        &self,
+        asked: &Asked<'_>,
+        name: &PromptName,
+        arguments: &BTreeMap<String, String>,
+    ) -> Result<Bytes, Fault> {
+        let Some(prompt) = asked.snapshot.definitions.prompts.get(name) else {
+            return Err(Fault::unknown_prompt(name.as_str()));
+        };
+        let shown = Shown::Prompt(name.clone(), arguments.clone(), asked.dialect.content_types());
+        let key = asked.key(shown, prompt.revision);
+        if let Some(kept) = self.results.get(&key) {
+            return Ok(kept);
+        }
+        let operation = Operation::GetPrompt { name: name.clone(), arguments: arguments.clone() };
+        let outcome = self.outcome(asked, &operation).await?;
+        let result = asked.encode(&outcome, None)?;
+        let length: usize = arguments.iter().map(|(name, value)| name.len() + value.len()).sum();
+        if let Outcome::Prompt(messages) = &outcome
+            && messages.settled
+            && messages.revision == key.revision
+            && length <= MOST_KEPT_ARGUMENTS
+        {
+            self.results.keep(key, &result);
+        }
+        Ok(result)
+    }
+
+    async fn outcome(&self, asked: &Asked<'_>, operation: &Operation) -> Result<Outcome, Fault> {
+        self.registry.perform(asked.caller, Arc::clone(&asked.snapshot), operation).await
+    }
 }
 
-fn key(
-    caller: &Caller,
-    snapshot: &AgentSnapshot,
-    dialect: Dialect,
-    shown: Shown,
-    revision: Revision,
-) -> ResultKey {
-    let dialect = match dialect {
-        Dialect::Modern { .. } => {
-            results::Dialect::Modern { described: snapshot.described, public: caller.public }
+impl Asked<'_> {
+    fn key(&self, shown: Shown, revision: Revision) -> ResultKey {
+        let dialect = match self.dialect {
+            Dialect::Modern { .. } => results::Dialect::Modern {
+                described: self.snapshot.changed.description,
+                public: self.caller.public,
+            },
+            Dialect::Legacy(_) => results::Dialect::Legacy,
+        };
+        ResultKey { agent: self.caller.agent, dialect, shown, revision }
+    }
+
+    fn encode(&self, outcome: &Outcome, next: Option<&str>) -> Result<Bytes, Fault> {
+        let mut out = Vec::new();
+        match self.dialect {
+            Dialect::Modern { ttl } => {
+                modern::outcome(&mut out, outcome, next, around(self.caller, &self.snapshot, ttl))?;
+            }
+            Dialect::Legacy(version) => legacy::encode::outcome(&mut out, outcome, next, version)?,
         }
-        Dialect::Legacy => results::Dialect::Legacy,
-    };
-    ResultKey { agent: caller.agent, dialect, shown, revision }
+        Ok(out.into())
+    }
+
+    fn encode_tools(&self) -> Result<Bytes, Fault> {
+        let mut out = Vec::new();
+        match self.dialect {
+            Dialect::Modern { ttl } => modern::tools(&mut out, around(self.caller, &self.snapshot, ttl))?,
+            Dialect::Legacy(_) => legacy::encode::tools(&mut out)?,
+        }
+        Ok(out.into())
+    }
+}
+
+impl List {
+    /// What its cursors are sealed for.
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Resources => "mcp resources",
+            Self::Templates => "mcp templates",
+            Self::Prompts => "mcp prompts",
+        }
+    }
 }
 
 /// What a modern result says besides what was asked for.

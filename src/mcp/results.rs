@@ -1,22 +1,46 @@
 //! Encoded results, kept by what they show and its revision: a change makes others wanted, nothing is flushed.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use moka::sync::Cache;
 
+use super::call::List;
+use super::version::ContentTypes;
 use crate::model::ids::AgentId;
+use crate::model::prompt::PromptName;
 use crate::model::scope::Revision;
 use crate::model::uri::ResourceUri;
+use crate::model::uri_template::UriTemplate;
 
 /// What a result shows.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Shown {
-    /// The contents of a resource.
+    /// The contents of a registered resource.
     Resource(ResourceUri),
-    /// The page of the list of resources after a URI.
-    Resources(Option<String>),
+    /// What this template answers to a URI.
+    Rendered(ResourceUri, UriTemplate),
+    /// The page of a list after a position.
+    Page(List, Option<String>),
+    /// What a prompt says to these values of its arguments, in types of content that a revision knows.
+    Prompt(PromptName, BTreeMap<String, String>, ContentTypes),
 }
 
-/// Which dialect a result is encoded in. All legacy revisions have the same results.
+impl Shown {
+    fn weight(&self) -> usize {
+        match self {
+            Self::Resource(uri) => uri.as_str().len(),
+            Self::Rendered(uri, _) => uri.as_str().len(),
+            Self::Page(_, after) => after.as_ref().map_or(0, String::len),
+            Self::Prompt(name, arguments, _) => {
+                let strings = arguments.iter().map(|(name, value)| name.len() + value.len() + 64);
+                name.as_str().len() + strings.sum::<usize>()
+            }
+        }
+    }
+}
+
+/// Which dialect a result is encoded in. But for the content of prompts, all legacy revisions have the same results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Dialect {
     /// With the agent's description, as it was at this revision, and whether everybody may read the agent.
@@ -42,11 +66,7 @@ pub(super) struct Results(Cache<ResultKey, Bytes>);
 impl Results {
     pub(super) fn new(max_bytes: u64) -> Self {
         let weigh = |key: &ResultKey, result: &Bytes| {
-            let shown = match &key.shown {
-                Shown::Resource(uri) => uri.as_str().len(),
-                Shown::Resources(after) => after.as_ref().map_or(0, String::len),
-            };
-            u32::try_from(result.len() + shown + 160).unwrap_or(u32::MAX)
+            u32::try_from(result.len() + key.shown.weight() + 160).unwrap_or(u32::MAX)
         };
         Self(Cache::builder().max_capacity(max_bytes).weigher(weigh).build())
     }

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::version::ProtocolVersion;
 use crate::model::agent::AgentDescription;
 
 /// The `Implementation` of the specification: the agent by name, the gateway by version.
@@ -21,13 +22,24 @@ impl<'a> Implementation<'a> {
     }
 }
 
-/// What is declared to every client: only what is served.
-#[derive(Debug, Default, Serialize)]
+/// What is declared to a client: only what is served.
+#[derive(Debug, Serialize)]
 pub(super) struct Capabilities {
     resources: Empty,
+    prompts: Empty,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    completions: Option<Empty>,
     tools: Empty,
 }
 
+impl Capabilities {
+    /// What is served in a revision, as far as it has a name for it there.
+    pub(super) fn of(version: ProtocolVersion) -> Self {
+        let completions = version.knows_completions().then_some(Empty {});
+        Self { resources: Empty {}, prompts: Empty {}, completions, tools: Empty {} }
+    }
+}
+
 /// `{}`.
-#[derive(Debug, Default, Serialize)]
-pub(super) struct Empty {}
+#[derive(Debug, Serialize)]
+struct Empty {}

@@ -35,6 +35,21 @@ struct Row {
     errors_without_id: bool,
     /// An `Implementation` has a `title`.
     titles: bool,
+    /// A server may declare `completions`.
+    completions: bool,
+    /// What a message of a prompt may be.
+    content: ContentTypes,
+}
+
+/// Which types of content a revision knows, each those of the one before and more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ContentTypes {
+    /// Text, images and embedded resources.
+    First,
+    /// Sounds.
+    Audio,
+    /// Links to resources.
+    ResourceLinks,
 }
 
 use Generation::{Legacy, Modern};
@@ -48,6 +63,8 @@ const TABLE: [Row; 5] = [
         batches: false,
         errors_without_id: true,
         titles: true,
+        completions: true,
+        content: ContentTypes::ResourceLinks,
     },
     Row {
         version: V2025_11_25,
@@ -56,6 +73,8 @@ const TABLE: [Row; 5] = [
         batches: false,
         errors_without_id: true,
         titles: true,
+        completions: true,
+        content: ContentTypes::ResourceLinks,
     },
     Row {
         version: V2025_06_18,
@@ -64,6 +83,8 @@ const TABLE: [Row; 5] = [
         batches: false,
         errors_without_id: false,
         titles: true,
+        completions: true,
+        content: ContentTypes::ResourceLinks,
     },
     Row {
         version: V2025_03_26,
@@ -72,6 +93,8 @@ const TABLE: [Row; 5] = [
         batches: true,
         errors_without_id: false,
         titles: false,
+        completions: true,
+        content: ContentTypes::Audio,
     },
     Row {
         version: V2024_11_05,
@@ -80,6 +103,8 @@ const TABLE: [Row; 5] = [
         batches: false,
         errors_without_id: false,
         titles: false,
+        completions: false,
+        content: ContentTypes::First,
     },
 ];
 
@@ -135,6 +160,16 @@ impl ProtocolVersion {
     pub const fn knows_titles(self) -> bool {
         self.row().titles
     }
+
+    /// Whether a server may declare `completions`.
+    pub const fn knows_completions(self) -> bool {
+        self.row().completions
+    }
+
+    /// What a message of a prompt may be.
+    pub const fn content_types(self) -> ContentTypes {
+        self.row().content
+    }
 }
 
 #[cfg(test)]
@@ -157,15 +192,19 @@ mod tests {
 
     #[test]
     fn the_properties_of_each_revision_are_those_of_the_contract() {
+        use super::ContentTypes::{Audio, First, ResourceLinks};
+        use Generation::{Legacy, Modern};
         let of = |text| {
-            ProtocolVersion::parse(text)
-                .map(|v| (v.generation(), v.knows_batches(), v.omits_unreadable_ids(), v.knows_titles()))
+            ProtocolVersion::parse(text).map(|v| {
+                let names = (v.omits_unreadable_ids(), v.knows_titles(), v.knows_completions());
+                (v.generation(), v.knows_batches(), names, v.content_types())
+            })
         };
-        assert_eq!(of("2026-07-28"), Some((Generation::Modern, false, true, true)));
-        assert_eq!(of("2025-11-25"), Some((Generation::Legacy, false, true, true)));
-        assert_eq!(of("2025-06-18"), Some((Generation::Legacy, false, false, true)));
-        assert_eq!(of("2025-03-26"), Some((Generation::Legacy, true, false, false)));
-        assert_eq!(of("2024-11-05"), Some((Generation::Legacy, false, false, false)));
+        assert_eq!(of("2026-07-28"), Some((Modern, false, (true, true, true), ResourceLinks)));
+        assert_eq!(of("2025-11-25"), Some((Legacy, false, (true, true, true), ResourceLinks)));
+        assert_eq!(of("2025-06-18"), Some((Legacy, false, (false, true, true), ResourceLinks)));
+        assert_eq!(of("2025-03-26"), Some((Legacy, true, (false, false, true), Audio)));
+        assert_eq!(of("2024-11-05"), Some((Legacy, false, (false, false, false), First)));
         for unknown in ["", "2026-07-29", "2025-11-25 ", "DRAFT-2026-v1", "2025-6-18"] {
             assert_eq!(of(unknown), None, "{unknown:?}");
         }

@@ -6,6 +6,18 @@ use std::time::Duration;
 use super::scope::Revision;
 use super::uri::ResourceUri;
 
+/// Most bytes of what a client sent that an error says back to it.
+const MAX_ECHO: usize = 256;
+
+/// What a client sent, short enough to be said back to it.
+pub fn shortened(text: &str) -> String {
+    if text.len() <= MAX_ECHO {
+        return text.to_owned();
+    }
+    let end = text.floor_char_boundary(MAX_ECHO);
+    format!("{}…", &text[..end])
+}
+
 /// Why a request is refused or failed. Each border maps it once to its own status codes.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Fault {
@@ -86,6 +98,16 @@ impl Fault {
         Self::InvalidParams(message.into())
     }
 
+    /// Bad parameters: what they name is not there.
+    pub fn unknown(what: &str, name: &str) -> Self {
+        Self::invalid_params(format!("unknown {what}: {}", shortened(name)))
+    }
+
+    /// As [`unknown`](Self::unknown), of a prompt.
+    pub fn unknown_prompt(name: &str) -> Self {
+        Self::unknown("prompt", name)
+    }
+
     /// The stable name of the contract.
     pub fn name(&self) -> &'static str {
         match self {
@@ -121,5 +143,16 @@ impl Fault {
             Self::StorageUnavailable => Some(Duration::from_secs(1)),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shortened;
+
+    #[test]
+    fn an_echo_is_cut_between_characters() {
+        assert_eq!(shortened(&"x".repeat(256)), "x".repeat(256));
+        assert_eq!(shortened(&format!("{}ää", "x".repeat(255))), format!("{}…", "x".repeat(255)));
     }
 }

@@ -109,6 +109,56 @@ kinds! {
     ResourceContents = "resource_contents",
     /// Agent scope: its owner says that a resource changed, without new content. Subject: its URI.
     ResourceTouched = "resource_touched",
+    /// Agent scope: a resource template was added. Subject: the template.
+    TemplateAdded = "template_added",
+    /// Agent scope: a resource template was removed. Subject: the template.
+    TemplateRemoved = "template_removed",
+    /// Agent scope: what a list shows of a resource template changed. Subject: the template.
+    TemplateDefined = "template_defined",
+    /// Agent scope: only the body of a resource template changed, or its completions. Subject: the template.
+    TemplateBody = "template_body",
+    /// Agent scope: a prompt was added. Subject: its name.
+    PromptAdded = "prompt_added",
+    /// Agent scope: a prompt was removed. Subject: its name.
+    PromptRemoved = "prompt_removed",
+    /// Agent scope: what a list shows of a prompt changed. Subject: its name.
+    PromptDefined = "prompt_defined",
+    /// Agent scope: only the messages of a prompt changed, or its completions. Subject: its name.
+    PromptMessages = "prompt_messages",
+}
+
+impl ChangeKind {
+    /// Whether it is about a resource.
+    pub fn is_of_resource(self) -> bool {
+        matches!(
+            self,
+            Self::ResourceAdded
+                | Self::ResourceRemoved
+                | Self::ResourceDefined
+                | Self::ResourceContents
+                | Self::ResourceTouched
+        )
+    }
+
+    /// Whether it is about a resource template.
+    pub fn is_of_template(self) -> bool {
+        self.relists_templates() || self == Self::TemplateBody
+    }
+
+    /// Whether it changes what a list of resource templates shows.
+    pub fn relists_templates(self) -> bool {
+        matches!(self, Self::TemplateAdded | Self::TemplateRemoved | Self::TemplateDefined)
+    }
+
+    /// Whether it is about a prompt.
+    pub fn is_of_prompt(self) -> bool {
+        self.relists_prompts() || self == Self::PromptMessages
+    }
+
+    /// Whether it changes what a list of prompts shows.
+    pub fn relists_prompts(self) -> bool {
+        matches!(self, Self::PromptAdded | Self::PromptRemoved | Self::PromptDefined)
+    }
 }
 
 #[cfg(test)]

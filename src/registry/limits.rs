@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::render::RendererLimits;
+
 /// Every bound has a setting; `config/waggle.toml` says what each is for.
 #[derive(Debug, Clone)]
 pub struct RegistryLimits {
@@ -15,6 +17,8 @@ pub struct RegistryLimits {
     pub cached_keys: u64,
     /// Bytes of contents held in memory.
     pub cached_content_bytes: u64,
+    /// Bytes of compiled templates and prompts held in memory.
+    pub cached_compiled_bytes: u64,
     /// Look-ups a second of keys never seen before; past it they are answered `unavailable`.
     pub unknown_keys_per_second: u32,
     /// Loads from the database at once.
@@ -31,6 +35,14 @@ pub struct RegistryLimits {
     pub load_deadline: Duration,
     /// Resources of one agent.
     pub resources_per_agent: usize,
+    /// Resource templates of one agent.
+    pub templates_per_agent: usize,
+    /// Prompts of one agent.
+    pub prompts_per_agent: usize,
+    /// Bytes of the registered resources that one prompt may embed in an answer, together.
+    pub embedded_bytes: usize,
+    /// Renders at once and what each may take.
+    pub rendering: RendererLimits,
     /// Definitions on a page of a list.
     pub page_size: usize,
 }

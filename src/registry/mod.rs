@@ -5,12 +5,17 @@
 pub mod access;
 pub mod agents;
 mod cell;
+mod compiled;
+mod complete;
 pub mod housekeeping;
 pub mod keys;
 pub mod limits;
 pub mod read;
+pub mod render;
+mod rendered;
 pub mod resources;
 pub mod snapshot;
+pub mod templates;
 pub mod tenants;
 pub mod write;
 
@@ -33,7 +38,9 @@ use crate::store::{Store, StoreError};
 
 use access::{Directory, TenantAccess};
 use cell::Cell;
+use compiled::Compilations;
 use limits::RegistryLimits;
+use render::Renderer;
 use snapshot::AgentCell;
 use write::Writers;
 
@@ -51,6 +58,9 @@ pub struct Registry {
     key_lookups: access::LookupLimit,
     /// Contents never change under their address.
     contents: Cache<(AgentId, ContentHash), Bytes>,
+    /// Never change for their revision either.
+    compilations: Compilations,
+    renderer: Renderer,
     fills: Fills,
     writers: Writers,
     uses: access::KeyUses,
@@ -70,6 +80,8 @@ impl Registry {
                 .max_capacity(limits.cached_content_bytes)
                 .weigher(|_, bytes: &Bytes| u32::try_from(bytes.len() + 128).unwrap_or(u32::MAX))
                 .build(),
+            compilations: Compilations::new(limits.cached_compiled_bytes),
+            renderer: Renderer::new(limits.rendering),
             fills: Fills::new(&limits),
             writers: Writers::new(&limits),
             uses: access::KeyUses::default(),

@@ -7,10 +7,10 @@ use bytes::Bytes;
 
 use super::Registry;
 use super::access::Caller;
-use super::snapshot::{AgentCell, AgentSnapshot};
+use super::snapshot::{AgentCell, AgentSnapshot, page};
 use crate::model::fault::Fault;
 use crate::model::ids::{AgentId, TenantId};
-use crate::model::operation::{Operation, Outcome};
+use crate::model::operation::{Contents, Operation, Outcome};
 use crate::model::resource::{ContentHash, Part, Resource};
 use crate::model::uri::ResourceUri;
 use crate::store::StoreError;
@@ -52,40 +52,77 @@ impl Registry {
     /// Does what an operation asks of a snapshot.
     ///
     /// # Errors
-    /// [`Fault::ResourceNotFound`]; as [`snapshot`](Self::snapshot) where contents are not in memory.
+    /// [`Fault::ResourceNotFound`]; [`Fault::InvalidParams`] for what is not there otherwise, and for values that
+    /// cannot be rendered; [`Fault::Unavailable`] where too much is being rendered; as [`snapshot`](Self::snapshot)
+    /// where contents are not in memory.
     pub async fn perform(
         &self,
         caller: &Caller,
         snapshot: Arc<AgentSnapshot>,
         operation: &Operation,
     ) -> Result<Outcome, Fault> {
-        match operation {
+        let (definitions, size) = (&snapshot.definitions, self.limits.page_size);
+        Ok(match operation {
             Operation::ListResources { after } => {
-                let (page, more) = snapshot.page(after.as_deref(), self.limits.page_size);
-                Ok(Outcome::Resources { page, more })
+                Outcome::Resources(page(&definitions.resources, after.as_deref(), size))
             }
-            Operation::ReadResource { uri } => self.read_resource(caller, snapshot, uri).await,
-        }
+            Operation::ListTemplates { after } => {
+                Outcome::Templates(page(definitions.templates.by_text(), after.as_deref(), size))
+            }
+            Operation::ListPrompts { after } => {
+                Outcome::Prompts(page(&definitions.prompts, after.as_deref(), size))
+            }
+            Operation::ReadResource { uri } => {
+                Outcome::Contents(self.read_resource(caller, snapshot, uri).await?)
+            }
+            Operation::GetPrompt { name, arguments } => {
+                Outcome::Prompt(self.get_prompt(caller, snapshot, name.as_str(), arguments).await?)
+            }
+            Operation::Complete { reference, argument, value } => {
+                Outcome::Completion(super::complete::complete(definitions, reference, argument, value)?)
+            }
+        })
     }
 
-    async fn read_resource(
+    /// The contents of an exact resource first, else of the most specific template that matches.
+    pub(super) async fn read_resource(
         &self,
         caller: &Caller,
         mut snapshot: Arc<AgentSnapshot>,
         uri: &ResourceUri,
-    ) -> Result<Outcome, Fault> {
+    ) -> Result<Contents, Fault> {
         for _ in 0..MOST_LOOKS {
-            let Some(resource) = snapshot.resources.get(uri.as_str()) else {
-                return Err(Fault::ResourceNotFound(uri.clone()));
+            let contents = match snapshot.definitions.resources.get(uri.as_str()) {
+                Some(resource) => self.registered(caller, resource).await?,
+                None => match snapshot.definitions.templates.find(uri) {
+                    Some(found) => self.rendered(caller, uri, &found).await?,
+                    None => return Err(Fault::ResourceNotFound(uri.clone())),
+                },
             };
-            if let Some(bytes) = self.contents_of(caller, resource).await? {
-                return Ok(Outcome::Contents { resource: Arc::clone(resource), bytes });
+            match contents {
+                Some(contents) => return Ok(contents),
+                None => snapshot = self.look_again(caller).await?,
             }
-            // The purge waits for long enough that only a replica that heard nothing meanwhile comes here.
-            self.feed.confirm().await.map_err(|_| Fault::StorageUnavailable)?;
-            snapshot = self.snapshot(caller).await?;
         }
         Err(Fault::StorageUnavailable)
+    }
+
+    /// A newer snapshot, where contents that the present one names are purged. The purge waits for long enough that
+    /// only a replica that heard nothing meanwhile comes here.
+    pub(super) async fn look_again(&self, caller: &Caller) -> Result<Arc<AgentSnapshot>, Fault> {
+        self.feed.confirm().await.map_err(|_| Fault::StorageUnavailable)?;
+        self.snapshot(caller).await
+    }
+
+    /// `None` where contents are purged already.
+    async fn registered(&self, caller: &Caller, resource: &Resource) -> Result<Option<Contents>, Fault> {
+        let parts = self.contents_of(caller, resource).await?;
+        Ok(parts.map(|parts| Contents {
+            uri: resource.uri.clone(),
+            mime_type: resource.definition.mime_type.clone(),
+            parts,
+            revision: resource.revision,
+        }))
     }
 
     /// The bytes of each part; `None` where some are purged already.

@@ -1,5 +1,6 @@
 //! An agent in memory: its definitions at one revision, patched from its changes.
 
+use std::borrow::Borrow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -7,8 +8,11 @@ use arc_swap::ArcSwapOption;
 use imbl::OrdMap;
 use tokio::sync::Mutex;
 
+use super::templates::Templates;
 use crate::model::agent::AgentDescription;
 use crate::model::ids::{AgentId, TenantId};
+use crate::model::operation::Page;
+use crate::model::prompt::{Prompt, PromptName};
 use crate::model::resource::Resource;
 use crate::model::scope::{Change, ChangeKind, Revision, Scope};
 use crate::model::sources::{Point, Sources};
@@ -26,32 +30,49 @@ const MOST_LOADS: usize = 4;
 pub struct AgentSnapshot {
     /// The revision of the agent's scope.
     pub revision: Revision,
-    /// The newest revision that changed what a list of resources shows.
-    pub listed: Revision,
-    /// The newest revision that changed what the agent says of itself.
-    pub described: Revision,
     /// What the agent says of itself.
     pub description: AgentDescription,
-    /// Its resources, in byte order of their URIs.
+    /// What it has registered.
+    pub definitions: Definitions,
+    /// The newest revisions that changed what results show.
+    pub changed: Changed,
+}
+
+/// Definitions of every kind.
+#[derive(Debug, Clone)]
+pub struct Definitions {
+    /// Resources, in byte order of their URIs.
     pub resources: OrdMap<ResourceUri, Arc<Resource>>,
+    /// Resource templates.
+    pub templates: Templates,
+    /// Prompts, in byte order of their names.
+    pub prompts: OrdMap<PromptName, Arc<Prompt>>,
 }
 
-impl AgentSnapshot {
-    /// A page of definitions after a URI, and whether there are more.
-    pub fn page(&self, after: Option<&str>, size: usize) -> (Vec<Arc<Resource>>, bool) {
-        use std::ops::Bound::{Excluded, Unbounded};
-        let start = after.map_or(Unbounded, Excluded);
-        let mut rest = self.resources.range::<_, str>((start, Unbounded)).map(|(_, resource)| resource);
-        let page: Vec<_> = rest.by_ref().take(size).cloned().collect();
-        (page, rest.next().is_some())
-    }
+/// The newest revisions that changed something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Changed {
+    /// What the agent says of itself.
+    pub description: Revision,
+    /// What a list of resources shows.
+    pub resources: Revision,
+    /// What a list of resource templates shows.
+    pub templates: Revision,
+    /// What a list of prompts shows.
+    pub prompts: Revision,
 }
 
-/// What changes from one snapshot to the next, and when it last did.
-struct Contents {
-    resources: OrdMap<ResourceUri, Arc<Resource>>,
-    listed: Revision,
-    described: Revision,
+/// A page of definitions after a position.
+pub(super) fn page<K: Ord + Borrow<str>, V>(
+    all: &OrdMap<K, Arc<V>>,
+    after: Option<&str>,
+    size: usize,
+) -> Page<V> {
+    use std::ops::Bound::{Excluded, Unbounded};
+    let start = after.map_or(Unbounded, Excluded);
+    let mut rest = all.range::<_, str>((start, Unbounded)).map(|(_, item)| item);
+    let items = rest.by_ref().take(size).cloned().collect();
+    Page { items, more: rest.next().is_some() }
 }
 
 /// The place of an agent's snapshot. It is there before the snapshot is.
@@ -124,18 +145,13 @@ impl AgentCell {
             Some(old) => self.patch(&mut view, head, &old, sources).await?,
             None => None,
         };
-        let Contents { resources, listed, described } = match patched {
+        let (definitions, changed) = match patched {
             Some(patched) => patched,
-            None => Contents {
-                resources: self.read(&mut view, None, sources).await?,
-                listed: head.revision,
-                described: head.revision,
-            },
+            None => (self.read(&mut view, sources).await?, Changed::all_at(head.revision)),
         };
         view.end().await?;
         sources.pause(Point::CacheFillRead).await;
-        let loaded =
-            Arc::new(AgentSnapshot { revision: head.revision, listed, described, description, resources });
+        let loaded = Arc::new(AgentSnapshot { revision: head.revision, description, definitions, changed });
         self.current.store(Some(Arc::clone(&loaded)));
         Ok(Some(loaded))
     }
@@ -147,46 +163,83 @@ impl AgentCell {
         head: Head,
         old: &AgentSnapshot,
         sources: &Sources,
-    ) -> Result<Option<Contents>, StoreError> {
+    ) -> Result<Option<(Definitions, Changed)>, StoreError> {
         let changes = view.changes_after(Scope::from(self.agent), old.revision, MOST_CHANGES + 1).await?;
         let whole = changes.len() <= MOST_CHANGES;
         if head.floor > old.revision || !whole || changes.iter().any(|c| c.kind == ChangeKind::Unknown) {
             return Ok(None);
         }
-        let mut subjects: Vec<_> =
-            changes.iter().filter(|c| is_resource(c)).map(|c| c.subject.clone()).collect();
-        subjects.sort_unstable();
-        subjects.dedup();
-        let mut resources = old.resources.clone();
-        for uri in &subjects {
-            resources.remove(uri.as_str());
+        let (tenant, agent) = (self.tenant, self.agent);
+        let mut definitions = old.definitions.clone();
+        let resources = subjects(&changes, ChangeKind::is_of_resource);
+        if !resources.is_empty() {
+            let rows = view.resources(tenant, agent, Some(&resources), sources).await?;
+            replace(&mut definitions.resources, &resources, rows.into_iter().map(|r| (r.uri.clone(), r)));
         }
-        if !subjects.is_empty() {
-            resources = self.read(view, Some(&subjects), sources).await?.union(resources);
+        let templates = subjects(&changes, ChangeKind::is_of_template);
+        if !templates.is_empty() {
+            let rows = view.templates(tenant, agent, Some(&templates)).await?;
+            let mut by_text = definitions.templates.by_text().clone();
+            replace(&mut by_text, &templates, rows.into_iter().map(|t| (t.uri_template.clone(), t)));
+            definitions.templates = Templates::new(by_text);
         }
-        let last = |of: fn(&Change) -> bool, old| changes.iter().rfind(|c| of(c)).map_or(old, |c| c.revision);
-        let described = last(|change| change.kind == ChangeKind::Agent, old.described);
-        Ok(Some(Contents { resources, listed: last(is_resource, old.listed), described }))
+        let prompts = subjects(&changes, ChangeKind::is_of_prompt);
+        if !prompts.is_empty() {
+            let rows = view.prompts(tenant, agent, Some(&prompts)).await?;
+            replace(&mut definitions.prompts, &prompts, rows.into_iter().map(|p| (p.name.clone(), p)));
+        }
+        Ok(Some((definitions, old.changed.after(&changes))))
     }
 
-    async fn read(
-        &self,
-        view: &mut Snapshot,
-        only: Option<&[String]>,
-        sources: &Sources,
-    ) -> Result<OrdMap<ResourceUri, Arc<Resource>>, StoreError> {
-        let rows = view.resources(self.tenant, self.agent, only, sources).await?;
-        Ok(rows.into_iter().map(|resource| (resource.uri.clone(), Arc::new(resource))).collect())
+    async fn read(&self, view: &mut Snapshot, sources: &Sources) -> Result<Definitions, StoreError> {
+        let (tenant, agent) = (self.tenant, self.agent);
+        let resources = view.resources(tenant, agent, None, sources).await?;
+        let templates = view.templates(tenant, agent, None).await?;
+        let prompts = view.prompts(tenant, agent, None).await?;
+        let by_text = templates.into_iter().map(|t| (t.uri_template.clone(), Arc::new(t))).collect();
+        Ok(Definitions {
+            resources: resources.into_iter().map(|r| (r.uri.clone(), Arc::new(r))).collect(),
+            templates: Templates::new(by_text),
+            prompts: prompts.into_iter().map(|p| (p.name.clone(), Arc::new(p))).collect(),
+        })
     }
 }
 
-fn is_resource(change: &Change) -> bool {
-    matches!(
-        change.kind,
-        ChangeKind::ResourceAdded
-            | ChangeKind::ResourceRemoved
-            | ChangeKind::ResourceDefined
-            | ChangeKind::ResourceContents
-            | ChangeKind::ResourceTouched
-    )
+impl Changed {
+    fn all_at(revision: Revision) -> Self {
+        Self { description: revision, resources: revision, templates: revision, prompts: revision }
+    }
+
+    fn after(self, changes: &[Change]) -> Self {
+        let last = |of: fn(ChangeKind) -> bool, old| {
+            changes.iter().rfind(|change| of(change.kind)).map_or(old, |change| change.revision)
+        };
+        Self {
+            description: last(|kind| kind == ChangeKind::Agent, self.description),
+            resources: last(ChangeKind::is_of_resource, self.resources),
+            templates: last(ChangeKind::relists_templates, self.templates),
+            prompts: last(ChangeKind::relists_prompts, self.prompts),
+        }
+    }
+}
+
+/// What the changes of a kind are about, each once.
+fn subjects(changes: &[Change], of: fn(ChangeKind) -> bool) -> Vec<String> {
+    let mut subjects: Vec<_> =
+        changes.iter().filter(|change| of(change.kind)).map(|change| change.subject.clone()).collect();
+    subjects.sort_unstable();
+    subjects.dedup();
+    subjects
+}
+
+/// Takes the subjects away and puts those back that are still there.
+fn replace<K: Ord + Clone + Borrow<str>, V>(
+    all: &mut OrdMap<K, Arc<V>>,
+    subjects: &[String],
+    rows: impl Iterator<Item = (K, V)>,
+) {
+    for subject in subjects {
+        all.remove(subject.as_str());
+    }
+    all.extend(rows.map(|(key, value)| (key, Arc::new(value))));
 }

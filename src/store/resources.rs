@@ -41,17 +41,19 @@ fn uri(text: &str) -> Result<ResourceUri, StoreError> {
     ResourceUri::parse(text).map_err(|_| StoreError::Unreadable("URI"))
 }
 
-fn hash(bytes: Vec<u8>) -> Result<ContentHash, StoreError> {
+pub(super) fn hash(bytes: Vec<u8>) -> Result<ContentHash, StoreError> {
     bytes.try_into().map(ContentHash).map_err(|_| StoreError::Unreadable("content hash"))
+}
+
+/// JSON that is kept as it was sent.
+pub(super) fn raw(json: Option<String>) -> Result<Option<Box<RawValue>>, StoreError> {
+    json.map(RawValue::from_string).transpose().map_err(|_| StoreError::Unreadable("JSON"))
 }
 
 impl TryFrom<Row> for Resource {
     type Error = StoreError;
 
     fn try_from(row: Row) -> Result<Self, StoreError> {
-        let raw = |json: Option<String>| {
-            json.map(RawValue::from_string).transpose().map_err(|_| StoreError::Unreadable("JSON"))
-        };
         Ok(Self {
             uri: uri(&row.uri)?,
             definition: Definition {

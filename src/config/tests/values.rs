@@ -123,6 +123,10 @@ unknown_keys_remembered = 10000
 body_bytes = 4194304
 content_bytes = 16777216
 resources_per_agent = 100000
+templates_per_agent = 1000
+prompts_per_agent = 10000
+concurrent_renders = 4
+waiting_renders = 256
 concurrent_requests = 1024
 
 [writes]
@@ -134,6 +138,7 @@ agents = 1000
 tenants = 10000
 result_bytes = 268435456
 content_bytes = 268435456
+compiled_bytes = 67108864
 
 [changes]
 notify_ms = 3

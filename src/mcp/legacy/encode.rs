@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::content;
 use crate::mcp::server::{Capabilities, Implementation};
 use crate::mcp::subject::{Subject, append};
 use crate::mcp::version::ProtocolVersion;
@@ -9,12 +10,23 @@ use crate::model::agent::AgentDescription;
 use crate::model::fault::Fault;
 use crate::model::operation::Outcome;
 
-/// Appends the result of an operation, alike in all revisions of the era.
+/// Appends the result of an operation, alike in all revisions of the era but for the content of prompts.
 ///
 /// # Errors
 /// [`Fault::Internal`] where stored text is no text.
-pub fn outcome(out: &mut Vec<u8>, outcome: &Outcome, next_cursor: Option<&str>) -> Result<(), Fault> {
-    let subject = Subject::of(outcome, next_cursor);
+pub fn outcome(
+    out: &mut Vec<u8>,
+    outcome: &Outcome,
+    next_cursor: Option<&str>,
+    version: ProtocolVersion,
+) -> Result<(), Fault> {
+    let subject = match (outcome, Subject::of(outcome, next_cursor)) {
+        (Outcome::Prompt(told), Subject::Messages { description, .. }) => {
+            let messages = content::known(&told.messages, version.content_types());
+            Subject::Messages { description, messages }
+        }
+        (_, subject) => subject,
+    };
     out.reserve(subject.encoded_len());
     append(out, &subject)
 }
@@ -38,7 +50,7 @@ pub fn initialize(
 ) -> Result<(), Fault> {
     let result = Initialized {
         protocol_version: version.as_str(),
-        capabilities: Capabilities::default(),
+        capabilities: Capabilities::of(version),
         server_info: Implementation::of(agent, version.knows_titles()),
         instructions: agent.instructions.as_deref(),
     };
@@ -66,6 +78,8 @@ mod tests {
     use crate::model::agent::AgentDescription;
     use crate::model::fault::Fault;
 
+    const NEWEST: ProtocolVersion = ProtocolVersion::NEWEST_LEGACY;
+
     fn text(encode: impl FnOnce(&mut Vec<u8>) -> Result<(), Fault>) -> String {
         let mut out = Vec::new();
         encode(&mut out).unwrap();
@@ -84,8 +98,8 @@ mod tests {
             r#"]"#,
         );
         let page = fixtures::page();
-        assert_eq!(text(|out| outcome(out, &page, None)), format!("{expected}}}"));
-        let more = text(|out| outcome(out, &page, Some("c\"1")));
+        assert_eq!(text(|out| outcome(out, &page, None, NEWEST)), format!("{expected}}}"));
+        let more = text(|out| outcome(out, &page, Some("c\"1"), NEWEST));
         assert_eq!(more, format!(r#"{expected},"nextCursor":"c\"1"}}"#));
     }
 
@@ -98,14 +112,14 @@ mod tests {
             r#"{"uri":"beeos://agent/config","mimeType":"text/plain","blob":""}"#,
             r#"]}"#,
         );
-        assert_eq!(text(|out| outcome(out, &fixtures::contents(), None)), expected);
-        let plain = text(|out| outcome(out, &fixtures::plain_contents(b"x"), None));
+        assert_eq!(text(|out| outcome(out, &fixtures::contents(), None, NEWEST)), expected);
+        let plain = text(|out| outcome(out, &fixtures::plain_contents(b"x"), None, NEWEST));
         assert_eq!(plain, r#"{"contents":[{"uri":"a:b","text":"x"}]}"#);
     }
 
     #[test]
     fn text_that_is_none_is_a_bug_and_no_panic() {
-        let fault = outcome(&mut Vec::new(), &fixtures::plain_contents(b"\xff"), None);
+        let fault = outcome(&mut Vec::new(), &fixtures::plain_contents(b"\xff"), None, NEWEST);
         let expected = Fault::Internal("cannot encode a result: a text part is not UTF-8".to_owned());
         assert_eq!(fault, Err(expected));
     }
@@ -116,10 +130,11 @@ mod tests {
         let expected = |version: ProtocolVersion, title: &str| {
             format!(
                 concat!(
-                    r#"{{"protocolVersion":"{}","capabilities":{{"resources":{{}},"tools":{{}}}},"#,
+                    r#"{{"protocolVersion":"{}","capabilities":{{"resources":{{}},"prompts":{{}},{}"tools":{{}}}},"#,
                     r#""serverInfo":{{"name":"Research \"R\"",{}"version":"{}"}},"instructions":"Read."}}"#
                 ),
                 version.as_str(),
+                if version.knows_completions() { r#""completions":{},"# } else { "" },
                 title,
                 env!("CARGO_PKG_VERSION")
             )
@@ -134,7 +149,7 @@ mod tests {
             assert_eq!(answer(version, fixtures::agent()), expected(version, title));
         }
         let bare = format!(
-            r#"{{"protocolVersion":"2025-11-25","capabilities":{{"resources":{{}},"tools":{{}}}},"serverInfo":{{"name":"a","version":"{}"}}}}"#,
+            r#"{{"protocolVersion":"2025-11-25","capabilities":{{"resources":{{}},"prompts":{{}},"completions":{{}},"tools":{{}}}},"serverInfo":{{"name":"a","version":"{}"}}}}"#,
             env!("CARGO_PKG_VERSION")
         );
         assert_eq!(answer(ProtocolVersion::V2025_11_25, fixtures::nameless_agent()), bare);

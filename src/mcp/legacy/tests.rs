@@ -37,12 +37,34 @@ fn read(method: &str, params: &str) -> String {
 fn every_method_of_the_era_is_read() {
     for (method, params, expected) in [
         ("ping", "{}", "Ping"),
-        ("resources/list", "{}", "Call(ListResources { cursor: None })"),
-        ("resources/list", r#"{"cursor":"c\u0031","x":1}"#, "Call(ListResources { cursor: Some(\"c1\") })"),
+        ("resources/list", "{}", "Call(List { list: Resources, cursor: None })"),
+        (
+            "resources/list",
+            r#"{"cursor":"c\u0031","x":1}"#,
+            "Call(List { list: Resources, cursor: Some(\"c1\") })",
+        ),
         (
             "resources/read",
             r#"{"uri":"a:b","_meta":{"progressToken":1}}"#,
             "Call(ReadResource { uri: \"a:b\" })",
+        ),
+        ("resources/templates/list", "{}", "Call(List { list: Templates, cursor: None })"),
+        ("prompts/list", "{}", "Call(List { list: Prompts, cursor: None })"),
+        ("prompts/get", r#"{"name":"p"}"#, "Call(GetPrompt { name: \"p\", arguments: {} })"),
+        (
+            "prompts/get",
+            r#"{"name":"p","arguments":{"b":"\u00e4","a":""}}"#,
+            r#"Call(GetPrompt { name: "p", arguments: {"a": "", "b": "ä"} })"#,
+        ),
+        (
+            "completion/complete",
+            r#"{"ref":{"type":"ref/prompt","name":"p"},"argument":{"name":"a","value":"x"}}"#,
+            r#"Call(Complete { reference: Prompt("p"), argument: "a", value: "x" })"#,
+        ),
+        (
+            "completion/complete",
+            r#"{"ref":{"type":"ref/resource","uri":"a:{b}"},"argument":{"name":"b","value":""},"context":{"arguments":{"c":"d"}}}"#,
+            r#"Call(Complete { reference: Template("a:{b}"), argument: "b", value: "" })"#,
         ),
         ("tools/list", "{}", "Call(ListTools)"),
         ("resources/subscribe", r#"{"uri":"a:b"}"#, "SessionOnly(\"resources/subscribe\")"),
@@ -51,7 +73,6 @@ fn every_method_of_the_era_is_read() {
         ("tools/call", r#"{"name":"t"}"#, "invalid_params: unknown tool: t"),
         ("server/discover", "{}", "method_not_found: unknown method: server/discover"),
         ("subscriptions/listen", "{}", "method_not_found: unknown method: subscriptions/listen"),
-        ("prompts/list", "{}", "method_not_found: unknown method: prompts/list"),
         ("Resources/List", "[]", "method_not_found: unknown method: Resources/List"),
     ] {
         assert_eq!(read(method, params), expected, "{method} {params}");
@@ -70,6 +91,33 @@ fn parameters_are_refused_by_the_name_of_what_is_wrong() {
         ("resources/list", r#"{"_meta":[]}"#, "params._meta must be an object"),
         ("tools/list", r#"{"cursor":"c"}"#, "params.cursor is not a cursor of this list"),
         ("tools/call", "{}", "params.name is required"),
+        ("prompts/get", "{}", "params.name is required"),
+        ("prompts/get", r#"{"name":""}"#, "unknown prompt: "),
+        ("prompts/get", r#"{"name":"p","arguments":[]}"#, "params.arguments must be an object"),
+        (
+            "prompts/get",
+            r#"{"name":"p","arguments":{"a":1}}"#,
+            "params.arguments must be an object whose members are strings",
+        ),
+        ("prompts/get", r#"{"name":"p","arguments":{"a":"","a":""}}"#, "params.arguments has a member twice"),
+        ("completion/complete", "{}", "params.ref is required"),
+        ("completion/complete", r#"{"ref":{}}"#, "params.argument is required"),
+        ("completion/complete", r#"{"ref":{},"argument":{}}"#, "params.ref.type must be a string"),
+        (
+            "completion/complete",
+            r#"{"ref":{"type":"ref/tool"},"argument":{}}"#,
+            "params.ref.type must be ref/prompt or ref/resource",
+        ),
+        (
+            "completion/complete",
+            r#"{"ref":{"type":"ref/prompt","name":"p"},"argument":{"name":"a"}}"#,
+            "params.argument.value must be a string",
+        ),
+        (
+            "completion/complete",
+            r#"{"ref":{},"argument":{},"context":{"arguments":{"a":null}}}"#,
+            "params.context.arguments must be an object whose members are strings",
+        ),
         (uri, "{}", "params.uri is required"),
         (uri, r#"{"uri":["a:b"]}"#, "params.uri must be a string"),
         (uri, r#"{"uri":"\udfff"}"#, "params.uri must be a string"),

@@ -8,13 +8,12 @@ use serde_json::value::RawValue;
 
 use super::ModernError;
 use crate::mcp::call::{self, Call};
-use crate::mcp::error::shortened;
 use crate::mcp::headers::{Field, McpHeaders};
 use crate::mcp::version::{Generation, ProtocolVersion};
 use crate::mcp::wire::members::{Members, text_of};
 use crate::mcp::wire::params::META_PROTOCOL_VERSION;
 use crate::mcp::wire::{Incoming, Message, Request, RequestId};
-use crate::model::fault::Fault;
+use crate::model::fault::{Fault, shortened};
 
 const META_CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 const META_CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";

@@ -32,7 +32,8 @@ pub fn outcome(
 ) -> Result<(), Fault> {
     let subject = Subject::of(outcome, next_cursor);
     out.reserve(subject.encoded_len());
-    append(out, &around.complete(subject))
+    let cacheable = subject.is_cacheable();
+    append(out, &around.complete(subject, cacheable))
 }
 
 /// Appends the result of `tools/list`.
@@ -40,7 +41,7 @@ pub fn outcome(
 /// # Errors
 /// As [`outcome`].
 pub fn tools(out: &mut Vec<u8>, around: Surroundings<'_>) -> Result<(), Fault> {
-    append(out, &around.complete(Subject::Tools { tools: [] }))
+    append(out, &around.complete(Subject::Tools { tools: [] }, true))
 }
 
 /// Appends the result of `server/discover`.
@@ -50,21 +51,22 @@ pub fn tools(out: &mut Vec<u8>, around: Surroundings<'_>) -> Result<(), Fault> {
 pub fn discover(out: &mut Vec<u8>, around: Surroundings<'_>) -> Result<(), Fault> {
     let discovery = Discovery {
         supported_versions: ProtocolVersion::SUPPORTED.map(ProtocolVersion::as_str),
-        capabilities: Capabilities::default(),
+        capabilities: Capabilities::of(ProtocolVersion::V2026_07_28),
         instructions: around.agent.instructions.as_deref(),
     };
-    append(out, &around.complete(discovery))
+    append(out, &around.complete(discovery, true))
 }
 
 impl<'a> Surroundings<'a> {
-    fn complete<S: Serialize>(self, subject: S) -> Complete<'a, S> {
+    fn complete<S: Serialize>(self, subject: S, cacheable: bool) -> Complete<'a, S> {
         let cache_scope = match self.access {
             Access::Public => "public",
             Access::Key => "private",
         };
         let titles = ProtocolVersion::V2026_07_28.knows_titles();
         let meta = Meta { server_info: Implementation::of(self.agent, titles) };
-        Complete { result_type: "complete", subject, ttl_ms: self.ttl_ms, cache_scope, meta }
+        let caching = cacheable.then_some(Caching { ttl_ms: self.ttl_ms, cache_scope });
+        Complete { result_type: "complete", subject, caching, meta }
     }
 }
 
@@ -74,10 +76,18 @@ struct Complete<'a, S> {
     result_type: &'static str,
     #[serde(flatten)]
     subject: S,
-    ttl_ms: u64,
-    cache_scope: &'static str,
+    #[serde(flatten)]
+    caching: Option<Caching>,
     #[serde(rename = "_meta")]
     meta: Meta<'a>,
+}
+
+/// For how long, and for whom, a client may keep a result.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Caching {
+    ttl_ms: u64,
+    cache_scope: &'static str,
 }
 
 #[derive(Serialize)]
@@ -156,7 +166,7 @@ mod tests {
         let subject = concat!(
             r#"{"resultType":"complete","#,
             r#""supportedVersions":["2026-07-28","2025-11-25","2025-06-18","2025-03-26","2024-11-05"],"#,
-            r#""capabilities":{"resources":{},"tools":{}},"instructions":"Read.""#,
+            r#""capabilities":{"resources":{},"prompts":{},"completions":{},"tools":{}},"instructions":"Read.""#,
         );
         assert_eq!(text(|out| discover(out, around)), format!("{subject}{}", tail(5, "public")));
 

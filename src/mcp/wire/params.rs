@@ -65,17 +65,25 @@ impl<'a> Params<'a> {
         self.string(name)?.ok_or_else(|| missing(name))
     }
 
+    /// A member that must be an object where it is present.
+    ///
+    /// # Errors
+    /// [`Fault::InvalidParams`], naming the member.
+    pub fn object(&self, name: &'static str) -> Result<Option<&'a RawValue>, Fault> {
+        match self.members.get(name) {
+            Some(raw) if !raw.get().starts_with('{') => {
+                Err(Fault::invalid_params(format!("params.{name} must be an object")))
+            }
+            raw => Ok(raw),
+        }
+    }
+
     /// A member that must be there and be an object.
     ///
     /// # Errors
     /// [`Fault::InvalidParams`], naming the member.
     pub fn required_object(&self, name: &'static str) -> Result<&'a RawValue, Fault> {
-        let raw = self.members.get(name).ok_or_else(|| missing(name))?;
-        if raw.get().starts_with('{') {
-            Ok(raw)
-        } else {
-            Err(Fault::invalid_params(format!("params.{name} must be an object")))
-        }
+        self.object(name)?.ok_or_else(|| missing(name))
     }
 }
 

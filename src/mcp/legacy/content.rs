@@ -1,0 +1,83 @@
+//! Messages of prompts in the types of content that an older revision knows.
+
+use std::borrow::Cow;
+
+use crate::mcp::version::ContentTypes;
+use crate::model::message::{ContentKind, EmbeddedResource, Message, ResourceLink};
+
+/// The messages, each in a type that is known: a sound goes as the embedded resource that it might be as well, a link
+/// as the text that a person would write.
+pub(super) fn known(messages: &[Message], types: ContentTypes) -> Cow<'_, [Message]> {
+    let is_known = |message: &Message| match message.content.kind {
+        ContentKind::Text(_) | ContentKind::Image(_) | ContentKind::Resource(_) => true,
+        ContentKind::Audio(_) => types >= ContentTypes::Audio,
+        ContentKind::ResourceLink(_) => types >= ContentTypes::ResourceLinks,
+    };
+    if messages.iter().all(is_known) {
+        return Cow::Borrowed(messages);
+    }
+    let told = messages.iter().enumerate().map(|(index, message)| {
+        let mut message = message.clone();
+        if !is_known(&message) {
+            message.content.kind = instead(message.content.kind, index);
+        }
+        message
+    });
+    Cow::Owned(told.collect())
+}
+
+fn instead(kind: ContentKind, index: usize) -> ContentKind {
+    match kind {
+        ContentKind::Audio(audio) => ContentKind::Resource(EmbeddedResource {
+            uri: format!("prompt-message:{index}"),
+            mime_type: Some(audio.mime_type),
+            text: None,
+            blob: Some(audio.data),
+            meta: None,
+        }),
+        ContentKind::ResourceLink(link) => ContentKind::Text(line(*link)),
+        known => known,
+    }
+}
+
+fn line(link: ResourceLink) -> String {
+    let ResourceLink { uri, name, title, description, .. } = link;
+    let called = title.unwrap_or(name);
+    match description {
+        Some(description) => format!("{called} ({description}): {uri}"),
+        None => format!("{called}: {uri}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::known;
+    use crate::mcp::version::ContentTypes::{self, Audio, First, ResourceLinks};
+    use crate::model::message::Message;
+
+    const LINK: &str = r#"{"type":"resource_link","uri":"a:b","name":"n","description":"d"}"#;
+    const SOUND: &str =
+        r#"{"type":"audio","data":"AA==","mimeType":"audio/wav","annotations":{"priority":1}}"#;
+
+    fn told(types: ContentTypes) -> String {
+        let json =
+            format!(r#"[{{"role":"user","content":{LINK}}},{{"role":"assistant","content":{SOUND}}}]"#);
+        let messages: Vec<Message> = serde_json::from_str(&json).unwrap();
+        serde_json::to_string(&known(&messages, types)).unwrap()
+    }
+
+    #[test]
+    fn what_a_revision_does_not_know_is_told_in_what_it_knows() {
+        let both = |link: &str, sound: &str| {
+            format!(r#"[{{"role":"user","content":{link}}},{{"role":"assistant","content":{sound}}}]"#)
+        };
+        let line = r#"{"type":"text","text":"n (d): a:b"}"#;
+        let embedded = concat!(
+            r#"{"type":"resource","resource":{"uri":"prompt-message:1","mimeType":"audio/wav","blob":"AA=="},"#,
+            r#""annotations":{"priority":1}}"#
+        );
+        assert_eq!(told(ResourceLinks), both(LINK, SOUND));
+        assert_eq!(told(Audio), both(line, SOUND));
+        assert_eq!(told(First), both(line, embedded));
+    }
+}

@@ -1,0 +1,310 @@
+//! The messages of a prompt, in the MCP specification's own words (server/prompts, `PromptMessage`).
+//!
+//! As registered, their texts are templates; as answered, those texts are rendered.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+/// A message of a prompt.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Message {
+    /// Who says it.
+    pub role: Role,
+    /// What is said.
+    pub content: ContentBlock,
+}
+
+/// Who says a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// The user.
+    User,
+    /// The model.
+    Assistant,
+}
+
+/// What a message says: `ContentBlock` of the specification.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(try_from = "Flat", into = "Flat")]
+pub struct ContentBlock {
+    /// What kind it is, and what belongs to the kind.
+    pub kind: ContentKind,
+    /// As sent.
+    pub annotations: Option<Box<RawValue>>,
+    /// As sent.
+    pub meta: Option<Box<RawValue>>,
+}
+
+/// The kinds of content.
+#[derive(Debug, Clone)]
+pub enum ContentKind {
+    /// Text.
+    Text(String),
+    /// An image.
+    Image(Media),
+    /// A sound.
+    Audio(Media),
+    /// A resource that the client may read.
+    ResourceLink(Box<ResourceLink>),
+    /// The contents of a resource.
+    Resource(EmbeddedResource),
+}
+
+/// An image or a sound.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Media {
+    /// In base64.
+    pub data: String,
+    /// The MIME type of it.
+    pub mime_type: String,
+}
+
+/// `ResourceLink` of the specification.
+#[derive(Debug, Clone)]
+pub struct ResourceLink {
+    /// Which resource.
+    pub uri: String,
+    /// Its name.
+    pub name: String,
+    /// A title for people.
+    pub title: Option<String>,
+    /// What it is.
+    pub description: Option<String>,
+    /// Its MIME type.
+    pub mime_type: Option<String>,
+    /// Its size in bytes.
+    pub size: Option<u64>,
+    /// As sent.
+    pub icons: Option<Box<RawValue>>,
+}
+
+/// The resource of an embedded one. As registered, one with neither text nor blob names a registered resource, which
+/// is read in full when the prompt is asked for; as answered, each has one of the two.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct EmbeddedResource {
+    /// Its URI.
+    pub uri: String,
+    /// Its MIME type.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mime_type: Option<String>,
+    /// Its text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// Its bytes in base64.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blob: Option<String>,
+    /// As sent.
+    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Box<RawValue>>,
+}
+
+impl EmbeddedResource {
+    /// Whether it names a registered resource.
+    pub fn is_reference(&self) -> bool {
+        self.text.is_none() && self.blob.is_none()
+    }
+}
+
+impl Message {
+    /// The texts that are templates as registered, always in the same order.
+    pub fn templates_mut(&mut self) -> Vec<&mut String> {
+        match &mut self.content.kind {
+            ContentKind::Text(text) => vec![text],
+            ContentKind::Image(_) | ContentKind::Audio(_) => Vec::new(),
+            ContentKind::ResourceLink(link) => {
+                let optional = [&mut link.title, &mut link.description];
+                [&mut link.uri, &mut link.name].into_iter().chain(optional.into_iter().flatten()).collect()
+            }
+            ContentKind::Resource(resource) => {
+                std::iter::once(&mut resource.uri).chain(&mut resource.text).collect()
+            }
+        }
+    }
+}
+
+/// A content block as it is written: all members of all kinds beside each other.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Flat {
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    text: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    data: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    uri: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    title: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    description: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    mime_type: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    size: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    resource: Option<EmbeddedResource>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    icons: Option<Box<RawValue>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    annotations: Option<Box<RawValue>>,
+    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
+    meta: Option<Box<RawValue>>,
+}
+
+/// The members that each kind has besides `type`, `annotations` and `_meta`.
+const MEMBERS: [(&str, &[&str]); 5] = [
+    ("text", &["text"]),
+    ("image", &["data", "mimeType"]),
+    ("audio", &["data", "mimeType"]),
+    ("resource_link", &["uri", "name", "title", "description", "mimeType", "size", "icons"]),
+    ("resource", &["resource"]),
+];
+
+impl Flat {
+    fn present(&self) -> impl Iterator<Item = &'static str> {
+        [
+            ("text", self.text.is_some()),
+            ("data", self.data.is_some()),
+            ("uri", self.uri.is_some()),
+            ("name", self.name.is_some()),
+            ("title", self.title.is_some()),
+            ("description", self.description.is_some()),
+            ("mimeType", self.mime_type.is_some()),
+            ("size", self.size.is_some()),
+            ("resource", self.resource.is_some()),
+            ("icons", self.icons.is_some()),
+        ]
+        .into_iter()
+        .filter_map(|(member, there)| there.then_some(member))
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let Some((kind, members)) = MEMBERS.iter().find(|(kind, _)| *kind == self.kind) else {
+            return Err(format!(
+                "unknown content type `{}`, expected text, image, audio, resource_link or resource",
+                self.kind.escape_debug()
+            ));
+        };
+        match self.present().find(|member| !members.contains(member)) {
+            Some(foreign) => Err(format!("content of type {kind} has no member `{foreign}`")),
+            None => Ok(()),
+        }
+    }
+}
+
+impl TryFrom<Flat> for ContentBlock {
+    type Error = String;
+
+    fn try_from(flat: Flat) -> Result<Self, String> {
+        flat.check()?;
+        let Flat {
+            kind, text, data, uri, name, title, description, mime_type, size, resource, icons, ..
+        } = flat;
+        let missing = |member: &str| format!("content of type {kind} needs `{member}`");
+        let kind = match kind.as_str() {
+            "text" => ContentKind::Text(text.ok_or_else(|| missing("text"))?),
+            "resource" => ContentKind::Resource(resource.ok_or_else(|| missing("resource"))?),
+            "resource_link" => ContentKind::ResourceLink(Box::new(ResourceLink {
+                uri: uri.ok_or_else(|| missing("uri"))?,
+                name: name.ok_or_else(|| missing("name"))?,
+                title,
+                description,
+                mime_type,
+                size,
+                icons,
+            })),
+            media => {
+                let data = data.ok_or_else(|| missing("data"))?;
+                let mime_type = mime_type.ok_or_else(|| missing("mimeType"))?;
+                let content = Media { data, mime_type };
+                if media == "image" { ContentKind::Image(content) } else { ContentKind::Audio(content) }
+            }
+        };
+        Ok(Self { kind, annotations: flat.annotations, meta: flat.meta })
+    }
+}
+
+impl From<ContentBlock> for Flat {
+    fn from(block: ContentBlock) -> Self {
+        let ContentBlock { kind, annotations, meta } = block;
+        let around = Self { annotations, meta, ..Self::default() };
+        let named = |kind: &str| Self { kind: kind.to_owned(), ..around };
+        match kind {
+            ContentKind::Text(text) => Self { text: Some(text), ..named("text") },
+            ContentKind::Image(Media { data, mime_type }) => {
+                Self { data: Some(data), mime_type: Some(mime_type), ..named("image") }
+            }
+            ContentKind::Audio(Media { data, mime_type }) => {
+                Self { data: Some(data), mime_type: Some(mime_type), ..named("audio") }
+            }
+            ContentKind::Resource(resource) => Self { resource: Some(resource), ..named("resource") },
+            ContentKind::ResourceLink(link) => {
+                let ResourceLink { uri, name, title, description, mime_type, size, icons } = *link;
+                let (uri, name) = (Some(uri), Some(name));
+                Self { uri, name, title, description, mime_type, size, icons, ..named("resource_link") }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Message;
+
+    fn read(content: &str) -> Result<String, String> {
+        let text = format!(r#"{{"role":"user","content":{content}}}"#);
+        let message: Message = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+        serde_json::to_string(&message).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn every_kind_of_content_comes_back_as_it_was_sent() {
+        for content in [
+            r#"{"type":"text","text":"{{ a }}","annotations":{ "priority":1.0},"_meta":{ }}"#,
+            r#"{"type":"image","data":"AA==","mimeType":"image/png"}"#,
+            r#"{"type":"audio","data":"AA==","mimeType":"audio/wav"}"#,
+            r#"{"type":"resource_link","uri":"a:b","name":"n","title":"t","description":"d","mimeType":"text/plain","size":3,"icons":[ ]}"#,
+            r#"{"type":"resource","resource":{"uri":"a:b"}}"#,
+            r#"{"type":"resource","resource":{"uri":"a:b","mimeType":"text/plain","text":"x","_meta":{}}}"#,
+            r#"{"type":"resource","resource":{"uri":"a:b","blob":"AA=="}}"#,
+        ] {
+            assert_eq!(read(content), Ok(format!(r#"{{"role":"user","content":{content}}}"#)));
+        }
+    }
+
+    #[test]
+    fn what_does_not_belong_to_a_kind_is_refused() {
+        for (content, expected) in [
+            (r#"{"type":"video"}"#, "unknown content type `video`"),
+            (r#"{"type":"text"}"#, "content of type text needs `text`"),
+            (r#"{"type":"text","text":"a","data":"b"}"#, "content of type text has no member `data`"),
+            (r#"{"type":"image","data":"AA=="}"#, "content of type image needs `mimeType`"),
+            (r#"{"type":"text","text":"a","other":1}"#, "unknown field `other`"),
+            (r#"{"type":"resource","resource":{"text":"a"}}"#, "missing field `uri`"),
+            (r#"{"text":"a"}"#, "missing field `type`"),
+        ] {
+            let error = read(content).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn texts_are_templates_and_data_is_not() {
+        let templates = |content: &str| {
+            let text = format!(r#"{{"role":"assistant","content":{content}}}"#);
+            let mut message: Message = serde_json::from_str(&text).unwrap();
+            message.templates_mut().into_iter().map(|text| text.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(templates(r#"{"type":"text","text":"a"}"#), ["a"]);
+        assert!(templates(r#"{"type":"image","data":"{{a}}","mimeType":"image/png"}"#).is_empty());
+        let link = r#"{"type":"resource_link","uri":"u","name":"n","description":"d"}"#;
+        assert_eq!(templates(link), ["u", "n", "d"]);
+        assert_eq!(templates(r#"{"type":"resource","resource":{"uri":"u","text":"t"}}"#), ["u", "t"]);
+    }
+}

@@ -1,0 +1,169 @@
+//! A prompt: messages that are rendered with a client's arguments.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::message::Message;
+use super::resource::ContentHash;
+use super::scope::Revision;
+
+/// Most bytes that the name of a prompt may have.
+pub const MAX_NAME_BYTES: usize = 512;
+
+/// The name of a prompt, compared byte for byte.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(transparent)]
+pub struct PromptName(Arc<str>);
+
+/// Why a text is no name of a prompt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum PromptNameError {
+    /// It is empty or longer than [`MAX_NAME_BYTES`].
+    #[error("must have 1 to {MAX_NAME_BYTES} bytes")]
+    Length,
+    /// It holds a control character.
+    #[error("holds a control character")]
+    Control,
+}
+
+impl PromptName {
+    /// Parses a name: anything that fits on a line.
+    pub fn parse(text: &str) -> Result<Self, PromptNameError> {
+        if !(1..=MAX_NAME_BYTES).contains(&text.len()) {
+            Err(PromptNameError::Length)
+        } else if text.chars().any(char::is_control) {
+            Err(PromptNameError::Control)
+        } else {
+            Ok(Self(text.into()))
+        }
+    }
+
+    /// The text, as given.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::borrow::Borrow<str> for PromptName {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for PromptName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for PromptName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+/// What its owner says of a prompt: everything but its name, its arguments and its messages.
+#[derive(Debug, Clone, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PromptDefinition {
+    /// A title for people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// What it is for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// As sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub icons: Option<Box<RawValue>>,
+    /// As sent.
+    #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Box<RawValue>>,
+}
+
+impl PartialEq for PromptDefinition {
+    fn eq(&self, other: &Self) -> bool {
+        fn text(raw: Option<&RawValue>) -> Option<&str> {
+            raw.map(RawValue::get)
+        }
+        (&self.title, &self.description) == (&other.title, &other.description)
+            && text(self.icons.as_deref()) == text(other.icons.as_deref())
+            && text(self.meta.as_deref()) == text(other.meta.as_deref())
+    }
+}
+
+/// An argument of a prompt.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Argument {
+    /// What the messages and the client call it.
+    pub name: String,
+    /// A title for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// What it is for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Whether a client must give it; `None` where its owner did not say, which is no.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub required: Option<bool>,
+    /// Values that are offered for it; no list of prompts shows them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub completions: Vec<String>,
+}
+
+impl Argument {
+    /// Whether a list of prompts shows both alike.
+    pub fn is_listed_as(&self, other: &Self) -> bool {
+        (&self.name, &self.title, &self.description, &self.required)
+            == (&other.name, &other.title, &other.description, &other.required)
+    }
+}
+
+/// A registered prompt.
+#[derive(Debug, Clone)]
+pub struct Prompt {
+    /// Its name.
+    pub name: PromptName,
+    /// What its owner says of it.
+    pub definition: PromptDefinition,
+    /// Its arguments, in their order.
+    pub arguments: Vec<Argument>,
+    /// Where its messages are, a JSON list.
+    pub messages: ContentHash,
+    /// The revision of the agent's scope that last changed it.
+    pub revision: Revision,
+}
+
+/// A prompt as its owner wants it.
+#[derive(Debug, Clone)]
+pub struct NewPrompt {
+    /// Its name.
+    pub name: PromptName,
+    /// What its owner says of it.
+    pub definition: PromptDefinition,
+    /// Its arguments, in their order.
+    pub arguments: Vec<Argument>,
+    /// Its messages.
+    pub messages: Vec<Message>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PromptName, PromptNameError};
+
+    #[test]
+    fn a_name_is_anything_that_fits_on_a_line() {
+        for good in ["a", "code review/v2", "研究", &"a".repeat(512)] {
+            assert_eq!(PromptName::parse(good).map(|name| name.to_string()), Ok(good.to_owned()));
+        }
+        for bad in ["", &"a".repeat(513)] {
+            assert_eq!(PromptName::parse(bad), Err(PromptNameError::Length));
+        }
+        for bad in ["a\0", "a\nb", "\u{7f}"] {
+            assert_eq!(PromptName::parse(bad), Err(PromptNameError::Control));
+        }
+    }
+}

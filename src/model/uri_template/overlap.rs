@@ -1,0 +1,144 @@
+//! Which of two templates goes first, and whether some URI matches both.
+
+use super::class::Class;
+use super::layout::{Layout, Slot};
+
+/// How specific a template is: the greater goes first.
+///
+/// More literal bytes are more specific: those outside the expressions, and those that `{/a}`, `{.a}` and
+/// `{a,b}` write before each value. Of two with as many, the one without `{+…}` is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Specificity {
+    literal_bytes: usize,
+    has_no_reserved_value: bool,
+}
+
+/// A step of a template read as a pattern. It may allow more than the template, never less.
+enum Step {
+    /// One of these.
+    One(Class),
+    /// Any number of these.
+    Any(Class),
+    /// Either the following steps or, in their place, nothing.
+    Maybe(usize),
+}
+
+impl Layout {
+    pub(super) fn specificity(&self) -> Specificity {
+        let separators: usize = self.separators.iter().map(|separator| separator.text.len()).sum();
+        let suffixes: usize = self.slots.iter().map(|slot| slot.suffix.len()).sum();
+        Specificity {
+            literal_bytes: self.head.len() + separators + suffixes + self.tail.len(),
+            has_no_reserved_value: !self.slots.iter().any(|slot| slot.value.is_some_and(|v| v.reserved)),
+        }
+    }
+
+    /// Whether some text fits both patterns.
+    pub(super) fn overlaps(&self, other: &Self) -> bool {
+        let (rows, columns) = (self.steps(), other.steps());
+        // Whether some text leads to this step of both. Every move goes on in at least one of them, so that one
+        // pass over the table is enough.
+        let mut reached = Table::new(rows.len() + 1, columns.len() + 1);
+        reached.mark(0, 0);
+        for row in 0..=rows.len() {
+            for column in 0..=columns.len() {
+                if !reached.is_marked(row, column) {
+                    continue;
+                }
+                if let Some(step) = rows.get(row) {
+                    step.skips(row).for_each(|row| reached.mark(row, column));
+                }
+                if let Some(step) = columns.get(column) {
+                    step.skips(column).for_each(|column| reached.mark(row, column));
+                }
+                if let (Some(a), Some(b)) = (rows.get(row), columns.get(column))
+                    && !a.class().common(b.class()).is_empty()
+                {
+                    reached.mark(a.after(row), b.after(column));
+                }
+            }
+        }
+        reached.is_marked(rows.len(), columns.len())
+    }
+
+    fn steps(&self) -> Vec<Step> {
+        let mut steps = Vec::new();
+        literal(&self.head, &mut steps);
+        for (at, slot) in self.slots.iter().enumerate() {
+            if let Some(separator) = at.checked_sub(1).and_then(|before| self.separators.get(before)) {
+                literal(&separator.text, &mut steps);
+            }
+            self.slot_steps(slot, &mut steps);
+        }
+        literal(&self.tail, &mut steps);
+        if let Some(fragment) = &self.fragment {
+            let value = fragment.accepts.and(Class::ENCODED);
+            steps.extend([Step::Maybe(2), Step::One(Class::only('#')), Step::Any(value)]);
+        }
+        steps
+    }
+
+    fn slot_steps(&self, slot: &Slot, steps: &mut Vec<Step>) {
+        if let Some(value) = &slot.value {
+            let value = value.accepts.and(Class::ENCODED);
+            steps.extend([Step::One(value), Step::Any(value)]);
+        }
+        literal(&slot.suffix, steps);
+        if !slot.parameters.is_empty() {
+            let text =
+                slot.parameters.iter().fold(slot.delimiters.and(Class::only('=')), |text, parameter| {
+                    let name = Class::of(self.names[parameter.variable.index].as_bytes());
+                    text.and(name).and(parameter.variable.accepts).and(Class::ENCODED)
+                });
+            steps.extend([Step::Maybe(2), Step::One(slot.leads), Step::Any(text)]);
+        }
+    }
+}
+
+fn literal(text: &str, steps: &mut Vec<Step>) {
+    steps.extend(text.bytes().map(|byte| Step::One(Class::of(&[byte]))));
+}
+
+impl Step {
+    /// What it may read.
+    fn class(&self) -> Class {
+        match self {
+            Self::One(class) | Self::Any(class) => *class,
+            Self::Maybe(_) => Class::NONE,
+        }
+    }
+
+    /// Where a pattern that is at this step stands after reading a byte.
+    fn after(&self, at: usize) -> usize {
+        if matches!(self, Self::One(_)) { at + 1 } else { at }
+    }
+
+    /// Where it may go on without reading one.
+    fn skips(&self, at: usize) -> impl Iterator<Item = usize> + use<> {
+        let (next, past) = match self {
+            Self::One(_) => (None, None),
+            Self::Any(_) => (Some(at + 1), None),
+            Self::Maybe(steps) => (Some(at + 1), Some(at + 1 + steps)),
+        };
+        next.into_iter().chain(past)
+    }
+}
+
+struct Table {
+    marks: Vec<bool>,
+    columns: usize,
+}
+
+impl Table {
+    fn new(rows: usize, columns: usize) -> Self {
+        Self { marks: vec![false; rows * columns], columns }
+    }
+
+    fn mark(&mut self, row: usize, column: usize) {
+        self.marks[row * self.columns + column] = true;
+    }
+
+    fn is_marked(&self, row: usize, column: usize) -> bool {
+        self.marks[row * self.columns + column]
+    }
+}

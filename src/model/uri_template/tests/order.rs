@@ -1,0 +1,57 @@
+//! Which template goes first, and which conflict.
+
+use std::cmp::Ordering;
+
+use super::template;
+
+#[test]
+fn more_literal_text_is_more_specific_and_then_no_reserved_value() {
+    for (one, other, order) in [
+        ("x:ab{a}", "x:a{+a}", Ordering::Greater),
+        ("x:a{+a}b", "x:a{a}", Ordering::Greater),
+        ("x:{a}", "x:{+a}", Ordering::Greater),
+        ("x:{a}/", "x:{/a}", Ordering::Equal),
+        ("x:{a},{b}", "x:{c,d}", Ordering::Equal),
+        ("x:a{?long,names}", "x:a", Ordering::Equal),
+        ("x:a{#f}", "x:{b}", Ordering::Greater),
+        ("x:{a}.md{?b}", "x:{a}.m", Ordering::Greater),
+    ] {
+        let (first, second) = (template(one).specificity(), template(other).specificity());
+        assert_eq!(first.cmp(&second), order, "{one} {other}");
+    }
+}
+
+#[test]
+fn templates_conflict_where_they_tie_and_one_uri_matches_both() {
+    for (one, other, conflict) in [
+        ("x:{a}", "x:{b}", true),
+        ("x:{a}/", "x:{/b}", false),
+        ("x:{a}/y", "x:z/{b}", true),
+        ("x:{a}/users/{b}", "x:{a}/posts/{b}", false),
+        ("x:{a}/users/{b}", "x:{a}/users/{c}", true),
+        ("x:{+a}/users/{b}", "x:{+a}/posts/{b}", false),
+        ("x:{a}.md", "x:{b}.rs", false),
+        ("x:a{b}", "x:{b}a", true),
+        ("x:a{b}", "x:{b}-", true),
+        ("x:a{b}", "x:{b}c", true),
+        ("x:{a}/b", "x:{+a}/b", false),
+        ("x:ab{a}", "x:a{+a}", false),
+        ("x:{a}-{b}", "x:{a}.{b}", true),
+        ("x:{a}:{b}", "x:{a}/{b}", false),
+        ("x:{+a}:{b}", "x:{+a}/{b}", true),
+        ("x:{?a}", "x:{?b}", true),
+        ("x:{?a}", "x:{#b}", true),
+        ("x:{?a}", "x:{b}", false),
+        ("x:/{?a}", "x:/{b}", false),
+        ("x:{c}{?a}", "x:{b}", true),
+        ("x:{c}1{?a}", "x:{b}2{?a}", false),
+        ("x:{a}", "x:b", false),
+        ("x:1{a}", "x:{a}2", true),
+        ("x:{a}%20", "x:{a}%21", false),
+        ("x:a%20{a}", "x:{b}aaaa", true),
+    ] {
+        let (one, other) = (template(one), template(other));
+        assert_eq!(one.conflicts_with(&other), conflict, "{one} {other}");
+        assert_eq!(other.conflicts_with(&one), conflict, "{other} {one}");
+    }
+}

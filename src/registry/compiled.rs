@@ -1,0 +1,173 @@
+//! Bodies of templates and messages of prompts, checked and compiled: as they are registered, and for as long as they
+//! are used.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use moka::sync::Cache;
+
+use super::Registry;
+use super::access::Caller;
+use super::render::{RenderError, Renderer, Template};
+use crate::model::fault::Fault;
+use crate::model::ids::AgentId;
+use crate::model::message::{ContentKind, Message};
+use crate::model::prompt::PromptName;
+use crate::model::resource::ContentHash;
+use crate::model::scope::Revision;
+use crate::model::uri::ResourceUri;
+use crate::model::uri_template::UriTemplate;
+
+/// What messages take in memory for each byte that they have as JSON, at most.
+const MESSAGE_WEIGHT: usize = 4;
+
+/// Messages whose texts are templates, or one text that is one.
+#[derive(Debug)]
+pub(super) struct Compiled {
+    /// As registered.
+    messages: Vec<Message>,
+    /// What is to be rendered: of messages, each text that [`is_template`], in their order.
+    templates: Vec<Arc<Template>>,
+    weight: usize,
+}
+
+/// Which version of what is compiled.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Source {
+    /// The body of a resource template.
+    Template(UriTemplate),
+    /// The messages of a prompt.
+    Prompt(PromptName),
+}
+
+/// What is compiled, up to a number of bytes; the least used go first.
+#[derive(Debug)]
+pub(super) struct Compilations(Cache<(AgentId, Source, Revision), Arc<Compiled>>);
+
+impl Compilations {
+    pub(super) fn new(max_bytes: u64) -> Self {
+        let weigh = |_: &_, compiled: &Arc<Compiled>| u32::try_from(compiled.weight).unwrap_or(u32::MAX);
+        Self(Cache::builder().max_capacity(max_bytes).weigher(weigh).build())
+    }
+}
+
+/// Whether a text has anything to render: there is no tag without a brace.
+fn is_template(text: &str) -> bool {
+    text.contains('{')
+}
+
+impl Compiled {
+    /// Checks and compiles the body of a template.
+    pub(super) fn body(source: &str, variables: &[String]) -> Result<Self, RenderError> {
+        let template = Template::parse(source, variables)?;
+        Ok(Self { messages: Vec::new(), weight: template.weight(), templates: vec![Arc::new(template)] })
+    }
+
+    /// Checks and compiles the messages of a prompt; `bytes` is their length as JSON.
+    pub(super) fn prompt(
+        mut messages: Vec<Message>,
+        arguments: &[String],
+        bytes: usize,
+    ) -> Result<Self, RenderError> {
+        let mut templates = Vec::new();
+        for text in messages.iter_mut().flat_map(Message::templates_mut).filter(|text| is_template(text)) {
+            templates.push(Arc::new(Template::parse(text, arguments)?));
+        }
+        let weight = templates.iter().map(|template| template.weight()).sum::<usize>();
+        Ok(Self { messages, weight: weight + MESSAGE_WEIGHT * bytes, templates })
+    }
+
+    /// Renders every text with the same values.
+    async fn texts(&self, renderer: &Renderer, values: Vec<(String, String)>) -> Result<Vec<String>, Fault> {
+        if self.templates.is_empty() {
+            return Ok(Vec::new());
+        }
+        Ok(renderer.render(self.templates.clone(), values).await?)
+    }
+
+    /// The text of the body.
+    pub(super) async fn render_body(
+        &self,
+        renderer: &Renderer,
+        values: Vec<(String, String)>,
+    ) -> Result<Bytes, Fault> {
+        let text = self.texts(renderer, values).await?.pop();
+        text.map(Bytes::from).ok_or_else(|| Fault::Internal("a template has no body".to_owned()))
+    }
+
+    /// The messages, with the URIs in them checked.
+    pub(super) async fn render_messages(
+        &self,
+        renderer: &Renderer,
+        values: Vec<(String, String)>,
+    ) -> Result<Vec<Message>, Fault> {
+        let mut texts = self.texts(renderer, values).await?.into_iter();
+        let mut messages = self.messages.clone();
+        for text in messages.iter_mut().flat_map(Message::templates_mut).filter(|text| is_template(text)) {
+            *text = texts.next().ok_or_else(|| Fault::Internal("a text was not rendered".to_owned()))?;
+        }
+        check_uris(&messages)?;
+        Ok(messages)
+    }
+}
+
+fn check_uris(messages: &[Message]) -> Result<(), Fault> {
+    for (index, message) in messages.iter().enumerate() {
+        let uri = match &message.content.kind {
+            ContentKind::ResourceLink(link) => &link.uri,
+            ContentKind::Resource(resource) => &resource.uri,
+            ContentKind::Text(_) | ContentKind::Image(_) | ContentKind::Audio(_) => continue,
+        };
+        ResourceUri::parse(uri).map_err(|error| {
+            Fault::invalid_params(format!("with these arguments, the uri of messages[{index}] {error}"))
+        })?;
+    }
+    Ok(())
+}
+
+impl Registry {
+    /// What stands behind an address, compiled; `None` where it is purged already.
+    pub(super) async fn compiled(
+        &self,
+        caller: &Caller,
+        source: Source,
+        revision: Revision,
+        address: ContentHash,
+        compile: impl FnOnce(Bytes) -> Result<Compiled, RenderError> + Send + 'static,
+    ) -> Result<Option<Arc<Compiled>>, Fault> {
+        let key = (caller.agent, source, revision);
+        if let Some(compiled) = self.compilations.0.get(&key) {
+            return Ok(Some(compiled));
+        }
+        let kept = self.contents.get(&(caller.agent, address));
+        let bytes = match kept {
+            Some(bytes) => Some(bytes),
+            None => self.load_contents(caller.tenant, caller.agent, &[address]).await?.remove(&address),
+        };
+        let Some(bytes) = bytes else { return Ok(None) };
+        let compiled = self.renderer.run(move || compile(bytes)).await.map_err(unreadable)?;
+        let compiled = Arc::new(compiled);
+        self.compilations.0.insert(key, Arc::clone(&compiled));
+        Ok(Some(compiled))
+    }
+}
+
+/// What was checked when it was registered does compile: anything else is a bug.
+fn unreadable(error: RenderError) -> Fault {
+    match error {
+        RenderError::Busy | RenderError::Late => error.into(),
+        bug => Fault::Internal(format!("what is registered does not compile: {bug}")),
+    }
+}
+
+impl From<RenderError> for Fault {
+    fn from(error: RenderError) -> Self {
+        match error {
+            RenderError::Busy | RenderError::Late => {
+                Self::Unavailable { retry_after: std::time::Duration::from_secs(1) }
+            }
+            RenderError::Failed(detail) => Self::Internal(detail),
+            refused => Self::invalid_params(refused.to_string()),
+        }
+    }
+}

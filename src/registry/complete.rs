@@ -1,0 +1,99 @@
+//! Completion: which of the values that an agent offers go on from what is written.
+
+use caseless::Caseless;
+use unicode_normalization::UnicodeNormalization;
+
+use super::snapshot::Definitions;
+use crate::model::fault::Fault;
+use crate::model::operation::{Completion, Reference};
+
+/// Most values of an answer (server/utilities/completion).
+const MOST_VALUES: usize = 100;
+
+/// The values that begin with what is written, then those that hold it elsewhere, each in the order of their owner.
+///
+/// # Errors
+/// [`Fault::InvalidParams`] where there is no such prompt or template, or it has no such argument or variable.
+pub(super) fn complete(
+    definitions: &Definitions,
+    reference: &Reference,
+    argument: &str,
+    written: &str,
+) -> Result<Completion, Fault> {
+    let offered = match reference {
+        Reference::Prompt(name) => {
+            let prompt = definitions.prompts.get(name.as_str()).ok_or_else(|| Fault::unknown_prompt(name))?;
+            let declared = prompt.arguments.iter().find(|declared| declared.name == argument);
+            &declared.ok_or_else(|| Fault::unknown("argument", argument))?.completions[..]
+        }
+        Reference::Template(text) => {
+            let template = definitions.templates.by_text().get(text.as_str());
+            let template = template.ok_or_else(|| Fault::unknown("resource template", text))?;
+            if !template.uri_template.variables().any(|variable| variable == argument) {
+                return Err(Fault::unknown("argument", argument));
+            }
+            template.completions.get(argument).map_or(&[][..], Vec::as_slice)
+        }
+    };
+    Ok(best(offered, written))
+}
+
+fn best(offered: &[String], written: &str) -> Completion {
+    let written = folded(written);
+    let (mut begin, mut hold) = (Vec::new(), Vec::new());
+    for value in offered {
+        match folded(value).find(&written) {
+            Some(0) => begin.push(value),
+            Some(_) => hold.push(value),
+            None => {}
+        }
+    }
+    let total = begin.len() + hold.len();
+    Completion { values: begin.into_iter().chain(hold).take(MOST_VALUES).cloned().collect(), total }
+}
+
+/// A text without its case and however its accents are written: a canonical caseless match is equality of these
+/// (Unicode Standard, definition 145).
+fn folded(text: &str) -> String {
+    text.chars().nfd().default_case_fold().nfd().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::best;
+
+    fn values(offered: &[&str], written: &str) -> Vec<String> {
+        best(&offered.iter().map(|value| (*value).to_owned()).collect::<Vec<_>>(), written).values
+    }
+
+    #[test]
+    fn values_that_begin_so_come_before_those_that_hold_it() {
+        assert_eq!(values(&["sparta", "paris", "PARK", "rome"], "par"), ["paris", "PARK", "sparta"]);
+        assert_eq!(values(&["b", "a"], ""), ["b", "a"]);
+        assert!(values(&["a"], "ab").is_empty());
+    }
+
+    #[test]
+    fn case_is_no_difference_in_any_script() {
+        for (offered, written) in [
+            ("São Paulo", "SÃO"),
+            ("ΌΔΟΣ", "όδος"),
+            ("οδός", "ΟΔΌΣ"),
+            ("Straße", "STRASSE"),
+            ("Москва", "мОС"),
+            ("Ⴀbc", "ⴀB"),
+            ("Sa\u{303}o", "são"),
+            ("北京", "京"),
+        ] {
+            assert_eq!(values(&[offered], written), [offered], "{written}");
+        }
+        assert!(values(&["Sao"], "são").is_empty());
+    }
+
+    #[test]
+    fn a_hundred_values_are_told_and_all_are_counted() {
+        let offered: Vec<_> = (0..250).map(|n| format!("v{n}")).collect();
+        let completion = best(&offered, "V");
+        assert_eq!((completion.values.as_slice(), completion.total), (&offered[..100], 250));
+    }
+}

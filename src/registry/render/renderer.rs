@@ -1,0 +1,77 @@
+//! Rendering off the async threads: so many at once, each with a deadline.
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+
+use super::limits::{Budget, RendererLimits};
+use super::{RenderError, Template};
+
+/// Renders templates on threads of their own.
+///
+/// A caller who gives up, or is told that it is late, leaves a thread behind that cannot be stopped. It keeps its place
+/// until it ends, so there are never more of them than `at_once`; and it ends soon, because fuel, work and output are
+/// bounded: at the default limits within some hundred milliseconds. A render that has not begun by then never does.
+#[derive(Debug)]
+pub struct Renderer {
+    pub(super) places: Arc<Semaphore>,
+    pub(super) waiting: Semaphore,
+    limits: RendererLimits,
+}
+
+impl Renderer {
+    /// A renderer with all its places free.
+    pub fn new(limits: RendererLimits) -> Self {
+        Self {
+            places: Arc::new(Semaphore::new(limits.at_once)),
+            waiting: Semaphore::new(limits.waiting),
+            limits,
+        }
+    }
+
+    /// Renders the templates of one answer with the same values, in order and within one set of limits.
+    ///
+    /// # Errors
+    /// As [`Template::render`]; [`RenderError::TooMuchWork`] where the templates are too much together;
+    /// [`RenderError::Busy`] where there is no place in time; [`RenderError::Late`] where the deadline passes.
+    pub async fn render(
+        &self,
+        templates: Vec<Arc<Template>>,
+        values: Vec<(String, String)>,
+    ) -> Result<Vec<String>, RenderError> {
+        let mut budget = Budget::of(&self.limits.answer);
+        self.run(move || templates.iter().map(|template| template.render_on(&mut budget, &values)).collect())
+            .await
+    }
+
+    /// Runs another job in one of the places, such as parsing a template; the job must be bounded in itself.
+    ///
+    /// # Errors
+    /// The job's own, [`RenderError::Busy`] and [`RenderError::Late`].
+    pub async fn run<T: Send + 'static>(
+        &self,
+        job: impl FnOnce() -> Result<T, RenderError> + Send + 'static,
+    ) -> Result<T, RenderError> {
+        let place = self.place().await?;
+        let mut running = spawn_blocking(move || {
+            let _place = place;
+            job()
+        });
+        let Ok(ended) = timeout(self.limits.deadline, &mut running).await else {
+            running.abort();
+            return Err(RenderError::Late);
+        };
+        ended.unwrap_or_else(|error| Err(RenderError::Failed(error.to_string())))
+    }
+
+    async fn place(&self) -> Result<OwnedSemaphorePermit, RenderError> {
+        if let Ok(place) = Arc::clone(&self.places).try_acquire_owned() {
+            return Ok(place);
+        }
+        let _waiting = self.waiting.try_acquire().map_err(|_| RenderError::Busy)?;
+        let place = timeout(self.limits.wait, Arc::clone(&self.places).acquire_owned()).await;
+        place.ok().and_then(Result::ok).ok_or(RenderError::Busy)
+    }
+}
