@@ -55,7 +55,7 @@ impl Database {
             sweep: reader.value(
                 "database.sweep_ms",
                 &Time::milliseconds(100..=60_000),
-                Duration::from_millis(750),
+                Duration::from_millis(500),
             ),
         }
     }

@@ -20,6 +20,8 @@ mod endpoint;
 mod http;
 mod interference;
 mod lifecycle;
+#[cfg(target_os = "linux")]
+mod memory;
 mod process;
 mod proxy;
 mod races;

@@ -104,7 +104,7 @@ acquire_seconds = 5
 statement_seconds = 30
 lock_seconds = 5
 probe_ms = 250
-sweep_ms = 750
+sweep_ms = 500
 
 [embedded]
 # bin_dir is not set

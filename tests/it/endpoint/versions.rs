@@ -8,6 +8,11 @@ use crate::whole::{error, exact, message};
 
 const SUPPORTED: [&str; 5] = ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
 
+/// What is declared because it is served.
+fn capabilities() -> Value {
+    json!({"resources": {}, "prompts": {}, "completions": {}, "tools": {}})
+}
+
 #[tokio::test]
 async fn initialize_agrees_on_what_was_asked_for_or_on_the_newest_of_its_era() {
     let (_database, replica) = gateway().await;
@@ -29,9 +34,12 @@ async fn initialize_agrees_on_what_was_asked_for_or_on_the_newest_of_its_era() {
         if agreed < "2025-06-18" {
             server.as_object_mut().unwrap().remove("title");
         }
+        let mut served = capabilities();
+        if agreed == "2024-11-05" {
+            served.as_object_mut().unwrap().remove("completions");
+        }
         let expected = json!({
-            "protocolVersion": agreed, "capabilities": {"resources": {}, "tools": {}}, "serverInfo": server,
-            "instructions": "Read.",
+            "protocolVersion": agreed, "capabilities": served, "serverInfo": server, "instructions": "Read.",
         });
         // A session that it names is none of its business.
         for more in [&[][..], &[("mcp-session-id", "gone")][..]] {
@@ -88,8 +96,7 @@ async fn each_era_has_its_own_calls() {
         };
         let pong = message(&json!({"jsonrpc": "2.0", "id": 7, "result": {}}));
         assert_eq!(call("ping", json!({})).await, if modern { unknown("ping") } else { pong });
-        let discovery =
-            json!({"supportedVersions": SUPPORTED, "capabilities": {"resources": {}, "tools": {}}});
+        let discovery = json!({"supportedVersions": SUPPORTED, "capabilities": capabilities()});
         let discovered = if modern { told(revision, &discovery) } else { unknown("server/discover") };
         assert_eq!(call("server/discover", json!({})).await, discovered);
         let no_tool = error(200, "7", -32602, "invalid_params", "unknown tool: hammer");
@@ -115,7 +122,7 @@ async fn an_endpoint_is_discovered_with_what_its_agent_says_of_itself() {
     assert_eq!(replica.admin("PATCH", "/agents/a", Some(described)).await.status, 200);
     let server = json!({"name": "Research", "title": "研究", "version": env!("CARGO_PKG_VERSION")});
     let expected = json!({
-        "resultType": "complete", "supportedVersions": SUPPORTED, "capabilities": {"resources": {}, "tools": {}},
+        "resultType": "complete", "supportedVersions": SUPPORTED, "capabilities": capabilities(),
         "instructions": "Read.", "ttlMs": 0, "cacheScope": "public",
         "_meta": {"io.modelcontextprotocol/serverInfo": server},
     });

@@ -9,16 +9,16 @@ use super::DECLARED;
 /// Half of the stack that threads have by default.
 const SMALL_STACK: usize = 1 << 20;
 
-pub(super) fn refusal(source: &str) -> RenderError {
+fn refusal(source: &str) -> RenderError {
     Template::parse(source, &DECLARED).map(drop).unwrap_err()
 }
 
 /// Twenty-seven doublings: they made 2.6 GB within 10,000 units of fuel.
-pub(super) fn doublings() -> String {
+fn doublings() -> String {
     format!("{{% set x = 'aaaaaaaaaaaaaaaa' %}}{}{{{{ x }}}}", "{% set x = x ~ x %}".repeat(27))
 }
 
-pub(super) fn nested_loops(levels: usize, items: usize, body: &str) -> String {
+fn nested_loops(levels: usize, items: usize, body: &str) -> String {
     let open = |level| format!("{{% for x{level} in [{}] %}}", "1,".repeat(items));
     let opened: String = (0..levels).map(open).collect();
     format!("{opened}{body}{}", "{% endfor %}".repeat(levels))

@@ -1,7 +1,6 @@
 //! What the renderer promises: what is allowed, what is refused and in which words.
 
 mod bombs;
-mod memory;
 mod property;
 mod refusals;
 mod renderer;

@@ -1,13 +1,10 @@
 //! How much memory hostile templates take, measured in a process of their own.
-#![cfg(target_os = "linux")]
 
 use std::fs::read_to_string;
 use std::process::Command;
 use std::time::Instant;
 
-use super::super::{RenderError, Template};
-use super::DECLARED;
-use super::bombs::{doublings, nested_loops};
+use waggle::registry::render::{RenderError, Template};
 
 /// Says to the process of its own which case it is to run.
 const CASE: &str = "RENDER_MEMORY_CASE";
@@ -17,8 +14,21 @@ const ALLOWED: u64 = 64 << 10;
 
 const MIB: usize = 1 << 20;
 
+/// The arguments that every template here declares.
+const DECLARED: [&str; 1] = ["topic"];
+
 /// A source, and the value of `topic`.
 type Case = (&'static str, fn() -> String, fn() -> String);
+
+fn doublings() -> String {
+    format!("{{% set x = 'aaaaaaaaaaaaaaaa' %}}{}{{{{ x }}}}", "{% set x = x ~ x %}".repeat(27))
+}
+
+fn nested_loops(levels: usize, items: usize, body: &str) -> String {
+    let open = |level| format!("{{% for x{level} in [{}] %}}", "1,".repeat(items));
+    let opened: String = (0..levels).map(open).collect();
+    format!("{opened}{body}{}", "{% endfor %}".repeat(levels))
+}
 
 fn tag(inner: &str) -> String {
     format!("{{{{ {inner} }}}}")
