@@ -1,7 +1,7 @@
 # What one does with a checkout.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check fmt sqlx bench prerequisites
+.PHONY: help demo test check fmt sqlx openapi bench prerequisites
 
 # Where rustup installs, for a shell that has not read its profile since.
 export PATH := $(PATH):$(HOME)/.cargo/bin
@@ -28,6 +28,10 @@ fmt: ## Format the code
 
 sqlx: prerequisites ## Describe the queries anew in .sqlx, after one or a migration has changed
 	@scripts/sqlx-prepare
+
+openapi: prerequisites ## Write openapi.json anew, after the admin surface has changed
+	cargo build --locked --workspace --bin waggle --examples
+	@"$${CARGO_TARGET_DIR:-target}/debug/waggle" openapi > openapi.json
 
 bench: prerequisites ## Measure the CPU time of a request (ARGS='--rounds 5')
 	cargo build --release --locked --workspace --bins

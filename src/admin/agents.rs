@@ -7,12 +7,14 @@ use http::StatusCode;
 use http::header::ETAG;
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
+use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
 use super::authority::Authority;
 use super::definition::{Instructions, Name};
 use super::extract::{Condition, Json as Input, Nothing, Params, Segment, present};
-use super::page::PageParams;
+use super::openapi::{Preconditions, Problems, WriteProblems};
+use super::page::{Items, PageParams};
 use super::{Answer, App};
 use crate::http::precondition::etag;
 use crate::model::agent::{Access, Agent, AgentDescription};
@@ -20,10 +22,15 @@ use crate::model::fault::Fault;
 use crate::model::ids::Slug;
 use crate::registry::agents::{AgentPatch, NewAgent};
 
-#[derive(Debug, Deserialize)]
+/// An agent to be created. Its name is its id unless it is given one; it is enabled and needs a key unless told
+/// otherwise.
+#[derive(Debug, Deserialize, ToSchema)]
+#[schema(as = NewAgent)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Create {
+    /// `^[a-z0-9][a-z0-9_-]{0,62}$`, unique over the whole gateway.
     id: String,
+    /// The id of its tenant.
     tenant: String,
     name: Option<Name>,
     title: Option<Name>,
@@ -33,7 +40,8 @@ pub(super) struct Create {
 }
 
 /// A member that is left out stays as it is, `null` takes away what an agent can do without.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
+#[schema(as = AgentPatch)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Update {
     #[serde(default, deserialize_with = "present")]
@@ -48,18 +56,27 @@ pub(super) struct Update {
     enabled: Option<bool>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ListParams {
+    /// Only the agents of this tenant.
     tenant: Option<String>,
+    /// Most items of the page.
+    #[param(minimum = 1, maximum = 500, default = 100)]
     limit: Option<i64>,
+    /// `nextCursor` of the page before.
     cursor: Option<String>,
 }
 
-#[derive(Debug, Serialize)]
+/// An agent.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Agent)]
 #[serde(rename_all = "camelCase")]
-struct Shown {
+pub(super) struct Shown {
+    #[schema(value_type = String)]
     id: Slug,
+    #[schema(value_type = String)]
     tenant: Slug,
     name: String,
     title: Option<String>,
@@ -85,6 +102,15 @@ impl From<Agent> for Shown {
     }
 }
 
+/// Creates an agent.
+#[utoipa::path(
+    post,
+    path = "/admin/v1/agents",
+    operation_id = "createAgent",
+    tag = "Agents",
+    request_body = Create,
+    responses((status = 201, description = "The agent", body = Shown, headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
+)]
 pub(super) async fn create(
     State(app): App,
     authority: Authority,
@@ -105,6 +131,15 @@ pub(super) async fn create(
     Ok((StatusCode::CREATED, [(ETAG, etag(agent.revision))], Json(Shown::from(agent))))
 }
 
+/// Lists agents.
+#[utoipa::path(
+    get,
+    path = "/admin/v1/agents",
+    operation_id = "listAgents",
+    tag = "Agents",
+    params(ListParams),
+    responses((status = 200, description = "A page of agents", body = Items<Shown>), Problems)
+)]
 pub(super) async fn list(
     State(app): App,
     authority: Authority,
@@ -121,6 +156,15 @@ pub(super) async fn list(
     Ok(page.answer(agents, |agent| agent.slug.to_string(), Shown::from))
 }
 
+/// Reads an agent.
+#[utoipa::path(
+    get,
+    path = "/admin/v1/agents/{agent}",
+    operation_id = "readAgent",
+    tag = "Agents",
+    params(("agent" = String, Path, description = "The id of the agent")),
+    responses((status = 200, description = "The agent", body = Shown, headers(("ETag" = String, description = "The revision that last changed it"))), Problems)
+)]
 pub(super) async fn read(
     State(app): App,
     authority: Authority,
@@ -131,6 +175,16 @@ pub(super) async fn read(
     Ok(([(ETAG, etag(agent.revision))], Json(Shown::from(agent))))
 }
 
+/// Changes an agent.
+#[utoipa::path(
+    patch,
+    path = "/admin/v1/agents/{agent}",
+    operation_id = "updateAgent",
+    tag = "Agents",
+    params(("agent" = String, Path, description = "The id of the agent"), Preconditions),
+    request_body = Update,
+    responses((status = 200, description = "The agent", body = Shown, headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
+)]
 pub(super) async fn update(
     State(app): App,
     authority: Authority,
@@ -151,6 +205,15 @@ pub(super) async fn update(
     Ok(([(ETAG, etag(agent.revision))], Json(Shown::from(agent))))
 }
 
+/// Deletes an agent with all that it has registered.
+#[utoipa::path(
+    delete,
+    path = "/admin/v1/agents/{agent}",
+    operation_id = "deleteAgent",
+    tag = "Agents",
+    params(("agent" = String, Path, description = "The id of the agent"), Preconditions),
+    responses((status = 204, description = "It is deleted", headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
+)]
 pub(super) async fn remove(
     State(app): App,
     authority: Authority,

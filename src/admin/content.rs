@@ -8,6 +8,7 @@ use http::{HeaderMap, HeaderValue};
 use super::authority::Authority;
 use super::definition::{MimeText, checked_mime};
 use super::extract::{Condition, Params, Segment, bytes};
+use super::openapi::{Preconditions, Problems, WriteProblems};
 use super::resources::{UriParam, created};
 use super::{Answer, App};
 use crate::http::precondition::etag;
@@ -18,6 +19,16 @@ use crate::registry::resources::RawContent;
 /// What `curl --data-binary` says where nobody told it otherwise: nothing about the file.
 const CURL_DEFAULT: &str = "application/x-www-form-urlencoded";
 
+/// Replaces the contents of a resource by raw bytes; adds one where there is none.
+#[utoipa::path(
+    put,
+    path = "/admin/v1/agents/{agent}/resources/content",
+    operation_id = "putContent",
+    tag = "Resources",
+    params(("agent" = String, Path, description = "The id of the agent"), UriParam, Preconditions),
+    request_body(content = Vec<u8>, description = "The bytes, `Content-Type` being their MIME type", content_type = "*/*"),
+    responses((status = 200, description = "They are replaced, or were the same", headers(("ETag" = String, description = "The revision that last changed it"))), (status = 201, description = "A resource is added", headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
+)]
 pub(super) async fn write(
     State(app): App,
     authority: Authority,
@@ -35,6 +46,15 @@ pub(super) async fn write(
     Ok((created(written.created), [(ETAG, etag(written.revision))]))
 }
 
+/// Reads the raw bytes of a resource that has exactly one content.
+#[utoipa::path(
+    get,
+    path = "/admin/v1/agents/{agent}/resources/content",
+    operation_id = "readContent",
+    tag = "Resources",
+    params(("agent" = String, Path, description = "The id of the agent"), UriParam),
+    responses((status = 200, description = "The bytes", body = Vec<u8>, content_type = "*/*", headers(("ETag" = String, description = "The revision that last changed it"))), Problems)
+)]
 pub(super) async fn read(
     State(app): App,
     authority: Authority,

@@ -10,6 +10,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
+use utoipa::ToSchema;
 
 use crate::model::fault::Fault;
 use crate::model::json::{self, Object};
@@ -24,7 +25,7 @@ const MOST_PARTS: usize = 1_000;
 macro_rules! text {
     ($(#[$doc:meta])* $name:ident, $called:literal, $range:expr) => {
         $(#[$doc])*
-        #[derive(Debug, Clone, Deserialize)]
+        #[derive(Debug, Clone, Deserialize, ToSchema)]
         #[serde(try_from = "String")]
         pub struct $name(String);
 
@@ -70,7 +71,8 @@ text! {
 }
 
 /// A resource as its owner sends it.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
+#[schema(as = NewResource)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ResourceInput {
     /// Must be the URI of the request, where both are given.
@@ -79,14 +81,22 @@ pub struct ResourceInput {
     title: Option<Name>,
     description: Option<Description>,
     mime_type: Option<MimeText>,
+    /// `Annotations` of the MCP specification.
+    #[schema(value_type = Option<Object>)]
     annotations: Option<Box<RawValue>>,
+    /// A list of `Icon` of the MCP specification.
+    #[schema(value_type = Option<Vec<Object>>)]
     icons: Option<Box<RawValue>>,
     #[serde(rename = "_meta")]
+    #[schema(value_type = Option<Object>)]
     meta: Option<Box<RawValue>>,
+    #[schema(value_type = Vec<ContentInput>)]
     contents: Vec<Object<ContentInput>>,
 }
 
-#[derive(Debug, Deserialize)]
+/// A content: either text or base64.
+#[derive(Debug, Deserialize, ToSchema)]
+#[schema(as = Content)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct ContentInput {
     text: Option<String>,
@@ -219,9 +229,11 @@ fn check_meta(value: &Value) -> Result<(), String> {
 }
 
 /// A resource as it is shown: what was sent.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Resource)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceShown {
+    #[schema(value_type = String)]
     uri: ResourceUri,
     #[serde(flatten)]
     definition: Definition,
@@ -231,10 +243,12 @@ pub struct ResourceShown {
     contents: Option<Vec<ContentShown>>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = ContentShown)]
 #[serde(rename_all = "camelCase")]
 struct ContentShown {
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
     uri: Option<ResourceUri>,
     #[serde(skip_serializing_if = "Option::is_none")]
     mime_type: Option<String>,
@@ -242,7 +256,7 @@ struct ContentShown {
     body: BodyShown,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 enum BodyShown {
     Text(String),

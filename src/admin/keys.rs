@@ -9,12 +9,14 @@ use http::StatusCode;
 use http::header::ETAG;
 use serde::{Deserialize, Serialize};
 use time::{OffsetDateTime, UtcOffset};
+use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::authority::Authority;
 use super::definition::Name;
 use super::extract::{Json as Input, Nothing, Params, Segment, optional_json};
-use super::page::PageParams;
+use super::openapi::{Problems, WriteProblems};
+use super::page::{Items, PageParams};
 use super::{Answer, App};
 use crate::http::precondition::etag;
 use crate::model::api_key::ApiKey;
@@ -27,27 +29,40 @@ const DEFAULT_GRACE: u64 = 3_600;
 /// Thirty days.
 const LONGEST_GRACE: u64 = 30 * 24 * 3_600;
 
-#[derive(Debug, Deserialize)]
+/// A key to be created.
+#[derive(Debug, Deserialize, ToSchema)]
+#[schema(as = NewKey)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Create {
     name: Option<Name>,
+    /// `mcp` alone for an agent key, all for an owner key, unless given.
     scopes: Option<Vec<KeyScope>>,
+    /// When it stops; never unless given.
     #[serde(default, with = "time::serde::rfc3339::option")]
     expires_at: Option<OffsetDateTime>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+/// How a key is replaced.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[schema(as = Rotation)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Rotate {
+pub(super) struct Rotate {
+    /// For how long the old key still works.
+    #[schema(maximum = 2_592_000, default = 3600)]
     grace_seconds: Option<u64>,
 }
 
-#[derive(Debug, Serialize)]
+/// A key.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Key)]
 #[serde(rename_all = "camelCase")]
-struct Shown {
+pub(super) struct Shown {
+    #[schema(value_type = Uuid)]
     id: KeyId,
+    /// The key itself, in the answer that creates it and in no other.
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<String>,
+    /// Its first twelve characters.
     display: String,
     name: String,
     scopes: Vec<KeyScope>,
@@ -58,6 +73,7 @@ struct Shown {
     #[serde(with = "time::serde::rfc3339::option")]
     revoked_at: Option<OffsetDateTime>,
     #[serde(with = "time::serde::rfc3339::option")]
+    /// To the minute.
     last_used_at: Option<OffsetDateTime>,
 }
 
@@ -100,6 +116,16 @@ fn checked_end(given: Option<OffsetDateTime>) -> Result<Option<OffsetDateTime>, 
     Ok(end.map(OffsetDateTime::truncate_to_microsecond))
 }
 
+/// Creates a key of an agent. The answer is the only one that ever holds it.
+#[utoipa::path(
+    post,
+    path = "/admin/v1/agents/{agent}/keys",
+    operation_id = "createAgentKey",
+    tag = "Keys",
+    params(("agent" = String, Path, description = "The id of the agent")),
+    request_body = Create,
+    responses((status = 201, description = "The key", body = Shown, headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
+)]
 pub(super) async fn create_agent(
     State(app): App,
     authority: Authority,
@@ -118,6 +144,16 @@ pub(super) async fn create_agent(
     Ok(issued(app.registry.create_key(new).await?))
 }
 
+/// Creates an owner key of a tenant. The answer is the only one that ever holds it.
+#[utoipa::path(
+    post,
+    path = "/admin/v1/tenants/{tenant}/keys",
+    operation_id = "createOwnerKey",
+    tag = "Keys",
+    params(("tenant" = String, Path, description = "The id of the tenant")),
+    request_body = Create,
+    responses((status = 201, description = "The key", body = Shown, headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
+)]
 pub(super) async fn create_owner(
     State(app): App,
     authority: Authority,
@@ -137,6 +173,15 @@ pub(super) async fn create_owner(
     Ok(issued(app.registry.create_key(new).await?))
 }
 
+/// Lists the keys of an agent.
+#[utoipa::path(
+    get,
+    path = "/admin/v1/agents/{agent}/keys",
+    operation_id = "listAgentKeys",
+    tag = "Keys",
+    params(("agent" = String, Path, description = "The id of the agent"), PageParams),
+    responses((status = 200, description = "A page of keys", body = Items<Shown>), Problems)
+)]
 pub(super) async fn list_agent(
     State(app): App,
     authority: Authority,
@@ -150,6 +195,15 @@ pub(super) async fn list_agent(
     Ok(page.answer(keys, |key| key.uid.to_string(), Shown::from))
 }
 
+/// Lists the owner keys of a tenant.
+#[utoipa::path(
+    get,
+    path = "/admin/v1/tenants/{tenant}/keys",
+    operation_id = "listOwnerKeys",
+    tag = "Keys",
+    params(("tenant" = String, Path, description = "The id of the tenant"), PageParams),
+    responses((status = 200, description = "A page of keys", body = Items<Shown>), Problems)
+)]
 pub(super) async fn list_owner(
     State(app): App,
     authority: Authority,
@@ -164,6 +218,15 @@ pub(super) async fn list_owner(
     Ok(page.answer(keys, |key| key.uid.to_string(), Shown::from))
 }
 
+/// Revokes a key.
+#[utoipa::path(
+    delete,
+    path = "/admin/v1/keys/{key}",
+    operation_id = "revokeKey",
+    tag = "Keys",
+    params(("key" = String, Path, description = "The id of the key")),
+    responses((status = 204, description = "It is revoked", headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
+)]
 pub(super) async fn revoke(
     State(app): App,
     authority: Authority,
@@ -175,6 +238,16 @@ pub(super) async fn revoke(
     Ok((StatusCode::NO_CONTENT, [(ETAG, etag(revision))]))
 }
 
+/// Replaces a key by a new one; the old one dies after the grace.
+#[utoipa::path(
+    post,
+    path = "/admin/v1/keys/{key}/rotate",
+    operation_id = "rotateKey",
+    tag = "Keys",
+    params(("key" = String, Path, description = "The id of the key")),
+    request_body = Option<Rotate>,
+    responses((status = 201, description = "The new key", body = Shown, headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
+)]
 pub(super) async fn rotate(
     State(app): App,
     authority: Authority,

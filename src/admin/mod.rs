@@ -6,6 +6,7 @@ mod content;
 pub mod definition;
 mod extract;
 mod keys;
+mod openapi;
 mod page;
 mod resources;
 mod tenants;
@@ -13,7 +14,8 @@ mod tenants;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::routing::{delete, get, post, put};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use crate::http::cursor::CursorSeal;
 use crate::http::problem::AdminFault;
@@ -39,27 +41,32 @@ pub(crate) use extract::finish;
 type App = axum::extract::State<Arc<Admin>>;
 type Answer<T> = Result<T, AdminFault>;
 
-/// The routes below `/admin/v1`.
+/// The admin surface: the routes below `/admin/v1`, and their document.
 pub fn router(admin: Arc<Admin>) -> Router {
-    Router::new()
-        .route("/admin/v1/tenants", post(tenants::create).get(tenants::list))
-        .route(
-            "/admin/v1/tenants/{tenant}",
-            get(tenants::read).patch(tenants::update).delete(tenants::remove),
-        )
-        .route("/admin/v1/tenants/{tenant}/keys", post(keys::create_owner).get(keys::list_owner))
-        .route("/admin/v1/agents", post(agents::create).get(agents::list))
-        .route("/admin/v1/agents/{agent}", get(agents::read).patch(agents::update).delete(agents::remove))
-        .route("/admin/v1/agents/{agent}/keys", post(keys::create_agent).get(keys::list_agent))
-        .route("/admin/v1/keys/{key}", delete(keys::revoke))
-        .route("/admin/v1/keys/{key}/rotate", post(keys::rotate))
-        .route(
-            "/admin/v1/agents/{agent}/resources",
-            get(resources::list_or_read).put(resources::write).delete(resources::remove),
-        )
-        .route("/admin/v1/agents/{agent}/resources/content", put(content::write).get(content::read))
-        .route("/admin/v1/agents/{agent}/resources/touch", post(resources::touch))
+    let (routes, document) = operations().split_for_parts();
+    routes
+        .merge(openapi::browse(&document))
         .fallback(async || AdminFault(Fault::NotFound("path")))
         .method_not_allowed_fallback(extract::method_not_allowed)
         .with_state(admin)
+}
+
+/// The OpenAPI document of the admin surface, as JSON.
+pub fn document() -> String {
+    openapi::text(operations().get_openapi())
+}
+
+fn operations() -> OpenApiRouter<Arc<Admin>> {
+    openapi::router()
+        .routes(routes!(tenants::create, tenants::list))
+        .routes(routes!(tenants::read, tenants::update, tenants::remove))
+        .routes(routes!(keys::create_owner, keys::list_owner))
+        .routes(routes!(agents::create, agents::list))
+        .routes(routes!(agents::read, agents::update, agents::remove))
+        .routes(routes!(keys::create_agent, keys::list_agent))
+        .routes(routes!(keys::revoke))
+        .routes(routes!(keys::rotate))
+        .routes(routes!(resources::list_or_read, resources::write, resources::remove))
+        .routes(routes!(content::write, content::read))
+        .routes(routes!(resources::touch))
 }

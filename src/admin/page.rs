@@ -1,6 +1,7 @@
 //! Lists: `?limit=` and `?cursor=` in, items and `nextCursor` out.
 
 use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
 use crate::http::cursor::CursorSeal;
@@ -10,10 +11,14 @@ const DEFAULT: i64 = 100;
 const MOST: i64 = 500;
 
 /// Where a page begins and how long it may be.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PageParams {
+    /// Most items of the page.
+    #[param(minimum = 1, maximum = 500, default = 100)]
     limit: Option<i64>,
+    /// `nextCursor` of the page before.
     cursor: Option<String>,
 }
 
@@ -49,11 +54,12 @@ pub(super) struct Page<'a> {
     pub(super) after: String,
 }
 
-/// A page as it is answered.
-#[derive(Debug, Serialize)]
+/// A page of a list.
+#[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Items<T> {
     items: Vec<T>,
+    /// Where the next page begins; `null` on the last.
     next_cursor: Option<String>,
 }
 
@@ -66,15 +72,25 @@ impl Page<'_> {
     /// Makes the answer of what was read.
     pub(super) fn answer<R, T>(
         &self,
-        mut rows: Vec<R>,
+        rows: Vec<R>,
         position: impl Fn(&R) -> String,
         show: impl Fn(R) -> T,
     ) -> axum::Json<Items<T>> {
+        axum::Json(self.items(rows, position, show))
+    }
+
+    /// Makes the page of what was read.
+    pub(super) fn items<R, T>(
+        &self,
+        mut rows: Vec<R>,
+        position: impl Fn(&R) -> String,
+        show: impl Fn(R) -> T,
+    ) -> Items<T> {
         let limit = usize::try_from(self.limit).unwrap_or(usize::MAX);
         let more = rows.len() > limit;
         rows.truncate(limit);
         let last = rows.last().filter(|_| more).map(position);
         let next_cursor = last.map(|last| self.seal.seal(self.list, self.uid, &last));
-        axum::Json(Items { items: rows.into_iter().map(show).collect(), next_cursor })
+        Items { items: rows.into_iter().map(show).collect(), next_cursor }
     }
 }

@@ -5,12 +5,14 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use http::header::ETAG;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 
 use super::authority::Authority;
 use super::definition::{ResourceInput, ResourceShown};
 use super::extract::{Condition, Params, Segment, json};
-use super::page::PageParams;
+use super::openapi::{Preconditions, Problems, WriteProblems};
+use super::page::{Items, PageParams};
 use super::{Admin, Answer, App};
 use crate::http::precondition::etag;
 use crate::model::agent::Agent;
@@ -20,18 +22,33 @@ use crate::model::uri::ResourceUri;
 /// JSON around the contents, and the definition beside them.
 const AROUND_CONTENTS: usize = 1024 * 1024;
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ListParams {
+    /// One resource, whole.
     uri: Option<String>,
+    /// Most items of the page.
+    #[param(minimum = 1, maximum = 500, default = 100)]
     limit: Option<i64>,
+    /// `nextCursor` of the page before.
     cursor: Option<String>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct UriParam {
+    /// The URI of the resource.
     uri: String,
+}
+
+/// What reading answers.
+#[derive(Serialize, ToSchema)]
+#[serde(untagged)]
+enum ListedOrRead {
+    Listed(Items<ResourceShown>),
+    Read(ResourceShown),
 }
 
 impl UriParam {
@@ -40,7 +57,17 @@ impl UriParam {
     }
 }
 
-/// With `?uri=` one resource, without a page of definitions.
+/// Lists definitions of resources, or reads one resource whole.
+///
+/// With `uri` one resource, without it a page of definitions.
+#[utoipa::path(
+    get,
+    path = "/admin/v1/agents/{agent}/resources",
+    operation_id = "readResources",
+    tag = "Resources",
+    params(("agent" = String, Path, description = "The id of the agent"), ListParams),
+    responses((status = 200, description = "Without `uri` a page of definitions; with it that resource with its contents, as `PUT` takes it", body = inline(ListedOrRead), headers(("ETag" = String, description = "With `uri`, the revision that last changed it"))), Problems)
+)]
 pub(super) async fn list_or_read(
     State(app): App,
     authority: Authority,
@@ -63,15 +90,26 @@ pub(super) async fn list_or_read(
 async fn read(app: &Admin, agent: &Agent, param: UriParam) -> Result<impl IntoResponse + use<>, Fault> {
     let full = app.registry.resource(agent, &param.check()?).await?;
     let tag = etag(full.resource.revision);
-    Ok(([(ETAG, tag)], Json(ResourceShown::whole(full.resource, &full.bytes))))
+    Ok(([(ETAG, tag)], Json(ListedOrRead::Read(ResourceShown::whole(full.resource, &full.bytes)))))
 }
 
 async fn list(app: &Admin, agent: &Agent, params: &PageParams) -> Result<impl IntoResponse + use<>, Fault> {
     let page = params.open(&app.seal, "resources", agent.uid.0)?;
     let resources = app.registry.resources(agent, &page.after, page.read()).await?;
-    Ok(page.answer(resources, |resource| resource.uri.to_string(), ResourceShown::listed))
+    let items = page.items(resources, |resource| resource.uri.to_string(), ResourceShown::listed);
+    Ok(Json(ListedOrRead::Listed(items)))
 }
 
+/// Adds or replaces a resource.
+#[utoipa::path(
+    put,
+    path = "/admin/v1/agents/{agent}/resources",
+    operation_id = "putResource",
+    tag = "Resources",
+    params(("agent" = String, Path, description = "The id of the agent"), UriParam, Preconditions),
+    request_body = ResourceInput,
+    responses((status = 200, description = "It is replaced, or was the same", headers(("ETag" = String, description = "The revision that last changed it"))), (status = 201, description = "It is added", headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
+)]
 pub(super) async fn write(
     State(app): App,
     authority: Authority,
@@ -93,6 +131,15 @@ pub(super) fn created(created: bool) -> StatusCode {
     if created { StatusCode::CREATED } else { StatusCode::OK }
 }
 
+/// Removes a resource.
+#[utoipa::path(
+    delete,
+    path = "/admin/v1/agents/{agent}/resources",
+    operation_id = "deleteResource",
+    tag = "Resources",
+    params(("agent" = String, Path, description = "The id of the agent"), UriParam, Preconditions),
+    responses((status = 204, description = "It is removed", headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
+)]
 pub(super) async fn remove(
     State(app): App,
     authority: Authority,
@@ -105,6 +152,15 @@ pub(super) async fn remove(
     Ok((StatusCode::NO_CONTENT, [(ETAG, etag(revision))]))
 }
 
+/// Tells subscribers that a resource changed, without new content.
+#[utoipa::path(
+    post,
+    path = "/admin/v1/agents/{agent}/resources/touch",
+    operation_id = "touchResource",
+    tag = "Resources",
+    params(("agent" = String, Path, description = "The id of the agent"), UriParam, Preconditions),
+    responses((status = 202, description = "They are told", headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
+)]
 pub(super) async fn touch(
     State(app): App,
     authority: Authority,

@@ -7,35 +7,42 @@ use http::StatusCode;
 use http::header::ETAG;
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
+use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::authority::Authority;
 use super::definition::Name;
 use super::extract::{Condition, Json as Input, Nothing, Params, Segment, present};
-use super::page::PageParams;
+use super::openapi::{Preconditions, Problems, WriteProblems};
+use super::page::{Items, PageParams};
 use super::{Answer, App};
 use crate::http::precondition::etag;
 use crate::model::agent::Tenant;
 use crate::model::fault::Fault;
 use crate::model::ids::Slug;
 
-#[derive(Debug, Deserialize)]
+/// A tenant to be created. Its name is its id unless it is given one.
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewTenant {
     id: String,
     name: Option<Name>,
 }
 
-#[derive(Debug, Deserialize)]
+/// What is to change about a tenant.
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TenantPatch {
     #[serde(default, deserialize_with = "present")]
     name: Option<Name>,
 }
 
-#[derive(Debug, Serialize)]
+/// A tenant.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Tenant)]
 #[serde(rename_all = "camelCase")]
-struct Shown {
+pub(super) struct Shown {
+    #[schema(value_type = String)]
     id: Slug,
     name: String,
     #[serde(with = "time::serde::rfc3339")]
@@ -48,6 +55,15 @@ impl From<Tenant> for Shown {
     }
 }
 
+/// Creates a tenant.
+#[utoipa::path(
+    post,
+    path = "/admin/v1/tenants",
+    operation_id = "createTenant",
+    tag = "Tenants",
+    request_body = NewTenant,
+    responses((status = 201, description = "The tenant", body = Shown, headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
+)]
 pub(super) async fn create(
     State(app): App,
     authority: Authority,
@@ -61,6 +77,15 @@ pub(super) async fn create(
     Ok((StatusCode::CREATED, [(ETAG, etag(tenant.revision))], Json(Shown::from(tenant))))
 }
 
+/// Lists tenants.
+#[utoipa::path(
+    get,
+    path = "/admin/v1/tenants",
+    operation_id = "listTenants",
+    tag = "Tenants",
+    params(PageParams),
+    responses((status = 200, description = "A page of tenants", body = Items<Shown>), Problems)
+)]
 pub(super) async fn list(
     State(app): App,
     authority: Authority,
@@ -72,6 +97,15 @@ pub(super) async fn list(
     Ok(page.answer(tenants, |tenant| tenant.slug.to_string(), Shown::from))
 }
 
+/// Reads a tenant.
+#[utoipa::path(
+    get,
+    path = "/admin/v1/tenants/{tenant}",
+    operation_id = "readTenant",
+    tag = "Tenants",
+    params(("tenant" = String, Path, description = "The id of the tenant")),
+    responses((status = 200, description = "The tenant", body = Shown, headers(("ETag" = String, description = "The revision that last changed it"))), Problems)
+)]
 pub(super) async fn read(
     State(app): App,
     authority: Authority,
@@ -82,6 +116,16 @@ pub(super) async fn read(
     Ok(([(ETAG, etag(tenant.revision))], Json(Shown::from(tenant))))
 }
 
+/// Changes a tenant.
+#[utoipa::path(
+    patch,
+    path = "/admin/v1/tenants/{tenant}",
+    operation_id = "updateTenant",
+    tag = "Tenants",
+    params(("tenant" = String, Path, description = "The id of the tenant"), Preconditions),
+    request_body = TenantPatch,
+    responses((status = 200, description = "The tenant", body = Shown, headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
+)]
 pub(super) async fn update(
     State(app): App,
     authority: Authority,
@@ -96,6 +140,15 @@ pub(super) async fn update(
     Ok(([(ETAG, etag(tenant.revision))], Json(Shown::from(tenant))))
 }
 
+/// Deletes a tenant with its agents.
+#[utoipa::path(
+    delete,
+    path = "/admin/v1/tenants/{tenant}",
+    operation_id = "deleteTenant",
+    tag = "Tenants",
+    params(("tenant" = String, Path, description = "The id of the tenant"), Preconditions),
+    responses((status = 204, description = "It is deleted", headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
+)]
 pub(super) async fn remove(
     State(app): App,
     authority: Authority,

@@ -71,6 +71,11 @@ pub enum AppError {
     NoOperatorKey,
 }
 
+/// The OpenAPI document of the admin surface, as JSON.
+pub fn openapi() -> String {
+    admin::document()
+}
+
 /// A gateway that serves.
 #[derive(Debug)]
 pub struct Running {

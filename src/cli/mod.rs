@@ -8,6 +8,7 @@ mod demo;
 mod health;
 mod key;
 mod migrate;
+mod openapi;
 mod output;
 mod serve;
 
@@ -44,6 +45,8 @@ enum Command {
     Key(key::Key),
     /// Ask a gateway whether it is ready: exit code 0 when it is.
     Health(health::Health),
+    /// Print the OpenAPI document of the admin surface.
+    Openapi,
 }
 
 /// Flags of every command. Their values are checked with the rest of the configuration.
@@ -122,6 +125,7 @@ pub fn run(environment: &Environment) -> ExitCode {
         Command::Config(command) => command.run(&sources),
         Command::Key(command) => command.run(),
         Command::Health(command) => command.run(&sources),
+        Command::Openapi => openapi::run(),
     };
     output::exit_code(done)
 }

@@ -8,14 +8,17 @@ use serde::Serialize;
 use super::challenge;
 use crate::model::fault::Fault;
 
-#[derive(Serialize)]
+/// What went wrong (RFC 9457).
+#[derive(Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
-struct Problem<'a> {
+pub struct Problem<'a> {
     r#type: &'static str,
     title: &'static str,
     status: u16,
     detail: String,
+    /// The stable name of the failure.
     code: &'static str,
+    /// What the log knows a failure of the gateway by.
     #[serde(skip_serializing_if = "Option::is_none")]
     request_id: Option<&'a str>,
 }

@@ -7,7 +7,7 @@ use super::ids::{AgentId, Slug, TenantId};
 use super::scope::Revision;
 
 /// Who may read an agent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, serde::Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase", try_from = "String")]
 pub enum Access {
     /// Whoever holds a key of the agent or of its tenant.

@@ -6,7 +6,7 @@ use time::OffsetDateTime;
 use super::ids::{AgentId, KeyId, PrincipalId, TenantId};
 
 /// What a key may do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase", try_from = "String")]
 pub enum KeyScope {
     /// Use the MCP endpoint.

@@ -100,7 +100,7 @@ impl NewPart {
 }
 
 /// What its owner says of a resource: everything but the contents.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Definition {
     /// The name; programs use it, people see it where there is no title.
@@ -116,12 +116,15 @@ pub struct Definition {
     pub mime_type: Option<String>,
     /// `audience`, `priority`, `lastModified`, as sent.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
     pub annotations: Option<Box<RawValue>>,
     /// As sent.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<Object>>)]
     pub icons: Option<Box<RawValue>>,
     /// As sent.
     #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
     pub meta: Option<Box<RawValue>>,
 }
 

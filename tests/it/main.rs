@@ -10,6 +10,7 @@ mod admin;
 mod app;
 mod architecture;
 mod bad_input;
+mod both;
 mod clock;
 mod cluster;
 mod config;
@@ -22,6 +23,7 @@ mod interference;
 mod lifecycle;
 #[cfg(target_os = "linux")]
 mod memory;
+mod openapi;
 mod process;
 mod proxy;
 mod races;

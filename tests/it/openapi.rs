@@ -1,0 +1,86 @@
+//! The OpenAPI document: checked in as generated, served, browsable, and true.
+
+use serde_json::Value;
+
+use crate::app::gateway;
+
+fn document() -> Value {
+    serde_json::from_str(&waggle::app::openapi()).unwrap()
+}
+
+#[test]
+fn the_document_is_checked_in_as_it_is_generated() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/openapi.json");
+    let checked_in = std::fs::read_to_string(path).unwrap();
+    assert!(checked_in == waggle::app::openapi(), "openapi.json is out of date: run make openapi");
+}
+
+#[test]
+fn it_is_openapi_3_1_and_every_reference_leads_somewhere() {
+    let document = document();
+    assert_eq!(document["openapi"], "3.1.0");
+    let mut references = Vec::new();
+    collect(&document, &mut references);
+    assert!(references.len() > 50);
+    for reference in references {
+        let pointer = reference.strip_prefix('#').unwrap();
+        assert!(document.pointer(pointer).is_some(), "{reference}");
+    }
+}
+
+fn collect<'a>(value: &'a Value, references: &mut Vec<&'a str>) {
+    match value {
+        Value::Object(members) => {
+            references.extend(members.get("$ref").and_then(Value::as_str));
+            members.values().for_each(|value| collect(value, references));
+        }
+        Value::Array(items) => items.iter().for_each(|value| collect(value, references)),
+        _ => {}
+    }
+}
+
+#[tokio::test]
+async fn it_is_served_and_browsable_with_nothing_from_elsewhere() {
+    let (_database, replica) = gateway().await;
+    let served = replica.http.get("/admin/openapi.json").await;
+    assert_eq!((served.status.as_u16(), served.header("content-type")), (200, Some("application/json")));
+    assert!(served.text() == waggle::app::openapi());
+
+    let page = replica.http.get("/admin/docs/").await;
+    assert_eq!((page.status.as_u16(), page.header("content-type")), (200, Some("text/html")));
+    let policy = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:";
+    assert_eq!(page.header("content-security-policy"), Some(policy));
+    let page = page.text();
+    let assets: Vec<_> = page
+        .split('"')
+        .filter(|text| [".js", ".css", ".png"].iter().any(|end| text.ends_with(end)))
+        .collect();
+    assert!(assets.len() >= 4, "{assets:?}");
+    for asset in assets {
+        assert!(!asset.contains("//"), "{asset} is from elsewhere");
+        let own = asset.trim_start_matches("./");
+        let served = replica.http.get(&format!("/admin/docs/{own}")).await;
+        assert_eq!(served.status, 200, "{asset}");
+        if asset.ends_with("initializer.js") {
+            assert!(served.text().contains("/admin/openapi.json"), "the page shows the document");
+        }
+    }
+}
+
+/// Whoever adds a route documents it: each operation is there, and asks for a credential.
+#[tokio::test]
+async fn every_operation_is_there_and_needs_a_credential() {
+    let (_database, replica) = gateway().await;
+    let document = document();
+    let mut operations = std::collections::BTreeSet::new();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        let path = path.replace('{', "").replace('}', "");
+        for (method, operation) in item.as_object().unwrap() {
+            let answer = replica.http.send(&method.to_uppercase(), &path, &[], "").await;
+            assert_eq!(answer.json()["code"], "unauthenticated", "{method} {path}");
+            let id = operation["operationId"].as_str().unwrap();
+            assert!(operations.insert(id), "{id} stands there twice");
+        }
+    }
+    assert!(operations.len() >= 22, "{operations:?}");
+}
