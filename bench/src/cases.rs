@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::fixture::{CATALOGUE_LEN, DOCUMENT_BYTES, DOCUMENT_URI, LISTER, READER};
+use crate::fixture::{
+    CATALOGUE_LEN, COUNTER, DOCUMENT_BYTES, DOCUMENT_URI, LISTER, PROMPT, READER, RENDERER, rendered,
+};
 use crate::http;
 
 /// The two ways of speaking MCP that a request can take.
@@ -35,6 +37,8 @@ pub(crate) struct Case {
     /// The value of `Mcp-Name`, for the methods that have one.
     mcp_name: Option<&'static str>,
     params: fn() -> Value,
+    /// Whether each request is to differ from all before it, by the number in the place of [`COUNTER`].
+    pub(crate) counted: bool,
     /// What `holds` looks for, in words.
     pub(crate) expected: &'static str,
     /// Whether a result is the right one.
@@ -52,6 +56,7 @@ pub(crate) const CASES: &[Case] = &[
         method: "resources/read",
         mcp_name: Some(DOCUMENT_URI),
         params: || json!({ "uri": DOCUMENT_URI }),
+        counted: false,
         expected: "one text of 1,024 bytes under the URI asked for",
         holds: is_the_document,
     },
@@ -62,10 +67,72 @@ pub(crate) const CASES: &[Case] = &[
         method: "resources/list",
         mcp_name: None,
         params: || json!({}),
+        counted: false,
         expected: "100 definitions with name, description, mimeType and size on one page",
         holds: is_the_catalogue,
     },
+    Case {
+        name: "resources/read, template, kept",
+        eras: BOTH,
+        agent: RENDERER,
+        method: "resources/read",
+        mcp_name: Some(CHAPTER),
+        params: || json!({ "uri": CHAPTER }),
+        counted: false,
+        expected: "the rendered text of a chapter",
+        holds: |result| is_a_chapter(&result["contents"][0]["text"]),
+    },
+    Case {
+        name: "resources/read, template, rendered",
+        eras: BOTH,
+        agent: RENDERER,
+        method: "resources/read",
+        mcp_name: Some(CHAPTER),
+        params: || json!({ "uri": CHAPTER }),
+        counted: true,
+        expected: "the rendered text of a chapter",
+        holds: |result| is_a_chapter(&result["contents"][0]["text"]),
+    },
+    Case {
+        name: "prompts/get, kept",
+        eras: BOTH,
+        agent: RENDERER,
+        method: "prompts/get",
+        mcp_name: Some(PROMPT),
+        params: || json!({ "name": PROMPT, "arguments": { "number": COUNTER } }),
+        counted: false,
+        expected: "a message with the rendered text of a chapter",
+        holds: |result| is_a_chapter(&result["messages"][0]["content"]["text"]),
+    },
+    Case {
+        name: "prompts/get, rendered",
+        eras: BOTH,
+        agent: RENDERER,
+        method: "prompts/get",
+        mcp_name: Some(PROMPT),
+        params: || json!({ "name": PROMPT, "arguments": { "number": COUNTER } }),
+        counted: true,
+        expected: "a message with the rendered text of a chapter",
+        holds: |result| is_a_chapter(&result["messages"][0]["content"]["text"]),
+    },
+    Case {
+        name: "initialize",
+        eras: &[Era::Legacy],
+        agent: READER,
+        method: "initialize",
+        mcp_name: None,
+        params: || {
+            let client = json!({ "name": "bench", "version": "1" });
+            json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client })
+        },
+        counted: false,
+        expected: "the revision that was asked for",
+        holds: |result| result["protocolVersion"] == "2025-11-25",
+    },
 ];
+
+/// The URI of the chapter whose number is [`COUNTER`].
+const CHAPTER: &str = "bench://chapters/00000000/text";
 
 impl Case {
     /// The bytes of this case's request to the server on `port`, with `key` as the agent's key.
@@ -105,6 +172,12 @@ fn is_the_document(result: &Value) -> bool {
     contents.as_array().is_some_and(|contents| contents.len() == 1)
         && contents[0]["uri"] == DOCUMENT_URI
         && contents[0]["text"].as_str().is_some_and(|text| text.len() == DOCUMENT_BYTES)
+}
+
+/// Whichever chapter it is.
+fn is_a_chapter(text: &Value) -> bool {
+    let number = text.as_str().and_then(|text| text.strip_prefix("# Chapter ")?.get(..COUNTER.len()));
+    number.is_some_and(|number| *text == rendered(number))
 }
 
 fn is_the_catalogue(result: &Value) -> bool {

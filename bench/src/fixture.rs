@@ -1,4 +1,4 @@
-//! What every server serves: one document of 1 KiB, and a catalogue of a hundred definitions.
+//! What every server serves: one document of 1 KiB, a catalogue of a hundred definitions, and what is rendered.
 
 /// The agent, and so the path, under which the document is read.
 pub(crate) const READER: &str = "bench-read";
@@ -11,7 +11,32 @@ pub(crate) const CATALOGUE_LEN: usize = 100;
 /// How many bytes of text the document holds.
 pub(crate) const DOCUMENT_BYTES: usize = 1024;
 
-const MIME_TYPE: &str = "text/markdown";
+/// The agent that has a template and a prompt.
+pub(crate) const RENDERER: &str = "bench-render";
+/// What the URIs of the rendered resource look like.
+pub(crate) const URI_TEMPLATE: &str = "bench://chapters/{number}/text";
+/// The name of the prompt.
+pub(crate) const PROMPT: &str = "chapter";
+/// Where a request that is to differ from all others has its number.
+pub(crate) const COUNTER: &str = "00000000";
+
+/// What [`URI_TEMPLATE`] renders; the prompt says it too.
+pub(crate) fn body() -> String {
+    let line = "It has lines, and \"quotes\", so that JSON has something to escape.\n";
+    format!(
+        "# Chapter {{{{ number }}}}\n{{% if number == '1' %}}The first.{{% endif %}}\n{}",
+        line.repeat(14)
+    )
+}
+
+/// What [`body`] renders to, for the servers that render otherwise.
+pub(crate) fn rendered(number: &str) -> String {
+    let line = "It has lines, and \"quotes\", so that JSON has something to escape.\n";
+    let first = if number == "1" { "The first." } else { "" };
+    format!("# Chapter {number}\n{first}\n{}", line.repeat(14))
+}
+
+pub(crate) const MIME_TYPE: &str = "text/markdown";
 
 /// A resource as a server is given it: its definition and its text.
 pub(crate) struct Resource {
@@ -24,7 +49,11 @@ pub(crate) struct Resource {
 
 /// What is registered under an agent of this bench.
 pub(crate) fn resources_of(agent: &str) -> Vec<Resource> {
-    if agent == LISTER { catalogue() } else { vec![document()] }
+    match agent {
+        LISTER => catalogue(),
+        READER => vec![document()],
+        _ => Vec::new(),
+    }
 }
 
 fn document() -> Resource {

@@ -1,6 +1,7 @@
 //! A closed loop of requests: each connection sends its next as soon as it has the answer to its last.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
@@ -8,6 +9,7 @@ use tokio::time::timeout;
 
 use crate::cases::{Case, Era};
 use crate::error::{Error, excerpt};
+use crate::fixture::COUNTER;
 use crate::histogram::Histogram;
 use crate::http::{Answer, Connection};
 
@@ -15,6 +17,37 @@ use crate::http::{Answer, Connection};
 const GRACE: Duration = Duration::from_secs(10);
 /// One answer in this many is parsed and looked at; the first of each connection and phase always is.
 const LOOKED_AT: u64 = 1024;
+
+/// Numbers the requests that are to differ, over all servers and phases.
+static NUMBER: AtomicU64 = AtomicU64::new(1);
+
+/// A request, with a new number for each time that it is sent where its case wants that.
+struct Request {
+    bytes: Vec<u8>,
+    counters: Vec<usize>,
+}
+
+impl Request {
+    fn new(bytes: &[u8], counted: bool) -> Self {
+        let found = |(at, window): (usize, &[u8])| (window == COUNTER.as_bytes()).then_some(at);
+        let counters = if counted {
+            bytes.windows(COUNTER.len()).enumerate().filter_map(found).collect()
+        } else {
+            Vec::new()
+        };
+        Self { bytes: bytes.to_vec(), counters }
+    }
+
+    fn next(&mut self) -> &[u8] {
+        if !self.counters.is_empty() {
+            let number = format!("{:08}", NUMBER.fetch_add(1, Ordering::Relaxed) % 100_000_000);
+            for at in &self.counters {
+                self.bytes[*at..*at + COUNTER.len()].copy_from_slice(number.as_bytes());
+            }
+        }
+        &self.bytes
+    }
+}
 
 /// Where the load goes: one case in one era at one server.
 #[derive(Clone, Copy)]
@@ -105,12 +138,13 @@ async fn drive(
     end: Instant,
 ) -> Result<(Connection, Histogram), Error> {
     let mut latencies = Histogram::new();
+    let mut request = Request::new(&request, case.counted);
     let mut sent = Instant::now();
     for number in 0_u64.. {
         if sent >= end {
             break;
         }
-        let answer = connection.exchange(&request).await?;
+        let answer = connection.exchange(request.next()).await?;
         check(server, case, &answer, number % LOOKED_AT == 0)?;
         let now = Instant::now();
         latencies.record(now - sent);

@@ -8,9 +8,10 @@ use std::sync::Arc;
 use axum::Router;
 use rmcp::ServerHandler;
 use rmcp::model::{
-    CacheScope, ErrorData, Implementation, ListResourcesResult, PaginatedRequestParams, ProtocolVersion,
-    ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, Resource, ResourceContents,
-    ServerCapabilities, ServerConfig,
+    CacheScope, ErrorData, GetPromptRequestParams, GetPromptResponse, GetPromptResult, Implementation,
+    ListResourcesResult, PaginatedRequestParams, PromptMessage, ProtocolVersion, ReadResourceRequestParams,
+    ReadResourceResponse, ReadResourceResult, Resource, ResourceContents, Role, ServerCapabilities,
+    ServerConfig,
 };
 use rmcp::service::{RequestContext, RoleServer};
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
@@ -18,14 +19,15 @@ use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 
 use crate::cases;
 use crate::error::Error;
-use crate::fixture::{self, LISTER, READER};
+use crate::fixture::{self, LISTER, MIME_TYPE, PROMPT, READER, RENDERER};
 use crate::limit::listen;
 
 /// Serves the agents of the fixture, each at its own path, for `seconds` at the most.
 pub(crate) async fn serve(port: u16, seconds: u64) -> Result<(), Error> {
     let router = Router::new()
         .route_service(&cases::path(READER), service(READER))
-        .route_service(&cases::path(LISTER), service(LISTER));
+        .route_service(&cases::path(LISTER), service(LISTER))
+        .route_service(&cases::path(RENDERER), service(RENDERER));
     listen(port, router, seconds).await
 }
 
@@ -68,13 +70,19 @@ fn contents(resource: fixture::Resource) -> ResourceContents {
     ResourceContents::text(resource.text, resource.uri).with_mime_type(resource.mime_type)
 }
 
+/// What the template answers, by the cheapest of means.
+fn chapter(uri: &str) -> Option<ResourceContents> {
+    let number = uri.strip_prefix("bench://chapters/")?.strip_suffix("/text")?;
+    Some(ResourceContents::text(fixture::rendered(number), uri).with_mime_type(MIME_TYPE))
+}
+
 fn is_modern(context: &RequestContext<RoleServer>) -> bool {
     context.protocol_version() == Some(ProtocolVersion::V_2026_07_28)
 }
 
 impl ServerHandler for Agent {
     fn get_info(&self) -> ServerConfig {
-        ServerConfig::new(ServerCapabilities::builder().enable_resources().build())
+        ServerConfig::new(ServerCapabilities::builder().enable_resources().enable_prompts().build())
             .with_server_info(Implementation::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION")))
     }
 
@@ -92,14 +100,26 @@ impl ServerHandler for Agent {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let contents =
-            self.find(&request.uri).ok_or_else(|| ErrorData::resource_not_found("no such resource", None))?;
-        let read = ReadResourceResult::new(vec![contents.clone()]);
+        let contents = self.find(&request.uri).cloned().or_else(|| chapter(&request.uri));
+        let contents = contents.ok_or_else(|| ErrorData::resource_not_found("no such resource", None))?;
+        let read = ReadResourceResult::new(vec![contents]);
         let read = if is_modern(&context) {
             read.with_ttl_ms(0).with_cache_scope(CacheScope::Private)
         } else {
             read
         };
         Ok(read.into())
+    }
+
+    async fn get_prompt(
+        &self,
+        request: GetPromptRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        let number = request.arguments.as_ref().and_then(|arguments| arguments.get("number")?.as_str());
+        let number = number.filter(|_| request.name == PROMPT);
+        let number = number.ok_or_else(|| ErrorData::invalid_params("no such prompt", None))?;
+        let message = PromptMessage::new_text(Role::User, fixture::rendered(number));
+        Ok(GetPromptResult::new(vec![message]).into())
     }
 }

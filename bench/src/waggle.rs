@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use crate::cpu::Postgres;
 use crate::error::{Error, excerpt};
-use crate::fixture::{self, LISTER, READER, Resource};
+use crate::fixture::{self, LISTER, MIME_TYPE, PROMPT, READER, RENDERER, Resource, URI_TEMPLATE};
 use crate::http::{self, Connection};
 use crate::process::{self, Process};
 
@@ -48,7 +48,7 @@ impl Waggle {
         self.process.ready("/readyz", true, START).await?;
         let mut admin = self.admin().await?;
         admin.call("POST", "/tenants", &json!({ "id": TENANT, "name": "Bench" })).await?;
-        for agent in [READER, LISTER] {
+        for agent in [READER, LISTER, RENDERER] {
             self.keys.insert(agent, admin.register(agent).await?);
         }
         Ok(())
@@ -110,10 +110,25 @@ impl Admin {
             let uri = utf8_percent_encode(&resource.uri, NON_ALPHANUMERIC);
             self.call("PUT", &format!("/agents/{agent}/resources?uri={uri}"), &body_of(&resource)).await?;
         }
+        if agent == RENDERER {
+            self.register_what_is_rendered().await?;
+        }
         let keys = format!("/agents/{agent}/keys");
         let issued = self.call("POST", &keys, &json!({ "name": "bench", "scopes": ["mcp"] })).await?;
         let key = issued["key"].as_str().map(str::to_owned);
         key.ok_or(Error::AdminAnswer { call: format!("POST {keys}"), member: "key" })
+    }
+
+    async fn register_what_is_rendered(&mut self) -> Result<(), Error> {
+        let template = utf8_percent_encode(URI_TEMPLATE, NON_ALPHANUMERIC);
+        let body = json!({ "name": "chapters", "mimeType": MIME_TYPE, "template": fixture::body() });
+        self.call("PUT", &format!("/agents/{RENDERER}/templates?uriTemplate={template}"), &body).await?;
+        let content = json!({ "type": "text", "text": fixture::body() });
+        let prompt = json!({
+            "arguments": [{ "name": "number", "required": true }],
+            "messages": [{ "role": "user", "content": content }],
+        });
+        self.call("PUT", &format!("/agents/{RENDERER}/prompts/{PROMPT}"), &prompt).await.map(|_| ())
     }
 
     async fn call(&mut self, method: &str, path: &str, body: &Value) -> Result<Value, Error> {
