@@ -13,6 +13,7 @@ mod bad_input;
 mod clock;
 mod cluster;
 mod config;
+mod container;
 mod demo;
 mod durability;
 mod embedded;
