@@ -7,6 +7,7 @@ mod embedded;
 mod serve;
 
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -69,6 +70,12 @@ pub enum AppError {
     /// The operator's key is missing.
     #[error("admin.operator_key is required with a database URL; `waggle key generate --operator` makes one")]
     NoOperatorKey,
+    /// The system lets nobody hear signals.
+    #[error("the signals that tell the gateway to stop cannot be heard: {0}")]
+    Signals(#[source] std::io::Error),
+    /// A signal came before the work was done.
+    #[error("told to stop before it was done; run it again")]
+    ToldToStop,
 }
 
 /// The OpenAPI document of the admin surface, as JSON.
@@ -279,22 +286,26 @@ impl Running {
     }
 }
 
-/// Runs a gateway until the process is told to stop; with `demo`, with the demo agent registered.
+/// Runs a gateway until the process is told to stop, which it may be while it starts; with `demo`, with the demo agent
+/// registered.
 ///
 /// # Errors
 /// As [`start`], and when the private database or the demo agent cannot be had.
 pub async fn run(settings: Settings, demo: bool) -> Result<(), AppError> {
-    let sources = Sources::system();
-    let (database, embedded) = database(&settings).await?;
-    let operator = credentials::operator(&settings, embedded.is_some(), &sources)?;
-    let running = start(&settings, database, operator, sources).await?;
-    tracing::info!(address = %running.address, admin = %running.admin_address, "serving");
-    if demo {
-        demo::register(&settings, &running).await?;
+    let mut told = pin!(serve::told_to_stop().map_err(AppError::Signals)?);
+    let (database, embedded) = tokio::select! {
+        database = database(&settings) => database?,
+        () = &mut told => return Ok(()),
+    };
+    let running = tokio::select! {
+        running = begin(&settings, database, embedded.is_some(), demo) => Some(running?),
+        () = &mut told => None,
+    };
+    if let Some(running) = running {
+        told.await;
+        tracing::info!("stopping");
+        running.stop().await;
     }
-    serve::told_to_stop().await;
-    tracing::info!("stopping");
-    running.stop().await;
     if let Some(embedded) = embedded {
         embedded.stop().await;
     }
@@ -302,17 +313,41 @@ pub async fn run(settings: Settings, demo: bool) -> Result<(), AppError> {
     Ok(())
 }
 
+/// Starts the gateway of this process, with the demo agent if that is wanted.
+async fn begin(
+    settings: &Settings,
+    database: StoreOptions,
+    embedded: bool,
+    demo: bool,
+) -> Result<Running, AppError> {
+    let sources = Sources::system();
+    let operator = credentials::operator(settings, embedded, &sources)?;
+    let running = start(settings, database, operator, sources).await?;
+    tracing::info!(address = %running.address, admin = %running.admin_address, "serving");
+    if demo {
+        demo::register(settings, &running).await?;
+    }
+    Ok(running)
+}
+
 /// Brings the schema of the configured database up to date.
 ///
 /// # Errors
-/// As [`start`].
+/// As [`start`], and when the process is told to stop first.
 pub async fn migrate(settings: Settings) -> Result<(), AppError> {
-    let (database, embedded) = database(&settings).await?;
+    let mut told = pin!(serve::told_to_stop().map_err(AppError::Signals)?);
+    let (database, embedded) = tokio::select! {
+        database = database(&settings) => database?,
+        () = &mut told => return Err(AppError::ToldToStop),
+    };
     let store = Store::new(database);
-    let migrated = bring_up_to_date(&store).await;
+    let migrated = tokio::select! {
+        migrated = bring_up_to_date(&store) => migrated.map_err(AppError::from),
+        () = &mut told => Err(AppError::ToldToStop),
+    };
     store.close().await;
     if let Some(embedded) = embedded {
         embedded.stop().await;
     }
-    Ok(migrated?)
+    migrated
 }

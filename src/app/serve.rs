@@ -87,21 +87,22 @@ fn connect(
     }
 }
 
-/// Returns when the process gets SIGTERM or SIGINT; a second one ends it at once.
-pub(super) async fn told_to_stop() {
+/// Begins to hear SIGTERM and SIGINT, at once: the first process of a container has no default for them. Answers what
+/// ends with the first of them; a second SIGINT ends the process on the spot.
+///
+/// # Errors
+/// When the system lets nobody hear them.
+pub(super) fn told_to_stop() -> std::io::Result<impl Future<Output = ()>> {
     use tokio::signal::unix::{SignalKind, signal};
-    let (Ok(mut terminate), Ok(mut interrupt)) =
-        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
-    else {
-        tracing::error!("signals cannot be heard");
-        return;
-    };
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
-    tokio::spawn(async move {
-        interrupt.recv().await;
-        std::process::exit(130);
-    });
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        tokio::spawn(async move {
+            interrupt.recv().await;
+            std::process::exit(130);
+        });
+    })
 }

@@ -9,5 +9,8 @@ pub(super) fn run(sources: &Sources<'_>) -> Result<(), Failure> {
     let settings = sources.load(Purpose::Assist)?.settings;
     telemetry::init(&settings.log)?;
     let runtime = Runtime::new().map_err(Failure::Runtime)?;
-    Ok(runtime.block_on(app::migrate(settings))?)
+    let done = runtime.block_on(app::migrate(settings));
+    // A name that is still being resolved is not waited for.
+    runtime.shutdown_background();
+    Ok(done?)
 }

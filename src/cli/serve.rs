@@ -14,5 +14,8 @@ pub(super) fn serve(sources: &Sources<'_>, demo: bool) -> Result<(), Failure> {
     let settings = sources.load(Purpose::Serve)?.settings;
     telemetry::init(&settings.log)?;
     let runtime = Runtime::new().map_err(Failure::Runtime)?;
-    Ok(runtime.block_on(app::run(settings, demo))?)
+    let done = runtime.block_on(app::run(settings, demo));
+    // A name that is still being resolved is not waited for.
+    runtime.shutdown_background();
+    Ok(done?)
 }

@@ -3,19 +3,20 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
 use sqlx::ConnectOptions;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use waggle::model::key::{KeyKind, SecretKey};
 
 use crate::cluster::database;
 use crate::embedded::support::{children, eventually};
-use crate::process::{Site, ready_again};
+use crate::process::{Site, free_address, ready_again};
 use crate::proxy::Proxy;
 
 /// Far above what a start takes, on a machine that is busy with other tests.
@@ -148,6 +149,25 @@ async fn a_database_that_does_not_answer_does_not_keep_the_gateway() {
     println!("ended {:?} after it was told to, with a database that does not answer", told.elapsed());
     assert!(told.elapsed() < Duration::from_secs(10), "{:?}", told.elapsed());
     waiting.abort();
+}
+
+#[tokio::test]
+async fn a_gateway_that_is_told_to_end_while_it_waits_for_its_database_ends_at_once() {
+    for (subcommand, code) in [("serve", 0), ("migrate", 1)] {
+        let operator = SecretKey::generate(KeyKind::Operator, &mut rand::rng());
+        let site = Site::new()
+            .set("DATABASE_URL", format!("postgres://waggle@{}/waggle", free_address()))
+            .set("WAGGLE_ADMIN__OPERATOR_KEY", operator.reveal());
+        let mut child = site.command(subcommand).stderr(Stdio::piped()).spawn().unwrap();
+        let mut printed = BufReader::new(child.stderr.take().unwrap()).lines();
+        let line = printed.next_line().await.unwrap().unwrap();
+        assert!(line.contains("waiting for the database"), "{line}");
+        let told = Instant::now();
+        kill(Pid::from_raw(child.id().unwrap().try_into().unwrap()), Signal::SIGTERM).unwrap();
+        // One that does not hear the signal is ended by it, and has no code; in a container it is not even ended.
+        assert_eq!(child.wait().await.unwrap().code(), Some(code), "{subcommand}");
+        assert!(told.elapsed() < Duration::from_secs(5), "{:?}", told.elapsed());
+    }
 }
 
 #[tokio::test]

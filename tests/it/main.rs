@@ -14,6 +14,7 @@ mod both;
 mod clock;
 mod cluster;
 mod config;
+mod container;
 mod demo;
 mod durability;
 mod embedded;

@@ -1,0 +1,73 @@
+//! What the Dockerfile and `deploy/` say of the gateway and of this workspace is so.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+const DOCKERFILE: &str = include_str!("../../Dockerfile");
+const COMPOSE: &str = include_str!("../../deploy/compose.yaml");
+const EXAMPLE: &str = include_str!("../../deploy/.env.example");
+const MANIFEST: &str = include_str!("../../Cargo.toml");
+
+/// What whoever copies the example fills in.
+const FILLED_IN: [(&str, &str); 2] = [
+    ("POSTGRES_PASSWORD", "0123456789abcdef"),
+    ("WAGGLE_ADMIN__OPERATOR_KEY", "wag_00000000000000000000000000000000000000000003NxIRP"),
+];
+
+/// The variables in a text of compose's: name, and what stands behind it.
+fn variables(text: &str) -> Vec<(&str, &str)> {
+    let inside = text.split("${").skip(1).map(|rest| rest.split_once('}').unwrap().0);
+    inside.map(|variable| variable.split_at(variable.find(':').unwrap())).collect()
+}
+
+/// A value as compose hands it on.
+fn filled_in(value: &str) -> String {
+    variables(value).into_iter().fold(value.to_owned(), |text, (name, rest)| {
+        let given = FILLED_IN.iter().find(|(filled, _)| *filled == name).map(|(_, value)| *value);
+        let value = given.or_else(|| rest.strip_prefix(":-")).unwrap();
+        text.replace(&format!("${{{name}{rest}}}"), value)
+    })
+}
+
+/// The settings that a gateway of the compose file has: the image's, and those it is given.
+fn settings() -> Vec<(&'static str, String)> {
+    let image = DOCKERFILE.lines().filter_map(|line| line.strip_prefix("ENV WAGGLE_")?.split_once('='));
+    let given = COMPOSE.lines().filter_map(|line| line.trim().strip_prefix("WAGGLE_")?.split_once(": "));
+    image.chain(given).map(|(name, value)| (name, filled_in(value.trim_matches('"')))).collect()
+}
+
+#[test]
+fn the_settings_of_the_image_and_of_compose_are_valid() {
+    let settings = settings();
+    assert!(settings.len() > 5, "{settings:?}");
+    let variables = settings.into_iter().map(|(name, value)| (format!("WAGGLE_{name}"), value));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_waggle"));
+    let output = command.env_clear().envs(variables).args(["config", "check"]).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    let expected = ("the settings are valid\n".to_owned(), String::new());
+    assert_eq!((text(output.stdout), text(output.stderr)), expected);
+}
+
+#[test]
+fn the_example_names_what_compose_asks_for_and_leaves_open_what_must_be_given() {
+    let asked = variables(COMPOSE);
+    let demanded: BTreeSet<_> =
+        asked.iter().filter(|(_, rest)| rest.starts_with(":?")).map(|(name, _)| format!("{name}=")).collect();
+    let example = EXAMPLE.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    assert_eq!(example.map(str::to_owned).collect::<BTreeSet<_>>(), demanded);
+
+    let named = EXAMPLE.lines().filter_map(|line| line.trim_start_matches('#').split_once('='));
+    let named: BTreeSet<_> = named.map(|(name, _)| name).filter(|name| !name.contains(' ')).collect();
+    assert_eq!(named, asked.iter().map(|(name, _)| *name).collect());
+}
+
+#[test]
+fn the_image_is_built_with_the_workspace_s_rust_and_the_manifests_of_all_members() {
+    let manifest: toml::Table = MANIFEST.parse().unwrap();
+    let rust = manifest["workspace"]["package"]["rust-version"].as_str().unwrap();
+    assert!(DOCKERFILE.contains(&format!("\nFROM docker.io/library/rust:{rust}-bookworm AS build\n")));
+    for member in manifest["workspace"]["members"].as_array().unwrap() {
+        let member = member.as_str().unwrap();
+        assert!(DOCKERFILE.contains(&format!("\nCOPY {member}/Cargo.toml {member}/\n")), "{member}");
+    }
+}
