@@ -6,14 +6,18 @@ mod content;
 pub mod definition;
 mod extract;
 mod keys;
+mod manifest;
 mod page;
+mod prompts;
 mod resources;
+mod templates;
 mod tenants;
 
 use std::sync::Arc;
 
 use axum::Router;
 use axum::routing::{delete, get, post, put};
+use tokio::sync::Semaphore;
 
 use crate::http::cursor::CursorSeal;
 use crate::http::problem::AdminFault;
@@ -32,6 +36,10 @@ pub struct Admin {
     pub operator: KeyHash,
     /// Most bytes of the contents of one resource.
     pub content_bytes: usize,
+    /// Most bytes of a manifest, as JSON.
+    pub manifest_bytes: usize,
+    /// Places of those who work on a manifest: each takes several times its bytes.
+    pub manifests: Arc<Semaphore>,
 }
 
 pub(crate) use extract::finish;
@@ -59,6 +67,16 @@ pub fn router(admin: Arc<Admin>) -> Router {
         )
         .route("/admin/v1/agents/{agent}/resources/content", put(content::write).get(content::read))
         .route("/admin/v1/agents/{agent}/resources/touch", post(resources::touch))
+        .route(
+            "/admin/v1/agents/{agent}/templates",
+            get(templates::list_or_read).put(templates::write).delete(templates::remove),
+        )
+        .route("/admin/v1/agents/{agent}/prompts", get(prompts::list))
+        .route(
+            "/admin/v1/agents/{agent}/prompts/{name}",
+            get(prompts::read).put(prompts::write).delete(prompts::remove),
+        )
+        .route("/admin/v1/agents/{agent}/manifest", get(manifest::show).put(manifest::apply))
         .fallback(async || AdminFault(Fault::NotFound("path")))
         .method_not_allowed_fallback(extract::method_not_allowed)
         .with_state(admin)

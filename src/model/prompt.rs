@@ -6,8 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::message::Message;
-use super::resource::ContentHash;
+use super::resource::{ContentHash, NewContent};
 use super::scope::Revision;
 
 /// Most bytes that the name of a prompt may have.
@@ -146,8 +145,8 @@ pub struct NewPrompt {
     pub definition: PromptDefinition,
     /// Its arguments, in their order.
     pub arguments: Vec<Argument>,
-    /// Its messages.
-    pub messages: Vec<Message>,
+    /// Its messages, a JSON list of [`Message`](super::message::Message).
+    pub messages: NewContent,
 }
 
 #[cfg(test)]

@@ -1,0 +1,74 @@
+//! `/agents/{agent}/prompts`.
+
+use axum::Json;
+use axum::extract::{Request, State};
+use axum::response::IntoResponse;
+use http::StatusCode;
+use http::header::ETAG;
+
+use super::authority::Authority;
+use super::definition::{PromptInput, PromptShown};
+use super::extract::{Condition, Nothing, Params, Segment, Segments, json};
+use super::page::PageParams;
+use super::resources::{AROUND_CONTENTS, created};
+use super::{Answer, App};
+use crate::http::precondition::etag;
+use crate::model::fault::Fault;
+use crate::model::prompt::PromptName;
+
+fn checked(name: &str) -> Result<PromptName, Fault> {
+    PromptName::parse(name).map_err(|error| Fault::invalid_params(format!("name {error}")))
+}
+
+pub(super) async fn list(
+    State(app): App,
+    authority: Authority,
+    Segment(slug): Segment,
+    Params(params): Params<PageParams>,
+) -> Answer<impl IntoResponse> {
+    let agent = authority.registry_of(&app.registry, &slug).await?;
+    let page = params.open(&app.seal, "prompts", agent.uid.0)?;
+    let prompts = app.registry.prompts(&agent, &page.after, page.read()).await?;
+    Ok(page.answer(prompts, |prompt| prompt.name.to_string(), PromptShown::listed))
+}
+
+pub(super) async fn read(
+    State(app): App,
+    authority: Authority,
+    Segments(slug, name): Segments,
+    _: Params<Nothing>,
+) -> Answer<impl IntoResponse> {
+    let agent = authority.registry_of(&app.registry, &slug).await?;
+    let full = app.registry.prompt(&agent, &checked(&name)?).await?;
+    let tag = etag(full.prompt.revision);
+    Ok(([(ETAG, tag)], Json(PromptShown::whole(full.prompt, &full.messages)?)))
+}
+
+pub(super) async fn write(
+    State(app): App,
+    authority: Authority,
+    Segments(slug, name): Segments,
+    _: Params<Nothing>,
+    Condition(condition): Condition,
+    request: Request,
+) -> Answer<impl IntoResponse> {
+    let agent = authority.registry_of(&app.registry, &slug).await?;
+    let name = checked(&name)?;
+    // Text may come with every character escaped.
+    let input: PromptInput = json(request, app.content_bytes * 2 + AROUND_CONTENTS).await?;
+    let new = input.check(name, app.content_bytes)?;
+    let written = app.registry.put_prompt(&agent, new, condition).await?;
+    Ok((created(written.created), [(ETAG, etag(written.revision))]))
+}
+
+pub(super) async fn remove(
+    State(app): App,
+    authority: Authority,
+    Segments(slug, name): Segments,
+    _: Params<Nothing>,
+    Condition(condition): Condition,
+) -> Answer<impl IntoResponse> {
+    let agent = authority.registry_of(&app.registry, &slug).await?;
+    let revision = app.registry.delete_prompt(&agent, checked(&name)?, condition).await?;
+    Ok((StatusCode::NO_CONTENT, [(ETAG, etag(revision))]))
+}
