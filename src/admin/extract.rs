@@ -53,6 +53,18 @@ impl<S: Send + Sync> FromRequestParts<S> for Segment {
     }
 }
 
+/// What stands in the path in two places.
+pub(super) struct Segments(pub(super) String, pub(super) String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Segments {
+    type Rejection = AdminFault;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, AdminFault> {
+        let segments = Path::from_request_parts(parts, state).await;
+        segments.map(|Path((one, other))| Self(one, other)).map_err(|_| Fault::NotFound("path").into())
+    }
+}
+
 /// No query at all: a parameter that would be ignored is one that somebody relies on.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -105,10 +117,15 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
 
 /// Reads a JSON body of at most `limit` bytes.
 pub(super) async fn json<T: DeserializeOwned>(request: Request, limit: usize) -> Result<T, Fault> {
+    parse(&json_bytes(request, limit).await?)
+}
+
+/// Reads a body of at most `limit` bytes that says it is JSON.
+pub(super) async fn json_bytes(request: Request, limit: usize) -> Result<Bytes, Fault> {
     if !is_declared_json(request.headers()) {
         return Err(Fault::UnsupportedMediaType("application/json"));
     }
-    parse(&bytes(request, limit).await?)
+    bytes(request, limit).await
 }
 
 /// Reads a JSON body of at most [`SMALL_BODY`] bytes, which may be left out.
@@ -144,7 +161,7 @@ fn is_declared_json(headers: &HeaderMap) -> bool {
 }
 
 /// Parses a JSON object into what it must be.
-fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Fault> {
+pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Fault> {
     if is_too_deep(body) {
         return Err(Fault::InvalidRequest("the body nests deeper than 64 levels".into()));
     }

@@ -6,14 +6,18 @@ mod content;
 pub mod definition;
 mod extract;
 mod keys;
+mod manifest;
 mod openapi;
 mod page;
+mod prompts;
 mod resources;
+mod templates;
 mod tenants;
 
 use std::sync::Arc;
 
 use axum::Router;
+use tokio::sync::Semaphore;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -34,6 +38,10 @@ pub struct Admin {
     pub operator: KeyHash,
     /// Most bytes of the contents of one resource.
     pub content_bytes: usize,
+    /// Most bytes of a manifest, as JSON.
+    pub manifest_bytes: usize,
+    /// Places of those who work on a manifest: each takes several times its bytes.
+    pub manifests: Arc<Semaphore>,
 }
 
 pub(crate) use extract::finish;
@@ -69,4 +77,8 @@ fn operations() -> OpenApiRouter<Arc<Admin>> {
         .routes(routes!(resources::list_or_read, resources::write, resources::remove))
         .routes(routes!(content::write, content::read))
         .routes(routes!(resources::touch))
+        .routes(routes!(templates::list_or_read, templates::write, templates::remove))
+        .routes(routes!(prompts::list))
+        .routes(routes!(prompts::read, prompts::write, prompts::remove))
+        .routes(routes!(manifest::show, manifest::apply))
 }

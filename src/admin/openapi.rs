@@ -37,6 +37,9 @@ const PAGE: &str = "/admin/docs";
         (name = "Agents", description = "MCP servers, each with an endpoint of its own at `/{agent}/mcp`."),
         (name = "Keys", description = "Credentials of agents and of tenants."),
         (name = "Resources", description = "What clients read by URI."),
+        (name = "Templates", description = "What answers to every URI that matches, rendered when it is read."),
+        (name = "Prompts", description = "Messages that are rendered with a client's arguments."),
+        (name = "Manifests", description = "The whole registry of an agent as one document."),
     )
 )]
 struct Frame;

@@ -20,7 +20,7 @@ use crate::model::fault::Fault;
 use crate::model::uri::ResourceUri;
 
 /// JSON around the contents, and the definition beside them.
-const AROUND_CONTENTS: usize = 1024 * 1024;
+pub(super) const AROUND_CONTENTS: usize = 1024 * 1024;
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]

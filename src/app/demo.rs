@@ -4,17 +4,14 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-use serde::Deserialize;
-
 use super::{AppError, Running, credentials};
-use crate::admin::definition::ResourceInput;
+use crate::admin::definition::ManifestInput;
 use crate::config::Settings;
 use crate::model::agent::{Access, Agent, AgentDescription};
 use crate::model::caller::KeyScope;
 use crate::model::fault::Fault;
 use crate::model::ids::Slug;
 use crate::model::key::SecretKey;
-use crate::model::uri::ResourceUri;
 use crate::registry::Registry;
 use crate::registry::agents::NewAgent;
 use crate::registry::keys::NewKey;
@@ -23,27 +20,16 @@ use crate::registry::write::Precondition;
 const MANIFEST: &str = include_str!("../../config/demo/research.json");
 const TENANT: &str = "demo";
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Manifest {
-    #[serde(rename = "apiVersion")]
-    _version: String,
-    agent: String,
-    resources: Vec<ResourceInput>,
-}
-
 /// Registers the demo agent as far as it is not there yet, and prints how to read it.
 pub(super) async fn register(settings: &Settings, running: &Running) -> Result<(), AppError> {
-    let manifest: Manifest =
+    let manifest: ManifestInput =
         serde_json::from_str(MANIFEST).map_err(|error| AppError::Demo(error.to_string()))?;
     let failed = |fault: Fault| AppError::Demo(fault.to_string());
-    let agent = agent(&running.registry, &manifest.agent).await.map_err(failed)?;
-    for mut resource in manifest.resources {
-        let uri = resource.uri.take().unwrap_or_default();
-        let uri = ResourceUri::parse(&uri).map_err(|error| AppError::Demo(error.to_string()))?;
-        let new = resource.check(uri, settings.limits.content_bytes).map_err(failed)?;
-        running.registry.put_resource(&agent, new, Precondition::default()).await.map_err(failed)?;
-    }
+    let slug = manifest.agent.clone().unwrap_or_default();
+    let agent = agent(&running.registry, &slug).await.map_err(failed)?;
+    let wanted = manifest.check(settings.limits.content_bytes).map_err(failed)?;
+    let applied = running.registry.apply_manifest(&agent, wanted, Precondition::default()).await;
+    applied.map_err(failed)?;
     let key = key(&settings.embedded.data_dir.join("demo.key"), &running.registry, &agent).await?;
     // Nobody reads it: the gateway serves all the same.
     let _ = print(&running.address.to_string(), agent.slug.as_str(), &key);
@@ -97,15 +83,18 @@ async fn key(file: &Path, registry: &Arc<Registry>, agent: &Agent) -> Result<Sec
 fn print(address: &str, agent: &str, key: &SecretKey) -> std::io::Result<()> {
     let ask = |what: &str, method: &str, params: &str| {
         format!(
-            "# {what}\ncurl -s http://{address}/{agent}/mcp -H 'X-Agent-API-Key: {}' \\\n  \
-             -H 'Content-Type: application/json' \\\n  \
+            "# {what}\ncurl -s -X POST \"http://{address}/{agent}/mcp\" -H \"X-Agent-API-Key: {}\" \
+             -H \"Content-Type: application/json\" \
              -d '{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"{method}\",\"params\":{params}}}'\n",
             key.reveal()
         )
     };
+    let prompt = r#"{"name":"research","arguments":{"topic":"量子计算","depth":"deep"}}"#;
     let mut out = std::io::stdout().lock();
     writeln!(out, "Waggle serves the demo agent «{agent}». Paste into another terminal:\n")?;
-    writeln!(out, "{}", ask("everything it has registered", "resources/list", "{}"))?;
+    writeln!(out, "{}", ask("every resource that it has registered", "resources/list", "{}"))?;
     writeln!(out, "{}", ask("one of them", "resources/read", r#"{"uri":"beeos://agent/config"}"#))?;
+    writeln!(out, "{}", ask("its prompts", "prompts/list", "{}"))?;
+    writeln!(out, "{}", ask("one of them, rendered", "prompts/get", prompt))?;
     out.flush()
 }

@@ -12,6 +12,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -39,6 +40,9 @@ const START_PATIENCE: Duration = Duration::from_mins(1);
 
 /// How long what requests leave behind may take beyond them: writes of callers that went away, connections to close.
 const AFTER_REQUESTS: Duration = Duration::from_secs(2);
+
+/// How many manifests are worked on at once; the others wait.
+const MANIFESTS_AT_ONCE: usize = 4;
 
 /// Why the gateway cannot run.
 #[derive(Debug, thiserror::Error)]
@@ -204,6 +208,8 @@ fn gateway(
         seal: seal.clone(),
         operator,
         content_bytes: settings.limits.content_bytes,
+        manifest_bytes: settings.limits.manifest_bytes,
+        manifests: Arc::new(Semaphore::new(MANIFESTS_AT_ONCE)),
     };
     let options = EndpointOptions {
         body_bytes: settings.limits.body_bytes,

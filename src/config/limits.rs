@@ -15,6 +15,8 @@ pub struct Limits {
     pub body_bytes: usize,
     /// The contents of one resource, in bytes.
     pub content_bytes: usize,
+    /// The manifest of one agent as JSON, in bytes.
+    pub manifest_bytes: usize,
     /// How many resources one agent may register.
     pub resources_per_agent: u32,
     /// How many resource templates one agent may register.
@@ -34,6 +36,7 @@ impl Limits {
         Self {
             body_bytes: reader.value("limits.body_bytes", &Size(KIB..=64 * MIB), 4 * MIB),
             content_bytes: reader.value("limits.content_bytes", &Size(KIB..=256 * MIB), 16 * MIB),
+            manifest_bytes: reader.value("limits.manifest_bytes", &Size(KIB..=1024 * MIB), 64 * MIB),
             resources_per_agent: reader.value("limits.resources_per_agent", &Count(1..=10_000_000), 100_000),
             templates_per_agent: reader.value("limits.templates_per_agent", &Count(1..=1_000), 1_000),
             prompts_per_agent: reader.value("limits.prompts_per_agent", &Count(1..=100_000), 10_000),

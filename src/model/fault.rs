@@ -98,6 +98,15 @@ impl Fault {
         Self::InvalidParams(message.into())
     }
 
+    /// Says of bad parameters in what they stand; any other fault stays as it is.
+    #[must_use]
+    pub fn within(self, place: impl std::fmt::Display) -> Self {
+        match self {
+            Self::InvalidParams(wrong) => Self::invalid_params(format!("{place}: {wrong}")),
+            other => other,
+        }
+    }
+
     /// Bad parameters: what they name is not there.
     pub fn unknown(what: &str, name: &str) -> Self {
         Self::invalid_params(format!("unknown {what}: {}", shortened(name)))

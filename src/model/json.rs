@@ -146,6 +146,18 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
     }
 }
 
+/// Reads a member that is an object, as [`Object`] does.
+pub(super) fn object<'de, T: Deserialize<'de>, D: Deserializer<'de>>(input: D) -> Result<T, D::Error> {
+    Object::deserialize(input).map(|Object(object)| object)
+}
+
+/// As [`object`], of a member that may be `null`.
+pub(super) fn optional_object<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    input: D,
+) -> Result<Option<T>, D::Error> {
+    Option::<Object<T>>::deserialize(input).map(|read| read.map(|Object(object)| object))
+}
+
 struct ObjectVisitor<T>(PhantomData<T>);
 
 impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {

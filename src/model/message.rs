@@ -5,6 +5,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use super::json;
+
 /// A message of a prompt.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -12,6 +14,7 @@ pub struct Message {
     /// Who says it.
     pub role: Role,
     /// What is said.
+    #[serde(deserialize_with = "json::object")]
     pub content: ContentBlock,
 }
 
@@ -108,6 +111,11 @@ impl EmbeddedResource {
     }
 }
 
+/// Whether a text has anything to render: there is no tag without a brace.
+pub fn is_template(text: &str) -> bool {
+    text.contains('{')
+}
+
 impl Message {
     /// The texts that are templates as registered, always in the same order.
     pub fn templates_mut(&mut self) -> Vec<&mut String> {
@@ -147,7 +155,7 @@ struct Flat {
     mime_type: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     size: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "json::optional_object", skip_serializing_if = "Option::is_none")]
     resource: Option<EmbeddedResource>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     icons: Option<Box<RawValue>>,
@@ -288,6 +296,9 @@ mod tests {
             (r#"{"type":"text","text":"a","other":1}"#, "unknown field `other`"),
             (r#"{"type":"resource","resource":{"text":"a"}}"#, "missing field `uri`"),
             (r#"{"text":"a"}"#, "missing field `type`"),
+            (r#"["text","a"]"#, "invalid type: sequence, expected an object"),
+            (r#"{"type":"resource","resource":["a:b"]}"#, "invalid type: sequence, expected an object"),
+            (r#"{"type":"resource","resource":null}"#, "content of type resource needs `resource`"),
         ] {
             let error = read(content).unwrap_err();
             assert!(error.contains(expected), "{error}");

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::message::Message;
-use super::resource::ContentHash;
+use super::resource::{ContentHash, NewContent};
 use super::scope::Revision;
 
 /// Most bytes that the name of a prompt may have.
@@ -66,7 +65,7 @@ impl fmt::Debug for PromptName {
 }
 
 /// What its owner says of a prompt: everything but its name, its arguments and its messages.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PromptDefinition {
     /// A title for people.
@@ -77,9 +76,11 @@ pub struct PromptDefinition {
     pub description: Option<String>,
     /// As sent.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<Object>>)]
     pub icons: Option<Box<RawValue>>,
     /// As sent.
     #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
     pub meta: Option<Box<RawValue>>,
 }
 
@@ -95,7 +96,7 @@ impl PartialEq for PromptDefinition {
 }
 
 /// An argument of a prompt.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Argument {
     /// What the messages and the client call it.
@@ -146,8 +147,8 @@ pub struct NewPrompt {
     pub definition: PromptDefinition,
     /// Its arguments, in their order.
     pub arguments: Vec<Argument>,
-    /// Its messages.
-    pub messages: Vec<Message>,
+    /// Its messages, a JSON list of [`Message`](super::message::Message).
+    pub messages: NewContent,
 }
 
 #[cfg(test)]

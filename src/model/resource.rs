@@ -28,6 +28,22 @@ impl fmt::Debug for ContentHash {
     }
 }
 
+/// Bytes about to be stored under their address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewContent {
+    /// Their address.
+    pub hash: ContentHash,
+    /// The bytes.
+    pub bytes: Bytes,
+}
+
+impl NewContent {
+    /// Addresses `bytes`.
+    pub fn new(bytes: Bytes) -> Self {
+        Self { hash: ContentHash::of(&bytes), bytes }
+    }
+}
+
 /// How a part of the contents travels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PartKind {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::resource::{ContentHash, Definition};
+use super::resource::{ContentHash, Definition, NewContent};
 use super::scope::Revision;
 use super::uri_template::UriTemplate;
 
@@ -33,6 +33,6 @@ pub struct NewTemplate {
     pub definition: Definition,
     /// Values that are offered for its variables.
     pub completions: Completions,
-    /// What is rendered with the values of the variables.
-    pub body: String,
+    /// What is rendered with the values of the variables, in UTF-8.
+    pub body: NewContent,
 }

@@ -11,7 +11,7 @@ use super::access::Caller;
 use super::render::{RenderError, Renderer, Template};
 use crate::model::fault::Fault;
 use crate::model::ids::AgentId;
-use crate::model::message::{ContentKind, Message};
+use crate::model::message::{ContentKind, Message, is_template};
 use crate::model::prompt::PromptName;
 use crate::model::resource::ContentHash;
 use crate::model::scope::Revision;
@@ -51,9 +51,13 @@ impl Compilations {
     }
 }
 
-/// Whether a text has anything to render: there is no tag without a brace.
-fn is_template(text: &str) -> bool {
-    text.contains('{')
+/// Why the messages of a prompt are refused.
+#[derive(Debug)]
+pub(super) struct MessageError {
+    /// Which message.
+    pub(super) index: usize,
+    /// What is wrong with one of its texts.
+    pub(super) error: RenderError,
 }
 
 impl Compiled {
@@ -68,17 +72,24 @@ impl Compiled {
         mut messages: Vec<Message>,
         arguments: &[String],
         bytes: usize,
-    ) -> Result<Self, RenderError> {
+    ) -> Result<Self, MessageError> {
         let mut templates = Vec::new();
-        for text in messages.iter_mut().flat_map(Message::templates_mut).filter(|text| is_template(text)) {
-            templates.push(Arc::new(Template::parse(text, arguments)?));
+        for (index, message) in messages.iter_mut().enumerate() {
+            for text in message.templates_mut().into_iter().filter(|text| is_template(text)) {
+                let template = Template::parse(text, arguments);
+                templates.push(Arc::new(template.map_err(|error| MessageError { index, error })?));
+            }
         }
         let weight = templates.iter().map(|template| template.weight()).sum::<usize>();
         Ok(Self { messages, weight: weight + MESSAGE_WEIGHT * bytes, templates })
     }
 
     /// Renders every text with the same values.
-    async fn texts(&self, renderer: &Renderer, values: Vec<(String, String)>) -> Result<Vec<String>, Fault> {
+    pub(super) async fn texts(
+        &self,
+        renderer: &Renderer,
+        values: Vec<(String, String)>,
+    ) -> Result<Vec<String>, Fault> {
         if self.templates.is_empty() {
             return Ok(Vec::new());
         }

@@ -12,7 +12,7 @@ use super::access::Caller;
 use super::compiled::{Compiled, Source};
 use super::render::RenderError;
 use super::snapshot::AgentSnapshot;
-use super::templates::Match;
+use super::template_set::Match;
 use crate::model::fault::Fault;
 use crate::model::message::{ContentBlock, ContentKind, EmbeddedResource, Message};
 use crate::model::operation::{Contents, Messages};
@@ -78,7 +78,7 @@ impl Registry {
         let compile = move |json: Bytes| {
             let messages =
                 serde_json::from_slice(&json).map_err(|error| RenderError::Failed(error.to_string()))?;
-            Compiled::prompt(messages, &arguments, json.len())
+            Compiled::prompt(messages, &arguments, json.len()).map_err(|refused| refused.error)
         };
         let source = Source::Prompt(prompt.name.clone());
         self.compiled(caller, source, prompt.revision, prompt.messages, compile).await
@@ -158,6 +158,6 @@ fn embed(messages: &mut Vec<Message>, naming: &Message, contents: &Contents) -> 
     Ok(())
 }
 
-fn text(bytes: &[u8]) -> Result<&str, RenderError> {
+pub(super) fn text(bytes: &[u8]) -> Result<&str, RenderError> {
     std::str::from_utf8(bytes).map_err(|_| RenderError::Failed("a stored text is not UTF-8".to_owned()))
 }

@@ -6,17 +6,17 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::Registry;
+use super::difference::Registered;
+use super::target::{NO_AGENT, Target};
 use super::write::{Precondition, Written};
 use crate::model::agent::Agent;
 use crate::model::fault::Fault;
-use crate::model::ids::{AgentId, TenantId};
 use crate::model::resource::{ContentHash, Definition, NewPart, NewResource, PartKind, Resource};
 use crate::model::scope::{ChangeKind, Revision, Scope};
 use crate::model::uri::ResourceUri;
 use crate::store::StoreError;
-use crate::store::write::Write;
+use crate::store::write::{Put, Write};
 
-const NO_AGENT: Fault = Fault::NotFound("agent");
 const NO_RESOURCE: Fault = Fault::NotFound("resource");
 
 /// New raw content of a resource that may or may not be there.
@@ -48,14 +48,6 @@ pub struct FullResource {
     pub resource: Resource,
     /// What its parts name.
     pub bytes: BTreeMap<ContentHash, Bytes>,
-}
-
-/// Whose resource is written, under which revision.
-struct Target {
-    tenant: TenantId,
-    agent: AgentId,
-    scope: Scope,
-    revision: Revision,
 }
 
 impl Registry {
@@ -146,25 +138,19 @@ impl Registry {
         new: &NewResource,
     ) -> Result<Written, Fault> {
         let &Target { tenant, agent, scope, revision } = target;
-        let same_contents =
-            old.as_ref().is_some_and(|old| old.parts.iter().eq(new.parts.iter().map(|new| &new.part)));
-        let kind = match &old {
-            None => ChangeKind::ResourceAdded,
-            Some(old) if old.definition != new.definition => ChangeKind::ResourceDefined,
-            Some(old) if same_contents => {
-                return Ok(Written { revision: old.revision, created: false });
-            }
-            Some(_) => ChangeKind::ResourceContents,
+        let difference = match &old {
+            None => Resource::addition(),
+            Some(old) => match old.difference(new) {
+                Some(difference) => difference,
+                None => return Ok(Written { revision: old.revision, created: false }),
+            },
         };
-        let now = self.sources.clock.now();
         if old.is_none() {
             self.count_in(write, target).await?;
         }
-        write.put_definition(tenant, agent, new, revision, now).await?;
-        if !same_contents {
-            write.put_contents(tenant, agent, &new.uri, &new.parts, now).await?;
-        }
-        write.change(scope, kind, new.uri.as_str());
+        let put = Put { new, contents: difference.contents };
+        write.put_resources(tenant, agent, &[put], revision, self.sources.clock.now()).await?;
+        write.change(scope, difference.kind, new.uri.as_str());
         Ok(Written { revision, created: old.is_none() })
     }
 
@@ -220,7 +206,8 @@ impl Registry {
                     let Target { scope, revision, .. } = Target::lock(write, tenant, agent).await?;
                     let old = write.resource(tenant, agent, &uri).await?.ok_or(NO_RESOURCE)?;
                     condition.check(Some(old.revision))?;
-                    write.delete_resource(tenant, agent, &uri, registry.sources.clock.now()).await?;
+                    let now = registry.sources.clock.now();
+                    write.delete_resources(tenant, agent, &[uri.as_str()], now).await?;
                     write.count_resources(tenant, agent, -1).await?;
                     write.change(scope, ChangeKind::ResourceRemoved, uri.as_str());
                     Ok(revision)
@@ -228,19 +215,6 @@ impl Registry {
                 .await
         })
         .await
-    }
-}
-
-impl Target {
-    /// Locks the scope of an agent's registry; the agent is known to be there.
-    async fn lock(write: &mut Write, tenant: TenantId, agent: AgentId) -> Result<Self, Fault> {
-        let scope = Scope::from(agent);
-        let revision = write.lock(scope).await?.ok_or(NO_AGENT)?;
-        if write.agent_lives(tenant, agent).await? {
-            Ok(Self { tenant, agent, scope, revision })
-        } else {
-            Err(NO_AGENT)
-        }
     }
 }
 

@@ -8,7 +8,7 @@ use arc_swap::ArcSwapOption;
 use imbl::OrdMap;
 use tokio::sync::Mutex;
 
-use super::templates::Templates;
+use super::template_set::Templates;
 use crate::model::agent::AgentDescription;
 use crate::model::ids::{AgentId, TenantId};
 use crate::model::operation::Page;

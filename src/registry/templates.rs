@@ -1,49 +1,151 @@
-//! An agent's resource templates in memory: by their text, and the most specific first.
+//! Resource templates, as their owner writes and reads them.
 
-use std::cmp::Reverse;
 use std::sync::Arc;
 
-use imbl::OrdMap;
+use bytes::Bytes;
 
-use crate::model::template::ResourceTemplate;
-use crate::model::uri::ResourceUri;
+use super::Registry;
+use super::difference::Registered;
+use super::target::Target;
+use super::write::{Precondition, Written};
+use crate::model::agent::Agent;
+use crate::model::fault::Fault;
+use crate::model::scope::{ChangeKind, Revision, Scope};
+use crate::model::template::{NewTemplate, ResourceTemplate};
 use crate::model::uri_template::UriTemplate;
+use crate::store::StoreError;
+use crate::store::write::{Put, Write};
 
-/// A set of resource templates.
-#[derive(Debug, Clone, Default)]
-pub struct Templates {
-    by_text: OrdMap<UriTemplate, Arc<ResourceTemplate>>,
-    ranked: Arc<[Arc<ResourceTemplate>]>,
-}
+const NO_TEMPLATE: Fault = Fault::NotFound("resource template");
 
-/// The template that answers to a URI.
+/// A resource template with its body.
 #[derive(Debug, Clone)]
-pub struct Match {
+pub struct FullTemplate {
     /// The template.
-    pub template: Arc<ResourceTemplate>,
-    /// The values of its variables, those that the URI leaves out left out.
-    pub values: Vec<(String, String)>,
+    pub template: ResourceTemplate,
+    /// What is rendered.
+    pub body: Bytes,
 }
 
-impl Templates {
-    pub(super) fn new(by_text: OrdMap<UriTemplate, Arc<ResourceTemplate>>) -> Self {
-        let mut ranked: Vec<_> = by_text.values().cloned().collect();
-        // Stable, so that templates that are as specific as each other keep the order of their texts.
-        ranked.sort_by_key(|template| Reverse(template.uri_template.specificity()));
-        Self { by_text, ranked: ranked.into() }
+impl Registry {
+    /// Resource templates after one of them, in byte order.
+    pub async fn templates(
+        &self,
+        agent: &Agent,
+        after: &str,
+        limit: i64,
+    ) -> Result<Vec<ResourceTemplate>, Fault> {
+        let mut view = self.store.snapshot().await?;
+        let texts = view.uri_templates(agent.tenant, agent.uid, after, limit).await?;
+        let templates = view.templates(agent.tenant, agent.uid, Some(&texts)).await?;
+        view.end().await?;
+        Ok(templates)
     }
 
-    /// The templates in byte order of their texts.
-    pub fn by_text(&self) -> &OrdMap<UriTemplate, Arc<ResourceTemplate>> {
-        &self.by_text
+    /// A resource template with its body.
+    ///
+    /// # Errors
+    /// [`Fault::NotFound`].
+    pub async fn template(&self, agent: &Agent, uri_template: &UriTemplate) -> Result<FullTemplate, Fault> {
+        let mut view = self.store.snapshot().await?;
+        let only = [uri_template.as_str().to_owned()];
+        let found = view.templates(agent.tenant, agent.uid, Some(&only)).await?.pop();
+        view.end().await?;
+        let template = found.ok_or(NO_TEMPLATE)?;
+        let body = self.store.contents(agent.tenant, agent.uid, &[template.body]).await?;
+        let body = body.get(&template.body).cloned().ok_or(StoreError::Unreadable("template body"))?;
+        Ok(FullTemplate { template, body })
     }
 
-    /// The most specific template that matches a URI.
-    pub fn find(&self, uri: &ResourceUri) -> Option<Match> {
-        self.ranked.iter().find_map(|template| {
-            let values = template.uri_template.matches(uri.as_str())?;
-            let values = values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-            Some(Match { template: Arc::clone(template), values })
+    /// Adds or replaces a resource template. One that is the same already is left as it is, its revision too.
+    ///
+    /// # Errors
+    /// [`Fault::InvalidParams`] where the body does not compile or render, where the template conflicts with another,
+    /// and past the most templates of an agent; [`Fault::Unavailable`] where too much is being rendered;
+    /// [`Fault::NotFound`] where the agent is gone; [`Fault::RevisionMismatch`].
+    pub async fn put_template(
+        self: &Arc<Self>,
+        agent: &Agent,
+        new: NewTemplate,
+        condition: Precondition,
+    ) -> Result<Written, Fault> {
+        self.check_body(&new).await?;
+        let (registry, tenant, agent) = (Arc::clone(self), agent.tenant, agent.uid);
+        self.detached(async move {
+            registry
+                .transact(Scope::from(agent), async |write| {
+                    let target = Target::lock(write, tenant, agent).await?;
+                    let only = [new.uri_template.as_str().to_owned()];
+                    let old = write.templates(tenant, agent, Some(&only)).await?.pop();
+                    condition.check(old.as_ref().map(|old| old.revision))?;
+                    registry.put_checked_template(write, &target, old, &new).await
+                })
+                .await
         })
+        .await
+    }
+
+    async fn put_checked_template(
+        &self,
+        write: &mut Write,
+        target: &Target,
+        old: Option<ResourceTemplate>,
+        new: &NewTemplate,
+    ) -> Result<Written, Fault> {
+        let &Target { tenant, agent, scope, revision } = target;
+        let difference = match &old {
+            None => ResourceTemplate::addition(),
+            Some(old) => match old.difference(new) {
+                Some(difference) => difference,
+                None => return Ok(Written { revision: old.revision, created: false }),
+            },
+        };
+        if old.is_none() {
+            self.check_beside(write, target, &new.uri_template).await?;
+        }
+        let put = Put { new, contents: difference.contents };
+        write.put_templates(tenant, agent, &[put], revision, self.sources.clock.now()).await?;
+        write.change(scope, difference.kind, new.uri_template.as_str());
+        Ok(Written { revision, created: old.is_none() })
+    }
+
+    /// Checks that there is room for a template beside the others, and that it conflicts with none.
+    async fn check_beside(&self, write: &mut Write, target: &Target, new: &UriTemplate) -> Result<(), Fault> {
+        let others = write.uri_templates(target.tenant, target.agent).await?;
+        if others.len() >= self.limits.templates_per_agent {
+            return Err(Fault::invalid_params("the agent has as many resource templates as it may have"));
+        }
+        match self.find_conflict(others, [new.clone()].into()).await? {
+            Some((_, conflict)) => Err(Fault::invalid_params(format!("uriTemplate {conflict}"))),
+            None => Ok(()),
+        }
+    }
+
+    /// Removes a resource template; answers the revision without it.
+    ///
+    /// # Errors
+    /// [`Fault::NotFound`], [`Fault::RevisionMismatch`].
+    pub async fn delete_template(
+        self: &Arc<Self>,
+        agent: &Agent,
+        uri_template: UriTemplate,
+        condition: Precondition,
+    ) -> Result<Revision, Fault> {
+        let (registry, tenant, agent) = (Arc::clone(self), agent.tenant, agent.uid);
+        self.detached(async move {
+            registry
+                .transact(Scope::from(agent), async |write| {
+                    let Target { scope, revision, .. } = Target::lock(write, tenant, agent).await?;
+                    let text = uri_template.as_str();
+                    let old = write.templates(tenant, agent, Some(&[text.to_owned()])).await?.pop();
+                    condition.check(Some(old.ok_or(NO_TEMPLATE)?.revision))?;
+                    let now = registry.sources.clock.now();
+                    write.delete_templates(tenant, agent, &[text], now).await?;
+                    write.change(scope, ChangeKind::TemplateRemoved, text);
+                    Ok(revision)
+                })
+                .await
+        })
+        .await
     }
 }

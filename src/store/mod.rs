@@ -4,7 +4,10 @@
 //! [`Write`](write::Write), which holds the locks of the scopes it changes.
 
 pub mod agents;
+mod batch;
 pub mod changes;
+pub mod contents;
+mod definition;
 pub mod embedded;
 pub mod error;
 pub mod gateway;

@@ -15,7 +15,8 @@ impl Store {
             | self.purge_tenant(before).await?)
     }
 
-    /// Contents that nothing names. What was orphaned by one resource and is still named by another stays.
+    /// Contents that nothing names. What was orphaned by one resource, template or prompt and is still named by another
+    /// stays.
     async fn purge_contents(&self, before: OffsetDateTime) -> Result<bool, StoreError> {
         let done = self
             .run(async |connection| {
@@ -24,6 +25,12 @@ impl Store {
                 select tenant, agent, hash, exists (
                     select from resource_contents r
                     where r.tenant = c.tenant and r.agent = c.agent and r.hash = c.hash
+                ) or exists (
+                    select from templates t
+                    where t.tenant = c.tenant and t.agent = c.agent and t.body = c.hash
+                ) or exists (
+                    select from prompts p
+                    where p.tenant = c.tenant and p.agent = c.agent and p.messages = c.hash
                 ) as named
                 from contents c where orphaned_at < $1 order by orphaned_at limit $2 for update skip locked
             ),
@@ -43,7 +50,7 @@ impl Store {
         Ok(done.rows_affected() > 0)
     }
 
-    /// The rows of one deleted agent: its resources, then their contents, then everything else.
+    /// The rows of one deleted agent: what it registered, then the contents of that, then everything else.
     async fn purge_agent(&self, before: OffsetDateTime) -> Result<bool, StoreError> {
         let dead = self
             .run(async |connection| {
@@ -56,21 +63,7 @@ impl Store {
             })
             .await?;
         let Some(dead) = dead else { return Ok(false) };
-        let resources = self
-            .run(async |connection| {
-                sqlx::query!(
-                    "delete from resources where tenant = $1 and agent = $2 and uri in (
-                select uri from resources where tenant = $1 and agent = $2 limit $3
-            )",
-                    dead.tenant,
-                    dead.uid,
-                    STEP,
-                )
-                .execute(connection)
-                .await
-            })
-            .await?;
-        if resources.rows_affected() > 0 {
+        if self.purge_registry(dead.tenant, dead.uid).await? {
             return Ok(true);
         }
         let contents = self
@@ -91,6 +84,37 @@ impl Store {
             self.forget_agent(dead.tenant, dead.uid).await?;
         }
         Ok(true)
+    }
+
+    /// Some of what a deleted agent registered; answers whether there was any.
+    async fn purge_registry(&self, tenant: uuid::Uuid, agent: uuid::Uuid) -> Result<bool, StoreError> {
+        self.run(async |connection| {
+            sqlx::query_scalar!(
+                r#"with gone_templates as (
+                        delete from templates where tenant = $1 and agent = $2 and uri_template in (
+                            select uri_template from templates where tenant = $1 and agent = $2 limit $3
+                        ) returning 1
+                    ),
+                    gone_prompts as (
+                        delete from prompts where tenant = $1 and agent = $2 and name in (
+                            select name from prompts where tenant = $1 and agent = $2 limit $3
+                        ) returning 1
+                    ),
+                    gone_resources as (
+                        delete from resources where tenant = $1 and agent = $2 and uri in (
+                            select uri from resources where tenant = $1 and agent = $2 limit $3
+                        ) returning 1
+                    )
+                    select exists (select from gone_templates) or exists (select from gone_prompts)
+                        or exists (select from gone_resources) as "any!""#,
+                tenant,
+                agent,
+                STEP,
+            )
+            .fetch_one(connection)
+            .await
+        })
+        .await
     }
 
     /// The rows of one deleted tenant, once its agents are gone.

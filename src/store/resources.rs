@@ -1,16 +1,15 @@
-//! Resources and their contents.
+//! Resources and what they name as their contents.
 
-use std::collections::BTreeMap;
-
-use bytes::Bytes;
-use serde_json::value::RawValue;
+use sqlx::PgConnection;
 use time::OffsetDateTime;
 
+use super::StoreError;
+use super::batch::batches;
+use super::definition::{Columns, hash, raw, size};
 use super::snapshot::Snapshot;
-use super::write::Write;
-use super::{Store, StoreError};
+use super::write::{Put, Write};
 use crate::model::ids::{AgentId, TenantId};
-use crate::model::resource::{ContentHash, Definition, NewPart, NewResource, Part, PartKind, Resource};
+use crate::model::resource::{Definition, NewResource, Part, PartKind, Resource};
 use crate::model::scope::Revision;
 use crate::model::sources::{Point, Sources};
 use crate::model::uri::ResourceUri;
@@ -39,15 +38,6 @@ struct PartRow {
 
 fn uri(text: &str) -> Result<ResourceUri, StoreError> {
     ResourceUri::parse(text).map_err(|_| StoreError::Unreadable("URI"))
-}
-
-pub(super) fn hash(bytes: Vec<u8>) -> Result<ContentHash, StoreError> {
-    bytes.try_into().map(ContentHash).map_err(|_| StoreError::Unreadable("content hash"))
-}
-
-/// JSON that is kept as it was sent.
-pub(super) fn raw(json: Option<String>) -> Result<Option<Box<RawValue>>, StoreError> {
-    json.map(RawValue::from_string).transpose().map_err(|_| StoreError::Unreadable("JSON"))
 }
 
 impl TryFrom<Row> for Resource {
@@ -104,6 +94,71 @@ fn join(definitions: Vec<Row>, parts: Vec<PartRow>) -> Result<Vec<Resource>, Sto
     Ok(resources)
 }
 
+/// The resources of an agent in byte order of their URIs. `between` may pause between the two reads that belong
+/// together.
+async fn all(
+    connection: &mut PgConnection,
+    tenant: TenantId,
+    agent: AgentId,
+    between: impl Future<Output = ()>,
+) -> Result<Vec<Resource>, StoreError> {
+    let definitions = sqlx::query_as!(
+        Row,
+        "select uri, name, title, description, mime_type, annotations, icons, meta, revision, last_modified \
+         from resources where tenant = $1 and agent = $2 order by uri",
+        tenant.0,
+        agent.0,
+    )
+    .fetch_all(&mut *connection)
+    .await?;
+    between.await;
+    let parts = sqlx::query_as!(
+        PartRow,
+        "select uri, part_uri, mime_type, kind, hash, size from resource_contents \
+         where tenant = $1 and agent = $2 order by uri, ordinal",
+        tenant.0,
+        agent.0,
+    )
+    .fetch_all(connection)
+    .await?;
+    join(definitions, parts)
+}
+
+/// As [`all`], of those that are named.
+async fn named(
+    connection: &mut PgConnection,
+    tenant: TenantId,
+    agent: AgentId,
+    uris: &[String],
+    between: impl Future<Output = ()>,
+) -> Result<Vec<Resource>, StoreError> {
+    let definitions = sqlx::query_as!(
+        Row,
+        "select uri, name, title, description, mime_type, annotations, icons, meta, revision, last_modified \
+         from resources where tenant = $1 and agent = $2 and uri = any($3) order by uri",
+        tenant.0,
+        agent.0,
+        uris,
+    )
+    .fetch_all(&mut *connection)
+    .await?;
+    if definitions.is_empty() {
+        return Ok(Vec::new());
+    }
+    between.await;
+    let parts = sqlx::query_as!(
+        PartRow,
+        "select uri, part_uri, mime_type, kind, hash, size from resource_contents \
+         where tenant = $1 and agent = $2 and uri = any($3) order by uri, ordinal",
+        tenant.0,
+        agent.0,
+        uris,
+    )
+    .fetch_all(connection)
+    .await?;
+    join(definitions, parts)
+}
+
 impl Snapshot {
     /// The resources of an agent in byte order of their URIs: all, or those named. `sources` may pause between the
     /// two reads that belong together.
@@ -114,32 +169,13 @@ impl Snapshot {
         only: Option<&[String]>,
         sources: &Sources,
     ) -> Result<Vec<Resource>, StoreError> {
-        let definitions = sqlx::query_as!(
-            Row,
-            "select uri, name, title, description, mime_type, annotations, icons, meta, revision, last_modified \
-             from resources where tenant = $1 and agent = $2 and ($3::text[] is null or uri = any($3)) order by uri",
-            tenant.0,
-            agent.0,
-            only,
-        )
-        .fetch_all(self.connection())
-        .await?;
-        sources.pause(Point::SnapshotBetweenReads).await;
-        let parts = sqlx::query_as!(
-            PartRow,
-            "select uri, part_uri, mime_type, kind, hash, size from resource_contents \
-             where tenant = $1 and agent = $2 and ($3::text[] is null or uri = any($3)) order by uri, ordinal",
-            tenant.0,
-            agent.0,
-            only,
-        )
-        .fetch_all(self.connection())
-        .await?;
-        join(definitions, parts)
+        let between = sources.pause(Point::SnapshotBetweenReads);
+        match only {
+            Some(uris) => named(self.connection(), tenant, agent, uris, between).await,
+            None => all(self.connection(), tenant, agent, between).await,
+        }
     }
-}
 
-impl Snapshot {
     /// URIs of an agent's resources after one of them, in byte order.
     pub async fn resource_uris(
         &mut self,
@@ -160,32 +196,12 @@ impl Snapshot {
     }
 }
 
-impl Store {
-    /// The bytes behind these addresses; those that are purged are left out.
-    pub async fn contents(
-        &self,
-        tenant: TenantId,
-        agent: AgentId,
-        hashes: &[ContentHash],
-    ) -> Result<BTreeMap<ContentHash, Bytes>, StoreError> {
-        let wanted: Vec<_> = hashes.iter().map(|hash| hash.0.to_vec()).collect();
-        let rows = self
-            .run(async |connection| {
-                sqlx::query!(
-                    "select hash, bytes from contents where tenant = $1 and agent = $2 and hash = any($3)",
-                    tenant.0,
-                    agent.0,
-                    &wanted,
-                )
-                .fetch_all(connection)
-                .await
-            })
-            .await?;
-        rows.into_iter().map(|row| Ok((hash(row.hash)?, Bytes::from(row.bytes)))).collect()
-    }
-}
-
 impl Write {
+    /// The resources of an agent as this transaction sees them, in byte order of their URIs.
+    pub async fn resources(&mut self, tenant: TenantId, agent: AgentId) -> Result<Vec<Resource>, StoreError> {
+        all(self.connection(), tenant, agent, async {}).await
+    }
+
     /// A resource as this transaction sees it.
     pub async fn resource(
         &mut self,
@@ -193,60 +209,64 @@ impl Write {
         agent: AgentId,
         uri: &ResourceUri,
     ) -> Result<Option<Resource>, StoreError> {
-        let definitions = sqlx::query_as!(
-            Row,
-            "select uri, name, title, description, mime_type, annotations, icons, meta, revision, last_modified \
-             from resources where tenant = $1 and agent = $2 and uri = $3",
-            tenant.0,
-            agent.0,
-            uri.as_str(),
-        )
-        .fetch_all(self.connection())
-        .await?;
-        if definitions.is_empty() {
-            return Ok(None);
-        }
-        let parts = sqlx::query_as!(
-            PartRow,
-            "select uri, part_uri, mime_type, kind, hash, size from resource_contents \
-             where tenant = $1 and agent = $2 and uri = $3 order by ordinal",
-            tenant.0,
-            agent.0,
-            uri.as_str(),
-        )
-        .fetch_all(self.connection())
-        .await?;
-        Ok(join(definitions, parts)?.pop())
+        let uri = [uri.as_str().to_owned()];
+        Ok(named(self.connection(), tenant, agent, &uri, async {}).await?.pop())
     }
 
-    /// Writes the definition of a resource, new or not.
-    pub async fn put_definition(
+    /// Adds or replaces resources, each once.
+    pub async fn put_resources(
         &mut self,
         tenant: TenantId,
         agent: AgentId,
-        resource: &NewResource,
+        resources: &[Put<'_, NewResource>],
         revision: Revision,
         now: OffsetDateTime,
     ) -> Result<(), StoreError> {
-        let definition = &resource.definition;
+        for batch in batches(resources, |put| size(&put.new.definition)) {
+            self.put_definitions(tenant, agent, batch, revision, now).await?;
+        }
+        let renewed: Vec<_> = resources.iter().filter(|put| put.contents).map(|put| put.new).collect();
+        if renewed.is_empty() {
+            return Ok(());
+        }
+        let uris: Vec<_> = renewed.iter().map(|new| new.uri.as_str()).collect();
+        self.orphan_parts(tenant, agent, &uris, now).await?;
+        let parts = renewed.iter().flat_map(|new| &new.parts);
+        self.put_contents(tenant, agent, parts.map(|new| (new.part.hash, &new.bytes))).await?;
+        self.put_parts(tenant, agent, &renewed).await
+    }
+
+    async fn put_definitions(
+        &mut self,
+        tenant: TenantId,
+        agent: AgentId,
+        resources: &[Put<'_, NewResource>],
+        revision: Revision,
+        now: OffsetDateTime,
+    ) -> Result<(), StoreError> {
+        let uris: Vec<_> = resources.iter().map(|put| put.new.uri.as_str()).collect();
+        let columns: Columns<'_> = resources.iter().map(|put| &put.new.definition).collect();
         sqlx::query!(
-            "insert into resources (tenant, agent, uri, name, title, description, mime_type, annotations, icons, \
-             meta, source, revision, last_modified) \
-             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 'inline', $11, $12) \
-             on conflict (tenant, agent, uri) do update set name = excluded.name, title = excluded.title, \
-             description = excluded.description, mime_type = excluded.mime_type, \
-             annotations = excluded.annotations, icons = excluded.icons, meta = excluded.meta, \
-             source = excluded.source, revision = excluded.revision, last_modified = excluded.last_modified",
+            "insert into resources \
+             (tenant, agent, uri, name, title, description, mime_type, annotations, icons, meta, source, revision, \
+              last_modified) \
+             select $1, $2, new.*, 'inline', $11, $12 from unnest($3::text[], $4::text[], $5::text[], $6::text[], \
+             $7::text[], $8::text[], $9::text[], $10::text[]) as new \
+             on conflict (tenant, agent, uri) do update set \
+             name = excluded.name, title = excluded.title, description = excluded.description, \
+             mime_type = excluded.mime_type, annotations = excluded.annotations, icons = excluded.icons, \
+             meta = excluded.meta, source = excluded.source, revision = excluded.revision, \
+             last_modified = excluded.last_modified",
             tenant.0,
             agent.0,
-            resource.uri.as_str(),
-            definition.name,
-            definition.title,
-            definition.description,
-            definition.mime_type,
-            definition.annotations.as_deref().map(RawValue::get),
-            definition.icons.as_deref().map(RawValue::get),
-            definition.meta.as_deref().map(RawValue::get),
+            &uris as &[&str],
+            &columns.names as &[&str],
+            &columns.titles as &[Option<&str>],
+            &columns.descriptions as &[Option<&str>],
+            &columns.mime_types as &[Option<&str>],
+            &columns.annotations as &[Option<&str>],
+            &columns.icons as &[Option<&str>],
+            &columns.metas as &[Option<&str>],
             revision.0,
             now,
         )
@@ -255,43 +275,40 @@ impl Write {
         Ok(())
     }
 
-    /// Replaces the contents of a resource.
-    pub async fn put_contents(
+    /// Names the contents of resources that name none.
+    async fn put_parts(
         &mut self,
         tenant: TenantId,
         agent: AgentId,
-        uri: &ResourceUri,
-        parts: &[NewPart],
-        now: OffsetDateTime,
+        resources: &[&NewResource],
     ) -> Result<(), StoreError> {
-        self.orphan_contents(tenant, agent, uri, now).await?;
-        for new in parts {
-            // The update locks a row that is there, so that the purge cannot take what is about to be named.
-            sqlx::query!(
-                "insert into contents (tenant, agent, hash, bytes) values ($1, $2, $3, $4) \
-                 on conflict (tenant, agent, hash) do update set orphaned_at = null",
-                tenant.0,
-                agent.0,
-                &new.part.hash.0[..],
-                &new.bytes[..],
-            )
-            .execute(self.connection())
-            .await?;
-        }
-        for (ordinal, NewPart { part, .. }) in (0_i32..).zip(parts) {
+        let parts: Vec<_> = resources.iter().flat_map(|new| numbered(new)).collect();
+        for batch in batches(&parts, |(_, uri, part)| {
+            uri.len() + part.uri.as_ref().map_or(0, |uri| uri.as_str().len())
+        }) {
+            let uris: Vec<_> = batch.iter().map(|(_, uri, _)| *uri).collect();
+            let ordinals: Vec<_> = batch.iter().map(|(ordinal, ..)| *ordinal).collect();
+            let part_uris: Vec<_> =
+                batch.iter().map(|(.., part)| part.uri.as_ref().map(ResourceUri::as_str)).collect();
+            let mime_types: Vec<_> = batch.iter().map(|(.., part)| part.mime_type.as_deref()).collect();
+            let kinds: Vec<_> = batch.iter().map(|(.., part)| part.kind.as_str()).collect();
+            let hashes: Vec<_> = batch.iter().map(|(.., part)| &part.hash.0[..]).collect();
+            let sizes: Vec<_> =
+                batch.iter().map(|(.., part)| i64::try_from(part.size).unwrap_or(i64::MAX)).collect();
             sqlx::query!(
                 "insert into resource_contents \
                  (tenant, agent, uri, ordinal, part_uri, mime_type, kind, hash, size) \
-                 values ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+                 select $1, $2, new.* from unnest($3::text[], $4::integer[], $5::text[], $6::text[], $7::text[], \
+                 $8::bytea[], $9::bigint[]) as new",
                 tenant.0,
                 agent.0,
-                uri.as_str(),
-                ordinal,
-                part.uri.as_ref().map(ResourceUri::as_str),
-                part.mime_type,
-                part.kind.as_str(),
-                &part.hash.0[..],
-                i64::try_from(part.size).unwrap_or(i64::MAX),
+                &uris as &[&str],
+                &ordinals,
+                &part_uris as &[Option<&str>],
+                &mime_types as &[Option<&str>],
+                &kinds as &[&str],
+                &hashes as &[&[u8]],
+                &sizes,
             )
             .execute(self.connection())
             .await?;
@@ -299,27 +316,29 @@ impl Write {
         Ok(())
     }
 
-    /// Takes away what a resource names as its contents. The bytes stay until the purge finds nobody naming them.
-    async fn orphan_contents(
+    /// Takes away what resources name as their contents. The bytes stay until the purge finds nobody naming them.
+    async fn orphan_parts(
         &mut self,
         tenant: TenantId,
         agent: AgentId,
-        uri: &ResourceUri,
+        uris: &[&str],
         now: OffsetDateTime,
     ) -> Result<(), StoreError> {
-        sqlx::query!(
-            "with freed as (
-                delete from resource_contents where tenant = $1 and agent = $2 and uri = $3 returning hash
+        for batch in batches(uris, |uri| uri.len()) {
+            sqlx::query!(
+                "with freed as (
+                    delete from resource_contents where tenant = $1 and agent = $2 and uri = any($3) returning hash
+                )
+                update contents set orphaned_at = $4
+                where tenant = $1 and agent = $2 and hash in (select hash from freed)",
+                tenant.0,
+                agent.0,
+                batch as &[&str],
+                now,
             )
-            update contents set orphaned_at = $4
-            where tenant = $1 and agent = $2 and hash in (select hash from freed)",
-            tenant.0,
-            agent.0,
-            uri.as_str(),
-            now,
-        )
-        .execute(self.connection())
-        .await?;
+            .execute(self.connection())
+            .await?;
+        }
         Ok(())
     }
 
@@ -346,23 +365,30 @@ impl Write {
         Ok(())
     }
 
-    /// Removes a resource.
-    pub async fn delete_resource(
+    /// Removes resources.
+    pub async fn delete_resources(
         &mut self,
         tenant: TenantId,
         agent: AgentId,
-        uri: &ResourceUri,
+        uris: &[&str],
         now: OffsetDateTime,
     ) -> Result<(), StoreError> {
-        self.orphan_contents(tenant, agent, uri, now).await?;
-        sqlx::query!(
-            "delete from resources where tenant = $1 and agent = $2 and uri = $3",
-            tenant.0,
-            agent.0,
-            uri.as_str(),
-        )
-        .execute(self.connection())
-        .await?;
+        self.orphan_parts(tenant, agent, uris, now).await?;
+        for batch in batches(uris, |uri| uri.len()) {
+            sqlx::query!(
+                "delete from resources where tenant = $1 and agent = $2 and uri = any($3)",
+                tenant.0,
+                agent.0,
+                batch as &[&str],
+            )
+            .execute(self.connection())
+            .await?;
+        }
         Ok(())
     }
+}
+
+/// The parts of a resource, each with its number and the resource's URI.
+fn numbered(resource: &NewResource) -> impl Iterator<Item = (i32, &str, &Part)> {
+    (0..).zip(&resource.parts).map(|(ordinal, new)| (ordinal, resource.uri.as_str(), &new.part))
 }

@@ -1,12 +1,17 @@
 //! Resource templates.
 
+use sqlx::PgConnection;
+use time::OffsetDateTime;
+
 use super::StoreError;
-use super::resources::{hash, raw};
+use super::batch::batches;
+use super::definition::{Columns, hash, raw, size};
 use super::snapshot::Snapshot;
+use super::write::{Put, Write};
 use crate::model::ids::{AgentId, TenantId};
 use crate::model::resource::Definition;
 use crate::model::scope::Revision;
-use crate::model::template::ResourceTemplate;
+use crate::model::template::{NewTemplate, ResourceTemplate};
 use crate::model::uri_template::UriTemplate;
 
 struct Row {
@@ -23,12 +28,15 @@ struct Row {
     revision: i64,
 }
 
+fn parsed(text: &str) -> Result<UriTemplate, StoreError> {
+    UriTemplate::parse(text).map_err(|_| StoreError::Unreadable("URI template"))
+}
+
 impl TryFrom<Row> for ResourceTemplate {
     type Error = StoreError;
 
     fn try_from(row: Row) -> Result<Self, StoreError> {
-        let uri_template =
-            UriTemplate::parse(&row.uri_template).map_err(|_| StoreError::Unreadable("URI template"))?;
+        let uri_template = parsed(&row.uri_template)?;
         let completions =
             serde_json::from_str(&row.completions).map_err(|_| StoreError::Unreadable("completions"))?;
         Ok(Self {
@@ -49,6 +57,27 @@ impl TryFrom<Row> for ResourceTemplate {
     }
 }
 
+async fn read(
+    connection: &mut PgConnection,
+    tenant: TenantId,
+    agent: AgentId,
+    only: Option<&[String]>,
+) -> Result<Vec<ResourceTemplate>, StoreError> {
+    let rows = sqlx::query_as!(
+        Row,
+        "select uri_template, name, title, description, mime_type, annotations, icons, meta, completions, body, \
+         revision from templates \
+         where tenant = $1 and agent = $2 and ($3::text[] is null or uri_template = any($3)) \
+         order by uri_template",
+        tenant.0,
+        agent.0,
+        only,
+    )
+    .fetch_all(connection)
+    .await?;
+    rows.into_iter().map(ResourceTemplate::try_from).collect()
+}
+
 impl Snapshot {
     /// The templates of an agent in byte order: all, or those named.
     pub async fn templates(
@@ -57,18 +86,166 @@ impl Snapshot {
         agent: AgentId,
         only: Option<&[String]>,
     ) -> Result<Vec<ResourceTemplate>, StoreError> {
-        let rows = sqlx::query_as!(
-            Row,
-            "select uri_template, name, title, description, mime_type, annotations, icons, meta, completions, body, \
-             revision from templates \
-             where tenant = $1 and agent = $2 and ($3::text[] is null or uri_template = any($3)) \
-             order by uri_template",
+        read(self.connection(), tenant, agent, only).await
+    }
+
+    /// The texts of an agent's templates after one of them, in byte order.
+    pub async fn uri_templates(
+        &mut self,
+        tenant: TenantId,
+        agent: AgentId,
+        after: &str,
+        limit: i64,
+    ) -> Result<Vec<String>, StoreError> {
+        Ok(sqlx::query_scalar!(
+            "select uri_template from templates where tenant = $1 and agent = $2 and uri_template > $3 \
+             order by uri_template limit $4",
             tenant.0,
             agent.0,
-            only,
+            after,
+            limit,
+        )
+        .fetch_all(self.connection())
+        .await?)
+    }
+}
+
+impl Write {
+    /// The templates of an agent as this transaction sees them, in byte order: all, or those named.
+    pub async fn templates(
+        &mut self,
+        tenant: TenantId,
+        agent: AgentId,
+        only: Option<&[String]>,
+    ) -> Result<Vec<ResourceTemplate>, StoreError> {
+        read(self.connection(), tenant, agent, only).await
+    }
+
+    /// The texts of all templates of an agent, in byte order.
+    pub async fn uri_templates(
+        &mut self,
+        tenant: TenantId,
+        agent: AgentId,
+    ) -> Result<Vec<UriTemplate>, StoreError> {
+        let texts = sqlx::query_scalar!(
+            "select uri_template from templates where tenant = $1 and agent = $2 order by uri_template",
+            tenant.0,
+            agent.0,
         )
         .fetch_all(self.connection())
         .await?;
-        rows.into_iter().map(ResourceTemplate::try_from).collect()
+        texts.iter().map(|text| parsed(text)).collect()
+    }
+
+    /// Adds or replaces templates, each once.
+    pub async fn put_templates(
+        &mut self,
+        tenant: TenantId,
+        agent: AgentId,
+        templates: &[Put<'_, NewTemplate>],
+        revision: Revision,
+        now: OffsetDateTime,
+    ) -> Result<(), StoreError> {
+        let renewed: Vec<_> = templates.iter().filter(|put| put.contents).map(|put| put.new).collect();
+        let texts: Vec<_> = renewed.iter().map(|new| new.uri_template.as_str()).collect();
+        self.orphan_bodies(tenant, agent, &texts, now).await?;
+        self.put_contents(tenant, agent, renewed.iter().map(|new| (new.body.hash, &new.body.bytes))).await?;
+        let mut rows = Vec::with_capacity(templates.len());
+        for Put { new, .. } in templates {
+            let completions = serde_json::to_string(&new.completions);
+            rows.push((*new, completions.map_err(|_| StoreError::Unreadable("completions"))?));
+        }
+        for batch in batches(&rows, |(new, completions)| size(&new.definition) + completions.len()) {
+            self.put_template_rows(tenant, agent, batch, revision).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes templates, each with its completions as JSON.
+    async fn put_template_rows(
+        &mut self,
+        tenant: TenantId,
+        agent: AgentId,
+        rows: &[(&NewTemplate, String)],
+        revision: Revision,
+    ) -> Result<(), StoreError> {
+        let texts: Vec<_> = rows.iter().map(|(new, _)| new.uri_template.as_str()).collect();
+        let columns: Columns<'_> = rows.iter().map(|(new, _)| &new.definition).collect();
+        let completions: Vec<_> = rows.iter().map(|(_, completions)| completions.as_str()).collect();
+        let bodies: Vec<_> = rows.iter().map(|(new, _)| &new.body.hash.0[..]).collect();
+        sqlx::query!(
+            "insert into templates \
+             (tenant, agent, uri_template, name, title, description, mime_type, annotations, icons, meta, \
+              completions, body, revision) \
+             select $1, $2, new.*, $13 from unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::text[], \
+             $8::text[], $9::text[], $10::text[], $11::text[], $12::bytea[]) as new \
+             on conflict (tenant, agent, uri_template) do update set \
+             name = excluded.name, title = excluded.title, description = excluded.description, \
+             mime_type = excluded.mime_type, annotations = excluded.annotations, icons = excluded.icons, \
+             meta = excluded.meta, completions = excluded.completions, body = excluded.body, \
+             revision = excluded.revision",
+            tenant.0,
+            agent.0,
+            &texts as &[&str],
+            &columns.names as &[&str],
+            &columns.titles as &[Option<&str>],
+            &columns.descriptions as &[Option<&str>],
+            &columns.mime_types as &[Option<&str>],
+            &columns.annotations as &[Option<&str>],
+            &columns.icons as &[Option<&str>],
+            &columns.metas as &[Option<&str>],
+            &completions as &[&str],
+            &bodies as &[&[u8]],
+            revision.0,
+        )
+        .execute(self.connection())
+        .await?;
+        Ok(())
+    }
+
+    /// Notes that bodies are about to be named no more. The bytes stay until the purge finds nobody naming them.
+    async fn orphan_bodies(
+        &mut self,
+        tenant: TenantId,
+        agent: AgentId,
+        templates: &[&str],
+        now: OffsetDateTime,
+    ) -> Result<(), StoreError> {
+        for batch in batches(templates, |text| text.len()) {
+            sqlx::query!(
+                "update contents set orphaned_at = $4 where tenant = $1 and agent = $2 and hash in (
+                    select body from templates where tenant = $1 and agent = $2 and uri_template = any($3)
+                )",
+                tenant.0,
+                agent.0,
+                batch as &[&str],
+                now,
+            )
+            .execute(self.connection())
+            .await?;
+        }
+        Ok(())
+    }
+
+    /// Removes templates.
+    pub async fn delete_templates(
+        &mut self,
+        tenant: TenantId,
+        agent: AgentId,
+        templates: &[&str],
+        now: OffsetDateTime,
+    ) -> Result<(), StoreError> {
+        self.orphan_bodies(tenant, agent, templates, now).await?;
+        for batch in batches(templates, |text| text.len()) {
+            sqlx::query!(
+                "delete from templates where tenant = $1 and agent = $2 and uri_template = any($3)",
+                tenant.0,
+                agent.0,
+                batch as &[&str],
+            )
+            .execute(self.connection())
+            .await?;
+        }
+        Ok(())
     }
 }

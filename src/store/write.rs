@@ -2,6 +2,7 @@
 
 use sqlx::PgConnection;
 
+use super::batch::batches;
 use super::lease::Lease;
 use super::{Store, StoreError};
 use crate::model::scope::{ChangeKind, Revision, Scope};
@@ -18,6 +19,15 @@ struct Locked {
     scope: Scope,
     next: Revision,
     changes: Vec<(ChangeKind, String)>,
+}
+
+/// Something to add or replace.
+#[derive(Debug)]
+pub struct Put<'n, N> {
+    /// As its owner wants it.
+    pub new: &'n N,
+    /// Whether the bytes that it names are others than before.
+    pub contents: bool,
 }
 
 impl Store {
@@ -88,33 +98,34 @@ impl Write {
     }
 
     async fn log(&mut self) -> Result<(), StoreError> {
-        let (mut scopes, mut revisions, mut ordinals, mut kinds, mut subjects) =
-            (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut rows = Vec::new();
         for locked in &mut self.scopes {
-            for (ordinal, (kind, subject)) in (0_i32..).zip(std::mem::take(&mut locked.changes)) {
-                scopes.push(locked.scope.0);
-                revisions.push(locked.next.0);
-                ordinals.push(ordinal);
-                kinds.push(kind.as_str());
-                subjects.push(subject);
-            }
+            let changes = (0_i32..).zip(std::mem::take(&mut locked.changes));
+            rows.extend(changes.map(|(ordinal, change)| (locked.scope, locked.next, ordinal, change)));
         }
-        sqlx::query!(
-            "with written as (
-                insert into changes (scope, revision, ordinal, kind, subject)
-                select * from unnest($1::uuid[], $2::bigint[], $3::integer[], $4::text[], $5::text[])
-                returning scope, revision, ordinal
+        for batch in batches(&rows, |(.., (_, subject))| subject.len()) {
+            let scopes: Vec<_> = batch.iter().map(|(scope, ..)| scope.0).collect();
+            let revisions: Vec<_> = batch.iter().map(|(_, revision, ..)| revision.0).collect();
+            let ordinals: Vec<_> = batch.iter().map(|(_, _, ordinal, _)| *ordinal).collect();
+            let kinds: Vec<_> = batch.iter().map(|(.., (kind, _))| kind.as_str()).collect();
+            let subjects: Vec<_> = batch.iter().map(|(.., (_, subject))| subject.as_str()).collect();
+            sqlx::query!(
+                "with written as (
+                    insert into changes (scope, revision, ordinal, kind, subject)
+                    select * from unnest($1::uuid[], $2::bigint[], $3::integer[], $4::text[], $5::text[])
+                    returning scope, revision, ordinal
+                )
+                update heads set revision = written.revision from written
+                where heads.scope = written.scope and written.ordinal = 0",
+                &scopes,
+                &revisions,
+                &ordinals,
+                &kinds as &[&str],
+                &subjects as &[&str],
             )
-            update heads set revision = written.revision from written
-            where heads.scope = written.scope and written.ordinal = 0",
-            &scopes,
-            &revisions,
-            &ordinals,
-            &kinds as &[&str],
-            &subjects,
-        )
-        .execute(self.connection())
-        .await?;
+            .execute(self.connection())
+            .await?;
+        }
         Ok(())
     }
 }

@@ -54,13 +54,13 @@ fn manifest() -> Value {
             },
         ],
         "templates": [
+            {"uriTemplate": "t://{city}/x/{+path}", "name": "more specific", "template": "x {{ path }}"},
             {
                 "uriTemplate": "t://{city}/{+path}", "name": "t", "title": "T", "description": "d",
                 "mimeType": "application/json", "annotations": annotations, "icons": icons,
                 "_meta": {"example.com/k": {}}, "completions": {"city": ["Berlin", "beijing", "Lisboa"]},
                 "template": "{\"city\":{{ city | tojson }},\"path\":{{ path | tojson }}}",
             },
-            {"uriTemplate": "t://{city}/x/{+path}", "name": "more specific", "template": "x {{ path }}"},
         ],
         "prompts": [
             {"name": "bare", "messages": [{"role": "assistant", "content": text("Hello {% raw %}{{ }}{% endraw %}")}]},

@@ -122,6 +122,7 @@ unknown_keys_remembered = 10000
 [limits]
 body_bytes = 4194304
 content_bytes = 16777216
+manifest_bytes = 67108864
 resources_per_agent = 100000
 templates_per_agent = 1000
 prompts_per_agent = 10000

@@ -33,32 +33,8 @@ impl Layout {
         }
     }
 
-    /// Whether some text fits both patterns.
-    pub(super) fn overlaps(&self, other: &Self) -> bool {
-        let (rows, columns) = (self.steps(), other.steps());
-        // Whether some text leads to this step of both. Every move goes on in at least one of them, so that one
-        // pass over the table is enough.
-        let mut reached = Table::new(rows.len() + 1, columns.len() + 1);
-        reached.mark(0, 0);
-        for row in 0..=rows.len() {
-            for column in 0..=columns.len() {
-                if !reached.is_marked(row, column) {
-                    continue;
-                }
-                if let Some(step) = rows.get(row) {
-                    step.skips(row).for_each(|row| reached.mark(row, column));
-                }
-                if let Some(step) = columns.get(column) {
-                    step.skips(column).for_each(|column| reached.mark(row, column));
-                }
-                if let (Some(a), Some(b)) = (rows.get(row), columns.get(column))
-                    && !a.class().common(b.class()).is_empty()
-                {
-                    reached.mark(a.after(row), b.after(column));
-                }
-            }
-        }
-        reached.is_marked(rows.len(), columns.len())
+    pub(super) fn pattern(&self) -> Pattern {
+        Pattern(self.steps())
     }
 
     fn steps(&self) -> Vec<Step> {
@@ -124,21 +100,68 @@ impl Step {
     }
 }
 
-struct Table {
-    marks: Vec<bool>,
-    columns: usize,
+/// How many steps that both take together are as much work as a look at a pair of them.
+const STRIDE: usize = 16;
+
+/// A template read as a pattern.
+pub(super) struct Pattern(Vec<Step>);
+
+impl Pattern {
+    /// Whether some text fits both; `None` where that takes more looks than there are, which are counted down.
+    pub(super) fn overlaps(&self, other: &Self, looks: &mut usize) -> Option<bool> {
+        // As long as either has but one way on, they go it together.
+        let both = |(a, b): &(&Step, &Step)| matches!((a, b), (Step::One(_), Step::One(_)));
+        let meet = |(a, b): &(&Step, &Step)| !a.class().common(b.class()).is_empty();
+        let beginning = self.0.iter().zip(&other.0).take_while(both).take_while(meet).count();
+        let (rows, columns) = (&self.0[beginning..], &other.0[beginning..]);
+        *looks = looks.checked_sub(beginning / STRIDE)?;
+        // Pairs of steps, one of each, to which one text leads.
+        let mut reached = Reached::new(rows.len() + 1, columns.len() + 1);
+        reached.add(0, 0);
+        while let Some((row, column)) = reached.next() {
+            *looks = looks.checked_sub(1)?;
+            if let Some(step) = rows.get(row) {
+                step.skips(row).for_each(|row| reached.add(row, column));
+            }
+            if let Some(step) = columns.get(column) {
+                step.skips(column).for_each(|column| reached.add(row, column));
+            }
+            if let (Some(a), Some(b)) = (rows.get(row), columns.get(column))
+                && !a.class().common(b.class()).is_empty()
+            {
+                reached.add(a.after(row), b.after(column));
+            }
+        }
+        Some(reached.has(rows.len(), columns.len()))
+    }
 }
 
-impl Table {
+/// Which pairs were reached, a bit each, and which of them were not yet looked at.
+struct Reached {
+    marks: Vec<u64>,
+    columns: usize,
+    waiting: Vec<(usize, usize)>,
+}
+
+impl Reached {
     fn new(rows: usize, columns: usize) -> Self {
-        Self { marks: vec![false; rows * columns], columns }
+        Self { marks: vec![0; (rows * columns).div_ceil(64)], columns, waiting: Vec::new() }
     }
 
-    fn mark(&mut self, row: usize, column: usize) {
-        self.marks[row * self.columns + column] = true;
+    fn add(&mut self, row: usize, column: usize) {
+        if !self.has(row, column) {
+            let at = row * self.columns + column;
+            self.marks[at / 64] |= 1 << (at % 64);
+            self.waiting.push((row, column));
+        }
     }
 
-    fn is_marked(&self, row: usize, column: usize) -> bool {
-        self.marks[row * self.columns + column]
+    fn has(&self, row: usize, column: usize) -> bool {
+        let at = row * self.columns + column;
+        self.marks[at / 64] >> (at % 64) & 1 == 1
+    }
+
+    fn next(&mut self) -> Option<(usize, usize)> {
+        self.waiting.pop()
     }
 }

@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use super::super::{Conflict, Distinct};
 use super::template;
 
 #[test]
@@ -54,4 +55,21 @@ fn templates_conflict_where_they_tie_and_one_uri_matches_both() {
         assert_eq!(one.conflicts_with(&other), conflict, "{one} {other}");
         assert_eq!(other.conflicts_with(&one), conflict, "{other} {one}");
     }
+}
+
+#[test]
+fn a_thousand_templates_are_told_apart_and_those_too_alike_are_refused() {
+    let add_all = |text: &dyn Fn(usize) -> String| {
+        let templates: Vec<_> = (0..1_000).map(|n| template(&text(n))).collect();
+        let mut distinct = Distinct::default();
+        templates.iter().try_for_each(|template| distinct.add(template))
+    };
+    assert_eq!(add_all(&|n| format!("x://host/{n:04}/{{a}}/{{b}}")), Ok(()));
+    assert_eq!(add_all(&|n| format!("x://{{host}}/{n:04}/{{a}}{{?b,c}}")), Ok(()));
+    assert_eq!(add_all(&|n| format!("x://{{+a}}/of/{n:04}")), Ok(()));
+    assert_eq!(add_all(&|n| format!("x://{}/{{a}}/{{b}}/{n:04}", "long".repeat(100))), Ok(()));
+    let same = |n| format!("x:{{a}}/{}", if n < 999 { format!("{n:03}") } else { "{b}22".to_owned() });
+    assert_eq!(add_all(&same), Err(Conflict::With(template("x:{a}/022"))));
+    let alike = |n| format!("x:{{+a}}{}/{n:04}", "/a".repeat(200));
+    assert_eq!(add_all(&alike), Err(Conflict::TooAlike));
 }

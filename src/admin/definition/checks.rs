@@ -1,0 +1,196 @@
+//! What is checked of members that several kinds of definitions have.
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+use utoipa::ToSchema;
+
+use crate::model::fault::Fault;
+use crate::model::json;
+use crate::model::resource::Definition;
+
+/// Bytes of `annotations`, `icons`, `_meta` and `completions`, each.
+pub(super) const MOST_RAW: usize = 64 * 1024;
+
+macro_rules! text {
+    ($(#[$doc:meta])* $name:ident, $called:literal, $range:expr) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Deserialize, ToSchema)]
+        #[serde(try_from = "String")]
+        pub(crate) struct $name(String);
+
+        impl TryFrom<String> for $name {
+            type Error = String;
+
+            fn try_from(text: String) -> Result<Self, String> {
+                let range: std::ops::RangeInclusive<usize> = $range;
+                let (least, most) = (range.start(), range.end());
+                if text.contains('\0') {
+                    Err(concat!($called, " holds a NUL character").to_owned())
+                } else if range.contains(&text.len()) {
+                    Ok(Self(text))
+                } else {
+                    Err(format!(concat!($called, " must have {} to {} bytes, not {}"), least, most, text.len()))
+                }
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(text: $name) -> Self {
+                text.0
+            }
+        }
+    };
+}
+
+text! {
+    /// A name or a title.
+    Name, "a name or title", 1..=512
+}
+text! {
+    /// A description.
+    Description, "a description", 0..=16_384
+}
+text! {
+    /// Instructions for a client's model.
+    Instructions, "instructions", 0..=65_536
+}
+text! {
+    /// A MIME type (RFC 6838 and its parameters), kept as sent.
+    MimeText, "a MIME type", 1..=255
+}
+
+/// What its owner says of a resource or a resource template.
+#[derive(Debug)]
+pub(super) struct DefinitionInput {
+    pub(super) name: Name,
+    pub(super) title: Option<Name>,
+    pub(super) description: Option<Description>,
+    pub(super) mime_type: Option<MimeText>,
+    pub(super) annotations: Option<Box<RawValue>>,
+    pub(super) icons: Option<Box<RawValue>>,
+    pub(super) meta: Option<Box<RawValue>>,
+}
+
+impl DefinitionInput {
+    /// Checks everything that the types do not say.
+    pub(super) fn check(self) -> Result<Definition, Fault> {
+        Ok(Definition {
+            name: self.name.into(),
+            title: self.title.map(Name::into),
+            description: self.description.map(Description::into),
+            mime_type: self.mime_type.map(|mime| checked_mime("mimeType", mime)).transpose()?,
+            annotations: annotations("annotations", self.annotations)?,
+            icons: icons("icons", self.icons)?,
+            meta: meta("_meta", self.meta)?,
+        })
+    }
+}
+
+/// Checks a MIME type and gives it back as it was sent.
+pub(crate) fn checked_mime(field: &str, mime: MimeText) -> Result<String, Fault> {
+    // A range of types parses, and so does half of one.
+    let names_one = |parsed: mime::Mime| {
+        ![parsed.type_(), parsed.subtype()].iter().any(|half| *half == "" || *half == "*")
+    };
+    if mime.0.parse().is_ok_and(names_one) {
+        Ok(mime.0)
+    } else {
+        Err(Fault::invalid_params(format!("{field} is not a MIME type")))
+    }
+}
+
+/// Base64 that is kept as it was sent.
+pub(super) fn check_base64(field: &str, text: &str) -> Result<(), Fault> {
+    decoded(field, text).map(drop)
+}
+
+/// What stands behind base64.
+pub(super) fn decoded(field: &str, text: &str) -> Result<Vec<u8>, Fault> {
+    let wrong = |_| Fault::invalid_params(format!("{field} is not base64 (RFC 4648)"));
+    BASE64_STANDARD.decode(text).map_err(wrong)
+}
+
+/// Text that the database can keep.
+pub(super) fn check_text(field: &str, text: &str) -> Result<(), Fault> {
+    if text.contains('\0') {
+        return Err(Fault::invalid_params(format!("{field} holds a NUL character")));
+    }
+    Ok(())
+}
+
+/// `Annotations` of the specification, as sent.
+pub(super) fn annotations(field: &str, sent: Option<Box<RawValue>>) -> Result<Option<Box<RawValue>>, Fault> {
+    raw(field, sent, check_annotations)
+}
+
+/// Icons of the specification, as sent.
+pub(super) fn icons(field: &str, sent: Option<Box<RawValue>>) -> Result<Option<Box<RawValue>>, Fault> {
+    raw(field, sent, check_icons)
+}
+
+/// `_meta`, as sent.
+pub(super) fn meta(field: &str, sent: Option<Box<RawValue>>) -> Result<Option<Box<RawValue>>, Fault> {
+    raw(field, sent, check_meta)
+}
+
+fn raw(
+    field: &str,
+    raw: Option<Box<RawValue>>,
+    check: fn(&Value) -> Result<(), String>,
+) -> Result<Option<Box<RawValue>>, Fault> {
+    let Some(raw) = raw.filter(|raw| raw.get() != "null") else { return Ok(None) };
+    let value =
+        json::check(&raw, MOST_RAW).map_err(|error| Fault::invalid_params(format!("{field} {error}")))?;
+    check(&value).map_err(|wrong| Fault::invalid_params(format!("{field}{wrong}")))?;
+    Ok(Some(raw))
+}
+
+/// `Annotations` of the specification's schema.
+fn check_annotations(value: &Value) -> Result<(), String> {
+    let members = value.as_object().ok_or(" must be an object")?;
+    for (name, value) in members {
+        let good = match name.as_str() {
+            "audience" => value.as_array().is_some_and(|audience| {
+                audience.iter().all(|role| matches!(role.as_str(), Some("user" | "assistant")))
+            }),
+            "priority" => value.as_f64().is_some_and(|priority| (0.0..=1.0).contains(&priority)),
+            "lastModified" => value.as_str().is_some_and(|at| OffsetDateTime::parse(at, &Rfc3339).is_ok()),
+            _ => return Err(format!(": unknown member `{name}`")),
+        };
+        if !good {
+            return Err(format!(".{name} is not what the specification asks for"));
+        }
+    }
+    Ok(())
+}
+
+/// A list of `Icon` of the specification's schema.
+fn check_icons(value: &Value) -> Result<(), String> {
+    let icons = value.as_array().ok_or(" must be a list")?;
+    for (index, icon) in icons.iter().enumerate() {
+        let text = |name: &str| icon.get(name).is_none_or(Value::is_string);
+        let sizes = icon
+            .get("sizes")
+            .is_none_or(|sizes| sizes.as_array().is_some_and(|sizes| sizes.iter().all(Value::is_string)));
+        let theme = icon.get("theme").is_none_or(|theme| theme == "light" || theme == "dark");
+        let src = icon.get("src").and_then(Value::as_str).is_some_and(is_uri);
+        if !(icon.is_object() && src && text("mimeType") && sizes && theme) {
+            return Err(format!("[{index}] is not an icon of the specification"));
+        }
+    }
+    Ok(())
+}
+
+/// An icon's `src` may be a `data:` URI, longer than a resource's URI may be.
+fn is_uri(text: &str) -> bool {
+    iri_string::types::UriStr::new(text).is_ok()
+}
+
+fn check_meta(value: &Value) -> Result<(), String> {
+    if value.is_object() { Ok(()) } else { Err(" must be an object".to_owned()) }
+}

@@ -1,0 +1,133 @@
+//! A manifest: an agent's whole registry, as it is sent and shown.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::{PromptInput, PromptShown, ResourceInput, ResourceShown, TemplateInput, TemplateShown};
+use crate::model::fault::Fault;
+use crate::model::ids::Slug;
+use crate::model::json::Object;
+use crate::model::prompt::{NewPrompt, PromptName};
+use crate::model::resource::{ContentHash, NewResource};
+use crate::model::template::NewTemplate;
+use crate::model::uri::ResourceUri;
+use crate::model::uri_template::UriTemplate;
+use crate::registry::manifest::{FullManifest, NewManifest, Place};
+
+/// The version of this form.
+const VERSION: &str = "waggle/v1";
+
+/// A manifest as it is sent.
+#[derive(Debug, Deserialize, ToSchema)]
+#[schema(as = NewManifest)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ManifestInput {
+    /// `waggle/v1`.
+    api_version: String,
+    /// Whose it is; must be the agent of the request, where both are given.
+    pub agent: Option<String>,
+    #[serde(default)]
+    #[schema(value_type = Vec<ResourceInput>)]
+    resources: Vec<Object<ResourceInput>>,
+    #[serde(default)]
+    #[schema(value_type = Vec<TemplateInput>)]
+    templates: Vec<Object<TemplateInput>>,
+    #[serde(default)]
+    #[schema(value_type = Vec<PromptInput>)]
+    prompts: Vec<Object<PromptInput>>,
+}
+
+impl ManifestInput {
+    /// Checks everything that the types do not say and that one thing alone can be blamed for, but whether templates
+    /// and messages compile.
+    ///
+    /// # Errors
+    /// [`Fault::InvalidParams`], saying where.
+    pub fn check(self, content_bytes: usize) -> Result<NewManifest, Fault> {
+        if self.api_version != VERSION {
+            return Err(Fault::invalid_params(format!("apiVersion must be {VERSION}")));
+        }
+        let resource = |input| resource(input, content_bytes);
+        let prompt = |input| prompt(input, content_bytes);
+        Ok(NewManifest {
+            resources: checked("resources", self.resources, |of| of.uri.as_deref(), resource)?,
+            templates: checked("templates", self.templates, |of| of.uri_template.as_deref(), template)?,
+            prompts: checked("prompts", self.prompts, |of| of.name.as_deref(), prompt)?,
+        })
+    }
+}
+
+fn checked<I, N>(
+    list: &'static str,
+    inputs: Vec<Object<I>>,
+    name: impl Fn(&I) -> Option<&str>,
+    check: impl Fn(I) -> Result<N, Fault>,
+) -> Result<Vec<N>, Fault> {
+    let checked = inputs.into_iter().enumerate().map(|(index, Object(input))| {
+        let name = name(&input).unwrap_or_default().to_owned();
+        let wrong = |fault: Fault| match fault {
+            Fault::PayloadTooLarge(most) => {
+                Fault::invalid_params(format!("its contents are longer than {most} bytes"))
+            }
+            other => other,
+        };
+        check(input).map_err(|fault| wrong(fault).within(Place { list, index, name: &name }))
+    });
+    checked.collect()
+}
+
+fn resource(input: ResourceInput, content_bytes: usize) -> Result<NewResource, Fault> {
+    let uri = input.uri.as_deref().ok_or(Fault::InvalidParams("uri is missing".into()))?;
+    let uri = ResourceUri::parse(uri).map_err(|error| Fault::invalid_params(format!("uri {error}")))?;
+    input.check(uri, content_bytes)
+}
+
+fn template(input: TemplateInput) -> Result<NewTemplate, Fault> {
+    let text = input.uri_template.as_deref().ok_or(Fault::InvalidParams("uriTemplate is missing".into()))?;
+    let text = UriTemplate::parse(text);
+    let text = text.map_err(|error| Fault::invalid_params(format!("uriTemplate {error}")))?;
+    input.check(text)
+}
+
+fn prompt(input: PromptInput, content_bytes: usize) -> Result<NewPrompt, Fault> {
+    let name = input.name.as_deref().ok_or(Fault::InvalidParams("name is missing".into()))?;
+    let name = PromptName::parse(name).map_err(|error| Fault::invalid_params(format!("name {error}")))?;
+    input.check(name, content_bytes)
+}
+
+/// A manifest as it is shown: what is sent for it.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Manifest)]
+#[serde(rename_all = "camelCase")]
+pub struct ManifestShown {
+    api_version: &'static str,
+    #[schema(value_type = String)]
+    agent: Slug,
+    resources: Vec<ResourceShown>,
+    templates: Vec<TemplateShown>,
+    prompts: Vec<PromptShown>,
+}
+
+impl ManifestShown {
+    /// All of it, as `PUT` takes it.
+    ///
+    /// # Errors
+    /// [`Fault::Internal`] where what is stored cannot be read.
+    pub fn whole(agent: Slug, manifest: FullManifest) -> Result<Self, Fault> {
+        let FullManifest { resources, templates, prompts, bytes, .. } = manifest;
+        let behind = |hash: ContentHash| bytes.get(&hash).map_or(&[][..], |bytes| &bytes[..]);
+        let prompts = prompts.into_iter().map(|prompt| {
+            let messages = behind(prompt.messages);
+            PromptShown::whole(prompt, messages)
+        });
+        let prompts = prompts.collect::<Result<_, _>>()?;
+        let templates = templates.into_iter().map(|template| {
+            let body = behind(template.body);
+            TemplateShown::whole(template, body)
+        });
+        let templates = templates.collect();
+        let resources =
+            resources.into_iter().map(|resource| ResourceShown::whole(resource, &bytes)).collect();
+        Ok(Self { api_version: VERSION, agent, resources, templates, prompts })
+    }
+}

@@ -1,0 +1,165 @@
+//! A prompt as it is sent to and shown by the admin surface and in manifests.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+
+use super::checks::{self, Description, MOST_RAW, Name, check_text};
+use super::message;
+use crate::model::fault::{Fault, shortened};
+use crate::model::json::Object;
+use crate::model::message::Message;
+use crate::model::prompt::{Argument, NewPrompt, Prompt, PromptDefinition, PromptName};
+use crate::model::resource::NewContent;
+
+/// Arguments of one prompt.
+const MOST_ARGUMENTS: usize = 100;
+/// Bytes of them as JSON, together.
+const MOST_ARGUMENT_BYTES: usize = 256 * 1024;
+/// Messages of one prompt.
+const MOST_MESSAGES: usize = 100;
+
+/// A prompt as its owner sends it.
+#[derive(Debug, Deserialize, ToSchema)]
+#[schema(as = NewPrompt)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct PromptInput {
+    /// Must be the name of the request, where both are given.
+    pub(crate) name: Option<String>,
+    title: Option<Name>,
+    description: Option<Description>,
+    /// A list of `Icon` of the MCP specification.
+    #[schema(value_type = Option<Vec<Object>>)]
+    icons: Option<Box<RawValue>>,
+    #[serde(rename = "_meta")]
+    #[schema(value_type = Option<Object>)]
+    meta: Option<Box<RawValue>>,
+    #[schema(value_type = Option<Vec<ArgumentInput>>)]
+    arguments: Option<Vec<Object<ArgumentInput>>>,
+    /// A list of `PromptMessage` of the MCP specification, their texts being templates.
+    #[schema(value_type = Vec<Object>)]
+    messages: Vec<Object<Message>>,
+}
+
+/// An argument of a prompt.
+#[derive(Debug, Deserialize, ToSchema)]
+#[schema(as = NewArgument)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ArgumentInput {
+    name: Name,
+    title: Option<Name>,
+    description: Option<Description>,
+    required: Option<bool>,
+    completions: Option<Vec<String>>,
+}
+
+impl PromptInput {
+    /// Checks everything that the types do not say, but whether the messages compile.
+    ///
+    /// # Errors
+    /// [`Fault::InvalidParams`], and [`Fault::PayloadTooLarge`] for messages over `content_bytes` as JSON.
+    pub(crate) fn check(self, name: PromptName, content_bytes: usize) -> Result<NewPrompt, Fault> {
+        if self.name.is_some_and(|own| own != name.as_str()) {
+            return Err(Fault::invalid_params("name differs from the one in the path"));
+        }
+        let definition = PromptDefinition {
+            title: self.title.map(Name::into),
+            description: self.description.map(Description::into),
+            icons: checks::icons("icons", self.icons)?,
+            meta: checks::meta("_meta", self.meta)?,
+        };
+        let arguments = checked_arguments(self.arguments.unwrap_or_default())?;
+        if !(1..=MOST_MESSAGES).contains(&self.messages.len()) {
+            return Err(Fault::invalid_params(format!("messages: 1 to {MOST_MESSAGES}")));
+        }
+        let messages = self.messages.into_iter().enumerate();
+        let messages = messages.map(|(index, Object(message))| message::checked(message, index));
+        let messages = json(&messages.collect::<Result<Vec<_>, _>>()?)?;
+        if messages.len() > content_bytes {
+            return Err(Fault::PayloadTooLarge(content_bytes));
+        }
+        Ok(NewPrompt { name, definition, arguments, messages: NewContent::new(Bytes::from(messages)) })
+    }
+}
+
+fn checked_arguments(sent: Vec<Object<ArgumentInput>>) -> Result<Vec<Argument>, Fault> {
+    if sent.len() > MOST_ARGUMENTS {
+        return Err(Fault::invalid_params(format!("arguments: at most {MOST_ARGUMENTS}")));
+    }
+    let mut arguments = Vec::with_capacity(sent.len());
+    let (mut names, mut completion_bytes) = (BTreeSet::new(), 0);
+    for (index, Object(argument)) in sent.into_iter().enumerate() {
+        let argument = argument.check(index)?;
+        if !names.insert(argument.name.clone()) {
+            let name = shortened(&argument.name);
+            return Err(Fault::invalid_params(format!("arguments: {name} stands there twice")));
+        }
+        completion_bytes += json(&argument.completions)?.len();
+        arguments.push(argument);
+    }
+    if completion_bytes > MOST_RAW {
+        let wrong = format!("arguments: their completions are longer than {MOST_RAW} bytes together");
+        return Err(Fault::invalid_params(wrong));
+    }
+    if json(&arguments)?.len() > MOST_ARGUMENT_BYTES {
+        return Err(Fault::invalid_params(format!("arguments are longer than {MOST_ARGUMENT_BYTES} bytes")));
+    }
+    Ok(arguments)
+}
+
+impl ArgumentInput {
+    fn check(self, index: usize) -> Result<Argument, Fault> {
+        let completions = self.completions.unwrap_or_default();
+        for (at, value) in completions.iter().enumerate() {
+            check_text(&format!("arguments[{index}].completions[{at}]"), value)?;
+        }
+        Ok(Argument {
+            name: self.name.into(),
+            title: self.title.map(Name::into),
+            description: self.description.map(Description::into),
+            required: self.required,
+            completions,
+        })
+    }
+}
+
+fn json(value: &impl Serialize) -> Result<Vec<u8>, Fault> {
+    serde_json::to_vec(value).map_err(|error| Fault::Internal(error.to_string()))
+}
+
+/// A prompt as it is shown: what was sent.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Prompt)]
+pub(crate) struct PromptShown {
+    #[schema(value_type = String)]
+    name: PromptName,
+    #[serde(flatten)]
+    definition: PromptDefinition,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    arguments: Vec<Argument>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<Object>>)]
+    messages: Option<Box<RawValue>>,
+}
+
+impl PromptShown {
+    /// Everything but the messages.
+    pub(crate) fn listed(prompt: Prompt) -> Self {
+        let Prompt { name, definition, arguments, .. } = prompt;
+        Self { name, definition, arguments, messages: None }
+    }
+
+    /// All of it, as `PUT` takes it.
+    ///
+    /// # Errors
+    /// [`Fault::Internal`] where the messages are no JSON.
+    pub(crate) fn whole(prompt: Prompt, messages: &[u8]) -> Result<Self, Fault> {
+        let messages = String::from_utf8_lossy(messages).into_owned();
+        let messages = RawValue::from_string(messages).map_err(|error| Fault::Internal(error.to_string()))?;
+        Ok(Self { messages: Some(messages), ..Self::listed(prompt) })
+    }
+}

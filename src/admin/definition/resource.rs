@@ -1,0 +1,163 @@
+//! A resource as it is sent to and shown by the admin surface and in manifests.
+
+use std::collections::BTreeMap;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+
+use super::checks::{DefinitionInput, Description, MimeText, Name, checked_mime, decoded};
+use crate::model::fault::Fault;
+use crate::model::json::Object;
+use crate::model::resource::{ContentHash, Definition, NewPart, NewResource, PartKind, Resource};
+use crate::model::uri::ResourceUri;
+
+/// Contents of one resource.
+const MOST_PARTS: usize = 1_000;
+
+/// A resource as its owner sends it.
+#[derive(Debug, Deserialize, ToSchema)]
+#[schema(as = NewResource)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct ResourceInput {
+    /// Must be the URI of the request, where both are given.
+    pub(crate) uri: Option<String>,
+    name: Name,
+    title: Option<Name>,
+    description: Option<Description>,
+    mime_type: Option<MimeText>,
+    /// `Annotations` of the MCP specification.
+    #[schema(value_type = Option<Object>)]
+    annotations: Option<Box<RawValue>>,
+    /// A list of `Icon` of the MCP specification.
+    #[schema(value_type = Option<Vec<Object>>)]
+    icons: Option<Box<RawValue>>,
+    #[serde(rename = "_meta")]
+    #[schema(value_type = Option<Object>)]
+    meta: Option<Box<RawValue>>,
+    #[schema(value_type = Vec<ContentInput>)]
+    contents: Vec<Object<ContentInput>>,
+}
+
+/// A content: either text or base64.
+#[derive(Debug, Deserialize, ToSchema)]
+#[schema(as = Content)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ContentInput {
+    text: Option<String>,
+    blob: Option<String>,
+    mime_type: Option<MimeText>,
+    uri: Option<String>,
+}
+
+impl ResourceInput {
+    /// Checks everything that the types do not say.
+    ///
+    /// # Errors
+    /// [`Fault::InvalidParams`], and [`Fault::PayloadTooLarge`] for contents over `content_bytes` together.
+    pub(crate) fn check(self, uri: ResourceUri, content_bytes: usize) -> Result<NewResource, Fault> {
+        if self.uri.is_some_and(|own| own != uri.as_str()) {
+            return Err(Fault::invalid_params("uri differs from the one in the query"));
+        }
+        if self.contents.len() > MOST_PARTS {
+            return Err(Fault::invalid_params("contents: at most 1000"));
+        }
+        let definition = DefinitionInput {
+            name: self.name,
+            title: self.title,
+            description: self.description,
+            mime_type: self.mime_type,
+            annotations: self.annotations,
+            icons: self.icons,
+            meta: self.meta,
+        };
+        let definition = definition.check()?;
+        let parts = self.contents.into_iter().enumerate().map(|(i, Object(part))| part.check(i));
+        let parts: Vec<_> = parts.collect::<Result<_, _>>()?;
+        if parts.iter().map(|part| part.bytes.len()).sum::<usize>() > content_bytes {
+            return Err(Fault::PayloadTooLarge(content_bytes));
+        }
+        Ok(NewResource { uri, definition, parts })
+    }
+}
+
+impl ContentInput {
+    fn check(self, index: usize) -> Result<NewPart, Fault> {
+        let wrong = |what: &str| Fault::invalid_params(format!("contents[{index}]{what}"));
+        let (kind, bytes) = match (self.text, self.blob) {
+            (Some(text), None) if text.contains('\0') => {
+                return Err(wrong(".text holds a NUL character; send it as blob"));
+            }
+            (Some(text), None) => (PartKind::Text, Bytes::from(text)),
+            (None, Some(blob)) => {
+                (PartKind::Blob, Bytes::from(decoded(&format!("contents[{index}].blob"), &blob)?))
+            }
+            _ => return Err(wrong(" must have either text or blob")),
+        };
+        let uri = self.uri.map(|uri| ResourceUri::parse(&uri)).transpose();
+        let uri = uri.map_err(|error| wrong(&format!(".uri {error}")))?;
+        let field = format!("contents[{index}].mimeType");
+        let mime_type = self.mime_type.map(|mime| checked_mime(&field, mime)).transpose()?;
+        Ok(NewPart::new(uri, mime_type, kind, bytes))
+    }
+}
+
+/// A resource as it is shown: what was sent.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Resource)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ResourceShown {
+    #[schema(value_type = String)]
+    uri: ResourceUri,
+    #[serde(flatten)]
+    definition: Definition,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    size: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    contents: Option<Vec<ContentShown>>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct ContentShown {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    uri: Option<ResourceUri>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mime_type: Option<String>,
+    #[serde(flatten)]
+    body: BodyShown,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+enum BodyShown {
+    Text(String),
+    Blob(String),
+}
+
+impl ResourceShown {
+    /// The definition alone, with its size.
+    pub(crate) fn listed(resource: Resource) -> Self {
+        let size = resource.size();
+        Self { uri: resource.uri, definition: resource.definition, size, contents: None }
+    }
+
+    /// All of it, as `PUT` takes it.
+    pub(crate) fn whole(resource: Resource, bytes: &BTreeMap<ContentHash, Bytes>) -> Self {
+        let body = |kind, bytes: &[u8]| match kind {
+            PartKind::Text => BodyShown::Text(String::from_utf8_lossy(bytes).into_owned()),
+            PartKind::Blob => BodyShown::Blob(BASE64_STANDARD.encode(bytes)),
+        };
+        let contents = resource.parts.into_iter().map(|part| ContentShown {
+            body: body(part.kind, bytes.get(&part.hash).map_or(&[], |bytes| &bytes[..])),
+            uri: part.uri,
+            mime_type: part.mime_type,
+        });
+        let contents = Some(contents.collect());
+        Self { uri: resource.uri, definition: resource.definition, size: None, contents }
+    }
+}

@@ -1,0 +1,182 @@
+//! `/agents/{agent}/manifest`: the whole registry of an agent at once.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Request, State};
+use axum::response::IntoResponse;
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, ETAG};
+use serde::{Deserialize, Serialize};
+use tokio::sync::OwnedSemaphorePermit;
+use utoipa::{IntoParams, ToSchema};
+
+use super::authority::Authority;
+use super::definition::{ManifestInput, ManifestShown};
+use super::extract::{Condition, Nothing, Params, Segment, json_bytes, parse};
+use super::openapi::{Preconditions, Problems, WriteProblems};
+use super::{Admin, Answer, App};
+use crate::http::precondition::etag;
+use crate::model::fault::Fault;
+use crate::model::scope::Revision;
+use crate::registry::manifest::{Applied, Names, NewManifest, too_large};
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct ApplyParams {
+    /// Whether to answer only what would be done.
+    #[serde(default)]
+    dry_run: bool,
+}
+
+/// What was done, or would be.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Applied)]
+#[serde(rename_all = "camelCase")]
+struct AppliedShown {
+    /// Of the registry.
+    #[schema(value_type = i64)]
+    revision: Revision,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    dry_run: bool,
+    created: NamesShown,
+    updated: NamesShown,
+    deleted: NamesShown,
+    /// How many definitions stay as they are.
+    unchanged: usize,
+}
+
+/// Definitions by what they are called.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Names)]
+struct NamesShown {
+    count: usize,
+    resources: Vec<String>,
+    templates: Vec<String>,
+    prompts: Vec<String>,
+}
+
+impl From<Names> for NamesShown {
+    fn from(names: Names) -> Self {
+        let Names { resources, templates, prompts } = names;
+        Self { count: resources.len() + templates.len() + prompts.len(), resources, templates, prompts }
+    }
+}
+
+/// Makes a manifest the whole registry of an agent, in one transaction and one revision.
+///
+/// What is not in it is deleted; what does not differ stays as it is.
+#[utoipa::path(
+    put,
+    path = "/admin/v1/agents/{agent}/manifest",
+    operation_id = "applyManifest",
+    tag = "Manifests",
+    params(("agent" = String, Path, description = "The id of the agent"), ApplyParams, Preconditions),
+    request_body = ManifestInput,
+    responses((status = 200, description = "What was done, or would be", body = AppliedShown, headers(("ETag" = String, description = "The revision of the registry"))), WriteProblems)
+)]
+pub(super) async fn apply(
+    State(app): App,
+    authority: Authority,
+    Segment(slug): Segment,
+    Params(ApplyParams { dry_run }): Params<ApplyParams>,
+    Condition(condition): Condition,
+    request: Request,
+) -> Answer<impl IntoResponse> {
+    let agent = authority.registry_of(&app.registry, &slug).await?;
+    let body = json_bytes(request, app.manifest_bytes).await?;
+    let _place = app.place().await?;
+    let wanted = read(&app, body, slug).await?;
+    let applied = if dry_run {
+        app.registry.plan_manifest(&agent, &wanted, &condition).await?
+    } else {
+        app.registry.apply_manifest(&agent, wanted, condition).await?
+    };
+    let Applied { revision, created, updated, deleted, unchanged } = applied;
+    let (created, updated, deleted) = (created.into(), updated.into(), deleted.into());
+    let shown = AppliedShown { revision, dry_run, created, updated, deleted, unchanged };
+    Ok(([(ETAG, etag(revision))], Json(shown)))
+}
+
+/// Parses and checks a manifest, off the threads that others are served by.
+async fn read(app: &Admin, body: Bytes, slug: String) -> Result<NewManifest, Fault> {
+    let content_bytes = app.content_bytes;
+    off(move || {
+        let input: ManifestInput = parse(&body)?;
+        drop(body);
+        if input.agent.as_ref().is_some_and(|agent| *agent != slug) {
+            return Err(Fault::invalid_params("agent differs from the one in the path"));
+        }
+        input.check(content_bytes)
+    })
+    .await
+}
+
+/// Reads the whole registry of an agent, as `PUT` takes it.
+#[utoipa::path(
+    get,
+    path = "/admin/v1/agents/{agent}/manifest",
+    operation_id = "readManifest",
+    tag = "Manifests",
+    params(("agent" = String, Path, description = "The id of the agent")),
+    responses((status = 200, description = "The manifest", body = ManifestShown, headers(("ETag" = String, description = "The revision of the registry"))), Problems)
+)]
+pub(super) async fn show(
+    State(app): App,
+    authority: Authority,
+    Segment(slug): Segment,
+    _: Params<Nothing>,
+) -> Answer<impl IntoResponse> {
+    let agent = authority.registry_of(&app.registry, &slug).await?;
+    let _place = app.place().await?;
+    let most = app.manifest_bytes;
+    let full = app.registry.manifest(&agent, most).await?;
+    let tag = etag(full.revision);
+    let text = off(move || {
+        let mut text = Bounded { text: Vec::new(), most };
+        let written = serde_json::to_writer(&mut text, &ManifestShown::whole(agent.slug, full)?);
+        match written {
+            Ok(()) => Ok(text.text),
+            Err(error) if error.is_io() => Err(too_large(most)),
+            Err(error) => Err(Fault::Internal(error.to_string())),
+        }
+    })
+    .await?;
+    Ok(([(ETAG, tag), (CONTENT_TYPE, http::HeaderValue::from_static("application/json"))], text))
+}
+
+/// Runs what computes for long.
+async fn off<T: Send + 'static>(job: impl FnOnce() -> Result<T, Fault> + Send + 'static) -> Result<T, Fault> {
+    let done = tokio::task::spawn_blocking(job).await;
+    done.unwrap_or_else(|error| Err(Fault::Internal(error.to_string())))
+}
+
+impl Admin {
+    /// Waits for a place among those who work on a manifest; the request's own deadline ends the wait.
+    async fn place(&self) -> Result<OwnedSemaphorePermit, Fault> {
+        let place = Arc::clone(&self.manifests).acquire_owned().await;
+        place.map_err(|error| Fault::Internal(error.to_string()))
+    }
+}
+
+/// Text that is refused past so many bytes.
+struct Bounded {
+    text: Vec<u8>,
+    most: usize,
+}
+
+impl Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if bytes.len() > self.most - self.text.len() {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.text.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,112 @@
+//! `/agents/{agent}/prompts`.
+
+use axum::Json;
+use axum::extract::{Request, State};
+use axum::response::IntoResponse;
+use http::StatusCode;
+use http::header::ETAG;
+
+use super::authority::Authority;
+use super::definition::{PromptInput, PromptShown};
+use super::extract::{Condition, Nothing, Params, Segment, Segments, json};
+use super::openapi::{Preconditions, Problems, WriteProblems};
+use super::page::{Items, PageParams};
+use super::resources::{AROUND_CONTENTS, created};
+use super::{Answer, App};
+use crate::http::precondition::etag;
+use crate::model::fault::Fault;
+use crate::model::prompt::PromptName;
+
+fn checked(name: &str) -> Result<PromptName, Fault> {
+    PromptName::parse(name).map_err(|error| Fault::invalid_params(format!("name {error}")))
+}
+
+/// Lists definitions of prompts, without their messages.
+#[utoipa::path(
+    get,
+    path = "/admin/v1/agents/{agent}/prompts",
+    operation_id = "listPrompts",
+    tag = "Prompts",
+    params(("agent" = String, Path, description = "The id of the agent"), PageParams),
+    responses((status = 200, description = "A page of definitions", body = Items<PromptShown>), Problems)
+)]
+pub(super) async fn list(
+    State(app): App,
+    authority: Authority,
+    Segment(slug): Segment,
+    Params(params): Params<PageParams>,
+) -> Answer<impl IntoResponse> {
+    let agent = authority.registry_of(&app.registry, &slug).await?;
+    let page = params.open(&app.seal, "prompts", agent.uid.0)?;
+    let prompts = app.registry.prompts(&agent, &page.after, page.read()).await?;
+    Ok(page.answer(prompts, |prompt| prompt.name.to_string(), PromptShown::listed))
+}
+
+/// Reads a prompt, as `PUT` takes it.
+#[utoipa::path(
+    get,
+    path = "/admin/v1/agents/{agent}/prompts/{name}",
+    operation_id = "readPrompt",
+    tag = "Prompts",
+    params(("agent" = String, Path, description = "The id of the agent"), ("name" = String, Path, description = "The name of the prompt")),
+    responses((status = 200, description = "The prompt", body = PromptShown, headers(("ETag" = String, description = "The revision that last changed it"))), Problems)
+)]
+pub(super) async fn read(
+    State(app): App,
+    authority: Authority,
+    Segments(slug, name): Segments,
+    _: Params<Nothing>,
+) -> Answer<impl IntoResponse> {
+    let agent = authority.registry_of(&app.registry, &slug).await?;
+    let full = app.registry.prompt(&agent, &checked(&name)?).await?;
+    let tag = etag(full.prompt.revision);
+    Ok(([(ETAG, tag)], Json(PromptShown::whole(full.prompt, &full.messages)?)))
+}
+
+/// Adds or replaces a prompt.
+#[utoipa::path(
+    put,
+    path = "/admin/v1/agents/{agent}/prompts/{name}",
+    operation_id = "putPrompt",
+    tag = "Prompts",
+    params(("agent" = String, Path, description = "The id of the agent"), ("name" = String, Path, description = "The name of the prompt"), Preconditions),
+    request_body = PromptInput,
+    responses((status = 200, description = "It is replaced, or was the same", headers(("ETag" = String, description = "The revision that last changed it"))), (status = 201, description = "It is added", headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
+)]
+pub(super) async fn write(
+    State(app): App,
+    authority: Authority,
+    Segments(slug, name): Segments,
+    _: Params<Nothing>,
+    Condition(condition): Condition,
+    request: Request,
+) -> Answer<impl IntoResponse> {
+    let agent = authority.registry_of(&app.registry, &slug).await?;
+    let name = checked(&name)?;
+    // Text may come with every character escaped.
+    let input: PromptInput = json(request, app.content_bytes * 2 + AROUND_CONTENTS).await?;
+    let new = input.check(name, app.content_bytes)?;
+    let written = app.registry.put_prompt(&agent, new, condition).await?;
+    Ok((created(written.created), [(ETAG, etag(written.revision))]))
+}
+
+/// Removes a prompt.
+#[utoipa::path(
+    delete,
+    path = "/admin/v1/agents/{agent}/prompts/{name}",
+    operation_id = "deletePrompt",
+    tag = "Prompts",
+    params(("agent" = String, Path, description = "The id of the agent"), ("name" = String, Path, description = "The name of the prompt"), Preconditions),
+    responses((status = 204, description = "It is removed", headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
+)]
+pub(super) async fn remove(
+    State(app): App,
+    authority: Authority,
+    Segments(slug, name): Segments,
+    _: Params<Nothing>,
+    Condition(condition): Condition,
+) -> Answer<impl IntoResponse> {
+    let agent = authority.registry_of(&app.registry, &slug).await?;
+    let revision = app.registry.delete_prompt(&agent, checked(&name)?, condition).await?;
+    Ok((StatusCode::NO_CONTENT, [(ETAG, etag(revision))]))
+}

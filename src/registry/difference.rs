@@ -1,0 +1,110 @@
+//! How what is registered differs from what its owner wants.
+
+use crate::model::prompt::{NewPrompt, Prompt};
+use crate::model::resource::{NewResource, Resource};
+use crate::model::scope::ChangeKind;
+use crate::model::template::{NewTemplate, ResourceTemplate};
+
+/// What a write has to do about one subject.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Difference {
+    /// What the write is called in the log of changes.
+    pub(super) kind: ChangeKind,
+    /// Whether the bytes behind it are others.
+    pub(super) contents: bool,
+}
+
+/// Something that an agent registers, each under a key of its own.
+pub(super) trait Registered {
+    /// As its owner wants it.
+    type New;
+    const ADDED: ChangeKind;
+    const REMOVED: ChangeKind;
+
+    fn key(&self) -> &str;
+
+    fn key_of(new: &Self::New) -> &str;
+
+    /// How it differs from what its owner wants, if it does.
+    fn difference(&self, new: &Self::New) -> Option<Difference>;
+
+    /// What adding one takes.
+    fn addition() -> Difference {
+        Difference { kind: Self::ADDED, contents: true }
+    }
+}
+
+impl Registered for Resource {
+    type New = NewResource;
+    const ADDED: ChangeKind = ChangeKind::ResourceAdded;
+    const REMOVED: ChangeKind = ChangeKind::ResourceRemoved;
+
+    fn key(&self) -> &str {
+        self.uri.as_str()
+    }
+
+    fn key_of(new: &NewResource) -> &str {
+        new.uri.as_str()
+    }
+
+    fn difference(&self, new: &NewResource) -> Option<Difference> {
+        let contents = !self.parts.iter().eq(new.parts.iter().map(|new| &new.part));
+        let kind = if self.definition == new.definition {
+            contents.then_some(ChangeKind::ResourceContents)
+        } else {
+            Some(ChangeKind::ResourceDefined)
+        };
+        kind.map(|kind| Difference { kind, contents })
+    }
+}
+
+impl Registered for ResourceTemplate {
+    type New = NewTemplate;
+    const ADDED: ChangeKind = ChangeKind::TemplateAdded;
+    const REMOVED: ChangeKind = ChangeKind::TemplateRemoved;
+
+    fn key(&self) -> &str {
+        self.uri_template.as_str()
+    }
+
+    fn key_of(new: &NewTemplate) -> &str {
+        new.uri_template.as_str()
+    }
+
+    fn difference(&self, new: &NewTemplate) -> Option<Difference> {
+        let contents = self.body != new.body.hash;
+        let kind = if self.definition == new.definition {
+            (contents || self.completions != new.completions).then_some(ChangeKind::TemplateBody)
+        } else {
+            Some(ChangeKind::TemplateDefined)
+        };
+        kind.map(|kind| Difference { kind, contents })
+    }
+}
+
+impl Registered for Prompt {
+    type New = NewPrompt;
+    const ADDED: ChangeKind = ChangeKind::PromptAdded;
+    const REMOVED: ChangeKind = ChangeKind::PromptRemoved;
+
+    fn key(&self) -> &str {
+        self.name.as_str()
+    }
+
+    fn key_of(new: &NewPrompt) -> &str {
+        new.name.as_str()
+    }
+
+    fn difference(&self, new: &NewPrompt) -> Option<Difference> {
+        let contents = self.messages != new.messages.hash;
+        let (old, asked) = (&self.arguments, &new.arguments);
+        let same_length = old.len() == asked.len();
+        let listed_alike = same_length && old.iter().zip(asked).all(|(old, asked)| old.is_listed_as(asked));
+        let kind = if listed_alike && self.definition == new.definition {
+            (contents || old != asked).then_some(ChangeKind::PromptMessages)
+        } else {
+            Some(ChangeKind::PromptDefined)
+        };
+        kind.map(|kind| Difference { kind, contents })
+    }
+}

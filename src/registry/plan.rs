@@ -1,0 +1,134 @@
+//! What it takes to make of what is registered what its owner wants: pure, and the same for every kind.
+
+use std::collections::BTreeMap;
+
+use super::difference::{Difference, Registered};
+use crate::model::prompt::{NewPrompt, Prompt};
+use crate::model::resource::{NewResource, Resource};
+use crate::model::scope::{ChangeKind, Revision};
+use crate::model::template::{NewTemplate, ResourceTemplate};
+use crate::store::write::Put;
+
+/// All that an agent has registered.
+#[derive(Debug)]
+pub(super) struct Stored {
+    pub(super) resources: Vec<Resource>,
+    pub(super) templates: Vec<ResourceTemplate>,
+    pub(super) prompts: Vec<Prompt>,
+}
+
+/// All that an agent is to have registered.
+#[derive(Debug)]
+pub struct NewManifest {
+    /// Its resources.
+    pub resources: Vec<NewResource>,
+    /// Its resource templates.
+    pub templates: Vec<NewTemplate>,
+    /// Its prompts.
+    pub prompts: Vec<NewPrompt>,
+}
+
+/// What it takes, of every kind.
+#[derive(Debug)]
+pub(super) struct Plan<'n> {
+    pub(super) resources: Steps<'n, NewResource>,
+    pub(super) templates: Steps<'n, NewTemplate>,
+    pub(super) prompts: Steps<'n, NewPrompt>,
+}
+
+/// What it takes, of one kind; each list in byte order.
+#[derive(Debug)]
+pub(super) struct Steps<'n, N> {
+    pub(super) puts: Vec<Put<'n, N>>,
+    pub(super) created: Vec<String>,
+    pub(super) updated: Vec<String>,
+    pub(super) deleted: Vec<String>,
+    pub(super) unchanged: usize,
+    /// As the log of changes has it.
+    pub(super) changes: Vec<(ChangeKind, String)>,
+}
+
+/// What applying a manifest did, or would do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Applied {
+    /// The revision of the agent's scope: after it, or before what it would do.
+    pub revision: Revision,
+    /// What was not there before.
+    pub created: Names,
+    /// What was other than now.
+    pub updated: Names,
+    /// What is no more.
+    pub deleted: Names,
+    /// How many stayed as they were.
+    pub unchanged: usize,
+}
+
+/// What is registered, by the names that it goes by; each list in byte order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Names {
+    /// URIs of resources.
+    pub resources: Vec<String>,
+    /// Resource templates.
+    pub templates: Vec<String>,
+    /// Names of prompts.
+    pub prompts: Vec<String>,
+}
+
+impl<'n> Plan<'n> {
+    pub(super) fn new(stored: &Stored, wanted: &'n NewManifest) -> Self {
+        Self {
+            resources: steps(&stored.resources, &wanted.resources),
+            templates: steps(&stored.templates, &wanted.templates),
+            prompts: steps(&stored.prompts, &wanted.prompts),
+        }
+    }
+
+    /// The changes of every kind, in the order in which they are numbered.
+    pub(super) fn changes(&self) -> impl Iterator<Item = &(ChangeKind, String)> {
+        self.resources.changes.iter().chain(&self.templates.changes).chain(&self.prompts.changes)
+    }
+
+    pub(super) fn into_applied(self, revision: Revision) -> Applied {
+        let Self { resources, templates, prompts } = self;
+        let names = |resources, templates, prompts| Names { resources, templates, prompts };
+        Applied {
+            revision,
+            created: names(resources.created, templates.created, prompts.created),
+            updated: names(resources.updated, templates.updated, prompts.updated),
+            deleted: names(resources.deleted, templates.deleted, prompts.deleted),
+            unchanged: resources.unchanged + templates.unchanged + prompts.unchanged,
+        }
+    }
+}
+
+/// What is wanted has each key once.
+fn steps<'n, R: Registered>(stored: &[R], wanted: &'n [R::New]) -> Steps<'n, R::New> {
+    let mut left: BTreeMap<_, _> = stored.iter().map(|old| (old.key(), old)).collect();
+    let by_key: BTreeMap<_, _> = wanted.iter().map(|new| (R::key_of(new), new)).collect();
+    let mut steps = Steps {
+        puts: Vec::new(),
+        created: Vec::new(),
+        updated: Vec::new(),
+        deleted: Vec::new(),
+        unchanged: 0,
+        changes: Vec::new(),
+    };
+    for (key, new) in by_key {
+        let old = left.remove(key);
+        let Some(Difference { kind, contents }) =
+            old.map_or_else(|| Some(R::addition()), |old| old.difference(new))
+        else {
+            steps.unchanged += 1;
+            continue;
+        };
+        let names = if old.is_none() { &mut steps.created } else { &mut steps.updated };
+        names.push(key.to_owned());
+        steps.puts.push(Put { new, contents });
+        steps.changes.push((kind, key.to_owned()));
+    }
+    for key in left.into_keys() {
+        steps.deleted.push(key.to_owned());
+        steps.changes.push((R::REMOVED, key.to_owned()));
+    }
+    steps
+}

@@ -1,0 +1,110 @@
+//! Contents: immutable bytes, addressed by what they hold. Resources, templates and prompts name them.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use sqlx::PgConnection;
+
+use super::batch::batches;
+use super::definition::hash;
+use super::snapshot::Snapshot;
+use super::write::Write;
+use super::{Store, StoreError};
+use crate::model::ids::{AgentId, TenantId};
+use crate::model::resource::ContentHash;
+
+async fn read(
+    connection: &mut PgConnection,
+    tenant: TenantId,
+    agent: AgentId,
+    hashes: &[ContentHash],
+) -> Result<Vec<(Vec<u8>, Vec<u8>)>, sqlx::Error> {
+    let wanted: Vec<_> = hashes.iter().map(|hash| &hash.0[..]).collect();
+    let rows = sqlx::query!(
+        "select hash, bytes from contents where tenant = $1 and agent = $2 and hash = any($3)",
+        tenant.0,
+        agent.0,
+        &wanted as &[&[u8]],
+    )
+    .fetch_all(connection)
+    .await?;
+    Ok(rows.into_iter().map(|row| (row.hash, row.bytes)).collect())
+}
+
+fn addressed(rows: Vec<(Vec<u8>, Vec<u8>)>) -> Result<BTreeMap<ContentHash, Bytes>, StoreError> {
+    rows.into_iter().map(|(address, bytes)| Ok((hash(address)?, Bytes::from(bytes)))).collect()
+}
+
+impl Store {
+    /// The bytes behind these addresses; those that are purged are left out.
+    pub async fn contents(
+        &self,
+        tenant: TenantId,
+        agent: AgentId,
+        hashes: &[ContentHash],
+    ) -> Result<BTreeMap<ContentHash, Bytes>, StoreError> {
+        addressed(self.run(async |connection| read(connection, tenant, agent, hashes).await).await?)
+    }
+}
+
+impl Snapshot {
+    /// The bytes behind these addresses, in this view.
+    pub async fn contents(
+        &mut self,
+        tenant: TenantId,
+        agent: AgentId,
+        hashes: &[ContentHash],
+    ) -> Result<BTreeMap<ContentHash, Bytes>, StoreError> {
+        addressed(read(self.connection(), tenant, agent, hashes).await?)
+    }
+
+    /// How many bytes stand behind these addresses.
+    pub async fn content_sizes(
+        &mut self,
+        tenant: TenantId,
+        agent: AgentId,
+        hashes: &[ContentHash],
+    ) -> Result<BTreeMap<ContentHash, usize>, StoreError> {
+        let wanted: Vec<_> = hashes.iter().map(|hash| &hash.0[..]).collect();
+        let rows = sqlx::query!(
+            r#"select hash, octet_length(bytes) as "size!" from contents
+            where tenant = $1 and agent = $2 and hash = any($3)"#,
+            tenant.0,
+            agent.0,
+            &wanted as &[&[u8]],
+        )
+        .fetch_all(self.connection())
+        .await?;
+        rows.into_iter().map(|row| Ok((hash(row.hash)?, usize::try_from(row.size).unwrap_or(0)))).collect()
+    }
+}
+
+impl Write {
+    /// Stores bytes under their addresses, so that they can be named.
+    pub(super) async fn put_contents<'b>(
+        &mut self,
+        tenant: TenantId,
+        agent: AgentId,
+        contents: impl IntoIterator<Item = (ContentHash, &'b Bytes)>,
+    ) -> Result<(), StoreError> {
+        // Each once: no statement may update a row twice.
+        let contents: Vec<_> = contents.into_iter().collect::<BTreeMap<_, _>>().into_iter().collect();
+        for batch in batches(&contents, |(_, bytes)| bytes.len()) {
+            let hashes: Vec<_> = batch.iter().map(|(hash, _)| &hash.0[..]).collect();
+            let bytes: Vec<_> = batch.iter().map(|(_, bytes)| &bytes[..]).collect();
+            // The update locks a row that is there, so that the purge cannot take what is about to be named.
+            sqlx::query!(
+                "insert into contents (tenant, agent, hash, bytes) \
+                 select $1, $2, new.* from unnest($3::bytea[], $4::bytea[]) as new \
+                 on conflict (tenant, agent, hash) do update set orphaned_at = null",
+                tenant.0,
+                agent.0,
+                &hashes as &[&[u8]],
+                &bytes as &[&[u8]],
+            )
+            .execute(self.connection())
+            .await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,57 @@
+//! The columns that definitions of several kinds share.
+
+use serde_json::value::RawValue;
+
+use super::StoreError;
+use crate::model::resource::{ContentHash, Definition};
+
+pub(super) fn hash(bytes: Vec<u8>) -> Result<ContentHash, StoreError> {
+    bytes.try_into().map(ContentHash).map_err(|_| StoreError::Unreadable("content hash"))
+}
+
+/// JSON that is kept as it was sent.
+pub(super) fn raw(json: Option<String>) -> Result<Option<Box<RawValue>>, StoreError> {
+    json.map(RawValue::from_string).transpose().map_err(|_| StoreError::Unreadable("JSON"))
+}
+
+/// JSON that was kept as it was sent, as a column of text.
+pub(super) fn text(raw: Option<&RawValue>) -> Option<&str> {
+    raw.map(RawValue::get)
+}
+
+/// Definitions of resources or templates, an array a column.
+#[derive(Debug, Default)]
+pub(super) struct Columns<'d> {
+    pub(super) names: Vec<&'d str>,
+    pub(super) titles: Vec<Option<&'d str>>,
+    pub(super) descriptions: Vec<Option<&'d str>>,
+    pub(super) mime_types: Vec<Option<&'d str>>,
+    pub(super) annotations: Vec<Option<&'d str>>,
+    pub(super) icons: Vec<Option<&'d str>>,
+    pub(super) metas: Vec<Option<&'d str>>,
+}
+
+impl<'d> FromIterator<&'d Definition> for Columns<'d> {
+    fn from_iter<I: IntoIterator<Item = &'d Definition>>(definitions: I) -> Self {
+        let mut columns = Self::default();
+        for definition in definitions {
+            columns.names.push(&definition.name);
+            columns.titles.push(definition.title.as_deref());
+            columns.descriptions.push(definition.description.as_deref());
+            columns.mime_types.push(definition.mime_type.as_deref());
+            columns.annotations.push(text(definition.annotations.as_deref()));
+            columns.icons.push(text(definition.icons.as_deref()));
+            columns.metas.push(text(definition.meta.as_deref()));
+        }
+        columns
+    }
+}
+
+/// How many bytes a definition has.
+pub(super) fn size(definition: &Definition) -> usize {
+    let texts = [&definition.title, &definition.description, &definition.mime_type];
+    let raws = [&definition.annotations, &definition.icons, &definition.meta];
+    definition.name.len()
+        + texts.into_iter().flatten().map(String::len).sum::<usize>()
+        + raws.into_iter().flatten().map(|raw| raw.get().len()).sum::<usize>()
+}
