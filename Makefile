@@ -18,7 +18,9 @@ demo: prerequisites ## Run the gateway with a demo agent, its own database in ./
 	@unset DATABASE_URL; exec "$${CARGO_TARGET_DIR:-target}/debug/waggle" demo
 
 test: prerequisites ## Run all tests, on PostgreSQL clusters of their own unless DATABASE_URL is set
+	@scripts/install-node
 	cargo test --workspace --locked
+	@tests/conformance/run
 
 check: prerequisites ## Hold the checkout to everything that a change must pass
 	@scripts/check

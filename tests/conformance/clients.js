@@ -1,0 +1,64 @@
+// The official SDKs as clients: each connects to an agent and compares all that it reads there.
+
+import assert from 'node:assert/strict';
+import * as v2 from '@modelcontextprotocol/client';
+import * as v1 from '@modelcontextprotocol/sdk/client/index.js';
+import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
+import { answers } from './answers.js';
+
+const MODERN = '2026-07-28';
+const LEGACY = '2025-11-25';
+const SELF = { name: 'waggle-tests', version: '1.0.0' };
+/** What the server does not say it can do is not asked of it. */
+const STRICT = { enforceStrictCapabilities: true };
+
+const withV1 = (url, requestInit) => [
+    new v1.Client(SELF, STRICT),
+    new StreamableHTTPClientTransport(url, { requestInit }),
+];
+
+const withV2 = mode => (url, requestInit) => [
+    new v2.Client(SELF, { ...STRICT, versionNegotiation: { mode } }),
+    new v2.StreamableHTTPClientTransport(url, { requestInit }),
+];
+
+/** By name: how a client and its transport are made, and the revision that they settle on. */
+export const CLIENTS = {
+    'SDK v1': { make: withV1, revision: LEGACY },
+    'SDK v2 in the legacy era': { make: withV2('legacy'), revision: LEGACY },
+    'SDK v2 in the modern era': { make: withV2({ pin: MODERN }), revision: MODERN },
+    'SDK v2 left to choose': { make: withV2('auto'), revision: MODERN },
+};
+
+/** By name: the headers that carry a key. */
+export const CREDENTIALS = {
+    'X-Agent-API-Key': key => ({ 'X-Agent-API-Key': key }),
+    Authorization: key => ({ Authorization: `Bearer ${key}` }),
+};
+
+/** Connects and reads everything. */
+export async function reads({ make, revision }, endpoint, headers) {
+    const [client, transport] = make(new URL(endpoint), { headers });
+    await client.connect(transport);
+    try {
+        assert.equal(transport.protocolVersion, revision);
+        assert.deepEqual(client.getServerCapabilities(), { completions: {}, prompts: {}, resources: {}, tools: {} });
+        for (const [what, ask, answer] of answers(client.getServerVersion(), revision === MODERN)) {
+            assert.deepEqual(await ask(client), answer, what);
+        }
+        const uri = 'test://nothing';
+        await assert.rejects(client.readResource({ uri }), error => error.data.uri === uri);
+    } finally {
+        await client.close();
+    }
+}
+
+/** Tries to connect, in vain. */
+export async function isRefused({ make }, endpoint, headers) {
+    const [client, transport] = make(new URL(endpoint), { headers });
+    try {
+        await assert.rejects(client.connect(transport), error => (error.status ?? error.code) === 401);
+    } finally {
+        await client.close();
+    }
+}

@@ -1,0 +1,53 @@
+// Starts one gateway, registers the manifest with two of its agents, and holds it to the suite and the SDKs.
+
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { after, test } from 'node:test';
+import { CLIENTS, CREDENTIALS, isRefused, reads } from './clients.js';
+import { Gateway } from './gateway.js';
+import { conform } from './suite.js';
+
+const REVISIONS = ['2025-11-25', '2026-07-28'];
+
+/** An agent with the manifest; its MCP endpoint. */
+async function agent(gateway, id, access) {
+    await gateway.admin('POST', '/agents', { id, tenant: 'acme', name: id, access });
+    const manifest = JSON.parse(await readFile(join(import.meta.dirname, 'manifest.json'), 'utf8'));
+    await gateway.admin('PUT', `/agents/${id}/manifest`, { ...manifest, agent: id });
+    return `${gateway.url}/${id}/mcp`;
+}
+
+/** A running gateway's public agent, one with a key, that key, and one of its that was revoked. */
+async function register(gateway) {
+    await gateway.start();
+    await gateway.admin('POST', '/tenants', { id: 'acme', name: 'Acme' });
+    const open = await agent(gateway, 'conformance', 'public');
+    const keyed = await agent(gateway, 'keyed', 'key');
+    const { key } = await gateway.admin('POST', '/agents/keyed/keys', { name: 'good' });
+    const { id, key: revoked } = await gateway.admin('POST', '/agents/keyed/keys', { name: 'revoked' });
+    await gateway.admin('DELETE', `/keys/${id}`);
+    return { open, keyed, key, revoked };
+}
+
+const gateway = new Gateway();
+for (const signal of ['SIGINT', 'SIGTERM']) {
+    process.once(signal, () => gateway.stop().finally(() => process.exit(1)));
+}
+after(() => gateway.stop());
+const { open, keyed, key, revoked } = await register(gateway).catch(async error => {
+    await gateway.stop();
+    throw error;
+});
+
+for (const revision of REVISIONS) {
+    test(`the official suite is content at ${revision}`, async t => {
+        t.diagnostic(`${await conform(open, revision)} checks failed, as expected`);
+    });
+}
+
+for (const [name, client] of Object.entries(CLIENTS)) {
+    for (const [header, headers] of Object.entries(CREDENTIALS)) {
+        test(`${name} reads everything with its key in ${header}`, () => reads(client, keyed, headers(key)));
+        test(`${name} is refused with a revoked key in ${header}`, () => isRefused(client, keyed, headers(revoked)));
+    }
+}
