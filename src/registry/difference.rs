@@ -1,17 +1,18 @@
 //! How what is registered differs from what its owner wants.
 
 use crate::model::prompt::{NewPrompt, Prompt};
-use crate::model::resource::{NewResource, Resource};
+use crate::model::resource::{ContentHash, NewResource, Resource};
 use crate::model::scope::ChangeKind;
 use crate::model::template::{NewTemplate, ResourceTemplate};
+use crate::store::write::{Put, Removal};
 
-/// What a write has to do about one subject.
+/// How something differs from what its owner wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Difference {
     /// What the write is called in the log of changes.
-    pub(super) kind: ChangeKind,
+    kind: ChangeKind,
     /// Whether the bytes behind it are others.
-    pub(super) contents: bool,
+    contents: bool,
 }
 
 /// Something that an agent registers, each under a key of its own.
@@ -28,10 +29,23 @@ pub(super) trait Registered {
     /// How it differs from what its owner wants, if it does.
     fn difference(&self, new: &Self::New) -> Option<Difference>;
 
-    /// What adding one takes.
-    fn addition() -> Difference {
-        Difference { kind: Self::ADDED, contents: true }
-    }
+    /// The bytes that it names.
+    fn names(&self) -> Vec<ContentHash>;
+}
+
+/// What a write has to do to make of what is there, if anything, what its owner wants: nothing where it is the same.
+pub(super) fn step<'n, R: Registered>(
+    old: Option<&R>,
+    new: &'n R::New,
+) -> Option<(ChangeKind, Put<'n, R::New>)> {
+    let Some(old) = old else { return Some((R::ADDED, Put { new, freed: Some(Vec::new()) })) };
+    let Difference { kind, contents } = old.difference(new)?;
+    Some((kind, Put { new, freed: contents.then(|| old.names()) }))
+}
+
+/// What a write has to do to remove what is there.
+pub(super) fn removal<R: Registered>(old: &R) -> Removal<'_> {
+    Removal { key: old.key(), freed: old.names() }
 }
 
 impl Registered for Resource {
@@ -45,6 +59,10 @@ impl Registered for Resource {
 
     fn key_of(new: &NewResource) -> &str {
         new.uri.as_str()
+    }
+
+    fn names(&self) -> Vec<ContentHash> {
+        self.parts.iter().map(|part| part.hash).collect()
     }
 
     fn difference(&self, new: &NewResource) -> Option<Difference> {
@@ -71,6 +89,10 @@ impl Registered for ResourceTemplate {
         new.uri_template.as_str()
     }
 
+    fn names(&self) -> Vec<ContentHash> {
+        vec![self.body]
+    }
+
     fn difference(&self, new: &NewTemplate) -> Option<Difference> {
         let contents = self.body != new.body.hash;
         let kind = if self.definition == new.definition {
@@ -93,6 +115,10 @@ impl Registered for Prompt {
 
     fn key_of(new: &NewPrompt) -> &str {
         new.name.as_str()
+    }
+
+    fn names(&self) -> Vec<ContentHash> {
+        vec![self.messages]
     }
 
     fn difference(&self, new: &NewPrompt) -> Option<Difference> {

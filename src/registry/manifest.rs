@@ -115,9 +115,9 @@ impl Registry {
         let Plan { resources, templates, prompts } = plan;
         let now = self.sources.clock.now();
         // Removals first: what they leave behind may be named again.
-        write.delete_resources(tenant, agent, &texts(&resources.deleted), now).await?;
-        write.delete_templates(tenant, agent, &texts(&templates.deleted), now).await?;
-        write.delete_prompts(tenant, agent, &texts(&prompts.deleted), now).await?;
+        write.delete_resources(tenant, agent, &resources.removals, now).await?;
+        write.delete_templates(tenant, agent, &templates.removals, now).await?;
+        write.delete_prompts(tenant, agent, &prompts.removals, now).await?;
         write.put_resources(tenant, agent, &resources.puts, revision, now).await?;
         write.put_templates(tenant, agent, &templates.puts, revision, now).await?;
         write.put_prompts(tenant, agent, &prompts.puts, revision, now).await?;
@@ -260,10 +260,6 @@ fn check_list<R: Registered>(list: &'static str, wanted: &[R::New], most: usize)
     twice.map_or(Ok(()), |key| {
         Err(Fault::invalid_params(format!("{list}: {} stands there twice", shortened(key))))
     })
-}
-
-fn texts(names: &[String]) -> Vec<&str> {
-    names.iter().map(String::as_str).collect()
 }
 
 impl Stored {

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::difference::{Difference, Registered};
+use super::difference::{Registered, removal, step};
 use crate::model::prompt::{NewPrompt, Prompt};
 use crate::model::resource::{NewResource, Resource};
 use crate::model::scope::{ChangeKind, Revision};
 use crate::model::template::{NewTemplate, ResourceTemplate};
-use crate::store::write::Put;
+use crate::store::write::{Put, Removal};
 
 /// All that an agent has registered.
 #[derive(Debug)]
@@ -30,16 +30,17 @@ pub struct NewManifest {
 
 /// What it takes, of every kind.
 #[derive(Debug)]
-pub(super) struct Plan<'n> {
-    pub(super) resources: Steps<'n, NewResource>,
-    pub(super) templates: Steps<'n, NewTemplate>,
-    pub(super) prompts: Steps<'n, NewPrompt>,
+pub(super) struct Plan<'s> {
+    pub(super) resources: Steps<'s, NewResource>,
+    pub(super) templates: Steps<'s, NewTemplate>,
+    pub(super) prompts: Steps<'s, NewPrompt>,
 }
 
 /// What it takes, of one kind; each list in byte order.
 #[derive(Debug)]
-pub(super) struct Steps<'n, N> {
-    pub(super) puts: Vec<Put<'n, N>>,
+pub(super) struct Steps<'s, N> {
+    pub(super) puts: Vec<Put<'s, N>>,
+    pub(super) removals: Vec<Removal<'s>>,
     pub(super) created: Vec<String>,
     pub(super) updated: Vec<String>,
     pub(super) deleted: Vec<String>,
@@ -74,8 +75,8 @@ pub struct Names {
     pub prompts: Vec<String>,
 }
 
-impl<'n> Plan<'n> {
-    pub(super) fn new(stored: &Stored, wanted: &'n NewManifest) -> Self {
+impl<'s> Plan<'s> {
+    pub(super) fn new(stored: &'s Stored, wanted: &'s NewManifest) -> Self {
         Self {
             resources: steps(&stored.resources, &wanted.resources),
             templates: steps(&stored.templates, &wanted.templates),
@@ -102,11 +103,12 @@ impl<'n> Plan<'n> {
 }
 
 /// What is wanted has each key once.
-fn steps<'n, R: Registered>(stored: &[R], wanted: &'n [R::New]) -> Steps<'n, R::New> {
+fn steps<'s, R: Registered>(stored: &'s [R], wanted: &'s [R::New]) -> Steps<'s, R::New> {
     let mut left: BTreeMap<_, _> = stored.iter().map(|old| (old.key(), old)).collect();
     let by_key: BTreeMap<_, _> = wanted.iter().map(|new| (R::key_of(new), new)).collect();
     let mut steps = Steps {
         puts: Vec::new(),
+        removals: Vec::new(),
         created: Vec::new(),
         updated: Vec::new(),
         deleted: Vec::new(),
@@ -115,19 +117,18 @@ fn steps<'n, R: Registered>(stored: &[R], wanted: &'n [R::New]) -> Steps<'n, R::
     };
     for (key, new) in by_key {
         let old = left.remove(key);
-        let Some(Difference { kind, contents }) =
-            old.map_or_else(|| Some(R::addition()), |old| old.difference(new))
-        else {
+        let Some((kind, put)) = step(old, new) else {
             steps.unchanged += 1;
             continue;
         };
         let names = if old.is_none() { &mut steps.created } else { &mut steps.updated };
         names.push(key.to_owned());
-        steps.puts.push(Put { new, contents });
+        steps.puts.push(put);
         steps.changes.push((kind, key.to_owned()));
     }
-    for key in left.into_keys() {
+    for (key, old) in left {
         steps.deleted.push(key.to_owned());
+        steps.removals.push(removal(old));
         steps.changes.push((R::REMOVED, key.to_owned()));
     }
     steps

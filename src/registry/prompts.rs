@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::Registry;
-use super::difference::Registered;
+use super::difference::{removal, step};
 use super::target::Target;
 use super::write::{Precondition, Written};
 use crate::model::agent::Agent;
@@ -13,7 +13,7 @@ use crate::model::fault::Fault;
 use crate::model::prompt::{NewPrompt, Prompt, PromptName};
 use crate::model::scope::{ChangeKind, Revision, Scope};
 use crate::store::StoreError;
-use crate::store::write::{Put, Write};
+use crate::store::write::Write;
 
 const NO_PROMPT: Fault = Fault::NotFound("prompt");
 
@@ -88,12 +88,8 @@ impl Registry {
         new: &NewPrompt,
     ) -> Result<Written, Fault> {
         let &Target { tenant, agent, scope, revision } = target;
-        let difference = match &old {
-            None => Prompt::addition(),
-            Some(old) => match old.difference(new) {
-                Some(difference) => difference,
-                None => return Ok(Written { revision: old.revision, created: false }),
-            },
+        let Some((kind, put)) = step(old.as_ref(), new) else {
+            return Ok(Written { revision: old.map_or(revision, |old| old.revision), created: false });
         };
         if old.is_none() {
             let count = write.count_prompts(tenant, agent).await?;
@@ -101,9 +97,8 @@ impl Registry {
                 return Err(Fault::invalid_params("the agent has as many prompts as it may have"));
             }
         }
-        let put = Put { new, contents: difference.contents };
         write.put_prompts(tenant, agent, &[put], revision, self.sources.clock.now()).await?;
-        write.change(scope, difference.kind, new.name.as_str());
+        write.change(scope, kind, new.name.as_str());
         Ok(Written { revision, created: old.is_none() })
     }
 
@@ -122,11 +117,12 @@ impl Registry {
             registry
                 .transact(Scope::from(agent), async |write| {
                     let Target { scope, revision, .. } = Target::lock(write, tenant, agent).await?;
-                    let text = name.as_str();
-                    let old = write.prompts(tenant, agent, Some(&[text.to_owned()])).await?.pop();
-                    condition.check(Some(old.ok_or(NO_PROMPT)?.revision))?;
-                    write.delete_prompts(tenant, agent, &[text], registry.sources.clock.now()).await?;
-                    write.change(scope, ChangeKind::PromptRemoved, text);
+                    let only = [name.as_str().to_owned()];
+                    let old = write.prompts(tenant, agent, Some(&only)).await?.pop().ok_or(NO_PROMPT)?;
+                    condition.check(Some(old.revision))?;
+                    let now = registry.sources.clock.now();
+                    write.delete_prompts(tenant, agent, &[removal(&old)], now).await?;
+                    write.change(scope, ChangeKind::PromptRemoved, name.as_str());
                     Ok(revision)
                 })
                 .await

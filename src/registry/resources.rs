@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::Registry;
-use super::difference::Registered;
+use super::difference::{removal, step};
 use super::target::{NO_AGENT, Target};
 use super::write::{Precondition, Written};
 use crate::model::agent::Agent;
@@ -15,7 +15,7 @@ use crate::model::resource::{ContentHash, Definition, NewPart, NewResource, Part
 use crate::model::scope::{ChangeKind, Revision, Scope};
 use crate::model::uri::ResourceUri;
 use crate::store::StoreError;
-use crate::store::write::{Put, Write};
+use crate::store::write::Write;
 
 const NO_RESOURCE: Fault = Fault::NotFound("resource");
 
@@ -138,19 +138,14 @@ impl Registry {
         new: &NewResource,
     ) -> Result<Written, Fault> {
         let &Target { tenant, agent, scope, revision } = target;
-        let difference = match &old {
-            None => Resource::addition(),
-            Some(old) => match old.difference(new) {
-                Some(difference) => difference,
-                None => return Ok(Written { revision: old.revision, created: false }),
-            },
+        let Some((kind, put)) = step(old.as_ref(), new) else {
+            return Ok(Written { revision: old.map_or(revision, |old| old.revision), created: false });
         };
         if old.is_none() {
             self.count_in(write, target).await?;
         }
-        let put = Put { new, contents: difference.contents };
         write.put_resources(tenant, agent, &[put], revision, self.sources.clock.now()).await?;
-        write.change(scope, difference.kind, new.uri.as_str());
+        write.change(scope, kind, new.uri.as_str());
         Ok(Written { revision, created: old.is_none() })
     }
 
@@ -207,7 +202,7 @@ impl Registry {
                     let old = write.resource(tenant, agent, &uri).await?.ok_or(NO_RESOURCE)?;
                     condition.check(Some(old.revision))?;
                     let now = registry.sources.clock.now();
-                    write.delete_resources(tenant, agent, &[uri.as_str()], now).await?;
+                    write.delete_resources(tenant, agent, &[removal(&old)], now).await?;
                     write.count_resources(tenant, agent, -1).await?;
                     write.change(scope, ChangeKind::ResourceRemoved, uri.as_str());
                     Ok(revision)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::Registry;
-use super::difference::Registered;
+use super::difference::{removal, step};
 use super::target::Target;
 use super::write::{Precondition, Written};
 use crate::model::agent::Agent;
@@ -14,7 +14,7 @@ use crate::model::scope::{ChangeKind, Revision, Scope};
 use crate::model::template::{NewTemplate, ResourceTemplate};
 use crate::model::uri_template::UriTemplate;
 use crate::store::StoreError;
-use crate::store::write::{Put, Write};
+use crate::store::write::Write;
 
 const NO_TEMPLATE: Fault = Fault::NotFound("resource template");
 
@@ -93,19 +93,14 @@ impl Registry {
         new: &NewTemplate,
     ) -> Result<Written, Fault> {
         let &Target { tenant, agent, scope, revision } = target;
-        let difference = match &old {
-            None => ResourceTemplate::addition(),
-            Some(old) => match old.difference(new) {
-                Some(difference) => difference,
-                None => return Ok(Written { revision: old.revision, created: false }),
-            },
+        let Some((kind, put)) = step(old.as_ref(), new) else {
+            return Ok(Written { revision: old.map_or(revision, |old| old.revision), created: false });
         };
         if old.is_none() {
             self.check_beside(write, target, &new.uri_template).await?;
         }
-        let put = Put { new, contents: difference.contents };
         write.put_templates(tenant, agent, &[put], revision, self.sources.clock.now()).await?;
-        write.change(scope, difference.kind, new.uri_template.as_str());
+        write.change(scope, kind, new.uri_template.as_str());
         Ok(Written { revision, created: old.is_none() })
     }
 
@@ -136,12 +131,12 @@ impl Registry {
             registry
                 .transact(Scope::from(agent), async |write| {
                     let Target { scope, revision, .. } = Target::lock(write, tenant, agent).await?;
-                    let text = uri_template.as_str();
-                    let old = write.templates(tenant, agent, Some(&[text.to_owned()])).await?.pop();
-                    condition.check(Some(old.ok_or(NO_TEMPLATE)?.revision))?;
+                    let only = [uri_template.as_str().to_owned()];
+                    let old = write.templates(tenant, agent, Some(&only)).await?.pop().ok_or(NO_TEMPLATE)?;
+                    condition.check(Some(old.revision))?;
                     let now = registry.sources.clock.now();
-                    write.delete_templates(tenant, agent, &[text], now).await?;
-                    write.change(scope, ChangeKind::TemplateRemoved, text);
+                    write.delete_templates(tenant, agent, &[removal(&old)], now).await?;
+                    write.change(scope, ChangeKind::TemplateRemoved, uri_template.as_str());
                     Ok(revision)
                 })
                 .await

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use sqlx::PgConnection;
+use time::OffsetDateTime;
 
 use super::batch::batches;
 use super::definition::hash;
@@ -101,6 +102,29 @@ impl Write {
                 agent.0,
                 &hashes as &[&[u8]],
                 &bytes as &[&[u8]],
+            )
+            .execute(self.connection())
+            .await?;
+        }
+        Ok(())
+    }
+
+    /// Notes that something names bytes no more. They stay until the purge finds nobody naming them.
+    pub(super) async fn orphan_contents(
+        &mut self,
+        tenant: TenantId,
+        agent: AgentId,
+        freed: &[ContentHash],
+        now: OffsetDateTime,
+    ) -> Result<(), StoreError> {
+        let hashes: Vec<_> = freed.iter().map(|hash| &hash.0[..]).collect();
+        for batch in batches(&hashes, |hash| hash.len()) {
+            sqlx::query!(
+                "update contents set orphaned_at = $4 where tenant = $1 and agent = $2 and hash = any($3)",
+                tenant.0,
+                agent.0,
+                batch as &[&[u8]],
+                now,
             )
             .execute(self.connection())
             .await?;

@@ -7,7 +7,7 @@ use super::StoreError;
 use super::batch::batches;
 use super::definition::{hash, raw, text};
 use super::snapshot::Snapshot;
-use super::write::{Put, Write};
+use super::write::{Put, Removal, Write};
 use crate::model::ids::{AgentId, TenantId};
 use crate::model::prompt::{NewPrompt, Prompt, PromptDefinition, PromptName};
 use crate::model::scope::Revision;
@@ -43,23 +43,42 @@ impl TryFrom<Row> for Prompt {
     }
 }
 
+/// All, or those named, in byte order.
 async fn read(
     connection: &mut PgConnection,
     tenant: TenantId,
     agent: AgentId,
     only: Option<&[String]>,
 ) -> Result<Vec<Prompt>, StoreError> {
-    let rows = sqlx::query_as!(
-        Row,
-        "select name, title, description, icons, meta, arguments, messages, revision from prompts \
-         where tenant = $1 and agent = $2 and ($3::text[] is null or name = any($3)) order by name",
-        tenant.0,
-        agent.0,
-        only,
-    )
-    .fetch_all(connection)
-    .await?;
-    rows.into_iter().map(Prompt::try_from).collect()
+    let rows = match only {
+        None => {
+            sqlx::query_as!(
+                Row,
+                "select name, title, description, icons, meta, arguments, messages, revision \
+                 from prompts where tenant = $1 and agent = $2",
+                tenant.0,
+                agent.0,
+            )
+            .fetch_all(connection)
+            .await?
+        }
+        Some(keys) => {
+            sqlx::query_as!(
+                Row,
+                "select name, title, description, icons, meta, arguments, messages, revision \
+                 from prompts where tenant = $1 and agent = $2 and name = any($3)",
+                tenant.0,
+                agent.0,
+                keys,
+            )
+            .fetch_all(connection)
+            .await?
+        }
+    };
+    // Ordered here: to give the order, the database might read all that the agent has.
+    let mut read = rows.into_iter().map(Prompt::try_from).collect::<Result<Vec<_>, _>>()?;
+    read.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+    Ok(read)
 }
 
 impl Snapshot {
@@ -124,11 +143,10 @@ impl Write {
         revision: Revision,
         now: OffsetDateTime,
     ) -> Result<(), StoreError> {
-        let renewed: Vec<_> = prompts.iter().filter(|put| put.contents).map(|put| put.new).collect();
-        let names: Vec<_> = renewed.iter().map(|new| new.name.as_str()).collect();
-        self.orphan_messages(tenant, agent, &names, now).await?;
-        let messages = renewed.iter().map(|new| (new.messages.hash, &new.messages.bytes));
-        self.put_contents(tenant, agent, messages).await?;
+        let (renewed, freed): (Vec<_>, Vec<_>) =
+            prompts.iter().filter_map(|put| Some((&put.new.messages, put.freed.as_deref()?))).unzip();
+        self.orphan_contents(tenant, agent, &freed.concat(), now).await?;
+        self.put_contents(tenant, agent, renewed.iter().map(|new| (new.hash, &new.bytes))).await?;
         let mut rows = Vec::with_capacity(prompts.len());
         for Put { new, .. } in prompts {
             let arguments = serde_json::to_string(&new.arguments);
@@ -181,45 +199,23 @@ impl Write {
         Ok(())
     }
 
-    /// Notes that messages are about to be named no more. The bytes stay until the purge finds nobody naming them.
-    async fn orphan_messages(
-        &mut self,
-        tenant: TenantId,
-        agent: AgentId,
-        names: &[&str],
-        now: OffsetDateTime,
-    ) -> Result<(), StoreError> {
-        for batch in batches(names, |name| name.len()) {
-            sqlx::query!(
-                "update contents set orphaned_at = $4 where tenant = $1 and agent = $2 and hash in (
-                    select messages from prompts where tenant = $1 and agent = $2 and name = any($3)
-                )",
-                tenant.0,
-                agent.0,
-                batch as &[&str],
-                now,
-            )
-            .execute(self.connection())
-            .await?;
-        }
-        Ok(())
-    }
-
     /// Removes prompts.
     pub async fn delete_prompts(
         &mut self,
         tenant: TenantId,
         agent: AgentId,
-        names: &[&str],
+        prompts: &[Removal<'_>],
         now: OffsetDateTime,
     ) -> Result<(), StoreError> {
-        self.orphan_messages(tenant, agent, names, now).await?;
-        for batch in batches(names, |name| name.len()) {
+        let freed: Vec<_> = prompts.iter().flat_map(|removal| removal.freed.iter().copied()).collect();
+        self.orphan_contents(tenant, agent, &freed, now).await?;
+        for batch in batches(prompts, |removal| removal.key.len()) {
+            let keys: Vec<_> = batch.iter().map(|removal| removal.key).collect();
             sqlx::query!(
                 "delete from prompts where tenant = $1 and agent = $2 and name = any($3)",
                 tenant.0,
                 agent.0,
-                batch as &[&str],
+                &keys as &[&str],
             )
             .execute(self.connection())
             .await?;

@@ -7,9 +7,9 @@ use super::StoreError;
 use super::batch::batches;
 use super::definition::{Columns, hash, raw, size};
 use super::snapshot::Snapshot;
-use super::write::{Put, Write};
+use super::write::{Put, Removal, Write};
 use crate::model::ids::{AgentId, TenantId};
-use crate::model::resource::{Definition, NewResource, Part, PartKind, Resource};
+use crate::model::resource::{ContentHash, Definition, NewResource, Part, PartKind, Resource};
 use crate::model::scope::Revision;
 use crate::model::sources::{Point, Sources};
 use crate::model::uri::ResourceUri;
@@ -29,6 +29,7 @@ struct Row {
 
 struct PartRow {
     uri: String,
+    ordinal: i32,
     part_uri: Option<String>,
     mime_type: Option<String>,
     kind: String,
@@ -114,7 +115,7 @@ async fn all(
     between.await;
     let parts = sqlx::query_as!(
         PartRow,
-        "select uri, part_uri, mime_type, kind, hash, size from resource_contents \
+        "select uri, ordinal, part_uri, mime_type, kind, hash, size from resource_contents \
          where tenant = $1 and agent = $2 order by uri, ordinal",
         tenant.0,
         agent.0,
@@ -132,10 +133,11 @@ async fn named(
     uris: &[String],
     between: impl Future<Output = ()>,
 ) -> Result<Vec<Resource>, StoreError> {
-    let definitions = sqlx::query_as!(
+    // Ordered here: to give the order, the database might read all that the agent has.
+    let mut definitions = sqlx::query_as!(
         Row,
         "select uri, name, title, description, mime_type, annotations, icons, meta, revision, last_modified \
-         from resources where tenant = $1 and agent = $2 and uri = any($3) order by uri",
+         from resources where tenant = $1 and agent = $2 and uri = any($3)",
         tenant.0,
         agent.0,
         uris,
@@ -146,16 +148,18 @@ async fn named(
         return Ok(Vec::new());
     }
     between.await;
-    let parts = sqlx::query_as!(
+    let mut parts = sqlx::query_as!(
         PartRow,
-        "select uri, part_uri, mime_type, kind, hash, size from resource_contents \
-         where tenant = $1 and agent = $2 and uri = any($3) order by uri, ordinal",
+        "select uri, ordinal, part_uri, mime_type, kind, hash, size from resource_contents \
+         where tenant = $1 and agent = $2 and uri = any($3)",
         tenant.0,
         agent.0,
         uris,
     )
     .fetch_all(connection)
     .await?;
+    definitions.sort_unstable_by(|one, other| one.uri.cmp(&other.uri));
+    parts.sort_unstable_by(|one, other| (&one.uri, one.ordinal).cmp(&(&other.uri, other.ordinal)));
     join(definitions, parts)
 }
 
@@ -225,12 +229,17 @@ impl Write {
         for batch in batches(resources, |put| size(&put.new.definition)) {
             self.put_definitions(tenant, agent, batch, revision, now).await?;
         }
-        let renewed: Vec<_> = resources.iter().filter(|put| put.contents).map(|put| put.new).collect();
-        if renewed.is_empty() {
-            return Ok(());
+        let mut renewed = Vec::new();
+        let mut replaced = Vec::new();
+        for Put { new, freed } in resources {
+            if let Some(freed) = freed {
+                renewed.push(*new);
+                replaced.push((new.uri.as_str(), &freed[..]));
+            }
         }
-        let uris: Vec<_> = renewed.iter().map(|new| new.uri.as_str()).collect();
-        self.orphan_parts(tenant, agent, &uris, now).await?;
+        // What named nothing has nothing to free.
+        replaced.retain(|(_, freed)| !freed.is_empty());
+        self.free_parts(tenant, agent, &replaced, now).await?;
         let parts = renewed.iter().flat_map(|new| &new.parts);
         self.put_contents(tenant, agent, parts.map(|new| (new.part.hash, &new.bytes))).await?;
         self.put_parts(tenant, agent, &renewed).await
@@ -316,24 +325,27 @@ impl Write {
         Ok(())
     }
 
-    /// Takes away what resources name as their contents. The bytes stay until the purge finds nobody naming them.
-    async fn orphan_parts(
+    /// Takes away what resources name as their contents: each resource with the addresses of those.
+    async fn free_parts(
         &mut self,
         tenant: TenantId,
         agent: AgentId,
-        uris: &[&str],
+        named: &[(&str, &[ContentHash])],
         now: OffsetDateTime,
     ) -> Result<(), StoreError> {
-        for batch in batches(uris, |uri| uri.len()) {
+        for batch in batches(named, |(uri, freed)| uri.len() + size_of_val(*freed)) {
+            let uris: Vec<_> = batch.iter().map(|(uri, _)| *uri).collect();
+            let hashes: Vec<_> = batch.iter().flat_map(|(_, freed)| *freed).map(|hash| &hash.0[..]).collect();
+            // The bytes stay until the purge finds nobody naming them.
             sqlx::query!(
                 "with freed as (
-                    delete from resource_contents where tenant = $1 and agent = $2 and uri = any($3) returning hash
+                    delete from resource_contents where tenant = $1 and agent = $2 and uri = any($3)
                 )
-                update contents set orphaned_at = $4
-                where tenant = $1 and agent = $2 and hash in (select hash from freed)",
+                update contents set orphaned_at = $5 where tenant = $1 and agent = $2 and hash = any($4)",
                 tenant.0,
                 agent.0,
-                batch as &[&str],
+                &uris as &[&str],
+                &hashes as &[&[u8]],
                 now,
             )
             .execute(self.connection())
@@ -370,16 +382,18 @@ impl Write {
         &mut self,
         tenant: TenantId,
         agent: AgentId,
-        uris: &[&str],
+        resources: &[Removal<'_>],
         now: OffsetDateTime,
     ) -> Result<(), StoreError> {
-        self.orphan_parts(tenant, agent, uris, now).await?;
-        for batch in batches(uris, |uri| uri.len()) {
+        let named: Vec<_> = resources.iter().map(|removal| (removal.key, &removal.freed[..])).collect();
+        self.free_parts(tenant, agent, &named, now).await?;
+        for batch in batches(resources, |removal| removal.key.len()) {
+            let uris: Vec<_> = batch.iter().map(|removal| removal.key).collect();
             sqlx::query!(
                 "delete from resources where tenant = $1 and agent = $2 and uri = any($3)",
                 tenant.0,
                 agent.0,
-                batch as &[&str],
+                &uris as &[&str],
             )
             .execute(self.connection())
             .await?;

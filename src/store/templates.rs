@@ -7,7 +7,7 @@ use super::StoreError;
 use super::batch::batches;
 use super::definition::{Columns, hash, raw, size};
 use super::snapshot::Snapshot;
-use super::write::{Put, Write};
+use super::write::{Put, Removal, Write};
 use crate::model::ids::{AgentId, TenantId};
 use crate::model::resource::Definition;
 use crate::model::scope::Revision;
@@ -57,25 +57,44 @@ impl TryFrom<Row> for ResourceTemplate {
     }
 }
 
+/// All, or those named, in byte order.
 async fn read(
     connection: &mut PgConnection,
     tenant: TenantId,
     agent: AgentId,
     only: Option<&[String]>,
 ) -> Result<Vec<ResourceTemplate>, StoreError> {
-    let rows = sqlx::query_as!(
-        Row,
-        "select uri_template, name, title, description, mime_type, annotations, icons, meta, completions, body, \
-         revision from templates \
-         where tenant = $1 and agent = $2 and ($3::text[] is null or uri_template = any($3)) \
-         order by uri_template",
-        tenant.0,
-        agent.0,
-        only,
-    )
-    .fetch_all(connection)
-    .await?;
-    rows.into_iter().map(ResourceTemplate::try_from).collect()
+    let rows = match only {
+        None => {
+            sqlx::query_as!(
+                Row,
+                "select uri_template, name, title, description, mime_type, annotations, icons, meta, completions, body, \
+                 revision \
+                 from templates where tenant = $1 and agent = $2",
+                tenant.0,
+                agent.0,
+            )
+            .fetch_all(connection)
+            .await?
+        }
+        Some(keys) => {
+            sqlx::query_as!(
+                Row,
+                "select uri_template, name, title, description, mime_type, annotations, icons, meta, completions, body, \
+                 revision \
+                 from templates where tenant = $1 and agent = $2 and uri_template = any($3)",
+                tenant.0,
+                agent.0,
+                keys,
+            )
+            .fetch_all(connection)
+            .await?
+        }
+    };
+    // Ordered here: to give the order, the database might read all that the agent has.
+    let mut read = rows.into_iter().map(ResourceTemplate::try_from).collect::<Result<Vec<_>, _>>()?;
+    read.sort_unstable_by(|one, other| one.uri_template.cmp(&other.uri_template));
+    Ok(read)
 }
 
 impl Snapshot {
@@ -146,10 +165,10 @@ impl Write {
         revision: Revision,
         now: OffsetDateTime,
     ) -> Result<(), StoreError> {
-        let renewed: Vec<_> = templates.iter().filter(|put| put.contents).map(|put| put.new).collect();
-        let texts: Vec<_> = renewed.iter().map(|new| new.uri_template.as_str()).collect();
-        self.orphan_bodies(tenant, agent, &texts, now).await?;
-        self.put_contents(tenant, agent, renewed.iter().map(|new| (new.body.hash, &new.body.bytes))).await?;
+        let (renewed, freed): (Vec<_>, Vec<_>) =
+            templates.iter().filter_map(|put| Some((&put.new.body, put.freed.as_deref()?))).unzip();
+        self.orphan_contents(tenant, agent, &freed.concat(), now).await?;
+        self.put_contents(tenant, agent, renewed.iter().map(|new| (new.hash, &new.bytes))).await?;
         let mut rows = Vec::with_capacity(templates.len());
         for Put { new, .. } in templates {
             let completions = serde_json::to_string(&new.completions);
@@ -203,45 +222,23 @@ impl Write {
         Ok(())
     }
 
-    /// Notes that bodies are about to be named no more. The bytes stay until the purge finds nobody naming them.
-    async fn orphan_bodies(
-        &mut self,
-        tenant: TenantId,
-        agent: AgentId,
-        templates: &[&str],
-        now: OffsetDateTime,
-    ) -> Result<(), StoreError> {
-        for batch in batches(templates, |text| text.len()) {
-            sqlx::query!(
-                "update contents set orphaned_at = $4 where tenant = $1 and agent = $2 and hash in (
-                    select body from templates where tenant = $1 and agent = $2 and uri_template = any($3)
-                )",
-                tenant.0,
-                agent.0,
-                batch as &[&str],
-                now,
-            )
-            .execute(self.connection())
-            .await?;
-        }
-        Ok(())
-    }
-
     /// Removes templates.
     pub async fn delete_templates(
         &mut self,
         tenant: TenantId,
         agent: AgentId,
-        templates: &[&str],
+        templates: &[Removal<'_>],
         now: OffsetDateTime,
     ) -> Result<(), StoreError> {
-        self.orphan_bodies(tenant, agent, templates, now).await?;
-        for batch in batches(templates, |text| text.len()) {
+        let freed: Vec<_> = templates.iter().flat_map(|removal| removal.freed.iter().copied()).collect();
+        self.orphan_contents(tenant, agent, &freed, now).await?;
+        for batch in batches(templates, |removal| removal.key.len()) {
+            let keys: Vec<_> = batch.iter().map(|removal| removal.key).collect();
             sqlx::query!(
                 "delete from templates where tenant = $1 and agent = $2 and uri_template = any($3)",
                 tenant.0,
                 agent.0,
-                batch as &[&str],
+                &keys as &[&str],
             )
             .execute(self.connection())
             .await?;

@@ -5,6 +5,7 @@ use sqlx::PgConnection;
 use super::batch::batches;
 use super::lease::Lease;
 use super::{Store, StoreError};
+use crate::model::resource::ContentHash;
 use crate::model::scope::{ChangeKind, Revision, Scope};
 
 /// A transaction that changes scopes. Dropped without [`commit`](Write::commit), it has done nothing.
@@ -26,8 +27,17 @@ struct Locked {
 pub struct Put<'n, N> {
     /// As its owner wants it.
     pub new: &'n N,
-    /// Whether the bytes that it names are others than before.
-    pub contents: bool,
+    /// Where it names other bytes than before: those that it named before, none where it is new.
+    pub freed: Option<Vec<ContentHash>>,
+}
+
+/// Something to remove.
+#[derive(Debug)]
+pub struct Removal<'k> {
+    /// What it is called.
+    pub key: &'k str,
+    /// The bytes that it names.
+    pub freed: Vec<ContentHash>,
 }
 
 impl Store {
