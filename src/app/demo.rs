@@ -4,13 +4,13 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{AppError, Running, credentials};
+use super::{AppError, Running};
 use crate::admin::definition::ManifestInput;
 use crate::config::Settings;
 use crate::model::agent::{Access, Agent, AgentDescription};
 use crate::model::caller::KeyScope;
 use crate::model::fault::Fault;
-use crate::model::ids::Slug;
+use crate::model::ids::{KeyId, Slug};
 use crate::model::key::SecretKey;
 use crate::registry::Registry;
 use crate::registry::agents::NewAgent;
@@ -30,7 +30,7 @@ pub(super) async fn register(settings: &Settings, running: &Running) -> Result<(
     let wanted = manifest.check(settings.limits.content_bytes).map_err(failed)?;
     let applied = running.registry.apply_manifest(&agent, wanted, Precondition::default()).await;
     applied.map_err(failed)?;
-    let key = key(&settings.embedded.data_dir.join("demo.key"), &running.registry, &agent).await?;
+    let key = key(&settings.embedded.data_dir.join("demo-key.id"), &running.registry, &agent).await?;
     // Nobody reads it: the gateway serves all the same.
     let _ = print(&running.address.to_string(), agent.slug.as_str(), &key);
     Ok(())
@@ -61,12 +61,18 @@ async fn agent(registry: &Arc<Registry>, slug: &str) -> Result<Agent, Fault> {
     }
 }
 
-/// The demo's key: the one in its file while it is good, else a new one.
+/// A new key for this run. That of the last run, whose lines are still in somebody's terminal, is revoked: the file
+/// knows it by its id, since no secret is kept in clear.
 async fn key(file: &Path, registry: &Arc<Registry>, agent: &Agent) -> Result<SecretKey, AppError> {
-    if let Some(key) = credentials::read(file)?
-        && registry.admit(Some(&key), agent.slug.as_str()).await.is_ok()
-    {
-        return Ok(key);
+    let failed = |fault: Fault| AppError::Demo(fault.to_string());
+    let lost = |error| AppError::File(file.display().to_string(), error);
+    let last = std::fs::read_to_string(file).ok().and_then(|text| text.trim().parse().ok());
+    if let Some(last) = last {
+        match registry.key(KeyId(last)).await {
+            Ok(key) if key.agent == Some(agent.uid) => _ = registry.revoke_key(&key).await.map_err(failed)?,
+            Ok(_) | Err(Fault::NotFound(_)) => {}
+            Err(fault) => return Err(failed(fault)),
+        }
     }
     let new = NewKey {
         tenant: agent.tenant,
@@ -75,8 +81,10 @@ async fn key(file: &Path, registry: &Arc<Registry>, agent: &Agent) -> Result<Sec
         scopes: vec![KeyScope::Mcp],
         expires_at: None,
     };
-    let made = registry.create_key(new).await.map_err(|fault| AppError::Demo(fault.to_string()))?;
-    credentials::write(file, &made.secret)?;
+    let made = registry.create_key(new).await.map_err(failed)?;
+    // Beside a configured database nobody has made the data directory yet.
+    file.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(lost)?;
+    std::fs::write(file, made.key.uid.to_string()).map_err(lost)?;
     Ok(made.secret)
 }
 

@@ -22,12 +22,26 @@ async fn commands(site: &Site) -> Vec<String> {
         let printed = site.printed("stdout");
         let paragraphs = printed.split("\n\n").map(str::trim).filter(|text| text.starts_with('#'));
         let commands: Vec<_> = paragraphs.map(str::to_owned).collect();
-        if commands.len() >= 2 && printed.ends_with("\n\n") {
+        if commands.len() >= 4 && printed.ends_with("\n\n") {
             return commands;
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     panic!("the demo prints nothing to paste: {}", site.printed("stdout"));
+}
+
+/// The form of a command: what differs from one to the next left out.
+const FORM: &str = "curl -s -X POST \"http://…/research/mcp\" -H \"X-Agent-API-Key: …\" -H \"Content-Type: application/json\" -d '…'";
+
+fn form(command: &str) -> String {
+    let (comment, line) = command.split_once('\n').unwrap();
+    assert!(comment.starts_with("# ") && !line.contains('\n'), "one line, to be pasted");
+    let cut = |text: String, begin: &str, end: &str| {
+        let (before, rest) = text.split_once(begin).unwrap();
+        format!("{before}{begin}…{}", &rest[rest.find(end).unwrap()..])
+    };
+    let text = cut(line.to_owned(), "http://", "/research");
+    cut(cut(text, "X-Agent-API-Key: ", "\""), "-d '", "'")
 }
 
 /// Pastes a command into a shell; where there is no curl, does what it says.
@@ -42,16 +56,15 @@ async fn paste(site: &Site, command: &str) -> Value {
 }
 
 async fn post(http: &Client, command: &str) -> Value {
-    let quoted: Vec<_> = command.split('\'').skip(1).step_by(2).collect();
-    let (body, headers) = quoted.split_last().unwrap();
-    let headers: Vec<_> = headers.iter().map(|header| header.split_once(": ").unwrap()).collect();
-    let url = command.split_whitespace().find(|word| word.starts_with("http://")).unwrap();
-    let path = &url["http://".len()..];
-    http.send("POST", &path[path.find('/').unwrap()..], &headers, (*body).to_owned()).await.json()
+    let words: Vec<_> = command.split('"').collect();
+    let (path, body) = (words[1], command.split('\'').nth(1).unwrap());
+    let headers: Vec<_> = words.iter().filter_map(|word| word.split_once(": ")).collect();
+    let path = &path["http://".len()..];
+    http.send("POST", &path[path.find('/').unwrap()..], &headers[..2], body.to_owned()).await.json()
 }
 
-/// What the two commands must answer.
-fn answers() -> [Value; 2] {
+/// What the commands must answer.
+fn answers() -> [Value; 4] {
     let manifest = manifest();
     let resources = manifest["resources"].as_array().unwrap();
     assert_eq!(resources.len(), 7);
@@ -61,7 +74,15 @@ fn answers() -> [Value; 2] {
     let contents = json!([{
         "uri": config["uri"], "mimeType": config["mimeType"], "text": config["contents"][0]["text"],
     }]);
-    [json!({"resources": listed}), json!({"contents": contents})]
+    let mut prompt = manifest["prompts"][0].clone();
+    prompt.as_object_mut().unwrap().remove("messages");
+    for argument in prompt["arguments"].as_array_mut().unwrap() {
+        argument.as_object_mut().unwrap().remove("completions");
+    }
+    let text = "深入研究量子计算。提供涵盖近期进展、主要参与者和实际应用的全面摘要。";
+    let messages = json!([{"role": "user", "content": {"type": "text", "text": text}}]);
+    let said = json!({"description": prompt["description"], "messages": messages});
+    [json!({"resources": listed}), json!({"contents": contents}), json!({"prompts": [prompt]}), said]
         .map(|result| json!({"jsonrpc": "2.0", "id": 1, "result": result}))
 }
 
@@ -93,27 +114,32 @@ fn listed(resource: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn the_lines_that_the_demo_prints_answer_as_registered_and_again_after_a_restart() {
+async fn the_lines_that_the_demo_prints_answer_as_registered_until_the_next_run() {
     let site = Site::new();
     let first = site.start("demo").await;
     let printed = commands(&site).await;
+    assert_eq!(printed.len(), 4);
     let expected = answers();
     for (command, expected) in printed.iter().zip(&expected) {
+        assert_eq!(form(command), FORM, "{command}");
         assert_eq!(without_times(paste(&site, command).await), *expected, "{command}");
         assert_eq!(without_times(post(&site.http, command).await), *expected, "{command}");
     }
     assert_eq!(first.stop().await.code(), Some(0));
 
     let second = site.start("demo").await;
-    for (command, expected) in printed.iter().zip(&expected) {
+    // Both starts print into one file.
+    let mut all = commands(&site).await;
+    while all.len() < 8 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        all = commands(&site).await;
+    }
+    for (command, expected) in all[4..].iter().zip(&expected) {
         assert_eq!(without_times(paste(&site, command).await), *expected, "{command}");
     }
-    // Both starts print into one file.
-    let again = [printed.clone(), printed].concat();
-    while commands(&site).await.len() < again.len() {
-        tokio::time::sleep(Duration::from_millis(20)).await;
+    for command in &printed {
+        assert_eq!(paste(&site, command).await["error"]["data"]["code"], "unauthenticated", "{command}");
     }
-    assert_eq!(commands(&site).await, again);
     assert_eq!(second.stop().await.code(), Some(0));
 }
 

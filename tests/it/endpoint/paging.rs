@@ -106,3 +106,61 @@ async fn a_cursor_is_a_place_in_one_agents_list_whatever_happens_to_the_list() {
         assert_eq!(answer["error"]["message"], message);
     }
 }
+
+/// The lists of definitions, and what the items of each are called by.
+const LISTS: [(&str, &str, &str); 3] = [
+    ("resources/list", "resources", "uri"),
+    ("resources/templates/list", "resourceTemplates", "uriTemplate"),
+    ("prompts/list", "prompts", "name"),
+];
+
+#[tokio::test]
+async fn every_list_comes_in_pages_whose_cursors_are_its_own_to_the_last_bit() {
+    let database = database().await;
+    let replica = Builder::new(&database).set("WAGGLE_MCP__PAGE_SIZE", 2).start().await;
+    let key = replica.acme("a").await;
+    let text = json!({"type": "text", "text": "t"});
+    let named = |n: usize| format!("n{n}");
+    let resources: Vec<_> =
+        (0..3).map(|n| json!({"uri": format!("x:{n}"), "name": "n", "contents": []})).collect();
+    let templates: Vec<_> =
+        (0..3).map(|n| json!({"uriTemplate": format!("t{n}:{{a}}"), "name": "n", "template": ""})).collect();
+    let prompts: Vec<_> =
+        (0..3).map(|n| json!({"name": named(n), "messages": [{"role": "user", "content": text}]})).collect();
+    let manifest = json!({
+        "apiVersion": "waggle/v1", "resources": resources, "templates": templates, "prompts": prompts,
+    });
+    assert_eq!(replica.admin("PUT", "/agents/a/manifest", Some(manifest)).await.status, 200);
+    let mut cursors = Vec::new();
+    for (method, list, called) in LISTS {
+        let first = replica.http.call("a", &key, method, json!({})).await;
+        let cursor = first["result"]["nextCursor"].as_str().unwrap().to_owned();
+        let second = replica.http.call("a", &key, method, json!({"cursor": cursor})).await;
+        let items = |page: &Value| {
+            let items = page["result"][list].as_array().unwrap().clone();
+            items.iter().map(|item| item[called].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!((items(&first).len(), items(&second).len()), (2, 1), "{method}");
+        assert!(
+            items(&first).last() < items(&second).first() && second["result"].get("nextCursor").is_none()
+        );
+        cursors.push(cursor);
+    }
+    for (at, (method, ..)) in LISTS.into_iter().enumerate() {
+        let refused = async |cursor: &str| {
+            let answer = replica.http.call("a", &key, method, json!({"cursor": cursor})).await;
+            assert_eq!(answer["error"]["code"], -32602, "{method} {cursor:?}");
+        };
+        for (other, cursor) in cursors.iter().enumerate() {
+            if other != at {
+                refused(cursor).await;
+            }
+        }
+        for bit in 0..cursors[at].len() * 8 {
+            let mut flipped = cursors[at].clone().into_bytes();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            // Not every byte is a character any more; what is sent is text.
+            refused(&flipped.iter().map(|byte| char::from(*byte)).collect::<String>()).await;
+        }
+    }
+}

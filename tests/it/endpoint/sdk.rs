@@ -4,16 +4,17 @@ use std::collections::HashMap;
 
 use http::{HeaderName, HeaderValue};
 use rmcp::model::{
-    ClientCapabilities, ClientConfig, Implementation, PaginatedRequestParams, ProtocolVersion,
-    ReadResourceRequestParams, ResourceContents,
+    ClientCapabilities, ClientConfig, GetPromptRequestParams, Implementation, PaginatedRequestParams,
+    ProtocolVersion, ReadResourceRequestParams, ResourceContents,
 };
 use rmcp::service::{
     ClientInitializeError, ClientLifecycleMode, ClientServiceExt, RoleClient, RunningService, ServiceError,
 };
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use serde_json::json;
 
-use crate::app::{Builder, Replica, resource};
+use crate::app::{Builder, Replica, encode, resource};
 use crate::cluster::database;
 
 /// How the client presents the key.
@@ -62,6 +63,46 @@ async fn read_all(client: &RunningService<RoleClient, ClientConfig>) -> Vec<(Str
     read
 }
 
+async fn register_what_is_rendered(replica: &Replica) {
+    let template = json!({
+        "name": "t", "template": "<{{ city }}>", "completions": {"city": ["Berlin", "bern", "Bonn"]},
+    });
+    let path = format!("/agents/a/templates?uriTemplate={}", encode("t://{city}"));
+    assert_eq!(replica.admin("PUT", &path, Some(template)).await.status, 201);
+    let prompt = json!({
+        "arguments": [{"name": "who", "required": true, "completions": ["Ada", "Alan", "Grace"]}],
+        "messages": [{"role": "user", "content": {"type": "text", "text": "Hello {{ who }}!"}}],
+    });
+    assert_eq!(replica.admin("PUT", "/agents/a/prompts/greet", Some(prompt)).await.status, 201);
+}
+
+async fn read_what_is_rendered(client: &RunningService<RoleClient, ClientConfig>) {
+    let templates = client.list_all_resource_templates().await.unwrap();
+    assert_eq!(templates.iter().map(|t| t.uri_template.as_str()).collect::<Vec<_>>(), ["t://{city}"]);
+    let read = client.read_resource(ReadResourceRequestParams::new("t://K%C3%B6ln")).await.unwrap();
+    let [ResourceContents::TextResourceContents { uri, text, .. }] = read.contents.as_slice() else {
+        panic!("{read:?}");
+    };
+    assert_eq!((uri.as_str(), text.as_str()), ("t://K%C3%B6ln", "<Köln>"));
+    let prompts = client.list_all_prompts().await.unwrap();
+    assert_eq!(prompts.iter().map(|prompt| prompt.name.as_str()).collect::<Vec<_>>(), ["greet"]);
+    let arguments = json!({"who": "二"}).as_object().unwrap().clone();
+    let got =
+        client.get_prompt(GetPromptRequestParams::new("greet").with_arguments(arguments)).await.unwrap();
+    let said: Vec<_> = got.messages.iter().map(|m| m.content.as_text().unwrap().text.as_str()).collect();
+    assert_eq!(said, ["Hello 二!"]);
+    let without = client.get_prompt(GetPromptRequestParams::new("greet")).await;
+    let Err(ServiceError::McpError(error)) = without else { panic!("{without:?}") };
+    assert_eq!((error.code.0, error.message.as_ref()), (-32602, "missing argument: who"));
+    let completed = client.complete_prompt_argument("greet", "who", "a", None).await.unwrap();
+    assert_eq!(
+        (completed.values, completed.total),
+        (vec!["Ada".into(), "Alan".into(), "Grace".into()], Some(3))
+    );
+    let completed = client.complete_resource_argument("t://{city}", "city", "BER", None).await.unwrap();
+    assert_eq!((completed.values, completed.has_more), (vec!["Berlin".into(), "bern".into()], Some(false)));
+}
+
 #[tokio::test]
 async fn the_sdk_lists_and_reads_in_every_revision_with_either_header() {
     let database = database().await;
@@ -74,6 +115,7 @@ async fn the_sdk_lists_and_reads_in_every_revision_with_either_header() {
     for (uri, text) in &expected {
         replica.put("a", uri, text).await;
     }
+    register_what_is_rendered(&replica).await;
     let newest = ProtocolVersion::V_2026_07_28;
     let discover = || ClientLifecycleMode::Discover { preferred_versions: vec![newest.clone()] };
     let auto =
@@ -97,6 +139,7 @@ async fn the_sdk_lists_and_reads_in_every_revision_with_either_header() {
             assert_eq!(error.code.0, if agreed == "2026-07-28" { -32602 } else { -32002 });
             assert_eq!(error.message, "resource not found: x:none");
             assert!(client.list_all_tools().await.unwrap().is_empty());
+            read_what_is_rendered(&client).await;
             client.cancel().await.unwrap();
         }
     }
@@ -107,7 +150,7 @@ async fn the_sdk_sees_a_refusal_for_what_it_is() {
     let database = database().await;
     let replica = Builder::new(&database).start().await;
     let key = replica.acme("a").await;
-    let body = serde_json::json!({"name": "n", "contents": []});
+    let body = json!({"name": "n", "contents": []});
     assert_eq!(replica.admin("PUT", &resource("a", "x:1"), Some(body)).await.status, 201);
     let (_, registry) = replica.key("a", &["registry"]).await;
     for mode in [
