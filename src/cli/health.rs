@@ -41,7 +41,7 @@ impl Health {
 }
 
 /// Where this machine reaches the gateway: one that listens on every address listens on loopback.
-fn local_url(listen: SocketAddr) -> Result<PublicUrl, Failure> {
+pub(super) fn local_url(listen: SocketAddr) -> Result<PublicUrl, Failure> {
     if listen.port() == 0 {
         return Err(Failure::Usage(
             "server.listen: port 0 does not tell which port is used; use --url".to_owned(),

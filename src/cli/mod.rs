@@ -3,8 +3,11 @@
 //! What a command is asked for goes to standard output, everything else to standard error. Exit codes: 0 done,
 //! 1 failed, 2 the command line or the configuration is wrong.
 
+mod admin;
+mod apply;
 mod config;
 mod demo;
+mod export;
 mod health;
 mod key;
 mod migrate;
@@ -43,6 +46,10 @@ enum Command {
     /// Make keys.
     #[command(subcommand)]
     Key(key::Key),
+    /// Make of an agent's registry what a manifest says; `WAGGLE_URL` and `WAGGLE_KEY` say where and as whom.
+    Apply(apply::Apply),
+    /// Print an agent's registry as a manifest; `WAGGLE_URL` and `WAGGLE_KEY` say where and as whom.
+    Export(export::Export),
     /// Ask a gateway whether it is ready: exit code 0 when it is.
     Health(health::Health),
     /// Print the OpenAPI document of the admin surface.
@@ -124,6 +131,8 @@ pub fn run(environment: &Environment) -> ExitCode {
         Command::Migrate => migrate::run(&sources),
         Command::Config(command) => command.run(&sources),
         Command::Key(command) => command.run(),
+        Command::Apply(command) => command.run(&sources),
+        Command::Export(command) => command.run(&sources),
         Command::Health(command) => command.run(&sources),
         Command::Openapi => openapi::run(),
     };

@@ -24,6 +24,12 @@ pub(super) enum Failure {
     Output(io::Error),
     #[error("{0}")]
     NotReady(String),
+    #[error("{0}")]
+    Gateway(String),
+    #[error("cannot read {0}: {1}")]
+    Input(String, io::Error),
+    #[error("{0}: {1}")]
+    Manifest(String, String),
 }
 
 /// Prints to standard output. A reader that has gone away has read enough: that is no failure.

@@ -15,8 +15,12 @@ const PREFIX: &str = "WAGGLE_";
 pub(super) const CONFIG_FILE: &str = "WAGGLE_CONFIG";
 /// What many platforms set; `WAGGLE_DATABASE__URL` goes before it.
 pub(super) const SHARED_DATABASE_URL: &str = "DATABASE_URL";
+/// Where the command line finds the admin surface of a gateway.
+const ADMIN_URL: &str = "WAGGLE_URL";
+/// The key that it shows there.
+const ADMIN_KEY: &str = "WAGGLE_KEY";
 /// Read by the command line alone: no settings.
-const OF_THE_COMMAND_LINE: [&str; 3] = [CONFIG_FILE, "WAGGLE_URL", "WAGGLE_KEY"];
+const OF_THE_COMMAND_LINE: [&str; 3] = [CONFIG_FILE, ADMIN_URL, ADMIN_KEY];
 
 /// The variables that may be settings. An empty one counts as not set, so that a `${VARIABLE:-}` of a
 /// compose file leaves the default alone.
@@ -32,6 +36,16 @@ impl Environment {
     /// The configuration file that the environment names.
     pub(super) fn config_file(&self) -> Option<&OsStr> {
         self.0.get(CONFIG_FILE).map(OsString::as_os_str)
+    }
+
+    /// `WAGGLE_URL`: where the command line finds the admin surface of a gateway.
+    pub fn admin_url(&self) -> Option<&OsStr> {
+        self.0.get(ADMIN_URL).map(OsString::as_os_str)
+    }
+
+    /// `WAGGLE_KEY`: the key that the command line shows there.
+    pub fn admin_key(&self) -> Option<&OsStr> {
+        self.0.get(ADMIN_KEY).map(OsString::as_os_str)
     }
 
     /// A variable that the system sets and that is no setting of ours.

@@ -28,7 +28,7 @@ mod tests {
     fn a_statement_carries_bounded_rows_and_bytes_and_always_one_row() {
         let lengths = |sizes: &[usize]| batches(sizes, |size| *size).map(<[_]>::len).collect::<Vec<_>>();
         assert_eq!(lengths(&[]), [0; 0]);
-        assert_eq!(lengths(&[1; 2 * MOST_ROWS + 1]), [MOST_ROWS, MOST_ROWS, 1]);
+        assert_eq!(lengths(&vec![1; 2 * MOST_ROWS + 1]), [MOST_ROWS, MOST_ROWS, 1]);
         assert_eq!(lengths(&[MOST_BYTES / 2; 5]), [2, 2, 1]);
         assert_eq!(lengths(&[2 * MOST_BYTES, 1, 2 * MOST_BYTES, 2 * MOST_BYTES]), [1, 1, 1, 1]);
     }

@@ -1,0 +1,126 @@
+//! The admin surface of a gateway, as commands ask it: where `WAGGLE_URL` says, with the key in `WAGGLE_KEY`.
+
+use std::error::Error;
+use std::ffi::OsStr;
+use std::time::Duration;
+
+use reqwest::{Client, Method, Response, redirect::Policy};
+use serde::Deserialize;
+use tokio::runtime::Builder;
+
+use super::{Sources, health::local_url, output::Failure};
+use crate::config::{PublicUrl, Purpose};
+
+/// For a whole request: more than a gateway takes over one.
+const DEADLINE: Duration = Duration::from_mins(5);
+/// Bytes of an answer: more than a gateway gives in one.
+const MOST_BYTES: usize = 2 << 30;
+
+/// A gateway's admin surface, and a key to it.
+pub(super) struct Admin {
+    client: Client,
+    url: PublicUrl,
+    key: String,
+}
+
+/// What is asked of it.
+pub(super) struct Request {
+    pub(super) method: Method,
+    /// Behind `/admin/v1`.
+    pub(super) path: String,
+    /// JSON, if any.
+    pub(super) body: Option<Vec<u8>>,
+}
+
+/// A problem (RFC 9457) as the admin surface answers it.
+#[derive(Deserialize)]
+struct Problem {
+    code: String,
+    detail: String,
+}
+
+impl Admin {
+    /// Reads where it is and what to show there; without `WAGGLE_URL`, the gateway that the settings describe.
+    pub(super) fn of(sources: &Sources<'_>) -> Result<Self, Failure> {
+        let usage = |message: String| Failure::Usage(message);
+        let key = sources.environment.admin_key().ok_or_else(|| {
+            usage("WAGGLE_KEY is not set: it holds the key to show to the gateway".to_owned())
+        })?;
+        let key = text(key).filter(|key| key.bytes().all(|byte| byte.is_ascii_graphic()));
+        let key = key.ok_or_else(|| usage("WAGGLE_KEY: this is no key".to_owned()))?;
+        let url = if let Some(url) = sources.environment.admin_url() {
+            let url = PublicUrl::parse(&text(url).unwrap_or_default());
+            url.map_err(|wrong| usage(format!("WAGGLE_URL {wrong}")))?
+        } else {
+            let settings = sources.load(Purpose::Assist)?.settings;
+            local_url(settings.admin.listen.unwrap_or(settings.server.listen))?
+        };
+        let client = client(&url).map_err(|error| unreachable(&url, &error))?;
+        Ok(Self { client, url, key })
+    }
+
+    /// Asks, and answers the body.
+    pub(super) fn ask(self, request: Request) -> Result<Vec<u8>, Failure> {
+        let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::Runtime)?;
+        let answer = runtime.block_on(self.send(request));
+        // A name that is still being resolved is not waited for.
+        runtime.shutdown_background();
+        answer
+    }
+
+    async fn send(self, Request { method, path, body }: Request) -> Result<Vec<u8>, Failure> {
+        let failed = |error| unreachable(&self.url, &error);
+        let mut request = self.client.request(method, format!("{}/admin/v1{path}", self.url));
+        if let Some(body) = body {
+            request = request.header("content-type", "application/json").body(body);
+        }
+        let mut response = request.bearer_auth(&self.key).send().await.map_err(failed)?;
+        let status = response.status();
+        let body = whole(&mut response).await.map_err(failed)?;
+        match body {
+            None => Err(Failure::Gateway(format!("{}: the answer is too long", self.url))),
+            Some(body) if status.is_success() => Ok(body),
+            Some(body) => Err(Failure::Gateway(match serde_json::from_slice(&body) {
+                Ok(Problem { code, detail }) => format!("{detail} ({code})"),
+                Err(_) => format!("{} answers {status}", self.url),
+            })),
+        }
+    }
+}
+
+/// The body; `None` where it is longer than it may be.
+async fn whole(response: &mut Response) -> reqwest::Result<Option<Vec<u8>>> {
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await? {
+        if body.len() + chunk.len() > MOST_BYTES {
+            return Ok(None);
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(Some(body))
+}
+
+fn text(value: &OsStr) -> Option<String> {
+    value.to_str().map(str::to_owned)
+}
+
+fn client(url: &PublicUrl) -> reqwest::Result<Client> {
+    let builder = Client::builder().timeout(DEADLINE).redirect(Policy::none());
+    // A bare container image has no certificates, the search for which would fail, and needs none here.
+    if url.as_str().starts_with("http:") {
+        builder.no_proxy().tls_certs_only([]).build()
+    } else {
+        builder.build()
+    }
+}
+
+/// The innermost cause tells what happened; those around it only that it did.
+fn unreachable(url: &PublicUrl, error: &reqwest::Error) -> Failure {
+    let mut cause: &dyn Error = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    let timed_out = format!("no answer within {} seconds", DEADLINE.as_secs());
+    let cause = if error.is_timeout() { timed_out } else { cause.to_string() };
+    Failure::Gateway(format!("{url}: {cause}"))
+}

@@ -1,0 +1,110 @@
+//! `waggle apply`: makes of an agent's registry what a manifest says.
+
+use std::fmt::Write;
+use std::fs;
+use std::io::{self, Read};
+
+use clap::Args;
+use reqwest::Method;
+use serde::Deserialize;
+
+use super::admin::{Admin, Request};
+use super::{
+    Sources,
+    output::{Failure, print},
+};
+use crate::model::ids::Slug;
+
+/// How many are named of what was created, updated and deleted, each.
+const MOST_NAMED: usize = 20;
+
+#[derive(Args)]
+pub(super) struct Apply {
+    /// The manifest, a JSON file that names its agent; - is standard input.
+    #[arg(short, long, value_name = "FILE")]
+    file: String,
+    /// Say what would be done, and do nothing.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// What is needed of a manifest to know where it goes.
+#[derive(Deserialize)]
+struct Addressed {
+    agent: Option<String>,
+}
+
+/// What the gateway did, or would do.
+#[derive(Deserialize)]
+struct Applied {
+    revision: i64,
+    created: Names,
+    updated: Names,
+    deleted: Names,
+    unchanged: usize,
+}
+
+#[derive(Deserialize)]
+struct Names {
+    count: usize,
+    resources: Vec<String>,
+    templates: Vec<String>,
+    prompts: Vec<String>,
+}
+
+impl Apply {
+    pub(super) fn run(self, sources: &Sources<'_>) -> Result<(), Failure> {
+        let admin = Admin::of(sources)?;
+        let manifest = read(&self.file).map_err(|error| Failure::Input(self.file.clone(), error))?;
+        let agent = addressee(&manifest).map_err(|wrong| Failure::Manifest(self.file, wrong))?;
+        let query = if self.dry_run { "?dryRun=true" } else { "" };
+        let path = format!("/agents/{agent}/manifest{query}");
+        let answer = admin.ask(Request { method: Method::PUT, path, body: Some(manifest) })?;
+        let applied: Applied = serde_json::from_slice(&answer)
+            .map_err(|error| Failure::Gateway(format!("the answer is not understood: {error}")))?;
+        print(&summary(&agent, &applied, self.dry_run))
+    }
+}
+
+fn read(file: &str) -> io::Result<Vec<u8>> {
+    if file != "-" {
+        return fs::read(file);
+    }
+    let mut manifest = Vec::new();
+    io::stdin().lock().read_to_end(&mut manifest)?;
+    Ok(manifest)
+}
+
+/// The agent that a manifest is for.
+fn addressee(manifest: &[u8]) -> Result<Slug, String> {
+    let Addressed { agent } = serde_json::from_slice(manifest).map_err(|error| error.to_string())?;
+    let agent = agent.ok_or("agent is missing: it says whose registry this is")?;
+    Slug::parse_agent(&agent).map_err(|error| format!("agent {error}"))
+}
+
+fn summary(agent: &Slug, applied: &Applied, dry_run: bool) -> String {
+    let Applied { revision, created, updated, deleted, unchanged } = applied;
+    let mut text = String::new();
+    for (verb, names) in [("create", created), ("update", updated), ("delete", deleted)] {
+        name(&mut text, verb, names);
+    }
+    let (when, done) = if dry_run { ("still at", "would be ") } else { ("at", "") };
+    // Writing to a text does not fail.
+    let _ = writeln!(
+        text,
+        "{agent} is {when} revision {revision}: {done}{} created, {} updated, {} deleted, {unchanged} unchanged",
+        created.count, updated.count, deleted.count,
+    );
+    text
+}
+
+fn name(text: &mut String, verb: &str, names: &Names) {
+    let kinds = [("resource", &names.resources), ("template", &names.templates), ("prompt", &names.prompts)];
+    let all = kinds.iter().flat_map(|(kind, names)| names.iter().map(move |name| (kind, name)));
+    for (kind, name) in all.take(MOST_NAMED) {
+        let _ = writeln!(text, "{verb} {kind} {name}");
+    }
+    if let Some(more @ 1..) = names.count.checked_sub(MOST_NAMED) {
+        let _ = writeln!(text, "{verb} {more} more");
+    }
+}
