@@ -65,7 +65,7 @@ async fn agent(registry: &Arc<Registry>, slug: &str) -> Result<Agent, Fault> {
 /// knows it by its id, since no secret is kept in clear.
 async fn key(file: &Path, registry: &Arc<Registry>, agent: &Agent) -> Result<SecretKey, AppError> {
     let failed = |fault: Fault| AppError::Demo(fault.to_string());
-    let lost = |error| AppError::File(file.display().to_string(), error);
+    let unusable = |error| AppError::File(file.display().to_string(), error);
     let last = std::fs::read_to_string(file).ok().and_then(|text| text.trim().parse().ok());
     if let Some(last) = last {
         match registry.key(KeyId(last)).await {
@@ -83,8 +83,8 @@ async fn key(file: &Path, registry: &Arc<Registry>, agent: &Agent) -> Result<Sec
     };
     let made = registry.create_key(new).await.map_err(failed)?;
     // Beside a configured database nobody has made the data directory yet.
-    file.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(lost)?;
-    std::fs::write(file, made.key.uid.to_string()).map_err(lost)?;
+    file.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(unusable)?;
+    std::fs::write(file, made.key.uid.to_string()).map_err(unusable)?;
     Ok(made.secret)
 }
 

@@ -29,8 +29,7 @@ pub(super) enum Shown {
 impl Shown {
     fn weight(&self) -> usize {
         match self {
-            Self::Resource(uri) => uri.as_str().len(),
-            Self::Rendered(uri, _) => uri.as_str().len(),
+            Self::Resource(uri) | Self::Rendered(uri, _) => uri.as_str().len(),
             Self::Page(_, after) => after.as_ref().map_or(0, String::len),
             Self::Prompt(name, arguments, _) => {
                 let strings = arguments.iter().map(|(name, value)| name.len() + value.len() + 64);

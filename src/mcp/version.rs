@@ -25,6 +25,7 @@ pub enum ProtocolVersion {
 }
 
 /// In what one revision differs from the others.
+#[expect(clippy::struct_excessive_bools, reason = "a table of yes and no")]
 struct Row {
     version: ProtocolVersion,
     text: &'static str,

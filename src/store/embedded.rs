@@ -182,6 +182,8 @@ async fn prepare(
 }
 
 async fn create_cluster(server: &Server) -> Result<(), EmbeddedError> {
+    // At each start: an `initdb` that was killed may still have been writing when the last one looked.
+    server.data.remove_drafts();
     // Looked at again under the lock.
     if folder::cluster_version(&server.data.cluster())?.is_some() {
         return Ok(());

@@ -74,7 +74,7 @@ async fn every_operation_is_there_and_needs_a_credential() {
     let document = document();
     let mut operations = std::collections::BTreeSet::new();
     for (path, item) in document["paths"].as_object().unwrap() {
-        let path = path.replace('{', "").replace('}', "");
+        let path = path.replace(['{', '}'], "");
         for (method, operation) in item.as_object().unwrap() {
             let answer = replica.http.send(&method.to_uppercase(), &path, &[], "").await;
             assert_eq!(answer.json()["code"], "unauthenticated", "{method} {path}");

@@ -31,7 +31,6 @@ impl Creation<'_> {
     /// Makes the cluster under another name and renames it when it is complete, so that a gateway that is
     /// killed meanwhile leaves nothing that the next one takes for a cluster.
     pub(super) async fn run(&self) -> Result<(), EmbeddedError> {
-        self.data.remove_drafts();
         let draft = self.data.draft();
         let result = self.fill(&draft).await.and_then(|()| self.publish(&draft));
         if result.is_err() {
