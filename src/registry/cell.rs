@@ -92,6 +92,8 @@ impl<H: Held> Cell<H> {
         Ok(fact)
     }
 
+    /// Keeps what was read at `loaded`, unless a newer change is known, or was known and is applied: nobody would have
+    /// it forgotten again.
     fn keep(&self, loaded: Revision, keep: impl FnOnce(&mut H)) {
         let mut state = self.state.write();
         let applied = *state.applied.get_or_insert(loaded);

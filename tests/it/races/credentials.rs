@@ -1,0 +1,110 @@
+//! A credential that is read while it is revoked: whatever the order, it is not kept.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+use waggle::model::sources::Point;
+
+use super::{HEARD, Pair, deaf_pair, pair, pair_of};
+use crate::app::Builder;
+use crate::cluster::database;
+use crate::interference::{Director, Hold};
+use crate::proxy::Proxy;
+
+fn list() -> Value {
+    json!({"jsonrpc": "2.0", "id": 1, "method": "resources/list"})
+}
+
+impl Pair {
+    async fn ask(&self, key: &str) -> StatusCode {
+        self.reader.http.post("a", key, &list()).await.status
+    }
+
+    /// Asks with a key that the reader does not hold, and holds it between reading the key and keeping it.
+    fn fill(&self, key: &str) -> (Hold, JoinHandle<StatusCode>) {
+        let held = self.director.hold(Point::CredentialFillRead);
+        let (http, key) = (self.reader.http.clone(), key.to_owned());
+        (held, tokio::spawn(async move { http.post("a", &key, &list()).await.status }))
+    }
+
+    async fn revoke(&self, id: &str) {
+        let gone = self.writer.admin("DELETE", &format!("/keys/{id}"), None).await;
+        assert_eq!(gone.status, StatusCode::NO_CONTENT);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_revocation_during_the_first_fill_of_a_tenant_stands() {
+    let pair = pair().await;
+    let (id, key) = pair.writer.key("a", &["mcp"]).await;
+    let (held, first) = pair.fill(&key);
+    held.meanwhile(async {
+        pair.revoke(&id).await;
+        tokio::time::sleep(HEARD).await;
+    })
+    .await;
+    // It was asked before the revocation; whatever it got, nobody gets it again.
+    first.await.unwrap();
+    assert_eq!(pair.ask(&key).await, StatusCode::UNAUTHORIZED);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_revocation_that_the_tenant_has_caught_up_with_during_the_fill_stands() {
+    let pair = pair().await;
+    let (id, key) = pair.writer.key("a", &["mcp"]).await;
+    // What is held of the tenant is brought up to the revocation, and forgets a key that is not there yet.
+    assert_eq!(pair.ask(&pair.key).await, StatusCode::OK);
+    let (held, first) = pair.fill(&key);
+    held.meanwhile(async {
+        pair.revoke(&id).await;
+        tokio::time::sleep(HEARD).await;
+        assert_eq!(pair.ask(&pair.key).await, StatusCode::OK);
+    })
+    .await;
+    first.await.unwrap();
+    assert_eq!(pair.ask(&key).await, StatusCode::UNAUTHORIZED);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_revocation_that_only_a_younger_fill_has_seen_stands() {
+    let pair = deaf_pair().await;
+    let (id, key) = pair.writer.key("a", &["mcp"]).await;
+    let (held, first) = pair.fill(&key);
+    held.meanwhile(async {
+        pair.revoke(&id).await;
+        // The first thing kept of the tenant is as of the revocation.
+        assert_eq!(pair.ask(&pair.key).await, StatusCode::OK);
+    })
+    .await;
+    first.await.unwrap();
+    assert_eq!(pair.ask(&key).await, StatusCode::UNAUTHORIZED);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_revocation_that_was_heard_of_during_the_fill_stands_while_the_database_is_away() {
+    let database = database().await;
+    let proxy = Proxy::before(&database.options).await;
+    // The wakes come another way.
+    let reader = Builder::new(&database).store(|store| {
+        store.acquire = Duration::from_secs(1);
+        store.connect = proxy.options.clone();
+    });
+    let pair = pair_of(database, &Director::new(), reader).await;
+    let (id, key) = pair.writer.key("a", &["mcp"]).await;
+    assert_eq!(pair.ask(&pair.key).await, StatusCode::OK);
+    let (held, first) = pair.fill(&key);
+    held.meanwhile(async {
+        proxy.swallow(true);
+        pair.revoke(&id).await;
+        tokio::time::sleep(HEARD).await;
+    })
+    .await;
+    first.await.unwrap();
+    assert_eq!(pair.ask(&pair.key).await, StatusCode::OK, "memory is answered for a while");
+    assert_eq!(pair.ask(&key).await, StatusCode::SERVICE_UNAVAILABLE);
+    proxy.swallow(false);
+    tokio::time::timeout(Duration::from_secs(30), pair.reader.ready()).await.unwrap();
+    assert_eq!(pair.ask(&key).await, StatusCode::UNAUTHORIZED);
+}

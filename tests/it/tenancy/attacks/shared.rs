@@ -1,0 +1,111 @@
+//! With what the gateway keeps for several tenants at once: bytes that both have, and cursors.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use serde_json::json;
+use waggle::store::Store;
+
+use super::{Rivals, SECRET, owner, rivals};
+use crate::app::{Builder, encode, resource};
+use crate::cluster::{database, store_options};
+use crate::tenancy::probes::message;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_same_bytes_at_two_tenants_are_nobodys_oracle_and_outlive_each_other() {
+    let rivals = rivals().await;
+    let Rivals { replica, _database: database, .. } = &rivals;
+    replica.agent("acme", "c").await;
+    // Written where another tenant has the same bytes, and where nobody has.
+    let write = async |agent: &str, text: &str| {
+        let body = json!({"name": "n", "contents": [{"text": text}]});
+        replica.http.admin(&rivals.acme, "PUT", &resource(agent, "x:9"), Some(body)).await
+    };
+    replica.agent("acme", "d").await;
+    assert_eq!(write("c", SECRET).await.visible(), write("d", "nobody's secret").await.visible());
+    let rows = "select count(*) from contents where bytes = 'rival''s secret'";
+    assert_eq!(database.number(rows).await, 2, "each agent has its own");
+
+    replica.admin("DELETE", &resource("b", "x:1"), None).await;
+    let store = Store::new(store_options(database.options.clone()));
+    while store.purge(time::OffsetDateTime::now_utc() + Duration::from_secs(60)).await.unwrap() {}
+    store.close().await;
+    assert_eq!(database.number(rows).await, 1, "the purge took away the one that nothing names");
+    let (_, key) = replica.key("c", &["mcp"]).await;
+    let fresh = Builder::new(database).start().await;
+    for replica in [replica, &fresh] {
+        assert_eq!(replica.http.text("c", &key, "x:9").await.as_deref(), Some(SECRET));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cursor_is_good_for_the_one_list_of_the_one_thing_it_was_given_for() {
+    let database = database().await;
+    let replica = Builder::new(&database).set("WAGGLE_MCP__PAGE_SIZE", 1).start().await;
+    replica.tenant("acme").await;
+    replica.tenant("rival").await;
+    let owners = [owner(&replica, "acme").await, owner(&replica, "rival").await];
+    for (tenant, agents) in [("acme", ["a1", "a2"]), ("rival", ["b1", "b2"])] {
+        for agent in agents {
+            replica.agent(tenant, agent).await;
+            for uri in ["x:1", "x:2"] {
+                replica.put(agent, uri, agent).await;
+            }
+            replica.key(agent, &["mcp"]).await;
+            replica.key(agent, &["mcp"]).await;
+        }
+        owner(&replica, tenant).await;
+    }
+    let operator = replica.operator.as_str();
+    let [acme, rival] = owners.each_ref().map(String::as_str);
+    // Lists, and with whose key they are asked for.
+    let lists = [
+        (acme, "/agents/a1/resources"),
+        (acme, "/agents/a2/resources"),
+        (rival, "/agents/b1/resources"),
+        (acme, "/agents/a1/keys"),
+        (rival, "/agents/b1/keys"),
+        (acme, "/agents"),
+        (rival, "/agents"),
+        (operator, "/agents"),
+        (operator, "/tenants"),
+        (operator, "/tenants/acme/keys"),
+        (operator, "/tenants/rival/keys"),
+    ];
+    let mut cursors = Vec::new();
+    for (key, list) in lists {
+        let page = replica.http.admin(key, "GET", &format!("{list}?limit=1"), None).await.json();
+        cursors.push(page["nextCursor"].as_str().unwrap().to_owned());
+    }
+    for (at, (key, list)) in lists.iter().enumerate() {
+        let page = |cursor: &str| format!("{list}?cursor={}", encode(cursor));
+        let garbage = replica.http.admin(key, "GET", &page("AAAA"), None).await.visible();
+        assert_eq!(garbage.0, StatusCode::BAD_REQUEST);
+        for (from, cursor) in cursors.iter().enumerate() {
+            let answer = replica.http.admin(key, "GET", &page(cursor), None).await;
+            if from == at {
+                assert_eq!(answer.status, StatusCode::OK, "{list}");
+            } else {
+                assert_eq!(answer.visible(), garbage, "a cursor of {:?} at {list}", lists[from]);
+            }
+        }
+    }
+    // At the endpoints, those of the admin surface and of other agents.
+    let mut of_endpoints = Vec::new();
+    for (key, agent) in [(acme, "a1"), (acme, "a2"), (rival, "b1")] {
+        let page = replica.http.ask(agent, key, &message("resources/list", json!({}))).await.json();
+        of_endpoints.push((agent, page["result"]["nextCursor"].as_str().unwrap().to_owned()));
+    }
+    for (key, agent) in [(acme, "a1"), (acme, "a2"), (rival, "b1")] {
+        let list = async |cursor: &str| {
+            replica.http.ask(agent, key, &message("resources/list", json!({"cursor": cursor}))).await
+        };
+        let garbage = list("AAAA").await.visible();
+        let others = of_endpoints.iter().filter(|(of, _)| *of != agent).map(|(_, cursor)| cursor);
+        for cursor in cursors.iter().chain(others) {
+            assert_eq!(list(cursor).await.visible(), garbage, "{agent}");
+        }
+        let (_, own) = of_endpoints.iter().find(|(of, _)| *of == agent).unwrap();
+        assert_eq!(list(own).await.json()["result"]["resources"][0]["uri"], "x:2");
+    }
+}
