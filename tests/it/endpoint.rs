@@ -2,6 +2,7 @@
 
 mod access;
 mod batches;
+mod kept;
 mod listeners;
 mod modern;
 mod paging;

@@ -1,0 +1,80 @@
+//! Results that are kept: one change leaves the others in memory.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use sqlx::{ConnectOptions, Connection, Executor};
+use tokio::time::timeout;
+
+use super::{MODERN, speak};
+use crate::app::Builder;
+use crate::cluster::database;
+use crate::whole::exact;
+
+fn manifest(changed: &str) -> Value {
+    let resources: Vec<_> = (0..10_000)
+        .map(|n| {
+            let text = if n == 5_000 { changed } else { "as it was" };
+            json!({"uri": format!("x:{n:05}"), "name": "n", "contents": [{"text": text}]})
+        })
+        .collect();
+    let template = json!({"uriTemplate": "t:{a}", "name": "n", "template": "<{{ a }}>"});
+    let content = json!({"type": "text", "text": "Hello {{ a }}"});
+    let prompt = json!({
+        "name": "p", "arguments": [{"name": "a"}], "messages": [{"role": "user", "content": content}],
+    });
+    json!({"apiVersion": "waggle/v1", "resources": resources, "templates": [template], "prompts": [prompt]})
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_changed_resource_of_ten_thousand_leaves_the_other_results_in_memory() {
+    let database = database().await;
+    // Contents and what is compiled are not kept, so that only a kept result can answer without the database.
+    let builder = Builder::new(&database).set("WAGGLE_CACHE__CONTENT_BYTES", 0);
+    let replica = builder.set("WAGGLE_CACHE__COMPILED_BYTES", 0).start().await;
+    let key = replica.acme("a").await;
+    let apply = async |changed: &str| {
+        let began = std::time::Instant::now();
+        let applied = replica.admin("PUT", "/agents/a/manifest", Some(manifest(changed))).await.json();
+        println!("10,000 resources applied in {:?}", began.elapsed());
+        let count = |verb: &str| applied[verb]["count"].as_u64().unwrap();
+        (
+            count("created"),
+            count("updated"),
+            applied["unchanged"].as_u64().unwrap(),
+            applied["revision"].as_i64(),
+        )
+    };
+    assert_eq!(apply("as it was").await, (10_002, 0, 0, Some(2)));
+    assert_eq!(apply("as it was").await, (0, 0, 10_002, Some(2)), "the revision is kept too");
+    let kept = [
+        ("resources/read", json!({"uri": "x:00001"})),
+        ("resources/read", json!({"uri": "t:b"})),
+        ("resources/templates/list", json!({})),
+        ("prompts/list", json!({})),
+        ("prompts/get", json!({"name": "p", "arguments": {"a": "b"}})),
+    ];
+    let ask = async |(method, params): &(&'static str, Value), revision| {
+        exact(&speak(&replica, &key, revision, method, params.clone()).await)
+    };
+    let mut before = Vec::new();
+    for call in &kept {
+        before.push((ask(call, None).await, ask(call, Some(MODERN)).await));
+    }
+    assert_eq!(apply("changed").await, (0, 1, 10_001, Some(3)));
+    let changed = ("resources/read", json!({"uri": "x:05000"}));
+    assert_eq!(ask(&changed, None).await["body"]["result"]["contents"][0]["text"], "changed");
+
+    // From here on nobody gets at the contents.
+    let mut locker = database.options.connect().await.unwrap();
+    let mut locked = locker.begin().await.unwrap();
+    locked.execute("lock table contents in access exclusive mode").await.unwrap();
+    for (call, (legacy, modern)) in kept.iter().zip(before) {
+        assert_eq!(ask(call, None).await, legacy);
+        assert_eq!(ask(call, Some(MODERN)).await, modern);
+    }
+    let never_read = ("resources/read", json!({"uri": "x:00002"}));
+    let waited = timeout(Duration::from_millis(300), ask(&never_read, None)).await;
+    assert!(waited.is_err(), "what was never read has to wait for the lock");
+    locked.rollback().await.unwrap();
+}
