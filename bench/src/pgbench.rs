@@ -60,7 +60,56 @@ fn tps(output: &str) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::tps;
+    use std::fs;
+
+    use serde_json::Value;
+
+    use super::{SCRIPT, tps};
+
+    /// What the gateway asks its database, as the build checked it.
+    fn queries() -> Vec<String> {
+        let described = fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.sqlx")).unwrap();
+        let query = |file: fs::DirEntry| {
+            let file: Value = serde_json::from_slice(&fs::read(file.path()).unwrap()).unwrap();
+            plain(file["query"].as_str().unwrap())
+        };
+        described.map(|file| query(file.unwrap())).collect()
+    }
+
+    /// A statement without white space and without the marks in the names of columns that only the build reads.
+    fn plain(statement: &str) -> String {
+        statement.chars().filter(|c| !c.is_whitespace() && !matches!(c, '"' | '!')).collect()
+    }
+
+    /// Whether a statement is a query with something in the place of each parameter.
+    fn is(statement: &str, query: &str) -> bool {
+        let pieces = query.split('$').map(|piece| piece.trim_start_matches(|c: char| c.is_ascii_digit()));
+        let mut pieces: Vec<_> = pieces.collect();
+        let last = pieces.pop().unwrap();
+        let mut rest = Some(statement);
+        for (at, piece) in pieces.into_iter().enumerate() {
+            let split = rest.and_then(|rest| rest.split_once(piece));
+            rest = split.filter(|(before, _)| at > 0 || before.is_empty()).map(|(_, after)| after);
+        }
+        rest.is_some_and(|rest| rest.ends_with(last))
+    }
+
+    #[test]
+    fn every_statement_of_the_script_is_one_of_the_gateways() {
+        let queries = queries();
+        // A line each; what an answer is kept for stands behind it.
+        let lines = SCRIPT.lines().filter(|line| !line.starts_with(['-', '\\']));
+        let statements: Vec<_> = lines
+            .map(|line| plain(line.split_once("\\gset").map_or(line, |(it, _)| it).trim_end_matches(';')))
+            .collect();
+        let (ends, asked): (Vec<_>, Vec<_>) =
+            statements.iter().partition(|it| matches!(it.as_str(), "begin" | "commit"));
+        assert_eq!(ends, ["begin", "commit"]);
+        assert_eq!(asked.len(), 10);
+        for statement in asked {
+            assert!(queries.iter().any(|query| is(statement, query)), "{statement}");
+        }
+    }
 
     #[test]
     fn the_rate_is_read_from_the_summary() {

@@ -1,10 +1,10 @@
 -- What one PUT of a resource that is there, with new contents, does in the database: see src/registry/resources.rs and
 -- src/store. Contents and their hash are made here, where the gateway sends them.
 \set n random(1, 9000000000000000000)
-select a.uid, a.tenant, a.slug, t.slug as tenant_slug, a.name, a.title, a.instructions, a.access, a.enabled, h.revision, a.created_at from agents a join tenants t on t.uid = a.tenant join heads h on h.scope = a.uid where a.slug = 'bench-write-' || :client_id and a.deleted_at is null \gset
+select a.uid, a.slug, a.tenant, t.slug as tenant_slug, a.name, a.title, a.instructions, a.access, a.enabled, h.revision, a.created_at from agents a join tenants t on t.uid = a.tenant join heads h on h.scope = a.uid where a.slug = 'bench-write-' || :client_id and a.deleted_at is null \gset
 begin;
 select revision + 1 as next from heads where scope = :uid for no key update \gset
-select exists (select from agents where tenant = :tenant and uid = :uid and deleted_at is null);
+select exists (select from agents where tenant = :tenant and uid = :uid and deleted_at is null) as lives;
 select uri, name, title, description, mime_type, annotations, icons, meta, revision, last_modified from resources where tenant = :tenant and agent = :uid and uri = any(array['bench://writes/target']);
 select uri, ordinal, part_uri, mime_type, kind, hash, size from resource_contents where tenant = :tenant and agent = :uid and uri = any(array['bench://writes/target']) \gset old_
 insert into resources (tenant, agent, uri, name, title, description, mime_type, annotations, icons, meta, source, revision, last_modified) select :tenant, :uid, new.*, 'inline', :next, now() from unnest(array['bench://writes/target']::text[], array['target']::text[], array[null]::text[], array[null]::text[], array['text/markdown']::text[], array[null]::text[], array[null]::text[], array[null]::text[]) as new on conflict (tenant, agent, uri) do update set name = excluded.name, title = excluded.title, description = excluded.description, mime_type = excluded.mime_type, annotations = excluded.annotations, icons = excluded.icons, meta = excluded.meta, source = excluded.source, revision = excluded.revision, last_modified = excluded.last_modified;
