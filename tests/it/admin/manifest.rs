@@ -3,10 +3,12 @@
 use std::time::Instant;
 
 use serde_json::{Value, json};
+use waggle::model::sources::Point;
 
 use super::{ask, say};
 use crate::app::{Builder, Replica, gateway};
 use crate::cluster::database;
+use crate::interference::Director;
 use crate::whole::{answered, exact, problem, whole};
 
 const PATH: &str = "/agents/a/manifest";
@@ -219,6 +221,22 @@ async fn a_manifest_touches_no_other_agent() {
     let orphans = "select count(*) from contents c join agents a on a.uid = c.agent \
                    where a.slug <> 'a' and orphaned_at is not null";
     assert_eq!(database.number(orphans).await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_manifest_is_shown_as_it_was_at_one_revision() {
+    let database = database().await;
+    let director = Director::new();
+    let replica = Builder::new(&database).interference(director.clone()).start().await;
+    replica.acme("a").await;
+    let before = manifest(vec![resource("x:1", "1")], vec![template("y:{v}", "1")], vec![prompt("p", "1")]);
+    assert_eq!(put(&replica, &before).await["status"], 200);
+    let hold = director.hold(Point::SnapshotBetweenReads);
+    let after = manifest(vec![resource("x:2", "2")], vec![template("y:{v}", "2")], vec![]);
+    let (shown, written) = tokio::join!(get(&replica), hold.meanwhile(put(&replica, &after)));
+    assert_eq!(written["headers"]["etag"], "\"3\"");
+    assert_eq!(shown, answered(200, Some(2), &before));
+    assert_eq!(get(&replica).await, answered(200, Some(3), &after));
 }
 
 #[tokio::test]

@@ -44,12 +44,12 @@ async fn arguments_that_make_no_sense_are_refused() {
         (r#"[["a"]]"#, "invalid type: sequence, expected an object at line 1 column 14"),
         ("[{}]", "missing field `name` at line 1 column 16"),
         (r#"[{"name":""}]"#, "a name or title must have 1 to 512 bytes, not 0 at line 1 column 25"),
-        (r#"[{"name":"a\u0000"}]"#, "a name or title holds a NUL character at line 1 column 31"),
+        (r#"[{"name":"a\u0000"}]"#, "a name or title holds a NUL character at line 1 column 32"),
         (r#"[{"name":"a"},{"name":"\u0061"}]"#, "arguments: a stands there twice"),
         (
             r#"[{"name":"a","type":"string"}]"#,
             "unknown field `type`, expected one of `name`, `title`, `description`, `required`, `completions` \
-             at line 1 column 33",
+             at line 1 column 32",
         ),
         (
             r#"[{"name":"a","required":1}]"#,
