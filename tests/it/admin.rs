@@ -5,9 +5,12 @@ mod authority;
 mod content;
 mod keys;
 mod lists;
+mod manifest;
 mod preconditions;
+mod prompts;
 mod resources;
 mod strangers;
+mod templates;
 mod tenants;
 
 use serde_json::Value;

@@ -4,8 +4,11 @@ mod bodies;
 mod definitions;
 mod faults;
 mod fields;
+mod manifests;
 mod messages;
+mod prompts;
 mod sockets;
+mod templates;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -79,7 +82,15 @@ impl Stage {
 /// Everything there is.
 async fn all(replica: &Replica) -> Value {
     let mut all = json!({});
-    for list in ["/tenants", "/agents", "/agents/a/keys", "/tenants/acme/keys", "/agents/a/resources"] {
+    for list in [
+        "/tenants",
+        "/agents",
+        "/agents/a/keys",
+        "/tenants/acme/keys",
+        "/agents/a/resources",
+        "/agents/a/templates",
+        "/agents/a/prompts",
+    ] {
         all[list] = replica.admin("GET", list, None).await.json();
     }
     for key in all["/agents/a/keys"]["items"].as_array_mut().unwrap() {

@@ -8,6 +8,7 @@
 
 mod admin;
 mod app;
+mod apply;
 mod architecture;
 mod bad_input;
 mod both;

@@ -41,6 +41,16 @@ GET content                         U     U      200   200     -   S      200   
 PUT content                         U     U      200   200     -   S      200       -       U       U
 POST touch                          U     U      202   202     -   S      202       -       U       U
 DELETE resource                     U     U      204   204     -   S      204       -       U       U
+GET templates                       U     U      200   200     -   S      200       -       U       U
+GET template                        U     U      200   200     -   S      200       -       U       U
+PUT template                        U     U      200   200     -   S      200       -       U       U
+DELETE template                     U     U      204   204     -   S      204       -       U       U
+GET prompts                         U     U      200   200     -   S      200       -       U       U
+GET prompt                          U     U      200   200     -   S      200       -       U       U
+PUT prompt                          U     U      200   200     -   S      200       -       U       U
+DELETE prompt                       U     U      204   204     -   S      204       -       U       U
+GET manifest                        U     U      200   200     -   S      200       -       U       U
+PUT manifest                        U     U      200   200     -   S      200       -       U       U
 GET /nowhere                        -     -        -     -     -   -        -       -       -       -
 ";
 
@@ -114,17 +124,35 @@ impl Stage {
                 self.replica.put("a", &format!("x:{name}"), "").await;
                 String::new()
             }
+            row if row.ends_with("template") || row.ends_with("prompt") => {
+                let kind = row.split_once(' ').unwrap().1;
+                let put = format!("PUT {kind}");
+                let path = Self::path(kind, name);
+                assert!(self.replica.admin("PUT", &path, body(&put, name)).await.status.is_success());
+                String::new()
+            }
             _ => String::new(),
         };
         let (method, path) = row.split_once(' ').unwrap();
         let path = match path {
-            "resources" => "/agents/a/resources".to_owned(),
-            "resource" => format!("/agents/a/resources?uri=x:{name}"),
-            "content" | "touch" => format!("/agents/a/resources/{path}?uri=x:{name}"),
-            path => path.replace("{doomed}", &format!("doomed-{name}")).replace("{key}", &doomed),
+            path if path.starts_with('/') => {
+                path.replace("{doomed}", &format!("doomed-{name}")).replace("{key}", &doomed)
+            }
+            path => Self::path(path, name),
         };
         let path = path.replace("{owner}", &doomed);
         cell(&self.ask(caller, method, &path, body(row, name)).await)
+    }
+
+    /// The path of something of agent `a`: a caller's own piece, or all.
+    fn path(what: &str, name: &str) -> String {
+        match what {
+            "resource" => format!("/agents/a/resources?uri=x:{name}"),
+            "content" | "touch" => format!("/agents/a/resources/{what}?uri=x:{name}"),
+            "template" => format!("/agents/a/templates?uriTemplate={name}:%7Bv%7D"),
+            "prompt" => format!("/agents/a/prompts/{name}"),
+            all => format!("/agents/a/{all}"),
+        }
     }
 
     /// An owner key of a tenant of its own: a tenant has ten at the most.
@@ -154,6 +182,11 @@ fn body(row: &str, name: &str) -> Option<Value> {
         "POST /tenants" => Some(json!({"id": format!("new-{name}")})),
         "POST /agents" => Some(json!({"id": format!("new-{name}"), "tenant": "acme"})),
         "PUT resource" => Some(resource),
+        "PUT template" => Some(json!({"name": "n", "template": ""})),
+        "PUT prompt" => {
+            Some(json!({"messages": [{"role": "user", "content": {"type": "text", "text": ""}}]}))
+        }
+        "PUT manifest" => Some(json!({"apiVersion": "waggle/v1"})),
         row if row.starts_with("GET") || row.starts_with("DELETE") || row.ends_with("touch") => None,
         _ => Some(json!({})),
     }

@@ -77,13 +77,30 @@ async fn every_list_can_be_read_one_by_one() {
         replica.put("a", uri, "").await;
     }
     assert_eq!(walk(&replica, "/agents/a/resources", 1, "uri").await, [["x:A"], ["x:a"], ["x:b"]]);
+    let templates: Vec<_> =
+        ["b:{v}", "a:{v}", "A:{v}"].map(|t| json!({"uriTemplate": t, "name": "n", "template": ""})).into();
+    let messages = json!([{"role": "user", "content": {"type": "text", "text": ""}}]);
+    let prompts: Vec<_> = ["b", "a", "A"].map(|p| json!({"name": p, "messages": messages})).into();
+    let manifest = json!({"apiVersion": "waggle/v1", "templates": templates, "prompts": prompts});
+    assert_eq!(replica.admin("PUT", "/agents/a/manifest", Some(manifest)).await.status, 200);
+    let read = walk(&replica, "/agents/a/templates", 1, "uriTemplate").await;
+    assert_eq!(read, [["A:{v}"], ["a:{v}"], ["b:{v}"]]);
+    assert_eq!(walk(&replica, "/agents/a/prompts", 1, "name").await, [["A"], ["a"], ["b"]]);
 }
 
 #[tokio::test]
 async fn the_limit_of_a_page_is_a_number_from_1_to_500() {
     let (_database, replica) = gateway().await;
     replica.acme("a").await;
-    for list in ["/tenants", "/agents", "/agents/a/keys", "/tenants/acme/keys", "/agents/a/resources"] {
+    for list in [
+        "/tenants",
+        "/agents",
+        "/agents/a/keys",
+        "/tenants/acme/keys",
+        "/agents/a/resources",
+        "/agents/a/templates",
+        "/agents/a/prompts",
+    ] {
         for limit in ["1", "500"] {
             assert_eq!(replica.admin("GET", &format!("{list}?limit={limit}"), None).await.status, 200);
         }

@@ -7,7 +7,15 @@ use crate::app::{Replica, gateway, resource};
 use crate::whole::{problem, whole};
 
 async fn under(replica: &Replica, call: (&str, &str), condition: (&str, &str)) -> Value {
-    let body = if call.0 == "PUT" { r#"{"name":"n","contents":[{"text":"t"}]}"# } else { r#"{"name":"n"}"# };
+    let body = match call {
+        ("PUT", path) if path.contains("/templates") => r#"{"name":"n","template":""}"#,
+        ("PUT", path) if path.contains("/prompts") => {
+            r#"{"messages":[{"role":"user","content":{"type":"text","text":""}}]}"#
+        }
+        ("PUT", path) if path.ends_with("/manifest") => r#"{"apiVersion":"waggle/v1"}"#,
+        ("PUT", _) => r#"{"name":"n","contents":[{"text":"t"}]}"#,
+        _ => r#"{"name":"n"}"#,
+    };
     let headers = [("content-type", "application/json"), condition];
     whole(&ask(replica, &replica.operator, call, &headers, body).await)
 }
@@ -24,8 +32,18 @@ async fn a_write_is_done_where_its_condition_holds_and_not_where_it_does_not() {
     let resource = resource("a", "x:1");
     let content = resource.replace("resources?", "resources/content?");
     let touch = resource.replace("resources?", "resources/touch?");
+    let (template, prompt, manifest) =
+        ("/agents/a/templates?uriTemplate=y:%7Ba%7D", "/agents/a/prompts/p", "/agents/a/manifest");
+    for made in [template, prompt] {
+        assert_eq!(under(&replica, ("PUT", made), ("if-none-match", "*")).await["status"], 201);
+    }
     let agent = replica.admin("GET", "/agents/a", None).await.revision();
     let calls = [
+        (("PUT", template), revision + 1),
+        (("DELETE", template), revision + 1),
+        (("PUT", prompt), revision + 2),
+        (("DELETE", prompt), revision + 2),
+        (("PUT", manifest), revision + 2),
         (("PUT", resource.as_str()), revision),
         (("PUT", content.as_str()), revision),
         (("POST", touch.as_str()), revision),
@@ -70,11 +88,13 @@ async fn a_write_is_done_where_its_condition_holds_and_not_where_it_does_not() {
 
     for (condition, call, status) in [
         (("if-match", "*"), ("PUT", resource.as_str()), 200),
-        (("if-match", "\"1\", \"3\""), ("PUT", &resource), 200),
+        (("if-match", "\"1\", \"5\""), ("PUT", &resource), 200),
         (("if-none-match", "\"1\""), ("PUT", &resource), 200),
-        (("if-match", "\"3\""), ("POST", &touch), 202),
-        (("if-match", "\"4\""), ("DELETE", &resource), 204),
-        (("if-match", "\"5\""), ("PATCH", "/agents/a"), 200),
+        (("if-match", "\"5\""), ("POST", &touch), 202),
+        (("if-match", "\"6\""), ("DELETE", &resource), 204),
+        (("if-match", "\"3\""), ("DELETE", template), 204),
+        (("if-match", "\"8\""), ("PUT", manifest), 200),
+        (("if-match", "\"9\""), ("PATCH", "/agents/a"), 200),
         (("if-match", "*"), ("DELETE", "/agents/a"), 204),
         (("if-match", "\"1\""), ("PATCH", "/tenants/acme"), 200),
         (("if-none-match", "\"1\""), ("DELETE", "/tenants/acme"), 204),

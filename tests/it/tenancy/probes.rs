@@ -150,11 +150,15 @@ pub(super) fn of_endpoints(uri: &str) -> Vec<Probe> {
     probes
 }
 
+const TEMPLATE: &str = "/admin/v1/agents/{}/templates?uriTemplate=t:%7Bv%7D";
+const PROMPT: &str = "/admin/v1/agents/{}/prompts/p";
+
 /// Everything that can be asked of an agent on the admin surface. What changes something is for strangers alone.
 pub(super) fn of_administration(uri: &str) -> Vec<Probe> {
     let resource = |below: &str| format!("/admin/v1/agents/{{}}/resources{below}?uri={}", encode(uri));
     let body = || json!({"name": "n", "contents": [{"text": "written by a stranger"}]});
     let agent = "/admin/v1/agents/{}";
+    let messages = json!([{"role": "user", "content": {"type": "text", "text": "written by a stranger"}}]);
     let mut probes = vec![
         Probe::new("GET", agent),
         Probe::new("HEAD", agent),
@@ -179,8 +183,19 @@ pub(super) fn of_administration(uri: &str) -> Vec<Probe> {
         Probe::new("PUT", resource("")).json("{"),
         Probe::new("PUT", resource("")),
         Probe::new("GET", "/admin/v1/agents/{}/templates"),
+        Probe::new("GET", "/admin/v1/agents/{}/templates?limit=0"),
+        Probe::new("GET", TEMPLATE),
+        Probe::new("PUT", TEMPLATE).json("{"),
+        Probe::new("PUT", "/admin/v1/agents/{}/templates?uriTemplate=none").json(json!({})),
         Probe::new("GET", "/admin/v1/agents/{}/prompts"),
+        Probe::new("GET", "/admin/v1/agents/{}/prompts?cursor=AAAA"),
+        Probe::new("GET", PROMPT),
+        Probe::new("PUT", PROMPT).json(json!({"messages": 7})),
         Probe::new("GET", "/admin/v1/agents/{}/manifest"),
+        Probe::new("PUT", "/admin/v1/agents/{}/manifest"),
+        Probe::new("PUT", "/admin/v1/agents/{}/manifest").json(json!({"apiVersion": "none"})),
+        Probe::new("PUT", "/admin/v1/agents/{}/manifest?dryRun=true")
+            .json(json!({"apiVersion": "waggle/v1"})),
         Probe::new("GET", "/admin/v1/agents/{}/usage"),
     ];
     // An `If-Match` that would hold, one that would not, and one that is none.
@@ -199,6 +214,11 @@ pub(super) fn of_administration(uri: &str) -> Vec<Probe> {
             Probe::new("PUT", resource("")).json(body()),
             Probe::new("DELETE", resource("")),
             Probe::new("POST", resource("/touch")),
+            Probe::new("PUT", TEMPLATE).json(json!({"name": "n", "template": "written by a stranger"})),
+            Probe::new("DELETE", TEMPLATE),
+            Probe::new("PUT", PROMPT).json(json!({"messages": messages})),
+            Probe::new("DELETE", PROMPT),
+            Probe::new("PUT", "/admin/v1/agents/{}/manifest").json(json!({"apiVersion": "waggle/v1"})),
             Probe::new("DELETE", agent),
         ];
         for mut probe in changes {

@@ -45,11 +45,18 @@ async fn a_cursor_is_good_for_the_one_list_of_the_one_thing_it_was_given_for() {
     replica.tenant("acme").await;
     replica.tenant("rival").await;
     let owners = [owner(&replica, "acme").await, owner(&replica, "rival").await];
+    let messages = json!([{"role": "user", "content": {"type": "text", "text": ""}}]);
     for (tenant, agents) in [("acme", ["a1", "a2"]), ("rival", ["b1", "b2"])] {
         for agent in agents {
             replica.agent(tenant, agent).await;
             for uri in ["x:1", "x:2"] {
                 replica.put(agent, uri, agent).await;
+                let template = json!({"name": "n", "template": ""});
+                let path = format!("/agents/{agent}/templates?uriTemplate={uri}%7Bv%7D");
+                assert_eq!(replica.admin("PUT", &path, Some(template)).await.status, 201);
+                let prompt = json!({"messages": messages});
+                let path = format!("/agents/{agent}/prompts/{uri}");
+                assert_eq!(replica.admin("PUT", &path, Some(prompt)).await.status, 201);
             }
             replica.key(agent, &["mcp"]).await;
             replica.key(agent, &["mcp"]).await;
@@ -63,6 +70,11 @@ async fn a_cursor_is_good_for_the_one_list_of_the_one_thing_it_was_given_for() {
         (acme, "/agents/a1/resources"),
         (acme, "/agents/a2/resources"),
         (rival, "/agents/b1/resources"),
+        (acme, "/agents/a1/templates"),
+        (acme, "/agents/a2/templates"),
+        (rival, "/agents/b1/templates"),
+        (acme, "/agents/a1/prompts"),
+        (rival, "/agents/b1/prompts"),
         (acme, "/agents/a1/keys"),
         (rival, "/agents/b1/keys"),
         (acme, "/agents"),
@@ -107,5 +119,63 @@ async fn a_cursor_is_good_for_the_one_list_of_the_one_thing_it_was_given_for() {
         }
         let (_, own) = of_endpoints.iter().find(|(of, _)| *of == agent).unwrap();
         assert_eq!(list(own).await.json()["result"]["resources"][0]["uri"], "x:2");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_purge_takes_what_templates_and_prompts_named_and_keeps_what_they_name() {
+    let rivals = rivals().await;
+    let Rivals { replica, _database: database, .. } = &rivals;
+    let purge = async || {
+        let store = Store::new(store_options(database.options.clone()));
+        while store.purge(time::OffsetDateTime::now_utc() + Duration::from_secs(60)).await.unwrap() {}
+        store.close().await;
+    };
+    let path = "/agents/a/templates?uriTemplate=t:%7Bv%7D";
+    let template = async |body: &str| {
+        let template = json!({"name": "n", "template": body});
+        assert!(replica.admin("PUT", path, Some(template)).await.status.is_success());
+    };
+    let prompt = async |name: &str, text: &str| {
+        let messages = json!([{"role": "user", "content": {"type": "text", "text": text}}]);
+        let put = format!("/agents/a/prompts/{name}");
+        assert!(replica.admin("PUT", &put, Some(json!({"messages": messages}))).await.status.is_success());
+    };
+    let count = async || {
+        let of = "select count(*) from contents where agent = (select uid from agents where slug = 'a')";
+        database.number(of).await
+    };
+    purge().await;
+    let before = count().await;
+    // A body that a resource has too, and messages that two prompts have.
+    replica.put("a", "x:same", "body").await;
+    template("old body").await;
+    template("body").await;
+    prompt("one", "old messages").await;
+    prompt("one", "messages").await;
+    prompt("two", "messages").await;
+    assert_eq!(count().await, before + 4);
+    purge().await;
+    assert_eq!(count().await, before + 2);
+    replica.admin("DELETE", &resource("a", "x:same"), None).await;
+    replica.admin("DELETE", "/agents/a/prompts/two", None).await;
+    purge().await;
+    assert_eq!(count().await, before + 2);
+    let fresh = Builder::new(database).start().await;
+    let (_, key) = fresh.key("a", &["mcp"]).await;
+    assert_eq!(fresh.http.text("a", &key, "t:v").await.as_deref(), Some("body"));
+    let got = fresh.http.call("a", &key, "prompts/get", json!({"name": "one"})).await;
+    assert_eq!(got["result"]["messages"][0]["content"]["text"], "messages");
+    replica.admin("DELETE", path, None).await;
+    replica.admin("DELETE", "/agents/a/prompts/one", None).await;
+    purge().await;
+    assert_eq!(count().await, before);
+
+    template("body").await;
+    prompt("one", "messages").await;
+    assert_eq!(replica.admin("DELETE", "/agents/a", None).await.status, StatusCode::NO_CONTENT);
+    purge().await;
+    for table in ["templates", "prompts", "contents where bytes = 'body'"] {
+        assert_eq!(database.number(&format!("select count(*) from {table}")).await, 0, "{table}");
     }
 }

@@ -1,0 +1,304 @@
+//! `/agents/{agent}/manifest`.
+
+use std::time::Instant;
+
+use serde_json::{Value, json};
+use waggle::model::sources::Point;
+
+use super::{ask, say};
+use crate::app::{Builder, Replica, gateway};
+use crate::cluster::database;
+use crate::interference::Director;
+use crate::whole::{answered, exact, problem, whole};
+
+const PATH: &str = "/agents/a/manifest";
+
+async fn put(replica: &Replica, manifest: &Value) -> Value {
+    whole(&say(replica, ("PUT", PATH), &manifest.to_string()).await)
+}
+
+async fn get(replica: &Replica) -> Value {
+    exact(&replica.admin("GET", PATH, None).await)
+}
+
+fn names(resources: &[&str], templates: &[&str], prompts: &[&str]) -> Value {
+    let count = resources.len() + templates.len() + prompts.len();
+    json!({"count": count, "resources": resources, "templates": templates, "prompts": prompts})
+}
+
+fn applied(revision: i64, [created, updated, deleted]: [Value; 3], unchanged: usize) -> Value {
+    let body = json!({
+        "revision": revision, "created": created, "updated": updated, "deleted": deleted, "unchanged": unchanged,
+    });
+    answered(200, Some(revision), &body)
+}
+
+fn nothing() -> Value {
+    names(&[], &[], &[])
+}
+
+fn resource(uri: &str, text: &str) -> Value {
+    json!({"uri": uri, "name": "n", "contents": [{"text": text}]})
+}
+
+fn template(text: &str, body: &str) -> Value {
+    json!({"uriTemplate": text, "name": "n", "template": body})
+}
+
+fn prompt(name: &str, text: &str) -> Value {
+    json!({"name": name, "messages": [{"role": "user", "content": {"type": "text", "text": text}}]})
+}
+
+fn manifest(resources: Vec<Value>, templates: Vec<Value>, prompts: Vec<Value>) -> Value {
+    json!({
+        "apiVersion": "waggle/v1", "agent": "a",
+        "resources": resources, "templates": templates, "prompts": prompts,
+    })
+}
+
+/// A manifest with its lists in order, as they are shown.
+fn sorted(mut manifest: Value) -> Value {
+    for (list, key) in [("resources", "uri"), ("templates", "uriTemplate"), ("prompts", "name")] {
+        let list = manifest[list].as_array_mut().unwrap();
+        list.sort_by_key(|item| item[key].as_str().unwrap().to_owned());
+    }
+    manifest
+}
+
+#[tokio::test]
+async fn what_is_applied_comes_back_and_applied_again_changes_nothing() {
+    let (_database, replica) = gateway().await;
+    let key = replica.acme("a").await;
+    let mut demo: Value = serde_json::from_str(include_str!("../../../config/demo/research.json")).unwrap();
+    demo["agent"] = json!("a");
+    let created = names(
+        &[
+            "beeos://agent/config",
+            "beeos://agent/skills",
+            "db://users/active/list",
+            "file:///example.png",
+            "file:///project/docs",
+            "file:///project/src/main.rs",
+            "screen://localhost/display1",
+        ],
+        &["api://weather/{city}/forecast", "file:///projects/{projectId}/docs/{filename}"],
+        &["research"],
+    );
+    assert_eq!(put(&replica, &demo).await, applied(2, [created, nothing(), nothing()], 0));
+    let shown = answered(200, Some(2), &sorted(demo.clone()));
+    assert_eq!(get(&replica).await, shown);
+    assert_eq!(put(&replica, &demo).await, applied(2, [nothing(), nothing(), nothing()], 10));
+    // Its own text, in which an owner's JSON is as it was sent.
+    let text = replica.admin("GET", PATH, None).await.text();
+    let again = whole(&say(&replica, ("PUT", PATH), &text).await);
+    assert_eq!(again, applied(2, [nothing(), nothing(), nothing()], 10));
+    assert_eq!(get(&replica).await, shown);
+    let read = replica.http.text("a", &key, "api://weather/bern/forecast").await;
+    assert_eq!(read.as_deref(), Some(r#"{"city":"bern","forecast":"sunny"}"#));
+}
+
+#[tokio::test]
+async fn an_owners_json_survives_a_manifest_byte_for_byte() {
+    let (_database, replica) = gateway().await;
+    replica.acme("a").await;
+    let meta = r#"{"z":12345678901234567890123,  "a":-0.0, "\u00e9" : "\/" }"#;
+    let text = format!(
+        r#"{{"apiVersion":"waggle/v1","agent":"a","resources":[{{"uri":"x:1","name":"n","_meta":{meta},"contents":[{{"blob":"AAH/"}}]}}],"templates":[{{"uriTemplate":"y:{{a}}","name":"n","_meta":{meta},"completions":{{"a":["é"]}},"template":"{{{{ a }}}}"}}],"prompts":[{{"name":"p","_meta":{meta},"arguments":[{{"name":"a","required":false}}],"messages":[{{"role":"user","content":{{"type":"text","text":"","_meta":{meta}}}}}]}}]}}"#
+    );
+    assert_eq!(say(&replica, ("PUT", PATH), &text).await.status, 200);
+    assert_eq!(replica.admin("GET", PATH, None).await.text(), text);
+}
+
+#[tokio::test]
+async fn only_what_differs_is_written_in_one_revision_and_told_by_its_number() {
+    let (database, replica) = gateway().await;
+    let key = replica.acme("a").await;
+    let three = |of: fn(&str, &str) -> Value, [a, b, c]: [&str; 3]| vec![of(a, "1"), of(b, "1"), of(c, "1")];
+    let before = manifest(
+        three(resource, ["x:a", "x:b", "x:c"]),
+        three(template, ["a:{v}", "b:{v}", "c:{v}"]),
+        three(prompt, ["a", "b", "c"]),
+    );
+    let created = names(&["x:a", "x:b", "x:c"], &["a:{v}", "b:{v}", "c:{v}"], &["a", "b", "c"]);
+    assert_eq!(put(&replica, &before).await, applied(2, [created, nothing(), nothing()], 0));
+    // Not by the manifest, and taken away by it.
+    replica.put("a", "x:other", "").await;
+    let after = manifest(
+        vec![resource("x:d", "1"), resource("x:b", "2"), resource("x:a", "1")],
+        vec![template("d:{v}", "1"), template("b:{v}", "2"), template("a:{v}", "1")],
+        vec![prompt("d", "1"), prompt("b", "2"), prompt("a", "1")],
+    );
+    let created = names(&["x:d"], &["d:{v}"], &["d"]);
+    let updated = names(&["x:b"], &["b:{v}"], &["b"]);
+    let deleted = names(&["x:c", "x:other"], &["c:{v}"], &["c"]);
+    let plan = [created, updated, deleted];
+
+    let mut dry = applied(3, plan.clone(), 3);
+    dry["body"]["dryRun"] = json!(true);
+    let path = format!("{PATH}?dryRun=true");
+    assert_eq!(whole(&say(&replica, ("PUT", &path), &after.to_string()).await), dry);
+    assert_eq!(replica.admin("GET", "/agents/a", None).await.revision(), 3, "nothing was done");
+
+    assert_eq!(put(&replica, &after).await, applied(4, plan, 3));
+    assert_eq!(get(&replica).await, answered(200, Some(4), &sorted(after)));
+    let told = "select count(*) from (select array_agg(kind || ' ' || subject order by ordinal) as all_told, \
+                array_agg(ordinal order by ordinal) as ordinals from changes where revision = 4 \
+                and scope = (select uid from agents where slug = 'a')) told \
+                where ordinals = array[0, 1, 2, 3, 4, 5, 6, 7, 8, 9] and all_told = array[\
+                'resource_contents x:b', 'resource_added x:d', 'resource_removed x:c', 'resource_removed x:other', \
+                'template_body b:{v}', 'template_added d:{v}', 'template_removed c:{v}', \
+                'prompt_messages b', 'prompt_added d', 'prompt_removed c']";
+    assert_eq!(database.number(told).await, 1);
+    assert_eq!(database.number("select resource_count::bigint from agents where slug = 'a'").await, 3);
+    // What stayed keeps the revision that last changed it.
+    let resource = |uri| crate::app::resource("a", uri);
+    assert_eq!(replica.admin("GET", &resource("x:a"), None).await.revision(), 2);
+    assert_eq!(replica.admin("GET", &resource("x:b"), None).await.revision(), 4);
+    assert_eq!(replica.http.text("a", &key, "x:b").await.as_deref(), Some("2"));
+    assert_eq!(replica.http.text("a", &key, "x:c").await, None);
+    assert_eq!(replica.http.text("a", &key, "b:1").await.as_deref(), Some("2"));
+
+    let empty = json!({"apiVersion": "waggle/v1"});
+    let deleted = names(&["x:a", "x:b", "x:d"], &["a:{v}", "b:{v}", "d:{v}"], &["a", "b", "d"]);
+    assert_eq!(put(&replica, &empty).await, applied(5, [nothing(), nothing(), deleted], 0));
+    assert_eq!(get(&replica).await, answered(200, Some(5), &manifest(vec![], vec![], vec![])));
+}
+
+#[tokio::test]
+async fn a_manifest_is_applied_to_the_revision_that_it_is_for() {
+    let (_database, replica) = gateway().await;
+    replica.acme("a").await;
+    let under = async |query: &str, tag: &str| {
+        let headers = [("content-type", "application/json"), ("if-match", tag)];
+        let body = r#"{"apiVersion":"waggle/v1"}"#;
+        ask(&replica, &replica.operator, ("PUT", &format!("{PATH}{query}")), &headers, body).await
+    };
+    replica.put("a", "x:1", "").await;
+    let mismatch = problem(412, "revision_mismatch", "If-Match or If-None-Match does not hold");
+    for query in ["", "?dryRun=true"] {
+        for tag in ["\"1\"", "\"3\"", "W/\"2\""] {
+            assert_eq!(exact(&under(query, tag).await), mismatch, "{query} {tag}");
+        }
+    }
+    assert_eq!(under("?dryRun=true", "\"2\"").await.revision(), 2);
+    assert_eq!(under("", "\"2\"").await.revision(), 3);
+    assert_eq!(exact(&under("", "\"2\"").await), mismatch);
+    assert_eq!(under("", "*").await.revision(), 3);
+    let known = [("if-none-match", "\"3\"")];
+    assert_eq!(ask(&replica, &replica.operator, ("GET", PATH), &known, "").await.status, 304);
+}
+
+#[tokio::test]
+async fn a_manifest_touches_no_other_agent() {
+    let (database, replica) = gateway().await;
+    replica.acme("a").await;
+    replica.agent("acme", "b").await;
+    replica.tenant("rival").await;
+    replica.agent("rival", "c").await;
+    let all = manifest(vec![resource("x:1", "1")], vec![template("y:{v}", "1")], vec![prompt("p", "1")]);
+    let mut others = Vec::new();
+    for agent in ["b", "c"] {
+        let mut all = all.clone();
+        all["agent"] = json!(agent);
+        let path = format!("/agents/{agent}/manifest");
+        assert_eq!(say(&replica, ("PUT", &path), &all.to_string()).await.status, 200);
+        others.push(path);
+    }
+    let shown = async || {
+        let mut shown = Vec::new();
+        for path in &others {
+            shown.push(exact(&replica.admin("GET", path, None).await));
+        }
+        shown
+    };
+    let before = shown().await;
+    for manifest in
+        [all, manifest(vec![resource("x:1", "2")], vec![], vec![]), manifest(vec![], vec![], vec![])]
+    {
+        assert_eq!(put(&replica, &manifest).await["status"], 200);
+    }
+    assert_eq!(shown().await, before);
+    let orphans = "select count(*) from contents c join agents a on a.uid = c.agent \
+                   where a.slug <> 'a' and orphaned_at is not null";
+    assert_eq!(database.number(orphans).await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_manifest_is_shown_as_it_was_at_one_revision() {
+    let database = database().await;
+    let director = Director::new();
+    let replica = Builder::new(&database).interference(director.clone()).start().await;
+    replica.acme("a").await;
+    let before = manifest(vec![resource("x:1", "1")], vec![template("y:{v}", "1")], vec![prompt("p", "1")]);
+    assert_eq!(put(&replica, &before).await["status"], 200);
+    let hold = director.hold(Point::SnapshotBetweenReads);
+    let after = manifest(vec![resource("x:2", "2")], vec![template("y:{v}", "2")], vec![]);
+    let (shown, written) = tokio::join!(get(&replica), hold.meanwhile(put(&replica, &after)));
+    assert_eq!(written["headers"]["etag"], "\"3\"");
+    assert_eq!(shown, answered(200, Some(2), &before));
+    assert_eq!(get(&replica).await, answered(200, Some(3), &after));
+}
+
+#[tokio::test]
+async fn what_is_larger_than_a_manifest_may_be_is_read_one_by_one() {
+    let database = database().await;
+    let replica = Builder::new(&database).set("WAGGLE_LIMITS__MANIFEST_BYTES", 65_536).start().await;
+    replica.acme("a").await;
+    let long = "a".repeat(40_000);
+    let twice = manifest(vec![resource("x:1", &long), resource("x:2", &long)], vec![], vec![]);
+    let too_large = problem(413, "payload_too_large", "the body is longer than 65536 bytes");
+    assert_eq!(put(&replica, &twice).await, too_large);
+    assert_eq!(put(&replica, &manifest(vec![resource("x:1", &long)], vec![], vec![])).await["status"], 200);
+    assert_eq!(get(&replica).await["status"], 200);
+    let one_by_one = "the registry is larger than a manifest may be, 65536 bytes; read it one by one";
+    let refused = problem(400, "invalid_params", one_by_one);
+    // The same bytes, which a manifest would hold twice.
+    replica.put("a", "x:2", &long).await;
+    assert_eq!(get(&replica).await, refused);
+    // Short enough in the database, and not as JSON.
+    replica.put("a", "x:2", &"\u{1}".repeat(20_000)).await;
+    assert_eq!(get(&replica).await, refused);
+    assert_eq!(put(&replica, &manifest(vec![resource("x:2", "")], vec![], vec![])).await["status"], 200);
+    assert_eq!(get(&replica).await["status"], 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ten_thousand_resources_are_applied_at_once_and_one_of_them_changes_alone() {
+    let (database, replica) = gateway().await;
+    let key = replica.acme("a").await;
+    let uri = |n: usize| format!("x://host/{n:05}");
+    let mut all: Vec<_> = (0..10_000).map(|n| resource(&uri(n), &format!("content of {n}"))).collect();
+    let timed = async |what: &str, all: &[Value]| {
+        let manifest = manifest(all.to_vec(), vec![], vec![]);
+        let began = Instant::now();
+        let answer = put(&replica, &manifest).await;
+        println!("{what}: {:?}", began.elapsed());
+        let count = |of: &str| answer["body"][of]["count"].as_u64().unwrap_or_default();
+        let body = &answer["body"];
+        [body["revision"].as_u64().unwrap(), count("created"), count("updated"), count("deleted")]
+    };
+    assert_eq!(timed("10,000 new", &all).await, [2, 10_000, 0, 0]);
+    assert_eq!(timed("the same again", &all).await, [2, 0, 0, 0]);
+    for n in [1, 4_999, 5_001] {
+        let text = format!("content of {n}");
+        assert_eq!(replica.http.text("a", &key, &uri(n)).await, Some(text));
+    }
+    all[5_000] = resource(&uri(5_000), "changed");
+    assert_eq!(timed("one changed", &all).await, [3, 0, 1, 0]);
+    let told = "select count(*) from changes where revision = 3 and kind = 'resource_contents'";
+    assert_eq!(database.number(told).await, 1);
+    // Whoever read the others from the database now would read this.
+    database.execute("update contents set bytes = 'spoiled' where bytes <> 'changed'").await;
+    assert_eq!(replica.http.text("a", &key, &uri(5_000)).await.as_deref(), Some("changed"));
+    for n in [1, 4_999, 5_001] {
+        let text = format!("content of {n}");
+        assert_eq!(replica.http.text("a", &key, &uri(n)).await, Some(text), "kept in memory");
+    }
+    for (n, one) in all.iter_mut().enumerate() {
+        *one = resource(&uri(n), &format!("other content of {n}"));
+    }
+    assert_eq!(timed("all changed", &all).await, [4, 0, 10_000, 0]);
+    assert_eq!(replica.http.text("a", &key, &uri(9_999)).await.as_deref(), Some("other content of 9999"));
+    assert_eq!(timed("all removed", &[]).await, [5, 0, 0, 10_000]);
+    assert_eq!(replica.http.text("a", &key, &uri(1)).await, None);
+}

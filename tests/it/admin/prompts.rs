@@ -1,0 +1,131 @@
+//! `/agents/{agent}/prompts`.
+
+use serde_json::{Value, json};
+
+use super::say;
+use crate::app::{Replica, encode, gateway};
+use crate::whole::{answered, problem, whole};
+
+fn prompt(name: &str) -> String {
+    format!("/agents/a/prompts/{}", encode(name))
+}
+
+async fn put(replica: &Replica, name: &str, body: &str) -> Value {
+    whole(&say(replica, ("PUT", &prompt(name)), body).await)
+}
+
+async fn get(replica: &Replica, name: &str) -> Value {
+    whole(&replica.admin("GET", &prompt(name), None).await)
+}
+
+fn text(text: &str) -> Value {
+    json!({"role": "user", "content": {"type": "text", "text": text}})
+}
+
+#[tokio::test]
+async fn a_prompt_is_added_shown_rendered_replaced_and_removed() {
+    let (_database, replica) = gateway().await;
+    let key = replica.acme("a").await;
+    let none = Value::Null;
+    let first = json!({"messages": [text("hello")]});
+    assert_eq!(put(&replica, "p", &first.to_string()).await, answered(201, Some(2), &none));
+    let mut shown = json!({"name": "p", "messages": [text("hello")]});
+    assert_eq!(get(&replica, "p").await, answered(200, Some(2), &shown));
+
+    let arguments = json!([
+        {"name": "topic", "title": "Topic", "description": "要研究的主题", "required": true},
+        {"name": "depth", "required": false, "completions": ["brief", "deep"]},
+        {"name": "not an identifier"},
+    ]);
+    let messages = json!([
+        text("{{ topic }}{% if depth %}, {{ depth }}{% endif %}"),
+        {"role": "assistant", "content": {"type": "image", "data": "AAEC", "mimeType": "image/png"}},
+        {"role": "user", "content": {
+            "type": "resource_link", "uri": "x:{{ topic }}", "name": "{{ topic }}", "title": "t",
+            "mimeType": "text/plain", "size": 3, "icons": [{"src": "data:,a"}], "annotations": {"priority": 0.5},
+        }},
+        {"role": "user", "content": {"type": "resource", "resource": {
+            "uri": "x:own", "text": "{{ topic }}", "_meta": {"a": 1},
+        }}},
+        {"role": "user", "content": {"type": "resource", "resource": {"uri": "x:registered"}}},
+    ]);
+    shown = json!({
+        "name": "p", "title": "t", "description": "d", "icons": [], "_meta": {},
+        "arguments": arguments, "messages": messages,
+    });
+    assert_eq!(put(&replica, "p", &shown.to_string()).await, answered(200, Some(3), &none));
+    assert_eq!(get(&replica, "p").await, answered(200, Some(3), &shown));
+
+    replica.put("a", "x:registered", "as it is at this moment").await;
+    let params = json!({"name": "p", "arguments": {"topic": "二"}});
+    let got = replica.http.call("a", &key, "prompts/get", params).await;
+    let mut expected = messages.clone();
+    expected[0]["content"]["text"] = json!("二");
+    expected[2]["content"]["uri"] = json!("x:{{ topic }}");
+    let refused = "with these arguments, the uri of messages[2] is not an absolute URI of RFC 3986";
+    assert_eq!(got["error"]["message"], refused);
+    let params = json!({"name": "p", "arguments": {"topic": "2", "depth": "deep"}});
+    let got = replica.http.call("a", &key, "prompts/get", params).await;
+    expected[0]["content"]["text"] = json!("2, deep");
+    expected[2]["content"]["uri"] = json!("x:2");
+    expected[2]["content"]["name"] = json!("2");
+    expected[3]["content"]["resource"]["text"] = json!("2");
+    expected[4]["content"]["resource"]["text"] = json!("as it is at this moment");
+    // The revision of a request without a handshake knows no links; what it is told instead is told elsewhere.
+    let (got, expected) = (&got["result"]["messages"], expected);
+    for at in [0, 1, 3, 4] {
+        assert_eq!(got[at], expected[at], "{at}");
+    }
+
+    assert_eq!(put(&replica, "研/究 ?", &first.to_string()).await["status"], 201);
+    let mut listed = shown.clone();
+    listed.as_object_mut().unwrap().remove("messages");
+    let list = whole(&replica.admin("GET", "/agents/a/prompts", None).await);
+    let items = json!([listed, {"name": "研/究 ?"}]);
+    assert_eq!(list, answered(200, None, &json!({"items": items, "nextCursor": null})));
+
+    let remove = async || whole(&replica.admin("DELETE", &prompt("p"), None).await);
+    assert_eq!(remove().await, answered(204, Some(6), &none));
+    let gone = problem(404, "not_found", "no such prompt");
+    assert_eq!((remove().await, get(&replica, "p").await), (gone.clone(), gone));
+    assert_eq!(get(&replica, "研/究 ?").await["status"], 200);
+}
+
+#[tokio::test]
+async fn what_its_owner_sends_with_a_prompt_comes_back_byte_for_byte() {
+    let (_database, replica) = gateway().await;
+    replica.acme("a").await;
+    let raws = r#""icons":[ {"src":"data:,a" } ],"_meta":{"z":12345678901234567890123,  "a":-0.0 }"#;
+    let messages = r#"[{"role":"user","content":{"type":"text","text":"é","annotations":{ "priority":1.00},"_meta":{ "n" : 1e2}}}]"#;
+    let body = format!(r#"{{"name":"p",{raws},"messages":{messages}}}"#);
+    assert_eq!(put(&replica, "p", &body).await["status"], 201);
+    let shown = replica.admin("GET", &prompt("p"), None).await.text();
+    assert_eq!(shown, body);
+    assert_eq!(put(&replica, "p", &shown).await, answered(200, Some(2), &Value::Null));
+}
+
+#[tokio::test]
+async fn only_what_changes_of_a_prompt_is_told() {
+    let (database, replica) = gateway().await;
+    replica.acme("a").await;
+    let body = r#"{"arguments":[{"name":"a","completions":["1"]}],"messages":[{"role":"user","content":{"type":"text","text":"{{ a }}"}}]}"#;
+    for (revision, change) in [
+        (2, body.to_owned()),
+        (2, body.to_owned()),
+        (2, body.replace(r#"{"arguments""#, r#"{"title":null,"_meta":null,"name":"p","arguments""#)),
+        (3, body.replace("{{ a }}", "{{ a }}!")),
+        (4, body.replace("{{ a }}", "{{ a }}!").replace(r#"["1"]"#, "[]")),
+        (5, body.replace(r#""name":"a""#, r#""name":"a","required":true"#)),
+        (6, body.replace(r#"{"arguments""#, r#"{"title":"t","arguments""#)),
+    ] {
+        assert_eq!(
+            put(&replica, "p", &change).await["headers"]["etag"],
+            format!("\"{revision}\""),
+            "{change}"
+        );
+    }
+    let told = "select count(*) from (select array_agg(kind order by revision) as kinds from changes \
+                where subject = 'p') told where kinds = array['prompt_added', 'prompt_messages', \
+                'prompt_messages', 'prompt_defined', 'prompt_defined']";
+    assert_eq!(database.number(told).await, 1);
+}

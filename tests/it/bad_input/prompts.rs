@@ -1,0 +1,204 @@
+//! Prompts that are JSON and make no sense.
+
+use super::{Stage, invalid};
+use crate::app::encode;
+use crate::whole::problem;
+
+const PUT: (&str, &str) = ("PUT", "/agents/a/prompts/p");
+
+#[tokio::test]
+async fn names_that_are_none_are_refused() {
+    let mut stage = Stage::set().await;
+    let body = r#"{"messages":[{"role":"user","content":{"type":"text","text":""}}]}"#;
+    for (name, wrong) in [
+        ("a\0", "holds a control character"),
+        ("a\nb", "holds a control character"),
+        (&"a".repeat(513), "must have 1 to 512 bytes"),
+    ] {
+        let path = format!("/agents/a/prompts/{}", encode(name));
+        for (method, body) in [("PUT", body), ("GET", ""), ("DELETE", "")] {
+            let answer = stage.admin((method, &path), body).await;
+            assert_eq!(answer, invalid(&format!("name {wrong}")), "{method} {name}");
+        }
+    }
+    let not_text = stage.admin(("PUT", "/agents/a/prompts/%FF"), body).await;
+    assert_eq!(not_text, problem(404, "not_found", "no such path"));
+    let other = body.replace(r#"{"messages""#, r#"{"name":"q","messages""#);
+    assert_eq!(stage.admin(PUT, other).await, invalid("name differs from the one in the path"));
+    stage.struck().await;
+}
+
+#[tokio::test]
+async fn arguments_that_make_no_sense_are_refused() {
+    let mut stage = Stage::set().await;
+    let many = |count: usize, each: &str| {
+        let arguments: Vec<_> = (0..count).map(|n| format!(r#"{{"name":"a{n}"{each}}}"#)).collect();
+        format!("[{}]", arguments.join(","))
+    };
+    let long = "a".repeat(33_000);
+    let completions = format!(r#","completions":["{long}"]"#);
+    let description = format!(r#","description":"{}""#, "a".repeat(16_000));
+    for (arguments, detail) in [
+        ("{}", "invalid type: map, expected a sequence at line 1 column 13"),
+        ("[1]", "invalid type: integer `1`, expected an object at line 1 column 15"),
+        (r#"[["a"]]"#, "invalid type: sequence, expected an object at line 1 column 14"),
+        ("[{}]", "missing field `name` at line 1 column 16"),
+        (r#"[{"name":""}]"#, "a name or title must have 1 to 512 bytes, not 0 at line 1 column 25"),
+        (r#"[{"name":"a\u0000"}]"#, "a name or title holds a NUL character at line 1 column 32"),
+        (r#"[{"name":"a"},{"name":"\u0061"}]"#, "arguments: a stands there twice"),
+        (
+            r#"[{"name":"a","type":"string"}]"#,
+            "unknown field `type`, expected one of `name`, `title`, `description`, `required`, `completions` \
+             at line 1 column 32",
+        ),
+        (
+            r#"[{"name":"a","required":1}]"#,
+            "invalid type: integer `1`, expected a boolean at line 1 column 38",
+        ),
+        (
+            r#"[{"name":"a","completions":["b","\u0000"]}]"#,
+            "arguments[0].completions[1] holds a NUL character",
+        ),
+        (&many(101, ""), "arguments: at most 100"),
+        (&many(2, &completions), "arguments: their completions are longer than 65536 bytes together"),
+        (&many(17, &description), "arguments are longer than 262144 bytes"),
+    ] {
+        let body = format!(
+            r#"{{"arguments":{arguments},"messages":[{{"role":"user","content":{{"type":"text","text":""}}}}]}}"#
+        );
+        let shown = &arguments[..arguments.len().min(60)];
+        assert_eq!(stage.admin(PUT, body).await, invalid(detail), "{shown}");
+    }
+    stage.struck().await;
+}
+
+#[tokio::test]
+async fn messages_that_make_no_sense_are_refused() {
+    let mut stage = Stage::set().await;
+    let say = |content: &str| format!(r#"[{{"role":"user","content":{content}}}]"#);
+    let both =
+        "messages[0].content.resource must have text or blob, or neither to name a registered resource";
+    let meta = |within: &str| format!("messages[0].content.{within}_meta must be an object");
+    let cases = [
+        ("{}", "invalid type: map, expected a sequence at line 1 column 12".to_owned()),
+        ("[]", "messages: 1 to 100".to_owned()),
+        ("[7]", "invalid type: integer `7`, expected an object at line 1 column 14".to_owned()),
+        (r#"[["user",{}]]"#, "invalid type: sequence, expected an object at line 1 column 13".to_owned()),
+        (
+            r#"[{"role":"system","content":{"type":"text","text":""}}]"#,
+            "unknown variant `system`, expected `user` or `assistant` at line 1 column 29".to_owned(),
+        ),
+        (
+            r#"[{"role":"user","content":"text"}]"#,
+            "invalid type: string \"text\", expected an object at line 1 column 44".to_owned(),
+        ),
+        (
+            r#"[{"role":"user","content":["text"]}]"#,
+            "invalid type: sequence, expected an object at line 1 column 38".to_owned(),
+        ),
+        (r#"[{"role":"user"}]"#, "missing field `content` at line 1 column 28".to_owned()),
+    ];
+    for (messages, detail) in cases {
+        let answer = stage.admin(PUT, format!(r#"{{"messages":{messages}}}"#)).await;
+        assert_eq!(answer, invalid(&detail), "{messages}");
+    }
+    for (content, detail) in [
+        (r#"{"type":"text","text":"a\u0000"}"#, "messages[0].content.text holds a NUL character"),
+        (
+            r#"{"type":"text","text":"","annotations":[]}"#,
+            "messages[0].content.annotations must be an object",
+        ),
+        (
+            r#"{"type":"text","text":"","annotations":{"priority":2}}"#,
+            "messages[0].content.annotations.priority is not what the specification asks for",
+        ),
+        (r#"{"type":"text","text":"","_meta":[]}"#, &meta("")),
+        (
+            r#"{"type":"text","text":"","_meta":{"a":"\u0000"}}"#,
+            "messages[0].content._meta holds a NUL character",
+        ),
+        (
+            r#"{"type":"image","data":"YQ","mimeType":"image/png"}"#,
+            "messages[0].content.data is not base64 (RFC 4648)",
+        ),
+        (
+            r#"{"type":"audio","data":"YQ==","mimeType":"audio"}"#,
+            "messages[0].content.mimeType is not a MIME type",
+        ),
+        (
+            r#"{"type":"image","data":"YQ==","mimeType":""}"#,
+            "messages[0].content.mimeType: a MIME type must have 1 to 255 bytes, not 0",
+        ),
+        (
+            r#"{"type":"resource_link","uri":"relative","name":"n"}"#,
+            "messages[0].content.uri is not an absolute URI of RFC 3986",
+        ),
+        (
+            r#"{"type":"resource_link","uri":"{{ a }}\u0000","name":"n"}"#,
+            "messages[0].content.uri holds a NUL character",
+        ),
+        (
+            r#"{"type":"resource_link","uri":"a:b","name":"\u0000"}"#,
+            "messages[0].content.name holds a NUL character",
+        ),
+        (
+            r#"{"type":"resource_link","uri":"a:b","name":"n","icons":[{}]}"#,
+            "messages[0].content.icons[0] is not an icon of the specification",
+        ),
+        (
+            r#"{"type":"resource_link","uri":"a:b","name":"n","mimeType":"a"}"#,
+            "messages[0].content.mimeType is not a MIME type",
+        ),
+        (r#"{"type":"resource","resource":{"uri":"a:b","text":"","blob":""}}"#, both),
+        (
+            r#"{"type":"resource","resource":{"uri":"","text":""}}"#,
+            "messages[0].content.resource.uri is not an absolute URI of RFC 3986",
+        ),
+        (
+            r#"{"type":"resource","resource":{"uri":"a:b","blob":"Y"}}"#,
+            "messages[0].content.resource.blob is not base64 (RFC 4648)",
+        ),
+        (
+            r#"{"type":"resource","resource":{"uri":"a:b","text":"\u0000"}}"#,
+            "messages[0].content.resource.text holds a NUL character",
+        ),
+        (
+            r#"{"type":"resource","resource":{"uri":"a:b","mimeType":"a","text":""}}"#,
+            "messages[0].content.resource.mimeType is not a MIME type",
+        ),
+        (r#"{"type":"resource","resource":{"uri":"a:b","_meta":7}}"#, &meta("resource.")),
+        (
+            r#"{"type":"text","text":"{{ c }}"}"#,
+            "messages[0]: line 1: `c` is not declared; declare it as an argument or correct the name",
+        ),
+        (
+            r#"{"type":"resource_link","uri":"a:b","name":"{{ c }}"}"#,
+            "messages[0]: line 1: `c` is not declared; declare it as an argument or correct the name",
+        ),
+    ] {
+        let answer = stage.admin(PUT, format!(r#"{{"messages":{}}}"#, say(content))).await;
+        assert_eq!(answer, invalid(detail), "{content}");
+    }
+    stage.struck().await;
+}
+
+#[tokio::test]
+async fn messages_that_are_too_much_together_are_refused() {
+    let mut stage = Stage::set().await;
+    let messages = |count: usize, text: &str| {
+        let one = format!(r#"{{"role":"user","content":{{"type":"text","text":"{text}"}}}}"#);
+        format!(r#"{{"messages":[{}]}}"#, vec![one; count].join(","))
+    };
+    assert_eq!(stage.admin(PUT, messages(101, "")).await, invalid("messages: 1 to 100"));
+    let loops = "{% for a in [1,2,3,4,5,6,7,8,9,10] %}".repeat(2) + "." + &"{% endfor %}".repeat(2);
+    let too_much =
+        "messages: the template takes too much work to render; make its loops, lists and texts smaller";
+    assert_eq!(stage.admin(PUT, messages(100, &loops)).await, invalid(too_much));
+    let long = "{{ '' }}".to_owned() + &"a".repeat(60_000);
+    let too_long = "messages: the rendered text is longer than 1048576 bytes; give shorter values or shorten the template";
+    assert_eq!(stage.admin(PUT, messages(20, &long)).await, invalid(too_long));
+    // Without anything to render there is nothing to take too much.
+    let plain = messages(20, &"a".repeat(60_000));
+    assert_eq!(stage.admin(("PUT", "/agents/a/prompts/long"), plain).await["status"], 201);
+    assert_eq!(stage.admin(("DELETE", "/agents/a/prompts/long"), "").await["status"], 204);
+}
