@@ -75,7 +75,7 @@ async fn one_more_waits_for_a_place_and_the_next_is_refused() {
     let (slow, running) = hold(&renderer).await;
     let waiting = tokio::spawn({
         let renderer = Arc::clone(&renderer);
-        async move { renderer.render(vec![template("waited")], Vec::new()).await }
+        async move { renderer.render(vec![template("{{ topic }}")], values(&"x".repeat(20_000))).await }
     });
     while renderer.waiting.available_permits() > 0 {
         tokio::task::yield_now().await;
@@ -85,14 +85,15 @@ async fn one_more_waits_for_a_place_and_the_next_is_refused() {
     assert_eq!(refused, Err(RenderError::Busy));
     slow.end.send(()).unwrap();
     assert_eq!(running.await.unwrap(), Ok(()));
-    assert_eq!(waiting.await.unwrap().unwrap(), ["waited"]);
+    assert_eq!(waiting.await.unwrap().unwrap(), ["x".repeat(20_000)]);
 }
 
 #[tokio::test]
 async fn a_place_that_does_not_come_free_in_time_is_told() {
     let renderer = Arc::new(Renderer::new(RendererLimits { wait: SOON, ..limits() }));
     let (slow, running) = hold(&renderer).await;
-    let refused = renderer.render(vec![template("never")], Vec::new()).await.unwrap_err();
+    let heavy = renderer.render(vec![template("{{ topic }}")], values(&"x".repeat(20_000)));
+    let refused = heavy.await.unwrap_err();
     assert_eq!(refused.to_string(), "too many templates are being rendered; try again");
     slow.end.send(()).unwrap();
     assert_eq!(running.await.unwrap(), Ok(()));
@@ -136,4 +137,19 @@ async fn a_panic_is_an_error_and_gives_its_place_back() {
     let failed = renderer.run::<()>(|| panic!("a bug")).await.unwrap_err();
     assert_eq!(failed.to_string(), "the template could not be rendered");
     assert_eq!(renderer.run(|| Ok(7)).await, Ok(7));
+}
+
+#[tokio::test]
+async fn what_takes_next_to_nothing_is_rendered_whoever_holds_the_places() {
+    let renderer = Arc::new(Renderer::new(RendererLimits { waiting: 0, ..limits() }));
+    let (slow, running) = hold(&renderer).await;
+    let light = renderer.render(vec![template("{{ topic }}!")], values("bees")).await;
+    assert_eq!(light.unwrap(), ["bees!"]);
+    // By the length of a value, and by the steps of a template.
+    let long = renderer.render(vec![template("{{ topic }}!")], values(&"x".repeat(20_000))).await;
+    assert_eq!(long, Err(RenderError::Busy));
+    let many = renderer.render(vec![template(&"{{ topic }}".repeat(300))], values("x")).await;
+    assert_eq!(many, Err(RenderError::Busy));
+    slow.end.send(()).unwrap();
+    running.await.unwrap().unwrap();
 }
