@@ -101,7 +101,7 @@ impl Step {
 }
 
 /// How many steps that both take together are as much work as a look at a pair of them.
-const STRIDE: usize = 16;
+const STRIDE: usize = 32;
 
 /// A template read as a pattern.
 pub(super) struct Pattern(Vec<Step>);
@@ -109,12 +109,19 @@ pub(super) struct Pattern(Vec<Step>);
 impl Pattern {
     /// Whether some text fits both; `None` where that takes more looks than there are, which are counted down.
     pub(super) fn overlaps(&self, other: &Self, looks: &mut usize) -> Option<bool> {
-        // As long as either has but one way on, they go it together.
+        // As long as each has but one way on, from the beginning and back from the end, they go it together. (What may
+        // be left out ends with any number of characters.)
         let both = |(a, b): &(&Step, &Step)| matches!((a, b), (Step::One(_), Step::One(_)));
         let meet = |(a, b): &(&Step, &Step)| !a.class().common(b.class()).is_empty();
         let beginning = self.0.iter().zip(&other.0).take_while(both).take_while(meet).count();
         let (rows, columns) = (&self.0[beginning..], &other.0[beginning..]);
-        *looks = looks.checked_sub(beginning / STRIDE)?;
+        let end = rows.iter().rev().zip(columns.iter().rev()).take_while(both);
+        let (end, meeting) = (end.clone().count(), end.take_while(meet).count());
+        *looks = looks.checked_sub((beginning + end) / STRIDE)?;
+        if meeting < end {
+            return Some(false);
+        }
+        let (rows, columns) = (&rows[..rows.len() - end], &columns[..columns.len() - end]);
         // Pairs of steps, one of each, to which one text leads.
         let mut reached = Reached::new(rows.len() + 1, columns.len() + 1);
         reached.add(0, 0);
