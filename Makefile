@@ -35,7 +35,7 @@ openapi: prerequisites ## Write openapi.json anew, after the admin surface has c
 	cargo build --locked --workspace --bin waggle --examples
 	@"$${CARGO_TARGET_DIR:-target}/debug/waggle" openapi > openapi.json
 
-bench: prerequisites ## Measure the CPU time of a request (ARGS='--rounds 5')
+bench: prerequisites ## Measure the CPU time of a request (ARGS='--rounds 3')
 	cargo build --release --locked --workspace --bins
 	cargo run --release --locked --package waggle-bench -- $(ARGS)
 

@@ -14,13 +14,13 @@ pub(crate) struct Options {
     #[arg(long, value_delimiter = ',', default_value = "limit,rmcp,waggle")]
     only: Vec<Server>,
     /// How often each case is measured at each server; the report gives medians
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) rounds: u32,
     /// How long each measurement lasts, in seconds
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
     /// How many connections are kept busy
-    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) connections: u16,
     /// The gateway's binary [default: `waggle` beside this one]
     #[arg(long)]
