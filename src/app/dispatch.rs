@@ -1,5 +1,6 @@
 //! From a path to the surface that answers it; what every answer carries is added here.
 
+use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -67,7 +68,12 @@ impl Gateway {
     }
 
     /// Answers a request, whatever happens.
-    pub(super) async fn answer(&self, request: Request<Incoming>, surface: Surface) -> Response<Body> {
+    pub(super) async fn answer(
+        &self,
+        request: Request<Incoming>,
+        peer: IpAddr,
+        surface: Surface,
+    ) -> Response<Body> {
         let id = self.ids.of(request.headers());
         let mut response = match target(request.uri().path(), surface) {
             Target::Alive => status(&request, StatusCode::OK, r#"{"status":"alive"}"#),
@@ -77,7 +83,7 @@ impl Gateway {
             Target::Ready => status(&request, StatusCode::SERVICE_UNAVAILABLE, r#"{"status":"unready"}"#),
             Target::Mcp(agent) => {
                 let agent = agent.to_owned();
-                self.mcp(request, &agent, &id).await
+                self.mcp(request, &agent, peer, &id).await
             }
             Target::Admin => {
                 Box::pin(lend(request, async |request| self.administer(request, &id).await)).await
@@ -99,7 +105,13 @@ impl Gateway {
         }
     }
 
-    async fn mcp(&self, request: Request<Incoming>, agent: &str, id: &HeaderValue) -> Response<Body> {
+    async fn mcp(
+        &self,
+        request: Request<Incoming>,
+        agent: &str,
+        peer: IpAddr,
+        id: &HeaderValue,
+    ) -> Response<Body> {
         let origin = self.origins.check(request.uri(), request.headers());
         if let Some(preflight) = preflight(&request, origin.as_ref()) {
             return preflight;
@@ -111,7 +123,7 @@ impl Gateway {
             (Ok(_), Ok(_)) => Ok(()),
         };
         let (parts, mut body) = request.into_parts();
-        let arrival = Arrival { agent, parts: &parts, request_id: id, admitted };
+        let arrival = Arrival { agent, parts: &parts, request_id: id, peer, admitted };
         let answered = self.guard(self.endpoint.answer(&arrival, &mut body)).await;
         let mut response = answered.unwrap_or_else(|fault| endpoint::fail(&arrival, &fault));
         body::discard(&parts.headers, &mut body).await;

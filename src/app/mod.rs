@@ -96,6 +96,7 @@ pub struct Running {
     pub admin_address: SocketAddr,
     /// Its use cases.
     pub registry: Arc<Registry>,
+    feed: Arc<Feed>,
     store: Store,
     stop: CancellationToken,
     listeners: TaskTracker,
@@ -120,7 +121,7 @@ pub async fn start(
     sources.random.fill(&mut candidate)?;
     let secret = store.cursor_secret(candidate).await?;
     let seal = CursorSeal::new(&secret).ok_or(StoreError::Unreadable("cursor secret"))?;
-    let feed = Arc::new(Feed::new(store.clone(), sources.clone(), feed_options(settings)));
+    let feed = Arc::new(Feed::new(store.clone(), sources.clone(), feed_options(settings))?);
     let registry = Arc::new(Registry::new(
         store.clone(),
         sources.clone(),
@@ -135,8 +136,11 @@ pub async fn start(
         async move { registry.keep_house(stop).await }
     });
     let ids = RequestIds::new(sources.random.as_ref())?;
-    let gateway = Arc::new(gateway(settings, &registry, &feed, seal, operator, ids));
-    let running = listen(settings, gateway, registry, store).await?;
+    let stop = CancellationToken::new();
+    let endpoint = endpoint(settings, &registry, &feed, seal.clone(), operator, stop.clone());
+    let gateway = Arc::new(gateway(settings, endpoint, &registry, &feed, seal, operator, ids));
+    let listening = Listening { gateway, registry, feed, store, stop };
+    let running = listen(settings, listening).await?;
     Ok(Running { background, background_stop, ..running })
 }
 
@@ -195,8 +199,32 @@ fn registry_limits(settings: &Settings) -> RegistryLimits {
     }
 }
 
+fn endpoint(
+    settings: &Settings,
+    registry: &Arc<Registry>,
+    feed: &Arc<Feed>,
+    seal: CursorSeal,
+    operator: KeyHash,
+    closing: CancellationToken,
+) -> Endpoint {
+    let options = EndpointOptions {
+        body_bytes: settings.limits.body_bytes,
+        result_bytes: settings.cache.result_bytes,
+        ttl: settings.mcp.ttl,
+        // Less than the whole request may take, so that it is the body that is said to be late.
+        patience: settings.server.request.mul_f32(0.9),
+        // A sign of life keeps a session alive as well.
+        keep_alive: settings.sessions.keep_alive.min(settings.sessions.idle / 4),
+        streams_per_key: settings.limits.streams_per_key,
+        streams: settings.limits.streams,
+        uris_per_stream: settings.sessions.subscriptions as usize,
+    };
+    Endpoint::new(Arc::clone(registry), Arc::clone(feed), seal, operator, options, closing)
+}
+
 fn gateway(
     settings: &Settings,
+    endpoint: Endpoint,
     registry: &Arc<Registry>,
     feed: &Arc<Feed>,
     seal: CursorSeal,
@@ -205,18 +233,11 @@ fn gateway(
 ) -> Gateway {
     let admin = Admin {
         registry: Arc::clone(registry),
-        seal: seal.clone(),
+        seal,
         operator,
         content_bytes: settings.limits.content_bytes,
         manifest_bytes: settings.limits.manifest_bytes,
         manifests: Arc::new(Semaphore::new(MANIFESTS_AT_ONCE)),
-    };
-    let options = EndpointOptions {
-        body_bytes: settings.limits.body_bytes,
-        result_bytes: settings.cache.result_bytes,
-        ttl: settings.mcp.ttl,
-        // Less than the whole request may take, so that it is the body that is said to be late.
-        patience: settings.server.request.mul_f32(0.9),
     };
     let hosts = settings.server.allowed_hosts.as_ref();
     let origins = OriginRules {
@@ -224,7 +245,7 @@ fn gateway(
         origins: settings.server.allowed_origins.clone(),
     };
     Gateway::new(
-        Endpoint::new(Arc::clone(registry), seal, operator, options),
+        endpoint,
         admin::router(Arc::new(admin)),
         Arc::clone(feed),
         origins,
@@ -234,14 +255,19 @@ fn gateway(
     )
 }
 
-/// Opens the listeners, one or two, and serves on them.
-async fn listen(
-    settings: &Settings,
+/// What is served, and what it stands on.
+struct Listening {
     gateway: Arc<Gateway>,
     registry: Arc<Registry>,
+    feed: Arc<Feed>,
     store: Store,
-) -> Result<Running, AppError> {
-    let (listeners, stop) = (TaskTracker::new(), CancellationToken::new());
+    stop: CancellationToken,
+}
+
+/// Opens the listeners, one or two, and serves on them.
+async fn listen(settings: &Settings, listening: Listening) -> Result<Running, AppError> {
+    let Listening { gateway, registry, feed, store, stop } = listening;
+    let listeners = TaskTracker::new();
     let grace = settings.server.shutdown;
     let open = async |address: SocketAddr| {
         let listener = TcpListener::bind(address).await.map_err(|error| AppError::Listen(address, error))?;
@@ -262,6 +288,7 @@ async fn listen(
         address,
         admin_address,
         registry,
+        feed,
         store,
         stop,
         listeners,
@@ -272,13 +299,14 @@ async fn listen(
 }
 
 impl Running {
-    /// Stops accepting, lets requests under way finish within `server.shutdown_seconds`, then leaves, whether the
+    /// Stops accepting, ends the streams, lets requests under way finish within `server.shutdown_seconds`, then leaves, whether the
     /// database still answers or not.
     pub async fn stop(self) {
         let deadline = tokio::time::Instant::now() + self.grace + AFTER_REQUESTS;
         self.stop.cancel();
         self.listeners.wait().await;
         let leaving = async {
+            self.feed.end_streams().await;
             self.registry.drain().await;
             self.background_stop.cancel();
             self.background.close();

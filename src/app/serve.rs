@@ -1,6 +1,7 @@
 //! Connections: accepted, bounded, ended gracefully.
 
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,8 +35,8 @@ pub(super) async fn serve(
     let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
     while let Some(accepted) = stop.run_until_cancelled(accept(&listener, &places)).await {
         match accepted {
-            Ok((stream, place)) => {
-                let connection = connect(stream, &gateway, surface, &graceful);
+            Ok((stream, peer, place)) => {
+                let connection = connect(stream, peer, &gateway, surface, &graceful);
                 tokio::spawn(async move {
                     connection.await;
                     drop(place);
@@ -56,15 +57,16 @@ pub(super) async fn serve(
 async fn accept(
     listener: &TcpListener,
     places: &Arc<Semaphore>,
-) -> std::io::Result<(TcpStream, OwnedSemaphorePermit)> {
+) -> std::io::Result<(TcpStream, IpAddr, OwnedSemaphorePermit)> {
     let place = Arc::clone(places).acquire_owned().await.map_err(std::io::Error::other)?;
-    let (stream, _) = listener.accept().await?;
+    let (stream, peer) = listener.accept().await?;
     stream.set_nodelay(true)?;
-    Ok((stream, place))
+    Ok((stream, peer.ip().to_canonical(), place))
 }
 
 fn connect(
     stream: TcpStream,
+    peer: IpAddr,
     gateway: &Arc<Gateway>,
     surface: Surface,
     graceful: &GracefulShutdown,
@@ -72,7 +74,7 @@ fn connect(
     let gateway = Arc::clone(gateway);
     let service = service_fn(move |request| {
         let gateway = Arc::clone(&gateway);
-        async move { Ok::<_, Infallible>(gateway.answer(request, surface).await) }
+        async move { Ok::<_, Infallible>(gateway.answer(request, peer, surface).await) }
     });
     let mut builder = Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_PATIENCE);

@@ -1,7 +1,7 @@
 //! Brings scopes that are behind up to date before anybody asks.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -36,7 +36,7 @@ impl CatchUp {
 impl Feed {
     pub(super) async fn catch_up(self: Arc<Self>, stop: CancellationToken) {
         while stop.run_until_cancelled(self.catch_up.some.notified()).await.is_some() {
-            let Some(follower) = self.follower.get().and_then(Weak::upgrade) else { return };
+            let Some(follower) = self.follower() else { return };
             if stop.run_until_cancelled(all(&follower, self.catch_up.take())).await.is_none() {
                 return;
             }

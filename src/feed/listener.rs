@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Feed;
 use crate::store::StoreError;
-use crate::store::wakes::WakeListener;
+use crate::store::wakes::{Wake, WakeListener};
 
 /// The wait before connecting again: it doubles from the first to the last.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
@@ -51,12 +51,12 @@ impl Feed {
             Ok(Err(error)) => return error.into(),
             Err(_) => return Lost::Silent,
         };
-        let listening = Instant::now();
         // What was committed before LISTEN took hold was told to nobody here.
         if self.sweep().await.is_err() {
             return Lost::Missed;
         }
-        self.proof.probed(listening);
+        // From the next heartbeat that comes back on it is proven that this replica hears.
+        self.pending.beat();
         *connected = true;
         tracing::info!("wakes are heard");
         loop {
@@ -66,19 +66,37 @@ impl Feed {
         }
     }
 
-    /// Hands on what is heard until a probe is due, then probes.
+    /// Takes what is heard until a probe is due, then probes: nothing else would notice a connection that swallows
+    /// everything.
     async fn hear_until_probe(&self, listener: &mut WakeListener) -> Result<(), Lost> {
         let due = Instant::now() + self.options.probe;
         while Instant::now() < due {
             match timeout_at(due, listener.next()).await {
-                Ok(heard) => self.deliver(&heard?),
+                Ok(heard) => self.take(&heard?),
                 Err(_) => break,
             }
         }
-        let started = Instant::now();
         timeout(self.options.probe, listener.probe()).await.map_err(|_| Lost::Silent)??;
-        self.deliver(&listener.heard());
-        self.proof.probed(started);
+        self.take(&listener.heard());
         Ok(())
+    }
+
+    /// Takes messages in: first what is told of scopes, then what was asked about having heard it.
+    fn take(&self, messages: &[Wake]) {
+        let raised: Vec<_> = messages.iter().filter_map(Wake::raised).collect();
+        self.deliver(&raised);
+        for message in messages {
+            match *message {
+                Wake::Raised(..) => {}
+                Wake::Alive(replica, number) if replica == self.members.me => self.proof.heard(number),
+                Wake::Alive(replica, _) => self.members.alive(replica, Instant::now()),
+                Wake::Ask(replica, question) if replica == self.members.me => {
+                    self.members.heard_self(question)
+                }
+                Wake::Ask(replica, question) => self.pending.answer(replica, question),
+                Wake::Heard(by, of, question) if of == self.members.me => self.members.heard(by, question),
+                Wake::Heard(..) => {}
+            }
+        }
     }
 }

@@ -5,7 +5,9 @@
 //! a replica knows when it no longer hears.
 
 mod catch_up;
+pub mod hub;
 mod listener;
+mod members;
 mod notifier;
 mod proof;
 mod sweep;
@@ -18,18 +20,21 @@ use tokio_util::task::TaskTracker;
 
 use crate::model::feed::{BoxFuture, ChangeFeed, Follower, Unconfirmed};
 use crate::model::scope::{Revision, Scope};
-use crate::model::sources::Sources;
+use crate::model::sources::{RandomError, Sources};
 use crate::store::Store;
+use crate::store::wakes::ReplicaId;
 
 use catch_up::CatchUp;
+use hub::Hub;
+use members::Members;
 use notifier::Pending;
-use proof::Proof;
+use proof::{Proof, heartbeat_lease};
 use sweep::Sweeper;
 
 /// The rhythm of the feed.
 #[derive(Debug, Clone)]
 pub struct FeedOptions {
-    /// How often the listener's connection is probed; a probe that takes as long has failed.
+    /// How often the listener's connection is probed, and a heartbeat sent; a probe that takes as long has failed.
     pub probe: Duration,
     /// How often the rows are swept.
     pub sweep: Duration,
@@ -48,14 +53,22 @@ pub struct Feed {
     sweeper: Sweeper,
     pending: Pending,
     catch_up: CatchUp,
+    members: Members,
+    hub: Hub,
     follower: OnceLock<Weak<dyn Follower>>,
 }
 
 impl Feed {
     /// Builds a feed that is not heard from yet.
-    pub fn new(store: Store, sources: Sources, options: FeedOptions) -> Self {
-        Self {
+    ///
+    /// # Errors
+    /// When the source of randomness fails.
+    pub fn new(store: Store, sources: Sources, options: FeedOptions) -> Result<Self, RandomError> {
+        let me = ReplicaId(sources.uid()?);
+        Ok(Self {
             proof: Proof::new(&options),
+            members: Members::new(me, heartbeat_lease(&options)),
+            hub: Hub::new(options.patience),
             store,
             sources,
             options,
@@ -63,7 +76,7 @@ impl Feed {
             pending: Pending::default(),
             catch_up: CatchUp::default(),
             follower: OnceLock::new(),
-        }
+        })
     }
 
     /// Starts the feed's tasks, which run until `stop`. The follower is told of every change from here on; a second
@@ -90,12 +103,22 @@ impl Feed {
 
     /// Hands on what was heard or found.
     fn deliver(&self, revisions: &[(Scope, Revision)]) {
-        let Some(follower) = self.follower.get().and_then(Weak::upgrade) else { return };
+        let Some(follower) = self.follower() else { return };
         for (scope, revision) in revisions {
             if follower.raise(*scope, *revision) {
                 self.catch_up.add(*scope);
             }
+            self.hub.raise(*scope, *revision);
         }
+    }
+
+    fn follower(&self) -> Option<Arc<dyn Follower>> {
+        self.follower.get().and_then(Weak::upgrade)
+    }
+
+    /// Ends what reads for streams.
+    pub async fn end_streams(&self) {
+        self.hub.end().await;
     }
 }
 
@@ -110,6 +133,9 @@ impl ChangeFeed for Feed {
 
     fn announce(&self, revisions: &[(Scope, Revision)]) {
         self.pending.add(revisions);
+        for (scope, revision) in revisions {
+            self.hub.raise(*scope, *revision);
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Sends wakes after commits, gathered for a few milliseconds, on a connection of its own.
+//! Sends what other replicas are to hear, gathered for a few milliseconds, on a connection of its own.
 //!
 //! Inside the writing transaction NOTIFY would take a lock of the whole database at every commit.
 
@@ -7,68 +7,132 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use tokio::time::timeout;
+use tokio::time::{Instant, MissedTickBehavior, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::Feed;
 use crate::model::scope::{Revision, Scope};
 use crate::model::sources::Point;
-use crate::store::wakes::WakeSender;
+use crate::store::wakes::{ReplicaId, Wake, WakeSender};
 
 /// Scopes that wait to be told; a wake past it is dropped, and the sweeps of the others find the change.
 const MOST_PENDING: usize = 10_000;
 
-/// The newest revision of each scope that was committed here and not told yet.
+/// What was not sent yet.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
-    revisions: Mutex<HashMap<Scope, Revision>>,
+    state: Mutex<State>,
     some: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The newest revision of each scope.
+    revisions: HashMap<Scope, Revision>,
+    /// Questions asked by this replica so far, and whether the last is still to be sent.
+    asked: u64,
+    asks: bool,
+    /// The newest question of each replica before which this one has heard everything.
+    answers: HashMap<ReplicaId, u64>,
 }
 
 impl Pending {
     pub(super) fn add(&self, revisions: &[(Scope, Revision)]) {
-        let mut pending = self.revisions.lock();
+        let mut state = self.state.lock();
         for (scope, revision) in revisions {
-            if pending.len() < MOST_PENDING || pending.contains_key(scope) {
-                let newest = pending.entry(*scope).or_default();
-                *newest = (*newest).max(*revision);
+            if state.revisions.len() < MOST_PENDING || state.revisions.contains_key(scope) {
+                state.raise(*scope, *revision);
             }
         }
         self.some.notify_one();
     }
 
-    fn take(&self) -> Vec<(Scope, Revision)> {
-        self.revisions.lock().drain().collect()
+    /// Asks everybody to have heard of a revision; answers the number of the question. There are no more of them than
+    /// agents and sessions with streams.
+    pub(super) fn ask(&self, scope: Scope, revision: Revision) -> u64 {
+        let mut state = self.state.lock();
+        state.raise(scope, revision);
+        state.asked += 1;
+        state.asks = true;
+        self.some.notify_one();
+        state.asked
+    }
+
+    /// Answers a question.
+    pub(super) fn answer(&self, of: ReplicaId, question: u64) {
+        let mut state = self.state.lock();
+        let newest = state.answers.entry(of).or_default();
+        *newest = (*newest).max(question);
+        self.some.notify_one();
+    }
+
+    /// Has a heartbeat sent now.
+    pub(super) fn beat(&self) {
+        self.some.notify_one();
+    }
+
+    fn take(&self) -> State {
+        let mut state = self.state.lock();
+        let asked = state.asked;
+        std::mem::replace(&mut *state, State { asked, ..State::default() })
+    }
+}
+
+impl State {
+    fn raise(&mut self, scope: Scope, revision: Revision) {
+        let newest = self.revisions.entry(scope).or_default();
+        *newest = (*newest).max(revision);
     }
 }
 
 impl Feed {
     pub(super) async fn notify(self: Arc<Self>, stop: CancellationToken) {
         let mut sender = None;
-        while stop.run_until_cancelled(self.pending.some.notified()).await.is_some() {
-            tokio::time::sleep(self.options.notify).await;
-            let mut hints = self.pending.take();
-            hints.retain(|_| !self.sources.loses(Point::Wake));
-            if !hints.is_empty() {
-                sender = self.send(sender, &hints).await;
+        let mut beats = tokio::time::interval(self.options.probe);
+        beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = self.pending.some.notified() => tokio::time::sleep(self.options.notify).await,
+                _ = beats.tick() => {}
             }
+            let messages = self.messages();
+            sender = self.send(sender, &messages).await;
         }
     }
 
+    /// What is to be sent now: a question after what it asks about, and a heartbeat with everything.
+    fn messages(&self) -> Vec<Wake> {
+        let State { mut revisions, asked, asks, answers } = self.pending.take();
+        let all = revisions.len();
+        revisions.retain(|_, _| !self.sources.loses(Point::Wake));
+        let mut messages: Vec<_> =
+            revisions.iter().map(|(scope, revision)| Wake::Raised(*scope, *revision)).collect();
+        let me = self.members.me;
+        // What is lost is lost with the question that was sent along.
+        if asks && messages.len() == all {
+            messages.push(Wake::Ask(me, asked));
+        }
+        messages.extend(answers.into_iter().map(|(of, question)| Wake::Heard(me, of, question)));
+        messages.push(Wake::Alive(me, self.proof.number(Instant::now())));
+        messages
+    }
+
     /// Sends on the connection there is, or a new one; answers the connection if it is still good.
-    async fn send(&self, sender: Option<WakeSender>, hints: &[(Scope, Revision)]) -> Option<WakeSender> {
+    async fn send(&self, sender: Option<WakeSender>, messages: &[Wake]) -> Option<WakeSender> {
         let sending = async {
             let mut sender = match sender {
                 Some(sender) => sender,
                 None => self.store.wake_sender().await?,
             };
-            sender.send(hints).await?;
+            sender.send(messages).await?;
             Ok::<_, crate::store::StoreError>(sender)
         };
         match timeout(self.options.patience, sending).await {
             Ok(Ok(sender)) => Some(sender),
             Ok(Err(error)) => {
-                tracing::debug!(%error, wakes = hints.len(), "wakes were not sent; sweeps will find the changes");
+                let lost = messages.len();
+                tracing::debug!(%error, lost, "wakes were not sent; sweeps will find the changes");
                 None
             }
             Err(_) => None,

@@ -10,16 +10,21 @@ use super::FeedOptions;
 /// A replica whose feed is unproven for longer is not ready.
 const READY: Duration = Duration::from_secs(1);
 
+/// For how long a heartbeat stands for the replica that sent it, with itself and with others.
+pub(super) fn heartbeat_lease(options: &FeedOptions) -> Duration {
+    options.probe * 2
+}
+
 /// The last proofs, in milliseconds since it was made; 0 is never.
 #[derive(Debug)]
 pub(super) struct Proof {
     since: Instant,
-    /// The start of the last probe that was answered on the listener's connection.
-    probed: AtomicU64,
+    /// When the last of this replica's own heartbeats that it heard was sent.
+    heard: AtomicU64,
     /// The start of the last sweep that succeeded.
     swept: AtomicU64,
-    /// A probe is due every interval, and overdue when as long again has passed.
-    probe_within: Duration,
+    /// A heartbeat is due every interval, and overdue when as long again has passed.
+    heard_within: Duration,
     sweep_within: Duration,
 }
 
@@ -27,15 +32,21 @@ impl Proof {
     pub(super) fn new(options: &FeedOptions) -> Self {
         Self {
             since: Instant::now(),
-            probed: AtomicU64::new(0),
+            heard: AtomicU64::new(0),
             swept: AtomicU64::new(0),
-            probe_within: options.probe * 2,
+            heard_within: heartbeat_lease(options),
             sweep_within: options.sweep * 2,
         }
     }
 
-    pub(super) fn probed(&self, at: Instant) {
-        self.probed.fetch_max(self.millis(at), Ordering::AcqRel);
+    /// The number of a heartbeat that is sent now.
+    pub(super) fn number(&self, now: Instant) -> u64 {
+        self.millis(now)
+    }
+
+    /// A heartbeat of this replica came back to it.
+    pub(super) fn heard(&self, number: u64) {
+        self.heard.fetch_max(number, Ordering::AcqRel);
     }
 
     pub(super) fn swept(&self, at: Instant) {
@@ -60,13 +71,13 @@ impl Proof {
 
     fn unproven_at(&self, now: Instant) -> Duration {
         let now = self.millis(now);
-        let (probed, swept) = (Self::age(&self.probed, now), Self::age(&self.swept, now));
-        match (probed, swept) {
-            (Some(probed), Some(swept)) if probed <= self.probe_within && swept <= self.sweep_within => {
+        let (heard, swept) = (Self::age(&self.heard, now), Self::age(&self.swept, now));
+        match (heard, swept) {
+            (Some(heard), Some(swept)) if heard <= self.heard_within && swept <= self.sweep_within => {
                 Duration::ZERO
             }
             (Some(age), None) | (None, Some(age)) => age.max(Duration::from_millis(1)),
-            (Some(probed), Some(swept)) => probed.min(swept).max(Duration::from_millis(1)),
+            (Some(heard), Some(swept)) => heard.min(swept).max(Duration::from_millis(1)),
             (None, None) => Duration::MAX,
         }
     }
@@ -76,8 +87,8 @@ impl Proof {
     }
 
     fn is_ready_at(&self, now: Instant) -> bool {
-        let age = Self::age(&self.probed, self.millis(now));
-        age.is_some_and(|age| age <= self.probe_within + READY) && self.swept.load(Ordering::Acquire) > 0
+        let age = Self::age(&self.heard, self.millis(now));
+        age.is_some_and(|age| age <= self.heard_within + READY) && self.swept.load(Ordering::Acquire) > 0
     }
 }
 
@@ -94,11 +105,11 @@ mod tests {
     }
 
     #[test]
-    fn a_feed_is_proven_only_while_both_probes_and_sweeps_are_in_time() {
+    fn a_feed_is_proven_only_while_both_heartbeats_and_sweeps_are_in_time() {
         let (proof, at) = proof();
         let proven = |millis| (proof.unproven_at(at(millis)).is_zero(), proof.is_ready_at(at(millis)));
         assert_eq!((proof.unproven_at(at(10)), proof.is_ready_at(at(10))), (Duration::MAX, false));
-        proof.probed(at(10));
+        proof.heard(10);
         assert_eq!(proven(10), (false, false));
         proof.swept(at(10));
         assert_eq!(proven(10), (true, true));
@@ -107,16 +118,16 @@ mod tests {
         assert_eq!(proven(1_510), (false, true));
         assert_eq!(proven(1_511), (false, false));
 
-        proof.probed(at(1_600));
+        proof.heard(1_600);
         assert_eq!(proven(1_600), (true, true));
-        proof.probed(at(2_100));
+        proof.heard(2_100);
         assert_eq!(proven(2_100), (false, true), "no sweep for longer than two intervals");
     }
 
     #[test]
     fn an_unproven_feed_is_as_old_as_the_last_time_the_database_told_anything() {
         let (proof, at) = proof();
-        proof.probed(at(10));
+        proof.heard(10);
         proof.swept(at(10));
         proof.swept(at(30_000));
         assert_eq!(proof.unproven_at(at(37_000)), Duration::from_secs(7));

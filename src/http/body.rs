@@ -6,6 +6,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use futures_util::Stream;
 use http::HeaderMap;
 use http::header::EXPECT;
 use http_body_util::BodyExt;
@@ -18,19 +19,35 @@ use crate::model::fault::Fault;
 const DISCARDED: usize = 64 * 1024 * 1024;
 const DISCARD_PATIENCE: Duration = Duration::from_secs(1);
 
-/// What is answered: at most three pieces held in memory, or whatever the admin surface makes.
+/// What is answered: at most three pieces held in memory, events, or whatever the admin surface makes.
 #[derive(Debug)]
 pub enum Body {
     /// Pieces in memory, sent in order.
     Pieces([Bytes; 3]),
+    /// A stream that goes on for as long as it likes.
+    Events(Events),
     /// A body of the admin surface.
     Axum(axum::body::Body),
+}
+
+/// Bytes that come one after another.
+pub struct Events(Pin<Box<dyn Stream<Item = Bytes> + Send>>);
+
+impl std::fmt::Debug for Events {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Events").finish_non_exhaustive()
+    }
 }
 
 impl Body {
     /// No bytes at all.
     pub const fn empty() -> Self {
         Self::Pieces([Bytes::new(), Bytes::new(), Bytes::new()])
+    }
+
+    /// A stream of bytes.
+    pub fn events(events: Pin<Box<dyn Stream<Item = Bytes> + Send>>) -> Self {
+        Self::Events(Events(events))
     }
 }
 
@@ -53,6 +70,9 @@ impl HttpBody for Body {
                 let next = pieces.iter_mut().find(|piece| !piece.is_empty()).map(std::mem::take);
                 Poll::Ready(next.map(|piece| Ok(Frame::data(piece))))
             }
+            Self::Events(Events(events)) => {
+                events.as_mut().poll_next(context).map(|next| next.map(|bytes| Ok(Frame::data(bytes))))
+            }
             Self::Axum(body) => Pin::new(body).poll_frame(context),
         }
     }
@@ -60,6 +80,7 @@ impl HttpBody for Body {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Pieces(pieces) => pieces.iter().all(Bytes::is_empty),
+            Self::Events(_) => false,
             Self::Axum(body) => body.is_end_stream(),
         }
     }
@@ -67,6 +88,7 @@ impl HttpBody for Body {
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Pieces(pieces) => SizeHint::with_exact(pieces.iter().map(|piece| piece.len() as u64).sum()),
+            Self::Events(_) => SizeHint::default(),
             Self::Axum(body) => body.size_hint(),
         }
     }

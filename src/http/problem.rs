@@ -52,6 +52,7 @@ fn status(fault: &Fault) -> StatusCode {
         Fault::RevisionMismatch(_) => StatusCode::PRECONDITION_FAILED,
         Fault::PayloadTooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
         Fault::UnsupportedMediaType(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        Fault::RateLimited { .. } => StatusCode::TOO_MANY_REQUESTS,
         Fault::Unavailable { .. } | Fault::StorageUnavailable => StatusCode::SERVICE_UNAVAILABLE,
         Fault::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
     }

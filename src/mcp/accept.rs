@@ -1,4 +1,4 @@
-//! Content negotiation of the endpoint: JSON comes in, JSON goes out.
+//! Content negotiation of the endpoint: JSON comes in, JSON or events go out.
 
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue};
@@ -6,6 +6,12 @@ use axum::http::{HeaderMap, HeaderValue};
 use crate::model::fault::Fault;
 
 const JSON: &str = "application/json";
+const EVENTS: &str = "text/event-stream";
+
+/// Why a client is refused that has to take JSON, and does not.
+pub const NO_JSON: Fault = Fault::NotAcceptable(JSON);
+/// Why a client is refused that has to take events, and does not.
+pub const NO_EVENTS: Fault = Fault::NotAcceptable(EVENTS);
 
 /// Refuses a body that is not declared to be JSON; parameters such as `charset` are not looked at.
 ///
@@ -18,23 +24,43 @@ pub fn check_content_type(headers: &HeaderMap) -> Result<(), Fault> {
     if some && declared.all(is_json) { Ok(()) } else { Err(Fault::UnsupportedMediaType(JSON)) }
 }
 
-/// Refuses a client that does not take JSON. Who does not say what it takes, takes it.
+/// Refuses a client that takes neither JSON nor events. Which of them it has to take is known with its message.
 ///
 /// # Errors
 /// [`Fault::NotAcceptable`].
 pub fn check_accept(headers: &HeaderMap) -> Result<(), Fault> {
-    let ranges = || {
-        let values = headers.get_all(ACCEPT).iter().filter_map(|value: &HeaderValue| value.to_str().ok());
-        values.flat_map(|value| value.split(',')).map(str::trim).filter(|range| !range.is_empty())
-    };
+    if admits_json(headers) || admits_events(headers) { Ok(()) } else { Err(NO_JSON) }
+}
+
+/// Whether a client takes JSON. Who does not say what it takes, takes it.
+pub fn admits_json(headers: &HeaderMap) -> bool {
+    admits(headers, JSON)
+}
+
+/// Whether a client takes events, as far as it says what it takes.
+pub fn admits_events(headers: &HeaderMap) -> bool {
+    admits(headers, EVENTS)
+}
+
+/// Whether a client asks for events by name.
+pub fn wants_events(headers: &HeaderMap) -> bool {
+    ranges(headers).any(|range| specificity(range, EVENTS) == Some(2) && is_wanted(range))
+}
+
+fn admits(headers: &HeaderMap, wanted: &str) -> bool {
     // Of the ranges that match, the most specific one counts: RFC 9110 section 12.5.1.
-    let best = ranges().filter_map(|range| Some((specificity(range)?, is_wanted(range)))).max();
+    let best =
+        ranges(headers).filter_map(|range| Some((specificity(range, wanted)?, is_wanted(range)))).max();
     let says_nothing = headers.get_all(ACCEPT).iter().all(HeaderValue::is_empty);
     match best {
-        Some((_, true)) => Ok(()),
-        None if says_nothing => Ok(()),
-        _ => Err(Fault::NotAcceptable(JSON)),
+        Some((_, admitted)) => admitted,
+        None => says_nothing,
     }
+}
+
+fn ranges(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    let values = headers.get_all(ACCEPT).iter().filter_map(|value: &HeaderValue| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).map(str::trim).filter(|range| !range.is_empty())
 }
 
 fn essence(value: &str) -> &str {
@@ -45,12 +71,16 @@ fn is_json(essence: &str) -> bool {
     essence.eq_ignore_ascii_case(JSON)
 }
 
-fn specificity(range: &str) -> Option<u8> {
+/// How closely a range names a type; `None` where it does not.
+fn specificity(range: &str, wanted: &str) -> Option<u8> {
+    let (kind, _) = wanted.split_once('/')?;
     match essence(range) {
-        essence if is_json(essence) => Some(2),
-        essence if essence.eq_ignore_ascii_case("application/*") => Some(1),
+        essence if essence.eq_ignore_ascii_case(wanted) => Some(2),
         "*/*" => Some(0),
-        _ => None,
+        essence => {
+            let (named, any) = essence.split_once('/')?;
+            (any == "*" && named.eq_ignore_ascii_case(kind)).then_some(1)
+        }
     }
 }
 
@@ -67,7 +97,7 @@ fn is_wanted(range: &str) -> bool {
 mod tests {
     use axum::http::{HeaderMap, HeaderName, HeaderValue};
 
-    use super::{check_accept, check_content_type};
+    use super::{admits_events, admits_json, check_accept, check_content_type, wants_events};
     use crate::model::fault::Fault;
 
     fn headers(name: &'static str, values: &[&str]) -> HeaderMap {
@@ -117,6 +147,7 @@ mod tests {
             &["text/html, */*;q=0.1"],
         ];
         for accept in cases {
+            assert!(admits_json(&headers("accept", accept)), "{accept:?}");
             assert_eq!(check_accept(&headers("accept", accept)), Ok(()), "{accept:?}");
         }
     }
@@ -124,8 +155,7 @@ mod tests {
     #[test]
     fn a_client_that_takes_no_json_is_refused() {
         for accept in [
-            "text/event-stream",
-            "text/html, text/*",
+            "text/html",
             "application/jsonp",
             "application/json;q=0",
             "application/json; Q=0.000, */*",
@@ -134,7 +164,25 @@ mod tests {
             ",",
         ] {
             let refused = Err(Fault::NotAcceptable("application/json"));
+            assert!(!admits_json(&headers("accept", &[accept])), "{accept}");
             assert_eq!(check_accept(&headers("accept", &[accept])), refused, "{accept}");
+        }
+    }
+
+    #[test]
+    fn events_are_taken_or_asked_for_by_name() {
+        let cases: [(&[&str], bool, bool); 7] = [
+            (&[], true, false),
+            (&["*/*"], true, false),
+            (&["text/*"], true, false),
+            (&["application/json, Text/Event-Stream"], true, true),
+            (&["text/event-stream;q=0, */*"], false, false),
+            (&["application/json"], false, false),
+            (&["text/event-streams"], false, false),
+        ];
+        for (accept, admitted, wanted) in cases {
+            let headers = headers("accept", accept);
+            assert_eq!((admits_events(&headers), wants_events(&headers)), (admitted, wanted), "{accept:?}");
         }
     }
 }

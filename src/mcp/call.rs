@@ -88,9 +88,16 @@ fn list<'a>(list: List, params: &Params<'a>) -> Result<Call<'a>, Fault> {
 }
 
 fn read_resource<'a>(params: &Params<'a>) -> Result<Call<'a>, Fault> {
-    let uri = ResourceUri::parse(&params.required_string("uri")?)
-        .map_err(|error| Fault::invalid_params(format!("params.uri {error}")))?;
-    Ok(Call::ReadResource { uri })
+    uri(params).map(|uri| Call::ReadResource { uri })
+}
+
+/// The URI among the parameters.
+///
+/// # Errors
+/// [`Fault::InvalidParams`] where it is missing or no URI.
+pub(super) fn uri(params: &Params<'_>) -> Result<ResourceUri, Fault> {
+    ResourceUri::parse(&params.required_string("uri")?)
+        .map_err(|error| Fault::invalid_params(format!("params.uri {error}")))
 }
 
 /// A name that no prompt can have is unknown like any other.
@@ -151,7 +158,11 @@ impl<'a> Nested<'a> {
     }
 }
 
-fn members<'a>(called: &str, raw: &'a RawValue) -> Result<Members<'a>, Fault> {
+/// The members of an object among the parameters.
+///
+/// # Errors
+/// [`Fault::InvalidParams`] where it is none or has one twice.
+pub(super) fn members<'a>(called: &str, raw: &'a RawValue) -> Result<Members<'a>, Fault> {
     let members =
         Members::read(raw.get()).map_err(|_| Fault::invalid_params(format!("{called} must be an object")))?;
     match members.error() {

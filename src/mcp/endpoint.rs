@@ -1,40 +1,43 @@
 //! `POST /{agent_id}/mcp`: from a request to an answer, by way of the dialect that it is written in.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::request::Parts;
-use http::{HeaderValue, Method, Response, StatusCode};
+use http::{HeaderName, HeaderValue, Method, Response};
 use hyper::body::Incoming as IncomingBody;
+use tokio_util::sync::CancellationToken;
 
 use super::era::{self, Era, VersionSource};
-use super::error::RpcError;
 use super::headers::McpHeaders;
-use super::legacy::decode::{self as legacy_decode, LegacyCall, LegacyMessage, LegacyMethod};
+use super::legacy::decode::{
+    self as legacy_decode, Initialize, LegacyCall, LegacyMessage, LegacyMethod, SessionCall,
+};
 use super::modern::decode::{self as modern_decode, ModernMessage, ModernMethod};
 use super::modern::encode as modern_encode;
-use super::modern::error::ModernError;
 use super::performer::{Dialect, Performer, around};
+use super::reply::{Reply, accepted, fail, method_not_allowed, no_content, ok, refuse};
+use super::streams::Streams;
 use super::version::ProtocolVersion;
 use super::wire::{
     Incoming, Message, Rejected, RequestId, batch_message, error_message, parse, result_message,
     result_pieces,
 };
 use super::{accept, legacy};
+use crate::feed::Feed;
 use crate::http::body::{self, Body};
-use crate::http::challenge;
 use crate::http::credential::{self, Presented};
 use crate::http::cursor::CursorSeal;
 use crate::model::fault::Fault;
 use crate::model::key::KeyHash;
+use crate::model::session::{Session, SessionId};
 use crate::registry::Registry;
 use crate::registry::access::Caller;
+use crate::registry::sessions::NewSession;
 
-/// What is read of a refused request, to answer with its id.
-const REFUSED_BODY: usize = 64 * 1024;
-const REFUSED_PATIENCE: Duration = Duration::from_secs(1);
+const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 
 /// The bounds of the endpoint.
 #[derive(Debug, Clone)]
@@ -47,14 +50,26 @@ pub struct EndpointOptions {
     pub ttl: Duration,
     /// How long a body may take to arrive.
     pub patience: Duration,
+    /// How often a stream without news gives a sign of life.
+    pub keep_alive: Duration,
+    /// Most streams of one key, and of one address without a key.
+    pub streams_per_key: u32,
+    /// Most streams of the replica.
+    pub streams: usize,
+    /// Most URIs that one stream is told of.
+    pub uris_per_stream: usize,
 }
 
 /// The MCP endpoints of all agents.
 #[derive(Debug)]
 pub struct Endpoint {
-    performer: Performer,
+    pub(super) performer: Performer,
+    pub(super) feed: Arc<Feed>,
+    pub(super) streams: Streams,
+    pub(super) options: EndpointOptions,
+    /// Ends all streams.
+    pub(super) closing: CancellationToken,
     operator: KeyHash,
-    options: EndpointOptions,
 }
 
 /// A request at the door.
@@ -66,27 +81,33 @@ pub struct Arrival<'a> {
     pub parts: &'a Parts,
     /// The request's id.
     pub request_id: &'a HeaderValue,
+    /// Who is at the other end of the connection.
+    pub peer: IpAddr,
     /// What was decided before it came here.
     pub admitted: Result<(), Fault>,
 }
 
 impl Endpoint {
-    /// Builds the endpoints over the registry.
+    /// Builds the endpoints over the registry. Their streams end with `closing`.
     pub fn new(
         registry: Arc<Registry>,
+        feed: Arc<Feed>,
         seal: CursorSeal,
         operator: KeyHash,
         options: EndpointOptions,
+        closing: CancellationToken,
     ) -> Self {
-        Self { performer: Performer::new(registry, seal, options.result_bytes), operator, options }
+        let streams = Streams::new(options.streams_per_key, options.streams);
+        let performer = Performer::new(registry, seal, options.result_bytes);
+        Self { performer, feed, streams, options, closing, operator }
     }
 
     /// Answers a request.
     pub async fn answer(&self, arrival: &Arrival<'_>, body: &mut IncomingBody) -> Response<Body> {
         if arrival.parts.method != Method::POST && arrival.admitted.is_ok() {
-            return method_not_allowed();
+            return Box::pin(self.without_message(arrival, body)).await;
         }
-        let caller = match self.admit(arrival).await {
+        let caller = match self.admit_message(arrival).await {
             Ok(caller) => caller,
             Err(fault) => return Box::pin(refuse(arrival, &fault, body)).await,
         };
@@ -96,17 +117,53 @@ impl Endpoint {
         }
     }
 
-    async fn admit(&self, arrival: &Arrival<'_>) -> Result<Caller, Fault> {
-        arrival.admitted.clone()?;
-        let headers = &arrival.parts.headers;
-        let caller = match credential::read(headers, self.operator)? {
-            Presented::Operator => return Err(Fault::Forbidden),
-            Presented::Nobody => self.performer.registry().admit(None, arrival.agent).await?,
-            Presented::Key(key) => self.performer.registry().admit(Some(&key), arrival.agent).await?,
+    /// Answers `GET` and `DELETE`, which only a session has.
+    async fn without_message(&self, arrival: &Arrival<'_>, body: &mut IncomingBody) -> Response<Body> {
+        let headers = McpHeaders::read(&arrival.parts.headers);
+        if era::is_modern(&headers) || !headers.session_id.is_present() {
+            return method_not_allowed("POST");
+        }
+        let streams = arrival.parts.method == Method::GET && accept::wants_events(&arrival.parts.headers);
+        if !streams && arrival.parts.method != Method::DELETE {
+            return method_not_allowed("GET, POST, DELETE");
+        }
+        let answered = async {
+            let caller = self.admit(arrival).await?;
+            let session = self.session(&caller, &headers).await?;
+            if streams {
+                self.stream(arrival, caller, &session).await
+            } else {
+                self.performer.registry().end_session(&session).await.map(|()| no_content())
+            }
         };
+        match answered.await {
+            Ok(response) => response,
+            Err(fault) => refuse(arrival, &fault, body).await,
+        }
+    }
+
+    async fn admit_message(&self, arrival: &Arrival<'_>) -> Result<Caller, Fault> {
+        let caller = self.admit(arrival).await?;
+        let headers = &arrival.parts.headers;
         accept::check_content_type(headers)?;
         accept::check_accept(headers)?;
         Ok(caller)
+    }
+
+    /// The session that the headers name, if it is the caller's.
+    async fn session(&self, caller: &Caller, headers: &McpHeaders<'_>) -> Result<Arc<Session>, Fault> {
+        let id = headers.session_id.value().and_then(SessionId::parse).ok_or(Fault::SessionNotFound)?;
+        self.performer.registry().session(caller, &id).await
+    }
+
+    async fn admit(&self, arrival: &Arrival<'_>) -> Result<Caller, Fault> {
+        arrival.admitted.clone()?;
+        let headers = &arrival.parts.headers;
+        match credential::read(headers, self.operator)? {
+            Presented::Operator => Err(Fault::Forbidden),
+            Presented::Nobody => self.performer.registry().admit(None, arrival.agent).await,
+            Presented::Key(key) => self.performer.registry().admit(Some(&key), arrival.agent).await,
+        }
     }
 
     async fn converse(&self, arrival: &Arrival<'_>, caller: &Caller, body: &[u8]) -> Response<Body> {
@@ -122,12 +179,21 @@ impl Endpoint {
         let reply = reply(incoming.id());
         match era {
             Era::Modern => self.modern(caller, &headers, &incoming, &reply).await,
-            Era::Legacy(VersionSource::Session) => reply.fault(&Fault::SessionNotFound),
+            Era::Legacy(VersionSource::Session) => match self.session(caller, &headers).await {
+                Ok(session) => {
+                    let version = ProtocolVersion::parse(&session.version);
+                    let version = version.unwrap_or(ProtocolVersion::NEWEST_LEGACY);
+                    let within = Within { caller, version, session: Some(&session) };
+                    self.legacy(within, &incoming, &Reply { version: Some(version), ..reply }).await
+                }
+                Err(fault) => reply.fault(&fault),
+            },
             Era::Legacy(VersionSource::Sessionless(version)) => {
-                self.legacy(caller, &incoming, version, &reply).await
+                self.legacy(Within { caller, version, session: None }, &incoming, &reply).await
             }
             Era::Legacy(VersionSource::Negotiation) => {
-                self.legacy(caller, &incoming, ProtocolVersion::NEWEST_LEGACY, &reply).await
+                let version = ProtocolVersion::NEWEST_LEGACY;
+                self.legacy(Within { caller, version, session: None }, &incoming, &reply).await
             }
         }
     }
@@ -144,7 +210,13 @@ impl Endpoint {
             Ok(ModernMessage::Notification) => return accepted(),
             Err(error) => return reply.error(&error.answer(reply.request_id())),
         };
+        let headers = &reply.arrival.parts.headers;
         let result = match &call.method {
+            ModernMethod::Listen(filter) => {
+                let listening = Box::pin(self.listen(reply.arrival, caller, filter, call.id)).await;
+                return listening.unwrap_or_else(|fault| reply.fault(&fault));
+            }
+            _ if !accept::admits_json(headers) => Err(accept::NO_JSON),
             ModernMethod::Discover => self.discover(caller).await,
             ModernMethod::Call(call) => {
                 self.performer.perform(caller, call, Dialect::Modern { ttl: self.options.ttl }).await
@@ -163,53 +235,89 @@ impl Endpoint {
         Ok(out.into())
     }
 
-    async fn legacy(
-        &self,
-        caller: &Caller,
-        incoming: &Incoming<'_>,
-        version: ProtocolVersion,
-        reply: &Reply<'_>,
-    ) -> Response<Body> {
+    async fn legacy(&self, within: Within<'_>, incoming: &Incoming<'_>, reply: &Reply<'_>) -> Response<Body> {
+        if !accept::admits_json(&reply.arrival.parts.headers) {
+            return reply.fault(&accept::NO_JSON);
+        }
         match incoming {
             Incoming::Message(message) => match legacy_decode::decode(message) {
                 Ok(LegacyMessage::Unanswered) => accepted(),
-                Ok(LegacyMessage::Call(call)) => match self.call(caller, &call, version).await {
+                Ok(LegacyMessage::Call(LegacyCall { id, method: LegacyMethod::Initialize(asked) })) => {
+                    let opened = Box::pin(self.initialize(within.caller, &asked, id)).await;
+                    opened.unwrap_or_else(|fault| reply.fault(&fault))
+                }
+                Ok(LegacyMessage::Call(call)) => match self.call(within, &call).await {
                     Ok(result) => ok(result_pieces(call.id, result)),
                     Err(fault) => reply.fault(&fault),
                 },
                 Err(fault) => reply.fault(&fault),
             },
-            Incoming::Batch(members) => match legacy_decode::batch(members, version) {
-                Ok(messages) => Box::pin(self.batch(caller, messages, version, reply)).await,
+            Incoming::Batch(members) => match legacy_decode::batch(members, within.version) {
+                Ok(messages) => Box::pin(self.batch(within, messages, reply)).await,
                 Err(fault) => reply.fault(&fault),
             },
         }
     }
 
-    async fn call(
+    /// Opens a session, whose id goes with the answer.
+    async fn initialize(
         &self,
         caller: &Caller,
-        call: &LegacyCall<'_>,
-        version: ProtocolVersion,
-    ) -> Result<Bytes, Fault> {
+        asked: &Initialize<'_>,
+        id: RequestId<'_>,
+    ) -> Result<Response<Body>, Fault> {
+        let registry = self.performer.registry();
+        let snapshot = registry.snapshot(caller).await?;
+        let new = NewSession {
+            version: asked.version.as_str(),
+            client_name: &asked.client.name,
+            client_version: &asked.client.version,
+            capabilities: asked.capabilities.get(),
+        };
+        let session = registry.open_session(caller, new).await?;
+        let mut result = Vec::new();
+        legacy::encode::initialize(&mut result, asked.version, &snapshot.description)?;
+        let mut response = ok(result_pieces(id, result.into()));
+        let mut session = HeaderValue::try_from(session.reveal())
+            .map_err(|_| Fault::Internal("a session's id is no header".to_owned()))?;
+        session.set_sensitive(true);
+        response.headers_mut().insert(SESSION_ID, session);
+        Ok(response)
+    }
+
+    async fn call(&self, within: Within<'_>, call: &LegacyCall<'_>) -> Result<Bytes, Fault> {
         match &call.method {
             LegacyMethod::Ping => Ok(Bytes::from_static(legacy::encode::EMPTY)),
-            LegacyMethod::SessionOnly(method) => Err(Fault::SessionRequired(method)),
-            LegacyMethod::Initialize(asked) => {
-                let snapshot = self.performer.registry().snapshot(caller).await?;
-                let mut out = Vec::new();
-                legacy::encode::initialize(&mut out, asked.version, &snapshot.description)?;
-                Ok(out.into())
+            LegacyMethod::InSession(method, call) => {
+                let session = within.session.ok_or(Fault::SessionRequired(method))?;
+                Box::pin(self.call_session(within.caller, session, call.clone()?)).await
             }
-            LegacyMethod::Call(call) => self.performer.perform(caller, call, Dialect::Legacy(version)).await,
+            LegacyMethod::Initialize(_) => Err(legacy_decode::initialize_in_batch()),
+            LegacyMethod::Call(call) => {
+                self.performer.perform(within.caller, call, Dialect::Legacy(within.version)).await
+            }
         }
+    }
+
+    async fn call_session(
+        &self,
+        caller: &Caller,
+        session: &Session,
+        call: SessionCall,
+    ) -> Result<Bytes, Fault> {
+        let registry = self.performer.registry();
+        match call {
+            SessionCall::Subscribe(uri) => registry.subscribe(caller, session, &uri).await?,
+            SessionCall::Unsubscribe(uri) => registry.unsubscribe(session, &uri).await?,
+            SessionCall::SetLevel(level) => registry.set_level(session, level).await?,
+        }
+        Ok(Bytes::from_static(legacy::encode::EMPTY))
     }
 
     async fn batch(
         &self,
-        caller: &Caller,
+        within: Within<'_>,
         messages: Vec<Result<Message<'_>, Rejected<'_>>>,
-        version: ProtocolVersion,
         reply: &Reply<'_>,
     ) -> Response<Body> {
         let mut answers = Vec::with_capacity(messages.len());
@@ -223,7 +331,7 @@ impl Endpoint {
                     };
                     match legacy_decode::decode(&message) {
                         Ok(LegacyMessage::Unanswered) => continue,
-                        Ok(LegacyMessage::Call(call)) => (id, self.call(caller, &call, version).await),
+                        Ok(LegacyMessage::Call(call)) => (id, self.call(within, &call).await),
                         Err(fault) => (id, Err(fault)),
                     }
                 }
@@ -238,85 +346,10 @@ impl Endpoint {
     }
 }
 
-/// How a request is answered when it fails: in its dialect, with its id.
-struct Reply<'a> {
-    arrival: &'a Arrival<'a>,
-    era: Era,
-    version: Option<ProtocolVersion>,
-    id: Option<RequestId<'a>>,
-}
-
-impl<'a> Reply<'a> {
-    /// For a request of which only so much is known.
-    fn new(arrival: &'a Arrival<'a>, headers: &McpHeaders<'_>, body: &'a [u8]) -> Self {
-        let incoming = parse(body);
-        let (era, version) = (era::decide(headers, &incoming), era::named_version(headers, &incoming));
-        let id = match incoming {
-            Ok(incoming) => incoming.id(),
-            Err(rejected) => rejected.id,
-        };
-        Self { arrival, era, version, id }
-    }
-
-    fn request_id(&self) -> &'a str {
-        self.arrival.request_id.to_str().unwrap_or_default()
-    }
-
-    fn translate(&self, fault: &Fault) -> RpcError {
-        if let Fault::Internal(detail) = fault {
-            let request_id = self.request_id();
-            tracing::error!(request_id, detail, "a request failed by a fault of the gateway");
-        }
-        match self.era {
-            Era::Modern => ModernError::from(fault.clone()).answer(self.request_id()),
-            Era::Legacy(_) => legacy::error::answer(fault, self.request_id()),
-        }
-    }
-
-    fn fault(&self, fault: &Fault) -> Response<Body> {
-        let mut response = self.error(&self.translate(fault));
-        if let Some(challenge) = challenge::of(fault) {
-            response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
-        }
-        response
-    }
-
-    fn error(&self, error: &RpcError) -> Response<Body> {
-        let mut response = ok(Body::from(error_message(self.id, self.version, error)));
-        *response.status_mut() = error.status;
-        if let Some(wait) = error.retry_after {
-            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(wait.as_secs().max(1)));
-        }
-        response
-    }
-}
-
-/// Answers a request that failed without its body being read.
-pub fn fail(arrival: &Arrival<'_>, fault: &Fault) -> Response<Body> {
-    Reply::new(arrival, &McpHeaders::read(&arrival.parts.headers), b"").fault(fault)
-}
-
-/// Refuses a request before its body was wanted; the id is read all the same, as far as that is quickly done.
-async fn refuse(arrival: &Arrival<'_>, fault: &Fault, body: &mut IncomingBody) -> Response<Body> {
-    let body = body::read(body, REFUSED_BODY, REFUSED_PATIENCE).await.unwrap_or_default();
-    Reply::new(arrival, &McpHeaders::read(&arrival.parts.headers), &body).fault(fault)
-}
-
-fn ok(body: Body) -> Response<Body> {
-    let mut response = Response::new(body);
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response
-}
-
-fn accepted() -> Response<Body> {
-    let mut response = Response::new(Body::empty());
-    *response.status_mut() = StatusCode::ACCEPTED;
-    response
-}
-
-fn method_not_allowed() -> Response<Body> {
-    let mut response = Response::new(Body::empty());
-    *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
-    response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
-    response
+/// Who speaks in the legacy era, in which revision, and in which session, if in any.
+#[derive(Clone, Copy)]
+struct Within<'a> {
+    caller: &'a Caller,
+    version: ProtocolVersion,
+    session: Option<&'a Session>,
 }

@@ -24,12 +24,19 @@ pub enum VersionSource {
     Sessionless(ProtocolVersion),
 }
 
+/// Whether the version header alone, where there is no body, makes a request modern.
+pub fn is_modern(headers: &McpHeaders<'_>) -> bool {
+    let version = headers.protocol_version.value().and_then(ProtocolVersion::parse);
+    headers.protocol_version.is_present()
+        && version.is_none_or(|version| version.generation() == Generation::Modern)
+}
+
 /// Decides by the version header and by what was read of the body. `Mcp-Method`, `Mcp-Name` and `Mcp-Session-Id` never
 /// make a request modern or legacy.
 pub fn decide(headers: &McpHeaders<'_>, body: &Result<Incoming<'_>, Rejected<'_>>) -> Era {
     let version = headers.protocol_version.value().and_then(ProtocolVersion::parse);
     let legacy = version.filter(|version| version.generation() == Generation::Legacy);
-    if declares_version(body) || (headers.protocol_version.is_present() && legacy.is_none()) {
+    if declares_version(body) || is_modern(headers) {
         Era::Modern
     } else if opens_session(body) {
         Era::Legacy(VersionSource::Negotiation)

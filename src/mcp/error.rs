@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use serde_json::{Value, json};
 
 use super::version::ProtocolVersion;
-use crate::model::fault::Fault;
+use crate::model::fault::{Fault, LimitScope};
 use crate::model::uri::ResourceUri;
 
 /// The codes of JSON-RPC 2.0, those of the MCP specification, and our own from -31010 to -31019.
@@ -26,6 +26,7 @@ pub(super) mod code {
     pub(in crate::mcp) const AGENT_DISABLED: i32 = -31012;
     pub(in crate::mcp) const FORBIDDEN_ORIGIN: i32 = -31013;
     pub(in crate::mcp) const PAYLOAD_TOO_LARGE: i32 = -31014;
+    pub(in crate::mcp) const RATE_LIMITED: i32 = -31015;
     pub(in crate::mcp) const UNAVAILABLE: i32 = -31017;
 }
 
@@ -62,6 +63,8 @@ pub enum Detail {
     Uri(ResourceUri),
     /// `requestId`: what the log knows the failure by.
     RequestId(String),
+    /// `retryAfterMs` and `scope`: when to try again, and whose limit it is.
+    Limit(Duration, LimitScope),
     /// `supported` and `requested`: the versions.
     Versions {
         /// The version that is not served.
@@ -79,6 +82,7 @@ impl RpcError {
         };
         let detail = match fault {
             Fault::ResourceNotFound(uri) => Some(Detail::Uri(uri.clone())),
+            Fault::RateLimited { scope, retry_after, .. } => Some(Detail::Limit(*retry_after, *scope)),
             _ if code == code::INTERNAL => Some(Detail::RequestId(request_id.to_owned())),
             _ => None,
         };
@@ -92,6 +96,10 @@ impl RpcError {
             None => json!({"code": code}),
             Some(Detail::Uri(uri)) => json!({"code": code, "uri": uri.as_str()}),
             Some(Detail::RequestId(id)) => json!({"code": code, "requestId": id}),
+            Some(Detail::Limit(wait, scope)) => {
+                let millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+                json!({"code": code, "retryAfterMs": millis, "scope": scope.as_str()})
+            }
             Some(Detail::Versions { requested }) => {
                 let supported = ProtocolVersion::SUPPORTED.map(ProtocolVersion::as_str);
                 json!({"code": code, "supported": supported, "requested": requested})
@@ -117,6 +125,7 @@ fn classify(fault: &Fault, dialect: Dialect) -> (StatusCode, i32) {
         Fault::UnsupportedMediaType(_) => (StatusCode::UNSUPPORTED_MEDIA_TYPE, code::INVALID_REQUEST),
         Fault::NotAcceptable(_) => (StatusCode::NOT_ACCEPTABLE, code::INVALID_REQUEST),
         Fault::PayloadTooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, code::PAYLOAD_TOO_LARGE),
+        Fault::RateLimited { .. } => (StatusCode::TOO_MANY_REQUESTS, code::RATE_LIMITED),
         Fault::Unavailable { .. } | Fault::StorageUnavailable => {
             (StatusCode::SERVICE_UNAVAILABLE, code::UNAVAILABLE)
         }

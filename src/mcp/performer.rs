@@ -64,7 +64,7 @@ impl Performer {
         Self { registry, seal, results: Results::new(result_bytes) }
     }
 
-    pub(super) fn registry(&self) -> &Registry {
+    pub(super) fn registry(&self) -> &Arc<Registry> {
         &self.registry
     }
 

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::version::ProtocolVersion;
+use super::version::{Generation, ProtocolVersion};
 use crate::model::agent::AgentDescription;
 
 /// The `Implementation` of the specification: the agent by name, the gateway by version.
@@ -25,18 +25,38 @@ impl<'a> Implementation<'a> {
 /// What is declared to a client: only what is served.
 #[derive(Debug, Serialize)]
 pub(super) struct Capabilities {
-    resources: Empty,
-    prompts: Empty,
+    resources: Resources,
+    prompts: Prompts,
     #[serde(skip_serializing_if = "Option::is_none")]
     completions: Option<Empty>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    logging: Option<Empty>,
     tools: Empty,
 }
 
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Resources {
+    subscribe: bool,
+    list_changed: bool,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Prompts {
+    list_changed: bool,
+}
+
 impl Capabilities {
-    /// What is served in a revision, as far as it has a name for it there.
+    /// What is served in a revision, as far as it has a name for it there. Messages of the log are only for sessions.
     pub(super) fn of(version: ProtocolVersion) -> Self {
-        let completions = version.knows_completions().then_some(Empty {});
-        Self { resources: Empty {}, prompts: Empty {}, completions, tools: Empty {} }
+        Self {
+            resources: Resources { subscribe: true, list_changed: true },
+            prompts: Prompts { list_changed: true },
+            completions: version.knows_completions().then_some(Empty {}),
+            logging: (version.generation() == Generation::Legacy).then_some(Empty {}),
+            tools: Empty {},
+        }
     }
 }
 

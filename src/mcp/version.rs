@@ -38,6 +38,8 @@ struct Row {
     titles: bool,
     /// A server may declare `completions`.
     completions: bool,
+    /// A session's stream opens with an event that says where to resume.
+    priming: bool,
     /// What a message of a prompt may be.
     content: ContentTypes,
 }
@@ -65,6 +67,7 @@ const TABLE: [Row; 5] = [
         errors_without_id: true,
         titles: true,
         completions: true,
+        priming: false,
         content: ContentTypes::ResourceLinks,
     },
     Row {
@@ -75,6 +78,7 @@ const TABLE: [Row; 5] = [
         errors_without_id: true,
         titles: true,
         completions: true,
+        priming: true,
         content: ContentTypes::ResourceLinks,
     },
     Row {
@@ -85,6 +89,7 @@ const TABLE: [Row; 5] = [
         errors_without_id: false,
         titles: true,
         completions: true,
+        priming: false,
         content: ContentTypes::ResourceLinks,
     },
     Row {
@@ -95,6 +100,7 @@ const TABLE: [Row; 5] = [
         errors_without_id: false,
         titles: false,
         completions: true,
+        priming: false,
         content: ContentTypes::Audio,
     },
     Row {
@@ -105,6 +111,7 @@ const TABLE: [Row; 5] = [
         errors_without_id: false,
         titles: false,
         completions: false,
+        priming: false,
         content: ContentTypes::First,
     },
 ];
@@ -167,6 +174,11 @@ impl ProtocolVersion {
         self.row().completions
     }
 
+    /// Whether a session's stream opens with an event that says where to resume.
+    pub const fn primes_streams(self) -> bool {
+        self.row().priming
+    }
+
     /// What a message of a prompt may be.
     pub const fn content_types(self) -> ContentTypes {
         self.row().content
@@ -198,14 +210,14 @@ mod tests {
         let of = |text| {
             ProtocolVersion::parse(text).map(|v| {
                 let names = (v.omits_unreadable_ids(), v.knows_titles(), v.knows_completions());
-                (v.generation(), v.knows_batches(), names, v.content_types())
+                (v.generation(), (v.knows_batches(), v.primes_streams()), names, v.content_types())
             })
         };
-        assert_eq!(of("2026-07-28"), Some((Modern, false, (true, true, true), ResourceLinks)));
-        assert_eq!(of("2025-11-25"), Some((Legacy, false, (true, true, true), ResourceLinks)));
-        assert_eq!(of("2025-06-18"), Some((Legacy, false, (false, true, true), ResourceLinks)));
-        assert_eq!(of("2025-03-26"), Some((Legacy, true, (false, false, true), Audio)));
-        assert_eq!(of("2024-11-05"), Some((Legacy, false, (false, false, false), First)));
+        assert_eq!(of("2026-07-28"), Some((Modern, (false, false), (true, true, true), ResourceLinks)));
+        assert_eq!(of("2025-11-25"), Some((Legacy, (false, true), (true, true, true), ResourceLinks)));
+        assert_eq!(of("2025-06-18"), Some((Legacy, (false, false), (false, true, true), ResourceLinks)));
+        assert_eq!(of("2025-03-26"), Some((Legacy, (true, false), (false, false, true), Audio)));
+        assert_eq!(of("2024-11-05"), Some((Legacy, (false, false), (false, false, false), First)));
         for unknown in ["", "2026-07-29", "2025-11-25 ", "DRAFT-2026-v1", "2025-6-18"] {
             assert_eq!(of(unknown), None, "{unknown:?}");
         }

@@ -66,6 +66,18 @@ pub enum Fault {
     /// The body is longer than the limit, in bytes.
     #[error("the body is longer than {0} bytes")]
     PayloadTooLarge(usize),
+    /// The caller asks for more than he may.
+    #[error("more than {quota} {policy} for this {}", scope.as_str())]
+    RateLimited {
+        /// Whose limit it is.
+        scope: LimitScope,
+        /// What is limited.
+        policy: &'static str,
+        /// To how much.
+        quota: u32,
+        /// When to try again.
+        retry_after: Duration,
+    },
     /// The gateway has more to do than it takes on.
     #[error("the gateway is overloaded or shutting down; try again")]
     Unavailable {
@@ -90,6 +102,25 @@ pub enum Fault {
     /// The slug belonged to another tenant's agent.
     #[error("this slug is retired")]
     SlugRetired,
+}
+
+/// Whose use is limited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LimitScope {
+    /// That of one key.
+    Key,
+    /// That of one address.
+    Address,
+}
+
+impl LimitScope {
+    /// As it is told.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Key => "key",
+            Self::Address => "address",
+        }
+    }
 }
 
 impl Fault {
@@ -135,6 +166,7 @@ impl Fault {
             Self::UnsupportedMediaType(_) => "unsupported_media_type",
             Self::NotAcceptable(_) => "not_acceptable",
             Self::PayloadTooLarge(_) => "payload_too_large",
+            Self::RateLimited { .. } => "rate_limited",
             Self::Unavailable { .. } => "unavailable",
             Self::StorageUnavailable => "storage_unavailable",
             Self::Internal(_) => "internal",
@@ -148,7 +180,7 @@ impl Fault {
     /// How long to wait before another try, where another try may help.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::Unavailable { retry_after } => Some(*retry_after),
+            Self::Unavailable { retry_after } | Self::RateLimited { retry_after, .. } => Some(*retry_after),
             Self::StorageUnavailable => Some(Duration::from_secs(1)),
             _ => None,
         }

@@ -4,7 +4,9 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use super::scope::{Revision, Scope};
+use super::ids::{AgentId, TenantId};
+use super::scope::{Change, Revision, Scope};
+use super::uri::ResourceUri;
 
 /// A future that a trait object answers with.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -35,4 +37,14 @@ pub trait Follower: Send + Sync + 'static {
 
     /// Reads what changed in a scope that is behind.
     fn catch_up(&self, scope: Scope) -> BoxFuture<'_, ()>;
+
+    /// Which of these URIs of an agent are answered otherwise since changes of its resource templates, each with the
+    /// revision that did it.
+    fn served<'a>(
+        &'a self,
+        tenant: TenantId,
+        agent: AgentId,
+        changes: &'a [Change],
+        uris: &'a [ResourceUri],
+    ) -> BoxFuture<'a, Result<Vec<(Revision, ResourceUri)>, Unconfirmed>>;
 }

@@ -14,6 +14,7 @@ pub mod prompt;
 pub mod resource;
 pub mod scope;
 pub mod sources;
+pub mod subject;
 pub mod template;
 pub mod uri;
 pub mod uri_template;

@@ -63,6 +63,12 @@ pub enum Point {
     BeforeCommit,
     /// A wake is about to be sent.
     Wake,
+    /// It is known that an agent with streams changed; the changes are not read yet.
+    BeforeStreamsRead,
+    /// A stream is about to take up an interest.
+    BeforeInterest,
+    /// It was read what of an agent's changes is retained; they are not read yet.
+    DuringReplay,
 }
 
 /// Something that interferes at a [`Point`].

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use dashmap::DashMap;
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
@@ -71,6 +72,7 @@ impl Held for Directory {
 pub struct Grant {
     /// What the key grants.
     pub credential: Credential,
+    hash: KeyHash,
     used_minute: AtomicI64,
 }
 
@@ -165,7 +167,7 @@ impl LookupLimit {
     }
 
     fn take(&self) -> Result<(), Fault> {
-        self.0.check().map_err(|_| Fault::Unavailable { retry_after: std::time::Duration::from_secs(1) })
+        self.0.check().map_err(|_| Fault::Unavailable { retry_after: Duration::from_secs(1) })
     }
 }
 
@@ -181,16 +183,45 @@ impl Registry {
         }
         let hash = key.hash();
         let tenant = self.key_tenant(hash).await?.ok_or(Fault::Unauthenticated)?;
-        let grant = self.find_grant(tenant, hash).await?.ok_or(Fault::Unauthenticated)?;
-        let now = self.sources.clock.now();
-        if grant.credential.expires_at.is_some_and(|end| end <= now) {
-            return Err(Fault::Unauthenticated);
-        }
+        let (grant, now) = self.live_grant(tenant, hash).await?;
         let minute = now.unix_timestamp() / 60;
         if grant.used_minute.swap(minute, Ordering::Relaxed) != minute {
             self.uses.note(grant.credential.key, now);
         }
         Ok(grant)
+    }
+
+    /// The grant of a known key, unless it ended, and the time at which that was so.
+    async fn live_grant(
+        &self,
+        tenant: TenantId,
+        hash: KeyHash,
+    ) -> Result<(Arc<Grant>, OffsetDateTime), Fault> {
+        let grant = self.find_grant(tenant, hash).await?.ok_or(Fault::Unauthenticated)?;
+        let now = self.sources.clock.now();
+        if grant.credential.expires_at.is_some_and(|end| end <= now) {
+            return Err(Fault::Unauthenticated);
+        }
+        Ok((grant, now))
+    }
+
+    /// Decides anew, long after it was admitted, whether a caller may go on.
+    ///
+    /// # Errors
+    /// As [`admit`](Self::admit).
+    pub async fn readmit(&self, caller: &Caller) -> Result<(), Fault> {
+        let grant = match &caller.grant {
+            Some(grant) => Some(self.live_grant(grant.credential.tenant, grant.hash).await?.0),
+            None => None,
+        };
+        let access = self.agent_access(caller.tenant, caller.agent).await?;
+        decide(grant, access).map(drop)
+    }
+
+    /// How long a caller's credential is good for, where it expires.
+    pub fn expires_in(&self, caller: &Caller) -> Option<Duration> {
+        let end = caller.grant.as_ref()?.credential.expires_at?;
+        Some((end - self.sources.clock.now()).try_into().unwrap_or_default())
     }
 
     async fn key_tenant(&self, hash: KeyHash) -> Result<Option<TenantId>, Fault> {
@@ -214,7 +245,12 @@ impl Registry {
                         &self.store,
                         &self.sources,
                         Point::CredentialFillRead,
-                        async |view| Ok(view.credential(tenant, hash).await?.map(fresh_grant)),
+                        async |view| {
+                            Ok(view
+                                .credential(tenant, hash)
+                                .await?
+                                .map(|credential| fresh_grant(credential, hash)))
+                        },
                         |held, grant| {
                             if let Some(grant) = grant {
                                 held.keep_key(hash, grant);
@@ -341,8 +377,8 @@ impl Registry {
     }
 }
 
-fn fresh_grant(credential: Credential) -> Arc<Grant> {
-    Arc::new(Grant { credential, used_minute: AtomicI64::new(0) })
+fn fresh_grant(credential: Credential, hash: KeyHash) -> Arc<Grant> {
+    Arc::new(Grant { credential, hash, used_minute: AtomicI64::new(0) })
 }
 
 /// The rules of access, in one place.

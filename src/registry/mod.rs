@@ -19,6 +19,7 @@ mod registration;
 pub mod render;
 mod rendered;
 pub mod resources;
+mod served;
 pub mod snapshot;
 mod target;
 pub mod template_set;
@@ -35,12 +36,13 @@ use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
 use crate::model::fault::Fault;
-use crate::model::feed::{BoxFuture, ChangeFeed, Follower};
+use crate::model::feed::{BoxFuture, ChangeFeed, Follower, Unconfirmed};
 use crate::model::ids::{AgentId, TenantId};
 use crate::model::key::KeyHash;
 use crate::model::resource::ContentHash;
-use crate::model::scope::{Revision, Scope};
+use crate::model::scope::{Change, Revision, Scope};
 use crate::model::sources::{RandomError, Sources};
+use crate::model::uri::ResourceUri;
 use crate::store::{Store, StoreError};
 
 use access::{Directory, TenantAccess};
@@ -106,6 +108,11 @@ impl Registry {
         self.tasks.wait().await;
     }
 
+    /// The time of day, as everything here goes by.
+    pub fn now(&self) -> time::OffsetDateTime {
+        self.sources.clock.now()
+    }
+
     /// Makes sure that memory may answer: that the feed is heard from, or that the database was asked just now.
     ///
     /// # Errors
@@ -156,6 +163,19 @@ impl Follower for Registry {
                 // Whoever reads the scope next tries again and answers for it.
                 tracing::debug!(%error, scope = %scope.0, "a scope could not be caught up");
             }
+        })
+    }
+
+    fn served<'a>(
+        &'a self,
+        tenant: TenantId,
+        agent: AgentId,
+        changes: &'a [Change],
+        uris: &'a [ResourceUri],
+    ) -> BoxFuture<'a, Result<Vec<(Revision, ResourceUri)>, Unconfirmed>> {
+        Box::pin(async move {
+            let snapshot = self.snapshot_of(tenant, agent).await.map_err(|_| Unconfirmed)?;
+            served::answered_anew(&snapshot.definitions, changes, uris).ok_or(Unconfirmed)
         })
     }
 }

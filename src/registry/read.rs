@@ -25,7 +25,15 @@ impl Registry {
     /// [`Fault::Forbidden`] where the agent has just been deleted; [`Fault::StorageUnavailable`] where it is not in
     /// memory and the database is away.
     pub async fn snapshot(&self, caller: &Caller) -> Result<Arc<AgentSnapshot>, Fault> {
-        let cell = self.agent_cell(caller.tenant, caller.agent);
+        self.snapshot_of(caller.tenant, caller.agent).await
+    }
+
+    pub(super) async fn snapshot_of(
+        &self,
+        tenant: TenantId,
+        agent: AgentId,
+    ) -> Result<Arc<AgentSnapshot>, Fault> {
+        let cell = self.agent_cell(tenant, agent);
         if let Some(fresh) = cell.fresh() {
             return Ok(fresh);
         }

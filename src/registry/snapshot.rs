@@ -49,6 +49,13 @@ pub struct Definitions {
     pub prompts: OrdMap<PromptName, Arc<Prompt>>,
 }
 
+impl Definitions {
+    /// Whether there is something to read at a URI.
+    pub fn answers(&self, uri: &ResourceUri) -> bool {
+        self.resources.contains_key(uri) || self.templates.find(uri).is_some()
+    }
+}
+
 /// The newest revisions that changed something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Changed {

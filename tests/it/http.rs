@@ -77,14 +77,25 @@ impl Client {
         headers: &[(&str, &str)],
         body: impl Into<Bytes>,
     ) -> reqwest::Result<Answer> {
+        let response = self.respond(method, path, headers, body).await?;
+        let (status, headers) = (response.status(), response.headers().clone());
+        Ok(Answer { status, headers, body: response.bytes().await? })
+    }
+
+    /// An answer whose body is still to come.
+    pub(crate) async fn respond(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Bytes>,
+    ) -> reqwest::Result<reqwest::Response> {
         let method = method.parse().unwrap();
         let mut request = self.client.request(method, format!("http://{}{path}", self.address));
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let response = request.body(body.into()).send().await?;
-        let (status, headers) = (response.status(), response.headers().clone());
-        Ok(Answer { status, headers, body: response.bytes().await? })
+        request.body(body.into()).send().await
     }
 
     pub(crate) async fn get(&self, path: &str) -> Answer {

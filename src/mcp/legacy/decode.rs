@@ -2,14 +2,22 @@
 
 use serde_json::value::RawValue;
 
-use crate::mcp::call::{self, Call};
+use crate::mcp::call::{self, Call, uri};
 use crate::mcp::client::ClientInfo;
 use crate::mcp::version::{Generation, ProtocolVersion};
 use crate::mcp::wire::{Message, Params, Rejected, Request, RequestId, message};
 use crate::model::fault::Fault;
+use crate::model::session::LogLevel;
+use crate::model::uri::ResourceUri;
 
-/// Methods that need somewhere to deliver to.
-const SESSION_ONLY: [&str; 3] = ["resources/subscribe", "resources/unsubscribe", "logging/setLevel"];
+/// Methods that need somewhere to deliver to, and how their parameters are read.
+const SESSION_ONLY: [(&str, DecodeInSession); 3] = [
+    ("resources/subscribe", |params| uri(params).map(SessionCall::Subscribe)),
+    ("resources/unsubscribe", |params| uri(params).map(SessionCall::Unsubscribe)),
+    ("logging/setLevel", |params| level(params).map(SessionCall::SetLevel)),
+];
+
+type DecodeInSession = fn(&Params<'_>) -> Result<SessionCall, Fault>;
 
 /// A message that this era takes.
 #[derive(Debug)]
@@ -36,10 +44,21 @@ pub enum LegacyMethod<'a> {
     Initialize(Initialize<'a>),
     /// `ping`.
     Ping,
-    /// A method that is [`Fault::SessionRequired`] without a session.
-    SessionOnly(&'static str),
+    /// A method that is [`Fault::SessionRequired`] without a session, whatever its parameters are.
+    InSession(&'static str, Result<SessionCall, Fault>),
     /// What both eras have.
     Call(Call<'a>),
+}
+
+/// What is asked for in a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SessionCall {
+    /// `resources/subscribe`.
+    Subscribe(ResourceUri),
+    /// `resources/unsubscribe`.
+    Unsubscribe(ResourceUri),
+    /// `logging/setLevel`.
+    SetLevel(LogLevel),
 }
 
 /// The parameters of `initialize`.
@@ -82,17 +101,25 @@ pub fn batch<'a>(
     let opens =
         |message: &_| matches!(message, Ok(Message::Request(request)) if request.method == "initialize");
     if messages.iter().any(opens) {
-        return Err(Fault::InvalidRequest("initialize must not be part of a batch".into()));
+        return Err(initialize_in_batch());
     }
     Ok(messages)
+}
+
+/// Why a batch with `initialize` in it is refused.
+pub fn initialize_in_batch() -> Fault {
+    Fault::InvalidRequest("initialize must not be part of a batch".into())
 }
 
 fn method<'a>(request: &Request<'a>) -> Result<LegacyMethod<'a>, Fault> {
     match &*request.method {
         "initialize" => initialize(&request.params).map(LegacyMethod::Initialize),
         "ping" => request.params.check_shape().map(|()| LegacyMethod::Ping),
-        method => match SESSION_ONLY.into_iter().find(|known| *known == method) {
-            Some(known) => Ok(LegacyMethod::SessionOnly(known)),
+        method => match SESSION_ONLY.into_iter().find(|(known, _)| *known == method) {
+            Some((known, decode)) => {
+                let call = request.params.check_shape().and_then(|()| decode(&request.params));
+                Ok(LegacyMethod::InSession(known, call))
+            }
             None => call::decode(method, &request.params).map(LegacyMethod::Call),
         },
     }
@@ -106,6 +133,15 @@ fn initialize<'a>(params: &Params<'a>) -> Result<Initialize<'a>, Fault> {
         Fault::invalid_params("params.clientInfo must have a name and a version, both strings")
     })?;
     Ok(Initialize { version, capabilities, client })
+}
+
+fn level(params: &Params<'_>) -> Result<LogLevel, Fault> {
+    let wrong = || {
+        Fault::invalid_params(
+            "params.level must be debug, info, notice, warning, error, critical, alert or emergency",
+        )
+    };
+    LogLevel::parse(&params.required_string("level")?).ok_or_else(wrong)
 }
 
 fn negotiate(asked_for: &str) -> ProtocolVersion {

@@ -4,6 +4,7 @@ mod content;
 pub mod decode;
 pub mod encode;
 pub mod error;
+pub mod stream;
 
 #[cfg(test)]
 mod tests;

@@ -7,6 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::value::RawValue;
 
 use super::ModernError;
+use super::listen::Filter;
 use crate::mcp::call::{self, Call};
 use crate::mcp::headers::{Field, McpHeaders};
 use crate::mcp::version::{Generation, ProtocolVersion};
@@ -46,6 +47,8 @@ pub struct ModernCall<'a> {
 pub enum ModernMethod<'a> {
     /// `server/discover`.
     Discover,
+    /// `subscriptions/listen`.
+    Listen(Filter),
     /// What both eras have.
     Call(Call<'a>),
 }
@@ -82,6 +85,7 @@ fn call<'a>(headers: &McpHeaders<'_>, request: &Request<'a>) -> Result<ModernCal
     check_name(&headers.name, request)?;
     let method = match &*request.method {
         "server/discover" => ModernMethod::Discover,
+        "subscriptions/listen" => ModernMethod::Listen(Filter::read(&request.params)?),
         method => ModernMethod::Call(call::decode(method, &request.params)?),
     };
     Ok(ModernCall { id: request.id, method, client_info: meta.get(META_CLIENT_INFO) })

@@ -1,10 +1,12 @@
 //! Results of the modern era as JSON, without the ids that they answer.
 
 use serde::Serialize;
+use serde_json::value::RawValue;
 
 use crate::mcp::server::{Capabilities, Implementation};
 use crate::mcp::subject::{Subject, append};
 use crate::mcp::version::ProtocolVersion;
+use crate::mcp::wire::RequestId;
 use crate::model::agent::{Access, AgentDescription};
 use crate::model::fault::Fault;
 use crate::model::operation::Outcome;
@@ -57,6 +59,18 @@ pub fn discover(out: &mut Vec<u8>, around: Surroundings<'_>) -> Result<(), Fault
     append(out, &around.complete(discovery, true))
 }
 
+/// Appends what ends the stream of `subscriptions/listen`.
+///
+/// # Errors
+/// As [`outcome`].
+pub fn listened(out: &mut Vec<u8>, id: RequestId<'_>, agent: &AgentDescription) -> Result<(), Fault> {
+    let subscription_id = RawValue::from_string(id.as_json().to_owned())
+        .map_err(|error| Fault::Internal(format!("cannot encode a result: {error}")))?;
+    let titles = ProtocolVersion::V2026_07_28.knows_titles();
+    let meta = ListenedMeta { subscription_id, server_info: Implementation::of(agent, titles) };
+    append(out, &Listened { result_type: "complete", meta })
+}
+
 impl<'a> Surroundings<'a> {
     fn complete<S: Serialize>(self, subject: S, cacheable: bool) -> Complete<'a, S> {
         let cache_scope = match self.access {
@@ -92,6 +106,23 @@ struct Caching {
 
 #[derive(Serialize)]
 struct Meta<'a> {
+    #[serde(rename = "io.modelcontextprotocol/serverInfo")]
+    server_info: Implementation<'a>,
+}
+
+/// `SubscriptionsListenResult` of the specification.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Listened<'a> {
+    result_type: &'static str,
+    #[serde(rename = "_meta")]
+    meta: ListenedMeta<'a>,
+}
+
+#[derive(Serialize)]
+struct ListenedMeta<'a> {
+    #[serde(rename = "io.modelcontextprotocol/subscriptionId")]
+    subscription_id: Box<RawValue>,
     #[serde(rename = "io.modelcontextprotocol/serverInfo")]
     server_info: Implementation<'a>,
 }

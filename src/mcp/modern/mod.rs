@@ -3,6 +3,7 @@
 pub mod decode;
 pub mod encode;
 pub mod error;
+pub mod listen;
 
 pub use error::ModernError;
 

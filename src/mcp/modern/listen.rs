@@ -1,0 +1,160 @@
+//! `subscriptions/listen`: what is asked for, what of it is honoured, and how it is told (2026-07-28, Subscriptions).
+
+use serde_json::value::RawValue;
+
+use crate::feed::hub::{Reading, Told};
+use crate::mcp::call::members;
+use crate::mcp::live::{End, Obstacle, Voice};
+use crate::mcp::modern::encode;
+use crate::mcp::notification::{self, END};
+use crate::mcp::sse;
+use crate::mcp::wire::members::text_of;
+use crate::mcp::wire::{Params, RequestId, RequestIdOwned, result_message};
+use crate::model::agent::AgentDescription;
+use crate::model::fault::Fault;
+use crate::model::scope::Revision;
+use crate::model::subject::{Interest, Subject};
+use crate::model::uri::ResourceUri;
+use crate::registry::snapshot::Definitions;
+
+const FILTER: &str = "params.notifications";
+
+/// `SubscriptionFilter` of the specification: what a client wants to be told of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Filter {
+    resources: bool,
+    prompts: bool,
+    uris: Option<Vec<ResourceUri>>,
+}
+
+impl Filter {
+    /// Reads the parameters.
+    ///
+    /// # Errors
+    /// [`Fault::InvalidParams`].
+    pub fn read(params: &Params<'_>) -> Result<Self, Fault> {
+        params.check_shape()?;
+        let members = members(FILTER, params.required_object("notifications")?)?;
+        let flag = |name: &str| match members.get(name).map(RawValue::get) {
+            None | Some("false") => Ok(false),
+            Some("true") => Ok(true),
+            Some(_) => Err(Fault::invalid_params(format!("{FILTER}.{name} must be true or false"))),
+        };
+        // Held to its type, and never honoured: there are no tools that could change.
+        flag("toolsListChanged")?;
+        Ok(Self {
+            resources: flag("resourcesListChanged")?,
+            prompts: flag("promptsListChanged")?,
+            uris: members.get("resourceSubscriptions").map(uris).transpose()?,
+        })
+    }
+
+    /// What of it is honoured: a URI that names nothing readable is left out.
+    ///
+    /// # Errors
+    /// [`Fault::InvalidParams`] where that is more than `most` URIs.
+    pub fn honoured(mut self, definitions: &Definitions, most: usize) -> Result<Self, Fault> {
+        if let Some(uris) = &mut self.uris {
+            uris.retain(|uri| definitions.answers(uri));
+            if uris.len() > most {
+                let wrong = format!("{FILTER}.resourceSubscriptions names more than {most} resources");
+                return Err(Fault::invalid_params(wrong));
+            }
+        }
+        Ok(self)
+    }
+
+    /// As what it stands with the hub.
+    pub fn interests(&self, since: Revision) -> Vec<Interest> {
+        let lists = [(self.resources, Subject::ResourceList), (self.prompts, Subject::PromptList)];
+        let lists = lists.into_iter().filter_map(|(wanted, subject)| wanted.then_some(subject));
+        let uris = self.uris.iter().flatten().cloned().map(Subject::resource);
+        lists.chain(uris).map(|subject| Interest { subject, since }).collect()
+    }
+
+    fn as_json(&self) -> String {
+        let mut members = Vec::new();
+        if self.resources {
+            members.push(r#""resourcesListChanged":true"#.to_owned());
+        }
+        if self.prompts {
+            members.push(r#""promptsListChanged":true"#.to_owned());
+        }
+        if let Some(uris) = &self.uris {
+            let uris: Vec<_> = uris.iter().map(ResourceUri::as_str).collect();
+            members.push(format!(r#""resourceSubscriptions":{}"#, serde_json::json!(uris)));
+        }
+        format!("{{{}}}", members.join(","))
+    }
+}
+
+fn uris(raw: &RawValue) -> Result<Vec<ResourceUri>, Fault> {
+    let wrong = || Fault::invalid_params(format!("{FILTER}.resourceSubscriptions must be a list of strings"));
+    let texts: Vec<&RawValue> = serde_json::from_str(raw.get()).map_err(|_| wrong())?;
+    let uri = |raw: &&RawValue| {
+        ResourceUri::parse(&text_of(raw).ok_or_else(wrong)?)
+            .map_err(|error| Fault::invalid_params(format!("{FILTER}.resourceSubscriptions: a URI {error}")))
+    };
+    let mut uris = texts.iter().map(uri).collect::<Result<Vec<_>, _>>()?;
+    let mut seen = std::collections::HashSet::new();
+    uris.retain(|uri| seen.insert(uri.clone()));
+    Ok(uris)
+}
+
+/// What is said on the stream of one request.
+pub struct Listening {
+    id: RequestIdOwned,
+    agent: AgentDescription,
+}
+
+impl Listening {
+    /// For a request's stream.
+    pub fn new(id: RequestId<'_>, agent: AgentDescription) -> Self {
+        Self { id: id.to_owned(), agent }
+    }
+
+    /// The first event: what of the request is honoured.
+    pub fn acknowledge(&self, honoured: &Filter) -> Vec<u8> {
+        let mut out = Vec::new();
+        let head = r#"{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"#;
+        let filter = format!(r#","notifications":{}"#, honoured.as_json());
+        let pieces = [head, &self.meta(), &filter, END];
+        sse::event(&mut out, None, &pieces.map(str::as_bytes));
+        out
+    }
+
+    fn meta(&self) -> String {
+        format!(r#""_meta":{{"io.modelcontextprotocol/subscriptionId":{}}}"#, self.id.as_id().as_json())
+    }
+}
+
+impl Voice for Listening {
+    fn tell(&mut self, out: &mut Vec<u8>, told: &Told) {
+        let pieces = notification::changed(&told.subject);
+        let params = pieces.params.as_deref();
+        let comma = if params.is_some() { "," } else { "" };
+        let meta = self.meta();
+        let data = [
+            pieces.head.as_bytes(),
+            meta.as_bytes(),
+            comma.as_bytes(),
+            params.unwrap_or_default(),
+            END.as_bytes(),
+        ];
+        sse::event(out, None, &data);
+    }
+
+    /// The answer to the request: it ends gracefully.
+    fn last(&mut self, out: &mut Vec<u8>, _end: End) {
+        let mut result = Vec::new();
+        if encode::listened(&mut result, self.id.as_id(), &self.agent).is_ok() {
+            sse::event(out, None, &[&result_message(self.id.as_id(), &result)]);
+        }
+    }
+
+    async fn look_again(&mut self, _reading: &Reading, _out: &mut Vec<u8>) -> Result<(), Obstacle> {
+        Ok(())
+    }
+
+    fn alive(&mut self) {}
+}

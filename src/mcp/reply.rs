@@ -1,0 +1,133 @@
+//! Answers over HTTP: results, refusals in the dialect and with the id of what they answer, and nothing at all.
+
+use std::time::Duration;
+
+use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::{HeaderName, HeaderValue, Response, StatusCode};
+use hyper::body::Incoming as IncomingBody;
+
+use super::endpoint::Arrival;
+use super::era::{self, Era};
+use super::error::RpcError;
+use super::headers::McpHeaders;
+use super::legacy;
+use super::modern::error::ModernError;
+use super::version::ProtocolVersion;
+use super::wire::{RequestId, error_message, parse};
+use crate::http::body::{self, Body};
+use crate::http::challenge;
+use crate::model::fault::Fault;
+
+/// What is read of a refused request, to answer with its id.
+const REFUSED_BODY: usize = 64 * 1024;
+const REFUSED_PATIENCE: Duration = Duration::from_secs(1);
+
+const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
+const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+
+/// How a request is answered when it fails: in its dialect, with its id.
+pub(super) struct Reply<'a> {
+    pub(super) arrival: &'a Arrival<'a>,
+    pub(super) era: Era,
+    pub(super) version: Option<ProtocolVersion>,
+    pub(super) id: Option<RequestId<'a>>,
+}
+
+impl<'a> Reply<'a> {
+    /// For a request of which only so much is known.
+    fn new(arrival: &'a Arrival<'a>, headers: &McpHeaders<'_>, body: &'a [u8]) -> Self {
+        let incoming = parse(body);
+        let (era, version) = (era::decide(headers, &incoming), era::named_version(headers, &incoming));
+        let id = match incoming {
+            Ok(incoming) => incoming.id(),
+            Err(rejected) => rejected.id,
+        };
+        Self { arrival, era, version, id }
+    }
+
+    pub(super) fn request_id(&self) -> &'a str {
+        self.arrival.request_id.to_str().unwrap_or_default()
+    }
+
+    pub(super) fn translate(&self, fault: &Fault) -> RpcError {
+        if let Fault::Internal(detail) = fault {
+            let request_id = self.request_id();
+            tracing::error!(request_id, detail, "a request failed by a fault of the gateway");
+        }
+        match self.era {
+            Era::Modern => ModernError::from(fault.clone()).answer(self.request_id()),
+            Era::Legacy(_) => legacy::error::answer(fault, self.request_id()),
+        }
+    }
+
+    pub(super) fn fault(&self, fault: &Fault) -> Response<Body> {
+        let mut response = self.error(&self.translate(fault));
+        if let Some(challenge) = challenge::of(fault) {
+            response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+        }
+        tell_limit(fault, &mut response);
+        response
+    }
+
+    pub(super) fn error(&self, error: &RpcError) -> Response<Body> {
+        let mut response = ok(Body::from(error_message(self.id, self.version, error)));
+        *response.status_mut() = error.status;
+        if let Some(wait) = error.retry_after {
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(wait.as_secs().max(1)));
+        }
+        response
+    }
+}
+
+/// Answers a request that failed without its body being read.
+pub fn fail(arrival: &Arrival<'_>, fault: &Fault) -> Response<Body> {
+    Reply::new(arrival, &McpHeaders::read(&arrival.parts.headers), b"").fault(fault)
+}
+
+/// Refuses a request before its body was wanted; the id is read all the same, as far as that is quickly done.
+pub(super) async fn refuse(arrival: &Arrival<'_>, fault: &Fault, body: &mut IncomingBody) -> Response<Body> {
+    let body = body::read(body, REFUSED_BODY, REFUSED_PATIENCE).await.unwrap_or_default();
+    Reply::new(arrival, &McpHeaders::read(&arrival.parts.headers), &body).fault(fault)
+}
+
+pub(super) fn ok(body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+pub(super) fn accepted() -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::ACCEPTED;
+    response
+}
+
+/// The answer to a method that is not served here, which names those that are.
+pub(super) fn method_not_allowed(allowed: &'static str) -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
+    response
+}
+
+/// The answer to a session's end.
+pub(super) fn no_content() -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    response
+}
+
+/// Tells of a limit in the headers of draft-ietf-httpapi-ratelimit-headers.
+fn tell_limit(fault: &Fault, response: &mut Response<Body>) {
+    let Fault::RateLimited { policy, quota, retry_after, .. } = fault else { return };
+    let wait = retry_after.as_secs().max(1);
+    let told = [
+        (RATE_LIMIT_POLICY, format!("\"{policy}\";q={quota}")),
+        (RATE_LIMIT, format!("\"{policy}\";r=0;t={wait}")),
+    ];
+    for (name, value) in told {
+        if let Ok(value) = HeaderValue::try_from(value) {
+            response.headers_mut().insert(name, value);
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Server-sent events, as the HTML standard has them: what is sent is JSON on one line.
+
+use std::pin::Pin;
+
+use bytes::Bytes;
+use futures_util::Stream;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderName, HeaderValue, Response};
+
+use crate::http::body::Body;
+
+/// What a stream without news sends, so that both ends notice when the other is gone.
+pub const KEEP_ALIVE: Bytes = Bytes::from_static(b":\n\n");
+
+const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+
+/// Appends an event. `data` must be on one line.
+pub fn event(out: &mut Vec<u8>, id: Option<&str>, data: &[&[u8]]) {
+    if let Some(id) = id {
+        out.extend_from_slice(b"id: ");
+        out.extend_from_slice(id.as_bytes());
+        out.push(b'\n');
+    }
+    out.extend_from_slice(b"data: ");
+    for piece in data {
+        out.extend_from_slice(piece);
+    }
+    out.extend_from_slice(b"\n\n");
+}
+
+/// Appends after how many milliseconds a client may connect again.
+pub fn retry(out: &mut Vec<u8>, millis: u64) {
+    out.extend_from_slice(format!("retry: {millis}\n\n").as_bytes());
+}
+
+/// Appends an event that says nothing but where to resume, and after how many milliseconds.
+pub fn priming(out: &mut Vec<u8>, id: &str, millis: u64) {
+    out.extend_from_slice(format!("id: {id}\nretry: {millis}\ndata: \n\n").as_bytes());
+}
+
+/// The answer that streams events, by no proxy's leave held back.
+pub fn response(events: Pin<Box<dyn Stream<Item = Bytes> + Send>>) -> Response<Body> {
+    let mut response = Response::new(Body::events(events));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{event, priming, retry};
+
+    #[test]
+    fn events_are_written_as_the_standard_has_them() {
+        let mut out = Vec::new();
+        event(&mut out, Some("1-2-3"), &[b"{\"a\":", b"1}"]);
+        event(&mut out, None, &[b"{}"]);
+        priming(&mut out, "1-0-0", 1_000);
+        retry(&mut out, 2_000);
+        let expected =
+            "id: 1-2-3\ndata: {\"a\":1}\n\ndata: {}\n\nid: 1-0-0\nretry: 1000\ndata: \n\nretry: 2000\n\n";
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+}

@@ -1,0 +1,222 @@
+//! A client of server-sent events that shows each as it came.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::app::Replica;
+use crate::http::Answer;
+
+/// Far longer than anything takes to be told.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// One event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Event {
+    pub(crate) id: Option<String>,
+    pub(crate) retry: Option<u64>,
+    pub(crate) data: Option<String>,
+}
+
+/// An open stream.
+#[derive(Debug)]
+pub(crate) struct Events {
+    response: reqwest::Response,
+    unread: String,
+    comments: usize,
+}
+
+impl Event {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(self.data.as_deref().unwrap()).unwrap_or_else(|_| panic!("{self:?}"))
+    }
+
+    /// The cursor of a session's event: its stream, the revision, its number.
+    pub(crate) fn cursor(&self) -> (String, i64, u64) {
+        let parts: Vec<_> = self.id.as_deref().unwrap().split('-').collect();
+        (parts[0].to_owned(), parts[1].parse().unwrap(), parts[2].parse().unwrap())
+    }
+
+    /// What it tells in short: `updated x:a`, `resources`, `prompts`, or the method.
+    pub(crate) fn told(&self) -> String {
+        let message = self.json();
+        match message["method"].as_str() {
+            Some("notifications/resources/updated") => {
+                format!("updated {}", message["params"]["uri"].as_str().unwrap())
+            }
+            Some("notifications/resources/list_changed") => "resources".to_owned(),
+            Some("notifications/prompts/list_changed") => "prompts".to_owned(),
+            Some("notifications/message") => {
+                format!("log {}", message["params"]["data"]["code"].as_str().unwrap())
+            }
+            Some(other) => other.to_owned(),
+            None => "result".to_owned(),
+        }
+    }
+}
+
+impl Events {
+    /// Reads a stream from an answer, which must be one.
+    pub(crate) fn of(response: reqwest::Response) -> Self {
+        assert_eq!(response.status(), 200);
+        let header = |name: &str| response.headers().get(name).unwrap().to_str().unwrap();
+        assert_eq!(
+            [header("content-type"), header("x-accel-buffering"), header("cache-control")],
+            ["text/event-stream", "no", "no-store"]
+        );
+        Self { response, unread: String::new(), comments: 0 }
+    }
+
+    /// The next event; `None` where the stream ended in good order.
+    pub(crate) async fn next(&mut self) -> Option<Event> {
+        tokio::time::timeout(PATIENCE, self.read()).await.expect("nothing was told in time")
+    }
+
+    /// The next event, in short.
+    pub(crate) async fn told(&mut self) -> String {
+        self.next().await.expect("the stream ended").told()
+    }
+
+    /// What is told until nothing is for a while, in short.
+    pub(crate) async fn told_for(&mut self, quiet: Duration) -> Vec<String> {
+        let mut told = Vec::new();
+        while let Ok(Some(event)) = tokio::time::timeout(quiet, self.read()).await {
+            if event.data.is_some() {
+                told.push(event.told());
+            }
+        }
+        told
+    }
+
+    /// How many comments were read.
+    pub(crate) fn comments(&self) -> usize {
+        self.comments
+    }
+
+    async fn read(&mut self) -> Option<Event> {
+        loop {
+            if let Some((block, rest)) = self.unread.split_once("\n\n") {
+                let event = event(block);
+                self.unread = rest.to_owned();
+                match event {
+                    Some(event) => return Some(event),
+                    None => {
+                        self.comments += 1;
+                        continue;
+                    }
+                }
+            }
+            let chunk = self.response.chunk().await.ok().flatten()?;
+            self.unread.push_str(std::str::from_utf8(&chunk).unwrap());
+        }
+    }
+}
+
+/// `None` for a comment.
+fn event(block: &str) -> Option<Event> {
+    let mut event = Event { id: None, retry: None, data: None };
+    for line in block.lines().filter(|line| !line.starts_with(':')) {
+        match line.split_once(": ").unwrap_or_else(|| panic!("{line:?}")) {
+            ("id", id) => event.id = Some(id.to_owned()),
+            ("retry", retry) => event.retry = Some(retry.parse().unwrap()),
+            ("data", data) => event.data = Some(data.to_owned()),
+            _ => panic!("{line:?}"),
+        }
+    }
+    (event != Event { id: None, retry: None, data: None }).then_some(event)
+}
+
+/// A client of a legacy revision in a session.
+#[derive(Debug, Clone)]
+pub(crate) struct Session {
+    pub(crate) agent: String,
+    pub(crate) key: String,
+    pub(crate) id: String,
+    version: String,
+}
+
+impl Session {
+    /// Opens a session.
+    pub(crate) async fn open(replica: &Replica, agent: &str, key: &str, version: &str) -> Self {
+        let params = json!({
+            "protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "it", "version": "1"},
+        });
+        let message = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params});
+        let answer = replica.http.post(agent, key, &message).await;
+        assert_eq!(answer.json()["result"]["protocolVersion"], version, "{}", answer.text());
+        let id = answer.header("mcp-session-id").unwrap().to_owned();
+        Self { agent: agent.to_owned(), key: key.to_owned(), id, version: version.to_owned() }
+    }
+
+    fn headers<'a>(&'a self, more: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
+        let own = [
+            ("x-agent-api-key", self.key.as_str()),
+            ("mcp-session-id", self.id.as_str()),
+            ("mcp-protocol-version", self.version.as_str()),
+        ];
+        own.into_iter().chain(more.iter().copied()).collect()
+    }
+
+    /// Calls a method in the session, on any replica.
+    pub(crate) async fn call(&self, replica: &Replica, method: &str, params: Value) -> Answer {
+        let message = json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": params});
+        let headers = self.headers(&[("content-type", "application/json")]);
+        replica.http.send("POST", &format!("/{}/mcp", self.agent), &headers, message.to_string()).await
+    }
+
+    /// Calls a method that must be answered with nothing.
+    pub(crate) async fn done(&self, replica: &Replica, method: &str, params: Value) {
+        let answer = self.call(replica, method, params).await;
+        assert_eq!(answer.json(), json!({"jsonrpc": "2.0", "id": 7, "result": {}}));
+    }
+
+    pub(crate) async fn subscribe(&self, replica: &Replica, uri: &str) {
+        self.done(replica, "resources/subscribe", json!({"uri": uri})).await;
+    }
+
+    pub(crate) async fn unsubscribe(&self, replica: &Replica, uri: &str) {
+        self.done(replica, "resources/unsubscribe", json!({"uri": uri})).await;
+    }
+
+    /// `GET` or `DELETE` in the session.
+    pub(crate) async fn send(&self, replica: &Replica, method: &str, more: &[(&str, &str)]) -> Answer {
+        replica.http.send(method, &format!("/{}/mcp", self.agent), &self.headers(more), "").await
+    }
+
+    /// Opens the session's stream, from the beginning or after an event.
+    pub(crate) async fn stream(&self, replica: &Replica, last_event_id: Option<&str>) -> Events {
+        let mut more = vec![("accept", "text/event-stream")];
+        more.extend(last_event_id.map(|id| ("last-event-id", id)));
+        let path = format!("/{}/mcp", self.agent);
+        Events::of(replica.http.respond("GET", &path, &self.headers(&more), "").await.unwrap())
+    }
+}
+
+/// Opens a stream of the modern era; the acknowledgement is still to be read.
+pub(crate) async fn listen(replica: &Replica, agent: &str, key: &str, id: Value, filter: Value) -> Events {
+    Events::of(try_listen(replica, agent, key, id, filter).await)
+}
+
+/// As [`listen`], where a refusal may be the answer.
+pub(crate) async fn try_listen(
+    replica: &Replica,
+    agent: &str,
+    key: &str,
+    id: Value,
+    filter: Value,
+) -> reqwest::Response {
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let params = json!({"_meta": meta, "notifications": filter});
+    let message = json!({"jsonrpc": "2.0", "id": id, "method": "subscriptions/listen", "params": params});
+    let headers = [
+        ("x-agent-api-key", key),
+        ("content-type", "application/json"),
+        ("accept", "application/json, text/event-stream"),
+        ("mcp-protocol-version", "2026-07-28"),
+        ("mcp-method", "subscriptions/listen"),
+    ];
+    replica.http.respond("POST", &format!("/{agent}/mcp"), &headers, message.to_string()).await.unwrap()
+}

@@ -1,0 +1,124 @@
+//! How streams end: in good order, and within a second of what ends them.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::app::{Builder, Replica, gateway};
+use crate::cluster::{Database, database};
+use crate::events::{Events, Session, listen};
+
+/// Within a second of what ends it.
+const SOON: Duration = Duration::from_secs(1);
+
+struct Streams {
+    modern: Events,
+    legacy: Events,
+    session: Session,
+}
+
+async fn streams(replica: &Replica, key: &str) -> Streams {
+    let mut modern = listen(replica, "a", key, json!("l"), json!({"promptsListChanged": true})).await;
+    modern.next().await.unwrap();
+    let session = Session::open(replica, "a", key, "2025-06-18").await;
+    session.done(replica, "logging/setLevel", json!({"level": "notice"})).await;
+    let legacy = session.stream(replica, None).await;
+    Streams { modern, legacy, session }
+}
+
+impl Streams {
+    /// Both say why they end, and do so in time.
+    async fn end(mut self, since: Instant, why: &str) {
+        let last = self.modern.next().await.unwrap().json();
+        let meta = &last["result"]["_meta"];
+        assert_eq!(
+            (&last["id"], &last["result"]["resultType"], &meta["io.modelcontextprotocol/subscriptionId"]),
+            (&json!("l"), &json!("complete"), &json!("l"))
+        );
+        assert_eq!(meta["io.modelcontextprotocol/serverInfo"]["name"], "a");
+        assert_eq!(self.modern.next().await, None);
+        assert_eq!(self.legacy.told().await, format!("log {why}"));
+        let retry = self.legacy.next().await.unwrap();
+        assert_eq!((retry.id, retry.retry, retry.data), (None, Some(1_000), None));
+        assert_eq!(self.legacy.next().await, None);
+        assert!(since.elapsed() < SOON, "{:?}", since.elapsed());
+    }
+}
+
+/// Two replicas: what is decided on the first ends the streams of the second.
+async fn two() -> (Database, Replica, Replica, String) {
+    let database = database().await;
+    let (one, two) = tokio::join!(Builder::new(&database).start(), Builder::new(&database).start());
+    let key = one.acme("a").await;
+    (database, one, two, key)
+}
+
+#[tokio::test]
+async fn an_agent_that_is_disabled_or_deleted_ends_its_streams_elsewhere() {
+    let (_database, one, two, key) = two().await;
+    let open = streams(&two, &key).await;
+    let since = Instant::now();
+    assert_eq!(one.admin("PATCH", "/agents/a", Some(json!({"enabled": false}))).await.status, 200);
+    open.end(since, "not_allowed").await;
+
+    assert_eq!(one.admin("PATCH", "/agents/a", Some(json!({"enabled": true}))).await.status, 200);
+    let open = streams(&two, &key).await;
+    let since = Instant::now();
+    assert_eq!(one.admin("DELETE", "/agents/a", None).await.status, 204);
+    open.end(since, "not_allowed").await;
+}
+
+#[tokio::test]
+async fn a_key_that_is_revoked_or_expires_ends_its_streams() {
+    let (_database, one, two, _) = two().await;
+    let (id, key) = one.key("a", &["mcp"]).await;
+    let open = streams(&two, &key).await;
+    let since = Instant::now();
+    assert_eq!(one.admin("DELETE", &format!("/keys/{id}"), None).await.status, 204);
+    open.end(since, "not_allowed").await;
+
+    let end = time::OffsetDateTime::now_utc() + Duration::from_secs(2);
+    let expires = end.format(&time::format_description::well_known::Rfc3339).unwrap();
+    let made = one.admin("POST", "/agents/a/keys", Some(json!({"expiresAt": expires}))).await.json();
+    let mut open = streams(&two, made["key"].as_str().unwrap()).await;
+    assert_eq!(open.legacy.told().await, "log key_expires");
+    let left = (end - time::OffsetDateTime::now_utc()).try_into().unwrap();
+    let since = Instant::now() + left;
+    open.end(since, "not_allowed").await;
+}
+
+#[tokio::test]
+async fn a_session_that_is_deleted_ends_its_stream_elsewhere() {
+    let (_database, one, two, key) = two().await;
+    let Streams { mut legacy, session, modern: _modern } = streams(&two, &key).await;
+    let since = Instant::now();
+    assert_eq!(session.send(&one, "DELETE", &[]).await.status, 204);
+    assert_eq!(legacy.told().await, "log session_ended");
+    assert_eq!(legacy.next().await.unwrap().retry, Some(1_000));
+    assert_eq!(legacy.next().await, None);
+    assert!(since.elapsed() < SOON, "{:?}", since.elapsed());
+}
+
+#[tokio::test]
+async fn a_gateway_that_shuts_down_ends_its_streams_first() {
+    let (_database, replica) = gateway().await;
+    let key = replica.acme("a").await;
+    let open = streams(&replica, &key).await;
+    let since = Instant::now();
+    let (_, ()) = tokio::join!(replica.running.stop(), open.end(since, "shutdown"));
+    assert!(since.elapsed() < SOON, "{:?}", since.elapsed());
+}
+
+#[tokio::test]
+async fn a_stream_without_news_gives_signs_of_life_and_keeps_its_session() {
+    let database = database().await;
+    let replica = Builder::new(&database).set("WAGGLE_SESSIONS__IDLE_SECONDS", 4).start().await;
+    let key = replica.acme("a").await;
+    let kept = Session::open(&replica, "a", &key, "2025-06-18").await;
+    let idle = Session::open(&replica, "a", &key, "2025-06-18").await;
+    let mut stream = kept.stream(&replica, None).await;
+    assert_eq!(stream.told_for(Duration::from_secs(6)).await, Vec::<String>::new());
+    assert_eq!(idle.call(&replica, "ping", json!({})).await.status, 404);
+    assert_eq!(kept.call(&replica, "ping", json!({})).await.status, 200);
+    assert!(stream.comments() >= 4, "{}", stream.comments());
+}

@@ -1,0 +1,199 @@
+//! What must not be lost, told twice or told too early, however things fall together. Each rule of the feed has a test
+//! here that fails without it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use waggle::model::sources::Point;
+
+use crate::app::{Builder, Replica, gateway};
+use crate::cluster::{Database, database};
+use crate::events::{Event, Events, Session, listen};
+use crate::interference::Director;
+use crate::proxy::Proxy;
+
+const QUIET: Duration = Duration::from_millis(300);
+const NOTHING: [&str; 0] = [];
+
+/// Two replicas, of which the first can be held, and an agent `a` with `x:a` and `x:b`.
+async fn two() -> (Database, Arc<Director>, Replica, Replica, String) {
+    let database = database().await;
+    let director = Director::new();
+    let held = Builder::new(&database).interference(Arc::clone(&director) as Arc<_>);
+    let (one, two) = tokio::join!(held.start(), Builder::new(&database).start());
+    let key = one.acme("a").await;
+    for uri in ["x:a", "x:b"] {
+        one.put("a", uri, "1").await;
+    }
+    (database, director, one, two, key)
+}
+
+async fn watching(replica: &Replica, key: &str, uri: &str) -> Events {
+    let mut events = listen(replica, "a", key, json!(1), json!({"resourceSubscriptions": [uri]})).await;
+    assert_eq!(events.told().await, "notifications/subscriptions/acknowledged");
+    events
+}
+
+#[tokio::test]
+async fn a_change_that_is_read_before_the_subscription_to_it_is_heard_of_is_told() {
+    let (_database, director, one, two, key) = two().await;
+    let session = Session::open(&one, "a", &key, "2025-06-18").await;
+    let mut stream = session.stream(&one, None).await;
+    let mut other = watching(&one, &key, "x:a").await;
+    let hold = director.hold(Point::BeforeInterest);
+    session.subscribe(&two, "x:a").await;
+    hold.meanwhile(async {
+        two.put("a", "x:a", "2").await;
+        assert_eq!(other.told().await, "updated x:a", "the change was read");
+    })
+    .await;
+    assert_eq!(stream.told_for(QUIET).await, ["updated x:a"]);
+}
+
+#[tokio::test]
+async fn what_was_coalesced_and_broken_off_is_told_when_the_stream_goes_on() {
+    let (_database, director, one, two, key) = two().await;
+    let session = Session::open(&one, "a", &key, "2025-06-18").await;
+    session.subscribe(&one, "x:a").await;
+    session.subscribe(&one, "x:b").await;
+    let mut stream = session.stream(&one, None).await;
+    let hold = director.hold(Point::BeforeStreamsRead);
+    let first = one.put("a", "x:a", "2").await;
+    hold.meanwhile(async {
+        one.put("a", "x:b", "2").await;
+        one.put("a", "x:a", "3").await;
+    })
+    .await;
+    let event = stream.next().await.unwrap();
+    assert_eq!(
+        (event.told(), event.cursor().1),
+        ("updated x:a".to_owned(), first),
+        "x:b is still to be told"
+    );
+    drop(stream);
+    let mut resumed = session.stream(&two, event.id.as_deref()).await;
+    let told = [resumed.next().await.unwrap(), resumed.next().await.unwrap()];
+    assert_eq!(told.each_ref().map(Event::told), ["updated x:b", "updated x:a"]);
+    assert_eq!(told.map(|event| event.cursor().1), [first + 1, first + 2]);
+    assert_eq!(resumed.told_for(QUIET).await, NOTHING);
+}
+
+#[tokio::test]
+async fn of_two_streams_of_a_session_on_two_replicas_only_the_newer_is_told() {
+    let (_database, director, one, two, key) = two().await;
+    let session = Session::open(&one, "a", &key, "2025-06-18").await;
+    session.subscribe(&one, "x:a").await;
+    // What the first replica does is heard of by the second when it sweeps, and not before.
+    director.lose_wakes(100);
+    let mut older = session.stream(&two, None).await;
+    for _ in 0..3 {
+        let mut newer = session.stream(&one, None).await;
+        two.put("a", "x:a", "2").await;
+        two.put("a", "x:a", "1").await;
+        let told = tokio::join!(older.told_for(QUIET), newer.told_for(Duration::from_secs(2)));
+        assert_eq!(told.0, NOTHING);
+        assert!(told.1.iter().all(|told| told == "updated x:a") && !told.1.is_empty(), "{:?}", told.1);
+        older = session.stream(&two, None).await;
+        assert_eq!(newer.told_for(QUIET).await, NOTHING);
+        older.told_for(QUIET).await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_pruned_beside_a_replay_is_told_all_the_same() {
+    let database = database().await;
+    let director = Director::new();
+    let builder = Builder::new(&database).interference(Arc::clone(&director) as Arc<_>);
+    let replica = builder.set("WAGGLE_CHANGES__RETAIN_SECONDS", 1).start().await;
+    let key = replica.acme("a").await;
+    replica.put("a", "x:a", "1").await;
+    let session = Session::open(&replica, "a", &key, "2025-06-18").await;
+    session.subscribe(&replica, "x:a").await;
+    replica.put("a", "x:a", "2").await;
+    let hold = director.hold(Point::DuringReplay);
+    let (mut stream, pruned) = tokio::join!(
+        session.stream(&replica, None),
+        hold.meanwhile(async {
+            tokio::time::sleep(Duration::from_millis(1_200)).await;
+            replica.running.registry.prune_changes().await;
+            database.number("select count(*) from changes").await
+        })
+    );
+    assert_eq!(pruned, 0);
+    assert_eq!(stream.told_for(QUIET).await, ["updated x:a"]);
+}
+
+#[tokio::test]
+async fn a_quiet_subject_beside_a_busy_one_is_told_within_a_second() {
+    let (_database, replica) = gateway().await;
+    let key = replica.acme("a").await;
+    for uri in ["x:busy", "x:quiet"] {
+        replica.put("a", uri, "1").await;
+    }
+    let filter = json!({"resourceSubscriptions": ["x:busy", "x:quiet"]});
+    let mut events = listen(&replica, "a", &key, json!(1), filter).await;
+    let busy = async {
+        for n in 0.. {
+            replica.put("a", "x:busy", &n.to_string()).await;
+        }
+    };
+    let quiet = async {
+        for n in 0..5 {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            replica.put("a", "x:quiet", &n.to_string()).await;
+            let written = Instant::now();
+            while events.told().await != "updated x:quiet" {}
+            assert!(written.elapsed() < Duration::from_secs(1), "{:?}", written.elapsed());
+        }
+    };
+    tokio::select! {
+        () = busy => {}
+        () = quiet => {}
+    }
+}
+
+/// Writers, each with an agent and a stream of its own.
+const WRITERS: usize = 50;
+/// Events that each of them waits for, and reads after.
+const EVENTS: usize = 200;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_is_told_of_a_change_reads_it_on_a_replica_that_hears_nothing() {
+    let database = database().await;
+    let proxy = Arc::new(Proxy::before(&database.options).await);
+    let deaf = Builder::new(&database).store(|store| store.listen = proxy.options.clone());
+    let (told, deaf) = tokio::join!(Builder::new(&database).start(), deaf.start());
+    told.tenant("acme").await;
+    let follow = |n: usize| {
+        let (told, deaf) = (&told, &deaf);
+        async move {
+            let agent = format!("a{n}");
+            told.agent("acme", &agent).await;
+            told.put(&agent, "x:a", "0").await;
+            let key = told.key(&agent, &["mcp"]).await.1;
+            let mut events =
+                listen(told, &agent, &key, json!(n), json!({"resourceSubscriptions": ["x:a"]})).await;
+            events.next().await.unwrap();
+            for written in 1..=EVENTS {
+                told.put(&agent, "x:a", &written.to_string()).await;
+                assert_eq!(events.told().await, "updated x:a");
+                let read = deaf.http.text(&agent, &key, "x:a").await.unwrap();
+                assert_eq!(read, written.to_string(), "an older text was read");
+            }
+        }
+    };
+    let deafen = async {
+        loop {
+            let millis = |range| Duration::from_millis(rand::random_range(range));
+            tokio::time::sleep(millis(100..1_000)).await;
+            proxy.swallow(true);
+            tokio::time::sleep(millis(50..1_500)).await;
+            proxy.swallow(false);
+        }
+    };
+    tokio::select! {
+        () = deafen => {}
+        _ = futures_util::future::join_all((0..WRITERS).map(follow)) => {}
+    }
+}

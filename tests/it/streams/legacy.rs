@@ -1,0 +1,242 @@
+//! Sessions and their streams.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::app::{Builder, gateway};
+use crate::cluster::database;
+use crate::events::{Event, Session};
+
+const QUIET: Duration = Duration::from_millis(300);
+const VERSIONS: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
+
+#[tokio::test]
+async fn a_session_is_opened_in_every_revision_and_only_the_newest_primes_its_stream() {
+    let (_database, replica) = gateway().await;
+    let key = replica.acme("a").await;
+    replica.put("a", "x:a", "1").await;
+    for version in VERSIONS {
+        let session = Session::open(&replica, "a", &key, version).await;
+        assert!(
+            session.id.len() >= 43 && session.id.bytes().all(|byte| byte.is_ascii_graphic()),
+            "{}",
+            session.id
+        );
+        session.subscribe(&replica, "x:a").await;
+        let mut stream = session.stream(&replica, None).await;
+        let revision = replica.put("a", "x:a", version).await;
+        let mut event = stream.next().await.unwrap();
+        let mut number = 0;
+        if version == "2025-11-25" {
+            let cursor = event.cursor();
+            assert_eq!((event.retry, event.data.as_deref(), cursor.2), (Some(1_000), Some(""), 0));
+            event = stream.next().await.unwrap();
+            number = 1;
+        }
+        let updated = json!({
+            "jsonrpc": "2.0", "method": "notifications/resources/updated", "params": {"uri": "x:a"},
+        });
+        let (_, watermark, n) = event.cursor();
+        assert_eq!((event.json(), event.retry, watermark, n), (updated, None, revision, number), "{version}");
+    }
+}
+
+#[tokio::test]
+async fn a_session_says_what_it_cannot_do_and_ends_when_it_is_deleted() {
+    let (_database, replica) = gateway().await;
+    let key = replica.acme("a").await;
+    replica.put("a", "x:a", "1").await;
+    let session = Session::open(&replica, "a", &key, "2025-11-25").await;
+    let missing = session.call(&replica, "resources/subscribe", json!({"uri": "x:missing"})).await;
+    let error = json!({
+        "code": -32002, "message": "resource not found: x:missing",
+        "data": {"code": "resource_not_found", "uri": "x:missing"},
+    });
+    assert_eq!(missing.json(), json!({"jsonrpc": "2.0", "id": 7, "error": error}));
+    for (method, params) in [
+        ("resources/subscribe", json!({})),
+        ("resources/subscribe", json!({"uri": "no uri"})),
+        ("resources/unsubscribe", json!({"uri": 1})),
+        ("logging/setLevel", json!({"level": "loud"})),
+        ("logging/setLevel", json!({})),
+    ] {
+        let refused = session.call(&replica, method, params).await.json();
+        assert_eq!((&refused["error"]["code"], &refused["id"]), (&json!(-32602), &json!(7)), "{method}");
+    }
+    session.unsubscribe(&replica, "x:never").await;
+
+    assert_eq!(session.send(&replica, "GET", &[]).await.status, 405);
+    let put = session.send(&replica, "PUT", &[]).await;
+    assert_eq!((put.status.as_u16(), put.header("allow")), (405, Some("GET, POST, DELETE")));
+    let deleted = session.send(&replica, "DELETE", &[]).await;
+    assert_eq!((deleted.status.as_u16(), deleted.text()), (204, String::new()));
+    let gone = json!({
+        "code": -32001, "message": "session not found", "data": {"code": "session_not_found"},
+    });
+    let answer = session.call(&replica, "ping", json!({})).await;
+    assert_eq!(
+        (answer.status.as_u16(), answer.json()),
+        (404, json!({"jsonrpc": "2.0", "id": 7, "error": gone}))
+    );
+    for (method, accept) in [("GET", "text/event-stream"), ("DELETE", "*/*")] {
+        let answer = session.send(&replica, method, &[("accept", accept)]).await;
+        assert_eq!((answer.status.as_u16(), answer.json()), (404, json!({"jsonrpc": "2.0", "error": gone})));
+    }
+}
+
+#[tokio::test]
+async fn a_session_is_nobody_elses() {
+    let (_database, replica) = gateway().await;
+    let key = replica.acme("a").await;
+    replica.agent("acme", "b").await;
+    let (other, elsewhere) = (replica.key("a", &["mcp"]).await.1, replica.key("b", &["mcp"]).await.1);
+    let session = Session::open(&replica, "a", &key, "2025-11-25").await;
+    for (agent, key) in [("a", other), ("b", elsewhere)] {
+        let stolen = Session { agent: agent.to_owned(), key, ..session.clone() };
+        assert_eq!(stolen.call(&replica, "ping", json!({})).await.status, 404);
+        assert_eq!(stolen.send(&replica, "GET", &[("accept", "text/event-stream")]).await.status, 404);
+        assert_eq!(stolen.send(&replica, "DELETE", &[]).await.status, 404);
+    }
+    assert_eq!(session.call(&replica, "ping", json!({})).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_first_stream_tells_of_what_changed_since_each_subscription() {
+    let (_database, replica) = gateway().await;
+    let key = replica.acme("a").await;
+    for uri in ["x:a", "x:b", "x:c"] {
+        replica.put("a", uri, "1").await;
+    }
+    let session = Session::open(&replica, "a", &key, "2025-06-18").await;
+    session.subscribe(&replica, "x:a").await;
+    replica.put("a", "x:a", "2").await;
+    replica.put("a", "x:b", "2").await;
+    session.subscribe(&replica, "x:b").await;
+    session.subscribe(&replica, "x:c").await;
+    let mut stream = session.stream(&replica, None).await;
+    assert_eq!(stream.told_for(QUIET).await, ["updated x:a"]);
+    session.unsubscribe(&replica, "x:a").await;
+    replica.put("a", "x:a", "3").await;
+    replica.put("a", "x:c", "2").await;
+    assert_eq!(stream.told_for(QUIET).await, ["updated x:c"]);
+}
+
+#[tokio::test]
+async fn a_stream_goes_on_where_it_broke_on_any_replica() {
+    let database = database().await;
+    let (one, two) = tokio::join!(Builder::new(&database).start(), Builder::new(&database).start());
+    let key = one.acme("a").await;
+    for uri in ["x:a", "x:b"] {
+        one.put("a", uri, "1").await;
+    }
+    let session = Session::open(&one, "a", &key, "2025-11-25").await;
+    session.subscribe(&one, "x:a").await;
+    session.subscribe(&two, "x:b").await;
+    let mut stream = session.stream(&one, None).await;
+    let primed = stream.next().await.unwrap();
+    one.put("a", "x:a", "2").await;
+    let last = stream.next().await.unwrap();
+    assert_eq!(last.told(), "updated x:a");
+    drop(stream);
+    one.put("a", "x:b", "2").await;
+    let mut resumed = session.stream(&two, last.id.as_deref()).await;
+    resumed.next().await.unwrap();
+    assert_eq!(resumed.told_for(QUIET).await, ["updated x:b"]);
+    let mut from_the_start = session.stream(&one, primed.id.as_deref()).await;
+    from_the_start.next().await.unwrap();
+    assert_eq!(from_the_start.told_for(QUIET).await, ["updated x:a", "updated x:b"]);
+    let ids = [primed.cursor().0, last.cursor().0];
+    assert_eq!(ids[0], ids[1], "both are of one stream");
+}
+
+#[tokio::test]
+async fn a_cursor_that_is_not_to_be_made_out_has_everything_told() {
+    let (_database, replica) = gateway().await;
+    let key = replica.acme("a").await;
+    for uri in ["x:a", "x:b"] {
+        replica.put("a", uri, "1").await;
+    }
+    let session = Session::open(&replica, "a", &key, "2025-11-25").await;
+    let other = Session::open(&replica, "a", &key, "2025-11-25").await;
+    let foreign = other.stream(&replica, None).await.next().await.unwrap().id.unwrap();
+    session.subscribe(&replica, "x:a").await;
+    session.subscribe(&replica, "x:b").await;
+    session.done(&replica, "logging/setLevel", json!({"level": "warning"})).await;
+    let own = session.stream(&replica, None).await.next().await.unwrap();
+    let (stream, watermark, _) = own.cursor();
+    let future = format!("{stream}-{}-0", watermark + 1_000);
+    let later = format!("{stream}0-{watermark}-0");
+    for id in ["", "x", "1-2-3", "ä", &foreign, &future, &later, &format!("{stream}-{watermark}-0-1")] {
+        let mut resumed = session.stream(&replica, Some(id)).await;
+        resumed.next().await.unwrap();
+        let told = resumed.told_for(QUIET).await;
+        assert_eq!(
+            told,
+            ["log replay_incomplete", "resources", "prompts", "updated x:a", "updated x:b"],
+            "{id}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_retained_any_more_is_told_as_everything() {
+    let database = database().await;
+    let replica = Builder::new(&database).set("WAGGLE_CHANGES__RETAIN_SECONDS", 1).start().await;
+    let key = replica.acme("a").await;
+    for uri in ["x:a", "x:b", "x:c"] {
+        replica.put("a", uri, "1").await;
+    }
+    let session = Session::open(&replica, "a", &key, "2025-11-25").await;
+    session.subscribe(&replica, "x:a").await;
+    session.subscribe(&replica, "x:b").await;
+    let primed = session.stream(&replica, None).await.next().await.unwrap();
+    replica.put("a", "x:c", "2").await;
+    tokio::time::sleep(Duration::from_millis(1_200)).await;
+    replica.running.registry.prune_changes().await;
+    let mut resumed = session.stream(&replica, primed.id.as_deref()).await;
+    resumed.next().await.unwrap();
+    let mut events = Vec::new();
+    while events.len() < 4 {
+        events.push(resumed.next().await.unwrap());
+    }
+    let told: Vec<_> = events.iter().map(Event::told).collect();
+    assert_eq!(told, ["resources", "prompts", "updated x:a", "updated x:b"]);
+    let watermarks: Vec<_> = events.iter().map(|event| event.cursor().1).collect();
+    assert_eq!(watermarks[..3], [0, 0, 0], "until all is told, nothing counts as told");
+    assert!(watermarks[3] > 0);
+    assert_eq!(resumed.told_for(QUIET).await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn messages_of_the_log_are_told_from_the_level_on_that_was_asked_for() {
+    let (_database, replica) = gateway().await;
+    replica.acme("a").await;
+    let soon = time::OffsetDateTime::now_utc() + time::Duration::hours(23);
+    let soon = soon.format(&time::format_description::well_known::Rfc3339).unwrap();
+    let made = replica.admin("POST", "/agents/a/keys", Some(json!({"expiresAt": soon}))).await.json();
+    let key = made["key"].as_str().unwrap();
+    for (level, told) in [
+        (None, vec![]),
+        (Some("error"), vec![]),
+        (Some("warning"), vec!["log key_expires"]),
+        (Some("debug"), vec!["log key_expires"]),
+    ] {
+        let session = Session::open(&replica, "a", key, "2025-06-18").await;
+        if let Some(level) = level {
+            session.done(&replica, "logging/setLevel", json!({"level": level})).await;
+        }
+        let mut stream = session.stream(&replica, None).await;
+        assert_eq!(stream.told_for(QUIET).await, told, "{level:?}");
+    }
+    let session = Session::open(&replica, "a", key, "2025-06-18").await;
+    session.done(&replica, "logging/setLevel", json!({"level": "info"})).await;
+    let message = json!({
+        "jsonrpc": "2.0", "method": "notifications/message",
+        "params": {
+            "level": "warning", "logger": "waggle",
+            "data": {"code": "key_expires", "message": "the credential of this session expires within a day"},
+        },
+    });
+    assert_eq!(session.stream(&replica, None).await.next().await.unwrap().json(), message);
+}

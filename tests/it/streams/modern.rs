@@ -1,0 +1,170 @@
+//! `subscriptions/listen`.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::app::{Builder, gateway};
+use crate::cluster::database;
+use crate::events::{listen, try_listen};
+use crate::http::Answer;
+
+const QUIET: Duration = Duration::from_millis(300);
+
+async fn refusal(response: reqwest::Response) -> Answer {
+    let (status, headers) = (response.status(), response.headers().clone());
+    Answer { status, headers, body: response.bytes().await.unwrap() }
+}
+
+#[tokio::test]
+async fn a_stream_acknowledges_what_it_honours_and_tells_of_nothing_else() {
+    let (_database, replica) = gateway().await;
+    let key = replica.acme("a").await;
+    replica.put("a", "x:a", "1").await;
+    replica.put("a", "x:b", "1").await;
+    let filter = json!({
+        "toolsListChanged": true, "promptsListChanged": false, "resourcesListChanged": true,
+        "resourceSubscriptions": ["x:a", "x:missing", "x:a"],
+    });
+    let mut stream = listen(&replica, "a", &key, json!("l-1"), filter).await;
+    let acknowledged = json!({
+        "jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged",
+        "params": {
+            "_meta": {"io.modelcontextprotocol/subscriptionId": "l-1"},
+            "notifications": {"resourcesListChanged": true, "resourceSubscriptions": ["x:a"]},
+        },
+    });
+    let first = stream.next().await.unwrap();
+    assert_eq!((first.id.clone(), first.retry, first.json()), (None, None, acknowledged));
+
+    replica.put("a", "x:a", "2").await;
+    let updated = json!({
+        "jsonrpc": "2.0", "method": "notifications/resources/updated",
+        "params": {"_meta": {"io.modelcontextprotocol/subscriptionId": "l-1"}, "uri": "x:a"},
+    });
+    let event = stream.next().await.unwrap();
+    assert_eq!((event.id.clone(), event.json()), (None, updated));
+
+    replica.put("a", "x:b", "2").await;
+    replica.put("a", "x:c", "1").await;
+    let listed = json!({
+        "jsonrpc": "2.0", "method": "notifications/resources/list_changed",
+        "params": {"_meta": {"io.modelcontextprotocol/subscriptionId": "l-1"}},
+    });
+    assert_eq!(stream.next().await.unwrap().json(), listed);
+    assert_eq!(stream.told_for(QUIET).await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn several_streams_of_one_client_are_told_each_what_it_asked_for() {
+    let (_database, replica) = gateway().await;
+    let key = replica.acme("a").await;
+    replica.put("a", "x:a", "1").await;
+    let mut one = listen(&replica, "a", &key, json!(1), json!({"resourceSubscriptions": ["x:a"]})).await;
+    let mut two = listen(&replica, "a", &key, json!(2), json!({"promptsListChanged": true})).await;
+    let mut none = listen(&replica, "a", &key, json!(3), json!({})).await;
+    let filters = [
+        one.next().await.unwrap().json()["params"]["notifications"].clone(),
+        two.next().await.unwrap().json()["params"]["notifications"].clone(),
+        none.next().await.unwrap().json()["params"]["notifications"].clone(),
+    ];
+    assert_eq!(
+        filters,
+        [json!({"resourceSubscriptions": ["x:a"]}), json!({"promptsListChanged": true}), json!({})]
+    );
+    replica.put("a", "x:a", "2").await;
+    let prompt = json!({"messages": [{"role": "user", "content": {"type": "text", "text": "p"}}]});
+    assert_eq!(replica.admin("PUT", "/agents/a/prompts/p", Some(prompt)).await.status, 201);
+    assert_eq!(one.told_for(QUIET).await, ["updated x:a"]);
+    assert_eq!(two.told_for(QUIET).await, ["prompts"]);
+    assert_eq!(none.told_for(QUIET).await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn what_cannot_be_asked_for_is_refused_with_its_id() {
+    let (_database, replica) = gateway().await;
+    let key = replica.acme("a").await;
+    for (filter, wrong) in [
+        (json!([]), "params.notifications must be an object"),
+        (json!({"promptsListChanged": 1}), "params.notifications.promptsListChanged must be true or false"),
+        (json!({"toolsListChanged": "x"}), "params.notifications.toolsListChanged must be true or false"),
+        (
+            json!({"resourceSubscriptions": "x:a"}),
+            "params.notifications.resourceSubscriptions must be a list of strings",
+        ),
+        (
+            json!({"resourceSubscriptions": [1]}),
+            "params.notifications.resourceSubscriptions must be a list of strings",
+        ),
+        (
+            json!({"resourceSubscriptions": ["no uri"]}),
+            "params.notifications.resourceSubscriptions: a URI is not an absolute URI of RFC 3986",
+        ),
+    ] {
+        let answer = refusal(try_listen(&replica, "a", &key, json!(4), filter).await).await;
+        let error = json!({"code": -32602, "message": wrong, "data": {"code": "invalid_params"}});
+        assert_eq!(answer.json(), json!({"jsonrpc": "2.0", "id": 4, "error": error}));
+        assert_eq!(answer.status, 200);
+    }
+}
+
+#[tokio::test]
+async fn a_key_has_only_so_many_streams_and_gets_another_when_one_ends() {
+    let database = database().await;
+    let replica = Builder::new(&database).set("WAGGLE_LIMITS__STREAMS_PER_KEY", 2).start().await;
+    let key = replica.acme("a").await;
+    let open = async || try_listen(&replica, "a", &key, json!(1), json!({})).await;
+    let (first, _second) = (open().await, open().await);
+    let refused = refusal(open().await).await;
+    assert_eq!(refused.status, 429);
+    let told = ["retry-after", "ratelimit-policy", "ratelimit"].map(|name| refused.header(name).unwrap());
+    assert_eq!(told, ["1", r#""streams";q=2"#, r#""streams";r=0;t=1"#]);
+    let error = json!({
+        "code": -31015, "message": "more than 2 streams for this key",
+        "data": {"code": "rate_limited", "retryAfterMs": 1000, "scope": "key"},
+    });
+    assert_eq!(refused.json(), json!({"jsonrpc": "2.0", "id": 1, "error": error}));
+
+    let other = replica.key("a", &["mcp"]).await.1;
+    assert_eq!(try_listen(&replica, "a", &other, json!(1), json!({})).await.status(), 200);
+    drop(first);
+    for _ in 0..100 {
+        if open().await.status() == 200 {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("a stream that ended is still counted");
+}
+
+#[tokio::test]
+async fn a_client_that_takes_no_events_is_told_so_and_one_that_takes_only_events_is_served() {
+    let (_database, replica) = gateway().await;
+    let key = replica.acme("a").await;
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let ask = async |method: &str, accept: &str, params: Value| {
+        let message = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+        let headers = [
+            ("x-agent-api-key", key.as_str()),
+            ("content-type", "application/json"),
+            ("accept", accept),
+            ("mcp-protocol-version", "2026-07-28"),
+            ("mcp-method", method),
+        ];
+        replica.http.respond("POST", "/a/mcp", &headers, message.to_string()).await.unwrap()
+    };
+    let params = json!({"_meta": meta, "notifications": {}});
+    let refused = refusal(ask("subscriptions/listen", "application/json", params.clone()).await).await;
+    assert_eq!(
+        (refused.status.as_u16(), refused.json()["error"]["data"]["code"].clone()),
+        (406, json!("not_acceptable"))
+    );
+    for accept in ["text/event-stream", "*/*", "text/*"] {
+        assert_eq!(ask("subscriptions/listen", accept, params.clone()).await.status(), 200, "{accept}");
+    }
+    let refused = refusal(ask("prompts/list", "text/event-stream", json!({"_meta": meta})).await).await;
+    assert_eq!((refused.status.as_u16(), refused.json()["id"].clone()), (406, json!(1)));
+}
