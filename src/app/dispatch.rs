@@ -19,7 +19,8 @@ use crate::http::body::{self, Body, Lent};
 use crate::http::origin::{self, OriginRules};
 use crate::http::request_id::{RequestIds, X_REQUEST_ID};
 use crate::http::{precondition, problem};
-use crate::mcp::endpoint::{self, Arrival, Endpoint};
+use crate::mcp::endpoint::{Arrival, Endpoint};
+use crate::mcp::reply;
 use crate::model::fault::Fault;
 
 const BUSY: Fault = Fault::Unavailable { retry_after: Duration::from_secs(1) };
@@ -125,7 +126,7 @@ impl Gateway {
         let (parts, mut body) = request.into_parts();
         let arrival = Arrival { agent, parts: &parts, request_id: id, peer, admitted };
         let answered = self.guard(self.endpoint.answer(&arrival, &mut body)).await;
-        let mut response = answered.unwrap_or_else(|fault| endpoint::fail(&arrival, &fault));
+        let mut response = answered.unwrap_or_else(|fault| reply::fail(&arrival, &fault));
         body::discard(&parts.headers, &mut body).await;
         if let Ok(Some(origin)) = origin {
             origin::allow(origin, response.headers_mut());

@@ -176,6 +176,7 @@ fn registry_limits(settings: &Settings) -> RegistryLimits {
         stale: settings.access.stale,
         cached_agents: settings.cache.agents,
         cached_tenants: settings.cache.tenants,
+        cached_sessions: settings.cache.sessions,
         cached_keys: settings.access.unknown_keys_remembered as u64,
         cached_content_bytes: settings.cache.content_bytes,
         unknown_keys_per_second: settings.access.unknown_keys_per_second,
@@ -189,6 +190,10 @@ fn registry_limits(settings: &Settings) -> RegistryLimits {
         templates_per_agent: settings.limits.templates_per_agent as usize,
         prompts_per_agent: settings.limits.prompts_per_agent as usize,
         embedded_bytes: settings.limits.content_bytes,
+        session_idle: settings.sessions.idle,
+        subscriptions_per_session: settings.sessions.subscriptions,
+        sessions_per_principal: settings.sessions.per_principal,
+        retain_changes: settings.changes.retain,
         cached_compiled_bytes: settings.cache.compiled_bytes,
         rendering: RendererLimits {
             at_once: settings.limits.concurrent_renders,

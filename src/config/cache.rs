@@ -12,6 +12,8 @@ pub struct Cache {
     pub agents: u64,
     /// How many tenants' keys and agents.
     pub tenants: u64,
+    /// How many sessions.
+    pub sessions: u64,
     /// Encoded answers, in bytes.
     pub result_bytes: u64,
     /// Contents of resources, in bytes.
@@ -25,6 +27,7 @@ impl Cache {
         Self {
             agents: reader.value("cache.agents", &Count(1..=1_000_000), 1000),
             tenants: reader.value("cache.tenants", &Count(1..=1_000_000), 10_000),
+            sessions: reader.value("cache.sessions", &Count(1..=10_000_000), 100_000),
             result_bytes: reader.value("cache.result_bytes", &Size(0..=1024 * GIB), 256 * MIB),
             content_bytes: reader.value("cache.content_bytes", &Size(0..=1024 * GIB), 256 * MIB),
             compiled_bytes: reader.value("cache.compiled_bytes", &Size(0..=1024 * GIB), 64 * MIB),

@@ -1,14 +1,16 @@
-//! `[changes]`: how replicas tell each other what changed.
+//! `[changes]`: how replicas tell each other what changed, and for how long it is known.
 
 use std::time::Duration;
 
 use super::{number::Time, reader::Reader};
 
-/// How replicas tell each other what changed.
+/// How replicas tell each other what changed, and for how long it is known.
 #[derive(Clone, Debug)]
 pub struct Changes {
     /// How long notifications are gathered before they are sent together.
     pub notify: Duration,
+    /// How long changes are kept for clients that were away.
+    pub retain: Duration,
 }
 
 impl Changes {
@@ -18,6 +20,11 @@ impl Changes {
                 "changes.notify_ms",
                 &Time::milliseconds(0..=1000),
                 Duration::from_millis(3),
+            ),
+            retain: reader.value(
+                "changes.retain_seconds",
+                &Time::seconds(1..=31_536_000),
+                Duration::from_hours(24),
             ),
         }
     }

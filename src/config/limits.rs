@@ -29,6 +29,10 @@ pub struct Limits {
     pub waiting_renders: usize,
     /// How many requests are served at once; those above are answered `503`.
     pub concurrent_requests: usize,
+    /// How many streams one key may have open; those above are answered `429`.
+    pub streams_per_key: usize,
+    /// How many streams are open at once; those above are answered `503`.
+    pub streams: usize,
 }
 
 impl Limits {
@@ -43,6 +47,8 @@ impl Limits {
             concurrent_renders: reader.value("limits.concurrent_renders", &Count(1..=256), 4),
             waiting_renders: reader.value("limits.waiting_renders", &Count(0..=100_000), 256),
             concurrent_requests: reader.value("limits.concurrent_requests", &Count(1..=1_000_000), 1024),
+            streams_per_key: reader.value("limits.streams_per_key", &Count(1..=1_000_000), 100),
+            streams: reader.value("limits.streams", &Count(1..=1_000_000), 10_000),
         }
     }
 }

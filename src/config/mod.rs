@@ -25,6 +25,7 @@ mod problem;
 mod public_url;
 mod reader;
 mod server;
+mod sessions;
 mod show;
 mod suggest;
 mod text;
@@ -51,6 +52,7 @@ pub use self::{
     problem::{ConfigError, Place, Problem},
     public_url::PublicUrl,
     server::Server,
+    sessions::Sessions,
     show::Listing,
     writes::Writes,
 };
@@ -75,8 +77,10 @@ pub struct Settings {
     pub writes: Writes,
     /// How much is kept in memory.
     pub cache: Cache,
-    /// How replicas tell each other what changed.
+    /// How replicas tell each other what changed, and for how long it is known.
     pub changes: Changes,
+    /// The sessions of the legacy revisions, and the streams of both eras.
+    pub sessions: Sessions,
     /// What the MCP endpoints tell their clients.
     pub mcp: Mcp,
     /// What is logged.
@@ -155,6 +159,7 @@ impl Settings {
             writes: Writes::read(reader),
             cache: Cache::read(reader),
             changes: Changes::read(reader),
+            sessions: Sessions::read(reader),
             mcp: Mcp::read(reader),
             log: Log::read(reader),
         }

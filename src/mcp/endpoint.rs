@@ -53,7 +53,7 @@ pub struct EndpointOptions {
     /// How often a stream without news gives a sign of life.
     pub keep_alive: Duration,
     /// Most streams of one key, and of one address without a key.
-    pub streams_per_key: u32,
+    pub streams_per_key: usize,
     /// Most streams of the replica.
     pub streams: usize,
     /// Most URIs that one stream is told of.

@@ -17,7 +17,7 @@ pub mod modern;
 mod notification;
 mod open;
 mod performer;
-mod reply;
+pub mod reply;
 mod results;
 mod server;
 pub mod sse;

@@ -18,8 +18,8 @@ const RETRY: Duration = Duration::from_secs(1);
 /// The streams of this replica.
 #[derive(Debug)]
 pub(super) struct Streams {
-    holders: Arc<DashMap<Holder, u32>>,
-    per_holder: u32,
+    holders: Arc<DashMap<Holder, usize>>,
+    per_holder: usize,
     places: Arc<Semaphore>,
 }
 
@@ -34,7 +34,7 @@ enum Holder {
 /// The right to one stream, until dropped.
 #[derive(Debug)]
 pub(super) struct StreamPlace {
-    holders: Arc<DashMap<Holder, u32>>,
+    holders: Arc<DashMap<Holder, usize>>,
     holder: Holder,
     _place: OwnedSemaphorePermit,
 }
@@ -51,7 +51,7 @@ impl Drop for StreamPlace {
 }
 
 impl Streams {
-    pub(super) fn new(per_holder: u32, altogether: usize) -> Self {
+    pub(super) fn new(per_holder: usize, altogether: usize) -> Self {
         Self { holders: Arc::default(), per_holder, places: Arc::new(Semaphore::new(altogether)) }
     }
 

@@ -74,7 +74,7 @@ pub enum Fault {
         /// What is limited.
         policy: &'static str,
         /// To how much.
-        quota: u32,
+        quota: usize,
         /// When to try again.
         retry_after: Duration,
     },

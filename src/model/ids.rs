@@ -43,6 +43,10 @@ uid! {
     /// Who acts: a key and all that replaced it by rotation are one principal.
     PrincipalId
 }
+uid! {
+    /// A session, for good. Tells nothing of the id that its client shows.
+    SessionUid
+}
 
 /// Slugs that name a path of the gateway itself, refused to agents.
 const RESERVED: [&str; 6] = ["admin", "healthz", "readyz", "metrics", "well-known", "assets"];

@@ -13,6 +13,7 @@ pub mod operation;
 pub mod prompt;
 pub mod resource;
 pub mod scope;
+pub mod session;
 pub mod sources;
 pub mod subject;
 pub mod template;

@@ -6,10 +6,10 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::ids::{AgentId, TenantId};
+use super::ids::{AgentId, SessionUid, TenantId};
 
 /// Something that changes as a whole, by gapless revisions: the gateway's own settings, a tenant's access, an
-/// agent's registry.
+/// agent's registry, a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Scope(pub Uuid);
 
@@ -27,6 +27,12 @@ impl From<TenantId> for Scope {
 impl From<AgentId> for Scope {
     fn from(agent: AgentId) -> Self {
         Self(agent.0)
+    }
+}
+
+impl From<SessionUid> for Scope {
+    fn from(session: SessionUid) -> Self {
+        Self(session.0)
     }
 }
 
@@ -115,8 +121,10 @@ kinds! {
     TemplateRemoved = "template_removed",
     /// Agent scope: what a list shows of a resource template changed. Subject: the template.
     TemplateDefined = "template_defined",
-    /// Agent scope: only the body of a resource template changed, or its completions. Subject: the template.
+    /// Agent scope: only the body of a resource template changed, and maybe its completions. Subject: the template.
     TemplateBody = "template_body",
+    /// Agent scope: only the completions of a resource template changed. Subject: the template.
+    TemplateCompletions = "template_completions",
     /// Agent scope: a prompt was added. Subject: its name.
     PromptAdded = "prompt_added",
     /// Agent scope: a prompt was removed. Subject: its name.
@@ -125,6 +133,14 @@ kinds! {
     PromptDefined = "prompt_defined",
     /// Agent scope: only the messages of a prompt changed, or its completions. Subject: its name.
     PromptMessages = "prompt_messages",
+    /// Session scope: it subscribed to a resource or no longer does. Subject: the URI.
+    SessionSubscription = "session_subscription",
+    /// Session scope: it asks for messages from another level on. Subject: the level.
+    SessionLevel = "session_level",
+    /// Session scope: a new stream delivers from here on. Subject: the epoch.
+    SessionStream = "session_stream",
+    /// Session scope: it ended. Subject: the session's uid.
+    SessionEnded = "session_ended",
 }
 
 impl ChangeKind {
@@ -142,7 +158,7 @@ impl ChangeKind {
 
     /// Whether it is about a resource template.
     pub fn is_of_template(self) -> bool {
-        self.relists_templates() || self == Self::TemplateBody
+        self.relists_templates() || matches!(self, Self::TemplateBody | Self::TemplateCompletions)
     }
 
     /// Whether it changes what a list of resource templates shows.

@@ -59,6 +59,8 @@ pub enum Point {
     SnapshotBetweenReads,
     /// A credential was read and has not been kept yet.
     CredentialFillRead,
+    /// A session was read and has not been kept yet.
+    SessionFillRead,
     /// A write has done everything but commit.
     BeforeCommit,
     /// A wake is about to be sent.

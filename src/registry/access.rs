@@ -324,7 +324,7 @@ impl Registry {
     }
 
     /// A held fact; else, once the cell has caught up, a loaded one; else, while memory is trusted, an old one.
-    async fn find<H: Held, T>(
+    pub(super) async fn find<H: Held, T>(
         &self,
         cell: &Cell<H>,
         held: impl Fn(&H) -> Option<T>,

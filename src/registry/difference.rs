@@ -95,10 +95,12 @@ impl Registered for ResourceTemplate {
 
     fn difference(&self, new: &NewTemplate) -> Option<Difference> {
         let contents = self.body != new.body.hash;
-        let kind = if self.definition == new.definition {
-            (contents || self.completions != new.completions).then_some(ChangeKind::TemplateBody)
-        } else {
+        let kind = if self.definition != new.definition {
             Some(ChangeKind::TemplateDefined)
+        } else if contents {
+            Some(ChangeKind::TemplateBody)
+        } else {
+            (self.completions != new.completions).then_some(ChangeKind::TemplateCompletions)
         };
         kind.map(|kind| Difference { kind, contents })
     }

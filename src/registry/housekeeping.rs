@@ -1,4 +1,5 @@
-//! What is done now and then: noting when keys were used, purging what nothing names.
+//! What is done now and then: noting when keys and sessions were used, ending idle sessions, purging what nothing
+//! names, pruning old changes.
 
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use super::Registry;
 
 /// How often uses are written down; they are told to the minute.
 const NOTE_EVERY: Duration = Duration::from_secs(20);
-/// How often the purge looks for something to do.
+/// How often the purge and the pruning look for something to do.
 const PURGE_EVERY: Duration = Duration::from_mins(1);
 /// For how long what nothing names is kept: far longer than any replica answers from a stale memory.
 const PURGE_AFTER: time::Duration = time::Duration::minutes(30);
@@ -16,13 +17,21 @@ const PURGE_AFTER: time::Duration = time::Duration::minutes(30);
 impl Registry {
     /// Runs until `stop`, then notes the last uses.
     pub async fn keep_house(&self, stop: CancellationToken) {
+        // Side by side: a long purge must not keep a session's last use from being noted in time.
+        tokio::join!(self.keep_sessions(&stop), self.keep_rest(&stop));
+    }
+
+    async fn keep_rest(&self, stop: &CancellationToken) {
         let mut note = tokio::time::interval(NOTE_EVERY);
         let mut purge = tokio::time::interval(PURGE_EVERY);
         loop {
             tokio::select! {
                 () = stop.cancelled() => break,
                 _ = note.tick() => self.note_key_uses().await,
-                _ = purge.tick() => self.purge(&stop).await,
+                _ = purge.tick() => {
+                    self.purge(stop).await;
+                    self.prune_changes(stop).await;
+                }
             }
         }
         self.note_key_uses().await;
@@ -39,7 +48,8 @@ impl Registry {
         }
     }
 
-    async fn purge(&self, stop: &CancellationToken) {
+    /// Takes away what was deleted, orphaned or ended long ago.
+    pub async fn purge(&self, stop: &CancellationToken) {
         let before = self.sources.clock.now() - PURGE_AFTER;
         while !stop.is_cancelled() {
             match self.store.purge(before).await {
@@ -47,6 +57,20 @@ impl Registry {
                 Ok(false) => break,
                 Err(error) => {
                     tracing::warn!(%error, "the purge goes on later");
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Takes away the changes that are older than they are kept, unless another replica does.
+    pub async fn prune_changes(&self, stop: &CancellationToken) {
+        while !stop.is_cancelled() {
+            match self.store.prune(self.limits.retain_changes).await {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => {
+                    tracing::warn!(%error, "old changes are pruned later");
                     break;
                 }
             }

@@ -13,6 +13,8 @@ pub struct RegistryLimits {
     pub cached_agents: u64,
     /// Tenants whose access is held in memory.
     pub cached_tenants: u64,
+    /// Sessions held in memory.
+    pub cached_sessions: u64,
     /// Keys, known and unknown, whose tenant is remembered.
     pub cached_keys: u64,
     /// Bytes of contents held in memory.
@@ -41,6 +43,14 @@ pub struct RegistryLimits {
     pub prompts_per_agent: usize,
     /// Bytes of the registered resources that one prompt may embed in an answer, together.
     pub embedded_bytes: usize,
+    /// How long a session lasts that nobody uses.
+    pub session_idle: Duration,
+    /// Resources that one session is subscribed to.
+    pub subscriptions_per_session: usize,
+    /// Sessions of one principal with one agent.
+    pub sessions_per_principal: u32,
+    /// How long changes are kept.
+    pub retain_changes: Duration,
     /// Renders at once and what each may take.
     pub rendering: RendererLimits,
     /// Definitions on a page of a list.

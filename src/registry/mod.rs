@@ -20,6 +20,7 @@ pub mod render;
 mod rendered;
 pub mod resources;
 mod served;
+pub mod sessions;
 pub mod snapshot;
 mod target;
 pub mod template_set;
@@ -37,7 +38,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::model::fault::Fault;
 use crate::model::feed::{BoxFuture, ChangeFeed, Follower, Unconfirmed};
-use crate::model::ids::{AgentId, TenantId};
+use crate::model::ids::{AgentId, SessionUid, TenantId};
 use crate::model::key::KeyHash;
 use crate::model::resource::ContentHash;
 use crate::model::scope::{Change, Revision, Scope};
@@ -50,6 +51,7 @@ use cell::Cell;
 use compiled::Compilations;
 use limits::RegistryLimits;
 use render::Renderer;
+use sessions::{HeldSession, SessionUses};
 use snapshot::AgentCell;
 use write::Writers;
 
@@ -62,6 +64,7 @@ pub struct Registry {
     directory: Cell<Directory>,
     tenants: Cache<TenantId, Arc<Cell<TenantAccess>>>,
     agents: Cache<AgentId, Arc<AgentCell>>,
+    sessions: Cache<SessionUid, Arc<Cell<HeldSession>>>,
     /// Which tenant a key belongs to, if any: both for good, since keys are random and never change hands.
     key_tenants: Cache<KeyHash, Option<TenantId>>,
     key_lookups: access::LookupLimit,
@@ -73,6 +76,7 @@ pub struct Registry {
     fills: Fills,
     writers: Writers,
     uses: access::KeyUses,
+    session_uses: SessionUses,
     tasks: TaskTracker,
 }
 
@@ -83,6 +87,7 @@ impl Registry {
             directory: Cell::new(Scope::GATEWAY),
             tenants: Cache::new(limits.cached_tenants),
             agents: Cache::new(limits.cached_agents),
+            sessions: Cache::new(limits.cached_sessions),
             key_tenants: Cache::new(limits.cached_keys),
             key_lookups: access::LookupLimit::new(limits.unknown_keys_per_second),
             contents: Cache::builder()
@@ -94,6 +99,7 @@ impl Registry {
             fills: Fills::new(&limits),
             writers: Writers::new(&limits),
             uses: access::KeyUses::default(),
+            session_uses: SessionUses::new(limits.session_idle),
             tasks: TaskTracker::new(),
             store,
             sources,
@@ -145,6 +151,9 @@ impl Follower for Registry {
         if let Some(agent) = self.agents.get(&AgentId(scope.0)) {
             return agent.raise(revision);
         }
+        if let Some(session) = self.sessions.get(&SessionUid(scope.0)) {
+            return session.raise(revision);
+        }
         self.tenants.get(&TenantId(scope.0)).is_some_and(|tenant| tenant.raise(revision))
     }
 
@@ -154,6 +163,8 @@ impl Follower for Registry {
                 self.fills.run(self.directory.catch_up(&self.store)).await
             } else if let Some(agent) = self.agents.get(&AgentId(scope.0)) {
                 self.fills.run(agent.snapshot(&self.store, &self.sources)).await.map(|_| ())
+            } else if let Some(session) = self.sessions.get(&SessionUid(scope.0)) {
+                self.fills.run(session.catch_up(&self.store)).await
             } else if let Some(tenant) = self.tenants.get(&TenantId(scope.0)) {
                 self.fills.run(tenant.catch_up(&self.store)).await
             } else {

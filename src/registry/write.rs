@@ -13,6 +13,7 @@ use super::limits::RegistryLimits;
 use crate::model::fault::Fault;
 use crate::model::scope::{Revision, Scope};
 use crate::model::sources::Point;
+use crate::store::StoreError;
 use crate::store::write::Write;
 
 /// What a write asks of the present state (RFC 9110, section 13.1); nothing by default.
@@ -167,6 +168,17 @@ impl Registry {
         // Past the deadline it is not known whether the commit took place: the sweep finds it if it did.
         let written = tokio::time::timeout(self.limits.write_deadline, writing).await;
         written.unwrap_or(Err(Fault::StorageUnavailable))
+    }
+
+    /// Runs a statement that writes what nobody can hold yet, in its turn and within the deadline of a write.
+    pub(super) async fn in_turn<T>(
+        &self,
+        scope: Scope,
+        statement: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, Fault> {
+        let _turn = self.writers.turn(scope).await?;
+        let done = tokio::time::timeout(self.limits.write_deadline, statement).await;
+        Ok(done.unwrap_or(Err(StoreError::Late))?)
     }
 
     /// From here on this replica answers nothing older, and the others are woken.

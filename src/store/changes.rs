@@ -9,7 +9,8 @@ use crate::model::scope::{Change, ChangeKind, Revision, Scope};
 pub struct Sweep {
     /// Where the next sweep begins: the oldest transaction that was unfinished during this one.
     pub horizon: String,
-    /// The newest revision of each scope written since the horizon of the sweep before.
+    /// The newest revision of each scope written since the horizon of the sweep before; of every scope, where some of
+    /// what was written since is pruned already.
     pub heads: Vec<(Scope, Revision)>,
 }
 
@@ -43,7 +44,8 @@ impl Store {
     /// The revisions written since `horizon` (the first sweep has none and finds nothing: nothing is held yet).
     ///
     /// Rows of a transaction that was unfinished at the last sweep have an `xid` at or above its horizon, however
-    /// late they commit, so none escapes. What is found twice is known already and costs nothing.
+    /// late they commit, so none escapes. What is found twice is known already and costs nothing. Who has not swept for
+    /// so long that changes were pruned meanwhile is told of all heads.
     pub async fn sweep(&self, horizon: Option<&str>) -> Result<Sweep, StoreError> {
         let rows = self
             .run(async |connection| {
@@ -51,9 +53,16 @@ impl Store {
                     r#"select now.horizon as "horizon!", recent.scope as "scope?", recent.revision as "revision?"
                     from (select pg_snapshot_xmin(pg_current_snapshot())::text as horizon) as now
                     left join (
-                        select scope, max(revision) as revision from changes
-                        where xid >= $1::text::xid8
-                        group by scope
+                        (
+                            select scope, max(revision) as revision from changes
+                            where xid >= $1::text::xid8
+                            group by scope
+                        )
+                        union all
+                        (
+                            select scope, revision from heads
+                            where $1::text::xid8 <= (select pruned_xid from gateway)
+                        )
                     ) as recent on true"#,
                     horizon,
                 )

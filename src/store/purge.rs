@@ -11,6 +11,7 @@ impl Store {
     /// Takes away some of what was deleted or orphaned before `before`; answers whether there may be more.
     pub async fn purge(&self, before: OffsetDateTime) -> Result<bool, StoreError> {
         Ok(self.purge_contents(before).await?
+            | self.purge_sessions(before).await?
             | self.purge_agent(before).await?
             | self.purge_tenant(before).await?)
     }
@@ -50,7 +51,51 @@ impl Store {
         Ok(done.rows_affected() > 0)
     }
 
-    /// The rows of one deleted agent: what it registered, then the contents of that, then everything else.
+    /// Sessions that ended, with their subscriptions and heads.
+    async fn purge_sessions(&self, before: OffsetDateTime) -> Result<bool, StoreError> {
+        let done = self
+            .run(async |connection| {
+                sqlx::query!(
+                    "with gone as (
+                        delete from sessions where uid in (
+                            select uid from sessions where ended_at < $1 order by ended_at limit $2
+                            for update skip locked
+                        ) returning uid
+                    )
+                    delete from heads using gone where scope = gone.uid",
+                    before,
+                    STEP,
+                )
+                .execute(connection)
+                .await
+            })
+            .await?;
+        Ok(done.rows_affected() > 0)
+    }
+
+    /// Some of the sessions with a deleted agent, ended or not: nobody reaches them any more.
+    async fn purge_sessions_of(&self, tenant: uuid::Uuid, agent: uuid::Uuid) -> Result<bool, StoreError> {
+        let done = self
+            .run(async |connection| {
+                sqlx::query!(
+                    "with gone as (
+                        delete from sessions where uid in (
+                            select uid from sessions where tenant = $1 and agent = $2 limit $3
+                        ) returning uid
+                    )
+                    delete from heads using gone where scope = gone.uid",
+                    tenant,
+                    agent,
+                    STEP,
+                )
+                .execute(connection)
+                .await
+            })
+            .await?;
+        Ok(done.rows_affected() > 0)
+    }
+
+    /// The rows of one deleted agent: what it registered and its sessions, then the contents of that, then everything else.
     async fn purge_agent(&self, before: OffsetDateTime) -> Result<bool, StoreError> {
         let dead = self
             .run(async |connection| {
@@ -63,7 +108,9 @@ impl Store {
             })
             .await?;
         let Some(dead) = dead else { return Ok(false) };
-        if self.purge_registry(dead.tenant, dead.uid).await? {
+        if self.purge_registry(dead.tenant, dead.uid).await?
+            | self.purge_sessions_of(dead.tenant, dead.uid).await?
+        {
             return Ok(true);
         }
         let contents = self

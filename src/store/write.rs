@@ -1,4 +1,4 @@
-//! A write: one transaction that locks the scopes it changes, in the order gateway, tenant, agent.
+//! A write: one transaction that locks the scopes it changes, in the order gateway, tenant, agent, session.
 
 use sqlx::PgConnection;
 
@@ -64,9 +64,14 @@ impl Write {
         .await?
         .map(Revision);
         if let Some(next) = next {
-            self.scopes.push(Locked { scope, next, changes: Vec::new() });
+            self.locked(scope, next);
         }
         Ok(next)
+    }
+
+    /// A scope is locked, and this write will give it the revision `next`.
+    pub(super) fn locked(&mut self, scope: Scope, next: Revision) {
+        self.scopes.push(Locked { scope, next, changes: Vec::new() });
     }
 
     /// Makes a scope that continues after `last`, and locks it.
@@ -75,7 +80,7 @@ impl Write {
             .execute(self.connection())
             .await?;
         let next = Revision(last.0 + 1);
-        self.scopes.push(Locked { scope, next, changes: Vec::new() });
+        self.locked(scope, next);
         Ok(next)
     }
 

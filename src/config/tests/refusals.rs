@@ -71,7 +71,7 @@ host = 'localhost'
 waggle.toml:1: log.filter: true or false stands here, which no setting takes
 waggle.toml:2: mcp.page_size: a number with a fraction stands here, which no setting takes
 waggle.toml:3: mcp.ttl_ms: too large a number stands here, which no setting takes
-waggle.toml:4: cache: unknown setting; there is cache.agents, cache.tenants, cache.result_bytes, cache.content_bytes, cache.compiled_bytes
+waggle.toml:4: cache: unknown setting; there is cache.agents, cache.tenants, cache.sessions, cache.result_bytes, cache.content_bytes, cache.compiled_bytes
 waggle.toml:6: server.listen: \"8094\" is not an address and a port, such as 127.0.0.1:8094 or [::]:8094
 waggle.toml:7: server.allowed_hosts: a list of something other than text stands here, which no setting takes
 waggle.toml:8: server.allowed_origins: \"*\" would let any web page in; name the origins; \"nonsense\" is not an origin such as https://app.example.com or http://localhost:*

@@ -70,11 +70,12 @@ fn a_port_chosen_by_the_system_reaches_a_derived_public_url_alone() {
 
 #[test]
 fn settings_arrive_typed() {
-    let text = "[limits]\nbody_bytes = '1 MiB'\n[changes]\nnotify_ms = 7\n[database]\nlock_seconds = 9";
+    let text = "[limits]\nbody_bytes = '1 MiB'\n[changes]\nnotify_ms = 7\n[database]\nlock_seconds = 9\n[sessions]\nidle_seconds = 2";
     let settings = file(text).settings();
     assert_eq!(settings.limits.body_bytes, 1 << 20);
     assert_eq!(settings.changes.notify, Duration::from_millis(7));
     assert_eq!(settings.database.lock, Duration::from_secs(9));
+    assert_eq!(settings.sessions.idle, Duration::from_secs(2));
 }
 
 #[test]
@@ -129,6 +130,8 @@ prompts_per_agent = 10000
 concurrent_renders = 4
 waiting_renders = 256
 concurrent_requests = 1024
+streams_per_key = 100
+streams = 10000
 
 [writes]
 queue_per_agent = 1024
@@ -137,12 +140,20 @@ wait_seconds = 10
 [cache]
 agents = 1000
 tenants = 10000
+sessions = 100000
 result_bytes = 268435456
 content_bytes = 268435456
 compiled_bytes = 67108864
 
 [changes]
 notify_ms = 3
+retain_seconds = 86400
+
+[sessions]
+idle_seconds = 1800
+subscriptions = 1000
+per_principal = 1000
+keep_alive_seconds = 15
 
 [mcp]
 ttl_ms = 0

@@ -89,7 +89,7 @@ async fn only_what_changes_of_a_template_is_told() {
     }
     let told = "select count(*) from (select array_agg(kind order by revision) as kinds from changes \
                 where subject = 'x:{a}') told where kinds = array['template_added', 'template_body', \
-                'template_body', 'template_defined', 'template_defined']";
+                'template_completions', 'template_defined', 'template_defined']";
     assert_eq!(database.number(told).await, 1);
 }
 

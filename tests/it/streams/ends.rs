@@ -82,7 +82,7 @@ async fn a_key_that_is_revoked_or_expires_ends_its_streams() {
     let made = one.admin("POST", "/agents/a/keys", Some(json!({"expiresAt": expires}))).await.json();
     let mut open = streams(&two, made["key"].as_str().unwrap()).await;
     assert_eq!(open.legacy.told().await, "log key_expires");
-    let left = (end - time::OffsetDateTime::now_utc()).try_into().unwrap();
+    let left: Duration = (end - time::OffsetDateTime::now_utc()).try_into().unwrap();
     let since = Instant::now() + left;
     open.end(since, "not_allowed").await;
 }

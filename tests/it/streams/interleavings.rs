@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use tokio_util::sync::CancellationToken;
 use waggle::model::sources::Point;
 
 use crate::app::{Builder, Replica, gateway};
@@ -116,7 +117,7 @@ async fn what_is_pruned_beside_a_replay_is_told_all_the_same() {
         session.stream(&replica, None),
         hold.meanwhile(async {
             tokio::time::sleep(Duration::from_millis(1_200)).await;
-            replica.running.registry.prune_changes().await;
+            replica.running.registry.prune_changes(&CancellationToken::new()).await;
             database.number("select count(*) from changes").await
         })
     );

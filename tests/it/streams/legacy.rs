@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::json;
+use tokio_util::sync::CancellationToken;
 
 use crate::app::{Builder, gateway};
 use crate::cluster::database;
@@ -193,7 +194,7 @@ async fn what_is_not_retained_any_more_is_told_as_everything() {
     let primed = session.stream(&replica, None).await.next().await.unwrap();
     replica.put("a", "x:c", "2").await;
     tokio::time::sleep(Duration::from_millis(1_200)).await;
-    replica.running.registry.prune_changes().await;
+    replica.running.registry.prune_changes(&CancellationToken::new()).await;
     let mut resumed = session.stream(&replica, primed.id.as_deref()).await;
     resumed.next().await.unwrap();
     let mut events = Vec::new();

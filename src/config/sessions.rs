@@ -1,0 +1,40 @@
+//! `[sessions]`: the sessions of the legacy revisions, and the streams of both eras.
+
+use std::time::Duration;
+
+use super::{
+    number::{Count, Time},
+    reader::Reader,
+};
+
+/// The sessions of the legacy revisions, and the streams of both eras.
+#[derive(Clone, Debug)]
+pub struct Sessions {
+    /// How long a session lasts that nobody uses and that has no open stream.
+    pub idle: Duration,
+    /// How many resources one session may be subscribed to.
+    pub subscriptions: usize,
+    /// How many sessions one principal may have with one agent; one more ends the one used longest ago.
+    pub per_principal: u32,
+    /// How often a stream on which nothing happens carries a comment.
+    pub keep_alive: Duration,
+}
+
+impl Sessions {
+    pub(super) fn read(reader: &mut Reader) -> Self {
+        Self {
+            idle: reader.value(
+                "sessions.idle_seconds",
+                &Time::seconds(2..=2_592_000),
+                Duration::from_mins(30),
+            ),
+            subscriptions: reader.value("sessions.subscriptions", &Count(1..=100_000), 1000),
+            per_principal: reader.value("sessions.per_principal", &Count(1..=100_000), 1000),
+            keep_alive: reader.value(
+                "sessions.keep_alive_seconds",
+                &Time::seconds(1..=3600),
+                Duration::from_secs(15),
+            ),
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! What changes a session: subscriptions, its level, its streams, its end.
+
+use std::sync::Arc;
+
+use crate::model::fault::Fault;
+use crate::model::ids::SessionUid;
+use crate::model::scope::{ChangeKind, Revision, Scope};
+use crate::model::session::{LogLevel, Session};
+use crate::model::uri::ResourceUri;
+use crate::registry::Registry;
+use crate::registry::access::Caller;
+use crate::store::write::Write;
+
+impl Registry {
+    /// Subscribes a session to a resource, registered or made by a template. One that it is subscribed to already stays
+    /// as it is.
+    ///
+    /// # Errors
+    /// [`Fault::ResourceNotFound`], [`Fault::SessionNotFound`] where it ended meanwhile, [`Fault::InvalidParams`] past
+    /// the most subscriptions of a session.
+    pub async fn subscribe(
+        self: &Arc<Self>,
+        caller: &Caller,
+        session: &Session,
+        uri: &ResourceUri,
+    ) -> Result<(), Fault> {
+        let definitions = &self.snapshot(caller).await?.definitions;
+        if !definitions.resources.contains_key(uri.as_str()) && definitions.templates.find(uri).is_none() {
+            return Err(Fault::ResourceNotFound(uri.clone()));
+        }
+        let (registry, session, uri) = (Arc::clone(self), session.uid, uri.clone());
+        self.detached(async move {
+            registry
+                .transact(Scope::from(session), async |write| {
+                    registry.insert_subscription(write, session, &uri).await
+                })
+                .await
+        })
+        .await
+    }
+
+    async fn insert_subscription(
+        &self,
+        write: &mut Write,
+        session: SessionUid,
+        uri: &ResourceUri,
+    ) -> Result<(), Fault> {
+        lock(write, session).await?;
+        let at = write.subscribing(session, uri).await?.ok_or(Fault::SessionNotFound)?;
+        if at.present {
+            return Ok(());
+        }
+        if usize::try_from(at.count).is_ok_and(|count| count >= self.limits.subscriptions_per_session) {
+            return Err(Fault::invalid_params("the session has as many subscriptions as it may have"));
+        }
+        write.insert_subscription(session, uri, at.since).await?;
+        write.change(Scope::from(session), ChangeKind::SessionSubscription, uri.as_str());
+        Ok(())
+    }
+
+    /// Ends a session's subscription to a resource, if it has one.
+    ///
+    /// # Errors
+    /// [`Fault::SessionNotFound`] where it ended meanwhile.
+    pub async fn unsubscribe(self: &Arc<Self>, session: &Session, uri: &ResourceUri) -> Result<(), Fault> {
+        let (registry, session, uri) = (Arc::clone(self), session.uid, uri.clone());
+        self.detached(async move {
+            registry
+                .transact(Scope::from(session), async |write| {
+                    lock_open(write, session).await?;
+                    if write.delete_subscription(session, &uri).await? {
+                        write.change(Scope::from(session), ChangeKind::SessionSubscription, uri.as_str());
+                    }
+                    Ok(())
+                })
+                .await
+        })
+        .await
+    }
+
+    /// Sets from which level on a session sees messages.
+    ///
+    /// # Errors
+    /// [`Fault::SessionNotFound`] where it ended meanwhile.
+    pub async fn set_level(self: &Arc<Self>, session: &Session, level: LogLevel) -> Result<(), Fault> {
+        let (registry, session) = (Arc::clone(self), session.uid);
+        self.detached(async move {
+            registry
+                .transact(Scope::from(session), async |write| {
+                    let (present, _) = lock_open(write, session).await?;
+                    if present.level != Some(level) {
+                        write.set_session_level(session, level).await?;
+                        write.change(Scope::from(session), ChangeKind::SessionLevel, level.as_str());
+                    }
+                    Ok(())
+                })
+                .await
+        })
+        .await
+    }
+
+    /// Makes a new stream the one that delivers. Answers the session as it is now, with the stream's epoch, and the
+    /// revision that this gave its scope.
+    ///
+    /// # Errors
+    /// [`Fault::SessionNotFound`] where it ended meanwhile.
+    pub async fn take_stream(self: &Arc<Self>, session: &Session) -> Result<(Arc<Session>, Revision), Fault> {
+        let (registry, session) = (Arc::clone(self), session.uid);
+        self.detached(async move {
+            registry
+                .transact(Scope::from(session), async |write| {
+                    let (mut present, revision) = lock_open(write, session).await?;
+                    present.epoch += 1;
+                    write.set_session_epoch(session, present.epoch).await?;
+                    let epoch = present.epoch.to_string();
+                    write.change(Scope::from(session), ChangeKind::SessionStream, epoch);
+                    Ok((Arc::new(present), revision))
+                })
+                .await
+        })
+        .await
+    }
+
+    /// Ends a session, if it has not ended yet.
+    pub async fn end_session(self: &Arc<Self>, session: &Session) -> Result<(), Fault> {
+        self.end(session.uid).await
+    }
+
+    pub(super) async fn end(self: &Arc<Self>, session: SessionUid) -> Result<(), Fault> {
+        let registry = Arc::clone(self);
+        self.detached(async move {
+            registry
+                .transact(Scope::from(session), async |write| {
+                    let locked = write.lock(Scope::from(session)).await?;
+                    if locked.is_some() && write.end_session(session, registry.sources.clock.now()).await? {
+                        let subject = session.to_string();
+                        write.change(Scope::from(session), ChangeKind::SessionEnded, subject);
+                    }
+                    Ok(())
+                })
+                .await
+        })
+        .await
+    }
+}
+
+/// Locks a session's scope; what is purged already has none.
+async fn lock(write: &mut Write, session: SessionUid) -> Result<Revision, Fault> {
+    write.lock(Scope::from(session)).await?.ok_or(Fault::SessionNotFound)
+}
+
+/// Locks a session's scope and reads it as it is now, not ended.
+async fn lock_open(write: &mut Write, session: SessionUid) -> Result<(Session, Revision), Fault> {
+    let revision = lock(write, session).await?;
+    let present = write.session(session).await?.ok_or(Fault::SessionNotFound)?;
+    Ok((present, revision))
+}
