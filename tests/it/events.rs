@@ -132,7 +132,7 @@ pub(crate) struct Session {
     pub(crate) agent: String,
     pub(crate) key: String,
     pub(crate) id: String,
-    version: String,
+    pub(crate) version: String,
 }
 
 impl Session {

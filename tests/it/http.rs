@@ -55,7 +55,7 @@ impl Answer {
 impl Client {
     pub(crate) fn new(address: SocketAddr) -> Self {
         rustls::crypto::ring::default_provider().install_default().ok();
-        let client = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(60)).build().unwrap();
+        let client = reqwest::Client::builder().no_proxy().build().unwrap();
         Self { client, address }
     }
 
@@ -77,9 +77,12 @@ impl Client {
         headers: &[(&str, &str)],
         body: impl Into<Bytes>,
     ) -> reqwest::Result<Answer> {
-        let response = self.respond(method, path, headers, body).await?;
-        let (status, headers) = (response.status(), response.headers().clone());
-        Ok(Answer { status, headers, body: response.bytes().await? })
+        let answering = async {
+            let response = self.respond(method, path, headers, body).await?;
+            let (status, headers) = (response.status(), response.headers().clone());
+            Ok(Answer { status, headers, body: response.bytes().await? })
+        };
+        tokio::time::timeout(Duration::from_secs(60), answering).await.expect("no answer in time")
     }
 
     /// An answer whose body is still to come.
@@ -95,7 +98,8 @@ impl Client {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        request.body(body.into()).send().await
+        // A stream may take as long as its test.
+        request.timeout(Duration::from_secs(600)).body(body.into()).send().await
     }
 
     pub(crate) async fn get(&self, path: &str) -> Answer {

@@ -62,6 +62,9 @@ async fn an_agent_that_is_disabled_or_deleted_ends_its_streams_elsewhere() {
     open.end(since, "not_allowed").await;
 
     assert_eq!(one.admin("PATCH", "/agents/a", Some(json!({"enabled": true}))).await.status, 200);
+    while two.http.call("a", &key, "ping", json!({})).await["error"].is_object() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
     let open = streams(&two, &key).await;
     let since = Instant::now();
     assert_eq!(one.admin("DELETE", "/agents/a", None).await.status, 204);
