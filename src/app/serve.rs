@@ -20,6 +20,9 @@ const MOST_CONNECTIONS: usize = 10_000;
 /// How long a client may take over the head of a request, and leave a connection idle before it: longer than the 90
 /// seconds for which clients keep idle connections, lest one closes under a request that is just being sent.
 const HEAD_PATIENCE: Duration = Duration::from_secs(95);
+/// A client that acknowledges nothing, or takes nothing, for longer is gone.
+#[cfg(target_os = "linux")]
+const DEAD_AFTER: Duration = Duration::from_mins(3);
 /// After an accept that failed, for want of descriptors most likely.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -61,7 +64,23 @@ async fn accept(
     let place = Arc::clone(places).acquire_owned().await.map_err(std::io::Error::other)?;
     let (stream, peer) = listener.accept().await?;
     stream.set_nodelay(true)?;
+    notice_the_dead(&stream)?;
     Ok((stream, peer.ip().to_canonical(), place))
+}
+
+/// Has the system find out when nobody is there any more: what is sent, the sign of life of a stream most of all, must be
+/// acknowledged in time. Who only stops reading for a while acknowledges all the same, but not for longer than that.
+#[cfg(target_os = "linux")]
+fn notice_the_dead(stream: &TcpStream) -> std::io::Result<()> {
+    use nix::sys::socket::{setsockopt, sockopt};
+    let millis = u32::try_from(DEAD_AFTER.as_millis()).unwrap_or(u32::MAX);
+    Ok(setsockopt(stream, sockopt::TcpUserTimeout, &millis)?)
+}
+
+/// Other systems give up by themselves, if later.
+#[cfg(not(target_os = "linux"))]
+fn notice_the_dead(_: &TcpStream) -> std::io::Result<()> {
+    Ok(())
 }
 
 fn connect(

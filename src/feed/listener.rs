@@ -55,6 +55,7 @@ impl Feed {
         if self.sweep().await.is_err() {
             return Lost::Missed;
         }
+        self.members.begin(Instant::now());
         // From the next heartbeat that comes back on it is proven that this replica hears.
         self.pending.beat();
         *connected = true;

@@ -25,8 +25,10 @@ pub(super) struct Members {
     changed: watch::Sender<()>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
+    /// Since when this replica hears everything. Who was there before is known a lease later.
+    since: Instant,
     /// The newest question of this replica that it has heard itself.
     own: u64,
     others: HashMap<ReplicaId, Member>,
@@ -41,7 +43,13 @@ struct Member {
 
 impl Members {
     pub(super) fn new(me: ReplicaId, lease: Duration) -> Self {
-        Self { me, lease, state: Mutex::default(), changed: watch::Sender::new(()) }
+        let state = State { since: Instant::now(), own: 0, others: HashMap::new() };
+        Self { me, lease, state: Mutex::new(state), changed: watch::Sender::new(()) }
+    }
+
+    /// This replica begins to hear, or does so again after it may have missed something.
+    pub(super) fn begin(&self, now: Instant) {
+        self.state.lock().since = now;
     }
 
     /// Another replica is there. What was asked before it came it need not answer: it knows nothing older.
@@ -82,6 +90,7 @@ impl Members {
         let state = self.state.lock();
         let silent = |member: &Member| now.duration_since(member.seen) > self.lease;
         state.own >= question
+            && now.duration_since(state.since) > self.lease
             && state.others.values().all(|member| member.heard >= question || silent(member))
     }
 }
@@ -103,11 +112,14 @@ mod tests {
 
     #[test]
     fn everybody_has_heard_once_all_who_are_there_say_so_or_are_silent_for_too_long() {
-        let start = Instant::now();
-        let at = |millis| start + Duration::from_millis(millis);
         let members = Members::new(replica(0), LEASE);
+        let start = Instant::now();
+        let at = |millis| start + Duration::from_millis(1_000 + millis);
         assert!(!members.have_heard(1, at(0)), "not even this replica");
         members.heard_self(1);
+        members.begin(at(0) - LEASE);
+        assert!(!members.have_heard(1, at(0)), "somebody may be there who was not heard yet");
+        members.begin(start);
         assert!(members.have_heard(1, at(0)), "there is nobody else");
 
         members.alive(replica(1), at(0));

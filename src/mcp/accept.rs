@@ -153,19 +153,22 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_takes_no_json_is_refused() {
-        for accept in [
-            "text/html",
-            "application/jsonp",
-            "application/json;q=0",
-            "application/json; Q=0.000, */*",
-            "*/*;q=0",
-            "application/*;q=0.0, */*",
-            ",",
+    fn a_client_that_takes_no_json_is_known_and_one_that_takes_nothing_of_ours_is_refused() {
+        let refused = Err(Fault::NotAcceptable("application/json"));
+        for (accept, expected) in [
+            ("text/html", refused.clone()),
+            ("application/jsonp", refused.clone()),
+            ("application/json;q=0", refused.clone()),
+            ("*/*;q=0", refused.clone()),
+            ("application/*;q=0.0, text/html", refused.clone()),
+            (",", refused),
+            ("text/event-stream", Ok(())),
+            ("text/*", Ok(())),
+            ("application/json; Q=0.000, */*", Ok(())),
         ] {
-            let refused = Err(Fault::NotAcceptable("application/json"));
-            assert!(!admits_json(&headers("accept", &[accept])), "{accept}");
-            assert_eq!(check_accept(&headers("accept", &[accept])), refused, "{accept}");
+            let headers = headers("accept", &[accept]);
+            assert!(!admits_json(&headers), "{accept}");
+            assert_eq!(check_accept(&headers), expected, "{accept}");
         }
     }
 

@@ -1,9 +1,11 @@
 // The official SDKs as clients: each connects to an agent and compares all that it reads there.
 
 import assert from 'node:assert/strict';
+import { setTimeout as sleep } from 'node:timers/promises';
 import * as v2 from '@modelcontextprotocol/client';
 import * as v1 from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
+import { ResourceUpdatedNotificationSchema } from '@modelcontextprotocol/sdk/types.js';
 import { answers } from './answers.js';
 
 const MODERN = '2026-07-28';
@@ -24,7 +26,7 @@ const withV2 = mode => (url, requestInit) => [
 
 /** By name: how a client and its transport are made, and the revision that they settle on. */
 export const CLIENTS = {
-    'SDK v1': { make: withV1, revision: LEGACY },
+    'SDK v1': { make: withV1, revision: LEGACY, updated: ResourceUpdatedNotificationSchema },
     'SDK v2 in the legacy era': { make: withV2('legacy'), revision: LEGACY },
     'SDK v2 in the modern era': { make: withV2({ pin: MODERN }), revision: MODERN },
     'SDK v2 left to choose': { make: withV2('auto'), revision: MODERN },
@@ -36,18 +38,69 @@ export const CREDENTIALS = {
     Authorization: key => ({ Authorization: `Bearer ${key}` }),
 };
 
+/** What is declared, because it is served. */
+function capabilities(revision) {
+    const both = {
+        completions: {},
+        prompts: { listChanged: true },
+        resources: { listChanged: true, subscribe: true },
+        tools: {},
+    };
+    return revision === MODERN ? both : { ...both, logging: {} };
+}
+
 /** Connects and reads everything. */
 export async function reads({ make, revision }, endpoint, headers) {
     const [client, transport] = make(new URL(endpoint), { headers });
     await client.connect(transport);
     try {
         assert.equal(transport.protocolVersion, revision);
-        assert.deepEqual(client.getServerCapabilities(), { completions: {}, prompts: {}, resources: {}, tools: {} });
+        assert.deepEqual(client.getServerCapabilities(), capabilities(revision));
         for (const [what, ask, answer] of answers(client.getServerVersion(), revision === MODERN)) {
             assert.deepEqual(await ask(client), answer, what);
         }
         const uri = 'test://nothing';
         await assert.rejects(client.readResource({ uri }), error => error.data.uri === uri);
+    } finally {
+        await client.close();
+    }
+}
+
+/** How long what must not be told is waited for, in milliseconds. */
+const QUIET = 500;
+
+/** Subscribes to a resource, is told of a change, reads it, unsubscribes and is told no more. `write` changes the text. */
+export async function isTold({ make, revision, updated = 'notifications/resources/updated' }, endpoint, headers, write) {
+    const uri = 'test://watched-resource';
+    const [client, transport] = make(new URL(endpoint), { headers });
+    const told = [];
+    let tell;
+    client.setNotificationHandler(updated, notification => {
+        told.push(notification.params.uri);
+        tell?.();
+    });
+    await client.connect(transport);
+    try {
+        await write(uri, 'old');
+        const listening = revision === MODERN && (await client.listen({ resourceSubscriptions: [uri] }));
+        if (listening) assert.deepEqual(listening.honoredFilter, { resourceSubscriptions: [uri] });
+        else await client.subscribeResource({ uri });
+
+        const next = new Promise((resolve, reject) => {
+            tell = resolve;
+            setTimeout(() => reject(new Error('nothing was told')), 10_000).unref();
+        });
+        await write(uri, 'new');
+        await next;
+        const { contents } = await client.readResource({ uri }, { cacheMode: 'bypass' });
+        assert.equal(contents[0].text, 'new');
+        assert.deepEqual(told, [uri]);
+
+        if (listening) await listening.close();
+        else await client.unsubscribeResource({ uri });
+        await write(uri, 'newest');
+        await sleep(QUIET);
+        assert.deepEqual(told, [uri]);
     } finally {
         await client.close();
     }

@@ -3,7 +3,7 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
-import { CLIENTS, CREDENTIALS, isRefused, reads } from './clients.js';
+import { CLIENTS, CREDENTIALS, isRefused, isTold, reads } from './clients.js';
 import { Gateway } from './gateway.js';
 import { conform } from './suite.js';
 
@@ -17,7 +17,7 @@ async function agent(gateway, id, access) {
     return `${gateway.url}/${id}/mcp`;
 }
 
-/** A running gateway's public agent, one with a key, that key, and one of its that was revoked. */
+/** A running gateway's public agent, one with a key, that key, and one of its that was revoked; one that changes. */
 async function register(gateway) {
     await gateway.start();
     await gateway.admin('POST', '/tenants', { id: 'acme', name: 'Acme' });
@@ -26,7 +26,9 @@ async function register(gateway) {
     const { key } = await gateway.admin('POST', '/agents/keyed/keys', { name: 'good' });
     const { id, key: revoked } = await gateway.admin('POST', '/agents/keyed/keys', { name: 'revoked' });
     await gateway.admin('DELETE', `/keys/${id}`);
-    return { open, keyed, key, revoked };
+    const changing = await agent(gateway, 'changing', 'key');
+    const { key: changingKey } = await gateway.admin('POST', '/agents/changing/keys', { name: 'good' });
+    return { open, keyed, key, revoked, changing, changingKey };
 }
 
 const gateway = new Gateway();
@@ -34,7 +36,7 @@ for (const signal of ['SIGINT', 'SIGTERM']) {
     process.once(signal, () => gateway.stop().finally(() => process.exit(1)));
 }
 after(() => gateway.stop());
-const { open, keyed, key, revoked } = await register(gateway).catch(async error => {
+const { open, keyed, key, revoked, changing, changingKey } = await register(gateway).catch(async error => {
     await gateway.stop();
     throw error;
 });
@@ -45,9 +47,17 @@ for (const revision of REVISIONS) {
     });
 }
 
+/** Writes the text of a resource of the agent that changes. */
+async function write(uri, text) {
+    const body = { name: 'watched', mimeType: 'text/plain', contents: [{ text }] };
+    await gateway.admin('PUT', `/agents/changing/resources?uri=${encodeURIComponent(uri)}`, body);
+}
+
 for (const [name, client] of Object.entries(CLIENTS)) {
     for (const [header, headers] of Object.entries(CREDENTIALS)) {
         test(`${name} reads everything with its key in ${header}`, () => reads(client, keyed, headers(key)));
+        test(`${name} is told of what it subscribed to with its key in ${header}`, () =>
+            isTold(client, changing, headers(changingKey), write));
         test(`${name} is refused with a revoked key in ${header}`, () => isRefused(client, keyed, headers(revoked)));
     }
 }

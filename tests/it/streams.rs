@@ -5,3 +5,4 @@ mod ends;
 mod interleavings;
 mod legacy;
 mod modern;
+mod sdk;

@@ -130,7 +130,8 @@ mod tests {
         let expected = |version: ProtocolVersion, title: &str| {
             format!(
                 concat!(
-                    r#"{{"protocolVersion":"{}","capabilities":{{"resources":{{}},"prompts":{{}},{}"tools":{{}}}},"#,
+                    r#"{{"protocolVersion":"{}","capabilities":{{"resources":{{"subscribe":true,"listChanged":true}},"#,
+                    r#""prompts":{{"listChanged":true}},{}"logging":{{}},"tools":{{}}}},"#,
                     r#""serverInfo":{{"name":"Research \"R\"",{}"version":"{}"}},"instructions":"Read."}}"#
                 ),
                 version.as_str(),
@@ -149,7 +150,11 @@ mod tests {
             assert_eq!(answer(version, fixtures::agent()), expected(version, title));
         }
         let bare = format!(
-            r#"{{"protocolVersion":"2025-11-25","capabilities":{{"resources":{{}},"prompts":{{}},"completions":{{}},"tools":{{}}}},"serverInfo":{{"name":"a","version":"{}"}}}}"#,
+            concat!(
+                r#"{{"protocolVersion":"2025-11-25","capabilities":{{"resources":{{"subscribe":true,"listChanged":true}},"#,
+                r#""prompts":{{"listChanged":true}},"completions":{{}},"logging":{{}},"tools":{{}}}},"#,
+                r#""serverInfo":{{"name":"a","version":"{}"}}}}"#
+            ),
             env!("CARGO_PKG_VERSION")
         );
         assert_eq!(answer(ProtocolVersion::V2025_11_25, fixtures::nameless_agent()), bare);

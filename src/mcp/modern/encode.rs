@@ -197,7 +197,7 @@ mod tests {
         let subject = concat!(
             r#"{"resultType":"complete","#,
             r#""supportedVersions":["2026-07-28","2025-11-25","2025-06-18","2025-03-26","2024-11-05"],"#,
-            r#""capabilities":{"resources":{},"prompts":{},"completions":{},"tools":{}},"instructions":"Read.""#,
+            r#""capabilities":{"resources":{"subscribe":true,"listChanged":true},"prompts":{"listChanged":true},"completions":{},"tools":{}},"instructions":"Read.""#,
         );
         assert_eq!(text(|out| discover(out, around)), format!("{subject}{}", tail(5, "public")));
 

@@ -10,7 +10,10 @@ const SUPPORTED: [&str; 5] = ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03
 
 /// What is declared because it is served.
 fn capabilities() -> Value {
-    json!({"resources": {}, "prompts": {}, "completions": {}, "tools": {}})
+    json!({
+        "resources": {"subscribe": true, "listChanged": true}, "prompts": {"listChanged": true},
+        "completions": {}, "tools": {},
+    })
 }
 
 #[tokio::test]
@@ -35,6 +38,7 @@ async fn initialize_agrees_on_what_was_asked_for_or_on_the_newest_of_its_era() {
             server.as_object_mut().unwrap().remove("title");
         }
         let mut served = capabilities();
+        served["logging"] = json!({});
         if agreed == "2024-11-05" {
             served.as_object_mut().unwrap().remove("completions");
         }
