@@ -61,6 +61,11 @@ async fn one_changed_resource_of_ten_thousand_leaves_the_other_results_in_memory
     for call in &kept {
         before.push((ask(call, None).await, ask(call, Some(MODERN)).await));
     }
+    // What is rendered is kept the second time that it is asked for.
+    for (call, (legacy, modern)) in kept.iter().zip(&before) {
+        assert_eq!(ask(call, None).await, *legacy);
+        assert_eq!(ask(call, Some(MODERN)).await, *modern);
+    }
     assert_eq!(apply("changed").await, (0, 1, 10_001, Some(3)));
     let changed = ("resources/read", json!({"uri": "x:05000"}));
     assert_eq!(ask(&changed, None).await["body"]["result"]["contents"][0]["text"], "changed");
