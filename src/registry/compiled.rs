@@ -166,10 +166,10 @@ impl Registry {
         address: ContentHash,
         compile: impl FnOnce(Bytes) -> Result<Compiled, RenderError> + Send + 'static,
     ) -> Result<Option<Arc<Compiled>>, Fault> {
-        let kept = self.contents.get(&(key.0, address));
+        let kept = self.contents.get(&(caller.agent, address));
         let bytes = match kept {
             Some(bytes) => Some(bytes),
-            None => self.load_contents(caller.tenant, key.0, &[address]).await?.remove(&address),
+            None => self.load_contents(caller.tenant, caller.agent, &[address]).await?.remove(&address),
         };
         let Some(bytes) = bytes else { return Ok(None) };
         let compiled = self.renderer.run(move || compile(bytes)).await.map_err(unreadable)?;
