@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
@@ -32,7 +33,7 @@ pub enum Call<'a> {
         /// Which.
         name: PromptName,
         /// The values of its arguments, by name.
-        arguments: BTreeMap<String, String>,
+        arguments: Arc<BTreeMap<String, String>>,
     },
     /// `completion/complete`.
     Complete {
@@ -105,7 +106,7 @@ fn get_prompt<'a>(params: &Params<'a>) -> Result<Call<'a>, Fault> {
     let name = params.required_string("name")?;
     let arguments = params.object("arguments")?.map(|raw| strings("params.arguments", raw)).transpose()?;
     let name = PromptName::parse(&name).map_err(|_| Fault::unknown_prompt(&name))?;
-    Ok(Call::GetPrompt { name, arguments: arguments.unwrap_or_default() })
+    Ok(Call::GetPrompt { name, arguments: arguments.unwrap_or_default().into() })
 }
 
 fn complete<'a>(params: &Params<'a>) -> Result<Call<'a>, Fault> {

@@ -5,8 +5,8 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 use serde::ser::{Error, Serializer};
 
-use crate::model::operation::Contents;
-use crate::model::resource::{Part, PartKind};
+use crate::model::operation::{Content, Contents};
+use crate::model::resource::PartKind;
 
 /// What an encoded part takes besides its URI, MIME type and bytes, roughly.
 const PART_OVERHEAD: usize = 64;
@@ -18,19 +18,19 @@ impl ContentsTold<'_> {
     /// About how many bytes they will take, so that the output grows once.
     pub(super) fn encoded_len(&self) -> usize {
         let uri = self.0.uri.as_str().len();
-        self.0.parts.iter().map(|(_, bytes)| bytes.len() / 3 * 4 + uri + PART_OVERHEAD).sum()
+        self.0.parts.iter().map(|part| part.bytes.len() / 3 * 4 + uri + PART_OVERHEAD).sum()
     }
 }
 
 impl Serialize for ContentsTold<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.parts.iter().map(|(part, bytes)| Content::of(self.0, part, bytes)))
+        serializer.collect_seq(self.0.parts.iter().map(|part| ContentTold::of(self.0, part)))
     }
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Content<'a> {
+struct ContentTold<'a> {
     uri: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     mime_type: Option<&'a str>,
@@ -40,11 +40,11 @@ struct Content<'a> {
     blob: Option<Blob<'a>>,
 }
 
-impl<'a> Content<'a> {
-    fn of(contents: &'a Contents, part: &'a Part, bytes: &'a [u8]) -> Self {
+impl<'a> ContentTold<'a> {
+    fn of(contents: &'a Contents, part: &'a Content) -> Self {
         let (text, blob) = match part.kind {
-            PartKind::Text => (Some(Text(bytes)), None),
-            PartKind::Blob => (None, Some(Blob(bytes))),
+            PartKind::Text => (Some(Text(&part.bytes)), None),
+            PartKind::Blob => (None, Some(Blob(&part.bytes))),
         };
         Self { uri: contents.uri_of(part).as_str(), mime_type: contents.mime_type_of(part), text, blob }
     }
@@ -77,19 +77,16 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::ContentsTold;
-    use crate::model::operation::Contents;
-    use crate::model::resource::{NewPart, PartKind};
+    use crate::model::operation::{Content, Contents};
+    use crate::model::resource::PartKind;
     use crate::model::scope::Revision;
     use crate::model::uri::ResourceUri;
 
     proptest! {
         #[test]
         fn contents_come_back_as_they_went_in(text: String, blob in prop::collection::vec(any::<u8>(), 0..5_000)) {
-            let part = |kind, bytes: &[u8]| {
-                let new = NewPart::new(None, None, kind, Bytes::copy_from_slice(bytes));
-                (new.part, new.bytes)
-            };
-            let parts = vec![part(PartKind::Text, text.as_bytes()), part(PartKind::Blob, &blob)];
+            let told = Content::text(Bytes::copy_from_slice(text.as_bytes()));
+            let parts = vec![told, Content { kind: PartKind::Blob, ..Content::text(blob.clone().into()) }];
             let uri = ResourceUri::parse("a:b").unwrap();
             let contents = Contents { uri, mime_type: None, parts, revision: Revision(1) };
             let encoded = serde_json::to_string(&ContentsTold(&contents)).unwrap();

@@ -8,8 +8,8 @@ use time::OffsetDateTime;
 use time::macros::datetime;
 
 use crate::model::agent::AgentDescription;
-use crate::model::operation::{Contents, Outcome, Page};
-use crate::model::resource::{Definition, NewPart, Part, PartKind, Resource};
+use crate::model::operation::{Content, Contents, Outcome, Page};
+use crate::model::resource::{Definition, NewPart, PartKind, Resource};
 use crate::model::scope::Revision;
 use crate::model::uri::ResourceUri;
 
@@ -36,9 +36,9 @@ fn uri(text: &str) -> ResourceUri {
     ResourceUri::parse(text).unwrap()
 }
 
-fn part(own_uri: Option<&str>, mime: Option<&str>, kind: PartKind, bytes: &'static [u8]) -> (Part, Bytes) {
-    let new = NewPart::new(own_uri.map(uri), mime.map(str::to_owned), kind, Bytes::from_static(bytes));
-    (new.part, new.bytes)
+fn content(own_uri: Option<&str>, mime: Option<&str>, kind: PartKind, bytes: &'static [u8]) -> Content {
+    let bytes = Bytes::from_static(bytes);
+    Content { uri: own_uri.map(uri), mime_type: mime.map(str::to_owned), kind, bytes }
 }
 
 /// A resource with nothing but its name.
@@ -72,7 +72,7 @@ pub(super) fn full() -> Resource {
         meta: Some(raw(r#"{"b":1e2, "a":[ ]}"#)),
         ..resource.definition
     };
-    resource.parts = vec![part(None, None, PartKind::Text, "hé \"\n".as_bytes()).0];
+    resource.parts = vec![NewPart::new(None, None, PartKind::Text, Bytes::from("hé \"\n")).part];
     resource
 }
 
@@ -83,21 +83,21 @@ pub(super) fn page() -> Outcome {
 
 /// Contents of every kind.
 pub(super) fn contents() -> Outcome {
-    let bytes = vec![
-        part(None, None, PartKind::Text, "hé \"\n\u{1}".as_bytes()),
-        part(Some("a:own"), Some("image/png"), PartKind::Blob, b"\xfb\xff\x00\x01"),
-        part(None, None, PartKind::Blob, b""),
+    let parts = vec![
+        content(None, None, PartKind::Text, "hé \"\n\u{1}".as_bytes()),
+        content(Some("a:own"), Some("image/png"), PartKind::Blob, b"\xfb\xff\x00\x01"),
+        content(None, None, PartKind::Blob, b""),
     ];
     Outcome::Contents(Contents {
         uri: uri("beeos://agent/config"),
         mime_type: Some("text/plain".to_owned()),
-        parts: bytes,
+        parts,
         revision: Revision(1),
     })
 }
 
 /// One text without a MIME type.
 pub(super) fn plain_contents(text: &'static [u8]) -> Outcome {
-    let parts = vec![part(None, None, PartKind::Text, text)];
+    let parts = vec![content(None, None, PartKind::Text, text)];
     Outcome::Contents(Contents { uri: uri("a:b"), mime_type: None, parts, revision: Revision(1) })
 }

@@ -21,7 +21,9 @@ use crate::model::scope::Revision;
 use crate::model::uri::ResourceUri;
 use crate::registry::Registry;
 use crate::registry::access::Caller;
+use crate::registry::read::Answering;
 use crate::registry::snapshot::AgentSnapshot;
+use crate::registry::template_set::Match;
 
 /// Most bytes of arguments with which the messages of a prompt are kept: what is longer is hardly asked for twice.
 const MOST_KEPT_ARGUMENTS: usize = 1_024;
@@ -84,11 +86,11 @@ impl Performer {
                 let after = cursor.as_deref().map(open).transpose()?;
                 self.list(&asked, *list, after).await
             }
-            Call::GetPrompt { name, arguments } => Box::pin(self.get_prompt(&asked, name, arguments)).await,
+            Call::GetPrompt { name, arguments } => self.get_prompt(&asked, name, arguments).await,
             Call::Complete { reference, argument, value } => {
                 let (argument, value) = (argument.clone(), value.clone());
                 let operation = Operation::Complete { reference: reference.clone(), argument, value };
-                let outcome = Box::pin(self.outcome(&asked, &operation)).await?;
+                let outcome = self.outcome(&asked, &operation).await?;
                 asked.encode(&outcome, None)
             }
             Call::ListTools => asked.encode_tools(),
@@ -96,25 +98,22 @@ impl Performer {
     }
 
     async fn read(&self, asked: &Asked<'_>, uri: &ResourceUri) -> Result<Bytes, Fault> {
-        let definitions = &asked.snapshot.definitions;
-        let key = match definitions.resources.get(uri.as_str()) {
-            Some(resource) => asked.key(Shown::Resource(uri.clone()), resource.revision),
-            None => match definitions.templates.find(uri) {
-                Some(found) => {
-                    let shown = Shown::Rendered(uri.clone(), found.template.uri_template.clone());
-                    asked.key(shown, found.template.revision)
-                }
-                None => return Err(Fault::ResourceNotFound(uri.clone())),
-            },
+        let answering = asked.snapshot.definitions.answering(uri)?;
+        let key = match &answering {
+            Answering::Registered(resource) => asked.key(Shown::Resource(uri.clone()), resource.revision),
+            Answering::Rendered(Match { template, .. }) => {
+                let shown = Shown::Rendered(uri.clone(), template.uri_template.clone());
+                asked.key(shown, template.revision)
+            }
         };
         if let Some(kept) = self.results.get(&key) {
             return Ok(kept);
         }
-        let operation = Operation::ReadResource { uri: uri.clone() };
-        let outcome = Box::pin(self.outcome(asked, &operation)).await?;
-        let result = asked.encode(&outcome, None)?;
+        let contents = self.registry.read_resource(asked.caller, uri, answering).await?;
+        let revision = contents.revision;
+        let result = asked.encode(&Outcome::Contents(contents), None)?;
         // Another one, where what was looked at changed meanwhile and its contents are purged.
-        if matches!(&outcome, Outcome::Contents(contents) if contents.revision == key.revision) {
+        if revision == key.revision {
             self.results.keep(key, &result);
         }
         Ok(result)
@@ -136,7 +135,7 @@ impl Performer {
             List::Templates => Operation::ListTemplates { after },
             List::Prompts => Operation::ListPrompts { after },
         };
-        let outcome = Box::pin(self.outcome(asked, &operation)).await?;
+        let outcome = self.outcome(asked, &operation).await?;
         let seal = |last: &str| self.seal.seal(list.as_str(), asked.caller.agent.0, last);
         let next = last_of(&outcome).map(seal);
         let result = asked.encode(&outcome, next.as_deref())?;
@@ -148,17 +147,17 @@ impl Performer {
         &self,
         asked: &Asked<'_>,
         name: &PromptName,
-        arguments: &BTreeMap<String, String>,
+        arguments: &Arc<BTreeMap<String, String>>,
     ) -> Result<Bytes, Fault> {
         let Some(prompt) = asked.snapshot.definitions.prompts.get(name) else {
             return Err(Fault::unknown_prompt(name.as_str()));
         };
-        let shown = Shown::Prompt(name.clone(), arguments.clone(), asked.dialect.content_types());
+        let shown = Shown::Prompt(name.clone(), Arc::clone(arguments), asked.dialect.content_types());
         let key = asked.key(shown, prompt.revision);
         if let Some(kept) = self.results.get(&key) {
             return Ok(kept);
         }
-        let operation = Operation::GetPrompt { name: name.clone(), arguments: arguments.clone() };
+        let operation = Operation::GetPrompt { name: name.clone(), arguments: Arc::clone(arguments) };
         let outcome = self.outcome(asked, &operation).await?;
         let result = asked.encode(&outcome, None)?;
         let length: usize = arguments.iter().map(|(name, value)| name.len() + value.len()).sum();

@@ -1,6 +1,9 @@
 //! Encoded results, kept by what they show and its revision: a change makes others wanted, nothing is flushed.
 
 use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use moka::sync::Cache;
@@ -13,6 +16,10 @@ use crate::model::scope::Revision;
 use crate::model::uri::ResourceUri;
 use crate::model::uri_template::UriTemplate;
 
+/// How many results that were rendered are remembered as asked for once: half a megabyte, and as many results of a few
+/// kilobytes as fill the memory for them.
+const ASKED_ONCE: usize = 1 << 16;
+
 /// What a result shows.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Shown {
@@ -23,10 +30,16 @@ pub(super) enum Shown {
     /// The page of a list after a position.
     Page(List, Option<String>),
     /// What a prompt says to these values of its arguments, in types of content that a revision knows.
-    Prompt(PromptName, BTreeMap<String, String>, ContentTypes),
+    Prompt(PromptName, Arc<BTreeMap<String, String>>, ContentTypes),
 }
 
 impl Shown {
+    /// Whether clients make up what they ask for, so that there are any number of such results and most are never asked
+    /// for again.
+    fn is_made_up(&self) -> bool {
+        matches!(self, Self::Rendered(..) | Self::Prompt(..))
+    }
+
     fn weight(&self) -> usize {
         match self {
             Self::Resource(uri) | Self::Rendered(uri, _) => uri.as_str().len(),
@@ -59,22 +72,116 @@ pub(super) struct ResultKey {
 }
 
 /// The encoded results in memory, up to a number of bytes; the least used go first.
+///
+/// What is registered is kept when it is first asked for. What is rendered is kept the second time: a request that
+/// never comes again would pay more for being kept than for being rendered.
 #[derive(Debug)]
-pub(super) struct Results(Cache<ResultKey, Bytes>);
+pub(super) struct Results {
+    kept: Cache<ResultKey, Bytes>,
+    asked: AskedOnce,
+}
 
 impl Results {
     pub(super) fn new(max_bytes: u64) -> Self {
         let weigh = |key: &ResultKey, result: &Bytes| {
             u32::try_from(result.len() + key.shown.weight() + 160).unwrap_or(u32::MAX)
         };
-        Self(Cache::builder().max_capacity(max_bytes).weigher(weigh).build())
+        let kept = Cache::builder().max_capacity(max_bytes).weigher(weigh).build();
+        Self { kept, asked: AskedOnce::new() }
     }
 
     pub(super) fn get(&self, key: &ResultKey) -> Option<Bytes> {
-        self.0.get(key)
+        self.kept.get(key)
     }
 
+    /// Keeps a result that was not there, if it is likely to be asked for again.
     pub(super) fn keep(&self, key: ResultKey, result: &Bytes) {
-        self.0.insert(key, result.clone());
+        if !key.shown.is_made_up() || self.asked.before(&key) {
+            self.kept.insert(key, result.clone());
+        }
+    }
+}
+
+/// Hashes of the keys that were last asked for, each in its slot of a fixed table, the newer over the older. It may
+/// forget a key, whose result is then kept a time later.
+#[derive(Debug)]
+struct AskedOnce {
+    hasher: RandomState,
+    slots: Box<[AtomicU64]>,
+}
+
+impl AskedOnce {
+    fn new() -> Self {
+        Self { hasher: RandomState::new(), slots: (0..ASKED_ONCE).map(|_| AtomicU64::new(0)).collect() }
+    }
+
+    /// Whether this key was asked for before; from now on it was.
+    fn before(&self, key: &ResultKey) -> bool {
+        let hash = self.hasher.hash_one(key);
+        let slot = usize::try_from(hash % ASKED_ONCE as u64).ok().and_then(|slot| self.slots.get(slot));
+        slot.is_some_and(|slot| slot.swap(hash, Ordering::Relaxed) == hash)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use bytes::Bytes;
+    use uuid::Uuid;
+
+    use super::{ASKED_ONCE, Dialect, ResultKey, Results, Shown};
+    use crate::mcp::version::ContentTypes;
+    use crate::model::ids::AgentId;
+    use crate::model::prompt::PromptName;
+    use crate::model::scope::Revision;
+    use crate::model::uri::ResourceUri;
+    use crate::model::uri_template::UriTemplate;
+
+    const RESULT: Bytes = Bytes::from_static(b"{}");
+
+    fn key(shown: Shown) -> ResultKey {
+        ResultKey { agent: AgentId(Uuid::nil()), dialect: Dialect::Legacy, shown, revision: Revision(1) }
+    }
+
+    fn uri(text: &str) -> ResourceUri {
+        ResourceUri::parse(text).unwrap()
+    }
+
+    fn rendered(number: usize) -> ResultKey {
+        key(Shown::Rendered(uri(&format!("a:{number}")), UriTemplate::parse("a:{n}").unwrap()))
+    }
+
+    #[test]
+    fn what_is_registered_is_kept_at_once_and_what_is_rendered_when_it_is_asked_for_again() {
+        let results = Results::new(1 << 20);
+        let prompt = Shown::Prompt(PromptName::parse("p").unwrap(), Arc::default(), ContentTypes::First);
+        for (shown, times) in [(Shown::Resource(uri("a:b")), 1), (rendered(1).shown, 2), (prompt, 2)] {
+            let key = key(shown);
+            for time in 0..times {
+                assert_eq!(results.get(&key), None, "{key:?}, asked for {time} times");
+                results.keep(key.clone(), &RESULT);
+            }
+            assert_eq!(results.get(&key), Some(RESULT), "{key:?}");
+        }
+    }
+
+    #[test]
+    fn another_revision_has_not_been_asked_for() {
+        let results = Results::new(1 << 20);
+        let changed = ResultKey { revision: Revision(2), ..rendered(1) };
+        results.keep(rendered(1), &RESULT);
+        results.keep(changed.clone(), &RESULT);
+        assert_eq!(results.get(&changed), None);
+    }
+
+    #[test]
+    fn requests_that_all_differ_fill_no_memory() {
+        let results = Results::new(1 << 30);
+        for number in 0..4 * ASKED_ONCE {
+            results.keep(rendered(number), &RESULT);
+        }
+        results.kept.run_pending_tasks();
+        assert_eq!(results.kept.entry_count(), 0);
     }
 }

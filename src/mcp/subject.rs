@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::contents::ContentsTold;
 use super::definition::Definitions;
 use crate::model::fault::Fault;
-use crate::model::message::Message;
+use crate::model::message::{ContentKind, EmbeddedResource, Message};
 use crate::model::operation::{Outcome, Page};
 use crate::model::prompt::Prompt;
 use crate::model::resource::Resource;
@@ -91,9 +91,27 @@ impl<'a> Subject<'a> {
     pub(super) fn encoded_len(&self) -> usize {
         match self {
             Self::Contents { contents } => contents.encoded_len(),
+            Self::Messages { messages, .. } => messages.iter().map(encoded_len).sum(),
             _ => 0,
         }
     }
+}
+
+/// What an encoded message takes besides its long text, roughly.
+const MESSAGE_OVERHEAD: usize = 256;
+
+/// About how many bytes a message takes.
+fn encoded_len(message: &Message) -> usize {
+    let long = match &message.content.kind {
+        ContentKind::Text(text) => text.len(),
+        ContentKind::Image(media) | ContentKind::Audio(media) => media.data.len(),
+        ContentKind::Resource(EmbeddedResource { text, blob, .. }) => {
+            text.iter().chain(blob).map(String::len).sum()
+        }
+        ContentKind::ResourceLink(_) => 0,
+    };
+    // An eighth more, for what JSON escapes.
+    long + long / 8 + MESSAGE_OVERHEAD
 }
 
 /// The position of a list that goes on: what the last of its definitions is called.

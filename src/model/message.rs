@@ -2,6 +2,7 @@
 //!
 //! As registered, their texts are templates; as answered, those texts are rendered.
 
+use serde::ser::{SerializeMap, Serializer};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -29,8 +30,8 @@ pub enum Role {
 }
 
 /// What a message says: `ContentBlock` of the specification.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(try_from = "Flat", into = "Flat")]
+#[derive(Debug, Clone, Deserialize)]
+#[serde(try_from = "Flat")]
 pub struct ContentBlock {
     /// What kind it is, and what belongs to the kind.
     pub kind: ContentKind,
@@ -53,6 +54,19 @@ pub enum ContentKind {
     ResourceLink(Box<ResourceLink>),
     /// The contents of a resource.
     Resource(EmbeddedResource),
+}
+
+impl ContentKind {
+    /// The `type` that it is written as.
+    fn as_str(&self) -> &'static str {
+        match self {
+            Self::Text(_) => "text",
+            Self::Image(_) => "image",
+            Self::Audio(_) => "audio",
+            Self::ResourceLink(_) => "resource_link",
+            Self::Resource(_) => "resource",
+        }
+    }
 }
 
 /// An image or a sound.
@@ -118,50 +132,39 @@ pub fn is_template(text: &str) -> bool {
 
 impl Message {
     /// The texts that are templates as registered, always in the same order.
-    pub fn templates_mut(&mut self) -> Vec<&mut String> {
-        match &mut self.content.kind {
-            ContentKind::Text(text) => vec![text],
-            ContentKind::Image(_) | ContentKind::Audio(_) => Vec::new(),
+    pub fn templates_mut(&mut self) -> impl Iterator<Item = &mut String> {
+        let texts = match &mut self.content.kind {
+            ContentKind::Text(text) => [Some(text), None, None, None],
+            ContentKind::Image(_) | ContentKind::Audio(_) => [None, None, None, None],
             ContentKind::ResourceLink(link) => {
-                let optional = [&mut link.title, &mut link.description];
-                [&mut link.uri, &mut link.name].into_iter().chain(optional.into_iter().flatten()).collect()
+                let ResourceLink { uri, name, title, description, .. } = &mut **link;
+                [Some(uri), Some(name), title.as_mut(), description.as_mut()]
             }
-            ContentKind::Resource(resource) => {
-                std::iter::once(&mut resource.uri).chain(&mut resource.text).collect()
-            }
-        }
+            ContentKind::Resource(resource) => [Some(&mut resource.uri), resource.text.as_mut(), None, None],
+        };
+        texts.into_iter().flatten()
     }
 }
 
-/// A content block as it is written: all members of all kinds beside each other.
-#[derive(Default, Serialize, Deserialize)]
+/// A content block as it is read: all members of all kinds beside each other.
+#[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Flat {
     #[serde(rename = "type")]
     kind: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     text: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     data: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     uri: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     name: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     title: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     description: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     mime_type: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     size: Option<u64>,
-    #[serde(default, deserialize_with = "json::optional_object", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "json::optional_object")]
     resource: Option<EmbeddedResource>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     icons: Option<Box<RawValue>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     annotations: Option<Box<RawValue>>,
-    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "_meta")]
     meta: Option<Box<RawValue>>,
 }
 
@@ -238,27 +241,44 @@ impl TryFrom<Flat> for ContentBlock {
     }
 }
 
-impl From<ContentBlock> for Flat {
-    fn from(block: ContentBlock) -> Self {
-        let ContentBlock { kind, annotations, meta } = block;
-        let around = Self { annotations, meta, ..Self::default() };
-        let named = |kind: &str| Self { kind: kind.to_owned(), ..around };
-        match kind {
-            ContentKind::Text(text) => Self { text: Some(text), ..named("text") },
-            ContentKind::Image(Media { data, mime_type }) => {
-                Self { data: Some(data), mime_type: Some(mime_type), ..named("image") }
+/// As it is written: without a copy, since messages are answered as often as they are rendered.
+impl Serialize for ContentBlock {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut block = serializer.serialize_map(None)?;
+        block.serialize_entry("type", self.kind.as_str())?;
+        match &self.kind {
+            ContentKind::Text(text) => block.serialize_entry("text", text)?,
+            ContentKind::Image(Media { data, mime_type }) | ContentKind::Audio(Media { data, mime_type }) => {
+                block.serialize_entry("data", data)?;
+                block.serialize_entry("mimeType", mime_type)?;
             }
-            ContentKind::Audio(Media { data, mime_type }) => {
-                Self { data: Some(data), mime_type: Some(mime_type), ..named("audio") }
-            }
-            ContentKind::Resource(resource) => Self { resource: Some(resource), ..named("resource") },
-            ContentKind::ResourceLink(link) => {
-                let ResourceLink { uri, name, title, description, mime_type, size, icons } = *link;
-                let (uri, name) = (Some(uri), Some(name));
-                Self { uri, name, title, description, mime_type, size, icons, ..named("resource_link") }
-            }
+            ContentKind::Resource(resource) => block.serialize_entry("resource", resource)?,
+            ContentKind::ResourceLink(link) => link.serialize_members(&mut block)?,
         }
+        optional(&mut block, "annotations", self.annotations.as_ref())?;
+        optional(&mut block, "_meta", self.meta.as_ref())?;
+        block.end()
     }
+}
+
+impl ResourceLink {
+    fn serialize_members<M: SerializeMap>(&self, block: &mut M) -> Result<(), M::Error> {
+        block.serialize_entry("uri", &self.uri)?;
+        block.serialize_entry("name", &self.name)?;
+        optional(block, "title", self.title.as_ref())?;
+        optional(block, "description", self.description.as_ref())?;
+        optional(block, "mimeType", self.mime_type.as_ref())?;
+        optional(block, "size", self.size.as_ref())?;
+        optional(block, "icons", self.icons.as_ref())
+    }
+}
+
+fn optional<M: SerializeMap>(
+    block: &mut M,
+    member: &str,
+    value: Option<&impl Serialize>,
+) -> Result<(), M::Error> {
+    value.map_or(Ok(()), |value| block.serialize_entry(member, value))
 }
 
 #[cfg(test)]
@@ -310,7 +330,7 @@ mod tests {
         let templates = |content: &str| {
             let text = format!(r#"{{"role":"assistant","content":{content}}}"#);
             let mut message: Message = serde_json::from_str(&text).unwrap();
-            message.templates_mut().into_iter().map(|text| text.clone()).collect::<Vec<_>>()
+            message.templates_mut().map(|text| text.clone()).collect::<Vec<_>>()
         };
         assert_eq!(templates(r#"{"type":"text","text":"a"}"#), ["a"]);
         assert!(templates(r#"{"type":"image","data":"{{a}}","mimeType":"image/png"}"#).is_empty());

@@ -7,12 +7,15 @@ use bytes::Bytes;
 
 use super::message::Message;
 use super::prompt::{Prompt, PromptName};
-use super::resource::{Part, Resource};
+use super::resource::{Part, PartKind, Resource};
 use super::scope::Revision;
 use super::template::ResourceTemplate;
 use super::uri::ResourceUri;
 
 /// A request that reads the registry, whichever revision of the protocol it came in.
+///
+/// The contents of a resource are read past it: what answers to a URI is looked up once, to know the result by and to
+/// make it from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Operation {
     /// The definitions of resources after a position, in byte order of their URIs.
@@ -30,17 +33,12 @@ pub enum Operation {
         /// The last name of the page before; `None` for the first page.
         after: Option<String>,
     },
-    /// The contents of one resource, registered or rendered from a template.
-    ReadResource {
-        /// Which.
-        uri: ResourceUri,
-    },
     /// The messages of a prompt.
     GetPrompt {
         /// Which.
         name: PromptName,
         /// The values of its arguments, by name.
-        arguments: BTreeMap<String, String>,
+        arguments: Arc<BTreeMap<String, String>>,
     },
     /// Values for an argument of a prompt or a variable of a template.
     Complete {
@@ -95,21 +93,46 @@ pub struct Contents {
     pub uri: ResourceUri,
     /// The MIME type of the parts that have none of their own.
     pub mime_type: Option<String>,
-    /// Its parts with their bytes, in their order.
-    pub parts: Vec<(Part, Bytes)>,
+    /// Its parts, in their order.
+    pub parts: Vec<Content>,
     /// The revision that last changed what answered: the resource or the template.
     pub revision: Revision,
 }
 
 impl Contents {
     /// The URI that a part is answered with.
-    pub fn uri_of<'a>(&'a self, part: &'a Part) -> &'a ResourceUri {
+    pub fn uri_of<'a>(&'a self, part: &'a Content) -> &'a ResourceUri {
         part.uri.as_ref().unwrap_or(&self.uri)
     }
 
     /// The MIME type that a part is answered with.
-    pub fn mime_type_of<'a>(&'a self, part: &'a Part) -> Option<&'a str> {
+    pub fn mime_type_of<'a>(&'a self, part: &'a Content) -> Option<&'a str> {
         part.mime_type.as_deref().or(self.mime_type.as_deref())
+    }
+}
+
+/// One of a resource's contents, stored or rendered.
+#[derive(Debug, Clone)]
+pub struct Content {
+    /// Its own URI, where it differs from the resource's.
+    pub uri: Option<ResourceUri>,
+    /// Its own MIME type, where it was given one.
+    pub mime_type: Option<String>,
+    /// How it travels.
+    pub kind: PartKind,
+    /// Decoded.
+    pub bytes: Bytes,
+}
+
+impl Content {
+    /// A stored part with its bytes.
+    pub fn stored(part: &Part, bytes: Bytes) -> Self {
+        Self { uri: part.uri.clone(), mime_type: part.mime_type.clone(), kind: part.kind, bytes }
+    }
+
+    /// A text of the resource's own URI and MIME type.
+    pub fn text(bytes: Bytes) -> Self {
+        Self { uri: None, mime_type: None, kind: PartKind::Text, bytes }
     }
 }
 

@@ -21,10 +21,14 @@ use crate::model::uri_template::UriTemplate;
 /// What messages take in memory for each byte that they have as JSON, at most.
 const MESSAGE_WEIGHT: usize = 4;
 
+/// What stands for a text that is to be rendered: the shortest that [`is_template`].
+const TO_RENDER: &str = "{";
+
 /// Messages whose texts are templates, or one text that is one.
 #[derive(Debug)]
 pub(super) struct Compiled {
-    /// As registered.
+    /// As registered, with [`TO_RENDER`] in the place of each text that is to be rendered: who answers with a copy
+    /// copies no text for nothing.
     messages: Vec<Message>,
     /// What is to be rendered: of messages, each text that [`is_template`], in their order.
     templates: Vec<Arc<Template>>,
@@ -62,7 +66,7 @@ pub(super) struct MessageError {
 
 impl Compiled {
     /// Checks and compiles the body of a template.
-    pub(super) fn body(source: &str, variables: &[String]) -> Result<Self, RenderError> {
+    pub(super) fn body(source: &str, variables: &[impl AsRef<str>]) -> Result<Self, RenderError> {
         let template = Template::parse(source, variables)?;
         Ok(Self { messages: Vec::new(), weight: template.weight(), templates: vec![Arc::new(template)] })
     }
@@ -70,14 +74,15 @@ impl Compiled {
     /// Checks and compiles the messages of a prompt; `bytes` is their length as JSON.
     pub(super) fn prompt(
         mut messages: Vec<Message>,
-        arguments: &[String],
+        arguments: &[impl AsRef<str>],
         bytes: usize,
     ) -> Result<Self, MessageError> {
         let mut templates = Vec::new();
         for (index, message) in messages.iter_mut().enumerate() {
-            for text in message.templates_mut().into_iter().filter(|text| is_template(text)) {
+            for text in message.templates_mut().filter(|text| is_template(text)) {
                 let template = Template::parse(text, arguments);
                 templates.push(Arc::new(template.map_err(|error| MessageError { index, error })?));
+                TO_RENDER.clone_into(text);
             }
         }
         let weight = templates.iter().map(|template| template.weight()).sum::<usize>();
@@ -88,19 +93,19 @@ impl Compiled {
     pub(super) async fn texts(
         &self,
         renderer: &Renderer,
-        values: Vec<(String, String)>,
+        values: &[(&str, &str)],
     ) -> Result<Vec<String>, Fault> {
         if self.templates.is_empty() {
             return Ok(Vec::new());
         }
-        Ok(renderer.render(self.templates.clone(), values).await?)
+        Ok(renderer.render(&self.templates, values).await?)
     }
 
     /// The text of the body.
     pub(super) async fn render_body(
         &self,
         renderer: &Renderer,
-        values: Vec<(String, String)>,
+        values: &[(&str, &str)],
     ) -> Result<Bytes, Fault> {
         let text = self.texts(renderer, values).await?.pop();
         text.map(Bytes::from).ok_or_else(|| Fault::Internal("a template has no body".to_owned()))
@@ -110,7 +115,7 @@ impl Compiled {
     pub(super) async fn render_messages(
         &self,
         renderer: &Renderer,
-        values: Vec<(String, String)>,
+        values: &[(&str, &str)],
     ) -> Result<Vec<Message>, Fault> {
         let mut texts = self.texts(renderer, values).await?.into_iter();
         let mut messages = self.messages.clone();
@@ -150,6 +155,17 @@ impl Registry {
         if let Some(compiled) = self.compilations.0.get(&key) {
             return Ok(Some(compiled));
         }
+        // Boxed, so that the future of a render of what is compiled is small to move.
+        Box::pin(self.compile(caller, key, address, compile)).await
+    }
+
+    async fn compile(
+        &self,
+        caller: &Caller,
+        key: (AgentId, Source, Revision),
+        address: ContentHash,
+        compile: impl FnOnce(Bytes) -> Result<Compiled, RenderError> + Send + 'static,
+    ) -> Result<Option<Arc<Compiled>>, Fault> {
         let kept = self.contents.get(&(caller.agent, address));
         let bytes = match kept {
             Some(bytes) => Some(bytes),

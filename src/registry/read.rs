@@ -1,4 +1,4 @@
-//! Reads: an operation comes to an outcome, from memory where it can.
+//! Reads: a URI comes to contents and an operation to an outcome, from memory where they can.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,16 +7,40 @@ use bytes::Bytes;
 
 use super::Registry;
 use super::access::Caller;
-use super::snapshot::{AgentCell, AgentSnapshot, page};
+use super::snapshot::{AgentCell, AgentSnapshot, Definitions, page};
+use super::template_set::Match;
 use crate::model::fault::Fault;
 use crate::model::ids::{AgentId, TenantId};
-use crate::model::operation::{Contents, Operation, Outcome};
+use crate::model::operation::{Content, Contents, Operation, Outcome};
 use crate::model::resource::{ContentHash, Part, Resource};
 use crate::model::uri::ResourceUri;
 use crate::store::StoreError;
 
 /// Contents may be purged between the look at a definition and the look at its bytes; a newer look finds others.
 const MOST_LOOKS: usize = 3;
+
+/// What answers to a URI.
+#[derive(Debug)]
+pub enum Answering {
+    /// The resource of this URI.
+    Registered(Arc<Resource>),
+    /// A template that it matches.
+    Rendered(Match),
+}
+
+impl Definitions {
+    /// What answers to a URI: its resource first, else the most specific template that it matches.
+    ///
+    /// # Errors
+    /// [`Fault::ResourceNotFound`].
+    pub fn answering(&self, uri: &ResourceUri) -> Result<Answering, Fault> {
+        if let Some(resource) = self.resources.get(uri.as_str()) {
+            return Ok(Answering::Registered(Arc::clone(resource)));
+        }
+        let found = self.templates.find(uri).map(Answering::Rendered);
+        found.ok_or_else(|| Fault::ResourceNotFound(uri.clone()))
+    }
+}
 
 impl Registry {
     /// What the caller's agent has registered, as new as anything this replica has heard of.
@@ -60,9 +84,7 @@ impl Registry {
     /// Does what an operation asks of a snapshot.
     ///
     /// # Errors
-    /// [`Fault::ResourceNotFound`]; [`Fault::InvalidParams`] for what is not there otherwise, and for values that
-    /// cannot be rendered; [`Fault::Unavailable`] where too much is being rendered; as [`snapshot`](Self::snapshot)
-    /// where contents are not in memory.
+    /// [`Fault::InvalidParams`] for what is not there; for a prompt as [`read_resource`](Self::read_resource).
     pub async fn perform(
         &self,
         caller: &Caller,
@@ -80,9 +102,6 @@ impl Registry {
             Operation::ListPrompts { after } => {
                 Outcome::Prompts(page(&definitions.prompts, after.as_deref(), size))
             }
-            Operation::ReadResource { uri } => {
-                Outcome::Contents(self.read_resource(caller, snapshot, uri).await?)
-            }
             Operation::GetPrompt { name, arguments } => {
                 Outcome::Prompt(self.get_prompt(caller, snapshot, name.as_str(), arguments).await?)
             }
@@ -92,24 +111,26 @@ impl Registry {
         })
     }
 
-    /// The contents of an exact resource first, else of the most specific template that matches.
-    pub(super) async fn read_resource(
+    /// The contents that a URI has by what answers to it.
+    ///
+    /// # Errors
+    /// [`Fault::ResourceNotFound`] where nothing does any more; [`Fault::InvalidParams`] for values that cannot be
+    /// rendered; [`Fault::Unavailable`] where too much is being rendered; as [`snapshot`](Self::snapshot) where
+    /// contents are not in memory.
+    pub async fn read_resource(
         &self,
         caller: &Caller,
-        mut snapshot: Arc<AgentSnapshot>,
         uri: &ResourceUri,
+        mut answering: Answering,
     ) -> Result<Contents, Fault> {
         for _ in 0..MOST_LOOKS {
-            let contents = match snapshot.definitions.resources.get(uri.as_str()) {
-                Some(resource) => self.registered(caller, resource).await?,
-                None => match snapshot.definitions.templates.find(uri) {
-                    Some(found) => self.rendered(caller, uri, &found).await?,
-                    None => return Err(Fault::ResourceNotFound(uri.clone())),
-                },
+            let contents = match &answering {
+                Answering::Registered(resource) => self.registered(caller, resource).await?,
+                Answering::Rendered(found) => self.rendered(caller, uri, found).await?,
             };
             match contents {
                 Some(contents) => return Ok(contents),
-                None => snapshot = self.look_again(caller).await?,
+                None => answering = self.look_again(caller).await?.definitions.answering(uri)?,
             }
         }
         Err(Fault::StorageUnavailable)
@@ -118,7 +139,7 @@ impl Registry {
     /// A newer snapshot, where contents that the present one names are purged. The purge waits for long enough that
     /// only a replica that heard nothing meanwhile comes here.
     pub(super) async fn look_again(&self, caller: &Caller) -> Result<Arc<AgentSnapshot>, Fault> {
-        self.feed.confirm().await.map_err(|_| Fault::StorageUnavailable)?;
+        Box::pin(self.feed.confirm()).await.map_err(|_| Fault::StorageUnavailable)?;
         self.snapshot(caller).await
     }
 
@@ -134,11 +155,7 @@ impl Registry {
     }
 
     /// The bytes of each part; `None` where some are purged already.
-    async fn contents_of(
-        &self,
-        caller: &Caller,
-        resource: &Resource,
-    ) -> Result<Option<Vec<(Part, Bytes)>>, Fault> {
+    async fn contents_of(&self, caller: &Caller, resource: &Resource) -> Result<Option<Vec<Content>>, Fault> {
         let cached = |hash| self.contents.get(&(caller.agent, hash));
         let missing: Vec<_> =
             resource.parts.iter().map(|part| part.hash).filter(|hash| cached(*hash).is_none()).collect();
@@ -148,7 +165,7 @@ impl Registry {
             Box::pin(self.load_contents(caller.tenant, caller.agent, &missing)).await?
         };
         let bytes = |part: &Part| loaded.get(&part.hash).cloned().or_else(|| cached(part.hash));
-        Ok(resource.parts.iter().map(|part| Some((part.clone(), bytes(part)?))).collect())
+        Ok(resource.parts.iter().map(|part| Some(Content::stored(part, bytes(part)?))).collect())
     }
 
     pub(super) async fn load_contents(

@@ -20,7 +20,7 @@ impl Registry {
         let refused = |fault: Fault| fault.within("template");
         let compiled = self.renderer.run(move || Compiled::body(text(&body)?, &variables)).await;
         let compiled = compiled.map_err(|error| refused(error.into()))?;
-        compiled.texts(&self.renderer, Vec::new()).await.map_err(refused).map(drop)
+        compiled.texts(&self.renderer, &[]).await.map_err(refused).map(drop)
     }
 
     /// Compiles the messages of a prompt, and renders them together without values.
@@ -35,7 +35,7 @@ impl Registry {
         let compiled = self.renderer.run(compile).await?.map_err(|MessageError { index, error }| {
             Fault::from(error).within(format_args!("messages[{index}]"))
         })?;
-        let rendered = compiled.texts(&self.renderer, Vec::new()).await;
+        let rendered = compiled.texts(&self.renderer, &[]).await;
         rendered.map_err(|fault| fault.within("messages")).map(drop)
     }
 

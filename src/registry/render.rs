@@ -110,9 +110,10 @@ impl Template {
         values: &[(impl AsRef<str>, impl AsRef<str>)],
     ) -> Result<String, RenderError> {
         let given = self.plan.arguments(values);
-        budget.spend(&self.plan, self.plan.bytes(&given))?;
+        let bytes = self.plan.bytes(&given);
+        budget.spend(&self.plan, bytes)?;
         let context = Value::from_pairs(self.plan.names().zip(given));
-        let mut output = BoundedText::new(budget.output_bytes);
+        let mut output = BoundedText::new(budget.output_bytes, bytes);
         let rendered = self
             .environment
             .get_template(NAME)

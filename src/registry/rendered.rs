@@ -15,9 +15,9 @@ use super::snapshot::AgentSnapshot;
 use super::template_set::Match;
 use crate::model::fault::Fault;
 use crate::model::message::{ContentBlock, ContentKind, EmbeddedResource, Message};
-use crate::model::operation::{Contents, Messages};
+use crate::model::operation::{Content, Contents, Messages};
 use crate::model::prompt::Prompt;
-use crate::model::resource::{NewPart, PartKind};
+use crate::model::resource::PartKind;
 use crate::model::uri::ResourceUri;
 
 /// How often contents that were just purged are looked for anew, in a newer snapshot.
@@ -32,17 +32,20 @@ impl Registry {
         found: &Match,
     ) -> Result<Option<Contents>, Fault> {
         let template = &found.template;
-        let variables: Vec<_> = template.uri_template.variables().map(str::to_owned).collect();
+        let variables_of = template.uri_template.clone();
+        let compile = move |body: Bytes| {
+            let variables: Vec<_> = variables_of.variables().collect();
+            Compiled::body(text(&body)?, &variables)
+        };
         let source = Source::Template(template.uri_template.clone());
-        let compile = move |body: Bytes| Compiled::body(text(&body)?, &variables);
         let compiled = self.compiled(caller, source, template.revision, template.body, compile).await?;
         let Some(compiled) = compiled else { return Ok(None) };
-        let body = compiled.render_body(&self.renderer, found.values.clone()).await?;
-        let NewPart { part, bytes } = NewPart::new(None, None, PartKind::Text, body);
+        let values: Vec<_> = found.values.iter().map(|(name, value)| (&**name, &**value)).collect();
+        let body = compiled.render_body(&self.renderer, &values).await?;
         Ok(Some(Contents {
             uri: uri.clone(),
             mime_type: template.definition.mime_type.clone(),
-            parts: vec![(part, bytes)],
+            parts: vec![Content::text(body)],
             revision: template.revision,
         }))
     }
@@ -61,7 +64,7 @@ impl Registry {
             check_arguments(&prompt, arguments)?;
             match self.compiled_prompt(caller, &prompt).await? {
                 Some(compiled) => {
-                    return self.messages(caller, snapshot, &prompt, &compiled, arguments).await;
+                    return self.messages(caller, &snapshot, &prompt, &compiled, arguments).await;
                 }
                 None => snapshot = self.look_again(caller).await?,
             }
@@ -72,10 +75,11 @@ impl Registry {
     async fn compiled_prompt(
         &self,
         caller: &Caller,
-        prompt: &Prompt,
+        prompt: &Arc<Prompt>,
     ) -> Result<Option<Arc<Compiled>>, Fault> {
-        let arguments: Vec<_> = prompt.arguments.iter().map(|argument| argument.name.clone()).collect();
+        let arguments_of = Arc::clone(prompt);
         let compile = move |json: Bytes| {
+            let arguments: Vec<_> = arguments_of.arguments.iter().map(|argument| &*argument.name).collect();
             let messages =
                 serde_json::from_slice(&json).map_err(|error| RenderError::Failed(error.to_string()))?;
             Compiled::prompt(messages, &arguments, json.len()).map_err(|refused| refused.error)
@@ -87,13 +91,13 @@ impl Registry {
     async fn messages(
         &self,
         caller: &Caller,
-        snapshot: Arc<AgentSnapshot>,
+        snapshot: &AgentSnapshot,
         prompt: &Prompt,
         compiled: &Compiled,
         arguments: &BTreeMap<String, String>,
     ) -> Result<Messages, Fault> {
-        let values = arguments.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
-        let rendered = compiled.render_messages(&self.renderer, values).await?;
+        let values: Vec<_> = arguments.iter().map(|(name, value)| (&**name, &**value)).collect();
+        let rendered = compiled.render_messages(&self.renderer, &values).await?;
         let mut settled = true;
         let mut messages = Vec::with_capacity(rendered.len());
         let mut room = self.limits.embedded_bytes;
@@ -103,7 +107,8 @@ impl Registry {
                     settled = false;
                     let uri = ResourceUri::parse(&resource.uri)
                         .map_err(|error| Fault::invalid_params(format!("{} {error}", resource.uri)))?;
-                    let contents = self.read_resource(caller, Arc::clone(&snapshot), &uri).await?;
+                    let answering = snapshot.definitions.answering(&uri)?;
+                    let contents = Box::pin(self.read_resource(caller, &uri, answering)).await?;
                     room = room.checked_sub(size(&contents)).ok_or_else(|| {
                         let most = self.limits.embedded_bytes;
                         Fault::invalid_params(format!("what the prompt embeds is longer than {most} bytes"))
@@ -134,15 +139,15 @@ fn check_arguments(prompt: &Prompt, given: &BTreeMap<String, String>) -> Result<
 }
 
 fn size(contents: &Contents) -> usize {
-    contents.parts.iter().map(|(_, bytes)| bytes.len()).sum()
+    contents.parts.iter().map(|part| part.bytes.len()).sum()
 }
 
 /// Adds a message for each part of what one names, as said by the same and with the same annotations.
 fn embed(messages: &mut Vec<Message>, naming: &Message, contents: &Contents) -> Result<(), Fault> {
-    for (part, bytes) in &contents.parts {
+    for part in &contents.parts {
         let (text, blob) = match part.kind {
-            PartKind::Text => (Some(text(bytes)?.to_owned()), None),
-            PartKind::Blob => (None, Some(STANDARD.encode(bytes))),
+            PartKind::Text => (Some(text(&part.bytes)?.to_owned()), None),
+            PartKind::Blob => (None, Some(STANDARD.encode(&part.bytes))),
         };
         let resource = EmbeddedResource {
             uri: contents.uri_of(part).to_string(),

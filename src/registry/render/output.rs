@@ -2,6 +2,9 @@
 
 use std::io::{Error, ErrorKind, Result, Write};
 
+/// How much room there is at the start, at most; a longer text doubles it.
+const MOST_ROOM: usize = 8 << 10;
+
 /// Text of a limited length.
 #[derive(Debug)]
 pub(super) struct BoundedText {
@@ -11,8 +14,10 @@ pub(super) struct BoundedText {
 }
 
 impl BoundedText {
-    pub(super) fn new(limit: usize) -> Self {
-        Self { text: String::new(), limit, full: false }
+    /// No text yet, with room for `expected` bytes as far as that is not much.
+    pub(super) fn new(limit: usize, expected: u64) -> Self {
+        let room = usize::try_from(expected).unwrap_or(usize::MAX).min(limit).min(MOST_ROOM);
+        Self { text: String::with_capacity(room), limit, full: false }
     }
 
     /// Whether something was refused.

@@ -26,13 +26,21 @@ pub struct Renderer {
     limits: RendererLimits,
 }
 
-fn is_light(templates: &[Arc<Template>], values: &[(String, String)]) -> bool {
+fn is_light(templates: &[Arc<Template>], values: &[(&str, &str)]) -> bool {
     let (mut steps, mut bytes) = (0_u64, 0_u64);
     for Template { plan, .. } in templates.iter().map(|template| &**template) {
         steps = steps.saturating_add(plan.steps);
         bytes = bytes.saturating_add(plan.bytes(&plan.arguments(values)));
     }
     steps <= LIGHT_STEPS && bytes <= LIGHT_BYTES
+}
+
+fn render(
+    templates: &[Arc<Template>],
+    mut budget: Budget,
+    values: &[(impl AsRef<str>, impl AsRef<str>)],
+) -> Result<Vec<String>, RenderError> {
+    templates.iter().map(|template| template.render_on(&mut budget, values)).collect()
 }
 
 impl Renderer {
@@ -52,14 +60,18 @@ impl Renderer {
     /// [`RenderError::Busy`] where there is no place in time; [`RenderError::Late`] where the deadline passes.
     pub async fn render(
         &self,
-        templates: Vec<Arc<Template>>,
-        values: Vec<(String, String)>,
+        templates: &[Arc<Template>],
+        values: &[(&str, &str)],
     ) -> Result<Vec<String>, RenderError> {
-        let light = is_light(&templates, &values);
-        let mut budget = Budget::of(&self.limits.answer);
-        let mut render =
-            move || templates.iter().map(|template| template.render_on(&mut budget, &values)).collect();
-        if light { render() } else { self.run(render).await }
+        let budget = Budget::of(&self.limits.answer);
+        if is_light(templates, values) {
+            return render(templates, budget, values);
+        }
+        let templates = templates.to_vec();
+        let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        let values: Vec<_> = values.iter().map(owned).collect();
+        // Boxed, so that the future of what is light is small to move.
+        Box::pin(self.run(move || render(&templates, budget, &values))).await
     }
 
     /// Runs another job in one of the places, such as parsing a template; the job must be bounded in itself.

@@ -178,7 +178,7 @@ proptest! {
             let given = template.plan.arguments(&values);
             let context = Value::from_pairs(template.plan.names().zip(given));
             let compiled = template.environment.get_template(NAME).unwrap();
-            let rendered = compiled.render_captured_to(context, BoundedText::new(1 << 20)).unwrap();
+            let rendered = compiled.render_captured_to(context, BoundedText::new(1 << 20, 0)).unwrap();
             let (taken, _) = rendered.state().fuel_levels().unwrap();
             prop_assert!(taken <= template.plan.steps, "{} steps, {} counted", taken, template.plan.steps);
         }

@@ -18,8 +18,8 @@ fn template(source: &str) -> Arc<Template> {
     Arc::new(Template::parse(source, &DECLARED).unwrap())
 }
 
-fn values(topic: &str) -> Vec<(String, String)> {
-    vec![("topic".to_owned(), topic.to_owned())]
+fn values(topic: &str) -> [(&str, &str); 1] {
+    [("topic", topic)]
 }
 
 /// A job that says that it has begun, and ends when it is told to.
@@ -52,7 +52,7 @@ async fn hold(renderer: &Arc<Renderer>) -> (Slow, tokio::task::JoinHandle<Result
 async fn the_templates_of_an_answer_render_in_order() {
     let renderer = Renderer::new(RendererLimits::default());
     let templates = vec![template("1 {{ topic }}"), template("2"), template("3 {{ topic | upper }}")];
-    assert_eq!(renderer.render(templates, values("bees")).await.unwrap(), ["1 bees", "2", "3 BEES"]);
+    assert_eq!(renderer.render(&templates, &values("bees")).await.unwrap(), ["1 bees", "2", "3 BEES"]);
 }
 
 #[tokio::test]
@@ -61,7 +61,8 @@ async fn the_templates_of_an_answer_share_its_limits() {
     let renderer = Renderer::new(RendererLimits { answer, ..limits() });
     let (four, loop_of_four) = (template("{{ topic }}"), template("{% for x in [1, 2] %}{% endfor %}"));
     let render = async |templates: &[&Arc<Template>]| {
-        renderer.render(templates.iter().map(|&one| Arc::clone(one)).collect(), values("1234")).await
+        let templates: Vec<_> = templates.iter().map(|&one| Arc::clone(one)).collect();
+        renderer.render(&templates, &values("1234")).await
     };
     assert_eq!(render(&[&four, &four]).await.unwrap(), ["1234", "1234"]);
     assert_eq!(render(&[&four, &four, &four]).await, Err(RenderError::OutputTooLong { limit: 10 }));
@@ -75,7 +76,7 @@ async fn one_more_waits_for_a_place_and_the_next_is_refused() {
     let (slow, running) = hold(&renderer).await;
     let waiting = tokio::spawn({
         let renderer = Arc::clone(&renderer);
-        async move { renderer.render(vec![template("{{ topic }}")], values(&"x".repeat(20_000))).await }
+        async move { renderer.render(&[template("{{ topic }}")], &values(&"x".repeat(20_000))).await }
     });
     while renderer.waiting.available_permits() > 0 {
         tokio::task::yield_now().await;
@@ -92,8 +93,8 @@ async fn one_more_waits_for_a_place_and_the_next_is_refused() {
 async fn a_place_that_does_not_come_free_in_time_is_told() {
     let renderer = Arc::new(Renderer::new(RendererLimits { wait: SOON, ..limits() }));
     let (slow, running) = hold(&renderer).await;
-    let heavy = renderer.render(vec![template("{{ topic }}")], values(&"x".repeat(20_000)));
-    let refused = heavy.await.unwrap_err();
+    let heavy = renderer.render(&[template("{{ topic }}")], &values(&"x".repeat(20_000))).await;
+    let refused = heavy.unwrap_err();
     assert_eq!(refused.to_string(), "too many templates are being rendered; try again");
     slow.end.send(()).unwrap();
     assert_eq!(running.await.unwrap(), Ok(()));
@@ -143,12 +144,12 @@ async fn a_panic_is_an_error_and_gives_its_place_back() {
 async fn what_takes_next_to_nothing_is_rendered_whoever_holds_the_places() {
     let renderer = Arc::new(Renderer::new(RendererLimits { waiting: 0, ..limits() }));
     let (slow, running) = hold(&renderer).await;
-    let light = renderer.render(vec![template("{{ topic }}!")], values("bees")).await;
+    let light = renderer.render(&[template("{{ topic }}!")], &values("bees")).await;
     assert_eq!(light.unwrap(), ["bees!"]);
     // By the length of a value, and by the steps of a template.
-    let long = renderer.render(vec![template("{{ topic }}!")], values(&"x".repeat(20_000))).await;
+    let long = renderer.render(&[template("{{ topic }}!")], &values(&"x".repeat(20_000))).await;
     assert_eq!(long, Err(RenderError::Busy));
-    let many = renderer.render(vec![template(&"{{ topic }}".repeat(300))], values("x")).await;
+    let many = renderer.render(&[template(&"{{ topic }}".repeat(300))], &values("x")).await;
     assert_eq!(many, Err(RenderError::Busy));
     slow.end.send(()).unwrap();
     running.await.unwrap().unwrap();
