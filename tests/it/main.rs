@@ -30,6 +30,7 @@ mod process;
 mod proxy;
 mod races;
 mod replicas;
+mod sessions;
 mod tenancy;
 mod whole;
 mod writers;
