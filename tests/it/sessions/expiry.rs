@@ -6,13 +6,15 @@ use std::time::Duration as Span;
 use time::Duration;
 use time::macros::datetime;
 use tokio_util::sync::CancellationToken;
-use waggle::model::sources::Point;
+use waggle::model::fault::Fault;
+use waggle::model::sources::{Clock, Point};
 
 use crate::app::{Builder, Replica};
 use crate::clock::ManualClock;
 use crate::cluster::{Database, database};
 use crate::embedded::support::eventually;
 use crate::interference::Director;
+use crate::proxy::Proxy;
 
 /// Two replicas at the same time of day, with an agent `a`.
 struct Pair {
@@ -43,11 +45,12 @@ impl Pair {
         self.database.number("select count(*) from sessions where ended_at is null").await
     }
 
-    /// Waits until a use at this moment is written down.
+    /// Waits until a use at this moment is written down, for less long than until somebody looks what is to be written.
     async fn written(&self) {
-        let now = waggle::model::sources::Clock::now(&*self.clock).unix_timestamp();
+        let now = self.clock.now().unix_timestamp();
         let noted = format!("select count(*) from sessions where extract(epoch from used_at) = {now}");
-        eventually("the use is written", async || self.database.number(&noted).await == 1).await;
+        let written = eventually("the use is written", async || self.database.number(&noted).await == 1);
+        tokio::time::timeout(Span::from_secs(5), written).await.unwrap();
     }
 }
 
@@ -80,6 +83,25 @@ async fn a_use_on_one_replica_keeps_a_session_alive_on_the_others() {
     expire(&pair.there).await;
     pair.there.found(&there, &id).await;
     assert_eq!(pair.open_sessions().await, 1);
+}
+
+#[tokio::test]
+async fn a_session_in_memory_is_served_while_the_database_is_away_and_none_is_said_to_be_gone() {
+    let database = database().await;
+    let proxy = Proxy::before(&database.options).await;
+    let clock = ManualClock::at(datetime!(2026-01-01 0:00 UTC));
+    let away =
+        Builder::new(&database).clock(clock.clone()).store(|store| store.connect = proxy.options.clone());
+    let replica = away.set("WAGGLE_DATABASE__ACQUIRE_SECONDS", 1).start().await;
+    let caller = replica.caller(&replica.acme("a").await, "a").await;
+    let (known, unknown) = (replica.open(&caller).await, replica.open(&caller).await);
+    replica.found(&caller, &known).await;
+    proxy.swallow(true);
+    let asked = async |id| replica.registry().session(&caller, id).await.map(|session| session.uid);
+    assert_eq!(asked(&known).await, Ok(known.uid()));
+    assert_eq!(asked(&unknown).await, Err(Fault::StorageUnavailable));
+    clock.advance(Duration::seconds(1_800));
+    assert_eq!(asked(&known).await, Err(Fault::StorageUnavailable), "a use may have been noted elsewhere");
 }
 
 #[tokio::test]
@@ -128,7 +150,8 @@ async fn idle_sessions_end_for_all_replicas() {
     let idle = pair.here.open(&here).await;
     pair.clock.advance(Duration::seconds(900));
     let used = pair.here.open(&here).await;
-    pair.there.found(&there, &idle).await;
+    // Held there, which is no use of it.
+    assert!(pair.there.registry().session_now(idle.uid()).await.unwrap().is_some());
     pair.clock.advance(Duration::seconds(900));
     expire(&pair.here).await;
     let ended = format!(
@@ -212,10 +235,7 @@ async fn a_deleted_agent_is_purged_with_its_sessions() {
         pair.here.open(&caller).await;
     }
     assert_eq!(pair.here.admin("DELETE", "/agents/a", None).await.status, 204);
-    assert_eq!(
-        pair.here.registry().open_session(&caller, super::CLIENT).await.err(),
-        Some(waggle::model::fault::Fault::Forbidden)
-    );
+    assert_eq!(pair.here.registry().open_session(&caller, super::CLIENT).await.err(), Some(Fault::Forbidden));
     pair.clock.advance(Duration::minutes(31));
     pair.here.registry().purge(&CancellationToken::new()).await;
     let rows = "select (select count(*) from sessions) + (select count(*) from agents)";
