@@ -222,7 +222,7 @@ fn endpoint(
         keep_alive: settings.sessions.keep_alive.min(settings.sessions.idle / 4),
         streams_per_key: settings.limits.streams_per_key,
         streams: settings.limits.streams,
-        uris_per_stream: settings.sessions.subscriptions as usize,
+        uris_per_stream: settings.sessions.subscriptions,
     };
     Endpoint::new(Arc::clone(registry), Arc::clone(feed), seal, operator, options, closing)
 }

@@ -88,15 +88,14 @@ impl Feed {
         self.deliver(&raised);
         for message in messages {
             match *message {
-                Wake::Raised(..) => {}
                 Wake::Alive(replica, number) if replica == self.members.me => self.proof.heard(number),
                 Wake::Alive(replica, _) => self.members.alive(replica, Instant::now()),
                 Wake::Ask(replica, question) if replica == self.members.me => {
-                    self.members.heard_self(question)
+                    self.members.heard_self(question);
                 }
                 Wake::Ask(replica, question) => self.pending.answer(replica, question),
                 Wake::Heard(by, of, question) if of == self.members.me => self.members.heard(by, question),
-                Wake::Heard(..) => {}
+                Wake::Raised(..) | Wake::Heard(..) => {}
             }
         }
     }

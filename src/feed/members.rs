@@ -114,7 +114,7 @@ mod tests {
     fn everybody_has_heard_once_all_who_are_there_say_so_or_are_silent_for_too_long() {
         let members = Members::new(replica(0), LEASE);
         let start = Instant::now();
-        let at = |millis| start + Duration::from_millis(1_000 + millis);
+        let at = |millis: u64| start + Duration::from_millis(1_000 + millis);
         assert!(!members.have_heard(1, at(0)), "not even this replica");
         members.heard_self(1);
         members.begin(at(0) - LEASE);

@@ -1,40 +1,32 @@
-//! Notifications of the specification as JSON: what tells of a change, encoded once for all streams.
+//! Notifications of the specification that tell of a change: pieces that no event has to encode.
 
-use bytes::Bytes;
-use serde_json::Value;
+use crate::model::subject::Subject;
 
-use crate::model::subject::{Subject, Watched};
-
-/// The pieces of a notification. What a dialect says besides stands between the first two.
-pub(super) struct Pieces {
+/// The pieces of a notification. What a dialect says besides stands between them.
+pub(super) struct Pieces<'s> {
     /// Up to and including the `{` of its parameters.
     pub(super) head: &'static str,
-    /// The first of the parameters with its comma, of those that have any.
-    pub(super) params: Option<Bytes>,
+    /// The parameters of it that its method brings.
+    pub(super) params: [&'s str; 2],
 }
 
 /// Closes the parameters and the message.
 pub(super) const END: &str = "}}";
 
 /// What tells that a subject changed.
-pub(super) fn changed(subject: &Subject) -> Pieces {
+pub(super) fn changed(subject: &Subject) -> Pieces<'_> {
     match subject {
         Subject::ResourceList => Pieces {
             head: r#"{"jsonrpc":"2.0","method":"notifications/resources/list_changed","params":{"#,
-            params: None,
+            params: [""; 2],
         },
         Subject::PromptList => Pieces {
             head: r#"{"jsonrpc":"2.0","method":"notifications/prompts/list_changed","params":{"#,
-            params: None,
+            params: [""; 2],
         },
         Subject::Resource(watched) => Pieces {
             head: r#"{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"#,
-            params: Some(uri(watched)),
+            params: [r#""uri":"#, &watched.json],
         },
     }
-}
-
-fn uri(watched: &Watched) -> Bytes {
-    let encode = || format!(r#""uri":{}"#, Value::from(watched.uri.as_str())).into();
-    watched.encoded.get_or_init(encode).clone()
 }

@@ -2,9 +2,9 @@
 
 use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use bytes::Bytes;
+use serde_json::Value;
 
 use super::scope::Revision;
 use super::uri::ResourceUri;
@@ -25,14 +25,14 @@ pub enum Subject {
 pub struct Watched {
     /// The URI.
     pub uri: ResourceUri,
-    /// What whoever tells of it has made of it, once for all.
-    pub encoded: OnceLock<Bytes>,
+    /// The same as JSON, so that no event has to encode it.
+    pub json: Box<str>,
 }
 
 impl Watched {
-    /// A URI nobody was told of yet.
-    pub fn new(uri: ResourceUri) -> Self {
-        Self { uri, encoded: OnceLock::new() }
+    fn new(uri: ResourceUri) -> Self {
+        let json = Value::from(uri.as_str()).to_string().into();
+        Self { uri, json }
     }
 }
 

@@ -73,16 +73,17 @@ impl Store {
         Ok(done.rows_affected() > 0)
     }
 
-    /// Some of the sessions with a deleted agent, ended or not: nobody reaches them any more.
+    /// Some of the sessions with a deleted agent, ended or not: nobody reaches them any more. Their heads are locked
+    /// first, as by whoever ends them for being idle.
     async fn purge_sessions_of(&self, tenant: uuid::Uuid, agent: uuid::Uuid) -> Result<bool, StoreError> {
         let done = self
             .run(async |connection| {
                 sqlx::query!(
-                    "with gone as (
-                        delete from sessions where uid in (
-                            select uid from sessions where tenant = $1 and agent = $2 limit $3
-                        ) returning uid
-                    )
+                    "with locked as (
+                        select h.scope from sessions s join heads h on h.scope = s.uid
+                        where s.tenant = $1 and s.agent = $2 limit $3 for update of h
+                    ),
+                    gone as (delete from sessions using locked where uid = locked.scope returning uid)
                     delete from heads using gone where scope = gone.uid",
                     tenant,
                     agent,

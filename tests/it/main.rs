@@ -31,6 +31,7 @@ mod process;
 mod proxy;
 mod races;
 mod replicas;
+mod sessions;
 mod streams;
 mod tenancy;
 mod whole;

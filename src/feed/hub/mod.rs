@@ -73,7 +73,9 @@ impl Hub {
             topic.raise(revision);
         }
         if let Some(readers) = self.watched.lock().get(&scope) {
-            readers.iter().for_each(|reader| reader.suspect());
+            for reader in readers {
+                reader.suspect();
+            }
         }
     }
 

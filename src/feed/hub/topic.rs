@@ -138,7 +138,9 @@ impl Topic {
     fn mark_all(&self, until: Revision) {
         let index = self.index.lock();
         let first = Revision(self.seen().0 + 1);
-        index.readers.iter().for_each(|reader| reader.mark_all(first));
+        for reader in &index.readers {
+            reader.mark_all(first);
+        }
         self.seen.store(until.0, Ordering::Release);
     }
 
@@ -183,7 +185,9 @@ impl Index {
 
     fn mark(&self, revision: Revision, touched: &Touched) {
         let all = |readers: &[Arc<Reader>], subject: &Subject| {
-            readers.iter().for_each(|reader| reader.mark(subject, revision));
+            for reader in readers {
+                reader.mark(subject, revision);
+            }
         };
         match touched {
             Touched::ResourceList => all(&self.resource_list, &Subject::ResourceList),

@@ -160,8 +160,8 @@ impl Voice for SessionStream {
     fn tell(&mut self, out: &mut Vec<u8>, told: &Told) {
         let pieces = notification::changed(&told.subject);
         let id = self.id(told.watermark);
-        let params = pieces.params.as_deref().unwrap_or_default();
-        sse::event(out, Some(&id), &[pieces.head.as_bytes(), params, END.as_bytes()]);
+        let [name, value] = pieces.params;
+        sse::event(out, Some(&id), &[pieces.head, name, value, END].map(str::as_bytes));
     }
 
     fn last(&mut self, out: &mut Vec<u8>, end: End) {

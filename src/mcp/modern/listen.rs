@@ -104,13 +104,16 @@ fn uris(raw: &RawValue) -> Result<Vec<ResourceUri>, Fault> {
 /// What is said on the stream of one request.
 pub struct Listening {
     id: RequestIdOwned,
+    /// What every message on the stream says besides.
+    meta: String,
     agent: AgentDescription,
 }
 
 impl Listening {
     /// For a request's stream.
     pub fn new(id: RequestId<'_>, agent: AgentDescription) -> Self {
-        Self { id: id.to_owned(), agent }
+        let meta = format!(r#""_meta":{{"io.modelcontextprotocol/subscriptionId":{}}}"#, id.as_json());
+        Self { id: id.to_owned(), meta, agent }
     }
 
     /// The first event: what of the request is honoured.
@@ -118,30 +121,19 @@ impl Listening {
         let mut out = Vec::new();
         let head = r#"{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"#;
         let filter = format!(r#","notifications":{}"#, honoured.as_json());
-        let pieces = [head, &self.meta(), &filter, END];
+        let pieces = [head, &self.meta, &filter, END];
         sse::event(&mut out, None, &pieces.map(str::as_bytes));
         out
-    }
-
-    fn meta(&self) -> String {
-        format!(r#""_meta":{{"io.modelcontextprotocol/subscriptionId":{}}}"#, self.id.as_id().as_json())
     }
 }
 
 impl Voice for Listening {
     fn tell(&mut self, out: &mut Vec<u8>, told: &Told) {
         let pieces = notification::changed(&told.subject);
-        let params = pieces.params.as_deref();
-        let comma = if params.is_some() { "," } else { "" };
-        let meta = self.meta();
-        let data = [
-            pieces.head.as_bytes(),
-            meta.as_bytes(),
-            comma.as_bytes(),
-            params.unwrap_or_default(),
-            END.as_bytes(),
-        ];
-        sse::event(out, None, &data);
+        let [name, value] = pieces.params;
+        let comma = if name.is_empty() { "" } else { "," };
+        let data = [pieces.head, &self.meta, comma, name, value, END];
+        sse::event(out, None, &data.map(str::as_bytes));
     }
 
     /// The answer to the request: it ends gracefully.

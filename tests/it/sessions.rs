@@ -1,0 +1,285 @@
+//! Sessions behind the wire: whose they are, what they hold, on which replica whatsoever.
+
+mod expiry;
+mod pruning;
+
+use std::sync::Arc;
+
+use serde_json::json;
+use time::macros::datetime;
+use waggle::model::fault::Fault;
+use waggle::model::key::SecretKey;
+use waggle::model::scope::Revision;
+use waggle::model::session::{LogLevel, Session, SessionId, Subscription};
+use waggle::model::uri::ResourceUri;
+use waggle::registry::Registry;
+use waggle::registry::access::Caller;
+use waggle::registry::sessions::NewSession;
+
+use crate::app::{Builder, Replica, gateway};
+use crate::clock::ManualClock;
+use crate::cluster::database;
+use crate::embedded::support::eventually;
+
+const CLIENT: NewSession<'static> = NewSession {
+    version: "2025-11-25",
+    client_name: "a client",
+    client_version: "1.2",
+    capabilities: r#"{"roots":{}}"#,
+};
+
+pub(crate) fn uri(text: &str) -> ResourceUri {
+    ResourceUri::parse(text).unwrap()
+}
+
+impl Replica {
+    pub(crate) fn registry(&self) -> &Arc<Registry> {
+        &self.running.registry
+    }
+
+    /// Whoever holds this key, at an agent.
+    pub(crate) async fn caller(&self, key: &str, agent: &str) -> Caller {
+        self.registry().admit(Some(&SecretKey::parse(key).unwrap()), agent).await.unwrap()
+    }
+
+    pub(crate) async fn open(&self, caller: &Caller) -> SessionId {
+        self.registry().open_session(caller, CLIENT).await.unwrap()
+    }
+
+    pub(crate) async fn found(&self, caller: &Caller, id: &SessionId) -> Arc<Session> {
+        self.registry().session(caller, id).await.unwrap()
+    }
+
+    pub(crate) async fn lost(&self, caller: &Caller, id: &SessionId) -> bool {
+        self.registry().session(caller, id).await == Err(Fault::SessionNotFound)
+    }
+}
+
+#[tokio::test]
+async fn a_session_holds_what_was_negotiated() {
+    let (database, replica) = gateway().await;
+    let key = replica.acme("a").await;
+    let since = replica.put("a", "x:1", "one").await;
+    let caller = replica.caller(&key, "a").await;
+    let id = replica.open(&caller).await;
+    let expected = Session {
+        uid: id.uid(),
+        tenant: caller.tenant,
+        agent: caller.agent,
+        principal: caller.grant.as_ref().map(|grant| grant.credential.principal),
+        version: "2025-11-25".to_owned(),
+        client_name: "a client".to_owned(),
+        client_version: "1.2".to_owned(),
+        level: None,
+        epoch: 0,
+        since: Revision(since),
+        subscriptions: Vec::new(),
+    };
+    assert_eq!(*replica.found(&caller, &id).await, expected);
+    assert_eq!(replica.registry().session_now(id.uid()).await.unwrap().as_deref(), Some(&expected));
+    let stored = format!("select count(*) from sessions where capabilities = '{}'", CLIENT.capabilities);
+    assert_eq!(database.number(&stored).await, 1);
+}
+
+#[tokio::test]
+async fn what_a_client_says_of_itself_is_cut_and_bounded() {
+    let (_database, replica) = gateway().await;
+    let caller = replica.caller(&replica.acme("a").await, "a").await;
+    let (long, nul) = (format!("{}é", "x".repeat(511)), "a\0b".to_owned());
+    let open = async |new: NewSession<'_>| replica.registry().open_session(&caller, new).await;
+    let cut = open(NewSession { client_name: &long, client_version: &long, ..CLIENT }).await.unwrap();
+    let cut = replica.found(&caller, &cut).await;
+    assert_eq!([&cut.client_name, &cut.client_version], [&"x".repeat(511), &"x".repeat(511)]);
+
+    let refused = open(NewSession { client_name: &nul, ..CLIENT }).await.unwrap_err();
+    assert_eq!(refused, Fault::invalid_params("clientInfo.name holds a NUL character"));
+    let most = format!("[{}]", " ".repeat((64 << 10) - 2));
+    assert!(open(NewSession { capabilities: &most, ..CLIENT }).await.is_ok());
+    let more = format!("{most} ");
+    let refused = open(NewSession { capabilities: &more, ..CLIENT }).await.unwrap_err();
+    assert_eq!(refused, Fault::invalid_params("capabilities is longer than 65536 bytes"));
+}
+
+#[tokio::test]
+async fn a_session_exists_for_its_principal_at_its_agent_alone() {
+    let (_database, replica) = gateway().await;
+    let key = replica.acme("a").await;
+    let open = Some(json!({"id": "b", "tenant": "acme", "access": "public"}));
+    assert_eq!(replica.admin("POST", "/agents", open).await.status, 201);
+    let owner = replica.admin("POST", "/tenants/acme/keys", Some(json!({}))).await.json();
+    let owner = owner["key"].as_str().unwrap();
+    let (_, other) = replica.key("a", &["mcp"]).await;
+
+    let (mine, theirs) = (replica.caller(&key, "a").await, replica.caller(&other, "a").await);
+    let (owner_a, owner_b) = (replica.caller(owner, "a").await, replica.caller(owner, "b").await);
+    let nobody = replica.registry().admit(None, "b").await.unwrap();
+    let all = [&mine, &theirs, &owner_a, &owner_b, &nobody];
+    for (opener, caller) in all.iter().enumerate() {
+        let id = replica.open(caller).await;
+        for (other, caller) in all.iter().enumerate() {
+            assert_eq!(replica.lost(caller, &id).await, opener != other, "{opener} {other}");
+        }
+    }
+    let made_up = SessionId::parse(&"A".repeat(43)).unwrap();
+    assert!(replica.lost(&mine, &made_up).await);
+    assert_eq!(replica.registry().session_now(made_up.uid()).await, Ok(None));
+}
+
+#[tokio::test]
+async fn a_rotated_key_keeps_the_session_of_the_key_that_it_replaces() {
+    let (_database, replica) = gateway().await;
+    replica.acme("a").await;
+    let (key_id, key) = replica.key("a", &["mcp"]).await;
+    let id = replica.open(&replica.caller(&key, "a").await).await;
+    let grace = Some(json!({"graceSeconds": 0}));
+    let rotated = replica.admin("POST", &format!("/keys/{key_id}/rotate"), grace).await.json();
+    let rotated = replica.caller(rotated["key"].as_str().unwrap(), "a").await;
+    assert_eq!(replica.found(&rotated, &id).await.uid, id.uid());
+}
+
+#[tokio::test]
+async fn a_subscription_keeps_the_revision_at_which_it_was_taken_up() {
+    let (database, replica) = gateway().await;
+    let key = replica.acme("a").await;
+    let caller = replica.caller(&key, "a").await;
+    let registry = replica.registry();
+    replica.put("a", "x:2", "two").await;
+    let body = json!({"name": "n", "template": "{{ a }}"});
+    let path = format!("/agents/a/templates?uriTemplate={}", crate::app::encode("y:{a}"));
+    assert_eq!(replica.admin("PUT", &path, Some(body)).await.status, 201);
+    let id = replica.open(&caller).await;
+    let session = replica.found(&caller, &id).await;
+    let missing = registry.subscribe(&caller, &session, &uri("x:1")).await;
+    assert_eq!(missing, Err(Fault::ResourceNotFound(uri("x:1"))));
+
+    let first = replica.put("a", "x:1", "one").await;
+    registry.subscribe(&caller, &session, &uri("x:2")).await.unwrap();
+    let second = replica.put("a", "x:2", "two again").await;
+    registry.subscribe(&caller, &session, &uri("y:any")).await.unwrap();
+    registry.subscribe(&caller, &session, &uri("x:1")).await.unwrap();
+    replica.put("a", "x:1", "one again").await;
+    registry.subscribe(&caller, &session, &uri("x:1")).await.unwrap();
+    let subscribed = |text: &str, since| Subscription { uri: uri(text), since: Revision(since) };
+    let expected = [subscribed("x:1", second), subscribed("x:2", first), subscribed("y:any", second)];
+    assert_eq!(replica.found(&caller, &id).await.subscriptions, expected);
+
+    registry.unsubscribe(&session, &uri("x:2")).await.unwrap();
+    registry.unsubscribe(&session, &uri("x:2")).await.unwrap();
+    registry.unsubscribe(&session, &uri("x:3")).await.unwrap();
+    let expected = [expected[0].clone(), expected[2].clone()];
+    assert_eq!(replica.found(&caller, &id).await.subscriptions, expected);
+    // What changes nothing is no change.
+    let told = format!(
+        "select count(*) from (select array_agg(kind || ' ' || subject || ' ' || revision order by revision) \
+         as told from changes where scope = '{}') changes where told = array[ \
+         'session_subscription x:2 2', 'session_subscription y:any 3', 'session_subscription x:1 4', \
+         'session_subscription x:2 5']",
+        id.uid()
+    );
+    assert_eq!(database.number(&told).await, 1);
+}
+
+#[tokio::test]
+async fn a_session_has_no_more_subscriptions_than_it_may() {
+    let database = database().await;
+    let replica = Builder::new(&database).set("WAGGLE_SESSIONS__SUBSCRIPTIONS", 2).start().await;
+    let caller = replica.caller(&replica.acme("a").await, "a").await;
+    for n in 1..=3 {
+        replica.put("a", &format!("x:{n}"), "text").await;
+    }
+    let session = replica.found(&caller, &replica.open(&caller).await).await;
+    let subscribe = async |text: &str| replica.registry().subscribe(&caller, &session, &uri(text)).await;
+    for text in ["x:1", "x:2", "x:2"] {
+        assert_eq!(subscribe(text).await, Ok(()), "{text}");
+    }
+    let full = Fault::invalid_params("the session has as many subscriptions as it may have");
+    assert_eq!(subscribe("x:3").await, Err(full));
+    replica.registry().unsubscribe(&session, &uri("x:1")).await.unwrap();
+    assert_eq!(subscribe("x:3").await, Ok(()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn any_replica_serves_a_session_and_hears_of_its_changes() {
+    let database = database().await;
+    let here = Builder::new(&database).start().await;
+    // What is heard there is heard by wakes.
+    let there = Builder::new(&database).set("WAGGLE_DATABASE__SWEEP_MS", 10_000).start().await;
+    let key = here.acme("a").await;
+    here.put("a", "x:1", "one").await;
+    let (caller, caller_there) = (here.caller(&key, "a").await, there.caller(&key, "a").await);
+    let id = here.open(&caller).await;
+    let session = here.found(&caller, &id).await;
+    assert_eq!(there.found(&caller_there, &id).await, session);
+    let same_there = async |what: &str| {
+        let now = here.found(&caller, &id).await;
+        eventually(what, async || there.found(&caller_there, &id).await == now).await;
+        now
+    };
+
+    here.registry().subscribe(&caller, &session, &uri("x:1")).await.unwrap();
+    assert_eq!(same_there("the subscription").await.subscriptions[0].uri, uri("x:1"));
+    here.registry().set_level(&session, LogLevel::Warning).await.unwrap();
+    here.registry().set_level(&session, LogLevel::Warning).await.unwrap();
+    assert_eq!(same_there("the level").await.level, Some(LogLevel::Warning));
+
+    let (taken, revision) = here.registry().take_stream(&session).await.unwrap();
+    assert_eq!((taken.epoch, revision), (1, Revision(4)), "the same level again was no change");
+    assert_eq!(taken, same_there("the stream").await);
+    let (taken, revision) = there.registry().take_stream(&session).await.unwrap();
+    assert_eq!((taken.epoch, taken.level, revision), (2, Some(LogLevel::Warning), Revision(5)));
+    assert_eq!(there.found(&caller_there, &id).await, taken);
+    eventually("the other stream", async || here.found(&caller, &id).await == taken).await;
+
+    there.registry().end_session(&taken).await.unwrap();
+    there.registry().end_session(&taken).await.unwrap();
+    assert!(there.lost(&caller_there, &id).await);
+    eventually("the end", async || here.lost(&caller, &id).await).await;
+    assert_eq!(here.registry().session_now(id.uid()).await, Ok(None));
+    let gone = Err(Fault::SessionNotFound);
+    assert_eq!(here.registry().subscribe(&caller, &session, &uri("x:1")).await, gone);
+    assert_eq!(here.registry().unsubscribe(&session, &uri("x:1")).await, gone);
+    assert_eq!(here.registry().set_level(&session, LogLevel::Error).await, gone);
+    assert_eq!(here.registry().take_stream(&session).await.err(), gone.err());
+}
+
+#[tokio::test]
+async fn one_session_too_many_ends_the_one_used_longest_ago() {
+    let database = database().await;
+    let clock = ManualClock::at(datetime!(2026-01-01 0:00 UTC));
+    let settings = Builder::new(&database).set("WAGGLE_SESSIONS__PER_PRINCIPAL", 2);
+    let replica = settings.clock(clock.clone()).start().await;
+    let key = replica.acme("a").await;
+    replica.agent("acme", "b").await;
+    let owner = replica.admin("POST", "/tenants/acme/keys", Some(json!({}))).await.json();
+    let owner = owner["key"].as_str().unwrap();
+    let others = [(&*key, "a"), (owner, "b")];
+    let mut kept = Vec::new();
+    for (key, agent) in others {
+        let caller = replica.caller(key, agent).await;
+        kept.push((replica.open(&caller).await, caller));
+    }
+
+    let caller = replica.caller(owner, "a").await;
+    let mut ids = Vec::new();
+    for _ in 0..2 {
+        ids.push(replica.open(&caller).await);
+        clock.advance(time::Duration::minutes(2));
+    }
+    assert!(!replica.lost(&caller, &ids[0]).await);
+    replica.registry().note_session_uses().await;
+    clock.advance(time::Duration::minutes(2));
+    ids.push(replica.open(&caller).await);
+    let mut lost = Vec::new();
+    for id in &ids {
+        lost.push(replica.lost(&caller, id).await);
+    }
+    assert_eq!(lost, [false, true, false]);
+    for (id, caller) in &kept {
+        assert!(!replica.lost(caller, id).await, "another principal's, or with another agent");
+    }
+    let told = format!(
+        "select count(*) from changes where scope = '{}' and kind = 'session_ended' and revision = 2",
+        ids[1].uid()
+    );
+    assert_eq!(database.number(&told).await, 1, "it ended in the ordinary way");
+}
