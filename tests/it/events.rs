@@ -69,12 +69,14 @@ impl Events {
 
     /// The next event; `None` where the stream ended in good order.
     pub(crate) async fn next(&mut self) -> Option<Event> {
-        tokio::time::timeout(PATIENCE, self.read()).await.expect("nothing was told in time")
+        tokio::time::timeout(PATIENCE, self.read())
+            .await
+            .unwrap_or_else(|_| panic!("nothing was told in time"))
     }
 
     /// The next event, in short.
     pub(crate) async fn told(&mut self) -> String {
-        self.next().await.expect("the stream ended").told()
+        self.next().await.unwrap_or_else(|| panic!("the stream ended")).told()
     }
 
     /// What is told until nothing is for a while, in short.
