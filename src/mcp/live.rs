@@ -18,7 +18,7 @@ use crate::registry::Registry;
 use crate::registry::access::Caller;
 
 /// Most bytes that are handed to a connection at once; the rest stays a set.
-const CHUNK: usize = 16 * 1024;
+const CHUNK: usize = 4 * 1024;
 /// After which a stream looks again, when it could not be found out whether it may go on.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 

@@ -15,6 +15,7 @@ use super::wire::RequestId;
 use crate::feed::hub::Reading;
 use crate::http::body::Body;
 use crate::model::fault::Fault;
+use crate::model::ids::SessionUid;
 use crate::model::scope::Scope;
 use crate::model::session::Session;
 use crate::registry::access::Caller;
@@ -33,7 +34,7 @@ impl Endpoint {
         if !accept::admits_events(&arrival.parts.headers) {
             return Err(accept::NO_EVENTS);
         }
-        let ground = self.ground(arrival, caller)?;
+        let ground = self.ground(arrival, caller, None)?;
         let snapshot = ground.registry.snapshot(caller).await?;
         let honoured = filter.clone().honoured(&snapshot.definitions, self.options.uris_per_stream)?;
         let reading = self.read(caller, None).await?;
@@ -52,7 +53,7 @@ impl Endpoint {
         caller: Caller,
         session: &Session,
     ) -> Result<Response<Body>, Fault> {
-        let ground = self.ground(arrival, &caller)?;
+        let ground = self.ground(arrival, &caller, Some(session.uid))?;
         let (session, revision) = ground.registry.take_stream(session).await?;
         // Whoever has the stream until now hears of it before anything is said on this one.
         self.feed.settle(Scope::from(session.uid), revision).await;
@@ -81,8 +82,13 @@ impl Endpoint {
         Ok(sse::response(live::events(ground, reading, voice, first)))
     }
 
-    fn ground(&self, arrival: &Arrival<'_>, caller: &Caller) -> Result<Ground, Fault> {
-        let place = self.streams.take(caller, arrival.peer)?;
+    fn ground(
+        &self,
+        arrival: &Arrival<'_>,
+        caller: &Caller,
+        session: Option<SessionUid>,
+    ) -> Result<Ground, Fault> {
+        let place = self.streams.take(caller, arrival.peer, session)?;
         if self.closing.is_cancelled() {
             return Err(Fault::Unavailable { retry_after: std::time::Duration::from_secs(1) });
         }

@@ -9,7 +9,7 @@ use dashmap::mapref::entry::Entry;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::model::fault::{Fault, LimitScope};
-use crate::model::ids::{AgentId, KeyId};
+use crate::model::ids::{AgentId, KeyId, SessionUid};
 use crate::registry::access::Caller;
 
 /// Whoever is refused may try again when one of his streams has ended, whenever that may be.
@@ -18,33 +18,36 @@ const RETRY: Duration = Duration::from_secs(1);
 /// The streams of this replica.
 #[derive(Debug)]
 pub(super) struct Streams {
-    holders: Arc<DashMap<Holder, usize>>,
+    open: Arc<DashMap<Counted, usize>>,
     per_holder: usize,
     places: Arc<Semaphore>,
 }
 
-/// Whose streams are counted together.
+/// What is counted: the streams of a key, or of somebody without one, and those of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Holder {
+enum Counted {
     Key(KeyId),
     /// Somebody without a key, at a public agent.
     Anybody(AgentId, IpAddr),
+    Session(SessionUid),
 }
 
 /// The right to one stream, until dropped.
 #[derive(Debug)]
 pub(super) struct StreamPlace {
-    holders: Arc<DashMap<Holder, usize>>,
-    holder: Holder,
+    open: Arc<DashMap<Counted, usize>>,
+    counted: [Option<Counted>; 2],
     _place: OwnedSemaphorePermit,
 }
 
 impl Drop for StreamPlace {
     fn drop(&mut self) {
-        if let Entry::Occupied(mut entry) = self.holders.entry(self.holder) {
-            *entry.get_mut() -= 1;
-            if *entry.get() == 0 {
-                entry.remove();
+        for counted in self.counted.into_iter().flatten() {
+            if let Entry::Occupied(mut entry) = self.open.entry(counted) {
+                *entry.get_mut() -= 1;
+                if *entry.get() == 0 {
+                    entry.remove();
+                }
             }
         }
     }
@@ -52,31 +55,38 @@ impl Drop for StreamPlace {
 
 impl Streams {
     pub(super) fn new(per_holder: usize, altogether: usize) -> Self {
-        Self { holders: Arc::default(), per_holder, places: Arc::new(Semaphore::new(altogether)) }
+        Self { open: Arc::default(), per_holder, places: Arc::new(Semaphore::new(altogether)) }
     }
 
-    /// A place for one more stream.
+    /// A place for one more stream. One that takes the place of a session's stream may be one too many until the other
+    /// has ended: whoever connects again after a break is not kept out by what broke.
     ///
     /// # Errors
     /// [`Fault::RateLimited`] where the credential has as many as it may; [`Fault::Unavailable`] where the gateway has.
-    pub(super) fn take(&self, caller: &Caller, peer: IpAddr) -> Result<StreamPlace, Fault> {
+    pub(super) fn take(
+        &self,
+        caller: &Caller,
+        peer: IpAddr,
+        session: Option<SessionUid>,
+    ) -> Result<StreamPlace, Fault> {
         let (holder, scope) = match &caller.grant {
-            Some(grant) => (Holder::Key(grant.credential.key), LimitScope::Key),
-            None => (Holder::Anybody(caller.agent, peer), LimitScope::Address),
+            Some(grant) => (Counted::Key(grant.credential.key), LimitScope::Key),
+            None => (Counted::Anybody(caller.agent, peer), LimitScope::Address),
         };
         let place = Arc::clone(&self.places).try_acquire_owned();
         let place = place.map_err(|_| Fault::Unavailable { retry_after: RETRY })?;
-        let mut open = self.holders.entry(holder).or_default();
-        if *open >= self.per_holder {
-            return Err(Fault::RateLimited {
-                scope,
-                policy: "streams",
-                quota: self.per_holder,
-                retry_after: RETRY,
-            });
+        let session = session.map(Counted::Session);
+        let replaces = session.is_some_and(|session| self.open.get(&session).is_some_and(|open| *open == 1));
+        let mut open = self.open.entry(holder).or_default();
+        if *open >= self.per_holder && !replaces {
+            let quota = self.per_holder;
+            return Err(Fault::RateLimited { scope, policy: "streams", quota, retry_after: RETRY });
         }
         *open += 1;
         drop(open);
-        Ok(StreamPlace { holders: Arc::clone(&self.holders), holder, _place: place })
+        if let Some(session) = session {
+            *self.open.entry(session).or_default() += 1;
+        }
+        Ok(StreamPlace { open: Arc::clone(&self.open), counted: [Some(holder), session], _place: place })
     }
 }

@@ -241,3 +241,20 @@ async fn messages_of_the_log_are_told_from_the_level_on_that_was_asked_for() {
     });
     assert_eq!(session.stream(&replica, None).await.next().await.unwrap().json(), message);
 }
+
+#[tokio::test]
+async fn who_connects_again_is_not_kept_out_by_the_stream_that_broke() {
+    let database = database().await;
+    let replica = Builder::new(&database).set("WAGGLE_LIMITS__STREAMS_PER_KEY", 1).start().await;
+    let key = replica.acme("a").await;
+    let session = Session::open(&replica, "a", &key, "2025-06-18").await;
+    let other = Session::open(&replica, "a", &key, "2025-06-18").await;
+    let mut broken = session.stream(&replica, None).await;
+    for _ in 0..3 {
+        let stream = session.stream(&replica, None).await;
+        assert_eq!(broken.next().await.unwrap().retry, Some(1_000));
+        assert_eq!(broken.next().await, None);
+        broken = stream;
+    }
+    assert_eq!(other.send(&replica, "GET", &[("accept", "text/event-stream")]).await.status, 429);
+}
