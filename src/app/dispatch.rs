@@ -16,6 +16,7 @@ use tower::ServiceExt;
 use crate::admin;
 use crate::feed::Feed;
 use crate::http::body::{self, Body, Lent};
+use crate::http::client_address::TrustedProxies;
 use crate::http::origin::{self, OriginRules};
 use crate::http::request_id::{RequestIds, X_REQUEST_ID};
 use crate::http::{precondition, problem};
@@ -41,10 +42,22 @@ pub(super) struct Gateway {
     endpoint: Endpoint,
     admin: Router,
     feed: Arc<Feed>,
-    origins: OriginRules,
     ids: RequestIds,
-    deadline: Duration,
+    options: GatewayOptions,
     requests: Semaphore,
+}
+
+/// Whose requests are taken, how many, and for how long.
+#[derive(Debug)]
+pub(super) struct GatewayOptions {
+    /// The hosts and the origins.
+    pub(super) origins: OriginRules,
+    /// Who says for whom he asks.
+    pub(super) proxies: TrustedProxies,
+    /// How long a request may take.
+    pub(super) deadline: Duration,
+    /// How many are answered at once.
+    pub(super) most_requests: usize,
 }
 
 enum Target<'a> {
@@ -60,12 +73,11 @@ impl Gateway {
         endpoint: Endpoint,
         admin: Router,
         feed: Arc<Feed>,
-        origins: OriginRules,
         ids: RequestIds,
-        deadline: Duration,
-        most_requests: usize,
+        options: GatewayOptions,
     ) -> Self {
-        Self { endpoint, admin, feed, origins, ids, deadline, requests: Semaphore::new(most_requests) }
+        let requests = Semaphore::new(options.most_requests);
+        Self { endpoint, admin, feed, ids, options, requests }
     }
 
     /// Answers a request, whatever happens.
@@ -99,7 +111,7 @@ impl Gateway {
 
     /// Runs what answers until its end or its deadline; a panic in it ends nothing else.
     async fn guard<T>(&self, answering: impl Future<Output = T>) -> Result<T, Fault> {
-        match tokio::time::timeout(self.deadline, AssertUnwindSafe(answering).catch_unwind()).await {
+        match tokio::time::timeout(self.options.deadline, AssertUnwindSafe(answering).catch_unwind()).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(_)) => Err(Fault::Internal("a handler panicked".to_owned())),
             Err(_) => Err(BUSY),
@@ -113,7 +125,7 @@ impl Gateway {
         peer: IpAddr,
         id: &HeaderValue,
     ) -> Response<Body> {
-        let origin = self.origins.check(request.uri(), request.headers());
+        let origin = self.options.origins.check(request.uri(), request.headers());
         if let Some(preflight) = preflight(&request, origin.as_ref()) {
             return preflight;
         }
@@ -124,7 +136,8 @@ impl Gateway {
             (Ok(_), Ok(_)) => Ok(()),
         };
         let (parts, mut body) = request.into_parts();
-        let arrival = Arrival { agent, parts: &parts, request_id: id, peer, admitted };
+        let client = self.options.proxies.client(peer, &parts.headers);
+        let arrival = Arrival { agent, parts: &parts, request_id: id, client, admitted };
         let answered = self.guard(self.endpoint.answer(&arrival, &mut body)).await;
         let mut response = answered.unwrap_or_else(|fault| reply::fail(&arrival, &fault));
         body::discard(&parts.headers, &mut body).await;
@@ -141,7 +154,7 @@ impl Gateway {
         id: &HeaderValue,
         answer: impl AsyncFnOnce(Request<Lent>, &HeaderValue) -> Response<Body>,
     ) -> Response<Body> {
-        let origin = match self.origins.check(request.uri(), request.headers()) {
+        let origin = match self.options.origins.check(request.uri(), request.headers()) {
             Ok(origin) => origin,
             Err(fault) => return problem(&fault, id),
         };

@@ -19,6 +19,7 @@ use tokio_util::task::TaskTracker;
 use crate::admin::{self, Admin};
 use crate::config::Settings;
 use crate::feed::{Feed, FeedOptions};
+use crate::http::client_address::TrustedProxies;
 use crate::http::cursor::CursorSeal;
 use crate::http::origin::OriginRules;
 use crate::http::request_id::RequestIds;
@@ -31,7 +32,7 @@ use crate::registry::limits::RegistryLimits;
 use crate::registry::render::RendererLimits;
 use crate::store::{AddressError, Store, StoreError, StoreOptions};
 
-use dispatch::{Gateway, Surface};
+use dispatch::{Gateway, GatewayOptions, Surface};
 
 pub use embedded::database;
 
@@ -249,15 +250,13 @@ fn gateway(
         hosts: hosts.map(|hosts| hosts.iter().map(ToString::to_string).collect()),
         origins: settings.server.allowed_origins.clone(),
     };
-    Gateway::new(
-        endpoint,
-        admin::router(Arc::new(admin)),
-        Arc::clone(feed),
+    let options = GatewayOptions {
         origins,
-        ids,
-        settings.server.request,
-        settings.limits.concurrent_requests,
-    )
+        proxies: TrustedProxies::new(settings.server.trusted_proxies.clone()),
+        deadline: settings.server.request,
+        most_requests: settings.limits.concurrent_requests,
+    };
+    Gateway::new(endpoint, admin::router(Arc::new(admin)), Arc::clone(feed), ids, options)
 }
 
 /// What is served, and what it stands on.

@@ -1,10 +1,11 @@
 //! `[server]`: where the gateway listens and who may reach it there.
 
 use std::{
-    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     time::Duration,
 };
 
+use ipnet::IpNet;
 use url::Host;
 
 use super::{
@@ -26,6 +27,8 @@ pub struct Server {
     pub allowed_hosts: Option<Vec<Host>>,
     /// The origins of the web pages that may call.
     pub allowed_origins: Vec<AllowedOrigin>,
+    /// The proxies whose `X-Forwarded-For` is believed.
+    pub trusted_proxies: Vec<IpNet>,
     /// How long requests under way may go on once the gateway is told to stop.
     pub shutdown: Duration,
     /// How long one request may take. A stream is no request in this sense.
@@ -44,6 +47,7 @@ impl Server {
             public_url,
             allowed_hosts: reader.optional("server.allowed_hosts", &HOSTS, hosts),
             allowed_origins: reader.value("server.allowed_origins", &ORIGINS, origins),
+            trusted_proxies: reader.value("server.trusted_proxies", &PROXIES, Vec::new()),
             shutdown: reader.value(
                 "server.shutdown_seconds",
                 &Time::seconds(0..=600),
@@ -73,6 +77,8 @@ pub(super) const ADDRESS: Text<SocketAddr> = Text { parse: address, show: Socket
 const PUBLIC_URL: Text<PublicUrl> = Text { parse: PublicUrl::parse, show: PublicUrl::to_string };
 const HOSTS: List<Host> =
     List { item: Text { parse: host, show: Host::to_string }, never_empty: Some("refuses every request") };
+const PROXIES: List<IpNet> =
+    List { item: Text { parse: network, show: IpNet::to_string }, never_empty: None };
 const ORIGINS: List<AllowedOrigin> =
     List { item: Text { parse: AllowedOrigin::parse, show: AllowedOrigin::to_string }, never_empty: None };
 
@@ -81,6 +87,11 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     let hint = if named { "; a name is not resolved" } else { "" };
     let wrong = |_| format!("is not an address and a port, such as 127.0.0.1:8094 or [::]:8094{hint}");
     text.parse().map_err(wrong)
+}
+
+fn network(text: &str) -> Result<IpNet, String> {
+    let network = text.parse().or_else(|_| text.parse().map(|address: IpAddr| IpNet::from(address)));
+    network.map_err(|_| "is not an address or a network such as 10.0.0.0/8".to_owned())
 }
 
 fn host(text: &str) -> Result<Host, String> {

@@ -2,6 +2,7 @@
 
 pub mod body;
 pub mod challenge;
+pub mod client_address;
 pub mod credential;
 pub mod cursor;
 pub mod origin;

@@ -81,8 +81,8 @@ pub struct Arrival<'a> {
     pub parts: &'a Parts,
     /// The request's id.
     pub request_id: &'a HeaderValue,
-    /// Who is at the other end of the connection.
-    pub peer: IpAddr,
+    /// Who is at the other end.
+    pub client: IpAddr,
     /// What was decided before it came here.
     pub admitted: Result<(), Fault>,
 }

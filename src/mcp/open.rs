@@ -55,8 +55,10 @@ impl Endpoint {
     ) -> Result<Response<Body>, Fault> {
         let ground = self.ground(arrival, &caller, Some(session.uid))?;
         let (session, revision) = ground.registry.take_stream(session).await?;
-        // Whoever has the stream until now hears of it before anything is said on this one.
-        self.feed.settle(Scope::from(session.uid), revision).await;
+        if session.epoch > 1 {
+            // Whoever has the stream until now hears of it before anything is said on this one.
+            self.feed.settle(Scope::from(session.uid), revision).await;
+        }
         let last = arrival.parts.headers.get(&LAST_EVENT_ID).map(|id| id.to_str().unwrap_or_default());
         let start = match Start::read(&session, last) {
             Start::Resumed(watermark) if watermark > self.feed.head(caller.agent).await? => Start::Unreadable,
@@ -88,7 +90,7 @@ impl Endpoint {
         caller: &Caller,
         session: Option<SessionUid>,
     ) -> Result<Ground, Fault> {
-        let place = self.streams.take(caller, arrival.peer, session)?;
+        let place = self.streams.take(caller, arrival.client, session)?;
         if self.closing.is_cancelled() {
             return Err(Fault::Unavailable { retry_after: std::time::Duration::from_secs(1) });
         }

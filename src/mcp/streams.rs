@@ -8,6 +8,7 @@ use dashmap::DashMap;
 use dashmap::mapref::entry::Entry;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::http::client_address::of_one_client;
 use crate::model::fault::{Fault, LimitScope};
 use crate::model::ids::{AgentId, KeyId, SessionUid};
 use crate::registry::access::Caller;
@@ -66,12 +67,12 @@ impl Streams {
     pub(super) fn take(
         &self,
         caller: &Caller,
-        peer: IpAddr,
+        client: IpAddr,
         session: Option<SessionUid>,
     ) -> Result<StreamPlace, Fault> {
         let (holder, scope) = match &caller.grant {
             Some(grant) => (Counted::Key(grant.credential.key), LimitScope::Key),
-            None => (Counted::Anybody(caller.agent, peer), LimitScope::Address),
+            None => (Counted::Anybody(caller.agent, of_one_client(client)), LimitScope::Address),
         };
         let place = Arc::clone(&self.places).try_acquire_owned();
         let place = place.map_err(|_| Fault::Unavailable { retry_after: RETRY })?;

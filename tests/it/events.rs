@@ -10,6 +10,9 @@ use crate::http::Answer;
 /// Far longer than anything takes to be told.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// Longer than what is told at all takes after what was told before it.
+const QUIET: Duration = Duration::from_millis(300);
+
 /// One event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Event {
@@ -77,6 +80,14 @@ impl Events {
     /// The next event, in short.
     pub(crate) async fn told(&mut self) -> String {
         self.next().await.unwrap_or_else(|| panic!("the stream ended")).told()
+    }
+
+    /// Tells this, in short and in this order, and nothing else.
+    pub(crate) async fn tells(&mut self, expected: &[&str]) {
+        for expected in expected {
+            assert_eq!(self.told().await, *expected);
+        }
+        assert_eq!(self.told_for(QUIET).await, Vec::<String>::new());
     }
 
     /// What is told until nothing is for a while, in short.

@@ -62,6 +62,7 @@ cache = 5
 listen = 8094
 allowed_hosts = ['localhost', 5]
 allowed_origins = ['*', 'http://ok.example', 'nonsense']
+trusted_proxies = ['10.0.0.0/8', '10.0.0.0/33']
 request_seconds = ['30']
 [database.url]
 host = 'localhost'
@@ -75,9 +76,10 @@ waggle.toml:4: cache: unknown setting; there is cache.agents, cache.tenants, cac
 waggle.toml:6: server.listen: \"8094\" is not an address and a port, such as 127.0.0.1:8094 or [::]:8094
 waggle.toml:7: server.allowed_hosts: a list of something other than text stands here, which no setting takes
 waggle.toml:8: server.allowed_origins: \"*\" would let any web page in; name the origins; \"nonsense\" is not an origin such as https://app.example.com or http://localhost:*
-waggle.toml:9: server.request_seconds: a list stands here, where one value belongs
-waggle.toml:11: database.url.host: unknown setting; did you mean database.url?
-waggle.toml:12: admin.listen: a table stands here, where one value belongs";
+waggle.toml:9: server.trusted_proxies: \"10.0.0.0/33\" is not an address or a network such as 10.0.0.0/8
+waggle.toml:10: server.request_seconds: a list stands here, where one value belongs
+waggle.toml:12: database.url.host: unknown setting; did you mean database.url?
+waggle.toml:13: admin.listen: a table stands here, where one value belongs";
     assert_eq!(file(text).refused(), expected);
 }
 

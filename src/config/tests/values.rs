@@ -54,6 +54,7 @@ fn the_surroundings_follow_the_address() {
     let server = variables(&[("WAGGLE_SERVER__LISTEN", "0.0.0.0:80")]).settings().server;
     assert_eq!(server.public_url.as_str(), "http://0.0.0.0");
     assert_eq!(server.allowed_hosts, None);
+    assert_eq!(server.trusted_proxies, []);
     assert_eq!(server.allowed_origins, [AllowedOrigin::parse("http://0.0.0.0").unwrap()]);
 }
 
@@ -93,6 +94,7 @@ listen = "127.0.0.1:9" # --listen
 public_url = "http://127.0.0.1:9"
 allowed_hosts = ["mcp.example.com", "localhost"] # environment variable WAGGLE_SERVER__ALLOWED_HOSTS
 allowed_origins = ["http://localhost:*", "http://127.0.0.1:*", "http://[::1]:*", "https://localhost:*", "https://127.0.0.1:*", "https://[::1]:*"]
+trusted_proxies = []
 shutdown_seconds = 10
 request_seconds = 30
 

@@ -8,7 +8,6 @@ use crate::app::{Replica, encode, gateway, resource};
 use crate::events::{Events, Session, listen};
 
 const QUIET: Duration = Duration::from_millis(300);
-const NOTHING: [&str; 0] = [];
 
 /// A stream of each era that wants to be told of everything.
 struct Both {
@@ -18,12 +17,18 @@ struct Both {
 }
 
 impl Both {
-    async fn told(&mut self) -> Vec<String> {
-        let (mut modern, mut legacy) = tokio::join!(self.modern.told_for(QUIET), self.legacy.told_for(QUIET));
-        modern.sort();
-        legacy.sort();
-        assert_eq!(modern, legacy);
-        modern
+    /// Both tell this and nothing else, in any order.
+    async fn tell(&mut self, expected: &[&str], why: &str) {
+        for stream in [&mut self.modern, &mut self.legacy] {
+            let mut told = Vec::new();
+            for _ in expected {
+                told.push(stream.told().await);
+            }
+            told.sort();
+            assert_eq!(told, expected, "{why}");
+        }
+        let (modern, legacy) = tokio::join!(self.modern.told_for(QUIET), self.legacy.told_for(QUIET));
+        assert_eq!([modern, legacy], [const { Vec::<String>::new() }; 2], "{why}");
     }
 
     async fn put(&self, path: &str, body: Value) {
@@ -73,45 +78,45 @@ async fn contents_definitions_and_lists_of_resources_are_told_as_what_they_are()
     let path = resource("a", "x:a");
     let named = |name: &str, text: &str| json!({"name": name, "contents": [{"text": text}]});
     both.put(&path, named("a name", "2")).await;
-    assert_eq!(both.told().await, ["updated x:a"]);
+    both.tell(&["updated x:a"], "it changed").await;
     both.put(&path, named("a name", "2")).await;
-    assert_eq!(both.told().await, NOTHING, "nothing changed");
+    both.tell(&[], "nothing changed").await;
     both.put(&path, named("another name", "2")).await;
-    assert_eq!(both.told().await, ["resources", "updated x:a"]);
+    both.tell(&["resources", "updated x:a"], "it changed").await;
     let touch = format!("/agents/a/resources/touch?uri={}", encode("x:a"));
     assert_eq!(both.replica.admin("POST", &touch, None).await.status, 202);
-    assert_eq!(both.told().await, ["updated x:a"]);
+    both.tell(&["updated x:a"], "it changed").await;
     both.put(&resource("a", "x:other"), named("other", "1")).await;
-    assert_eq!(both.told().await, ["resources"]);
+    both.tell(&["resources"], "it changed").await;
     both.put(&resource("a", "x:other"), named("other", "2")).await;
-    assert_eq!(both.told().await, NOTHING, "nobody subscribed to it");
+    both.tell(&[], "nobody subscribed to it").await;
     both.delete(&path).await;
-    assert_eq!(both.told().await, ["resources", "updated x:a"]);
+    both.tell(&["resources", "updated x:a"], "it changed").await;
     both.put(&path, named("a name", "3")).await;
-    assert_eq!(both.told().await, ["resources", "updated x:a"], "it is there again");
+    both.tell(&["resources", "updated x:a"], "it is there again").await;
 }
 
 #[tokio::test]
 async fn a_template_tells_of_what_it_serves() {
     let (_database, mut both) = both().await;
     both.put(&template("t:/{city}"), body("2 {{ city }}")).await;
-    assert_eq!(both.told().await, ["updated t:/bern"]);
+    both.tell(&["updated t:/bern"], "it changed").await;
     let mut completions = body("2 {{ city }}");
     completions["completions"] = json!({"city": ["Bern", "Bonn"]});
     both.put(&template("t:/{city}"), completions).await;
-    assert_eq!(both.told().await, NOTHING, "what is offered for a variable is read by nobody");
+    both.tell(&[], "what is offered for a variable is read by nobody").await;
     let mut named = body("2 {{ city }}");
     named["name"] = json!("another name");
     both.put(&template("t:/old/{city}"), named).await;
-    assert_eq!(both.told().await, ["resources", "updated t:/old/bonn"]);
+    both.tell(&["resources", "updated t:/old/bonn"], "it changed").await;
     both.put(&template("t:/{+path}"), json!({"name": "t", "template": "3"})).await;
-    assert_eq!(both.told().await, ["resources"], "others answer before it does");
+    both.tell(&["resources"], "others answer before it does").await;
     both.delete(&template("t:/old/{city}")).await;
-    assert_eq!(both.told().await, ["resources", "updated t:/old/bonn"], "now the last one does");
+    both.tell(&["resources", "updated t:/old/bonn"], "now the last one does").await;
     both.put(&resource("a", "t:/bern"), json!({"name": "n", "contents": [{"text": "exact"}]})).await;
-    assert_eq!(both.told().await, ["resources", "updated t:/bern"]);
+    both.tell(&["resources", "updated t:/bern"], "it changed").await;
     both.put(&template("t:/{city}"), body("4 {{ city }}")).await;
-    assert_eq!(both.told().await, NOTHING, "the resource answers before it does");
+    both.tell(&[], "the resource answers before it does").await;
 }
 
 #[tokio::test]
@@ -123,13 +128,13 @@ async fn prompts_tell_of_their_list_alone() {
     };
     let path = "/agents/a/prompts/p";
     both.put(path, prompt("d", "1")).await;
-    assert_eq!(both.told().await, ["prompts"]);
+    both.tell(&["prompts"], "it changed").await;
     both.put(path, prompt("d", "2")).await;
-    assert_eq!(both.told().await, NOTHING, "a list does not show messages");
+    both.tell(&[], "a list does not show messages").await;
     both.put(path, prompt("e", "2")).await;
-    assert_eq!(both.told().await, ["prompts"]);
+    both.tell(&["prompts"], "it changed").await;
     both.delete(path).await;
-    assert_eq!(both.told().await, ["prompts"]);
+    both.tell(&["prompts"], "it changed").await;
 }
 
 #[tokio::test]
@@ -139,13 +144,7 @@ async fn a_manifest_that_changes_ten_thousand_things_is_one_change_of_the_list()
     let resource = |n| json!({"uri": format!("y:{n}"), "name": "n", "contents": [{"text": "1"}]});
     manifest["resources"] = (0..10_000).map(resource).collect();
     both.put("/agents/a/manifest", manifest.clone()).await;
-    // `x:a` went with it.
-    let (modern, legacy) = (both.modern.next().await.unwrap(), both.legacy.next().await.unwrap());
-    let mut told = vec![modern.told(), legacy.told()];
-    told.extend(both.modern.told_for(QUIET).await);
-    told.extend(both.legacy.told_for(QUIET).await);
-    told.sort();
-    assert_eq!(told, ["resources", "resources", "updated x:a", "updated x:a"]);
+    both.tell(&["resources", "updated x:a"], "`x:a` went with it").await;
     both.put("/agents/a/manifest", manifest).await;
-    assert_eq!(both.told().await, NOTHING, "applied again it changes nothing");
+    both.tell(&[], "applied again it changes nothing").await;
 }

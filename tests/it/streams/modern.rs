@@ -9,8 +9,6 @@ use crate::cluster::database;
 use crate::events::{listen, try_listen};
 use crate::http::Answer;
 
-const QUIET: Duration = Duration::from_millis(300);
-
 async fn refusal(response: reqwest::Response) -> Answer {
     let (status, headers) = (response.status(), response.headers().clone());
     Answer { status, headers, body: response.bytes().await.unwrap() }
@@ -52,7 +50,7 @@ async fn a_stream_acknowledges_what_it_honours_and_tells_of_nothing_else() {
         "params": {"_meta": {"io.modelcontextprotocol/subscriptionId": "l-1"}},
     });
     assert_eq!(stream.next().await.unwrap().json(), listed);
-    assert_eq!(stream.told_for(QUIET).await, Vec::<String>::new());
+    stream.tells(&[]).await;
 }
 
 #[tokio::test]
@@ -75,9 +73,9 @@ async fn several_streams_of_one_client_are_told_each_what_it_asked_for() {
     replica.put("a", "x:a", "2").await;
     let prompt = json!({"messages": [{"role": "user", "content": {"type": "text", "text": "p"}}]});
     assert_eq!(replica.admin("PUT", "/agents/a/prompts/p", Some(prompt)).await.status, 201);
-    assert_eq!(one.told_for(QUIET).await, ["updated x:a"]);
-    assert_eq!(two.told_for(QUIET).await, ["prompts"]);
-    assert_eq!(none.told_for(QUIET).await, Vec::<String>::new());
+    one.tells(&["updated x:a"]).await;
+    two.tells(&["prompts"]).await;
+    none.tells(&[]).await;
 }
 
 #[tokio::test]
