@@ -2,6 +2,7 @@
 //! to, or because it has just subscribed, and at no other time.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -40,7 +41,9 @@ pub(crate) struct Client {
     pub(crate) still: bool,
     pub(crate) seen: Mutex<Seen>,
     /// Whether it has a stream.
-    pub(crate) connected: Mutex<bool>,
+    pub(crate) connected: AtomicBool,
+    /// Whether it ever had one.
+    pub(crate) began: AtomicBool,
 }
 
 /// A client at work.
@@ -55,7 +58,8 @@ pub(crate) struct Worker {
 
 impl Worker {
     pub(crate) fn connected(&self, yes: bool) {
-        *self.client.connected.lock().unwrap() = yes;
+        self.client.connected.store(yes, Ordering::Relaxed);
+        self.client.began.fetch_or(yes, Ordering::Relaxed);
     }
 
     pub(crate) fn path(&self) -> String {

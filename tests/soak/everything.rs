@@ -1,6 +1,6 @@
 //! A change reaches every subscriber, on every replica, whatever is torn down meanwhile.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,8 @@ use crate::writer::Writer;
 use crate::{ALONE, Form, form, legacy, modern, truth};
 
 const REPLICAS: usize = 3;
+/// The longest until every client has its first stream.
+const CONNECTS: Duration = Duration::from_mins(3);
 /// The longest, from when everything is whole again, until everybody has read what he was told of.
 const SETTLES: Duration = Duration::from_secs(20);
 
@@ -74,7 +76,8 @@ impl Soak {
             agent,
             wish: Wish::of(number),
             seen: Mutex::new(Seen::default()),
-            connected: Mutex::new(false),
+            connected: AtomicBool::new(false),
+            began: AtomicBool::new(false),
         })
     }
 
@@ -87,10 +90,31 @@ impl Soak {
         }
     }
 
-    /// Writes and tears down for as long as the form says; afterwards everything is whole.
-    async fn rage(&self) {
+    /// Writes, and once every client has a stream tears down for as long as the form says; afterwards everything is
+    /// whole.
+    async fn rage(&self, clients: &[Arc<Client>]) {
         let stop = CancellationToken::new();
-        let mut tasks = self.chaos.clone().begin(self.form, &stop);
+        let writers = self.write(&stop);
+        let began = Instant::now();
+        while let Some(client) = clients.iter().find(|client| !client.began.load(Ordering::Relaxed)) {
+            assert!(
+                began.elapsed() < CONNECTS,
+                "{} has no stream\n{}",
+                client.name,
+                self.ledger.refused.shown("refused")
+            );
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        println!("connected: {:.1} s", began.elapsed().as_secs_f64());
+        let chaos = self.chaos.clone().begin(self.form, &stop);
+        tokio::time::sleep(self.form.lasts).await;
+        stop.cancel();
+        chaos.join_all().await;
+        writers.join_all().await;
+    }
+
+    fn write(&self, stop: &CancellationToken) -> JoinSet<()> {
+        let mut tasks = JoinSet::new();
         for _ in 0..self.form.writers {
             let writer = Writer {
                 fleet: Arc::clone(&self.fleet),
@@ -99,9 +123,7 @@ impl Soak {
             };
             tasks.spawn(writer.write(stop.clone()));
         }
-        tokio::time::sleep(self.form.lasts).await;
-        stop.cancel();
-        tasks.join_all().await;
+        tasks
     }
 
     /// What was missed, once nothing is, or when the time for it is over.
@@ -139,7 +161,7 @@ async fn every_subscriber_is_told_of_the_last_change_whatever_is_torn_down() {
     let _alone = ALONE.lock().await;
     let soak = Soak::start(form()).await;
     let (clients, tasks) = soak.clients();
-    soak.rage().await;
+    soak.rage(&clients).await;
     let missed = soak.settle(&clients).await;
     drop(tasks);
     soak.print(missed.len());
@@ -149,8 +171,9 @@ async fn every_subscriber_is_told_of_the_last_change_whatever_is_torn_down() {
         ledger.stale.shown("stale"),
         ledger.foreign.shown("foreign"),
         ledger.refused.shown("refused"),
-    ];
-    assert_eq!(faults.concat(), "");
+    ]
+    .concat();
+    assert!(faults.is_empty(), "\n{faults}");
     let happened = [&ledger.writes, &ledger.events, &ledger.reconnects, &ledger.kills, &ledger.cuts];
     assert!(happened.iter().all(|counter| counter.load(Ordering::Relaxed) > 0), "nothing was torn down");
 }

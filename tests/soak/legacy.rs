@@ -7,7 +7,7 @@ use crate::ledger::count;
 use crate::sse::{Event, Events};
 
 /// One of so many events is not taken note of: the client breaks off instead, and is told again.
-const BREAKS_OFF: u32 = 60;
+const BREAKS_OFF: u32 = 150;
 
 /// Lives until it is aborted. Its first stream is with the replica of this number.
 pub(crate) async fn live(mut client: Worker, mut replica: usize) {

@@ -23,6 +23,8 @@ mod legacy;
 mod modern;
 #[path = "../it/proxy.rs"]
 mod proxy;
+mod reader;
+mod slow;
 mod sse;
 mod truth;
 mod world;

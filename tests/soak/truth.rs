@@ -1,6 +1,8 @@
 //! What agents say in the end, as the admin surface shows it, and who has not been told.
 
 use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use serde_json::Value;
 
@@ -42,7 +44,7 @@ async fn of(fleet: &Fleet, agent: &str) -> Seen {
 }
 
 /// What clients last read that is not true any more, a line each.
-pub(crate) fn missed(clients: &[std::sync::Arc<Client>], truth: &HashMap<String, Seen>) -> Vec<String> {
+pub(crate) fn missed(clients: &[Arc<Client>], truth: &HashMap<String, Seen>) -> Vec<String> {
     let mut missed = Vec::new();
     for client in clients {
         let (truth, seen) = (&truth[&client.agent.slug], client.seen.lock().unwrap());
@@ -59,7 +61,7 @@ pub(crate) fn missed(clients: &[std::sync::Arc<Client>], truth: &HashMap<String,
                 missed.push(format!("{name}: {read:?}, and it is {is:?}"));
             }
         }
-        if !*client.connected.lock().unwrap() {
+        if !client.connected.load(Ordering::Relaxed) {
             missed.push(format!("{name} has no stream"));
         }
     }

@@ -14,6 +14,8 @@ use crate::world::{DELETED, SERVED, SHADOWED, TEMPLATE, WRITTEN, World, resource
 
 const JSON: (&str, &str) = ("content-type", "application/json");
 const ABSENT: (&str, &str) = ("if-none-match", "*");
+/// How often something is written anew that was deleted, where it is not clear whether it was written.
+const TRIES: usize = 5;
 
 /// Writes to agents of the world.
 #[derive(Debug, Clone)]
@@ -106,11 +108,17 @@ impl Writer {
             self.send("DELETE", &path, &[("if-match", &tag(revision))], String::new()).await;
             pause(50..300).await;
         }
-        let number = self.ledger.number();
-        let body = resource(DELETED, "name", &text(agent, number)).to_string();
-        let written = self.send("PUT", &path, &[JSON, ABSENT], body).await?;
-        self.ledger.written(agent, DELETED, written, Some(number));
-        Some(())
+        // It is not left away for long: who has yet to subscribe to it waits for it.
+        for _ in 0..TRIES {
+            let number = self.ledger.number();
+            let body = resource(DELETED, "name", &text(agent, number)).to_string();
+            if let Some(written) = self.send("PUT", &path, &[JSON, ABSENT], body).await {
+                self.ledger.written(agent, DELETED, written, Some(number));
+                return Some(());
+            }
+            pause(50..100).await;
+        }
+        None
     }
 
     async fn put_template(&self, agent: &str, renames: bool) -> Option<()> {
