@@ -1,7 +1,7 @@
 # What one does with a checkout.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check fmt sqlx openapi bench prerequisites
+.PHONY: help demo test soak check fmt sqlx openapi bench prerequisites
 
 # Where rustup installs, for a shell that has not read its profile since.
 export PATH := $(PATH):$(HOME)/.cargo/bin
@@ -21,6 +21,10 @@ test: prerequisites ## Run all tests, on PostgreSQL clusters of their own unless
 	@scripts/install-node
 	cargo test --workspace --locked
 	@tests/conformance/run
+
+# On the debug build, as the tests are: what is measured is what is lost, not how fast it goes.
+soak: prerequisites ## Kill and cut off replicas for a minute while 400 streams listen, and stop readers for one
+	SOAK=long cargo test --workspace --locked --test soak -- --nocapture --test-threads=1
 
 check: prerequisites ## Hold the checkout to everything that a change must pass
 	@scripts/check

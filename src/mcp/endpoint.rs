@@ -275,6 +275,8 @@ impl Endpoint {
             capabilities: asked.capabilities.get(),
         };
         let session = registry.open_session(caller, new).await?;
+        // What is listed from now on, on any replica, is not older than what the session is told of.
+        self.feed.settled_head(caller.agent).await?;
         let mut result = Vec::new();
         legacy::encode::initialize(&mut result, asked.version, &snapshot.description)?;
         let mut response = ok(result_pieces(id, result.into()));
@@ -307,7 +309,11 @@ impl Endpoint {
     ) -> Result<Bytes, Fault> {
         let registry = self.performer.registry();
         match call {
-            SessionCall::Subscribe(uri) => registry.subscribe(caller, session, &uri).await?,
+            SessionCall::Subscribe(uri) => {
+                registry.subscribe(caller, session, &uri).await?;
+                // What is read from now on, on any replica, is not older than what the session is told of.
+                self.feed.settled_head(caller.agent).await?;
+            }
             SessionCall::Unsubscribe(uri) => registry.unsubscribe(session, &uri).await?,
             SessionCall::SetLevel(level) => registry.set_level(session, level).await?,
         }

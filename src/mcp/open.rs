@@ -38,8 +38,9 @@ impl Endpoint {
         let snapshot = ground.registry.snapshot(caller).await?;
         let honoured = filter.clone().honoured(&snapshot.definitions, self.options.uris_per_stream)?;
         let reading = self.read(caller, None).await?;
-        // Listed first, so that nothing is missed; what was there before the request is no news.
-        let since = self.feed.head(caller.agent).await?;
+        // Listed first, so that nothing is missed; what was there before the request is no news, so that a client must
+        // be able to read it wherever it asks.
+        let since = self.feed.settled_head(caller.agent).await?;
         reading.take_up(honoured.interests(since)).await?;
         let listening = Listening::new(id, snapshot.description.clone());
         let first = listening.acknowledge(&honoured);

@@ -166,6 +166,17 @@ impl Feed {
         head.map_err(|_| Fault::StorageUnavailable)?.ok_or(Fault::Forbidden)
     }
 
+    /// The revision that an agent is at, once every replica knows of it. Whoever is to be told of what comes after it may
+    /// read what was there before on any of them.
+    ///
+    /// # Errors
+    /// As [`head`](Self::head).
+    pub async fn settled_head(&self, agent: AgentId) -> Result<Revision, Fault> {
+        let head = self.head(agent).await?;
+        self.settle(Scope::from(agent), head).await;
+        Ok(head)
+    }
+
     /// Waits until every replica that may answer from memory has heard that a scope is at a revision, but no longer
     /// than it takes those who hear nothing to find out or to stop answering from memory.
     pub async fn settle(&self, scope: Scope, revision: Revision) {

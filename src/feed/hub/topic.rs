@@ -258,8 +258,11 @@ impl Feed {
     }
 
     async fn begin(&self, topic: &Topic) -> Result<(), StoreError> {
-        let head = self.hub.read(&self.store, Scope::from(topic.agent), async |_, head| Ok(head.revision));
+        let scope = Scope::from(topic.agent);
+        let head = self.hub.read(&self.store, scope, async |_, head| Ok(head.revision));
         let head = head.await?.unwrap_or_default();
+        // What a stream was not told of before it broke off is told at once, up to here.
+        self.settle(scope, head).await;
         topic.seen.store(head.0, Ordering::Release);
         topic.begun.send_replace(true);
         Ok(())

@@ -153,6 +153,87 @@ async fn a_quiet_subject_beside_a_busy_one_is_told_within_a_second() {
     }
 }
 
+/// A replica whose writes the others hear of late, one that has streams, and one that is read from.
+struct Late {
+    writer: Replica,
+    streams: Replica,
+    reader: Replica,
+    key: String,
+    _database: Database,
+}
+
+impl Late {
+    async fn new() -> Self {
+        let (database, director, writer, streams, key) = two().await;
+        let reader = Builder::new(&database).start().await;
+        director.lose_wakes(100);
+        Self { writer, streams, reader, key, _database: database }
+    }
+
+    /// Writes what the reader does not hear of, but has in memory as it was.
+    async fn write(&self, text: &str) {
+        self.read().await;
+        self.writer.put("a", "x:a", text).await;
+    }
+
+    async fn read(&self) -> String {
+        self.reader.http.text("a", &self.key, "x:a").await.unwrap()
+    }
+}
+
+/// A sweep may come to the help of whoever does not hear, once or twice.
+const TIMES: usize = 6;
+
+#[tokio::test]
+async fn who_listens_reads_anywhere_what_was_there_before() {
+    let late = Late::new().await;
+    for text in (0..TIMES).map(|n| n.to_string()) {
+        late.write(&text).await;
+        let _events = watching(&late.streams, &late.key, "x:a").await;
+        assert_eq!(late.read().await, text, "older, and nobody will tell of it");
+    }
+}
+
+#[tokio::test]
+async fn who_subscribes_reads_anywhere_what_was_there_before() {
+    let late = Late::new().await;
+    let sessions = (0..TIMES).map(|_| Session::open(&late.streams, "a", &late.key, "2025-06-18"));
+    let sessions = futures_util::future::join_all(sessions).await;
+    for (n, session) in sessions.iter().enumerate() {
+        late.write(&n.to_string()).await;
+        session.subscribe(&late.streams, "x:a").await;
+        assert_eq!(late.read().await, n.to_string(), "older, and nobody will tell of it");
+    }
+}
+
+#[tokio::test]
+async fn who_opens_a_session_lists_anywhere_what_was_there_before() {
+    let late = Late::new().await;
+    for n in 0..TIMES {
+        let list = async || late.reader.http.call("a", &late.key, "resources/list", json!({})).await;
+        let before = list().await["result"]["resources"].as_array().unwrap().len();
+        late.writer.put("a", &format!("x:{n}"), "1").await;
+        Session::open(&late.streams, "a", &late.key, "2025-06-18").await;
+        let after = list().await["result"]["resources"].as_array().unwrap().len();
+        assert_eq!(after, before + 1, "older, and nobody will tell of it");
+    }
+}
+
+#[tokio::test]
+async fn who_resumes_reads_anywhere_what_it_is_told_of() {
+    let late = Late::new().await;
+    let session = Session::open(&late.streams, "a", &late.key, "2025-06-18").await;
+    session.subscribe(&late.streams, "x:a").await;
+    for text in (0..TIMES).map(|n| n.to_string()) {
+        late.write(&text).await;
+        let mut stream = session.stream(&late.streams, None).await;
+        assert_eq!(stream.told().await, "updated x:a");
+        assert_eq!(late.read().await, text, "older than what was told");
+        drop(stream);
+        tokio::time::sleep(QUIET).await;
+    }
+}
+
 /// Writers, each with an agent and a stream of its own.
 const WRITERS: usize = 50;
 /// Events that each of them waits for, and reads after.

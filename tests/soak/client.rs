@@ -1,0 +1,188 @@
+//! What clients of both eras have in common: what they have seen, and how they read. A client reads because it was told
+//! to, or because it has just subscribed, and at no other time.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::fleet::Fleet;
+use crate::http::Answer;
+use crate::ledger::{Ledger, count};
+use crate::world::{Agent, Wish, parse};
+
+pub(crate) const MODERN: &str = "2026-07-28";
+pub(crate) const LEGACY: &str = "2025-11-25";
+/// The longest that all replicas together may fail to answer.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Before another replica is asked.
+const AGAIN: Duration = Duration::from_millis(50);
+
+/// What an agent says, or said when a client last read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Seen {
+    /// The number of each text; none where there is no such resource.
+    pub(crate) texts: BTreeMap<&'static str, Option<u64>>,
+    /// URIs and templates with their names.
+    pub(crate) resources: Vec<String>,
+    /// Prompts with their descriptions.
+    pub(crate) prompts: Vec<String>,
+}
+
+/// A client, as those see it who hold it against the truth.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) name: String,
+    pub(crate) agent: Agent,
+    pub(crate) wish: Wish,
+    /// Nothing may be told of its agent.
+    pub(crate) still: bool,
+    pub(crate) seen: Mutex<Seen>,
+    /// Whether it has a stream.
+    pub(crate) connected: AtomicBool,
+    /// Whether it ever had one.
+    pub(crate) began: AtomicBool,
+}
+
+/// A client at work.
+#[derive(Debug, Clone)]
+pub(crate) struct Worker {
+    pub(crate) client: Arc<Client>,
+    pub(crate) fleet: Arc<Fleet>,
+    pub(crate) ledger: Arc<Ledger>,
+    /// Of a legacy client.
+    pub(crate) session: Option<String>,
+}
+
+impl Worker {
+    pub(crate) fn connected(&self, yes: bool) {
+        self.client.connected.store(yes, Ordering::Relaxed);
+        self.client.began.fetch_or(yes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn path(&self) -> String {
+        format!("/{}/mcp", self.client.agent.slug)
+    }
+
+    pub(crate) fn foreign(&self, what: impl std::fmt::Display) {
+        self.ledger.foreign.add(format!("{} was told {what}", self.client.name));
+    }
+
+    /// Asks one replica.
+    pub(crate) async fn try_call(&self, port: u16, method: &str, params: &Value) -> Option<Answer> {
+        let mut headers = vec![
+            ("x-agent-api-key", self.client.agent.key.as_str()),
+            ("content-type", "application/json"),
+            ("accept", "application/json, text/event-stream"),
+        ];
+        let mut params = params.clone();
+        let name = params["uri"].as_str().map(str::to_owned);
+        match &self.session {
+            Some(session) => {
+                headers.extend([("mcp-session-id", session.as_str()), ("mcp-protocol-version", LEGACY)]);
+            }
+            None if method == "initialize" => {}
+            None => {
+                params["_meta"] = meta();
+                headers.extend([("mcp-protocol-version", MODERN), ("mcp-method", method)]);
+                headers.extend(name.as_deref().map(|name| ("mcp-name", name)));
+            }
+        }
+        let message = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+        self.fleet.http.send(port, "POST", &self.path(), &headers, message.to_string()).await
+    }
+
+    /// Asks any replica until one answers.
+    pub(crate) async fn call(&self, method: &str, params: Value) -> Answer {
+        let began = Instant::now();
+        loop {
+            match self.try_call(self.fleet.any(), method, &params).await {
+                Some(answer) if answer.status == 200 => return answer,
+                Some(answer) if answer.status < 500 => {
+                    let text = answer.text();
+                    self.ledger
+                        .refused
+                        .add(format!("{} {method}: {} {text}", self.client.name, answer.status));
+                }
+                _ => {}
+            }
+            assert!(began.elapsed() < PATIENCE, "{}: nobody answers {method}", self.client.name);
+            tokio::time::sleep(AGAIN).await;
+        }
+    }
+
+    /// Reads a URI on any replica, and holds it against what somebody was told of before.
+    pub(crate) async fn read(&self, uri: &'static str) -> Option<u64> {
+        let agent = &self.client.agent.slug;
+        let owed = self.ledger.owed(agent, uri);
+        let answer = self.call("resources/read", json!({"uri": uri})).await.json();
+        count(&self.ledger.reads);
+        let number = answer["result"]["contents"][0]["text"].as_str().map(|text| {
+            let (whose, number) = parse(text).unwrap();
+            if whose != agent {
+                self.foreign(format_args!("a text of another agent at {uri}: {text}"));
+            }
+            number
+        });
+        if number.is_none() && !["-32002", "-32602"].contains(&answer["error"]["code"].to_string().as_str()) {
+            self.ledger.refused.add(format!("{} {uri}: {answer}", self.client.name));
+        }
+        if self.ledger.is_stale(agent, uri, owed, number) {
+            let name = &self.client.name;
+            self.ledger.stale.add(format!("{name} read {number:?} at {uri} after {owed} was told"));
+        }
+        self.client.seen.lock().unwrap().texts.insert(uri, number);
+        number
+    }
+
+    /// Lists resources and templates.
+    pub(crate) async fn list_resources(&self) {
+        let mut all = self.list("resources/list", "resources", "uri", "name").await;
+        all.extend(self.list("resources/templates/list", "resourceTemplates", "uriTemplate", "name").await);
+        all.sort();
+        self.client.seen.lock().unwrap().resources = all;
+    }
+
+    /// Lists prompts.
+    pub(crate) async fn list_prompts(&self) {
+        let all = self.list("prompts/list", "prompts", "name", "description").await;
+        self.client.seen.lock().unwrap().prompts = all;
+    }
+
+    async fn list(&self, method: &str, member: &str, id: &str, name: &str) -> Vec<String> {
+        let answer = self.call(method, json!({})).await.json();
+        count(&self.ledger.reads);
+        items(&answer["result"][member], id, name)
+    }
+
+    /// Reads everything that it wants to hear of.
+    pub(crate) async fn read_all(&self) {
+        for uri in self.client.wish.uris.clone() {
+            self.read(uri).await;
+        }
+        self.list_resources().await;
+        self.list_prompts().await;
+    }
+}
+
+/// What a list shows, sorted.
+pub(crate) fn items(list: &Value, id: &str, name: &str) -> Vec<String> {
+    let item = |item: &Value| format!("{} {}", item[id].as_str().unwrap(), item[name].as_str().unwrap_or(""));
+    let mut items: Vec<_> = list.as_array().unwrap_or(&Vec::new()).iter().map(item).collect();
+    items.sort();
+    items
+}
+
+pub(crate) fn meta() -> Value {
+    json!({
+        "io.modelcontextprotocol/protocolVersion": MODERN,
+        "io.modelcontextprotocol/clientCapabilities": {},
+    })
+}
+
+/// Shorter than it takes to notice, longer than nothing.
+pub(crate) async fn pause(millis: std::ops::Range<u64>) {
+    tokio::time::sleep(Duration::from_millis(rand::random_range(millis))).await;
+}

@@ -1,0 +1,94 @@
+//! Clients in a session, which go on where they broke off, on any replica.
+
+use serde_json::{Value, json};
+
+use crate::client::{LEGACY, Worker, pause};
+use crate::ledger::count;
+use crate::sse::{Event, Events};
+
+/// One of so many events is not taken note of: the client breaks off instead, and is told again.
+const BREAKS_OFF: u32 = 150;
+
+/// Lives until it is aborted. Its first stream is with the replica of this number.
+pub(crate) async fn live(mut client: Worker, mut replica: usize) {
+    client.session = Some(open(&client).await);
+    for uri in client.client.wish.uris.clone() {
+        // One that has just been deleted is soon there again.
+        while client.call("resources/subscribe", json!({"uri": uri})).await.json()["error"].is_object() {
+            pause(20..50).await;
+        }
+    }
+    client.read_all().await;
+    let mut last = None;
+    loop {
+        if let Some(mut events) = stream(&client, replica, last.as_deref()).await {
+            client.connected(true);
+            while let Some(event) = events.next().await {
+                if rand::random_range(0..BREAKS_OFF) == 0 {
+                    break;
+                }
+                heed(&client, &event).await;
+                last = event.id.or(last);
+            }
+            client.connected(false);
+            count(&client.ledger.reconnects);
+        }
+        pause(20..150).await;
+        replica += 1;
+    }
+}
+
+async fn open(client: &Worker) -> String {
+    let params = json!({
+        "protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "soak", "version": "1"},
+    });
+    client.call("initialize", params).await.session.unwrap()
+}
+
+async fn stream(client: &Worker, replica: usize, last: Option<&str>) -> Option<Events> {
+    let mut headers = vec![
+        ("x-agent-api-key", client.client.agent.key.as_str()),
+        ("mcp-session-id", client.session.as_deref().unwrap()),
+        ("mcp-protocol-version", LEGACY),
+        ("accept", "text/event-stream"),
+    ];
+    headers.extend(last.map(|last| ("last-event-id", last)));
+    let port = client.fleet.port(replica);
+    let response = client.fleet.http.open(port, "GET", &client.path(), &headers, "").await?;
+    let status = response.status().as_u16();
+    if status != 200 && status < 500 {
+        let text = response.text().await.unwrap_or_default();
+        client.ledger.refused.add(format!("{} GET: {status} {text}", client.client.name));
+        return None;
+    }
+    (status == 200).then(|| Events::of(response))
+}
+
+/// Reads what it is told of.
+async fn heed(client: &Worker, event: &Event) {
+    if event.message.is_null() {
+        return;
+    }
+    count(&client.ledger.events);
+    if client.client.still {
+        client.foreign(format_args!("of an agent that nobody writes to: {}", event.message));
+    }
+    match event.message["method"].as_str() {
+        Some("notifications/resources/updated") => updated(client, event).await,
+        Some("notifications/resources/list_changed") => client.list_resources().await,
+        Some("notifications/prompts/list_changed") => client.list_prompts().await,
+        _ => client.foreign(&event.message),
+    }
+}
+
+async fn updated(client: &Worker, event: &Event) {
+    let told = &event.message["params"]["uri"];
+    match client.client.wish.uris.iter().find(|uri| *told == Value::from(**uri)) {
+        Some(uri) => {
+            let watermark = event.id.as_deref().and_then(|id| id.split('-').nth(1)?.parse().ok()).unwrap();
+            client.ledger.told(&client.client.agent.slug, uri, watermark);
+            client.read(uri).await;
+        }
+        None => client.foreign(&event.message),
+    }
+}
