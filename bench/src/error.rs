@@ -33,6 +33,12 @@ pub(crate) enum Error {
     Unexpected { server: &'static str, case: &'static str, expected: &'static str, body: String },
     #[error("the answer is no HTTP/1.1 this reader knows: {0}")]
     Framing(&'static str),
+    #[error("{server} answered {status} where a stream was to be opened")]
+    NoStream { server: &'static str, status: u16 },
+    #[error("{server} ended a stream that was to stay open")]
+    StreamEnded { server: &'static str },
+    #[error("{server} answered {status} where it was to tell its streams of a change: {body}")]
+    NotTold { server: &'static str, status: u16, body: String },
     #[error("{server} is not running")]
     NotRunning { server: &'static str },
     #[error("no request was answered in a measured phase of {seconds} s")]

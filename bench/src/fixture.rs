@@ -11,6 +11,8 @@ pub(crate) const CATALOGUE_LEN: usize = 100;
 /// How many bytes of text the document holds.
 pub(crate) const DOCUMENT_BYTES: usize = 1024;
 
+/// The agent whose document changes while streams are open.
+pub(crate) const WATCHED: &str = "bench-watch";
 /// The agent that has a template and a prompt.
 pub(crate) const RENDERER: &str = "bench-render";
 /// What the URIs of the rendered resource look like.
@@ -51,7 +53,7 @@ pub(crate) struct Resource {
 pub(crate) fn resources_of(agent: &str) -> Vec<Resource> {
     match agent {
         LISTER => catalogue(),
-        READER => vec![document()],
+        READER | WATCHED => vec![document()],
         _ => Vec::new(),
     }
 }

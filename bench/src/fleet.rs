@@ -14,7 +14,8 @@ use crate::options::{Options, Server, own_binary};
 use crate::process::{self, Process};
 use crate::waggle::Waggle;
 
-const START: Duration = Duration::from_secs(10);
+/// How long a comparison server may take to answer.
+pub(crate) const START: Duration = Duration::from_secs(10);
 /// As long as an agent key, for the servers that do not look at it.
 const NO_KEY: &str = "bak_0000000000000000000000000000000000000000000000000";
 
@@ -48,11 +49,11 @@ impl Fleet {
             let waggle = Waggle::start(&options.waggle_binary()?, dir)?;
             self.waggle.insert(waggle).furnish().await?;
         }
-        if options.measures(Server::Rmcp) {
+        if options.measures_reads() && options.measures(Server::Rmcp) {
             let process = start_own(Server::Rmcp, &["serve-rmcp".to_owned()], lifetime(options), dir)?;
             self.rmcp.insert(process).ready("/", false, START).await?;
         }
-        if options.measures(Server::Limit) {
+        if options.measures_reads() && options.measures(Server::Limit) {
             for subject in subjects() {
                 self.start_limit(subject, lifetime(options), dir).await?;
             }
@@ -112,13 +113,18 @@ impl Fleet {
 }
 
 /// Twice what a run should take: after this a comparison server ends by itself, whatever has become of the run.
-fn lifetime(options: &Options) -> Duration {
+pub(crate) fn lifetime(options: &Options) -> Duration {
     let measurements =
         options.rounds.saturating_mul(u32::try_from(3 * subjects().count()).unwrap_or(u32::MAX));
     (options.duration() + Duration::from_secs(2)) * measurements * 2 + Duration::from_mins(5)
 }
 
-fn start_own(server: Server, args: &[String], lifetime: Duration, dir: &Path) -> Result<Process, Error> {
+pub(crate) fn start_own(
+    server: Server,
+    args: &[String],
+    lifetime: Duration,
+    dir: &Path,
+) -> Result<Process, Error> {
     let port = process::free_port()?;
     let mut command = Command::new(own_binary()?);
     command.args(args).arg(format!("--port={port}")).arg(format!("--seconds={}", lifetime.as_secs()));

@@ -41,7 +41,18 @@ pub(crate) struct Connection {
 /// One answer; the body is free of its framing.
 pub(crate) struct Answer<'a> {
     pub(crate) status: u16,
+    head: &'a [u8],
     pub(crate) body: &'a [u8],
+}
+
+impl Answer<'_> {
+    /// The value of a header, if there is one of this name.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let fields =
+            std::str::from_utf8(self.head).ok()?.split("\r\n").filter_map(|line| line.split_once(':'));
+        let mut named = fields.filter(|(field, _)| field.eq_ignore_ascii_case(name));
+        named.next().map(|(_, value)| value.trim())
+    }
 }
 
 impl Connection {
@@ -54,17 +65,27 @@ impl Connection {
 
     /// Sends one request and reads its answer to the end.
     pub(crate) async fn exchange(&mut self, request: &[u8]) -> Result<Answer<'_>, Error> {
-        self.stream.write_all(request).await.map_err(Error::io("send a request"))?;
-        self.received.clear();
-        let head = loop {
-            self.receive().await?;
-            if let Some(head) = Head::parse(&self.received)? {
-                break head;
-            }
-        };
+        let head = self.head_of_answer(request).await?;
         match head.framing {
             Framing::Length(length) => self.rest_of_length(&head, length).await,
             Framing::Chunked => self.rest_of_chunks(&head).await,
+        }
+    }
+
+    /// Sends one request whose answer is a stream; answers its status, and the connection that the stream comes on.
+    pub(crate) async fn begin(mut self, request: &[u8]) -> Result<(u16, TcpStream), Error> {
+        let status = self.head_of_answer(request).await?.status;
+        Ok((status, self.stream))
+    }
+
+    async fn head_of_answer(&mut self, request: &[u8]) -> Result<Head, Error> {
+        self.stream.write_all(request).await.map_err(Error::io("send a request"))?;
+        self.received.clear();
+        loop {
+            self.receive().await?;
+            if let Some(head) = Head::parse(&self.received)? {
+                return Ok(head);
+            }
         }
     }
 
@@ -76,14 +97,15 @@ impl Connection {
         if self.received.len() > end {
             return Err(Error::Framing("more bytes came than the answer has"));
         }
-        Ok(Answer { status: head.status, body: &self.received[head.bytes..] })
+        let (head_bytes, body) = self.received.split_at(head.bytes);
+        Ok(Answer { status: head.status, head: head_bytes, body })
     }
 
     async fn rest_of_chunks(&mut self, head: &Head) -> Result<Answer<'_>, Error> {
         while !unchunk(&self.received[head.bytes..], &mut self.unchunked)? {
             self.receive().await?;
         }
-        Ok(Answer { status: head.status, body: &self.unchunked })
+        Ok(Answer { status: head.status, head: &self.received[..head.bytes], body: &self.unchunked })
     }
 
     async fn receive(&mut self) -> Result<(), Error> {

@@ -1,24 +1,35 @@
-//! `waggle-bench`: what a request costs the gateway in CPU time, as a multiple of the least it could cost; and how fast
-//! it writes, as a share of what its database does without it.
+//! `waggle-bench`: what a request costs the gateway in CPU time, as a multiple of the least it could cost; how fast
+//! it writes, as a share of what its database does without it; and what its open streams cost and how soon they tell.
 //!
 //! Three servers take turns on the same machine in one run: `limit`, a bare handler; `rmcp`, the official
 //! SDK; and `waggle`. Absolute times depend on the machine, their ratios hardly do.
 
+mod broadcast;
 mod cases;
 mod cpu;
+mod crowd;
+mod descriptors;
+mod door;
 mod error;
+mod fan_out;
 mod fixture;
 mod fleet;
 mod histogram;
 mod http;
 mod limit;
 mod load;
+mod memory;
 mod options;
 mod pgbench;
 mod process;
+mod relay;
 mod report;
 mod rmcp;
+mod rmcp_streams;
 mod run;
+mod stream_report;
+mod streams;
+mod trigger;
 mod waggle;
 mod write_report;
 mod writes;
@@ -47,7 +58,8 @@ struct Cli {
 #[derive(Subcommand)]
 enum Server {
     /// Answer fixed bytes on 127.0.0.1
-    ServeLimit {
+    #[command(name = "serve-limit")]
+    Limit {
         #[arg(long)]
         port: u16,
         /// The path that is answered
@@ -60,8 +72,27 @@ enum Server {
         #[arg(long, default_value_t = 3600)]
         seconds: u64,
     },
+    /// Send events that are told on 127.0.0.1 to all streams
+    #[command(name = "serve-broadcast")]
+    Broadcast {
+        #[arg(long)]
+        port: u16,
+        /// How long to serve at the most
+        #[arg(long, default_value_t = 3600)]
+        seconds: u64,
+    },
     /// Serve the same resources with the official SDK on 127.0.0.1
-    ServeRmcp {
+    #[command(name = "serve-rmcp")]
+    Rmcp {
+        #[arg(long)]
+        port: u16,
+        /// How long to serve at the most
+        #[arg(long, default_value_t = 3600)]
+        seconds: u64,
+    },
+    /// Send events that are told on 127.0.0.1 to all sessions of the official SDK
+    #[command(name = "serve-rmcp-streams")]
+    RmcpStreams {
         #[arg(long)]
         port: u16,
         /// How long to serve at the most
@@ -90,15 +121,20 @@ fn runtime(cli: &Cli) -> io::Result<Runtime> {
 
 async fn act(cli: Cli) -> Result<(), Error> {
     match cli.server {
-        Some(Server::ServeLimit { port, route, answer, seconds }) => {
+        Some(Server::Limit { port, route, answer, seconds }) => {
             limit::serve(port, &route, &answer, seconds).await
         }
-        Some(Server::ServeRmcp { port, seconds }) => rmcp::serve(port, seconds).await,
+        Some(Server::Rmcp { port, seconds }) => rmcp::serve(port, seconds).await,
+        Some(Server::RmcpStreams { port, seconds }) => rmcp_streams::serve(port, seconds).await,
+        Some(Server::Broadcast { port, seconds }) => broadcast::serve(port, seconds).await,
         None => {
-            let (rows, writes) = run::run(&cli.options).await?;
-            let reads = cli.options.measures_reads().then(|| report::reads(&rows, &cli.options));
-            let parts =
-                [reads, writes.as_ref().map(write_report::render), Some(report::setting(&cli.options))];
+            let found = run::run(&cli.options).await?;
+            let parts = [
+                cli.options.measures_reads().then(|| report::reads(&found.reads, &cli.options)),
+                found.writes.as_ref().map(write_report::render),
+                found.streams.as_ref().map(stream_report::render),
+                Some(report::setting(&cli.options)),
+            ];
             let report = parts.into_iter().flatten().collect::<Vec<_>>().join("\n");
             io::stdout().write_all(report.as_bytes()).map_err(Error::io("write the report"))
         }

@@ -33,12 +33,14 @@ pub(crate) struct Options {
 /// What can be measured of the gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum What {
-    /// Reads, then writes
+    /// Reads, then writes, then streams
     All,
     /// Reads, beside the other servers
     Reads,
     /// Writes
     Writes,
+    /// Open streams, beside the other servers
+    Streams,
 }
 
 /// A server that can be measured.
@@ -75,11 +77,15 @@ impl Options {
     }
 
     pub(crate) fn measures_reads(&self) -> bool {
-        self.what != What::Writes
+        matches!(self.what, What::All | What::Reads)
     }
 
     pub(crate) fn measures_writes(&self) -> bool {
-        self.what != What::Reads && self.measures(Server::Waggle)
+        matches!(self.what, What::All | What::Writes) && self.measures(Server::Waggle)
+    }
+
+    pub(crate) fn measures_streams(&self) -> bool {
+        matches!(self.what, What::All | What::Streams)
     }
 
     /// How long one measurement lasts.

@@ -8,12 +8,14 @@ use tempfile::TempDir;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cpu::{self, Postgres};
+use crate::descriptors;
 use crate::error::Error;
 use crate::fleet::{Fleet, Subject, subjects};
 use crate::histogram::Histogram;
 use crate::load::Load;
 use crate::options::{Options, Server};
 use crate::report::{Row, Sample};
+use crate::streams::{self, Streams};
 use crate::writes::{self, Writes};
 
 /// Before each round the same load runs unmeasured for this long.
@@ -21,8 +23,16 @@ const WARM_UP: Duration = Duration::from_millis(300);
 /// Into how many turns a measurement is cut: what else the machine does then strikes all servers alike.
 const TURNS: u32 = 6;
 
+/// What a run found of what it was to measure.
+pub(crate) struct Found {
+    pub(crate) reads: Vec<Row>,
+    pub(crate) writes: Option<Writes>,
+    pub(crate) streams: Option<Streams>,
+}
+
 /// Starts the servers, measures, and stops the servers, whatever happens in between.
-pub(crate) async fn run(options: &Options) -> Result<(Vec<Row>, Option<Writes>), Error> {
+pub(crate) async fn run(options: &Options) -> Result<Found, Error> {
+    let descriptors = descriptors::raise();
     let dir = TempDir::with_prefix("waggle-bench-").map_err(Error::io("create a temporary directory"))?;
     // A database that leaves the privileges of root behind must still reach its directory in this one.
     fs::set_permissions(dir.path(), Permissions::from_mode(0o711))
@@ -36,7 +46,12 @@ pub(crate) async fn run(options: &Options) -> Result<(Vec<Row>, Option<Writes>),
             Some(waggle) => Some(writes::measure(waggle, options, dir.path()).await?),
             None => None,
         };
-        Ok((reads, writes))
+        let streams = if options.measures_streams() {
+            Some(streams::measure(fleet.waggle(), options, dir.path(), descriptors).await?)
+        } else {
+            None
+        };
+        Ok(Found { reads, writes, streams })
     };
     let outcome = tokio::select! {
         outcome = measured => outcome,

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
@@ -21,6 +21,9 @@ const TENANT: &str = "bench";
 /// The first start also creates the database.
 const START: Duration = Duration::from_mins(2);
 const CALL: Duration = Duration::from_secs(10);
+/// What a gateway is told that has thousands of streams of one key.
+const ROOM: [(&str, &str); 2] =
+    [("WAGGLE_LIMITS__STREAMS_PER_KEY", "100000"), ("WAGGLE_SESSIONS__PER_PRINCIPAL", "100000")];
 
 /// A gateway with the fixture registered.
 pub(crate) struct Waggle {
@@ -38,7 +41,9 @@ impl Waggle {
         }
         let port = process::free_port()?;
         let data_dir = dir.join("data");
-        let process = Process::start("waggle", command(binary, &data_dir, port, dir), port, dir)?;
+        let mut embedded = command(binary, dir, port);
+        embedded.env("WAGGLE_EMBEDDED__DATA_DIR", &data_dir);
+        let process = Process::start("waggle", embedded, port, dir)?;
         let postgres = Postgres { server: process.pid, data_dir };
         Ok(Self { process, postgres, keys: HashMap::new() })
     }
@@ -59,6 +64,27 @@ impl Waggle {
         Admin::open(self.process.port, &self.postgres.data_dir.join("operator.key")).await
     }
 
+    /// Starts one more gateway on this one's database, and waits until it is ready.
+    pub(crate) async fn replica(&self, binary: &Path, dir: &Path) -> Result<Process, Error> {
+        let read = |file: &str| {
+            let path = self.postgres.data_dir.join(file);
+            let text = fs::read_to_string(&path).map_err(Error::io(format!("read {}", path.display())))?;
+            Ok::<_, Error>(text.trim().to_owned())
+        };
+        let (key, socket) = (read("operator.key")?, read("embedded.socket")?);
+        let port = process::free_port()?;
+        let mut command = command(binary, dir, port);
+        command.env("WAGGLE_ADMIN__OPERATOR_KEY", key);
+        let socket = utf8_percent_encode(&socket, NON_ALPHANUMERIC);
+        command.env("WAGGLE_DATABASE__URL", format!("postgres://waggle@/waggle?host={socket}"));
+        for (setting, value) in ROOM {
+            command.env(setting, value);
+        }
+        let mut process = Process::start("waggle", command, port, dir)?;
+        process.ready("/readyz", true, START).await?;
+        Ok(process)
+    }
+
     /// Stops the gateway, and what it left of its database where it had to be killed.
     pub(crate) async fn stop(self) {
         if !self.process.stop().await {
@@ -69,14 +95,14 @@ impl Waggle {
     }
 }
 
-fn command(binary: &Path, data_dir: &PathBuf, port: u16, dir: &Path) -> Command {
+fn command(binary: &Path, dir: &Path, port: u16) -> Command {
     let mut command = Command::new(binary);
     for (name, _) in std::env::vars_os() {
         if name == "DATABASE_URL" || name.to_string_lossy().starts_with("WAGGLE_") {
             command.env_remove(name);
         }
     }
-    command.arg("--data-dir").arg(data_dir).arg("--listen").arg(format!("127.0.0.1:{port}")).arg("serve");
+    command.arg("--listen").arg(format!("127.0.0.1:{port}")).arg("serve");
     command.current_dir(dir);
     command
 }
@@ -104,7 +130,7 @@ impl Admin {
     }
 
     /// Creates an agent with its resources; answers its key.
-    async fn register(&mut self, agent: &str) -> Result<String, Error> {
+    pub(crate) async fn register(&mut self, agent: &str) -> Result<String, Error> {
         self.create(agent).await?;
         for resource in fixture::resources_of(agent) {
             let uri = utf8_percent_encode(&resource.uri, NON_ALPHANUMERIC);

@@ -56,7 +56,8 @@ pub(crate) struct Writes {
 
 /// Measures on a gateway that does nothing else meanwhile.
 pub(crate) async fn measure(waggle: &Waggle, options: &Options, dir: &Path) -> Result<Writes, Error> {
-    let site = Site::furnish(waggle).await?;
+    let agents = (0..WRITERS).map(agent).chain([BUSY.to_owned(), QUIET.to_owned()]);
+    let site = Site::furnish(waggle, agents.collect()).await?;
     let pgbench = Pgbench::find(&waggle.postgres.data_dir, dir).await?;
     let mut writes = Writes {
         rates: Vec::new(),
@@ -94,7 +95,7 @@ fn agent(number: usize) -> String {
 }
 
 /// Where the writes go.
-struct Site {
+pub(crate) struct Site {
     port: u16,
     authorization: Arc<str>,
     /// Numbers what is written: no two contents are alike.
@@ -102,7 +103,7 @@ struct Site {
 }
 
 /// What a group of writers saw in one phase.
-struct Phase {
+pub(crate) struct Phase {
     elapsed: Duration,
     latencies: Histogram,
 }
@@ -115,16 +116,26 @@ impl Phase {
 
 impl Site {
     /// Creates the agents, with the resource that is written over and over.
-    async fn furnish(waggle: &Waggle) -> Result<Self, Error> {
+    pub(crate) async fn furnish(waggle: &Waggle, agents: Vec<String>) -> Result<Self, Error> {
         let mut admin = waggle.admin().await?;
-        for agent in (0..WRITERS).map(agent).chain([BUSY.to_owned(), QUIET.to_owned()]) {
-            admin.create(&agent).await?;
+        for agent in &agents {
+            admin.create(agent).await?;
         }
         let authorization = admin.authorization.as_str().into();
         let site = Self { port: waggle.process.port, authorization, written: Arc::default() };
-        let first = (0..WRITERS).map(|n| (agent(n), TARGET.to_owned(), Duration::ZERO));
-        site.write(first.chain([(QUIET.to_owned(), TARGET.to_owned(), Duration::ZERO)]), WARM_UP).await?;
+        site.write_each(&agents, WARM_UP).await?;
         Ok(site)
+    }
+
+    /// Keeps a writer of each agent busy for `duration`.
+    pub(crate) async fn write_each(&self, agents: &[String], duration: Duration) -> Result<Phase, Error> {
+        let writers = agents.iter().map(|agent| (agent.clone(), TARGET.to_owned(), Duration::ZERO));
+        self.write(writers, duration).await
+    }
+
+    /// How many writes were begun so far.
+    pub(crate) fn written(&self) -> u64 {
+        self.written.load(Ordering::Relaxed)
     }
 
     async fn write_quietly(&self, duration: Duration) -> Result<Phase, Error> {

@@ -1,0 +1,162 @@
+//! The part of the report that tells of streams.
+
+use crate::cases::Era;
+use crate::fan_out::{Kind, Sample};
+use crate::histogram::Histogram;
+use crate::options::Server;
+use crate::relay::{CHANGES, OTHERS, Relayed};
+use crate::report::median;
+use crate::run::to_f64;
+use crate::streams::Streams;
+
+/// The streams as Markdown: what a write takes to another gateway, and what many streams cost.
+pub(crate) fn render(streams: &Streams) -> String {
+    let mut lines = relay(streams);
+    lines.extend(fan_out(streams));
+    lines.join("\n") + "\n"
+}
+
+fn relay(streams: &Streams) -> Vec<String> {
+    if streams.relayed.is_empty() {
+        return Vec::new();
+    }
+    let mut lines = vec![
+        "| from a write's answer to the event on another replica | era | changes | p50 ms | p99 ms | longest ms |"
+            .to_owned(),
+        "|---|---|--:|--:|--:|--:|".to_owned(),
+    ];
+    let row = |what: &str, relayed: &Relayed, seen: &Histogram| {
+        let [p50, p99, longest] = [500, 990, 1000].map(|quantile| to_f64(seen.quantile(quantile)) / 1e3);
+        let (era, count) = (relayed.era.version(), seen.len());
+        format!("| {what} | {era} | {count} | {p50:.1} | {p99:.1} | {longest:.1} |")
+    };
+    let beside = format!("beside {OTHERS} other writers");
+    lines.extend(streams.relayed.iter().map(|relayed| row("undisturbed", relayed, &relayed.alone)));
+    lines.extend(streams.relayed.iter().map(|relayed| row(&beside, relayed, &relayed.beside)));
+    lines.push(String::new());
+    lines.push(format!(
+        "{CHANGES} changes a round, each once the one before it was told; the others write to agents of their own, \
+         {:.0} times a second together.",
+        median(streams.others.clone())
+    ));
+    lines.push(String::new());
+    lines
+}
+
+fn fan_out(streams: &Streams) -> Vec<String> {
+    let mut lines = vec![
+        "| streams | era | server | KiB/stream | × limit | CPU µs/event | × limit | answer ms | first | p50 | p99 \
+         | last | last − answer |"
+            .to_owned(),
+        "|--:|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|".to_owned(),
+    ];
+    lines.extend(streams.fan_outs.iter().map(|(kind, samples)| line(*kind, samples, streams)));
+    lines.push(String::new());
+    let client = streams.fan_outs.iter().map(|(_, samples)| of(samples, |sample| sample.client_micros));
+    lines.push(format!(
+        "KiB/stream is what the server's resident memory grows by with each idle stream. All streams are told of one \
+         change after another; times in ms are from when it was sent, medians over changes and rounds. `limit` is a \
+         bare handler on a broadcast channel. This program used up to {:.1} µs of CPU per event.",
+        client.fold(0.0, f64::max)
+    ));
+    if !streams.left_out.is_empty() {
+        lines.push(format!(
+            "Not measured with {:?} streams: no more than {} files may be open at once; raise it with `ulimit -n`.",
+            streams.left_out, streams.descriptors
+        ));
+    }
+    lines
+}
+
+fn line(kind: Kind, samples: &[Sample], streams: &Streams) -> String {
+    let ratio =
+        |value| ratio(kind, samples, streams, value).map_or("–".to_owned(), |ratio| format!("{ratio:.2}"));
+    format!(
+        "| {} | {} | {} | {:.1} | {} | {:.1} | {} | {:.1} | {:.1} | {:.1} | {:.1} | {:.1} | {:.1} |",
+        kind.streams,
+        kind.era.map_or("–", Era::version),
+        kind.server.name(),
+        of(samples, |sample| sample.bytes / 1024.0),
+        ratio(|sample| sample.bytes),
+        of(samples, |sample| sample.server_micros),
+        ratio(|sample| sample.server_micros),
+        of(samples, |sample| sample.answered),
+        of(samples, |sample| sample.first),
+        of(samples, |sample| sample.p50),
+        of(samples, |sample| sample.p99),
+        of(samples, |sample| sample.last),
+        of(samples, |sample| sample.last_after_answer),
+    )
+}
+
+/// The value as a multiple of that of `limit` with as many streams in the same round, where that was measured.
+fn ratio(kind: Kind, samples: &[Sample], streams: &Streams, value: fn(&Sample) -> f64) -> Option<f64> {
+    let least = Kind { server: Server::Limit, era: None, ..kind };
+    let (_, limit) = streams.fan_outs.iter().find(|(other, _)| *other == least)?;
+    Some(median(samples.iter().zip(limit).map(|(mine, least)| value(mine) / value(least)).collect()))
+}
+
+fn of(samples: &[Sample], value: fn(&Sample) -> f64) -> f64 {
+    median(samples.iter().map(value).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn sample(bytes: f64, micros: f64, last: f64) -> Sample {
+        Sample {
+            bytes,
+            server_micros: micros,
+            client_micros: 1.5,
+            answered: 2.0,
+            first: 3.0,
+            p50: 4.0,
+            p99: 5.0,
+            last,
+            last_after_answer: last - 2.0,
+        }
+    }
+
+    fn fan_outs(limit: Vec<Sample>, waggle: Vec<Sample>) -> Streams {
+        let kind = |server, era| Kind { server, era, streams: 500 };
+        Streams {
+            fan_outs: vec![
+                (kind(Server::Limit, None), limit),
+                (kind(Server::Waggle, Some(Era::Modern)), waggle),
+            ],
+            ..Streams::default()
+        }
+    }
+
+    #[test]
+    fn the_ratio_is_the_median_of_the_ratios_of_each_round() {
+        let limit = vec![sample(1024.0, 4.0, 6.0), sample(2048.0, 5.0, 8.0), sample(1024.0, 10.0, 7.0)];
+        let waggle = vec![sample(2048.0, 8.0, 9.0), sample(3072.0, 5.0, 9.0), sample(1024.0, 12.0, 9.0)];
+        let report = render(&fan_outs(limit, waggle));
+        let rows = [
+            "| 500 | – | limit | 1.0 | 1.00 | 5.0 | 1.00 | 2.0 | 3.0 | 4.0 | 5.0 | 7.0 | 5.0 |",
+            "| 500 | 2026-07-28 | waggle | 2.0 | 1.50 | 8.0 | 1.20 | 2.0 | 3.0 | 4.0 | 5.0 | 9.0 | 7.0 |",
+        ];
+        assert!(rows.iter().all(|row| report.contains(row)), "{report}");
+        assert!(!report.contains("another replica"), "{report}");
+    }
+
+    #[test]
+    fn what_the_limit_on_open_files_leaves_out_is_said() {
+        let streams = Streams { left_out: vec![5000], descriptors: 1024, ..Streams::default() };
+        let report = render(&streams);
+        assert!(report.contains("Not measured with [5000] streams: no more than 1024 files"), "{report}");
+    }
+
+    #[test]
+    fn what_is_relayed_is_told_in_milliseconds() {
+        let mut relayed = Relayed::new(Era::Legacy);
+        relayed.alone.record(Duration::from_micros(1500));
+        let report = render(&Streams { relayed: vec![relayed], others: vec![700.0], ..Streams::default() });
+        assert!(report.contains("| undisturbed | 2025-11-25 | 1 | 1.5 | 1.5 | 1.5 |"), "{report}");
+        assert!(report.contains("700 times a second together"), "{report}");
+    }
+}
