@@ -11,6 +11,11 @@ const LOCK: i64 = 0x7761_6767_6c65_0001;
 /// How often the lock is asked for. Asked for, never waited on: a waiter holds a snapshot, and `create index
 /// concurrently` of the replica that has the lock would wait for the waiter.
 const POLL: Duration = Duration::from_millis(50);
+/// The longest that the database may take to answer what is quickly answered: a network that swallows packets would hold
+/// the start for good.
+const ANSWERS: Duration = Duration::from_secs(5);
+/// The longest that all migrations may take.
+const MIGRATES: Duration = Duration::from_mins(10);
 
 impl Store {
     /// Applies the migrations that are missing. A newer schema than this version knows is left as it is, so that
@@ -19,7 +24,7 @@ impl Store {
     /// # Errors
     /// When the database is away, another replica holds the lock for longer than `wait`, or a migration fails.
     pub async fn migrate(&self, wait: Duration) -> Result<(), StoreError> {
-        let mut connection = self.listen.connect().await?;
+        let mut connection = answered(self.listen.connect()).await?;
         let deadline = tokio::time::Instant::now() + wait;
         while !try_lock(&mut connection).await? {
             if tokio::time::Instant::now() >= deadline {
@@ -29,16 +34,20 @@ impl Store {
         }
         let mut migrator = sqlx::migrate!();
         migrator.set_ignore_missing(true).set_locking(false);
-        migrator.run_direct(None, &mut connection, false).await?;
+        let migrating = migrator.run_direct(None, &mut connection, false);
+        tokio::time::timeout(MIGRATES, migrating).await.map_err(|_| StoreError::Late)??;
         // Closing the connection gives the lock back.
-        connection.close().await?;
-        Ok(())
+        answered(connection.close()).await
     }
 }
 
 async fn try_lock(connection: &mut PgConnection) -> Result<bool, StoreError> {
-    let locked = sqlx::query_scalar!(r#"select pg_try_advisory_lock($1) as "locked!""#, LOCK)
-        .fetch_one(connection)
-        .await?;
-    Ok(locked)
+    let locked = sqlx::query_scalar!(r#"select pg_try_advisory_lock($1) as "locked!""#, LOCK);
+    answered(locked.fetch_one(connection)).await
+}
+
+/// An answer in time; one that does not come is a database that is away.
+async fn answered<T>(answer: impl Future<Output = sqlx::Result<T>>) -> Result<T, StoreError> {
+    let late = |_| sqlx::Error::Io(std::io::ErrorKind::TimedOut.into());
+    Ok(tokio::time::timeout(ANSWERS, answer).await.map_err(late)??)
 }

@@ -152,6 +152,24 @@ async fn a_database_that_does_not_answer_does_not_keep_the_gateway() {
 }
 
 #[tokio::test]
+async fn a_gateway_whose_database_swallows_what_it_says_at_first_starts_once_it_is_heard() {
+    let database = database().await;
+    let proxy = Proxy::before(&database.options).await;
+    let operator = SecretKey::generate(KeyKind::Operator, &mut rand::rng());
+    let site = Site::new()
+        .set("DATABASE_URL", proxy.options.to_url_lossy())
+        .set("WAGGLE_ADMIN__OPERATOR_KEY", operator.reveal());
+    proxy.swallow(true);
+    let heard = async {
+        // What was said by then is answered by nobody, ever.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        proxy.swallow(false);
+    };
+    let (gateway, ()) = tokio::join!(site.serve(), heard);
+    assert_eq!(gateway.stop().await.code(), Some(0));
+}
+
+#[tokio::test]
 async fn a_gateway_that_is_told_to_end_while_it_waits_for_its_database_ends_at_once() {
     for (subcommand, code) in [("serve", 0), ("migrate", 1)] {
         let operator = SecretKey::generate(KeyKind::Operator, &mut rand::rng());

@@ -42,7 +42,9 @@ impl Soak {
         let direct = || Urls { database: url(&database.options), listen: url(&database.options) };
         let mut urls: Vec<_> = (1..REPLICAS).map(|_| direct()).collect();
         urls.push(Urls { listen: url(&proxies[0].options), database: url(&proxies[1].options) });
-        let fleet = Arc::new(Fleet::start(urls, &[]).await);
+        // A replica that cannot ask its database says so, rather than what it remembers: only then can whoever is told
+        // of a change be sure to read it.
+        let fleet = Arc::new(Fleet::start(urls, &[("WAGGLE_ACCESS__STALE_SECONDS", "0")]).await);
         let ledger = Arc::new(Ledger::default());
         let world = Arc::new(World::make(&fleet).await);
         let chaos = Chaos {
