@@ -1,6 +1,6 @@
 //! Clients in a session, which go on where they broke off, on any replica.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::client::{LEGACY, Worker, pause};
 use crate::ledger::count;
@@ -83,7 +83,7 @@ async fn heed(client: &Worker, event: &Event) {
 
 async fn updated(client: &Worker, event: &Event) {
     let told = &event.message["params"]["uri"];
-    match client.client.wish.uris.iter().find(|uri| *told == Value::from(**uri)) {
+    match client.client.wish.uris.iter().find(|uri| told.as_str() == Some(**uri)) {
         Some(uri) => {
             let watermark = event.id.as_deref().and_then(|id| id.split('-').nth(1)?.parse().ok()).unwrap();
             client.ledger.told(&client.client.agent.slug, uri, watermark);

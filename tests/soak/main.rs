@@ -3,6 +3,7 @@
 //!
 //! `SOAK=long` runs the long form of each test.
 
+#![expect(clippy::print_stdout, reason = "what it counted is what it is run for")]
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that fails panics, its helpers too")]
 #![expect(
     clippy::pedantic,

@@ -70,7 +70,7 @@ impl Slow {
 
     async fn receive(&mut self) {
         let read = tokio::time::timeout(PATIENCE, self.connection.read_buf(&mut self.raw)).await;
-        assert!(read.expect("nothing is told").unwrap() > 0, "the stream ended");
+        assert!(read.unwrap_or_else(|_| panic!("nothing is told")).unwrap() > 0, "the stream ended");
     }
 
     /// Takes a chunk that is there whole.
