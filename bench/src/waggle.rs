@@ -76,7 +76,7 @@ impl Waggle {
         let mut command = command(binary, dir, port);
         command.env("WAGGLE_ADMIN__OPERATOR_KEY", key);
         let socket = utf8_percent_encode(&socket, NON_ALPHANUMERIC);
-        command.env("WAGGLE_DATABASE__URL", format!("postgres://waggle@/waggle?host={socket}"));
+        command.env("WAGGLE_DATABASE__URL", format!("postgres:///waggle?user=waggle&host={socket}"));
         for (setting, value) in ROOM {
             command.env(setting, value);
         }

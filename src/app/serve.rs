@@ -93,7 +93,9 @@ fn connect(
     let gateway = Arc::clone(gateway);
     let service = service_fn(move |request| {
         let gateway = Arc::clone(&gateway);
-        async move { Ok::<_, Infallible>(gateway.answer(request, peer, surface).await) }
+        // A connection keeps room for what answers it for as long as it is open: boxed, those that wait, with or
+        // without a stream, hold a pointer instead of 7 KB.
+        Box::pin(async move { Ok::<_, Infallible>(gateway.answer(request, peer, surface).await) })
     });
     let mut builder = Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_PATIENCE);

@@ -7,7 +7,7 @@ use super::{number::Time, reader::Reader};
 /// How replicas tell each other what changed, and for how long it is known.
 #[derive(Clone, Debug)]
 pub struct Changes {
-    /// How long notifications are gathered before they are sent together.
+    /// The least time between notifications that are sent; meanwhile they are gathered.
     pub notify: Duration,
     /// How long changes are kept for clients that were away.
     pub retain: Duration,

@@ -38,7 +38,7 @@ pub struct FeedOptions {
     pub probe: Duration,
     /// How often the rows are swept.
     pub sweep: Duration,
-    /// How long wakes are gathered before they are sent.
+    /// The least time between wakes that are sent; meanwhile they are gathered.
     pub notify: Duration,
     /// How long connecting, or a sweep, may take.
     pub patience: Duration,

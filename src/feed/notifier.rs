@@ -1,4 +1,4 @@
-//! Sends what other replicas are to hear, gathered for a few milliseconds, on a connection of its own.
+//! Sends what other replicas are to hear, every few milliseconds at the most, on a connection of its own.
 //!
 //! Inside the writing transaction NOTIFY would take a lock of the whole database at every commit.
 
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use tokio::time::{Instant, MissedTickBehavior, timeout};
+use tokio::time::{Instant, MissedTickBehavior, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::Feed;
@@ -90,12 +90,15 @@ impl Feed {
         let mut sender = None;
         let mut beats = tokio::time::interval(self.options.probe);
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut sent = Instant::now();
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
-                () = self.pending.some.notified() => tokio::time::sleep(self.options.notify).await,
+                // After a quiet moment at once: an event crosses three of these before it is told.
+                () = self.pending.some.notified() => sleep_until(sent + self.options.notify).await,
                 _ = beats.tick() => {}
             }
+            sent = Instant::now();
             let messages = self.messages();
             sender = self.send(sender, &messages).await;
         }

@@ -90,7 +90,8 @@ pub(super) fn events<V: Voice>(
 ) -> Pin<Box<dyn Stream<Item = Bytes> + Send>> {
     // What changed between admission and here is found when it first looks.
     reading.suspect();
-    let live = Live { ground, reading, voice, first, ended: false };
+    // Boxed once, since both the state and the future of `unfold` have room for what they hand each other.
+    let live = Box::new(Live { ground, reading, voice, first, ended: false });
     Box::pin(unfold(live, |mut live| async move { live.next().await.map(|bytes| (bytes, live)) }))
 }
 
@@ -157,6 +158,12 @@ impl<V: Voice> Live<V> {
         if !self.reading.take_suspicion() {
             return Ok(());
         }
+        // On the heap while it lasts: a stream that waits, as nearly all do nearly always, has no room for it.
+        Box::pin(self.look_again(out)).await
+    }
+
+    /// Whether the caller may still be told, and what else the era has to look at.
+    async fn look_again(&mut self, out: &mut Vec<u8>) -> Result<(), Obstacle> {
         match self.ground.registry.readmit(&self.ground.caller).await {
             Ok(()) => self.voice.look_again(&self.reading, out).await,
             Err(Fault::StorageUnavailable | Fault::Unavailable { .. } | Fault::Internal(_)) => {
