@@ -335,9 +335,9 @@ impl Registry {
         }
         match Box::pin(self.catch_up_and_load(cell, &held, load)).await {
             Ok(found) => Ok(found),
-            Err(error) => match cell.get_stale(&held).filter(|_| self.trusts_memory()) {
-                Some(stale) => Ok(Some(stale)),
-                None => Err(error.into()),
+            Err(error) => match cell.get_stale(&held) {
+                Some(stale) if self.is_left_to_memory().await => Ok(Some(stale)),
+                _ => Err(error.into()),
             },
         }
     }

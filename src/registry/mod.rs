@@ -131,6 +131,12 @@ impl Registry {
         }
     }
 
+    /// Whether memory is all there is, after something could not be loaded: the database is asked once more, since one
+    /// connection that broke does not make it away.
+    async fn is_left_to_memory(&self) -> bool {
+        self.feed.confirm().await.is_err() && self.trusts_memory()
+    }
+
     /// Whether the database has been away for so short a time that what is in memory is still answered.
     fn trusts_memory(&self) -> bool {
         self.feed.unproven_for() < self.limits.stale

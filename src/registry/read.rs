@@ -64,9 +64,9 @@ impl Registry {
         // Boxed, as every cold path below a hot one: the future of a read in memory is small to move.
         match Box::pin(self.load_snapshot(&cell)).await {
             Ok(found) => found.ok_or(Fault::Forbidden),
-            Err(error) => match cell.stale().filter(|_| self.trusts_memory()) {
-                Some(stale) => Ok(stale),
-                None => Err(error.into()),
+            Err(error) => match cell.stale() {
+                Some(stale) if self.is_left_to_memory().await => Ok(stale),
+                _ => Err(error.into()),
             },
         }
     }

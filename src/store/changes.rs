@@ -47,10 +47,10 @@ impl Store {
     /// late they commit, so none escapes. What is found twice is known already and costs nothing. Who has not swept for
     /// so long that changes were pruned meanwhile is told of all heads.
     pub async fn sweep(&self, horizon: Option<&str>) -> Result<Sweep, StoreError> {
-        let rows = self
-            .run(async |connection| {
-                sqlx::query!(
-                    r#"select now.horizon as "horizon!", recent.scope as "scope?", recent.revision as "revision?"
+        // A transaction, though it is one statement: one that meets a dead connection takes another.
+        let mut view = self.transaction("begin read only").await?;
+        let rows = sqlx::query!(
+            r#"select now.horizon as "horizon!", recent.scope as "scope?", recent.revision as "revision?"
                     from (select pg_snapshot_xmin(pg_current_snapshot())::text as horizon) as now
                     left join (
                         (
@@ -64,12 +64,11 @@ impl Store {
                             where $1::text::xid8 <= (select pruned_xid from gateway)
                         )
                     ) as recent on true"#,
-                    horizon,
-                )
-                .fetch_all(connection)
-                .await
-            })
-            .await?;
+            horizon,
+        )
+        .fetch_all(view.connection())
+        .await?;
+        view.settle("commit").await?;
         let heads =
             rows.iter().filter_map(|row| Some((Scope(row.scope?), Revision(row.revision?)))).collect();
         let horizon = rows.into_iter().next().ok_or(StoreError::Unreadable("snapshot"))?.horizon;

@@ -38,16 +38,34 @@ impl Lease {
     }
 }
 
+/// Whether an error says that a connection is none any more, by itself or in the database's last words on it.
+fn is_cut(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Io(_) | sqlx::Error::Protocol(_) => true,
+        sqlx::Error::Database(database) => database.code().is_some_and(|code| code.starts_with("57P")),
+        _ => false,
+    }
+}
+
 impl Store {
     pub(super) async fn lease(&self) -> Result<Lease, StoreError> {
         Ok(Lease { connection: self.pool.acquire().await?, known: true })
     }
 
     /// A lease in a transaction that `begin` begins.
+    ///
+    /// A connection that was cut while it lay in the pool is found out here, before anything was asked of it, and the
+    /// next one is taken: there may be as many as the pool holds.
     pub(super) async fn transaction(&self, begin: &'static str) -> Result<Lease, StoreError> {
-        let mut lease = self.lease().await?;
-        lease.connection().execute(begin).await?;
-        Ok(lease)
+        let mut others = self.pool.options().get_max_connections();
+        loop {
+            let mut lease = self.lease().await?;
+            match lease.connection().execute(begin).await {
+                Ok(_) => return Ok(lease),
+                Err(error) if is_cut(&error) && others > 0 => others -= 1,
+                Err(error) => return Err(error.into()),
+            }
+        }
     }
 
     /// Runs one statement on a connection of its own.

@@ -8,7 +8,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use waggle::model::sources::Point;
 
-use crate::app::{Builder, Replica, gateway};
+use crate::app::{Builder, Replica, gateway, resource};
 use crate::cluster::{Database, database};
 use crate::events::{Event, Events, Session, listen};
 use crate::interference::Director;
@@ -234,6 +234,34 @@ async fn who_resumes_reads_anywhere_what_it_is_told_of() {
         assert_eq!(late.read().await, text, "older than what was told");
         drop(stream);
         tokio::time::sleep(QUIET).await;
+    }
+}
+
+#[tokio::test]
+async fn connections_that_were_cut_do_not_make_memory_answer_what_is_older_than_what_was_told() {
+    let (database, _director, one, two, key) = two().await;
+    let mut events = watching(&one, &key, "x:a").await;
+    let cut = "select pg_terminate_backend(pid) from pg_stat_activity \
+               where datname = current_database() and pid <> pg_backend_pid()";
+    for round in 0..5 {
+        // As many connections as the pool of each may hold.
+        let read = || two.http.text("a", &key, "x:a");
+        futures_util::future::join_all((0..32).map(|_| read())).await;
+        database.execute(cut).await;
+        let text = format!("cut {round}");
+        let body = json!({"name": "a name", "contents": [{"text": &text}]});
+        // What is under way when it is cut is refused, and nothing else.
+        while !one.admin("PUT", &resource("a", "x:a"), Some(body.clone())).await.status.is_success() {}
+        assert_eq!(events.told().await, "updated x:a");
+        let read = async {
+            loop {
+                if let Some(read) = read().await {
+                    return read;
+                }
+            }
+        };
+        assert_eq!(read.await, text);
+        events.told_for(QUIET).await;
     }
 }
 
