@@ -1,6 +1,6 @@
 //! Who wants what: the streams of this replica, told of what changes once every replica has heard of it.
 //!
-//! An agent with streams has a [`Topic`](topic::Topic), which reads the agent's changes in their order and marks what
+//! An agent with streams has a `Topic`, which reads the agent's changes in their order and marks what
 //! they touch with those who want to hear of it. What is marked is a set, never a queue.
 
 mod reader;
