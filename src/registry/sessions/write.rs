@@ -25,7 +25,7 @@ impl Registry {
         uri: &ResourceUri,
     ) -> Result<(), Fault> {
         let definitions = &self.snapshot(caller).await?.definitions;
-        if !definitions.resources.contains_key(uri.as_str()) && definitions.templates.find(uri).is_none() {
+        if !definitions.answers(uri) {
             return Err(Fault::ResourceNotFound(uri.clone()));
         }
         let (registry, session, uri) = (Arc::clone(self), session.uid, uri.clone());
