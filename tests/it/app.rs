@@ -136,6 +136,12 @@ pub(crate) fn resource(agent: &str, uri: &str) -> String {
     format!("/agents/{agent}/resources?uri={}", encode(uri))
 }
 
+/// A key with its last character mistaken: whatever that was, it is another one now.
+pub(crate) fn mistyped(key: &str) -> String {
+    let (good, last) = key.split_at(key.len() - 1);
+    format!("{good}{}", if last == "x" { "y" } else { "x" })
+}
+
 pub(crate) fn encode(text: &str) -> String {
     percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string()
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{REVISIONS, post, speak};
-use crate::app::{Replica, gateway};
+use crate::app::{Replica, gateway, mistyped};
 use crate::http::Answer;
 use crate::whole::{error, exact};
 
@@ -55,7 +55,7 @@ impl Stage {
     async fn answers(&self) -> Vec<(&'static str, String)> {
         let operator = format!("Bearer {}", self.replica.operator);
         let (api_key, bearer) = ("x-agent-api-key", "authorization");
-        let mistyped = format!("{}x", &self.own[..52]);
+        let mistyped = mistyped(&self.own);
         let callers = [
             ("nobody", None),
             ("own", Some((api_key, &self.own))),

@@ -14,7 +14,7 @@ use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use serde_json::json;
 
-use crate::app::{Builder, Replica, encode, resource};
+use crate::app::{Builder, Replica, encode, mistyped, resource};
 use crate::cluster::database;
 
 /// How the client presents the key.
@@ -162,7 +162,7 @@ async fn the_sdk_sees_a_refusal_for_what_it_is() {
             let answer = connect(&replica, Credential::ApiKey(key), mode.clone(), version).await;
             format!("{:?}", answer.err().unwrap())
         };
-        let unauthenticated = refused(&format!("{}x", &key[..52])).await;
+        let unauthenticated = refused(&mistyped(&key)).await;
         assert!(unauthenticated.contains("AuthRequired"), "{unauthenticated}");
         let scope = refused(&registry).await;
         assert!(scope.contains("InsufficientScope") && scope.contains("Some(\"mcp\")"), "{scope}");

@@ -4,6 +4,7 @@ use http::StatusCode;
 use serde_json::json;
 
 use super::{Rivals, SECRET, read, rivals, text_of};
+use crate::app::mistyped;
 use crate::tenancy::probes::{self, UNKNOWN};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -72,7 +73,7 @@ async fn no_stranger_can_tell_an_agent_that_is_not_theirs_from_one_that_is_not()
     replica.admin("DELETE", &format!("/keys/{revoked}"), None).await;
     let (_, registry) = replica.key("a", &["registry"]).await;
     let (_, audit) = replica.key("a", &["audit"]).await;
-    let typo = format!("{}x", &rivals.a[..52]);
+    let typo = mistyped(&rivals.a);
     let bearers = [
         None,
         Some(&*rivals.a),
