@@ -16,7 +16,7 @@ use tower::ServiceExt;
 use crate::admin;
 use crate::feed::Feed;
 use crate::http::body::{self, Body, Lent};
-use crate::http::client_address::TrustedProxies;
+use crate::http::client_address::{ClientAddress, TrustedProxies};
 use crate::http::origin::{self, OriginRules};
 use crate::http::request_id::{RequestIds, X_REQUEST_ID};
 use crate::http::{precondition, problem};
@@ -99,6 +99,9 @@ impl Gateway {
                 self.mcp(request, &agent, peer, &id).await
             }
             Target::Admin => {
+                let mut request = request;
+                let client = self.options.proxies.client(peer, request.headers());
+                request.extensions_mut().insert(ClientAddress(client));
                 Box::pin(lend(request, async |request| self.administer(request, &id).await)).await
             }
             Target::Nothing => {

@@ -16,13 +16,15 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::admin::{self, Admin};
+use crate::admin::{self, Admin, LimitBounds};
 use crate::config::Settings;
 use crate::feed::{Feed, FeedOptions};
 use crate::http::client_address::TrustedProxies;
 use crate::http::cursor::CursorSeal;
+use crate::http::limits::{LimitOptions, Limits};
 use crate::http::origin::OriginRules;
 use crate::http::request_id::RequestIds;
+use crate::mcp::costs::Costs;
 use crate::mcp::endpoint::{Endpoint, EndpointOptions};
 use crate::model::feed::Follower;
 use crate::model::key::KeyHash;
@@ -138,8 +140,10 @@ pub async fn start(
     });
     let ids = RequestIds::new(sources.random.as_ref())?;
     let stop = CancellationToken::new();
-    let endpoint = endpoint(settings, &registry, &feed, seal.clone(), operator, stop.clone());
-    let gateway = Arc::new(gateway(settings, endpoint, &registry, &feed, seal, operator, ids));
+    let limits = Arc::new(Limits::new(limit_options(settings)));
+    let keys = (seal, operator);
+    let endpoint = endpoint(settings, &registry, &feed, keys.clone(), Arc::clone(&limits), stop.clone());
+    let gateway = Arc::new(gateway(settings, endpoint, &registry, &feed, keys, limits, ids));
     let listening = Listening { gateway, registry, feed, store, stop };
     let running = listen(settings, listening).await?;
     Ok(Running { background, background_stop, ..running })
@@ -209,8 +213,8 @@ fn endpoint(
     settings: &Settings,
     registry: &Arc<Registry>,
     feed: &Arc<Feed>,
-    seal: CursorSeal,
-    operator: KeyHash,
+    keys: (CursorSeal, KeyHash),
+    limits: Arc<Limits>,
     closing: CancellationToken,
 ) -> Endpoint {
     let options = EndpointOptions {
@@ -224,8 +228,28 @@ fn endpoint(
         streams_per_key: settings.limits.streams_per_key,
         streams: settings.limits.streams,
         uris_per_stream: settings.sessions.subscriptions,
+        costs: costs(settings),
     };
-    Endpoint::new(Arc::clone(registry), Arc::clone(feed), seal, operator, options, closing)
+    Endpoint::new(Arc::clone(registry), Arc::clone(feed), keys, limits, options, closing)
+}
+
+fn limit_options(settings: &Settings) -> LimitOptions {
+    let limits = &settings.limits;
+    LimitOptions {
+        key: limits.key,
+        agent: limits.agent,
+        tenant: limits.tenant,
+        address: limits.address,
+        concurrent_per_key: limits.concurrent_per_key,
+        concurrent_per_agent: limits.concurrent_per_agent,
+        penalty: limits.address_penalty,
+        remembered: limits.remembered,
+    }
+}
+
+fn costs(settings: &Settings) -> Costs {
+    let crate::config::Costs { list, read, prompt, complete, stream, discover, other } = settings.costs;
+    Costs { list, read, prompt, complete, stream, discover, other }
 }
 
 fn gateway(
@@ -233,12 +257,20 @@ fn gateway(
     endpoint: Endpoint,
     registry: &Arc<Registry>,
     feed: &Arc<Feed>,
-    seal: CursorSeal,
-    operator: KeyHash,
+    (seal, operator): (CursorSeal, KeyHash),
+    limits: Arc<Limits>,
     ids: RequestIds,
 ) -> Gateway {
+    let settable = LimitBounds {
+        dearest: settings.costs.dearest(),
+        key: settings.limits.key,
+        agent: settings.limits.agent,
+        tenant: settings.limits.tenant,
+    };
     let admin = Admin {
         registry: Arc::clone(registry),
+        limits,
+        settable,
         seal,
         operator,
         content_bytes: settings.limits.content_bytes,

@@ -10,6 +10,7 @@ use http::{HeaderName, HeaderValue, Method, Response};
 use hyper::body::Incoming as IncomingBody;
 use tokio_util::sync::CancellationToken;
 
+use super::costs::Costs;
 use super::era::{self, Era, VersionSource};
 use super::headers::McpHeaders;
 use super::legacy::decode::{
@@ -30,6 +31,7 @@ use crate::feed::Feed;
 use crate::http::body::{self, Body};
 use crate::http::credential::{self, Presented};
 use crate::http::cursor::CursorSeal;
+use crate::http::limits::{Admission, Limits};
 use crate::model::fault::Fault;
 use crate::model::key::KeyHash;
 use crate::model::session::{Session, SessionId};
@@ -58,6 +60,8 @@ pub struct EndpointOptions {
     pub streams: usize,
     /// Most URIs that one stream is told of.
     pub uris_per_stream: usize,
+    /// What a request takes of what one may use.
+    pub costs: Costs,
 }
 
 /// The MCP endpoints of all agents.
@@ -66,6 +70,7 @@ pub struct Endpoint {
     pub(super) performer: Performer,
     pub(super) feed: Arc<Feed>,
     pub(super) streams: Streams,
+    limits: Arc<Limits>,
     pub(super) options: EndpointOptions,
     /// Ends all streams.
     pub(super) closing: CancellationToken,
@@ -92,14 +97,14 @@ impl Endpoint {
     pub fn new(
         registry: Arc<Registry>,
         feed: Arc<Feed>,
-        seal: CursorSeal,
-        operator: KeyHash,
+        (seal, operator): (CursorSeal, KeyHash),
+        limits: Arc<Limits>,
         options: EndpointOptions,
         closing: CancellationToken,
     ) -> Self {
         let streams = Streams::new(options.streams_per_key, options.streams);
         let performer = Performer::new(registry, seal, options.result_bytes);
-        Self { performer, feed, streams, options, closing, operator }
+        Self { performer, feed, streams, limits, options, closing, operator }
     }
 
     /// Answers a request.
@@ -111,8 +116,12 @@ impl Endpoint {
             Ok(caller) => caller,
             Err(fault) => return Box::pin(refuse(arrival, &fault, body)).await,
         };
+        let admission = match self.limits.admit(&caller, arrival.client) {
+            Ok(admission) => admission,
+            Err(fault) => return Box::pin(refuse(arrival, &fault, body)).await,
+        };
         match body::read(body, self.options.body_bytes, self.options.patience).await {
-            Ok(body) => self.converse(arrival, &caller, &body).await,
+            Ok(body) => self.converse(arrival, &caller, &admission, &body).await,
             Err(fault) => fail(arrival, &fault),
         }
     }
@@ -129,12 +138,17 @@ impl Endpoint {
         }
         let answered = async {
             let caller = self.admit(arrival).await?;
+            let admission = self.limits.admit(&caller, arrival.client)?;
             let session = self.session(&caller, &headers).await?;
-            if streams {
-                self.stream(arrival, caller, &session).await
+            let costs = &self.options.costs;
+            let standing = admission.charge(if streams { costs.stream } else { costs.other })?;
+            let mut response = if streams {
+                self.stream(arrival, caller, &session).await?
             } else {
-                self.performer.registry().end_session(&session).await.map(|()| no_content())
-            }
+                self.performer.registry().end_session(&session).await.map(|()| no_content())?
+            };
+            standing.inspect(|standing| standing.tell(response.headers_mut()));
+            Ok(response)
         };
         match answered.await {
             Ok(response) => response,
@@ -156,44 +170,86 @@ impl Endpoint {
         self.performer.registry().session(caller, &id).await
     }
 
+    /// Who asks, if he may. A credential that does not hold is charged to its address.
     async fn admit(&self, arrival: &Arrival<'_>) -> Result<Caller, Fault> {
         arrival.admitted.clone()?;
-        let headers = &arrival.parts.headers;
-        match credential::read(headers, self.operator)? {
+        let admitted = self.identify(arrival).await;
+        if let Err(Fault::Unauthenticated | Fault::Forbidden) = &admitted {
+            self.limits.charge_failure(arrival.client)?;
+        }
+        admitted
+    }
+
+    async fn identify(&self, arrival: &Arrival<'_>) -> Result<Caller, Fault> {
+        let registry = self.performer.registry();
+        match credential::read(&arrival.parts.headers, self.operator)? {
             Presented::Operator => Err(Fault::Forbidden),
-            Presented::Nobody => self.performer.registry().admit(None, arrival.agent).await,
-            Presented::Key(key) => self.performer.registry().admit(Some(&key), arrival.agent).await,
+            Presented::Nobody => {
+                self.limits.check_address(arrival.client)?;
+                registry.admit(None, arrival.agent).await
+            }
+            Presented::Key(key) => {
+                if !registry.remembers(&key) {
+                    self.limits.check_address(arrival.client)?;
+                }
+                registry.admit(Some(&key), arrival.agent).await
+            }
         }
     }
 
-    async fn converse(&self, arrival: &Arrival<'_>, caller: &Caller, body: &[u8]) -> Response<Body> {
+    async fn converse(
+        &self,
+        arrival: &Arrival<'_>,
+        caller: &Caller,
+        admission: &Admission<'_>,
+        body: &[u8],
+    ) -> Response<Body> {
         let headers = McpHeaders::read(&arrival.parts.headers);
         let incoming = parse(body);
         let era = era::decide(&headers, &incoming);
         let version = era::named_version(&headers, &incoming);
-        let reply = |id| Reply { arrival, era, version, id };
-        let incoming = match incoming {
-            Ok(incoming) => incoming,
-            Err(Rejected { fault, id, .. }) => return reply(id).fault(&fault),
+        let charged = admission.charge(self.options.costs.of(&incoming));
+        let (id, asked) = match (incoming, &charged) {
+            (Ok(incoming), Ok(_)) => (incoming.id(), Ok(incoming)),
+            (Ok(incoming), Err(fault)) => (incoming.id(), Err(fault.clone())),
+            (Err(rejected), Err(fault)) => (rejected.id, Err(fault.clone())),
+            (Err(rejected), Ok(_)) => (rejected.id, Err(rejected.fault)),
         };
-        let reply = reply(incoming.id());
-        match era {
-            Era::Modern => self.modern(caller, &headers, &incoming, &reply).await,
-            Era::Legacy(VersionSource::Session) => match self.session(caller, &headers).await {
+        let reply = Reply { arrival, era, version, id };
+        let mut response = match asked {
+            Ok(incoming) => self.respond(caller, &headers, &incoming, reply).await,
+            Err(fault) => reply.fault(&fault),
+        };
+        if let Ok(Some(standing)) = charged {
+            standing.tell(response.headers_mut());
+        }
+        response
+    }
+
+    async fn respond(
+        &self,
+        caller: &Caller,
+        headers: &McpHeaders<'_>,
+        incoming: &Incoming<'_>,
+        reply: Reply<'_>,
+    ) -> Response<Body> {
+        match reply.era {
+            Era::Modern => self.modern(caller, headers, incoming, &reply).await,
+            Era::Legacy(VersionSource::Session) => match self.session(caller, headers).await {
                 Ok(session) => {
                     let version = ProtocolVersion::parse(&session.version);
                     let version = version.unwrap_or(ProtocolVersion::NEWEST_LEGACY);
                     let within = Within { caller, version, session: Some(&session) };
-                    self.legacy(within, &incoming, &Reply { version: Some(version), ..reply }).await
+                    self.legacy(within, incoming, &Reply { version: Some(version), ..reply }).await
                 }
                 Err(fault) => reply.fault(&fault),
             },
             Era::Legacy(VersionSource::Sessionless(version)) => {
-                self.legacy(Within { caller, version, session: None }, &incoming, &reply).await
+                self.legacy(Within { caller, version, session: None }, incoming, &reply).await
             }
             Era::Legacy(VersionSource::Negotiation) => {
                 let version = ProtocolVersion::NEWEST_LEGACY;
-                self.legacy(Within { caller, version, session: None }, &incoming, &reply).await
+                self.legacy(Within { caller, version, session: None }, incoming, &reply).await
             }
         }
     }

@@ -9,6 +9,7 @@ use super::write::Precondition;
 use crate::model::agent::{Access, Agent, AgentDescription};
 use crate::model::fault::Fault;
 use crate::model::ids::{AgentId, Slug, TenantId};
+use crate::model::limits::UseLimits;
 use crate::model::scope::{ChangeKind, Revision, Scope};
 use crate::store::write::Write;
 
@@ -27,6 +28,8 @@ pub struct NewAgent {
     pub access: Access,
     /// Whether it answers.
     pub enabled: bool,
+    /// How much may be used of it.
+    pub limits: UseLimits,
 }
 
 /// What is to change of an agent; `None` leaves a member as it is, an inner `None` takes it away.
@@ -42,6 +45,8 @@ pub struct AgentPatch {
     pub access: Option<Access>,
     /// Whether it answers.
     pub enabled: Option<bool>,
+    /// How much may be used of it.
+    pub limits: Option<UseLimits>,
 }
 
 impl AgentPatch {
@@ -53,6 +58,7 @@ impl AgentPatch {
         description.instructions = self.instructions.unwrap_or_else(|| description.instructions.clone());
         new.access = self.access.unwrap_or(new.access);
         new.enabled = self.enabled.unwrap_or(new.enabled);
+        new.limits = self.limits.unwrap_or(new.limits);
         new
     }
 }
@@ -103,6 +109,7 @@ impl Registry {
             description: new.description,
             access: new.access,
             enabled: new.enabled,
+            limits: new.limits,
             revision: write.create(Scope::from(uid), last).await?,
             created_at: self.sources.clock.now(),
         };

@@ -13,6 +13,7 @@ use crate::model::caller::KeyScope;
 use crate::model::fault::Fault;
 use crate::model::ids::{AgentId, KeyId, PrincipalId, TenantId};
 use crate::model::key::{KeyKind, SecretKey};
+use crate::model::limits::RateLimit;
 use crate::model::scope::{ChangeKind, Revision, Scope};
 use crate::store::keys::KeyEnd;
 use crate::store::write::Write;
@@ -36,6 +37,8 @@ pub struct NewKey {
     pub scopes: Vec<KeyScope>,
     /// From when on it is refused.
     pub expires_at: Option<OffsetDateTime>,
+    /// How much it may use.
+    pub limits: RateLimit,
 }
 
 /// A key that was just made, with its secret: the only time that there is one.
@@ -115,6 +118,7 @@ impl Registry {
             display: secret.display().to_owned(),
             name: new.name,
             scopes: new.scopes,
+            limits: new.limits,
             principal,
             revision,
             created_at: now,
@@ -125,6 +129,31 @@ impl Registry {
         write.insert_key(&key, secret.hash()).await?;
         write.change(Scope::from(key.tenant), ChangeKind::Key, key.uid.to_string());
         Ok(IssuedKey { key, secret })
+    }
+
+    /// Sets how much a key may use.
+    ///
+    /// # Errors
+    /// [`Fault::NotFound`], also for a key that is revoked.
+    pub async fn limit_key(self: &Arc<Self>, key: &ApiKey, limits: RateLimit) -> Result<ApiKey, Fault> {
+        let (registry, tenant, key) = (Arc::clone(self), key.tenant, key.uid);
+        self.detached(async move {
+            let scope = Scope::from(tenant);
+            registry
+                .transact(scope, async |write| {
+                    let revision = lock(write, scope).await?;
+                    let present = write.key(tenant, key).await?.filter(|key| key.revoked_at.is_none());
+                    let mut present = present.ok_or(Fault::NotFound("key"))?;
+                    if present.limits != limits {
+                        (present.limits, present.revision) = (limits, revision);
+                        write.set_key_limits(&present).await?;
+                        write.change(scope, ChangeKind::Key, key.to_string());
+                    }
+                    Ok(present)
+                })
+                .await
+        })
+        .await
     }
 
     /// Revokes a key; answers the revision that last changed it. Revoking it again changes nothing.
@@ -189,6 +218,7 @@ impl Registry {
             name: old.name,
             scopes: old.scopes,
             expires_at: old.expires_at,
+            limits: old.limits,
         };
         self.issue(write, new, old.principal, revision, MOST_ROTATING).await
     }
