@@ -262,7 +262,7 @@ fn gateway(
     ids: RequestIds,
 ) -> Gateway {
     let settable = LimitBounds {
-        dearest: settings.costs.dearest(),
+        dearest: settings.costs.dearest().1,
         key: settings.limits.key,
         agent: settings.limits.agent,
         tenant: settings.limits.tenant,

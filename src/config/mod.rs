@@ -184,21 +184,14 @@ impl Settings {
         if listen_url && !url {
             reader.refuse("database.url", "required with database.listen_url");
         }
-        let Limits { key, agent, tenant, address, .. } = self.limits;
-        let bursts = [
-            ("limits.key_burst", key),
-            ("limits.agent_burst", agent),
-            ("limits.tenant_burst", tenant),
-            ("limits.address_burst", address),
-        ];
-        let dearest = self.costs.dearest();
-        for (name, rate) in bursts {
-            if rate.is_some_and(|rate| rate.burst.get() < dearest) {
-                reader.refuse(
-                    name,
-                    &format!("less than {dearest}, which the dearest request of [costs] costs"),
-                );
-            }
+        let (dear, cost) = self.costs.dearest();
+        if let Some((small, burst)) = self.limits.smallest_burst().filter(|(_, burst)| *burst < cost) {
+            // What was not given was not chosen.
+            let blamed = if reader.was_given(dear) { dear } else { small };
+            reader.refuse(
+                blamed,
+                &format!("{dear} is {cost}, and {small} only {burst}: it would be refused for ever"),
+            );
         }
         if self.admin.listen == Some(self.server.listen) && self.server.listen.port() != 0 {
             reader.refuse("admin.listen", "the same as server.listen; leave it out to share that listener");

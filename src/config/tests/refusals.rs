@@ -118,8 +118,8 @@ fn a_database_of_ones_own_requires_an_operator_key_to_serve() {
 fn what_does_not_fit_together_is_refused() {
     let text = "[server]\nlisten = '127.0.0.1:1'\n[admin]\nlisten = '127.0.0.1:1'\n[database]\nlisten_url = 'postgres://a/b'";
     let expected = "\
-database.url: required with database.listen_url
-admin.listen: the same as server.listen; leave it out to share that listener";
+waggle.toml:4: admin.listen: the same as server.listen; leave it out to share that listener
+database.url: required with database.listen_url";
     assert_eq!(file(text).refused(), expected);
 }
 
@@ -189,6 +189,9 @@ proptest! {
 #[test]
 fn costs_above_what_may_be_had_at_once_are_refused() {
     let text = "[costs]\nstream = 20\n[limits]\nkey_burst = 19\nagent_burst = 20\ntenant_burst = 1\ntenant_per_second = 0";
-    let expected = "limits.key_burst: less than 20, which the dearest request of [costs] costs";
+    let expected = "waggle.toml:2: costs.stream: costs.stream is 20, and limits.key_burst only 19: it would be refused for ever";
     assert_eq!(file(text).refused(), expected);
+    let given = variables(&[("WAGGLE_LIMITS__AGENT_BURST", "4")]);
+    let expected = "environment variable WAGGLE_LIMITS__AGENT_BURST: costs.stream is 5, and limits.agent_burst only 4: it would be refused for ever";
+    assert_eq!(given.refused(), expected);
 }
