@@ -13,6 +13,7 @@ pub mod store;
 
 pub mod feed;
 pub mod registry;
+pub mod usage;
 
 pub mod http;
 

@@ -14,6 +14,7 @@ mod prompts;
 mod resources;
 mod templates;
 mod tenants;
+mod usage;
 
 use std::sync::Arc;
 
@@ -28,6 +29,7 @@ use crate::http::problem::AdminFault;
 use crate::model::fault::Fault;
 use crate::model::key::KeyHash;
 use crate::registry::Registry;
+use crate::usage::UsageBook;
 
 /// What the handlers share.
 #[derive(Debug)]
@@ -40,6 +42,8 @@ pub struct Admin {
     pub operator: KeyHash,
     /// Whose credentials may still be tried.
     pub limits: Arc<Limits>,
+    /// What was used.
+    pub usage: Arc<UsageBook>,
     /// What limits may be set to.
     pub settable: LimitBounds,
     /// Most bytes of the contents of one resource.
@@ -88,4 +92,5 @@ fn operations() -> OpenApiRouter<Arc<Admin>> {
         .routes(routes!(prompts::list))
         .routes(routes!(prompts::read, prompts::write, prompts::remove))
         .routes(routes!(manifest::show, manifest::apply))
+        .routes(routes!(usage::read))
 }

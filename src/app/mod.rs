@@ -33,6 +33,7 @@ use crate::registry::Registry;
 use crate::registry::limits::RegistryLimits;
 use crate::registry::render::RendererLimits;
 use crate::store::{AddressError, Store, StoreError, StoreOptions};
+use crate::usage::{UsageBook, UsageOptions};
 
 use dispatch::{Gateway, GatewayOptions, Surface};
 
@@ -141,9 +142,14 @@ pub async fn start(
     let ids = RequestIds::new(sources.random.as_ref())?;
     let stop = CancellationToken::new();
     let limits = Arc::new(Limits::new(limit_options(settings)));
-    let keys = (seal, operator);
-    let endpoint = endpoint(settings, &registry, &feed, keys.clone(), Arc::clone(&limits), stop.clone());
-    let gateway = Arc::new(gateway(settings, endpoint, &registry, &feed, keys, limits, ids));
+    let usage = Arc::new(UsageBook::new(store.clone(), sources.clone(), usage_options(settings)));
+    background.spawn({
+        let (usage, stop) = (Arc::clone(&usage), background_stop.clone());
+        async move { usage.keep(stop).await }
+    });
+    let (keys, use_of) = ((seal, operator), (limits, usage));
+    let endpoint = endpoint(settings, &registry, &feed, keys.clone(), use_of.clone(), stop.clone());
+    let gateway = Arc::new(gateway(settings, endpoint, &registry, &feed, keys, use_of, ids));
     let listening = Listening { gateway, registry, feed, store, stop };
     let running = listen(settings, listening).await?;
     Ok(Running { background, background_stop, ..running })
@@ -214,7 +220,7 @@ fn endpoint(
     registry: &Arc<Registry>,
     feed: &Arc<Feed>,
     keys: (CursorSeal, KeyHash),
-    limits: Arc<Limits>,
+    use_of: (Arc<Limits>, Arc<UsageBook>),
     closing: CancellationToken,
 ) -> Endpoint {
     let options = EndpointOptions {
@@ -230,7 +236,7 @@ fn endpoint(
         uris_per_stream: settings.sessions.subscriptions,
         costs: costs(settings),
     };
-    Endpoint::new(Arc::clone(registry), Arc::clone(feed), keys, limits, options, closing)
+    Endpoint::new(Arc::clone(registry), Arc::clone(feed), keys, use_of, options, closing)
 }
 
 fn limit_options(settings: &Settings) -> LimitOptions {
@@ -247,6 +253,11 @@ fn limit_options(settings: &Settings) -> LimitOptions {
     }
 }
 
+fn usage_options(settings: &Settings) -> UsageOptions {
+    let (usage, stale) = (&settings.usage, settings.access.stale);
+    UsageOptions { settle: usage.settle, retain: usage.retain, stale }
+}
+
 fn costs(settings: &Settings) -> Costs {
     let crate::config::Costs { list, read, prompt, complete, stream, discover, other } = settings.costs;
     Costs { list, read, prompt, complete, stream, discover, other }
@@ -258,7 +269,7 @@ fn gateway(
     registry: &Arc<Registry>,
     feed: &Arc<Feed>,
     (seal, operator): (CursorSeal, KeyHash),
-    limits: Arc<Limits>,
+    (limits, usage): (Arc<Limits>, Arc<UsageBook>),
     ids: RequestIds,
 ) -> Gateway {
     let settable = LimitBounds {
@@ -270,6 +281,7 @@ fn gateway(
     let admin = Admin {
         registry: Arc::clone(registry),
         limits,
+        usage,
         settable,
         seal,
         operator,

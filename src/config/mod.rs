@@ -30,6 +30,7 @@ mod sessions;
 mod show;
 mod suggest;
 mod text;
+mod usage;
 mod writes;
 
 #[cfg(test)]
@@ -56,6 +57,7 @@ pub use self::{
     server::Server,
     sessions::Sessions,
     show::Listing,
+    usage::Usage,
     writes::Writes,
 };
 use self::{environment::CONFIG_FILE, file::ConfigFile, layers::Layers, reader::Reader};
@@ -77,6 +79,8 @@ pub struct Settings {
     pub limits: Limits,
     /// What a request takes from the rates.
     pub costs: Costs,
+    /// How what is used is counted.
+    pub usage: Usage,
     /// How long writers queue.
     pub writes: Writes,
     /// How much is kept in memory.
@@ -161,6 +165,7 @@ impl Settings {
             access: Access::read(reader),
             limits: Limits::read(reader),
             costs: Costs::read(reader),
+            usage: Usage::read(reader),
             writes: Writes::read(reader),
             cache: Cache::read(reader),
             changes: Changes::read(reader),

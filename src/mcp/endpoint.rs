@@ -31,13 +31,14 @@ use crate::feed::Feed;
 use crate::http::body::{self, Body};
 use crate::http::credential::{self, Presented};
 use crate::http::cursor::CursorSeal;
-use crate::http::limits::{Admission, Limits};
+use crate::http::limits::{Admission, Limits, Standing};
 use crate::model::fault::Fault;
 use crate::model::key::KeyHash;
 use crate::model::session::{Session, SessionId};
 use crate::registry::Registry;
 use crate::registry::access::Caller;
 use crate::registry::sessions::NewSession;
+use crate::usage::{Holders, UsageBook};
 
 const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 
@@ -71,6 +72,7 @@ pub struct Endpoint {
     pub(super) feed: Arc<Feed>,
     pub(super) streams: Streams,
     limits: Arc<Limits>,
+    usage: Arc<UsageBook>,
     pub(super) options: EndpointOptions,
     /// Ends all streams.
     pub(super) closing: CancellationToken,
@@ -98,13 +100,13 @@ impl Endpoint {
         registry: Arc<Registry>,
         feed: Arc<Feed>,
         (seal, operator): (CursorSeal, KeyHash),
-        limits: Arc<Limits>,
+        (limits, usage): (Arc<Limits>, Arc<UsageBook>),
         options: EndpointOptions,
         closing: CancellationToken,
     ) -> Self {
         let streams = Streams::new(options.streams_per_key, options.streams);
         let performer = Performer::new(registry, seal, options.result_bytes);
-        Self { performer, feed, streams, limits, options, closing, operator }
+        Self { performer, feed, streams, limits, usage, options, closing, operator }
     }
 
     /// Answers a request.
@@ -208,7 +210,7 @@ impl Endpoint {
         let incoming = parse(body);
         let era = era::decide(&headers, &incoming);
         let version = era::named_version(&headers, &incoming);
-        let charged = admission.charge(self.options.costs.of(&incoming));
+        let charged = self.charge(caller, admission, &incoming).await;
         let (id, asked) = match (incoming, &charged) {
             (Ok(incoming), Ok(_)) => (incoming.id(), Ok(incoming)),
             (Ok(incoming), Err(fault)) => (incoming.id(), Err(fault.clone())),
@@ -224,6 +226,20 @@ impl Endpoint {
             standing.tell(response.headers_mut());
         }
         response
+    }
+
+    /// Takes what a body costs from the rates and the quotas of whoever sends it.
+    async fn charge(
+        &self,
+        caller: &Caller,
+        admission: &Admission<'_>,
+        incoming: &Result<Incoming<'_>, Rejected<'_>>,
+    ) -> Result<Option<Standing>, Fault> {
+        let standing = admission.charge(self.options.costs.of(incoming))?;
+        if let Ok(incoming) = incoming {
+            self.usage.take_calls(holders(caller), Costs::calls(incoming)).await?;
+        }
+        Ok(standing)
     }
 
     async fn respond(
@@ -406,6 +422,11 @@ impl Endpoint {
         }
         batch_message(&answers).map_or_else(accepted, |answers| ok(Body::from(answers)))
     }
+}
+
+/// Whose quotas a caller's requests count against.
+fn holders(caller: &Caller) -> Holders<'_> {
+    Holders { agent: caller.agent, tenant: caller.tenant, limits: &caller.limits }
 }
 
 /// Who speaks in the legacy era, in which revision, and in which session, if in any.

@@ -20,3 +20,4 @@ pub mod subject;
 pub mod template;
 pub mod uri;
 pub mod uri_template;
+pub mod usage;

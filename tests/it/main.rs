@@ -35,5 +35,6 @@ mod replicas;
 mod sessions;
 mod streams;
 mod tenancy;
+mod usage;
 mod whole;
 mod writers;

@@ -156,6 +156,10 @@ stream = 5
 discover = 0
 other = 1
 
+[usage]
+settle_seconds = 5
+retain_days = 400
+
 [writes]
 queue_per_agent = 1024
 wait_seconds = 10
