@@ -10,7 +10,7 @@ use crate::http::credential::{self, Presented};
 use crate::http::problem::AdminFault;
 use crate::model::agent::{Agent, Tenant};
 use crate::model::api_key::ApiKey;
-use crate::model::caller::{Credential, KeyScope};
+use crate::model::caller::{Credential, CredentialKind, KeyScope};
 use crate::model::fault::Fault;
 use crate::model::ids::Slug;
 use crate::registry::Registry;
@@ -55,7 +55,7 @@ impl Authority {
     pub(super) fn owner(&self) -> Result<Option<&Credential>, Fault> {
         match self {
             Self::Operator => Ok(None),
-            Self::Key(grant) if grant.credential.agent.is_some() => Err(Fault::Forbidden),
+            Self::Key(grant) if grant.credential.kind != CredentialKind::OwnerKey => Err(Fault::Forbidden),
             Self::Key(grant) if !grant.credential.allows(KeyScope::Registry) => {
                 Err(Fault::InsufficientScope(KeyScope::Registry.as_str()))
             }

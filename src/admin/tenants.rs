@@ -17,24 +17,32 @@ use super::openapi::{Preconditions, Problems, WriteProblems};
 use super::page::{Items, PageParams};
 use super::{Answer, App};
 use crate::http::precondition::etag;
-use crate::model::agent::Tenant;
+use crate::model::agent::{KeyAge, Tenant};
 use crate::model::fault::Fault;
 use crate::model::ids::Slug;
+use crate::registry::tenants::{self, TenantChange};
 
 /// A tenant to be created. Its name is its id unless it is given one.
 #[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct NewTenant {
     id: String,
     name: Option<Name>,
+    /// How many days old its keys may become; as old as they like unless given.
+    #[schema(minimum = 1, maximum = 3650)]
+    max_key_age_days: Option<u16>,
 }
 
 /// What is to change about a tenant.
 #[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct TenantPatch {
     #[serde(default, deserialize_with = "present")]
     name: Option<Name>,
+    /// How many days old its keys may become; `null`: as old as they like.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(minimum = 1, maximum = 3650)]
+    max_key_age_days: Option<Option<u16>>,
 }
 
 /// A tenant.
@@ -45,14 +53,25 @@ pub(super) struct Shown {
     #[schema(value_type = String)]
     id: Slug,
     name: String,
+    max_key_age_days: Option<u16>,
     #[serde(with = "time::serde::rfc3339")]
     created_at: OffsetDateTime,
 }
 
 impl From<Tenant> for Shown {
     fn from(tenant: Tenant) -> Self {
-        Self { id: tenant.slug, name: tenant.name, created_at: tenant.created_at }
+        Self {
+            id: tenant.slug,
+            name: tenant.name,
+            max_key_age_days: tenant.max_key_age.map(KeyAge::days),
+            created_at: tenant.created_at,
+        }
     }
+}
+
+fn checked_age(days: Option<u16>) -> Result<Option<KeyAge>, Fault> {
+    let wrong = Fault::invalid_params("maxKeyAgeDays must be from 1 to 3650");
+    days.map(|days| KeyAge::from_days(days).ok_or(wrong)).transpose()
 }
 
 /// Creates a tenant.
@@ -73,7 +92,8 @@ pub(super) async fn create(
     authority.operator()?;
     let slug = Slug::parse(&new.id).map_err(|error| Fault::invalid_params(format!("id {error}")))?;
     let name = new.name.map_or_else(|| slug.to_string(), Name::into);
-    let tenant = app.registry.create_tenant(slug, name).await?;
+    let max_key_age = checked_age(new.max_key_age_days)?;
+    let tenant = app.registry.create_tenant(tenants::NewTenant { slug, name, max_key_age }).await?;
     Ok((StatusCode::CREATED, [(ETAG, etag(tenant.revision))], Json(Shown::from(tenant))))
 }
 
@@ -136,7 +156,11 @@ pub(super) async fn update(
 ) -> Answer<impl IntoResponse> {
     authority.operator()?;
     let tenant = authority.tenant(&app.registry, &slug).await?;
-    let tenant = app.registry.rename_tenant(tenant.slug, patch.name.map(Name::into), condition).await?;
+    let change = TenantChange {
+        name: patch.name.map(Name::into),
+        max_key_age: patch.max_key_age_days.map(checked_age).transpose()?,
+    };
+    let tenant = app.registry.update_tenant(tenant.slug, change, condition).await?;
     Ok(([(ETAG, etag(tenant.revision))], Json(Shown::from(tenant))))
 }
 

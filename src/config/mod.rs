@@ -24,11 +24,13 @@ mod origin;
 mod problem;
 mod public_url;
 mod reader;
+mod secure_url;
 mod server;
 mod sessions;
 mod show;
 mod suggest;
 mod text;
+mod tokens;
 mod writes;
 
 #[cfg(test)]
@@ -51,9 +53,11 @@ pub use self::{
     origin::AllowedOrigin,
     problem::{ConfigError, Place, Problem},
     public_url::PublicUrl,
+    secure_url::SecureUrl,
     server::Server,
     sessions::Sessions,
     show::Listing,
+    tokens::Tokens,
     writes::Writes,
 };
 use self::{environment::CONFIG_FILE, file::ConfigFile, layers::Layers, reader::Reader};
@@ -71,6 +75,8 @@ pub struct Settings {
     pub admin: Admin,
     /// What is remembered of credentials.
     pub access: Access,
+    /// Whose access tokens are believed, and what their claims grant.
+    pub tokens: Tokens,
     /// What one request, one resource and one agent may hold.
     pub limits: Limits,
     /// How long writers queue.
@@ -155,6 +161,7 @@ impl Settings {
             embedded: Embedded::read(reader, environment),
             admin: Admin::read(reader),
             access: Access::read(reader),
+            tokens: Tokens::read(reader),
             limits: Limits::read(reader),
             writes: Writes::read(reader),
             cache: Cache::read(reader),
@@ -179,6 +186,7 @@ impl Settings {
         if listen_url && !url {
             reader.refuse("database.url", "required with database.listen_url");
         }
+        self.tokens.check(reader);
         if self.admin.listen == Some(self.server.listen) && self.server.listen.port() != 0 {
             reader.refuse("admin.listen", "the same as server.listen; leave it out to share that listener");
         }

@@ -1,6 +1,7 @@
 //! Values, parsed and valid by construction. Nothing here knows of HTTP, SQL or a runtime.
 
 pub mod agent;
+pub mod algorithm;
 pub mod api_key;
 pub mod caller;
 pub mod fault;
@@ -9,6 +10,7 @@ pub mod ids;
 pub mod json;
 pub mod key;
 pub mod message;
+pub mod networks;
 pub mod operation;
 pub mod prompt;
 pub mod resource;

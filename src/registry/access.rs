@@ -103,7 +103,7 @@ impl TenantAccess {
     /// Forgets an agent, and its keys, which end with it.
     fn forget_agent(&mut self, agent: AgentId) {
         self.agents.remove(&agent);
-        self.keys.retain(|_, grant| grant.credential.agent != Some(agent));
+        self.keys.retain(|_, grant| !grant.credential.ends_with(agent));
         self.hashes.retain(|_, hash| self.keys.contains_key(hash));
     }
 }

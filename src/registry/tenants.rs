@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Registry;
 use super::write::{Precondition, Written};
-use crate::model::agent::Tenant;
+use crate::model::agent::{KeyAge, Tenant};
 use crate::model::fault::Fault;
 use crate::model::ids::{Slug, TenantId};
 use crate::model::scope::{ChangeKind, Scope};
@@ -13,6 +13,26 @@ use crate::store::write::Write;
 const NO_TENANT: Fault = Fault::NotFound("tenant");
 /// The gateway's scope is made by the first migration.
 const NO_GATEWAY: &str = "the gateway's scope has no head";
+
+/// A tenant as it is to be made.
+#[derive(Debug, Clone)]
+pub struct NewTenant {
+    /// What people type.
+    pub slug: Slug,
+    /// What people read.
+    pub name: String,
+    /// How old its keys may become.
+    pub max_key_age: Option<KeyAge>,
+}
+
+/// What is to change about a tenant; `None` stays as it is.
+#[derive(Debug, Clone, Default)]
+pub struct TenantChange {
+    /// What people read.
+    pub name: Option<String>,
+    /// How old its keys may become; `Some(None)`: as old as they like.
+    pub max_key_age: Option<Option<KeyAge>>,
+}
 
 impl Registry {
     /// A tenant by its slug.
@@ -32,17 +52,16 @@ impl Registry {
     ///
     /// # Errors
     /// [`Fault::AlreadyExists`].
-    pub async fn create_tenant(self: &Arc<Self>, slug: Slug, name: String) -> Result<Tenant, Fault> {
+    pub async fn create_tenant(self: &Arc<Self>, new: NewTenant) -> Result<Tenant, Fault> {
         let registry = Arc::clone(self);
         self.detached(async move {
-            registry
-                .transact(Scope::GATEWAY, async |write| registry.insert_tenant(write, slug, name).await)
-                .await
+            registry.transact(Scope::GATEWAY, async |write| registry.insert_tenant(write, new).await).await
         })
         .await
     }
 
-    async fn insert_tenant(&self, write: &mut Write, slug: Slug, name: String) -> Result<Tenant, Fault> {
+    async fn insert_tenant(&self, write: &mut Write, new: NewTenant) -> Result<Tenant, Fault> {
+        let NewTenant { slug, name, max_key_age } = new;
         lock(write, Scope::GATEWAY).await?;
         if write.tenant(&slug).await?.is_some() {
             return Err(Fault::AlreadyExists("a tenant with this id"));
@@ -50,21 +69,21 @@ impl Registry {
         let uid = TenantId(self.sources.uid()?);
         let last = write.retired_tenant(&slug).await?;
         let revision = write.create(Scope::from(uid), last).await?;
-        let tenant = Tenant { uid, slug, name, revision, created_at: self.sources.clock.now() };
+        let tenant = Tenant { uid, slug, name, max_key_age, revision, created_at: self.sources.clock.now() };
         write.insert_tenant(&tenant).await?;
         write.change(Scope::GATEWAY, ChangeKind::Tenant, uid.to_string());
         write.change(Scope::from(uid), ChangeKind::Tenant, uid.to_string());
         Ok(tenant)
     }
 
-    /// Renames a tenant.
+    /// Changes a tenant.
     ///
     /// # Errors
     /// [`Fault::NotFound`], [`Fault::RevisionMismatch`].
-    pub async fn rename_tenant(
+    pub async fn update_tenant(
         self: &Arc<Self>,
         slug: Slug,
-        name: Option<String>,
+        change: TenantChange,
         condition: Precondition,
     ) -> Result<Tenant, Fault> {
         let registry = Arc::clone(self);
@@ -73,14 +92,19 @@ impl Registry {
             registry
                 .transact(Scope::from(uid), async |write| {
                     let revision = lock(write, Scope::from(uid)).await?;
-                    let mut tenant = write.tenant(&slug).await?.filter(|t| t.uid == uid).ok_or(NO_TENANT)?;
+                    let tenant = write.tenant(&slug).await?.filter(|t| t.uid == uid).ok_or(NO_TENANT)?;
                     condition.check(Some(tenant.revision))?;
-                    if let Some(name) = name.filter(|name| *name != tenant.name) {
-                        write.update_tenant(uid, &name, revision).await?;
+                    let mut wanted = Tenant {
+                        name: change.name.unwrap_or_else(|| tenant.name.clone()),
+                        max_key_age: change.max_key_age.unwrap_or(tenant.max_key_age),
+                        ..tenant.clone()
+                    };
+                    if wanted != tenant {
+                        wanted.revision = revision;
+                        write.update_tenant(&wanted).await?;
                         write.change(Scope::from(uid), ChangeKind::Tenant, uid.to_string());
-                        (tenant.name, tenant.revision) = (name, revision);
                     }
-                    Ok(tenant)
+                    Ok(wanted)
                 })
                 .await
         })

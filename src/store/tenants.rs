@@ -4,7 +4,7 @@ use time::OffsetDateTime;
 
 use super::write::Write;
 use super::{Store, StoreError};
-use crate::model::agent::Tenant;
+use crate::model::agent::{KeyAge, Tenant};
 use crate::model::ids::{Slug, TenantId};
 use crate::model::scope::Revision;
 
@@ -12,6 +12,7 @@ struct Row {
     uid: uuid::Uuid,
     slug: String,
     name: String,
+    max_key_age_days: Option<i32>,
     revision: i64,
     created_at: OffsetDateTime,
 }
@@ -24,10 +25,21 @@ impl TryFrom<Row> for Tenant {
             uid: TenantId(row.uid),
             slug: Slug::parse(&row.slug).map_err(|_| StoreError::Unreadable("tenant"))?,
             name: row.name,
+            max_key_age: key_age(row.max_key_age_days)?,
             revision: Revision(row.revision),
             created_at: row.created_at,
         })
     }
+}
+
+/// Reads how old keys may become.
+pub(super) fn key_age(days: Option<i32>) -> Result<Option<KeyAge>, StoreError> {
+    let age = |days: i32| u16::try_from(days).ok().and_then(KeyAge::from_days);
+    days.map(|days| age(days).ok_or(StoreError::Unreadable("maximum age of keys"))).transpose()
+}
+
+fn days(age: Option<KeyAge>) -> Option<i32> {
+    age.map(|age| age.days().into())
 }
 
 impl Store {
@@ -37,7 +49,7 @@ impl Store {
             .run(async |connection| {
                 sqlx::query_as!(
         Row,
-        "select uid, slug, name, revision, created_at from tenants where slug = $1 and deleted_at is null",
+        "select uid, slug, name, max_key_age_days, revision, created_at from tenants where slug = $1 and deleted_at is null",
         slug.as_str(),
     )
     .fetch_optional(connection)
@@ -53,7 +65,7 @@ impl Store {
             .run(async |connection| {
                 sqlx::query_as!(
                     Row,
-                    "select uid, slug, name, revision, created_at from tenants \
+                    "select uid, slug, name, max_key_age_days, revision, created_at from tenants \
              where slug > $1 and deleted_at is null order by slug limit $2",
                     after,
                     limit,
@@ -71,12 +83,20 @@ impl Write {
     pub async fn tenant(&mut self, slug: &Slug) -> Result<Option<Tenant>, StoreError> {
         let row = sqlx::query_as!(
             Row,
-            "select uid, slug, name, revision, created_at from tenants where slug = $1 and deleted_at is null",
+            "select uid, slug, name, max_key_age_days, revision, created_at from tenants where slug = $1 and deleted_at is null",
             slug.as_str(),
         )
         .fetch_optional(self.connection())
         .await?;
         row.map(Tenant::try_from).transpose()
+    }
+
+    /// How old the keys of a tenant may become.
+    pub async fn max_key_age(&mut self, tenant: TenantId) -> Result<Option<KeyAge>, StoreError> {
+        let days = sqlx::query_scalar!("select max_key_age_days from tenants where uid = $1", tenant.0)
+            .fetch_optional(self.connection())
+            .await?;
+        key_age(days.flatten())
     }
 
     /// The last revision of an earlier tenant of this slug; 0 where there was none.
@@ -91,30 +111,28 @@ impl Write {
     /// Adds a tenant.
     pub async fn insert_tenant(&mut self, tenant: &Tenant) -> Result<(), StoreError> {
         sqlx::query!(
-            "insert into tenants (uid, slug, name, revision, created_at) values ($1, $2, $3, $4, $5)",
+            "insert into tenants (uid, slug, name, revision, created_at, max_key_age_days) \
+             values ($1, $2, $3, $4, $5, $6)",
             tenant.uid.0,
             tenant.slug.as_str(),
             tenant.name,
             tenant.revision.0,
             tenant.created_at,
+            days(tenant.max_key_age),
         )
         .execute(self.connection())
         .await?;
         Ok(())
     }
 
-    /// Renames a tenant.
-    pub async fn update_tenant(
-        &mut self,
-        tenant: TenantId,
-        name: &str,
-        revision: Revision,
-    ) -> Result<(), StoreError> {
+    /// Writes what may change about a tenant.
+    pub async fn update_tenant(&mut self, tenant: &Tenant) -> Result<(), StoreError> {
         sqlx::query!(
-            "update tenants set name = $2, revision = $3 where uid = $1",
-            tenant.0,
-            name,
-            revision.0
+            "update tenants set name = $2, max_key_age_days = $3, revision = $4 where uid = $1",
+            tenant.uid.0,
+            tenant.name,
+            days(tenant.max_key_age),
+            tenant.revision.0,
         )
         .execute(self.connection())
         .await?;
