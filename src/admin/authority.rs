@@ -8,13 +8,14 @@ use http::request::Parts;
 use super::Admin;
 use crate::http::credential::{self, Presented};
 use crate::http::problem::AdminFault;
+use crate::http::visitor::Visitor;
 use crate::model::agent::{Agent, Tenant};
 use crate::model::api_key::ApiKey;
 use crate::model::caller::{Credential, CredentialKind, KeyScope};
 use crate::model::fault::Fault;
 use crate::model::ids::Slug;
 use crate::registry::Registry;
-use crate::registry::access::Grant;
+use crate::registry::access::{Grant, Shown};
 
 const NO_AGENT: Fault = Fault::NotFound("agent");
 const NO_TENANT: Fault = Fault::NotFound("tenant");
@@ -23,7 +24,7 @@ const NO_TENANT: Fault = Fault::NotFound("tenant");
 pub(super) enum Authority {
     /// The gateway's operator: everything.
     Operator,
-    /// A tenant's owner key or an agent's key.
+    /// A tenant's owner key, an agent's key, or an access token, which may do what an agent's key may.
     Key(Arc<Grant>),
 }
 
@@ -31,14 +32,17 @@ impl FromRequestParts<Arc<Admin>> for Authority {
     type Rejection = AdminFault;
 
     async fn from_request_parts(parts: &mut Parts, admin: &Arc<Admin>) -> Result<Self, AdminFault> {
-        match credential::read(&parts.headers, admin.operator)? {
-            Presented::Nobody => Err(Fault::Unauthenticated.into()),
-            Presented::Operator => Ok(Self::Operator),
-            Presented::Key(key) => {
-                admin.registry.confirm().await?;
-                Ok(Self::Key(admin.registry.grant(&key).await?))
-            }
-        }
+        let presented = credential::read(&parts.headers, admin.operator)?;
+        let shown = match &presented {
+            Presented::Nobody => return Err(Fault::Unauthenticated.into()),
+            Presented::Operator => return Ok(Self::Operator),
+            Presented::Key(key) => Shown::Key(key),
+            Presented::Token(token) => Shown::Token(token, None),
+        };
+        let visitor = Visitor::of(&parts.extensions)?;
+        let grant = admin.registry.identify(shown, visitor.client).await?;
+        visitor.expiry.note(grant.as_deref(), admin.registry.now());
+        Ok(Self::Key(grant.ok_or(Fault::Unauthenticated)?))
     }
 }
 
@@ -51,7 +55,7 @@ impl Authority {
         }
     }
 
-    /// The owner key that calls; `None` for the operator, refused for an agent's key.
+    /// The owner key that calls; `None` for the operator, refused for an agent's key and for a token.
     pub(super) fn owner(&self) -> Result<Option<&Credential>, Fault> {
         match self {
             Self::Operator => Ok(None),

@@ -30,11 +30,12 @@ use crate::feed::Feed;
 use crate::http::body::{self, Body};
 use crate::http::credential::{self, Presented};
 use crate::http::cursor::CursorSeal;
+use crate::http::key_expiry::KeyExpiry;
 use crate::model::fault::Fault;
 use crate::model::key::KeyHash;
 use crate::model::session::{Session, SessionId};
 use crate::registry::Registry;
-use crate::registry::access::Caller;
+use crate::registry::access::{Caller, Shown};
 use crate::registry::sessions::NewSession;
 
 const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -83,6 +84,8 @@ pub struct Arrival<'a> {
     pub request_id: &'a HeaderValue,
     /// Who is at the other end.
     pub client: IpAddr,
+    /// Where it is noted that the key which it shows expires.
+    pub expiry: &'a KeyExpiry,
     /// What was decided before it came here.
     pub admitted: Result<(), Fault>,
 }
@@ -159,11 +162,17 @@ impl Endpoint {
     async fn admit(&self, arrival: &Arrival<'_>) -> Result<Caller, Fault> {
         arrival.admitted.clone()?;
         let headers = &arrival.parts.headers;
-        match credential::read(headers, self.operator)? {
-            Presented::Operator => Err(Fault::Forbidden),
-            Presented::Nobody => self.performer.registry().admit(None, arrival.agent).await,
-            Presented::Key(key) => self.performer.registry().admit(Some(&key), arrival.agent).await,
-        }
+        let presented = credential::read(headers, self.operator)?;
+        let shown = match &presented {
+            Presented::Operator => return Err(Fault::Forbidden),
+            Presented::Nobody => Shown::Nobody,
+            Presented::Key(key) => Shown::Key(key),
+            Presented::Token(token) => Shown::Token(token, Some(arrival.agent)),
+        };
+        let registry = self.performer.registry();
+        let grant = registry.identify(shown, arrival.client).await?;
+        arrival.expiry.note(grant.as_deref(), registry.now());
+        registry.admit(grant, arrival.agent).await
     }
 
     async fn converse(&self, arrival: &Arrival<'_>, caller: &Caller, body: &[u8]) -> Response<Body> {

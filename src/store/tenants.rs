@@ -2,6 +2,7 @@
 
 use time::OffsetDateTime;
 
+use super::snapshot::Snapshot;
 use super::write::Write;
 use super::{Store, StoreError};
 use crate::model::agent::{KeyAge, Tenant};
@@ -75,6 +76,22 @@ impl Store {
             })
             .await?;
         rows.into_iter().map(Tenant::try_from).collect()
+    }
+}
+
+impl Snapshot {
+    /// The living tenant of this slug, and when it was made.
+    pub async fn tenant_address(
+        &mut self,
+        slug: &Slug,
+    ) -> Result<Option<(TenantId, OffsetDateTime)>, StoreError> {
+        let row = sqlx::query!(
+            "select uid, created_at from tenants where slug = $1 and deleted_at is null",
+            slug.as_str(),
+        )
+        .fetch_optional(self.connection())
+        .await?;
+        Ok(row.map(|row| (TenantId(row.uid), row.created_at)))
     }
 }
 
