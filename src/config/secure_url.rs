@@ -26,7 +26,7 @@ impl SecureUrl {
         Ok(Self(text.to_owned()))
     }
 
-    /// As [`parse`](Self::parse), of an issuer, which has no query (OpenID Connect Discovery 1.0, section 4).
+    /// As [`parse`](Self::parse), of an issuer, which has no query (`OpenID` Connect Discovery 1.0, section 4).
     ///
     /// # Errors
     /// Says what the text is not.

@@ -23,18 +23,15 @@ pub fn of(fault: &Fault) -> Option<HeaderValue> {
 /// is, and, unless the challenge is about a scope, which scope to ask for and whether a token was refused.
 pub fn complete(metadata: &Metadata, what: Protected<'_>, request: &HeaderMap, answer: &mut HeaderMap) {
     let Some(challenge) = answer.get(WWW_AUTHENTICATE).and_then(|value| value.to_str().ok()) else { return };
-    let mut told = format!(r#"{challenge}, resource_metadata="{}""#, metadata.url(what));
-    if !challenge.contains("error=") {
-        let scope = match what {
-            Protected::Gateway => "registry",
-            Protected::Endpoint(_) => "mcp",
-        };
-        told.push_str(&format!(r#", scope="{scope}""#));
-        let mut shown = request.get_all(AUTHORIZATION).iter().filter_map(|value| value.to_str().ok());
-        if shown.any(|value| bearer(value).is_some()) {
-            told.push_str(r#", error="invalid_token""#);
-        }
-    }
+    let mut shown = request.get_all(AUTHORIZATION).iter().filter_map(|value| value.to_str().ok());
+    let more = match what {
+        _ if challenge.contains("error=") => "",
+        Protected::Gateway => r#", scope="registry""#,
+        Protected::Endpoint(_) => r#", scope="mcp""#,
+    };
+    let refused = !more.is_empty() && shown.any(|value| bearer(value).is_some());
+    let error = if refused { r#", error="invalid_token""# } else { "" };
+    let told = format!(r#"{challenge}, resource_metadata="{}"{more}{error}"#, metadata.url(what));
     if let Ok(told) = HeaderValue::try_from(told) {
         answer.insert(WWW_AUTHENTICATE, told);
     }

@@ -12,7 +12,7 @@ use crate::model::ids::Slug;
 
 /// Most agents that one token lists.
 pub(super) const MOST_AGENTS: usize = 100;
-/// Most bytes of a subject (OpenID Connect Core 1.0, section 2).
+/// Most bytes of a subject (`OpenID` Connect Core 1.0, section 2).
 const MOST_SUBJECT: usize = 255;
 
 /// What a token is made for (RFC 8707).
@@ -78,14 +78,9 @@ impl ClaimRules {
         }
     }
 
-    /// Who says that he issued the token.
-    pub(super) fn issuer_of<'a>(&self, claims: &'a Value) -> Result<&'a str, TokenError> {
-        claims["iss"].as_str().ok_or(TokenError::Claim("iss"))
-    }
-
     /// Reads the claims of a token that is valid now.
     pub(super) fn read(&self, claims: &Value, now: OffsetDateTime) -> Result<TokenGrant, TokenError> {
-        let issuer = self.issuer_of(claims)?;
+        let issuer = issuer_of(claims)?;
         let subject = claims["sub"].as_str().filter(|sub| (1..=MOST_SUBJECT).contains(&sub.len()));
         let subject = subject.ok_or(TokenError::Claim("sub"))?;
         let (ends_at, issued_at) = self.times(claims, now)?;
@@ -132,6 +127,11 @@ impl ClaimRules {
         let endpoints: Vec<_> = urls.into_iter().filter_map(endpoint).collect();
         if gateway || !endpoints.is_empty() { Ok((endpoints, gateway)) } else { Err(TokenError::Audience) }
     }
+}
+
+/// Who says that he issued the token.
+pub(super) fn issuer_of(claims: &Value) -> Result<&str, TokenError> {
+    claims["iss"].as_str().ok_or(TokenError::Claim("iss"))
 }
 
 /// What stands for a subject of an issuer wherever keys are identified: a UUID of version 8.

@@ -85,7 +85,7 @@ impl Source {
         KeySet::parse(&text).map_err(broken)
     }
 
-    /// Where the discovery document says that the keys are (OpenID Connect Discovery 1.0, section 4).
+    /// Where the discovery document says that the keys are (`OpenID` Connect Discovery 1.0, section 4).
     async fn discover(&self) -> Result<SecureUrl, FetchError> {
         let url = format!("{}/.well-known/openid-configuration", self.issuer().trim_end_matches('/'));
         let text = self.get(&url).await?;

@@ -149,9 +149,11 @@ impl Issuer {
         let succeeded = fetched.is_ok();
         match &fetched {
             Ok(keys) => {
-                tracing::debug!(issuer = self.url(), keys = keys.len(), "an issuer's keys were fetched")
+                tracing::debug!(issuer = self.url(), keys = keys.len(), "an issuer's keys were fetched");
             }
-            Err(error) => tracing::warn!(issuer = self.url(), %error, "an issuer's keys cannot be fetched"),
+            Err(error) => {
+                tracing::warn!(issuer = self.url(), %error, "an issuer's keys cannot be fetched");
+            }
         }
         self.known.send_modify(|known| {
             known.ended = known.begun;

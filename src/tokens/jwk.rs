@@ -159,12 +159,13 @@ impl Material {
     fn read(jwk: &Jwk) -> Option<Self> {
         match (jwk.kty.as_str(), jwk.crv.as_deref()) {
             ("RSA", _) => {
-                let number = |text| bytes(text).map(without_leading_zeros);
-                Some(Self::Rsa { modulus: number(&jwk.n)?, exponent: number(&jwk.e)? })
+                Some(Self::Rsa { modulus: number(jwk.n.as_deref())?, exponent: number(jwk.e.as_deref())? })
             }
             ("EC", Some("P-256")) => Some(Self::P256(point(jwk, 32)?)),
             ("EC", Some("P-384")) => Some(Self::P384(point(jwk, 48)?)),
-            ("OKP", Some("Ed25519")) => Some(Self::Ed25519(bytes(&jwk.x).filter(|point| point.len() == 32)?)),
+            ("OKP", Some("Ed25519")) => {
+                Some(Self::Ed25519(bytes(jwk.x.as_deref()).filter(|point| point.len() == 32)?))
+            }
             _ => None,
         }
     }
@@ -178,22 +179,25 @@ impl Material {
         };
         let mut digest = Sha256::new_with_prefix([kind]);
         digest.update(u64::try_from(parts[0].len()).unwrap_or(u64::MAX).to_be_bytes());
-        parts.iter().for_each(|part| digest.update(part));
+        for part in parts {
+            digest.update(part);
+        }
         digest.finalize().into()
     }
 }
 
-fn bytes(text: &Option<String>) -> Option<Vec<u8>> {
-    URL_SAFE_NO_PAD.decode(text.as_ref()?).ok()
+fn bytes(text: Option<&str>) -> Option<Vec<u8>> {
+    URL_SAFE_NO_PAD.decode(text?).ok()
 }
 
-fn without_leading_zeros(number: Vec<u8>) -> Vec<u8> {
-    let zeros = number.iter().take_while(|byte| **byte == 0).count();
-    number[zeros..].to_vec()
+/// A number without zeros before it, as it is to be verified with.
+fn number(text: Option<&str>) -> Option<Vec<u8>> {
+    let bytes = bytes(text)?;
+    Some(bytes.into_iter().skip_while(|byte| *byte == 0).collect())
 }
 
 /// An uncompressed point, each of whose coordinates has so many bytes.
 fn point(jwk: &Jwk, length: usize) -> Option<Vec<u8>> {
-    let coordinate = |text| bytes(text).filter(|bytes| bytes.len() == length);
+    let coordinate = |text: &Option<String>| bytes(text.as_deref()).filter(|bytes| bytes.len() == length);
     Some([vec![4], coordinate(&jwk.x)?, coordinate(&jwk.y)?].concat())
 }
