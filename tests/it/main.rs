@@ -23,6 +23,7 @@ mod endpoint;
 mod events;
 mod http;
 mod interference;
+mod keys;
 mod lifecycle;
 #[cfg(target_os = "linux")]
 mod memory;
@@ -34,5 +35,6 @@ mod replicas;
 mod sessions;
 mod streams;
 mod tenancy;
+mod tokens;
 mod whole;
 mod writers;

@@ -88,8 +88,12 @@ async fn members_and_parameters_that_nobody_knows_are_refused_by_name() {
     let of_resources = "one of `uri`, `name`, `title`, `description`, `mimeType`, `annotations`, `icons`, `_meta`, \
                         `contents`";
     for (call, body, expected) in [
-        (("POST", "/tenants"), r#"{"id":"x","nam":1}"#, unknown("nam", "`id` or `name`", 15)),
-        (("PATCH", "/tenants/acme"), r#"{"id":"x"}"#, unknown("id", "`name`", 5)),
+        (
+            ("POST", "/tenants"),
+            r#"{"id":"x","nam":1}"#,
+            unknown("nam", "one of `id`, `name`, `maxKeyAgeDays`", 15),
+        ),
+        (("PATCH", "/tenants/acme"), r#"{"id":"x"}"#, unknown("id", "`name` or `maxKeyAgeDays`", 5)),
         (("POST", "/agents"), r#"{"slug":"x"}"#, unknown("slug", of_agents, 7)),
         (
             ("PATCH", "/agents/a"),
@@ -99,7 +103,7 @@ async fn members_and_parameters_that_nobody_knows_are_refused_by_name() {
         (
             ("POST", "/agents/a/keys"),
             r#"{"expires_at":null}"#,
-            unknown("expires_at", "one of `name`, `scopes`, `expiresAt`", 13),
+            unknown("expires_at", "one of `name`, `scopes`, `expiresAt`, `networks`", 13),
         ),
         (
             ("PUT", "/agents/a/resources?uri=x:1"),
