@@ -11,22 +11,22 @@ use ring::signature::{
 use serde_json::{Value, json};
 
 /// Made for these tests alone: it takes a second to make one, and what makes them is not a dependency.
-const RSA: &str = "MIIEvAIBADANBgkqhkiG9w0BAQEFAASCBKYwggSiAgEAAoIBAQCQmiSFhjchk7hKtVL2OkaNQaUMBtaqVL3jm5iMgbC832EvM+9q \
-     IsXG9AuryfVeeqNkPF5wRq8cKGuqbEp9e8MtiI7kG6oGr5KJHS47FcFF8hFxeTQPcpHV3qVOueTvDcrQQ/RNu9M0NOg95Xq2CYjK \
-     nSHg9cVPYAmMRzqC2Iq+do7778jlmC8PCYOGSHWaunBogUT5SHfzEVFjhHem+yLG0QHYtX8Sd/R2kctK6NO6WM/XuhQf150RiEND \
-     ia4hEqrhf1os+Eg6gd5bommlEI6gT85vcZ05sIIdE080ZgrbJ7j49kymY7VX8DzQO/CLr3SQQ5nvt+SftWCC1FtfJ6RTAgMBAAEC \
-     ggEADAAu7cHwy2GWFuUriHHXrxt2liPvJt23kK82HtsYjuQ/DYrS4M0X+uYAHfa53WhyLPxxngHPwJd+L/uixv1BeoLt0PKWzs09 \
-     bRG154NrseFgHzm+31VT0xsSPxFgdZKAdX5eRSFEav3FFHX6FCeAachWqnPbNzYyNKkoqvlLsnjGe8EmMgK2KAlZYuRCZtwuargv \
-     /Y0dLjI/o1oAO5bmcBYf1dFwEqCnT3e7eorvvP92SIN2mG/N9EY4BJsOGEQwfzMVr4X17+Q4TJsqEieXbH9XubRG0s8HqyPma2I5 \
-     E6kVmcKUsIqY94vVuGy0NyaKZB+gLFJJlO7HnU6zDdx6SQKBgQDGWHS04yiZyIZdeXGZMASr+3RsK40R2kzbcTcmlN4r4P/HroF5 \
-     ST0pdri34o2QyxLcY2P0sfUsuCMmQIn/g4EE3uZdQdVlqgSGDBwcVGOZP0H5V/l8vhKpUhxvz1lq/DV+tU4aakA0lz9pQWmy3LL9 \
-     O3K+asXHxphTMdxqeJ/g5wKBgQC6onZrvFtWE1+LtF5+410UQdBU7tDHszkB8aj6A+R7cLvoybO4x9ScxgAAzZQ/OCvcxOF8BALN \
-     igHtq4tAUj9iu3+Tsa77tJU/CykrsaaHtSyyuu861i5qaV3ggtAS9NMypYx/1+sjpX676vWbBnL04EanRuOe1o4JB28xZ1Q3tQKB \
-     gFTCXC0onaMKBBFR4m+aC4ULEbdf7QriBNIJ0Y2VNFP/9I36Tq3r1E0xxMIf+GsVvNudRYu9uI4BqlOgZNhh8/KG5l6X0X9+Zix6 \
-     ZFDe5ykH1UOeiqj5+LOOuUQ2kXmciae6BsRW/1T6BUkPgQHEOmDo1KH2ssoqXdG/jveY0ImlAoGAOudDkMUl3ojGwwTuPgXsPpR2 \
-     +BdXdW+vMlnfBulrlzoBVHs0acFH7SLgpWA8xaco0Miikc2CRPSlnylhDa/nqXWb0jVmELLx16/iEpRDBtm7fb1Z+6vVgmg25MDk \
-     gtcaQQXWzhKLd/ingw+o7ICgj4CpS+ontN3qfhcGlQUTo3ECgYBt5+ANOiolbPlLLdAgriPK8UuqjFVr5dCHWlQmZJB3XfmziW9A \
-     d81//Vve2QwHLNTZzjYUXgVyaSbRK8eIySles5dYgLaQAmxE05xyXX2p9eC6v714NyCroWd2Rxh8+hfIGhNr0D9IQUxLkzj5QLFB \
+const RSA: &str = "MIIEvAIBADANBgkqhkiG9w0BAQEFAASCBKYwggSiAgEAAoIBAQCQmiSFhjchk7hKtVL2OkaNQaUMBtaqVL3jm5iMgbC832EvM+9q\
+     IsXG9AuryfVeeqNkPF5wRq8cKGuqbEp9e8MtiI7kG6oGr5KJHS47FcFF8hFxeTQPcpHV3qVOueTvDcrQQ/RNu9M0NOg95Xq2CYjK\
+     nSHg9cVPYAmMRzqC2Iq+do7778jlmC8PCYOGSHWaunBogUT5SHfzEVFjhHem+yLG0QHYtX8Sd/R2kctK6NO6WM/XuhQf150RiEND\
+     ia4hEqrhf1os+Eg6gd5bommlEI6gT85vcZ05sIIdE080ZgrbJ7j49kymY7VX8DzQO/CLr3SQQ5nvt+SftWCC1FtfJ6RTAgMBAAEC\
+     ggEADAAu7cHwy2GWFuUriHHXrxt2liPvJt23kK82HtsYjuQ/DYrS4M0X+uYAHfa53WhyLPxxngHPwJd+L/uixv1BeoLt0PKWzs09\
+     bRG154NrseFgHzm+31VT0xsSPxFgdZKAdX5eRSFEav3FFHX6FCeAachWqnPbNzYyNKkoqvlLsnjGe8EmMgK2KAlZYuRCZtwuargv\
+     /Y0dLjI/o1oAO5bmcBYf1dFwEqCnT3e7eorvvP92SIN2mG/N9EY4BJsOGEQwfzMVr4X17+Q4TJsqEieXbH9XubRG0s8HqyPma2I5\
+     E6kVmcKUsIqY94vVuGy0NyaKZB+gLFJJlO7HnU6zDdx6SQKBgQDGWHS04yiZyIZdeXGZMASr+3RsK40R2kzbcTcmlN4r4P/HroF5\
+     ST0pdri34o2QyxLcY2P0sfUsuCMmQIn/g4EE3uZdQdVlqgSGDBwcVGOZP0H5V/l8vhKpUhxvz1lq/DV+tU4aakA0lz9pQWmy3LL9\
+     O3K+asXHxphTMdxqeJ/g5wKBgQC6onZrvFtWE1+LtF5+410UQdBU7tDHszkB8aj6A+R7cLvoybO4x9ScxgAAzZQ/OCvcxOF8BALN\
+     igHtq4tAUj9iu3+Tsa77tJU/CykrsaaHtSyyuu861i5qaV3ggtAS9NMypYx/1+sjpX676vWbBnL04EanRuOe1o4JB28xZ1Q3tQKB\
+     gFTCXC0onaMKBBFR4m+aC4ULEbdf7QriBNIJ0Y2VNFP/9I36Tq3r1E0xxMIf+GsVvNudRYu9uI4BqlOgZNhh8/KG5l6X0X9+Zix6\
+     ZFDe5ykH1UOeiqj5+LOOuUQ2kXmciae6BsRW/1T6BUkPgQHEOmDo1KH2ssoqXdG/jveY0ImlAoGAOudDkMUl3ojGwwTuPgXsPpR2\
+     +BdXdW+vMlnfBulrlzoBVHs0acFH7SLgpWA8xaco0Miikc2CRPSlnylhDa/nqXWb0jVmELLx16/iEpRDBtm7fb1Z+6vVgmg25MDk\
+     gtcaQQXWzhKLd/ingw+o7ICgj4CpS+ontN3qfhcGlQUTo3ECgYBt5+ANOiolbPlLLdAgriPK8UuqjFVr5dCHWlQmZJB3XfmziW9A\
+     d81//Vve2QwHLNTZzjYUXgVyaSbRK8eIySles5dYgLaQAmxE05xyXX2p9eC6v714NyCroWd2Rxh8+hfIGhNr0D9IQUxLkzj5QLFB\
      //tVFKG3u4sadTxAmabPPA==";
 
 /// A private key, and the name and algorithm that it signs under.
