@@ -53,6 +53,8 @@ pub(super) struct Shown {
     #[schema(value_type = String)]
     id: Slug,
     name: String,
+    /// How many days old its keys may become; `null`: as old as they like.
+    #[schema(minimum = 1, maximum = 3650)]
     max_key_age_days: Option<u16>,
     #[serde(with = "time::serde::rfc3339")]
     created_at: OffsetDateTime,
