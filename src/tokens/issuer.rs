@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -16,6 +16,9 @@ use crate::model::algorithm::Algorithm;
 /// After the first fetch that failed; twice as long after each that follows.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LONGEST_RETRY: Duration = Duration::from_mins(1);
+
+/// Requests that wait for the keys of one issuer; more are told to come again.
+const MOST_WAITING: usize = 128;
 
 /// When keys are fetched.
 #[derive(Debug, Clone, Copy)]
@@ -35,6 +38,7 @@ pub(super) struct Issuer {
     pace: Pace,
     known: watch::Sender<Known>,
     wanted: Notify,
+    waiting: Semaphore,
 }
 
 #[derive(Debug, Default)]
@@ -51,7 +55,13 @@ struct Known {
 
 impl Issuer {
     pub(super) fn new(source: Source, pace: Pace) -> Self {
-        Self { source, pace, known: watch::Sender::new(Known::default()), wanted: Notify::new() }
+        Self {
+            source,
+            pace,
+            known: watch::Sender::new(Known::default()),
+            wanted: Notify::new(),
+            waiting: Semaphore::new(MOST_WAITING),
+        }
     }
 
     pub(super) fn url(&self) -> &str {
@@ -70,6 +80,8 @@ impl Issuer {
             return Ok(key);
         }
         if let Some(fetch) = self.ask() {
+            // An issuer that is slow to answer does not keep everybody else out.
+            let _place = self.waiting.try_acquire().map_err(|_| TokenError::KeysUnknown)?;
             let mut known = self.known.subscribe();
             let waiting = known.wait_for(|known| known.ended >= fetch);
             // A fetch that takes too long is one that brought nothing.

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
@@ -35,6 +36,8 @@ pub(crate) enum How {
     Endless,
     /// By sending elsewhere, where the keys are.
     Elsewhere,
+    /// Once it answers otherwise.
+    Held,
 }
 
 /// A running issuer.
@@ -59,11 +62,14 @@ async fn discovery(State((address, published)): App) -> impl IntoResponse {
 }
 
 async fn keys(State((_, published)): App) -> axum::response::Response {
-    let mut published = published.lock();
-    published.fetches += 1;
+    published.lock().fetches += 1;
+    while published.lock().how == How::Held {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let published = published.lock();
     let keys = json!({"keys": published.keys});
     match published.how {
-        How::Well => axum::Json(keys).into_response(),
+        How::Well | How::Held => axum::Json(keys).into_response(),
         How::Broken => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
         How::Endless => axum::Json(json!({"keys": [], "more": "x".repeat(600 * 1024)})).into_response(),
         How::Elsewhere => (StatusCode::FOUND, [(LOCATION, "/moved")]).into_response(),

@@ -126,6 +126,32 @@ async fn an_issuer_that_cannot_be_believed_is_as_one_that_is_away() {
 }
 
 #[tokio::test]
+async fn an_issuer_that_is_slow_keeps_nobody_else_out() {
+    let signer = Signer::new("k1", "ES256");
+    let issuer = Issuer::start(&[&signer]).await;
+    issuer.answer(How::Held);
+    let database = database().await;
+    let replica = believing(&database, &issuer).start().await;
+    let key = replica.acme("a").await;
+    let mut clients = JoinSet::new();
+    for n in 0..140 {
+        let token =
+            signer.token(&super::with(claims_for(&issuer.url(), "a"), json!({"sub": format!("s{n}")})));
+        let http = replica.http.clone();
+        let message = json!({"jsonrpc": "2.0", "id": 7, "method": "ping"});
+        clients.spawn(async move { http.ask("a", &token, &message).await.status.as_u16() });
+    }
+    let mut refused = Vec::new();
+    for _ in 0..12 {
+        refused.push(clients.join_next().await.unwrap().unwrap());
+    }
+    assert_eq!(refused, [503; 12], "beyond those who may wait");
+    assert_eq!(ping(&replica, "a", &key).await.status, 200);
+    issuer.answer(How::Well);
+    assert_eq!(clients.join_all().await, [200; 128]);
+}
+
+#[tokio::test]
 async fn a_discovery_document_of_another_issuer_is_not_followed() {
     let signer = Signer::new("k1", "ES256");
     let issuer = Issuer::start(&[&signer]).await;
