@@ -8,6 +8,7 @@ pub mod model;
 
 pub mod config;
 pub mod telemetry;
+pub mod tokens;
 
 pub mod store;
 

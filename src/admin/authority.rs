@@ -1,22 +1,21 @@
 //! Who may do what on the admin surface.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
 use http::request::Parts;
 
 use super::Admin;
-use crate::http::client_address::ClientAddress;
 use crate::http::credential::{self, Presented};
 use crate::http::problem::AdminFault;
+use crate::http::visitor::Visitor;
 use crate::model::agent::{Agent, Tenant};
 use crate::model::api_key::ApiKey;
-use crate::model::caller::{Credential, KeyScope};
+use crate::model::caller::{Credential, CredentialKind, KeyScope};
 use crate::model::fault::Fault;
 use crate::model::ids::Slug;
 use crate::registry::Registry;
-use crate::registry::access::Grant;
+use crate::registry::access::{Grant, Shown};
 
 const NO_AGENT: Fault = Fault::NotFound("agent");
 const NO_TENANT: Fault = Fault::NotFound("tenant");
@@ -25,7 +24,7 @@ const NO_TENANT: Fault = Fault::NotFound("tenant");
 pub(super) enum Authority {
     /// The gateway's operator: everything.
     Operator,
-    /// A tenant's owner key or an agent's key.
+    /// A tenant's owner key, an agent's key, or an access token, which may do what an agent's key may.
     Key(Arc<Grant>),
 }
 
@@ -33,28 +32,29 @@ impl FromRequestParts<Arc<Admin>> for Authority {
     type Rejection = AdminFault;
 
     async fn from_request_parts(parts: &mut Parts, admin: &Arc<Admin>) -> Result<Self, AdminFault> {
-        let client = parts.extensions.get::<ClientAddress>().map(|client| client.0);
-        let client = client.ok_or_else(|| Fault::Internal("an address is missing".to_owned()))?;
-        let authority = identify(parts, admin, client).await;
+        let visitor = Visitor::of(&parts.extensions)?;
+        let authority = identify(parts, admin, visitor).await;
         if let Err(Fault::Unauthenticated) = &authority {
-            admin.limits.charge_failure(client)?;
+            admin.limits.charge_failure(visitor.client)?;
         }
         Ok(authority?)
     }
 }
 
-async fn identify(parts: &Parts, admin: &Admin, client: IpAddr) -> Result<Authority, Fault> {
-    match credential::read(&parts.headers, admin.operator)? {
-        Presented::Nobody => Err(Fault::Unauthenticated),
-        Presented::Operator => Ok(Authority::Operator),
-        Presented::Key(key) => {
-            if !admin.registry.remembers(&key) {
-                admin.limits.check_address(client)?;
-            }
-            admin.registry.confirm().await?;
-            Ok(Authority::Key(admin.registry.grant(&key).await?))
-        }
+async fn identify(parts: &Parts, admin: &Admin, visitor: &Visitor) -> Result<Authority, Fault> {
+    let presented = credential::read(&parts.headers, admin.operator)?;
+    let shown = match &presented {
+        Presented::Nobody => return Err(Fault::Unauthenticated),
+        Presented::Operator => return Ok(Authority::Operator),
+        Presented::Key(key) => Shown::Key(key),
+        Presented::Token(token) => Shown::Token(token, None),
+    };
+    if !admin.registry.remembers(&shown) {
+        admin.limits.check_address(visitor.client)?;
     }
+    let grant = admin.registry.identify(shown, visitor.client).await?;
+    visitor.expiry.note(grant.as_deref(), admin.registry.now());
+    Ok(Authority::Key(grant.ok_or(Fault::Unauthenticated)?))
 }
 
 impl Authority {
@@ -66,11 +66,11 @@ impl Authority {
         }
     }
 
-    /// The owner key that calls; `None` for the operator, refused for an agent's key.
+    /// The owner key that calls; `None` for the operator, refused for an agent's key and for a token.
     pub(super) fn owner(&self) -> Result<Option<&Credential>, Fault> {
         match self {
             Self::Operator => Ok(None),
-            Self::Key(grant) if grant.credential.agent.is_some() => Err(Fault::Forbidden),
+            Self::Key(grant) if grant.credential.kind != CredentialKind::OwnerKey => Err(Fault::Forbidden),
             Self::Key(grant) if !grant.credential.allows(KeyScope::Registry) => {
                 Err(Fault::InsufficientScope(KeyScope::Registry.as_str()))
             }

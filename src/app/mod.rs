@@ -22,6 +22,7 @@ use crate::feed::{Feed, FeedOptions};
 use crate::http::client_address::TrustedProxies;
 use crate::http::cursor::CursorSeal;
 use crate::http::limits::{LimitOptions, Limits};
+use crate::http::metadata::Metadata;
 use crate::http::origin::OriginRules;
 use crate::http::request_id::RequestIds;
 use crate::mcp::costs::Costs;
@@ -33,6 +34,7 @@ use crate::registry::Registry;
 use crate::registry::limits::RegistryLimits;
 use crate::registry::render::RendererLimits;
 use crate::store::{AddressError, Store, StoreError, StoreOptions};
+use crate::tokens::{FetchError, Tokens};
 use crate::usage::{UsageBook, UsageOptions};
 
 use dispatch::{Gateway, GatewayOptions, Surface};
@@ -60,6 +62,9 @@ pub enum AppError {
     /// A database URL has not the form of one.
     #[error("{0} is not a PostgreSQL URL: {1}")]
     Url(&'static str, #[source] AddressError),
+    /// Issuers of access tokens cannot be asked for their keys.
+    #[error(transparent)]
+    Tokens(#[from] FetchError),
     /// A listener cannot be opened.
     #[error("cannot listen on {0}: {1}")]
     Listen(SocketAddr, #[source] std::io::Error),
@@ -126,14 +131,19 @@ pub async fn start(
     let secret = store.cursor_secret(candidate).await?;
     let seal = CursorSeal::new(&secret).ok_or(StoreError::Unreadable("cursor secret"))?;
     let feed = Arc::new(Feed::new(store.clone(), sources.clone(), feed_options(settings))?);
+    let (background, background_stop) = (TaskTracker::new(), CancellationToken::new());
+    let tokens = Tokens::new(&settings.tokens, &settings.server.public_url)?;
+    if let Some(tokens) = &tokens {
+        tokens.start(&background, &background_stop);
+    }
     let registry = Arc::new(Registry::new(
         store.clone(),
         sources.clone(),
         Arc::clone(&feed) as Arc<_>,
+        tokens,
         registry_limits(settings),
     ));
     let follower: Weak<dyn Follower> = Arc::downgrade(&(Arc::clone(&registry) as Arc<dyn Follower>));
-    let (background, background_stop) = (TaskTracker::new(), CancellationToken::new());
     feed.start(follower, &background, &background_stop);
     background.spawn({
         let (registry, stop) = (Arc::clone(&registry), background_stop.clone());
@@ -189,6 +199,7 @@ fn registry_limits(settings: &Settings) -> RegistryLimits {
         cached_tenants: settings.cache.tenants,
         cached_sessions: settings.cache.sessions,
         cached_keys: settings.access.unknown_keys_remembered as u64,
+        cached_tokens: settings.tokens.remembered,
         cached_content_bytes: settings.cache.content_bytes,
         unknown_keys_per_second: settings.access.unknown_keys_per_second,
         concurrent_fills: (half / 2).max(1),
@@ -294,8 +305,10 @@ fn gateway(
         hosts: hosts.map(|hosts| hosts.iter().map(ToString::to_string).collect()),
         origins: settings.server.allowed_origins.clone(),
     };
+    let issuers = settings.tokens.issuers.iter().map(ToString::to_string).collect();
     let options = GatewayOptions {
         origins,
+        metadata: Metadata::new(settings.server.public_url.clone(), issuers),
         proxies: TrustedProxies::new(settings.server.trusted_proxies.clone()),
         deadline: settings.server.request,
         most_requests: settings.limits.concurrent_requests,

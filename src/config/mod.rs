@@ -25,11 +25,13 @@ mod origin;
 mod problem;
 mod public_url;
 mod reader;
+mod secure_url;
 mod server;
 mod sessions;
 mod show;
 mod suggest;
 mod text;
+mod tokens;
 mod usage;
 mod writes;
 
@@ -54,9 +56,11 @@ pub use self::{
     origin::AllowedOrigin,
     problem::{ConfigError, Place, Problem},
     public_url::PublicUrl,
+    secure_url::SecureUrl,
     server::Server,
     sessions::Sessions,
     show::Listing,
+    tokens::Tokens,
     usage::Usage,
     writes::Writes,
 };
@@ -75,6 +79,8 @@ pub struct Settings {
     pub admin: Admin,
     /// What is remembered of credentials.
     pub access: Access,
+    /// Whose access tokens are believed, and what their claims grant.
+    pub tokens: Tokens,
     /// What one request, one resource and one agent may hold.
     pub limits: Limits,
     /// What a request takes from the rates.
@@ -163,6 +169,7 @@ impl Settings {
             embedded: Embedded::read(reader, environment),
             admin: Admin::read(reader),
             access: Access::read(reader),
+            tokens: Tokens::read(reader),
             limits: Limits::read(reader),
             costs: Costs::read(reader),
             usage: Usage::read(reader),
@@ -189,6 +196,7 @@ impl Settings {
         if listen_url && !url {
             reader.refuse("database.url", "required with database.listen_url");
         }
+        self.tokens.check(reader);
         let (dear, cost) = self.costs.dearest();
         if let Some((small, burst)) = self.limits.smallest_burst().filter(|(_, burst)| *burst < cost) {
             // What was not given was not chosen.

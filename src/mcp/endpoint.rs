@@ -31,12 +31,13 @@ use crate::feed::Feed;
 use crate::http::body::{self, Body};
 use crate::http::credential::{self, Presented};
 use crate::http::cursor::CursorSeal;
+use crate::http::key_expiry::KeyExpiry;
 use crate::http::limits::{Admission, Limits, Standing};
 use crate::model::fault::Fault;
 use crate::model::key::KeyHash;
 use crate::model::session::{Session, SessionId};
 use crate::registry::Registry;
-use crate::registry::access::Caller;
+use crate::registry::access::{Caller, Shown};
 use crate::registry::sessions::NewSession;
 use crate::usage::{Holders, UsageBook};
 
@@ -90,6 +91,8 @@ pub struct Arrival<'a> {
     pub request_id: &'a HeaderValue,
     /// Who is at the other end.
     pub client: IpAddr,
+    /// Where it is noted that the key which it shows expires.
+    pub expiry: &'a KeyExpiry,
     /// What was decided before it came here.
     pub admitted: Result<(), Fault>,
 }
@@ -183,20 +186,20 @@ impl Endpoint {
     }
 
     async fn identify(&self, arrival: &Arrival<'_>) -> Result<Caller, Fault> {
+        let presented = credential::read(&arrival.parts.headers, self.operator)?;
+        let shown = match &presented {
+            Presented::Operator => return Err(Fault::Forbidden),
+            Presented::Nobody => Shown::Nobody,
+            Presented::Key(key) => Shown::Key(key),
+            Presented::Token(token) => Shown::Token(token, Some(arrival.agent)),
+        };
         let registry = self.performer.registry();
-        match credential::read(&arrival.parts.headers, self.operator)? {
-            Presented::Operator => Err(Fault::Forbidden),
-            Presented::Nobody => {
-                self.limits.check_address(arrival.client)?;
-                registry.admit(None, arrival.agent).await
-            }
-            Presented::Key(key) => {
-                if !registry.remembers(&key) {
-                    self.limits.check_address(arrival.client)?;
-                }
-                registry.admit(Some(&key), arrival.agent).await
-            }
+        if !registry.remembers(&shown) {
+            self.limits.check_address(arrival.client)?;
         }
+        let grant = registry.identify(shown, arrival.client).await?;
+        arrival.expiry.note(grant.as_deref(), registry.now());
+        registry.admit(grant, arrival.agent).await
     }
 
     async fn converse(

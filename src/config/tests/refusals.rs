@@ -116,9 +116,11 @@ fn a_database_of_ones_own_requires_an_operator_key_to_serve() {
 
 #[test]
 fn what_does_not_fit_together_is_refused() {
-    let text = "[server]\nlisten = '127.0.0.1:1'\n[admin]\nlisten = '127.0.0.1:1'\n[database]\nlisten_url = 'postgres://a/b'";
+    let text = "[server]\nlisten = '127.0.0.1:1'\n[admin]\nlisten = '127.0.0.1:1'\n[database]\nlisten_url = 'postgres://a/b'\n[tokens]\njwks_url = 'https://a.example/keys'\nstale_seconds = 60";
     let expected = "\
 waggle.toml:4: admin.listen: the same as server.listen; leave it out to share that listener
+waggle.toml:8: tokens.jwks_url: belongs to one issuer; leave it out where there are more or none
+waggle.toml:9: tokens.stale_seconds: less than tokens.refresh_seconds
 database.url: required with database.listen_url";
     assert_eq!(file(text).refused(), expected);
 }
