@@ -126,6 +126,21 @@ database.url: required with database.listen_url";
 }
 
 #[test]
+fn issuers_that_could_be_impersonated_and_algorithms_that_could_be_forged_are_refused() {
+    let text = "[tokens]\nissuers = ['http://login.example.com', 'https://login.example.com?a']\n\
+                algorithms = ['none', 'HS256']\ntenant = 'A'\nscopes_claim = ''";
+    let known = "is not one of RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, EdDSA";
+    let expected = format!(
+        "\
+waggle.toml:2: tokens.issuers: \"http://login.example.com\" is not https: whoever is on the way could answer in its place; \"https://login.example.com?a\" has a query, which an issuer has not
+waggle.toml:3: tokens.algorithms: \"none\" {known}; \"HS256\" {known}
+waggle.toml:4: tokens.tenant: \"A\" is not the id of a tenant such as acme
+waggle.toml:5: tokens.scopes_claim: \"\" is not the name of a claim, or a JSON pointer such as /realm_access/roles"
+    );
+    assert_eq!(file(text).refused(), expected);
+}
+
+#[test]
 fn a_wrong_secret_is_refused_without_being_repeated() {
     let given = [
         ("WAGGLE_ADMIN__OPERATOR_KEY", "wag_00000000000000000000000000000000000000000003NxIRQ"),

@@ -27,6 +27,10 @@ async fn every_algorithm_that_is_allowed_is_understood() {
         let answer = stage.ping("a", &signer.token(&stage.claims())).await;
         assert_eq!(verdict(&answer), "200 pong", "{}", signer.algorithm);
     }
+    // The RSA keys are all one, but a key that says for which algorithm it is serves no other.
+    let pss = signers.iter().find(|signer| signer.algorithm == "PS256").unwrap();
+    let crossed = pss.sign(&json!({"alg": "PS256", "kid": "RS256"}), &stage.claims());
+    assert_eq!(verdict(&stage.ping("a", &crossed).await), "401 unauthenticated");
 }
 
 #[tokio::test]
