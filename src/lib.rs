@@ -11,6 +11,7 @@ pub mod telemetry;
 
 pub mod store;
 
+pub mod audit;
 pub mod feed;
 pub mod registry;
 

@@ -2,6 +2,7 @@
 
 pub mod agent;
 pub mod api_key;
+pub mod audit;
 pub mod caller;
 pub mod fault;
 pub mod feed;

@@ -1,0 +1,102 @@
+//! The audit log: events are gathered in memory, chained, and written by one writer a process.
+//!
+//! [`Audit`] is what the surfaces hold: it takes an event and, where that is asked for, waits until it is safe. The
+//! writer moves what it took, and what changes left in the outbox, into the log; while the database is away or slow,
+//! into a file.
+
+pub mod keep;
+mod queue;
+mod recover;
+mod spill;
+mod start;
+mod writer;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::model::audit::event::Event;
+use crate::model::fault::Fault;
+use crate::model::sources::Sources;
+
+use queue::{Full, Queue};
+
+pub use start::{AuditError, AuditOptions, Started, start};
+
+/// When an answer may leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// At once: its row is written a moment later.
+    Batched,
+    /// When its row is on disk.
+    Sync,
+}
+
+const FULL: Fault = Fault::Unavailable { retry_after: Duration::from_secs(1) };
+
+/// Takes events.
+#[derive(Debug)]
+pub struct Audit {
+    queue: Arc<Queue>,
+    durability: Durability,
+    accesses: bool,
+    sources: Sources,
+}
+
+impl Audit {
+    /// Whether accesses are written down at all; changes always are.
+    pub fn takes_accesses(&self) -> bool {
+        self.accesses
+    }
+
+    /// The time of day, for events.
+    pub fn now(&self) -> time::OffsetDateTime {
+        self.sources.clock.now()
+    }
+
+    /// Whether another request may be let in.
+    ///
+    /// # Errors
+    /// [`Fault::Unavailable`] where none is answered without its row, and no more rows can be taken.
+    pub fn admit(&self) -> Result<(), Fault> {
+        let refuses = self.accesses && self.durability == Durability::Sync && self.queue.is_full();
+        if refuses { Err(FULL) } else { Ok(()) }
+    }
+
+    /// Takes the event of an access; with `sync`, returns when it is on disk.
+    ///
+    /// # Errors
+    /// [`Fault::Unavailable`] with `sync`, where it cannot be: the answer must not leave. With `batched` an event for
+    /// which there is no room is shed, and counted.
+    pub async fn record(&self, event: Event) -> Result<(), Fault> {
+        if !self.accesses {
+            return Ok(());
+        }
+        match self.durability {
+            Durability::Batched => {
+                self.note(event);
+                Ok(())
+            }
+            Durability::Sync => {
+                let safe = self.queue.push_awaited(event).map_err(|Full| FULL)?;
+                safe.await.map_err(|_| FULL)
+            }
+        }
+    }
+
+    /// Takes an event that nobody waits for.
+    pub fn note(&self, event: Event) {
+        if self.accesses && self.queue.push(event).is_err() {
+            self.queue.shed();
+        }
+    }
+
+    /// Says that a change has left something in the outbox.
+    pub fn changed(&self) {
+        self.queue.point_at_outbox();
+    }
+
+    /// How many events were shed since the start.
+    pub fn shed(&self) -> u64 {
+        self.queue.shed_so_far()
+    }
+}
