@@ -1,5 +1,6 @@
 //! The running gateway: builds its parts, wires them, and owns their end.
 
+mod audit;
 mod credentials;
 mod demo;
 mod dispatch;
@@ -17,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::admin::{self, Admin};
+use crate::audit::{AuditError, Started};
 use crate::config::Settings;
 use crate::feed::{Feed, FeedOptions};
 use crate::http::client_address::TrustedProxies;
@@ -51,6 +53,9 @@ pub enum AppError {
     /// The database does not do.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The audit log cannot be begun.
+    #[error("the audit log: {0}")]
+    Audit(#[from] AuditError),
     /// The private database does not start.
     #[error(transparent)]
     Embedded(#[from] crate::store::embedded::EmbeddedError),
@@ -99,6 +104,7 @@ pub struct Running {
     pub registry: Arc<Registry>,
     feed: Arc<Feed>,
     store: Store,
+    audit: Started,
     stop: CancellationToken,
     listeners: TaskTracker,
     background: TaskTracker,
@@ -136,11 +142,12 @@ pub async fn start(
         let (registry, stop) = (Arc::clone(&registry), background_stop.clone());
         async move { registry.keep_house(stop).await }
     });
+    let audit = audit::start(settings, &store, &secret, sources.clone()).await?;
     let ids = RequestIds::new(sources.random.as_ref())?;
     let stop = CancellationToken::new();
     let endpoint = endpoint(settings, &registry, &feed, seal.clone(), operator, stop.clone());
     let gateway = Arc::new(gateway(settings, endpoint, &registry, &feed, seal, operator, ids));
-    let listening = Listening { gateway, registry, feed, store, stop };
+    let listening = Listening { gateway, registry, feed, store, audit, stop };
     let running = listen(settings, listening).await?;
     Ok(Running { background, background_stop, ..running })
 }
@@ -265,12 +272,13 @@ struct Listening {
     registry: Arc<Registry>,
     feed: Arc<Feed>,
     store: Store,
+    audit: Started,
     stop: CancellationToken,
 }
 
 /// Opens the listeners, one or two, and serves on them.
 async fn listen(settings: &Settings, listening: Listening) -> Result<Running, AppError> {
-    let Listening { gateway, registry, feed, store, stop } = listening;
+    let Listening { gateway, registry, feed, store, audit, stop } = listening;
     let listeners = TaskTracker::new();
     let grace = settings.server.shutdown;
     let open = async |address: SocketAddr| {
@@ -294,6 +302,7 @@ async fn listen(settings: &Settings, listening: Listening) -> Result<Running, Ap
         registry,
         feed,
         store,
+        audit,
         stop,
         listeners,
         background: TaskTracker::new(),
@@ -312,6 +321,7 @@ impl Running {
         let leaving = async {
             self.feed.end_streams().await;
             self.registry.drain().await;
+            self.audit.stop().await;
             self.background_stop.cancel();
             self.background.close();
             self.background.wait().await;

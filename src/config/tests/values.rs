@@ -161,6 +161,15 @@ keep_alive_seconds = 15
 ttl_ms = 0
 page_size = 5 # waggle.toml:2
 
+[audit]
+durability = "batched"
+events = "all"
+retain_days = 90
+queue = 65536
+patience_ms = 250
+# spill_dir is not set
+spill_bytes = 1073741824
+
 [log]
 # format is not set
 filter = "info"
