@@ -7,6 +7,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::Registry;
+use super::fingerprint::difference;
 use super::tenants::lock;
 use crate::model::api_key::ApiKey;
 use crate::model::caller::KeyScope;
@@ -15,7 +16,7 @@ use crate::model::ids::{AgentId, KeyId, PrincipalId, TenantId};
 use crate::model::key::{KeyKind, SecretKey};
 use crate::model::scope::{ChangeKind, Revision, Scope};
 use crate::store::keys::KeyEnd;
-use crate::store::write::Write;
+use crate::store::write::{Told, Write};
 
 /// Active keys of one agent, and active owner keys of one tenant.
 const MOST_ACTIVE: i64 = 10;
@@ -83,7 +84,7 @@ impl Registry {
                         return Err(Fault::NotFound("agent"));
                     }
                     let principal = PrincipalId(registry.sources.uid()?);
-                    registry.issue(write, new, principal, revision, MOST_ACTIVE).await
+                    registry.issue(write, new, principal, revision, MOST_ACTIVE, None).await
                 })
                 .await
         })
@@ -97,6 +98,7 @@ impl Registry {
         principal: PrincipalId,
         revision: Revision,
         most: i64,
+        replaced: Option<&ApiKey>,
     ) -> Result<IssuedKey, Fault> {
         let now = self.sources.clock.now();
         if new.expires_at.is_some_and(|end| end <= now) {
@@ -124,6 +126,7 @@ impl Registry {
         };
         write.insert_key(&key, secret.hash()).await?;
         write.change(Scope::from(key.tenant), ChangeKind::Key, key.uid.to_string());
+        write.tell(told(&key, revision, replaced, Some(&key)));
         Ok(IssuedKey { key, secret })
     }
 
@@ -145,6 +148,7 @@ impl Registry {
                     let end = KeyEnd::Revoked(registry.sources.clock.now());
                     write.end_key(tenant, key, revision, end).await?;
                     write.change(scope, ChangeKind::Key, key.to_string());
+                    write.tell(told(&present, revision, Some(&present), None));
                     Ok(revision)
                 })
                 .await
@@ -186,10 +190,22 @@ impl Registry {
         let new = NewKey {
             tenant,
             agent: old.agent,
-            name: old.name,
-            scopes: old.scopes,
+            name: old.name.clone(),
+            scopes: old.scopes.clone(),
             expires_at: old.expires_at,
         };
-        self.issue(write, new, old.principal, revision, MOST_ROTATING).await
+        self.issue(write, new, old.principal, revision, MOST_ROTATING, Some(&old)).await
+    }
+}
+
+/// What a write tells the audit log that makes a key, replaces one by another, or ends one.
+fn told(key: &ApiKey, revision: Revision, old: Option<&ApiKey>, new: Option<&ApiKey>) -> Told {
+    Told {
+        subject: key.uid.to_string(),
+        revision,
+        created: new.is_some(),
+        tenant: Some(key.tenant),
+        agent: key.agent,
+        difference: difference(old, new),
     }
 }

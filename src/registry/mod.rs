@@ -4,10 +4,12 @@
 
 pub mod access;
 pub mod agents;
+pub mod audited;
 mod cell;
 mod compiled;
 mod complete;
 mod difference;
+mod fingerprint;
 pub mod housekeeping;
 pub mod keys;
 pub mod limits;

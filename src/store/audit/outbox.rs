@@ -3,10 +3,20 @@
 use std::collections::{BTreeSet, HashSet};
 
 use sqlx::{Executor, PgConnection};
+use uuid::Uuid;
 
 use super::{AppendError, AuditLog, copy, raise};
 use crate::model::audit::chain::{Batch, Chain};
 use crate::model::audit::encoding::VERSION;
+
+/// What a change says of itself: an encoded event under a uid of its own.
+#[derive(Debug)]
+pub struct OutboxRow {
+    /// Ordered by time.
+    pub id: Uuid,
+    /// Everything of a row but its place in a chain.
+    pub event: Vec<u8>,
+}
 
 /// What became of an attempt to move rows.
 #[derive(Debug)]
