@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::FromRequestParts;
 use http::request::Parts;
 
-use super::Admin;
+use super::{Admin, audited};
 use crate::http::credential::{self, Presented};
 use crate::http::problem::AdminFault;
 use crate::model::agent::{Agent, Tenant};
@@ -31,14 +31,16 @@ impl FromRequestParts<Arc<Admin>> for Authority {
     type Rejection = AdminFault;
 
     async fn from_request_parts(parts: &mut Parts, admin: &Arc<Admin>) -> Result<Self, AdminFault> {
-        match credential::read(&parts.headers, admin.operator)? {
-            Presented::Nobody => Err(Fault::Unauthenticated.into()),
-            Presented::Operator => Ok(Self::Operator),
+        let authority = match credential::read(&parts.headers, admin.operator)? {
+            Presented::Nobody => return Err(Fault::Unauthenticated.into()),
+            Presented::Operator => Self::Operator,
             Presented::Key(key) => {
                 admin.registry.confirm().await?;
-                Ok(Self::Key(admin.registry.grant(&key).await?))
+                Self::Key(admin.registry.grant(&key).await?)
             }
-        }
+        };
+        audited::identify(&authority);
+        Ok(authority)
     }
 }
 
@@ -67,30 +69,39 @@ impl Authority {
     pub(super) async fn tenant(&self, registry: &Registry, slug: &str) -> Result<Tenant, Fault> {
         let owner = self.owner()?;
         let tenant = registry.tenant(&Slug::parse(slug).map_err(|_| NO_TENANT)?).await?;
-        if owner.is_none_or(|owner| owner.tenant == tenant.uid) { Ok(tenant) } else { Err(NO_TENANT) }
+        if owner.is_some_and(|owner| owner.tenant != tenant.uid) {
+            return Err(NO_TENANT);
+        }
+        audited::about_tenant(&tenant);
+        Ok(tenant)
     }
 
     /// An agent that the caller may manage: of its own tenant, or any for the operator.
     pub(super) async fn agent(&self, registry: &Registry, slug: &str) -> Result<Agent, Fault> {
         let owner = self.owner()?;
         let agent = registry.agent(slug).await?;
-        if owner.is_none_or(|owner| owner.reaches(agent.tenant, agent.uid)) {
-            Ok(agent)
-        } else {
-            Err(NO_AGENT)
+        if owner.is_some_and(|owner| !owner.reaches(agent.tenant, agent.uid)) {
+            return Err(NO_AGENT);
         }
+        audited::about_agent(&agent);
+        Ok(agent)
     }
 
     /// An agent whose registry the caller may manage: as [`agent`](Self::agent), and an agent's key with the scope
     /// `registry` its own.
     pub(super) async fn registry_of(&self, registry: &Registry, slug: &str) -> Result<Agent, Fault> {
         let agent = registry.agent(slug).await?;
-        match self {
-            Self::Operator => Ok(agent),
-            Self::Key(grant) if !grant.credential.reaches(agent.tenant, agent.uid) => Err(NO_AGENT),
-            Self::Key(grant) if grant.credential.allows(KeyScope::Registry) => Ok(agent),
-            Self::Key(_) => Err(Fault::InsufficientScope(KeyScope::Registry.as_str())),
+        if let Self::Key(grant) = self {
+            if !grant.credential.reaches(agent.tenant, agent.uid) {
+                return Err(NO_AGENT);
+            }
+            audited::about_agent(&agent);
+            if !grant.credential.allows(KeyScope::Registry) {
+                return Err(Fault::InsufficientScope(KeyScope::Registry.as_str()));
+            }
         }
+        audited::about_agent(&agent);
+        Ok(agent)
     }
 
     /// Whether the caller may end or rotate a key: the operator any, an owner the keys of its agents.

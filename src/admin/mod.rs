@@ -1,6 +1,7 @@
 //! The admin surface, `/admin/v1`: one file a resource of the API.
 
 mod agents;
+pub(crate) mod audited;
 mod authority;
 mod content;
 pub mod definition;
@@ -53,6 +54,7 @@ type Answer<T> = Result<T, AdminFault>;
 pub fn router(admin: Arc<Admin>) -> Router {
     let (routes, document) = operations().split_for_parts();
     routes
+        .route_layer(axum::middleware::from_fn(audited::name))
         .merge(openapi::browse(&document))
         .fallback(async || AdminFault(Fault::NotFound("path")))
         .method_not_allowed_fallback(extract::method_not_allowed)

@@ -9,11 +9,12 @@ use axum::Router;
 use futures_util::FutureExt;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, Method, Request, Response, StatusCode};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use tokio::sync::Semaphore;
 use tower::ServiceExt;
 
 use crate::admin;
+use crate::audit::Audit;
 use crate::feed::Feed;
 use crate::http::body::{self, Body, Lent};
 use crate::http::client_address::TrustedProxies;
@@ -23,6 +24,7 @@ use crate::http::{precondition, problem};
 use crate::mcp::endpoint::{Arrival, Endpoint};
 use crate::mcp::reply;
 use crate::model::fault::Fault;
+use crate::registry::audited::AuditedCall;
 
 const BUSY: Fault = Fault::Unavailable { retry_after: Duration::from_secs(1) };
 
@@ -42,6 +44,7 @@ pub(super) struct Gateway {
     endpoint: Endpoint,
     admin: Router,
     feed: Arc<Feed>,
+    audit: Arc<Audit>,
     ids: RequestIds,
     options: GatewayOptions,
     requests: Semaphore,
@@ -73,11 +76,12 @@ impl Gateway {
         endpoint: Endpoint,
         admin: Router,
         feed: Arc<Feed>,
+        audit: Arc<Audit>,
         ids: RequestIds,
         options: GatewayOptions,
     ) -> Self {
         let requests = Semaphore::new(options.most_requests);
-        Self { endpoint, admin, feed, ids, options, requests }
+        Self { endpoint, admin, feed, audit, ids, options, requests }
     }
 
     /// Answers a request, whatever happens.
@@ -99,7 +103,9 @@ impl Gateway {
                 self.mcp(request, &agent, peer, &id).await
             }
             Target::Admin => {
-                Box::pin(lend(request, async |request| self.administer(request, &id).await)).await
+                let client = self.options.proxies.client(peer, request.headers());
+                let administer = async |request| self.administer_audited(request, &id, client).await;
+                Box::pin(lend(request, administer)).await
             }
             Target::Nothing => {
                 Box::pin(lend(request, async |request| self.receive(request, &id, nothing).await)).await
@@ -168,6 +174,38 @@ impl Gateway {
         response
     }
 
+    /// Administers; what a call that has changed nothing did is noted here, what a change did stands in the outbox.
+    async fn administer_audited(
+        &self,
+        request: Request<Lent>,
+        id: &HeaderValue,
+        client: IpAddr,
+    ) -> Response<Body> {
+        let Some(event) = admin::audited::arrived(&request, id, client, self.audit.now()) else {
+            return self.administer(request, id).await;
+        };
+        if let Err(fault) = self.audit.admit() {
+            return problem(&fault, id);
+        }
+        let call = AuditedCall::new(event);
+        let response = call.run(self.administer(request, id)).await;
+        let Some(mut event) = call.unwritten() else {
+            self.audit.changed();
+            return response;
+        };
+        let status = response.status();
+        if status == StatusCode::METHOD_NOT_ALLOWED {
+            event.outcome = "method_not_allowed";
+        }
+        event.at = self.audit.now();
+        event.status = Some(status.as_u16());
+        event.bytes_out = response.body().size_hint().exact();
+        match self.audit.record(event).await {
+            Ok(()) => response,
+            Err(fault) => problem(&fault, id),
+        }
+    }
+
     async fn administer(&self, request: Request<Lent>, id: &HeaderValue) -> Response<Body> {
         let mut response =
             self.receive(request, id, async |request, id| self.manage(request, id).await).await;
@@ -183,7 +221,12 @@ impl Gateway {
         let (method, headers) = (request.method().clone(), request.headers().clone());
         let routed = self.admin.clone().oneshot(request.map(axum::body::Body::new));
         let mut response = match self.guard(routed).await {
-            Ok(Ok(answered)) => admin::finish(answered, id.to_str().ok()).map(Body::Axum),
+            Ok(Ok(answered)) => {
+                if let Some(fault) = answered.extensions().get::<Fault>() {
+                    note(fault);
+                }
+                admin::finish(answered, id.to_str().ok()).map(Body::Axum)
+            }
             Ok(Err(never)) => match never {},
             Err(fault) => problem(&fault, id),
         };
@@ -260,7 +303,14 @@ fn status(request: &Request<Incoming>, code: StatusCode, body: &'static str) -> 
     response
 }
 
+/// Notes what went wrong for the audit log.
+fn note(fault: &Fault) {
+    let outcome = fault.name();
+    AuditedCall::describe(|event| event.outcome = outcome);
+}
+
 fn problem(fault: &Fault, id: &HeaderValue) -> Response<Body> {
+    note(fault);
     problem::response(fault, id.to_str().ok()).map(Body::Axum)
 }
 

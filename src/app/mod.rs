@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::admin::{self, Admin};
-use crate::audit::{AuditError, Started};
+use crate::audit::{Audit, AuditError, Started};
 use crate::config::Settings;
 use crate::feed::{Feed, FeedOptions};
 use crate::http::client_address::TrustedProxies;
@@ -146,7 +146,7 @@ pub async fn start(
     let ids = RequestIds::new(sources.random.as_ref())?;
     let stop = CancellationToken::new();
     let endpoint = endpoint(settings, &registry, &feed, seal.clone(), operator, stop.clone());
-    let gateway = Arc::new(gateway(settings, endpoint, &registry, &feed, seal, operator, ids));
+    let gateway = Arc::new(gateway(settings, endpoint, &registry, &feed, &audit.audit, seal, operator, ids));
     let listening = Listening { gateway, registry, feed, store, audit, stop };
     let running = listen(settings, listening).await?;
     Ok(Running { background, background_stop, ..running })
@@ -240,6 +240,7 @@ fn gateway(
     endpoint: Endpoint,
     registry: &Arc<Registry>,
     feed: &Arc<Feed>,
+    audit: &Arc<Audit>,
     seal: CursorSeal,
     operator: KeyHash,
     ids: RequestIds,
@@ -263,7 +264,7 @@ fn gateway(
         deadline: settings.server.request,
         most_requests: settings.limits.concurrent_requests,
     };
-    Gateway::new(endpoint, admin::router(Arc::new(admin)), Arc::clone(feed), ids, options)
+    Gateway::new(endpoint, admin::router(Arc::new(admin)), Arc::clone(feed), Arc::clone(audit), ids, options)
 }
 
 /// What is served, and what it stands on.
