@@ -4,19 +4,24 @@
 //! writer moves what it took, and what changes left in the outbox, into the log; while the database is away or slow,
 //! into a file.
 
-pub mod keep;
+mod facts;
+mod keep;
 mod queue;
 mod recover;
 mod spill;
 mod start;
+pub mod verify;
 mod writer;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::model::audit::checkpoint::Checkpoint;
 use crate::model::audit::event::Event;
+use crate::model::audit::row::{AuditFilter, AuditPosition, AuditRow};
 use crate::model::fault::Fault;
 use crate::model::sources::Sources;
+use crate::store::{Store, StoreError};
 
 use queue::{Full, Queue};
 
@@ -40,6 +45,7 @@ pub struct Audit {
     durability: Durability,
     accesses: bool,
     sources: Sources,
+    store: Store,
 }
 
 impl Audit {
@@ -95,8 +101,18 @@ impl Audit {
         self.queue.point_at_outbox();
     }
 
-    /// How many events were shed since the start.
-    pub fn shed(&self) -> u64 {
-        self.queue.shed_so_far()
+    /// Rows that a filter lets pass, the newest first, from behind a position.
+    pub async fn rows(
+        &self,
+        filter: &AuditFilter,
+        after: Option<AuditPosition>,
+        limit: i64,
+    ) -> Result<Vec<AuditRow>, StoreError> {
+        self.store.audit_rows(filter, after, limit).await
+    }
+
+    /// Where all chains stand.
+    pub async fn checkpoint(&self) -> Result<Checkpoint, StoreError> {
+        self.store.audit_checkpoint(self.now()).await
     }
 }

@@ -102,5 +102,6 @@ pub async fn start(store: &Store, sources: Sources, options: AuditOptions) -> Re
     tasks.spawn(writer.run(stop.clone()));
     tasks.spawn(keep::keep(store.audit_log(DEADLINE), keeping, stop.clone()));
     let (durability, accesses) = (options.durability, options.accesses);
-    Ok(Started { audit: Arc::new(Audit { queue, durability, accesses, sources }), tasks, stop })
+    let audit = Audit { queue, durability, accesses, sources, store: store.clone() };
+    Ok(Started { audit: Arc::new(audit), tasks, stop })
 }
