@@ -12,7 +12,7 @@ use crate::model::agent::{Agent, Tenant};
 use crate::model::api_key::ApiKey;
 use crate::model::caller::{Credential, KeyScope};
 use crate::model::fault::Fault;
-use crate::model::ids::Slug;
+use crate::model::ids::{AgentId, Slug, TenantId};
 use crate::registry::Registry;
 use crate::registry::access::Grant;
 
@@ -104,6 +104,18 @@ impl Authority {
         Ok(agent)
     }
 
+    /// What of the audit log the caller may see: the operator all, a key with the scope `audit` what concerns its tenant
+    /// or its agent.
+    pub(super) fn audit(&self) -> Result<Sight, Fault> {
+        match self {
+            Self::Operator => Ok(Sight { tenant: None, agent: None }),
+            Self::Key(grant) if grant.credential.allows(KeyScope::Audit) => {
+                Ok(Sight { tenant: Some(grant.credential.tenant), agent: grant.credential.agent })
+            }
+            Self::Key(_) => Err(Fault::InsufficientScope(KeyScope::Audit.as_str())),
+        }
+    }
+
     /// Whether the caller may end or rotate a key: the operator any, an owner the keys of its agents.
     pub(super) fn manages(&self, key: &ApiKey) -> Result<(), Fault> {
         match self.owner()? {
@@ -111,5 +123,30 @@ impl Authority {
             Some(owner) if owner.tenant == key.tenant && key.agent.is_some() => Ok(()),
             Some(_) => Err(Fault::NotFound("key")),
         }
+    }
+}
+
+/// What of the audit log somebody sees.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sight {
+    /// Of one tenant; `None` for all.
+    pub(super) tenant: Option<TenantId>,
+    /// Of one agent; `None` for all.
+    pub(super) agent: Option<AgentId>,
+}
+
+impl Sight {
+    /// A tenant that is seen.
+    pub(super) async fn tenant_called(&self, registry: &Registry, slug: &str) -> Result<TenantId, Fault> {
+        let tenant = registry.tenant(&Slug::parse(slug).map_err(|_| NO_TENANT)?).await?.uid;
+        if self.tenant.is_none_or(|own| own == tenant) { Ok(tenant) } else { Err(NO_TENANT) }
+    }
+
+    /// An agent that is seen.
+    pub(super) async fn agent_called(&self, registry: &Registry, slug: &str) -> Result<AgentId, Fault> {
+        let agent = registry.agent(slug).await?;
+        let seen = self.tenant.is_none_or(|own| own == agent.tenant)
+            && self.agent.is_none_or(|own| own == agent.uid);
+        if seen { Ok(agent.uid) } else { Err(NO_AGENT) }
     }
 }

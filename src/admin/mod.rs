@@ -1,6 +1,8 @@
 //! The admin surface, `/admin/v1`: one file a resource of the API.
 
 mod agents;
+mod audit;
+mod audit_form;
 pub(crate) mod audited;
 mod authority;
 mod content;
@@ -22,6 +24,7 @@ use tokio::sync::Semaphore;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use crate::audit::Audit;
 use crate::http::cursor::CursorSeal;
 use crate::http::problem::AdminFault;
 use crate::model::fault::Fault;
@@ -33,6 +36,8 @@ use crate::registry::Registry;
 pub struct Admin {
     /// The use cases.
     pub registry: Arc<Registry>,
+    /// The audit log.
+    pub audit: Arc<Audit>,
     /// Seals the cursors of lists.
     pub seal: CursorSeal,
     /// The hash of the operator's key.
@@ -83,4 +88,6 @@ fn operations() -> OpenApiRouter<Arc<Admin>> {
         .routes(routes!(prompts::list))
         .routes(routes!(prompts::read, prompts::write, prompts::remove))
         .routes(routes!(manifest::show, manifest::apply))
+        .routes(routes!(audit::read))
+        .routes(routes!(audit::checkpoint))
 }

@@ -247,6 +247,7 @@ fn gateway(
 ) -> Gateway {
     let admin = Admin {
         registry: Arc::clone(registry),
+        audit: Arc::clone(audit),
         seal,
         operator,
         content_bytes: settings.limits.content_bytes,

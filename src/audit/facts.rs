@@ -122,7 +122,9 @@ impl Ledger {
             (b"dropped", Some(facts), Some((first, before))) => {
                 facts.gaps.insert(first, Gap { first, before, last });
             }
-            _ => self.find(format!("entry {number}: it does not fit what was entered of chain {chain} before")),
+            _ => {
+                self.find(format!("entry {number}: it does not fit what was entered of chain {chain} before"))
+            }
         }
     }
 

@@ -76,7 +76,11 @@ pub(super) async fn take_over(
         for chain in &chains {
             log.end_chain(*chain, at, false).await?;
         }
-        tracing::warn!(?chains, rows, "a gateway ended without a word; its audit chain is complete and ended");
+        tracing::warn!(
+            ?chains,
+            rows,
+            "a gateway ended without a word; its audit chain is complete and ended"
+        );
         spill.remove()?;
     }
     Ok(())

@@ -10,8 +10,8 @@ use super::facts::{Facts, Gap, Ledger};
 use crate::model::audit::chain::{Chain, Digest};
 use crate::model::audit::checkpoint::{ChainHead, Checkpoint};
 use crate::model::audit::encoding::{VERSION, split};
-use crate::store::audit::scan::Scan;
 use crate::store::StoreError;
+use crate::store::audit::scan::Scan;
 
 /// Most findings that are told one by one.
 const MOST_FINDINGS: usize = 100;
@@ -199,7 +199,8 @@ impl<'a> Reading<'a> {
             let proven = gap.is_some_and(|gap: &Gap| gap.last.seq != head.seq || gap.last.head == head.hash);
             if !proven {
                 let ChainHead { chain, seq, .. } = head;
-                self.report.find(format!("chain {chain} row {seq}: the checkpoint knows it, and it is missing"));
+                self.report
+                    .find(format!("chain {chain} row {seq}: the checkpoint knows it, and it is missing"));
             }
         }
     }

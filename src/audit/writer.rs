@@ -60,7 +60,11 @@ enum Done {
 enum Job {
     Write(Batch),
     /// A record of the spill file, which ends at `next`; the chain before it is `known`.
-    Replay { record: Record, known: Uuid, next: u64 },
+    Replay {
+        record: Record,
+        known: Uuid,
+        next: u64,
+    },
     Move(Chain),
     Find(Uuid),
 }
@@ -277,7 +281,9 @@ impl Writer {
         });
         match passed.await {
             Some(Ok(true)) => tracing::info!("all audit rows that were kept back are in the log"),
-            Some(Err(error)) => tracing::warn!(%error, "the spill file of the audit log stays as long as it is"),
+            Some(Err(error)) => {
+                tracing::warn!(%error, "the spill file of the audit log stays as long as it is")
+            }
             Some(Ok(false)) | None => {}
         }
     }

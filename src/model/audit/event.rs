@@ -139,7 +139,8 @@ pub fn trace(traceparent: &[u8]) -> Option<[u8; 16]> {
     let (version, rest) = (traceparent.get(..2)?, traceparent.get(2..)?);
     let lower = |bytes: &[u8]| bytes.iter().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
     let shaped = rest.len() >= 53 && rest[0] == b'-' && rest[33] == b'-' && rest[50] == b'-';
-    let ended = if version == b"00" { rest.len() == 53 } else { rest.len() == 53 || rest.get(53) == Some(&b'-') };
+    let ended =
+        if version == b"00" { rest.len() == 53 } else { rest.len() == 53 || rest.get(53) == Some(&b'-') };
     if !(shaped && ended && lower(version) && version != b"ff" && lower(&rest[51..53])) {
         return None;
     }

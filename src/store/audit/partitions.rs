@@ -134,11 +134,7 @@ async fn enter_gaps(connection: &mut PgConnection, name: &str, at: OffsetDateTim
     }
 }
 
-async fn gaps(
-    connection: &mut PgConnection,
-    name: &str,
-    after: (Uuid, i64),
-) -> Result<Vec<Gap>, StoreError> {
+async fn gaps(connection: &mut PgConnection, name: &str, after: (Uuid, i64)) -> Result<Vec<Gap>, StoreError> {
     type Row = (Uuid, i64, Vec<u8>, i64, Vec<u8>);
     let statement = format!(
         "with placed as (

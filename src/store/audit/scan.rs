@@ -40,7 +40,9 @@ impl Scan {
             .fetch_all(&mut self.connection)
             .await?;
         let read = |hash: &[u8]| Digest::read(hash).ok_or(StoreError::Unreadable("audit hash"));
-        rows.into_iter().map(|row| Ok(Chain { id: row.chain, seq: row.seq, head: read(&row.hash)? })).collect()
+        rows.into_iter()
+            .map(|row| Ok(Chain { id: row.chain, seq: row.seq, head: read(&row.hash)? }))
+            .collect()
     }
 
     /// Hands over the fields of each entry of the chain of chains.
