@@ -21,9 +21,19 @@ const TENANT: &str = "bench";
 /// The first start also creates the database.
 const START: Duration = Duration::from_mins(2);
 const CALL: Duration = Duration::from_secs(10);
-/// What a gateway is told that has thousands of streams of one key.
-const ROOM: [(&str, &str); 2] =
-    [("WAGGLE_LIMITS__STREAMS_PER_KEY", "100000"), ("WAGGLE_SESSIONS__PER_PRINCIPAL", "100000")];
+/// What a gateway is told of which a few keys ask as much as they can: rates that are kept, and never reached.
+const ROOM: [(&str, &str); 10] = [
+    ("WAGGLE_LIMITS__STREAMS_PER_KEY", "100000"),
+    ("WAGGLE_SESSIONS__PER_PRINCIPAL", "100000"),
+    ("WAGGLE_LIMITS__KEY_PER_SECOND", "1000000"),
+    ("WAGGLE_LIMITS__KEY_BURST", "1000000"),
+    ("WAGGLE_LIMITS__AGENT_PER_SECOND", "1000000"),
+    ("WAGGLE_LIMITS__AGENT_BURST", "1000000"),
+    ("WAGGLE_LIMITS__TENANT_PER_SECOND", "1000000"),
+    ("WAGGLE_LIMITS__TENANT_BURST", "1000000"),
+    ("WAGGLE_LIMITS__CONCURRENT_PER_KEY", "100000"),
+    ("WAGGLE_LIMITS__CONCURRENT_PER_AGENT", "100000"),
+];
 
 /// A gateway with the fixture registered.
 pub(crate) struct Waggle {

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::authority::Authority;
 use super::definition::{Instructions, Name};
-use super::extract::{Condition, Json as Input, Nothing, Params, Segment, present};
+use super::extract::{Condition, Json as Input, Nothing, Params, Segment, is_default, present};
 use super::openapi::{Preconditions, Problems, WriteProblems};
 use super::page::{Items, PageParams};
 use super::{Answer, App};
@@ -20,6 +20,7 @@ use crate::http::precondition::etag;
 use crate::model::agent::{Access, Agent, AgentDescription};
 use crate::model::fault::Fault;
 use crate::model::ids::Slug;
+use crate::model::limits::UseLimits;
 use crate::registry::agents::{AgentPatch, NewAgent};
 
 /// An agent to be created. Its name is its id unless it is given one; it is enabled and needs a key unless told
@@ -37,6 +38,8 @@ pub(super) struct Create {
     instructions: Option<Instructions>,
     access: Option<Access>,
     enabled: Option<bool>,
+    /// How much may be used of it, where that is not what the settings say; for the operator to set.
+    limits: Option<UseLimits>,
 }
 
 /// A member that is left out stays as it is, `null` takes away what an agent can do without.
@@ -54,6 +57,9 @@ pub(super) struct Update {
     access: Option<Access>,
     #[serde(default, deserialize_with = "present")]
     enabled: Option<bool>,
+    /// As a whole; `null` for what the settings say.
+    #[serde(default, deserialize_with = "present")]
+    limits: Option<Option<UseLimits>>,
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -83,6 +89,9 @@ pub(super) struct Shown {
     instructions: Option<String>,
     access: Access,
     enabled: bool,
+    /// How much may be used of it, where that is not what the settings say.
+    #[serde(skip_serializing_if = "is_default")]
+    limits: UseLimits,
     #[serde(with = "time::serde::rfc3339")]
     created_at: OffsetDateTime,
 }
@@ -97,6 +106,7 @@ impl From<Agent> for Shown {
             instructions: agent.description.instructions,
             access: agent.access,
             enabled: agent.enabled,
+            limits: agent.limits,
             created_at: agent.created_at,
         }
     }
@@ -126,7 +136,8 @@ pub(super) async fn create(
     };
     let access = new.access.unwrap_or(Access::Key);
     let enabled = new.enabled.unwrap_or(true);
-    let new = NewAgent { slug, tenant: tenant.slug, description, access, enabled };
+    let limits = app.settable.agent(&authority, new.limits)?;
+    let new = NewAgent { slug, tenant: tenant.slug, description, access, enabled, limits };
     let agent = app.registry.create_agent(new).await?;
     Ok((StatusCode::CREATED, [(ETAG, etag(agent.revision))], Json(Shown::from(agent))))
 }
@@ -200,6 +211,7 @@ pub(super) async fn update(
         instructions: patch.instructions.map(|text| text.map(Instructions::into)),
         access: patch.access,
         enabled: patch.enabled,
+        limits: patch.limits.map(|limits| app.settable.agent(&authority, limits)).transpose()?,
     };
     let agent = app.registry.patch_agent(&agent, patch, condition).await?;
     Ok(([(ETAG, etag(agent.revision))], Json(Shown::from(agent))))

@@ -1,11 +1,13 @@
 //! Who may do what on the admin surface.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
 use http::request::Parts;
 
 use super::{Admin, audited};
+use crate::http::client_address::ClientAddress;
 use crate::http::credential::{self, Presented};
 use crate::http::problem::AdminFault;
 use crate::model::agent::{Agent, Tenant};
@@ -31,16 +33,29 @@ impl FromRequestParts<Arc<Admin>> for Authority {
     type Rejection = AdminFault;
 
     async fn from_request_parts(parts: &mut Parts, admin: &Arc<Admin>) -> Result<Self, AdminFault> {
-        let authority = match credential::read(&parts.headers, admin.operator)? {
-            Presented::Nobody => return Err(Fault::Unauthenticated.into()),
-            Presented::Operator => Self::Operator,
-            Presented::Key(key) => {
-                admin.registry.confirm().await?;
-                Self::Key(admin.registry.grant(&key).await?)
-            }
-        };
+        let client = parts.extensions.get::<ClientAddress>().map(|client| client.0);
+        let client = client.ok_or_else(|| Fault::Internal("an address is missing".to_owned()))?;
+        let authority = identify(parts, admin, client).await;
+        if let Err(Fault::Unauthenticated) = &authority {
+            admin.limits.charge_failure(client)?;
+        }
+        let authority = authority?;
         audited::identify(&authority);
         Ok(authority)
+    }
+}
+
+async fn identify(parts: &Parts, admin: &Admin, client: IpAddr) -> Result<Authority, Fault> {
+    match credential::read(&parts.headers, admin.operator)? {
+        Presented::Nobody => Err(Fault::Unauthenticated),
+        Presented::Operator => Ok(Authority::Operator),
+        Presented::Key(key) => {
+            if !admin.registry.remembers(&key) {
+                admin.limits.check_address(client)?;
+            }
+            admin.registry.confirm().await?;
+            Ok(Authority::Key(admin.registry.grant(&key).await?))
+        }
     }
 }
 

@@ -94,6 +94,11 @@ pub(super) fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     T::deserialize(input).map(Some)
 }
 
+/// For a member that is not shown where nothing was set.
+pub(super) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
 /// `If-Match` and `If-None-Match`.
 pub(super) struct Condition(pub(super) Precondition);
 

@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use super::authority::Authority;
 use super::definition::Name;
-use super::extract::{Json as Input, Nothing, Params, Segment, optional_json};
+use super::extract::{Json as Input, Nothing, Params, Segment, is_default, optional_json, present};
 use super::openapi::{Problems, WriteProblems};
 use super::page::{Items, PageParams};
 use super::{Answer, App};
@@ -23,6 +23,7 @@ use crate::model::api_key::ApiKey;
 use crate::model::caller::KeyScope;
 use crate::model::fault::Fault;
 use crate::model::ids::KeyId;
+use crate::model::limits::RateLimit;
 use crate::registry::keys::{IssuedKey, NewKey};
 
 const DEFAULT_GRACE: u64 = 3_600;
@@ -40,6 +41,18 @@ pub(super) struct Create {
     /// When it stops; never unless given.
     #[serde(default, with = "time::serde::rfc3339::option")]
     expires_at: Option<OffsetDateTime>,
+    /// How much it may use, where that is not what the settings say.
+    limits: Option<RateLimit>,
+}
+
+/// What is to change of a key.
+#[derive(Debug, Deserialize, ToSchema)]
+#[schema(as = KeyPatch)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Update {
+    /// As a whole; `null` for what the settings say.
+    #[serde(default, deserialize_with = "present")]
+    limits: Option<Option<RateLimit>>,
 }
 
 /// How a key is replaced.
@@ -66,6 +79,9 @@ pub(super) struct Shown {
     display: String,
     name: String,
     scopes: Vec<KeyScope>,
+    /// How much it may use, where that is not what the settings say.
+    #[serde(skip_serializing_if = "is_default")]
+    limits: RateLimit,
     #[serde(with = "time::serde::rfc3339")]
     created_at: OffsetDateTime,
     #[serde(with = "time::serde::rfc3339::option")]
@@ -86,6 +102,7 @@ impl From<ApiKey> for Shown {
             display: key.display,
             name: key.name,
             scopes: key.scopes,
+            limits: key.limits,
             created_at: key.created_at,
             expires_at: key.expires_at,
             revoked_at: key.revoked_at,
@@ -140,6 +157,7 @@ pub(super) async fn create_agent(
         name: new.name.map_or_else(|| "key".to_owned(), Name::into),
         scopes: checked_scopes(new.scopes, &[KeyScope::Mcp])?,
         expires_at: checked_end(new.expires_at)?,
+        limits: app.settable.key(&authority, new.limits)?,
     };
     Ok(issued(app.registry.create_key(new).await?))
 }
@@ -169,6 +187,7 @@ pub(super) async fn create_owner(
         name: new.name.map_or_else(|| "owner".to_owned(), Name::into),
         scopes: checked_scopes(new.scopes, &[KeyScope::Mcp, KeyScope::Registry, KeyScope::Audit])?,
         expires_at: checked_end(new.expires_at)?,
+        limits: app.settable.key(&authority, new.limits)?,
     };
     Ok(issued(app.registry.create_key(new).await?))
 }
@@ -216,6 +235,31 @@ pub(super) async fn list_owner(
     let after = page.after.parse().unwrap_or(Uuid::nil());
     let keys = app.registry.keys(tenant.uid, None, after, page.read()).await?;
     Ok(page.answer(keys, |key| key.uid.to_string(), Shown::from))
+}
+
+/// Changes how much a key may use.
+#[utoipa::path(
+    patch,
+    path = "/admin/v1/keys/{key}",
+    operation_id = "updateKey",
+    tag = "Keys",
+    params(("key" = String, Path, description = "The id of the key")),
+    request_body = Update,
+    responses((status = 200, description = "The key", body = Shown, headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
+)]
+pub(super) async fn update(
+    State(app): App,
+    authority: Authority,
+    Segment(id): Segment,
+    _: Params<Nothing>,
+    Input(patch): Input<Update>,
+) -> Answer<impl IntoResponse> {
+    let mut key = find(&app, &authority, &id).await?;
+    if let Some(limits) = patch.limits {
+        let limits = app.settable.key(&authority, limits)?;
+        key = app.registry.limit_key(&key, limits).await?;
+    }
+    Ok(([(ETAG, etag(key.revision))], Json(Shown::from(key))))
 }
 
 /// Revokes a key.

@@ -9,6 +9,7 @@ mod content;
 pub mod definition;
 mod extract;
 mod keys;
+mod limits;
 mod manifest;
 mod openapi;
 mod page;
@@ -26,6 +27,7 @@ use utoipa_axum::routes;
 
 use crate::audit::Audit;
 use crate::http::cursor::CursorSeal;
+use crate::http::limits::Limits;
 use crate::http::problem::AdminFault;
 use crate::model::fault::Fault;
 use crate::model::key::KeyHash;
@@ -42,6 +44,10 @@ pub struct Admin {
     pub seal: CursorSeal,
     /// The hash of the operator's key.
     pub operator: KeyHash,
+    /// Whose credentials may still be tried.
+    pub limits: Arc<Limits>,
+    /// What limits may be set to.
+    pub settable: LimitBounds,
     /// Most bytes of the contents of one resource.
     pub content_bytes: usize,
     /// Most bytes of a manifest, as JSON.
@@ -51,6 +57,7 @@ pub struct Admin {
 }
 
 pub(crate) use extract::finish;
+pub use limits::LimitBounds;
 
 type App = axum::extract::State<Arc<Admin>>;
 type Answer<T> = Result<T, AdminFault>;
@@ -79,7 +86,7 @@ fn operations() -> OpenApiRouter<Arc<Admin>> {
         .routes(routes!(agents::create, agents::list))
         .routes(routes!(agents::read, agents::update, agents::remove))
         .routes(routes!(keys::create_agent, keys::list_agent))
-        .routes(routes!(keys::revoke))
+        .routes(routes!(keys::update, keys::revoke))
         .routes(routes!(keys::rotate))
         .routes(routes!(resources::list_or_read, resources::write, resources::remove))
         .routes(routes!(content::write, content::read))

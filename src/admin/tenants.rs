@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::authority::Authority;
 use super::definition::Name;
-use super::extract::{Condition, Json as Input, Nothing, Params, Segment, present};
+use super::extract::{Condition, Json as Input, Nothing, Params, Segment, is_default, present};
 use super::openapi::{Preconditions, Problems, WriteProblems};
 use super::page::{Items, PageParams};
 use super::{Answer, App};
@@ -20,6 +20,8 @@ use crate::http::precondition::etag;
 use crate::model::agent::Tenant;
 use crate::model::fault::Fault;
 use crate::model::ids::Slug;
+use crate::model::limits::UseLimits;
+use crate::registry::tenants::TenantPatch;
 
 /// A tenant to be created. Its name is its id unless it is given one.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -27,14 +29,20 @@ use crate::model::ids::Slug;
 pub(super) struct NewTenant {
     id: String,
     name: Option<Name>,
+    /// How much it may use, where that is not what the settings say.
+    limits: Option<UseLimits>,
 }
 
 /// What is to change about a tenant.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct TenantPatch {
+#[schema(as = TenantPatch)]
+pub(super) struct Update {
     #[serde(default, deserialize_with = "present")]
     name: Option<Name>,
+    /// As a whole; `null` for what the settings say.
+    #[serde(default, deserialize_with = "present")]
+    limits: Option<Option<UseLimits>>,
 }
 
 /// A tenant.
@@ -45,13 +53,16 @@ pub(super) struct Shown {
     #[schema(value_type = String)]
     id: Slug,
     name: String,
+    /// How much it may use, where that is not what the settings say.
+    #[serde(skip_serializing_if = "is_default")]
+    limits: UseLimits,
     #[serde(with = "time::serde::rfc3339")]
     created_at: OffsetDateTime,
 }
 
 impl From<Tenant> for Shown {
     fn from(tenant: Tenant) -> Self {
-        Self { id: tenant.slug, name: tenant.name, created_at: tenant.created_at }
+        Self { id: tenant.slug, name: tenant.name, limits: tenant.limits, created_at: tenant.created_at }
     }
 }
 
@@ -73,7 +84,8 @@ pub(super) async fn create(
     authority.operator()?;
     let slug = Slug::parse(&new.id).map_err(|error| Fault::invalid_params(format!("id {error}")))?;
     let name = new.name.map_or_else(|| slug.to_string(), Name::into);
-    let tenant = app.registry.create_tenant(slug, name).await?;
+    let limits = app.settable.tenant(&authority, new.limits)?;
+    let tenant = app.registry.create_tenant(slug, name, limits).await?;
     Ok((StatusCode::CREATED, [(ETAG, etag(tenant.revision))], Json(Shown::from(tenant))))
 }
 
@@ -123,7 +135,7 @@ pub(super) async fn read(
     operation_id = "updateTenant",
     tag = "Tenants",
     params(("tenant" = String, Path, description = "The id of the tenant"), Preconditions),
-    request_body = TenantPatch,
+    request_body = Update,
     responses((status = 200, description = "The tenant", body = Shown, headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
 )]
 pub(super) async fn update(
@@ -132,11 +144,13 @@ pub(super) async fn update(
     Segment(slug): Segment,
     _: Params<Nothing>,
     Condition(condition): Condition,
-    Input(patch): Input<TenantPatch>,
+    Input(patch): Input<Update>,
 ) -> Answer<impl IntoResponse> {
     authority.operator()?;
     let tenant = authority.tenant(&app.registry, &slug).await?;
-    let tenant = app.registry.rename_tenant(tenant.slug, patch.name.map(Name::into), condition).await?;
+    let limits = patch.limits.map(|limits| app.settable.tenant(&authority, limits)).transpose()?;
+    let patch = TenantPatch { name: patch.name.map(Name::into), limits };
+    let tenant = app.registry.patch_tenant(tenant.slug, patch, condition).await?;
     Ok(([(ETAG, etag(tenant.revision))], Json(Shown::from(tenant))))
 }
 

@@ -12,6 +12,7 @@ use crate::model::caller::KeyScope;
 use crate::model::fault::Fault;
 use crate::model::ids::{KeyId, Slug};
 use crate::model::key::SecretKey;
+use crate::model::limits::{RateLimit, UseLimits};
 use crate::registry::Registry;
 use crate::registry::agents::NewAgent;
 use crate::registry::keys::NewKey;
@@ -39,7 +40,7 @@ pub(super) async fn register(settings: &Settings, running: &Running) -> Result<(
 async fn agent(registry: &Arc<Registry>, slug: &str) -> Result<Agent, Fault> {
     let form = |_| Fault::NotFound("slug");
     let tenant = Slug::parse(TENANT).map_err(form)?;
-    match registry.create_tenant(tenant.clone(), "Demo".to_owned()).await {
+    match registry.create_tenant(tenant.clone(), "Demo".to_owned(), UseLimits::default()).await {
         Ok(_) | Err(Fault::AlreadyExists(_)) => {}
         Err(fault) => return Err(fault),
     }
@@ -54,6 +55,7 @@ async fn agent(registry: &Arc<Registry>, slug: &str) -> Result<Agent, Fault> {
         description,
         access: Access::Key,
         enabled: true,
+        limits: UseLimits::default(),
     };
     match registry.create_agent(new).await {
         Err(Fault::AlreadyExists(_)) => registry.agent(slug).await,
@@ -80,6 +82,7 @@ async fn key(file: &Path, registry: &Arc<Registry>, agent: &Agent) -> Result<Sec
         name: "demo".to_owned(),
         scopes: vec![KeyScope::Mcp],
         expires_at: None,
+        limits: RateLimit::default(),
     };
     let made = registry.create_key(new).await.map_err(failed)?;
     // Beside a configured database nobody has made the data directory yet.

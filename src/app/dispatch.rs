@@ -17,12 +17,13 @@ use crate::admin;
 use crate::audit::Audit;
 use crate::feed::Feed;
 use crate::http::body::{self, Body, Lent};
-use crate::http::client_address::TrustedProxies;
+use crate::http::client_address::{ClientAddress, TrustedProxies};
 use crate::http::origin::{self, OriginRules};
 use crate::http::request_id::{RequestIds, X_REQUEST_ID};
 use crate::http::{precondition, problem};
 use crate::mcp::endpoint::{Arrival, Endpoint};
 use crate::mcp::reply;
+use crate::mcp::trail::Trail;
 use crate::model::fault::Fault;
 use crate::registry::audited::AuditedCall;
 
@@ -103,7 +104,9 @@ impl Gateway {
                 self.mcp(request, &agent, peer, &id).await
             }
             Target::Admin => {
+                let mut request = request;
                 let client = self.options.proxies.client(peer, request.headers());
+                request.extensions_mut().insert(ClientAddress(client));
                 let administer = async |request| self.administer_audited(request, &id, client).await;
                 Box::pin(lend(request, administer)).await
             }
@@ -143,9 +146,11 @@ impl Gateway {
         };
         let (parts, mut body) = request.into_parts();
         let client = self.options.proxies.client(peer, &parts.headers);
-        let arrival = Arrival { agent, parts: &parts, request_id: id, client, admitted };
+        let trail = Trail::begin();
+        let arrival = Arrival { agent, parts: &parts, request_id: id, client, admitted, trail };
         let answered = self.guard(self.endpoint.answer(&arrival, &mut body)).await;
-        let mut response = answered.unwrap_or_else(|fault| reply::fail(&arrival, &fault));
+        let response = answered.unwrap_or_else(|fault| reply::fail(&arrival, &fault));
+        let mut response = self.endpoint.record(&arrival, response).await;
         body::discard(&parts.headers, &mut body).await;
         if let Ok(Some(origin)) = origin {
             origin::allow(origin, response.headers_mut());

@@ -17,15 +17,17 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::admin::{self, Admin};
+use crate::admin::{self, Admin, LimitBounds};
 use crate::audit::{Audit, AuditError, Started};
 use crate::config::Settings;
 use crate::feed::{Feed, FeedOptions};
 use crate::http::client_address::TrustedProxies;
 use crate::http::cursor::CursorSeal;
+use crate::http::limits::{LimitOptions, Limits};
 use crate::http::origin::OriginRules;
 use crate::http::request_id::RequestIds;
-use crate::mcp::endpoint::{Endpoint, EndpointOptions};
+use crate::mcp::costs::Costs;
+use crate::mcp::endpoint::{Endpoint, EndpointOptions, Grounds};
 use crate::model::feed::Follower;
 use crate::model::key::KeyHash;
 use crate::model::sources::Sources;
@@ -145,8 +147,11 @@ pub async fn start(
     let audit = audit::start(settings, &store, &secret, sources.clone()).await?;
     let ids = RequestIds::new(sources.random.as_ref())?;
     let stop = CancellationToken::new();
-    let endpoint = endpoint(settings, &registry, &feed, seal.clone(), operator, stop.clone());
-    let gateway = Arc::new(gateway(settings, endpoint, &registry, &feed, &audit.audit, seal, operator, ids));
+    let limits = Arc::new(Limits::new(limit_options(settings)));
+    let keys = (seal, operator);
+    let shared = Shared { registry: &registry, feed: &feed, audit: &audit.audit, limits: &limits };
+    let endpoint = endpoint(settings, &shared, keys.clone(), stop.clone());
+    let gateway = Arc::new(gateway(settings, endpoint, &shared, keys, ids));
     let listening = Listening { gateway, registry, feed, store, audit, stop };
     let running = listen(settings, listening).await?;
     Ok(Running { background, background_stop, ..running })
@@ -212,12 +217,30 @@ fn registry_limits(settings: &Settings) -> RegistryLimits {
     }
 }
 
+/// What the surfaces share.
+struct Shared<'a> {
+    registry: &'a Arc<Registry>,
+    feed: &'a Arc<Feed>,
+    audit: &'a Arc<Audit>,
+    limits: &'a Arc<Limits>,
+}
+
+impl Shared<'_> {
+    /// As the MCP endpoints hold it.
+    fn grounds(&self) -> Grounds {
+        Grounds {
+            registry: Arc::clone(self.registry),
+            feed: Arc::clone(self.feed),
+            audit: Arc::clone(self.audit),
+            limits: Arc::clone(self.limits),
+        }
+    }
+}
+
 fn endpoint(
     settings: &Settings,
-    registry: &Arc<Registry>,
-    feed: &Arc<Feed>,
-    seal: CursorSeal,
-    operator: KeyHash,
+    shared: &Shared<'_>,
+    keys: (CursorSeal, KeyHash),
     closing: CancellationToken,
 ) -> Endpoint {
     let options = EndpointOptions {
@@ -231,23 +254,49 @@ fn endpoint(
         streams_per_key: settings.limits.streams_per_key,
         streams: settings.limits.streams,
         uris_per_stream: settings.sessions.subscriptions,
+        costs: costs(settings),
     };
-    Endpoint::new(Arc::clone(registry), Arc::clone(feed), seal, operator, options, closing)
+    Endpoint::new(shared.grounds(), keys, options, closing)
+}
+
+fn limit_options(settings: &Settings) -> LimitOptions {
+    let limits = &settings.limits;
+    LimitOptions {
+        key: limits.key,
+        agent: limits.agent,
+        tenant: limits.tenant,
+        address: limits.address,
+        concurrent_per_key: limits.concurrent_per_key,
+        concurrent_per_agent: limits.concurrent_per_agent,
+        penalty: limits.address_penalty,
+        remembered: limits.remembered,
+    }
+}
+
+fn costs(settings: &Settings) -> Costs {
+    let crate::config::Costs { list, read, prompt, complete, stream, discover, other } = settings.costs;
+    Costs { list, read, prompt, complete, stream, discover, other }
 }
 
 fn gateway(
     settings: &Settings,
     endpoint: Endpoint,
-    registry: &Arc<Registry>,
-    feed: &Arc<Feed>,
-    audit: &Arc<Audit>,
-    seal: CursorSeal,
-    operator: KeyHash,
+    shared: &Shared<'_>,
+    (seal, operator): (CursorSeal, KeyHash),
     ids: RequestIds,
 ) -> Gateway {
+    let Shared { registry, feed, audit, limits } = shared;
+    let settable = LimitBounds {
+        dearest: settings.costs.dearest(),
+        key: settings.limits.key,
+        agent: settings.limits.agent,
+        tenant: settings.limits.tenant,
+    };
     let admin = Admin {
         registry: Arc::clone(registry),
         audit: Arc::clone(audit),
+        limits: Arc::clone(limits),
+        settable,
         seal,
         operator,
         content_bytes: settings.limits.content_bytes,

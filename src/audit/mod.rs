@@ -89,6 +89,24 @@ impl Audit {
         }
     }
 
+    /// Takes the events of one answer, as [`record`](Self::record) takes one.
+    ///
+    /// # Errors
+    /// As of [`record`](Self::record).
+    pub async fn record_all(&self, events: Vec<Event>) -> Result<(), Fault> {
+        match self.durability {
+            Durability::Batched => events.into_iter().for_each(|event| self.note(event)),
+            Durability::Sync => {
+                let pushed = events.into_iter().map(|event| self.queue.push_awaited(event));
+                let waited: Vec<_> = pushed.collect::<Result<_, Full>>().map_err(|Full| FULL)?;
+                for safe in waited {
+                    safe.await.map_err(|_| FULL)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Takes an event that nobody waits for.
     pub fn note(&self, event: Event) {
         if self.accesses && self.queue.push(event).is_err() {

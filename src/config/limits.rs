@@ -1,9 +1,12 @@
 //! `[limits]`: what one request, one resource and one agent may hold.
 
+use std::time::Duration;
+
 use super::{
-    number::{Count, Size},
+    number::{Count, Size, Time},
     reader::Reader,
 };
+use crate::model::limits::Rate;
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
@@ -33,6 +36,22 @@ pub struct Limits {
     pub streams_per_key: usize,
     /// How many streams are open at once; those above are answered `503`.
     pub streams: usize,
+    /// What one key may use; `None` for no limit.
+    pub key: Option<Rate>,
+    /// What may be used of one agent.
+    pub agent: Option<Rate>,
+    /// What one tenant may use.
+    pub tenant: Option<Rate>,
+    /// What those may use who come from one address without a credential, or with none that holds.
+    pub address: Option<Rate>,
+    /// How long an address has nothing left once it has used that up with credentials that do not hold.
+    pub address_penalty: Duration,
+    /// How many requests of one key are served at once; those above are answered `503`.
+    pub concurrent_per_key: u32,
+    /// How many requests for one agent are served at once; those above are answered `503`.
+    pub concurrent_per_agent: u32,
+    /// How many keys, agents and tenants are remembered with what they have left, and how many addresses.
+    pub remembered: usize,
 }
 
 impl Limits {
@@ -49,6 +68,23 @@ impl Limits {
             concurrent_requests: reader.value("limits.concurrent_requests", &Count(1..=1_000_000), 1024),
             streams_per_key: reader.value("limits.streams_per_key", &Count(1..=1_000_000), 100),
             streams: reader.value("limits.streams", &Count(1..=1_000_000), 10_000),
+            key: rate(reader, "limits.key_per_second", "limits.key_burst"),
+            agent: rate(reader, "limits.agent_per_second", "limits.agent_burst"),
+            tenant: rate(reader, "limits.tenant_per_second", "limits.tenant_burst"),
+            address: rate(reader, "limits.address_per_second", "limits.address_burst"),
+            address_penalty: reader.value(
+                "limits.address_penalty_seconds",
+                &Time::seconds(0..=86_400),
+                Duration::from_secs(10),
+            ),
+            concurrent_per_key: reader.value("limits.concurrent_per_key", &Count(1..=1_000_000), 256),
+            concurrent_per_agent: reader.value("limits.concurrent_per_agent", &Count(1..=1_000_000), 512),
+            remembered: reader.value("limits.remembered", &Count(1..=100_000_000), 100_000),
         }
     }
+}
+
+fn rate(reader: &mut Reader, per_second: &'static str, burst: &'static str) -> Option<Rate> {
+    let per_second = reader.value(per_second, &Count(0..=Rate::MOST), 200);
+    Rate::new(per_second, reader.value(burst, &Count(1..=Rate::MOST), 400))
 }

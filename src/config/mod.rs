@@ -10,6 +10,7 @@ mod admin;
 mod audit;
 mod cache;
 mod changes;
+mod costs;
 mod database;
 mod embedded;
 mod environment;
@@ -43,6 +44,7 @@ pub use self::{
     audit::{Audit, AuditedEvents, Durability},
     cache::Cache,
     changes::Changes,
+    costs::Costs,
     database::Database,
     embedded::Embedded,
     environment::Environment,
@@ -75,6 +77,8 @@ pub struct Settings {
     pub access: Access,
     /// What one request, one resource and one agent may hold.
     pub limits: Limits,
+    /// What a request takes from the rates.
+    pub costs: Costs,
     /// How long writers queue.
     pub writes: Writes,
     /// How much is kept in memory.
@@ -160,6 +164,7 @@ impl Settings {
             admin: Admin::read(reader),
             access: Access::read(reader),
             limits: Limits::read(reader),
+            costs: Costs::read(reader),
             writes: Writes::read(reader),
             cache: Cache::read(reader),
             changes: Changes::read(reader),
@@ -183,6 +188,22 @@ impl Settings {
         }
         if listen_url && !url {
             reader.refuse("database.url", "required with database.listen_url");
+        }
+        let Limits { key, agent, tenant, address, .. } = self.limits;
+        let bursts = [
+            ("limits.key_burst", key),
+            ("limits.agent_burst", agent),
+            ("limits.tenant_burst", tenant),
+            ("limits.address_burst", address),
+        ];
+        let dearest = self.costs.dearest();
+        for (name, rate) in bursts {
+            if rate.is_some_and(|rate| rate.burst.get() < dearest) {
+                reader.refuse(
+                    name,
+                    &format!("less than {dearest}, which the dearest request of [costs] costs"),
+                );
+            }
         }
         if self.admin.listen == Some(self.server.listen) && self.server.listen.port() != 0 {
             reader.refuse("admin.listen", "the same as server.listen; leave it out to share that listener");

@@ -14,7 +14,7 @@ pub struct Sessions {
     pub idle: Duration,
     /// How many resources one session may be subscribed to.
     pub subscriptions: usize,
-    /// How many sessions one principal may have with one agent; one more ends the one used longest ago.
+    /// How many sessions one principal may have with one agent; past a sixteenth more, those used longest ago end.
     pub per_principal: u32,
     /// How often a stream on which nothing happens carries a comment.
     pub keep_alive: Duration,

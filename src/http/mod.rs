@@ -5,6 +5,7 @@ pub mod challenge;
 pub mod client_address;
 pub mod credential;
 pub mod cursor;
+pub mod limits;
 pub mod origin;
 pub mod precondition;
 pub mod problem;

@@ -6,6 +6,7 @@ use http::{HeaderValue, StatusCode};
 use serde::Serialize;
 
 use super::challenge;
+use super::limits::retry_after;
 use crate::model::fault::Fault;
 
 /// What went wrong (RFC 9457).
@@ -52,7 +53,7 @@ fn status(fault: &Fault) -> StatusCode {
         Fault::RevisionMismatch(_) => StatusCode::PRECONDITION_FAILED,
         Fault::PayloadTooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
         Fault::UnsupportedMediaType(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-        Fault::RateLimited { .. } => StatusCode::TOO_MANY_REQUESTS,
+        Fault::RateLimited { .. } | Fault::QuotaExceeded { .. } => StatusCode::TOO_MANY_REQUESTS,
         Fault::Unavailable { .. } | Fault::StorageUnavailable => StatusCode::SERVICE_UNAVAILABLE,
         Fault::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
     }
@@ -81,7 +82,7 @@ pub fn response(fault: &Fault, request_id: Option<&str>) -> Response {
         headers.insert(WWW_AUTHENTICATE, challenge);
     }
     if let Some(wait) = fault.retry_after() {
-        headers.insert(RETRY_AFTER, HeaderValue::from(wait.as_secs().max(1)));
+        headers.insert(RETRY_AFTER, retry_after(wait));
     }
     response
 }

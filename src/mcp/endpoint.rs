@@ -10,6 +10,7 @@ use http::{HeaderName, HeaderValue, Method, Response};
 use hyper::body::Incoming as IncomingBody;
 use tokio_util::sync::CancellationToken;
 
+use super::costs::Costs;
 use super::era::{self, Era, VersionSource};
 use super::headers::McpHeaders;
 use super::legacy::decode::{
@@ -20,16 +21,20 @@ use super::modern::encode as modern_encode;
 use super::performer::{Dialect, Performer, around};
 use super::reply::{Reply, accepted, fail, method_not_allowed, no_content, ok, refuse};
 use super::streams::Streams;
+use super::trail::{Asked, Trail};
 use super::version::ProtocolVersion;
 use super::wire::{
     Incoming, Message, Rejected, RequestId, batch_message, error_message, parse, result_message,
     result_pieces,
 };
 use super::{accept, legacy};
+use crate::audit::Audit;
 use crate::feed::Feed;
 use crate::http::body::{self, Body};
 use crate::http::credential::{self, Presented};
 use crate::http::cursor::CursorSeal;
+use crate::http::limits::{Admission, Limits};
+use crate::model::audit::event::ActorKind;
 use crate::model::fault::Fault;
 use crate::model::key::KeyHash;
 use crate::model::session::{Session, SessionId};
@@ -58,6 +63,8 @@ pub struct EndpointOptions {
     pub streams: usize,
     /// Most URIs that one stream is told of.
     pub uris_per_stream: usize,
+    /// What a request takes of what one may use.
+    pub costs: Costs,
 }
 
 /// The MCP endpoints of all agents.
@@ -66,6 +73,8 @@ pub struct Endpoint {
     pub(super) performer: Performer,
     pub(super) feed: Arc<Feed>,
     pub(super) streams: Streams,
+    pub(super) audit: Arc<Audit>,
+    limits: Arc<Limits>,
     pub(super) options: EndpointOptions,
     /// Ends all streams.
     pub(super) closing: CancellationToken,
@@ -85,21 +94,35 @@ pub struct Arrival<'a> {
     pub client: IpAddr,
     /// What was decided before it came here.
     pub admitted: Result<(), Fault>,
+    /// What the audit log will say of it.
+    pub trail: Trail,
+}
+
+/// What the endpoints stand on.
+#[derive(Debug)]
+pub struct Grounds {
+    /// The use cases.
+    pub registry: Arc<Registry>,
+    /// What changes.
+    pub feed: Arc<Feed>,
+    /// The audit log.
+    pub audit: Arc<Audit>,
+    /// How much may be asked for.
+    pub limits: Arc<Limits>,
 }
 
 impl Endpoint {
     /// Builds the endpoints over the registry. Their streams end with `closing`.
     pub fn new(
-        registry: Arc<Registry>,
-        feed: Arc<Feed>,
-        seal: CursorSeal,
-        operator: KeyHash,
+        grounds: Grounds,
+        (seal, operator): (CursorSeal, KeyHash),
         options: EndpointOptions,
         closing: CancellationToken,
     ) -> Self {
+        let Grounds { registry, feed, audit, limits } = grounds;
         let streams = Streams::new(options.streams_per_key, options.streams);
         let performer = Performer::new(registry, seal, options.result_bytes);
-        Self { performer, feed, streams, options, closing, operator }
+        Self { performer, feed, streams, audit, limits, options, closing, operator }
     }
 
     /// Answers a request.
@@ -111,8 +134,15 @@ impl Endpoint {
             Ok(caller) => caller,
             Err(fault) => return Box::pin(refuse(arrival, &fault, body)).await,
         };
+        let admission = match self.limits.admit(&caller, arrival.client) {
+            Ok(admission) => admission,
+            Err(fault) => return Box::pin(refuse(arrival, &fault, body)).await,
+        };
         match body::read(body, self.options.body_bytes, self.options.patience).await {
-            Ok(body) => self.converse(arrival, &caller, &body).await,
+            Ok(body) => {
+                arrival.trail.body(body.len());
+                self.converse(arrival, &caller, &admission, &body).await
+            }
             Err(fault) => fail(arrival, &fault),
         }
     }
@@ -129,12 +159,17 @@ impl Endpoint {
         }
         let answered = async {
             let caller = self.admit(arrival).await?;
-            let session = self.session(&caller, &headers).await?;
-            if streams {
-                self.stream(arrival, caller, &session).await
+            let admission = self.limits.admit(&caller, arrival.client)?;
+            let session = self.session(&caller, &headers, &arrival.trail).await?;
+            let costs = &self.options.costs;
+            let standing = admission.charge(if streams { costs.stream } else { costs.other })?;
+            let mut response = if streams {
+                self.stream(arrival, caller, &session).await?
             } else {
-                self.performer.registry().end_session(&session).await.map(|()| no_content())
-            }
+                self.performer.registry().end_session(&session).await.map(|()| no_content())?
+            };
+            standing.inspect(|standing| standing.tell(response.headers_mut()));
+            Ok(response)
         };
         match answered.await {
             Ok(response) => response,
@@ -151,49 +186,114 @@ impl Endpoint {
     }
 
     /// The session that the headers name, if it is the caller's.
-    async fn session(&self, caller: &Caller, headers: &McpHeaders<'_>) -> Result<Arc<Session>, Fault> {
+    async fn session(
+        &self,
+        caller: &Caller,
+        headers: &McpHeaders<'_>,
+        trail: &Trail,
+    ) -> Result<Arc<Session>, Fault> {
         let id = headers.session_id.value().and_then(SessionId::parse).ok_or(Fault::SessionNotFound)?;
-        self.performer.registry().session(caller, &id).await
+        let session = self.performer.registry().session(caller, &id).await?;
+        trail.session(&session);
+        Ok(session)
     }
 
+    /// Who asks, if he may. A credential that does not hold is charged to its address.
     async fn admit(&self, arrival: &Arrival<'_>) -> Result<Caller, Fault> {
         arrival.admitted.clone()?;
-        let headers = &arrival.parts.headers;
-        match credential::read(headers, self.operator)? {
-            Presented::Operator => Err(Fault::Forbidden),
-            Presented::Nobody => self.performer.registry().admit(None, arrival.agent).await,
-            Presented::Key(key) => self.performer.registry().admit(Some(&key), arrival.agent).await,
+        self.audit.admit()?;
+        let admitted = self.identify(arrival).await;
+        if let Err(Fault::Unauthenticated | Fault::Forbidden) = &admitted {
+            self.limits.charge_failure(arrival.client)?;
+        }
+        admitted.inspect(|caller| arrival.trail.admitted(caller))
+    }
+
+    async fn identify(&self, arrival: &Arrival<'_>) -> Result<Caller, Fault> {
+        let registry = self.performer.registry();
+        match credential::read(&arrival.parts.headers, self.operator)? {
+            Presented::Operator => {
+                arrival.trail.kind(ActorKind::Operator);
+                Err(Fault::Forbidden)
+            }
+            Presented::Nobody => {
+                arrival.trail.kind(ActorKind::Anybody);
+                self.limits.check_address(arrival.client)?;
+                registry.admit(None, arrival.agent).await
+            }
+            Presented::Key(key) => {
+                if !registry.remembers(&key) {
+                    self.limits.check_address(arrival.client)?;
+                }
+                let admitted = registry.admit(Some(&key), arrival.agent).await;
+                if admitted.is_err()
+                    && let Ok(grant) = registry.grant(&key).await
+                {
+                    arrival.trail.refused(&grant);
+                }
+                admitted
+            }
         }
     }
 
-    async fn converse(&self, arrival: &Arrival<'_>, caller: &Caller, body: &[u8]) -> Response<Body> {
+    async fn converse(
+        &self,
+        arrival: &Arrival<'_>,
+        caller: &Caller,
+        admission: &Admission<'_>,
+        body: &[u8],
+    ) -> Response<Body> {
         let headers = McpHeaders::read(&arrival.parts.headers);
         let incoming = parse(body);
         let era = era::decide(&headers, &incoming);
         let version = era::named_version(&headers, &incoming);
-        let reply = |id| Reply { arrival, era, version, id };
-        let incoming = match incoming {
-            Ok(incoming) => incoming,
-            Err(Rejected { fault, id, .. }) => return reply(id).fault(&fault),
+        if let Ok(incoming) = &incoming {
+            arrival.trail.read(incoming, named_or(version, era));
+        }
+        let charged = admission.charge(self.options.costs.of(&incoming));
+        let (id, asked) = match (incoming, &charged) {
+            (Ok(incoming), Ok(_)) => (incoming.id(), Ok(incoming)),
+            (Ok(incoming), Err(fault)) => (incoming.id(), Err(fault.clone())),
+            (Err(rejected), Err(fault)) => (rejected.id, Err(fault.clone())),
+            (Err(rejected), Ok(_)) => (rejected.id, Err(rejected.fault)),
         };
-        let reply = reply(incoming.id());
-        match era {
-            Era::Modern => self.modern(caller, &headers, &incoming, &reply).await,
-            Era::Legacy(VersionSource::Session) => match self.session(caller, &headers).await {
-                Ok(session) => {
-                    let version = ProtocolVersion::parse(&session.version);
-                    let version = version.unwrap_or(ProtocolVersion::NEWEST_LEGACY);
-                    let within = Within { caller, version, session: Some(&session) };
-                    self.legacy(within, &incoming, &Reply { version: Some(version), ..reply }).await
+        let reply = Reply { arrival, era, version, id };
+        let mut response = match asked {
+            Ok(incoming) => self.respond(caller, &headers, &incoming, reply).await,
+            Err(fault) => reply.fault(&fault),
+        };
+        if let Ok(Some(standing)) = charged {
+            standing.tell(response.headers_mut());
+        }
+        response
+    }
+
+    async fn respond(
+        &self,
+        caller: &Caller,
+        headers: &McpHeaders<'_>,
+        incoming: &Incoming<'_>,
+        reply: Reply<'_>,
+    ) -> Response<Body> {
+        match reply.era {
+            Era::Modern => self.modern(caller, headers, incoming, &reply).await,
+            Era::Legacy(VersionSource::Session) => {
+                match self.session(caller, headers, &reply.arrival.trail).await {
+                    Ok(session) => {
+                        let version = ProtocolVersion::parse(&session.version);
+                        let version = version.unwrap_or(ProtocolVersion::NEWEST_LEGACY);
+                        let within = Within { caller, version, session: Some(&session) };
+                        self.legacy(within, incoming, &Reply { version: Some(version), ..reply }).await
+                    }
+                    Err(fault) => reply.fault(&fault),
                 }
-                Err(fault) => reply.fault(&fault),
-            },
+            }
             Era::Legacy(VersionSource::Sessionless(version)) => {
-                self.legacy(Within { caller, version, session: None }, &incoming, &reply).await
+                self.legacy(Within { caller, version, session: None }, incoming, &reply).await
             }
             Era::Legacy(VersionSource::Negotiation) => {
                 let version = ProtocolVersion::NEWEST_LEGACY;
-                self.legacy(Within { caller, version, session: None }, &incoming, &reply).await
+                self.legacy(Within { caller, version, session: None }, incoming, &reply).await
             }
         }
     }
@@ -243,7 +343,8 @@ impl Endpoint {
             Incoming::Message(message) => match legacy_decode::decode(message) {
                 Ok(LegacyMessage::Unanswered) => accepted(),
                 Ok(LegacyMessage::Call(LegacyCall { id, method: LegacyMethod::Initialize(asked) })) => {
-                    let opened = Box::pin(self.initialize(within.caller, &asked, id)).await;
+                    let opened =
+                        Box::pin(self.initialize(within.caller, &asked, id, &reply.arrival.trail)).await;
                     opened.unwrap_or_else(|fault| reply.fault(&fault))
                 }
                 Ok(LegacyMessage::Call(call)) => match self.call(within, &call).await {
@@ -265,6 +366,7 @@ impl Endpoint {
         caller: &Caller,
         asked: &Initialize<'_>,
         id: RequestId<'_>,
+        trail: &Trail,
     ) -> Result<Response<Body>, Fault> {
         let registry = self.performer.registry();
         let snapshot = registry.snapshot(caller).await?;
@@ -277,6 +379,7 @@ impl Endpoint {
         let session = registry.open_session(caller, new).await?;
         // What is listed from now on, on any replica, is not older than what the session is told of.
         self.feed.settled_head(caller.agent).await?;
+        trail.opened(session.uid(), asked.version, &asked.client);
         let mut result = Vec::new();
         legacy::encode::initialize(&mut result, asked.version, &snapshot.description)?;
         let mut response = ok(result_pieces(id, result.into()));
@@ -328,27 +431,44 @@ impl Endpoint {
     ) -> Response<Body> {
         let mut answers = Vec::with_capacity(messages.len());
         for message in messages {
+            let trail = &reply.arrival.trail;
+            let mut asked = Asked::default();
             let (id, result) = match message {
                 Err(Rejected { fault, id, .. }) => (id, Err(fault)),
                 Ok(message) => {
+                    asked = Asked::of(&message);
                     let id = match &message {
                         Message::Request(request) => Some(request.id),
                         Message::Notification { .. } | Message::Response => None,
                     };
                     match legacy_decode::decode(&message) {
-                        Ok(LegacyMessage::Unanswered) => continue,
+                        Ok(LegacyMessage::Unanswered) => {
+                            trail.member(asked, None, 0);
+                            continue;
+                        }
                         Ok(LegacyMessage::Call(call)) => (id, self.call(within, &call).await),
                         Err(fault) => (id, Err(fault)),
                     }
                 }
             };
-            answers.push(match (id, result) {
+            let outcome = result.as_ref().err().map(Fault::name);
+            let answer = match (id, result) {
                 (Some(id), Ok(result)) => result_message(id, &result),
                 (id, Err(fault)) => error_message(id, reply.version, &reply.translate(&fault)),
                 (None, Ok(_)) => continue,
-            });
+            };
+            trail.member(asked, outcome, answer.len());
+            answers.push(answer);
         }
         batch_message(&answers).map_or_else(accepted, |answers| ok(Body::from(answers)))
+    }
+}
+
+/// The revision that a request names or, without a session, is taken to be in.
+fn named_or(named: Option<ProtocolVersion>, era: Era) -> Option<ProtocolVersion> {
+    match era {
+        Era::Legacy(VersionSource::Sessionless(version)) => Some(version),
+        _ => named,
     }
 }
 

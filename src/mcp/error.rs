@@ -27,6 +27,7 @@ pub(super) mod code {
     pub(in crate::mcp) const FORBIDDEN_ORIGIN: i32 = -31013;
     pub(in crate::mcp) const PAYLOAD_TOO_LARGE: i32 = -31014;
     pub(in crate::mcp) const RATE_LIMITED: i32 = -31015;
+    pub(in crate::mcp) const QUOTA_EXCEEDED: i32 = -31016;
     pub(in crate::mcp) const UNAVAILABLE: i32 = -31017;
 }
 
@@ -82,7 +83,8 @@ impl RpcError {
         };
         let detail = match fault {
             Fault::ResourceNotFound(uri) => Some(Detail::Uri(uri.clone())),
-            Fault::RateLimited { scope, retry_after, .. } => Some(Detail::Limit(*retry_after, *scope)),
+            Fault::RateLimited { scope, retry_after, .. }
+            | Fault::QuotaExceeded { scope, retry_after, .. } => Some(Detail::Limit(*retry_after, *scope)),
             _ if code == code::INTERNAL => Some(Detail::RequestId(request_id.to_owned())),
             _ => None,
         };
@@ -126,6 +128,7 @@ fn classify(fault: &Fault, dialect: Dialect) -> (StatusCode, i32) {
         Fault::NotAcceptable(_) => (StatusCode::NOT_ACCEPTABLE, code::INVALID_REQUEST),
         Fault::PayloadTooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, code::PAYLOAD_TOO_LARGE),
         Fault::RateLimited { .. } => (StatusCode::TOO_MANY_REQUESTS, code::RATE_LIMITED),
+        Fault::QuotaExceeded { .. } => (StatusCode::TOO_MANY_REQUESTS, code::QUOTA_EXCEEDED),
         Fault::Unavailable { .. } | Fault::StorageUnavailable => {
             (StatusCode::SERVICE_UNAVAILABLE, code::UNAVAILABLE)
         }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
-use http::{HeaderName, HeaderValue, Response, StatusCode};
+use http::{HeaderValue, Response, StatusCode};
 use hyper::body::Incoming as IncomingBody;
 
 use super::endpoint::Arrival;
@@ -16,14 +16,12 @@ use super::version::ProtocolVersion;
 use super::wire::{RequestId, error_message, parse};
 use crate::http::body::{self, Body};
 use crate::http::challenge;
+use crate::http::limits;
 use crate::model::fault::Fault;
 
 /// What is read of a refused request, to answer with its id.
 const REFUSED_BODY: usize = 64 * 1024;
 const REFUSED_PATIENCE: Duration = Duration::from_secs(1);
-
-const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
-const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 
 /// How a request is answered when it fails: in its dialect, with its id.
 pub(super) struct Reply<'a> {
@@ -38,6 +36,9 @@ impl<'a> Reply<'a> {
     fn new(arrival: &'a Arrival<'a>, headers: &McpHeaders<'_>, body: &'a [u8]) -> Self {
         let incoming = parse(body);
         let (era, version) = (era::decide(headers, &incoming), era::named_version(headers, &incoming));
+        if let Ok(incoming) = &incoming {
+            arrival.trail.read(incoming, version);
+        }
         let id = match incoming {
             Ok(incoming) => incoming.id(),
             Err(rejected) => rejected.id,
@@ -65,15 +66,16 @@ impl<'a> Reply<'a> {
         if let Some(challenge) = challenge::of(fault) {
             response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
         }
-        tell_limit(fault, &mut response);
+        limits::tell(fault, response.headers_mut());
         response
     }
 
     pub(super) fn error(&self, error: &RpcError) -> Response<Body> {
+        self.arrival.trail.failed(error.name);
         let mut response = ok(Body::from(error_message(self.id, self.version, error)));
         *response.status_mut() = error.status;
         if let Some(wait) = error.retry_after {
-            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(wait.as_secs().max(1)));
+            response.headers_mut().insert(RETRY_AFTER, limits::retry_after(wait));
         }
         response
     }
@@ -87,6 +89,7 @@ pub fn fail(arrival: &Arrival<'_>, fault: &Fault) -> Response<Body> {
 /// Refuses a request before its body was wanted; the id is read all the same, as far as that is quickly done.
 pub(super) async fn refuse(arrival: &Arrival<'_>, fault: &Fault, body: &mut IncomingBody) -> Response<Body> {
     let body = body::read(body, REFUSED_BODY, REFUSED_PATIENCE).await.unwrap_or_default();
+    arrival.trail.body(body.len());
     Reply::new(arrival, &McpHeaders::read(&arrival.parts.headers), &body).fault(fault)
 }
 
@@ -115,19 +118,4 @@ pub(super) fn no_content() -> Response<Body> {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;
     response
-}
-
-/// Tells of a limit in the headers of draft-ietf-httpapi-ratelimit-headers.
-fn tell_limit(fault: &Fault, response: &mut Response<Body>) {
-    let Fault::RateLimited { policy, quota, retry_after, .. } = fault else { return };
-    let wait = retry_after.as_secs().max(1);
-    let told = [
-        (RATE_LIMIT_POLICY, format!("\"{policy}\";q={quota}")),
-        (RATE_LIMIT, format!("\"{policy}\";r=0;t={wait}")),
-    ];
-    for (name, value) in told {
-        if let Ok(value) = HeaderValue::try_from(value) {
-            response.headers_mut().insert(name, value);
-        }
-    }
 }

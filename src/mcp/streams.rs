@@ -9,7 +9,7 @@ use dashmap::mapref::entry::Entry;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::http::client_address::of_one_client;
-use crate::model::fault::{Fault, LimitScope};
+use crate::model::fault::{Fault, LimitScope, Limited};
 use crate::model::ids::{AgentId, KeyId, SessionUid};
 use crate::registry::access::Caller;
 
@@ -80,8 +80,8 @@ impl Streams {
         let replaces = session.is_some_and(|session| self.open.get(&session).is_some_and(|open| *open == 1));
         let mut open = self.open.entry(holder).or_default();
         if *open >= self.per_holder && !replaces {
-            let quota = self.per_holder;
-            return Err(Fault::RateLimited { scope, policy: "streams", quota, retry_after: RETRY });
+            let limited = Limited::Streams(self.per_holder);
+            return Err(Fault::RateLimited { scope, limited, retry_after: RETRY });
         }
         *open += 1;
         drop(open);

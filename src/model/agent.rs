@@ -1,9 +1,12 @@
 //! Tenants and agents, as the registry knows them.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 use time::OffsetDateTime;
 
 use super::ids::{AgentId, Slug, TenantId};
+use super::limits::UseLimits;
 use super::scope::Revision;
 
 /// Who may read an agent.
@@ -44,7 +47,7 @@ impl TryFrom<String> for Access {
 }
 
 /// What decides over access to an agent. It changes with its tenant's scope.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentAccess {
     /// The agent.
     pub agent: AgentId,
@@ -54,6 +57,17 @@ pub struct AgentAccess {
     pub access: Access,
     /// Whether it answers at all.
     pub enabled: bool,
+    /// How much may be used of it.
+    pub limits: Arc<AccessLimits>,
+}
+
+/// What was set for an agent and for its tenant.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct AccessLimits {
+    /// For the agent.
+    pub agent: UseLimits,
+    /// For the tenant.
+    pub tenant: UseLimits,
 }
 
 /// What an agent says of itself. It changes with the agent's own scope.
@@ -76,6 +90,8 @@ pub struct Tenant {
     pub slug: Slug,
     /// What people read.
     pub name: String,
+    /// How much it may use.
+    pub limits: UseLimits,
     /// The revision of its scope that last changed it.
     pub revision: Revision,
     /// When it was made.
@@ -99,6 +115,8 @@ pub struct Agent {
     pub access: Access,
     /// Whether it answers at all.
     pub enabled: bool,
+    /// How much may be used of it.
+    pub limits: UseLimits,
     /// The revision of its registry.
     pub revision: Revision,
     /// When it was made.

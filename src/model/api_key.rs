@@ -4,6 +4,7 @@ use time::OffsetDateTime;
 
 use super::caller::KeyScope;
 use super::ids::{AgentId, KeyId, PrincipalId, TenantId};
+use super::limits::RateLimit;
 use super::scope::Revision;
 
 /// A key as its owner sees it: everything but the secret.
@@ -21,6 +22,8 @@ pub struct ApiKey {
     pub name: String,
     /// What it may do.
     pub scopes: Vec<KeyScope>,
+    /// How much it may use.
+    pub limits: RateLimit,
     /// Who acts with it.
     pub principal: PrincipalId,
     /// The revision of the tenant's scope that last changed it.

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
 use super::ids::{AgentId, KeyId, PrincipalId, TenantId};
+use super::limits::RateLimit;
 
 /// What a key may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema)]
@@ -56,6 +57,8 @@ pub struct Credential {
     pub scopes: Vec<KeyScope>,
     /// From when on it is refused.
     pub expires_at: Option<OffsetDateTime>,
+    /// How much it may use.
+    pub limits: RateLimit,
 }
 
 impl Credential {

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use super::limits::Rate;
 use super::scope::Revision;
 use super::uri::ResourceUri;
 
@@ -67,15 +68,23 @@ pub enum Fault {
     #[error("the body is longer than {0} bytes")]
     PayloadTooLarge(usize),
     /// The caller asks for more than he may.
-    #[error("more than {quota} {policy} for this {}", scope.as_str())]
+    #[error("more than {limited} for this {}", scope.as_str())]
     RateLimited {
         /// Whose limit it is.
         scope: LimitScope,
-        /// What is limited.
-        policy: &'static str,
-        /// To how much.
-        quota: usize,
+        /// What is limited, and to how much.
+        limited: Limited,
         /// When to try again.
+        retry_after: Duration,
+    },
+    /// What may be used in a day or a month is used up.
+    #[error("the {quota} of this {} are used up", scope.as_str())]
+    QuotaExceeded {
+        /// Whose quota it is.
+        scope: LimitScope,
+        /// Which one, such as `calls of a day`.
+        quota: &'static str,
+        /// When the next day or month begins.
         retry_after: Duration,
     },
     /// The gateway has more to do than it takes on.
@@ -109,8 +118,30 @@ pub enum Fault {
 pub enum LimitScope {
     /// That of one key.
     Key,
+    /// That of one agent.
+    Agent,
+    /// That of one tenant.
+    Tenant,
     /// That of one address.
     Address,
+}
+
+/// What is limited, and to how much.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limited {
+    /// What may be used in a time.
+    Rate(Rate),
+    /// Streams that are open at once.
+    Streams(usize),
+}
+
+impl std::fmt::Display for Limited {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Rate(rate) => write!(formatter, "{} requests a second", rate.per_second),
+            Self::Streams(most) => write!(formatter, "{most} streams"),
+        }
+    }
 }
 
 impl LimitScope {
@@ -118,6 +149,8 @@ impl LimitScope {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Key => "key",
+            Self::Agent => "agent",
+            Self::Tenant => "tenant",
             Self::Address => "address",
         }
     }
@@ -167,6 +200,7 @@ impl Fault {
             Self::NotAcceptable(_) => "not_acceptable",
             Self::PayloadTooLarge(_) => "payload_too_large",
             Self::RateLimited { .. } => "rate_limited",
+            Self::QuotaExceeded { .. } => "quota_exceeded",
             Self::Unavailable { .. } => "unavailable",
             Self::StorageUnavailable => "storage_unavailable",
             Self::Internal(_) => "internal",
@@ -180,7 +214,9 @@ impl Fault {
     /// How long to wait before another try, where another try may help.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::Unavailable { retry_after } | Self::RateLimited { retry_after, .. } => Some(*retry_after),
+            Self::Unavailable { retry_after }
+            | Self::RateLimited { retry_after, .. }
+            | Self::QuotaExceeded { retry_after, .. } => Some(*retry_after),
             Self::StorageUnavailable => Some(Duration::from_secs(1)),
             _ => None,
         }

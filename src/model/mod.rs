@@ -9,6 +9,7 @@ pub mod feed;
 pub mod ids;
 pub mod json;
 pub mod key;
+pub mod limits;
 pub mod message;
 pub mod operation;
 pub mod prompt;

@@ -67,6 +67,8 @@ pub enum Point {
     Wake,
     /// It is known that an agent with streams changed; the changes are not read yet.
     BeforeStreamsRead,
+    /// Changes of an agent with streams were read, and everybody has heard of them; the streams are not told yet.
+    BeforeTold,
     /// A stream is about to take up an interest.
     BeforeInterest,
     /// It was read what of an agent's changes is retained; they are not read yet.

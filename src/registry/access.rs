@@ -12,7 +12,7 @@ use time::OffsetDateTime;
 
 use super::Registry;
 use super::cell::{Cell, Held};
-use crate::model::agent::{Access, AgentAccess};
+use crate::model::agent::{Access, AccessLimits, AgentAccess};
 use crate::model::caller::{Credential, KeyScope};
 use crate::model::fault::Fault;
 use crate::model::ids::{AgentId, KeyId, Slug, TenantId};
@@ -134,6 +134,15 @@ pub struct Caller {
     pub agent: AgentId,
     /// Whether everybody may read the agent.
     pub public: bool,
+    /// How much may be used of the agent and of its tenant.
+    pub limits: Arc<AccessLimits>,
+}
+
+impl Caller {
+    /// Whether the agent is the credential's own, or its tenant's, and not only open to everybody.
+    pub fn is_own(&self) -> bool {
+        self.grant.as_ref().is_some_and(|grant| grant.credential.reaches(self.tenant, self.agent))
+    }
 }
 
 /// When keys were last used, until it is written down.
@@ -172,6 +181,11 @@ impl LookupLimit {
 }
 
 impl Registry {
+    /// Whether it is known without a look-up which tenant a key is of.
+    pub fn remembers(&self, key: &SecretKey) -> bool {
+        self.key_tenants.get(&key.hash()).is_some_and(|tenant| tenant.is_some())
+    }
+
     /// What a key grants now.
     ///
     /// # Errors
@@ -298,7 +312,7 @@ impl Registry {
         let cell = self.tenant_cell(tenant);
         self.find(
             &cell,
-            |held| held.agents.get(&agent).copied(),
+            |held| held.agents.get(&agent).cloned(),
             async || {
                 cell.load(
                     &self.store,
@@ -307,7 +321,7 @@ impl Registry {
                     async |view| view.agent_access(tenant, agent).await,
                     |held, access| {
                         if let Some(access) = access {
-                            held.keep_agent(*access);
+                            held.keep_agent(access.clone());
                         }
                     },
                 )
@@ -383,19 +397,20 @@ fn fresh_grant(credential: Credential, hash: KeyHash) -> Arc<Grant> {
 
 /// The rules of access, in one place.
 fn decide(grant: Option<Arc<Grant>>, access: Option<AgentAccess>) -> Result<Caller, Fault> {
-    let own = access.filter(|a| grant.as_ref().is_some_and(|g| g.credential.reaches(a.tenant, a.agent)));
     let stranger = if grant.is_some() { Fault::Forbidden } else { Fault::Unauthenticated };
-    let allowed = match (own, access) {
-        (Some(own), _) if !own.enabled => return Err(Fault::AgentDisabled),
-        (Some(own), _) if own.access == Access::Public || allows_mcp(grant.as_deref()) => own,
-        (Some(_), _) => return Err(Fault::InsufficientScope(KeyScope::Mcp.as_str())),
-        (None, Some(public)) if public.enabled && public.access == Access::Public => public,
-        (None, _) => return Err(stranger),
-    };
-    let public = allowed.access == Access::Public;
-    Ok(Caller { grant, tenant: allowed.tenant, agent: allowed.agent, public })
-}
-
-fn allows_mcp(grant: Option<&Grant>) -> bool {
-    grant.is_some_and(|grant| grant.credential.allows(KeyScope::Mcp))
+    let Some(access) = access else { return Err(stranger) };
+    let public = access.access == Access::Public;
+    match grant.as_ref().map(|grant| &grant.credential) {
+        Some(own) if own.reaches(access.tenant, access.agent) => {
+            if !access.enabled {
+                return Err(Fault::AgentDisabled);
+            }
+            if !public && !own.allows(KeyScope::Mcp) {
+                return Err(Fault::InsufficientScope(KeyScope::Mcp.as_str()));
+            }
+        }
+        _ if access.enabled && public => {}
+        _ => return Err(stranger),
+    }
+    Ok(Caller { grant, tenant: access.tenant, agent: access.agent, public, limits: access.limits })
 }

@@ -10,6 +10,7 @@ use super::write::Precondition;
 use crate::model::agent::{Access, Agent, AgentDescription};
 use crate::model::fault::Fault;
 use crate::model::ids::{AgentId, Slug, TenantId};
+use crate::model::limits::UseLimits;
 use crate::model::scope::{ChangeKind, Revision, Scope};
 use crate::store::write::{Told, Write};
 
@@ -28,6 +29,8 @@ pub struct NewAgent {
     pub access: Access,
     /// Whether it answers.
     pub enabled: bool,
+    /// How much may be used of it.
+    pub limits: UseLimits,
 }
 
 /// What is to change of an agent; `None` leaves a member as it is, an inner `None` takes it away.
@@ -43,6 +46,8 @@ pub struct AgentPatch {
     pub access: Option<Access>,
     /// Whether it answers.
     pub enabled: Option<bool>,
+    /// How much may be used of it.
+    pub limits: Option<UseLimits>,
 }
 
 impl AgentPatch {
@@ -54,6 +59,7 @@ impl AgentPatch {
         description.instructions = self.instructions.unwrap_or_else(|| description.instructions.clone());
         new.access = self.access.unwrap_or(new.access);
         new.enabled = self.enabled.unwrap_or(new.enabled);
+        new.limits = self.limits.unwrap_or(new.limits);
         new
     }
 }
@@ -104,6 +110,7 @@ impl Registry {
             description: new.description,
             access: new.access,
             enabled: new.enabled,
+            limits: new.limits,
             revision: write.create(Scope::from(uid), last).await?,
             created_at: self.sources.clock.now(),
         };

@@ -109,7 +109,7 @@ impl Fingerprint for NewPrompt {
 
 impl Fingerprint for Agent {
     fn fingerprint(&self) -> Digest {
-        let Self { uid, slug, tenant, description, access, enabled, .. } = self;
+        let Self { uid, slug, tenant, description, access, enabled, limits, .. } = self;
         Parts::default()
             .add(uid.0)
             .add(slug.as_str())
@@ -119,13 +119,15 @@ impl Fingerprint for Agent {
             .json(&description.instructions)
             .add(access.as_str())
             .json(enabled)
+            .json(limits)
             .digest()
     }
 }
 
 impl Fingerprint for Tenant {
     fn fingerprint(&self) -> Digest {
-        Parts::default().add(self.uid.0).add(self.slug.as_str()).add(&self.name).digest()
+        let known = Parts::default().add(self.uid.0).add(self.slug.as_str()).add(&self.name);
+        known.json(&self.limits).digest()
     }
 }
 
@@ -138,6 +140,7 @@ impl Fingerprint for ApiKey {
             .json(&self.scopes)
             .json(&end(self.expires_at))
             .json(&end(self.revoked_at))
+            .json(&self.limits)
             .digest()
     }
 }

@@ -14,6 +14,7 @@ use crate::model::caller::KeyScope;
 use crate::model::fault::Fault;
 use crate::model::ids::{AgentId, KeyId, PrincipalId, TenantId};
 use crate::model::key::{KeyKind, SecretKey};
+use crate::model::limits::RateLimit;
 use crate::model::scope::{ChangeKind, Revision, Scope};
 use crate::store::keys::KeyEnd;
 use crate::store::write::{Told, Write};
@@ -37,6 +38,8 @@ pub struct NewKey {
     pub scopes: Vec<KeyScope>,
     /// From when on it is refused.
     pub expires_at: Option<OffsetDateTime>,
+    /// How much it may use.
+    pub limits: RateLimit,
 }
 
 /// A key that was just made, with its secret: the only time that there is one.
@@ -117,6 +120,7 @@ impl Registry {
             display: secret.display().to_owned(),
             name: new.name,
             scopes: new.scopes,
+            limits: new.limits,
             principal,
             revision,
             created_at: now,
@@ -128,6 +132,34 @@ impl Registry {
         write.change(Scope::from(key.tenant), ChangeKind::Key, key.uid.to_string());
         write.tell(told(&key, revision, replaced, Some(&key)));
         Ok(IssuedKey { key, secret })
+    }
+
+    /// Sets how much a key may use.
+    ///
+    /// # Errors
+    /// [`Fault::NotFound`], also for a key that is revoked.
+    pub async fn limit_key(self: &Arc<Self>, key: &ApiKey, limits: RateLimit) -> Result<ApiKey, Fault> {
+        let (registry, tenant, key) = (Arc::clone(self), key.tenant, key.uid);
+        self.detached(async move {
+            let scope = Scope::from(tenant);
+            registry
+                .transact(scope, async |write| {
+                    let revision = lock(write, scope).await?;
+                    let present = write.key(tenant, key).await?.filter(|key| key.revoked_at.is_none());
+                    let mut present = present.ok_or(Fault::NotFound("key"))?;
+                    if present.limits != limits {
+                        let old = present.clone();
+                        (present.limits, present.revision) = (limits, revision);
+                        write.set_key_limits(&present).await?;
+                        write.change(scope, ChangeKind::Key, key.to_string());
+                        let after = Some(&present);
+                        write.tell(Told { created: false, ..told(&present, revision, Some(&old), after) });
+                    }
+                    Ok(present)
+                })
+                .await
+        })
+        .await
     }
 
     /// Revokes a key; answers the revision that last changed it. Revoking it again changes nothing.
@@ -193,6 +225,7 @@ impl Registry {
             name: old.name.clone(),
             scopes: old.scopes.clone(),
             expires_at: old.expires_at,
+            limits: old.limits,
         };
         self.issue(write, new, old.principal, revision, MOST_ROTATING, Some(&old)).await
     }

@@ -8,12 +8,31 @@ use super::write::{Precondition, Written};
 use crate::model::agent::Tenant;
 use crate::model::fault::Fault;
 use crate::model::ids::{Slug, TenantId};
+use crate::model::limits::UseLimits;
 use crate::model::scope::{ChangeKind, Revision, Scope};
 use crate::store::write::{Told, Write};
 
 const NO_TENANT: Fault = Fault::NotFound("tenant");
 /// The gateway's scope is made by the first migration.
 const NO_GATEWAY: &str = "the gateway's scope has no head";
+
+/// What is to change of a tenant; `None` leaves a member as it is.
+#[derive(Debug, Clone, Default)]
+pub struct TenantPatch {
+    /// The name.
+    pub name: Option<String>,
+    /// How much it may use.
+    pub limits: Option<UseLimits>,
+}
+
+impl TenantPatch {
+    fn apply(self, tenant: &Tenant) -> Tenant {
+        let mut new = tenant.clone();
+        new.name = self.name.unwrap_or(new.name);
+        new.limits = self.limits.unwrap_or(new.limits);
+        new
+    }
+}
 
 impl Registry {
     /// A tenant by its slug.
@@ -33,17 +52,30 @@ impl Registry {
     ///
     /// # Errors
     /// [`Fault::AlreadyExists`].
-    pub async fn create_tenant(self: &Arc<Self>, slug: Slug, name: String) -> Result<Tenant, Fault> {
+    pub async fn create_tenant(
+        self: &Arc<Self>,
+        slug: Slug,
+        name: String,
+        limits: UseLimits,
+    ) -> Result<Tenant, Fault> {
         let registry = Arc::clone(self);
         self.detached(async move {
             registry
-                .transact(Scope::GATEWAY, async |write| registry.insert_tenant(write, slug, name).await)
+                .transact(Scope::GATEWAY, async |write| {
+                    registry.insert_tenant(write, slug, name, limits).await
+                })
                 .await
         })
         .await
     }
 
-    async fn insert_tenant(&self, write: &mut Write, slug: Slug, name: String) -> Result<Tenant, Fault> {
+    async fn insert_tenant(
+        &self,
+        write: &mut Write,
+        slug: Slug,
+        name: String,
+        limits: UseLimits,
+    ) -> Result<Tenant, Fault> {
         lock(write, Scope::GATEWAY).await?;
         if write.tenant(&slug).await?.is_some() {
             return Err(Fault::AlreadyExists("a tenant with this id"));
@@ -51,7 +83,7 @@ impl Registry {
         let uid = TenantId(self.sources.uid()?);
         let last = write.retired_tenant(&slug).await?;
         let revision = write.create(Scope::from(uid), last).await?;
-        let tenant = Tenant { uid, slug, name, revision, created_at: self.sources.clock.now() };
+        let tenant = Tenant { uid, slug, name, limits, revision, created_at: self.sources.clock.now() };
         write.insert_tenant(&tenant).await?;
         write.change(Scope::GATEWAY, ChangeKind::Tenant, uid.to_string());
         write.change(Scope::from(uid), ChangeKind::Tenant, uid.to_string());
@@ -59,14 +91,14 @@ impl Registry {
         Ok(tenant)
     }
 
-    /// Renames a tenant.
+    /// Changes a tenant.
     ///
     /// # Errors
     /// [`Fault::NotFound`], [`Fault::RevisionMismatch`].
-    pub async fn rename_tenant(
+    pub async fn patch_tenant(
         self: &Arc<Self>,
         slug: Slug,
-        name: Option<String>,
+        patch: TenantPatch,
         condition: Precondition,
     ) -> Result<Tenant, Fault> {
         let registry = Arc::clone(self);
@@ -75,16 +107,17 @@ impl Registry {
             registry
                 .transact(Scope::from(uid), async |write| {
                     let revision = lock(write, Scope::from(uid)).await?;
-                    let mut tenant = write.tenant(&slug).await?.filter(|t| t.uid == uid).ok_or(NO_TENANT)?;
-                    condition.check(Some(tenant.revision))?;
-                    if let Some(name) = name.filter(|name| *name != tenant.name) {
-                        write.update_tenant(uid, &name, revision).await?;
-                        write.change(Scope::from(uid), ChangeKind::Tenant, uid.to_string());
-                        let old = tenant.clone();
-                        (tenant.name, tenant.revision) = (name, revision);
-                        write.tell(told(&tenant, revision, Some(&old), Some(&tenant)));
+                    let old = write.tenant(&slug).await?.filter(|t| t.uid == uid).ok_or(NO_TENANT)?;
+                    condition.check(Some(old.revision))?;
+                    let mut new = patch.apply(&old);
+                    if new == old {
+                        return Ok(old);
                     }
-                    Ok(tenant)
+                    new.revision = revision;
+                    write.update_tenant(&new).await?;
+                    write.change(Scope::from(uid), ChangeKind::Tenant, uid.to_string());
+                    write.tell(told(&new, revision, Some(&old), Some(&new)));
+                    Ok(new)
                 })
                 .await
         })

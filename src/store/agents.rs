@@ -1,12 +1,16 @@
 //! Agents, and the slugs they leave behind.
 
+use std::sync::Arc;
+
+use sqlx::types::Json;
 use time::OffsetDateTime;
 
 use super::snapshot::Snapshot;
 use super::write::Write;
 use super::{Store, StoreError};
-use crate::model::agent::{Access, Agent, AgentAccess, AgentDescription};
+use crate::model::agent::{Access, AccessLimits, Agent, AgentAccess, AgentDescription};
 use crate::model::ids::{AgentId, Slug, TenantId};
+use crate::model::limits::UseLimits;
 use crate::model::scope::Revision;
 
 struct Row {
@@ -19,6 +23,7 @@ struct Row {
     instructions: Option<String>,
     access: String,
     enabled: bool,
+    limits: Json<UseLimits>,
     revision: i64,
     created_at: OffsetDateTime,
 }
@@ -40,6 +45,7 @@ impl TryFrom<Row> for Agent {
             },
             access: access(&row.access)?,
             enabled: row.enabled,
+            limits: row.limits.0,
             revision: Revision(row.revision),
             created_at: row.created_at,
         })
@@ -66,10 +72,10 @@ impl Store {
             .run(async |connection| {
                 sqlx::query_as!(
         Row,
-        "select a.uid, a.slug, a.tenant, t.slug as tenant_slug, a.name, a.title, a.instructions, a.access, \
-         a.enabled, h.revision, a.created_at \
-         from agents a join tenants t on t.uid = a.tenant join heads h on h.scope = a.uid \
-         where a.slug = $1 and a.deleted_at is null",
+        r#"select a.uid, a.slug, a.tenant, t.slug as tenant_slug, a.name, a.title, a.instructions, a.access,
+         a.enabled, a.limits as "limits: Json<UseLimits>", h.revision, a.created_at
+         from agents a join tenants t on t.uid = a.tenant join heads h on h.scope = a.uid
+         where a.slug = $1 and a.deleted_at is null"#,
         slug,
     )
     .fetch_optional(connection)
@@ -90,11 +96,11 @@ impl Store {
             .run(async |connection| {
                 sqlx::query_as!(
         Row,
-        "select a.uid, a.slug, a.tenant, t.slug as tenant_slug, a.name, a.title, a.instructions, a.access, \
-         a.enabled, h.revision, a.created_at \
-         from agents a join tenants t on t.uid = a.tenant join heads h on h.scope = a.uid \
-         where a.slug > $1 and a.deleted_at is null and ($2::uuid is null or a.tenant = $2) \
-         order by a.slug limit $3",
+        r#"select a.uid, a.slug, a.tenant, t.slug as tenant_slug, a.name, a.title, a.instructions, a.access,
+         a.enabled, a.limits as "limits: Json<UseLimits>", h.revision, a.created_at
+         from agents a join tenants t on t.uid = a.tenant join heads h on h.scope = a.uid
+         where a.slug > $1 and a.deleted_at is null and ($2::uuid is null or a.tenant = $2)
+         order by a.slug limit $3"#,
         after,
         tenant.map(|tenant| tenant.0),
         limit,
@@ -123,14 +129,20 @@ impl Snapshot {
         agent: AgentId,
     ) -> Result<Option<AgentAccess>, StoreError> {
         let row = sqlx::query!(
-            "select access, enabled from agents where tenant = $1 and uid = $2 and deleted_at is null",
+            r#"select a.access, a.enabled, a.limits as "limits: Json<UseLimits>",
+                t.limits as "tenant_limits: Json<UseLimits>"
+            from agents a join tenants t on t.uid = a.tenant
+            where a.tenant = $1 and a.uid = $2 and a.deleted_at is null"#,
             tenant.0,
             agent.0,
         )
         .fetch_optional(self.connection())
         .await?;
-        row.map(|row| Ok(AgentAccess { agent, tenant, access: access(&row.access)?, enabled: row.enabled }))
-            .transpose()
+        row.map(|row| {
+            let limits = Arc::new(AccessLimits { agent: row.limits.0, tenant: row.tenant_limits.0 });
+            Ok(AgentAccess { agent, tenant, access: access(&row.access)?, enabled: row.enabled, limits })
+        })
+        .transpose()
     }
 
     /// What an agent says of itself.
@@ -156,10 +168,10 @@ impl Write {
     pub async fn agent(&mut self, slug: &Slug) -> Result<Option<Agent>, StoreError> {
         let row = sqlx::query_as!(
             Row,
-            "select a.uid, a.slug, a.tenant, t.slug as tenant_slug, a.name, a.title, a.instructions, a.access, \
-             a.enabled, h.revision, a.created_at \
-             from agents a join tenants t on t.uid = a.tenant join heads h on h.scope = a.uid \
-             where a.slug = $1 and a.deleted_at is null",
+            r#"select a.uid, a.slug, a.tenant, t.slug as tenant_slug, a.name, a.title, a.instructions, a.access,
+             a.enabled, a.limits as "limits: Json<UseLimits>", h.revision, a.created_at
+             from agents a join tenants t on t.uid = a.tenant join heads h on h.scope = a.uid
+             where a.slug = $1 and a.deleted_at is null"#,
             slug.as_str(),
         )
         .fetch_optional(self.connection())
@@ -190,8 +202,8 @@ impl Write {
     /// Adds an agent.
     pub async fn insert_agent(&mut self, agent: &Agent) -> Result<(), StoreError> {
         sqlx::query!(
-            "insert into agents (uid, tenant, slug, name, title, instructions, access, enabled, created_at) \
-             values ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+            "insert into agents (uid, tenant, slug, name, title, instructions, access, enabled, limits, created_at) \
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
             agent.uid.0,
             agent.tenant.0,
             agent.slug.as_str(),
@@ -200,6 +212,7 @@ impl Write {
             agent.description.instructions,
             agent.access.as_str(),
             agent.enabled,
+            Json(agent.limits) as _,
             agent.created_at,
         )
         .execute(self.connection())
@@ -207,10 +220,10 @@ impl Write {
         Ok(())
     }
 
-    /// Writes an agent's description and access.
+    /// Writes an agent's description, access and limits.
     pub async fn update_agent(&mut self, agent: &Agent) -> Result<(), StoreError> {
         sqlx::query!(
-            "update agents set name = $3, title = $4, instructions = $5, access = $6, enabled = $7 \
+            "update agents set name = $3, title = $4, instructions = $5, access = $6, enabled = $7, limits = $8 \
              where tenant = $1 and uid = $2",
             agent.tenant.0,
             agent.uid.0,
@@ -219,6 +232,7 @@ impl Write {
             agent.description.instructions,
             agent.access.as_str(),
             agent.enabled,
+            Json(agent.limits) as _,
         )
         .execute(self.connection())
         .await?;

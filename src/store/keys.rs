@@ -1,5 +1,6 @@
 //! API keys. Only their hashes are known.
 
+use sqlx::types::Json;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -10,6 +11,7 @@ use crate::model::api_key::ApiKey;
 use crate::model::caller::{Credential, KeyScope};
 use crate::model::ids::{AgentId, KeyId, PrincipalId, TenantId};
 use crate::model::key::KeyHash;
+use crate::model::limits::RateLimit;
 use crate::model::scope::Revision;
 
 struct Row {
@@ -19,6 +21,7 @@ struct Row {
     display: String,
     name: String,
     scopes: Vec<String>,
+    limits: Json<RateLimit>,
     principal: Uuid,
     revision: i64,
     created_at: OffsetDateTime,
@@ -38,6 +41,7 @@ impl TryFrom<Row> for ApiKey {
             display: row.display,
             name: row.name,
             scopes: scopes(&row.scopes)?,
+            limits: row.limits.0,
             principal: PrincipalId(row.principal),
             revision: Revision(row.revision),
             created_at: row.created_at,
@@ -71,8 +75,8 @@ impl Store {
             .run(async |connection| {
                 sqlx::query_as!(
                     Row,
-                    "select uid, tenant, agent, display, name, scopes, principal, revision, created_at, expires_at, \
-                     revoked_at, last_used_at from api_keys where uid = $1",
+                    r#"select uid, tenant, agent, display, name, scopes, limits as "limits: Json<RateLimit>", principal,
+                     revision, created_at, expires_at, revoked_at, last_used_at from api_keys where uid = $1"#,
                     key.0,
                 )
                 .fetch_optional(connection)
@@ -94,9 +98,9 @@ impl Store {
             .run(async |connection| {
                 sqlx::query_as!(
                     Row,
-                    "select uid, tenant, agent, display, name, scopes, principal, revision, created_at, expires_at, \
-                     revoked_at, last_used_at from api_keys \
-                     where tenant = $1 and agent is not distinct from $2 and uid > $3 order by uid limit $4",
+                    r#"select uid, tenant, agent, display, name, scopes, limits as "limits: Json<RateLimit>", principal,
+                     revision, created_at, expires_at, revoked_at, last_used_at from api_keys
+                     where tenant = $1 and agent is not distinct from $2 and uid > $3 order by uid limit $4"#,
                     tenant.0,
                     agent.map(|agent| agent.0),
                     after,
@@ -137,8 +141,8 @@ impl Snapshot {
         hash: KeyHash,
     ) -> Result<Option<Credential>, StoreError> {
         let row = sqlx::query!(
-            "select uid, principal, agent, scopes, expires_at from api_keys \
-             where tenant = $1 and hash = $2 and revoked_at is null",
+            r#"select uid, principal, agent, scopes, expires_at, limits as "limits: Json<RateLimit>" from api_keys
+            where tenant = $1 and hash = $2 and revoked_at is null"#,
             tenant.0,
             &hash.0[..],
         )
@@ -152,6 +156,7 @@ impl Snapshot {
                 agent: row.agent.map(AgentId),
                 scopes: scopes(&row.scopes)?,
                 expires_at: row.expires_at,
+                limits: row.limits.0,
             })
         })
         .transpose()
@@ -184,8 +189,8 @@ impl Write {
         let scopes: Vec<_> = key.scopes.iter().map(|scope| scope.as_str().to_owned()).collect();
         sqlx::query!(
             "insert into api_keys \
-             (uid, tenant, agent, hash, display, name, scopes, principal, revision, created_at, expires_at) \
-             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+             (uid, tenant, agent, hash, display, name, scopes, principal, revision, created_at, expires_at, limits) \
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
             key.uid.0,
             key.tenant.0,
             key.agent.map(|agent| agent.0),
@@ -197,6 +202,7 @@ impl Write {
             key.revision.0,
             key.created_at,
             key.expires_at,
+            Json(key.limits) as _,
         )
         .execute(self.connection())
         .await?;
@@ -207,14 +213,28 @@ impl Write {
     pub async fn key(&mut self, tenant: TenantId, key: KeyId) -> Result<Option<ApiKey>, StoreError> {
         let row = sqlx::query_as!(
             Row,
-            "select uid, tenant, agent, display, name, scopes, principal, revision, created_at, expires_at, \
-             revoked_at, last_used_at from api_keys where tenant = $1 and uid = $2",
+            r#"select uid, tenant, agent, display, name, scopes, limits as "limits: Json<RateLimit>", principal,
+             revision, created_at, expires_at, revoked_at, last_used_at from api_keys where tenant = $1 and uid = $2"#,
             tenant.0,
             key.0,
         )
         .fetch_optional(self.connection())
         .await?;
         row.map(ApiKey::try_from).transpose()
+    }
+
+    /// Writes how much a key may use.
+    pub async fn set_key_limits(&mut self, key: &ApiKey) -> Result<(), StoreError> {
+        sqlx::query!(
+            "update api_keys set limits = $3, revision = $4 where tenant = $1 and uid = $2",
+            key.tenant.0,
+            key.uid.0,
+            Json(key.limits) as _,
+            key.revision.0,
+        )
+        .execute(self.connection())
+        .await?;
+        Ok(())
     }
 
     /// Revokes a key, at once or from a moment on.

@@ -122,33 +122,6 @@ impl Store {
             (false, false) => Opened::NoAgent,
         })
     }
-
-    /// The sessions of a principal with an agent that have not ended, but for the `most` used last; at most `limit`.
-    pub async fn sessions_beyond(
-        &self,
-        agent: AgentId,
-        principal: Option<PrincipalId>,
-        most: i64,
-        limit: i64,
-    ) -> Result<Vec<SessionUid>, StoreError> {
-        let uids = self
-            .run(async |connection| {
-                sqlx::query_scalar!(
-                    "select uid from sessions where agent = $1 and ended_at is null \
-                     and coalesce(principal, '00000000-0000-0000-0000-000000000000'::uuid) \
-                     = coalesce($2::uuid, '00000000-0000-0000-0000-000000000000'::uuid) \
-                     order by used_at desc, uid desc offset $3 limit $4",
-                    agent.0,
-                    principal.map(|principal| principal.0),
-                    most,
-                    limit,
-                )
-                .fetch_all(connection)
-                .await
-            })
-            .await?;
-        Ok(uids.into_iter().map(SessionUid).collect())
-    }
 }
 
 impl Snapshot {

@@ -1,17 +1,20 @@
 //! Tenants.
 
+use sqlx::types::Json;
 use time::OffsetDateTime;
 
 use super::write::Write;
 use super::{Store, StoreError};
 use crate::model::agent::Tenant;
 use crate::model::ids::{Slug, TenantId};
+use crate::model::limits::UseLimits;
 use crate::model::scope::Revision;
 
 struct Row {
     uid: uuid::Uuid,
     slug: String,
     name: String,
+    limits: Json<UseLimits>,
     revision: i64,
     created_at: OffsetDateTime,
 }
@@ -24,6 +27,7 @@ impl TryFrom<Row> for Tenant {
             uid: TenantId(row.uid),
             slug: Slug::parse(&row.slug).map_err(|_| StoreError::Unreadable("tenant"))?,
             name: row.name,
+            limits: row.limits.0,
             revision: Revision(row.revision),
             created_at: row.created_at,
         })
@@ -37,7 +41,8 @@ impl Store {
             .run(async |connection| {
                 sqlx::query_as!(
         Row,
-        "select uid, slug, name, revision, created_at from tenants where slug = $1 and deleted_at is null",
+        r#"select uid, slug, name, limits as "limits: Json<UseLimits>", revision, created_at from tenants
+            where slug = $1 and deleted_at is null"#,
         slug.as_str(),
     )
     .fetch_optional(connection)
@@ -53,8 +58,8 @@ impl Store {
             .run(async |connection| {
                 sqlx::query_as!(
                     Row,
-                    "select uid, slug, name, revision, created_at from tenants \
-             where slug > $1 and deleted_at is null order by slug limit $2",
+                    r#"select uid, slug, name, limits as "limits: Json<UseLimits>", revision, created_at from tenants
+                    where slug > $1 and deleted_at is null order by slug limit $2"#,
                     after,
                     limit,
                 )
@@ -71,7 +76,8 @@ impl Write {
     pub async fn tenant(&mut self, slug: &Slug) -> Result<Option<Tenant>, StoreError> {
         let row = sqlx::query_as!(
             Row,
-            "select uid, slug, name, revision, created_at from tenants where slug = $1 and deleted_at is null",
+            r#"select uid, slug, name, limits as "limits: Json<UseLimits>", revision, created_at from tenants
+            where slug = $1 and deleted_at is null"#,
             slug.as_str(),
         )
         .fetch_optional(self.connection())
@@ -91,10 +97,11 @@ impl Write {
     /// Adds a tenant.
     pub async fn insert_tenant(&mut self, tenant: &Tenant) -> Result<(), StoreError> {
         sqlx::query!(
-            "insert into tenants (uid, slug, name, revision, created_at) values ($1, $2, $3, $4, $5)",
+            "insert into tenants (uid, slug, name, limits, revision, created_at) values ($1, $2, $3, $4, $5, $6)",
             tenant.uid.0,
             tenant.slug.as_str(),
             tenant.name,
+            Json(tenant.limits) as _,
             tenant.revision.0,
             tenant.created_at,
         )
@@ -103,18 +110,14 @@ impl Write {
         Ok(())
     }
 
-    /// Renames a tenant.
-    pub async fn update_tenant(
-        &mut self,
-        tenant: TenantId,
-        name: &str,
-        revision: Revision,
-    ) -> Result<(), StoreError> {
+    /// Writes a tenant's name and limits.
+    pub async fn update_tenant(&mut self, tenant: &Tenant) -> Result<(), StoreError> {
         sqlx::query!(
-            "update tenants set name = $2, revision = $3 where uid = $1",
-            tenant.0,
-            name,
-            revision.0
+            "update tenants set name = $2, limits = $3, revision = $4 where uid = $1",
+            tenant.uid.0,
+            tenant.name,
+            Json(tenant.limits) as _,
+            tenant.revision.0
         )
         .execute(self.connection())
         .await?;

@@ -21,6 +21,14 @@ pub(crate) struct Replica {
     pub(crate) http: Client,
 }
 
+/// Tests ask faster than people do. Those of the rates set their own.
+const UNLIMITED: [(&str, &str); 4] = [
+    ("WAGGLE_LIMITS__KEY_PER_SECOND", "0"),
+    ("WAGGLE_LIMITS__AGENT_PER_SECOND", "0"),
+    ("WAGGLE_LIMITS__TENANT_PER_SECOND", "0"),
+    ("WAGGLE_LIMITS__ADDRESS_PER_SECOND", "0"),
+];
+
 /// What a test changes about a gateway before it starts.
 pub(crate) struct Builder {
     database: StoreOptions,
@@ -59,8 +67,10 @@ impl Builder {
 
     pub(crate) async fn start(self) -> Replica {
         let operator = SecretKey::generate(KeyKind::Operator, &mut Sources::system().csprng().unwrap());
-        let environment: Environment = [("WAGGLE_SERVER__LISTEN".to_owned(), "127.0.0.1:0".to_owned())]
+        let environment: Environment = UNLIMITED
             .into_iter()
+            .chain([("WAGGLE_SERVER__LISTEN", "127.0.0.1:0")])
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .chain(self.settings)
             .collect();
         let settings = config::load(&environment, &Flags::default(), Purpose::Assist).ok().unwrap().settings;
@@ -78,7 +88,7 @@ fn spill_dir() -> String {
     std::env::temp_dir().join(format!("waggle-it-audit-{}", std::process::id())).display().to_string()
 }
 
-/// A gateway with the defaults on a database of its own.
+/// A gateway with the defaults, but for the rates, on a database of its own.
 pub(crate) async fn gateway() -> (Database, Replica) {
     let database = database().await;
     let replica = Builder::new(&database).start().await;

@@ -6,6 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
 
 #[derive(Clone)]
 pub(crate) struct Client {
@@ -123,6 +125,18 @@ impl Client {
     pub(crate) async fn post(&self, agent: &str, key: &str, message: &Value) -> Answer {
         let headers = [("x-agent-api-key", key), ("content-type", "application/json")];
         self.send("POST", &format!("/{agent}/mcp"), &headers, message.to_string()).await
+    }
+
+    /// Begins a request whose body of so many bytes does not come.
+    pub(crate) async fn begin(&self, agent: &str, key: &str, length: usize) -> TcpStream {
+        let mut stream = TcpStream::connect(self.address).await.unwrap();
+        let head = format!(
+            "POST /{agent}/mcp HTTP/1.1\r\nHost: localhost\r\nX-Agent-API-Key: {key}\r\n\
+             Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{{"
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        stream
     }
 
     /// Posts a message to an agent's endpoint with any credential.

@@ -25,6 +25,7 @@ mod events;
 mod http;
 mod interference;
 mod lifecycle;
+mod limits;
 #[cfg(target_os = "linux")]
 mod memory;
 mod openapi;

@@ -283,3 +283,26 @@ async fn one_session_too_many_ends_the_one_used_longest_ago() {
     );
     assert_eq!(database.number(&told).await, 1, "it ended in the ordinary way");
 }
+
+#[tokio::test]
+async fn sessions_past_the_bound_end_together_when_there_are_a_sixteenth_too_many() {
+    let database = database().await;
+    let replica = Builder::new(&database).set("WAGGLE_SESSIONS__PER_PRINCIPAL", 32).start().await;
+    let key = replica.acme("a").await;
+    let caller = replica.caller(&key, "a").await;
+    for _ in 0..34 {
+        replica.open(&caller).await;
+    }
+    let open = "select count(*) from sessions where ended_at is null";
+    assert_eq!(database.number(open).await, 34);
+    replica.open(&caller).await;
+    assert_eq!(database.number(open).await, 32);
+    let ended = "select count(*) from changes where kind = 'session_ended'";
+    assert_eq!(database.number(ended).await, 3);
+    let transactions = "select count(distinct xid) from changes where kind = 'session_ended'";
+    assert_eq!(database.number(transactions).await, 1);
+
+    futures_util::future::join_all((0..60).map(|_| replica.open(&caller))).await;
+    let most = database.number(open).await;
+    assert!((31..=34 + 16).contains(&most), "{most}, and no more were written at once than may be");
+}

@@ -48,6 +48,9 @@ impl Fleet {
                 ("WAGGLE_DATABASE__URL", database),
                 ("WAGGLE_DATABASE__LISTEN_URL", listen),
                 ("WAGGLE_ADMIN__OPERATOR_KEY", operator.clone()),
+                ("WAGGLE_LIMITS__KEY_PER_SECOND", "0".to_owned()),
+                ("WAGGLE_LIMITS__AGENT_PER_SECOND", "0".to_owned()),
+                ("WAGGLE_LIMITS__TENANT_PER_SECOND", "0".to_owned()),
             ];
             variables.extend(settings.iter().map(|(name, value)| (*name, (*value).to_owned())));
             Replica { port: free_port(), variables, child: Mutex::new(None) }

@@ -185,3 +185,10 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn costs_above_what_may_be_had_at_once_are_refused() {
+    let text = "[costs]\nstream = 20\n[limits]\nkey_burst = 19\nagent_burst = 20\ntenant_burst = 1\ntenant_per_second = 0";
+    let expected = "limits.key_burst: less than 20, which the dearest request of [costs] costs";
+    assert_eq!(file(text).refused(), expected);
+}

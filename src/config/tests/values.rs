@@ -134,6 +134,27 @@ waiting_renders = 256
 concurrent_requests = 1024
 streams_per_key = 100
 streams = 10000
+key_per_second = 200
+key_burst = 400
+agent_per_second = 200
+agent_burst = 400
+tenant_per_second = 200
+tenant_burst = 400
+address_per_second = 200
+address_burst = 400
+address_penalty_seconds = 10
+concurrent_per_key = 256
+concurrent_per_agent = 512
+remembered = 100000
+
+[costs]
+list = 1
+read = 1
+prompt = 1
+complete = 1
+stream = 5
+discover = 0
+other = 1
 
 [writes]
 queue_per_agent = 1024

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use uuid::Uuid;
+
 use super::principal_of;
 use crate::model::fault::Fault;
 use crate::model::ids::{AgentId, PrincipalId};
-use crate::model::scope::Scope;
+use crate::model::scope::{ChangeKind, Scope};
 use crate::model::session::SessionId;
 use crate::registry::Registry;
 use crate::registry::access::Caller;
@@ -15,8 +17,11 @@ use crate::store::sessions::{OpenSession, Opened};
 const MOST_NAME: usize = 512;
 /// Most bytes of what a client says that it can do.
 const MOST_CAPABILITIES: usize = 64 << 10;
-/// Sessions ended for one that is opened; there are more only where many were opened at the same moment.
-const MOST_ENDED: i64 = 16;
+/// One in so many of the sessions that a principal may have may be too many for a while: ending one for each that is
+/// opened would cost a client that only ever opens a transaction more each time.
+const CROWD: i64 = 16;
+/// Sessions ended at once; there are more only where very many were opened at the same moment.
+const MOST_ENDED: i64 = 10_000;
 
 /// A session as a client asks for it.
 #[derive(Debug, Clone, Copy)]
@@ -62,9 +67,10 @@ impl Registry {
             now: self.sources.clock.now(),
         };
         let most = i64::from(self.limits.sessions_per_principal);
-        let mut opened = self.insert_session(new.clone(), most).await?;
+        let crowd = most + most / CROWD;
+        let mut opened = self.insert_session(new.clone(), crowd).await?;
         if opened == Opened::Full {
-            self.end_oldest(new.agent, new.principal, most).await?;
+            self.make_room(new.agent, new.principal, (most - 1, crowd)).await?;
             opened = self.insert_session(new, i64::MAX).await?;
         }
         if opened == Opened::Yes { Ok(id) } else { Err(Fault::Forbidden) }
@@ -79,19 +85,33 @@ impl Registry {
         .await
     }
 
-    /// Ends what is too much for one more session of a principal.
-    async fn end_oldest(
+    /// Ends the sessions of a principal but for those used last, where nobody else has done so meanwhile.
+    async fn make_room(
         self: &Arc<Self>,
         agent: AgentId,
         principal: Option<PrincipalId>,
-        most: i64,
+        bounds: (i64, i64),
     ) -> Result<(), Fault> {
-        let beyond = self.store.sessions_beyond(agent, principal, most - 1, MOST_ENDED);
-        for session in self.fills.run(beyond).await? {
-            self.end(session).await?;
-        }
-        Ok(())
+        let registry = Arc::clone(self);
+        self.detached(async move {
+            registry
+                .transact(queue(agent, principal), async |write| {
+                    let (holder, now) = ((agent, principal), registry.sources.clock.now());
+                    for session in write.end_sessions_beyond(holder, bounds, now, MOST_ENDED).await? {
+                        write.change(Scope::from(session), ChangeKind::SessionEnded, session.to_string());
+                    }
+                    Ok(())
+                })
+                .await
+        })
+        .await
     }
+}
+
+/// Where those wait who make room for a principal at an agent. No scope of anybody's.
+fn queue(agent: AgentId, principal: Option<PrincipalId>) -> Scope {
+    let principal = principal.map_or(Uuid::max(), |principal| principal.0);
+    Scope(Uuid::from_u128(agent.0.as_u128() ^ principal.as_u128()))
 }
 
 /// As much of a name as is kept.

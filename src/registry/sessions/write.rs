@@ -123,11 +123,7 @@ impl Registry {
 
     /// Ends a session, if it has not ended yet.
     pub async fn end_session(self: &Arc<Self>, session: &Session) -> Result<(), Fault> {
-        self.end(session.uid).await
-    }
-
-    pub(super) async fn end(self: &Arc<Self>, session: SessionUid) -> Result<(), Fault> {
-        let registry = Arc::clone(self);
+        let (registry, session) = (Arc::clone(self), session.uid);
         self.detached(async move {
             registry
                 .transact(Scope::from(session), async |write| {

@@ -1,8 +1,9 @@
 //! What becomes of sessions by itself: uses are noted, the idle end, the ended are taken away.
 
 use time::OffsetDateTime;
+use uuid::Uuid;
 
-use crate::model::ids::SessionUid;
+use crate::model::ids::{AgentId, PrincipalId, SessionUid};
 use crate::model::scope::{Revision, Scope};
 use crate::store::write::Write;
 use crate::store::{Store, StoreError};
@@ -48,7 +49,8 @@ impl Write {
         now: OffsetDateTime,
         limit: i64,
     ) -> Result<Vec<SessionUid>, StoreError> {
-        let idle = sqlx::query!(
+        let idle = sqlx::query_as!(
+            Found,
             r#"select h.scope, h.revision + 1 as "next!" from sessions s join heads h on h.scope = s.uid
             where s.ended_at is null and s.used_at <= $1
             order by s.used_at limit $2 for no key update of h skip locked"#,
@@ -57,14 +59,56 @@ impl Write {
         )
         .fetch_all(self.connection())
         .await?;
-        let uids: Vec<_> = idle.iter().map(|row| row.scope).collect();
-        for row in idle {
+        self.end_locked(idle, Some(before), now).await
+    }
+
+    /// Locks and ends the sessions of a principal with an agent, but for the `most` used last: none, unless there are
+    /// `crowd` or more, and at most `limit`; those that somebody is writing to are left for later.
+    pub async fn end_sessions_beyond(
+        &mut self,
+        (agent, principal): (AgentId, Option<PrincipalId>),
+        (most, crowd): (i64, i64),
+        now: OffsetDateTime,
+        limit: i64,
+    ) -> Result<Vec<SessionUid>, StoreError> {
+        // The subquery has no lock: what an `offset` passes over would be locked as well.
+        let beyond = sqlx::query_as!(
+            Found,
+            r#"select h.scope, h.revision + 1 as "next!"
+            from (
+                select uid, count(*) over () as present, row_number() over (order by used_at desc, uid desc) as place
+                from sessions where agent = $1 and ended_at is null
+                and coalesce(principal, '00000000-0000-0000-0000-000000000000'::uuid)
+                    = coalesce($2::uuid, '00000000-0000-0000-0000-000000000000'::uuid)
+            ) as s join heads h on h.scope = s.uid
+            where s.present >= $4 and s.place > $3
+            order by s.place desc limit $5 for no key update of h skip locked"#,
+            agent.0,
+            principal.map(|principal| principal.0),
+            most,
+            crowd,
+            limit,
+        )
+        .fetch_all(self.connection())
+        .await?;
+        self.end_locked(beyond, None, now).await
+    }
+
+    /// Ends sessions whose heads are locked. What happened before the lock was there is seen only now: a use may have
+    /// been noted, or the session may have ended.
+    async fn end_locked(
+        &mut self,
+        found: Vec<Found>,
+        before: Option<OffsetDateTime>,
+        now: OffsetDateTime,
+    ) -> Result<Vec<SessionUid>, StoreError> {
+        let uids: Vec<_> = found.iter().map(|row| row.scope).collect();
+        for row in found {
             self.locked(Scope(row.scope), Revision(row.next));
         }
-        // Read again: a use may have been noted, or the session may have ended, before the lock was there.
         let ended = sqlx::query_scalar!(
             "update sessions set ended_at = $3 \
-             where uid = any($1) and ended_at is null and used_at <= $2 returning uid",
+             where uid = any($1) and ended_at is null and used_at <= coalesce($2, used_at) returning uid",
             &uids,
             before,
             now,
@@ -73,4 +117,10 @@ impl Write {
         .await?;
         Ok(ended.into_iter().map(SessionUid).collect())
     }
+}
+
+/// A session that is to end, and the revision that this gives its scope.
+struct Found {
+    scope: Uuid,
+    next: i64,
 }

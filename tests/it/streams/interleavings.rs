@@ -8,7 +8,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use waggle::model::sources::Point;
 
-use crate::app::{Builder, Replica, gateway, resource};
+use crate::app::{Builder, Replica, resource};
 use crate::cluster::{Database, database};
 use crate::events::{Event, Events, Session, listen};
 use crate::interference::Director;
@@ -128,19 +128,26 @@ async fn what_is_pruned_beside_a_replay_is_told_all_the_same() {
 
 #[tokio::test]
 async fn a_quiet_subject_beside_a_busy_one_is_told_within_a_second() {
-    let (_database, replica) = gateway().await;
+    let database = database().await;
+    let director = Director::new();
+    let replica = Builder::new(&database).interference(Arc::clone(&director) as Arc<_>).start().await;
     let key = replica.acme("a").await;
     for uri in ["x:busy", "x:quiet"] {
         replica.put("a", uri, "1").await;
     }
     let filter = json!({"resourceSubscriptions": ["x:busy", "x:quiet"]});
     let mut events = listen(&replica, "a", &key, json!(1), filter).await;
-    // So many that there is always a newer change than the one that is read.
-    let busy = futures_util::future::join_all((0..8).map(async |writer| {
+    // Whenever changes are about to be told, there is a newer one.
+    let busy = async {
+        let mut hold = director.hold(Point::BeforeTold);
         for n in 0.. {
-            replica.put("a", "x:busy", &format!("{writer} {n}")).await;
+            let newer = async {
+                replica.put("a", "x:busy", &n.to_string()).await;
+                director.hold(Point::BeforeTold)
+            };
+            hold = hold.meanwhile(newer).await;
         }
-    }));
+    };
     let quiet = async {
         for n in 0..5 {
             tokio::time::sleep(Duration::from_millis(300)).await;
@@ -151,7 +158,7 @@ async fn a_quiet_subject_beside_a_busy_one_is_told_within_a_second() {
         }
     };
     tokio::select! {
-        _ = busy => {}
+        () = busy => {}
         () = quiet => {}
     }
 }

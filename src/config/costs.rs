@@ -1,0 +1,43 @@
+//! `[costs]`: what a request takes from the rates of `[limits]`, by its method.
+
+use super::{number::Count, reader::Reader};
+
+/// What a request takes from the rates, by its method.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Costs {
+    /// A list.
+    pub list: u32,
+    /// `resources/read`.
+    pub read: u32,
+    /// `prompts/get`.
+    pub prompt: u32,
+    /// `completion/complete`.
+    pub complete: u32,
+    /// A stream that is opened: `subscriptions/listen`, and `GET` in a session.
+    pub stream: u32,
+    /// `server/discover`.
+    pub discover: u32,
+    /// Everything else.
+    pub other: u32,
+}
+
+impl Costs {
+    pub(super) fn read(reader: &mut Reader) -> Self {
+        let mut cost = |name, default| reader.value(name, &Count(0..=1_000), default);
+        Self {
+            list: cost("costs.list", 1),
+            read: cost("costs.read", 1),
+            prompt: cost("costs.prompt", 1),
+            complete: cost("costs.complete", 1),
+            stream: cost("costs.stream", 5),
+            discover: cost("costs.discover", 0),
+            other: cost("costs.other", 1),
+        }
+    }
+
+    /// What the dearest request costs.
+    pub fn dearest(&self) -> u32 {
+        let Self { list, read, prompt, complete, stream, discover, other } = *self;
+        [list, read, prompt, complete, stream, discover, other].into_iter().max().unwrap_or(0)
+    }
+}

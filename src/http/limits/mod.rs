@@ -1,0 +1,198 @@
+//! How much of the gateway one may use at a time: rates, and requests under way.
+//!
+//! Whoever is let in by a key of the agent's, or of its tenant's, is charged to the key, the agent and the tenant;
+//! strangers at a public agent to what they have in common there, besides their own key or address, so that they cannot
+//! use up what its owners have. What is refused for its credential is charged to the address that it came from, and to
+//! nothing else: nobody can use up what is another's, nor find out by trying whether there is anything.
+
+mod standing;
+mod table;
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use governor::clock::{Clock, DefaultClock};
+
+pub use self::standing::{Standing, retry_after, tell};
+use self::table::{Limiter, Refused, Table};
+use super::client_address::of_one_client;
+use crate::model::fault::{Fault, LimitScope, Limited};
+use crate::model::ids::{AgentId, KeyId, TenantId};
+use crate::model::limits::Rate;
+use crate::registry::access::Caller;
+
+/// Whoever is shed may try again at once, or nearly.
+const SHED: Fault = Fault::Unavailable { retry_after: Duration::from_secs(1) };
+
+/// What holds where nothing else was set for somebody.
+#[derive(Debug, Clone)]
+pub struct LimitOptions {
+    /// The rate of one key.
+    pub key: Option<Rate>,
+    /// The rate of one agent, and of all strangers at a public one.
+    pub agent: Option<Rate>,
+    /// The rate of one tenant.
+    pub tenant: Option<Rate>,
+    /// The rate of one address, of those who have no credential or none that holds.
+    pub address: Option<Rate>,
+    /// Requests of one key under way, and of one address without one.
+    pub concurrent_per_key: u32,
+    /// Requests under way at one agent.
+    pub concurrent_per_agent: u32,
+    /// For how long an address that used up its rate is given nothing.
+    pub penalty: Duration,
+    /// Keys, agents and tenants that are remembered, and as many addresses.
+    pub remembered: usize,
+}
+
+/// Whom a limiter limits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Holder {
+    Key(KeyId),
+    Agent(AgentId),
+    /// Those who read a public agent that is not theirs.
+    Strangers(AgentId),
+    Tenant(TenantId),
+}
+
+/// The limits of this replica.
+#[derive(Debug)]
+pub struct Limits<C: Clock + Clone = DefaultClock> {
+    holders: Table<Holder, C>,
+    addresses: Table<IpAddr, C>,
+    options: LimitOptions,
+}
+
+/// A request that is under way, with what it is charged to.
+#[derive(Debug)]
+pub struct Admission<'l, C: Clock + Clone = DefaultClock> {
+    limits: &'l Limits<C>,
+    charged: [Option<(LimitScope, Arc<Limiter<C>>)>; 3],
+}
+
+impl<C: Clock + Clone> Drop for Admission<'_, C> {
+    fn drop(&mut self) {
+        for limiter in self.counted() {
+            limiter.leave();
+        }
+    }
+}
+
+impl<C: Clock + Clone> Admission<'_, C> {
+    /// Takes what the request costs from everybody that it is charged to, the nearest first: who has nothing left takes
+    /// nothing from the others. Answers what is left where the least is.
+    ///
+    /// # Errors
+    /// [`Fault::RateLimited`].
+    pub fn charge(&self, cost: u32) -> Result<Option<Standing>, Fault> {
+        let Some(cost) = NonZeroU32::new(cost) else { return Ok(None) };
+        let mut least: Option<Standing> = None;
+        for (scope, limiter) in self.charged.iter().flatten() {
+            let taken = limiter.take(cost, self.limits.holders.clock());
+            let left = taken.map_err(|refused| refusal(*scope, cost.get(), refused))?;
+            if let Some(left) = left {
+                let standing = Standing { scope: *scope, rate: left.rate, left: left.units };
+                least = Some(least.map_or(standing, |least| least.or_less(standing)));
+            }
+        }
+        Ok(least)
+    }
+
+    /// Those of which there may be only so many requests under way: all but the tenant.
+    fn counted(&self) -> impl Iterator<Item = &Arc<Limiter<C>>> {
+        self.charged[..2].iter().flatten().map(|(_, limiter)| limiter)
+    }
+}
+
+impl Limits {
+    /// Limits by the clock of the machine.
+    pub fn new(options: LimitOptions) -> Self {
+        Self::with_clock(options, DefaultClock::default())
+    }
+}
+
+impl<C: Clock + Clone> Limits<C> {
+    fn with_clock(options: LimitOptions, clock: C) -> Self {
+        let holders = Table::new(options.remembered, options.key, clock.clone());
+        let addresses = Table::new(options.remembered, options.address, clock);
+        Self { holders, addresses, options }
+    }
+
+    /// Lets in the request of a caller, unless too many are under way.
+    ///
+    /// # Errors
+    /// [`Fault::Unavailable`].
+    pub fn admit(&self, caller: &Caller, client: IpAddr) -> Result<Admission<'_, C>, Fault> {
+        let charged = self.charged(caller, client);
+        let bounds = [self.options.concurrent_per_key, self.options.concurrent_per_agent];
+        for (nth, (most, charge)) in bounds.into_iter().zip(&charged).enumerate() {
+            let entered = charge.as_ref().is_none_or(|(_, limiter)| limiter.enter(most));
+            if !entered {
+                charged[..nth].iter().flatten().for_each(|(_, limiter)| limiter.leave());
+                return Err(SHED);
+            }
+        }
+        Ok(Admission { limits: self, charged })
+    }
+
+    fn charged(&self, caller: &Caller, client: IpAddr) -> [Option<(LimitScope, Arc<Limiter<C>>)>; 3] {
+        let own = caller.is_own();
+        let first = match &caller.grant {
+            Some(grant) => {
+                let rate = grant.credential.limits.over(self.options.key);
+                (LimitScope::Key, self.holders.of(Holder::Key(grant.credential.key), rate))
+            }
+            None => (LimitScope::Address, self.addresses.of(of_one_client(client), self.options.address)),
+        };
+        let agent = if own { Holder::Agent(caller.agent) } else { Holder::Strangers(caller.agent) };
+        let rate = caller.limits.agent.rate().over(self.options.agent);
+        let agent = (LimitScope::Agent, self.holders.of(agent, rate));
+        let tenant = own.then(|| {
+            let rate = caller.limits.tenant.rate().over(self.options.tenant);
+            (LimitScope::Tenant, self.holders.of(Holder::Tenant(caller.tenant), rate))
+        });
+        [Some(first), Some(agent), tenant]
+    }
+
+    /// Charges a refused credential to its address, which is given nothing for a while once it has nothing left.
+    ///
+    /// # Errors
+    /// [`Fault::RateLimited`].
+    pub fn charge_failure(&self, client: IpAddr) -> Result<(), Fault> {
+        self.check_address(client)?;
+        let limiter = self.addresses.of(of_one_client(client), self.options.address);
+        limiter.take(NonZeroU32::MIN, self.addresses.clock()).map(drop).map_err(|refused| {
+            self.addresses.bar(&limiter, self.options.penalty);
+            let wait = refused.wait.map(|wait| wait.max(self.options.penalty));
+            refusal(LimitScope::Address, 1, Refused { wait, ..refused })
+        })
+    }
+
+    /// Whether an address may try a credential that is not known to hold, or none.
+    ///
+    /// # Errors
+    /// [`Fault::RateLimited`].
+    pub fn check_address(&self, client: IpAddr) -> Result<(), Fault> {
+        match (self.addresses.barred(of_one_client(client)), self.options.address) {
+            (Some(wait), Some(rate)) => {
+                Err(refusal(LimitScope::Address, 1, Refused { rate, wait: Some(wait) }))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Only a batch costs more than may be had at once: no single request does, by configuration.
+fn refusal(scope: LimitScope, cost: u32, refused: Refused) -> Fault {
+    match refused.wait {
+        Some(retry_after) => Fault::RateLimited { scope, limited: Limited::Rate(refused.rate), retry_after },
+        None => Fault::InvalidRequest(Cow::Owned(format!(
+            "this batch takes {cost} units at once, of which this {} never has more than {}: send it in parts",
+            scope.as_str(),
+            refused.rate.burst,
+        ))),
+    }
+}

@@ -1,0 +1,70 @@
+//! What a caller has left, as it is told (draft-ietf-httpapi-ratelimit-headers).
+
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use crate::model::fault::{Fault, LimitScope, Limited};
+use crate::model::limits::Rate;
+
+const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
+const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+
+/// What is left to somebody of a rate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Standing {
+    /// Whose rate it is.
+    pub scope: LimitScope,
+    /// The rate.
+    pub rate: Rate,
+    /// Units that may be had at once now.
+    pub left: u32,
+}
+
+impl Standing {
+    /// The one of which less is left.
+    pub(super) fn or_less(self, other: Self) -> Self {
+        if other.left < self.left { other } else { self }
+    }
+
+    /// Adds what is left to the headers of an answer.
+    pub fn tell(self, headers: &mut HeaderMap) {
+        let reset = self.rate.seconds(self.rate.burst.get().saturating_sub(self.left)).into();
+        tell_rate(self.scope, self.rate, self.left, reset, headers);
+    }
+}
+
+/// Adds to the headers of a refusal what there is none of, and when there will be.
+pub fn tell(fault: &Fault, headers: &mut HeaderMap) {
+    let Fault::RateLimited { scope, limited, retry_after } = fault else { return };
+    let wait = seconds(*retry_after);
+    match limited {
+        Limited::Rate(rate) => tell_rate(*scope, *rate, 0, wait, headers),
+        Limited::Streams(most) => {
+            insert(headers, RATE_LIMIT_POLICY, format!("\"streams\";q={most}"));
+            insert(headers, RATE_LIMIT, format!("\"streams\";r=0;t={wait}"));
+        }
+    }
+}
+
+/// `Retry-After`: whole seconds, rounded up, lest one comes back too early.
+pub fn retry_after(wait: Duration) -> HeaderValue {
+    HeaderValue::from(seconds(wait))
+}
+
+fn seconds(wait: Duration) -> u64 {
+    (wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).max(1)
+}
+
+fn tell_rate(scope: LimitScope, rate: Rate, left: u32, reset: u64, headers: &mut HeaderMap) {
+    let (scope, burst) = (scope.as_str(), rate.burst);
+    let window = rate.seconds(burst.get());
+    insert(headers, RATE_LIMIT_POLICY, format!("\"{scope}\";q={burst};w={window}"));
+    insert(headers, RATE_LIMIT, format!("\"{scope}\";r={left};t={reset}"));
+}
+
+fn insert(headers: &mut HeaderMap, name: HeaderName, value: String) {
+    if let Ok(value) = HeaderValue::try_from(value) {
+        headers.insert(name, value);
+    }
+}

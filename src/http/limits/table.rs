@@ -1,0 +1,273 @@
+//! Limiters by whom they limit, as many as may be remembered.
+
+use std::hash::Hash;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use dashmap::DashMap;
+use dashmap::mapref::entry::Entry;
+use governor::clock::{Clock, Reference};
+use governor::middleware::StateInformationMiddleware;
+use governor::state::{InMemoryState, NotKeyed};
+use governor::{Quota, RateLimiter};
+
+use crate::model::limits::Rate;
+
+/// In milliseconds: how long after a look for limiters to forget the next one is worth it.
+const LOOK_AGAIN_MS: u64 = 100;
+
+type Gcra<C> = RateLimiter<NotKeyed, InMemoryState, C, StateInformationMiddleware>;
+
+/// What one holder has used lately, and has under way.
+#[derive(Debug)]
+pub(super) struct Limiter<C: Clock> {
+    rate: Option<Rate>,
+    gcra: Option<Gcra<C>>,
+    /// Shared with the limiter that takes its place when the rate changes.
+    under_way: Arc<AtomicU32>,
+    /// In milliseconds of the table: until when the holder has nothing, whatever came back.
+    barred: AtomicU64,
+}
+
+/// Units were not to be had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Refused {
+    /// Whose rate it is.
+    pub(super) rate: Rate,
+    /// After which they are; `None` for more than there ever are at once.
+    pub(super) wait: Option<Duration>,
+}
+
+/// What is left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Left {
+    /// Whose rate it is.
+    pub(super) rate: Rate,
+    /// Units that may be had at once now.
+    pub(super) units: u32,
+}
+
+impl<C: Clock + Clone> Limiter<C> {
+    fn new(rate: Option<Rate>, clock: &C, under_way: Arc<AtomicU32>) -> Self {
+        let gcra = rate.map(|rate| {
+            let quota = Quota::per_second(rate.per_second).allow_burst(rate.burst);
+            RateLimiter::direct_with_clock(quota, clock.clone()).with_middleware()
+        });
+        Self { rate, gcra, under_way, barred: AtomicU64::new(0) }
+    }
+
+    /// Takes units, all or none. More than may ever be had at once are never had.
+    pub(super) fn take(&self, units: NonZeroU32, clock: &C) -> Result<Option<Left>, Refused> {
+        let (Some(gcra), Some(rate)) = (&self.gcra, self.rate) else { return Ok(None) };
+        match gcra.check_n(units) {
+            Ok(Ok(state)) => Ok(Some(Left { rate, units: state.remaining_burst_capacity() })),
+            Ok(Err(not_yet)) => Err(Refused { rate, wait: Some(not_yet.wait_time_from(clock.now())) }),
+            Err(_) => Err(Refused { rate, wait: None }),
+        }
+    }
+
+    /// Puts one more under way, unless there are as many as may be.
+    pub(super) fn enter(&self, most: u32) -> bool {
+        let entered = self.under_way.fetch_add(1, Ordering::Relaxed) < most;
+        if !entered {
+            self.leave();
+        }
+        entered
+    }
+
+    /// One less is under way.
+    pub(super) fn leave(&self) {
+        self.under_way.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Whether a new one would behave the same: nothing used, nothing under way.
+    fn is_as_new(&self, now: u64) -> bool {
+        let unused = match (&self.gcra, self.rate) {
+            (Some(gcra), Some(rate)) => matches!(gcra.check_n(rate.burst), Ok(Ok(_))),
+            _ => true,
+        };
+        unused && self.under_way.load(Ordering::Relaxed) == 0 && self.barred.load(Ordering::Relaxed) <= now
+    }
+}
+
+/// The limiters of one kind of holders.
+///
+/// There are at most so many. For one more, those are forgotten that are as good as new, so that forgetting gives
+/// nothing back to anybody; if there are none, newcomers share one.
+#[derive(Debug)]
+pub(super) struct Table<K: Hash + Eq, C: Clock> {
+    limiters: DashMap<K, Arc<Limiter<C>>>,
+    most: usize,
+    shared: Arc<Limiter<C>>,
+    looked: AtomicU64,
+    clock: C,
+    start: C::Instant,
+}
+
+impl<K: Hash + Eq + Copy, C: Clock + Clone> Table<K, C> {
+    /// At most `most` limiters; those above share one of `rate`.
+    pub(super) fn new(most: usize, rate: Option<Rate>, clock: C) -> Self {
+        let shared = Arc::new(Limiter::new(rate, &clock, Arc::default()));
+        let start = clock.now();
+        Self { limiters: DashMap::new(), most, shared, looked: AtomicU64::new(0), clock, start }
+    }
+
+    /// The limiter of a holder, who has this rate now.
+    pub(super) fn of(&self, holder: K, rate: Option<Rate>) -> Arc<Limiter<C>> {
+        if let Some(known) = self.limiters.get(&holder)
+            && known.rate == rate
+        {
+            return Arc::clone(&known);
+        }
+        if !self.has_room() {
+            return Arc::clone(&self.shared);
+        }
+        match self.limiters.entry(holder) {
+            Entry::Occupied(mut entry) => {
+                if entry.get().rate != rate {
+                    let under_way = Arc::clone(&entry.get().under_way);
+                    entry.insert(Arc::new(Limiter::new(rate, &self.clock, under_way)));
+                }
+                Arc::clone(entry.get())
+            }
+            Entry::Vacant(entry) => {
+                let limiter = Arc::new(Limiter::new(rate, &self.clock, Arc::default()));
+                Arc::clone(&entry.insert(limiter))
+            }
+        }
+    }
+
+    /// Gives a holder nothing for a while.
+    pub(super) fn bar(&self, limiter: &Limiter<C>, time: Duration) {
+        let until = self.millis().saturating_add(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+        limiter.barred.fetch_max(until, Ordering::Relaxed);
+    }
+
+    /// For how long a holder is still given nothing, if it is not to be given anything now.
+    pub(super) fn barred(&self, holder: K) -> Option<Duration> {
+        let until = self.limiters.get(&holder)?.barred.load(Ordering::Relaxed);
+        until.checked_sub(self.millis()).filter(|left| *left > 0).map(Duration::from_millis)
+    }
+
+    pub(super) fn clock(&self) -> &C {
+        &self.clock
+    }
+
+    fn millis(&self) -> u64 {
+        self.clock.now().duration_since(self.start).as_u64() / 1_000_000
+    }
+
+    /// Whether there may be one more, once what is as good as new is forgotten.
+    fn has_room(&self) -> bool {
+        if self.limiters.len() < self.most {
+            return true;
+        }
+        let (now, looked) = (self.millis(), self.looked.load(Ordering::Relaxed));
+        let due = looked == 0 || now >= looked.saturating_add(LOOK_AGAIN_MS);
+        let mine = due
+            && self.looked.compare_exchange(looked, now.max(1), Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        if mine {
+            self.limiters.retain(|_, limiter| Arc::strong_count(limiter) > 1 || !limiter.is_as_new(now));
+        }
+        self.limiters.len() < self.most
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU32;
+    use std::time::Duration;
+
+    use governor::clock::FakeRelativeClock;
+
+    use super::{Left, Refused, Table};
+    use crate::model::limits::Rate;
+
+    fn table(most: usize) -> (Table<u32, FakeRelativeClock>, FakeRelativeClock, Rate) {
+        let clock = FakeRelativeClock::default();
+        let rate = Rate::new(10, 20).unwrap();
+        (Table::new(most, Some(rate), clock.clone()), clock, rate)
+    }
+
+    fn take(
+        table: &Table<u32, FakeRelativeClock>,
+        holder: u32,
+        rate: Rate,
+        units: u32,
+    ) -> Result<u32, Option<Duration>> {
+        let taken = table.of(holder, Some(rate)).take(NonZeroU32::new(units).unwrap(), table.clock());
+        taken.map(|left| left.unwrap().units).map_err(|refused| refused.wait)
+    }
+
+    #[test]
+    fn units_are_had_at_once_up_to_the_burst_and_come_back_at_the_rate() {
+        let (table, clock, rate) = table(10);
+        assert_eq!(take(&table, 1, rate, 19), Ok(1));
+        assert_eq!(take(&table, 1, rate, 3), Err(Some(Duration::from_millis(200))));
+        assert_eq!(take(&table, 1, rate, 1), Ok(0), "what was refused took nothing");
+        assert_eq!(take(&table, 2, rate, 1), Ok(19), "another holder's are its own");
+        clock.advance(Duration::from_secs(1));
+        assert_eq!(take(&table, 1, rate, 10), Ok(0));
+        assert_eq!(take(&table, 1, rate, 21), Err(None), "more than there ever are");
+    }
+
+    #[test]
+    fn without_a_rate_everything_is_had() {
+        let (table, ..) = table(10);
+        assert_eq!(table.of(1, None).take(NonZeroU32::MAX, table.clock()), Ok(None));
+    }
+
+    #[test]
+    fn another_rate_takes_the_place_of_the_one_before_and_what_is_under_way_stays() {
+        let (table, _, rate) = table(10);
+        assert_eq!(take(&table, 1, rate, 20), Ok(0));
+        assert!(table.of(1, Some(rate)).enter(1));
+        let wider = Rate::new(100, 200).unwrap();
+        let one = NonZeroU32::MIN;
+        assert_eq!(
+            table.of(1, Some(wider)).take(one, table.clock()),
+            Ok(Some(Left { rate: wider, units: 199 }))
+        );
+        assert!(!table.of(1, Some(wider)).enter(1));
+    }
+
+    #[test]
+    fn only_what_is_as_good_as_new_is_forgotten_and_newcomers_share_one_without_room() {
+        let (table, clock, rate) = table(3);
+        clock.advance(Duration::from_secs(1));
+        assert_eq!(take(&table, 1, rate, 20), Ok(0));
+        assert_eq!(take(&table, 2, rate, 10), Ok(10));
+        let busy = table.of(3, Some(rate));
+        assert!(busy.enter(9));
+        drop(busy);
+        assert_eq!(take(&table, 4, rate, 20), Ok(0));
+        assert!(take(&table, 5, rate, 20).is_err(), "the one that newcomers share is used up");
+        clock.advance(Duration::from_secs(1));
+        assert_eq!(take(&table, 4, rate, 20), Ok(0), "2 is as good as new, so that there is room for 4");
+        assert_eq!(take(&table, 1, rate, 11), Err(Some(Duration::from_millis(100))), "1 was not forgotten");
+        assert!(!table.of(3, Some(rate)).enter(1), "nor was 3");
+    }
+
+    #[test]
+    fn a_barred_holder_has_nothing_until_its_time_is_over_and_is_not_forgotten() {
+        let (table, clock, rate) = table(1);
+        table.bar(&table.of(1, Some(rate)), Duration::from_secs(5));
+        assert_eq!(table.barred(1), Some(Duration::from_secs(5)));
+        assert_eq!(table.barred(2), None);
+        clock.advance(Duration::from_secs(4));
+        take(&table, 2, rate, 1).unwrap();
+        assert_eq!(table.barred(1), Some(Duration::from_secs(1)));
+        clock.advance(Duration::from_secs(1));
+        assert_eq!(table.barred(1), None);
+    }
+
+    #[test]
+    fn a_refusal_names_the_rate() {
+        let (table, _, rate) = table(1);
+        assert_eq!(take(&table, 1, rate, 20), Ok(0));
+        let refused = table.of(1, Some(rate)).take(NonZeroU32::MIN, table.clock());
+        assert_eq!(refused, Err(Refused { rate, wait: Some(Duration::from_millis(100)) }));
+    }
+}

@@ -1,0 +1,86 @@
+//! Addresses: what those use who have no credential, or none that holds.
+
+use serde_json::json;
+use waggle::model::key::{KeyKind, SecretKey};
+use waggle::model::sources::Sources;
+
+use super::{LIST, lists, message};
+use crate::app::{Builder, Replica, mistyped};
+use crate::cluster::{Database, database};
+
+fn five_for_an_address(database: &Database) -> Builder {
+    Builder::new(database)
+        .set("WAGGLE_LIMITS__ADDRESS_PER_SECOND", 1)
+        .set("WAGGLE_LIMITS__ADDRESS_BURST", 5)
+        .set("WAGGLE_SERVER__TRUSTED_PROXIES", "127.0.0.1")
+}
+
+/// A key that nobody has.
+fn unknown() -> String {
+    SecretKey::generate(KeyKind::Agent, &mut Sources::system().csprng().unwrap()).reveal().to_owned()
+}
+
+/// The status of a list with a key, or without, from an address.
+async fn from(replica: &Replica, client: &str, key: Option<&str>) -> u16 {
+    let mut headers = vec![("x-forwarded-for", client), ("content-type", "application/json")];
+    headers.extend(key.map(|key| ("x-agent-api-key", key)));
+    let body = message(LIST, json!({})).to_string();
+    replica.http.send("POST", "/a/mcp", &headers, body).await.status.as_u16()
+}
+
+#[tokio::test]
+async fn credentials_that_do_not_hold_are_charged_to_their_address_which_is_then_barred() {
+    let database = database().await;
+    let replica =
+        five_for_an_address(&database).set("WAGGLE_LIMITS__ADDRESS_PENALTY_SECONDS", 3).start().await;
+    let key = replica.acme("a").await;
+    let (_, fresh) = replica.key("a", &["mcp"]).await;
+    assert_eq!(from(&replica, "192.0.2.1", Some(&key)).await, 200);
+    for bad in [unknown(), mistyped(&key), unknown(), "nonsense".to_owned(), unknown()] {
+        assert_eq!(from(&replica, "192.0.2.1", Some(&bad)).await, 401);
+    }
+    assert_eq!(from(&replica, "192.0.2.1", Some(&unknown())).await, 429);
+    tokio::time::sleep(std::time::Duration::from_millis(1_100)).await;
+    assert_eq!(from(&replica, "192.0.2.1", Some(&unknown())).await, 429, "a unit came back, for nothing");
+    assert_eq!(from(&replica, "192.0.2.1", None).await, 429);
+    assert_eq!(from(&replica, "192.0.2.1", Some(&fresh)).await, 429, "nor is anything looked up for it");
+    assert_eq!(from(&replica, "192.0.2.1", Some(&key)).await, 200, "who is known goes on");
+    assert_eq!(from(&replica, "192.0.2.2", Some(&fresh)).await, 200, "and so does every other address");
+    tokio::time::sleep(std::time::Duration::from_millis(2_000)).await;
+    assert_eq!(from(&replica, "192.0.2.1", Some(&unknown())).await, 401);
+}
+
+#[tokio::test]
+async fn who_has_no_credential_is_charged_to_his_address_and_a_network_of_version_6_is_one() {
+    let database = database().await;
+    let replica = five_for_an_address(&database).start().await;
+    replica.acme("a").await;
+    replica.admin("PATCH", "/agents/a", Some(json!({"access": "public"}))).await;
+    let mut statuses = Vec::new();
+    for n in 0..6 {
+        statuses.push(from(&replica, &format!("2001:db8::{n}"), None).await);
+    }
+    assert_eq!(statuses, [200, 200, 200, 200, 200, 429]);
+    assert_eq!(from(&replica, "2001:db8:0:1::", None).await, 200);
+}
+
+#[tokio::test]
+async fn valid_credentials_are_charged_to_no_address() {
+    let database = database().await;
+    let replica = five_for_an_address(&database).start().await;
+    let key = replica.acme("a").await;
+    assert_eq!(lists(&replica, "a", &key, 20).await, [200; 20]);
+}
+
+#[tokio::test]
+async fn the_admin_surface_charges_bad_credentials_to_the_same_address() {
+    let database = database().await;
+    let replica = five_for_an_address(&database).start().await;
+    replica.acme("a").await;
+    for _ in 0..5 {
+        assert_eq!(replica.http.admin(&unknown(), "GET", "/agents", None).await.status, 401);
+    }
+    let refused = replica.http.admin(&unknown(), "GET", "/agents", None).await;
+    assert_eq!((refused.status.as_u16(), &refused.json()["code"]), (429, &json!("rate_limited")));
+    assert_eq!(replica.admin("GET", "/agents", None).await.status, 200, "the operator's is known");
+}

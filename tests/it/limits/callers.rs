@@ -1,0 +1,54 @@
+//! Nobody uses up what is another's, and nobody finds out by a limit whether there is something.
+
+use serde_json::json;
+
+use super::{five_for_a_key, left, list, lists};
+use crate::app::Builder;
+use crate::cluster::database;
+
+#[tokio::test]
+async fn a_foreign_key_neither_takes_what_is_a_victims_nor_learns_that_it_is_there() {
+    let database = database().await;
+    let replica = five_for_a_key(&database)
+        .set("WAGGLE_LIMITS__AGENT_PER_SECOND", 1)
+        .set("WAGGLE_LIMITS__AGENT_BURST", 7)
+        .set("WAGGLE_LIMITS__TENANT_PER_SECOND", 1)
+        .set("WAGGLE_LIMITS__TENANT_BURST", 7)
+        .start()
+        .await;
+    let victim = replica.acme("a").await;
+    replica.tenant("rival").await;
+    replica.agent("rival", "r").await;
+    let (_, foreign) = replica.key("r", &["mcp"]).await;
+    let mut answers = Vec::new();
+    for agent in ["a", "unknown", "a", "unknown"] {
+        for _ in 0..20 {
+            answers.push(list(&replica, agent, &foreign).await.visible());
+        }
+    }
+    answers.dedup();
+    assert_eq!(answers.len(), 1, "{answers:?}");
+    assert_eq!(answers[0].0, 403);
+    assert_eq!(left(&list(&replica, "a", &victim).await).as_deref(), Some("\"key\";r=4"));
+    assert_eq!(left(&list(&replica, "r", &foreign).await).as_deref(), Some("\"key\";r=4"), "nor its own");
+}
+
+#[tokio::test]
+async fn strangers_at_a_public_agent_share_what_is_not_its_owners() {
+    let database = database().await;
+    let replica = Builder::new(&database)
+        .set("WAGGLE_LIMITS__AGENT_PER_SECOND", 1)
+        .set("WAGGLE_LIMITS__AGENT_BURST", 5)
+        .set("WAGGLE_LIMITS__TENANT_PER_SECOND", 1)
+        .set("WAGGLE_LIMITS__TENANT_BURST", 5)
+        .start()
+        .await;
+    let own = replica.acme("a").await;
+    replica.admin("PATCH", "/agents/a", Some(json!({"access": "public"}))).await;
+    replica.tenant("rival").await;
+    replica.agent("rival", "r").await;
+    let (_, foreign) = replica.key("r", &["mcp"]).await;
+    assert_eq!(lists(&replica, "a", &foreign, 6).await, [200, 200, 200, 200, 200, 429]);
+    assert_eq!(lists(&replica, "a", &own, 6).await, [200, 200, 200, 200, 200, 429]);
+    assert_eq!(lists(&replica, "r", &foreign, 1).await, [200], "what it took was not its own tenant's");
+}

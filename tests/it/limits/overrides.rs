@@ -1,0 +1,106 @@
+//! Limits of single tenants, agents and keys, set through the admin surface.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{list, lists};
+use crate::app::{Builder, Replica};
+use crate::cluster::database;
+
+async fn policy(replica: &Replica, key: &str) -> Option<String> {
+    list(replica, "a", key).await.header("ratelimit-policy").map(str::to_owned)
+}
+
+#[tokio::test]
+async fn what_is_set_for_a_tenant_an_agent_or_a_key_holds_everywhere_within_a_second() {
+    let database = database().await;
+    let (here, there) = tokio::join!(Builder::new(&database).start(), Builder::new(&database).start());
+    here.tenant("acme").await;
+    here.agent("acme", "a").await;
+    let (id, key) = here.key("a", &["mcp"]).await;
+    for replica in [&here, &there] {
+        assert_eq!(policy(replica, &key).await, None);
+    }
+    let limits = |burst: u32| json!({"limits": {"perSecond": 1, "burst": burst}});
+    let key_path = format!("/keys/{id}");
+    for (path, burst, scope) in
+        [("/tenants/acme", 300, "tenant"), ("/agents/a", 200, "agent"), (&*key_path, 100, "key")]
+    {
+        let set = here.admin("PATCH", path, Some(limits(burst))).await;
+        assert_eq!(set.status, 200, "{}", set.text());
+        assert_eq!(set.json()["limits"], limits(burst)["limits"]);
+        let expected = format!("\"{scope}\";q={burst};w={burst}");
+        assert_eq!(policy(&here, &key).await, Some(expected.clone()), "here at once");
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(policy(&there, &key).await, Some(expected), "there within a second");
+    }
+    for path in ["/tenants/acme", "/agents/a", &*key_path] {
+        let unset = here.admin("PATCH", path, Some(json!({"limits": null}))).await;
+        assert_eq!(unset.json().get("limits"), None, "{}", unset.text());
+    }
+    assert_eq!(policy(&here, &key).await, None);
+}
+
+#[tokio::test]
+async fn limits_are_kept_by_what_is_made_with_them_and_by_a_rotated_key() {
+    let database = database().await;
+    let replica = Builder::new(&database).start().await;
+    replica.tenant("acme").await;
+    let limits = json!({"perSecond": 1, "burst": 5, "callsPerDay": 1000, "bytesPerMonth": 1_000_000});
+    let new = json!({"id": "a", "tenant": "acme", "limits": limits});
+    assert_eq!(replica.admin("POST", "/agents", Some(new)).await.json()["limits"], limits);
+    assert_eq!(replica.admin("GET", "/agents/a", None).await.json()["limits"], limits);
+    let of_key = json!({"perSecond": 1, "burst": 5});
+    let made = replica.admin("POST", "/agents/a/keys", Some(json!({"limits": of_key}))).await.json();
+    assert_eq!(made["limits"], of_key);
+    let rotate = format!("/keys/{}/rotate", made["id"].as_str().unwrap());
+    let rotated = replica.admin("POST", &rotate, None).await.json();
+    assert_eq!(rotated["limits"], of_key);
+    assert_eq!(lists(&replica, "a", rotated["key"].as_str().unwrap(), 6).await[4..], [200, 429]);
+}
+
+#[tokio::test]
+async fn limits_that_cannot_be_are_refused() {
+    let database = database().await;
+    let replica = Builder::new(&database).set("WAGGLE_LIMITS__KEY_PER_SECOND", 50).start().await;
+    replica.acme("a").await;
+    let owner = replica.admin("POST", "/tenants/acme/keys", Some(json!({}))).await.json();
+    let owner = owner["key"].as_str().unwrap();
+    let detail = async |key: &str, path: &str, limits: Value| {
+        let (method, body) = if path.ends_with("keys") {
+            ("POST", json!({"limits": limits}))
+        } else {
+            ("PATCH", json!({"limits": limits}))
+        };
+        let answer = replica.http.admin(key, method, path, Some(body)).await;
+        (answer.status.as_u16(), answer.json()["detail"].as_str().unwrap_or_default().to_owned())
+    };
+    let operator = &replica.operator;
+    let dear = "limits: a burst below 5 would refuse for ever what costs that much";
+    for (key, path, limits, status, expected) in [
+        (operator.as_str(), "/tenants/acme", json!({"perSecond": 1, "burst": 4}), 400, dear),
+        (operator, "/agents/a", json!({"perSecond": 2}), 400, dear),
+        (operator, "/agents/a/keys", json!({"burst": 0}), 400, dear),
+        (operator, "/agents/a", json!({"perSecond": 1_000_001}), 400, "limits: at most 1000000 units"),
+        (operator, "/agents/a", json!({"callsPerDay": u64::MAX}), 400, "limits: a quota is too large"),
+        (owner, "/agents/a", json!({"perSecond": 5}), 403, "this credential does not reach that agent"),
+        (owner, "/agents/a/keys", json!({"perSecond": 49, "burst": 400}), 201, ""),
+        (
+            owner,
+            "/agents/a/keys",
+            json!({"perSecond": 51}),
+            400,
+            "limits: only the operator gives a key more than it has by itself",
+        ),
+        (
+            owner,
+            "/agents/a/keys",
+            json!({"perSecond": 0}),
+            400,
+            "limits: only the operator gives a key more than it has by itself",
+        ),
+    ] {
+        assert_eq!(detail(key, path, limits.clone()).await, (status, expected.to_owned()), "{path} {limits}");
+    }
+}

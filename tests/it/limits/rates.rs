@@ -1,0 +1,190 @@
+//! What a request takes, and what is answered when there is nothing left.
+
+use serde_json::{Value, json};
+
+use super::{five_for_a_key, left, list, lists, message};
+use crate::app::Builder;
+use crate::cluster::database;
+use crate::events::{Session, listen};
+
+#[tokio::test]
+async fn who_has_nothing_left_is_told_so_with_when_to_come_back() {
+    let database = database().await;
+    let replica = five_for_a_key(&database).start().await;
+    let key = replica.acme("a").await;
+    let first = list(&replica, "a", &key).await;
+    assert_eq!(first.status, 200);
+    assert_eq!(first.header("ratelimit-policy"), Some("\"key\";q=5;w=5"));
+    assert_eq!(first.header("ratelimit"), Some("\"key\";r=4;t=1"));
+    assert_eq!(lists(&replica, "a", &key, 4).await, [200; 4]);
+    let refused = list(&replica, "a", &key).await;
+    assert_eq!(refused.status, 429);
+    assert_eq!(refused.header("retry-after"), Some("1"));
+    assert_eq!(refused.header("ratelimit-policy"), Some("\"key\";q=5;w=5"));
+    assert_eq!(refused.header("ratelimit"), Some("\"key\";r=0;t=1"));
+    let mut body = refused.json();
+    let wait = body["error"]["data"]["retryAfterMs"].take();
+    assert!((1..=1_000).contains(&wait.as_u64().unwrap()), "{wait}");
+    let expected = json!({
+        "jsonrpc": "2.0",
+        "id": 1,
+        "error": {
+            "code": -31015,
+            "message": "more than 1 requests a second for this key",
+            "data": {"code": "rate_limited", "retryAfterMs": null, "scope": "key"},
+        },
+    });
+    assert_eq!(body, expected);
+    tokio::time::sleep(std::time::Duration::from_millis(wait.as_u64().unwrap() + 20)).await;
+    assert_eq!(lists(&replica, "a", &key, 2).await, [200, 429]);
+}
+
+#[tokio::test]
+async fn a_request_takes_what_its_method_costs() {
+    let database = database().await;
+    let replica = five_for_a_key(&database)
+        .set("WAGGLE_LIMITS__KEY_PER_SECOND", 1)
+        .set("WAGGLE_LIMITS__KEY_BURST", 1000)
+        .set("WAGGLE_COSTS__LIST", 10)
+        .set("WAGGLE_COSTS__READ", 20)
+        .set("WAGGLE_COSTS__PROMPT", 30)
+        .set("WAGGLE_COSTS__COMPLETE", 40)
+        .set("WAGGLE_COSTS__STREAM", 50)
+        .set("WAGGLE_COSTS__OTHER", 60)
+        .start()
+        .await;
+    let key = replica.acme("a").await;
+    replica.put("a", "x:1", "one").await;
+    let mut had = 1000;
+    let mut taken = async |message: &Value| {
+        let answer = replica.http.post("a", &key, message).await;
+        let told = answer.header("ratelimit").unwrap().to_owned();
+        let now = told.split(";r=").nth(1).unwrap().split(';').next().unwrap().parse::<i32>().unwrap();
+        std::mem::replace(&mut had, now) - now
+    };
+    let reference = json!({"type": "ref/prompt", "name": "none"});
+    let complete = json!({"ref": reference, "argument": {"name": "a", "value": ""}});
+    for (method, params, cost) in [
+        ("resources/list", json!({}), 10),
+        ("resources/templates/list", json!({}), 10),
+        ("prompts/list", json!({}), 10),
+        ("tools/list", json!({}), 10),
+        ("resources/read", json!({"uri": "x:1"}), 20),
+        ("resources/read", json!({"uri": "x:none"}), 20),
+        ("prompts/get", json!({"name": "none"}), 30),
+        ("completion/complete", complete, 40),
+        ("ping", json!({}), 60),
+        ("no/such/method", json!({}), 60),
+    ] {
+        // One unit a second comes back.
+        let units = taken(&message(method, params)).await;
+        assert!((cost - 2..=cost).contains(&units), "{method}: {units}");
+    }
+    let batch = json!([
+        {"jsonrpc": "2.0", "id": 1, "method": "resources/list"},
+        {"jsonrpc": "2.0", "id": 2, "method": "resources/read", "params": {"uri": "x:1"}},
+        {"jsonrpc": "2.0", "method": "notifications/cancelled"},
+    ]);
+    let units = taken(&batch).await;
+    assert!((88..=90).contains(&units), "{units}");
+}
+
+#[tokio::test]
+async fn a_stream_costs_five_and_discovery_nothing() {
+    let database = database().await;
+    let replica = five_for_a_key(&database).set("WAGGLE_LIMITS__KEY_BURST", 13).start().await;
+    let key = replica.acme("a").await;
+    listen(&replica, "a", &key, json!(1), json!({"resourcesListChanged": true})).await;
+    let session = Session::open(&replica, "a", &key, "2025-11-25").await;
+    let _stream = session.stream(&replica, None).await;
+    assert_eq!(lists(&replica, "a", &key, 3).await[2], 429);
+    let client = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let body = message("server/discover", json!({"_meta": client})).to_string();
+    let headers = [
+        ("x-agent-api-key", &*key),
+        ("content-type", "application/json"),
+        ("mcp-protocol-version", "2026-07-28"),
+        ("mcp-method", "server/discover"),
+    ];
+    for _ in 0..5 {
+        let discovered = replica.http.send("POST", "/a/mcp", &headers, body.clone()).await;
+        assert_eq!((discovered.status.as_u16(), left(&discovered)), (200, None), "{}", discovered.text());
+    }
+}
+
+#[tokio::test]
+async fn a_batch_that_is_never_to_be_had_at_once_is_refused_as_such() {
+    let database = database().await;
+    let replica = five_for_a_key(&database).start().await;
+    let key = replica.acme("a").await;
+    let member = |id| json!({"jsonrpc": "2.0", "id": id, "method": "resources/list"});
+    let batch: Vec<_> = (0..6).map(member).collect();
+    let refused = replica.http.post("a", &key, &json!(batch)).await;
+    assert_eq!(
+        (refused.status.as_u16(), &*refused.json()["error"]["data"]["code"].to_string()),
+        (400, "\"invalid_request\"")
+    );
+    let told = "this batch takes 6 units at once, of which this key never has more than 5: send it in parts";
+    assert_eq!(refused.json()["error"]["message"], told);
+    let answered = replica.http.post("a", &key, &json!(batch[..5])).await;
+    assert_eq!(answered.json().as_array().unwrap().len(), 5, "what was refused took nothing");
+    assert_eq!(lists(&replica, "a", &key, 1).await, [429]);
+}
+
+#[tokio::test]
+async fn agents_and_tenants_have_rates_as_well_and_who_has_nothing_left_takes_nothing_from_them() {
+    let database = database().await;
+    let replica = Builder::new(&database)
+        .set("WAGGLE_LIMITS__KEY_PER_SECOND", 1)
+        .set("WAGGLE_LIMITS__KEY_BURST", 6)
+        .set("WAGGLE_LIMITS__AGENT_PER_SECOND", 1)
+        .set("WAGGLE_LIMITS__AGENT_BURST", 8)
+        .set("WAGGLE_LIMITS__TENANT_PER_SECOND", 1)
+        .set("WAGGLE_LIMITS__TENANT_BURST", 9)
+        .start()
+        .await;
+    let one = replica.acme("a").await;
+    let (_, two) = replica.key("a", &["mcp"]).await;
+    replica.agent("acme", "b").await;
+    let (_, other) = replica.key("b", &["mcp"]).await;
+    let scope = async |agent: &str, key: &str| {
+        let answer = list(&replica, agent, key).await;
+        answer.json()["error"]["data"]["scope"].as_str().map(str::to_owned)
+    };
+    for _ in 0..6 {
+        assert_eq!(scope("a", &one).await, None);
+    }
+    for _ in 0..20 {
+        assert_eq!(scope("a", &one).await.as_deref(), Some("key"));
+    }
+    assert_eq!([scope("a", &two).await, scope("a", &two).await], [None, None]);
+    assert_eq!(scope("a", &two).await.as_deref(), Some("agent"));
+    assert_eq!(scope("b", &other).await, None);
+    assert_eq!(scope("b", &other).await.as_deref(), Some("tenant"));
+}
+
+#[tokio::test]
+async fn requests_past_those_of_a_key_or_an_agent_under_way_are_shed_at_once() {
+    for (setting, scopes) in [("KEY", [503, 200, 200]), ("AGENT", [503, 503, 200])] {
+        let database = database().await;
+        let replica = Builder::new(&database).set(&format!("WAGGLE_LIMITS__CONCURRENT_PER_{setting}"), 1);
+        let replica = replica.start().await;
+        let own = replica.acme("a").await;
+        let (_, second) = replica.key("a", &["mcp"]).await;
+        replica.agent("acme", "b").await;
+        let (_, elsewhere) = replica.key("b", &["mcp"]).await;
+        let slow = replica.http.begin("a", &own, 100).await;
+        let mut statuses = Vec::new();
+        for (agent, key) in [("a", &own), ("a", &second), ("b", &elsewhere)] {
+            statuses.push(list(&replica, agent, key).await.status.as_u16());
+        }
+        assert_eq!(statuses, scopes, "{setting}");
+        drop(slow);
+        while list(&replica, "a", &own).await.status != 200 {
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+    }
+}
