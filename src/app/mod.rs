@@ -6,6 +6,7 @@ mod demo;
 mod dispatch;
 mod embedded;
 mod serve;
+mod verify;
 
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -39,6 +40,7 @@ use crate::store::{AddressError, Store, StoreError, StoreOptions};
 use dispatch::{Gateway, GatewayOptions, Surface};
 
 pub use embedded::database;
+pub use verify::{Verdict, verify_audit};
 
 /// How long a start waits for the database, and for another replica's migrations.
 const START_PATIENCE: Duration = Duration::from_mins(1);
