@@ -46,13 +46,15 @@ fn text(report: &Report) -> String {
         let _ = writeln!(text, "{finding}");
     }
     for (chain, seq) in open {
-        let _ = writeln!(text, "chain {chain} is open at row {seq}: its gateway runs, or ended without a word");
+        let _ =
+            writeln!(text, "chain {chain} is open at row {seq}: its gateway runs, or ended without a word");
     }
     if let (count @ 1.., Some(first)) = unmoved {
         let _ = writeln!(text, "{count} rows wait in the outbox, the first being {first}");
     }
     let dropped = if *dropped > 0 { format!(", {dropped} dropped for their age") } else { String::new() };
-    let wrong = if findings.is_empty() { "nothing is wrong".to_owned() } else { format!("{} wrong", findings.len()) };
+    let wrong =
+        if findings.is_empty() { "nothing is wrong".to_owned() } else { format!("{} wrong", findings.len()) };
     let _ = writeln!(text, "{rows} rows in {chains} chains{dropped}: {wrong}");
     text
 }

@@ -43,8 +43,22 @@ async fn each_call_has_one_row_whether_it_changes_something_or_not() {
     assert_eq!(refused.status, StatusCode::UNAUTHORIZED);
     assert_eq!(replica.admin("POST", "/agents", Some(json!({"id": "research"}))).await.status, 400);
     reaches(&database, 11).await;
-    let rows = rows(&database, "method, coalesce(slug, '-'), coalesce(subject, '-'), principal_kind, outcome, status, revision, before is not null, after is not null").await;
-    insta::assert_snapshot!(rows.join("\n"), @"");
+    let rows = rows(&database, "method, coalesce(slug, '-'), case when subject ~ '^[0-9a-f-]{36}$' then 'uid' else coalesce(subject, '-') end, principal_kind, outcome, status, revision, before is not null, after is not null").await;
+    insta::assert_snapshot!(rows.join("\n"), @r"
+    POST /admin/v1/tenants - acme operator ok 201 1 f t
+    POST /admin/v1/agents - research operator ok 201 1 f t
+    POST /admin/v1/agents/{agent}/keys research uid operator ok 201 3 f t
+    PUT /admin/v1/agents/{agent}/resources research test://a operator ok 201 2 f t
+    PUT /admin/v1/agents/{agent}/resources research test://a operator ok 200 f f
+    PUT /admin/v1/agents/{agent}/resources research test://a operator ok 200 3 t t
+    GET /admin/v1/agents/{agent}/resources research test://a operator ok 200 f f
+    DELETE /admin/v1/agents/{agent}/resources research test://a operator ok 204 4 t f
+    DELETE /admin/v1/agents/{agent}/resources research test://a operator not_found 404 f f
+    GET /admin/v1/agents - - unknown unauthenticated 401 f f
+    POST /admin/v1/agents - - operator invalid_params 400 f f
+    ");
+    let hashes = "select count(*) from audit_log a join audit_log b on a.after = b.before and a.seq < b.seq";
+    assert_eq!(database.number(hashes).await, 2, "what one change leaves is what the next one finds");
     stopped(replica, &database).await;
 }
 
@@ -55,4 +69,17 @@ async fn stopped(replica: Replica, database: &Database) {
     let ended = "select count(*) from audit_chains c join audit_heads h on h.chain = c.chain and h.seq = c.last \
                  and h.hash = c.head where c.kind = 'closed'";
     assert_eq!(database.number(ended).await, 1);
+}
+
+/// Waits until a query answers so.
+pub(super) async fn becomes(database: &Database, query: &str, expected: i64) {
+    let mut found = 0;
+    for _ in 0..500 {
+        found = database.number(query).await;
+        if found == expected {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("{query}: {found} instead of {expected}");
 }
