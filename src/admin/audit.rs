@@ -155,7 +155,9 @@ fn stream(
     try_unfold((audit, filter, first), move |(audit, filter, next)| async move {
         let Some((after, mut out)) = next else { return Ok(None) };
         let rows = audit.rows(&filter, after, PIECE).await.map_err(std::io::Error::other)?;
-        rows.iter().for_each(|row| form.write(&mut out, row));
+        for row in &rows {
+            form.write(&mut out, row);
+        }
         let more = i64::try_from(rows.len()).is_ok_and(|count| count == PIECE);
         let next = rows.last().filter(|_| more).map(|last| (Some(last.position()), Vec::new()));
         Ok(Some((Bytes::from(out), (audit, filter, next))))

@@ -91,21 +91,23 @@ impl Ledger {
 
     pub(super) fn read(&mut self, fields: &[u8]) {
         let Some(entry) = read(fields) else {
-            return self.find("an entry cannot be read".to_owned());
+            return self.find("an entry cannot be read");
         };
         let number = entry.number;
         if entry.real != entry.hash {
-            self.find(format!("entry {number}: what it holds is not what was hashed: it was edited"));
+            self.find(&format!("entry {number}: what it holds is not what was hashed: it was edited"));
         } else if number != self.at.seq + 1 {
-            let (first, last) = (self.at.seq + 1, number - 1);
-            self.find(format!("entries {first} to {last} are missing: a chain may have been removed"));
+            let before = number - self.at.seq - 1;
+            self.find(&format!(
+                "entry {number}: {before} before it are missing: a chain may have been removed"
+            ));
         } else if entry.previous != self.at.head {
-            self.find(format!("entry {number}: it does not follow the one before"));
+            self.find(&format!("entry {number}: it does not follow the one before"));
         }
         if self.known.is_some_and(|known| known.number == number)
             && self.known.take().is_some_and(|known| known.hash != entry.hash)
         {
-            self.find(format!("entry {number}: it is not the one of the checkpoint"));
+            self.find(&format!("entry {number}: it is not the one of the checkpoint"));
         }
         self.at = Chain { id: Uuid::nil(), seq: number, head: entry.hash };
         self.note(&entry);
@@ -123,12 +125,14 @@ impl Ledger {
                 facts.gaps.insert(first, Gap { first, before, last });
             }
             _ => {
-                self.find(format!("entry {number}: it does not fit what was entered of chain {chain} before"))
+                self.find(&format!(
+                    "entry {number}: it does not fit what was entered of chain {chain} before"
+                ));
             }
         }
     }
 
-    fn find(&mut self, finding: String) {
+    fn find(&mut self, finding: &str) {
         if !self.broken {
             self.broken = true;
             self.facts.findings.push(format!("the chain of chains: {finding}"));
@@ -139,12 +143,12 @@ impl Ledger {
     pub(super) fn finish(mut self, heads: &[Chain]) -> Facts {
         let recorded = heads.iter().find(|head| head.id.is_nil());
         if recorded.is_none_or(|recorded| recorded.seq > self.at.seq) {
-            self.find(format!("entries after {} are missing: a chain may have been removed", self.at.seq));
+            self.find(&format!("entries after {} are missing: a chain may have been removed", self.at.seq));
         } else if recorded.is_some_and(|recorded| *recorded != self.at) {
-            self.find(format!("entry {}: it is not the last one that was recorded", self.at.seq));
+            self.find(&format!("entry {}: it is not the last one that was recorded", self.at.seq));
         }
         if let Some(known) = self.known.take() {
-            self.find(format!("entry {}: the checkpoint knows it, and it is missing", known.number));
+            self.find(&format!("entry {}: the checkpoint knows it, and it is missing", known.number));
         }
         for head in heads.iter().filter(|head| !head.id.is_nil()) {
             match self.facts.chains.get_mut(&head.id) {

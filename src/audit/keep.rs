@@ -44,7 +44,7 @@ pub(super) async fn keep(mut log: AuditLog, keeping: Keeping, stop: Cancellation
         };
         match stop.run_until_cancelled(kept).await {
             Some(Ok(dropped @ 1..)) => {
-                tracing::info!(dropped, "old partitions of the audit log were dropped")
+                tracing::info!(dropped, "old partitions of the audit log were dropped");
             }
             Some(Err(error)) => tracing::warn!(%error, "the partitions of the audit log are seen to later"),
             Some(Ok(0)) | None => {}

@@ -121,8 +121,8 @@ impl Spill {
             return Ok(None);
         }
         self.file.read_exact_at(&mut head, self.read)?;
-        let [a, b, c, d, e, f, g, h] = head;
-        let (length, sum) = (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h]));
+        let [length, sum] =
+            [0, 4].map(|at| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]));
         let next = self.read + 8 + u64::from(length);
         if length > MOST_RECORD || next > self.end {
             return Ok(None);
@@ -176,7 +176,9 @@ fn framed(record: &Record) -> Vec<u8> {
                 out.extend_from_slice(&chain.head.0);
             }
             out.extend_from_slice(&u32::try_from(batch.days.len()).unwrap_or(u32::MAX).to_be_bytes());
-            batch.days.iter().for_each(|day| out.extend_from_slice(&day.to_be_bytes()));
+            for day in &batch.days {
+                out.extend_from_slice(&day.to_be_bytes());
+            }
             out.extend_from_slice(&batch.rows);
         }
     }

@@ -1,7 +1,7 @@
 //! Verification: every chain is read from its first row to its last, hashed anew, and held against what is known of it.
 //! Memory grows with the chains, not with their rows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use uuid::Uuid;
@@ -66,7 +66,7 @@ struct Reading<'a> {
     report: &'a mut Report,
     /// Rows that the checkpoint knows.
     known: BTreeMap<Uuid, ChainHead>,
-    seen: BTreeMap<Uuid, ()>,
+    seen: BTreeSet<Uuid>,
     present: Option<Present>,
 }
 
@@ -93,7 +93,7 @@ impl<'a> Reading<'a> {
         let known = chains.iter().map(|head| (head.chain, *head)).collect();
         report.chains = facts.chains.len();
         report.dropped = facts.gaps().map(|gap| gap.last.seq - gap.first + 1).sum();
-        Self { facts, report, known, seen: BTreeMap::new(), present: None }
+        Self { facts, report, known, seen: BTreeSet::new(), present: None }
     }
 
     fn row(&mut self, fields: &[u8]) {
@@ -103,7 +103,7 @@ impl<'a> Reading<'a> {
         };
         if self.present.as_ref().is_none_or(|present| present.at.id != row.chain) {
             self.end_chain();
-            self.seen.insert(row.chain, ());
+            self.seen.insert(row.chain);
             self.present = Some(Present { at: Chain::new(row.chain), broken: false });
             if !self.facts.chains.contains_key(&row.chain) {
                 self.break_off(format!("chain {}: it has rows and was never opened", row.chain));
@@ -138,8 +138,7 @@ impl<'a> Reading<'a> {
         }
         present.at = self.facts.past_gaps(present.at, row.seq);
         if row.seq != present.at.seq + 1 {
-            let (first, last) = (present.at.seq + 1, row.seq - 1);
-            return Some(format!("rows {first} to {last} before it are missing"));
+            return Some(format!("missing before it: {}", span(present.at.seq + 1, row.seq - 1)));
         }
         if row.previous != present.at.head {
             return Some(format!(
@@ -173,8 +172,8 @@ impl<'a> Reading<'a> {
         let recorded = facts.head.unwrap_or(Chain::new(at.id));
         let end = facts.end.unwrap_or(recorded);
         if at.seq < end.seq.max(recorded.seq) {
-            let (first, last) = (at.seq + 1, end.seq.max(recorded.seq));
-            self.report.find(format!("chain {}: rows {first} to {last} are missing at its end", at.id));
+            let missing = span(at.seq + 1, end.seq.max(recorded.seq));
+            self.report.find(format!("chain {}: missing at its end: {missing}", at.id));
         } else if at != recorded || at != end {
             self.report.find(format!(
                 "chain {} row {}: it is not the last row that was recorded, row {}",
@@ -187,7 +186,7 @@ impl<'a> Reading<'a> {
     fn finish(mut self) {
         self.end_chain();
         for (id, facts) in &self.facts.chains {
-            if !self.seen.contains_key(id) {
+            if !self.seen.contains(id) {
                 self.check_end(Chain::new(*id));
             }
             if facts.end.is_none() {
@@ -204,6 +203,10 @@ impl<'a> Reading<'a> {
             }
         }
     }
+}
+
+fn span(first: i64, last: i64) -> String {
+    if first == last { format!("row {first}") } else { format!("rows {first} to {last}") }
 }
 
 fn read(fields: &[u8]) -> Option<Row> {

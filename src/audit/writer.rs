@@ -282,7 +282,7 @@ impl Writer {
         match passed.await {
             Some(Ok(true)) => tracing::info!("all audit rows that were kept back are in the log"),
             Some(Err(error)) => {
-                tracing::warn!(%error, "the spill file of the audit log stays as long as it is")
+                tracing::warn!(%error, "the spill file of the audit log stays as long as it is");
             }
             Some(Ok(false)) | None => {}
         }

@@ -68,16 +68,11 @@ impl AuditedCall {
         Some(event)
     }
 
-    /// Whether its row was written by a change.
-    pub fn is_written(&self) -> bool {
-        self.written.load(Ordering::Acquire)
-    }
-
     fn micros(&self) -> u64 {
         u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
 
-    fn changed(&self, told: Told) -> Event {
+    fn changed(&self, told: &Told) -> Event {
         let mut event = self.event.lock().clone();
         let (created, changed) = *self.statuses.lock();
         event.status = Some(if told.created { created } else { changed });
@@ -109,7 +104,7 @@ impl Registry {
     /// The row of a write that tells this of itself; `None` where it belongs to no call.
     pub(super) fn entry(&self, told: Option<Told>) -> Result<Option<Entry>, Fault> {
         let Some((call, told)) = AuditedCall::current().zip(told) else { return Ok(None) };
-        let mut event = call.changed(told);
+        let mut event = call.changed(&told);
         event.at = self.sources.clock.now();
         let mut bytes = Vec::with_capacity(512);
         encoding::event(&mut bytes, &event);

@@ -85,7 +85,9 @@ async fn take(
     .await?;
     rows.sort_unstable_by_key(|row| row.id);
     let mut batch = Batch::after(chain);
-    rows.iter().for_each(|row| batch.push(&row.event));
+    for row in &rows {
+        batch.push(&row.event);
+    }
     let unprepared = !batch.days.iter().all(|day| prepared.contains(day));
     if unprepared || batch.is_empty() {
         connection.execute("rollback").await?;

@@ -45,7 +45,17 @@ async fn each_message_has_one_row_in_either_era() {
     replica.http.send("GET", "/research/mcp", &[], "").await;
     reaches(&database, 13).await;
     let rows = rows(&database, COLUMNS).await;
-    insta::assert_snapshot!(rows[4..].join("\n"), @"");
+    insta::assert_snapshot!(rows[4..].join("\n"), @r"
+    resources/read test://a agent 2025-03-26 - ok 200 t t 80
+    resources/read test://none agent 2025-03-26 - resource_not_found 200 t t 149
+    notifications/initialized - agent 2025-03-26 - ok 202 t t 0
+    resources/read test://a agent 2025-03-26 - ok 200 t t 80
+    nonsense� - agent 2025-03-26 - method_not_found 200 t f 126
+    resources/read test://a agent 2026-07-28 tester/9 ok 200 t t 222
+    POST - agent - - invalid_request 400 t t 125
+    POST - anybody - - unauthenticated 401 f t 128
+    GET - unknown - - method_not_allowed 405 f f 0
+    ");
     let known = "select count(*) from audit_log where request = 'mine' and slug = 'research' and client = '127.0.0.1' \
                  and encode(trace, 'hex') = '4bf92f3577b34da6a3ce929d0e0e4736' and key is not null";
     assert_eq!(database.number(known).await, 1);

@@ -153,6 +153,9 @@ async fn with_sync_each_answered_request_has_its_row_whoever_is_killed() {
         }
     }
     assert!(answered.len() > 100, "{}", answered.len());
+    assert!(gateway.stop().await.success());
+    println!("{} answered, {} not; {}", answered.len(), unanswered.len(), verified(&site).await);
+    let gateway = site.serve().await;
     let counts = counted(&site).await;
     let lost: Vec<_> = answered.iter().filter(|id| counts.get(*id) != Some(&1)).collect();
     assert!(lost.is_empty(), "{} of {}: {:?}", lost.len(), answered.len(), &lost[..lost.len().min(5)]);
@@ -160,5 +163,4 @@ async fn with_sync_each_answered_request_has_its_row_whoever_is_killed() {
         counts.iter().all(|(id, count)| *count == 1 && (answered.contains(id) || unanswered.contains(id)))
     );
     assert!(gateway.stop().await.success());
-    println!("{} answered, {} not; {}", answered.len(), unanswered.len(), verified(&site).await);
 }

@@ -128,7 +128,7 @@ async fn each_way_of_changing_the_log_is_found_and_named() {
         (
             "a chain cut in two",
             format!(
-                "update audit_log set chain = gen_random_uuid(), seq = seq - 5 where chain = {closed} and seq > 5"
+                "update audit_log set chain = '00000000-0000-0000-0000-00000000000c', seq = seq - 5 where chain = {closed} and seq > 5"
             ),
         ),
         (
@@ -146,7 +146,18 @@ async fn each_way_of_changing_the_log_is_found_and_named() {
         found.push(format!("{what}: {}", findings(&database, None).await.join("; ")));
         connection.execute(AssertSqlSafe(RESTORE.to_owned())).await.unwrap();
     }
-    insta::assert_snapshot!(found.join("\n"), @"");
+    insta::assert_snapshot!(found.join("\n"), @r"
+    an edited field: chain … row 4: what it holds is not what was hashed: it was edited or moved
+    an edited row, hashed anew: chain … row 5: it does not follow row 4: one of the two was edited or exchanged, and hashed anew
+    a deleted row: chain … row 5: missing before it: row 4
+    a swapped pair: chain … row 4: what it holds is not what was hashed: it was edited or moved
+    an inserted row: chain … row 4: there is another row in its place: it was inserted
+    a truncated tail: chain … missing at its end: rows 8 to 10
+    a truncated tail with its record: chain … missing at its end: rows 8 to 10
+    a chain cut in two: chain … it has rows and was never opened; chain … missing at its end: rows 6 to 10
+    a whole chain removed: the chain of chains: entry 3: 2 before it are missing: a chain may have been removed
+    a tail of the open chain: chain … missing at its end: rows 6 to 10
+    ");
 }
 
 #[tokio::test]
