@@ -12,6 +12,7 @@ pub mod tokens;
 
 pub mod store;
 
+pub mod audit;
 pub mod feed;
 pub mod registry;
 pub mod usage;

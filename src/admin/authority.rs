@@ -5,15 +5,15 @@ use std::sync::Arc;
 use axum::extract::FromRequestParts;
 use http::request::Parts;
 
-use super::Admin;
+use super::{Admin, audited};
 use crate::http::credential::{self, Presented};
 use crate::http::problem::AdminFault;
 use crate::http::visitor::Visitor;
 use crate::model::agent::{Agent, Tenant};
 use crate::model::api_key::ApiKey;
-use crate::model::caller::{Credential, CredentialKind, KeyScope};
+use crate::model::caller::{Credential, CredentialKind, KeyScope, Reach};
 use crate::model::fault::Fault;
-use crate::model::ids::Slug;
+use crate::model::ids::{AgentId, Slug, TenantId};
 use crate::registry::Registry;
 use crate::registry::access::{Grant, Shown};
 
@@ -37,7 +37,9 @@ impl FromRequestParts<Arc<Admin>> for Authority {
         if let Err(Fault::Unauthenticated) = &authority {
             admin.limits.charge_failure(visitor.client)?;
         }
-        Ok(authority?)
+        let authority = authority?;
+        audited::identify(&authority);
+        Ok(authority)
     }
 }
 
@@ -82,29 +84,54 @@ impl Authority {
     pub(super) async fn tenant(&self, registry: &Registry, slug: &str) -> Result<Tenant, Fault> {
         let owner = self.owner()?;
         let tenant = registry.tenant(&Slug::parse(slug).map_err(|_| NO_TENANT)?).await?;
-        if owner.is_none_or(|owner| owner.tenant == tenant.uid) { Ok(tenant) } else { Err(NO_TENANT) }
+        if owner.is_some_and(|owner| owner.tenant != tenant.uid) {
+            return Err(NO_TENANT);
+        }
+        audited::about_tenant(&tenant);
+        Ok(tenant)
     }
 
     /// An agent that the caller may manage: of its own tenant, or any for the operator.
     pub(super) async fn agent(&self, registry: &Registry, slug: &str) -> Result<Agent, Fault> {
         let owner = self.owner()?;
         let agent = registry.agent(slug).await?;
-        if owner.is_none_or(|owner| owner.reaches(agent.tenant, agent.uid)) {
-            Ok(agent)
-        } else {
-            Err(NO_AGENT)
+        if owner.is_some_and(|owner| !owner.reaches(agent.tenant, agent.uid)) {
+            return Err(NO_AGENT);
         }
+        audited::about_agent(&agent);
+        Ok(agent)
     }
 
     /// An agent whose registry the caller may manage: as [`agent`](Self::agent), and an agent's key with the scope
     /// `registry` its own.
     pub(super) async fn registry_of(&self, registry: &Registry, slug: &str) -> Result<Agent, Fault> {
         let agent = registry.agent(slug).await?;
+        if let Self::Key(grant) = self {
+            if !grant.credential.reaches(agent.tenant, agent.uid) {
+                return Err(NO_AGENT);
+            }
+            audited::about_agent(&agent);
+            if !grant.credential.allows(KeyScope::Registry) {
+                return Err(Fault::InsufficientScope(KeyScope::Registry.as_str()));
+            }
+        }
+        audited::about_agent(&agent);
+        Ok(agent)
+    }
+
+    /// What of the audit log the caller may see: the operator all, a key with the scope `audit` what concerns its tenant
+    /// or its agent, the first that a token names.
+    pub(super) fn audit(&self) -> Result<Sight, Fault> {
         match self {
-            Self::Operator => Ok(agent),
-            Self::Key(grant) if !grant.credential.reaches(agent.tenant, agent.uid) => Err(NO_AGENT),
-            Self::Key(grant) if grant.credential.allows(KeyScope::Registry) => Ok(agent),
-            Self::Key(_) => Err(Fault::InsufficientScope(KeyScope::Registry.as_str())),
+            Self::Operator => Ok(Sight { tenant: None, agent: None }),
+            Self::Key(grant) if grant.credential.allows(KeyScope::Audit) => {
+                let agent = match &grant.credential.reach {
+                    Reach::Tenant => None,
+                    Reach::Agents(own) => Some(own.first().copied().ok_or(Fault::Forbidden)?),
+                };
+                Ok(Sight { tenant: Some(grant.credential.tenant), agent })
+            }
+            Self::Key(_) => Err(Fault::InsufficientScope(KeyScope::Audit.as_str())),
         }
     }
 
@@ -115,5 +142,30 @@ impl Authority {
             Some(owner) if owner.tenant == key.tenant && key.agent.is_some() => Ok(()),
             Some(_) => Err(Fault::NotFound("key")),
         }
+    }
+}
+
+/// What of the audit log somebody sees.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sight {
+    /// Of one tenant; `None` for all.
+    pub(super) tenant: Option<TenantId>,
+    /// Of one agent; `None` for all.
+    pub(super) agent: Option<AgentId>,
+}
+
+impl Sight {
+    /// A tenant that is seen.
+    pub(super) async fn tenant_called(&self, registry: &Registry, slug: &str) -> Result<TenantId, Fault> {
+        let tenant = registry.tenant(&Slug::parse(slug).map_err(|_| NO_TENANT)?).await?.uid;
+        if self.tenant.is_none_or(|own| own == tenant) { Ok(tenant) } else { Err(NO_TENANT) }
+    }
+
+    /// An agent that is seen.
+    pub(super) async fn agent_called(&self, registry: &Registry, slug: &str) -> Result<AgentId, Fault> {
+        let agent = registry.agent(slug).await?;
+        let seen = self.tenant.is_none_or(|own| own == agent.tenant)
+            && self.agent.is_none_or(|own| own == agent.uid);
+        if seen { Ok(agent.uid) } else { Err(NO_AGENT) }
     }
 }

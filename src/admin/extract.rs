@@ -14,6 +14,7 @@ use crate::http::precondition;
 use crate::http::problem::{self, AdminFault};
 use crate::model::fault::Fault;
 use crate::model::json::{Object, is_too_deep};
+use crate::registry::audited::AuditedCall;
 use crate::registry::write::Precondition;
 
 /// Most bytes of a JSON body that carries no contents.
@@ -147,7 +148,11 @@ pub(super) async fn optional_json<T: DeserializeOwned + Default>(request: Reques
 /// Reads a body of at most `limit` bytes.
 pub(super) async fn bytes(request: Request, limit: usize) -> Result<Bytes, Fault> {
     use http_body_util::LengthLimitError;
-    to_bytes(request.into_body(), limit).await.map_err(|error| {
+    let read = to_bytes(request.into_body(), limit).await;
+    if let Ok(body) = &read {
+        AuditedCall::describe(|event| event.bytes_in = body.len() as u64);
+    }
+    read.map_err(|error| {
         let too_long =
             std::error::Error::source(&error).is_some_and(<dyn std::error::Error>::is::<LengthLimitError>);
         if too_long {

@@ -1,6 +1,9 @@
 //! The admin surface, `/admin/v1`: one file a resource of the API.
 
 mod agents;
+mod audit;
+mod audit_form;
+pub(crate) mod audited;
 mod authority;
 mod content;
 pub mod definition;
@@ -23,6 +26,7 @@ use tokio::sync::Semaphore;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use crate::audit::Audit;
 use crate::http::cursor::CursorSeal;
 use crate::http::limits::Limits;
 use crate::http::problem::AdminFault;
@@ -36,6 +40,8 @@ use crate::usage::UsageBook;
 pub struct Admin {
     /// The use cases.
     pub registry: Arc<Registry>,
+    /// The audit log.
+    pub audit: Arc<Audit>,
     /// Seals the cursors of lists.
     pub seal: CursorSeal,
     /// The hash of the operator's key.
@@ -64,6 +70,7 @@ type Answer<T> = Result<T, AdminFault>;
 pub fn router(admin: Arc<Admin>) -> Router {
     let (routes, document) = operations().split_for_parts();
     routes
+        .route_layer(axum::middleware::from_fn(audited::name))
         .merge(openapi::browse(&document))
         .fallback(async || AdminFault(Fault::NotFound("path")))
         .method_not_allowed_fallback(extract::method_not_allowed)
@@ -93,4 +100,6 @@ fn operations() -> OpenApiRouter<Arc<Admin>> {
         .routes(routes!(prompts::read, prompts::write, prompts::remove))
         .routes(routes!(manifest::show, manifest::apply))
         .routes(routes!(usage::read))
+        .routes(routes!(audit::read))
+        .routes(routes!(audit::checkpoint))
 }

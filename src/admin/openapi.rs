@@ -40,6 +40,7 @@ const PAGE: &str = "/admin/docs";
         (name = "Templates", description = "What answers to every URI that matches, rendered when it is read."),
         (name = "Prompts", description = "Messages that are rendered with a client's arguments."),
         (name = "Manifests", description = "The whole registry of an agent as one document."),
+        (name = "Audit", description = "Who asked for what, and when."),
     )
 )]
 struct Frame;

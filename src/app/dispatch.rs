@@ -9,11 +9,12 @@ use axum::Router;
 use futures_util::FutureExt;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use tokio::sync::Semaphore;
 use tower::ServiceExt;
 
 use crate::admin;
+use crate::audit::Audit;
 use crate::feed::Feed;
 use crate::http::body::{self, Body, Lent};
 use crate::http::client_address::TrustedProxies;
@@ -25,7 +26,9 @@ use crate::http::visitor::Visitor;
 use crate::http::{challenge, precondition, problem};
 use crate::mcp::endpoint::{Arrival, Endpoint};
 use crate::mcp::reply;
+use crate::mcp::trail::Trail;
 use crate::model::fault::Fault;
+use crate::registry::audited::AuditedCall;
 
 const NO_PATH: Fault = Fault::NotFound("path");
 const BUSY: Fault = Fault::Unavailable { retry_after: Duration::from_secs(1) };
@@ -46,6 +49,7 @@ pub(super) struct Gateway {
     endpoint: Endpoint,
     admin: Router,
     feed: Arc<Feed>,
+    audit: Arc<Audit>,
     ids: RequestIds,
     options: GatewayOptions,
     requests: Semaphore,
@@ -80,11 +84,12 @@ impl Gateway {
         endpoint: Endpoint,
         admin: Router,
         feed: Arc<Feed>,
+        audit: Arc<Audit>,
         ids: RequestIds,
         options: GatewayOptions,
     ) -> Self {
         let requests = Semaphore::new(options.most_requests);
-        Self { endpoint, admin, feed, ids, options, requests }
+        Self { endpoint, admin, feed, audit, ids, options, requests }
     }
 
     /// Answers a request, whatever happens.
@@ -106,7 +111,9 @@ impl Gateway {
                 self.mcp(request, &agent, peer, &id).await
             }
             Target::Admin => {
-                Box::pin(lend(request, async |request| self.administer(request, peer, &id).await)).await
+                let visitor = Visitor::new(self.options.proxies.client(peer, request.headers()));
+                let administer = async |request| self.administer_audited(request, &id, &visitor).await;
+                Box::pin(lend(request, administer)).await
             }
             Target::WellKnown => {
                 Box::pin(lend(request, async |request| {
@@ -150,10 +157,12 @@ impl Gateway {
         };
         let (parts, mut body) = request.into_parts();
         let client = self.options.proxies.client(peer, &parts.headers);
-        let expiry = KeyExpiry::default();
-        let arrival = Arrival { agent, parts: &parts, request_id: id, client, expiry: &expiry, admitted };
+        let (expiry, trail) = (KeyExpiry::default(), Trail::begin());
+        let arrival =
+            Arrival { agent, parts: &parts, request_id: id, client, expiry: &expiry, admitted, trail };
         let answered = self.guard(self.endpoint.answer(&arrival, &mut body)).await;
-        let mut response = answered.unwrap_or_else(|fault| reply::fail(&arrival, &fault));
+        let response = answered.unwrap_or_else(|fault| reply::fail(&arrival, &fault));
+        let mut response = self.endpoint.record(&arrival, response).await;
         expiry.tell(response.headers_mut());
         self.challenge(Protected::endpoint_or_gateway(agent), &parts.headers, &mut response);
         body::discard(&parts.headers, &mut body).await;
@@ -184,8 +193,45 @@ impl Gateway {
         response
     }
 
-    async fn administer(&self, mut request: Request<Lent>, peer: IpAddr, id: &HeaderValue) -> Response<Body> {
-        let visitor = Visitor::new(self.options.proxies.client(peer, request.headers()));
+    /// Administers; what a call that has changed nothing did is noted here, what a change did stands in the outbox.
+    async fn administer_audited(
+        &self,
+        request: Request<Lent>,
+        id: &HeaderValue,
+        visitor: &Visitor,
+    ) -> Response<Body> {
+        let arrived = admin::audited::arrived(&request, id, visitor.client, self.audit.now());
+        let Some(event) = arrived else {
+            return self.administer(request, id, visitor).await;
+        };
+        if let Err(fault) = self.audit.admit() {
+            return problem(&fault, id);
+        }
+        let call = AuditedCall::new(event);
+        let response = call.run(self.administer(request, id, visitor)).await;
+        let Some(mut event) = call.unwritten() else {
+            self.audit.changed();
+            return response;
+        };
+        let status = response.status();
+        if status == StatusCode::METHOD_NOT_ALLOWED {
+            event.outcome = "method_not_allowed";
+        }
+        event.at = self.audit.now();
+        event.status = Some(status.as_u16());
+        event.bytes_out = response.body().size_hint().exact();
+        match self.audit.record(event).await {
+            Ok(()) => response,
+            Err(fault) => problem(&fault, id),
+        }
+    }
+
+    async fn administer(
+        &self,
+        mut request: Request<Lent>,
+        id: &HeaderValue,
+        visitor: &Visitor,
+    ) -> Response<Body> {
         request.extensions_mut().insert(visitor.clone());
         let headers = request.headers().clone();
         let mut response =
@@ -219,7 +265,12 @@ impl Gateway {
         let (method, headers) = (request.method().clone(), request.headers().clone());
         let routed = self.admin.clone().oneshot(request.map(axum::body::Body::new));
         let mut response = match self.guard(routed).await {
-            Ok(Ok(answered)) => admin::finish(answered, id.to_str().ok()).map(Body::Axum),
+            Ok(Ok(answered)) => {
+                if let Some(fault) = answered.extensions().get::<Fault>() {
+                    note(fault);
+                }
+                admin::finish(answered, id.to_str().ok()).map(Body::Axum)
+            }
             Ok(Err(never)) => match never {},
             Err(fault) => problem(&fault, id),
         };
@@ -297,7 +348,14 @@ fn status(request: &Request<Incoming>, code: StatusCode, body: &'static str) -> 
     response
 }
 
+/// Notes what went wrong for the audit log.
+fn note(fault: &Fault) {
+    let outcome = fault.name();
+    AuditedCall::describe(|event| event.outcome = outcome);
+}
+
 fn problem(fault: &Fault, id: &HeaderValue) -> Response<Body> {
+    note(fault);
     problem::response(fault, id.to_str().ok()).map(Body::Axum)
 }
 

@@ -1,10 +1,12 @@
 //! The running gateway: builds its parts, wires them, and owns their end.
 
+mod audit;
 mod credentials;
 mod demo;
 mod dispatch;
 mod embedded;
 mod serve;
+mod verify;
 
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -17,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::admin::{self, Admin, LimitBounds};
+use crate::audit::{Audit, AuditError, Started};
 use crate::config::Settings;
 use crate::feed::{Feed, FeedOptions};
 use crate::http::client_address::TrustedProxies;
@@ -26,7 +29,7 @@ use crate::http::metadata::Metadata;
 use crate::http::origin::OriginRules;
 use crate::http::request_id::RequestIds;
 use crate::mcp::costs::Costs;
-use crate::mcp::endpoint::{Endpoint, EndpointOptions};
+use crate::mcp::endpoint::{Endpoint, EndpointOptions, Grounds};
 use crate::model::feed::Follower;
 use crate::model::key::KeyHash;
 use crate::model::sources::Sources;
@@ -40,6 +43,7 @@ use crate::usage::{UsageBook, UsageOptions};
 use dispatch::{Gateway, GatewayOptions, Surface};
 
 pub use embedded::database;
+pub use verify::{Verdict, verify_audit};
 
 /// How long a start waits for the database, and for another replica's migrations.
 const START_PATIENCE: Duration = Duration::from_mins(1);
@@ -56,6 +60,9 @@ pub enum AppError {
     /// The database does not do.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The audit log cannot be begun.
+    #[error("the audit log: {0}")]
+    Audit(#[from] AuditError),
     /// The private database does not start.
     #[error(transparent)]
     Embedded(#[from] crate::store::embedded::EmbeddedError),
@@ -107,6 +114,7 @@ pub struct Running {
     pub registry: Arc<Registry>,
     feed: Arc<Feed>,
     store: Store,
+    audit: Started,
     stop: CancellationToken,
     listeners: TaskTracker,
     background: TaskTracker,
@@ -149,6 +157,7 @@ pub async fn start(
         let (registry, stop) = (Arc::clone(&registry), background_stop.clone());
         async move { registry.keep_house(stop).await }
     });
+    let audit = audit::start(settings, &store, &secret, sources.clone()).await?;
     let ids = RequestIds::new(sources.random.as_ref())?;
     let stop = CancellationToken::new();
     let limits = Arc::new(Limits::new(limit_options(settings)));
@@ -157,10 +166,12 @@ pub async fn start(
         let (usage, stop) = (Arc::clone(&usage), background_stop.clone());
         async move { usage.keep(stop).await }
     });
-    let (keys, use_of) = ((seal, operator), (limits, usage));
-    let endpoint = endpoint(settings, &registry, &feed, keys.clone(), use_of.clone(), stop.clone());
-    let gateway = Arc::new(gateway(settings, endpoint, &registry, &feed, keys, use_of, ids));
-    let listening = Listening { gateway, registry, feed, store, stop };
+    let keys = (seal, operator);
+    let shared =
+        Shared { registry: &registry, feed: &feed, audit: &audit.audit, limits: &limits, usage: &usage };
+    let endpoint = endpoint(settings, &shared, keys.clone(), stop.clone());
+    let gateway = Arc::new(gateway(settings, endpoint, &shared, keys, ids));
+    let listening = Listening { gateway, registry, feed, store, audit, stop };
     let running = listen(settings, listening).await?;
     Ok(Running { background, background_stop, ..running })
 }
@@ -226,12 +237,32 @@ fn registry_limits(settings: &Settings) -> RegistryLimits {
     }
 }
 
+/// What the surfaces share.
+struct Shared<'a> {
+    registry: &'a Arc<Registry>,
+    feed: &'a Arc<Feed>,
+    audit: &'a Arc<Audit>,
+    limits: &'a Arc<Limits>,
+    usage: &'a Arc<UsageBook>,
+}
+
+impl Shared<'_> {
+    /// As the MCP endpoints hold it.
+    fn grounds(&self) -> Grounds {
+        Grounds {
+            registry: Arc::clone(self.registry),
+            feed: Arc::clone(self.feed),
+            audit: Arc::clone(self.audit),
+            limits: Arc::clone(self.limits),
+            usage: Arc::clone(self.usage),
+        }
+    }
+}
+
 fn endpoint(
     settings: &Settings,
-    registry: &Arc<Registry>,
-    feed: &Arc<Feed>,
+    shared: &Shared<'_>,
     keys: (CursorSeal, KeyHash),
-    use_of: (Arc<Limits>, Arc<UsageBook>),
     closing: CancellationToken,
 ) -> Endpoint {
     let options = EndpointOptions {
@@ -247,7 +278,7 @@ fn endpoint(
         uris_per_stream: settings.sessions.subscriptions,
         costs: costs(settings),
     };
-    Endpoint::new(Arc::clone(registry), Arc::clone(feed), keys, use_of, options, closing)
+    Endpoint::new(shared.grounds(), keys, options, closing)
 }
 
 fn limit_options(settings: &Settings) -> LimitOptions {
@@ -277,12 +308,11 @@ fn costs(settings: &Settings) -> Costs {
 fn gateway(
     settings: &Settings,
     endpoint: Endpoint,
-    registry: &Arc<Registry>,
-    feed: &Arc<Feed>,
+    shared: &Shared<'_>,
     (seal, operator): (CursorSeal, KeyHash),
-    (limits, usage): (Arc<Limits>, Arc<UsageBook>),
     ids: RequestIds,
 ) -> Gateway {
+    let Shared { registry, feed, audit, limits, usage } = shared;
     let settable = LimitBounds {
         dearest: settings.costs.dearest().1,
         key: settings.limits.key,
@@ -291,8 +321,9 @@ fn gateway(
     };
     let admin = Admin {
         registry: Arc::clone(registry),
-        limits,
-        usage,
+        audit: Arc::clone(audit),
+        limits: Arc::clone(limits),
+        usage: Arc::clone(usage),
         settable,
         seal,
         operator,
@@ -313,7 +344,7 @@ fn gateway(
         deadline: settings.server.request,
         most_requests: settings.limits.concurrent_requests,
     };
-    Gateway::new(endpoint, admin::router(Arc::new(admin)), Arc::clone(feed), ids, options)
+    Gateway::new(endpoint, admin::router(Arc::new(admin)), Arc::clone(feed), Arc::clone(audit), ids, options)
 }
 
 /// What is served, and what it stands on.
@@ -322,12 +353,13 @@ struct Listening {
     registry: Arc<Registry>,
     feed: Arc<Feed>,
     store: Store,
+    audit: Started,
     stop: CancellationToken,
 }
 
 /// Opens the listeners, one or two, and serves on them.
 async fn listen(settings: &Settings, listening: Listening) -> Result<Running, AppError> {
-    let Listening { gateway, registry, feed, store, stop } = listening;
+    let Listening { gateway, registry, feed, store, audit, stop } = listening;
     let listeners = TaskTracker::new();
     let grace = settings.server.shutdown;
     let open = async |address: SocketAddr| {
@@ -351,6 +383,7 @@ async fn listen(settings: &Settings, listening: Listening) -> Result<Running, Ap
         registry,
         feed,
         store,
+        audit,
         stop,
         listeners,
         background: TaskTracker::new(),
@@ -369,6 +402,7 @@ impl Running {
         let leaving = async {
             self.feed.end_streams().await;
             self.registry.drain().await;
+            self.audit.stop().await;
             self.background_stop.cancel();
             self.background.close();
             self.background.wait().await;

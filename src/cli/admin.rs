@@ -4,7 +4,7 @@ use std::error::Error;
 use std::ffi::OsStr;
 use std::time::Duration;
 
-use reqwest::{Client, Method, Response, redirect::Policy};
+use reqwest::{Client, Method, Response, StatusCode, redirect::Policy};
 use serde::Deserialize;
 use tokio::runtime::Builder;
 
@@ -13,6 +13,8 @@ use crate::config::{PublicUrl, Purpose};
 
 /// For a whole request: more than a gateway takes over one.
 const DEADLINE: Duration = Duration::from_mins(5);
+/// For all of a stream.
+const STREAM_DEADLINE: Duration = Duration::from_hours(24);
 /// Bytes of an answer: more than a gateway gives in one.
 const MOST_BYTES: usize = 2 << 30;
 
@@ -60,7 +62,7 @@ impl Admin {
     }
 
     /// Asks, and answers the body.
-    pub(super) fn ask(self, request: Request) -> Result<Vec<u8>, Failure> {
+    pub(super) fn ask(&self, request: &Request) -> Result<Vec<u8>, Failure> {
         let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::Runtime)?;
         let answer = runtime.block_on(self.send(request));
         // A name that is still being resolved is not waited for.
@@ -68,11 +70,52 @@ impl Admin {
         answer
     }
 
-    async fn send(self, Request { method, path, body }: Request) -> Result<Vec<u8>, Failure> {
+    /// Asks for what may be long, and hands its pieces over as they come.
+    pub(super) fn stream(
+        &self,
+        path: &str,
+        form: &str,
+        each: impl FnMut(&[u8]) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::Runtime)?;
+        let done = runtime.block_on(self.receive(path, form, each));
+        runtime.shutdown_background();
+        done
+    }
+
+    async fn receive(
+        &self,
+        path: &str,
+        form: &str,
+        mut each: impl FnMut(&[u8]) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
         let failed = |error| unreachable(&self.url, &error);
-        let mut request = self.client.request(method, format!("{}/admin/v1{path}", self.url));
+        let request = self.client.get(format!("{}/admin/v1{path}", self.url)).header("accept", form);
+        let request = request.timeout(STREAM_DEADLINE).bearer_auth(&self.key);
+        let mut response = request.send().await.map_err(failed)?;
+        if !response.status().is_success() {
+            let status = response.status();
+            let body = whole(&mut response).await.map_err(failed)?;
+            return Err(self.refusal(status, &body.unwrap_or_default()));
+        }
+        while let Some(piece) = response.chunk().await.map_err(failed)? {
+            each(&piece)?;
+        }
+        Ok(())
+    }
+
+    fn refusal(&self, status: StatusCode, body: &[u8]) -> Failure {
+        Failure::Gateway(match serde_json::from_slice(body) {
+            Ok(Problem { code, detail }) => format!("{detail} ({code})"),
+            Err(_) => format!("{} answers {status}", self.url),
+        })
+    }
+
+    async fn send(&self, Request { method, path, body }: &Request) -> Result<Vec<u8>, Failure> {
+        let failed = |error| unreachable(&self.url, &error);
+        let mut request = self.client.request(method.clone(), format!("{}/admin/v1{path}", self.url));
         if let Some(body) = body {
-            request = request.header("content-type", "application/json").body(body);
+            request = request.header("content-type", "application/json").body(body.clone());
         }
         let mut response = request.bearer_auth(&self.key).send().await.map_err(failed)?;
         let status = response.status();
@@ -80,10 +123,7 @@ impl Admin {
         match body {
             None => Err(Failure::Gateway(format!("{}: the answer is too long", self.url))),
             Some(body) if status.is_success() => Ok(body),
-            Some(body) => Err(Failure::Gateway(match serde_json::from_slice(&body) {
-                Ok(Problem { code, detail }) => format!("{detail} ({code})"),
-                Err(_) => format!("{} answers {status}", self.url),
-            })),
+            Some(body) => Err(self.refusal(status, &body)),
         }
     }
 }

@@ -59,7 +59,7 @@ impl Apply {
         let agent = addressee(&manifest).map_err(|wrong| Failure::Manifest(self.file, wrong))?;
         let query = if self.dry_run { "?dryRun=true" } else { "" };
         let path = format!("/agents/{agent}/manifest{query}");
-        let answer = admin.ask(Request { method: Method::PUT, path, body: Some(manifest) })?;
+        let answer = admin.ask(&Request { method: Method::PUT, path, body: Some(manifest) })?;
         let applied: Applied = serde_json::from_slice(&answer)
             .map_err(|error| Failure::Gateway(format!("the answer is not understood: {error}")))?;
         print(&summary(&agent, &applied, self.dry_run))

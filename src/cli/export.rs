@@ -24,7 +24,7 @@ pub(super) struct Export {
 impl Export {
     pub(super) fn run(self, sources: &Sources<'_>) -> Result<(), Failure> {
         let path = format!("/agents/{}/manifest", self.agent);
-        let manifest = Admin::of(sources)?.ask(Request { method: Method::GET, path, body: None })?;
+        let manifest = Admin::of(sources)?.ask(&Request { method: Method::GET, path, body: None })?;
         let manifest = String::from_utf8(manifest)
             .map_err(|_| Failure::Gateway("the answer is not understood: it is not UTF-8".to_owned()))?;
         print(&laid_out(&manifest))

@@ -5,6 +5,7 @@
 
 mod admin;
 mod apply;
+mod audit;
 mod config;
 mod demo;
 mod export;
@@ -50,6 +51,9 @@ enum Command {
     Apply(apply::Apply),
     /// Print an agent's registry as a manifest; `WAGGLE_URL` and `WAGGLE_KEY` say where and as whom.
     Export(export::Export),
+    /// Verify, tail and export the audit log.
+    #[command(subcommand)]
+    Audit(audit::Audit),
     /// Ask a gateway whether it is ready: exit code 0 when it is.
     Health(health::Health),
     /// Print the OpenAPI document of the admin surface.
@@ -133,6 +137,7 @@ pub fn run(environment: &Environment) -> ExitCode {
         Command::Key(command) => command.run(),
         Command::Apply(command) => command.run(&sources),
         Command::Export(command) => command.run(&sources),
+        Command::Audit(command) => command.run(&sources),
         Command::Health(command) => command.run(&sources),
         Command::Openapi => openapi::run(),
     };

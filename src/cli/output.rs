@@ -26,6 +26,8 @@ pub(super) enum Failure {
     NotReady(String),
     #[error("{0}")]
     Gateway(String),
+    #[error("the audit log is not as it was written")]
+    Unsound,
     #[error("cannot read {0}: {1}")]
     Input(String, io::Error),
     #[error("{0}: {1}")]
@@ -34,8 +36,13 @@ pub(super) enum Failure {
 
 /// Prints to standard output. A reader that has gone away has read enough: that is no failure.
 pub(super) fn print(text: &str) -> Result<(), Failure> {
+    print_bytes(text.as_bytes())
+}
+
+/// Prints what may be a piece of text.
+pub(super) fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    match out.write_all(bytes).and_then(|()| out.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failure::Output(error)),
         _ => Ok(()),
     }

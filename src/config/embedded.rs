@@ -28,7 +28,7 @@ impl Embedded {
     }
 }
 
-const FOLDER: Text<PathBuf> = Text { parse: folder, show: |path| path.display().to_string() };
+pub(super) const FOLDER: Text<PathBuf> = Text { parse: folder, show: |path| path.display().to_string() };
 
 fn folder(text: &str) -> Result<PathBuf, String> {
     if text.is_empty() { Err("is not a path".to_owned()) } else { Ok(text.into()) }

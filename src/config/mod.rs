@@ -7,6 +7,7 @@
 
 mod access;
 mod admin;
+mod audit;
 mod cache;
 mod changes;
 mod costs;
@@ -43,6 +44,7 @@ use std::path::Path;
 pub use self::{
     access::Access,
     admin::Admin,
+    audit::{Audit, AuditedEvents, Durability},
     cache::Cache,
     changes::Changes,
     costs::Costs,
@@ -97,6 +99,8 @@ pub struct Settings {
     pub sessions: Sessions,
     /// What the MCP endpoints tell their clients.
     pub mcp: Mcp,
+    /// What is written down of who asked for what.
+    pub audit: Audit,
     /// What is logged.
     pub log: Log,
 }
@@ -178,6 +182,7 @@ impl Settings {
             changes: Changes::read(reader),
             sessions: Sessions::read(reader),
             mcp: Mcp::read(reader),
+            audit: Audit::read(reader),
             log: Log::read(reader),
         }
     }

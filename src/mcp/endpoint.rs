@@ -21,18 +21,21 @@ use super::modern::encode as modern_encode;
 use super::performer::{Dialect, Performer, around};
 use super::reply::{Reply, accepted, fail, method_not_allowed, no_content, ok, refuse};
 use super::streams::Streams;
+use super::trail::{Asked, Trail};
 use super::version::ProtocolVersion;
 use super::wire::{
     Incoming, Message, Rejected, RequestId, batch_message, error_message, parse, result_message,
     result_pieces,
 };
 use super::{accept, legacy};
+use crate::audit::Audit;
 use crate::feed::Feed;
 use crate::http::body::{self, Body};
 use crate::http::credential::{self, Presented};
 use crate::http::cursor::CursorSeal;
 use crate::http::key_expiry::KeyExpiry;
 use crate::http::limits::{Admission, Limits, Standing};
+use crate::model::audit::event::ActorKind;
 use crate::model::fault::Fault;
 use crate::model::key::KeyHash;
 use crate::model::session::{Session, SessionId};
@@ -72,8 +75,9 @@ pub struct Endpoint {
     pub(super) performer: Performer,
     pub(super) feed: Arc<Feed>,
     pub(super) streams: Streams,
+    pub(super) audit: Arc<Audit>,
     limits: Arc<Limits>,
-    usage: Arc<UsageBook>,
+    pub(super) usage: Arc<UsageBook>,
     pub(super) options: EndpointOptions,
     /// Ends all streams.
     pub(super) closing: CancellationToken,
@@ -95,21 +99,37 @@ pub struct Arrival<'a> {
     pub expiry: &'a KeyExpiry,
     /// What was decided before it came here.
     pub admitted: Result<(), Fault>,
+    /// What the audit log will say of it.
+    pub trail: Trail,
+}
+
+/// What the endpoints stand on.
+#[derive(Debug)]
+pub struct Grounds {
+    /// The use cases.
+    pub registry: Arc<Registry>,
+    /// What changes.
+    pub feed: Arc<Feed>,
+    /// The audit log.
+    pub audit: Arc<Audit>,
+    /// How much may be asked for.
+    pub limits: Arc<Limits>,
+    /// How much was.
+    pub usage: Arc<UsageBook>,
 }
 
 impl Endpoint {
     /// Builds the endpoints over the registry. Their streams end with `closing`.
     pub fn new(
-        registry: Arc<Registry>,
-        feed: Arc<Feed>,
+        grounds: Grounds,
         (seal, operator): (CursorSeal, KeyHash),
-        (limits, usage): (Arc<Limits>, Arc<UsageBook>),
         options: EndpointOptions,
         closing: CancellationToken,
     ) -> Self {
+        let Grounds { registry, feed, audit, limits, usage } = grounds;
         let streams = Streams::new(options.streams_per_key, options.streams);
         let performer = Performer::new(registry, seal, options.result_bytes);
-        Self { performer, feed, streams, limits, usage, options, closing, operator }
+        Self { performer, feed, streams, audit, limits, usage, options, closing, operator }
     }
 
     /// Answers a request.
@@ -126,7 +146,10 @@ impl Endpoint {
             Err(fault) => return Box::pin(refuse(arrival, &fault, body)).await,
         };
         match body::read(body, self.options.body_bytes, self.options.patience).await {
-            Ok(body) => self.converse(arrival, &caller, &admission, &body).await,
+            Ok(body) => {
+                arrival.trail.body(body.len());
+                self.converse(arrival, &caller, &admission, &body).await
+            }
             Err(fault) => fail(arrival, &fault),
         }
     }
@@ -144,7 +167,7 @@ impl Endpoint {
         let answered = async {
             let caller = self.admit(arrival).await?;
             let admission = self.limits.admit(&caller, arrival.client)?;
-            let session = self.session(&caller, &headers).await?;
+            let session = self.session(&caller, &headers, &arrival.trail).await?;
             let costs = &self.options.costs;
             let standing = admission.charge(if streams { costs.stream } else { costs.other })?;
             let mut response = if streams {
@@ -170,26 +193,40 @@ impl Endpoint {
     }
 
     /// The session that the headers name, if it is the caller's.
-    async fn session(&self, caller: &Caller, headers: &McpHeaders<'_>) -> Result<Arc<Session>, Fault> {
+    async fn session(
+        &self,
+        caller: &Caller,
+        headers: &McpHeaders<'_>,
+        trail: &Trail,
+    ) -> Result<Arc<Session>, Fault> {
         let id = headers.session_id.value().and_then(SessionId::parse).ok_or(Fault::SessionNotFound)?;
-        self.performer.registry().session(caller, &id).await
+        let session = self.performer.registry().session(caller, &id).await?;
+        trail.session(&session);
+        Ok(session)
     }
 
     /// Who asks, if he may. A credential that does not hold is charged to its address.
     async fn admit(&self, arrival: &Arrival<'_>) -> Result<Caller, Fault> {
         arrival.admitted.clone()?;
+        self.audit.admit()?;
         let admitted = self.identify(arrival).await;
         if let Err(Fault::Unauthenticated | Fault::Forbidden) = &admitted {
             self.limits.charge_failure(arrival.client)?;
         }
-        admitted
+        admitted.inspect(|caller| arrival.trail.admitted(caller))
     }
 
     async fn identify(&self, arrival: &Arrival<'_>) -> Result<Caller, Fault> {
         let presented = credential::read(&arrival.parts.headers, self.operator)?;
         let shown = match &presented {
-            Presented::Operator => return Err(Fault::Forbidden),
-            Presented::Nobody => Shown::Nobody,
+            Presented::Operator => {
+                arrival.trail.kind(ActorKind::Operator);
+                return Err(Fault::Forbidden);
+            }
+            Presented::Nobody => {
+                arrival.trail.kind(ActorKind::Anybody);
+                Shown::Nobody
+            }
             Presented::Key(key) => Shown::Key(key),
             Presented::Token(token) => Shown::Token(token, Some(arrival.agent)),
         };
@@ -199,7 +236,11 @@ impl Endpoint {
         }
         let grant = registry.identify(shown, arrival.client).await?;
         arrival.expiry.note(grant.as_deref(), registry.now());
-        registry.admit(grant, arrival.agent).await
+        let admitted = registry.admit(grant.clone(), arrival.agent).await;
+        if let (Err(_), Some(grant)) = (&admitted, &grant) {
+            arrival.trail.refused(grant);
+        }
+        admitted
     }
 
     async fn converse(
@@ -213,6 +254,9 @@ impl Endpoint {
         let incoming = parse(body);
         let era = era::decide(&headers, &incoming);
         let version = era::named_version(&headers, &incoming);
+        if let Ok(incoming) = &incoming {
+            arrival.trail.read(incoming, named_or(version, era));
+        }
         let charged = self.charge(caller, admission, &incoming).await;
         let (id, asked) = match (incoming, &charged) {
             (Ok(incoming), Ok(_)) => (incoming.id(), Ok(incoming)),
@@ -240,7 +284,8 @@ impl Endpoint {
     ) -> Result<Option<Standing>, Fault> {
         let standing = admission.charge(self.options.costs.of(incoming))?;
         if let Ok(incoming) = incoming {
-            self.usage.take_calls(holders(caller), Costs::calls(incoming)).await?;
+            let holders = Holders { agent: caller.agent, tenant: caller.tenant, limits: &caller.limits };
+            self.usage.take_calls(holders, Costs::calls(incoming)).await?;
         }
         Ok(standing)
     }
@@ -254,15 +299,17 @@ impl Endpoint {
     ) -> Response<Body> {
         match reply.era {
             Era::Modern => self.modern(caller, headers, incoming, &reply).await,
-            Era::Legacy(VersionSource::Session) => match self.session(caller, headers).await {
-                Ok(session) => {
-                    let version = ProtocolVersion::parse(&session.version);
-                    let version = version.unwrap_or(ProtocolVersion::NEWEST_LEGACY);
-                    let within = Within { caller, version, session: Some(&session) };
-                    self.legacy(within, incoming, &Reply { version: Some(version), ..reply }).await
+            Era::Legacy(VersionSource::Session) => {
+                match self.session(caller, headers, &reply.arrival.trail).await {
+                    Ok(session) => {
+                        let version = ProtocolVersion::parse(&session.version);
+                        let version = version.unwrap_or(ProtocolVersion::NEWEST_LEGACY);
+                        let within = Within { caller, version, session: Some(&session) };
+                        self.legacy(within, incoming, &Reply { version: Some(version), ..reply }).await
+                    }
+                    Err(fault) => reply.fault(&fault),
                 }
-                Err(fault) => reply.fault(&fault),
-            },
+            }
             Era::Legacy(VersionSource::Sessionless(version)) => {
                 self.legacy(Within { caller, version, session: None }, incoming, &reply).await
             }
@@ -318,7 +365,8 @@ impl Endpoint {
             Incoming::Message(message) => match legacy_decode::decode(message) {
                 Ok(LegacyMessage::Unanswered) => accepted(),
                 Ok(LegacyMessage::Call(LegacyCall { id, method: LegacyMethod::Initialize(asked) })) => {
-                    let opened = Box::pin(self.initialize(within.caller, &asked, id)).await;
+                    let opened =
+                        Box::pin(self.initialize(within.caller, &asked, id, &reply.arrival.trail)).await;
                     opened.unwrap_or_else(|fault| reply.fault(&fault))
                 }
                 Ok(LegacyMessage::Call(call)) => match self.call(within, &call).await {
@@ -340,6 +388,7 @@ impl Endpoint {
         caller: &Caller,
         asked: &Initialize<'_>,
         id: RequestId<'_>,
+        trail: &Trail,
     ) -> Result<Response<Body>, Fault> {
         let registry = self.performer.registry();
         let snapshot = registry.snapshot(caller).await?;
@@ -352,6 +401,7 @@ impl Endpoint {
         let session = registry.open_session(caller, new).await?;
         // What is listed from now on, on any replica, is not older than what the session is told of.
         self.feed.settled_head(caller.agent).await?;
+        trail.opened(session.uid(), asked.version, &asked.client);
         let mut result = Vec::new();
         legacy::encode::initialize(&mut result, asked.version, &snapshot.description)?;
         let mut response = ok(result_pieces(id, result.into()));
@@ -403,33 +453,45 @@ impl Endpoint {
     ) -> Response<Body> {
         let mut answers = Vec::with_capacity(messages.len());
         for message in messages {
+            let trail = &reply.arrival.trail;
+            let mut asked = Asked::default();
             let (id, result) = match message {
                 Err(Rejected { fault, id, .. }) => (id, Err(fault)),
                 Ok(message) => {
+                    asked = Asked::of(&message);
                     let id = match &message {
                         Message::Request(request) => Some(request.id),
                         Message::Notification { .. } | Message::Response => None,
                     };
                     match legacy_decode::decode(&message) {
-                        Ok(LegacyMessage::Unanswered) => continue,
+                        Ok(LegacyMessage::Unanswered) => {
+                            trail.member(asked, None, 0);
+                            continue;
+                        }
                         Ok(LegacyMessage::Call(call)) => (id, self.call(within, &call).await),
                         Err(fault) => (id, Err(fault)),
                     }
                 }
             };
-            answers.push(match (id, result) {
+            let outcome = result.as_ref().err().map(Fault::name);
+            let answer = match (id, result) {
                 (Some(id), Ok(result)) => result_message(id, &result),
                 (id, Err(fault)) => error_message(id, reply.version, &reply.translate(&fault)),
                 (None, Ok(_)) => continue,
-            });
+            };
+            trail.member(asked, outcome, answer.len());
+            answers.push(answer);
         }
         batch_message(&answers).map_or_else(accepted, |answers| ok(Body::from(answers)))
     }
 }
 
-/// Whose quotas a caller's requests count against.
-fn holders(caller: &Caller) -> Holders<'_> {
-    Holders { agent: caller.agent, tenant: caller.tenant, limits: &caller.limits }
+/// The revision that a request names or, without a session, is taken to be in.
+fn named_or(named: Option<ProtocolVersion>, era: Era) -> Option<ProtocolVersion> {
+    match era {
+        Era::Legacy(VersionSource::Sessionless(version)) => Some(version),
+        _ => named,
+    }
 }
 
 /// Who speaks in the legacy era, in which revision, and in which session, if in any.

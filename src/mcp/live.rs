@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::sse::KEEP_ALIVE;
 use super::streams::StreamPlace;
+use super::trail::Farewell;
 use crate::feed::hub::{Reading, Told};
 use crate::model::fault::Fault;
 use crate::model::feed::ChangeFeed;
@@ -79,6 +80,7 @@ struct Live<V> {
     voice: V,
     first: Vec<u8>,
     ended: bool,
+    farewell: Farewell,
 }
 
 /// The bytes of a stream, `first` before everything else.
@@ -87,12 +89,17 @@ pub(super) fn events<V: Voice>(
     reading: Reading,
     voice: V,
     first: Vec<u8>,
+    farewell: Farewell,
 ) -> Pin<Box<dyn Stream<Item = Bytes> + Send>> {
     // What changed between admission and here is found when it first looks.
     reading.suspect();
     // Boxed once, since both the state and the future of `unfold` have room for what they hand each other.
-    let live = Box::new(Live { ground, reading, voice, first, ended: false });
-    Box::pin(unfold(live, |mut live| async move { live.next().await.map(|bytes| (bytes, live)) }))
+    let live = Box::new(Live { ground, reading, voice, first, ended: false, farewell });
+    Box::pin(unfold(live, |mut live| async move {
+        let bytes = live.next().await?;
+        live.farewell.sent(bytes.len());
+        Some((bytes, live))
+    }))
 }
 
 impl<V: Voice> Live<V> {
@@ -175,6 +182,7 @@ impl<V: Voice> Live<V> {
 
     fn end(&mut self, end: End, mut out: Vec<u8>) -> Bytes {
         self.ended = true;
+        self.farewell.because(end);
         self.voice.last(&mut out, end);
         out.into()
     }

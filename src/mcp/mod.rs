@@ -24,5 +24,6 @@ mod server;
 pub mod sse;
 mod streams;
 mod subject;
+pub mod trail;
 pub mod version;
 pub mod wire;

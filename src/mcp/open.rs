@@ -44,7 +44,7 @@ impl Endpoint {
         reading.take_up(honoured.interests(since)).await?;
         let listening = Listening::new(id, snapshot.description.clone());
         let first = listening.acknowledge(&honoured);
-        Ok(sse::response(live::events(ground, reading, listening, first)))
+        Ok(sse::response(live::events(ground, reading, listening, first, self.farewell(arrival))))
     }
 
     /// Answers `GET` with the stream of a session, which takes the place of the one before.
@@ -82,7 +82,7 @@ impl Endpoint {
         if reset {
             voice.log_reset(&mut first);
         }
-        Ok(sse::response(live::events(ground, reading, voice, first)))
+        Ok(sse::response(live::events(ground, reading, voice, first, self.farewell(arrival))))
     }
 
     fn ground(

@@ -36,6 +36,9 @@ impl<'a> Reply<'a> {
     fn new(arrival: &'a Arrival<'a>, headers: &McpHeaders<'_>, body: &'a [u8]) -> Self {
         let incoming = parse(body);
         let (era, version) = (era::decide(headers, &incoming), era::named_version(headers, &incoming));
+        if let Ok(incoming) = &incoming {
+            arrival.trail.read(incoming, version);
+        }
         let id = match incoming {
             Ok(incoming) => incoming.id(),
             Err(rejected) => rejected.id,
@@ -68,6 +71,7 @@ impl<'a> Reply<'a> {
     }
 
     pub(super) fn error(&self, error: &RpcError) -> Response<Body> {
+        self.arrival.trail.failed(error.name);
         let mut response = ok(Body::from(error_message(self.id, self.version, error)));
         *response.status_mut() = error.status;
         if let Some(wait) = error.retry_after {
@@ -85,6 +89,7 @@ pub fn fail(arrival: &Arrival<'_>, fault: &Fault) -> Response<Body> {
 /// Refuses a request before its body was wanted; the id is read all the same, as far as that is quickly done.
 pub(super) async fn refuse(arrival: &Arrival<'_>, fault: &Fault, body: &mut IncomingBody) -> Response<Body> {
     let body = body::read(body, REFUSED_BODY, REFUSED_PATIENCE).await.unwrap_or_default();
+    arrival.trail.body(body.len());
     Reply::new(arrival, &McpHeaders::read(&arrival.parts.headers), &body).fault(fault)
 }
 

@@ -3,6 +3,7 @@
 pub mod agent;
 pub mod algorithm;
 pub mod api_key;
+pub mod audit;
 pub mod caller;
 pub mod fault;
 pub mod feed;

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use super::Registry;
+use super::fingerprint::difference;
 use super::tenants::lock;
 use super::write::Precondition;
 use crate::model::agent::{Access, Agent, AgentDescription};
@@ -11,7 +12,7 @@ use crate::model::fault::Fault;
 use crate::model::ids::{AgentId, Slug, TenantId};
 use crate::model::limits::UseLimits;
 use crate::model::scope::{ChangeKind, Revision, Scope};
-use crate::store::write::Write;
+use crate::store::write::{Told, Write};
 
 const NO_AGENT: Fault = Fault::NotFound("agent");
 
@@ -115,6 +116,7 @@ impl Registry {
         };
         write.insert_agent(&agent).await?;
         announce(write, &agent);
+        write.tell(told(&agent, agent.revision, None, Some(&agent)));
         Ok(agent)
     }
 
@@ -158,6 +160,7 @@ impl Registry {
                     let now = registry.sources.clock.now();
                     write.delete_agent(old.tenant, old.uid, revision, now).await?;
                     announce(write, &old);
+                    write.tell(told(&old, revision, Some(&old), None));
                     Ok(revision)
                 })
                 .await
@@ -201,6 +204,7 @@ async fn update(
     write.update_agent(&new).await?;
     write.change(Scope::from(new.tenant), ChangeKind::Agent, new.uid.to_string());
     write.change(Scope::from(new.uid), ChangeKind::Agent, new.uid.to_string());
+    write.tell(told(&new, revision, Some(&old), Some(&new)));
     Ok(new)
 }
 
@@ -209,4 +213,16 @@ fn announce(write: &mut Write, agent: &Agent) {
     write.change(Scope::GATEWAY, ChangeKind::Slug, agent.slug.as_str());
     write.change(Scope::from(agent.tenant), ChangeKind::Agent, agent.uid.to_string());
     write.change(Scope::from(agent.uid), ChangeKind::Agent, agent.uid.to_string());
+}
+
+/// What a write tells the audit log that makes, changes or deletes an agent.
+fn told(agent: &Agent, revision: Revision, old: Option<&Agent>, new: Option<&Agent>) -> Told {
+    Told {
+        subject: agent.slug.to_string(),
+        revision,
+        created: old.is_none(),
+        tenant: Some(agent.tenant),
+        agent: Some(agent.uid),
+        difference: difference(old, new),
+    }
 }

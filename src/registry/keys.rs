@@ -7,6 +7,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::Registry;
+use super::fingerprint::difference;
 use super::tenants::lock;
 use crate::model::agent::KeyAge;
 use crate::model::api_key::ApiKey;
@@ -18,7 +19,7 @@ use crate::model::limits::RateLimit;
 use crate::model::networks::Networks;
 use crate::model::scope::{ChangeKind, Revision, Scope};
 use crate::store::keys::KeyEnd;
-use crate::store::write::Write;
+use crate::store::write::{Told, Write};
 
 /// Active keys of one agent, and active owner keys of one tenant.
 const MOST_ACTIVE: i64 = 10;
@@ -90,7 +91,7 @@ impl Registry {
                         return Err(Fault::NotFound("agent"));
                     }
                     let principal = PrincipalId(registry.sources.uid()?);
-                    registry.issue(write, new, principal, revision, MOST_ACTIVE).await
+                    registry.issue(write, new, principal, revision, MOST_ACTIVE, None).await
                 })
                 .await
         })
@@ -104,6 +105,7 @@ impl Registry {
         principal: PrincipalId,
         revision: Revision,
         most: i64,
+        replaced: Option<&ApiKey>,
     ) -> Result<IssuedKey, Fault> {
         let now = self.sources.clock.now();
         if new.expires_at.is_some_and(|end| end <= now) {
@@ -135,6 +137,7 @@ impl Registry {
         };
         write.insert_key(&key, secret.hash()).await?;
         write.change(Scope::from(key.tenant), ChangeKind::Key, key.uid.to_string());
+        write.tell(told(&key, revision, replaced, Some(&key)));
         Ok(IssuedKey { key, secret })
     }
 
@@ -152,9 +155,12 @@ impl Registry {
                     let present = write.key(tenant, key).await?.filter(|key| key.revoked_at.is_none());
                     let mut present = present.ok_or(Fault::NotFound("key"))?;
                     if present.limits != limits {
+                        let old = present.clone();
                         (present.limits, present.revision) = (limits, revision);
                         write.set_key_limits(&present).await?;
                         write.change(scope, ChangeKind::Key, key.to_string());
+                        let after = Some(&present);
+                        write.tell(Told { created: false, ..told(&present, revision, Some(&old), after) });
                     }
                     Ok(present)
                 })
@@ -181,6 +187,7 @@ impl Registry {
                     let end = KeyEnd::Revoked(registry.sources.clock.now());
                     write.end_key(tenant, key, revision, end).await?;
                     write.change(scope, ChangeKind::Key, key.to_string());
+                    write.tell(told(&present, revision, Some(&present), None));
                     Ok(revision)
                 })
                 .await
@@ -222,12 +229,24 @@ impl Registry {
         let new = NewKey {
             tenant,
             agent: old.agent,
-            name: old.name,
-            scopes: old.scopes,
+            name: old.name.clone(),
+            scopes: old.scopes.clone(),
             expires_at: old.asked_expiry,
-            networks: old.networks,
+            networks: old.networks.clone(),
             limits: old.limits,
         };
-        self.issue(write, new, old.principal, revision, MOST_ROTATING).await
+        self.issue(write, new, old.principal, revision, MOST_ROTATING, Some(&old)).await
+    }
+}
+
+/// What a write tells the audit log that makes a key, replaces one by another, or ends one.
+fn told(key: &ApiKey, revision: Revision, old: Option<&ApiKey>, new: Option<&ApiKey>) -> Told {
+    Told {
+        subject: key.uid.to_string(),
+        revision,
+        created: new.is_some(),
+        tenant: Some(key.tenant),
+        agent: key.agent,
+        difference: difference(old, new),
     }
 }

@@ -7,12 +7,16 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::Registry;
+use super::audited::AuditedCall;
 use super::difference::Registered;
+use super::fingerprint::{Fingerprint, of_all};
 pub use super::plan::{Applied, Names, NewManifest};
 use super::plan::{Plan, Stored};
 use super::target::{NO_AGENT, Target};
 use super::write::Precondition;
 use crate::model::agent::Agent;
+use crate::model::audit::chain::Digest;
+use crate::model::audit::event::Difference;
 use crate::model::fault::{Fault, shortened};
 use crate::model::ids::{AgentId, TenantId};
 use crate::model::prompt::{NewPrompt, Prompt};
@@ -21,7 +25,7 @@ use crate::model::scope::{Revision, Scope};
 use crate::model::template::{NewTemplate, ResourceTemplate};
 use crate::store::StoreError;
 use crate::store::snapshot::Snapshot;
-use crate::store::write::Write;
+use crate::store::write::{Told, Write};
 
 /// Bytes of contents read by one statement, but for a single content that has more.
 const READ_BYTES: usize = 8 << 20;
@@ -84,6 +88,9 @@ impl Registry {
                     let plan = Plan::new(&stored, &wanted);
                     registry.carry_out(write, &target, &plan).await?;
                     let changed = plan.changes().next().is_some();
+                    if changed && AuditedCall::current().is_some() {
+                        write.tell(told_of_all(&target, &stored, &wanted));
+                    }
                     Ok(plan.into_applied(if changed { target.revision } else { target.present() }))
                 })
                 .await
@@ -213,6 +220,32 @@ impl Registry {
         let Stored { resources, templates, prompts } = stored;
         Ok(FullManifest { revision, resources, templates, prompts, bytes })
     }
+}
+
+/// What a write that applies a manifest tells the audit log.
+fn told_of_all(target: &Target, stored: &Stored, wanted: &NewManifest) -> Told {
+    let before = of_all([prints(&stored.resources), prints(&stored.templates), prints(&stored.prompts)]);
+    let after = of_all([
+        new_prints::<Resource>(&wanted.resources),
+        new_prints::<ResourceTemplate>(&wanted.templates),
+        new_prints::<Prompt>(&wanted.prompts),
+    ]);
+    Told {
+        subject: "manifest".to_owned(),
+        revision: target.revision,
+        created: false,
+        tenant: Some(target.tenant),
+        agent: Some(target.agent),
+        difference: Difference { before: Some(before), after: Some(after) },
+    }
+}
+
+fn prints<R: Registered + Fingerprint>(stored: &[R]) -> Vec<(&str, Digest)> {
+    stored.iter().map(|old| (old.key(), old.fingerprint())).collect()
+}
+
+fn new_prints<R: Registered<New: Fingerprint>>(wanted: &[R::New]) -> Vec<(&str, Digest)> {
+    wanted.iter().map(|new| (R::key_of(new), new.fingerprint())).collect()
 }
 
 /// What is too large for a manifest is read in its parts.

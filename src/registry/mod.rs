@@ -4,11 +4,13 @@
 
 pub mod access;
 pub mod agents;
+pub mod audited;
 mod cell;
 mod compiled;
 mod complete;
 mod difference;
 mod directory;
+mod fingerprint;
 pub mod housekeeping;
 pub mod keys;
 pub mod limits;

@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use super::Registry;
 use super::difference::{removal, step};
+use super::fingerprint::told;
 use super::target::Target;
 use super::write::{Precondition, Written};
 use crate::model::agent::Agent;
@@ -99,6 +100,7 @@ impl Registry {
         }
         write.put_prompts(tenant, agent, &[put], revision, self.sources.clock.now()).await?;
         write.change(scope, kind, new.name.as_str());
+        write.tell(told(target, new.name.as_str(), old.as_ref(), Some(new)));
         Ok(Written { revision, created: old.is_none() })
     }
 
@@ -116,13 +118,15 @@ impl Registry {
         self.detached(async move {
             registry
                 .transact(Scope::from(agent), async |write| {
-                    let Target { scope, revision, .. } = Target::lock(write, tenant, agent).await?;
+                    let target = Target::lock(write, tenant, agent).await?;
+                    let Target { scope, revision, .. } = target;
                     let only = [name.as_str().to_owned()];
                     let old = write.prompts(tenant, agent, Some(&only)).await?.pop().ok_or(NO_PROMPT)?;
                     condition.check(Some(old.revision))?;
                     let now = registry.sources.clock.now();
                     write.delete_prompts(tenant, agent, &[removal(&old)], now).await?;
                     write.change(scope, ChangeKind::PromptRemoved, name.as_str());
+                    write.tell(told(&target, name.as_str(), Some(&old), None::<&NewPrompt>));
                     Ok(revision)
                 })
                 .await

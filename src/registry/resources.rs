@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 use super::Registry;
 use super::difference::{removal, step};
+use super::fingerprint::told;
 use super::target::{NO_AGENT, Target};
 use super::write::{Precondition, Written};
 use crate::model::agent::Agent;
@@ -146,6 +147,7 @@ impl Registry {
         }
         write.put_resources(tenant, agent, &[put], revision, self.sources.clock.now()).await?;
         write.change(scope, kind, new.uri.as_str());
+        write.tell(told(target, new.uri.as_str(), old.as_ref(), Some(new)));
         Ok(Written { revision, created: old.is_none() })
     }
 
@@ -171,12 +173,14 @@ impl Registry {
         self.detached(async move {
             registry
                 .transact(Scope::from(agent), async |write| {
-                    let Target { scope, revision, .. } = Target::lock(write, tenant, agent).await?;
+                    let target = Target::lock(write, tenant, agent).await?;
+                    let Target { scope, revision, .. } = target;
                     let old = write.resource(tenant, agent, &uri).await?.ok_or(NO_RESOURCE)?;
                     condition.check(Some(old.revision))?;
                     let now = registry.sources.clock.now();
                     write.touch_resource(tenant, agent, &uri, revision, now).await?;
                     write.change(scope, ChangeKind::ResourceTouched, uri.as_str());
+                    write.tell(told(&target, uri.as_str(), Some(&old), Some(&old)));
                     Ok(Written { revision, created: false })
                 })
                 .await
@@ -198,13 +202,15 @@ impl Registry {
         self.detached(async move {
             registry
                 .transact(Scope::from(agent), async |write| {
-                    let Target { scope, revision, .. } = Target::lock(write, tenant, agent).await?;
+                    let target = Target::lock(write, tenant, agent).await?;
+                    let Target { scope, revision, .. } = target;
                     let old = write.resource(tenant, agent, &uri).await?.ok_or(NO_RESOURCE)?;
                     condition.check(Some(old.revision))?;
                     let now = registry.sources.clock.now();
                     write.delete_resources(tenant, agent, &[removal(&old)], now).await?;
                     write.count_resources(tenant, agent, -1).await?;
                     write.change(scope, ChangeKind::ResourceRemoved, uri.as_str());
+                    write.tell(told(&target, uri.as_str(), Some(&old), None::<&NewResource>));
                     Ok(revision)
                 })
                 .await

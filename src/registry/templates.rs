@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use super::Registry;
 use super::difference::{removal, step};
+use super::fingerprint::told;
 use super::target::Target;
 use super::write::{Precondition, Written};
 use crate::model::agent::Agent;
@@ -101,6 +102,7 @@ impl Registry {
         }
         write.put_templates(tenant, agent, &[put], revision, self.sources.clock.now()).await?;
         write.change(scope, kind, new.uri_template.as_str());
+        write.tell(told(target, new.uri_template.as_str(), old.as_ref(), Some(new)));
         Ok(Written { revision, created: old.is_none() })
     }
 
@@ -130,13 +132,15 @@ impl Registry {
         self.detached(async move {
             registry
                 .transact(Scope::from(agent), async |write| {
-                    let Target { scope, revision, .. } = Target::lock(write, tenant, agent).await?;
+                    let target = Target::lock(write, tenant, agent).await?;
+                    let Target { scope, revision, .. } = target;
                     let only = [uri_template.as_str().to_owned()];
                     let old = write.templates(tenant, agent, Some(&only)).await?.pop().ok_or(NO_TEMPLATE)?;
                     condition.check(Some(old.revision))?;
                     let now = registry.sources.clock.now();
                     write.delete_templates(tenant, agent, &[removal(&old)], now).await?;
                     write.change(scope, ChangeKind::TemplateRemoved, uri_template.as_str());
+                    write.tell(told(&target, uri_template.as_str(), Some(&old), None::<&NewTemplate>));
                     Ok(revision)
                 })
                 .await

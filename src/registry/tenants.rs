@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use super::Registry;
+use super::fingerprint::difference;
 use super::write::{Precondition, Written};
 use crate::model::agent::{KeyAge, Tenant};
 use crate::model::fault::Fault;
 use crate::model::ids::{Slug, TenantId};
 use crate::model::limits::UseLimits;
-use crate::model::scope::{ChangeKind, Scope};
-use crate::store::write::Write;
+use crate::model::scope::{ChangeKind, Revision, Scope};
+use crate::store::write::{Told, Write};
 
 const NO_TENANT: Fault = Fault::NotFound("tenant");
 /// The gateway's scope is made by the first migration.
@@ -79,6 +80,7 @@ impl Registry {
         write.insert_tenant(&tenant).await?;
         write.change(Scope::GATEWAY, ChangeKind::Tenant, uid.to_string());
         write.change(Scope::from(uid), ChangeKind::Tenant, uid.to_string());
+        write.tell(told(&tenant, revision, None, Some(&tenant)));
         Ok(tenant)
     }
 
@@ -110,6 +112,7 @@ impl Registry {
                         wanted.revision = revision;
                         write.update_tenant(&wanted).await?;
                         write.change(Scope::from(uid), ChangeKind::Tenant, uid.to_string());
+                        write.tell(told(&wanted, revision, Some(&tenant), Some(&wanted)));
                     }
                     Ok(wanted)
                 })
@@ -157,15 +160,28 @@ impl Registry {
         write.delete_tenant(&tenant, revision, now).await?;
         write.change(Scope::GATEWAY, ChangeKind::Tenant, tenant.uid.to_string());
         write.change(scope, ChangeKind::Tenant, tenant.uid.to_string());
+        write.tell(told(&tenant, revision, Some(&tenant), None));
         Ok(Written { revision, created: false })
     }
 }
 
 /// Locks a scope that something just read belongs to; where it is gone meanwhile, so is what was read.
-pub(super) async fn lock(write: &mut Write, scope: Scope) -> Result<crate::model::scope::Revision, Fault> {
+pub(super) async fn lock(write: &mut Write, scope: Scope) -> Result<Revision, Fault> {
     match write.lock(scope).await? {
         Some(revision) => Ok(revision),
         None if scope == Scope::GATEWAY => Err(Fault::Internal(NO_GATEWAY.to_owned())),
         None => Err(NO_TENANT),
+    }
+}
+
+/// What a write tells the audit log that makes, renames or deletes a tenant.
+fn told(tenant: &Tenant, revision: Revision, old: Option<&Tenant>, new: Option<&Tenant>) -> Told {
+    Told {
+        subject: tenant.slug.to_string(),
+        revision,
+        created: old.is_none(),
+        tenant: Some(tenant.uid),
+        agent: None,
+        difference: difference(old, new),
     }
 }

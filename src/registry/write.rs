@@ -9,6 +9,7 @@ use dashmap::DashMap;
 use tokio::sync::{Mutex, OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
 
 use super::Registry;
+use super::audited::{AuditedCall, Entry};
 use super::limits::RegistryLimits;
 use crate::model::fault::Fault;
 use crate::model::scope::{Revision, Scope};
@@ -143,6 +144,13 @@ impl Registry {
         &self,
         write: impl Future<Output = Result<T, Fault>> + Send + 'static,
     ) -> Result<T, Fault> {
+        let call = AuditedCall::current();
+        let write = async move {
+            match call {
+                Some(call) => call.run(write).await,
+                None => write.await,
+            }
+        };
         self.tasks.spawn(write).await.unwrap_or_else(|error| Err(Fault::Internal(error.to_string())))
     }
 
@@ -162,7 +170,9 @@ impl Registry {
                 return done;
             }
             self.sources.pause(Point::BeforeCommit).await;
-            self.publish(&write.commit().await?);
+            let entry = self.entry(write.told())?;
+            self.publish(&write.commit(entry.as_ref().map(|entry| &entry.row)).await?);
+            entry.into_iter().for_each(Entry::committed);
             done
         };
         // Past the deadline it is not known whether the commit took place: the sweep finds it if it did.

@@ -4,6 +4,7 @@
 //! [`Write`](write::Write), which holds the locks of the scopes it changes.
 
 pub mod agents;
+pub mod audit;
 mod batch;
 pub mod changes;
 pub mod contents;

@@ -2,9 +2,13 @@
 
 use sqlx::PgConnection;
 
+use super::audit::outbox::OutboxRow;
 use super::batch::batches;
 use super::lease::Lease;
 use super::{Store, StoreError};
+use crate::model::audit::encoding::VERSION;
+use crate::model::audit::event::Difference;
+use crate::model::ids::{AgentId, TenantId};
 use crate::model::resource::ContentHash;
 use crate::model::scope::{ChangeKind, Revision, Scope};
 
@@ -13,6 +17,24 @@ use crate::model::scope::{ChangeKind, Revision, Scope};
 pub struct Write {
     lease: Lease,
     scopes: Vec<Locked>,
+    told: Option<Told>,
+}
+
+/// What a write tells the audit log of itself.
+#[derive(Debug)]
+pub struct Told {
+    /// What was changed.
+    pub subject: String,
+    /// The revision that did it.
+    pub revision: Revision,
+    /// Whether it is new.
+    pub created: bool,
+    /// Whose it is.
+    pub tenant: Option<TenantId>,
+    /// The agent that it belongs to.
+    pub agent: Option<AgentId>,
+    /// What it was and what it is.
+    pub difference: Difference,
 }
 
 #[derive(Debug)]
@@ -43,7 +65,7 @@ pub struct Removal<'k> {
 impl Store {
     /// Begins a write.
     pub async fn write(&self) -> Result<Write, StoreError> {
-        Ok(Write { lease: self.transaction("begin").await?, scopes: Vec::new() })
+        Ok(Write { lease: self.transaction("begin").await?, scopes: Vec::new(), told: None })
     }
 }
 
@@ -91,18 +113,29 @@ impl Write {
         }
     }
 
+    /// Tells the audit log what this write does, as a whole.
+    pub fn tell(&mut self, told: Told) {
+        self.told = Some(told);
+    }
+
+    /// What it told.
+    pub fn told(&mut self) -> Option<Told> {
+        self.told.take()
+    }
+
     /// Whether there is anything to commit.
     pub fn changes_anything(&self) -> bool {
         self.scopes.iter().any(|locked| !locked.changes.is_empty())
     }
 
-    /// Raises the heads of the scopes that changed, writes their changes and commits; answers the new revisions.
+    /// Raises the heads of the scopes that changed, writes their changes and a row for the audit log, and commits;
+    /// answers the new revisions.
     ///
     /// # Errors
     /// When the connection breaks during the commit, whether it took place is not known.
-    pub async fn commit(mut self) -> Result<Vec<(Scope, Revision)>, StoreError> {
+    pub async fn commit(mut self, audited: Option<&OutboxRow>) -> Result<Vec<(Scope, Revision)>, StoreError> {
         self.scopes.retain(|locked| !locked.changes.is_empty());
-        self.log().await?;
+        self.log(audited).await?;
         self.lease.settle("commit").await?;
         Ok(self.scopes.into_iter().map(|locked| (locked.scope, locked.next)).collect())
     }
@@ -112,7 +145,7 @@ impl Write {
         self.lease.settle("rollback").await
     }
 
-    async fn log(&mut self) -> Result<(), StoreError> {
+    async fn log(&mut self, mut audited: Option<&OutboxRow>) -> Result<(), StoreError> {
         let mut rows = Vec::new();
         for locked in &mut self.scopes {
             let changes = (0_i32..).zip(std::mem::take(&mut locked.changes));
@@ -124,11 +157,17 @@ impl Write {
             let ordinals: Vec<_> = batch.iter().map(|(_, _, ordinal, _)| *ordinal).collect();
             let kinds: Vec<_> = batch.iter().map(|(.., (kind, _))| kind.as_str()).collect();
             let subjects: Vec<_> = batch.iter().map(|(.., (_, subject))| subject.as_str()).collect();
+            // In the same statement: it costs no turn of its own.
+            let audited = audited.take();
             sqlx::query!(
                 "with written as (
                     insert into changes (scope, revision, ordinal, kind, subject)
                     select * from unnest($1::uuid[], $2::bigint[], $3::integer[], $4::text[], $5::text[])
                     returning scope, revision, ordinal
+                ),
+                audited as (
+                    insert into audit_outbox (id, version, event) 
+                    select $6::uuid, $7::smallint, $8::bytea where $6 is not null
                 )
                 update heads set revision = written.revision from written
                 where heads.scope = written.scope and written.ordinal = 0",
@@ -137,6 +176,9 @@ impl Write {
                 &ordinals,
                 &kinds as &[&str],
                 &subjects as &[&str],
+                audited.map(|row| row.id),
+                VERSION,
+                audited.map(|row| row.event.as_slice()),
             )
             .execute(self.connection())
             .await?;

@@ -40,7 +40,7 @@ impl Builder {
     pub(crate) fn new(database: &Database) -> Self {
         Self {
             database: store_options(database.options.clone()),
-            settings: Vec::new(),
+            settings: vec![("WAGGLE_AUDIT__SPILL_DIR".to_owned(), spill_dir())],
             sources: Sources::system(),
         }
     }
@@ -81,6 +81,11 @@ impl Builder {
         replica.ready().await;
         replica
     }
+}
+
+/// Where the gateways of this run spill audit rows to, each database's into a folder of its own.
+fn spill_dir() -> String {
+    std::env::temp_dir().join(format!("waggle-it-audit-{}", std::process::id())).display().to_string()
 }
 
 /// A gateway with the defaults, but for the rates, on a database of its own.

@@ -10,6 +10,7 @@ mod admin;
 mod app;
 mod apply;
 mod architecture;
+mod audit;
 mod bad_input;
 mod both;
 mod clock;

@@ -79,17 +79,8 @@ fn settings_arrive_typed() {
     assert_eq!(settings.sessions.idle, Duration::from_secs(2));
 }
 
-#[test]
-fn the_settings_show_as_a_file_with_masked_secrets_and_their_places() {
-    let variables = [
-        ("WAGGLE_ADMIN__OPERATOR_KEY", OPERATOR_KEY),
-        ("WAGGLE_DATABASE__URL", "postgres://me:hunter2@host/db"),
-        ("WAGGLE_SERVER__ALLOWED_HOSTS", "mcp.example.com, localhost"),
-    ];
-    let flags = Flags { listen: Some("127.0.0.1:9".to_owned()), ..Flags::default() };
-    let given = Given { file: "[mcp]\npage_size = 5", variables: &variables, flags };
-    let shown = given.read(Purpose::Serve).ok().unwrap().listing.to_string();
-    let expected = r#"[server]
+/// What is shown of the settings of the test below.
+const SHOWN: &str = r#"[server]
 listen = "127.0.0.1:9" # --listen
 public_url = "http://127.0.0.1:9"
 allowed_hosts = ["mcp.example.com", "localhost"] # environment variable WAGGLE_SERVER__ALLOWED_HOSTS
@@ -200,11 +191,31 @@ keep_alive_seconds = 15
 ttl_ms = 0
 page_size = 5 # waggle.toml:2
 
+[audit]
+durability = "batched"
+events = "all"
+retain_days = 90
+queue = 65536
+patience_ms = 250
+# spill_dir is not set
+spill_bytes = 1073741824
+
 [log]
 # format is not set
 filter = "info"
 "#;
-    assert_eq!(shown, expected);
+
+#[test]
+fn the_settings_show_as_a_file_with_masked_secrets_and_their_places() {
+    let variables = [
+        ("WAGGLE_ADMIN__OPERATOR_KEY", OPERATOR_KEY),
+        ("WAGGLE_DATABASE__URL", "postgres://me:hunter2@host/db"),
+        ("WAGGLE_SERVER__ALLOWED_HOSTS", "mcp.example.com, localhost"),
+    ];
+    let flags = Flags { listen: Some("127.0.0.1:9".to_owned()), ..Flags::default() };
+    let given = Given { file: "[mcp]\npage_size = 5", variables: &variables, flags };
+    let shown = given.read(Purpose::Serve).ok().unwrap().listing.to_string();
+    assert_eq!(shown, SHOWN);
 }
 
 #[test]

@@ -17,7 +17,8 @@ use crate::mcp::wire::{Incoming, Message, Request, RequestId};
 use crate::model::fault::{Fault, shortened};
 
 const META_CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
-const META_CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
+/// Where a client says what it is.
+pub const META_CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
 
 /// The methods that `Mcp-Name` repeats a parameter of, and which.
 const NAMED: [(&str, &str); 3] = [("resources/read", "uri"), ("prompts/get", "name"), ("tools/call", "name")];

@@ -16,7 +16,7 @@ use crate::model::json::{MAX_DEPTH, is_too_deep};
 pub const MAX_BATCH: usize = 50;
 
 /// What MCP knows as requests, in any revision: without an id they are mistakes and no notifications.
-const REQUESTS: [&str; 15] = [
+pub const REQUESTS: [&str; 15] = [
     "server/discover",
     "initialize",
     "ping",

@@ -1,0 +1,165 @@
+//! `/audit`: the log as it is asked for, and checkpoints of its chains.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use futures_util::Stream;
+use futures_util::stream::try_unfold;
+use http::HeaderMap;
+use http::header::{ACCEPT, CONTENT_TYPE};
+use serde::Deserialize;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+use utoipa::IntoParams;
+use uuid::Uuid;
+
+use super::audit_form::Form;
+use super::authority::Authority;
+use super::extract::{Nothing, Params};
+use super::openapi::Problems;
+use super::page::{Items, PageParams};
+use super::{Admin, Answer, App};
+use crate::audit::Audit;
+use crate::model::audit::checkpoint::Checkpoint;
+use crate::model::audit::row::{AuditFilter, AuditPosition, AuditRow};
+use crate::model::fault::Fault;
+use crate::model::ids::{AgentId, KeyId};
+
+/// Rows of one piece of a stream.
+const PIECE: i64 = 500;
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Asked {
+    /// The agent, by its id or, since ids are given anew, by the `agentId` of a row.
+    agent: Option<String>,
+    /// The tenant.
+    tenant: Option<String>,
+    /// The id of the key.
+    key: Option<Uuid>,
+    /// The method, whole.
+    method: Option<String>,
+    /// `ok`, or the name of what went wrong.
+    outcome: Option<String>,
+    /// Not before this time (RFC 3339).
+    from: Option<String>,
+    /// Before this time (RFC 3339).
+    to: Option<String>,
+    /// Most items of the page.
+    #[param(minimum = 1, maximum = 500, default = 100)]
+    limit: Option<i64>,
+    /// `nextCursor` of the page before.
+    cursor: Option<String>,
+}
+
+/// Reads the audit log, the newest row first.
+///
+/// The operator sees all of it, an owner what concerns its tenant, an agent's key with the scope `audit` what concerns its
+/// agent. With `Accept: application/x-ndjson` or `text/csv` all rows come as one stream, without pages.
+#[utoipa::path(
+    get,
+    path = "/admin/v1/audit",
+    operation_id = "readAudit",
+    tag = "Audit",
+    params(Asked),
+    responses((status = 200, description = "A page of rows, or all of them", content(
+        (Items<AuditRow> = "application/json"), (String = "application/x-ndjson"), (String = "text/csv")
+    )), Problems)
+)]
+pub(super) async fn read(
+    State(app): App,
+    authority: Authority,
+    Params(asked): Params<Asked>,
+    headers: HeaderMap,
+) -> Answer<Response> {
+    let filter = filter(&app, &authority, &asked).await?;
+    if let Some(form) = Form::of(headers.get(ACCEPT)) {
+        if asked.limit.is_some() || asked.cursor.is_some() {
+            return Err(Fault::invalid_params("a stream has no pages: leave out limit and cursor").into());
+        }
+        let body = Body::from_stream(stream(Arc::clone(&app.audit), filter, form));
+        return Ok(([(CONTENT_TYPE, form.mime_type())], body).into_response());
+    }
+    let uid = filter.agent.map(|agent| agent.0).or(filter.tenant.map(|tenant| tenant.0)).unwrap_or_default();
+    let page = PageParams::new(asked.limit, asked.cursor).open(&app.seal, "audit", uid)?;
+    let wrong = || Fault::invalid_params("cursor is not one of this list");
+    let after = (!page.after.is_empty()).then(|| AuditPosition::parse(&page.after).ok_or_else(wrong));
+    let rows = app.audit.rows(&filter, after.transpose()?, page.read()).await.map_err(Fault::from)?;
+    Ok(page.answer(rows, |row| row.position().to_string(), |row| row).into_response())
+}
+
+/// Answers where all chains of the audit log stand.
+///
+/// Kept where nobody can change it who can change the database, it proves with `waggle audit verify --against` that what
+/// was written before is there and the same.
+#[utoipa::path(
+    post,
+    path = "/admin/v1/audit/checkpoint",
+    operation_id = "checkpointAudit",
+    tag = "Audit",
+    responses((status = 200, description = "The checkpoint", body = Checkpoint), Problems)
+)]
+pub(super) async fn checkpoint(
+    State(app): App,
+    authority: Authority,
+    _: Params<Nothing>,
+) -> Answer<Json<Checkpoint>> {
+    authority.operator()?;
+    Ok(Json(app.audit.checkpoint().await.map_err(Fault::from)?))
+}
+
+/// What was asked for, of what the caller may see.
+async fn filter(app: &Admin, authority: &Authority, asked: &Asked) -> Result<AuditFilter, Fault> {
+    let mut filter = AuditFilter {
+        key: asked.key.map(KeyId),
+        method: asked.method.clone(),
+        outcome: asked.outcome.clone(),
+        from: time("from", asked.from.as_deref())?,
+        to: time("to", asked.to.as_deref())?,
+        ..AuditFilter::default()
+    };
+    let sees = authority.audit()?;
+    (filter.tenant, filter.agent) = (sees.tenant, sees.agent);
+    if let Some(slug) = &asked.tenant {
+        filter.tenant = Some(sees.tenant_called(&app.registry, slug).await?);
+    }
+    if let Some(name) = &asked.agent {
+        let wanted = match name.parse().map(AgentId) {
+            // Rows of an agent that is no more: of what the caller sees, none but these.
+            Ok(uid) if sees.agent.is_none_or(|own| own == uid) => uid,
+            Ok(_) => return Err(Fault::NotFound("agent")),
+            Err(_) => sees.agent_called(&app.registry, name).await?,
+        };
+        filter.agent = Some(wanted);
+    }
+    Ok(filter)
+}
+
+fn time(name: &str, text: Option<&str>) -> Result<Option<OffsetDateTime>, Fault> {
+    let parsed = text.map(|text| OffsetDateTime::parse(text, &Rfc3339)).transpose();
+    parsed.map_err(|_| Fault::invalid_params(format!("{name} is not a time such as 2026-07-28T12:00:00Z")))
+}
+
+/// All rows, a piece at a time: as fast as they are taken.
+fn stream(
+    audit: Arc<Audit>,
+    filter: AuditFilter,
+    form: Form,
+) -> impl Stream<Item = Result<Bytes, std::io::Error>> {
+    let first = Some((None, form.head()));
+    try_unfold((audit, filter, first), move |(audit, filter, next)| async move {
+        let Some((after, mut out)) = next else { return Ok(None) };
+        let rows = audit.rows(&filter, after, PIECE).await.map_err(std::io::Error::other)?;
+        for row in &rows {
+            form.write(&mut out, row);
+        }
+        let more = i64::try_from(rows.len()).is_ok_and(|count| count == PIECE);
+        let next = rows.last().filter(|_| more).map(|last| (Some(last.position()), Vec::new()));
+        Ok(Some((Bytes::from(out), (audit, filter, next))))
+    })
+}

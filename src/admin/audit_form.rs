@@ -1,0 +1,138 @@
+//! The forms in which all of the audit log is sent: a JSON object a line, or CSV.
+
+use http::HeaderValue;
+use serde_json::Value;
+
+use crate::model::audit::row::AuditRow;
+
+/// A form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// A JSON object a line.
+    Lines,
+    /// RFC 4180, with the names of the columns first.
+    Csv,
+}
+
+/// The columns of the CSV, in the order in which they are hashed.
+const COLUMNS: [&str; 29] = [
+    "version",
+    "chain",
+    "seq",
+    "previous",
+    "at",
+    "requestId",
+    "traceId",
+    "tenantId",
+    "agentId",
+    "agent",
+    "principalId",
+    "principal",
+    "keyId",
+    "client",
+    "clientName",
+    "clientVersion",
+    "protocolVersion",
+    "sessionId",
+    "method",
+    "subject",
+    "outcome",
+    "status",
+    "micros",
+    "bytesIn",
+    "bytesOut",
+    "revision",
+    "before",
+    "after",
+    "hash",
+];
+
+impl Form {
+    /// The form that is asked for, unless it is a page.
+    pub(super) fn of(accept: Option<&HeaderValue>) -> Option<Self> {
+        let accept = accept?.to_str().ok()?;
+        let mut wanted = accept.split(',').filter_map(|range| range.parse::<mime::Mime>().ok());
+        wanted.find_map(|mime| match mime.essence_str() {
+            "application/x-ndjson" => Some(Self::Lines),
+            "text/csv" => Some(Self::Csv),
+            _ => None,
+        })
+    }
+
+    pub(super) fn mime_type(self) -> &'static str {
+        match self {
+            Self::Lines => "application/x-ndjson",
+            Self::Csv => "text/csv; charset=utf-8",
+        }
+    }
+
+    /// What stands before the first row.
+    pub(super) fn head(self) -> Vec<u8> {
+        match self {
+            Self::Lines => Vec::new(),
+            Self::Csv => (COLUMNS.join(",") + "\r\n").into_bytes(),
+        }
+    }
+
+    /// Appends a row.
+    pub(super) fn write(self, out: &mut Vec<u8>, row: &AuditRow) {
+        // A row is plain values: nothing of it can fail to be JSON.
+        let Ok(value) = serde_json::to_value(row) else { return };
+        match self {
+            Self::Lines => {
+                out.extend_from_slice(value.to_string().as_bytes());
+                out.push(b'\n');
+            }
+            Self::Csv => {
+                for (index, column) in COLUMNS.iter().enumerate() {
+                    if index > 0 {
+                        out.push(b',');
+                    }
+                    cell(out, &value[column]);
+                }
+                out.extend_from_slice(b"\r\n");
+            }
+        }
+    }
+}
+
+fn cell(out: &mut Vec<u8>, value: &Value) {
+    match value {
+        Value::Null => {}
+        Value::String(text) if text.contains([',', '"', '\r', '\n']) => {
+            out.push(b'"');
+            out.extend_from_slice(text.replace('"', "\"\"").as_bytes());
+            out.push(b'"');
+        }
+        Value::String(text) => out.extend_from_slice(text.as_bytes()),
+        other => out.extend_from_slice(other.to_string().as_bytes()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+    use serde_json::json;
+
+    use super::{Form, cell};
+
+    #[test]
+    fn a_cell_is_quoted_where_it_must_be() {
+        let written = |value| {
+            let mut out = Vec::new();
+            cell(&mut out, &value);
+            String::from_utf8(out).unwrap()
+        };
+        let cells = [json!(null), json!(7), json!("plain"), json!("a,b"), json!("say \"a\"")].map(written);
+        assert_eq!(cells, ["", "7", "plain", "\"a,b\"", "\"say \"\"a\"\"\""]);
+    }
+
+    #[test]
+    fn a_stream_is_sent_to_those_who_ask_for_it() {
+        let form = |accept: &'static str| Form::of(Some(&HeaderValue::from_static(accept)));
+        assert_eq!(form("application/x-ndjson"), Some(Form::Lines));
+        assert_eq!(form("text/csv;q=0.9, application/json"), Some(Form::Csv));
+        assert_eq!(form("application/json"), None);
+        assert_eq!(form("*/*"), None);
+    }
+}

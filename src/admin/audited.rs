@@ -1,0 +1,121 @@
+//! What the audit log says of calls of the admin surface.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+use axum::extract::{FromRequestParts, MatchedPath, RawPathParams, Request};
+use axum::middleware::Next;
+use axum::response::Response;
+use http::request::Parts;
+use http::{HeaderValue, Method};
+use time::OffsetDateTime;
+
+use super::authority::Authority;
+use crate::model::agent::{Agent, Tenant};
+use crate::model::audit::event::{Actor, ActorKind, Difference, Event, named, subject, trace};
+use crate::registry::audited::AuditedCall;
+
+/// Where the calls are that are audited; what else is there is the document of the API and the page that shows it.
+const CALLS: &str = "/admin/v1";
+
+/// A call that has arrived; `None` for what is no call.
+pub(crate) fn arrived<B>(
+    request: &http::Request<B>,
+    id: &HeaderValue,
+    client: IpAddr,
+    at: OffsetDateTime,
+) -> Option<Event> {
+    let path = request.uri().path().strip_prefix(CALLS)?;
+    if request.method() == Method::OPTIONS || !(path.is_empty() || path.starts_with('/')) {
+        return None;
+    }
+    Some(Event {
+        at,
+        request: named(id.to_str().unwrap_or_default()),
+        trace: request.headers().get("traceparent").and_then(|header| trace(header.as_bytes())),
+        tenant: None,
+        agent: None,
+        slug: None,
+        actor: Actor::default(),
+        client,
+        client_name: None,
+        protocol: None,
+        session: None,
+        method: format!("{} -", named(request.method().as_str())).into(),
+        subject: None,
+        outcome: "ok",
+        status: None,
+        micros: 0,
+        bytes_in: 0,
+        bytes_out: None,
+        revision: None,
+        difference: Difference::default(),
+    })
+}
+
+/// Notes which call it is, once that is known.
+pub(super) async fn name(request: Request, next: Next) -> Response {
+    let (mut parts, body) = request.into_parts();
+    if let Some(call) = AuditedCall::current() {
+        let template = parts.extensions.get::<MatchedPath>().map_or("-", MatchedPath::as_str).to_owned();
+        let (created, changed) = statuses(&parts.method, &template);
+        call.answers(created, changed);
+        let params = RawPathParams::from_request_parts(&mut parts, &()).await.ok();
+        AuditedCall::describe(|event| {
+            event.method = Cow::Owned(format!("{} {template}", parts.method));
+            if let Some(params) = &params {
+                place(event, params);
+            }
+            event.subject = asked_for(&parts).or(event.subject.take());
+        });
+    }
+    next.run(Request::from_parts(parts, body)).await
+}
+
+/// What a method answers that has made something, and that has changed something.
+fn statuses(method: &Method, template: &str) -> (u16, u16) {
+    match *method {
+        Method::DELETE => (204, 204),
+        _ if template.ends_with("/touch") => (202, 202),
+        _ => (201, 200),
+    }
+}
+
+fn place(event: &mut Event, params: &RawPathParams) {
+    for (param, value) in params {
+        match param {
+            "agent" => event.slug = Some(named(value)),
+            _ => event.subject = Some(subject(value)),
+        }
+    }
+}
+
+/// The thing that the query names.
+fn asked_for(parts: &Parts) -> Option<Box<str>> {
+    let query = url::form_urlencoded::parse(parts.uri.query()?.as_bytes());
+    let mut named = query.filter(|(name, _)| matches!(&**name, "uri" | "uriTemplate"));
+    named.next().map(|(_, value)| subject(&value))
+}
+
+/// Notes who calls.
+pub(super) fn identify(authority: &Authority) {
+    let actor = match authority {
+        Authority::Operator => Actor { kind: ActorKind::Operator, principal: None, key: None },
+        Authority::Key(grant) => Actor {
+            kind: grant.credential.kind.into(),
+            principal: Some(grant.credential.principal),
+            key: Some(grant.credential.key),
+        },
+    };
+    AuditedCall::describe(|event| event.actor = actor);
+}
+
+/// Notes the agent that the call is about.
+pub(super) fn about_agent(agent: &Agent) {
+    AuditedCall::describe(|event| (event.agent, event.tenant) = (Some(agent.uid), Some(agent.tenant)));
+}
+
+/// Notes the tenant that the call is about.
+pub(super) fn about_tenant(tenant: &Tenant) {
+    AuditedCall::describe(|event| event.tenant = Some(tenant.uid));
+}

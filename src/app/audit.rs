@@ -1,0 +1,54 @@
+//! The audit log, as the settings want it.
+
+use std::path::PathBuf;
+
+use super::AppError;
+use crate::audit::{self, AuditError, AuditOptions, Durability, Started};
+use crate::config::{self, AuditedEvents, Settings};
+use crate::model::audit::chain::Digest;
+use crate::model::sources::Sources;
+use crate::store::Store;
+
+/// Begins the audit log. `secret` is what only gateways on this database know.
+///
+/// # Errors
+/// As [`audit::start`].
+pub(super) async fn start(
+    settings: &Settings,
+    store: &Store,
+    secret: &[u8],
+    sources: Sources,
+) -> Result<Started, AppError> {
+    let wanted = &settings.audit;
+    let options = AuditOptions {
+        durability: match wanted.durability {
+            config::Durability::Batched => Durability::Batched,
+            config::Durability::Sync => Durability::Sync,
+        },
+        accesses: wanted.events == AuditedEvents::All,
+        queue: wanted.queue,
+        patience: wanted.patience,
+        spill_dir: Some(spill_dir(settings, secret)),
+        spill_bytes: wanted.spill_bytes,
+        retain_days: wanted.retain_days,
+    };
+    match audit::start(store, sources.clone(), options.clone()).await {
+        // Nobody asked for this directory: beside a configured database there may be none that can be written to.
+        Err(AuditError::File(folder, error)) if wanted.spill_dir.is_none() => {
+            tracing::warn!(
+                folder = %folder.display(), %error,
+                "no spill file: while the database is away, audit rows wait in memory; audit.spill_dir names a place"
+            );
+            let options = AuditOptions { spill_dir: None, ..options };
+            Ok(audit::start(store, sources, options).await?)
+        }
+        started => Ok(started?),
+    }
+}
+
+/// What gateways on one database leave there is for gateways on that database: others never look into it.
+fn spill_dir(settings: &Settings, secret: &[u8]) -> PathBuf {
+    let configured = settings.audit.spill_dir.clone();
+    let folder = configured.unwrap_or_else(|| settings.embedded.data_dir.join("audit"));
+    folder.join(&Digest::of(secret).to_string()[..16])
+}

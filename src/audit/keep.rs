@@ -1,0 +1,54 @@
+//! The upkeep of the log: partitions are made a week ahead, and dropped when all their rows are older than is kept.
+
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::model::sources::Sources;
+use crate::store::StoreError;
+use crate::store::audit::AuditLog;
+use crate::store::audit::partitions::day_of;
+
+/// For how many days partitions are there before they are needed.
+const AHEAD: i32 = 7;
+/// How often the upkeep looks for something to do.
+const EVERY: Duration = Duration::from_hours(1);
+
+/// What the upkeep goes by.
+#[derive(Debug, Clone)]
+pub(super) struct Keeping {
+    pub(super) retain_days: u32,
+    pub(super) sources: Sources,
+}
+
+/// Makes the partitions of today and the days ahead.
+pub(super) async fn make_partitions(log: &mut AuditLog, keeping: &Keeping) -> Result<(), StoreError> {
+    let today = day_of(keeping.sources.clock.now());
+    log.prepare(&(today..=today + AHEAD).collect()).await
+}
+
+/// Drops the partitions that are too old.
+async fn drop_partitions(log: &mut AuditLog, keeping: &Keeping) -> Result<usize, StoreError> {
+    let now = keeping.sources.clock.now();
+    let oldest = day_of(now).saturating_sub(i32::try_from(keeping.retain_days).unwrap_or(i32::MAX));
+    log.drop_before(oldest, now).await
+}
+
+/// Looks after the partitions until `stop`.
+pub(super) async fn keep(mut log: AuditLog, keeping: Keeping, stop: CancellationToken) {
+    let mut tick = tokio::time::interval(EVERY);
+    while stop.run_until_cancelled(tick.tick()).await.is_some() {
+        let kept = async {
+            make_partitions(&mut log, &keeping).await?;
+            drop_partitions(&mut log, &keeping).await
+        };
+        match stop.run_until_cancelled(kept).await {
+            Some(Ok(dropped @ 1..)) => {
+                tracing::info!(dropped, "old partitions of the audit log were dropped");
+            }
+            Some(Err(error)) => tracing::warn!(%error, "the partitions of the audit log are seen to later"),
+            Some(Ok(0)) | None => {}
+        }
+    }
+    log.close().await;
+}

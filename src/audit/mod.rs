@@ -1,0 +1,136 @@
+//! The audit log: events are gathered in memory, chained, and written by one writer a process.
+//!
+//! [`Audit`] is what the surfaces hold: it takes an event and, where that is asked for, waits until it is safe. The
+//! writer moves what it took, and what changes left in the outbox, into the log; while the database is away or slow,
+//! into a file.
+
+mod facts;
+mod keep;
+mod queue;
+mod recover;
+mod spill;
+mod start;
+pub mod verify;
+mod writer;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::model::audit::checkpoint::Checkpoint;
+use crate::model::audit::event::Event;
+use crate::model::audit::row::{AuditFilter, AuditPosition, AuditRow};
+use crate::model::fault::Fault;
+use crate::model::sources::Sources;
+use crate::store::{Store, StoreError};
+
+use queue::{Full, Queue};
+
+pub use start::{AuditError, AuditOptions, Started, start};
+
+/// When an answer may leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// At once: its row is written a moment later.
+    Batched,
+    /// When its row is on disk.
+    Sync,
+}
+
+const FULL: Fault = Fault::Unavailable { retry_after: Duration::from_secs(1) };
+
+/// Takes events.
+#[derive(Debug)]
+pub struct Audit {
+    queue: Arc<Queue>,
+    durability: Durability,
+    accesses: bool,
+    sources: Sources,
+    store: Store,
+}
+
+impl Audit {
+    /// Whether accesses are written down at all; changes always are.
+    pub fn takes_accesses(&self) -> bool {
+        self.accesses
+    }
+
+    /// The time of day, for events.
+    pub fn now(&self) -> time::OffsetDateTime {
+        self.sources.clock.now()
+    }
+
+    /// Whether another request may be let in.
+    ///
+    /// # Errors
+    /// [`Fault::Unavailable`] where none is answered without its row, and no more rows can be taken.
+    pub fn admit(&self) -> Result<(), Fault> {
+        let refuses = self.accesses && self.durability == Durability::Sync && self.queue.is_full();
+        if refuses { Err(FULL) } else { Ok(()) }
+    }
+
+    /// Takes the event of an access; with `sync`, returns when it is on disk.
+    ///
+    /// # Errors
+    /// [`Fault::Unavailable`] with `sync`, where it cannot be: the answer must not leave. With `batched` an event for
+    /// which there is no room is shed, and counted.
+    pub async fn record(&self, event: Event) -> Result<(), Fault> {
+        if !self.accesses {
+            return Ok(());
+        }
+        match self.durability {
+            Durability::Batched => {
+                self.note(event);
+                Ok(())
+            }
+            Durability::Sync => {
+                let safe = self.queue.push_awaited(event).map_err(|Full| FULL)?;
+                safe.await.map_err(|_| FULL)
+            }
+        }
+    }
+
+    /// Takes the events of one answer, as [`record`](Self::record) takes one.
+    ///
+    /// # Errors
+    /// As of [`record`](Self::record).
+    pub async fn record_all(&self, events: Vec<Event>) -> Result<(), Fault> {
+        match self.durability {
+            Durability::Batched => events.into_iter().for_each(|event| self.note(event)),
+            Durability::Sync => {
+                let pushed = events.into_iter().map(|event| self.queue.push_awaited(event));
+                let waited: Vec<_> = pushed.collect::<Result<_, Full>>().map_err(|Full| FULL)?;
+                for safe in waited {
+                    safe.await.map_err(|_| FULL)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes an event that nobody waits for.
+    pub fn note(&self, event: Event) {
+        if self.accesses && self.queue.push(event).is_err() {
+            self.queue.shed();
+        }
+    }
+
+    /// Says that a change has left something in the outbox.
+    pub fn changed(&self) {
+        self.queue.point_at_outbox();
+    }
+
+    /// Rows that a filter lets pass, the newest first, from behind a position.
+    pub async fn rows(
+        &self,
+        filter: &AuditFilter,
+        after: Option<AuditPosition>,
+        limit: i64,
+    ) -> Result<Vec<AuditRow>, StoreError> {
+        self.store.audit_rows(filter, after, limit).await
+    }
+
+    /// Where all chains stand.
+    pub async fn checkpoint(&self) -> Result<Checkpoint, StoreError> {
+        self.store.audit_checkpoint(self.now()).await
+    }
+}

@@ -1,0 +1,107 @@
+//! The start: partitions are made, what other processes left behind is taken over, and a chain begins.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::keep::{self, Keeping};
+use super::queue::Queue;
+use super::recover::{RecoverError, take_over};
+use super::spill::Spill;
+use super::writer::{Pace, Writer};
+use super::{Audit, Durability};
+use crate::model::sources::{RandomError, Sources};
+use crate::store::{Store, StoreError};
+
+/// How long a batch may take on its way into the log, once it need not be waited for.
+const DEADLINE: Duration = Duration::from_secs(10);
+/// How long others are waited for after the first event of a batch.
+const LINGER: Duration = Duration::from_millis(20);
+
+/// How the log is kept.
+#[derive(Debug, Clone)]
+pub struct AuditOptions {
+    /// When an answer may leave.
+    pub durability: Durability,
+    /// Whether accesses are written down; changes always are.
+    pub accesses: bool,
+    /// Most events that wait in memory.
+    pub queue: usize,
+    /// How long a batch waits for the database before it goes into the file.
+    pub patience: Duration,
+    /// Where the file is; `None` for none.
+    pub spill_dir: Option<PathBuf>,
+    /// Most bytes of the file.
+    pub spill_bytes: u64,
+    /// For how many days rows are kept.
+    pub retain_days: u32,
+}
+
+/// Why the audit log cannot be begun.
+#[derive(Debug, thiserror::Error)]
+pub enum AuditError {
+    /// The database does not do.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// What another process left behind cannot be taken over.
+    #[error(transparent)]
+    Recover(#[from] RecoverError),
+    /// The machine gives no randomness.
+    #[error(transparent)]
+    Random(#[from] RandomError),
+    /// The spill file cannot be made.
+    #[error("{0}: {1}; audit.spill_dir names a directory that the gateway may write to")]
+    File(PathBuf, #[source] std::io::Error),
+}
+
+/// An audit log that is written, and what ends it.
+#[derive(Debug)]
+pub struct Started {
+    /// Takes events.
+    pub audit: Arc<Audit>,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+}
+
+impl Started {
+    /// Writes what was taken, and ends the chain.
+    pub async fn stop(&self) {
+        self.stop.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+}
+
+/// Begins a chain, and writes from then on.
+///
+/// # Errors
+/// When the database does not do, or the directory of the spill file.
+pub async fn start(store: &Store, sources: Sources, options: AuditOptions) -> Result<Started, AuditError> {
+    let keeping = Keeping { retain_days: options.retain_days, sources: sources.clone() };
+    let mut log = store.audit_log(DEADLINE);
+    keep::make_partitions(&mut log, &keeping).await?;
+    let now = sources.clock.now();
+    if let Some(folder) = &options.spill_dir {
+        take_over(&mut log, folder, now).await?;
+    }
+    let chain = sources.uid()?;
+    let spill = options.spill_dir.as_ref().map(|folder| {
+        Spill::create(folder, chain, options.spill_bytes)
+            .map_err(|error| AuditError::File(folder.clone(), error))
+    });
+    let spill = spill.transpose()?;
+    log.open_chain(chain, now).await?;
+    let queue = Arc::new(Queue::new(options.queue));
+    let linger = if options.durability == Durability::Sync { Duration::ZERO } else { LINGER };
+    let pace = Pace { linger, patience: options.patience };
+    let writer = Writer::new(Arc::clone(&queue), sources.clone(), pace, chain, spill, log);
+    let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
+    tasks.spawn(writer.run(stop.clone()));
+    tasks.spawn(keep::keep(store.audit_log(DEADLINE), keeping, stop.clone()));
+    let (durability, accesses) = (options.durability, options.accesses);
+    let audit = Audit { queue, durability, accesses, sources, store: store.clone() };
+    Ok(Started { audit: Arc::new(audit), tasks, stop })
+}

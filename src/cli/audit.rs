@@ -1,0 +1,203 @@
+//! `waggle audit`: verify the log in the database, tail it and export it through the admin surface.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum};
+use reqwest::Method;
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::runtime::Runtime;
+use url::form_urlencoded::Serializer;
+
+use super::admin::{Admin, Request};
+use super::{
+    Sources,
+    output::{Failure, print, print_bytes},
+};
+use crate::app;
+use crate::config::Purpose;
+
+/// How often `tail -f` asks.
+const POLL: Duration = Duration::from_secs(1);
+/// Rows that `tail` asks for at once.
+const PAGE: u32 = 500;
+/// Rows that `tail` knows again: more than one page, since rows may come a moment late.
+const REMEMBERED: usize = 10_000;
+
+#[derive(Subcommand)]
+pub(super) enum Audit {
+    /// Read every chain of the log in the database, and name the first row of each that was changed, or is missing.
+    Verify(Verify),
+    /// Print the newest rows; `WAGGLE_URL` and `WAGGLE_KEY` say where and as whom.
+    Tail(Tail),
+    /// Print all rows, the newest first; `WAGGLE_URL` and `WAGGLE_KEY` say where and as whom.
+    Export(Export),
+    /// Print where all chains stand, to be kept elsewhere; `WAGGLE_URL` and `WAGGLE_KEY` say where and as whom.
+    Checkpoint,
+}
+
+#[derive(Args)]
+pub(super) struct Verify {
+    /// A checkpoint that was made before: what it knows must be there and the same.
+    #[arg(long, value_name = "FILE")]
+    against: Option<String>,
+}
+
+#[derive(Args)]
+pub(super) struct Tail {
+    /// Go on with what comes.
+    #[arg(short, long)]
+    follow: bool,
+    /// How many rows to begin with.
+    #[arg(short, long, value_name = "ROWS", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=500))]
+    lines: u32,
+    #[command(flatten)]
+    filter: Filter,
+}
+
+#[derive(Args)]
+pub(super) struct Export {
+    /// The form.
+    #[arg(long, value_enum, default_value = "ndjson")]
+    format: Format,
+    #[command(flatten)]
+    filter: Filter,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Format {
+    Ndjson,
+    Csv,
+}
+
+/// What of the log.
+#[derive(Args)]
+struct Filter {
+    /// One agent.
+    #[arg(long)]
+    agent: Option<String>,
+    /// One tenant.
+    #[arg(long)]
+    tenant: Option<String>,
+    /// One key, by its id.
+    #[arg(long)]
+    key: Option<String>,
+    /// One method.
+    #[arg(long)]
+    method: Option<String>,
+    /// One outcome.
+    #[arg(long)]
+    outcome: Option<String>,
+    /// Not before this time.
+    #[arg(long, value_name = "TIME")]
+    from: Option<String>,
+    /// Before this time.
+    #[arg(long, value_name = "TIME")]
+    to: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Page {
+    items: Vec<Value>,
+}
+
+impl Audit {
+    pub(super) fn run(self, sources: &Sources<'_>) -> Result<(), Failure> {
+        match self {
+            Self::Verify(verify) => verify.run(sources),
+            Self::Tail(tail) => tail.run(&Admin::of(sources)?),
+            Self::Export(export) => export.run(&Admin::of(sources)?),
+            Self::Checkpoint => {
+                let path = "/audit/checkpoint".to_owned();
+                let answer = Admin::of(sources)?.ask(&Request { method: Method::POST, path, body: None })?;
+                print(&text(answer)?).and_then(|()| print("\n"))
+            }
+        }
+    }
+}
+
+impl Verify {
+    fn run(self, sources: &Sources<'_>) -> Result<(), Failure> {
+        let checkpoint = self.against.map(|file| {
+            let json = fs::read(&file).map_err(|error| Failure::Input(file.clone(), error))?;
+            serde_json::from_slice(&json).map_err(|error| Failure::Manifest(file, error.to_string()))
+        });
+        let checkpoint = checkpoint.transpose()?;
+        let settings = sources.load(Purpose::Assist)?.settings;
+        let runtime = Runtime::new().map_err(Failure::Runtime)?;
+        let verified = runtime.block_on(app::verify_audit(&settings, checkpoint));
+        // A name that is still being resolved is not waited for.
+        runtime.shutdown_background();
+        let verdict = verified?;
+        print(&verdict.text)?;
+        if verdict.sound { Ok(()) } else { Err(Failure::Unsound) }
+    }
+}
+
+impl Tail {
+    fn run(self, admin: &Admin) -> Result<(), Failure> {
+        let mut known = BTreeSet::new();
+        let mut limit = self.lines;
+        loop {
+            let mut rows = self.page(admin, limit)?;
+            rows.reverse();
+            for row in rows {
+                if known.insert((row["at"].to_string(), row["chain"].to_string(), row["seq"].as_i64())) {
+                    print(&format!("{row}\n"))?;
+                }
+                while known.len() > REMEMBERED {
+                    known.pop_first();
+                }
+            }
+            if !self.follow {
+                return Ok(());
+            }
+            limit = PAGE;
+            std::thread::sleep(POLL);
+        }
+    }
+
+    fn page(&self, admin: &Admin, limit: u32) -> Result<Vec<Value>, Failure> {
+        let path = format!("/audit?limit={limit}{}", self.filter.query());
+        let answer = admin.ask(&Request { method: Method::GET, path, body: None })?;
+        let page: Page = serde_json::from_slice(&answer)
+            .map_err(|error| Failure::Gateway(format!("the answer is not understood: {error}")))?;
+        Ok(page.items)
+    }
+}
+
+impl Export {
+    fn run(&self, admin: &Admin) -> Result<(), Failure> {
+        let form = match self.format {
+            Format::Ndjson => "application/x-ndjson",
+            Format::Csv => "text/csv",
+        };
+        let query = self.filter.query();
+        let query = query.strip_prefix('&').map(|query| format!("?{query}")).unwrap_or_default();
+        admin.stream(&format!("/audit{query}"), form, print_bytes)
+    }
+}
+
+impl Filter {
+    /// As it stands behind another parameter.
+    fn query(&self) -> String {
+        let Self { agent, tenant, key, method, outcome, from, to } = self;
+        let names = ["agent", "tenant", "key", "method", "outcome", "from", "to"];
+        let values = [agent, tenant, key, method, outcome, from, to];
+        let mut query = Serializer::new(String::new());
+        for (name, value) in names.iter().zip(values) {
+            if let Some(value) = value {
+                query.append_pair(name, value);
+            }
+        }
+        let query = query.finish();
+        if query.is_empty() { query } else { format!("&{query}") }
+    }
+}
+
+fn text(bytes: Vec<u8>) -> Result<String, Failure> {
+    String::from_utf8(bytes)
+        .map_err(|_| Failure::Gateway("the answer is not understood: it is not UTF-8".to_owned()))
+}

@@ -1,0 +1,119 @@
+//! How an event is written down: fields in the order of the table's columns, each its length in four bytes and then its
+//! value as PostgreSQL sends it in binary form. `docs/audit.md` describes it byte for byte.
+//!
+//! The same bytes are hashed, copied into the table and kept in the spill file, so that an event is encoded once.
+
+use time::OffsetDateTime;
+use time::macros::datetime;
+use uuid::Uuid;
+
+use super::event::Event;
+
+/// The version of this encoding.
+pub const VERSION: i16 = 1;
+/// Where PostgreSQL's time begins.
+const EPOCH: OffsetDateTime = datetime!(2000-01-01 00:00 UTC);
+const NULL: [u8; 4] = [0xff; 4];
+const MICROS_A_DAY: i64 = 86_400_000_000;
+
+/// Appends everything of an event but its place in a chain: the fields from `at` to `after`.
+pub fn event(out: &mut Vec<u8>, event: &Event) {
+    int8(out, micros(event.at));
+    text(out, &event.request);
+    optional(out, event.trace, |out, trace| field(out, &trace));
+    optional(out, event.tenant, |out, tenant| uuid(out, tenant.0));
+    optional(out, event.agent, |out, agent| uuid(out, agent.0));
+    optional(out, event.slug.as_deref(), text);
+    optional(out, event.actor.principal, |out, principal| uuid(out, principal.0));
+    text(out, event.actor.kind.as_str());
+    optional(out, event.actor.key, |out, key| uuid(out, key.0));
+    displayed(out, &event.client);
+    optional(out, event.client_name.as_ref(), |out, client| text(out, &client.name));
+    optional(out, event.client_name.as_ref(), |out, client| text(out, &client.version));
+    optional(out, event.protocol, text);
+    optional(out, event.session, |out, session| uuid(out, session.0));
+    text(out, &event.method);
+    optional(out, event.subject.as_deref(), text);
+    text(out, event.outcome);
+    optional(out, event.status, |out, status| field(out, &status.to_be_bytes()));
+    unsigned(out, event.micros);
+    unsigned(out, event.bytes_in);
+    optional(out, event.bytes_out, unsigned);
+    optional(out, event.revision, |out, revision| int8(out, revision.0));
+    optional(out, event.difference.before, |out, hash| field(out, &hash.0));
+    optional(out, event.difference.after, |out, hash| field(out, &hash.0));
+}
+
+/// Appends a value with its length before it.
+pub fn field(out: &mut Vec<u8>, value: &[u8]) {
+    let length = i32::try_from(value.len()).unwrap_or(i32::MAX);
+    out.extend_from_slice(&length.to_be_bytes());
+    out.extend_from_slice(value);
+}
+
+/// Appends a value or its absence.
+pub fn optional<T>(out: &mut Vec<u8>, value: Option<T>, write: impl FnOnce(&mut Vec<u8>, T)) {
+    match value {
+        Some(value) => write(out, value),
+        None => out.extend_from_slice(&NULL),
+    }
+}
+
+/// Appends a whole number of eight bytes.
+pub fn int8(out: &mut Vec<u8>, value: i64) {
+    field(out, &value.to_be_bytes());
+}
+
+/// Appends a uid.
+pub fn uuid(out: &mut Vec<u8>, value: Uuid) {
+    field(out, value.as_bytes());
+}
+
+/// Appends text. A character that is no part of a line, which PostgreSQL may refuse and a terminal may obey, is
+/// replaced.
+pub fn text(out: &mut Vec<u8>, value: &str) {
+    // All control characters begin with one of these bytes.
+    let suspicious = |byte: &u8| *byte < 0x20 || *byte == 0x7f || *byte == 0xc2;
+    if !value.as_bytes().iter().any(suspicious) {
+        return field(out, value.as_bytes());
+    }
+    let clean: String = value.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+    field(out, clean.as_bytes());
+}
+
+fn unsigned(out: &mut Vec<u8>, value: u64) {
+    int8(out, i64::try_from(value).unwrap_or(i64::MAX));
+}
+
+/// Text that is made on the way.
+fn displayed(out: &mut Vec<u8>, value: &impl std::fmt::Display) {
+    use std::io::Write;
+    let start = out.len();
+    out.extend_from_slice(&NULL);
+    // Writing to memory does not fail.
+    let _ = write!(out, "{value}");
+    let length = i32::try_from(out.len() - start - 4).unwrap_or(i32::MAX);
+    out[start..start + 4].copy_from_slice(&length.to_be_bytes());
+}
+
+/// Microseconds since the beginning of 2000 in UTC.
+pub fn micros(at: OffsetDateTime) -> i64 {
+    i64::try_from((at - EPOCH).whole_microseconds()).unwrap_or(i64::MAX)
+}
+
+/// The day of an encoded event, counted from the first of 2000; `None` for what is no event.
+pub fn day(event: &[u8]) -> Option<i32> {
+    let micros = i64::from_be_bytes(event.get(4..12)?.try_into().ok()?);
+    i32::try_from(micros.div_euclid(MICROS_A_DAY)).ok()
+}
+
+/// Takes the first field off some bytes: its value, or none, and the rest.
+pub fn split(bytes: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
+    let (length, rest) = bytes.split_first_chunk()?;
+    if *length == NULL {
+        return Some((None, rest));
+    }
+    let length = usize::try_from(i32::from_be_bytes(*length)).ok()?;
+    let (value, rest) = rest.split_at_checked(length)?;
+    Some((Some(value), rest))
+}

@@ -1,0 +1,114 @@
+//! The call that a write belongs to: carried from the surface to the transaction, whose row in the audit log it makes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::Registry;
+use crate::model::audit::encoding;
+use crate::model::audit::event::{Event, subject};
+use crate::model::fault::Fault;
+use crate::store::audit::outbox::OutboxRow;
+use crate::store::write::Told;
+
+tokio::task_local! {
+    static CALL: Arc<AuditedCall>;
+}
+
+/// A call on its way: what is known of it so far, and whether its row is written.
+#[derive(Debug)]
+pub struct AuditedCall {
+    event: Mutex<Event>,
+    began: Instant,
+    /// What its method answers where it has made something, and where it has changed something.
+    statuses: Mutex<(u16, u16)>,
+    written: AtomicBool,
+}
+
+impl AuditedCall {
+    /// A call of which so much is known.
+    pub fn new(event: Event) -> Arc<Self> {
+        Arc::new(Self {
+            event: Mutex::new(event),
+            began: Instant::now(),
+            statuses: Mutex::new((201, 200)),
+            written: AtomicBool::new(false),
+        })
+    }
+
+    /// Runs what the call asks for: writes in it are the call's.
+    pub async fn run<T>(self: &Arc<Self>, work: impl Future<Output = T>) -> T {
+        CALL.scope(Arc::clone(self), work).await
+    }
+
+    /// The call that this runs for, if any.
+    pub fn current() -> Option<Arc<Self>> {
+        CALL.try_with(Arc::clone).ok()
+    }
+
+    /// Adds to what is known of the call that this runs for, if any.
+    pub fn describe(change: impl FnOnce(&mut Event)) {
+        let _ = CALL.try_with(|call| change(&mut call.event.lock()));
+    }
+
+    /// What the call is answered with where it has made something, and where it has changed something.
+    pub fn answers(&self, created: u16, changed: u16) {
+        *self.statuses.lock() = (created, changed);
+    }
+
+    /// What is known of the call, and how long it took so far; `None` where its row is written already.
+    pub fn unwritten(&self) -> Option<Event> {
+        if self.written.load(Ordering::Acquire) {
+            return None;
+        }
+        let mut event = self.event.lock().clone();
+        event.micros = self.micros();
+        Some(event)
+    }
+
+    fn micros(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+
+    fn changed(&self, told: &Told) -> Event {
+        let mut event = self.event.lock().clone();
+        let (created, changed) = *self.statuses.lock();
+        event.status = Some(if told.created { created } else { changed });
+        event.subject = event.subject.or_else(|| Some(subject(&told.subject)));
+        event.tenant = event.tenant.or(told.tenant);
+        event.agent = event.agent.or(told.agent);
+        event.revision = Some(told.revision);
+        event.difference = told.difference;
+        event.outcome = "ok";
+        event.micros = self.micros();
+        event
+    }
+}
+
+/// The row of a write in the outbox, and the call whose row it is.
+pub(super) struct Entry {
+    pub(super) row: OutboxRow,
+    call: Arc<AuditedCall>,
+}
+
+impl Entry {
+    /// It is committed: nobody else needs to write it.
+    pub(super) fn committed(self) {
+        self.call.written.store(true, Ordering::Release);
+    }
+}
+
+impl Registry {
+    /// The row of a write that tells this of itself; `None` where it belongs to no call.
+    pub(super) fn entry(&self, told: Option<Told>) -> Result<Option<Entry>, Fault> {
+        let Some((call, told)) = AuditedCall::current().zip(told) else { return Ok(None) };
+        let mut event = call.changed(&told);
+        event.at = self.sources.clock.now();
+        let mut bytes = Vec::with_capacity(512);
+        encoding::event(&mut bytes, &event);
+        let row = OutboxRow { id: self.sources.uid()?, event: bytes };
+        Ok(Some(Entry { row, call }))
+    }
+}

@@ -1,0 +1,179 @@
+//! Fingerprints: one hash of all that is known of a thing, contents included, for the audit log. `docs/audit.md` says of
+//! what each is made.
+
+use serde::Serialize;
+use sha2::{Digest as _, Sha256};
+
+use super::target::Target;
+use crate::model::agent::{Agent, KeyAge, Tenant};
+use crate::model::api_key::ApiKey;
+use crate::model::audit::chain::Digest;
+use crate::model::audit::event::Difference;
+use crate::model::prompt::{Argument, NewPrompt, Prompt, PromptDefinition};
+use crate::model::resource::{ContentHash, Definition, NewResource, Part, Resource};
+use crate::model::template::{Completions, NewTemplate, ResourceTemplate};
+use crate::store::write::Told;
+
+/// Something with a fingerprint.
+pub(super) trait Fingerprint {
+    fn fingerprint(&self) -> Digest;
+}
+
+/// A SHA-256 over parts, each with its length before it in eight bytes.
+#[derive(Default)]
+struct Parts(Sha256);
+
+impl Parts {
+    fn add(mut self, part: impl AsRef<[u8]>) -> Self {
+        let part = part.as_ref();
+        self.0.update((part.len() as u64).to_be_bytes());
+        self.0.update(part);
+        self
+    }
+
+    fn json(self, part: &impl Serialize) -> Self {
+        // What is stored was JSON before.
+        self.add(serde_json::to_vec(part).unwrap_or_default())
+    }
+
+    fn digest(self) -> Digest {
+        Digest(self.0.finalize().into())
+    }
+}
+
+fn of_resource<'a>(uri: &str, definition: &Definition, parts: impl Iterator<Item = &'a Part>) -> Digest {
+    let known = Parts::default().add(uri).json(definition);
+    let add = |known: Parts, part: &Part| {
+        known
+            .add(part.uri.as_ref().map_or("", |uri| uri.as_str()))
+            .add(part.mime_type.as_deref().unwrap_or_default())
+            .add(part.kind.as_str())
+            .add(part.hash.0)
+    };
+    parts.fold(known, add).digest()
+}
+
+fn of_template(
+    uri_template: &str,
+    definition: &Definition,
+    completions: &Completions,
+    body: ContentHash,
+) -> Digest {
+    Parts::default().add(uri_template).json(definition).json(completions).add(body.0).digest()
+}
+
+fn of_prompt(
+    name: &str,
+    definition: &PromptDefinition,
+    arguments: &[Argument],
+    messages: ContentHash,
+) -> Digest {
+    Parts::default().add(name).json(definition).json(&arguments).add(messages.0).digest()
+}
+
+impl Fingerprint for Resource {
+    fn fingerprint(&self) -> Digest {
+        of_resource(self.uri.as_str(), &self.definition, self.parts.iter())
+    }
+}
+
+impl Fingerprint for NewResource {
+    fn fingerprint(&self) -> Digest {
+        of_resource(self.uri.as_str(), &self.definition, self.parts.iter().map(|new| &new.part))
+    }
+}
+
+impl Fingerprint for ResourceTemplate {
+    fn fingerprint(&self) -> Digest {
+        of_template(self.uri_template.as_str(), &self.definition, &self.completions, self.body)
+    }
+}
+
+impl Fingerprint for NewTemplate {
+    fn fingerprint(&self) -> Digest {
+        of_template(self.uri_template.as_str(), &self.definition, &self.completions, self.body.hash)
+    }
+}
+
+impl Fingerprint for Prompt {
+    fn fingerprint(&self) -> Digest {
+        of_prompt(self.name.as_str(), &self.definition, &self.arguments, self.messages)
+    }
+}
+
+impl Fingerprint for NewPrompt {
+    fn fingerprint(&self) -> Digest {
+        of_prompt(self.name.as_str(), &self.definition, &self.arguments, self.messages.hash)
+    }
+}
+
+impl Fingerprint for Agent {
+    fn fingerprint(&self) -> Digest {
+        let Self { uid, slug, tenant, description, access, enabled, limits, .. } = self;
+        Parts::default()
+            .add(uid.0)
+            .add(slug.as_str())
+            .add(tenant.0)
+            .add(&description.name)
+            .json(&description.title)
+            .json(&description.instructions)
+            .add(access.as_str())
+            .json(enabled)
+            .json(limits)
+            .digest()
+    }
+}
+
+impl Fingerprint for Tenant {
+    fn fingerprint(&self) -> Digest {
+        let known = Parts::default().add(self.uid.0).add(self.slug.as_str()).add(&self.name);
+        known.json(&self.max_key_age.map(KeyAge::days)).json(&self.limits).digest()
+    }
+}
+
+impl Fingerprint for ApiKey {
+    fn fingerprint(&self) -> Digest {
+        let end = |at: Option<time::OffsetDateTime>| at.map(time::OffsetDateTime::unix_timestamp);
+        Parts::default()
+            .add(self.uid.0)
+            .add(&self.name)
+            .json(&self.scopes)
+            .json(&end(self.expires_at))
+            .json(&end(self.revoked_at))
+            .json(&self.networks.to_texts())
+            .json(&self.limits)
+            .digest()
+    }
+}
+
+/// What a write that makes, changes or removes a thing of an agent's tells the audit log.
+pub(super) fn told(
+    target: &Target,
+    subject: &str,
+    old: Option<&impl Fingerprint>,
+    new: Option<&impl Fingerprint>,
+) -> Told {
+    Told {
+        subject: subject.to_owned(),
+        revision: target.revision,
+        created: old.is_none(),
+        tenant: Some(target.tenant),
+        agent: Some(target.agent),
+        difference: difference(old, new),
+    }
+}
+
+/// As far as there is something before and after.
+pub(super) fn difference(old: Option<&impl Fingerprint>, new: Option<&impl Fingerprint>) -> Difference {
+    Difference { before: old.map(Fingerprint::fingerprint), after: new.map(Fingerprint::fingerprint) }
+}
+
+/// Those of a whole registry together, each kind in byte order of its keys.
+pub(super) fn of_all(kinds: [Vec<(&str, Digest)>; 3]) -> Digest {
+    let all = kinds.into_iter().fold(Parts::default(), |all, mut kind| {
+        kind.sort_unstable_by_key(|(key, _)| *key);
+        let each = kind.iter().fold(Parts::default(), |each, (_, digest)| each.add(digest.0));
+        all.add(each.digest().0)
+    });
+    all.digest()
+}

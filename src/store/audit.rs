@@ -1,0 +1,180 @@
+//! The audit log's own connection, and what one writer does with it: rows are added, the heads of chains raised.
+
+pub mod ledger;
+pub mod outbox;
+pub mod partitions;
+pub mod query;
+pub mod scan;
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use sqlx::{ConnectOptions, Connection, Executor, PgConnection, postgres::PgConnectOptions};
+use uuid::Uuid;
+
+use super::{Store, StoreError};
+use crate::model::audit::chain::{Batch, Chain, Digest};
+
+/// What begins and ends every binary copy.
+const COPY_HEAD: &[u8] = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
+const COPY_TAIL: &[u8] = b"\xff\xff";
+/// Bytes of one message of a copy.
+const COPY_PIECE: usize = 1 << 20;
+/// How long a connection may take to be opened, and the end of one to be said.
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// A connection of the audit writer's own: it waits for no pool, and no request waits for it.
+#[derive(Debug)]
+pub struct AuditLog {
+    options: PgConnectOptions,
+    connection: Option<PgConnection>,
+    /// Days whose partition is known to be there.
+    days: HashSet<i32>,
+    deadline: Duration,
+}
+
+/// Why rows were not added.
+#[derive(Debug, thiserror::Error)]
+pub enum AppendError {
+    /// The database did not do it, or it is not known whether it did.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The chain goes on otherwise than its only writer left it.
+    #[error("the audit chain {} stands at {} and not at {}; somebody else wrote to it", .0.id, .0.seq, .1)]
+    Foreign(Chain, i64),
+}
+
+impl From<sqlx::Error> for AppendError {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Store(error.into())
+    }
+}
+
+impl Store {
+    /// The audit log of this database. Each thing that it does must be done within `deadline`.
+    pub fn audit_log(&self, deadline: Duration) -> AuditLog {
+        let options = (*self.pool.connect_options()).clone();
+        AuditLog { options, connection: None, days: HashSet::new(), deadline }
+    }
+}
+
+impl AuditLog {
+    /// Does something on the connection, which is kept only where all went well: whatever was begun on one that is
+    /// dropped is undone, unless its commit was under way.
+    async fn with<T, E: From<StoreError>>(
+        &mut self,
+        work: impl AsyncFnOnce(&mut PgConnection) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let (kept, options, deadline) = (self.connection.take(), self.options.clone(), self.deadline);
+        let working = async {
+            let mut connection = match kept {
+                Some(connection) => connection,
+                None => connect(&options, deadline).await?,
+            };
+            let done = work(&mut connection).await?;
+            Ok::<_, E>((connection, done))
+        };
+        let late = |_| Err(StoreError::Late.into());
+        let (connection, done) = tokio::time::timeout(deadline, working).await.unwrap_or_else(late)?;
+        self.connection = Some(connection);
+        Ok(done)
+    }
+
+    /// Adds rows to their chain, in one transaction with its head. Rows that are there already, since a commit of which
+    /// nothing was heard did take place, are left as they are.
+    pub async fn append(&mut self, batch: &Batch) -> Result<(), AppendError> {
+        self.prepare(&batch.days).await?;
+        let outcome = self
+            .with(async |connection| {
+                connection.execute("begin").await?;
+                let fits = raise(connection, batch.before, batch.after).await?;
+                if fits {
+                    copy(connection, &batch.rows).await?;
+                }
+                connection.execute(if fits { "commit" } else { "rollback" }).await?;
+                Ok::<_, AppendError>(fits)
+            })
+            .await?;
+        if outcome { Ok(()) } else { self.look_up(batch).await }
+    }
+
+    /// Whether the last row of a batch is there, by its place and its hash.
+    async fn look_up(&mut self, batch: &Batch) -> Result<(), AppendError> {
+        let (id, seq) = (batch.after.id, batch.after.seq);
+        let found = self
+            .with(async |connection| {
+                let hash =
+                    sqlx::query_scalar!("select hash from audit_log where chain = $1 and seq = $2", id, seq)
+                        .fetch_optional(connection)
+                        .await;
+                hash.map_err(StoreError::from)
+            })
+            .await?;
+        if found.is_some_and(|hash| hash == batch.after.head.0) {
+            return Ok(());
+        }
+        let head = self.head(id).await?.unwrap_or(Chain::new(id));
+        Err(AppendError::Foreign(head, batch.before.seq))
+    }
+
+    /// How far a chain goes; `None` for one that was never opened. Waits for a transaction that is about to raise it.
+    pub async fn head(&mut self, chain: Uuid) -> Result<Option<Chain>, StoreError> {
+        self.with(async |connection| head(connection, chain).await).await
+    }
+
+    /// Ends the connection.
+    pub async fn close(mut self) {
+        if let Some(connection) = self.connection.take() {
+            // A database that is gone needs no goodbye.
+            let _ = tokio::time::timeout(CONNECT, connection.close()).await;
+        }
+    }
+}
+
+async fn connect(options: &PgConnectOptions, deadline: Duration) -> Result<PgConnection, StoreError> {
+    let mut connection =
+        tokio::time::timeout(CONNECT, options.connect()).await.map_err(|_| StoreError::Late)??;
+    let millis = deadline.as_millis().to_string();
+    sqlx::query!(
+        "select set_config('statement_timeout', $1, false) as statement, \
+         set_config('lock_timeout', $1, false) as lock",
+        millis,
+    )
+    .fetch_one(&mut connection)
+    .await?;
+    Ok(connection)
+}
+
+/// Moves the head of a chain on, if it stands where it should.
+async fn raise(connection: &mut PgConnection, before: Chain, after: Chain) -> Result<bool, StoreError> {
+    let raised = sqlx::query!(
+        "update audit_heads set seq = $2, hash = $3, at = now() where chain = $1 and seq = $4 and hash = $5",
+        after.id,
+        after.seq,
+        &after.head.0[..],
+        before.seq,
+        &before.head.0[..],
+    )
+    .execute(connection)
+    .await?;
+    Ok(raised.rows_affected() == 1)
+}
+
+async fn head(connection: &mut PgConnection, chain: Uuid) -> Result<Option<Chain>, StoreError> {
+    let row = sqlx::query!("select seq, hash from audit_heads where chain = $1 for update", chain)
+        .fetch_optional(connection)
+        .await?;
+    let read = |hash: &[u8]| Digest::read(hash).ok_or(StoreError::Unreadable("audit hash"));
+    row.map(|row| Ok(Chain { id: chain, seq: row.seq, head: read(&row.hash)? })).transpose()
+}
+
+async fn copy(connection: &mut PgConnection, rows: &[u8]) -> Result<(), StoreError> {
+    let mut copy = connection.copy_in_raw("copy audit_log from stdin (format binary)").await?;
+    copy.send(COPY_HEAD).await?;
+    for piece in rows.chunks(COPY_PIECE) {
+        copy.send(piece).await?;
+    }
+    copy.send(COPY_TAIL).await?;
+    copy.finish().await?;
+    Ok(())
+}

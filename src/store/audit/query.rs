@@ -1,0 +1,117 @@
+//! The log as people ask for it: newest first, by whom and what it is about; and where its chains stand.
+
+use sqlx::Executor;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use crate::model::audit::chain::Digest;
+use crate::model::audit::checkpoint::{API_VERSION, ChainHead, Checkpoint, LedgerHead};
+use crate::model::audit::row::{AuditFilter, AuditPosition, AuditRow, timestamp};
+use crate::store::{Store, StoreError};
+
+impl Store {
+    /// Rows that a filter lets pass, the newest first, from behind a position.
+    pub async fn audit_rows(
+        &self,
+        filter: &AuditFilter,
+        after: Option<AuditPosition>,
+        limit: i64,
+    ) -> Result<Vec<AuditRow>, StoreError> {
+        let mut tx = self.transaction("begin read only").await?;
+        // Planned for the filters that are given, since only with these there is an index.
+        tx.connection().execute("set local plan_cache_mode = force_custom_plan").await?;
+        let rows = sqlx::query!(
+            "select version, chain, seq, previous, at, request, encode(trace, 'hex') as trace, tenant, agent, slug,
+                principal, principal_kind, key, client, client_name, client_version, protocol, session, method,
+                subject, outcome, status, micros, bytes_in, bytes_out, revision, before, after, hash
+            from audit_log
+            where ($1::uuid is null or tenant = $1) and ($2::uuid is null or agent = $2)
+            and ($3::uuid is null or key = $3) and ($4::text is null or method = $4)
+            and ($5::text is null or outcome = $5)
+            and ($6::timestamptz is null or at >= $6) and ($7::timestamptz is null or at < $7)
+            and ($8::timestamptz is null or (at, chain, seq) < ($8, $9::uuid, $10::bigint))
+            order by at desc, chain desc, seq desc limit $11",
+            filter.tenant.map(|tenant| tenant.0),
+            filter.agent.map(|agent| agent.0),
+            filter.key.map(|key| key.0),
+            filter.method,
+            filter.outcome,
+            filter.from,
+            filter.to,
+            after.map(|after| after.at),
+            after.map(|after| after.chain),
+            after.map(|after| after.seq),
+            limit,
+        )
+        .fetch_all(tx.connection())
+        .await?;
+        tx.settle("commit").await?;
+        rows.into_iter()
+            .map(|row| {
+                Ok(AuditRow {
+                    version: row.version,
+                    chain: row.chain,
+                    seq: row.seq,
+                    at: row.at,
+                    request_id: row.request,
+                    trace_id: row.trace,
+                    tenant_id: row.tenant,
+                    agent_id: row.agent,
+                    agent: row.slug,
+                    principal_id: row.principal,
+                    principal: row.principal_kind,
+                    key_id: row.key,
+                    client: row.client,
+                    client_name: row.client_name,
+                    client_version: row.client_version,
+                    protocol_version: row.protocol,
+                    session_id: row.session,
+                    method: row.method,
+                    subject: row.subject,
+                    outcome: row.outcome,
+                    status: row.status,
+                    micros: row.micros,
+                    bytes_in: row.bytes_in,
+                    bytes_out: row.bytes_out,
+                    revision: row.revision,
+                    before: row.before.as_deref().map(digest).transpose()?,
+                    after: row.after.as_deref().map(digest).transpose()?,
+                    previous: digest(&row.previous)?,
+                    hash: digest(&row.hash)?,
+                })
+            })
+            .collect()
+    }
+
+    /// Where the chain of chains stands, and each chain that has not ended.
+    pub async fn audit_checkpoint(&self, at: OffsetDateTime) -> Result<Checkpoint, StoreError> {
+        let heads = self
+            .run(async |connection| {
+                sqlx::query!(
+                    "select chain, seq, hash from audit_heads h where not exists (
+                        select from audit_chains c
+                        where c.chain = h.chain and c.kind in ('closed', 'interrupted')
+                    ) order by chain"
+                )
+                .fetch_all(connection)
+                .await
+            })
+            .await?;
+        let mut ledger = None;
+        let mut chains = Vec::new();
+        for row in heads {
+            let hash = digest(&row.hash)?;
+            if row.chain == Uuid::nil() {
+                ledger = Some(LedgerHead { number: row.seq, hash });
+            } else {
+                chains.push(ChainHead { chain: row.chain, seq: row.seq, hash });
+            }
+        }
+        let ledger = ledger.ok_or(StoreError::Unreadable("audit head"))?;
+        Ok(Checkpoint { api_version: API_VERSION.to_owned(), at: timestamp(at), ledger, chains })
+    }
+}
+
+fn digest(bytes: &[u8]) -> Result<Digest, StoreError> {
+    Digest::read(bytes).ok_or(StoreError::Unreadable("audit hash"))
+}

@@ -1,0 +1,40 @@
+//! The log as a stream of lines and as CSV, and what its filters let pass.
+
+use serde_json::Value;
+
+use super::calls::reaches;
+use crate::app::gateway;
+
+#[tokio::test]
+async fn all_rows_come_as_lines_and_as_csv_the_newest_first() {
+    let (database, replica) = gateway().await;
+    replica.acme("research").await;
+    for number in 0..1_200 {
+        replica.put("research", &format!("test://{number}"), "x").await;
+    }
+    reaches(&database, 1_203).await;
+    let bearer = format!("Bearer {}", replica.operator);
+    let ask = async |accept: &str, query: &str| {
+        let headers = [("authorization", bearer.as_str()), ("accept", accept)];
+        replica.http.send("GET", &format!("/admin/v1/audit{query}"), &headers, "").await
+    };
+    let lines = ask("application/x-ndjson", "?agent=research").await;
+    assert_eq!(lines.header("content-type"), Some("application/x-ndjson"));
+    let rows: Vec<Value> = lines.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(rows.len(), 1_202);
+    let times: Vec<_> = rows.iter().map(|row| row["at"].as_str().unwrap()).collect();
+    assert!(times.is_sorted_by(|newer, older| newer >= older));
+    assert_eq!(rows[0]["subject"], "test://1199");
+
+    let (from, to) = (rows[9]["at"].as_str().unwrap(), rows[4]["at"].as_str().unwrap());
+    let csv = ask("text/csv", &format!("?agent=research&outcome=ok&from={from}&to={to}")).await;
+    assert_eq!(csv.header("content-type"), Some("text/csv; charset=utf-8"));
+    let text = csv.text();
+    let found: Vec<_> = text.split("\r\n").collect();
+    assert!(found[0].starts_with("version,chain,seq,previous,at,requestId,"), "{}", found[0]);
+    let expected: Vec<_> = rows[5..10].iter().map(|row| row["hash"].as_str().unwrap()).collect();
+    let hashes: Vec<_> = found[1..].iter().filter_map(|row| row.rsplit(',').next()).collect();
+    assert_eq!(hashes[..5], expected);
+    assert_eq!(hashes.len(), 6, "and nothing behind the last line");
+    assert_eq!(ask("text/csv", "?limit=3").await.status, 400);
+}

@@ -1,0 +1,166 @@
+//! Nothing is lost while the database is away, and nothing that was answered when somebody is killed.
+//!
+//! `SOAK=long` makes them as long as it takes to be sure.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::task::JoinSet;
+
+use crate::embedded::support::kill_hard;
+use crate::process::{Site, ready_again};
+
+const CLIENTS: usize = 16;
+
+fn long() -> bool {
+    std::env::var("SOAK").is_ok_and(|soak| soak == "long")
+}
+
+fn site() -> Site {
+    let rates = ["KEY", "AGENT", "TENANT", "ADDRESS"];
+    rates.into_iter().fold(Site::new(), |site, of| site.set(&format!("WAGGLE_LIMITS__{of}_PER_SECOND"), 0))
+}
+
+/// An agent with a resource; answers a key to it.
+async fn prepare(site: &Site) -> String {
+    let owner = site.tenant("acme", ["research".to_owned()]).await;
+    let body = json!({"name": "a", "contents": [{"text": "a"}]});
+    let put = site.admin("PUT", "/agents/research/resources?uri=test%3A%2F%2Fa", Some(body)).await;
+    assert_eq!(put.status, 201);
+    owner
+}
+
+/// Reads until `goal` requests were sent or `stop`; answers the ids of those that were answered, and of the others.
+async fn read(
+    site: Arc<Site>,
+    key: String,
+    client: usize,
+    sent: Arc<AtomicUsize>,
+    goal: usize,
+    stop: Arc<AtomicBool>,
+) -> (BTreeSet<String>, BTreeSet<String>) {
+    let bearer = format!("Bearer {key}");
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": {"uri": "test://a"}})
+        .to_string();
+    let (mut answered, mut unanswered) = (BTreeSet::new(), BTreeSet::new());
+    while !stop.load(Ordering::Relaxed) {
+        let number = sent.fetch_add(1, Ordering::Relaxed);
+        if number >= goal {
+            break;
+        }
+        let id = format!("{client}-{number}");
+        let headers = [
+            ("authorization", bearer.as_str()),
+            ("content-type", "application/json"),
+            ("x-request-id", id.as_str()),
+        ];
+        if site.http.try_send("POST", "/research/mcp", &headers, body.clone()).await.is_ok() {
+            answered.insert(id);
+        } else {
+            unanswered.insert(id);
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+    (answered, unanswered)
+}
+
+/// How many rows each request has.
+async fn counted(site: &Site) -> BTreeMap<String, usize> {
+    let bearer = format!("Bearer {}", site.operator());
+    let headers = [("authorization", bearer.as_str()), ("accept", "application/x-ndjson")];
+    let answer = site.http.send("GET", "/admin/v1/audit?method=resources%2Fread", &headers, "").await;
+    let mut counts = BTreeMap::new();
+    for line in answer.text().lines() {
+        let row: serde_json::Value = serde_json::from_str(line).unwrap();
+        *counts.entry(row["requestId"].as_str().unwrap().to_owned()).or_default() += 1;
+    }
+    counts
+}
+
+async fn verified(site: &Site) -> String {
+    let output = site.command("audit").arg("verify").output().await.unwrap();
+    assert!(output.status.success(), "{output:?}\n{}", site.printed("stderr"));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_request_has_exactly_one_row_though_the_database_was_away_in_the_middle() {
+    let requests = if long() { 200_000 } else { 6_000 };
+    let site = Arc::new(site());
+    let gateway = site.serve().await;
+    let key = prepare(&site).await;
+    let (sent, stop) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+    let mut clients = JoinSet::new();
+    for client in 0..CLIENTS {
+        let (site, sent, stop) = (Arc::clone(&site), Arc::clone(&sent), Arc::clone(&stop));
+        clients.spawn(read(site, key.clone(), client, sent, requests, stop));
+    }
+    while sent.load(Ordering::Relaxed) < requests / 3 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    kill_hard(site.place.postmaster().unwrap());
+    let (mut answered, mut unanswered) = (BTreeSet::new(), BTreeSet::new());
+    for (some, others) in clients.join_all().await {
+        answered.extend(some);
+        unanswered.extend(others);
+    }
+    assert_eq!((answered.len(), unanswered.len()), (requests, 0));
+    ready_again(&site).await;
+    assert!(site.printed("stderr").contains("spill file"), "the database was never missed");
+    assert!(gateway.stop().await.success());
+    println!("{}", verified(&site).await);
+    let gateway = site.serve().await;
+    let counts = counted(&site).await;
+    assert!(answered.iter().all(|id| counts.get(id) == Some(&1)));
+    assert_eq!(counts.len(), requests);
+    assert!(gateway.stop().await.success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_sync_each_answered_request_has_its_row_whoever_is_killed() {
+    let kills = if long() { 20 } else { 4 };
+    let site = Arc::new(site().set("WAGGLE_AUDIT__DURABILITY", "sync"));
+    let mut gateway = site.serve().await;
+    let key = prepare(&site).await;
+    let (mut answered, mut unanswered) = (BTreeSet::new(), BTreeSet::new());
+    for round in 0..kills {
+        let (sent, stop) = (Arc::new(AtomicUsize::new(round * 1_000_000)), Arc::new(AtomicBool::new(false)));
+        let mut clients = JoinSet::new();
+        for client in 0..CLIENTS {
+            let (site, sent, stop) = (Arc::clone(&site), Arc::clone(&sent), Arc::clone(&stop));
+            clients.spawn(read(site, key.clone(), client, sent, usize::MAX, stop));
+        }
+        tokio::time::sleep(Duration::from_millis(300 + 170 * (round as u64 % 5))).await;
+        // The database alone, both of them, the gateway alone.
+        if round % 3 != 2 {
+            kill_hard(site.place.postmaster().unwrap());
+            tokio::time::sleep(Duration::from_millis(150 * (round as u64 % 3 + 1))).await;
+        }
+        if round % 3 == 0 {
+            ready_again(&site).await;
+            stop.store(true, Ordering::Relaxed);
+        } else {
+            gateway.kill().await;
+            stop.store(true, Ordering::Relaxed);
+            gateway = site.serve().await;
+        }
+        for (some, others) in clients.join_all().await {
+            answered.extend(some);
+            unanswered.extend(others);
+        }
+    }
+    assert!(answered.len() > 100, "{}", answered.len());
+    assert!(gateway.stop().await.success());
+    println!("{} answered, {} not; {}", answered.len(), unanswered.len(), verified(&site).await);
+    let gateway = site.serve().await;
+    let counts = counted(&site).await;
+    let lost: Vec<_> = answered.iter().filter(|id| counts.get(*id) != Some(&1)).collect();
+    assert!(lost.is_empty(), "{} of {}: {:?}", lost.len(), answered.len(), &lost[..lost.len().min(5)]);
+    assert!(
+        counts.iter().all(|(id, count)| *count == 1 && (answered.contains(id) || unanswered.contains(id)))
+    );
+    assert!(gateway.stop().await.success());
+}

@@ -1,0 +1,65 @@
+//! Partitions: made ahead, dropped whole, and nobody changes a row.
+
+use sqlx::{AssertSqlSafe, Executor};
+use time::{Duration, OffsetDateTime};
+
+use super::calls::reaches;
+use super::tampering::findings;
+use crate::app::{Builder, gateway};
+use crate::clock::ManualClock;
+use crate::cluster::database;
+
+#[tokio::test]
+async fn rows_are_neither_updated_nor_deleted_nor_truncated() {
+    let (database, replica) = gateway().await;
+    replica.acme("research").await;
+    reaches(&database, 3).await;
+    let mut connection = database.connect().await;
+    let today = "(select inhrelid::regclass::text from pg_inherits where inhparent = 'audit_log'::regclass order by 1 limit 1)";
+    let partition: String = sqlx::query_scalar(AssertSqlSafe(format!("select {today}")))
+        .fetch_one(&mut connection)
+        .await
+        .unwrap();
+    for statement in [
+        "update audit_log set outcome = 'ok'".to_owned(),
+        "delete from audit_log".to_owned(),
+        "truncate audit_log".to_owned(),
+        "update audit_log set outcome = 'ok' where false".to_owned(),
+        format!("update {partition} set outcome = 'ok'"),
+        format!("delete from {partition}"),
+        format!("truncate {partition}"),
+        "update audit_chains set last = 7".to_owned(),
+        "delete from audit_chains".to_owned(),
+        "truncate audit_chains".to_owned(),
+        "delete from audit_heads".to_owned(),
+        "truncate audit_heads".to_owned(),
+    ] {
+        let refused = connection.execute(AssertSqlSafe(statement.clone())).await.unwrap_err();
+        assert!(refused.to_string().contains("is only ever added to"), "{statement}: {refused}");
+    }
+    let ahead = "select count(*) from pg_inherits where inhparent = 'audit_log'::regclass";
+    assert_eq!(database.number(ahead).await, 8);
+}
+
+#[tokio::test]
+async fn old_partitions_are_dropped_whole_and_the_rest_is_still_proven() {
+    let database = database().await;
+    let clock = ManualClock::at(OffsetDateTime::now_utc() - Duration::days(120));
+    for round in 0..3 {
+        let replica = Builder::new(&database).clock(clock.clone()).start().await;
+        let name = format!("tenant-{round}");
+        replica.tenant(&name).await;
+        clock.advance(Duration::days(1));
+        replica.tenant(&format!("{name}-later")).await;
+        replica.running.stop().await;
+        clock.advance(Duration::days(20));
+    }
+    let rows = "select count(*) from audit_log";
+    assert_eq!(database.number(rows).await, 6);
+    clock.advance(Duration::days(49));
+    let replica = Builder::new(&database).clock(clock.clone()).start().await;
+    super::calls::becomes(&database, rows, 3).await;
+    assert_eq!(database.number("select count(*) from audit_chains where kind = 'dropped'").await, 3);
+    replica.running.stop().await;
+    assert_eq!(findings(&database, None).await, [""; 0]);
+}
