@@ -106,7 +106,11 @@ begin
     end if;
     -- One at a time: two replicas make the same days.
     perform pg_advisory_xact_lock(8602270457152208900);
-    if to_regclass(quote_ident(name)) is not null then
+    -- Not by the name as above: what another has just made may still be remembered as missing.
+    if exists (
+        select from pg_class made join pg_class log on log.relnamespace = made.relnamespace
+        where made.relname = name and log.oid = 'audit_log'::regclass
+    ) then
         return;
     end if;
     execute format('create table %I (like audit_log including defaults including constraints including indexes)', name);

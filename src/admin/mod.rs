@@ -7,6 +7,7 @@ pub(crate) mod audited;
 mod authority;
 mod content;
 pub mod definition;
+mod explain;
 mod extract;
 mod keys;
 mod limits;
@@ -27,6 +28,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::audit::Audit;
+use crate::config::Costs;
 use crate::http::cursor::CursorSeal;
 use crate::http::limits::Limits;
 use crate::http::problem::AdminFault;
@@ -50,6 +52,8 @@ pub struct Admin {
     pub limits: Arc<Limits>,
     /// What was used.
     pub usage: Arc<UsageBook>,
+    /// What requests cost.
+    pub costs: Costs,
     /// What limits may be set to.
     pub settable: LimitBounds,
     /// Most bytes of the contents of one resource.
@@ -100,6 +104,7 @@ fn operations() -> OpenApiRouter<Arc<Admin>> {
         .routes(routes!(prompts::read, prompts::write, prompts::remove))
         .routes(routes!(manifest::show, manifest::apply))
         .routes(routes!(usage::read))
+        .routes(routes!(explain::explain))
         .routes(routes!(audit::read))
         .routes(routes!(audit::checkpoint))
 }

@@ -28,7 +28,6 @@ use crate::http::limits::{LimitOptions, Limits};
 use crate::http::metadata::Metadata;
 use crate::http::origin::OriginRules;
 use crate::http::request_id::RequestIds;
-use crate::mcp::costs::Costs;
 use crate::mcp::endpoint::{Endpoint, EndpointOptions, Grounds};
 use crate::model::feed::Follower;
 use crate::model::key::KeyHash;
@@ -276,7 +275,7 @@ fn endpoint(
         streams_per_key: settings.limits.streams_per_key,
         streams: settings.limits.streams,
         uris_per_stream: settings.sessions.subscriptions,
-        costs: costs(settings),
+        costs: settings.costs,
     };
     Endpoint::new(shared.grounds(), keys, options, closing)
 }
@@ -300,11 +299,6 @@ fn usage_options(settings: &Settings) -> UsageOptions {
     UsageOptions { settle: usage.settle, retain: usage.retain, stale }
 }
 
-fn costs(settings: &Settings) -> Costs {
-    let crate::config::Costs { list, read, prompt, complete, stream, discover, other } = settings.costs;
-    Costs { list, read, prompt, complete, stream, discover, other }
-}
-
 fn gateway(
     settings: &Settings,
     endpoint: Endpoint,
@@ -325,6 +319,7 @@ fn gateway(
         limits: Arc::clone(limits),
         usage: Arc::clone(usage),
         settable,
+        costs: settings.costs,
         seal,
         operator,
         content_bytes: settings.limits.content_bytes,

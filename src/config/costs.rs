@@ -35,6 +35,19 @@ impl Costs {
         }
     }
 
+    /// What a request with this method costs.
+    pub fn of_method(&self, method: &str) -> u32 {
+        match method {
+            "resources/read" => self.read,
+            "resources/list" | "resources/templates/list" | "prompts/list" | "tools/list" => self.list,
+            "prompts/get" => self.prompt,
+            "completion/complete" => self.complete,
+            "subscriptions/listen" => self.stream,
+            "server/discover" => self.discover,
+            _ => self.other,
+        }
+    }
+
     /// What the dearest request costs, and the setting that says so.
     pub fn dearest(&self) -> (&'static str, u32) {
         let costs = [

@@ -34,7 +34,8 @@ impl From<Fault> for AdminFault {
     }
 }
 
-fn status(fault: &Fault) -> StatusCode {
+/// The status of a fault.
+pub fn status(fault: &Fault) -> StatusCode {
     match fault {
         Fault::ParseError(_)
         | Fault::InvalidRequest(_)

@@ -1,50 +1,36 @@
-//! `POST /{agent_id}/mcp`: from a request to an answer, by way of the dialect that it is written in.
+//! `/{agent_id}/mcp`: who asks, and may he? What he asks is answered in `converse`.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderName, HeaderValue, Method, Response};
+use http::{HeaderValue, Method, Response};
 use hyper::body::Incoming as IncomingBody;
 use tokio_util::sync::CancellationToken;
 
-use super::costs::Costs;
-use super::era::{self, Era, VersionSource};
+use super::accept;
+use super::era;
 use super::headers::McpHeaders;
-use super::legacy::decode::{
-    self as legacy_decode, Initialize, LegacyCall, LegacyMessage, LegacyMethod, SessionCall,
-};
-use super::modern::decode::{self as modern_decode, ModernMessage, ModernMethod};
-use super::modern::encode as modern_encode;
-use super::performer::{Dialect, Performer, around};
-use super::reply::{Reply, accepted, fail, method_not_allowed, no_content, ok, refuse};
+use super::performer::Performer;
+use super::reply::{fail, method_not_allowed, no_content, refuse};
 use super::streams::Streams;
-use super::trail::{Asked, Trail};
-use super::version::ProtocolVersion;
-use super::wire::{
-    Incoming, Message, Rejected, RequestId, batch_message, error_message, parse, result_message,
-    result_pieces,
-};
-use super::{accept, legacy};
+use super::trail::Trail;
 use crate::audit::Audit;
+use crate::config::Costs;
 use crate::feed::Feed;
 use crate::http::body::{self, Body};
 use crate::http::credential::{self, Presented};
 use crate::http::cursor::CursorSeal;
 use crate::http::key_expiry::KeyExpiry;
-use crate::http::limits::{Admission, Limits, Standing};
+use crate::http::limits::Limits;
 use crate::model::audit::event::ActorKind;
 use crate::model::fault::Fault;
 use crate::model::key::KeyHash;
 use crate::model::session::{Session, SessionId};
 use crate::registry::Registry;
 use crate::registry::access::{Caller, Shown};
-use crate::registry::sessions::NewSession;
-use crate::usage::{Holders, UsageBook};
-
-const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
+use crate::usage::UsageBook;
 
 /// The bounds of the endpoint.
 #[derive(Debug, Clone)]
@@ -193,7 +179,7 @@ impl Endpoint {
     }
 
     /// The session that the headers name, if it is the caller's.
-    async fn session(
+    pub(super) async fn session(
         &self,
         caller: &Caller,
         headers: &McpHeaders<'_>,
@@ -242,262 +228,4 @@ impl Endpoint {
         }
         admitted
     }
-
-    async fn converse(
-        &self,
-        arrival: &Arrival<'_>,
-        caller: &Caller,
-        admission: &Admission<'_>,
-        body: &[u8],
-    ) -> Response<Body> {
-        let headers = McpHeaders::read(&arrival.parts.headers);
-        let incoming = parse(body);
-        let era = era::decide(&headers, &incoming);
-        let version = era::named_version(&headers, &incoming);
-        if let Ok(incoming) = &incoming {
-            arrival.trail.read(incoming, named_or(version, era));
-        }
-        let charged = self.charge(caller, admission, &incoming).await;
-        let (id, asked) = match (incoming, &charged) {
-            (Ok(incoming), Ok(_)) => (incoming.id(), Ok(incoming)),
-            (Ok(incoming), Err(fault)) => (incoming.id(), Err(fault.clone())),
-            (Err(rejected), Err(fault)) => (rejected.id, Err(fault.clone())),
-            (Err(rejected), Ok(_)) => (rejected.id, Err(rejected.fault)),
-        };
-        let reply = Reply { arrival, era, version, id };
-        let mut response = match asked {
-            Ok(incoming) => self.respond(caller, &headers, &incoming, reply).await,
-            Err(fault) => reply.fault(&fault),
-        };
-        if let Ok(Some(standing)) = charged {
-            standing.tell(response.headers_mut());
-        }
-        response
-    }
-
-    /// Takes what a body costs from the rates and the quotas of whoever sends it.
-    async fn charge(
-        &self,
-        caller: &Caller,
-        admission: &Admission<'_>,
-        incoming: &Result<Incoming<'_>, Rejected<'_>>,
-    ) -> Result<Option<Standing>, Fault> {
-        let standing = admission.charge(self.options.costs.of(incoming))?;
-        if let Ok(incoming) = incoming {
-            let holders = Holders { agent: caller.agent, tenant: caller.tenant, limits: &caller.limits };
-            self.usage.take_calls(holders, Costs::calls(incoming)).await?;
-        }
-        Ok(standing)
-    }
-
-    async fn respond(
-        &self,
-        caller: &Caller,
-        headers: &McpHeaders<'_>,
-        incoming: &Incoming<'_>,
-        reply: Reply<'_>,
-    ) -> Response<Body> {
-        match reply.era {
-            Era::Modern => self.modern(caller, headers, incoming, &reply).await,
-            Era::Legacy(VersionSource::Session) => {
-                match self.session(caller, headers, &reply.arrival.trail).await {
-                    Ok(session) => {
-                        let version = ProtocolVersion::parse(&session.version);
-                        let version = version.unwrap_or(ProtocolVersion::NEWEST_LEGACY);
-                        let within = Within { caller, version, session: Some(&session) };
-                        self.legacy(within, incoming, &Reply { version: Some(version), ..reply }).await
-                    }
-                    Err(fault) => reply.fault(&fault),
-                }
-            }
-            Era::Legacy(VersionSource::Sessionless(version)) => {
-                self.legacy(Within { caller, version, session: None }, incoming, &reply).await
-            }
-            Era::Legacy(VersionSource::Negotiation) => {
-                let version = ProtocolVersion::NEWEST_LEGACY;
-                self.legacy(Within { caller, version, session: None }, incoming, &reply).await
-            }
-        }
-    }
-
-    async fn modern(
-        &self,
-        caller: &Caller,
-        headers: &McpHeaders<'_>,
-        incoming: &Incoming<'_>,
-        reply: &Reply<'_>,
-    ) -> Response<Body> {
-        let call = match modern_decode::decode(headers, incoming) {
-            Ok(ModernMessage::Call(call)) => call,
-            Ok(ModernMessage::Notification) => return accepted(),
-            Err(error) => return reply.error(&error.answer(reply.request_id())),
-        };
-        let headers = &reply.arrival.parts.headers;
-        let result = match &call.method {
-            ModernMethod::Listen(filter) => {
-                let listening = Box::pin(self.listen(reply.arrival, caller, filter, call.id)).await;
-                return listening.unwrap_or_else(|fault| reply.fault(&fault));
-            }
-            _ if !accept::admits_json(headers) => Err(accept::NO_JSON),
-            ModernMethod::Discover => self.discover(caller).await,
-            ModernMethod::Call(call) => {
-                self.performer.perform(caller, call, Dialect::Modern { ttl: self.options.ttl }).await
-            }
-        };
-        match result {
-            Ok(result) => ok(result_pieces(call.id, result)),
-            Err(fault) => reply.fault(&fault),
-        }
-    }
-
-    async fn discover(&self, caller: &Caller) -> Result<Bytes, Fault> {
-        let snapshot = self.performer.registry().snapshot(caller).await?;
-        let mut out = Vec::new();
-        modern_encode::discover(&mut out, around(caller, &snapshot, self.options.ttl))?;
-        Ok(out.into())
-    }
-
-    async fn legacy(&self, within: Within<'_>, incoming: &Incoming<'_>, reply: &Reply<'_>) -> Response<Body> {
-        if !accept::admits_json(&reply.arrival.parts.headers) {
-            return reply.fault(&accept::NO_JSON);
-        }
-        match incoming {
-            Incoming::Message(message) => match legacy_decode::decode(message) {
-                Ok(LegacyMessage::Unanswered) => accepted(),
-                Ok(LegacyMessage::Call(LegacyCall { id, method: LegacyMethod::Initialize(asked) })) => {
-                    let opened =
-                        Box::pin(self.initialize(within.caller, &asked, id, &reply.arrival.trail)).await;
-                    opened.unwrap_or_else(|fault| reply.fault(&fault))
-                }
-                Ok(LegacyMessage::Call(call)) => match self.call(within, &call).await {
-                    Ok(result) => ok(result_pieces(call.id, result)),
-                    Err(fault) => reply.fault(&fault),
-                },
-                Err(fault) => reply.fault(&fault),
-            },
-            Incoming::Batch(members) => match legacy_decode::batch(members, within.version) {
-                Ok(messages) => Box::pin(self.batch(within, messages, reply)).await,
-                Err(fault) => reply.fault(&fault),
-            },
-        }
-    }
-
-    /// Opens a session, whose id goes with the answer.
-    async fn initialize(
-        &self,
-        caller: &Caller,
-        asked: &Initialize<'_>,
-        id: RequestId<'_>,
-        trail: &Trail,
-    ) -> Result<Response<Body>, Fault> {
-        let registry = self.performer.registry();
-        let snapshot = registry.snapshot(caller).await?;
-        let new = NewSession {
-            version: asked.version.as_str(),
-            client_name: &asked.client.name,
-            client_version: &asked.client.version,
-            capabilities: asked.capabilities.get(),
-        };
-        let session = registry.open_session(caller, new).await?;
-        // What is listed from now on, on any replica, is not older than what the session is told of.
-        self.feed.settled_head(caller.agent).await?;
-        trail.opened(session.uid(), asked.version, &asked.client);
-        let mut result = Vec::new();
-        legacy::encode::initialize(&mut result, asked.version, &snapshot.description)?;
-        let mut response = ok(result_pieces(id, result.into()));
-        let mut session = HeaderValue::try_from(session.reveal())
-            .map_err(|_| Fault::Internal("a session's id is no header".to_owned()))?;
-        session.set_sensitive(true);
-        response.headers_mut().insert(SESSION_ID, session);
-        Ok(response)
-    }
-
-    async fn call(&self, within: Within<'_>, call: &LegacyCall<'_>) -> Result<Bytes, Fault> {
-        match &call.method {
-            LegacyMethod::Ping => Ok(Bytes::from_static(legacy::encode::EMPTY)),
-            LegacyMethod::InSession(method, call) => {
-                let session = within.session.ok_or(Fault::SessionRequired(method))?;
-                Box::pin(self.call_session(within.caller, session, call.clone()?)).await
-            }
-            LegacyMethod::Initialize(_) => Err(legacy_decode::initialize_in_batch()),
-            LegacyMethod::Call(call) => {
-                self.performer.perform(within.caller, call, Dialect::Legacy(within.version)).await
-            }
-        }
-    }
-
-    async fn call_session(
-        &self,
-        caller: &Caller,
-        session: &Session,
-        call: SessionCall,
-    ) -> Result<Bytes, Fault> {
-        let registry = self.performer.registry();
-        match call {
-            SessionCall::Subscribe(uri) => {
-                registry.subscribe(caller, session, &uri).await?;
-                // What is read from now on, on any replica, is not older than what the session is told of.
-                self.feed.settled_head(caller.agent).await?;
-            }
-            SessionCall::Unsubscribe(uri) => registry.unsubscribe(session, &uri).await?,
-            SessionCall::SetLevel(level) => registry.set_level(session, level).await?,
-        }
-        Ok(Bytes::from_static(legacy::encode::EMPTY))
-    }
-
-    async fn batch(
-        &self,
-        within: Within<'_>,
-        messages: Vec<Result<Message<'_>, Rejected<'_>>>,
-        reply: &Reply<'_>,
-    ) -> Response<Body> {
-        let mut answers = Vec::with_capacity(messages.len());
-        for message in messages {
-            let trail = &reply.arrival.trail;
-            let mut asked = Asked::default();
-            let (id, result) = match message {
-                Err(Rejected { fault, id, .. }) => (id, Err(fault)),
-                Ok(message) => {
-                    asked = Asked::of(&message);
-                    let id = match &message {
-                        Message::Request(request) => Some(request.id),
-                        Message::Notification { .. } | Message::Response => None,
-                    };
-                    match legacy_decode::decode(&message) {
-                        Ok(LegacyMessage::Unanswered) => {
-                            trail.member(asked, None, 0);
-                            continue;
-                        }
-                        Ok(LegacyMessage::Call(call)) => (id, self.call(within, &call).await),
-                        Err(fault) => (id, Err(fault)),
-                    }
-                }
-            };
-            let outcome = result.as_ref().err().map(Fault::name);
-            let answer = match (id, result) {
-                (Some(id), Ok(result)) => result_message(id, &result),
-                (id, Err(fault)) => error_message(id, reply.version, &reply.translate(&fault)),
-                (None, Ok(_)) => continue,
-            };
-            trail.member(asked, outcome, answer.len());
-            answers.push(answer);
-        }
-        batch_message(&answers).map_or_else(accepted, |answers| ok(Body::from(answers)))
-    }
-}
-
-/// The revision that a request names or, without a session, is taken to be in.
-fn named_or(named: Option<ProtocolVersion>, era: Era) -> Option<ProtocolVersion> {
-    match era {
-        Era::Legacy(VersionSource::Sessionless(version)) => Some(version),
-        _ => named,
-    }
-}
-
-/// Who speaks in the legacy era, in which revision, and in which session, if in any.
-#[derive(Clone, Copy)]
-struct Within<'a> {
-    caller: &'a Caller,
-    version: ProtocolVersion,
-    session: Option<&'a Session>,
 }

@@ -115,13 +115,6 @@ pub struct Caller {
     pub limits: Arc<AccessLimits>,
 }
 
-impl Caller {
-    /// Whether the agent is the credential's own, or its tenant's, and not only open to everybody.
-    pub fn is_own(&self) -> bool {
-        self.grant.as_ref().is_some_and(|grant| grant.credential.reaches(self.tenant, self.agent))
-    }
-}
-
 /// When keys were last used, until it is written down.
 #[derive(Debug, Default)]
 pub(super) struct KeyUses(DashMap<KeyId, OffsetDateTime>);
@@ -229,7 +222,7 @@ impl Registry {
             }),
         };
         let access = self.agent_access(caller.tenant, caller.agent).await?;
-        decide(grant, access).map(drop)
+        decide(credential_of(grant.as_ref()), access).map(drop)
     }
 
     /// How long a caller's credential is good for, where it expires.
@@ -356,8 +349,14 @@ impl Registry {
             Some((tenant, agent)) => self.agent_access(tenant, agent).await?,
             None => None,
         };
-        decide(grant, access)
+        let AgentAccess { agent, tenant, access, limits, .. } =
+            decide(credential_of(grant.as_ref()), access)?;
+        Ok(Caller { grant, tenant, agent, public: access == Access::Public, limits })
     }
+}
+
+fn credential_of(grant: Option<&Arc<Grant>>) -> Option<&Credential> {
+    grant.map(|grant| &grant.credential)
 }
 
 impl Grant {
@@ -379,12 +378,15 @@ impl Grant {
     }
 }
 
-/// The rules of access, in one place.
-fn decide(grant: Option<Arc<Grant>>, access: Option<AgentAccess>) -> Result<Caller, Fault> {
-    let stranger = if grant.is_some() { Fault::Forbidden } else { Fault::Unauthenticated };
+/// The rules of access, in one place: whether somebody, or nobody, may use an agent's endpoint.
+pub(super) fn decide(
+    credential: Option<&Credential>,
+    access: Option<AgentAccess>,
+) -> Result<AgentAccess, Fault> {
+    let stranger = if credential.is_some() { Fault::Forbidden } else { Fault::Unauthenticated };
     let Some(access) = access else { return Err(stranger) };
     let public = access.access == Access::Public;
-    match grant.as_ref().map(|grant| &grant.credential) {
+    match credential {
         Some(own) if own.reaches(access.tenant, access.agent) => {
             if !access.enabled {
                 return Err(Fault::AgentDisabled);
@@ -396,5 +398,5 @@ fn decide(grant: Option<Arc<Grant>>, access: Option<AgentAccess>) -> Result<Call
         _ if access.enabled && public => {}
         _ => return Err(stranger),
     }
-    Ok(Caller { grant, tenant: access.tenant, agent: access.agent, public, limits: access.limits })
+    Ok(access)
 }

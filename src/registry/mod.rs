@@ -10,6 +10,7 @@ mod compiled;
 mod complete;
 mod difference;
 mod directory;
+pub mod explain;
 mod fingerprint;
 pub mod housekeeping;
 pub mod keys;

@@ -115,6 +115,24 @@ impl Store {
         Ok(Share { calls: row.granted_calls, bytes: row.granted_bytes })
     }
 
+    /// What replicas have taken of a quota so far.
+    pub async fn used_quota(&self, holder: Uuid, period: Period, start: Date) -> Result<Share, StoreError> {
+        let row = self
+            .run(async |connection| {
+                sqlx::query_as!(
+                    Share,
+                    "select calls, bytes from quotas where holder = $1 and period = $2 and start = $3",
+                    holder,
+                    period.as_str(),
+                    start,
+                )
+                .fetch_optional(connection)
+                .await
+            })
+            .await?;
+        Ok(row.unwrap_or_default())
+    }
+
     /// Gives back what was not needed.
     pub async fn give_back_quota(
         &self,

@@ -92,6 +92,19 @@ impl UsageBook {
         Ok(())
     }
 
+    /// Whether a call would find something left of every quota now. Takes nothing.
+    ///
+    /// # Errors
+    /// [`Fault::QuotaExceeded`].
+    pub async fn would_take(&self, holders: Holders<'_>) -> Result<(), Fault> {
+        let now = self.sources.clock.now();
+        for (scope, uid, limits) in holders.with_quotas() {
+            let used_up = self.quotas.used_up(uid, limits, now).await?;
+            used_up.map_or(Ok(()), |refused| Err(refused.of(scope)))?;
+        }
+        Ok(())
+    }
+
     /// Counts what was used of an agent by a method, one of a few names.
     pub fn count(&self, holders: Holders<'_>, method: &'static str, usage: &Usage) {
         self.counters.count(holders.agent, method, self.sources.clock.now(), usage);

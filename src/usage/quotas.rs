@@ -86,6 +86,16 @@ enum Taken {
     No(&'static str),
 }
 
+/// What a quota is called when it is used up.
+fn name(period: Period, calls: bool) -> &'static str {
+    match (period, calls) {
+        (Period::Day, true) => "calls of a day",
+        (Period::Day, false) => "bytes of a day",
+        (Period::Month, true) => "calls of a month",
+        (Period::Month, false) => "bytes of a month",
+    }
+}
+
 impl Left {
     fn take(&mut self, period: Period, most: Most, calls: i64, at: OffsetDateTime) -> Taken {
         let start = period.start(at);
@@ -99,12 +109,7 @@ impl Left {
             return Taken::Yes;
         }
         if self.used_up.is_some_and(|(when, under)| under == most && when.elapsed() < ASK_AGAIN) {
-            return Taken::No(match (period, short_of_calls) {
-                (Period::Day, true) => "calls of a day",
-                (Period::Day, false) => "bytes of a day",
-                (Period::Month, true) => "calls of a month",
-                (Period::Month, false) => "bytes of a month",
-            });
+            return Taken::No(name(period, short_of_calls));
         }
         let needed = |short: bool, needed: i64| if short { needed } else { 0 };
         Taken::Short(Need {
@@ -237,6 +242,31 @@ impl Quotas {
                 if since.elapsed() < self.stale { Ok(None) } else { Err(Refused::Unknown(error)) }
             }
         }
+    }
+
+    /// What of its quotas an agent or a tenant has used up, here and in the database, if anything.
+    pub(super) async fn used_up(
+        &self,
+        uid: Uuid,
+        limits: &UseLimits,
+        at: OffsetDateTime,
+    ) -> Result<Option<Refused>, StoreError> {
+        let holder = self.holders.get(&uid).map(|entry| Arc::clone(&entry));
+        for period in [Period::Day, Period::Month] {
+            let (most, start) = (Most::of(limits, period), period.start(at));
+            let here = holder.as_ref().map(|holder| *holder.left(period).lock());
+            let here = here.filter(|left| left.start == Some(start)).unwrap_or_default().share;
+            let used = self.store.used_quota(uid, period, start).await?;
+            let is_over = |most: Option<i64>, used, here| most.is_some_and(|most| used >= most && here <= 0);
+            let over = [
+                (is_over(most.calls, used.calls, here.calls), true),
+                (is_over(most.bytes, used.bytes, here.bytes), false),
+            ];
+            if let Some((_, calls)) = over.into_iter().find(|(over, _)| *over) {
+                return Ok(Some(Refused::UsedUp { quota: name(period, calls), wait: period.left(at) }));
+            }
+        }
+        Ok(None)
     }
 
     /// Changes what is left to an agent or a tenant: back goes what was taken for nothing, off what is known only after a

@@ -2,6 +2,7 @@
 
 mod addresses;
 mod callers;
+mod explain;
 mod overrides;
 mod rates;
 

@@ -19,6 +19,8 @@ use governor::clock::{Clock, DefaultClock};
 pub use self::standing::{Standing, retry_after, tell};
 use self::table::{Limiter, Refused, Table};
 use super::client_address::of_one_client;
+use crate::model::agent::AccessLimits;
+use crate::model::caller::Credential;
 use crate::model::fault::{Fault, LimitScope, Limited};
 use crate::model::ids::{AgentId, KeyId, TenantId};
 use crate::model::limits::Rate;
@@ -56,6 +58,26 @@ enum Holder {
     /// Those who read a public agent that is not theirs.
     Strangers(AgentId),
     Tenant(TenantId),
+}
+
+/// Whose request it is, and of what.
+#[derive(Debug, Clone, Copy)]
+pub struct Asker<'a> {
+    /// With what; `None` for anybody at a public agent.
+    pub credential: Option<&'a Credential>,
+    /// The agent's tenant.
+    pub tenant: TenantId,
+    /// The agent.
+    pub agent: AgentId,
+    /// What was set for both.
+    pub limits: &'a AccessLimits,
+}
+
+impl<'a> From<&'a Caller> for Asker<'a> {
+    fn from(caller: &'a Caller) -> Self {
+        let credential = caller.grant.as_ref().map(|grant| &grant.credential);
+        Self { credential, tenant: caller.tenant, agent: caller.agent, limits: &caller.limits }
+    }
 }
 
 /// The limits of this replica.
@@ -126,7 +148,7 @@ impl<C: Clock + Clone> Limits<C> {
     /// # Errors
     /// [`Fault::Unavailable`].
     pub fn admit(&self, caller: &Caller, client: IpAddr) -> Result<Admission<'_, C>, Fault> {
-        let charged = self.charged(caller, client);
+        let charged = self.charged(&Asker::from(caller), client);
         let bounds = [self.options.concurrent_per_key, self.options.concurrent_per_agent];
         for (nth, (most, charge)) in bounds.into_iter().zip(&charged).enumerate() {
             let entered = charge.as_ref().is_none_or(|(_, limiter)| limiter.enter(most));
@@ -138,23 +160,46 @@ impl<C: Clock + Clone> Limits<C> {
         Ok(Admission { limits: self, charged })
     }
 
-    fn charged(&self, caller: &Caller, client: IpAddr) -> [Option<(LimitScope, Arc<Limiter<C>>)>; 3] {
-        let own = caller.is_own();
-        let first = match &caller.grant {
-            Some(grant) => {
-                let rate = grant.credential.limits.over(self.options.key);
-                (LimitScope::Key, self.holders.of(Holder::Key(grant.credential.key), rate))
-            }
-            None => (LimitScope::Address, self.addresses.of(of_one_client(client), self.options.address)),
+    fn charged(&self, asker: &Asker<'_>, client: IpAddr) -> [Option<(LimitScope, Arc<Limiter<C>>)>; 3] {
+        let [key, agent, tenant] = self.holders(asker);
+        let found = |holder: Option<(LimitScope, Holder, Option<Rate>)>| {
+            holder.map(|(scope, holder, rate)| (scope, self.holders.of(holder, rate)))
         };
-        let agent = if own { Holder::Agent(caller.agent) } else { Holder::Strangers(caller.agent) };
-        let rate = caller.limits.agent.rate().over(self.options.agent);
-        let agent = (LimitScope::Agent, self.holders.of(agent, rate));
-        let tenant = own.then(|| {
-            let rate = caller.limits.tenant.rate().over(self.options.tenant);
-            (LimitScope::Tenant, self.holders.of(Holder::Tenant(caller.tenant), rate))
+        let address =
+            || (LimitScope::Address, self.addresses.of(of_one_client(client), self.options.address));
+        [found(key).or_else(|| Some(address())), found(agent), found(tenant)]
+    }
+
+    /// Whom a request is charged to besides its address, and at which rate.
+    fn holders(&self, asker: &Asker<'_>) -> [Option<(LimitScope, Holder, Option<Rate>)>; 3] {
+        let own = asker.credential.is_some_and(|credential| credential.reaches(asker.tenant, asker.agent));
+        let key = asker.credential.map(|credential| {
+            let rate = credential.limits.over(self.options.key);
+            (LimitScope::Key, Holder::Key(credential.key), rate)
         });
-        [Some(first), Some(agent), tenant]
+        let agent = if own { Holder::Agent(asker.agent) } else { Holder::Strangers(asker.agent) };
+        let agent = (LimitScope::Agent, agent, asker.limits.agent.rate().over(self.options.agent));
+        let tenant = own.then(|| {
+            let rate = asker.limits.tenant.rate().over(self.options.tenant);
+            (LimitScope::Tenant, Holder::Tenant(asker.tenant), rate)
+        });
+        [key, Some(agent), tenant]
+    }
+
+    /// Whether a request with a credential would be charged without a refusal now. Takes nothing.
+    ///
+    /// # Errors
+    /// [`Fault::RateLimited`].
+    pub fn would_charge(&self, asker: &Asker<'_>, cost: u32) -> Result<(), Fault> {
+        for (scope, holder, rate) in self.holders(asker).into_iter().flatten() {
+            if let Some(rate) = rate
+                && let Some(left) = self.holders.left(holder, rate).filter(|left| *left < cost)
+            {
+                let wait = Duration::from_secs(rate.seconds(cost - left).into());
+                return Err(refusal(scope, cost, Refused { rate, wait: Some(wait) }));
+            }
+        }
+        Ok(())
     }
 
     /// Charges a refused credential to its address, which is given nothing for a while once it has nothing left.

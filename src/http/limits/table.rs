@@ -18,6 +18,9 @@ use crate::model::limits::Rate;
 /// In milliseconds: how long after a look for limiters to forget the next one is worth it.
 const LOOK_AGAIN_MS: u64 = 100;
 
+/// Bits of what is left: more than [`Rate::MOST`] needs.
+const LEFT_BITS: u32 = 20;
+
 type Gcra<C> = RateLimiter<NotKeyed, InMemoryState, C, StateInformationMiddleware>;
 
 /// What one holder has used lately, and has under way.
@@ -27,6 +30,9 @@ pub(super) struct Limiter<C: Clock> {
     gcra: Option<Gcra<C>>,
     /// Shared with the limiter that takes its place when the rate changes.
     under_way: Arc<AtomicU32>,
+    /// What was left when something was last taken, and when that was, in milliseconds of the table.
+    left: AtomicU64,
+    start: C::Instant,
     /// In milliseconds of the table: until when the holder has nothing, whatever came back.
     barred: AtomicU64,
 }
@@ -50,22 +56,36 @@ pub(super) struct Left {
 }
 
 impl<C: Clock + Clone> Limiter<C> {
-    fn new(rate: Option<Rate>, clock: &C, under_way: Arc<AtomicU32>) -> Self {
+    fn new(rate: Option<Rate>, (clock, start): (&C, C::Instant), under_way: Arc<AtomicU32>) -> Self {
         let gcra = rate.map(|rate| {
             let quota = Quota::per_second(rate.per_second).allow_burst(rate.burst);
             RateLimiter::direct_with_clock(quota, clock.clone()).with_middleware()
         });
-        Self { rate, gcra, under_way, barred: AtomicU64::new(0) }
+        let left = AtomicU64::new(u64::from(rate.map_or(0, |rate| rate.burst.get())));
+        Self { rate, gcra, under_way, left, start, barred: AtomicU64::new(0) }
     }
 
     /// Takes units, all or none. More than may ever be had at once are never had.
     pub(super) fn take(&self, units: NonZeroU32, clock: &C) -> Result<Option<Left>, Refused> {
         let (Some(gcra), Some(rate)) = (&self.gcra, self.rate) else { return Ok(None) };
         match gcra.check_n(units) {
-            Ok(Ok(state)) => Ok(Some(Left { rate, units: state.remaining_burst_capacity() })),
+            Ok(Ok(state)) => {
+                let units = state.remaining_burst_capacity();
+                self.left.store(millis(clock, self.start) << LEFT_BITS | u64::from(units), Ordering::Relaxed);
+                Ok(Some(Left { rate, units }))
+            }
             Ok(Err(not_yet)) => Err(Refused { rate, wait: Some(not_yet.wait_time_from(clock.now())) }),
             Err(_) => Err(Refused { rate, wait: None }),
         }
+    }
+
+    /// What is left now, by what was left last. A refusal takes nothing and is not looked at.
+    fn left(&self, rate: Rate, clock: &C) -> u32 {
+        let last = self.left.load(Ordering::Relaxed);
+        let passed = millis(clock, self.start).saturating_sub(last >> LEFT_BITS);
+        let back = passed.saturating_mul(rate.per_second.get().into()) / 1_000;
+        let left = (last & ((1 << LEFT_BITS) - 1)).saturating_add(back).min(rate.burst.get().into());
+        u32::try_from(left).unwrap_or(u32::MAX)
     }
 
     /// Puts one more under way, unless there are as many as may be.
@@ -109,8 +129,8 @@ pub(super) struct Table<K: Hash + Eq, C: Clock> {
 impl<K: Hash + Eq + Copy, C: Clock + Clone> Table<K, C> {
     /// At most `most` limiters; those above share one of `rate`.
     pub(super) fn new(most: usize, rate: Option<Rate>, clock: C) -> Self {
-        let shared = Arc::new(Limiter::new(rate, &clock, Arc::default()));
         let start = clock.now();
+        let shared = Arc::new(Limiter::new(rate, (&clock, start), Arc::default()));
         Self { limiters: DashMap::new(), most, shared, looked: AtomicU64::new(0), clock, start }
     }
 
@@ -128,15 +148,21 @@ impl<K: Hash + Eq + Copy, C: Clock + Clone> Table<K, C> {
             Entry::Occupied(mut entry) => {
                 if entry.get().rate != rate {
                     let under_way = Arc::clone(&entry.get().under_way);
-                    entry.insert(Arc::new(Limiter::new(rate, &self.clock, under_way)));
+                    entry.insert(Arc::new(Limiter::new(rate, (&self.clock, self.start), under_way)));
                 }
                 Arc::clone(entry.get())
             }
             Entry::Vacant(entry) => {
-                let limiter = Arc::new(Limiter::new(rate, &self.clock, Arc::default()));
+                let limiter = Arc::new(Limiter::new(rate, (&self.clock, self.start), Arc::default()));
                 Arc::clone(&entry.insert(limiter))
             }
         }
+    }
+
+    /// What a holder has left now; `None` for one that has used nothing.
+    pub(super) fn left(&self, holder: K, rate: Rate) -> Option<u32> {
+        let limiter = self.limiters.get(&holder).filter(|limiter| limiter.rate == Some(rate))?;
+        Some(limiter.left(rate, &self.clock))
     }
 
     /// Gives a holder nothing for a while.
@@ -156,7 +182,7 @@ impl<K: Hash + Eq + Copy, C: Clock + Clone> Table<K, C> {
     }
 
     fn millis(&self) -> u64 {
-        self.clock.now().duration_since(self.start).as_u64() / 1_000_000
+        millis(&self.clock, self.start)
     }
 
     /// Whether there may be one more, once what is as good as new is forgotten.
@@ -173,6 +199,10 @@ impl<K: Hash + Eq + Copy, C: Clock + Clone> Table<K, C> {
         }
         self.limiters.len() < self.most
     }
+}
+
+fn millis<C: Clock>(clock: &C, start: C::Instant) -> u64 {
+    clock.now().duration_since(start).as_u64() / 1_000_000
 }
 
 #[cfg(test)]
@@ -261,6 +291,18 @@ mod tests {
         assert_eq!(table.barred(1), Some(Duration::from_secs(1)));
         clock.advance(Duration::from_secs(1));
         assert_eq!(table.barred(1), None);
+    }
+
+    #[test]
+    fn what_is_left_is_told_without_taking_anything() {
+        let (table, clock, rate) = table(10);
+        assert_eq!(table.left(1, rate), None);
+        assert_eq!(take(&table, 1, rate, 15), Ok(5));
+        assert_eq!([table.left(1, rate), table.left(1, rate)], [Some(5), Some(5)]);
+        clock.advance(Duration::from_millis(350));
+        assert_eq!(table.left(1, rate), Some(8));
+        clock.advance(Duration::from_mins(1));
+        assert_eq!(table.left(1, rate), Some(20));
     }
 
     #[test]

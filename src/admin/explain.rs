@@ -1,0 +1,163 @@
+//! `/agents/{agent}/explain`: what would be decided about a request with a key, and by which rule.
+
+use std::net::IpAddr;
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::IntoResponse;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::authority::Authority;
+use super::extract::{Json as Input, Nothing, Params, Segment};
+use super::openapi::WriteProblems;
+use super::{Admin, Answer, App};
+use crate::http::limits::Asker;
+use crate::http::problem::status;
+use crate::model::agent::Agent;
+use crate::model::api_key::ApiKey;
+use crate::model::fault::Fault;
+use crate::model::ids::KeyId;
+use crate::registry::explain::AccessRule;
+use crate::usage::Holders;
+
+/// A request, as far as its decision depends on it.
+#[derive(Debug, Deserialize, ToSchema)]
+#[schema(as = ExplainRequest)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Question {
+    /// The id of the key that it would be sent with.
+    #[schema(value_type = uuid::Uuid)]
+    key_id: KeyId,
+    /// The message; `resources/read` unless given.
+    request: Option<Asked>,
+    /// Where it would be sent from; networks are not looked at unless it is given.
+    #[schema(value_type = Option<String>, example = "192.0.2.1")]
+    address: Option<IpAddr>,
+}
+
+/// A message of MCP. What its parameters name is not looked up.
+#[derive(Debug, Deserialize, ToSchema)]
+#[schema(as = ExplainMessage)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Asked {
+    /// Its method, on which depends what it costs.
+    method: String,
+}
+
+/// What would be decided.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Explanation)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Explanation {
+    /// Whether the request would be let in.
+    allowed: bool,
+    /// By which rule.
+    rule: Rule,
+    /// The stable name of the refusal.
+    code: Option<&'static str>,
+    /// The HTTP status that it would be answered with.
+    status: u16,
+    /// What it would be told.
+    detail: Option<String>,
+}
+
+/// What decides, in this order.
+#[derive(Debug, Clone, Copy, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum Rule {
+    /// The key was revoked.
+    Revoked,
+    /// The key expired, or is older than its tenant lets keys become.
+    Expired,
+    /// The key may not be used from there.
+    Network,
+    /// The key does not reach that agent.
+    WrongAgent,
+    /// The agent is disabled.
+    AgentDisabled,
+    /// The key lacks a scope.
+    MissingScope,
+    /// A rate is used up now.
+    RateLimit,
+    /// A quota is used up.
+    Quota,
+    /// Nothing is in the way.
+    Allowed,
+}
+
+impl From<AccessRule> for Rule {
+    fn from(rule: AccessRule) -> Self {
+        match rule {
+            AccessRule::Revoked => Self::Revoked,
+            AccessRule::Expired => Self::Expired,
+            AccessRule::Network => Self::Network,
+            AccessRule::Agent => Self::WrongAgent,
+            AccessRule::Disabled => Self::AgentDisabled,
+            AccessRule::Scope => Self::MissingScope,
+        }
+    }
+}
+
+/// Tells what would be decided now about a request with a key, by this replica, and by which rule. Takes nothing from
+/// any limit.
+#[utoipa::path(
+    post,
+    path = "/admin/v1/agents/{agent}/explain",
+    operation_id = "explainAccess",
+    tag = "Agents",
+    params(("agent" = String, Path, description = "The id of the agent")),
+    request_body = Question,
+    responses((status = 200, description = "What would be decided", body = Explanation), WriteProblems)
+)]
+pub(super) async fn explain(
+    State(app): App,
+    authority: Authority,
+    Segment(slug): Segment,
+    _: Params<Nothing>,
+    Input(question): Input<Question>,
+) -> Answer<impl IntoResponse> {
+    let agent = authority.agent(&app.registry, &slug).await?;
+    let key = app.registry.key(question.key_id).await?;
+    // Of a foreign key an owner learns nothing.
+    if authority.owner()?.is_some_and(|owner| owner.tenant != key.tenant) {
+        return Err(Fault::NotFound("key").into());
+    }
+    let decided = decide(&app, &key, &agent, &question).await?;
+    let (rule, fault) = decided.err().map_or((Rule::Allowed, None), |(rule, fault)| (rule, Some(fault)));
+    Ok(Json(Explanation {
+        allowed: fault.is_none(),
+        rule,
+        code: fault.as_ref().map(Fault::name),
+        status: fault.as_ref().map_or(200, |fault| status(fault).as_u16()),
+        detail: fault.map(|fault| fault.to_string()),
+    }))
+}
+
+async fn decide(
+    app: &Admin,
+    key: &ApiKey,
+    agent: &Agent,
+    question: &Question,
+) -> Result<Result<(), (Rule, Fault)>, Fault> {
+    let tenant = app.registry.tenant(&agent.tenant_slug).await?;
+    let would_be = match app.registry.would_admit(key, agent, tenant.limits, question.address) {
+        Ok(would_be) => would_be,
+        Err((rule, fault)) => return Ok(Err((rule.into(), fault))),
+    };
+    let method = question.request.as_ref().map_or("resources/read", |asked| &asked.method);
+    let asker = Asker {
+        credential: Some(&would_be.credential),
+        tenant: agent.tenant,
+        agent: agent.uid,
+        limits: &would_be.limits,
+    };
+    if let Err(fault) = app.limits.would_charge(&asker, app.costs.of_method(method)) {
+        return Ok(Err((Rule::RateLimit, fault)));
+    }
+    let holders = Holders { agent: agent.uid, tenant: agent.tenant, limits: &would_be.limits };
+    match app.usage.would_take(holders).await {
+        Err(fault @ Fault::QuotaExceeded { .. }) => Ok(Err((Rule::Quota, fault))),
+        other => other.map(Ok),
+    }
+}
