@@ -8,12 +8,14 @@ pub mod model;
 
 pub mod config;
 pub mod telemetry;
+pub mod tokens;
 
 pub mod store;
 
 pub mod audit;
 pub mod feed;
 pub mod registry;
+pub mod usage;
 
 pub mod http;
 

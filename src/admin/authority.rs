@@ -1,22 +1,21 @@
 //! Who may do what on the admin surface.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
 use http::request::Parts;
 
 use super::{Admin, audited};
-use crate::http::client_address::ClientAddress;
 use crate::http::credential::{self, Presented};
 use crate::http::problem::AdminFault;
+use crate::http::visitor::Visitor;
 use crate::model::agent::{Agent, Tenant};
 use crate::model::api_key::ApiKey;
-use crate::model::caller::{Credential, KeyScope};
+use crate::model::caller::{Credential, CredentialKind, KeyScope, Reach};
 use crate::model::fault::Fault;
 use crate::model::ids::{AgentId, Slug, TenantId};
 use crate::registry::Registry;
-use crate::registry::access::Grant;
+use crate::registry::access::{Grant, Shown};
 
 const NO_AGENT: Fault = Fault::NotFound("agent");
 const NO_TENANT: Fault = Fault::NotFound("tenant");
@@ -25,7 +24,7 @@ const NO_TENANT: Fault = Fault::NotFound("tenant");
 pub(super) enum Authority {
     /// The gateway's operator: everything.
     Operator,
-    /// A tenant's owner key or an agent's key.
+    /// A tenant's owner key, an agent's key, or an access token, which may do what an agent's key may.
     Key(Arc<Grant>),
 }
 
@@ -33,11 +32,10 @@ impl FromRequestParts<Arc<Admin>> for Authority {
     type Rejection = AdminFault;
 
     async fn from_request_parts(parts: &mut Parts, admin: &Arc<Admin>) -> Result<Self, AdminFault> {
-        let client = parts.extensions.get::<ClientAddress>().map(|client| client.0);
-        let client = client.ok_or_else(|| Fault::Internal("an address is missing".to_owned()))?;
-        let authority = identify(parts, admin, client).await;
+        let visitor = Visitor::of(&parts.extensions)?;
+        let authority = identify(parts, admin, visitor).await;
         if let Err(Fault::Unauthenticated) = &authority {
-            admin.limits.charge_failure(client)?;
+            admin.limits.charge_failure(visitor.client)?;
         }
         let authority = authority?;
         audited::identify(&authority);
@@ -45,18 +43,20 @@ impl FromRequestParts<Arc<Admin>> for Authority {
     }
 }
 
-async fn identify(parts: &Parts, admin: &Admin, client: IpAddr) -> Result<Authority, Fault> {
-    match credential::read(&parts.headers, admin.operator)? {
-        Presented::Nobody => Err(Fault::Unauthenticated),
-        Presented::Operator => Ok(Authority::Operator),
-        Presented::Key(key) => {
-            if !admin.registry.remembers(&key) {
-                admin.limits.check_address(client)?;
-            }
-            admin.registry.confirm().await?;
-            Ok(Authority::Key(admin.registry.grant(&key).await?))
-        }
+async fn identify(parts: &Parts, admin: &Admin, visitor: &Visitor) -> Result<Authority, Fault> {
+    let presented = credential::read(&parts.headers, admin.operator)?;
+    let shown = match &presented {
+        Presented::Nobody => return Err(Fault::Unauthenticated),
+        Presented::Operator => return Ok(Authority::Operator),
+        Presented::Key(key) => Shown::Key(key),
+        Presented::Token(token) => Shown::Token(token, None),
+    };
+    if !admin.registry.remembers(&shown) {
+        admin.limits.check_address(visitor.client)?;
     }
+    let grant = admin.registry.identify(shown, visitor.client).await?;
+    visitor.expiry.note(grant.as_deref(), admin.registry.now());
+    Ok(Authority::Key(grant.ok_or(Fault::Unauthenticated)?))
 }
 
 impl Authority {
@@ -68,11 +68,11 @@ impl Authority {
         }
     }
 
-    /// The owner key that calls; `None` for the operator, refused for an agent's key.
+    /// The owner key that calls; `None` for the operator, refused for an agent's key and for a token.
     pub(super) fn owner(&self) -> Result<Option<&Credential>, Fault> {
         match self {
             Self::Operator => Ok(None),
-            Self::Key(grant) if grant.credential.agent.is_some() => Err(Fault::Forbidden),
+            Self::Key(grant) if grant.credential.kind != CredentialKind::OwnerKey => Err(Fault::Forbidden),
             Self::Key(grant) if !grant.credential.allows(KeyScope::Registry) => {
                 Err(Fault::InsufficientScope(KeyScope::Registry.as_str()))
             }
@@ -123,9 +123,13 @@ impl Authority {
     /// or its agent.
     pub(super) fn audit(&self) -> Result<Sight, Fault> {
         match self {
-            Self::Operator => Ok(Sight { tenant: None, agent: None }),
+            Self::Operator => Ok(Sight { tenant: None, agents: None }),
             Self::Key(grant) if grant.credential.allows(KeyScope::Audit) => {
-                Ok(Sight { tenant: Some(grant.credential.tenant), agent: grant.credential.agent })
+                let agents = match &grant.credential.reach {
+                    Reach::Tenant => None,
+                    Reach::Agents(agents) => Some(agents.clone()),
+                };
+                Ok(Sight { tenant: Some(grant.credential.tenant), agents })
             }
             Self::Key(_) => Err(Fault::InsufficientScope(KeyScope::Audit.as_str())),
         }
@@ -142,12 +146,12 @@ impl Authority {
 }
 
 /// What of the audit log somebody sees.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Sight {
     /// Of one tenant; `None` for all.
     pub(super) tenant: Option<TenantId>,
-    /// Of one agent; `None` for all.
-    pub(super) agent: Option<AgentId>,
+    /// Of these agents; `None` for all.
+    agents: Option<Vec<AgentId>>,
 }
 
 impl Sight {
@@ -161,7 +165,24 @@ impl Sight {
     pub(super) async fn agent_called(&self, registry: &Registry, slug: &str) -> Result<AgentId, Fault> {
         let agent = registry.agent(slug).await?;
         let seen = self.tenant.is_none_or(|own| own == agent.tenant)
-            && self.agent.is_none_or(|own| own == agent.uid);
+            && self.sees(agent.uid);
         if seen { Ok(agent.uid) } else { Err(NO_AGENT) }
+    }
+
+    /// Whether an agent's rows are seen, if the tenant's are.
+    pub(super) fn sees(&self, agent: AgentId) -> bool {
+        self.agents.as_ref().is_none_or(|own| own.contains(&agent))
+    }
+
+    /// The one agent that is seen where none is named; `None` where all are.
+    ///
+    /// # Errors
+    /// [`Fault::InvalidParams`] where several are seen, and one must be named.
+    pub(super) fn only_agent(&self) -> Result<Option<AgentId>, Fault> {
+        match self.agents.as_deref() {
+            None => Ok(None),
+            Some([only]) => Ok(Some(*only)),
+            Some(_) => Err(Fault::invalid_params("agent must name one of the agents that this token is for")),
+        }
     }
 }

@@ -24,6 +24,7 @@ use crate::model::caller::KeyScope;
 use crate::model::fault::Fault;
 use crate::model::ids::KeyId;
 use crate::model::limits::RateLimit;
+use crate::model::networks::Networks;
 use crate::registry::keys::{IssuedKey, NewKey};
 
 const DEFAULT_GRACE: u64 = 3_600;
@@ -41,6 +42,9 @@ pub(super) struct Create {
     /// When it stops; never unless given.
     #[serde(default, with = "time::serde::rfc3339::option")]
     expires_at: Option<OffsetDateTime>,
+    /// From where it may be used, as networks or addresses; from anywhere unless given.
+    #[schema(max_items = 32)]
+    networks: Option<Vec<String>>,
     /// How much it may use, where that is not what the settings say.
     limits: Option<RateLimit>,
 }
@@ -84,8 +88,11 @@ pub(super) struct Shown {
     limits: RateLimit,
     #[serde(with = "time::serde::rfc3339")]
     created_at: OffsetDateTime,
+    /// The earlier of what was asked for and what the tenant's maximum age allows.
     #[serde(with = "time::serde::rfc3339::option")]
     expires_at: Option<OffsetDateTime>,
+    /// From where it may be used; an empty list: from anywhere.
+    networks: Vec<String>,
     #[serde(with = "time::serde::rfc3339::option")]
     revoked_at: Option<OffsetDateTime>,
     #[serde(with = "time::serde::rfc3339::option")]
@@ -105,6 +112,7 @@ impl From<ApiKey> for Shown {
             limits: key.limits,
             created_at: key.created_at,
             expires_at: key.expires_at,
+            networks: key.networks.to_texts(),
             revoked_at: key.revoked_at,
             last_used_at: key.last_used_at.and_then(|at| to_the_minute(at).ok()),
         }
@@ -123,6 +131,12 @@ fn checked_scopes(given: Option<Vec<KeyScope>>, default: &[KeyScope]) -> Result<
     scopes.sort_unstable();
     scopes.dedup();
     if scopes.is_empty() { Err(Fault::invalid_params("scopes must name at least one")) } else { Ok(scopes) }
+}
+
+fn checked_networks(given: Option<Vec<String>>) -> Result<Networks, Fault> {
+    let given = given.unwrap_or_default();
+    Networks::parse(given.iter().map(String::as_str))
+        .map_err(|error| Fault::invalid_params(error.to_string()))
 }
 
 /// The moment in UTC, as exactly as the database keeps it.
@@ -158,6 +172,7 @@ pub(super) async fn create_agent(
         scopes: checked_scopes(new.scopes, &[KeyScope::Mcp])?,
         expires_at: checked_end(new.expires_at)?,
         limits: app.settable.key(&authority, new.limits)?,
+        networks: checked_networks(new.networks)?,
     };
     Ok(issued(app.registry.create_key(new).await?))
 }
@@ -188,6 +203,7 @@ pub(super) async fn create_owner(
         scopes: checked_scopes(new.scopes, &[KeyScope::Mcp, KeyScope::Registry, KeyScope::Audit])?,
         expires_at: checked_end(new.expires_at)?,
         limits: app.settable.key(&authority, new.limits)?,
+        networks: checked_networks(new.networks)?,
     };
     Ok(issued(app.registry.create_key(new).await?))
 }

@@ -17,6 +17,7 @@ mod prompts;
 mod resources;
 mod templates;
 mod tenants;
+mod usage;
 
 use std::sync::Arc;
 
@@ -32,6 +33,7 @@ use crate::http::problem::AdminFault;
 use crate::model::fault::Fault;
 use crate::model::key::KeyHash;
 use crate::registry::Registry;
+use crate::usage::UsageBook;
 
 /// What the handlers share.
 #[derive(Debug)]
@@ -46,6 +48,8 @@ pub struct Admin {
     pub operator: KeyHash,
     /// Whose credentials may still be tried.
     pub limits: Arc<Limits>,
+    /// What was used.
+    pub usage: Arc<UsageBook>,
     /// What limits may be set to.
     pub settable: LimitBounds,
     /// Most bytes of the contents of one resource.
@@ -97,4 +101,5 @@ fn operations() -> OpenApiRouter<Arc<Admin>> {
         .routes(routes!(manifest::show, manifest::apply))
         .routes(routes!(audit::read))
         .routes(routes!(audit::checkpoint))
+        .routes(routes!(usage::read))
 }

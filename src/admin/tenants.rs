@@ -17,29 +17,36 @@ use super::openapi::{Preconditions, Problems, WriteProblems};
 use super::page::{Items, PageParams};
 use super::{Answer, App};
 use crate::http::precondition::etag;
-use crate::model::agent::Tenant;
+use crate::model::agent::{KeyAge, Tenant};
 use crate::model::fault::Fault;
 use crate::model::ids::Slug;
 use crate::model::limits::UseLimits;
-use crate::registry::tenants::TenantPatch;
+use crate::registry::tenants::{self, TenantChange};
 
 /// A tenant to be created. Its name is its id unless it is given one.
 #[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct NewTenant {
     id: String,
     name: Option<Name>,
+    /// How many days old its keys may become; as old as they like unless given.
+    #[schema(minimum = 1, maximum = 3650)]
+    max_key_age_days: Option<u16>,
     /// How much it may use, where that is not what the settings say.
     limits: Option<UseLimits>,
 }
 
 /// What is to change about a tenant.
 #[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
 #[schema(as = TenantPatch)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Update {
     #[serde(default, deserialize_with = "present")]
     name: Option<Name>,
+    /// How many days old its keys may become; `null`: as old as they like.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(minimum = 1, maximum = 3650)]
+    max_key_age_days: Option<Option<u16>>,
     /// As a whole; `null` for what the settings say.
     #[serde(default, deserialize_with = "present")]
     limits: Option<Option<UseLimits>>,
@@ -53,6 +60,9 @@ pub(super) struct Shown {
     #[schema(value_type = String)]
     id: Slug,
     name: String,
+    /// How many days old its keys may become; `null`: as old as they like.
+    #[schema(minimum = 1, maximum = 3650)]
+    max_key_age_days: Option<u16>,
     /// How much it may use, where that is not what the settings say.
     #[serde(skip_serializing_if = "is_default")]
     limits: UseLimits,
@@ -62,8 +72,19 @@ pub(super) struct Shown {
 
 impl From<Tenant> for Shown {
     fn from(tenant: Tenant) -> Self {
-        Self { id: tenant.slug, name: tenant.name, limits: tenant.limits, created_at: tenant.created_at }
+        Self {
+            id: tenant.slug,
+            name: tenant.name,
+            max_key_age_days: tenant.max_key_age.map(KeyAge::days),
+            limits: tenant.limits,
+            created_at: tenant.created_at,
+        }
     }
+}
+
+fn checked_age(days: Option<u16>) -> Result<Option<KeyAge>, Fault> {
+    let wrong = Fault::invalid_params("maxKeyAgeDays must be from 1 to 3650");
+    days.map(|days| KeyAge::from_days(days).ok_or(wrong)).transpose()
 }
 
 /// Creates a tenant.
@@ -84,8 +105,9 @@ pub(super) async fn create(
     authority.operator()?;
     let slug = Slug::parse(&new.id).map_err(|error| Fault::invalid_params(format!("id {error}")))?;
     let name = new.name.map_or_else(|| slug.to_string(), Name::into);
+    let max_key_age = checked_age(new.max_key_age_days)?;
     let limits = app.settable.tenant(&authority, new.limits)?;
-    let tenant = app.registry.create_tenant(slug, name, limits).await?;
+    let tenant = app.registry.create_tenant(tenants::NewTenant { slug, name, max_key_age, limits }).await?;
     Ok((StatusCode::CREATED, [(ETAG, etag(tenant.revision))], Json(Shown::from(tenant))))
 }
 
@@ -148,9 +170,12 @@ pub(super) async fn update(
 ) -> Answer<impl IntoResponse> {
     authority.operator()?;
     let tenant = authority.tenant(&app.registry, &slug).await?;
-    let limits = patch.limits.map(|limits| app.settable.tenant(&authority, limits)).transpose()?;
-    let patch = TenantPatch { name: patch.name.map(Name::into), limits };
-    let tenant = app.registry.patch_tenant(tenant.slug, patch, condition).await?;
+    let change = TenantChange {
+        name: patch.name.map(Name::into),
+        max_key_age: patch.max_key_age_days.map(checked_age).transpose()?,
+        limits: patch.limits.map(|limits| app.settable.tenant(&authority, limits)).transpose()?,
+    };
+    let tenant = app.registry.update_tenant(tenant.slug, change, condition).await?;
     Ok(([(ETAG, etag(tenant.revision))], Json(Shown::from(tenant))))
 }
 

@@ -13,9 +13,11 @@ use crate::model::fault::Fault;
 use crate::model::ids::{KeyId, Slug};
 use crate::model::key::SecretKey;
 use crate::model::limits::{RateLimit, UseLimits};
+use crate::model::networks::Networks;
 use crate::registry::Registry;
 use crate::registry::agents::NewAgent;
 use crate::registry::keys::NewKey;
+use crate::registry::tenants::NewTenant;
 use crate::registry::write::Precondition;
 
 const MANIFEST: &str = include_str!("../../config/demo/research.json");
@@ -40,7 +42,13 @@ pub(super) async fn register(settings: &Settings, running: &Running) -> Result<(
 async fn agent(registry: &Arc<Registry>, slug: &str) -> Result<Agent, Fault> {
     let form = |_| Fault::NotFound("slug");
     let tenant = Slug::parse(TENANT).map_err(form)?;
-    match registry.create_tenant(tenant.clone(), "Demo".to_owned(), UseLimits::default()).await {
+    let of_the_demo = NewTenant {
+        slug: tenant.clone(),
+        name: "Demo".to_owned(),
+        max_key_age: None,
+        limits: UseLimits::default(),
+    };
+    match registry.create_tenant(of_the_demo).await {
         Ok(_) | Err(Fault::AlreadyExists(_)) => {}
         Err(fault) => return Err(fault),
     }
@@ -83,6 +91,7 @@ async fn key(file: &Path, registry: &Arc<Registry>, agent: &Agent) -> Result<Sec
         scopes: vec![KeyScope::Mcp],
         expires_at: None,
         limits: RateLimit::default(),
+        networks: Networks::default(),
     };
     let made = registry.create_key(new).await.map_err(failed)?;
     // Beside a configured database nobody has made the data directory yet.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::Router;
 use futures_util::FutureExt;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
-use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::{Body as _, Incoming};
 use tokio::sync::Semaphore;
 use tower::ServiceExt;
@@ -17,16 +17,20 @@ use crate::admin;
 use crate::audit::Audit;
 use crate::feed::Feed;
 use crate::http::body::{self, Body, Lent};
-use crate::http::client_address::{ClientAddress, TrustedProxies};
+use crate::http::client_address::TrustedProxies;
+use crate::http::key_expiry::KeyExpiry;
+use crate::http::metadata::{Metadata, Protected};
 use crate::http::origin::{self, OriginRules};
 use crate::http::request_id::{RequestIds, X_REQUEST_ID};
-use crate::http::{precondition, problem};
+use crate::http::visitor::Visitor;
+use crate::http::{challenge, precondition, problem};
 use crate::mcp::endpoint::{Arrival, Endpoint};
 use crate::mcp::reply;
 use crate::mcp::trail::Trail;
 use crate::model::fault::Fault;
 use crate::registry::audited::AuditedCall;
 
+const NO_PATH: Fault = Fault::NotFound("path");
 const BUSY: Fault = Fault::Unavailable { retry_after: Duration::from_secs(1) };
 
 /// What a listener serves.
@@ -56,6 +60,8 @@ pub(super) struct Gateway {
 pub(super) struct GatewayOptions {
     /// The hosts and the origins.
     pub(super) origins: OriginRules,
+    /// What is said of access tokens, where they are taken.
+    pub(super) metadata: Option<Metadata>,
     /// Who says for whom he asks.
     pub(super) proxies: TrustedProxies,
     /// How long a request may take.
@@ -69,6 +75,7 @@ enum Target<'a> {
     Ready,
     Mcp(&'a str),
     Admin,
+    WellKnown,
     Nothing,
 }
 
@@ -104,11 +111,14 @@ impl Gateway {
                 self.mcp(request, &agent, peer, &id).await
             }
             Target::Admin => {
-                let mut request = request;
-                let client = self.options.proxies.client(peer, request.headers());
-                request.extensions_mut().insert(ClientAddress(client));
-                let administer = async |request| self.administer_audited(request, &id, client).await;
+                let administer = async |request| self.administer_audited(request, peer, &id).await;
                 Box::pin(lend(request, administer)).await
+            }
+            Target::WellKnown => {
+                Box::pin(lend(request, async |request| {
+                    self.receive(request, &id, async |request, id| self.describe(&request, id)).await
+                }))
+                .await
             }
             Target::Nothing => {
                 Box::pin(lend(request, async |request| self.receive(request, &id, nothing).await)).await
@@ -146,11 +156,14 @@ impl Gateway {
         };
         let (parts, mut body) = request.into_parts();
         let client = self.options.proxies.client(peer, &parts.headers);
+        let expiry = KeyExpiry::default();
         let trail = Trail::begin();
-        let arrival = Arrival { agent, parts: &parts, request_id: id, client, admitted, trail };
+        let arrival = Arrival { agent, parts: &parts, request_id: id, client, expiry: &expiry, admitted, trail };
         let answered = self.guard(self.endpoint.answer(&arrival, &mut body)).await;
         let response = answered.unwrap_or_else(|fault| reply::fail(&arrival, &fault));
         let mut response = self.endpoint.record(&arrival, response).await;
+        expiry.tell(response.headers_mut());
+        self.challenge(Protected::endpoint_or_gateway(agent), &parts.headers, &mut response);
         body::discard(&parts.headers, &mut body).await;
         if let Ok(Some(origin)) = origin {
             origin::allow(origin, response.headers_mut());
@@ -183,17 +196,18 @@ impl Gateway {
     async fn administer_audited(
         &self,
         request: Request<Lent>,
+        peer: IpAddr,
         id: &HeaderValue,
-        client: IpAddr,
     ) -> Response<Body> {
+        let client = self.options.proxies.client(peer, request.headers());
         let Some(event) = admin::audited::arrived(&request, id, client, self.audit.now()) else {
-            return self.administer(request, id).await;
+            return self.administer(request, peer, id).await;
         };
         if let Err(fault) = self.audit.admit() {
             return problem(&fault, id);
         }
         let call = AuditedCall::new(event);
-        let response = call.run(self.administer(request, id)).await;
+        let response = call.run(self.administer(request, peer, id)).await;
         let Some(mut event) = call.unwritten() else {
             self.audit.changed();
             return response;
@@ -211,12 +225,32 @@ impl Gateway {
         }
     }
 
-    async fn administer(&self, request: Request<Lent>, id: &HeaderValue) -> Response<Body> {
+    async fn administer(&self, mut request: Request<Lent>, peer: IpAddr, id: &HeaderValue) -> Response<Body> {
+        let visitor = Visitor::new(self.options.proxies.client(peer, request.headers()));
+        request.extensions_mut().insert(visitor.clone());
+        let headers = request.headers().clone();
         let mut response =
             self.receive(request, id, async |request, id| self.manage(request, id).await).await;
+        visitor.expiry.tell(response.headers_mut());
+        self.challenge(Protected::Gateway, &headers, &mut response);
         // Secrets and other people's data: for nobody's cache.
         response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         response
+    }
+
+    /// Answers with the metadata of a protected resource, if there is such a one.
+    fn describe(&self, request: &Request<Lent>, id: &HeaderValue) -> Response<Body> {
+        let metadata = self.options.metadata.as_ref();
+        let found = metadata.and_then(|metadata| Some((metadata, metadata.find(request.uri().path())?)));
+        found
+            .map_or_else(|| problem(&NO_PATH, id), |(metadata, what)| metadata.answer(request.method(), what))
+    }
+
+    /// Completes the challenge of a refusal, where access tokens are taken.
+    fn challenge(&self, what: Protected<'_>, request: &HeaderMap, response: &mut Response<Body>) {
+        if let Some(metadata) = &self.options.metadata {
+            challenge::complete(metadata, what, request, response.headers_mut());
+        }
     }
 
     async fn manage(&self, request: Request<Lent>, id: &HeaderValue) -> Response<Body> {
@@ -258,7 +292,7 @@ async fn lend(
 }
 
 async fn nothing(_: Request<Lent>, id: &HeaderValue) -> Response<Body> {
-    problem(&Fault::NotFound("path"), id)
+    problem(&NO_PATH, id)
 }
 
 /// Which part of the gateway a path is for.
@@ -268,6 +302,7 @@ fn target(path: &str, surface: Surface) -> Target<'_> {
         "/healthz" => Target::Alive,
         "/readyz" => Target::Ready,
         _ if administered && surface != Surface::Mcp => Target::Admin,
+        _ if path.starts_with("/.well-known/") && surface != Surface::Admin => Target::WellKnown,
         _ if administered || surface == Surface::Admin => Target::Nothing,
         _ => mcp_agent(path).map_or(Target::Nothing, Target::Mcp),
     }

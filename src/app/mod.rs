@@ -19,12 +19,13 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::admin::{self, Admin, LimitBounds};
-use crate::audit::{Audit, AuditError, Started};
+use crate::audit::{AuditError, Started};
 use crate::config::Settings;
 use crate::feed::{Feed, FeedOptions};
 use crate::http::client_address::TrustedProxies;
 use crate::http::cursor::CursorSeal;
 use crate::http::limits::{LimitOptions, Limits};
+use crate::http::metadata::Metadata;
 use crate::http::origin::OriginRules;
 use crate::http::request_id::RequestIds;
 use crate::mcp::costs::Costs;
@@ -36,6 +37,8 @@ use crate::registry::Registry;
 use crate::registry::limits::RegistryLimits;
 use crate::registry::render::RendererLimits;
 use crate::store::{AddressError, Store, StoreError, StoreOptions};
+use crate::tokens::{FetchError, Tokens};
+use crate::usage::{UsageBook, UsageOptions};
 
 use dispatch::{Gateway, GatewayOptions, Surface};
 
@@ -66,6 +69,9 @@ pub enum AppError {
     /// A database URL has not the form of one.
     #[error("{0} is not a PostgreSQL URL: {1}")]
     Url(&'static str, #[source] AddressError),
+    /// Issuers of access tokens cannot be asked for their keys.
+    #[error(transparent)]
+    Tokens(#[from] FetchError),
     /// A listener cannot be opened.
     #[error("cannot listen on {0}: {1}")]
     Listen(SocketAddr, #[source] std::io::Error),
@@ -133,14 +139,19 @@ pub async fn start(
     let secret = store.cursor_secret(candidate).await?;
     let seal = CursorSeal::new(&secret).ok_or(StoreError::Unreadable("cursor secret"))?;
     let feed = Arc::new(Feed::new(store.clone(), sources.clone(), feed_options(settings))?);
+    let (background, background_stop) = (TaskTracker::new(), CancellationToken::new());
+    let tokens = Tokens::new(&settings.tokens, &settings.server.public_url)?;
+    if let Some(tokens) = &tokens {
+        tokens.start(&background, &background_stop);
+    }
     let registry = Arc::new(Registry::new(
         store.clone(),
         sources.clone(),
         Arc::clone(&feed) as Arc<_>,
+        tokens,
         registry_limits(settings),
     ));
     let follower: Weak<dyn Follower> = Arc::downgrade(&(Arc::clone(&registry) as Arc<dyn Follower>));
-    let (background, background_stop) = (TaskTracker::new(), CancellationToken::new());
     feed.start(follower, &background, &background_stop);
     background.spawn({
         let (registry, stop) = (Arc::clone(&registry), background_stop.clone());
@@ -150,10 +161,16 @@ pub async fn start(
     let ids = RequestIds::new(sources.random.as_ref())?;
     let stop = CancellationToken::new();
     let limits = Arc::new(Limits::new(limit_options(settings)));
+    let usage = Arc::new(UsageBook::new(store.clone(), sources.clone(), usage_options(settings)));
+    background.spawn({
+        let (usage, stop) = (Arc::clone(&usage), background_stop.clone());
+        async move { usage.keep(stop).await }
+    });
     let keys = (seal, operator);
-    let shared = Shared { registry: &registry, feed: &feed, audit: &audit.audit, limits: &limits };
-    let endpoint = endpoint(settings, &shared, keys.clone(), stop.clone());
-    let gateway = Arc::new(gateway(settings, endpoint, &shared, keys, ids));
+    let (feed_of, log) = (Arc::clone(&feed), Arc::clone(&audit.audit));
+    let grounds = Grounds { registry: Arc::clone(&registry), feed: feed_of, audit: log, limits, usage };
+    let endpoint = endpoint(settings, grounds.clone(), keys.clone(), stop.clone());
+    let gateway = Arc::new(gateway(settings, endpoint, grounds, keys, ids));
     let listening = Listening { gateway, registry, feed, store, audit, stop };
     let running = listen(settings, listening).await?;
     Ok(Running { background, background_stop, ..running })
@@ -193,6 +210,7 @@ fn registry_limits(settings: &Settings) -> RegistryLimits {
         cached_tenants: settings.cache.tenants,
         cached_sessions: settings.cache.sessions,
         cached_keys: settings.access.unknown_keys_remembered as u64,
+        cached_tokens: settings.tokens.remembered,
         cached_content_bytes: settings.cache.content_bytes,
         unknown_keys_per_second: settings.access.unknown_keys_per_second,
         concurrent_fills: (half / 2).max(1),
@@ -219,29 +237,9 @@ fn registry_limits(settings: &Settings) -> RegistryLimits {
     }
 }
 
-/// What the surfaces share.
-struct Shared<'a> {
-    registry: &'a Arc<Registry>,
-    feed: &'a Arc<Feed>,
-    audit: &'a Arc<Audit>,
-    limits: &'a Arc<Limits>,
-}
-
-impl Shared<'_> {
-    /// As the MCP endpoints hold it.
-    fn grounds(&self) -> Grounds {
-        Grounds {
-            registry: Arc::clone(self.registry),
-            feed: Arc::clone(self.feed),
-            audit: Arc::clone(self.audit),
-            limits: Arc::clone(self.limits),
-        }
-    }
-}
-
 fn endpoint(
     settings: &Settings,
-    shared: &Shared<'_>,
+    grounds: Grounds,
     keys: (CursorSeal, KeyHash),
     closing: CancellationToken,
 ) -> Endpoint {
@@ -258,7 +256,7 @@ fn endpoint(
         uris_per_stream: settings.sessions.subscriptions,
         costs: costs(settings),
     };
-    Endpoint::new(shared.grounds(), keys, options, closing)
+    Endpoint::new(grounds, keys, options, closing)
 }
 
 fn limit_options(settings: &Settings) -> LimitOptions {
@@ -275,6 +273,11 @@ fn limit_options(settings: &Settings) -> LimitOptions {
     }
 }
 
+fn usage_options(settings: &Settings) -> UsageOptions {
+    let (usage, stale) = (&settings.usage, settings.access.stale);
+    UsageOptions { settle: usage.settle, retain: usage.retain, stale }
+}
+
 fn costs(settings: &Settings) -> Costs {
     let crate::config::Costs { list, read, prompt, complete, stream, discover, other } = settings.costs;
     Costs { list, read, prompt, complete, stream, discover, other }
@@ -283,21 +286,22 @@ fn costs(settings: &Settings) -> Costs {
 fn gateway(
     settings: &Settings,
     endpoint: Endpoint,
-    shared: &Shared<'_>,
+    grounds: Grounds,
     (seal, operator): (CursorSeal, KeyHash),
     ids: RequestIds,
 ) -> Gateway {
-    let Shared { registry, feed, audit, limits } = shared;
+    let Grounds { registry, feed, audit, limits, usage } = grounds;
     let settable = LimitBounds {
-        dearest: settings.costs.dearest(),
+        dearest: settings.costs.dearest().1,
         key: settings.limits.key,
         agent: settings.limits.agent,
         tenant: settings.limits.tenant,
     };
     let admin = Admin {
-        registry: Arc::clone(registry),
-        audit: Arc::clone(audit),
-        limits: Arc::clone(limits),
+        registry,
+        audit: Arc::clone(&audit),
+        limits,
+        usage,
         settable,
         seal,
         operator,
@@ -310,13 +314,15 @@ fn gateway(
         hosts: hosts.map(|hosts| hosts.iter().map(ToString::to_string).collect()),
         origins: settings.server.allowed_origins.clone(),
     };
+    let issuers = settings.tokens.issuers.iter().map(ToString::to_string).collect();
     let options = GatewayOptions {
         origins,
+        metadata: Metadata::new(settings.server.public_url.clone(), issuers),
         proxies: TrustedProxies::new(settings.server.trusted_proxies.clone()),
         deadline: settings.server.request,
         most_requests: settings.limits.concurrent_requests,
     };
-    Gateway::new(endpoint, admin::router(Arc::new(admin)), Arc::clone(feed), Arc::clone(audit), ids, options)
+    Gateway::new(endpoint, admin::router(Arc::new(admin)), feed, audit, ids, options)
 }
 
 /// What is served, and what it stands on.

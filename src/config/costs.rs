@@ -35,9 +35,17 @@ impl Costs {
         }
     }
 
-    /// What the dearest request costs.
-    pub fn dearest(&self) -> u32 {
-        let Self { list, read, prompt, complete, stream, discover, other } = *self;
-        [list, read, prompt, complete, stream, discover, other].into_iter().max().unwrap_or(0)
+    /// What the dearest request costs, and the setting that says so.
+    pub fn dearest(&self) -> (&'static str, u32) {
+        let costs = [
+            ("costs.list", self.list),
+            ("costs.read", self.read),
+            ("costs.prompt", self.prompt),
+            ("costs.complete", self.complete),
+            ("costs.discover", self.discover),
+            ("costs.other", self.other),
+        ];
+        let stream = ("costs.stream", self.stream);
+        costs.into_iter().fold(stream, |dearest, cost| if cost.1 > dearest.1 { cost } else { dearest })
     }
 }

@@ -84,6 +84,20 @@ impl Limits {
     }
 }
 
+impl Limits {
+    /// The setting with the fewest units that may be had at once, of the rates that are not turned off.
+    pub(super) fn smallest_burst(&self) -> Option<(&'static str, u32)> {
+        let bursts = [
+            ("limits.key_burst", self.key),
+            ("limits.agent_burst", self.agent),
+            ("limits.tenant_burst", self.tenant),
+            ("limits.address_burst", self.address),
+        ];
+        let on = bursts.into_iter().filter_map(|(name, rate)| Some((name, rate?.burst.get())));
+        on.min_by_key(|(_, burst)| *burst)
+    }
+}
+
 fn rate(reader: &mut Reader, per_second: &'static str, burst: &'static str) -> Option<Rate> {
     let per_second = reader.value(per_second, &Count(0..=Rate::MOST), 200);
     Rate::new(per_second, reader.value(burst, &Count(1..=Rate::MOST), 400))

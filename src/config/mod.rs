@@ -26,11 +26,14 @@ mod origin;
 mod problem;
 mod public_url;
 mod reader;
+mod secure_url;
 mod server;
 mod sessions;
 mod show;
 mod suggest;
 mod text;
+mod tokens;
+mod usage;
 mod writes;
 
 #[cfg(test)]
@@ -55,9 +58,12 @@ pub use self::{
     origin::AllowedOrigin,
     problem::{ConfigError, Place, Problem},
     public_url::PublicUrl,
+    secure_url::SecureUrl,
     server::Server,
     sessions::Sessions,
     show::Listing,
+    tokens::Tokens,
+    usage::Usage,
     writes::Writes,
 };
 use self::{environment::CONFIG_FILE, file::ConfigFile, layers::Layers, reader::Reader};
@@ -75,10 +81,14 @@ pub struct Settings {
     pub admin: Admin,
     /// What is remembered of credentials.
     pub access: Access,
+    /// Whose access tokens are believed, and what their claims grant.
+    pub tokens: Tokens,
     /// What one request, one resource and one agent may hold.
     pub limits: Limits,
     /// What a request takes from the rates.
     pub costs: Costs,
+    /// How what is used is counted.
+    pub usage: Usage,
     /// How long writers queue.
     pub writes: Writes,
     /// How much is kept in memory.
@@ -163,8 +173,10 @@ impl Settings {
             embedded: Embedded::read(reader, environment),
             admin: Admin::read(reader),
             access: Access::read(reader),
+            tokens: Tokens::read(reader),
             limits: Limits::read(reader),
             costs: Costs::read(reader),
+            usage: Usage::read(reader),
             writes: Writes::read(reader),
             cache: Cache::read(reader),
             changes: Changes::read(reader),
@@ -192,21 +204,15 @@ impl Settings {
         if listen_url && !url {
             reader.refuse("database.url", "required with database.listen_url");
         }
-        let Limits { key, agent, tenant, address, .. } = self.limits;
-        let bursts = [
-            ("limits.key_burst", key),
-            ("limits.agent_burst", agent),
-            ("limits.tenant_burst", tenant),
-            ("limits.address_burst", address),
-        ];
-        let dearest = self.costs.dearest();
-        for (name, rate) in bursts {
-            if rate.is_some_and(|rate| rate.burst.get() < dearest) {
-                reader.refuse(
-                    name,
-                    &format!("less than {dearest}, which the dearest request of [costs] costs"),
-                );
-            }
+        self.tokens.check(reader);
+        let (dear, cost) = self.costs.dearest();
+        if let Some((small, burst)) = self.limits.smallest_burst().filter(|(_, burst)| *burst < cost) {
+            // What was not given was not chosen.
+            let blamed = if reader.was_given(dear) { dear } else { small };
+            reader.refuse(
+                blamed,
+                &format!("{dear} is {cost}, and {small} only {burst}: it would be refused for ever"),
+            );
         }
         if self.admin.listen == Some(self.server.listen) && self.server.listen.port() != 0 {
             reader.refuse("admin.listen", "the same as server.listen; leave it out to share that listener");

@@ -58,7 +58,9 @@ impl Reader {
 
     /// Tells what does not fit together, under the setting to change.
     pub(super) fn refuse(&mut self, setting: &str, message: &str) {
-        let problem = Problem { place: None, setting: Some(setting.to_owned()), message: message.to_owned() };
+        let place =
+            self.entries.iter().find(|entry| entry.name == setting).and_then(|entry| entry.place.clone());
+        let problem = Problem { place, setting: Some(setting.to_owned()), message: message.to_owned() };
         self.problems.push(problem);
     }
 

@@ -39,10 +39,6 @@ impl TrustedProxies {
     }
 }
 
-/// Who is at the other end of a request, for those who have nothing but the request.
-#[derive(Debug, Clone, Copy)]
-pub struct ClientAddress(pub IpAddr);
-
 /// The addresses that are one client's: one of version 4, or what one network of version 6 hands out, a `/64`.
 pub fn of_one_client(address: IpAddr) -> IpAddr {
     match address.to_canonical() {

@@ -9,21 +9,26 @@ use crate::model::key::{KeyHash, KeyKind, SecretKey};
 
 const AGENT_API_KEY: HeaderName = HeaderName::from_static("x-agent-api-key");
 
+/// Most bytes of an access token.
+const MOST_TOKEN: usize = 16 * 1024;
+
 /// What a request presents.
-pub enum Presented {
+pub enum Presented<'a> {
     /// Nothing.
     Nobody,
     /// The operator's key, verified.
     Operator,
     /// A key of well-formed shape that must be looked up.
     Key(SecretKey),
+    /// What looks like an access token, of which nothing is verified.
+    Token(&'a str),
 }
 
 /// Reads the credential of a request. `operator` is the hash of the operator's key.
 ///
 /// # Errors
 /// [`Fault::Unauthenticated`] for one that cannot be valid, and for two that differ.
-pub fn read(headers: &HeaderMap, operator: KeyHash) -> Result<Presented, Fault> {
+pub fn read(headers: &HeaderMap, operator: KeyHash) -> Result<Presented<'_>, Fault> {
     let mut tokens = headers.get_all(AGENT_API_KEY).iter().map(|value| (value.to_str().ok(), true)).chain(
         headers.get_all(AUTHORIZATION).iter().map(|value| (value.to_str().ok().and_then(bearer), false)),
     );
@@ -36,6 +41,9 @@ pub fn read(headers: &HeaderMap, operator: KeyHash) -> Result<Presented, Fault> 
         }
         agent_only |= other_agent_only;
     }
+    if is_token(text) {
+        return if agent_only { Err(Fault::Unauthenticated) } else { Ok(Presented::Token(text)) };
+    }
     let key = SecretKey::parse(text).map_err(|_| Fault::Unauthenticated)?;
     match key.kind() {
         KeyKind::Agent => Ok(Presented::Key(key)),
@@ -46,8 +54,14 @@ pub fn read(headers: &HeaderMap, operator: KeyHash) -> Result<Presented, Fault> 
     }
 }
 
+/// Whether it has the shape of a signed token: three parts of base64url. No key has dots.
+fn is_token(text: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    text.len() <= MOST_TOKEN && text.bytes().all(plain) && text.matches('.').count() == 2
+}
+
 /// The token of `Bearer <token>`; the scheme's case does not matter (RFC 9110, section 11.1).
-fn bearer(value: &str) -> Option<&str> {
+pub(super) fn bearer(value: &str) -> Option<&str> {
     let (scheme, token) = value.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim_matches(' '))
 }
@@ -73,6 +87,7 @@ mod tests {
         match read(&map, operator) {
             Ok(Presented::Nobody) => "nobody",
             Ok(Presented::Operator) => "operator",
+            Ok(Presented::Token(_)) => "token",
             Ok(Presented::Key(key)) if key.kind() == KeyKind::Agent => "agent",
             Ok(Presented::Key(_)) => "owner",
             Err(fault) => fault.name(),
@@ -99,7 +114,16 @@ mod tests {
             (&[("authorization", "Basic dTpw")], "unauthenticated"),
             (&[("x-agent-api-key", "")], "unauthenticated"),
             (&[("x-agent-api-key", &agent[..52])], "unauthenticated"),
-            (&[("authorization", "Bearer eyJhbGciOiJub25lIn0.e30.")], "unauthenticated"),
+            (&[("authorization", "Bearer eyJhbGciOiJub25lIn0.e30.")], "token"),
+            (
+                &[("authorization", "Bearer eyJhbGciOiJub25lIn0.e30.x"), ("x-agent-api-key", agent)],
+                "unauthenticated",
+            ),
+            (&[("x-agent-api-key", "eyJhbGciOiJub25lIn0.e30.")], "unauthenticated"),
+            (&[("authorization", "Bearer eyJhbGciOiJub25lIn0.e30")], "unauthenticated"),
+            (&[("authorization", "Bearer eyJhbGciOiJub25lIn0.e30.a.b.c")], "unauthenticated"),
+            (&[("authorization", "Bearer eyJhbGciOiJub25lIn0.e3+.x")], "unauthenticated"),
+            (&[("authorization", &bearer(&format!("{}.e30.x", "a".repeat(16 * 1024))))], "unauthenticated"),
             (&[("authorization", &bearer(owner.reveal()))], "owner"),
             (&[("x-agent-api-key", owner.reveal())], "unauthenticated"),
             (&[("authorization", &bearer(operator.reveal()))], "operator"),

@@ -18,7 +18,8 @@ const REQUEST_HEADERS: HeaderValue = HeaderValue::from_static(
      Mcp-Name, Last-Event-ID, X-Request-Id",
 );
 const EXPOSED: HeaderValue = HeaderValue::from_static(
-    "Mcp-Session-Id, WWW-Authenticate, Retry-After, RateLimit, RateLimit-Policy, X-Request-Id",
+    "Mcp-Session-Id, WWW-Authenticate, Retry-After, RateLimit, RateLimit-Policy, X-Request-Id, \
+     Waggle-Key-Expires",
 );
 
 /// Which hosts and origins are allowed.

@@ -34,6 +34,20 @@ impl Costs {
         }
     }
 
+    /// How many requests a body is: what asks for nothing is none, and discovery is for nothing.
+    pub(super) fn calls(incoming: &Incoming<'_>) -> u32 {
+        let one = |message: &Message<'_>| match message {
+            Message::Request(request) => u32::from(request.method != "server/discover"),
+            Message::Notification { .. } | Message::Response => 0,
+        };
+        match incoming {
+            Incoming::Message(message) => one(message),
+            Incoming::Batch(members) => {
+                members.iter().map(|member| message(member.get()).map_or(1, |message| one(&message))).sum()
+            }
+        }
+    }
+
     fn of_message(&self, message: &Message<'_>) -> u32 {
         match message {
             Message::Request(request) => self.of_method(&request.method),

@@ -33,14 +33,16 @@ use crate::feed::Feed;
 use crate::http::body::{self, Body};
 use crate::http::credential::{self, Presented};
 use crate::http::cursor::CursorSeal;
-use crate::http::limits::{Admission, Limits};
+use crate::http::key_expiry::KeyExpiry;
+use crate::http::limits::{Admission, Limits, Standing};
 use crate::model::audit::event::ActorKind;
 use crate::model::fault::Fault;
 use crate::model::key::KeyHash;
 use crate::model::session::{Session, SessionId};
 use crate::registry::Registry;
-use crate::registry::access::Caller;
+use crate::registry::access::{Caller, Shown};
 use crate::registry::sessions::NewSession;
+use crate::usage::{Holders, UsageBook};
 
 const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 
@@ -75,6 +77,7 @@ pub struct Endpoint {
     pub(super) streams: Streams,
     pub(super) audit: Arc<Audit>,
     limits: Arc<Limits>,
+    usage: Arc<UsageBook>,
     pub(super) options: EndpointOptions,
     /// Ends all streams.
     pub(super) closing: CancellationToken,
@@ -92,14 +95,16 @@ pub struct Arrival<'a> {
     pub request_id: &'a HeaderValue,
     /// Who is at the other end.
     pub client: IpAddr,
+    /// Where it is noted that the key which it shows expires.
+    pub expiry: &'a KeyExpiry,
     /// What was decided before it came here.
     pub admitted: Result<(), Fault>,
     /// What the audit log will say of it.
     pub trail: Trail,
 }
 
-/// What the endpoints stand on.
-#[derive(Debug)]
+/// What the surfaces stand on.
+#[derive(Debug, Clone)]
 pub struct Grounds {
     /// The use cases.
     pub registry: Arc<Registry>,
@@ -109,6 +114,8 @@ pub struct Grounds {
     pub audit: Arc<Audit>,
     /// How much may be asked for.
     pub limits: Arc<Limits>,
+    /// How much was asked for.
+    pub usage: Arc<UsageBook>,
 }
 
 impl Endpoint {
@@ -119,10 +126,10 @@ impl Endpoint {
         options: EndpointOptions,
         closing: CancellationToken,
     ) -> Self {
-        let Grounds { registry, feed, audit, limits } = grounds;
+        let Grounds { registry, feed, audit, limits, usage } = grounds;
         let streams = Streams::new(options.streams_per_key, options.streams);
         let performer = Performer::new(registry, seal, options.result_bytes);
-        Self { performer, feed, streams, audit, limits, options, closing, operator }
+        Self { performer, feed, streams, audit, limits, usage, options, closing, operator }
     }
 
     /// Answers a request.
@@ -210,30 +217,27 @@ impl Endpoint {
     }
 
     async fn identify(&self, arrival: &Arrival<'_>) -> Result<Caller, Fault> {
-        let registry = self.performer.registry();
-        match credential::read(&arrival.parts.headers, self.operator)? {
+        let presented = credential::read(&arrival.parts.headers, self.operator)?;
+        let shown = match &presented {
             Presented::Operator => {
                 arrival.trail.kind(ActorKind::Operator);
-                Err(Fault::Forbidden)
+                return Err(Fault::Forbidden);
             }
             Presented::Nobody => {
                 arrival.trail.kind(ActorKind::Anybody);
-                self.limits.check_address(arrival.client)?;
-                registry.admit(None, arrival.agent).await
+                Shown::Nobody
             }
-            Presented::Key(key) => {
-                if !registry.remembers(&key) {
-                    self.limits.check_address(arrival.client)?;
-                }
-                let admitted = registry.admit(Some(&key), arrival.agent).await;
-                if admitted.is_err()
-                    && let Ok(grant) = registry.grant(&key).await
-                {
-                    arrival.trail.refused(&grant);
-                }
-                admitted
-            }
+            Presented::Key(key) => Shown::Key(key),
+            Presented::Token(token) => Shown::Token(token, Some(arrival.agent)),
+        };
+        let registry = self.performer.registry();
+        if !registry.remembers(&shown) {
+            self.limits.check_address(arrival.client)?;
         }
+        let grant = registry.identify(shown, arrival.client).await?;
+        arrival.expiry.note(grant.as_deref(), registry.now());
+        arrival.trail.identified(grant.as_deref());
+        registry.admit(grant, arrival.agent).await
     }
 
     async fn converse(
@@ -250,7 +254,7 @@ impl Endpoint {
         if let Ok(incoming) = &incoming {
             arrival.trail.read(incoming, named_or(version, era));
         }
-        let charged = admission.charge(self.options.costs.of(&incoming));
+        let charged = self.charge(caller, admission, &incoming).await;
         let (id, asked) = match (incoming, &charged) {
             (Ok(incoming), Ok(_)) => (incoming.id(), Ok(incoming)),
             (Ok(incoming), Err(fault)) => (incoming.id(), Err(fault.clone())),
@@ -266,6 +270,20 @@ impl Endpoint {
             standing.tell(response.headers_mut());
         }
         response
+    }
+
+    /// Takes what a body costs from the rates and the quotas of whoever sends it.
+    async fn charge(
+        &self,
+        caller: &Caller,
+        admission: &Admission<'_>,
+        incoming: &Result<Incoming<'_>, Rejected<'_>>,
+    ) -> Result<Option<Standing>, Fault> {
+        let standing = admission.charge(self.options.costs.of(incoming))?;
+        if let Ok(incoming) = incoming {
+            self.usage.take_calls(holders(caller), Costs::calls(incoming)).await?;
+        }
+        Ok(standing)
     }
 
     async fn respond(
@@ -470,6 +488,11 @@ fn named_or(named: Option<ProtocolVersion>, era: Era) -> Option<ProtocolVersion>
         Era::Legacy(VersionSource::Sessionless(version)) => Some(version),
         _ => named,
     }
+}
+
+/// Whose quotas a caller's requests count against.
+fn holders(caller: &Caller) -> Holders<'_> {
+    Holders { agent: caller.agent, tenant: caller.tenant, limits: &caller.limits }
 }
 
 /// Who speaks in the legacy era, in which revision, and in which session, if in any.

@@ -81,6 +81,35 @@ pub struct AgentDescription {
     pub instructions: Option<String>,
 }
 
+/// How old keys may become, in days of 24 hours: 1 to 3650.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeyAge(u16);
+
+impl KeyAge {
+    /// Ten years.
+    const MOST_DAYS: u16 = 3650;
+
+    /// So many days; `None` where they are none or too many.
+    pub fn from_days(days: u16) -> Option<Self> {
+        (1..=Self::MOST_DAYS).contains(&days).then_some(Self(days))
+    }
+
+    /// In days.
+    pub fn days(self) -> u16 {
+        self.0
+    }
+
+    /// When a key that was made then is too old, and no later than it expires anyway.
+    pub fn cap(
+        made: OffsetDateTime,
+        expires: Option<OffsetDateTime>,
+        age: Option<Self>,
+    ) -> Option<OffsetDateTime> {
+        let old = age.map(|age| made + time::Duration::days(age.0.into()));
+        old.into_iter().chain(expires).min()
+    }
+}
+
 /// A tenant, whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tenant {
@@ -90,6 +119,8 @@ pub struct Tenant {
     pub slug: Slug,
     /// What people read.
     pub name: String,
+    /// How many days old a key of it may become; `None`: as old as it likes.
+    pub max_key_age: Option<KeyAge>,
     /// How much it may use.
     pub limits: UseLimits,
     /// The revision of its scope that last changed it.

@@ -5,6 +5,7 @@ use time::OffsetDateTime;
 use super::caller::KeyScope;
 use super::ids::{AgentId, KeyId, PrincipalId, TenantId};
 use super::limits::RateLimit;
+use super::networks::Networks;
 use super::scope::Revision;
 
 /// A key as its owner sees it: everything but the secret.
@@ -30,8 +31,12 @@ pub struct ApiKey {
     pub revision: Revision,
     /// When it was made.
     pub created_at: OffsetDateTime,
-    /// From when on it is refused.
+    /// From when on it is refused: the earlier of what was asked for and what the tenant's maximum age allows.
     pub expires_at: Option<OffsetDateTime>,
+    /// The expiry that was asked for, or that a rotation left it.
+    pub asked_expiry: Option<OffsetDateTime>,
+    /// From where it may be used.
+    pub networks: Networks,
     /// When it was revoked.
     pub revoked_at: Option<OffsetDateTime>,
     /// When it was last used, to the minute.

@@ -5,6 +5,7 @@ use time::OffsetDateTime;
 
 use super::ids::{AgentId, KeyId, PrincipalId, TenantId};
 use super::limits::RateLimit;
+use super::networks::Networks;
 
 /// What a key may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema)]
@@ -42,17 +43,41 @@ impl TryFrom<String> for KeyScope {
     }
 }
 
-/// What a verified key grants.
+/// What a credential is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CredentialKind {
+    /// A key of one agent.
+    AgentKey,
+    /// A key of a tenant.
+    OwnerKey,
+    /// An access token of an issuer.
+    Token,
+}
+
+/// Which agents of its tenant a credential reaches.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reach {
+    /// All of them.
+    Tenant,
+    /// These: one for an agent's key, at most a hundred for a token.
+    Agents(Vec<AgentId>),
+}
+
+/// What a verified credential grants.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Credential {
-    /// The key.
+    /// What it is.
+    pub kind: CredentialKind,
+    /// The key; of a token, what stands for its subject.
     pub key: KeyId,
     /// Who acts with it.
     pub principal: PrincipalId,
     /// The tenant whose scope it changes with.
     pub tenant: TenantId,
-    /// The one agent it reaches; `None` for an owner key, which reaches all of its tenant.
-    pub agent: Option<AgentId>,
+    /// The agents that it reaches.
+    pub reach: Reach,
+    /// From where it may be used.
+    pub networks: Networks,
     /// What it may do.
     pub scopes: Vec<KeyScope>,
     /// From when on it is refused.
@@ -62,14 +87,23 @@ pub struct Credential {
 }
 
 impl Credential {
-    /// Whether the key may do `scope` at all. An owner key has all scopes, unless it was made with fewer.
+    /// Whether it may do `scope` at all. An owner key has all scopes, unless it was made with fewer.
     pub fn allows(&self, scope: KeyScope) -> bool {
         self.scopes.contains(&scope)
     }
 
-    /// Whether the key reaches this agent of this tenant.
+    /// Whether it reaches this agent of this tenant.
     pub fn reaches(&self, tenant: TenantId, agent: AgentId) -> bool {
-        self.tenant == tenant && self.agent.is_none_or(|own| own == agent)
+        let reached = match &self.reach {
+            Reach::Tenant => true,
+            Reach::Agents(own) => own.contains(&agent),
+        };
+        reached && self.tenant == tenant
+    }
+
+    /// Whether it ends with this agent: whether it is a key of it.
+    pub fn ends_with(&self, agent: AgentId) -> bool {
+        matches!(&self.reach, Reach::Agents(own) if *own == [agent])
     }
 }
 

@@ -71,6 +71,12 @@ pub struct UseLimits {
 }
 
 impl UseLimits {
+    /// Whether there is anything that is used up.
+    pub fn has_quota(&self) -> bool {
+        let quotas = [self.calls_per_day, self.calls_per_month, self.bytes_per_day, self.bytes_per_month];
+        quotas.iter().any(Option::is_some)
+    }
+
     /// The part of it that is a rate.
     pub fn rate(&self) -> RateLimit {
         RateLimit { per_second: self.per_second, burst: self.burst }

@@ -1,6 +1,7 @@
 //! Values, parsed and valid by construction. Nothing here knows of HTTP, SQL or a runtime.
 
 pub mod agent;
+pub mod algorithm;
 pub mod api_key;
 pub mod audit;
 pub mod caller;
@@ -11,6 +12,7 @@ pub mod json;
 pub mod key;
 pub mod limits;
 pub mod message;
+pub mod networks;
 pub mod operation;
 pub mod prompt;
 pub mod resource;
@@ -21,3 +23,4 @@ pub mod subject;
 pub mod template;
 pub mod uri;
 pub mod uri_template;
+pub mod usage;

@@ -1,6 +1,7 @@
 //! Access: from a credential and a slug to a caller, without a word to those who may not know.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
+use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -15,65 +16,41 @@ use super::cell::{Cell, Held};
 use crate::model::agent::{Access, AccessLimits, AgentAccess};
 use crate::model::caller::{Credential, KeyScope};
 use crate::model::fault::Fault;
-use crate::model::ids::{AgentId, KeyId, Slug, TenantId};
+use crate::model::ids::{AgentId, KeyId, TenantId};
 use crate::model::key::{KeyHash, KeyKind, SecretKey};
 use crate::model::scope::{Change, ChangeKind, Scope};
 use crate::model::sources::Point;
 use crate::store::StoreError;
+use crate::tokens::VerifiedToken;
 
-/// Slugs that name nothing, remembered until there are so many; then all are forgotten.
-const MOST_UNKNOWN_SLUGS: usize = 10_000;
 /// Facts remembered of one tenant until there are so many; then all are forgotten.
 const MOST_FACTS: usize = 100_000;
-
-/// Which agent a slug names. Part of the gateway's scope.
-#[derive(Debug, Default)]
-pub(super) struct Directory {
-    known: HashMap<Box<str>, (TenantId, AgentId)>,
-    unknown: HashSet<Box<str>>,
-}
-
-impl Directory {
-    fn find(&self, slug: &str) -> Option<Option<(TenantId, AgentId)>> {
-        let known = self.known.get(slug).map(|address| Some(*address));
-        known.or_else(|| self.unknown.contains(slug).then_some(None))
-    }
-
-    fn keep(&mut self, slug: &str, address: Option<(TenantId, AgentId)>) {
-        if self.unknown.len() >= MOST_UNKNOWN_SLUGS {
-            self.unknown.clear();
-        }
-        match address {
-            Some(address) => {
-                self.known.insert(slug.into(), address);
-            }
-            None => {
-                self.unknown.insert(slug.into());
-            }
-        }
-    }
-}
-
-impl Held for Directory {
-    fn forget(&mut self, change: &Change) {
-        match change.kind {
-            ChangeKind::Slug => {
-                self.known.remove(change.subject.as_str());
-                self.unknown.remove(change.subject.as_str());
-            }
-            ChangeKind::Unknown => *self = Self::default(),
-            _ => {}
-        }
-    }
-}
 
 /// A credential in memory, and when it was last used.
 #[derive(Debug)]
 pub struct Grant {
-    /// What the key grants.
+    /// What it grants.
     pub credential: Credential,
-    hash: KeyHash,
+    proof: Proof,
     used_minute: AtomicI64,
+}
+
+/// By what it is found out whether a credential still holds.
+#[derive(Debug)]
+enum Proof {
+    Key(KeyHash),
+    Token(Arc<VerifiedToken>),
+}
+
+/// What a caller shows, of well-formed shape and nothing more.
+#[derive(Clone, Copy)]
+pub enum Shown<'a> {
+    /// Nothing.
+    Nobody,
+    /// A key.
+    Key(&'a SecretKey),
+    /// An access token, to the endpoint of an agent; where none is named, to the gateway itself.
+    Token(&'a str, Option<&'a str>),
 }
 
 /// Who may do what in one tenant. Part of the tenant's scope.
@@ -103,7 +80,7 @@ impl TenantAccess {
     /// Forgets an agent, and its keys, which end with it.
     fn forget_agent(&mut self, agent: AgentId) {
         self.agents.remove(&agent);
-        self.keys.retain(|_, grant| grant.credential.agent != Some(agent));
+        self.keys.retain(|_, grant| !grant.credential.ends_with(agent));
         self.hashes.retain(|_, hash| self.keys.contains_key(hash));
     }
 }
@@ -181,23 +158,42 @@ impl LookupLimit {
 }
 
 impl Registry {
-    /// Whether it is known without a look-up which tenant a key is of.
-    pub fn remembers(&self, key: &SecretKey) -> bool {
-        self.key_tenants.get(&key.hash()).is_some_and(|tenant| tenant.is_some())
+    /// Whether it is known without a look-up or a check of a signature that what is shown was good.
+    pub fn remembers(&self, shown: &Shown<'_>) -> bool {
+        match shown {
+            Shown::Nobody => false,
+            Shown::Key(key) => self.key_tenants.get(&key.hash()).is_some_and(|tenant| tenant.is_some()),
+            Shown::Token(token, _) => self.remembers_token(token),
+        }
     }
 
-    /// What a key grants now.
+    /// What somebody at this address is granted now for what he shows; `None` for who shows nothing.
     ///
     /// # Errors
-    /// [`Fault::Unauthenticated`] for a key that is unknown, revoked or expired, and for an operator's, which is not
-    /// looked up here.
-    pub async fn grant(&self, key: &SecretKey) -> Result<Arc<Grant>, Fault> {
+    /// [`Fault::Unauthenticated`] for what is unknown, revoked, expired, made for somebody else or not to be used from
+    /// there, all alike; [`Fault::StorageUnavailable`] and [`Fault::Unavailable`] where it cannot be found out.
+    pub async fn identify(&self, shown: Shown<'_>, client: IpAddr) -> Result<Option<Arc<Grant>>, Fault> {
+        match shown {
+            Shown::Nobody => self.confirm().await.map(|()| None),
+            Shown::Key(key) => {
+                self.confirm().await?;
+                self.grant(key, client).await.map(Some)
+            }
+            Shown::Token(token, agent) => Box::pin(self.token_grant(token, agent)).await.map(Some),
+        }
+    }
+
+    /// What a key grants now to somebody at this address. An operator's is not looked up here.
+    async fn grant(&self, key: &SecretKey, client: IpAddr) -> Result<Arc<Grant>, Fault> {
         if key.kind() == KeyKind::Operator {
             return Err(Fault::Unauthenticated);
         }
         let hash = key.hash();
         let tenant = self.key_tenant(hash).await?.ok_or(Fault::Unauthenticated)?;
         let (grant, now) = self.live_grant(tenant, hash).await?;
+        if !grant.credential.networks.admit(client) {
+            return Err(Fault::Unauthenticated);
+        }
         let minute = now.unix_timestamp() / 60;
         if grant.used_minute.swap(minute, Ordering::Relaxed) != minute {
             self.uses.note(grant.credential.key, now);
@@ -225,8 +221,12 @@ impl Registry {
     /// As [`admit`](Self::admit).
     pub async fn readmit(&self, caller: &Caller) -> Result<(), Fault> {
         let grant = match &caller.grant {
-            Some(grant) => Some(self.live_grant(grant.credential.tenant, grant.hash).await?.0),
             None => None,
+            Some(grant) => Some(match &grant.proof {
+                Proof::Key(hash) => self.live_grant(grant.credential.tenant, *hash).await?.0,
+                Proof::Token(token) if self.stands(token) => Arc::clone(grant),
+                Proof::Token(_) => return Err(Fault::Unauthenticated),
+            }),
         };
         let access = self.agent_access(caller.tenant, caller.agent).await?;
         decide(grant, access).map(drop)
@@ -263,7 +263,7 @@ impl Registry {
                             Ok(view
                                 .credential(tenant, hash)
                                 .await?
-                                .map(|credential| fresh_grant(credential, hash)))
+                                .map(|found| Grant::new(found, Proof::Key(hash))))
                         },
                         |held, grant| {
                             if let Some(grant) = grant {
@@ -280,32 +280,6 @@ impl Registry {
             },
         )
         .await
-    }
-
-    /// Which agent a slug names now. What is no slug is not looked up, and not remembered either.
-    pub(super) async fn address(&self, slug: &str) -> Result<Option<(TenantId, AgentId)>, Fault> {
-        if Slug::parse(slug).is_err() {
-            return Ok(None);
-        }
-        let found = self
-            .find(
-                &self.directory,
-                |held| held.find(slug),
-                async || {
-                    self.directory
-                        .load(
-                            &self.store,
-                            &self.sources,
-                            Point::CacheFillRead,
-                            async |view| view.agent_address(slug).await,
-                            |held, address| held.keep(slug, *address),
-                        )
-                        .await
-                        .map(Some)
-                },
-            )
-            .await?;
-        Ok(found.flatten())
     }
 
     async fn agent_access(&self, tenant: TenantId, agent: AgentId) -> Result<Option<AgentAccess>, Fault> {
@@ -372,17 +346,12 @@ impl Registry {
         self.fills.run(loading).await
     }
 
-    /// Decides whether whoever sent `key` may use the MCP endpoint of the agent called `slug`.
+    /// Decides whether whoever was [identified](Self::identify) may use the MCP endpoint of the agent called `slug`.
     ///
     /// # Errors
-    /// [`Fault::Unauthenticated`], [`Fault::Forbidden`], [`Fault::InsufficientScope`], [`Fault::AgentDisabled`]; an
+    /// [`Fault::Unauthenticated`] for nobody, [`Fault::Forbidden`], [`Fault::InsufficientScope`], [`Fault::AgentDisabled`]; an
     /// unknown agent and one that is not the caller's are refused alike.
-    pub async fn admit(&self, key: Option<&SecretKey>, slug: &str) -> Result<Caller, Fault> {
-        self.confirm().await?;
-        let grant = match key {
-            Some(key) => Some(self.grant(key).await?),
-            None => None,
-        };
+    pub async fn admit(&self, grant: Option<Arc<Grant>>, slug: &str) -> Result<Caller, Fault> {
         let access = match self.address(slug).await? {
             Some((tenant, agent)) => self.agent_access(tenant, agent).await?,
             None => None,
@@ -391,8 +360,23 @@ impl Registry {
     }
 }
 
-fn fresh_grant(credential: Credential, hash: KeyHash) -> Arc<Grant> {
-    Arc::new(Grant { credential, hash, used_minute: AtomicI64::new(0) })
+impl Grant {
+    fn new(credential: Credential, proof: Proof) -> Arc<Self> {
+        Arc::new(Self { credential, proof, used_minute: AtomicI64::new(0) })
+    }
+
+    /// What a token grants.
+    pub(super) fn of_token(credential: Credential, token: Arc<VerifiedToken>) -> Arc<Self> {
+        Self::new(credential, Proof::Token(token))
+    }
+
+    /// The token, if it is one's.
+    pub(super) fn token(&self) -> Option<&Arc<VerifiedToken>> {
+        match &self.proof {
+            Proof::Token(token) => Some(token),
+            Proof::Key(_) => None,
+        }
+    }
 }
 
 /// The rules of access, in one place.

@@ -5,7 +5,7 @@ use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
 use super::target::Target;
-use crate::model::agent::{Agent, Tenant};
+use crate::model::agent::{Agent, KeyAge, Tenant};
 use crate::model::api_key::ApiKey;
 use crate::model::audit::chain::Digest;
 use crate::model::audit::event::Difference;
@@ -127,7 +127,7 @@ impl Fingerprint for Agent {
 impl Fingerprint for Tenant {
     fn fingerprint(&self) -> Digest {
         let known = Parts::default().add(self.uid.0).add(self.slug.as_str()).add(&self.name);
-        known.json(&self.limits).digest()
+        known.json(&self.limits).json(&self.max_key_age.map(KeyAge::days)).digest()
     }
 }
 
@@ -141,6 +141,7 @@ impl Fingerprint for ApiKey {
             .json(&end(self.expires_at))
             .json(&end(self.revoked_at))
             .json(&self.limits)
+            .json(&self.networks.to_texts())
             .digest()
     }
 }

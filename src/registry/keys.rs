@@ -9,12 +9,14 @@ use uuid::Uuid;
 use super::Registry;
 use super::fingerprint::difference;
 use super::tenants::lock;
+use crate::model::agent::KeyAge;
 use crate::model::api_key::ApiKey;
 use crate::model::caller::KeyScope;
 use crate::model::fault::Fault;
 use crate::model::ids::{AgentId, KeyId, PrincipalId, TenantId};
 use crate::model::key::{KeyKind, SecretKey};
 use crate::model::limits::RateLimit;
+use crate::model::networks::Networks;
 use crate::model::scope::{ChangeKind, Revision, Scope};
 use crate::store::keys::KeyEnd;
 use crate::store::write::{Told, Write};
@@ -36,8 +38,10 @@ pub struct NewKey {
     pub name: String,
     /// What it may do.
     pub scopes: Vec<KeyScope>,
-    /// From when on it is refused.
+    /// From when on it is refused, if its tenant lets it become that old.
     pub expires_at: Option<OffsetDateTime>,
+    /// From where it may be used.
+    pub networks: Networks,
     /// How much it may use.
     pub limits: RateLimit,
 }
@@ -111,6 +115,7 @@ impl Registry {
             let full = format!("there are {most} active keys already; revoke one first");
             return Err(Fault::invalid_params(full));
         }
+        let age = write.max_key_age(new.tenant).await?;
         let kind = if new.agent.is_some() { KeyKind::Agent } else { KeyKind::Owner };
         let secret = SecretKey::generate(kind, &mut self.sources.csprng()?);
         let key = ApiKey {
@@ -124,7 +129,9 @@ impl Registry {
             principal,
             revision,
             created_at: now,
-            expires_at: new.expires_at,
+            expires_at: KeyAge::cap(now, new.expires_at, age),
+            asked_expiry: new.expires_at,
+            networks: new.networks,
             revoked_at: None,
             last_used_at: None,
         };
@@ -224,7 +231,8 @@ impl Registry {
             agent: old.agent,
             name: old.name.clone(),
             scopes: old.scopes.clone(),
-            expires_at: old.expires_at,
+            expires_at: old.asked_expiry,
+            networks: old.networks.clone(),
             limits: old.limits,
         };
         self.issue(write, new, old.principal, revision, MOST_ROTATING, Some(&old)).await

@@ -17,6 +17,8 @@ pub struct RegistryLimits {
     pub cached_sessions: u64,
     /// Keys, known and unknown, whose tenant is remembered.
     pub cached_keys: u64,
+    /// Access tokens remembered with what they grant.
+    pub cached_tokens: u64,
     /// Bytes of contents held in memory.
     pub cached_content_bytes: u64,
     /// Bytes of compiled templates and prompts held in memory.

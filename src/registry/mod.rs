@@ -9,6 +9,7 @@ mod cell;
 mod compiled;
 mod complete;
 mod difference;
+mod directory;
 mod fingerprint;
 pub mod housekeeping;
 pub mod keys;
@@ -28,6 +29,7 @@ mod target;
 pub mod template_set;
 pub mod templates;
 pub mod tenants;
+mod tokens;
 pub mod write;
 
 use std::sync::Arc;
@@ -47,14 +49,17 @@ use crate::model::scope::{Change, Revision, Scope};
 use crate::model::sources::{RandomError, Sources};
 use crate::model::uri::ResourceUri;
 use crate::store::{Store, StoreError};
+use crate::tokens::Tokens;
 
-use access::{Directory, TenantAccess};
+use access::TenantAccess;
 use cell::Cell;
 use compiled::Compilations;
+use directory::Directory;
 use limits::RegistryLimits;
 use render::Renderer;
 use sessions::{HeldSession, SessionUses};
 use snapshot::AgentCell;
+use tokens::{KnownToken, TokenHash};
 use write::Writers;
 
 /// What the gateway knows, in memory and behind it in the database.
@@ -70,6 +75,9 @@ pub struct Registry {
     /// Which tenant a key belongs to, if any: both for good, since keys are random and never change hands.
     key_tenants: Cache<KeyHash, Option<TenantId>>,
     key_lookups: access::LookupLimit,
+    /// Whose access tokens are believed, if anybody's.
+    tokens: Option<Tokens>,
+    known_tokens: Cache<TokenHash, KnownToken>,
     /// Contents never change under their address.
     contents: Cache<(AgentId, ContentHash), Bytes>,
     /// Never change for their revision either.
@@ -83,8 +91,14 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Builds an empty memory over the store.
-    pub fn new(store: Store, sources: Sources, feed: Arc<dyn ChangeFeed>, limits: RegistryLimits) -> Self {
+    /// Builds an empty memory over the store. Without `tokens` no access token is believed.
+    pub fn new(
+        store: Store,
+        sources: Sources,
+        feed: Arc<dyn ChangeFeed>,
+        tokens: Option<Tokens>,
+        limits: RegistryLimits,
+    ) -> Self {
         Self {
             directory: Cell::new(Scope::GATEWAY),
             tenants: Cache::new(limits.cached_tenants),
@@ -92,6 +106,8 @@ impl Registry {
             sessions: Cache::new(limits.cached_sessions),
             key_tenants: Cache::new(limits.cached_keys),
             key_lookups: access::LookupLimit::new(limits.unknown_keys_per_second),
+            tokens,
+            known_tokens: Cache::new(limits.cached_tokens),
             contents: Cache::builder()
                 .max_capacity(limits.cached_content_bytes)
                 .weigher(|_, bytes: &Bytes| u32::try_from(bytes.len() + 128).unwrap_or(u32::MAX))

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Registry;
 use super::fingerprint::difference;
 use super::write::{Precondition, Written};
-use crate::model::agent::Tenant;
+use crate::model::agent::{KeyAge, Tenant};
 use crate::model::fault::Fault;
 use crate::model::ids::{Slug, TenantId};
 use crate::model::limits::UseLimits;
@@ -16,22 +16,28 @@ const NO_TENANT: Fault = Fault::NotFound("tenant");
 /// The gateway's scope is made by the first migration.
 const NO_GATEWAY: &str = "the gateway's scope has no head";
 
-/// What is to change of a tenant; `None` leaves a member as it is.
-#[derive(Debug, Clone, Default)]
-pub struct TenantPatch {
-    /// The name.
-    pub name: Option<String>,
+/// A tenant as it is to be made.
+#[derive(Debug, Clone)]
+pub struct NewTenant {
+    /// What people type.
+    pub slug: Slug,
+    /// What people read.
+    pub name: String,
+    /// How old its keys may become.
+    pub max_key_age: Option<KeyAge>,
     /// How much it may use.
-    pub limits: Option<UseLimits>,
+    pub limits: UseLimits,
 }
 
-impl TenantPatch {
-    fn apply(self, tenant: &Tenant) -> Tenant {
-        let mut new = tenant.clone();
-        new.name = self.name.unwrap_or(new.name);
-        new.limits = self.limits.unwrap_or(new.limits);
-        new
-    }
+/// What is to change about a tenant; `None` stays as it is.
+#[derive(Debug, Clone, Default)]
+pub struct TenantChange {
+    /// What people read.
+    pub name: Option<String>,
+    /// How old its keys may become; `Some(None)`: as old as they like.
+    pub max_key_age: Option<Option<KeyAge>>,
+    /// How much it may use.
+    pub limits: Option<UseLimits>,
 }
 
 impl Registry {
@@ -52,30 +58,16 @@ impl Registry {
     ///
     /// # Errors
     /// [`Fault::AlreadyExists`].
-    pub async fn create_tenant(
-        self: &Arc<Self>,
-        slug: Slug,
-        name: String,
-        limits: UseLimits,
-    ) -> Result<Tenant, Fault> {
+    pub async fn create_tenant(self: &Arc<Self>, new: NewTenant) -> Result<Tenant, Fault> {
         let registry = Arc::clone(self);
         self.detached(async move {
-            registry
-                .transact(Scope::GATEWAY, async |write| {
-                    registry.insert_tenant(write, slug, name, limits).await
-                })
-                .await
+            registry.transact(Scope::GATEWAY, async |write| registry.insert_tenant(write, new).await).await
         })
         .await
     }
 
-    async fn insert_tenant(
-        &self,
-        write: &mut Write,
-        slug: Slug,
-        name: String,
-        limits: UseLimits,
-    ) -> Result<Tenant, Fault> {
+    async fn insert_tenant(&self, write: &mut Write, new: NewTenant) -> Result<Tenant, Fault> {
+        let NewTenant { slug, name, max_key_age, limits } = new;
         lock(write, Scope::GATEWAY).await?;
         if write.tenant(&slug).await?.is_some() {
             return Err(Fault::AlreadyExists("a tenant with this id"));
@@ -83,7 +75,8 @@ impl Registry {
         let uid = TenantId(self.sources.uid()?);
         let last = write.retired_tenant(&slug).await?;
         let revision = write.create(Scope::from(uid), last).await?;
-        let tenant = Tenant { uid, slug, name, limits, revision, created_at: self.sources.clock.now() };
+        let created_at = self.sources.clock.now();
+        let tenant = Tenant { uid, slug, name, max_key_age, limits, revision, created_at };
         write.insert_tenant(&tenant).await?;
         write.change(Scope::GATEWAY, ChangeKind::Tenant, uid.to_string());
         write.change(Scope::from(uid), ChangeKind::Tenant, uid.to_string());
@@ -95,10 +88,10 @@ impl Registry {
     ///
     /// # Errors
     /// [`Fault::NotFound`], [`Fault::RevisionMismatch`].
-    pub async fn patch_tenant(
+    pub async fn update_tenant(
         self: &Arc<Self>,
         slug: Slug,
-        patch: TenantPatch,
+        change: TenantChange,
         condition: Precondition,
     ) -> Result<Tenant, Fault> {
         let registry = Arc::clone(self);
@@ -107,17 +100,21 @@ impl Registry {
             registry
                 .transact(Scope::from(uid), async |write| {
                     let revision = lock(write, Scope::from(uid)).await?;
-                    let old = write.tenant(&slug).await?.filter(|t| t.uid == uid).ok_or(NO_TENANT)?;
-                    condition.check(Some(old.revision))?;
-                    let mut new = patch.apply(&old);
-                    if new == old {
-                        return Ok(old);
+                    let tenant = write.tenant(&slug).await?.filter(|t| t.uid == uid).ok_or(NO_TENANT)?;
+                    condition.check(Some(tenant.revision))?;
+                    let mut wanted = Tenant {
+                        name: change.name.unwrap_or_else(|| tenant.name.clone()),
+                        max_key_age: change.max_key_age.unwrap_or(tenant.max_key_age),
+                        limits: change.limits.unwrap_or(tenant.limits),
+                        ..tenant.clone()
+                    };
+                    if wanted != tenant {
+                        wanted.revision = revision;
+                        write.update_tenant(&wanted).await?;
+                        write.change(Scope::from(uid), ChangeKind::Tenant, uid.to_string());
+                        write.tell(told(&wanted, revision, Some(&tenant), Some(&wanted)));
                     }
-                    new.revision = revision;
-                    write.update_tenant(&new).await?;
-                    write.change(Scope::from(uid), ChangeKind::Tenant, uid.to_string());
-                    write.tell(told(&new, revision, Some(&old), Some(&new)));
-                    Ok(new)
+                    Ok(wanted)
                 })
                 .await
         })

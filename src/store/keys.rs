@@ -5,13 +5,16 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::snapshot::Snapshot;
+use super::tenants::key_age;
 use super::write::Write;
 use super::{Store, StoreError};
+use crate::model::agent::KeyAge;
 use crate::model::api_key::ApiKey;
-use crate::model::caller::{Credential, KeyScope};
+use crate::model::caller::{Credential, CredentialKind, KeyScope, Reach};
 use crate::model::ids::{AgentId, KeyId, PrincipalId, TenantId};
 use crate::model::key::KeyHash;
 use crate::model::limits::RateLimit;
+use crate::model::networks::Networks;
 use crate::model::scope::Revision;
 
 struct Row {
@@ -25,7 +28,9 @@ struct Row {
     principal: Uuid,
     revision: i64,
     created_at: OffsetDateTime,
-    expires_at: Option<OffsetDateTime>,
+    asked_expiry: Option<OffsetDateTime>,
+    max_age: Option<i32>,
+    networks: Vec<String>,
     revoked_at: Option<OffsetDateTime>,
     last_used_at: Option<OffsetDateTime>,
 }
@@ -45,11 +50,17 @@ impl TryFrom<Row> for ApiKey {
             principal: PrincipalId(row.principal),
             revision: Revision(row.revision),
             created_at: row.created_at,
-            expires_at: row.expires_at,
+            expires_at: KeyAge::cap(row.created_at, row.asked_expiry, key_age(row.max_age)?),
+            asked_expiry: row.asked_expiry,
+            networks: networks(&row.networks)?,
             revoked_at: row.revoked_at,
             last_used_at: row.last_used_at,
         })
     }
+}
+
+fn networks(stored: &[String]) -> Result<Networks, StoreError> {
+    Networks::parse(stored.iter().map(String::as_str)).map_err(|_| StoreError::Unreadable("key networks"))
 }
 
 fn scopes(stored: &[String]) -> Result<Vec<KeyScope>, StoreError> {
@@ -75,8 +86,10 @@ impl Store {
             .run(async |connection| {
                 sqlx::query_as!(
                     Row,
-                    r#"select uid, tenant, agent, display, name, scopes, limits as "limits: Json<RateLimit>", principal,
-                     revision, created_at, expires_at, revoked_at, last_used_at from api_keys where uid = $1"#,
+                    r#"select k.uid, k.tenant, k.agent, k.display, k.name, k.scopes, k.limits as "limits: Json<RateLimit>",
+                     k.principal, k.revision, k.created_at, k.expires_at as asked_expiry,
+                     t.max_key_age_days as max_age, k.networks, k.revoked_at, k.last_used_at
+                     from api_keys k join tenants t on t.uid = k.tenant where k.uid = $1"#,
                     key.0,
                 )
                 .fetch_optional(connection)
@@ -98,9 +111,11 @@ impl Store {
             .run(async |connection| {
                 sqlx::query_as!(
                     Row,
-                    r#"select uid, tenant, agent, display, name, scopes, limits as "limits: Json<RateLimit>", principal,
-                     revision, created_at, expires_at, revoked_at, last_used_at from api_keys
-                     where tenant = $1 and agent is not distinct from $2 and uid > $3 order by uid limit $4"#,
+                    r#"select k.uid, k.tenant, k.agent, k.display, k.name, k.scopes, k.limits as "limits: Json<RateLimit>",
+                     k.principal, k.revision, k.created_at, k.expires_at as asked_expiry,
+                     t.max_key_age_days as max_age, k.networks, k.revoked_at, k.last_used_at
+                     from api_keys k join tenants t on t.uid = k.tenant 
+                     where k.tenant = $1 and k.agent is not distinct from $2 and k.uid > $3 order by k.uid limit $4"#,
                     tenant.0,
                     agent.map(|agent| agent.0),
                     after,
@@ -141,21 +156,29 @@ impl Snapshot {
         hash: KeyHash,
     ) -> Result<Option<Credential>, StoreError> {
         let row = sqlx::query!(
-            r#"select uid, principal, agent, scopes, expires_at, limits as "limits: Json<RateLimit>" from api_keys
-            where tenant = $1 and hash = $2 and revoked_at is null"#,
+            r#"select k.uid, k.principal, k.agent, k.scopes, k.networks, k.created_at, k.expires_at,
+             k.limits as "limits: Json<RateLimit>", t.max_key_age_days as max_age
+             from api_keys k join tenants t on t.uid = k.tenant
+             where k.tenant = $1 and k.hash = $2 and k.revoked_at is null"#,
             tenant.0,
             &hash.0[..],
         )
         .fetch_optional(self.connection())
         .await?;
         row.map(|row| {
+            let (kind, reach) = match row.agent {
+                Some(agent) => (CredentialKind::AgentKey, Reach::Agents(vec![AgentId(agent)])),
+                None => (CredentialKind::OwnerKey, Reach::Tenant),
+            };
             Ok(Credential {
+                kind,
                 key: KeyId(row.uid),
                 principal: PrincipalId(row.principal),
                 tenant,
-                agent: row.agent.map(AgentId),
+                reach,
+                networks: networks(&row.networks)?,
                 scopes: scopes(&row.scopes)?,
-                expires_at: row.expires_at,
+                expires_at: KeyAge::cap(row.created_at, row.expires_at, key_age(row.max_age)?),
                 limits: row.limits.0,
             })
         })
@@ -172,9 +195,11 @@ impl Write {
         now: OffsetDateTime,
     ) -> Result<i64, StoreError> {
         let active = sqlx::query_scalar!(
-            r#"select count(*) as "active!" from api_keys
-            where tenant = $1 and agent is not distinct from $2 and revoked_at is null
-            and (expires_at is null or expires_at > $3)"#,
+            r#"select count(*) as "active!" from api_keys k join tenants t on t.uid = k.tenant
+            where k.tenant = $1 and k.agent is not distinct from $2 and k.revoked_at is null
+            and coalesce(
+                least(k.expires_at, k.created_at + t.max_key_age_days * interval '24 hours') > $3, true
+            )"#,
             tenant.0,
             agent.map(|agent| agent.0),
             now,
@@ -189,8 +214,9 @@ impl Write {
         let scopes: Vec<_> = key.scopes.iter().map(|scope| scope.as_str().to_owned()).collect();
         sqlx::query!(
             "insert into api_keys \
-             (uid, tenant, agent, hash, display, name, scopes, principal, revision, created_at, expires_at, limits) \
-             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
+             (uid, tenant, agent, hash, display, name, scopes, principal, revision, created_at, expires_at, networks, \
+             limits) \
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
             key.uid.0,
             key.tenant.0,
             key.agent.map(|agent| agent.0),
@@ -201,7 +227,8 @@ impl Write {
             key.principal.0,
             key.revision.0,
             key.created_at,
-            key.expires_at,
+            key.asked_expiry,
+            &key.networks.to_texts(),
             Json(key.limits) as _,
         )
         .execute(self.connection())
@@ -213,8 +240,10 @@ impl Write {
     pub async fn key(&mut self, tenant: TenantId, key: KeyId) -> Result<Option<ApiKey>, StoreError> {
         let row = sqlx::query_as!(
             Row,
-            r#"select uid, tenant, agent, display, name, scopes, limits as "limits: Json<RateLimit>", principal,
-             revision, created_at, expires_at, revoked_at, last_used_at from api_keys where tenant = $1 and uid = $2"#,
+            r#"select k.uid, k.tenant, k.agent, k.display, k.name, k.scopes, k.limits as "limits: Json<RateLimit>",
+                     k.principal, k.revision, k.created_at, k.expires_at as asked_expiry,
+                     t.max_key_age_days as max_age, k.networks, k.revoked_at, k.last_used_at
+                     from api_keys k join tenants t on t.uid = k.tenant where k.tenant = $1 and k.uid = $2"#,
             tenant.0,
             key.0,
         )

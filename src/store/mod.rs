@@ -24,6 +24,7 @@ pub mod sessions;
 pub mod snapshot;
 pub mod templates;
 pub mod tenants;
+pub mod usage;
 pub mod wakes;
 pub mod write;
 

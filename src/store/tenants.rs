@@ -3,9 +3,10 @@
 use sqlx::types::Json;
 use time::OffsetDateTime;
 
+use super::snapshot::Snapshot;
 use super::write::Write;
 use super::{Store, StoreError};
-use crate::model::agent::Tenant;
+use crate::model::agent::{KeyAge, Tenant};
 use crate::model::ids::{Slug, TenantId};
 use crate::model::limits::UseLimits;
 use crate::model::scope::Revision;
@@ -14,6 +15,7 @@ struct Row {
     uid: uuid::Uuid,
     slug: String,
     name: String,
+    max_key_age_days: Option<i32>,
     limits: Json<UseLimits>,
     revision: i64,
     created_at: OffsetDateTime,
@@ -27,11 +29,22 @@ impl TryFrom<Row> for Tenant {
             uid: TenantId(row.uid),
             slug: Slug::parse(&row.slug).map_err(|_| StoreError::Unreadable("tenant"))?,
             name: row.name,
+            max_key_age: key_age(row.max_key_age_days)?,
             limits: row.limits.0,
             revision: Revision(row.revision),
             created_at: row.created_at,
         })
     }
+}
+
+/// Reads how old keys may become.
+pub(super) fn key_age(days: Option<i32>) -> Result<Option<KeyAge>, StoreError> {
+    let age = |days: i32| u16::try_from(days).ok().and_then(KeyAge::from_days);
+    days.map(|days| age(days).ok_or(StoreError::Unreadable("maximum age of keys"))).transpose()
+}
+
+fn days(age: Option<KeyAge>) -> Option<i32> {
+    age.map(|age| age.days().into())
 }
 
 impl Store {
@@ -41,7 +54,7 @@ impl Store {
             .run(async |connection| {
                 sqlx::query_as!(
         Row,
-        r#"select uid, slug, name, limits as "limits: Json<UseLimits>", revision, created_at from tenants
+        r#"select uid, slug, name, max_key_age_days, limits as "limits: Json<UseLimits>", revision, created_at from tenants
             where slug = $1 and deleted_at is null"#,
         slug.as_str(),
     )
@@ -58,7 +71,7 @@ impl Store {
             .run(async |connection| {
                 sqlx::query_as!(
                     Row,
-                    r#"select uid, slug, name, limits as "limits: Json<UseLimits>", revision, created_at from tenants
+                    r#"select uid, slug, name, max_key_age_days, limits as "limits: Json<UseLimits>", revision, created_at from tenants
                     where slug > $1 and deleted_at is null order by slug limit $2"#,
                     after,
                     limit,
@@ -71,18 +84,42 @@ impl Store {
     }
 }
 
+impl Snapshot {
+    /// The living tenant of this slug, and when it was made.
+    pub async fn tenant_address(
+        &mut self,
+        slug: &Slug,
+    ) -> Result<Option<(TenantId, OffsetDateTime)>, StoreError> {
+        let row = sqlx::query!(
+            "select uid, created_at from tenants where slug = $1 and deleted_at is null",
+            slug.as_str(),
+        )
+        .fetch_optional(self.connection())
+        .await?;
+        Ok(row.map(|row| (TenantId(row.uid), row.created_at)))
+    }
+}
+
 impl Write {
     /// The living tenant of this slug, as this transaction sees it.
     pub async fn tenant(&mut self, slug: &Slug) -> Result<Option<Tenant>, StoreError> {
         let row = sqlx::query_as!(
             Row,
-            r#"select uid, slug, name, limits as "limits: Json<UseLimits>", revision, created_at from tenants
+            r#"select uid, slug, name, max_key_age_days, limits as "limits: Json<UseLimits>", revision, created_at from tenants
             where slug = $1 and deleted_at is null"#,
             slug.as_str(),
         )
         .fetch_optional(self.connection())
         .await?;
         row.map(Tenant::try_from).transpose()
+    }
+
+    /// How old the keys of a tenant may become.
+    pub async fn max_key_age(&mut self, tenant: TenantId) -> Result<Option<KeyAge>, StoreError> {
+        let days = sqlx::query_scalar!("select max_key_age_days from tenants where uid = $1", tenant.0)
+            .fetch_optional(self.connection())
+            .await?;
+        key_age(days.flatten())
     }
 
     /// The last revision of an earlier tenant of this slug; 0 where there was none.
@@ -97,27 +134,30 @@ impl Write {
     /// Adds a tenant.
     pub async fn insert_tenant(&mut self, tenant: &Tenant) -> Result<(), StoreError> {
         sqlx::query!(
-            "insert into tenants (uid, slug, name, limits, revision, created_at) values ($1, $2, $3, $4, $5, $6)",
+            "insert into tenants (uid, slug, name, limits, revision, created_at, max_key_age_days) \
+             values ($1, $2, $3, $4, $5, $6, $7)",
             tenant.uid.0,
             tenant.slug.as_str(),
             tenant.name,
             Json(tenant.limits) as _,
             tenant.revision.0,
             tenant.created_at,
+            days(tenant.max_key_age),
         )
         .execute(self.connection())
         .await?;
         Ok(())
     }
 
-    /// Writes a tenant's name and limits.
+    /// Writes what may change about a tenant.
     pub async fn update_tenant(&mut self, tenant: &Tenant) -> Result<(), StoreError> {
         sqlx::query!(
-            "update tenants set name = $2, limits = $3, revision = $4 where uid = $1",
+            "update tenants set name = $2, max_key_age_days = $3, limits = $4, revision = $5 where uid = $1",
             tenant.uid.0,
             tenant.name,
+            days(tenant.max_key_age),
             Json(tenant.limits) as _,
-            tenant.revision.0
+            tenant.revision.0,
         )
         .execute(self.connection())
         .await?;

@@ -24,6 +24,7 @@ mod endpoint;
 mod events;
 mod http;
 mod interference;
+mod keys;
 mod lifecycle;
 mod limits;
 #[cfg(target_os = "linux")]
@@ -36,5 +37,7 @@ mod replicas;
 mod sessions;
 mod streams;
 mod tenancy;
+mod tokens;
+mod usage;
 mod whole;
 mod writers;

@@ -3,6 +3,7 @@
 mod expiry;
 mod pruning;
 
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use serde_json::json;
@@ -13,7 +14,7 @@ use waggle::model::scope::Revision;
 use waggle::model::session::{LogLevel, Session, SessionId, Subscription};
 use waggle::model::uri::ResourceUri;
 use waggle::registry::Registry;
-use waggle::registry::access::Caller;
+use waggle::registry::access::{Caller, Shown};
 use waggle::registry::sessions::NewSession;
 
 use crate::app::{Builder, Replica, gateway};
@@ -39,7 +40,9 @@ impl Replica {
 
     /// Whoever holds this key, at an agent.
     pub(crate) async fn caller(&self, key: &str, agent: &str) -> Caller {
-        self.registry().admit(Some(&SecretKey::parse(key).unwrap()), agent).await.unwrap()
+        let key = SecretKey::parse(key).unwrap();
+        let grant = self.registry().identify(Shown::Key(&key), Ipv4Addr::LOCALHOST.into()).await.unwrap();
+        self.registry().admit(grant, agent).await.unwrap()
     }
 
     pub(crate) async fn open(&self, caller: &Caller) -> SessionId {

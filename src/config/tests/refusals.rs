@@ -116,10 +116,27 @@ fn a_database_of_ones_own_requires_an_operator_key_to_serve() {
 
 #[test]
 fn what_does_not_fit_together_is_refused() {
-    let text = "[server]\nlisten = '127.0.0.1:1'\n[admin]\nlisten = '127.0.0.1:1'\n[database]\nlisten_url = 'postgres://a/b'";
+    let text = "[server]\nlisten = '127.0.0.1:1'\n[admin]\nlisten = '127.0.0.1:1'\n[database]\nlisten_url = 'postgres://a/b'\n[tokens]\njwks_url = 'https://a.example/keys'\nstale_seconds = 60";
     let expected = "\
-database.url: required with database.listen_url
-admin.listen: the same as server.listen; leave it out to share that listener";
+waggle.toml:4: admin.listen: the same as server.listen; leave it out to share that listener
+waggle.toml:8: tokens.jwks_url: belongs to one issuer; leave it out where there are more or none
+waggle.toml:9: tokens.stale_seconds: less than tokens.refresh_seconds
+database.url: required with database.listen_url";
+    assert_eq!(file(text).refused(), expected);
+}
+
+#[test]
+fn issuers_that_could_be_impersonated_and_algorithms_that_could_be_forged_are_refused() {
+    let text = "[tokens]\nissuers = ['http://login.example.com', 'https://login.example.com?a']\n\
+                algorithms = ['none', 'HS256']\ntenant = 'A'\nscopes_claim = ''";
+    let known = "is not one of RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, EdDSA";
+    let expected = format!(
+        "\
+waggle.toml:2: tokens.issuers: \"http://login.example.com\" is not https: whoever is on the way could answer in its place; \"https://login.example.com?a\" has a query, which an issuer has not
+waggle.toml:3: tokens.algorithms: \"none\" {known}; \"HS256\" {known}
+waggle.toml:4: tokens.tenant: \"A\" is not the id of a tenant such as acme
+waggle.toml:5: tokens.scopes_claim: \"\" is not the name of a claim, or a JSON pointer such as /realm_access/roles"
+    );
     assert_eq!(file(text).refused(), expected);
 }
 
@@ -189,6 +206,9 @@ proptest! {
 #[test]
 fn costs_above_what_may_be_had_at_once_are_refused() {
     let text = "[costs]\nstream = 20\n[limits]\nkey_burst = 19\nagent_burst = 20\ntenant_burst = 1\ntenant_per_second = 0";
-    let expected = "limits.key_burst: less than 20, which the dearest request of [costs] costs";
+    let expected = "waggle.toml:2: costs.stream: costs.stream is 20, and limits.key_burst only 19: it would be refused for ever";
     assert_eq!(file(text).refused(), expected);
+    let given = variables(&[("WAGGLE_LIMITS__AGENT_BURST", "4")]);
+    let expected = "environment variable WAGGLE_LIMITS__AGENT_BURST: costs.stream is 5, and limits.agent_burst only 4: it would be refused for ever";
+    assert_eq!(given.refused(), expected);
 }

@@ -114,6 +114,20 @@ stale_seconds = 60
 unknown_keys_per_second = 200
 unknown_keys_remembered = 10000
 
+[tokens]
+issuers = []
+# jwks_url is not set
+algorithms = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA"]
+leeway_seconds = 60
+# tenant is not set
+tenant_claim = "waggle_tenant"
+# agents_claim is not set
+scopes_claim = "scope"
+refresh_seconds = 300
+stale_seconds = 86400
+unknown_key_seconds = 10
+remembered = 10000
+
 [limits]
 body_bytes = 4194304
 content_bytes = 16777216
@@ -147,6 +161,10 @@ complete = 1
 stream = 5
 discover = 0
 other = 1
+
+[usage]
+settle_seconds = 5
+retain_days = 400
 
 [writes]
 queue_per_agent = 1024

@@ -26,6 +26,8 @@ pub enum ActorKind {
     Agent,
     /// A tenant's owner key.
     Owner,
+    /// Whoever an access token stands for.
+    Token,
     /// The operator.
     Operator,
 }
@@ -38,6 +40,7 @@ impl ActorKind {
             Self::Anybody => "anybody",
             Self::Agent => "agent",
             Self::Owner => "owner",
+            Self::Token => "token",
             Self::Operator => "operator",
         }
     }

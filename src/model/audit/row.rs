@@ -33,7 +33,7 @@ pub struct AuditRow {
     pub agent: Option<String>,
     /// Who asked.
     pub principal_id: Option<Uuid>,
-    /// What he is: `operator`, `owner`, `agent`, `anybody`, or `unknown`.
+    /// What he is: `operator`, `owner`, `agent`, `token`, `anybody`, or `unknown`.
     pub principal: String,
     /// His key.
     pub key_id: Option<Uuid>,

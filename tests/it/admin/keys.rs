@@ -28,6 +28,7 @@ async fn a_key_is_shown_once_and_listed_without_its_secret() {
     let mut ci = json!({
         "id": "<id>", "key": "<secret>", "display": "<display>", "name": "ci", "scopes": ["mcp", "registry"],
         "createdAt": "<moment>", "expiresAt": "2999-12-31T23:00:00Z", "revokedAt": null, "lastUsedAt": null,
+        "networks": [],
     });
     let asked =
         json!({"name": "ci", "scopes": ["registry", "mcp", "mcp"], "expiresAt": "3000-01-01T00:00:00+01:00"});
@@ -69,6 +70,7 @@ async fn an_owner_key_reaches_its_tenants_agents_as_far_as_its_scopes_go() {
         "id": "<id>", "key": "<secret>", "display": "<display>", "name": "owner",
         "scopes": ["mcp", "registry", "audit"], "createdAt": "<moment>", "expiresAt": null, "revokedAt": null,
         "lastUsedAt": null,
+        "networks": [],
     });
     assert_eq!(whole(&made), answered(201, Some(4), &shown));
     assert!(made.json()["key"].as_str().unwrap().starts_with("oag_"));
@@ -142,6 +144,7 @@ async fn a_rotated_key_is_the_old_one_anew_and_the_old_one_dies_after_its_grace(
     let shown = json!({
         "id": "<id>", "key": "<secret>", "display": "<display>", "name": "ci", "scopes": ["mcp", "audit"],
         "createdAt": "<moment>", "expiresAt": "2026-11-21T18:00:00Z", "revokedAt": null, "lastUsedAt": null,
+        "networks": [],
     });
     assert_eq!(whole(&rotated), answered(201, Some(4), &shown));
     let (second_id, second) = key_of(&rotated.json());

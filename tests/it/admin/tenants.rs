@@ -11,16 +11,16 @@ async fn a_tenant_is_made_shown_renamed_and_deleted() {
     let (_database, replica) = gateway().await;
     let admin = async |method, path, body| whole(&replica.admin(method, path, body).await);
 
-    let acme = json!({"id": "acme", "name": "Acme", "createdAt": "<moment>"});
+    let acme = json!({"id": "acme", "name": "Acme", "maxKeyAgeDays": null, "createdAt": "<moment>"});
     let made = admin("POST", "/tenants", Some(json!({"id": "acme", "name": "Acme"}))).await;
     assert_eq!(made, answered(201, Some(1), &acme));
-    let bee = json!({"id": "bee", "name": "bee", "createdAt": "<moment>"});
+    let bee = json!({"id": "bee", "name": "bee", "maxKeyAgeDays": null, "createdAt": "<moment>"});
     assert_eq!(admin("POST", "/tenants", Some(json!({"id": "bee"}))).await, answered(201, Some(1), &bee));
     assert_eq!(admin("GET", "/tenants/acme", None).await, answered(200, Some(1), &acme));
     let all = json!({"items": [acme, bee], "nextCursor": null});
     assert_eq!(admin("GET", "/tenants", None).await, answered(200, None, &all));
 
-    let renamed = json!({"id": "acme", "name": "智能", "createdAt": "<moment>"});
+    let renamed = json!({"id": "acme", "name": "智能", "maxKeyAgeDays": null, "createdAt": "<moment>"});
     for (body, revision, shown) in [
         (json!({"name": "智能"}), 2, &renamed),
         (json!({"name": "智能"}), 2, &renamed),
@@ -37,7 +37,7 @@ async fn a_tenant_is_made_shown_renamed_and_deleted() {
     for (method, body) in [("GET", None), ("DELETE", None), ("PATCH", Some(json!({})))] {
         assert_eq!(admin(method, "/tenants/acme", body).await, gone, "{method}");
     }
-    let again = json!({"id": "acme", "name": "acme", "createdAt": "<moment>"});
+    let again = json!({"id": "acme", "name": "acme", "maxKeyAgeDays": null, "createdAt": "<moment>"});
     let made = admin("POST", "/tenants", Some(json!({"id": "acme"}))).await;
     assert_eq!(made, answered(201, Some(4), &again), "a new life starts above the old one's last revision");
 }
@@ -88,8 +88,12 @@ async fn members_and_parameters_that_nobody_knows_are_refused_by_name() {
     let of_resources = "one of `uri`, `name`, `title`, `description`, `mimeType`, `annotations`, `icons`, `_meta`, \
                         `contents`";
     for (call, body, expected) in [
-        (("POST", "/tenants"), r#"{"id":"x","nam":1}"#, unknown("nam", "`id` or `name`", 15)),
-        (("PATCH", "/tenants/acme"), r#"{"id":"x"}"#, unknown("id", "`name`", 5)),
+        (
+            ("POST", "/tenants"),
+            r#"{"id":"x","nam":1}"#,
+            unknown("nam", "one of `id`, `name`, `maxKeyAgeDays`", 15),
+        ),
+        (("PATCH", "/tenants/acme"), r#"{"id":"x"}"#, unknown("id", "`name` or `maxKeyAgeDays`", 5)),
         (("POST", "/agents"), r#"{"slug":"x"}"#, unknown("slug", of_agents, 7)),
         (
             ("PATCH", "/agents/a"),
@@ -99,7 +103,7 @@ async fn members_and_parameters_that_nobody_knows_are_refused_by_name() {
         (
             ("POST", "/agents/a/keys"),
             r#"{"expires_at":null}"#,
-            unknown("expires_at", "one of `name`, `scopes`, `expiresAt`", 13),
+            unknown("expires_at", "one of `name`, `scopes`, `expiresAt`, `networks`", 13),
         ),
         (
             ("PUT", "/agents/a/resources?uri=x:1"),

@@ -8,8 +8,8 @@ use crate::whole::{error, exact, raw};
 
 const PING: &str = r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#;
 const ORIGIN: &str = "http://localhost:3000";
-const EXPOSED: &str =
-    "Mcp-Session-Id, WWW-Authenticate, Retry-After, RateLimit, RateLimit-Policy, X-Request-Id";
+const EXPOSED: &str = "Mcp-Session-Id, WWW-Authenticate, Retry-After, RateLimit, RateLimit-Policy, X-Request-Id, \
+     Waggle-Key-Expires";
 
 fn readable() -> Value {
     json!({

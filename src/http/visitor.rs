@@ -1,0 +1,33 @@
+//! Who a request to the admin surface comes from, as far as the border knows.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use http::Extensions;
+
+use super::key_expiry::KeyExpiry;
+use crate::model::fault::Fault;
+
+/// Goes with a request as one of its extensions.
+#[derive(Debug, Clone)]
+pub struct Visitor {
+    /// The address of the client.
+    pub client: IpAddr,
+    /// Whether the answer has to warn of the key's end.
+    pub expiry: Arc<KeyExpiry>,
+}
+
+impl Visitor {
+    /// Somebody at this address.
+    pub fn new(client: IpAddr) -> Self {
+        Self { client, expiry: Arc::default() }
+    }
+
+    /// The one of a request.
+    ///
+    /// # Errors
+    /// [`Fault::Internal`] where the border has put none there.
+    pub fn of(extensions: &Extensions) -> Result<&Self, Fault> {
+        extensions.get().ok_or_else(|| Fault::Internal("a request came without its visitor".to_owned()))
+    }
+}

@@ -1,0 +1,111 @@
+//! The networks from which a key may be used.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use ipnet::{IpNet, Ipv4Net};
+
+/// Most networks of one key.
+pub const MOST_NETWORKS: usize = 32;
+
+/// From where a key may be used; no network at all means from anywhere.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Networks(Vec<IpNet>);
+
+/// Why a list of networks is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NetworksError {
+    /// An item is no network.
+    #[error("networks[{0}] is not a network such as 10.0.0.0/8 or 2001:db8::/32, or a single address")]
+    Form(usize),
+    /// There are too many.
+    #[error("networks may name {MOST_NETWORKS} networks at most")]
+    Many,
+}
+
+impl Networks {
+    /// Reads networks in CIDR form, or single addresses. What is said of a version 4 address in the form of version 6
+    /// is taken as said of the former.
+    ///
+    /// # Errors
+    /// When an item is neither, or there are more than [`MOST_NETWORKS`].
+    pub fn parse<'a>(items: impl IntoIterator<Item = &'a str>) -> Result<Self, NetworksError> {
+        let mut networks = Vec::new();
+        for (at, item) in items.into_iter().enumerate() {
+            if at >= MOST_NETWORKS {
+                return Err(NetworksError::Many);
+            }
+            let network = network(item).ok_or(NetworksError::Form(at))?;
+            if !networks.contains(&network) {
+                networks.push(network);
+            }
+        }
+        Ok(Self(networks))
+    }
+
+    /// In CIDR form.
+    pub fn to_texts(&self) -> Vec<String> {
+        self.0.iter().map(ToString::to_string).collect()
+    }
+
+    /// Whether somebody at this address may use the key.
+    pub fn admit(&self, client: IpAddr) -> bool {
+        let client = client.to_canonical();
+        self.0.is_empty() || self.0.iter().any(|network| network.contains(&client))
+    }
+}
+
+fn network(text: &str) -> Option<IpNet> {
+    let address = |text: &str| text.parse().ok().map(|address: IpAddr| IpNet::from(address));
+    let network = text.parse().ok().or_else(|| address(text))?;
+    Some(canonical(network).trunc())
+}
+
+/// Addresses of version 4 that are written as ones of version 6 begin with so many bits.
+const MAPPED: u8 = 96;
+
+fn canonical(network: IpNet) -> IpNet {
+    let IpNet::V6(six) = network else { return network };
+    let mapped = |address: Ipv6Addr| address.to_ipv4_mapped();
+    let four = six.prefix_len().checked_sub(MAPPED).zip(mapped(six.addr()));
+    four.and_then(|(length, address)| Ipv4Net::new(address, length).ok()).map_or(network, IpNet::V4)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Networks, NetworksError};
+
+    fn shown(items: &[&str]) -> Result<Vec<String>, NetworksError> {
+        Networks::parse(items.iter().copied()).map(|networks| networks.to_texts())
+    }
+
+    #[test]
+    fn networks_and_addresses_are_read_in_one_form() {
+        let given =
+            ["10.1.2.3/8", "192.0.2.7", "2001:db8::1/32", "::1", "::ffff:10.9.9.9/104", "::ffff:192.0.2.7"];
+        let expected = ["10.0.0.0/8", "192.0.2.7/32", "2001:db8::/32", "::1/128"].map(str::to_owned);
+        assert_eq!(shown(&given), Ok(expected.to_vec()));
+        assert_eq!(shown(&[]), Ok(vec![]));
+    }
+
+    #[test]
+    fn what_is_no_network_is_told_by_its_place() {
+        for bad in ["", "10.0.0.0/33", "10.0.0.0/-1", "example.com", "10.0.0", "10.0.0.0/8 ", "::1/129"] {
+            assert_eq!(shown(&["10.0.0.0/8", bad]), Err(NetworksError::Form(1)), "{bad}");
+        }
+        assert_eq!(shown(&["10.0.0.0/8"; 33]), Err(NetworksError::Many));
+    }
+
+    #[test]
+    fn only_who_is_inside_may_use_the_key() {
+        let admits = |networks: &[&str], client: &str| {
+            Networks::parse(networks.iter().copied()).unwrap().admit(client.parse().unwrap())
+        };
+        assert!(admits(&[], "192.0.2.1") && admits(&[], "2001:db8::1"));
+        assert!(admits(&["10.0.0.0/8"], "10.255.0.1") && admits(&["10.0.0.0/8"], "::ffff:10.0.0.1"));
+        assert!(admits(&["10.0.0.0/8", "2001:db8::/32"], "2001:db8:9::1"));
+        for stranger in ["11.0.0.1", "9.255.255.255", "::1", "::10.0.0.1"] {
+            assert!(!admits(&["10.0.0.0/8"], stranger), "{stranger}");
+        }
+        assert!(!admits(&["0.0.0.0/0"], "::1"));
+    }
+}

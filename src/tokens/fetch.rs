@@ -1,0 +1,116 @@
+//! Fetching what an issuer publishes: its discovery document and its keys.
+
+use std::time::Duration;
+
+use reqwest::{Client, StatusCode, redirect::Policy};
+use serde::Deserialize;
+
+use super::jwk::{KeySet, KeySetError};
+use crate::config::SecureUrl;
+
+/// For one document.
+const DEADLINE: Duration = Duration::from_secs(5);
+/// Bytes of one document.
+const MOST_BYTES: usize = 512 * 1024;
+
+/// Why an issuer's keys could not be fetched.
+#[derive(Debug, thiserror::Error)]
+pub enum FetchError {
+    /// No answer, or no whole one.
+    #[error("{0} cannot be read: {1}")]
+    Away(String, #[source] reqwest::Error),
+    /// The certificates that servers are checked against cannot be had.
+    #[error("issuers cannot be asked: {0}")]
+    Client(#[source] reqwest::Error),
+    /// An answer that is not the document.
+    #[error("{0} answers {1}")]
+    Status(String, StatusCode),
+    /// A document that is too long.
+    #[error("{0} is longer than {MOST_BYTES} bytes")]
+    Long(String),
+    /// A discovery document that is none.
+    #[error("{0} is no discovery document with an issuer and a jwks_uri")]
+    Discovery(String),
+    /// A discovery document of another issuer.
+    #[error("{0} is of another issuer; tokens.issuers must say it to the letter")]
+    Issuer(String),
+    /// A discovery document that sends somewhere insecure.
+    #[error("{0} has a jwks_uri that {1}")]
+    KeysUrl(String, String),
+    /// A key set that is none.
+    #[error("{0} has no keys: {1}")]
+    Keys(String, String),
+}
+
+/// A client that follows nobody elsewhere.
+pub(super) fn client() -> Result<Client, FetchError> {
+    // Whoever runs the gateway as a library may not have chosen a provider; a choice already made stands.
+    rustls::crypto::ring::default_provider().install_default().ok();
+    let builder = Client::builder().timeout(DEADLINE).redirect(Policy::none()).no_proxy();
+    builder.build().map_err(FetchError::Client)
+}
+
+/// Where the keys of an issuer are.
+#[derive(Debug)]
+pub(super) struct Source {
+    client: Client,
+    issuer: SecureUrl,
+    keys: Option<SecureUrl>,
+}
+
+#[derive(Deserialize)]
+struct Discovery {
+    issuer: String,
+    jwks_uri: String,
+}
+
+impl Source {
+    /// The keys are at `keys`, or where the issuer's discovery document says.
+    pub(super) fn new(client: Client, issuer: SecureUrl, keys: Option<SecureUrl>) -> Self {
+        Self { client, issuer, keys }
+    }
+
+    pub(super) fn issuer(&self) -> &str {
+        self.issuer.as_str()
+    }
+
+    /// Fetches the keys.
+    pub(super) async fn fetch(&self) -> Result<KeySet, FetchError> {
+        let url = match &self.keys {
+            Some(url) => url.clone(),
+            None => self.discover().await?,
+        };
+        let text = self.get(url.as_str()).await?;
+        let broken = |error: KeySetError| FetchError::Keys(url.to_string(), error.to_string());
+        KeySet::parse(&text).map_err(broken)
+    }
+
+    /// Where the discovery document says that the keys are (`OpenID` Connect Discovery 1.0, section 4).
+    async fn discover(&self) -> Result<SecureUrl, FetchError> {
+        let url = format!("{}/.well-known/openid-configuration", self.issuer().trim_end_matches('/'));
+        let text = self.get(&url).await?;
+        let Ok(found) = serde_json::from_slice::<Discovery>(&text) else {
+            return Err(FetchError::Discovery(url));
+        };
+        if found.issuer != self.issuer() {
+            return Err(FetchError::Issuer(url));
+        }
+        SecureUrl::parse(&found.jwks_uri).map_err(|why| FetchError::KeysUrl(url, why))
+    }
+
+    async fn get(&self, url: &str) -> Result<Vec<u8>, FetchError> {
+        let away = |error: reqwest::Error| FetchError::Away(url.to_owned(), error.without_url());
+        let mut response = self.client.get(url).send().await.map_err(away)?;
+        if response.status() != StatusCode::OK {
+            return Err(FetchError::Status(url.to_owned(), response.status()));
+        }
+        let mut text = Vec::new();
+        while let Some(piece) = response.chunk().await.map_err(away)? {
+            if text.len() + piece.len() > MOST_BYTES {
+                return Err(FetchError::Long(url.to_owned()));
+            }
+            text.extend_from_slice(&piece);
+        }
+        Ok(text)
+    }
+}

@@ -1,0 +1,203 @@
+//! Public keys of an issuer, as its key set lists them (RFC 7517), and signatures checked with them.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ring::signature::{
+    self, RsaParameters, RsaPublicKeyComponents, UnparsedPublicKey, VerificationAlgorithm,
+};
+use serde::Deserialize;
+use sha2::{Digest, Sha256};
+use std::sync::Arc;
+
+use crate::model::algorithm::Algorithm;
+
+/// Most keys of one issuer.
+const MOST_KEYS: usize = 100;
+
+/// What tells one key from all others.
+pub(super) type Fingerprint = [u8; 32];
+
+/// The keys of an issuer that tokens can be signed with.
+#[derive(Debug)]
+pub(super) struct KeySet(Vec<Arc<PublicKey>>);
+
+/// Why a key set cannot be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(super) enum KeySetError {
+    #[error("it is no JSON Web Key Set")]
+    Form,
+    #[error("it lists more than {MOST_KEYS} keys")]
+    Many,
+}
+
+/// A public key.
+#[derive(Debug)]
+pub(super) struct PublicKey {
+    id: Option<String>,
+    /// The one algorithm it is for, if it says so.
+    algorithm: Option<Algorithm>,
+    material: Material,
+    fingerprint: Fingerprint,
+}
+
+#[derive(Debug)]
+enum Material {
+    Rsa { modulus: Vec<u8>, exponent: Vec<u8> },
+    P256(Vec<u8>),
+    P384(Vec<u8>),
+    Ed25519(Vec<u8>),
+}
+
+#[derive(Deserialize)]
+struct Listed {
+    keys: Vec<serde_json::Value>,
+}
+
+#[derive(Deserialize)]
+struct Jwk {
+    kty: String,
+    kid: Option<String>,
+    r#use: Option<String>,
+    key_ops: Option<Vec<String>>,
+    alg: Option<String>,
+    crv: Option<String>,
+    n: Option<String>,
+    e: Option<String>,
+    x: Option<String>,
+    y: Option<String>,
+}
+
+impl KeySet {
+    /// Reads a key set. Keys that are not for signatures, or of a kind that is not known, are passed over (RFC 7517,
+    /// section 5).
+    pub(super) fn parse(text: &[u8]) -> Result<Self, KeySetError> {
+        let listed: Listed = serde_json::from_slice(text).map_err(|_| KeySetError::Form)?;
+        if listed.keys.len() > MOST_KEYS {
+            return Err(KeySetError::Many);
+        }
+        let read = |key| serde_json::from_value(key).ok().and_then(|key: Jwk| PublicKey::read(&key));
+        Ok(Self(listed.keys.into_iter().filter_map(read).map(Arc::new).collect()))
+    }
+
+    /// The key of this name that fits the algorithm. A token that names none is taken to mean the only one that fits.
+    pub(super) fn find(&self, id: Option<&str>, algorithm: Algorithm) -> Option<Arc<PublicKey>> {
+        let mut fitting = self.0.iter().filter(|key| key.fits(algorithm));
+        let found = match id {
+            Some(id) => fitting.find(|key| key.id.as_deref() == Some(id)),
+            None => fitting.next().filter(|_| fitting.next().is_none()),
+        };
+        found.cloned()
+    }
+
+    pub(super) fn has(&self, fingerprint: Fingerprint) -> bool {
+        self.0.iter().any(|key| key.fingerprint == fingerprint)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+impl PublicKey {
+    fn read(jwk: &Jwk) -> Option<Self> {
+        let for_signatures = jwk.r#use.as_deref().is_none_or(|used| used == "sig")
+            && jwk.key_ops.as_ref().is_none_or(|ops| ops.iter().any(|op| op == "verify"));
+        let algorithm = match jwk.alg.as_deref() {
+            Some(name) => Some(Algorithm::parse(name)?),
+            None => None,
+        };
+        let material = Material::read(jwk).filter(|_| for_signatures)?;
+        let fingerprint = material.fingerprint();
+        Some(Self { id: jwk.kid.clone(), algorithm, material, fingerprint })
+    }
+
+    /// Whether it is for this algorithm. A key that says for which it is serves no other, and its kind decides anyway.
+    fn fits(&self, algorithm: Algorithm) -> bool {
+        use Algorithm::{EdDsa, Es256, Es384, Ps256, Ps384, Ps512, Rs256, Rs384, Rs512};
+        let of_its_kind = match self.material {
+            Material::Rsa { .. } => matches!(algorithm, Rs256 | Rs384 | Rs512 | Ps256 | Ps384 | Ps512),
+            Material::P256(_) => algorithm == Es256,
+            Material::P384(_) => algorithm == Es384,
+            Material::Ed25519(_) => algorithm == EdDsa,
+        };
+        of_its_kind && self.algorithm.is_none_or(|own| own == algorithm)
+    }
+
+    pub(super) fn fingerprint(&self) -> Fingerprint {
+        self.fingerprint
+    }
+
+    /// Whether the signature of these bytes was made with the private half. RSA keys below 2048 bits verify nothing.
+    pub(super) fn verifies(&self, algorithm: Algorithm, signed: &[u8], signature: &[u8]) -> bool {
+        let check = |how: &'static dyn VerificationAlgorithm, point: &[u8]| {
+            UnparsedPublicKey::new(how, point).verify(signed, signature).is_ok()
+        };
+        match &self.material {
+            Material::Rsa { modulus, exponent } => rsa(algorithm).is_some_and(|how| {
+                RsaPublicKeyComponents { n: modulus, e: exponent }.verify(how, signed, signature).is_ok()
+            }),
+            Material::P256(point) => check(&signature::ECDSA_P256_SHA256_FIXED, point),
+            Material::P384(point) => check(&signature::ECDSA_P384_SHA384_FIXED, point),
+            Material::Ed25519(point) => check(&signature::ED25519, point),
+        }
+    }
+}
+
+fn rsa(algorithm: Algorithm) -> Option<&'static RsaParameters> {
+    match algorithm {
+        Algorithm::Rs256 => Some(&signature::RSA_PKCS1_2048_8192_SHA256),
+        Algorithm::Rs384 => Some(&signature::RSA_PKCS1_2048_8192_SHA384),
+        Algorithm::Rs512 => Some(&signature::RSA_PKCS1_2048_8192_SHA512),
+        Algorithm::Ps256 => Some(&signature::RSA_PSS_2048_8192_SHA256),
+        Algorithm::Ps384 => Some(&signature::RSA_PSS_2048_8192_SHA384),
+        Algorithm::Ps512 => Some(&signature::RSA_PSS_2048_8192_SHA512),
+        Algorithm::Es256 | Algorithm::Es384 | Algorithm::EdDsa => None,
+    }
+}
+
+impl Material {
+    fn read(jwk: &Jwk) -> Option<Self> {
+        match (jwk.kty.as_str(), jwk.crv.as_deref()) {
+            ("RSA", _) => {
+                Some(Self::Rsa { modulus: number(jwk.n.as_deref())?, exponent: number(jwk.e.as_deref())? })
+            }
+            ("EC", Some("P-256")) => Some(Self::P256(point(jwk, 32)?)),
+            ("EC", Some("P-384")) => Some(Self::P384(point(jwk, 48)?)),
+            ("OKP", Some("Ed25519")) => {
+                Some(Self::Ed25519(bytes(jwk.x.as_deref()).filter(|point| point.len() == 32)?))
+            }
+            _ => None,
+        }
+    }
+
+    fn fingerprint(&self) -> Fingerprint {
+        let (kind, parts): (u8, [&[u8]; 2]) = match self {
+            Self::Rsa { modulus, exponent } => (1, [exponent, modulus]),
+            Self::P256(point) => (2, [point, &[]]),
+            Self::P384(point) => (3, [point, &[]]),
+            Self::Ed25519(point) => (4, [point, &[]]),
+        };
+        let mut digest = Sha256::new_with_prefix([kind]);
+        digest.update(u64::try_from(parts[0].len()).unwrap_or(u64::MAX).to_be_bytes());
+        for part in parts {
+            digest.update(part);
+        }
+        digest.finalize().into()
+    }
+}
+
+fn bytes(text: Option<&str>) -> Option<Vec<u8>> {
+    URL_SAFE_NO_PAD.decode(text?).ok()
+}
+
+/// A number without zeros before it, as it is to be verified with.
+fn number(text: Option<&str>) -> Option<Vec<u8>> {
+    let bytes = bytes(text)?;
+    Some(bytes.into_iter().skip_while(|byte| *byte == 0).collect())
+}
+
+/// An uncompressed point, each of whose coordinates has so many bytes.
+fn point(jwk: &Jwk, length: usize) -> Option<Vec<u8>> {
+    let coordinate = |text: &Option<String>| bytes(text.as_deref()).filter(|bytes| bytes.len() == length);
+    Some([vec![4], coordinate(&jwk.x)?, coordinate(&jwk.y)?].concat())
+}

@@ -1,0 +1,111 @@
+//! Access tokens: what is believed, what it grants, and what is said to those who have none.
+
+mod bad;
+mod claims;
+mod issuer;
+mod life;
+mod metadata;
+mod rotation;
+mod signer;
+
+use serde_json::{Value, json};
+use time::OffsetDateTime;
+
+use crate::app::{Builder, Replica};
+use crate::cluster::{Database, database};
+use crate::http::Answer;
+use issuer::Issuer;
+use signer::Signer;
+
+/// By what clients reach the gateways of these tests.
+const PUBLIC_URL: &str = "https://mcp.example.com";
+
+/// A gateway that believes one issuer, with the agents `a` and `b` of `acme` and `c` of `bee`.
+struct Stage {
+    _database: Database,
+    replica: Replica,
+    issuer: Issuer,
+    signer: Signer,
+}
+
+impl Stage {
+    async fn set() -> Self {
+        Self::with(|builder| builder).await
+    }
+
+    async fn with(change: impl FnOnce(Builder) -> Builder) -> Self {
+        let signer = Signer::new("k1", "ES256");
+        let issuer = Issuer::start(&[&signer]).await;
+        let database = database().await;
+        let replica = change(believing(&database, &issuer)).start().await;
+        for (tenant, agents) in [("acme", &["a", "b"][..]), ("bee", &["c"])] {
+            replica.tenant(tenant).await;
+            for agent in agents {
+                replica.agent(tenant, agent).await;
+            }
+        }
+        Self { _database: database, replica, issuer, signer }
+    }
+
+    /// The claims of a good token for the agent `a`.
+    fn claims(&self) -> Value {
+        claims_for(&self.issuer.url(), "a")
+    }
+
+    /// The same with other members, `null` for none.
+    fn claims_with(&self, change: Value) -> Value {
+        with(self.claims(), change)
+    }
+
+    /// A good token with other claims.
+    fn token(&self, change: Value) -> String {
+        self.signer.token(&self.claims_with(change))
+    }
+
+    async fn ping(&self, agent: &str, token: &str) -> Answer {
+        ping(&self.replica, agent, token).await
+    }
+
+    async fn status(&self, agent: &str, token: &str) -> u16 {
+        self.ping(agent, token).await.status.as_u16()
+    }
+}
+
+/// A gateway that is to believe an issuer, at the pace of a test.
+fn believing(database: &Database, issuer: &Issuer) -> Builder {
+    Builder::new(database)
+        .set("WAGGLE_SERVER__PUBLIC_URL", PUBLIC_URL)
+        .set("WAGGLE_TOKENS__ISSUERS", issuer.url())
+        .set("WAGGLE_TOKENS__LEEWAY_SECONDS", 5)
+        .set("WAGGLE_TOKENS__UNKNOWN_KEY_SECONDS", 1)
+}
+
+fn endpoint(agent: &str) -> String {
+    format!("{PUBLIC_URL}/{agent}/mcp")
+}
+
+fn now() -> i64 {
+    OffsetDateTime::now_utc().unix_timestamp()
+}
+
+fn claims_for(issuer: &str, agent: &str) -> Value {
+    json!({
+        "iss": issuer, "sub": "alice", "aud": endpoint(agent), "iat": now(), "nbf": now(), "exp": now() + 600,
+        "scope": "mcp", "waggle_tenant": "acme", "client_id": "an app",
+    })
+}
+
+fn with(mut claims: Value, change: Value) -> Value {
+    for (name, value) in change.as_object().unwrap() {
+        if value.is_null() {
+            claims.as_object_mut().unwrap().remove(name);
+        } else {
+            claims[name] = value.clone();
+        }
+    }
+    claims
+}
+
+async fn ping(replica: &Replica, agent: &str, token: &str) -> Answer {
+    replica.http.ask(agent, token, &json!({"jsonrpc": "2.0", "id": 7, "method": "ping"})).await
+}

@@ -1,0 +1,174 @@
+//! Tokens that are not believed, each for another reason, and all answered alike.
+
+use hmac::{Hmac, KeyInit, Mac};
+use serde_json::{Value, json};
+use sha2::Sha256;
+
+use super::signer::{Signer, encode};
+use super::{Stage, endpoint, now};
+use crate::whole::{error, exact};
+
+/// Tokens with a wrong claim.
+fn wrong_claims(stage: &Stage) -> Vec<(&'static str, String)> {
+    let own = endpoint("a");
+    let changes = [
+        ("another issuer", json!({"iss": "https://evil.example"})),
+        ("the issuer with a slash", json!({"iss": format!("{}/", stage.issuer.url())})),
+        ("the issuer in a list", json!({"iss": [stage.issuer.url()]})),
+        ("no issuer", json!({"iss": null})),
+        ("no subject", json!({"sub": null})),
+        ("an empty subject", json!({"sub": ""})),
+        ("a subject that is a number", json!({"sub": 7})),
+        ("a subject without end", json!({"sub": "s".repeat(256)})),
+        ("no audience", json!({"aud": null})),
+        ("no audience in the list", json!({"aud": []})),
+        ("the audience of another agent", json!({"aud": endpoint("b")})),
+        ("the audience of another gateway", json!({"aud": "https://other.example/a/mcp"})),
+        ("the gateway as audience", json!({"aud": super::PUBLIC_URL})),
+        ("the name of the agent as audience", json!({"aud": "a"})),
+        ("an audience with a slash", json!({"aud": format!("{own}/")})),
+        ("an audience in capitals", json!({"aud": own.to_uppercase()})),
+        ("an audience that goes on", json!({"aud": format!("{own}?x")})),
+        ("a list of audiences with a number", json!({"aud": [own, 7]})),
+        ("no end", json!({"exp": null})),
+        ("an end in the past", json!({"exp": now() - 6})),
+        ("an end that is text", json!({"exp": (now() + 600).to_string()})),
+        ("an end beyond all time", json!({"exp": 1e300})),
+        ("an end before time", json!({"exp": -1})),
+        ("not valid yet", json!({"nbf": now() + 60})),
+        ("valid from a text on", json!({"nbf": "now"})),
+        ("issued in the future", json!({"iat": now() + 60})),
+    ];
+    changes.into_iter().map(|(name, change)| (name, stage.token(change))).collect()
+}
+
+/// Tokens with a wrong header, whatever their signatures.
+fn wrong_headers(stage: &Stage) -> Vec<(&'static str, String)> {
+    let evil = Signer::new("evil", "ES256");
+    let claims = stage.claims();
+    let good = json!({"alg": "ES256", "kid": "k1"});
+    let header = |change: Value| super::with(good.clone(), change);
+    let sign = |signer: &Signer, change: Value| signer.sign(&header(change), &claims);
+    let own = |change| sign(&stage.signer, change);
+    vec![
+        ("a key of nobody's", evil.token(&claims)),
+        ("a key of nobody's under a known name", sign(&evil, json!({}))),
+        ("an unknown name of a key", own(json!({"kid": "k2"}))),
+        ("a name of a key that is a number", own(json!({"kid": 1}))),
+        ("a path as the name of a key", own(json!({"kid": "../../../../dev/null"}))),
+        ("an injection as the name of a key", own(json!({"kid": "k1' or '1'='1"}))),
+        ("a key in the header", sign(&evil, json!({"kid": "evil", "jwk": evil.jwk()}))),
+        ("a key set elsewhere", sign(&evil, json!({"kid": "evil", "jku": "https://evil.example/keys"}))),
+        ("a certificate elsewhere", sign(&evil, json!({"kid": "evil", "x5u": "https://evil.example/c.pem"}))),
+        ("a certificate in the header", sign(&evil, json!({"x5c": ["MIIB"]}))),
+        ("no algorithm", own(json!({"alg": null}))),
+        ("the algorithm none", own(json!({"alg": "none"}))),
+        ("the algorithm None", own(json!({"alg": "NonE"}))),
+        ("another algorithm of the family", own(json!({"alg": "ES384"}))),
+        ("another family", own(json!({"alg": "RS256"}))),
+        ("an algorithm in small letters", own(json!({"alg": "es256"}))),
+        ("a critical extension", own(json!({"crit": ["exp"]}))),
+        ("no critical extension, critically", own(json!({"crit": []}))),
+        ("a token of another type", own(json!({"typ": "logout+jwt"}))),
+        ("a type that is a number", own(json!({"typ": 1}))),
+        (
+            "a member twice",
+            stage.signer.sign_text(r#"{"alg":"none","alg":"ES256","kid":"k1"}"#, &claims.to_string()),
+        ),
+        ("the secret of HMAC", confused(stage, "HS256")),
+        ("no signature at all", unsigned(r#"{"alg":"none"}"#, &claims)),
+        ("no signature under a good header", unsigned(&good.to_string(), &claims)),
+    ]
+}
+
+/// The public key taken for the secret of a symmetric algorithm.
+fn confused(stage: &Stage, algorithm: &str) -> String {
+    let header = json!({"alg": algorithm, "kid": "k1"}).to_string();
+    let signed = format!("{}.{}", encode(header.as_bytes()), encode(stage.claims().to_string().as_bytes()));
+    let mut mac = Hmac::<Sha256>::new_from_slice(&stage.signer.public_bytes()).unwrap();
+    mac.update(signed.as_bytes());
+    format!("{signed}.{}", encode(&mac.finalize().into_bytes()))
+}
+
+fn unsigned(header: &str, claims: &Value) -> String {
+    format!("{}.{}.", encode(header.as_bytes()), encode(claims.to_string().as_bytes()))
+}
+
+/// Tokens that are none.
+fn wrong_forms(stage: &Stage) -> Vec<(&'static str, String)> {
+    let good = stage.token(json!({}));
+    let (signed, signature) = good.rsplit_once('.').unwrap();
+    let (header, claims) = signed.split_once('.').unwrap();
+    let other = stage.signer.token(&stage.claims_with(json!({"sub": "mallory"})));
+    let other_claims = other.split('.').nth(1).unwrap();
+    let giant = stage.token(json!({"padding": "x".repeat(20_000)}));
+    let sign = |header: &str, claims: &str| stage.signer.sign_text(header, claims);
+    let head = r#"{"alg":"ES256","kid":"k1"}"#;
+    vec![
+        ("a giant", giant),
+        ("cut short", good[..good.len() - 1].to_owned()),
+        ("cut in the middle", good[..good.len() / 2].to_owned()),
+        ("no signature", format!("{signed}.")),
+        ("two parts", signed.to_owned()),
+        ("four parts", format!("{good}.x")),
+        ("five parts, as what is encrypted has", format!("{good}.x.y")),
+        ("the claims of another", format!("{header}.{other_claims}.{signature}")),
+        ("padding", format!("{signed}.{signature}==")),
+        ("no header", format!(".{claims}.{signature}")),
+        ("no claims", format!("{header}..{signature}")),
+        ("dots alone", "..".to_owned()),
+        ("claims that are no object", sign(head, "[]")),
+        ("claims that are no JSON", sign(head, "{")),
+        ("claims that nest deep", sign(head, &"[".repeat(5_000))),
+        ("a header that is no object", sign("\"ES256\"", &stage.claims().to_string())),
+        ("a signature in ASN.1", format!("{signed}.{}", encode(&[0x30, 0x06, 2, 1, 1, 2, 1, 1]))),
+        ("a signature of zeros", format!("{signed}.{}", encode(&[0; 64]))),
+    ]
+}
+
+#[tokio::test]
+async fn bad_tokens_are_answered_alike_whatever_is_wrong() {
+    let stage = Stage::set().await;
+    assert_eq!(stage.status("a", &stage.token(json!({}))).await, 200);
+    let mut expected = error(401, "7", -31010, "unauthenticated", "a valid credential is required");
+    expected["headers"]["www-authenticate"] = json!(
+        "Bearer realm=\"MCP\", resource_metadata=\
+         \"https://mcp.example.com/.well-known/oauth-protected-resource/a/mcp\", scope=\"mcp\", \
+         error=\"invalid_token\""
+    );
+    let bad = [wrong_claims(&stage), wrong_headers(&stage), wrong_forms(&stage)].concat();
+    assert!(bad.len() >= 60, "{}", bad.len());
+    for (name, token) in bad {
+        assert_eq!(exact(&stage.ping("a", &token).await), expected, "{name}");
+    }
+    // Neither does it tell that there is no such agent.
+    let token = stage.token(json!({"aud": endpoint("nobody"), "exp": 0}));
+    let refused = exact(&stage.ping("nobody", &token).await);
+    assert_eq!(refused["status"], 401);
+    assert_eq!(refused["body"], expected["body"]);
+}
+
+#[tokio::test]
+async fn a_bad_token_is_not_taken_at_a_public_agent_either() {
+    let stage = Stage::set().await;
+    stage.replica.admin("PATCH", "/agents/a", Some(json!({"access": "public"}))).await;
+    assert_eq!(stage.status("a", &stage.token(json!({"exp": 0}))).await, 401);
+    let foreign = stage.token(json!({"waggle_tenant": "bee"}));
+    assert_eq!(stage.status("a", &foreign).await, 200, "a foreign one reads it as anybody may");
+}
+
+#[tokio::test]
+async fn an_algorithm_that_is_not_allowed_is_refused_though_its_key_is_known() {
+    let stage = Stage::with(|builder| builder.set("WAGGLE_TOKENS__ALGORITHMS", "RS256,EdDSA")).await;
+    assert_eq!(stage.status("a", &stage.token(json!({}))).await, 401);
+}
+
+#[tokio::test]
+async fn without_an_issuer_no_token_is_believed() {
+    let (_database, replica) = crate::app::gateway().await;
+    replica.acme("a").await;
+    let signer = Signer::new("k1", "ES256");
+    let token = signer.token(&super::claims_for("https://login.example.com", "a"));
+    let refused = exact(&super::ping(&replica, "a", &token).await);
+    assert_eq!(refused, error(401, "7", -31010, "unauthenticated", "a valid credential is required"));
+}

@@ -1,0 +1,170 @@
+//! What the claims of a believed token grant.
+
+use serde_json::{Value, json};
+
+use super::signer::Signer;
+use super::{PUBLIC_URL, Stage, endpoint};
+use crate::http::Answer;
+use crate::whole::exact;
+
+fn verdict(answer: &Answer) -> String {
+    let name = answer.json()["error"]["data"]["code"].as_str().unwrap_or("pong").to_owned();
+    format!("{} {name}", answer.status.as_u16())
+}
+
+#[tokio::test]
+async fn every_algorithm_that_is_allowed_is_understood() {
+    let stage = Stage::set().await;
+    let algorithms = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA"];
+    let signers: Vec<_> = algorithms.iter().map(|algorithm| Signer::new(algorithm, algorithm)).collect();
+    let noise = json!([
+        {"kty": "oct", "kid": "RS256", "k": "c2VjcmV0"}, {"kty": "RSA", "kid": "RS256", "use": "enc", "n": "AQAB", "e": "AQAB"},
+        {"kty": "EC", "crv": "secp256k1", "kid": "ES256", "x": "", "y": ""}, {"kty": 7}, "no key",
+    ]);
+    let keys = signers.iter().map(Signer::jwk);
+    stage.issuer.publish_keys(noise.as_array().unwrap().iter().cloned().chain(keys).collect());
+    for signer in &signers {
+        let answer = stage.ping("a", &signer.token(&stage.claims())).await;
+        assert_eq!(verdict(&answer), "200 pong", "{}", signer.algorithm);
+    }
+    // The RSA keys are all one, but a key that says for which algorithm it is serves no other.
+    let pss = signers.iter().find(|signer| signer.algorithm == "PS256").unwrap();
+    let crossed = pss.sign(&json!({"alg": "PS256", "kid": "RS256"}), &stage.claims());
+    assert_eq!(verdict(&stage.ping("a", &crossed).await), "401 unauthenticated");
+}
+
+#[tokio::test]
+async fn a_token_reaches_what_its_claims_name() {
+    let stage = Stage::with(|builder| builder.set("WAGGLE_TOKENS__AGENTS_CLAIM", "/waggle/agents")).await;
+    stage.replica.agent("acme", "off").await;
+    stage.replica.admin("PATCH", "/agents/off", Some(json!({"enabled": false}))).await;
+    let many: Vec<_> = (0..100).map(|n| format!("x{n}")).collect();
+    let all = ["a", "b", "c", "off", "nobody"];
+    for (name, change, expected) in [
+        ("one", json!({"waggle": {"agents": ["a"]}}), ["200 pong", "403", "403", "403", "403"]),
+        (
+            "two in a text",
+            json!({"waggle": {"agents": "a b"}}),
+            ["200 pong", "200 pong", "403", "403", "403"],
+        ),
+        (
+            "its own and a foreign one",
+            json!({"waggle": {"agents": ["c", "b"]}}),
+            ["403", "200 pong", "403", "403", "403"],
+        ),
+        (
+            "one that is off",
+            json!({"waggle": {"agents": ["off"]}}),
+            ["403", "403", "403", "403 agent_disabled", "403"],
+        ),
+        ("none", json!({}), ["403"; 5]),
+        ("no slugs", json!({"waggle": {"agents": ["A", "*", 7]}}), ["403"; 5]),
+        ("a hundred that are not there", json!({"waggle": {"agents": many}}), ["403"; 5]),
+        (
+            "another tenant",
+            json!({"waggle": {"agents": ["a", "c"]}, "waggle_tenant": "bee"}),
+            ["403", "403", "200 pong", "403", "403"],
+        ),
+        (
+            "a tenant that is not there",
+            json!({"waggle": {"agents": ["a"]}, "waggle_tenant": "ghost"}),
+            ["403"; 5],
+        ),
+        (
+            "a tenant that is no slug",
+            json!({"waggle": {"agents": ["a"]}, "waggle_tenant": "A/B"}),
+            ["403"; 5],
+        ),
+        ("no tenant", json!({"waggle": {"agents": ["a"]}, "waggle_tenant": null}), ["403"; 5]),
+    ] {
+        let token = stage.token(super::with(change, json!({"aud": all.map(endpoint)})));
+        for (agent, expected) in all.into_iter().zip(expected) {
+            let expected = if expected == "403" { "403 forbidden" } else { expected };
+            assert_eq!(verdict(&stage.ping(agent, &token).await), expected, "{name} at {agent}");
+        }
+    }
+    let too_many: Vec<_> = (0..101).map(|n| format!("x{n}")).collect();
+    let token = stage.token(json!({"waggle": {"agents": too_many}}));
+    assert_eq!(verdict(&stage.ping("a", &token).await), "401 unauthenticated");
+}
+
+#[tokio::test]
+async fn unknown_and_foreign_agents_are_refused_alike() {
+    let stage = Stage::set().await;
+    let token = stage.token(json!({"aud": [endpoint("c"), endpoint("nobody")]}));
+    let (foreign, unknown) = (stage.ping("c", &token).await, stage.ping("nobody", &token).await);
+    assert_eq!(foreign.visible(), unknown.visible());
+    assert_eq!(verdict(&foreign), "403 forbidden");
+}
+
+#[tokio::test]
+async fn a_fixed_tenant_is_everybodys_whatever_the_claim_says() {
+    let stage = Stage::with(|builder| builder.set("WAGGLE_TOKENS__TENANT", "acme")).await;
+    for tenant in [json!("bee"), Value::Null] {
+        let token = stage.token(json!({"waggle_tenant": tenant, "aud": [endpoint("a"), endpoint("c")]}));
+        assert_eq!(verdict(&stage.ping("a", &token).await), "200 pong");
+        assert_eq!(verdict(&stage.ping("c", &token).await), "403 forbidden");
+    }
+}
+
+#[tokio::test]
+async fn claims_have_the_names_of_the_settings() {
+    let stage = Stage::with(|builder| {
+        builder
+            .set("WAGGLE_TOKENS__TENANT_CLAIM", "https://example.com/tenant")
+            .set("WAGGLE_TOKENS__SCOPES_CLAIM", "/resource_access/waggle/roles")
+    })
+    .await;
+    let roles = json!({"waggle": {"roles": ["mcp", "something else"]}});
+    let token = stage.token(json!({
+        "https://example.com/tenant": "acme", "resource_access": roles, "waggle_tenant": null, "scope": "openid",
+    }));
+    assert_eq!(verdict(&stage.ping("a", &token).await), "200 pong");
+    let token = stage.token(json!({"resource_access": roles}));
+    assert_eq!(verdict(&stage.ping("a", &token).await), "403 forbidden", "the tenant claim has another name");
+}
+
+#[tokio::test]
+async fn a_token_without_the_scope_is_told_which_it_lacks() {
+    let stage = Stage::set().await;
+    for scope in [Value::Null, json!("openid profile"), json!("registry"), json!(["MCP"]), json!(7)] {
+        let refused = exact(&stage.ping("a", &stage.token(json!({"scope": scope}))).await);
+        assert_eq!(refused["status"], 403);
+        assert_eq!(refused["body"]["error"]["data"], json!({"code": "insufficient_scope"}));
+        let challenge = "Bearer realm=\"MCP\", error=\"insufficient_scope\", scope=\"mcp\", resource_metadata=\
+                         \"https://mcp.example.com/.well-known/oauth-protected-resource/a/mcp\"";
+        assert_eq!(refused["headers"]["www-authenticate"], challenge, "{scope}");
+    }
+    for scope in [json!("openid mcp"), json!(["registry", "mcp"])] {
+        assert_eq!(stage.status("a", &stage.token(json!({"scope": scope}))).await, 200);
+    }
+}
+
+#[tokio::test]
+async fn a_token_for_the_gateway_manages_registries_as_an_agents_key_does() {
+    let stage = Stage::set().await;
+    let ask = async |token: &str, method: &str, path: &str, body: Option<Value>| {
+        stage.replica.http.admin(token, method, path, body).await.status.as_u16()
+    };
+    let resource = Some(json!({"name": "n", "contents": [{"text": "t"}]}));
+    let one = "/agents/a/resources?uri=x:1";
+    let token = stage.token(json!({"aud": PUBLIC_URL, "scope": "registry"}));
+    assert_eq!(ask(&token, "PUT", one, resource.clone()).await, 201);
+    assert_eq!(ask(&token, "GET", "/agents/b/manifest", None).await, 200);
+    assert_eq!(ask(&token, "GET", "/agents/c/resources", None).await, 404, "another tenant's");
+    for (method, path) in
+        [("GET", "/agents/a"), ("GET", "/agents"), ("GET", "/agents/a/keys"), ("GET", "/tenants/acme")]
+    {
+        assert_eq!(ask(&token, method, path, None).await, 403, "{path}");
+    }
+    let endpoint_token = stage.token(json!({"scope": "registry mcp"}));
+    assert_eq!(ask(&endpoint_token, "PUT", one, resource.clone()).await, 401, "made for an endpoint");
+    let reader = stage.token(json!({"aud": PUBLIC_URL}));
+    assert_eq!(ask(&reader, "PUT", one, resource).await, 403);
+
+    let refused = stage.replica.http.admin(&endpoint_token, "GET", one, None).await;
+    let challenge = "Bearer realm=\"MCP\", resource_metadata=\
+                     \"https://mcp.example.com/.well-known/oauth-protected-resource\", scope=\"registry\", \
+                     error=\"invalid_token\"";
+    assert_eq!(refused.header("www-authenticate"), Some(challenge));
+}

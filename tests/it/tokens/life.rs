@@ -1,0 +1,195 @@
+//! What a token can do while it lasts, and what ends it.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use time::OffsetDateTime;
+use time::macros::datetime;
+use waggle::model::sources::{Interfere, Point};
+
+use super::{Stage, endpoint, now, with};
+use crate::clock::ManualClock;
+use crate::events::Events;
+use crate::http::Answer;
+
+const START: OffsetDateTime = datetime!(2026-11-21 12:00 UTC);
+
+/// Counts what is read from the database to fill memory.
+#[derive(Default)]
+struct Loads(AtomicUsize);
+
+impl Interfere for Loads {
+    fn pause(&self, point: Point) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        if matches!(point, Point::CacheFillRead | Point::CredentialFillRead) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+        Box::pin(std::future::ready(()))
+    }
+
+    fn loses(&self, _: Point) -> bool {
+        false
+    }
+}
+
+/// The claims of a token that was issued at a moment of the clock, for a week.
+fn issued_at(stage: &Stage, at: OffsetDateTime, change: Value) -> String {
+    let at = at.unix_timestamp();
+    let times = json!({"iat": at, "nbf": at, "exp": at + 7 * 24 * 3600});
+    stage.signer.token(&with(stage.claims_with(times), change))
+}
+
+async fn clocked() -> (Arc<ManualClock>, Stage) {
+    let clock = ManualClock::at(START);
+    let stage = Stage::with(|builder| builder.clock(clock.clone())).await;
+    (clock, stage)
+}
+
+#[tokio::test]
+async fn a_token_is_believed_from_its_first_to_its_last_moment_and_the_leeway() {
+    let (clock, stage) = clocked().await;
+    let start = START.unix_timestamp();
+    let token = issued_at(
+        &stage,
+        START,
+        json!({"iat": null, "nbf": start + 20, "exp": f64::from(i32::try_from(start).unwrap()) + 100.5}),
+    );
+    for (advance, status) in [(0, 401), (14, 401), (1, 200), (85, 200), (5, 200), (1, 401), (100, 401)] {
+        clock.advance(time::Duration::seconds(advance));
+        assert_eq!(stage.status("a", &token).await, status, "{advance}");
+    }
+}
+
+#[tokio::test]
+async fn a_bad_token_reaches_no_database_and_a_good_one_once() {
+    let loads = Arc::new(Loads::default());
+    let counted = Arc::clone(&loads);
+    let stage = Stage::with(|builder| builder.interference(counted)).await;
+    let count = || loads.0.load(Ordering::Relaxed);
+    let before = count();
+    for n in 0..10 {
+        let stranger = json!({"exp": 0, "waggle_tenant": format!("t{n}"), "aud": endpoint(&format!("x{n}"))});
+        assert_eq!(stage.status(&format!("x{n}"), &stage.token(stranger)).await, 401);
+        let wrong = super::Signer::new("k1", "ES256").token(&stage.claims());
+        assert_eq!(stage.status("a", &wrong).await, 401);
+    }
+    assert_eq!(count(), before);
+    let good = stage.token(json!({}));
+    assert_eq!(stage.status("a", &good).await, 200);
+    let known = count();
+    assert!(known > before);
+    for _ in 0..5 {
+        assert_eq!(stage.status("a", &good).await, 200);
+    }
+    let ghost = stage.token(json!({"waggle_tenant": "ghost"}));
+    assert_eq!(stage.status("a", &ghost).await, 403);
+    let looked = count();
+    assert_eq!(stage.status("a", &stage.token(json!({"waggle_tenant": "ghost", "sub": "b"}))).await, 403);
+    assert_eq!((known + 1, looked), (looked, count()), "a tenant that is not there is remembered too");
+}
+
+#[tokio::test]
+async fn what_is_disabled_or_deleted_is_so_for_tokens_too() {
+    let (clock, stage) = clocked().await;
+    let token = issued_at(&stage, START, json!({}));
+    let name = async |answer: Answer| answer.json()["error"]["data"]["code"].as_str().map(str::to_owned);
+    assert_eq!(stage.status("a", &token).await, 200);
+    for (enabled, expected) in [(false, Some("agent_disabled")), (true, None)] {
+        stage.replica.admin("PATCH", "/agents/a", Some(json!({"enabled": enabled}))).await;
+        assert_eq!(name(stage.ping("a", &token).await).await.as_deref(), expected);
+    }
+    assert_eq!(stage.replica.admin("DELETE", "/agents/a", None).await.status, 204);
+    assert_eq!(name(stage.ping("a", &token).await).await.as_deref(), Some("forbidden"));
+    stage.replica.agent("acme", "a").await;
+    assert_eq!(stage.status("a", &token).await, 200, "the tenant's own agent has its slug again");
+
+    assert_eq!(stage.replica.admin("DELETE", "/tenants/acme", None).await.status, 204);
+    assert_eq!(name(stage.ping("a", &token).await).await.as_deref(), Some("forbidden"));
+    clock.advance(time::Duration::hours(1));
+    stage.replica.tenant("acme").await;
+    stage.replica.agent("acme", "a").await;
+    assert_eq!(
+        name(stage.ping("a", &token).await).await.as_deref(),
+        Some("forbidden"),
+        "the tenant that has the slug now is another than the one that the token was issued for"
+    );
+    let token = issued_at(&stage, START + time::Duration::hours(1), json!({}));
+    assert_eq!(stage.status("a", &token).await, 200);
+}
+
+#[tokio::test]
+async fn an_agent_made_later_is_reached_by_a_token_that_names_it() {
+    let stage = Stage::with(|builder| builder.set("WAGGLE_TOKENS__AGENTS_CLAIM", "agents")).await;
+    let token = stage.token(json!({"agents": ["later"], "aud": endpoint("later")}));
+    assert_eq!(stage.status("later", &token).await, 403);
+    stage.replica.agent("acme", "later").await;
+    assert_eq!(stage.status("later", &token).await, 200);
+}
+
+#[tokio::test]
+async fn a_session_belongs_to_the_subject_whatever_token_it_shows() {
+    let stage = Stage::set().await;
+    let message = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}});
+    let opened = stage.replica.http.ask("a", &stage.token(json!({})), &message).await;
+    let session = opened.header("mcp-session-id").unwrap().to_owned();
+    let ping = json!({"jsonrpc": "2.0", "id": 2, "method": "ping"}).to_string();
+    let key = stage.replica.key("a", &["mcp"]).await.1;
+    let fresh = stage.token(json!({"jti": "another", "exp": now() + 60}));
+    let other = stage.token(json!({"sub": "bob"}));
+    for (bearer, status) in [(fresh, 200), (other, 404), (key, 404)] {
+        let bearer = format!("Bearer {bearer}");
+        let headers = [
+            ("authorization", bearer.as_str()),
+            ("content-type", "application/json"),
+            ("mcp-session-id", &session),
+        ];
+        let answer = stage.replica.http.send("POST", "/a/mcp", &headers, ping.clone()).await;
+        assert_eq!(answer.status, status);
+    }
+}
+
+async fn listen(stage: &Stage, token: &str) -> Events {
+    let message = json!({"jsonrpc": "2.0", "id": "l", "method": "subscriptions/listen", "params": {
+        "notifications": {"promptsListChanged": true},
+        "_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}},
+    }});
+    let bearer = format!("Bearer {token}");
+    let headers = [
+        ("authorization", bearer.as_str()),
+        ("content-type", "application/json"),
+        ("accept", "application/json, text/event-stream"),
+        ("mcp-protocol-version", "2026-07-28"),
+        ("mcp-method", "subscriptions/listen"),
+    ];
+    let response = stage.replica.http.respond("POST", "/a/mcp", &headers, message.to_string()).await.unwrap();
+    let mut events = Events::of(response);
+    assert_eq!(events.next().await.unwrap().told(), "notifications/subscriptions/acknowledged");
+    events
+}
+
+#[tokio::test]
+async fn a_stream_ends_with_its_token() {
+    let stage = Stage::with(|builder| builder.set("WAGGLE_TOKENS__LEEWAY_SECONDS", 0)).await;
+    let since = Instant::now();
+    let mut events = listen(&stage, &stage.token(json!({"exp": now() + 3, "iat": null, "nbf": null}))).await;
+    let last = events.next().await.unwrap().json();
+    assert_eq!(last["result"]["resultType"], "complete");
+    assert_eq!(events.next().await, None);
+    let lasted = since.elapsed();
+    assert!((Duration::from_secs(1)..Duration::from_secs(5)).contains(&lasted), "{lasted:?}");
+}
+
+#[tokio::test]
+async fn a_stream_ends_when_the_issuer_gives_up_the_key() {
+    let stage = Stage::with(|builder| {
+        builder.set("WAGGLE_TOKENS__REFRESH_SECONDS", 1).set("WAGGLE_SESSIONS__KEEP_ALIVE_SECONDS", 1)
+    })
+    .await;
+    let mut events = listen(&stage, &stage.token(json!({}))).await;
+    stage.issuer.publish(&[]);
+    assert_eq!(events.next().await.unwrap().told(), "result");
+    assert_eq!(events.next().await, None);
+}

@@ -1,0 +1,185 @@
+//! An issuer whose keys change, or that is away.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tokio::task::JoinSet;
+
+use super::issuer::{How, Issuer};
+use super::signer::Signer;
+use super::{Stage, believing, claims_for, ping};
+use crate::app::Replica;
+use crate::cluster::database;
+
+/// Asks until it is answered so.
+async fn becomes(replica: &Replica, token: &str, status: u16) {
+    let begun = Instant::now();
+    loop {
+        let answered = ping(replica, "a", token).await.status.as_u16();
+        if answered == status {
+            return;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(10), "still {answered}, not {status}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_key_rotated_at_the_issuer_works_without_a_restart() {
+    let stage = Stage::set().await;
+    let old = stage.token(json!({}));
+    assert_eq!(stage.status("a", &old).await, 200);
+    let new = Signer::new("k2", "EdDSA");
+    let token = new.token(&stage.claims());
+    stage.issuer.publish(&[&stage.signer, &new]);
+    // All at once, as clients do: one fetch serves them.
+    let before = stage.issuer.fetches();
+    let mut clients = JoinSet::new();
+    for _ in 0..20 {
+        let (http, token) = (stage.replica.http.clone(), token.clone());
+        let message = json!({"jsonrpc": "2.0", "id": 7, "method": "ping"});
+        clients.spawn(async move { http.ask("a", &token, &message).await.status.as_u16() });
+    }
+    assert_eq!(clients.join_all().await, [200; 20]);
+    assert!(stage.issuer.fetches() - before <= 2);
+    assert_eq!(stage.status("a", &old).await, 200, "the old key is still there");
+}
+
+#[tokio::test]
+async fn a_token_ends_with_the_key_that_it_was_signed_with() {
+    let stage = Stage::with(|builder| builder.set("WAGGLE_TOKENS__REFRESH_SECONDS", 1)).await;
+    let token = stage.token(json!({}));
+    assert_eq!(stage.status("a", &token).await, 200);
+    // Another key under the old name does not make up for it.
+    stage.issuer.publish(&[&Signer::new("k1", "ES256")]);
+    becomes(&stage.replica, &token, 401).await;
+    assert_eq!(stage.status("a", &token).await, 401);
+}
+
+#[tokio::test]
+async fn made_up_names_of_keys_cause_a_fetch_now_and_then_and_no_more() {
+    let stage = Stage::with(|builder| builder.set("WAGGLE_TOKENS__UNKNOWN_KEY_SECONDS", 3600)).await;
+    assert_eq!(stage.status("a", &stage.token(json!({}))).await, 200);
+    let before = stage.issuer.fetches();
+    for n in 0..30 {
+        let header = json!({"alg": "ES256", "kid": format!("made up {n}")});
+        assert_eq!(stage.status("a", &stage.signer.sign(&header, &stage.claims())).await, 401);
+    }
+    assert_eq!(stage.issuer.fetches() - before, 1);
+    let claims = [json!({"exp": 0}), json!({"aud": "elsewhere"}), json!({"iss": "https://evil.example"})];
+    for change in claims {
+        let header = json!({"alg": "ES256", "kid": "made up"});
+        assert_eq!(stage.status("a", &stage.signer.sign(&header, &stage.claims_with(change))).await, 401);
+    }
+    assert_eq!(stage.issuer.fetches() - before, 1);
+}
+
+#[tokio::test]
+async fn a_token_without_a_name_is_of_the_only_key_that_fits() {
+    let stage = Stage::set().await;
+    let token = stage.signer.sign(&json!({"alg": "ES256"}), &stage.claims());
+    assert_eq!(stage.status("a", &token).await, 200);
+    let two = Stage::set().await;
+    two.issuer.publish(&[&two.signer, &Signer::new("k2", "ES256")]);
+    let known = Signer::new("k3", "EdDSA");
+    two.ping("a", &known.token(&two.claims())).await;
+    let token = two.signer.sign(&json!({"alg": "ES256"}), &two.claims());
+    assert_eq!(two.status("a", &token).await, 401, "which of two is not guessed");
+}
+
+#[tokio::test]
+async fn known_keys_are_believed_for_a_while_when_the_issuer_is_away() {
+    let stage = Stage::with(|builder| {
+        builder.set("WAGGLE_TOKENS__REFRESH_SECONDS", 1).set("WAGGLE_TOKENS__STALE_SECONDS", 4)
+    })
+    .await;
+    let known = stage.token(json!({}));
+    assert_eq!(stage.status("a", &known).await, 200);
+    stage.issuer.answer(How::Broken);
+    let since = Instant::now();
+    tokio::time::sleep(Duration::from_millis(2_200)).await;
+    for token in [&known, &stage.token(json!({"sub": "bob"}))] {
+        assert_eq!(stage.status("a", token).await, 200);
+    }
+    becomes(&stage.replica, &known, 503).await;
+    assert!(since.elapsed() > Duration::from_secs(2));
+    assert_eq!(stage.status("a", &stage.token(json!({"exp": 0}))).await, 401, "bad whatever the keys are");
+    stage.issuer.answer(How::Well);
+    becomes(&stage.replica, &known, 200).await;
+}
+
+#[tokio::test]
+async fn an_issuer_that_cannot_be_believed_is_as_one_that_is_away() {
+    let signer = Signer::new("k1", "ES256");
+    for how in [How::Broken, How::Endless, How::Elsewhere] {
+        let issuer = Issuer::start(&[&signer]).await;
+        issuer.answer(how);
+        let database = database().await;
+        let replica = believing(&database, &issuer).start().await;
+        replica.acme("a").await;
+        let token = signer.token(&claims_for(&issuer.url(), "a"));
+        let refused = ping(&replica, "a", &token).await;
+        assert_eq!((refused.status.as_u16(), refused.header("retry-after")), (503, Some("1")), "{how:?}");
+        issuer.answer(How::Well);
+        becomes(&replica, &token, 200).await;
+    }
+}
+
+#[tokio::test]
+async fn an_issuer_that_is_slow_keeps_nobody_else_out() {
+    let signer = Signer::new("k1", "ES256");
+    let issuer = Issuer::start(&[&signer]).await;
+    issuer.answer(How::Held);
+    let database = database().await;
+    let replica = believing(&database, &issuer).start().await;
+    let key = replica.acme("a").await;
+    let mut clients = JoinSet::new();
+    for n in 0..140 {
+        let token =
+            signer.token(&super::with(claims_for(&issuer.url(), "a"), json!({"sub": format!("s{n}")})));
+        let http = replica.http.clone();
+        let message = json!({"jsonrpc": "2.0", "id": 7, "method": "ping"});
+        clients.spawn(async move { http.ask("a", &token, &message).await.status.as_u16() });
+    }
+    let mut refused = Vec::new();
+    for _ in 0..12 {
+        refused.push(clients.join_next().await.unwrap().unwrap());
+    }
+    assert_eq!(refused, [503; 12], "beyond those who may wait");
+    assert_eq!(ping(&replica, "a", &key).await.status, 200);
+    issuer.answer(How::Well);
+    assert_eq!(clients.join_all().await, [200; 128]);
+}
+
+#[tokio::test]
+async fn a_discovery_document_of_another_issuer_is_not_followed() {
+    let signer = Signer::new("k1", "ES256");
+    let issuer = Issuer::start(&[&signer]).await;
+    issuer.pose_as("https://login.example.com");
+    let database = database().await;
+    let replica = believing(&database, &issuer).start().await;
+    replica.acme("a").await;
+    let token = signer.token(&claims_for(&issuer.url(), "a"));
+    assert_eq!(ping(&replica, "a", &token).await.status, 503);
+    assert_eq!(issuer.fetches(), 0);
+
+    let keys = format!("{}/keys", issuer.url());
+    let told = believing(&database, &issuer).set("WAGGLE_TOKENS__JWKS_URL", keys).start().await;
+    assert_eq!(ping(&told, "a", &token).await.status, 200, "nothing is discovered where the keys are told");
+}
+
+#[tokio::test]
+async fn two_issuers_are_two_and_a_subject_of_one_is_not_the_others() {
+    let (one, two) = (Signer::new("k", "ES256"), Signer::new("k", "ES256"));
+    let (first, second) = (Issuer::start(&[&one]).await, Issuer::start(&[&two]).await);
+    let database = database().await;
+    let both = format!("{},{}", first.url(), second.url());
+    let replica = believing(&database, &first).set("WAGGLE_TOKENS__ISSUERS", both).start().await;
+    replica.acme("a").await;
+    for (signer, issuer, status) in
+        [(&one, &first, 200), (&two, &second, 200), (&one, &second, 401), (&two, &first, 401)]
+    {
+        let token = signer.token(&claims_for(&issuer.url(), "a"));
+        assert_eq!(ping(&replica, "a", &token).await.status, status);
+    }
+}

@@ -1,0 +1,163 @@
+//! Quotas, for all replicas together, and what is told of what was used.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+use time::macros::datetime;
+
+use crate::app::{Builder, Replica};
+use crate::clock::ManualClock;
+use crate::cluster::{Database, database};
+use crate::http::Answer;
+use crate::proxy::Proxy;
+
+async fn list(replica: &Replica, agent: &str, key: &str) -> Answer {
+    replica.http.post(agent, key, &json!({"jsonrpc": "2.0", "id": 1, "method": "resources/list"})).await
+}
+
+/// How many lists are answered until one is refused for a quota.
+async fn until_refused(replica: &Replica, agent: &str, key: &str) -> u32 {
+    for answered in 0.. {
+        let answer = list(replica, agent, key).await;
+        if answer.status == 429 {
+            assert_eq!(answer.json()["error"]["data"]["code"], "quota_exceeded");
+            return answered;
+        }
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+    0
+}
+
+async fn limit(replica: &Replica, path: &str, limits: Value) {
+    let set = replica.admin("PATCH", path, Some(json!({"limits": limits}))).await;
+    assert_eq!(set.status, 200, "{}", set.text());
+}
+
+/// Three replicas, and the agent `a` with a key.
+async fn three(database: &Database) -> (Vec<Arc<Replica>>, String) {
+    let replicas = join_all((0..3).map(|_| Builder::new(database).start())).await;
+    let key = replicas[0].acme("a").await;
+    (replicas.into_iter().map(Arc::new).collect(), key)
+}
+
+#[tokio::test]
+async fn a_quota_is_kept_by_three_replicas_together() {
+    let database = database().await;
+    let (replicas, key) = three(&database).await;
+    limit(&replicas[0], "/agents/a", json!({"callsPerDay": 2_000, "callsPerMonth": 3_000})).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    for quota in [2_000_u32, 1_000] {
+        let answered = AtomicU32::new(0);
+        join_all((0..24).map(async |caller| {
+            let count = until_refused(&replicas[caller % 3], "a", &key).await;
+            answered.fetch_add(count, Ordering::Relaxed);
+        }))
+        .await;
+        // What lay with a replica that had no callers any more comes back after a second or two.
+        tokio::time::sleep(Duration::from_millis(3_500)).await;
+        let rest = until_refused(&replicas[0], "a", &key).await;
+        let (answered, lay) = (answered.into_inner(), f64::from(rest) / f64::from(quota));
+        assert_eq!(answered + rest, quota);
+        assert!(lay <= 0.01, "{rest} of {quota} were refused before they were used up");
+        // The month goes on where the day ended.
+        limit(&replicas[0], "/agents/a", json!({"callsPerMonth": 3_000})).await;
+        tokio::time::sleep(Duration::from_millis(1_200)).await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_used_up_is_told_with_when_it_comes_back() {
+    let database = database().await;
+    let clock = ManualClock::at(datetime!(2026-12-31 23:59 UTC));
+    let replica = Builder::new(&database).clock(clock.clone()).start().await;
+    let key = replica.acme("a").await;
+    limit(&replica, "/tenants/acme", json!({"callsPerDay": 2})).await;
+    replica.agent("acme", "b").await;
+    let (_, other) = replica.key("b", &["mcp"]).await;
+    assert_eq!(
+        [list(&replica, "a", &key).await.status, list(&replica, "b", &other).await.status],
+        [200, 200]
+    );
+    let refused = list(&replica, "a", &key).await;
+    assert_eq!((refused.status.as_u16(), refused.header("retry-after")), (429, Some("60")));
+    let expected = json!({
+        "jsonrpc": "2.0",
+        "id": 1,
+        "error": {
+            "code": -31016,
+            "message": "the calls of a day of this tenant are used up",
+            "data": {"code": "quota_exceeded", "retryAfterMs": 60_000, "scope": "tenant"},
+        },
+    });
+    assert_eq!(refused.json(), expected);
+    clock.advance(time::Duration::minutes(1));
+    assert_eq!(until_refused(&replica, "a", &key).await, 2, "it is another day");
+    limit(&replica, "/tenants/acme", json!({"callsPerDay": 5})).await;
+    assert_eq!(until_refused(&replica, "a", &key).await, 3, "three more");
+    limit(&replica, "/tenants/acme", Value::Null).await;
+    assert_eq!(list(&replica, "a", &key).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_refused_tenant_takes_nothing_from_its_agent_and_a_batch_counts_its_requests() {
+    let database = database().await;
+    let replica = Builder::new(&database).start().await;
+    let key = replica.acme("a").await;
+    limit(&replica, "/agents/a", json!({"callsPerMonth": 10})).await;
+    limit(&replica, "/tenants/acme", json!({"callsPerDay": 4})).await;
+    assert_eq!(until_refused(&replica, "a", &key).await, 4);
+    for _ in 0..10 {
+        assert_eq!(list(&replica, "a", &key).await.status, 429);
+    }
+    limit(&replica, "/tenants/acme", Value::Null).await;
+    let member = json!({"jsonrpc": "2.0", "id": 1, "method": "resources/list"});
+    let note = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+    let batch = replica.http.post("a", &key, &json!([member, note, member])).await;
+    assert_eq!(batch.json().as_array().unwrap().len(), 2, "{}", batch.text());
+    assert_eq!(until_refused(&replica, "a", &key).await, 4);
+}
+
+#[tokio::test]
+async fn what_a_replica_took_and_did_not_give_out_is_given_back_when_it_stops() {
+    let database = database().await;
+    let replica = Builder::new(&database).start().await;
+    let key = replica.acme("a").await;
+    limit(&replica, "/agents/a", json!({"callsPerDay": 100_000})).await;
+    for _ in 0..3 {
+        assert_eq!(list(&replica, "a", &key).await.status, 200);
+    }
+    let taken = "select calls from quotas where period = 'day'";
+    assert!(database.number(taken).await > 100);
+    replica.running.stop().await;
+    assert_eq!(database.number(taken).await, 3);
+}
+
+#[tokio::test]
+async fn calls_are_let_in_on_credit_while_the_database_is_away_and_settled_afterwards() {
+    let database = database().await;
+    let proxy = Proxy::before(&database.options).await;
+    let replica = Builder::new(&database)
+        .set("WAGGLE_DATABASE__ACQUIRE_SECONDS", 1)
+        .store(|options| {
+            options.acquire = Duration::from_secs(1);
+            options.connect = proxy.options.clone();
+            options.listen = proxy.options.clone();
+        })
+        .start()
+        .await;
+    let key = replica.acme("a").await;
+    limit(&replica, "/agents/a", json!({"callsPerDay": 20})).await;
+    assert_eq!(list(&replica, "a", &key).await.status, 200);
+    proxy.swallow(true);
+    tokio::time::sleep(Duration::from_millis(600)).await;
+    for _ in 0..5 {
+        let answer = list(&replica, "a", &key).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+    proxy.swallow(false);
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(until_refused(&replica, "a", &key).await, 14);
+}
