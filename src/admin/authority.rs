@@ -164,8 +164,7 @@ impl Sight {
     /// An agent that is seen.
     pub(super) async fn agent_called(&self, registry: &Registry, slug: &str) -> Result<AgentId, Fault> {
         let agent = registry.agent(slug).await?;
-        let seen = self.tenant.is_none_or(|own| own == agent.tenant)
-            && self.sees(agent.uid);
+        let seen = self.tenant.is_none_or(|own| own == agent.tenant) && self.sees(agent.uid);
         if seen { Ok(agent.uid) } else { Err(NO_AGENT) }
     }
 

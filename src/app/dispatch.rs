@@ -158,7 +158,8 @@ impl Gateway {
         let client = self.options.proxies.client(peer, &parts.headers);
         let expiry = KeyExpiry::default();
         let trail = Trail::begin();
-        let arrival = Arrival { agent, parts: &parts, request_id: id, client, expiry: &expiry, admitted, trail };
+        let arrival =
+            Arrival { agent, parts: &parts, request_id: id, client, expiry: &expiry, admitted, trail };
         let answered = self.guard(self.endpoint.answer(&arrival, &mut body)).await;
         let response = answered.unwrap_or_else(|fault| reply::fail(&arrival, &fault));
         let mut response = self.endpoint.record(&arrival, response).await;

@@ -5,6 +5,7 @@ mod credentials;
 mod demo;
 mod dispatch;
 mod embedded;
+mod options;
 mod serve;
 mod verify;
 
@@ -21,26 +22,25 @@ use tokio_util::task::TaskTracker;
 use crate::admin::{self, Admin, LimitBounds};
 use crate::audit::{AuditError, Started};
 use crate::config::Settings;
-use crate::feed::{Feed, FeedOptions};
+use crate::feed::Feed;
 use crate::http::client_address::TrustedProxies;
 use crate::http::cursor::CursorSeal;
-use crate::http::limits::{LimitOptions, Limits};
+use crate::http::limits::Limits;
 use crate::http::metadata::Metadata;
 use crate::http::origin::OriginRules;
 use crate::http::request_id::RequestIds;
-use crate::mcp::costs::Costs;
 use crate::mcp::endpoint::{Endpoint, EndpointOptions, Grounds};
 use crate::model::feed::Follower;
 use crate::model::key::KeyHash;
 use crate::model::sources::Sources;
 use crate::registry::Registry;
-use crate::registry::limits::RegistryLimits;
-use crate::registry::render::RendererLimits;
 use crate::store::{AddressError, Store, StoreError, StoreOptions};
 use crate::tokens::{FetchError, Tokens};
-use crate::usage::{UsageBook, UsageOptions};
+use crate::usage::UsageBook;
 
 use dispatch::{Gateway, GatewayOptions, Surface};
+
+use options::{costs, feed_options, limit_options, registry_limits, usage_options};
 
 pub use embedded::database;
 pub use verify::{Verdict, verify_audit};
@@ -193,50 +193,6 @@ async fn bring_up_to_date(store: &Store) -> Result<(), StoreError> {
     }
 }
 
-fn feed_options(settings: &Settings) -> FeedOptions {
-    FeedOptions {
-        probe: settings.database.probe,
-        sweep: settings.database.sweep,
-        notify: settings.changes.notify,
-        patience: settings.database.acquire.min(Duration::from_secs(2)),
-    }
-}
-
-fn registry_limits(settings: &Settings) -> RegistryLimits {
-    let half = (settings.database.max_connections / 2).max(1) as usize;
-    RegistryLimits {
-        stale: settings.access.stale,
-        cached_agents: settings.cache.agents,
-        cached_tenants: settings.cache.tenants,
-        cached_sessions: settings.cache.sessions,
-        cached_keys: settings.access.unknown_keys_remembered as u64,
-        cached_tokens: settings.tokens.remembered,
-        cached_content_bytes: settings.cache.content_bytes,
-        unknown_keys_per_second: settings.access.unknown_keys_per_second,
-        concurrent_fills: (half / 2).max(1),
-        concurrent_writes: half,
-        write_queue: settings.writes.queue_per_agent,
-        write_wait: settings.writes.wait,
-        write_deadline: settings.database.statement,
-        load_deadline: settings.database.acquire,
-        resources_per_agent: settings.limits.resources_per_agent as usize,
-        templates_per_agent: settings.limits.templates_per_agent as usize,
-        prompts_per_agent: settings.limits.prompts_per_agent as usize,
-        embedded_bytes: settings.limits.content_bytes,
-        session_idle: settings.sessions.idle,
-        subscriptions_per_session: settings.sessions.subscriptions,
-        sessions_per_principal: settings.sessions.per_principal,
-        retain_changes: settings.changes.retain,
-        cached_compiled_bytes: settings.cache.compiled_bytes,
-        rendering: RendererLimits {
-            at_once: settings.limits.concurrent_renders,
-            waiting: settings.limits.waiting_renders,
-            ..RendererLimits::default()
-        },
-        page_size: settings.mcp.page_size,
-    }
-}
-
 fn endpoint(
     settings: &Settings,
     grounds: Grounds,
@@ -257,30 +213,6 @@ fn endpoint(
         costs: costs(settings),
     };
     Endpoint::new(grounds, keys, options, closing)
-}
-
-fn limit_options(settings: &Settings) -> LimitOptions {
-    let limits = &settings.limits;
-    LimitOptions {
-        key: limits.key,
-        agent: limits.agent,
-        tenant: limits.tenant,
-        address: limits.address,
-        concurrent_per_key: limits.concurrent_per_key,
-        concurrent_per_agent: limits.concurrent_per_agent,
-        penalty: limits.address_penalty,
-        remembered: limits.remembered,
-    }
-}
-
-fn usage_options(settings: &Settings) -> UsageOptions {
-    let (usage, stale) = (&settings.usage, settings.access.stale);
-    UsageOptions { settle: usage.settle, retain: usage.retain, stale }
-}
-
-fn costs(settings: &Settings) -> Costs {
-    let crate::config::Costs { list, read, prompt, complete, stream, discover, other } = settings.costs;
-    Costs { list, read, prompt, complete, stream, discover, other }
 }
 
 fn gateway(

@@ -11,6 +11,7 @@ mod recover;
 mod spill;
 mod start;
 pub mod verify;
+mod work;
 mod writer;
 
 use std::sync::Arc;

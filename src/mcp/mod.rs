@@ -4,6 +4,7 @@ pub mod accept;
 pub mod call;
 pub mod client;
 mod contents;
+mod conversation;
 pub mod costs;
 mod definition;
 pub mod endpoint;
