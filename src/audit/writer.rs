@@ -106,7 +106,11 @@ impl Writer {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
-                (log, done) = under_way(&mut self.work) => self.end_work(log, done).await,
+                (log, done) = under_way(&mut self.work) => {
+                    self.end_work(log, done).await;
+                    // What was left behind for its sake announces itself no more.
+                    self.take().await;
+                }
                 () = self.queue.some(), if free => {
                     sleep(self.pace.linger).await;
                     self.take().await;
