@@ -120,7 +120,7 @@ impl Authority {
     }
 
     /// What of the audit log the caller may see: the operator all, a key with the scope `audit` what concerns its tenant
-    /// or its agent.
+    /// or its agents.
     pub(super) fn audit(&self) -> Result<Sight, Fault> {
         match self {
             Self::Operator => Ok(Sight { tenant: None, agents: None }),

@@ -99,7 +99,7 @@ fn operations() -> OpenApiRouter<Arc<Admin>> {
         .routes(routes!(prompts::list))
         .routes(routes!(prompts::read, prompts::write, prompts::remove))
         .routes(routes!(manifest::show, manifest::apply))
+        .routes(routes!(usage::read))
         .routes(routes!(audit::read))
         .routes(routes!(audit::checkpoint))
-        .routes(routes!(usage::read))
 }

@@ -111,7 +111,8 @@ impl Gateway {
                 self.mcp(request, &agent, peer, &id).await
             }
             Target::Admin => {
-                let administer = async |request| self.administer_audited(request, peer, &id).await;
+                let visitor = Visitor::new(self.options.proxies.client(peer, request.headers()));
+                let administer = async |request| self.administer_audited(request, &id, &visitor).await;
                 Box::pin(lend(request, administer)).await
             }
             Target::WellKnown => {
@@ -156,8 +157,7 @@ impl Gateway {
         };
         let (parts, mut body) = request.into_parts();
         let client = self.options.proxies.client(peer, &parts.headers);
-        let expiry = KeyExpiry::default();
-        let trail = Trail::begin();
+        let (expiry, trail) = (KeyExpiry::default(), Trail::begin());
         let arrival =
             Arrival { agent, parts: &parts, request_id: id, client, expiry: &expiry, admitted, trail };
         let answered = self.guard(self.endpoint.answer(&arrival, &mut body)).await;
@@ -197,18 +197,18 @@ impl Gateway {
     async fn administer_audited(
         &self,
         request: Request<Lent>,
-        peer: IpAddr,
         id: &HeaderValue,
+        visitor: &Visitor,
     ) -> Response<Body> {
-        let client = self.options.proxies.client(peer, request.headers());
-        let Some(event) = admin::audited::arrived(&request, id, client, self.audit.now()) else {
-            return self.administer(request, peer, id).await;
+        let arrived = admin::audited::arrived(&request, id, visitor.client, self.audit.now());
+        let Some(event) = arrived else {
+            return self.administer(request, id, visitor).await;
         };
         if let Err(fault) = self.audit.admit() {
             return problem(&fault, id);
         }
         let call = AuditedCall::new(event);
-        let response = call.run(self.administer(request, peer, id)).await;
+        let response = call.run(self.administer(request, id, visitor)).await;
         let Some(mut event) = call.unwritten() else {
             self.audit.changed();
             return response;
@@ -226,8 +226,12 @@ impl Gateway {
         }
     }
 
-    async fn administer(&self, mut request: Request<Lent>, peer: IpAddr, id: &HeaderValue) -> Response<Body> {
-        let visitor = Visitor::new(self.options.proxies.client(peer, request.headers()));
+    async fn administer(
+        &self,
+        mut request: Request<Lent>,
+        id: &HeaderValue,
+        visitor: &Visitor,
+    ) -> Response<Body> {
         request.extensions_mut().insert(visitor.clone());
         let headers = request.headers().clone();
         let mut response =

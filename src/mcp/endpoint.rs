@@ -69,7 +69,7 @@ pub struct Endpoint {
     pub(super) streams: Streams,
     pub(super) audit: Arc<Audit>,
     limits: Arc<Limits>,
-    usage: Arc<UsageBook>,
+    pub(super) usage: Arc<UsageBook>,
     pub(super) options: EndpointOptions,
     /// Ends all streams.
     pub(super) closing: CancellationToken,
@@ -106,7 +106,7 @@ pub struct Grounds {
     pub audit: Arc<Audit>,
     /// How much may be asked for.
     pub limits: Arc<Limits>,
-    /// How much was asked for.
+    /// How much was.
     pub usage: Arc<UsageBook>,
 }
 
@@ -273,7 +273,8 @@ impl Endpoint {
     ) -> Result<Option<Standing>, Fault> {
         let standing = admission.charge(self.options.costs.of(incoming))?;
         if let Ok(incoming) = incoming {
-            self.usage.take_calls(holders(caller), Costs::calls(incoming)).await?;
+            let holders = Holders { agent: caller.agent, tenant: caller.tenant, limits: &caller.limits };
+            self.usage.take_calls(holders, Costs::calls(incoming)).await?;
         }
         Ok(standing)
     }
@@ -352,9 +353,4 @@ fn named_or(named: Option<ProtocolVersion>, era: Era) -> Option<ProtocolVersion>
         Era::Legacy(VersionSource::Sessionless(version)) => Some(version),
         _ => named,
     }
-}
-
-/// Whose quotas a caller's requests count against.
-fn holders(caller: &Caller) -> Holders<'_> {
-    Holders { agent: caller.agent, tenant: caller.tenant, limits: &caller.limits }
 }

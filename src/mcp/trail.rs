@@ -17,10 +17,14 @@ use super::version::ProtocolVersion;
 use super::wire::{Incoming, Message, Params, REQUESTS};
 use crate::audit::Audit;
 use crate::http::body::Body;
+use crate::model::agent::AccessLimits;
 use crate::model::audit::event::{Actor, ActorKind, ClientName, Difference, Event, named, subject, trace};
+use crate::model::fault::Fault;
 use crate::model::ids::{AgentId, SessionUid, TenantId};
 use crate::model::session::Session;
+use crate::model::usage::Usage;
 use crate::registry::access::{Caller, Grant};
+use crate::usage::{Holders, UsageBook};
 
 /// The notes on one HTTP request.
 #[derive(Debug)]
@@ -34,6 +38,8 @@ struct Notes {
     actor: Actor,
     tenant: Option<TenantId>,
     agent: Option<AgentId>,
+    /// What may be used, where somebody may use anything.
+    limits: Option<Arc<AccessLimits>>,
     client: Option<ClientName>,
     protocol: Option<&'static str>,
     session: Option<SessionUid>,
@@ -98,6 +104,7 @@ impl Trail {
     pub(super) fn admitted(&self, caller: &Caller) {
         let mut notes = self.notes.lock();
         (notes.tenant, notes.agent) = (Some(caller.tenant), Some(caller.agent));
+        notes.limits = Some(Arc::clone(&caller.limits));
     }
 
     /// Who asks, whether he may or not.
@@ -170,23 +177,24 @@ fn anybody() -> Actor {
 }
 
 impl Endpoint {
-    /// Hands what was noted of a request to the audit log; with its durability `sync`, the answer leaves when that is on
-    /// disk.
+    /// Counts what was used by a request, and hands what was noted of it to the audit log; with its durability `sync`,
+    /// the answer leaves when that is on disk.
     pub async fn record(&self, arrival: &Arrival<'_>, response: Response<Body>) -> Response<Body> {
-        if !self.audit.takes_accesses() {
-            return response;
-        }
         let mut event = self.event(arrival);
         event.status = Some(response.status().as_u16());
         event.bytes_out = response.body().size_hint().exact();
         if response.status() == http::StatusCode::METHOD_NOT_ALLOWED {
             event.outcome = "method_not_allowed";
         }
-        let members = std::mem::take(&mut arrival.trail.notes.lock().members);
+        let (members, limits) = {
+            let mut notes = arrival.trail.notes.lock();
+            (std::mem::take(&mut notes.members), notes.limits.take())
+        };
         let recorded = if members.is_empty() {
+            self.count(limits.as_deref(), &event);
             self.audit.record(event).await
         } else {
-            Box::pin(self.record_each(event, members)).await
+            Box::pin(self.record_each(event, members, limits.as_deref())).await
         };
         recorded.map_or_else(|fault| fail(arrival, &fault), |()| response)
     }
@@ -196,7 +204,8 @@ impl Endpoint {
         &self,
         whole: Event,
         members: Vec<Member>,
-    ) -> Result<(), crate::model::fault::Fault> {
+        limits: Option<&AccessLimits>,
+    ) -> Result<(), Fault> {
         let mut bytes_in = whole.bytes_in;
         let events = members.into_iter().map(|member| Event {
             method: member.asked.method.unwrap_or_else(|| whole.method.clone()),
@@ -206,7 +215,23 @@ impl Endpoint {
             bytes_out: Some(member.bytes_out),
             ..whole.clone()
         });
-        self.audit.record_all(events.collect()).await
+        let events: Vec<_> = events.inspect(|event| self.count(limits, event)).collect();
+        self.audit.record_all(events).await
+    }
+
+    /// Counts what was used by whoever may use anything.
+    fn count(&self, limits: Option<&AccessLimits>, event: &Event) {
+        let (Some(limits), Some(agent), Some(tenant)) = (limits, event.agent, event.tenant) else { return };
+        let outcome = event.outcome;
+        let denied = matches!(outcome, "rate_limited" | "quota_exceeded" | "unavailable");
+        let usage = Usage {
+            calls: 1,
+            errors: u64::from(!denied && outcome != "ok"),
+            denied: u64::from(denied),
+            bytes_in: event.bytes_in,
+            bytes_out: event.bytes_out.unwrap_or(0),
+        };
+        self.usage.count(Holders { agent, tenant, limits }, counted(&event.method), &usage);
     }
 
     /// What is known of a request so far.
@@ -241,14 +266,23 @@ impl Endpoint {
     /// What will be said when the stream ends that a request opens.
     pub(super) fn farewell(&self, arrival: &Arrival<'_>) -> Farewell {
         let notes = &arrival.trail.notes;
-        let (asked, client) = {
+        let (asked, client, limits) = {
             let notes = notes.lock();
-            (notes.asked.clone(), notes.client.clone())
+            (notes.asked.clone(), notes.client.clone(), notes.limits.clone())
         };
         let event = Event { bytes_in: 0, subject: None, ..self.event(arrival) };
         let mut notes = notes.lock();
         (notes.asked, notes.client) = (asked, client);
-        Farewell { audit: Arc::clone(&self.audit), event: Some(event), opened: Instant::now(), bytes: 0 }
+        let (audit, usage) = (Arc::clone(&self.audit), Arc::clone(&self.usage));
+        Farewell { audit, usage, limits, event: Some(event), opened: Instant::now(), bytes: 0 }
+    }
+}
+
+/// What a method is counted as: one of those that are known, or one more.
+fn counted(method: &Cow<'static, str>) -> &'static str {
+    match method {
+        Cow::Borrowed(known) => known,
+        Cow::Owned(_) => "other",
     }
 }
 
@@ -267,6 +301,8 @@ fn micros(since: Instant) -> u64 {
 #[derive(Debug)]
 pub(super) struct Farewell {
     audit: Arc<Audit>,
+    usage: Arc<UsageBook>,
+    limits: Option<Arc<AccessLimits>>,
     event: Option<Event>,
     opened: Instant,
     bytes: u64,
@@ -300,6 +336,10 @@ impl Drop for Farewell {
         event.at = self.audit.now();
         event.micros = micros(self.opened);
         event.bytes_out = Some(self.bytes);
+        if let (Some(limits), Some(agent), Some(tenant)) = (&self.limits, event.agent, event.tenant) {
+            let usage = Usage { bytes_out: self.bytes, ..Usage::default() };
+            self.usage.count(Holders { agent, tenant, limits }, counted(&event.method), &usage);
+        }
         self.audit.note(event);
     }
 }

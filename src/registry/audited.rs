@@ -9,8 +9,7 @@ use tokio::time::Instant;
 use super::Registry;
 use super::access::Grant;
 use crate::model::audit::encoding;
-use crate::model::audit::event::{Actor, ActorKind, Event, subject};
-use crate::model::caller::CredentialKind;
+use crate::model::audit::event::{Actor, Event, subject};
 use crate::model::fault::Fault;
 use crate::store::audit::outbox::OutboxRow;
 use crate::store::write::Told;
@@ -18,12 +17,11 @@ use crate::store::write::Told;
 impl From<&Grant> for Actor {
     fn from(grant: &Grant) -> Self {
         let credential = &grant.credential;
-        let kind = match credential.kind {
-            CredentialKind::AgentKey => ActorKind::Agent,
-            CredentialKind::OwnerKey => ActorKind::Owner,
-            CredentialKind::Token => ActorKind::Token,
-        };
-        Self { kind, principal: Some(credential.principal), key: Some(credential.key) }
+        Self {
+            kind: credential.kind.into(),
+            principal: Some(credential.principal),
+            key: Some(credential.key),
+        }
     }
 }
 

@@ -127,7 +127,7 @@ impl Fingerprint for Agent {
 impl Fingerprint for Tenant {
     fn fingerprint(&self) -> Digest {
         let known = Parts::default().add(self.uid.0).add(self.slug.as_str()).add(&self.name);
-        known.json(&self.limits).json(&self.max_key_age.map(KeyAge::days)).digest()
+        known.json(&self.max_key_age.map(KeyAge::days)).json(&self.limits).digest()
     }
 }
 
@@ -140,8 +140,8 @@ impl Fingerprint for ApiKey {
             .json(&self.scopes)
             .json(&end(self.expires_at))
             .json(&end(self.revoked_at))
-            .json(&self.limits)
             .json(&self.networks.to_texts())
+            .json(&self.limits)
             .digest()
     }
 }

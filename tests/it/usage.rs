@@ -161,3 +161,68 @@ async fn calls_are_let_in_on_credit_while_the_database_is_away_and_settled_after
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert_eq!(until_refused(&replica, "a", &key).await, 14);
 }
+
+#[tokio::test]
+async fn usage_is_told_by_hour_or_day_and_method_to_whoever_manages_the_agent() {
+    let database = database().await;
+    let clock = ManualClock::at(datetime!(2026-05-01 10:59:59 UTC));
+    let replica = Builder::new(&database).clock(clock.clone()).start().await;
+    let key = replica.acme("a").await;
+    replica.put("a", "x:1", "one").await;
+    let read =
+        |uri: &str| json!({"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": {"uri": uri}});
+    let mut bytes = [0, 0];
+    for uri in ["x:1", "x:1", "x:none"] {
+        bytes[0] += read(uri).to_string().len();
+        bytes[1] += replica.http.post("a", &key, &read(uri)).await.body.len();
+    }
+    clock.advance(time::Duration::seconds(2));
+    let unknown = json!({"jsonrpc": "2.0", "id": 1, "method": "no/such"});
+    replica.http.post("a", &key, &unknown).await;
+    limit(&replica, "/agents/a", json!({"callsPerDay": 0})).await;
+    assert_eq!(list(&replica, "a", &key).await.status, 429);
+    limit(&replica, "/agents/a", Value::Null).await;
+    let member = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"});
+    replica.http.post("a", &key, &json!([member, member])).await;
+
+    let usage = async |query: &str| {
+        let answer = replica.admin("GET", &format!("/agents/a/usage{query}"), None).await;
+        let mut items = answer.json()["items"].take();
+        for item in items.as_array_mut().unwrap() {
+            for (shown, sum) in [("bytes", true), ("bytesIn", false), ("bytesOut", false)] {
+                let value = item[shown].take();
+                let whole = item["method"] == "resources/read" && sum;
+                assert!(!whole || value == (bytes[0] + bytes[1]) as u64, "{value} {bytes:?}");
+                item.as_object_mut().unwrap().remove(shown);
+            }
+        }
+        items
+    };
+    let item = |at: &str, method: &str, calls: u32, errors: u32, denied: u32| json!({"at": at, "method": method, "calls": calls, "errors": errors, "denied": denied});
+    let (ten, eleven) = ("2026-05-01T10:00:00Z", "2026-05-01T11:00:00Z");
+    let expected = json!([
+        item(ten, "resources/read", 3, 1, 0),
+        item(eleven, "other", 1, 1, 0),
+        item(eleven, "ping", 2, 0, 0),
+        item(eleven, "resources/list", 1, 0, 1),
+    ]);
+    for _ in 0..100 {
+        if usage("").await == expected {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!(usage("").await, expected);
+    assert_eq!(usage("?from=2026-05-01T11:00:00Z").await.as_array().unwrap().len(), 3);
+    assert_eq!(usage("?to=2026-05-01T11:00:00Z").await, json!([item(ten, "resources/read", 3, 1, 0)]));
+    assert_eq!(usage("?bucket=day").await[2], item("2026-05-01T00:00:00Z", "resources/list", 1, 0, 1));
+    for (query, detail) in [
+        ("?from=2026-05-01T11:00:00Z&to=2026-05-01T10:00:00Z", "from must not be after to"),
+        ("?from=2026-03-01T11:00:00Z", "from and to may be 31 days apart with this bucket"),
+    ] {
+        let refused = replica.admin("GET", &format!("/agents/a/usage{query}"), None).await;
+        assert_eq!((refused.status.as_u16(), refused.json()["detail"].as_str()), (400, Some(detail)));
+    }
+    let refused = replica.http.admin(&key, "GET", "/agents/a/usage", None).await;
+    assert_eq!(refused.status, 403);
+}

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use time::OffsetDateTime;
 
 use super::chain::Digest;
+use crate::model::caller::CredentialKind;
 use crate::model::ids::{AgentId, KeyId, PrincipalId, SessionUid, TenantId};
 use crate::model::scope::Revision;
 
@@ -26,10 +27,20 @@ pub enum ActorKind {
     Agent,
     /// A tenant's owner key.
     Owner,
-    /// Whoever an access token stands for.
+    /// Whoever has an access token of an issuer.
     Token,
     /// The operator.
     Operator,
+}
+
+impl From<CredentialKind> for ActorKind {
+    fn from(kind: CredentialKind) -> Self {
+        match kind {
+            CredentialKind::AgentKey => Self::Agent,
+            CredentialKind::OwnerKey => Self::Owner,
+            CredentialKind::Token => Self::Token,
+        }
+    }
 }
 
 impl ActorKind {
