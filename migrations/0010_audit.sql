@@ -104,16 +104,15 @@ begin
     if to_regclass(quote_ident(name)) is not null then
         return;
     end if;
-    -- One at a time: two replicas make the same days.
+    -- One at a time, since two replicas make the same days. What the other one made is not looked for again: it was found
+    -- missing, and a wait alone does not make the catalog be read anew.
     perform pg_advisory_xact_lock(8602270457152208900);
-    -- Not by the name as above: what another has just made may still be remembered as missing.
-    if exists (
-        select from pg_class made join pg_class log on log.relnamespace = made.relnamespace
-        where made.relname = name and log.oid = 'audit_log'::regclass
-    ) then
+    begin
+        execute format(
+            'create table %I (like audit_log including defaults including constraints including indexes)', name);
+    exception when duplicate_table then
         return;
-    end if;
-    execute format('create table %I (like audit_log including defaults including constraints including indexes)', name);
+    end;
     execute format(
         'create trigger audit_log_whole before update or delete or truncate on %I '
         'for each statement execute function audit_refuse()', name);

@@ -124,19 +124,21 @@ async fn filter(app: &Admin, authority: &Authority, asked: &Asked) -> Result<Aud
         ..AuditFilter::default()
     };
     let sees = authority.audit()?;
-    (filter.tenant, filter.agent) = (sees.tenant, sees.agent);
+    filter.tenant = sees.tenant;
     if let Some(slug) = &asked.tenant {
         filter.tenant = Some(sees.tenant_called(&app.registry, slug).await?);
     }
-    if let Some(name) = &asked.agent {
-        let wanted = match name.parse().map(AgentId) {
-            // Rows of an agent that is no more: of what the caller sees, none but these.
-            Ok(uid) if sees.agent.is_none_or(|own| own == uid) => uid,
-            Ok(_) => return Err(Fault::NotFound("agent")),
-            Err(_) => sees.agent_called(&app.registry, name).await?,
-        };
-        filter.agent = Some(wanted);
-    }
+    let Some(name) = &asked.agent else {
+        filter.agent = sees.only_agent()?;
+        return Ok(filter);
+    };
+    let wanted = match name.parse().map(AgentId) {
+        // Rows of an agent that is no more: of what the caller sees, none but these.
+        Ok(uid) if sees.sees(uid) => uid,
+        Ok(_) => return Err(Fault::NotFound("agent")),
+        Err(_) => sees.agent_called(&app.registry, name).await?,
+    };
+    filter.agent = Some(wanted);
     Ok(filter)
 }
 

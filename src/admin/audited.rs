@@ -101,11 +101,7 @@ fn asked_for(parts: &Parts) -> Option<Box<str>> {
 pub(super) fn identify(authority: &Authority) {
     let actor = match authority {
         Authority::Operator => Actor { kind: ActorKind::Operator, principal: None, key: None },
-        Authority::Key(grant) => Actor {
-            kind: grant.credential.kind.into(),
-            principal: Some(grant.credential.principal),
-            key: Some(grant.credential.key),
-        },
+        Authority::Key(grant) => Actor::from(&**grant),
     };
     AuditedCall::describe(|event| event.actor = actor);
 }

@@ -120,16 +120,16 @@ impl Authority {
     }
 
     /// What of the audit log the caller may see: the operator all, a key with the scope `audit` what concerns its tenant
-    /// or its agent, the first that a token names.
+    /// or its agents.
     pub(super) fn audit(&self) -> Result<Sight, Fault> {
         match self {
-            Self::Operator => Ok(Sight { tenant: None, agent: None }),
+            Self::Operator => Ok(Sight { tenant: None, agents: None }),
             Self::Key(grant) if grant.credential.allows(KeyScope::Audit) => {
-                let agent = match &grant.credential.reach {
+                let agents = match &grant.credential.reach {
                     Reach::Tenant => None,
-                    Reach::Agents(own) => Some(own.first().copied().ok_or(Fault::Forbidden)?),
+                    Reach::Agents(agents) => Some(agents.clone()),
                 };
-                Ok(Sight { tenant: Some(grant.credential.tenant), agent })
+                Ok(Sight { tenant: Some(grant.credential.tenant), agents })
             }
             Self::Key(_) => Err(Fault::InsufficientScope(KeyScope::Audit.as_str())),
         }
@@ -146,12 +146,12 @@ impl Authority {
 }
 
 /// What of the audit log somebody sees.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Sight {
     /// Of one tenant; `None` for all.
     pub(super) tenant: Option<TenantId>,
-    /// Of one agent; `None` for all.
-    pub(super) agent: Option<AgentId>,
+    /// Of these agents; `None` for all.
+    agents: Option<Vec<AgentId>>,
 }
 
 impl Sight {
@@ -164,8 +164,24 @@ impl Sight {
     /// An agent that is seen.
     pub(super) async fn agent_called(&self, registry: &Registry, slug: &str) -> Result<AgentId, Fault> {
         let agent = registry.agent(slug).await?;
-        let seen = self.tenant.is_none_or(|own| own == agent.tenant)
-            && self.agent.is_none_or(|own| own == agent.uid);
+        let seen = self.tenant.is_none_or(|own| own == agent.tenant) && self.sees(agent.uid);
         if seen { Ok(agent.uid) } else { Err(NO_AGENT) }
+    }
+
+    /// Whether an agent's rows are seen, if the tenant's are.
+    pub(super) fn sees(&self, agent: AgentId) -> bool {
+        self.agents.as_ref().is_none_or(|own| own.contains(&agent))
+    }
+
+    /// The one agent that is seen where none is named; `None` where all are.
+    ///
+    /// # Errors
+    /// [`Fault::InvalidParams`] where several are seen, and one must be named.
+    pub(super) fn only_agent(&self) -> Result<Option<AgentId>, Fault> {
+        match self.agents.as_deref() {
+            None => Ok(None),
+            Some([only]) => Ok(Some(*only)),
+            Some(_) => Err(Fault::invalid_params("agent must name one of the agents that this token is for")),
+        }
     }
 }

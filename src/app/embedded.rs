@@ -13,23 +13,25 @@ use crate::store::{self, StoreOptions};
 /// When a URL has not the form of one, or the private database cannot be started.
 pub async fn database(settings: &Settings) -> Result<(StoreOptions, Option<Embedded>), AppError> {
     let configured = &settings.database;
-    let (connect, listen, embedded) = if let Some(url) = &configured.url {
+    let (connect, listen, owner, embedded) = if let Some(url) = &configured.url {
         let parse = |setting, url: &SecretString| {
             store::address(url.expose_secret()).map_err(|error| AppError::Url(setting, error))
         };
         let connect = parse("database.url", url)?;
         let listen =
             configured.listen_url.as_ref().map(|url| parse("database.listen_url", url)).transpose()?;
-        (connect.clone(), listen.unwrap_or(connect), None)
+        let owner = configured.owner_url.as_ref().map(|url| parse("database.owner_url", url)).transpose()?;
+        (connect.clone(), listen.unwrap_or(connect), owner, None)
     } else {
         let config::Embedded { bin_dir, data_dir, path, runtime_dir } = settings.embedded.clone();
         let options = EmbeddedOptions { bin_dir, path, runtime_dir, ..EmbeddedOptions::new(data_dir) };
         let embedded = Embedded::start(options).await?;
-        (embedded.connect_options(), embedded.connect_options(), Some(embedded))
+        (embedded.connect_options(), embedded.connect_options(), None, Some(embedded))
     };
     let options = StoreOptions {
         connect,
         listen,
+        owner,
         max_connections: configured.max_connections,
         acquire: configured.acquire,
         statement: configured.statement,

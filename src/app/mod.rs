@@ -5,6 +5,7 @@ mod credentials;
 mod demo;
 mod dispatch;
 mod embedded;
+mod options;
 mod serve;
 mod verify;
 
@@ -19,12 +20,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::admin::{self, Admin, LimitBounds};
-use crate::audit::{Audit, AuditError, Started};
+use crate::audit::{AuditError, Started};
 use crate::config::Settings;
-use crate::feed::{Feed, FeedOptions};
+use crate::feed::Feed;
 use crate::http::client_address::TrustedProxies;
 use crate::http::cursor::CursorSeal;
-use crate::http::limits::{LimitOptions, Limits};
+use crate::http::limits::Limits;
 use crate::http::metadata::Metadata;
 use crate::http::origin::OriginRules;
 use crate::http::request_id::RequestIds;
@@ -33,13 +34,13 @@ use crate::model::feed::Follower;
 use crate::model::key::KeyHash;
 use crate::model::sources::Sources;
 use crate::registry::Registry;
-use crate::registry::limits::RegistryLimits;
-use crate::registry::render::RendererLimits;
 use crate::store::{AddressError, Store, StoreError, StoreOptions};
 use crate::tokens::{FetchError, Tokens};
-use crate::usage::{UsageBook, UsageOptions};
+use crate::usage::UsageBook;
 
 use dispatch::{Gateway, GatewayOptions, Surface};
+
+use options::{feed_options, limit_options, registry_limits, usage_options};
 
 pub use embedded::database;
 pub use verify::{Verdict, verify_audit};
@@ -166,10 +167,10 @@ pub async fn start(
         async move { usage.keep(stop).await }
     });
     let keys = (seal, operator);
-    let shared =
-        Shared { registry: &registry, feed: &feed, audit: &audit.audit, limits: &limits, usage: &usage };
-    let endpoint = endpoint(settings, &shared, keys.clone(), stop.clone());
-    let gateway = Arc::new(gateway(settings, endpoint, &shared, keys, ids));
+    let (feed_of, log) = (Arc::clone(&feed), Arc::clone(&audit.audit));
+    let grounds = Grounds { registry: Arc::clone(&registry), feed: feed_of, audit: log, limits, usage };
+    let endpoint = endpoint(settings, grounds.clone(), keys.clone(), stop.clone());
+    let gateway = Arc::new(gateway(settings, endpoint, grounds, keys, ids));
     let listening = Listening { gateway, registry, feed, store, audit, stop };
     let running = listen(settings, listening).await?;
     Ok(Running { background, background_stop, ..running })
@@ -192,75 +193,9 @@ async fn bring_up_to_date(store: &Store) -> Result<(), StoreError> {
     }
 }
 
-fn feed_options(settings: &Settings) -> FeedOptions {
-    FeedOptions {
-        probe: settings.database.probe,
-        sweep: settings.database.sweep,
-        notify: settings.changes.notify,
-        patience: settings.database.acquire.min(Duration::from_secs(2)),
-    }
-}
-
-fn registry_limits(settings: &Settings) -> RegistryLimits {
-    let half = (settings.database.max_connections / 2).max(1) as usize;
-    RegistryLimits {
-        stale: settings.access.stale,
-        cached_agents: settings.cache.agents,
-        cached_tenants: settings.cache.tenants,
-        cached_sessions: settings.cache.sessions,
-        cached_keys: settings.access.unknown_keys_remembered as u64,
-        cached_tokens: settings.tokens.remembered,
-        cached_content_bytes: settings.cache.content_bytes,
-        unknown_keys_per_second: settings.access.unknown_keys_per_second,
-        concurrent_fills: (half / 2).max(1),
-        concurrent_writes: half,
-        write_queue: settings.writes.queue_per_agent,
-        write_wait: settings.writes.wait,
-        write_deadline: settings.database.statement,
-        load_deadline: settings.database.acquire,
-        resources_per_agent: settings.limits.resources_per_agent as usize,
-        templates_per_agent: settings.limits.templates_per_agent as usize,
-        prompts_per_agent: settings.limits.prompts_per_agent as usize,
-        embedded_bytes: settings.limits.content_bytes,
-        session_idle: settings.sessions.idle,
-        subscriptions_per_session: settings.sessions.subscriptions,
-        sessions_per_principal: settings.sessions.per_principal,
-        retain_changes: settings.changes.retain,
-        cached_compiled_bytes: settings.cache.compiled_bytes,
-        rendering: RendererLimits {
-            at_once: settings.limits.concurrent_renders,
-            waiting: settings.limits.waiting_renders,
-            ..RendererLimits::default()
-        },
-        page_size: settings.mcp.page_size,
-    }
-}
-
-/// What the surfaces share.
-struct Shared<'a> {
-    registry: &'a Arc<Registry>,
-    feed: &'a Arc<Feed>,
-    audit: &'a Arc<Audit>,
-    limits: &'a Arc<Limits>,
-    usage: &'a Arc<UsageBook>,
-}
-
-impl Shared<'_> {
-    /// As the MCP endpoints hold it.
-    fn grounds(&self) -> Grounds {
-        Grounds {
-            registry: Arc::clone(self.registry),
-            feed: Arc::clone(self.feed),
-            audit: Arc::clone(self.audit),
-            limits: Arc::clone(self.limits),
-            usage: Arc::clone(self.usage),
-        }
-    }
-}
-
 fn endpoint(
     settings: &Settings,
-    shared: &Shared<'_>,
+    grounds: Grounds,
     keys: (CursorSeal, KeyHash),
     closing: CancellationToken,
 ) -> Endpoint {
@@ -277,36 +212,17 @@ fn endpoint(
         uris_per_stream: settings.sessions.subscriptions,
         costs: settings.costs,
     };
-    Endpoint::new(shared.grounds(), keys, options, closing)
-}
-
-fn limit_options(settings: &Settings) -> LimitOptions {
-    let limits = &settings.limits;
-    LimitOptions {
-        key: limits.key,
-        agent: limits.agent,
-        tenant: limits.tenant,
-        address: limits.address,
-        concurrent_per_key: limits.concurrent_per_key,
-        concurrent_per_agent: limits.concurrent_per_agent,
-        penalty: limits.address_penalty,
-        remembered: limits.remembered,
-    }
-}
-
-fn usage_options(settings: &Settings) -> UsageOptions {
-    let (usage, stale) = (&settings.usage, settings.access.stale);
-    UsageOptions { settle: usage.settle, retain: usage.retain, stale }
+    Endpoint::new(grounds, keys, options, closing)
 }
 
 fn gateway(
     settings: &Settings,
     endpoint: Endpoint,
-    shared: &Shared<'_>,
+    grounds: Grounds,
     (seal, operator): (CursorSeal, KeyHash),
     ids: RequestIds,
 ) -> Gateway {
-    let Shared { registry, feed, audit, limits, usage } = shared;
+    let Grounds { registry, feed, audit, limits, usage } = grounds;
     let settable = LimitBounds {
         dearest: settings.costs.dearest().1,
         key: settings.limits.key,
@@ -314,10 +230,10 @@ fn gateway(
         tenant: settings.limits.tenant,
     };
     let admin = Admin {
-        registry: Arc::clone(registry),
-        audit: Arc::clone(audit),
-        limits: Arc::clone(limits),
-        usage: Arc::clone(usage),
+        registry,
+        audit: Arc::clone(&audit),
+        limits,
+        usage,
         settable,
         costs: settings.costs,
         seal,
@@ -339,7 +255,7 @@ fn gateway(
         deadline: settings.server.request,
         most_requests: settings.limits.concurrent_requests,
     };
-    Gateway::new(endpoint, admin::router(Arc::new(admin)), Arc::clone(feed), Arc::clone(audit), ids, options)
+    Gateway::new(endpoint, admin::router(Arc::new(admin)), feed, audit, ids, options)
 }
 
 /// What is served, and what it stands on.

@@ -17,8 +17,8 @@ pub struct Verdict {
     pub sound: bool,
 }
 
-/// Verifies the audit log of the configured database, against a checkpoint where there is one. On the private database it
-/// asks the one that runs, and starts it otherwise.
+/// Verifies the audit log of the configured database, against a checkpoint where there is one. The private database is
+/// started for it, so that no gateway may be running on it.
 ///
 /// # Errors
 /// When the database cannot be read to the end.

@@ -11,6 +11,7 @@ mod recover;
 mod spill;
 mod start;
 pub mod verify;
+mod work;
 mod writer;
 
 use std::sync::Arc;
@@ -94,6 +95,9 @@ impl Audit {
     /// # Errors
     /// As of [`record`](Self::record).
     pub async fn record_all(&self, events: Vec<Event>) -> Result<(), Fault> {
+        if !self.accesses {
+            return Ok(());
+        }
         match self.durability {
             Durability::Batched => events.into_iter().for_each(|event| self.note(event)),
             Durability::Sync => {

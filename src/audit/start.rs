@@ -100,7 +100,7 @@ pub async fn start(store: &Store, sources: Sources, options: AuditOptions) -> Re
     let writer = Writer::new(Arc::clone(&queue), sources.clone(), pace, chain, spill, log);
     let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
     tasks.spawn(writer.run(stop.clone()));
-    tasks.spawn(keep::keep(store.audit_log(DEADLINE), keeping, stop.clone()));
+    tasks.spawn(keep::keep(store.owned_audit_log(DEADLINE), keeping, stop.clone()));
     let (durability, accesses) = (options.durability, options.accesses);
     let audit = Audit { queue, durability, accesses, sources, store: store.clone() };
     Ok(Started { audit: Arc::new(audit), tasks, stop })

@@ -3,7 +3,6 @@
 //!
 //! What it asks of the database is one thing at a time and may last; meanwhile events go on into the file.
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,8 +12,9 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::queue::{Queue, Queued};
-use super::recover::{lost, salvage};
+use super::recover::lost;
 use super::spill::{Record, Spill, SpillError};
+use super::work::{Done, Job, MOST_MOVED, Work, perform, under_way};
 use crate::model::audit::chain::{Batch, Chain};
 use crate::model::audit::encoding;
 use crate::model::sources::Sources;
@@ -23,8 +23,6 @@ use crate::store::audit::{AppendError, AuditLog};
 
 /// Events of one batch.
 const MOST_EVENTS: usize = 4_096;
-/// Rows that are moved from the outbox at once.
-const MOST_MOVED: i64 = 1_000;
 /// How long after a change its row is moved: it is safe where it is, and more may come.
 const MOVE_AFTER: Duration = Duration::from_millis(100);
 /// How often the outbox is looked at for what others left behind.
@@ -44,32 +42,6 @@ pub(super) struct Pace {
     /// How long a batch may take before it goes into the file.
     pub(super) patience: Duration,
 }
-
-/// What the database was asked to do, and how it ended.
-enum Done {
-    /// A batch, straight from the queue, up to this place.
-    Written(Chain, Result<(), AppendError>),
-    /// The next record of the spill file, which ends there.
-    Replayed(u64, Result<(), AppendError>),
-    Moved(Result<Moved, AppendError>),
-    /// How far the chain goes after a doubt.
-    Found(Result<Option<Chain>, AppendError>),
-}
-
-/// What the database is asked.
-enum Job {
-    Write(Batch),
-    /// A record of the spill file, which ends at `next`; the chain before it is `known`.
-    Replay {
-        record: Record,
-        known: Uuid,
-        next: u64,
-    },
-    Move(Chain),
-    Find(Uuid),
-}
-
-type Work = Pin<Box<dyn Future<Output = (AuditLog, Done)> + Send>>;
 
 /// Rows that are safe nowhere yet, and who waits for them.
 struct Stuck {
@@ -134,7 +106,11 @@ impl Writer {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
-                (log, done) = under_way(&mut self.work) => self.end_work(log, done).await,
+                (log, done) = under_way(&mut self.work) => {
+                    self.end_work(log, done).await;
+                    // What was left behind for its sake announces itself no more.
+                    self.take().await;
+                }
                 () = self.queue.some(), if free => {
                     sleep(self.pace.linger).await;
                     self.take().await;
@@ -442,38 +418,6 @@ impl Writer {
             Err(error) => tracing::warn!(%error, "the audit chain stays open"),
         }
         log.close().await;
-    }
-}
-
-async fn perform(mut log: AuditLog, job: Job, sources: Sources) -> (AuditLog, Done) {
-    let done = match job {
-        Job::Write(batch) => {
-            let after = batch.after;
-            Done::Written(after, salvage(&mut log, &batch, sources.clock.now()).await)
-        }
-        Job::Replay { record: Record::Rows(batch), next, .. } => {
-            Done::Replayed(next, salvage(&mut log, &batch, sources.clock.now()).await)
-        }
-        Job::Replay { record: Record::Chain(chain), known, next } => {
-            let at = sources.clock.now();
-            let ended = log.end_chain(known, at, false).await;
-            let changed = match ended {
-                Ok(()) => log.open_chain(chain, at).await,
-                failed => failed,
-            };
-            Done::Replayed(next, changed.map_err(AppendError::from))
-        }
-        Job::Move(chain) => Done::Moved(log.move_outbox(chain, MOST_MOVED).await),
-        Job::Find(chain) => Done::Found(log.head(chain).await.map_err(AppendError::from)),
-    };
-    (log, done)
-}
-
-/// What is under way, when it has ended; where nothing is, nothing ends.
-async fn under_way(work: &mut Option<Work>) -> (AuditLog, Done) {
-    match work {
-        Some(work) => work.await,
-        None => std::future::pending().await,
     }
 }
 

@@ -18,6 +18,8 @@ pub struct Database {
     pub url: Option<SecretString>,
     /// Where to listen for notifications, past a pooler that breaks them; set whenever `url` is.
     pub listen_url: Option<SecretString>,
+    /// As whom tables are made and old partitions dropped; `None`: as in `url`.
+    pub owner_url: Option<SecretString>,
     /// The most connections that are open at once.
     pub max_connections: u32,
     /// How long opening a connection may take.
@@ -42,6 +44,7 @@ impl Database {
         Self {
             url,
             listen_url,
+            owner_url: reader.optional("database.owner_url", &Secret(postgres_url), None),
             max_connections: reader.value("database.max_connections", &Count(4..=1000), 16),
             connect: reader.value("database.connect_seconds", &Time::seconds(1..=300), second(5)),
             acquire: reader.value("database.acquire_seconds", &Time::seconds(1..=300), second(5)),

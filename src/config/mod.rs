@@ -198,6 +198,9 @@ impl Settings {
                 "required with a database URL; make one with: waggle key generate --operator",
             );
         }
+        if reader.was_given("database.owner_url") && !url {
+            reader.refuse("database.url", "required with database.owner_url");
+        }
         if listen_url && !url {
             reader.refuse("database.url", "required with database.listen_url");
         }

@@ -89,8 +89,8 @@ pub struct Arrival<'a> {
     pub trail: Trail,
 }
 
-/// What the endpoints stand on.
-#[derive(Debug)]
+/// What the surfaces stand on.
+#[derive(Debug, Clone)]
 pub struct Grounds {
     /// The use cases.
     pub registry: Arc<Registry>,
@@ -222,10 +222,7 @@ impl Endpoint {
         }
         let grant = registry.identify(shown, arrival.client).await?;
         arrival.expiry.note(grant.as_deref(), registry.now());
-        let admitted = registry.admit(grant.clone(), arrival.agent).await;
-        if let (Err(_), Some(grant)) = (&admitted, &grant) {
-            arrival.trail.refused(grant);
-        }
-        admitted
+        arrival.trail.identified(grant.as_deref());
+        registry.admit(grant, arrival.agent).await
     }
 }

@@ -100,17 +100,16 @@ impl Trail {
         Self { began: Instant::now(), notes: Mutex::default() }
     }
 
-    /// Who asks, and may.
+    /// The agent that is asked, by somebody who may.
     pub(super) fn admitted(&self, caller: &Caller) {
         let mut notes = self.notes.lock();
-        notes.actor = caller.grant.as_deref().map_or_else(anybody, actor);
         (notes.tenant, notes.agent) = (Some(caller.tenant), Some(caller.agent));
         notes.limits = Some(Arc::clone(&caller.limits));
     }
 
-    /// Who asks, and may not.
-    pub(super) fn refused(&self, grant: &Grant) {
-        self.notes.lock().actor = actor(grant);
+    /// Who asks, whether he may or not.
+    pub(super) fn identified(&self, grant: Option<&Grant>) {
+        self.notes.lock().actor = grant.map_or_else(anybody, Actor::from);
     }
 
     /// Somebody of this kind asks, of whom nothing else is known.
@@ -175,11 +174,6 @@ impl Trail {
 
 fn anybody() -> Actor {
     Actor { kind: ActorKind::Anybody, principal: None, key: None }
-}
-
-fn actor(grant: &Grant) -> Actor {
-    let credential = &grant.credential;
-    Actor { kind: credential.kind.into(), principal: Some(credential.principal), key: Some(credential.key) }
 }
 
 impl Endpoint {

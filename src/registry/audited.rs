@@ -7,11 +7,23 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::Registry;
+use super::access::Grant;
 use crate::model::audit::encoding;
-use crate::model::audit::event::{Event, subject};
+use crate::model::audit::event::{Actor, Event, subject};
 use crate::model::fault::Fault;
 use crate::store::audit::outbox::OutboxRow;
 use crate::store::write::Told;
+
+impl From<&Grant> for Actor {
+    fn from(grant: &Grant) -> Self {
+        let credential = &grant.credential;
+        Self {
+            kind: credential.kind.into(),
+            principal: Some(credential.principal),
+            key: Some(credential.key),
+        }
+    }
+}
 
 tokio::task_local! {
     static CALL: Arc<AuditedCall>;

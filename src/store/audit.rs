@@ -56,6 +56,12 @@ impl Store {
         let options = (*self.pool.connect_options()).clone();
         AuditLog { options, connection: None, days: HashSet::new(), deadline }
     }
+
+    /// The audit log as its owner sees it, who alone may drop what is old.
+    pub fn owned_audit_log(&self, deadline: Duration) -> AuditLog {
+        let options = self.owner.clone().unwrap_or_else(|| (*self.pool.connect_options()).clone());
+        AuditLog { options, connection: None, days: HashSet::new(), deadline }
+    }
 }
 
 impl AuditLog {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sqlx::{ConnectOptions, Connection, PgConnection};
 
-use super::{Store, StoreError};
+use super::{Store, StoreError, roles};
 
 /// Names the lock among the database's advisory locks.
 const LOCK: i64 = 0x7761_6767_6c65_0001;
@@ -24,7 +24,7 @@ impl Store {
     /// # Errors
     /// When the database is away, another replica holds the lock for longer than `wait`, or a migration fails.
     pub async fn migrate(&self, wait: Duration) -> Result<(), StoreError> {
-        let mut connection = answered(self.listen.connect()).await?;
+        let mut connection = answered(self.owner.as_ref().unwrap_or(&self.listen).connect()).await?;
         let deadline = tokio::time::Instant::now() + wait;
         while !try_lock(&mut connection).await? {
             if tokio::time::Instant::now() >= deadline {
@@ -36,6 +36,9 @@ impl Store {
         migrator.set_ignore_missing(true).set_locking(false);
         let migrating = migrator.run_direct(None, &mut connection, false);
         tokio::time::timeout(MIGRATES, migrating).await.map_err(|_| StoreError::Late)??;
+        if self.owner.is_some() {
+            roles::grant(&mut connection, self.listen.get_username()).await?;
+        }
         // Closing the connection gives the lock back.
         answered(connection.close()).await
     }

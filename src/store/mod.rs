@@ -19,6 +19,7 @@ pub mod prompts;
 pub mod prune;
 pub mod purge;
 pub mod resources;
+mod roles;
 pub mod sessions;
 pub mod snapshot;
 pub mod templates;
@@ -55,6 +56,9 @@ pub struct StoreOptions {
     pub connect: PgConnectOptions,
     /// Where LISTEN and session locks work: not through a transaction-mode pooler.
     pub listen: PgConnectOptions,
+    /// As whom the tables are made and the audit log's partitions dropped, where that is another role than the one that
+    /// runs the gateway and owns nothing.
+    pub owner: Option<PgConnectOptions>,
     /// Most connections of the pool.
     pub max_connections: u32,
     /// How long a caller waits for a connection.
@@ -70,6 +74,7 @@ pub struct StoreOptions {
 pub struct Store {
     pool: PgPool,
     listen: PgConnectOptions,
+    owner: Option<PgConnectOptions>,
 }
 
 impl Store {
@@ -97,7 +102,7 @@ impl Store {
                 })
             })
             .connect_lazy_with(options.connect);
-        Self { pool, listen: options.listen }
+        Self { pool, listen: options.listen, owner: options.owner }
     }
 
     /// Waits until every connection is given back and closed.

@@ -120,6 +120,7 @@ impl Database {
 pub(crate) fn store_options(connect: PgConnectOptions) -> StoreOptions {
     StoreOptions {
         listen: connect.clone(),
+        owner: None,
         connect,
         max_connections: 16,
         acquire: Duration::from_secs(5),

@@ -92,6 +92,7 @@ request_seconds = 30
 [database]
 url = "********" # environment variable WAGGLE_DATABASE__URL
 listen_url = "********"
+# owner_url is not set
 max_connections = 16
 connect_seconds = 5
 acquire_seconds = 5

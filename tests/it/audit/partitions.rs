@@ -1,6 +1,6 @@
 //! Partitions: made ahead, dropped whole, and nobody changes a row.
 
-use sqlx::{AssertSqlSafe, Executor};
+use sqlx::{AssertSqlSafe, ConnectOptions, Executor};
 use time::{Duration, OffsetDateTime};
 
 use super::calls::reaches;
@@ -39,6 +39,41 @@ async fn rows_are_neither_updated_nor_deleted_nor_truncated() {
     }
     let ahead = "select count(*) from pg_inherits where inhparent = 'audit_log'::regclass";
     assert_eq!(database.number(ahead).await, 8);
+}
+
+#[tokio::test]
+async fn the_role_that_runs_the_gateway_may_add_to_the_log_and_no_more() {
+    let database = database().await;
+    let role = format!("runner_{}", std::process::id());
+    database.execute(&format!("create role {role} login")).await;
+    let runner = database.options.clone().username(&role);
+    let owner = database.options.clone();
+    let builder = Builder::new(&database).store(|store| {
+        (store.connect, store.listen, store.owner) = (runner.clone(), runner.clone(), Some(owner));
+    });
+    let replica = builder.start().await;
+    let key = replica.acme("research").await;
+    replica.put("research", "test://a", "one").await;
+    replica.http.text("research", &key, "test://a").await.unwrap();
+    reaches(&database, 5).await;
+    let mut connection = runner.connect().await.unwrap();
+    for statement in [
+        "update audit_log set outcome = 'ok'",
+        "delete from audit_log",
+        "truncate audit_log",
+        "delete from audit_chains",
+        "delete from audit_heads",
+        "alter table audit_log disable trigger all",
+        "drop table audit_log",
+    ] {
+        let refused = connection.execute(statement).await.unwrap_err().to_string();
+        let lacking = refused.contains("permission denied") || refused.contains("must be owner");
+        assert!(lacking, "{statement}: {refused}");
+    }
+    let owned = format!("select count(*) from pg_class where relowner = '{role}'::regrole");
+    assert_eq!(database.number(&owned).await, 0);
+    replica.running.stop().await;
+    assert_eq!(findings(&database, None).await, [""; 0]);
 }
 
 #[tokio::test]
