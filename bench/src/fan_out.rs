@@ -89,6 +89,7 @@ impl Host {
                 let process = source.waggle.replica(&options.waggle_binary()?, dir).await?;
                 (process, source.key.clone(), Some(source.authorization.clone()))
             }
+            Server::Unaudited => return Err(missing()),
             Server::Limit => (own("serve-broadcast", server, options, dir).await?, String::new(), None),
             Server::Rmcp => (own("serve-rmcp-streams", server, options, dir).await?, String::new(), None),
         };

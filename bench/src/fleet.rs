@@ -1,6 +1,7 @@
 //! The servers of a run: started together, asked for by what is to be measured, stopped together.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -39,6 +40,7 @@ pub(crate) fn subjects() -> impl Iterator<Item = Subject> {
 pub(crate) struct Fleet {
     limits: Vec<Process>,
     rmcp: Option<Process>,
+    unaudited: Option<Waggle>,
     waggle: Option<Waggle>,
 }
 
@@ -46,8 +48,17 @@ impl Fleet {
     /// Starts the servers asked for, with their files below `dir`, and waits until they answer.
     pub(crate) async fn start(&mut self, options: &Options, dir: &Path) -> Result<(), Error> {
         if options.measures(Server::Waggle) {
-            let waggle = Waggle::start(&options.waggle_binary()?, dir)?;
+            let waggle = Waggle::start(&options.waggle_binary()?, dir, &[])?;
             self.waggle.insert(waggle).furnish().await?;
+        }
+        if options.measures(Server::Unaudited) {
+            let dir = dir.join("unaudited");
+            fs::create_dir(&dir).map_err(Error::io("create a directory"))?;
+            fs::set_permissions(&dir, Permissions::from_mode(0o711))
+                .map_err(Error::io("open a directory"))?;
+            let changes = [("WAGGLE_AUDIT__EVENTS", "changes")];
+            let waggle = Waggle::start(&options.waggle_binary()?, &dir, &changes)?;
+            self.unaudited.insert(waggle).furnish().await?;
         }
         if options.measures_reads() && options.measures(Server::Rmcp) {
             let process = start_own(Server::Rmcp, &["serve-rmcp".to_owned()], lifetime(options), dir)?;
@@ -66,7 +77,7 @@ impl Fleet {
         for process in self.limits.into_iter().chain(self.rmcp) {
             process.stop().await;
         }
-        if let Some(waggle) = self.waggle {
+        for waggle in self.unaudited.into_iter().chain(self.waggle) {
             waggle.stop().await;
         }
     }
@@ -76,7 +87,10 @@ impl Fleet {
         let (process, keys) = match server {
             Server::Limit => (self.limits.get(subject.index)?, None),
             Server::Rmcp => (self.rmcp.as_ref()?, None),
-            Server::Waggle => self.waggle.as_ref().map(|waggle| (&waggle.process, Some(&waggle.keys)))?,
+            Server::Unaudited | Server::Waggle => {
+                let waggle = self.gateway(server)?;
+                (&waggle.process, Some(&waggle.keys))
+            }
         };
         let key = keys.and_then(|keys| keys.get(subject.case.agent)).map_or(NO_KEY, String::as_str);
         let Subject { case, era, .. } = subject;
@@ -90,13 +104,22 @@ impl Fleet {
 
     /// The database beside `server`, where it has one.
     pub(crate) fn postgres(&self, server: Server) -> Option<&Postgres> {
-        self.waggle.as_ref().filter(|_| server == Server::Waggle).map(|waggle| &waggle.postgres)
+        self.gateway(server).map(|waggle| &waggle.postgres)
+    }
+
+    fn gateway(&self, server: Server) -> Option<&Waggle> {
+        match server {
+            Server::Limit | Server::Rmcp => None,
+            Server::Unaudited => self.unaudited.as_ref(),
+            Server::Waggle => self.waggle.as_ref(),
+        }
     }
 
     /// Starts a `limit` that answers what the gateway, or else the SDK, answers to `subject`.
     async fn start_limit(&mut self, subject: Subject, lifetime: Duration, dir: &Path) -> Result<(), Error> {
-        let model =
-            [Server::Waggle, Server::Rmcp].into_iter().find_map(|server| self.target(server, subject));
+        let model = [Server::Waggle, Server::Unaudited, Server::Rmcp]
+            .into_iter()
+            .find_map(|server| self.target(server, subject));
         let (model, _) = model.ok_or(Error::LimitAlone)?;
         let answer = dir.join(format!("answer-{}.json", subject.index));
         fs::write(&answer, model.sample().await?).map_err(Error::io("keep an answer for `limit`"))?;
@@ -115,7 +138,7 @@ impl Fleet {
 /// Twice what a run should take: after this a comparison server ends by itself, whatever has become of the run.
 pub(crate) fn lifetime(options: &Options) -> Duration {
     let measurements =
-        options.rounds.saturating_mul(u32::try_from(3 * subjects().count()).unwrap_or(u32::MAX));
+        options.rounds.saturating_mul(u32::try_from(4 * subjects().count()).unwrap_or(u32::MAX));
     (options.duration() + Duration::from_secs(2)) * measurements * 2 + Duration::from_mins(5)
 }
 

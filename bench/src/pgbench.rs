@@ -35,6 +35,23 @@ impl Pgbench {
         Ok(Some(Self { script, socket: socket.into() }))
     }
 
+    /// Has the database take nothing into the outbox of the audit log, or take it again.
+    pub(crate) async fn take_outbox_out(&self, out: bool) -> Result<(), Error> {
+        let statement = if out {
+            "create or replace function bench_nothing() returns trigger language plpgsql as 'begin return null; end'; \
+             create trigger bench_nothing before insert on audit_outbox for each row execute function bench_nothing()"
+        } else {
+            "drop trigger if exists bench_nothing on audit_outbox"
+        };
+        let mut command = Command::new("psql");
+        command.args(["--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1", "--command", statement]);
+        command.arg("--host").arg(&self.socket).args(["--username=waggle", "waggle"]);
+        let output = timeout(GRACE, command.stdin(Stdio::null()).kill_on_drop(true).output()).await;
+        let output = output.map_err(|_| Error::Pgbench("psql did not end".to_owned()))?;
+        let output = output.map_err(Error::io("run psql"))?;
+        if output.status.success() { Ok(()) } else { Err(Error::Pgbench(excerpt(&output.stderr))) }
+    }
+
     /// Keeps `clients` busy for `duration`; answers how many transactions a second they made.
     pub(crate) async fn run(&self, clients: usize, duration: Duration) -> Result<f64, Error> {
         let mut command = Command::new("pgbench");
@@ -76,9 +93,16 @@ mod tests {
         described.map(|file| query(file.unwrap())).collect()
     }
 
-    /// A statement without white space and without the marks in the names of columns that only the build reads.
+    /// A statement without white space and without what only the build reads in the names of columns: marks and types.
     fn plain(statement: &str) -> String {
-        statement.chars().filter(|c| !c.is_whitespace() && !matches!(c, '"' | '!')).collect()
+        let mut quoted = false;
+        let mut typed = false;
+        let read = |c: &char| {
+            quoted ^= *c == '"';
+            typed = quoted && (typed || *c == ':');
+            !typed && !c.is_whitespace() && !matches!(c, '"' | '!')
+        };
+        statement.chars().filter(read).collect()
     }
 
     /// Whether a statement is a query with something in the place of each parameter.

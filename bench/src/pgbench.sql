@@ -1,7 +1,7 @@
 -- What one PUT of a resource that is there, with new contents, does in the database: see src/registry/resources.rs and
--- src/store. Contents and their hash are made here, where the gateway sends them.
+-- src/store. Contents and their hash are made here, where the gateway sends them; nothing goes to the audit log.
 \set n random(1, 9000000000000000000)
-select a.uid, a.slug, a.tenant, t.slug as tenant_slug, a.name, a.title, a.instructions, a.access, a.enabled, h.revision, a.created_at from agents a join tenants t on t.uid = a.tenant join heads h on h.scope = a.uid where a.slug = 'bench-write-' || :client_id and a.deleted_at is null \gset
+select a.uid, a.slug, a.tenant, t.slug as tenant_slug, a.name, a.title, a.instructions, a.access, a.enabled, a.limits as limits, h.revision, a.created_at from agents a join tenants t on t.uid = a.tenant join heads h on h.scope = a.uid where a.slug = 'bench-write-' || :client_id and a.deleted_at is null \gset
 begin;
 select revision + 1 as next from heads where scope = :uid for no key update \gset
 select exists (select from agents where tenant = :tenant and uid = :uid and deleted_at is null) as lives;
@@ -11,5 +11,5 @@ insert into resources (tenant, agent, uri, name, title, description, mime_type, 
 with freed as (delete from resource_contents where tenant = :tenant and agent = :uid and uri = any(array['bench://writes/target'])) update contents set orphaned_at = now() where tenant = :tenant and agent = :uid and hash = any(array[:old_hash]::bytea[]);
 insert into contents (tenant, agent, hash, bytes) select :tenant, :uid, new.* from unnest(array[sha256(convert_to(:n::text, 'UTF8'))]::bytea[], array[convert_to(rpad(:n::text, 1024, 'x'), 'UTF8')]::bytea[]) as new on conflict (tenant, agent, hash) do update set orphaned_at = null;
 insert into resource_contents (tenant, agent, uri, ordinal, part_uri, mime_type, kind, hash, size) select :tenant, :uid, new.* from unnest(array['bench://writes/target']::text[], array[0]::integer[], array[null]::text[], array[null]::text[], array['text']::text[], array[sha256(convert_to(:n::text, 'UTF8'))]::bytea[], array[1024]::bigint[]) as new;
-with written as (insert into changes (scope, revision, ordinal, kind, subject) select * from unnest(array[:uid]::uuid[], array[:next]::bigint[], array[0]::integer[], array['resource_contents']::text[], array['bench://writes/target']::text[]) returning scope, revision, ordinal) update heads set revision = written.revision from written where heads.scope = written.scope and written.ordinal = 0;
+with written as (insert into changes (scope, revision, ordinal, kind, subject) select * from unnest(array[:uid]::uuid[], array[:next]::bigint[], array[0]::integer[], array['resource_contents']::text[], array['bench://writes/target']::text[]) returning scope, revision, ordinal), audited as (insert into audit_outbox (id, version, event) select null::uuid, 1::smallint, null::bytea where null is not null) update heads set revision = written.revision from written where heads.scope = written.scope and written.ordinal = 0;
 commit;

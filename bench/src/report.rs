@@ -113,10 +113,15 @@ fn method(rows: &[Row], options: &Options) -> String {
 }
 
 fn postgres(rows: &[Row]) -> Option<String> {
-    let mut of_waggle = rows.iter().filter(|row| row.server == Server::Waggle).peekable();
-    of_waggle.peek()?;
-    let micros = range(of_waggle.map(|row| row.median(|sample| sample.postgres_micros)));
-    Some(format!("Waggle's Postgres, not in its rows, used {micros} µs per request."))
+    let used = |server: Server| {
+        let mut rows = rows.iter().filter(|row| row.server == server).peekable();
+        rows.peek()?;
+        Some(range(rows.map(|row| row.median(|sample| sample.postgres_micros))))
+    };
+    let own = format!("Waggle's Postgres, not in its rows, used {} µs per request.", used(Server::Waggle)?);
+    let bare =
+        used(Server::Unaudited).map(|micros| format!(" Without accesses in the audit log: {micros} µs."));
+    Some(own + &bare.unwrap_or_default())
 }
 
 fn range(values: impl Iterator<Item = f64>) -> String {

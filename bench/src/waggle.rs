@@ -44,15 +44,15 @@ pub(crate) struct Waggle {
 }
 
 impl Waggle {
-    /// Starts `binary` on a new database below `dir` and waits until it is ready.
-    pub(crate) fn start(binary: &Path, dir: &Path) -> Result<Self, Error> {
+    /// Starts `binary` on a new database below `dir`, with settings of its own besides, and waits until it is ready.
+    pub(crate) fn start(binary: &Path, dir: &Path, settings: &[(&str, &str)]) -> Result<Self, Error> {
         if !binary.is_file() {
             return Err(Error::NoGateway(binary.to_owned()));
         }
         let port = process::free_port()?;
         let data_dir = dir.join("data");
         let mut embedded = command(binary, dir, port);
-        embedded.env("WAGGLE_EMBEDDED__DATA_DIR", &data_dir);
+        embedded.env("WAGGLE_EMBEDDED__DATA_DIR", &data_dir).envs(settings.iter().copied());
         let process = Process::start("waggle", embedded, port, dir)?;
         let postgres = Postgres { server: process.pid, data_dir };
         Ok(Self { process, postgres, keys: HashMap::new() })
@@ -87,9 +87,6 @@ impl Waggle {
         command.env("WAGGLE_ADMIN__OPERATOR_KEY", key);
         let socket = utf8_percent_encode(&socket, NON_ALPHANUMERIC);
         command.env("WAGGLE_DATABASE__URL", format!("postgres:///waggle?user=waggle&host={socket}"));
-        for (setting, value) in ROOM {
-            command.env(setting, value);
-        }
         let mut process = Process::start("waggle", command, port, dir)?;
         process.ready("/readyz", true, START).await?;
         Ok(process)
@@ -112,7 +109,7 @@ fn command(binary: &Path, dir: &Path, port: u16) -> Command {
             command.env_remove(name);
         }
     }
-    command.arg("--listen").arg(format!("127.0.0.1:{port}")).arg("serve");
+    command.envs(ROOM).arg("--listen").arg(format!("127.0.0.1:{port}")).arg("serve");
     command.current_dir(dir);
     command
 }

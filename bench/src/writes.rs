@@ -44,6 +44,8 @@ const GRACE: Duration = Duration::from_secs(30);
 pub(crate) struct Writes {
     /// Writes a second of the gateway and, where there is one, of `pgbench`, round by round.
     pub(crate) rates: Vec<(f64, Option<f64>)>,
+    /// Writes a second with the audit log's outbox taken out, and with it, round by round, where that can be done.
+    pub(crate) outbox: Vec<(f64, f64)>,
     /// Of the gateway's writes.
     pub(crate) latencies: Histogram,
     /// Of the quiet agent's writes, when nobody else writes.
@@ -61,6 +63,7 @@ pub(crate) async fn measure(waggle: &Waggle, options: &Options, dir: &Path) -> R
     let pgbench = Pgbench::find(&waggle.postgres.data_dir, dir).await?;
     let mut writes = Writes {
         rates: Vec::new(),
+        outbox: Vec::new(),
         latencies: Histogram::new(),
         undisturbed: Histogram::new(),
         beside: Histogram::new(),
@@ -74,6 +77,12 @@ pub(crate) async fn measure(waggle: &Waggle, options: &Options, dir: &Path) -> R
             Some(pgbench) => Some(pgbench.run(WRITERS, options.duration()).await?),
             None => None,
         };
+        if let Some(pgbench) = &pgbench {
+            pgbench.take_outbox_out(true).await?;
+            let bare = site.write(one_each(), options.duration()).await;
+            pgbench.take_outbox_out(false).await?;
+            writes.outbox.push((bare?.per_second(), phase.per_second()));
+        }
         writes.rates.push((phase.per_second(), without));
         writes.latencies.merge(&phase.latencies);
     }
