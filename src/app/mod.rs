@@ -4,7 +4,10 @@ mod credentials;
 mod demo;
 mod dispatch;
 mod embedded;
+mod places;
+mod pulse;
 mod serve;
+mod tls;
 
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -35,8 +38,13 @@ use crate::registry::render::RendererLimits;
 use crate::store::{AddressError, Store, StoreError, StoreOptions};
 
 use dispatch::{Gateway, GatewayOptions, Surface};
+use places::Places;
+use pulse::Patience;
+use serve::{ConnectionOptions, Door};
+use tls::Tls;
 
 pub use embedded::database;
+pub use tls::TlsError;
 
 /// How long a start waits for the database, and for another replica's migrations.
 const START_PATIENCE: Duration = Duration::from_mins(1);
@@ -59,6 +67,9 @@ pub enum AppError {
     /// A database URL has not the form of one.
     #[error("{0} is not a PostgreSQL URL: {1}")]
     Url(&'static str, #[source] AddressError),
+    /// TLS cannot be spoken.
+    #[error("TLS cannot be spoken: {0}")]
+    Tls(#[from] TlsError),
     /// A listener cannot be opened.
     #[error("cannot listen on {0}: {1}")]
     Listen(SocketAddr, #[source] std::io::Error),
@@ -304,21 +315,23 @@ struct Listening {
 async fn listen(settings: &Settings, listening: Listening) -> Result<Running, AppError> {
     let Listening { gateway, registry, feed, store, stop } = listening;
     let listeners = TaskTracker::new();
-    let grace = settings.server.shutdown;
-    let open = async |address: SocketAddr| {
-        let listener = TcpListener::bind(address).await.map_err(|error| AppError::Listen(address, error))?;
-        let address = listener.local_addr().map_err(|error| AppError::Listen(address, error))?;
-        Ok::<_, AppError>((listener, address))
+    let tls = match &settings.server.tls {
+        Some(files) => Some(Arc::new(Tls::load(files.clone()).await?)),
+        None => None,
     };
-    let (listener, address) = open(settings.server.listen).await?;
+    let (listener, address) = bind(settings.server.listen).await?;
     let mut admin_address = address;
     let mut surface = Surface::All;
+    let door = |surface| door(settings, Arc::clone(&gateway), surface, tls.clone());
     if let Some(wanted) = settings.admin.listen {
-        let (admin, bound) = open(wanted).await?;
+        let (admin, bound) = bind(wanted).await?;
         (admin_address, surface) = (bound, Surface::Mcp);
-        listeners.spawn(serve::serve(admin, Arc::clone(&gateway), Surface::Admin, stop.clone(), grace));
+        listeners.spawn(door(Surface::Admin).serve(admin, stop.clone()));
     }
-    listeners.spawn(serve::serve(listener, gateway, surface, stop.clone(), grace));
+    listeners.spawn(door(surface).serve(listener, stop.clone()));
+    if let Some(tls) = tls {
+        listeners.spawn(tls.follow(stop.clone()));
+    }
     listeners.close();
     Ok(Running {
         address,
@@ -330,8 +343,27 @@ async fn listen(settings: &Settings, listening: Listening) -> Result<Running, Ap
         listeners,
         background: TaskTracker::new(),
         background_stop: CancellationToken::new(),
-        grace,
+        grace: settings.server.shutdown,
     })
+}
+
+async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), AppError> {
+    let listener = TcpListener::bind(address).await.map_err(|error| AppError::Listen(address, error))?;
+    let address = listener.local_addr().map_err(|error| AppError::Listen(address, error))?;
+    Ok((listener, address))
+}
+
+fn door(settings: &Settings, gateway: Arc<Gateway>, surface: Surface, tls: Option<Arc<Tls>>) -> Door {
+    let server = &settings.server;
+    let proxies = TrustedProxies::new(server.trusted_proxies.clone());
+    let options = ConnectionOptions {
+        patience: Patience { head: server.head, idle: server.idle },
+        header_count: server.header_count,
+        header_bytes: server.header_bytes,
+        grace: server.shutdown,
+    };
+    let places = Arc::new(Places::new(server.connections, server.connections_per_address, proxies));
+    Door { gateway, surface, places, tls, options }
 }
 
 impl Running {

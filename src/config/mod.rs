@@ -53,7 +53,7 @@ pub use self::{
     origin::AllowedOrigin,
     problem::{ConfigError, Place, Problem},
     public_url::PublicUrl,
-    server::Server,
+    server::{Server, TlsFiles},
     sessions::Sessions,
     show::Listing,
     writes::Writes,
