@@ -3,20 +3,22 @@
 use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use futures_util::FutureExt;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
-use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
 use tokio::sync::Semaphore;
 use tower::ServiceExt;
 
+use super::metrics::Metrics;
 use crate::admin;
 use crate::feed::Feed;
 use crate::http::body::{self, Body, Lent};
 use crate::http::client_address::{ClientAddress, TrustedProxies};
+use crate::http::meter::Noted;
 use crate::http::origin::{self, OriginRules};
 use crate::http::request_id::{RequestIds, X_REQUEST_ID};
 use crate::http::{precondition, problem};
@@ -43,6 +45,7 @@ pub(super) struct Gateway {
     admin: Router,
     feed: Arc<Feed>,
     ids: RequestIds,
+    metrics: Metrics,
     options: GatewayOptions,
     requests: Semaphore,
 }
@@ -58,6 +61,8 @@ pub(super) struct GatewayOptions {
     pub(super) deadline: Duration,
     /// How many are answered at once.
     pub(super) most_requests: usize,
+    /// How many headers one may have.
+    pub(super) most_headers: usize,
 }
 
 enum Target<'a> {
@@ -65,6 +70,7 @@ enum Target<'a> {
     Ready,
     Mcp(&'a str),
     Admin,
+    Metrics,
     Nothing,
 }
 
@@ -74,10 +80,11 @@ impl Gateway {
         admin: Router,
         feed: Arc<Feed>,
         ids: RequestIds,
+        metrics: Metrics,
         options: GatewayOptions,
     ) -> Self {
         let requests = Semaphore::new(options.most_requests);
-        Self { endpoint, admin, feed, ids, options, requests }
+        Self { endpoint, admin, feed, ids, metrics, options, requests }
     }
 
     /// Answers a request, whatever happens.
@@ -89,6 +96,11 @@ impl Gateway {
     ) -> Response<Body> {
         let id = self.ids.of(request.headers());
         let mut response = match target(request.uri().path(), surface) {
+            _ if self.has_too_many_headers(&request) => {
+                let mut response = Response::new(Body::empty());
+                *response.status_mut() = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
+                response
+            }
             Target::Alive => status(&request, StatusCode::OK, r#"{"status":"alive"}"#),
             Target::Ready if self.feed.is_ready() => {
                 status(&request, StatusCode::OK, r#"{"status":"ready"}"#)
@@ -104,12 +116,28 @@ impl Gateway {
                 request.extensions_mut().insert(ClientAddress(client));
                 Box::pin(lend(request, async |request| self.administer(request, &id).await)).await
             }
+            Target::Metrics => {
+                let scrape = async |request: Request<Lent>, id: &HeaderValue| self.scrape(&request, peer, id);
+                Box::pin(lend(request, async |request| self.receive(request, &id, scrape).await)).await
+            }
             Target::Nothing => {
                 Box::pin(lend(request, async |request| self.receive(request, &id, nothing).await)).await
             }
         };
         response.headers_mut().insert(X_REQUEST_ID, id);
         response
+    }
+
+    /// Of HTTP/1.1 they are counted while they are read, but nobody counts those of HTTP/2.
+    fn has_too_many_headers(&self, request: &Request<Incoming>) -> bool {
+        request.version() == Version::HTTP_2 && request.headers().len() > self.options.most_headers
+    }
+
+    fn scrape(&self, request: &Request<Lent>, peer: IpAddr, id: &HeaderValue) -> Response<Body> {
+        let client = self.options.proxies.client(peer, request.headers());
+        let asked = (request.method(), request.headers());
+        let answered = self.metrics.answer(&self.endpoint, asked, (peer, client));
+        answered.unwrap_or_else(|fault| problem(&fault, id))
     }
 
     /// Runs what answers until its end or its deadline; a panic in it ends nothing else.
@@ -138,11 +166,16 @@ impl Gateway {
             (Ok(_), Err(_)) => Err(BUSY),
             (Ok(_), Ok(_)) => Ok(()),
         };
+        let (noted, began) = (Noted::default(), Instant::now());
         let (parts, mut body) = request.into_parts();
         let client = self.options.proxies.client(peer, &parts.headers);
-        let arrival = Arrival { agent, parts: &parts, request_id: id, client, admitted };
+        let arrival = Arrival { agent, parts: &parts, request_id: id, client, admitted, noted: &noted };
         let answered = self.guard(self.endpoint.answer(&arrival, &mut body)).await;
         let mut response = answered.unwrap_or_else(|fault| reply::fail(&arrival, &fault));
+        if response.status().is_client_error() {
+            noted.refused();
+        }
+        self.metrics.meter.count(&noted, began.elapsed());
         body::discard(&parts.headers, &mut body).await;
         if let Ok(Some(origin)) = origin {
             origin::allow(origin, response.headers_mut());
@@ -222,6 +255,7 @@ fn target(path: &str, surface: Surface) -> Target<'_> {
     match path {
         "/healthz" => Target::Alive,
         "/readyz" => Target::Ready,
+        "/metrics" if surface != Surface::Mcp => Target::Metrics,
         _ if administered && surface != Surface::Mcp => Target::Admin,
         _ if administered || surface == Surface::Admin => Target::Nothing,
         _ => mcp_agent(path).map_or(Target::Nothing, Target::Mcp),

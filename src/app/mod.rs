@@ -4,6 +4,9 @@ mod credentials;
 mod demo;
 mod dispatch;
 mod embedded;
+mod exposition;
+mod metrics;
+mod options;
 mod places;
 mod pulse;
 mod serve;
@@ -21,26 +24,25 @@ use tokio_util::task::TaskTracker;
 
 use crate::admin::{self, Admin, LimitBounds};
 use crate::config::Settings;
-use crate::feed::{Feed, FeedOptions};
+use crate::feed::Feed;
 use crate::http::client_address::TrustedProxies;
 use crate::http::cursor::CursorSeal;
-use crate::http::limits::{LimitOptions, Limits};
+use crate::http::limits::Limits;
+use crate::http::meter::Meter;
 use crate::http::origin::OriginRules;
 use crate::http::request_id::RequestIds;
-use crate::mcp::costs::Costs;
-use crate::mcp::endpoint::{Endpoint, EndpointOptions};
+use crate::mcp::endpoint::Endpoint;
 use crate::model::feed::Follower;
 use crate::model::key::KeyHash;
 use crate::model::sources::Sources;
 use crate::registry::Registry;
-use crate::registry::limits::RegistryLimits;
-use crate::registry::render::RendererLimits;
 use crate::store::{AddressError, Store, StoreError, StoreOptions};
 
 use dispatch::{Gateway, GatewayOptions, Surface};
+use metrics::Metrics;
+use options::{connection_options, endpoint_options, feed_options, limit_options, registry_limits};
 use places::Places;
-use pulse::Patience;
-use serve::{ConnectionOptions, Door};
+use serve::Door;
 use tls::Tls;
 
 pub use embedded::database;
@@ -54,6 +56,10 @@ const AFTER_REQUESTS: Duration = Duration::from_secs(2);
 
 /// How many manifests are worked on at once; the others wait.
 const MANIFESTS_AT_ONCE: usize = 4;
+
+/// The listeners, as they are told of.
+const MAIN_DOOR: &str = "main";
+const ADMIN_DOOR: &str = "admin";
 
 /// Why the gateway cannot run.
 #[derive(Debug, thiserror::Error)]
@@ -154,8 +160,18 @@ pub async fn start(
     let limits = Arc::new(Limits::new(limit_options(settings)));
     let keys = (seal, operator);
     let endpoint = endpoint(settings, &registry, &feed, keys.clone(), Arc::clone(&limits), stop.clone());
-    let gateway = Arc::new(gateway(settings, endpoint, &registry, &feed, keys, limits, ids));
-    let listening = Listening { gateway, registry, feed, store, stop };
+    let doors = doors(settings);
+    let metrics = Metrics {
+        meter: Meter::default(),
+        registry: Arc::clone(&registry),
+        feed: Arc::clone(&feed),
+        store: store.clone(),
+        limits,
+        doors: doors.clone(),
+        operator: keys.1,
+    };
+    let gateway = Arc::new(gateway(settings, endpoint, keys, metrics, ids));
+    let listening = Listening { gateway, doors, registry, feed, store, stop };
     let running = listen(settings, listening).await?;
     Ok(Running { background, background_stop, ..running })
 }
@@ -177,49 +193,6 @@ async fn bring_up_to_date(store: &Store) -> Result<(), StoreError> {
     }
 }
 
-fn feed_options(settings: &Settings) -> FeedOptions {
-    FeedOptions {
-        probe: settings.database.probe,
-        sweep: settings.database.sweep,
-        notify: settings.changes.notify,
-        patience: settings.database.acquire.min(Duration::from_secs(2)),
-    }
-}
-
-fn registry_limits(settings: &Settings) -> RegistryLimits {
-    let half = (settings.database.max_connections / 2).max(1) as usize;
-    RegistryLimits {
-        stale: settings.access.stale,
-        cached_agents: settings.cache.agents,
-        cached_tenants: settings.cache.tenants,
-        cached_sessions: settings.cache.sessions,
-        cached_keys: settings.access.unknown_keys_remembered as u64,
-        cached_content_bytes: settings.cache.content_bytes,
-        unknown_keys_per_second: settings.access.unknown_keys_per_second,
-        concurrent_fills: (half / 2).max(1),
-        concurrent_writes: half,
-        write_queue: settings.writes.queue_per_agent,
-        write_wait: settings.writes.wait,
-        write_deadline: settings.database.statement,
-        load_deadline: settings.database.acquire,
-        resources_per_agent: settings.limits.resources_per_agent as usize,
-        templates_per_agent: settings.limits.templates_per_agent as usize,
-        prompts_per_agent: settings.limits.prompts_per_agent as usize,
-        embedded_bytes: settings.limits.content_bytes,
-        session_idle: settings.sessions.idle,
-        subscriptions_per_session: settings.sessions.subscriptions,
-        sessions_per_principal: settings.sessions.per_principal,
-        retain_changes: settings.changes.retain,
-        cached_compiled_bytes: settings.cache.compiled_bytes,
-        rendering: RendererLimits {
-            at_once: settings.limits.concurrent_renders,
-            waiting: settings.limits.waiting_renders,
-            ..RendererLimits::default()
-        },
-        page_size: settings.mcp.page_size,
-    }
-}
-
 fn endpoint(
     settings: &Settings,
     registry: &Arc<Registry>,
@@ -228,48 +201,14 @@ fn endpoint(
     limits: Arc<Limits>,
     closing: CancellationToken,
 ) -> Endpoint {
-    let options = EndpointOptions {
-        body_bytes: settings.limits.body_bytes,
-        result_bytes: settings.cache.result_bytes,
-        ttl: settings.mcp.ttl,
-        // Less than the whole request may take, so that it is the body that is said to be late.
-        patience: settings.server.request.mul_f32(0.9),
-        // A sign of life keeps a session alive as well.
-        keep_alive: settings.sessions.keep_alive.min(settings.sessions.idle / 4),
-        streams_per_key: settings.limits.streams_per_key,
-        streams: settings.limits.streams,
-        uris_per_stream: settings.sessions.subscriptions,
-        costs: costs(settings),
-    };
-    Endpoint::new(Arc::clone(registry), Arc::clone(feed), keys, limits, options, closing)
-}
-
-fn limit_options(settings: &Settings) -> LimitOptions {
-    let limits = &settings.limits;
-    LimitOptions {
-        key: limits.key,
-        agent: limits.agent,
-        tenant: limits.tenant,
-        address: limits.address,
-        concurrent_per_key: limits.concurrent_per_key,
-        concurrent_per_agent: limits.concurrent_per_agent,
-        penalty: limits.address_penalty,
-        remembered: limits.remembered,
-    }
-}
-
-fn costs(settings: &Settings) -> Costs {
-    let crate::config::Costs { list, read, prompt, complete, stream, discover, other } = settings.costs;
-    Costs { list, read, prompt, complete, stream, discover, other }
+    Endpoint::new(Arc::clone(registry), Arc::clone(feed), keys, limits, endpoint_options(settings), closing)
 }
 
 fn gateway(
     settings: &Settings,
     endpoint: Endpoint,
-    registry: &Arc<Registry>,
-    feed: &Arc<Feed>,
     (seal, operator): (CursorSeal, KeyHash),
-    limits: Arc<Limits>,
+    metrics: Metrics,
     ids: RequestIds,
 ) -> Gateway {
     let settable = LimitBounds {
@@ -279,8 +218,8 @@ fn gateway(
         tenant: settings.limits.tenant,
     };
     let admin = Admin {
-        registry: Arc::clone(registry),
-        limits,
+        registry: Arc::clone(&metrics.registry),
+        limits: Arc::clone(&metrics.limits),
         settable,
         seal,
         operator,
@@ -298,13 +237,16 @@ fn gateway(
         proxies: TrustedProxies::new(settings.server.trusted_proxies.clone()),
         deadline: settings.server.request,
         most_requests: settings.limits.concurrent_requests,
+        most_headers: settings.server.header_count,
     };
-    Gateway::new(endpoint, admin::router(Arc::new(admin)), Arc::clone(feed), ids, options)
+    let feed = Arc::clone(&metrics.feed);
+    Gateway::new(endpoint, admin::router(Arc::new(admin)), feed, ids, metrics, options)
 }
 
 /// What is served, and what it stands on.
 struct Listening {
     gateway: Arc<Gateway>,
+    doors: Vec<(&'static str, Arc<Places>)>,
     registry: Arc<Registry>,
     feed: Arc<Feed>,
     store: Store,
@@ -313,29 +255,34 @@ struct Listening {
 
 /// Opens the listeners, one or two, and serves on them.
 async fn listen(settings: &Settings, listening: Listening) -> Result<Running, AppError> {
-    let Listening { gateway, registry, feed, store, stop } = listening;
+    let Listening { gateway, doors, registry, feed, store, stop } = listening;
     let listeners = TaskTracker::new();
     let tls = match &settings.server.tls {
         Some(files) => Some(Arc::new(Tls::load(files.clone()).await?)),
         None => None,
     };
-    let (listener, address) = bind(settings.server.listen).await?;
-    let mut admin_address = address;
-    let mut surface = Surface::All;
-    let door = |surface| door(settings, Arc::clone(&gateway), surface, tls.clone());
-    if let Some(wanted) = settings.admin.listen {
-        let (admin, bound) = bind(wanted).await?;
-        (admin_address, surface) = (bound, Surface::Mcp);
-        listeners.spawn(door(Surface::Admin).serve(admin, stop.clone()));
+    let (mut address, mut admin_address) = (settings.server.listen, None);
+    for (name, places) in doors {
+        let (listener, surface) = if name == ADMIN_DOOR {
+            let (listener, bound) = bind(settings.admin.listen.unwrap_or(address)).await?;
+            admin_address = Some(bound);
+            (listener, Surface::Admin)
+        } else {
+            let (listener, bound) = bind(settings.server.listen).await?;
+            address = bound;
+            (listener, if settings.admin.listen.is_some() { Surface::Mcp } else { Surface::All })
+        };
+        let options = connection_options(settings);
+        let door = Door { gateway: Arc::clone(&gateway), surface, places, tls: tls.clone(), options };
+        listeners.spawn(door.serve(listener, stop.clone()));
     }
-    listeners.spawn(door(surface).serve(listener, stop.clone()));
     if let Some(tls) = tls {
         listeners.spawn(tls.follow(stop.clone()));
     }
     listeners.close();
     Ok(Running {
         address,
-        admin_address,
+        admin_address: admin_address.unwrap_or(address),
         registry,
         feed,
         store,
@@ -353,17 +300,15 @@ async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), AppError
     Ok((listener, address))
 }
 
-fn door(settings: &Settings, gateway: Arc<Gateway>, surface: Surface, tls: Option<Arc<Tls>>) -> Door {
+/// The places of each listener, by its name.
+fn doors(settings: &Settings) -> Vec<(&'static str, Arc<Places>)> {
     let server = &settings.server;
-    let proxies = TrustedProxies::new(server.trusted_proxies.clone());
-    let options = ConnectionOptions {
-        patience: Patience { head: server.head, idle: server.idle },
-        header_count: server.header_count,
-        header_bytes: server.header_bytes,
-        grace: server.shutdown,
+    let places = || {
+        let proxies = TrustedProxies::new(server.trusted_proxies.clone());
+        Arc::new(Places::new(server.connections, server.connections_per_address, proxies))
     };
-    let places = Arc::new(Places::new(server.connections, server.connections_per_address, proxies));
-    Door { gateway, surface, places, tls, options }
+    let admin = settings.admin.listen.map(|_| (ADMIN_DOOR, places()));
+    std::iter::once((MAIN_DOOR, places())).chain(admin).collect()
 }
 
 impl Running {

@@ -27,7 +27,7 @@ pub(super) struct Places {
 pub(super) struct Place {
     taken: Arc<DashMap<IpAddr, usize>>,
     address: Option<IpAddr>,
-    _place: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl Places {
@@ -42,7 +42,7 @@ impl Places {
     }
 
     /// Gives a place to whoever came, unless he has as many as he may.
-    pub(super) fn take(&self, peer: IpAddr, place: OwnedSemaphorePermit) -> Option<Place> {
+    pub(super) fn take(&self, peer: IpAddr, permit: OwnedSemaphorePermit) -> Option<Place> {
         let address = (!self.proxies.trusts(peer)).then(|| of_one_client(peer));
         if let Some(address) = address {
             let mut taken = self.taken.entry(address).or_default();
@@ -52,7 +52,7 @@ impl Places {
             }
             *taken += 1;
         }
-        Some(Place { taken: Arc::clone(&self.taken), address, _place: place })
+        Some(Place { taken: Arc::clone(&self.taken), address, _permit: permit })
     }
 
     /// How many connections are open.

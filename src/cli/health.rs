@@ -28,12 +28,11 @@ pub(super) struct Health {
 impl Health {
     pub(super) fn run(self, sources: &Sources<'_>) -> Result<(), Failure> {
         let local = self.url.is_none();
-        let url = match self.url {
-            Some(url) => url,
-            None => {
-                let server = sources.load(Purpose::Assist)?.settings.server;
-                local_url(&server, server.listen)?
-            }
+        let url = if let Some(url) = self.url {
+            url
+        } else {
+            let server = sources.load(Purpose::Assist)?.settings.server;
+            local_url(&server, server.listen)?
         };
         let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::Runtime)?;
         let answer = runtime.block_on(ask(&format!("{url}/readyz"), local));

@@ -6,6 +6,7 @@ pub mod client_address;
 pub mod credential;
 pub mod cursor;
 pub mod limits;
+pub mod meter;
 pub mod origin;
 pub mod precondition;
 pub mod problem;

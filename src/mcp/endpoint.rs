@@ -11,6 +11,7 @@ use hyper::body::Incoming as IncomingBody;
 use tokio_util::sync::CancellationToken;
 
 use super::costs::Costs;
+use super::counted::{EndpointStats, method_of};
 use super::era::{self, Era, VersionSource};
 use super::headers::McpHeaders;
 use super::legacy::decode::{
@@ -32,6 +33,7 @@ use crate::http::body::{self, Body};
 use crate::http::credential::{self, Presented};
 use crate::http::cursor::CursorSeal;
 use crate::http::limits::{Admission, Limits};
+use crate::http::meter::Noted;
 use crate::model::fault::Fault;
 use crate::model::key::KeyHash;
 use crate::model::session::{Session, SessionId};
@@ -90,6 +92,8 @@ pub struct Arrival<'a> {
     pub client: IpAddr,
     /// What was decided before it came here.
     pub admitted: Result<(), Fault>,
+    /// What it turns out to be, for those who count.
+    pub noted: &'a Noted,
 }
 
 impl Endpoint {
@@ -105,6 +109,11 @@ impl Endpoint {
         let streams = Streams::new(options.streams_per_key, options.streams);
         let performer = Performer::new(registry, seal, options.result_bytes);
         Self { performer, feed, streams, limits, options, closing, operator }
+    }
+
+    /// What the endpoints hold, in numbers.
+    pub fn stats(&self) -> EndpointStats {
+        EndpointStats { results: self.performer.results(), streams: self.streams.stats() }
     }
 
     /// Answers a request.
@@ -208,6 +217,7 @@ impl Endpoint {
         let incoming = parse(body);
         let era = era::decide(&headers, &incoming);
         let version = era::named_version(&headers, &incoming);
+        arrival.noted.asks(method_of(&incoming), era == Era::Modern);
         let charged = admission.charge(self.options.costs.of(&incoming));
         let (id, asked) = match (incoming, &charged) {
             (Ok(incoming), Ok(_)) => (incoming.id(), Ok(incoming)),

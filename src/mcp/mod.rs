@@ -5,6 +5,7 @@ pub mod call;
 pub mod client;
 mod contents;
 pub mod costs;
+pub mod counted;
 mod definition;
 pub mod endpoint;
 pub mod era;

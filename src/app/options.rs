@@ -1,0 +1,101 @@
+//! What each room needs to know of the settings.
+
+use std::time::Duration;
+
+use super::pulse::Patience;
+use super::serve::ConnectionOptions;
+use crate::config::Settings;
+use crate::feed::FeedOptions;
+use crate::http::limits::LimitOptions;
+use crate::mcp::costs::Costs;
+use crate::mcp::endpoint::EndpointOptions;
+use crate::registry::limits::RegistryLimits;
+use crate::registry::render::RendererLimits;
+
+pub(super) fn feed_options(settings: &Settings) -> FeedOptions {
+    FeedOptions {
+        probe: settings.database.probe,
+        sweep: settings.database.sweep,
+        notify: settings.changes.notify,
+        patience: settings.database.acquire.min(Duration::from_secs(2)),
+    }
+}
+
+pub(super) fn registry_limits(settings: &Settings) -> RegistryLimits {
+    let half = (settings.database.max_connections / 2).max(1) as usize;
+    RegistryLimits {
+        stale: settings.access.stale,
+        cached_agents: settings.cache.agents,
+        cached_tenants: settings.cache.tenants,
+        cached_sessions: settings.cache.sessions,
+        cached_keys: settings.access.unknown_keys_remembered as u64,
+        cached_content_bytes: settings.cache.content_bytes,
+        unknown_keys_per_second: settings.access.unknown_keys_per_second,
+        concurrent_fills: (half / 2).max(1),
+        concurrent_writes: half,
+        write_queue: settings.writes.queue_per_agent,
+        write_wait: settings.writes.wait,
+        write_deadline: settings.database.statement,
+        load_deadline: settings.database.acquire,
+        resources_per_agent: settings.limits.resources_per_agent as usize,
+        templates_per_agent: settings.limits.templates_per_agent as usize,
+        prompts_per_agent: settings.limits.prompts_per_agent as usize,
+        embedded_bytes: settings.limits.content_bytes,
+        session_idle: settings.sessions.idle,
+        subscriptions_per_session: settings.sessions.subscriptions,
+        sessions_per_principal: settings.sessions.per_principal,
+        retain_changes: settings.changes.retain,
+        cached_compiled_bytes: settings.cache.compiled_bytes,
+        rendering: RendererLimits {
+            at_once: settings.limits.concurrent_renders,
+            waiting: settings.limits.waiting_renders,
+            ..RendererLimits::default()
+        },
+        page_size: settings.mcp.page_size,
+    }
+}
+
+pub(super) fn endpoint_options(settings: &Settings) -> EndpointOptions {
+    EndpointOptions {
+        body_bytes: settings.limits.body_bytes,
+        result_bytes: settings.cache.result_bytes,
+        ttl: settings.mcp.ttl,
+        // Less than the whole request may take, so that it is the body that is said to be late.
+        patience: settings.server.request.mul_f32(0.9),
+        // A sign of life keeps a session alive as well.
+        keep_alive: settings.sessions.keep_alive.min(settings.sessions.idle / 4),
+        streams_per_key: settings.limits.streams_per_key,
+        streams: settings.limits.streams,
+        uris_per_stream: settings.sessions.subscriptions,
+        costs: costs(settings),
+    }
+}
+
+pub(super) fn limit_options(settings: &Settings) -> LimitOptions {
+    let limits = &settings.limits;
+    LimitOptions {
+        key: limits.key,
+        agent: limits.agent,
+        tenant: limits.tenant,
+        address: limits.address,
+        concurrent_per_key: limits.concurrent_per_key,
+        concurrent_per_agent: limits.concurrent_per_agent,
+        penalty: limits.address_penalty,
+        remembered: limits.remembered,
+    }
+}
+
+fn costs(settings: &Settings) -> Costs {
+    let crate::config::Costs { list, read, prompt, complete, stream, discover, other } = settings.costs;
+    Costs { list, read, prompt, complete, stream, discover, other }
+}
+
+pub(super) fn connection_options(settings: &Settings) -> ConnectionOptions {
+    let server = &settings.server;
+    ConnectionOptions {
+        patience: Patience { head: server.head, idle: server.idle },
+        header_count: server.header_count,
+        header_bytes: server.header_bytes,
+        grace: server.shutdown,
+    }
+}
