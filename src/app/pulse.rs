@@ -46,15 +46,12 @@ struct State {
 impl Pulse {
     /// Of a connection that was just opened.
     pub(super) fn new(patience: Patience) -> Arc<Self> {
-        let state = State { under_way: 0, in_head: false, multiplexed: false, since: Instant::now() };
-        Arc::new(Self { patience, state: Mutex::new(state) })
+        Arc::new(Self { patience, state: Mutex::new(State::new(Instant::now())) })
     }
 
     /// By when something must happen: `None` while a request is under way.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        let state = self.state.lock();
-        let patience = if state.in_head { self.patience.head } else { self.patience.idle };
-        (state.under_way == 0).then(|| state.since + patience)
+        self.state.lock().deadline(self.patience)
     }
 
     /// Whether a head has begun and not ended.
@@ -64,30 +61,57 @@ impl Pulse {
 
     /// A request is there; it is under way until what is answered is dropped.
     pub(super) fn begin(self: &Arc<Self>) -> UnderWay {
-        let mut state = self.state.lock();
-        state.under_way += 1;
-        state.in_head = false;
+        self.state.lock().begin();
         UnderWay(Arc::clone(self))
     }
 
     fn heard(&self, bytes: &[u8]) {
-        let mut state = self.state.lock();
-        if bytes.is_empty() || state.under_way > 0 || state.in_head || state.multiplexed {
+        self.state.lock().hear(bytes, Instant::now);
+    }
+
+    fn said(&self) {
+        self.state.lock().say(Instant::now);
+    }
+}
+
+impl State {
+    fn new(now: Instant) -> Self {
+        Self { under_way: 0, in_head: false, multiplexed: false, since: now }
+    }
+
+    fn deadline(&self, patience: Patience) -> Option<Instant> {
+        let patience = if self.in_head { patience.head } else { patience.idle };
+        (self.under_way == 0).then(|| self.since + patience)
+    }
+
+    fn begin(&mut self) {
+        self.under_way += 1;
+        self.in_head = false;
+    }
+
+    fn end(&mut self, now: impl FnOnce() -> Instant) {
+        self.under_way -= 1;
+        if self.under_way == 0 {
+            self.since = now();
+        }
+    }
+
+    fn hear(&mut self, bytes: &[u8], now: impl FnOnce() -> Instant) {
+        if bytes.is_empty() || self.under_way > 0 || self.in_head || self.multiplexed {
             return;
         }
         if bytes.starts_with(HTTP_2) {
-            state.multiplexed = true;
+            self.multiplexed = true;
         } else {
-            state.in_head = true;
-            state.since = Instant::now();
+            self.in_head = true;
+            self.since = now();
         }
     }
 
     /// What is left of an answer goes out. The signs of life of HTTP/2 do not count.
-    fn said(&self) {
-        let mut state = self.state.lock();
-        if state.under_way == 0 && !state.in_head && !state.multiplexed {
-            state.since = Instant::now();
+    fn say(&mut self, now: impl FnOnce() -> Instant) {
+        if self.under_way == 0 && !self.in_head && !self.multiplexed {
+            self.since = now();
         }
     }
 }
@@ -105,11 +129,7 @@ impl UnderWay {
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        let mut state = self.0.state.lock();
-        state.under_way -= 1;
-        if state.under_way == 0 {
-            state.since = Instant::now();
-        }
+        self.0.state.lock().end(Instant::now);
     }
 }
 
@@ -206,53 +226,53 @@ mod tests {
 
     use tokio::time::Instant;
 
-    use super::{Patience, Pulse};
+    use super::{Patience, State};
 
     const PATIENCE: Patience = Patience { head: Duration::from_secs(15), idle: Duration::from_secs(95) };
 
-    fn left(pulse: &Pulse) -> Option<u64> {
-        pulse.deadline().map(|deadline| (deadline - Instant::now()).as_secs())
+    /// A connection that was just opened, the moments of it by their seconds, and the second of its deadline.
+    fn opened() -> (State, impl Fn(u64) -> Instant, impl Fn(&State) -> Option<u64>) {
+        let start = Instant::now();
+        let at = move |seconds| start + Duration::from_secs(seconds);
+        let due = move |state: &State| state.deadline(PATIENCE).map(|due| (due - start).as_secs());
+        (State::new(start), at, due)
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn the_first_byte_of_a_head_starts_its_time_and_no_other_byte_does() {
-        let pulse = Pulse::new(PATIENCE);
-        assert_eq!(left(&pulse), Some(95));
-        tokio::time::advance(Duration::from_secs(90)).await;
-        pulse.heard(b"");
-        assert_eq!(left(&pulse), Some(5));
-        pulse.heard(b"P");
-        assert_eq!(left(&pulse), Some(15));
-        tokio::time::advance(Duration::from_secs(10)).await;
-        pulse.heard(b"O");
-        pulse.said();
-        assert_eq!((left(&pulse), pulse.is_in_head()), (Some(5), true));
+    #[test]
+    fn the_first_byte_of_a_head_starts_its_time_and_no_other_byte_does() {
+        let (mut state, at, due) = opened();
+        assert_eq!(due(&state), Some(95));
+        state.hear(b"", || at(90));
+        assert_eq!(due(&state), Some(95));
+        state.hear(b"P", || at(90));
+        assert_eq!((due(&state), state.in_head), (Some(105), true));
+        state.hear(b"O", || at(100));
+        state.say(|| at(100));
+        assert_eq!((due(&state), state.in_head), (Some(105), true));
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_request_that_is_under_way_takes_its_time_and_then_the_connection_is_idle() {
-        let pulse = Pulse::new(PATIENCE);
-        pulse.heard(b"POST");
-        let (one, other) = (pulse.begin(), pulse.begin());
-        pulse.heard(b"its body");
-        assert_eq!((left(&pulse), pulse.is_in_head()), (None, false));
-        drop(one);
-        assert_eq!(left(&pulse), None);
-        tokio::time::advance(Duration::from_secs(200)).await;
-        drop(other);
-        assert_eq!(left(&pulse), Some(95));
-        tokio::time::advance(Duration::from_secs(50)).await;
-        pulse.said();
-        assert_eq!(left(&pulse), Some(95), "an answer is still going out");
+    #[test]
+    fn a_request_that_is_under_way_takes_its_time_and_then_the_connection_is_idle() {
+        let (mut state, at, due) = opened();
+        state.hear(b"POST", || at(1));
+        state.begin();
+        state.begin();
+        state.hear(b"its body", || at(2));
+        assert_eq!((due(&state), state.in_head), (None, false));
+        state.end(|| at(3));
+        assert_eq!(due(&state), None);
+        state.end(|| at(200));
+        assert_eq!(due(&state), Some(295));
+        state.say(|| at(250));
+        assert_eq!(due(&state), Some(345), "an answer is still going out");
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_connection_of_http_2_is_idle_whatever_goes_over_it_without_a_request() {
-        let pulse = Pulse::new(PATIENCE);
-        tokio::time::advance(Duration::from_secs(40)).await;
-        pulse.heard(b"PRI * HTTP/2.0");
-        pulse.heard(b"a ping");
-        pulse.said();
-        assert_eq!((left(&pulse), pulse.is_in_head()), (Some(55), false));
+    #[test]
+    fn a_connection_of_http_2_is_idle_whatever_goes_over_it_without_a_request() {
+        let (mut state, at, due) = opened();
+        state.hear(b"PRI * HTTP/2.0", || at(40));
+        state.hear(b"a ping", || at(50));
+        state.say(|| at(50));
+        assert_eq!((due(&state), state.in_head), (Some(95), false));
     }
 }

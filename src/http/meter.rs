@@ -208,7 +208,9 @@ mod tests {
 
     fn counted(notes: &[&Noted]) -> Vec<(&'static str, &'static str, &'static str, u64)> {
         let meter = Meter::default();
-        notes.iter().for_each(|noted| meter.count(noted, Duration::ZERO));
+        for noted in notes {
+            meter.count(noted, Duration::ZERO);
+        }
         let tuple = |Requests { method, era, outcome, count }| (method, era, outcome, count);
         meter.requests().map(tuple).collect()
     }

@@ -91,17 +91,8 @@ fn settings_arrive_typed() {
     assert_eq!(settings.sessions.idle, Duration::from_secs(2));
 }
 
-#[test]
-fn the_settings_show_as_a_file_with_masked_secrets_and_their_places() {
-    let variables = [
-        ("WAGGLE_ADMIN__OPERATOR_KEY", OPERATOR_KEY),
-        ("WAGGLE_DATABASE__URL", "postgres://me:hunter2@host/db"),
-        ("WAGGLE_SERVER__ALLOWED_HOSTS", "mcp.example.com, localhost"),
-    ];
-    let flags = Flags { listen: Some("127.0.0.1:9".to_owned()), ..Flags::default() };
-    let given = Given { file: "[mcp]\npage_size = 5", variables: &variables, flags };
-    let shown = given.read(Purpose::Serve).ok().unwrap().listing.to_string();
-    let expected = r#"[server]
+/// The settings of the test below.
+const SHOWN: &str = r#"[server]
 listen = "127.0.0.1:9" # --listen
 # tls_certificate is not set
 # tls_key is not set
@@ -206,7 +197,18 @@ page_size = 5 # waggle.toml:2
 # format is not set
 filter = "info"
 "#;
-    assert_eq!(shown, expected);
+
+#[test]
+fn the_settings_show_as_a_file_with_masked_secrets_and_their_places() {
+    let variables = [
+        ("WAGGLE_ADMIN__OPERATOR_KEY", OPERATOR_KEY),
+        ("WAGGLE_DATABASE__URL", "postgres://me:hunter2@host/db"),
+        ("WAGGLE_SERVER__ALLOWED_HOSTS", "mcp.example.com, localhost"),
+    ];
+    let flags = Flags { listen: Some("127.0.0.1:9".to_owned()), ..Flags::default() };
+    let given = Given { file: "[mcp]\npage_size = 5", variables: &variables, flags };
+    let shown = given.read(Purpose::Serve).ok().unwrap().listing.to_string();
+    assert_eq!(shown, SHOWN);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Very many addresses, each with a key that nobody has, and somebody with a good key beside them.
+//! Very many addresses, each with a key that nobody has or that is none, and somebody with a good key beside them.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use waggle::model::key::{KeyKind, SecretKey};
 
 /// Requests that are sent before their answers are read.
-const AT_ONCE: usize = 32;
+const AT_ONCE: usize = 8;
 const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
 
 fn request(agent: &str, client: Ipv4Addr, key: &str) -> String {
@@ -56,6 +56,14 @@ impl Asking {
     }
 }
 
+/// A key that must be looked up to know that nobody has it, or one that is seen to be none.
+fn bad_key(well_formed: bool) -> String {
+    let key = SecretKey::generate(KeyKind::Agent, &mut rand::rng());
+    let (good, last) = key.reveal().split_at(52);
+    let mistaken = if last == "x" { "y" } else { "x" };
+    format!("{good}{}", if well_formed { last } else { mistaken })
+}
+
 /// Asks once from each of so many addresses, over so many connections of a trusted proxy; answers the statuses.
 pub(crate) async fn flood(
     address: SocketAddr,
@@ -74,8 +82,8 @@ pub(crate) async fn flood(
                 let clients: Vec<_> = mine.by_ref().take(AT_ONCE).collect();
                 let mut requests = String::new();
                 for client in &clients {
-                    let key = SecretKey::generate(KeyKind::Agent, &mut rand::rng());
-                    requests += &request(&agent, Ipv4Addr::from(0x0b00_0000 + client), key.reveal());
+                    let key = bad_key(client % 2 == 0);
+                    requests += &request(&agent, Ipv4Addr::from(0x0b00_0000 + client), &key);
                 }
                 asking.stream.write_all(requests.as_bytes()).await.unwrap();
                 for _ in clients {
