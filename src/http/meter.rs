@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The methods that are told apart, as they are told. A client makes up others: they are one.
-const METHODS: [&str; 17] = [
+const METHODS: [&str; 19] = [
     "other",
     "initialize",
     "ping",
@@ -24,8 +24,10 @@ const METHODS: [&str; 17] = [
     "resources/unsubscribe",
     "logging/setLevel",
     "batch",
+    // Of a session, without a message.
+    "GET",
+    "DELETE",
 ];
-/// A session's `GET` and `DELETE` have no message, and are told as what they are.
 const ERAS: [&str; 2] = ["legacy", "modern"];
 /// How requests end: well, or by the contract's names of failures.
 const OUTCOMES: [&str; 27] = [

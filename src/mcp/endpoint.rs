@@ -138,7 +138,9 @@ impl Endpoint {
     /// Answers `GET` and `DELETE`, which only a session has.
     async fn without_message(&self, arrival: &Arrival<'_>, body: &mut IncomingBody) -> Response<Body> {
         let headers = McpHeaders::read(&arrival.parts.headers);
-        if era::is_modern(&headers) || !headers.session_id.is_present() {
+        let modern = era::is_modern(&headers);
+        arrival.noted.asks(arrival.parts.method.as_str(), modern);
+        if modern || !headers.session_id.is_present() {
             return method_not_allowed("POST");
         }
         let streams = arrival.parts.method == Method::GET && accept::wants_events(&arrival.parts.headers);
