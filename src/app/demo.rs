@@ -35,7 +35,7 @@ pub(super) async fn register(settings: &Settings, running: &Running) -> Result<(
     applied.map_err(failed)?;
     let key = key(&settings.embedded.data_dir.join("demo-key.id"), &running.registry, &agent).await?;
     // Nobody reads it: the gateway serves all the same.
-    let _ = print(&running.address.to_string(), agent.slug.as_str(), &key);
+    let _ = print(settings.server.url_of(running.address).as_str(), agent.slug.as_str(), &key);
     Ok(())
 }
 
@@ -100,10 +100,10 @@ async fn key(file: &Path, registry: &Arc<Registry>, agent: &Agent) -> Result<Sec
     Ok(made.secret)
 }
 
-fn print(address: &str, agent: &str, key: &SecretKey) -> std::io::Result<()> {
+fn print(url: &str, agent: &str, key: &SecretKey) -> std::io::Result<()> {
     let ask = |what: &str, method: &str, params: &str| {
         format!(
-            "# {what}\ncurl -s -X POST \"http://{address}/{agent}/mcp\" -H \"X-Agent-API-Key: {}\" \
+            "# {what}\ncurl -s -X POST \"{url}/{agent}/mcp\" -H \"X-Agent-API-Key: {}\" \
              -H \"Content-Type: application/json\" \
              -d '{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"{method}\",\"params\":{params}}}'\n",
             key.reveal()

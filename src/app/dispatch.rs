@@ -3,16 +3,17 @@
 use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use futures_util::FutureExt;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version};
 use hyper::body::{Body as _, Incoming};
 use tokio::sync::Semaphore;
 use tower::ServiceExt;
 
+use super::metrics::Metrics;
 use crate::admin;
 use crate::audit::Audit;
 use crate::feed::Feed;
@@ -20,6 +21,7 @@ use crate::http::body::{self, Body, Lent};
 use crate::http::client_address::TrustedProxies;
 use crate::http::key_expiry::KeyExpiry;
 use crate::http::metadata::{Metadata, Protected};
+use crate::http::meter::Noted;
 use crate::http::origin::{self, OriginRules};
 use crate::http::request_id::{RequestIds, X_REQUEST_ID};
 use crate::http::visitor::Visitor;
@@ -51,6 +53,7 @@ pub(super) struct Gateway {
     feed: Arc<Feed>,
     audit: Arc<Audit>,
     ids: RequestIds,
+    metrics: Metrics,
     options: GatewayOptions,
     requests: Semaphore,
 }
@@ -68,6 +71,8 @@ pub(super) struct GatewayOptions {
     pub(super) deadline: Duration,
     /// How many are answered at once.
     pub(super) most_requests: usize,
+    /// How many headers one may have.
+    pub(super) most_headers: usize,
 }
 
 enum Target<'a> {
@@ -76,6 +81,7 @@ enum Target<'a> {
     Mcp(&'a str),
     Admin,
     WellKnown,
+    Metrics,
     Nothing,
 }
 
@@ -86,10 +92,11 @@ impl Gateway {
         feed: Arc<Feed>,
         audit: Arc<Audit>,
         ids: RequestIds,
+        metrics: Metrics,
         options: GatewayOptions,
     ) -> Self {
         let requests = Semaphore::new(options.most_requests);
-        Self { endpoint, admin, feed, audit, ids, options, requests }
+        Self { endpoint, admin, feed, audit, ids, metrics, options, requests }
     }
 
     /// Answers a request, whatever happens.
@@ -101,6 +108,11 @@ impl Gateway {
     ) -> Response<Body> {
         let id = self.ids.of(request.headers());
         let mut response = match target(request.uri().path(), surface) {
+            _ if self.has_too_many_headers(&request) => {
+                let mut response = Response::new(Body::empty());
+                *response.status_mut() = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
+                response
+            }
             Target::Alive => status(&request, StatusCode::OK, r#"{"status":"alive"}"#),
             Target::Ready if self.feed.is_ready() => {
                 status(&request, StatusCode::OK, r#"{"status":"ready"}"#)
@@ -121,12 +133,28 @@ impl Gateway {
                 }))
                 .await
             }
+            Target::Metrics => {
+                let scrape = async |request: Request<Lent>, id: &HeaderValue| self.scrape(&request, peer, id);
+                Box::pin(lend(request, async |request| self.receive(request, &id, scrape).await)).await
+            }
             Target::Nothing => {
                 Box::pin(lend(request, async |request| self.receive(request, &id, nothing).await)).await
             }
         };
         response.headers_mut().insert(X_REQUEST_ID, id);
         response
+    }
+
+    /// Of HTTP/1.1 they are counted while they are read, but nobody counts those of HTTP/2.
+    fn has_too_many_headers(&self, request: &Request<Incoming>) -> bool {
+        request.version() == Version::HTTP_2 && request.headers().len() > self.options.most_headers
+    }
+
+    fn scrape(&self, request: &Request<Lent>, peer: IpAddr, id: &HeaderValue) -> Response<Body> {
+        let client = self.options.proxies.client(peer, request.headers());
+        let asked = (request.method(), request.headers());
+        let answered = self.metrics.answer(&self.endpoint, asked, (peer, client));
+        answered.unwrap_or_else(|fault| problem(&fault, id))
     }
 
     /// Runs what answers until its end or its deadline; a panic in it ends nothing else.
@@ -155,14 +183,27 @@ impl Gateway {
             (Ok(_), Err(_)) => Err(BUSY),
             (Ok(_), Ok(_)) => Ok(()),
         };
+        let (noted, began) = (Noted::default(), Instant::now());
         let (parts, mut body) = request.into_parts();
         let client = self.options.proxies.client(peer, &parts.headers);
         let (expiry, trail) = (KeyExpiry::default(), Trail::begin());
-        let arrival =
-            Arrival { agent, parts: &parts, request_id: id, client, expiry: &expiry, admitted, trail };
+        let arrival = Arrival {
+            agent,
+            parts: &parts,
+            request_id: id,
+            client,
+            expiry: &expiry,
+            admitted,
+            trail,
+            noted: &noted,
+        };
         let answered = self.guard(self.endpoint.answer(&arrival, &mut body)).await;
         let response = answered.unwrap_or_else(|fault| reply::fail(&arrival, &fault));
         let mut response = self.endpoint.record(&arrival, response).await;
+        if response.status().is_client_error() {
+            noted.refused();
+        }
+        self.metrics.meter.count(&noted, began.elapsed());
         expiry.tell(response.headers_mut());
         self.challenge(Protected::endpoint_or_gateway(agent), &parts.headers, &mut response);
         body::discard(&parts.headers, &mut body).await;
@@ -306,6 +347,7 @@ fn target(path: &str, surface: Surface) -> Target<'_> {
     match path {
         "/healthz" => Target::Alive,
         "/readyz" => Target::Ready,
+        "/metrics" if surface != Surface::Mcp => Target::Metrics,
         _ if administered && surface != Surface::Mcp => Target::Admin,
         _ if path.starts_with("/.well-known/") && surface != Surface::Admin => Target::WellKnown,
         _ if administered || surface == Surface::Admin => Target::Nothing,

@@ -5,8 +5,13 @@ mod credentials;
 mod demo;
 mod dispatch;
 mod embedded;
+mod exposition;
+mod metrics;
 mod options;
+mod places;
+mod pulse;
 mod serve;
+mod tls;
 mod verify;
 
 use std::net::SocketAddr;
@@ -27,9 +32,10 @@ use crate::http::client_address::TrustedProxies;
 use crate::http::cursor::CursorSeal;
 use crate::http::limits::Limits;
 use crate::http::metadata::Metadata;
+use crate::http::meter::Meter;
 use crate::http::origin::OriginRules;
 use crate::http::request_id::RequestIds;
-use crate::mcp::endpoint::{Endpoint, EndpointOptions, Grounds};
+use crate::mcp::endpoint::{Endpoint, Grounds};
 use crate::model::feed::Follower;
 use crate::model::key::KeyHash;
 use crate::model::sources::Sources;
@@ -39,10 +45,16 @@ use crate::tokens::{FetchError, Tokens};
 use crate::usage::UsageBook;
 
 use dispatch::{Gateway, GatewayOptions, Surface};
-
-use options::{feed_options, limit_options, registry_limits, usage_options};
+use metrics::Metrics;
+use options::{
+    connection_options, endpoint_options, feed_options, limit_options, registry_limits, usage_options,
+};
+use places::Places;
+use serve::Door;
+use tls::Tls;
 
 pub use embedded::database;
+pub use tls::TlsError;
 pub use verify::{Verdict, verify_audit};
 
 /// How long a start waits for the database, and for another replica's migrations.
@@ -53,6 +65,10 @@ const AFTER_REQUESTS: Duration = Duration::from_secs(2);
 
 /// How many manifests are worked on at once; the others wait.
 const MANIFESTS_AT_ONCE: usize = 4;
+
+/// The listeners, as they are told of.
+const MAIN_DOOR: &str = "main";
+const ADMIN_DOOR: &str = "admin";
 
 /// Why the gateway cannot run.
 #[derive(Debug, thiserror::Error)]
@@ -72,6 +88,9 @@ pub enum AppError {
     /// Issuers of access tokens cannot be asked for their keys.
     #[error(transparent)]
     Tokens(#[from] FetchError),
+    /// TLS cannot be spoken.
+    #[error("TLS cannot be spoken: {0}")]
+    Tls(#[from] TlsError),
     /// A listener cannot be opened.
     #[error("cannot listen on {0}: {1}")]
     Listen(SocketAddr, #[source] std::io::Error),
@@ -170,8 +189,18 @@ pub async fn start(
     let (feed_of, log) = (Arc::clone(&feed), Arc::clone(&audit.audit));
     let grounds = Grounds { registry: Arc::clone(&registry), feed: feed_of, audit: log, limits, usage };
     let endpoint = endpoint(settings, grounds.clone(), keys.clone(), stop.clone());
-    let gateway = Arc::new(gateway(settings, endpoint, grounds, keys, ids));
-    let listening = Listening { gateway, registry, feed, store, audit, stop };
+    let doors = doors(settings);
+    let metrics = Metrics {
+        meter: Meter::default(),
+        registry: Arc::clone(&registry),
+        feed: Arc::clone(&feed),
+        store: store.clone(),
+        limits: Arc::clone(&grounds.limits),
+        doors: doors.clone(),
+        operator: keys.1,
+    };
+    let gateway = Arc::new(gateway(settings, endpoint, grounds, keys, metrics, ids));
+    let listening = Listening { gateway, doors, registry, feed, store, audit, stop };
     let running = listen(settings, listening).await?;
     Ok(Running { background, background_stop, ..running })
 }
@@ -199,20 +228,7 @@ fn endpoint(
     keys: (CursorSeal, KeyHash),
     closing: CancellationToken,
 ) -> Endpoint {
-    let options = EndpointOptions {
-        body_bytes: settings.limits.body_bytes,
-        result_bytes: settings.cache.result_bytes,
-        ttl: settings.mcp.ttl,
-        // Less than the whole request may take, so that it is the body that is said to be late.
-        patience: settings.server.request.mul_f32(0.9),
-        // A sign of life keeps a session alive as well.
-        keep_alive: settings.sessions.keep_alive.min(settings.sessions.idle / 4),
-        streams_per_key: settings.limits.streams_per_key,
-        streams: settings.limits.streams,
-        uris_per_stream: settings.sessions.subscriptions,
-        costs: settings.costs,
-    };
-    Endpoint::new(grounds, keys, options, closing)
+    Endpoint::new(grounds, keys, endpoint_options(settings), closing)
 }
 
 fn gateway(
@@ -220,6 +236,7 @@ fn gateway(
     endpoint: Endpoint,
     grounds: Grounds,
     (seal, operator): (CursorSeal, KeyHash),
+    metrics: Metrics,
     ids: RequestIds,
 ) -> Gateway {
     let Grounds { registry, feed, audit, limits, usage } = grounds;
@@ -254,13 +271,15 @@ fn gateway(
         proxies: TrustedProxies::new(settings.server.trusted_proxies.clone()),
         deadline: settings.server.request,
         most_requests: settings.limits.concurrent_requests,
+        most_headers: settings.server.header_count,
     };
-    Gateway::new(endpoint, admin::router(Arc::new(admin)), feed, audit, ids, options)
+    Gateway::new(endpoint, admin::router(Arc::new(admin)), feed, audit, ids, metrics, options)
 }
 
 /// What is served, and what it stands on.
 struct Listening {
     gateway: Arc<Gateway>,
+    doors: Vec<(&'static str, Arc<Places>)>,
     registry: Arc<Registry>,
     feed: Arc<Feed>,
     store: Store,
@@ -270,27 +289,34 @@ struct Listening {
 
 /// Opens the listeners, one or two, and serves on them.
 async fn listen(settings: &Settings, listening: Listening) -> Result<Running, AppError> {
-    let Listening { gateway, registry, feed, store, audit, stop } = listening;
+    let Listening { gateway, doors, registry, feed, store, audit, stop } = listening;
     let listeners = TaskTracker::new();
-    let grace = settings.server.shutdown;
-    let open = async |address: SocketAddr| {
-        let listener = TcpListener::bind(address).await.map_err(|error| AppError::Listen(address, error))?;
-        let address = listener.local_addr().map_err(|error| AppError::Listen(address, error))?;
-        Ok::<_, AppError>((listener, address))
+    let tls = match &settings.server.tls {
+        Some(files) => Some(Arc::new(Tls::load(files.clone()).await?)),
+        None => None,
     };
-    let (listener, address) = open(settings.server.listen).await?;
-    let mut admin_address = address;
-    let mut surface = Surface::All;
-    if let Some(wanted) = settings.admin.listen {
-        let (admin, bound) = open(wanted).await?;
-        (admin_address, surface) = (bound, Surface::Mcp);
-        listeners.spawn(serve::serve(admin, Arc::clone(&gateway), Surface::Admin, stop.clone(), grace));
+    let (mut address, mut admin_address) = (settings.server.listen, None);
+    for (name, places) in doors {
+        let (listener, surface) = if name == ADMIN_DOOR {
+            let (listener, bound) = bind(settings.admin.listen.unwrap_or(address)).await?;
+            admin_address = Some(bound);
+            (listener, Surface::Admin)
+        } else {
+            let (listener, bound) = bind(settings.server.listen).await?;
+            address = bound;
+            (listener, if settings.admin.listen.is_some() { Surface::Mcp } else { Surface::All })
+        };
+        let options = connection_options(settings);
+        let door = Door { gateway: Arc::clone(&gateway), surface, places, tls: tls.clone(), options };
+        listeners.spawn(door.serve(listener, stop.clone()));
     }
-    listeners.spawn(serve::serve(listener, gateway, surface, stop.clone(), grace));
+    if let Some(tls) = tls {
+        listeners.spawn(tls.follow(stop.clone()));
+    }
     listeners.close();
     Ok(Running {
         address,
-        admin_address,
+        admin_address: admin_address.unwrap_or(address),
         registry,
         feed,
         store,
@@ -299,8 +325,25 @@ async fn listen(settings: &Settings, listening: Listening) -> Result<Running, Ap
         listeners,
         background: TaskTracker::new(),
         background_stop: CancellationToken::new(),
-        grace,
+        grace: settings.server.shutdown,
     })
+}
+
+async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), AppError> {
+    let listener = TcpListener::bind(address).await.map_err(|error| AppError::Listen(address, error))?;
+    let address = listener.local_addr().map_err(|error| AppError::Listen(address, error))?;
+    Ok((listener, address))
+}
+
+/// The places of each listener, by its name.
+fn doors(settings: &Settings) -> Vec<(&'static str, Arc<Places>)> {
+    let server = &settings.server;
+    let places = || {
+        let proxies = TrustedProxies::new(server.trusted_proxies.clone());
+        Arc::new(Places::new(server.connections, server.connections_per_address, proxies))
+    };
+    let admin = settings.admin.listen.map(|_| (ADMIN_DOOR, places()));
+    std::iter::once((MAIN_DOOR, places())).chain(admin).collect()
 }
 
 impl Running {

@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
+use super::pulse::Patience;
+use super::serve::ConnectionOptions;
 use crate::config::Settings;
 use crate::feed::FeedOptions;
 use crate::http::limits::LimitOptions;
+use crate::mcp::endpoint::EndpointOptions;
 use crate::registry::limits::RegistryLimits;
 use crate::registry::render::RendererLimits;
 use crate::usage::UsageOptions;
@@ -53,6 +56,22 @@ pub(super) fn registry_limits(settings: &Settings) -> RegistryLimits {
     }
 }
 
+pub(super) fn endpoint_options(settings: &Settings) -> EndpointOptions {
+    EndpointOptions {
+        body_bytes: settings.limits.body_bytes,
+        result_bytes: settings.cache.result_bytes,
+        ttl: settings.mcp.ttl,
+        // Less than the whole request may take, so that it is the body that is said to be late.
+        patience: settings.server.request.mul_f32(0.9),
+        // A sign of life keeps a session alive as well.
+        keep_alive: settings.sessions.keep_alive.min(settings.sessions.idle / 4),
+        streams_per_key: settings.limits.streams_per_key,
+        streams: settings.limits.streams,
+        uris_per_stream: settings.sessions.subscriptions,
+        costs: settings.costs,
+    }
+}
+
 pub(super) fn limit_options(settings: &Settings) -> LimitOptions {
     let limits = &settings.limits;
     LimitOptions {
@@ -70,4 +89,14 @@ pub(super) fn limit_options(settings: &Settings) -> LimitOptions {
 pub(super) fn usage_options(settings: &Settings) -> UsageOptions {
     let (usage, stale) = (&settings.usage, settings.access.stale);
     UsageOptions { settle: usage.settle, retain: usage.retain, stale }
+}
+
+pub(super) fn connection_options(settings: &Settings) -> ConnectionOptions {
+    let server = &settings.server;
+    ConnectionOptions {
+        patience: Patience { head: server.head, idle: server.idle },
+        header_count: server.header_count,
+        header_bytes: server.header_bytes,
+        grace: server.shutdown,
+    }
 }

@@ -1,71 +1,208 @@
 //! Connections: accepted, bounded, ended gracefully.
 
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
-use hyper_util::server::graceful::GracefulShutdown;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::dispatch::{Gateway, Surface};
+use super::places::{Place, Places};
+use super::pulse::{Noticed, Patience, Pulse};
+use super::tls::Tls;
 
-/// Connections of one listener at once; the next one waits in the system's queue.
-const MOST_CONNECTIONS: usize = 10_000;
-/// How long a client may take over the head of a request, and leave a connection idle before it: longer than the 90
-/// seconds for which clients keep idle connections, lest one closes under a request that is just being sent.
-const HEAD_PATIENCE: Duration = Duration::from_secs(95);
 /// A client that acknowledges nothing, or takes nothing, for longer is gone.
 #[cfg(target_os = "linux")]
 const DEAD_AFTER: Duration = Duration::from_mins(3);
 /// After an accept that failed, for want of descriptors most likely.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// What hyper makes room for on the stack; any other number is on the heap.
+const USUAL_HEADERS: usize = 100;
 
-/// Serves a surface on a listener until `stop`, then gives requests under way `grace` to finish.
-pub(super) async fn serve(
-    listener: TcpListener,
-    gateway: Arc<Gateway>,
-    surface: Surface,
-    stop: CancellationToken,
-    grace: Duration,
-) {
-    let graceful = GracefulShutdown::new();
-    let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
-    while let Some(accepted) = stop.run_until_cancelled(accept(&listener, &places)).await {
-        match accepted {
-            Ok((stream, peer, place)) => {
-                let connection = connect(stream, peer, &gateway, surface, &graceful);
-                tokio::spawn(async move {
-                    connection.await;
-                    drop(place);
-                });
-            }
-            Err(error) => {
-                tracing::warn!(%error, "a connection could not be accepted");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
+/// Requests of one connection of HTTP/2 at once.
+const CONCURRENT_STREAMS: u32 = 128;
+/// Requests that a client took back before they were looked at, of one connection at once: with more, it is closed
+/// (CVE-2023-44487).
+const TAKEN_BACK: usize = 20;
+/// Breaches of the protocol that end a request each; with more, the connection is closed.
+const RESET_FOR_CAUSE: usize = 64;
+/// How often a connection of HTTP/2 is asked whether anybody is there, and how long the answer may take. Whoever sends
+/// a head in pieces for ever cannot answer in between.
+const PING: Duration = Duration::from_secs(20);
+
+/// What bounds the connections of a listener.
+#[derive(Debug, Clone)]
+pub(super) struct ConnectionOptions {
+    /// How long they may take.
+    pub(super) patience: Patience,
+    /// Headers of one request.
+    pub(super) header_count: usize,
+    /// Bytes of the head of one request.
+    pub(super) header_bytes: u32,
+    /// How long requests under way may go on at the end.
+    pub(super) grace: Duration,
+}
+
+/// A listener, and what answers on it.
+pub(super) struct Door {
+    /// Who answers.
+    pub(super) gateway: Arc<Gateway>,
+    /// What is answered here.
+    pub(super) surface: Surface,
+    /// How many may come.
+    pub(super) places: Arc<Places>,
+    /// What TLS is spoken with, if it is.
+    pub(super) tls: Option<Arc<Tls>>,
+    /// The bounds.
+    pub(super) options: ConnectionOptions,
+}
+
+impl Door {
+    /// Serves a surface on a listener until `stop`, then gives requests under way their time to finish.
+    pub(super) async fn serve(self, listener: TcpListener, stop: CancellationToken) {
+        let grace = self.options.grace;
+        let (door, connections, end) = (Arc::new(self), TaskTracker::new(), CancellationToken::new());
+        while let Some(accepted) = stop.run_until_cancelled(door.accept(&listener)).await {
+            match accepted {
+                Ok(Some((stream, peer, place))) => {
+                    let (door, stop, end) = (Arc::clone(&door), stop.clone(), end.clone());
+                    connections.spawn(async move {
+                        end.run_until_cancelled(door.welcome(stream, peer, &stop)).await;
+                        drop(place);
+                    });
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
             }
         }
+        drop(listener);
+        connections.close();
+        if tokio::time::timeout(grace, connections.wait()).await.is_err() {
+            tracing::warn!("some requests did not finish in time");
+            end.cancel();
+        }
     }
-    drop(listener);
-    if tokio::time::timeout(grace, graceful.shutdown()).await.is_err() {
-        tracing::warn!("some requests did not finish in time");
+
+    /// The next connection; `None` for one too many.
+    async fn accept(&self, listener: &TcpListener) -> std::io::Result<Option<(TcpStream, IpAddr, Place)>> {
+        let place = self.places.free().await?;
+        let (stream, peer) = listener.accept().await?;
+        let peer = peer.ip().to_canonical();
+        let Some(place) = self.places.take(peer, place) else {
+            tracing::debug!(%peer, "an address has as many connections as it may");
+            return Ok(None);
+        };
+        stream.set_nodelay(true)?;
+        notice_the_dead(&stream)?;
+        Ok(Some((stream, peer, place)))
+    }
+
+    /// Serves a connection to its end, after the handshake if there is one.
+    async fn welcome(&self, stream: TcpStream, peer: IpAddr, stop: &CancellationToken) {
+        let Some(tls) = &self.tls else { return self.hold(stream, peer, stop).await };
+        let handshake = tokio::time::timeout(self.options.patience.head, tls.acceptor().accept(stream));
+        match stop.run_until_cancelled(handshake).await {
+            Some(Ok(Ok(stream))) => Box::pin(self.hold(stream, peer, stop)).await,
+            Some(Ok(Err(error))) => tracing::debug!(%peer, %error, "a TLS handshake failed"),
+            Some(Err(_)) => tracing::debug!(%peer, "a TLS handshake took too long"),
+            None => {}
+        }
+    }
+
+    async fn hold<S>(&self, stream: S, peer: IpAddr, stop: &CancellationToken)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let pulse = Pulse::new(self.options.patience);
+        let (gateway, surface) = (Arc::clone(&self.gateway), self.surface);
+        let beats = Arc::clone(&pulse);
+        let service = service_fn(move |request| {
+            let (gateway, under_way) = (Arc::clone(&gateway), beats.begin());
+            // A connection keeps room for what answers it for as long as it is open: boxed, those that wait, with or
+            // without a stream, hold a pointer instead of 7 KB.
+            Box::pin(async move {
+                let response = gateway.answer(request, peer, surface).await;
+                Ok::<_, Infallible>(response.map(|body| under_way.until_taken(body)))
+            })
+        });
+        let io = TokioIo::new(Noticed { stream, pulse: Arc::clone(&pulse) });
+        let builder = self.options.builder();
+        let mut connection = pin!(builder.serve_connection(io, service));
+        let (mut stopping, mut closing) = (pin!(stop.cancelled()), false);
+        let mut timer = pin!(tokio::time::sleep(self.options.patience.idle));
+        let ended = poll_fn(|context| {
+            loop {
+                if !closing && stopping.as_mut().poll(context).is_ready() {
+                    closing = true;
+                    connection.as_mut().graceful_shutdown();
+                }
+                if let Poll::Ready(ended) = connection.as_mut().poll(context) {
+                    return Poll::Ready(Some(ended));
+                }
+                let Some(deadline) = pulse.deadline() else { return Poll::Pending };
+                // One that lies before the deadline is not set anew for each request: it is when it has passed.
+                if deadline < timer.deadline() || timer.is_elapsed() {
+                    timer.as_mut().reset(deadline);
+                }
+                if timer.as_mut().poll(context).is_pending() {
+                    return Poll::Pending;
+                }
+                if pulse.deadline().is_none_or(|deadline| deadline > Instant::now()) {
+                    continue;
+                }
+                if closing || pulse.is_in_head() {
+                    return Poll::Ready(None);
+                }
+                // One that is idle is told so, lest a request is on its way that nobody would answer.
+                closing = true;
+                connection.as_mut().graceful_shutdown();
+                timer.as_mut().reset(Instant::now() + self.options.patience.head);
+            }
+        });
+        match ended.await {
+            Some(Ok(())) => {}
+            // A client that went away, or one that does not speak HTTP: nothing of ours.
+            Some(Err(error)) => tracing::debug!(%peer, %error, "a connection ended early"),
+            None => tracing::debug!(%peer, "a connection was closed: no request came in time"),
+        }
     }
 }
 
-async fn accept(
-    listener: &TcpListener,
-    places: &Arc<Semaphore>,
-) -> std::io::Result<(TcpStream, IpAddr, OwnedSemaphorePermit)> {
-    let place = Arc::clone(places).acquire_owned().await.map_err(std::io::Error::other)?;
-    let (stream, peer) = listener.accept().await?;
-    stream.set_nodelay(true)?;
-    notice_the_dead(&stream)?;
-    Ok((stream, peer.ip().to_canonical(), place))
+impl ConnectionOptions {
+    fn builder(&self) -> Builder<TokioExecutor> {
+        let mut builder = Builder::new(TokioExecutor::new());
+        let mut first = builder.http1();
+        // The pulse has the time of heads, which tells it from that of an idle connection.
+        first.timer(TokioTimer::new()).header_read_timeout(None);
+        first.max_buf_size(self.header_bytes as usize);
+        if self.header_count != USUAL_HEADERS {
+            first.max_headers(self.header_count);
+        }
+        builder
+            .http2()
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(CONCURRENT_STREAMS)
+            .max_pending_accept_reset_streams(TAKEN_BACK)
+            .max_local_error_reset_streams(RESET_FOR_CAUSE)
+            .max_header_list_size(self.header_bytes)
+            .keep_alive_interval(PING)
+            .keep_alive_timeout(PING);
+        builder
+    }
 }
 
 /// Has the system find out when nobody is there any more: what is sent, the sign of life of a stream most of all, must be
@@ -81,33 +218,6 @@ fn notice_the_dead(stream: &TcpStream) -> std::io::Result<()> {
 #[cfg(not(target_os = "linux"))]
 fn notice_the_dead(_: &TcpStream) -> std::io::Result<()> {
     Ok(())
-}
-
-fn connect(
-    stream: TcpStream,
-    peer: IpAddr,
-    gateway: &Arc<Gateway>,
-    surface: Surface,
-    graceful: &GracefulShutdown,
-) -> impl Future<Output = ()> + Send + 'static {
-    let gateway = Arc::clone(gateway);
-    let service = service_fn(move |request| {
-        let gateway = Arc::clone(&gateway);
-        // A connection keeps room for what answers it for as long as it is open: boxed, those that wait, with or
-        // without a stream, hold a pointer instead of 7 KB.
-        Box::pin(async move { Ok::<_, Infallible>(gateway.answer(request, peer, surface).await) })
-    });
-    let mut builder = Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_PATIENCE);
-    builder.http2().timer(TokioTimer::new()).max_concurrent_streams(128);
-    let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
-    let watched = graceful.watch(connection);
-    async move {
-        if let Err(error) = watched.await {
-            // A client that went away, or one that does not speak HTTP: nothing of ours.
-            tracing::debug!(%error, "a connection ended early");
-        }
-    }
 }
 
 /// Begins to hear SIGTERM and SIGINT, at once: the first process of a container has no default for them. Answers what

@@ -55,7 +55,7 @@ impl Admin {
             url.map_err(|wrong| usage(format!("WAGGLE_URL {wrong}")))?
         } else {
             let settings = sources.load(Purpose::Assist)?.settings;
-            local_url(settings.admin.listen.unwrap_or(settings.server.listen))?
+            local_url(&settings.server, settings.admin.listen.unwrap_or(settings.server.listen))?
         };
         let client = client(&url).map_err(|error| unreachable(&url, &error))?;
         Ok(Self { client, url, key })

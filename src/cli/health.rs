@@ -14,7 +14,7 @@ use super::{
     Sources,
     output::{Failure, print},
 };
-use crate::config::{PublicUrl, Purpose};
+use crate::config::{PublicUrl, Purpose, Server};
 
 const DEADLINE: Duration = Duration::from_secs(2);
 
@@ -27,12 +27,15 @@ pub(super) struct Health {
 
 impl Health {
     pub(super) fn run(self, sources: &Sources<'_>) -> Result<(), Failure> {
-        let url = match self.url {
-            Some(url) => url,
-            None => local_url(sources.load(Purpose::Assist)?.settings.server.listen)?,
+        let local = self.url.is_none();
+        let url = if let Some(url) = self.url {
+            url
+        } else {
+            let server = sources.load(Purpose::Assist)?.settings.server;
+            local_url(&server, server.listen)?
         };
         let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::Runtime)?;
-        let answer = runtime.block_on(ask(&format!("{url}/readyz")));
+        let answer = runtime.block_on(ask(&format!("{url}/readyz"), local));
         // A name that is still being resolved is not waited for.
         runtime.shutdown_background();
         answer?;
@@ -41,7 +44,7 @@ impl Health {
 }
 
 /// Where this machine reaches the gateway: one that listens on every address listens on loopback.
-pub(super) fn local_url(listen: SocketAddr) -> Result<PublicUrl, Failure> {
+pub(super) fn local_url(server: &Server, listen: SocketAddr) -> Result<PublicUrl, Failure> {
     if listen.port() == 0 {
         return Err(Failure::Usage(
             "server.listen: port 0 does not tell which port is used; use --url".to_owned(),
@@ -52,12 +55,12 @@ pub(super) fn local_url(listen: SocketAddr) -> Result<PublicUrl, Failure> {
         IpAddr::V6(Ipv6Addr::UNSPECIFIED) => Ipv6Addr::LOCALHOST.into(),
         ip => ip,
     };
-    Ok(PublicUrl::of(SocketAddr::new(ip, listen.port())))
+    Ok(server.url_of(SocketAddr::new(ip, listen.port())))
 }
 
-async fn ask(url: &str) -> Result<(), Failure> {
+async fn ask(url: &str, local: bool) -> Result<(), Failure> {
     let not_ready = |error: reqwest::Error| Failure::NotReady(format!("not ready: {url}: {}", cause(&error)));
-    let status = client(url).map_err(not_ready)?.get(url).send().await.map_err(not_ready)?.status();
+    let status = client(url, local).map_err(not_ready)?.get(url).send().await.map_err(not_ready)?.status();
     if status.is_success() {
         Ok(())
     } else {
@@ -65,10 +68,17 @@ async fn ask(url: &str) -> Result<(), Failure> {
     }
 }
 
-fn client(url: &str) -> reqwest::Result<Client> {
+fn client(url: &str, local: bool) -> reqwest::Result<Client> {
     let builder = Client::builder().timeout(DEADLINE).redirect(Policy::none()).no_proxy();
-    // A bare container image has no certificates, the search for which would fail, and needs none here.
-    if url.starts_with("http:") { builder.tls_certs_only([]).build() } else { builder.build() }
+    if local {
+        // The certificate is not for the address by which this machine reaches it. Nothing is told but a question.
+        builder.tls_danger_accept_invalid_certs(true).tls_certs_only([]).build()
+    } else if url.starts_with("http:") {
+        // A bare container image has no certificates, the search for which would fail, and needs none here.
+        builder.tls_certs_only([]).build()
+    } else {
+        builder.build()
+    }
 }
 
 /// The innermost cause tells what happened; those around it only that it did.

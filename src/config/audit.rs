@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{
-    embedded::FOLDER,
+    embedded::PATH,
     number::{Count, Size, Time},
     reader::Reader,
     text::Text,
@@ -61,7 +61,7 @@ impl Audit {
                 &Time::milliseconds(1..=60_000),
                 Duration::from_millis(250),
             ),
-            spill_dir: reader.optional("audit.spill_dir", &FOLDER, None),
+            spill_dir: reader.optional("audit.spill_dir", &PATH, None),
             spill_bytes: reader.value("audit.spill_bytes", &Size(MIB..=1_048_576 * MIB), 1_024 * MIB),
         }
     }

@@ -20,16 +20,16 @@ pub struct Embedded {
 impl Embedded {
     pub(super) fn read(reader: &mut Reader, environment: &Environment) -> Self {
         Self {
-            bin_dir: reader.optional("embedded.bin_dir", &FOLDER, None),
-            data_dir: reader.value("embedded.data_dir", &FOLDER, PathBuf::from("./waggle-data")),
+            bin_dir: reader.optional("embedded.bin_dir", &PATH, None),
+            data_dir: reader.value("embedded.data_dir", &PATH, PathBuf::from("./waggle-data")),
             path: environment.of_the_system("PATH"),
             runtime_dir: environment.of_the_system("XDG_RUNTIME_DIR").map(PathBuf::from),
         }
     }
 }
 
-pub(super) const FOLDER: Text<PathBuf> = Text { parse: folder, show: |path| path.display().to_string() };
+pub(super) const PATH: Text<PathBuf> = Text { parse: path, show: |path| path.display().to_string() };
 
-fn folder(text: &str) -> Result<PathBuf, String> {
+fn path(text: &str) -> Result<PathBuf, String> {
     if text.is_empty() { Err("is not a path".to_owned()) } else { Ok(text.into()) }
 }

@@ -59,7 +59,7 @@ pub use self::{
     problem::{ConfigError, Place, Problem},
     public_url::PublicUrl,
     secure_url::SecureUrl,
-    server::Server,
+    server::{Server, TlsFiles},
     sessions::Sessions,
     show::Listing,
     tokens::Tokens,

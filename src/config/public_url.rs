@@ -33,15 +33,16 @@ impl PublicUrl {
         Ok(Self { text, origin: url.origin().ascii_serialization() })
     }
 
-    /// `http://` and the address.
-    pub fn of(address: SocketAddr) -> Self {
+    /// `http://` and the address, or `https://` where TLS is spoken there.
+    pub fn of(address: SocketAddr, tls: bool) -> Self {
+        let (scheme, usual) = if tls { ("https", 443) } else { ("http", 80) };
         let host: Host = match address.ip() {
             IpAddr::V4(ip) => Host::Ipv4(ip),
             IpAddr::V6(ip) => Host::Ipv6(ip),
         };
         let text = match address.port() {
-            80 => format!("http://{host}"),
-            port => format!("http://{host}:{port}"),
+            port if port == usual => format!("{scheme}://{host}"),
+            port => format!("{scheme}://{host}:{port}"),
         };
         Self { origin: text.clone(), text }
     }
@@ -88,11 +89,14 @@ mod tests {
 
     #[test]
     fn an_address_gives_the_url_that_it_would_parse_from() {
-        for address in ["127.0.0.1:8094", "0.0.0.0:80", "[::1]:8094", "[::ffff:127.0.0.1]:1"] {
-            let url = PublicUrl::of(address.parse().unwrap());
-            assert_eq!(PublicUrl::parse(&format!("http://{address}")), Ok(url));
+        for address in ["127.0.0.1:8094", "0.0.0.0:80", "0.0.0.0:443", "[::1]:8094", "[::ffff:127.0.0.1]:1"] {
+            for (scheme, tls) in [("http", false), ("https", true)] {
+                let url = PublicUrl::of(address.parse().unwrap(), tls);
+                assert_eq!(PublicUrl::parse(&format!("{scheme}://{address}")), Ok(url));
+            }
         }
-        assert_eq!(PublicUrl::of("[fe80::1%2]:8094".parse().unwrap()).as_str(), "http://[fe80::1]:8094");
+        let local = PublicUrl::of("[fe80::1%2]:8094".parse().unwrap(), false);
+        assert_eq!(local.as_str(), "http://[fe80::1]:8094");
     }
 
     #[test]

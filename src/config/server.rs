@@ -2,6 +2,7 @@
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    path::PathBuf,
     time::Duration,
 };
 
@@ -9,18 +10,23 @@ use ipnet::IpNet;
 use url::Host;
 
 use super::{
-    number::Time,
+    embedded::PATH,
+    number::{Count, Size, Time},
     origin::{AllowedOrigin, default_origins},
     public_url::PublicUrl,
     reader::Reader,
     text::{List, Text},
 };
 
+const KIB: u32 = 1 << 10;
+
 /// Where the gateway listens and who may reach it there.
 #[derive(Clone, Debug)]
 pub struct Server {
     /// The address of the MCP endpoints, and of everything without a listener of its own.
     pub listen: SocketAddr,
+    /// What TLS is spoken with; `None`: plain HTTP.
+    pub tls: Option<TlsFiles>,
     /// What clients reach the gateway by.
     pub public_url: PublicUrl,
     /// The hosts that a `Host` header may name, whatever its port; `None`: unchecked.
@@ -33,17 +39,41 @@ pub struct Server {
     pub shutdown: Duration,
     /// How long one request may take. A stream is no request in this sense.
     pub request: Duration,
+    /// How long the head of a request may take from its first byte, and a TLS handshake.
+    pub head: Duration,
+    /// How long a connection may stay open without a request.
+    pub idle: Duration,
+    /// How many headers a request may have.
+    pub header_count: usize,
+    /// How long the head of a request may be, in bytes.
+    pub header_bytes: u32,
+    /// How many connections one listener has open at once; those above wait to be accepted.
+    pub connections: usize,
+    /// How many of them may come from one address that is no trusted proxy; those above are closed.
+    pub connections_per_address: usize,
+}
+
+/// The files that TLS is spoken with, in PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The certificate, and behind it those that vouch for it.
+    pub certificate: PathBuf,
+    /// The private key of the certificate.
+    pub key: PathBuf,
 }
 
 impl Server {
     pub(super) fn read(reader: &mut Reader) -> Self {
         let listen = reader.value("server.listen", &ADDRESS, SocketAddr::from((Ipv4Addr::LOCALHOST, 8094)));
-        let public_url = reader.value("server.public_url", &PUBLIC_URL, PublicUrl::of(listen));
+        let tls = tls(reader);
+        let public_url = PublicUrl::of(listen, tls.is_some());
+        let public_url = reader.value("server.public_url", &PUBLIC_URL, public_url);
         let loopback = listen.ip().to_canonical().is_loopback();
         let hosts = loopback.then(loopback_hosts);
         let origins = default_origins(loopback, public_url.origin());
         Self {
             listen,
+            tls,
             public_url,
             allowed_hosts: reader.optional("server.allowed_hosts", &HOSTS, hosts),
             allowed_origins: reader.value("server.allowed_origins", &ORIGINS, origins),
@@ -58,19 +88,48 @@ impl Server {
                 &Time::seconds(1..=3600),
                 Duration::from_secs(30),
             ),
+            head: reader.value("server.head_seconds", &Time::seconds(1..=3600), Duration::from_secs(15)),
+            idle: reader.value("server.idle_seconds", &Time::seconds(1..=86_400), Duration::from_secs(95)),
+            header_count: reader.value("server.header_count", &Count(16..=1_000), 100),
+            header_bytes: reader.value("server.header_bytes", &Size(8 * KIB..=1024 * KIB), 32 * KIB),
+            connections: reader.value("server.connections", &Count(1..=1_000_000), 10_000),
+            connections_per_address: reader.value(
+                "server.connections_per_address",
+                &Count(1..=1_000_000),
+                1_000,
+            ),
         }
+    }
+
+    /// Where an address of this gateway's is reached.
+    pub fn url_of(&self, address: SocketAddr) -> PublicUrl {
+        PublicUrl::of(address, self.tls.is_some())
     }
 
     /// The same once the listener is bound: where the system chose a port in the place of port 0, a public URL
     /// that was not given has that port too.
     #[must_use]
     pub fn bound_to(mut self, address: SocketAddr) -> Self {
-        if self.public_url == PublicUrl::of(self.listen) {
-            self.public_url = PublicUrl::of(address);
+        if self.public_url == self.url_of(self.listen) {
+            self.public_url = self.url_of(address);
         }
         self.listen = address;
         self
     }
+}
+
+/// Both files, or neither: who means TLS never gets plain HTTP.
+fn tls(reader: &mut Reader) -> Option<TlsFiles> {
+    let certificate = reader.optional("server.tls_certificate", &PATH, None);
+    let key = reader.optional("server.tls_key", &PATH, None);
+    for (given, needed) in
+        [("server.tls_certificate", "server.tls_key"), ("server.tls_key", "server.tls_certificate")]
+    {
+        if reader.was_given(given) && !reader.was_given(needed) {
+            reader.refuse(needed, &format!("required with {given}"));
+        }
+    }
+    Some(TlsFiles { certificate: certificate?, key: key? })
 }
 
 pub(super) const ADDRESS: Text<SocketAddr> = Text { parse: address, show: SocketAddr::to_string };

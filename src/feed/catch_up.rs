@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -20,6 +21,7 @@ const AT_ONCE: usize = 2;
 pub(super) struct CatchUp {
     behind: Mutex<HashSet<Scope>>,
     some: Notify,
+    begun: AtomicU64,
 }
 
 impl CatchUp {
@@ -29,7 +31,14 @@ impl CatchUp {
     }
 
     fn take(&self) -> HashSet<Scope> {
-        std::mem::take(&mut *self.behind.lock())
+        let taken = std::mem::take(&mut *self.behind.lock());
+        self.begun.fetch_add(taken.len() as u64, Ordering::Relaxed);
+        taken
+    }
+
+    /// How many scopes were caught up so far, each as often as it was behind.
+    pub(super) fn begun(&self) -> u64 {
+        self.begun.load(Ordering::Relaxed)
     }
 }
 

@@ -44,6 +44,19 @@ pub struct FeedOptions {
     pub patience: Duration,
 }
 
+/// What the feed did so far, in numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FeedStats {
+    /// For how long nothing proves that changes are heard; zero while all is well.
+    pub unproven: Duration,
+    /// Sweeps that succeeded.
+    pub sweeps: u64,
+    /// Sweeps that failed.
+    pub failed_sweeps: u64,
+    /// Scopes that were behind and were caught up before anybody asked.
+    pub catch_ups: u64,
+}
+
 /// The change feed of one replica.
 pub struct Feed {
     store: Store,
@@ -99,6 +112,13 @@ impl Feed {
     /// Whether the feed is heard from, or was within the last second.
     pub fn is_ready(&self) -> bool {
         self.proof.is_ready()
+    }
+
+    /// What it did so far.
+    pub fn stats(&self) -> FeedStats {
+        let (sweeps, failed_sweeps) = self.sweeper.counts();
+        let (unproven, catch_ups) = (self.proof.unproven_for(), self.catch_up.begun());
+        FeedStats { unproven, sweeps, failed_sweeps, catch_ups }
     }
 
     /// Hands on what was heard or found.

@@ -1,6 +1,7 @@
 //! The sweep: reads from the log of changes what was written since the one before, wakes or not.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Mutex;
@@ -16,7 +17,18 @@ const AFTER_FAILURE: Duration = Duration::from_millis(250);
 
 /// One sweep at a time.
 #[derive(Debug, Default)]
-pub(super) struct Sweeper(Mutex<State>);
+pub(super) struct Sweeper {
+    state: Mutex<State>,
+    succeeded: AtomicU64,
+    failed: AtomicU64,
+}
+
+impl Sweeper {
+    /// How many sweeps succeeded, and how many failed.
+    pub(super) fn counts(&self) -> (u64, u64) {
+        (self.succeeded.load(Ordering::Relaxed), self.failed.load(Ordering::Relaxed))
+    }
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -50,7 +62,7 @@ impl Feed {
     /// A sweep that began after the call, the caller's own or one it shares.
     pub(super) async fn sweep_for_caller(&self) -> Result<(), Unconfirmed> {
         let asked = Instant::now();
-        let mut state = self.sweeper.0.lock().await;
+        let mut state = self.sweeper.state.lock().await;
         if state.succeeded.is_some_and(|started| started >= asked) {
             return Ok(());
         }
@@ -62,10 +74,17 @@ impl Feed {
 
     /// A sweep now.
     pub(super) async fn sweep(&self) -> Result<(), Unconfirmed> {
-        self.sweep_with(&mut *self.sweeper.0.lock().await).await
+        self.sweep_with(&mut *self.sweeper.state.lock().await).await
     }
 
     async fn sweep_with(&self, state: &mut State) -> Result<(), Unconfirmed> {
+        let swept = self.sweep_once(state).await;
+        let Sweeper { succeeded, failed, .. } = &self.sweeper;
+        if swept.is_ok() { succeeded } else { failed }.fetch_add(1, Ordering::Relaxed);
+        swept
+    }
+
+    async fn sweep_once(&self, state: &mut State) -> Result<(), Unconfirmed> {
         let started = Instant::now();
         let asked = tokio::time::timeout(self.options.patience, self.store.sweep(state.horizon.as_deref()));
         let swept = match asked.await {

@@ -8,6 +8,7 @@ pub mod cursor;
 pub mod key_expiry;
 pub mod limits;
 pub mod metadata;
+pub mod meter;
 pub mod origin;
 pub mod precondition;
 pub mod problem;

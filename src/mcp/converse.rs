@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Response};
 
+use super::counted::method_of;
 use super::endpoint::{Arrival, Endpoint};
 use super::era::{self, Era, VersionSource};
 use super::headers::McpHeaders;
@@ -43,6 +44,7 @@ impl Endpoint {
         let incoming = parse(body);
         let era = era::decide(&headers, &incoming);
         let version = era::named_version(&headers, &incoming);
+        arrival.noted.asks(method_of(&incoming), era == Era::Modern);
         if let Ok(incoming) = &incoming {
             arrival.trail.read(incoming, named_or(version, era));
         }

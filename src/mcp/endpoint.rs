@@ -10,6 +10,7 @@ use hyper::body::Incoming as IncomingBody;
 use tokio_util::sync::CancellationToken;
 
 use super::accept;
+use super::counted::EndpointStats;
 use super::era;
 use super::headers::McpHeaders;
 use super::performer::Performer;
@@ -24,6 +25,7 @@ use crate::http::credential::{self, Presented};
 use crate::http::cursor::CursorSeal;
 use crate::http::key_expiry::KeyExpiry;
 use crate::http::limits::Limits;
+use crate::http::meter::Noted;
 use crate::model::audit::event::ActorKind;
 use crate::model::fault::Fault;
 use crate::model::key::KeyHash;
@@ -87,6 +89,8 @@ pub struct Arrival<'a> {
     pub admitted: Result<(), Fault>,
     /// What the audit log will say of it.
     pub trail: Trail,
+    /// What it turns out to be, for those who count.
+    pub noted: &'a Noted,
 }
 
 /// What the surfaces stand on.
@@ -118,6 +122,11 @@ impl Endpoint {
         Self { performer, feed, streams, audit, limits, usage, options, closing, operator }
     }
 
+    /// What the endpoints hold, in numbers.
+    pub fn stats(&self) -> EndpointStats {
+        EndpointStats { results: self.performer.results(), streams: self.streams.stats() }
+    }
+
     /// Answers a request.
     pub async fn answer(&self, arrival: &Arrival<'_>, body: &mut IncomingBody) -> Response<Body> {
         if arrival.parts.method != Method::POST && arrival.admitted.is_ok() {
@@ -143,7 +152,9 @@ impl Endpoint {
     /// Answers `GET` and `DELETE`, which only a session has.
     async fn without_message(&self, arrival: &Arrival<'_>, body: &mut IncomingBody) -> Response<Body> {
         let headers = McpHeaders::read(&arrival.parts.headers);
-        if era::is_modern(&headers) || !headers.session_id.is_present() {
+        let modern = era::is_modern(&headers);
+        arrival.noted.asks(arrival.parts.method.as_str(), modern);
+        if modern || !headers.session_id.is_present() {
             return method_not_allowed("POST");
         }
         let streams = arrival.parts.method == Method::GET && accept::wants_events(&arrival.parts.headers);

@@ -71,7 +71,7 @@ pub(super) struct Ground {
     pub(super) caller: Caller,
     pub(super) keep_alive: Duration,
     pub(super) closing: CancellationToken,
-    pub(super) _place: StreamPlace,
+    pub(super) place: StreamPlace,
 }
 
 struct Live<V> {
@@ -152,6 +152,7 @@ impl<V: Voice> Live<V> {
             && let Some(told) = self.reading.next()
         {
             self.voice.tell(&mut out, &told);
+            self.ground.place.told();
         }
         out.into()
     }

@@ -6,6 +6,7 @@ pub mod client;
 mod contents;
 mod converse;
 mod costs;
+pub mod counted;
 mod definition;
 pub mod endpoint;
 pub mod era;

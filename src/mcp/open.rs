@@ -101,7 +101,7 @@ impl Endpoint {
             caller: caller.clone(),
             keep_alive: self.options.keep_alive,
             closing: self.closing.clone(),
-            _place: place,
+            place,
         })
     }
 

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use super::call::{Call, List};
 use super::legacy;
 use super::modern::encode::{self as modern, Surroundings};
-use super::results::{self, ResultKey, Results, Shown};
+use super::results::{self, ResultKey, ResultStats, Results, Shown};
 use super::subject::last_of;
 use super::version::{ContentTypes, ProtocolVersion};
 use crate::http::cursor::CursorSeal;
@@ -64,6 +64,11 @@ struct Asked<'a> {
 impl Performer {
     pub(super) fn new(registry: Arc<Registry>, seal: CursorSeal, result_bytes: u64) -> Self {
         Self { registry, seal, results: Results::new(result_bytes) }
+    }
+
+    /// What is known of the results.
+    pub(super) fn results(&self) -> ResultStats {
+        self.results.stats()
     }
 
     pub(super) fn registry(&self) -> &Arc<Registry> {

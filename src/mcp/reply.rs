@@ -72,6 +72,7 @@ impl<'a> Reply<'a> {
 
     pub(super) fn error(&self, error: &RpcError) -> Response<Body> {
         self.arrival.trail.failed(error.name);
+        self.arrival.noted.failed(error.name, self.era == Era::Modern);
         let mut response = ok(Body::from(error_message(self.id, self.version, error)));
         *response.status_mut() = error.status;
         if let Some(wait) = error.retry_after {

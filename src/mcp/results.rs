@@ -79,6 +79,19 @@ pub(super) struct ResultKey {
 pub(super) struct Results {
     kept: Cache<ResultKey, Bytes>,
     asked: AskedOnce,
+    hits: AtomicU64,
+    misses: AtomicU64,
+}
+
+/// What the memory of encoded results holds and did, in numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ResultStats {
+    /// Bytes that are held.
+    pub bytes: u64,
+    /// Results that were there.
+    pub hits: u64,
+    /// Results that were not.
+    pub misses: u64,
 }
 
 impl Results {
@@ -87,11 +100,18 @@ impl Results {
             u32::try_from(result.len() + key.shown.weight() + 160).unwrap_or(u32::MAX)
         };
         let kept = Cache::builder().max_capacity(max_bytes).weigher(weigh).build();
-        Self { kept, asked: AskedOnce::new() }
+        Self { kept, asked: AskedOnce::new(), hits: AtomicU64::new(0), misses: AtomicU64::new(0) }
     }
 
     pub(super) fn get(&self, key: &ResultKey) -> Option<Bytes> {
-        self.kept.get(key)
+        let found = self.kept.get(key);
+        if found.is_some() { &self.hits } else { &self.misses }.fetch_add(1, Ordering::Relaxed);
+        found
+    }
+
+    pub(super) fn stats(&self) -> ResultStats {
+        let [hits, misses] = [&self.hits, &self.misses].map(|count| count.load(Ordering::Relaxed));
+        ResultStats { bytes: self.kept.weighted_size(), hits, misses }
     }
 
     /// Keeps a result that was not there, if it is likely to be asked for again.

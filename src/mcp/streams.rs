@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use dashmap::DashMap;
@@ -22,6 +23,25 @@ pub(super) struct Streams {
     open: Arc<DashMap<Counted, usize>>,
     per_holder: usize,
     places: Arc<Semaphore>,
+    eras: [Arc<EraStreams>; 2],
+}
+
+/// The streams of an era.
+#[derive(Debug, Default)]
+struct EraStreams {
+    open: AtomicUsize,
+    told: AtomicU64,
+}
+
+/// The streams of an era, in numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StreamStats {
+    /// The era, as it is told.
+    pub era: &'static str,
+    /// How many are open.
+    pub open: usize,
+    /// How many changes were told on them so far.
+    pub told: u64,
 }
 
 /// What is counted: the streams of a key, or of somebody without one, and those of a session.
@@ -38,11 +58,20 @@ enum Counted {
 pub(super) struct StreamPlace {
     open: Arc<DashMap<Counted, usize>>,
     counted: [Option<Counted>; 2],
+    era: Arc<EraStreams>,
     _place: OwnedSemaphorePermit,
+}
+
+impl StreamPlace {
+    /// A change was told on the stream.
+    pub(super) fn told(&self) {
+        self.era.told.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 impl Drop for StreamPlace {
     fn drop(&mut self) {
+        self.era.open.fetch_sub(1, Ordering::Relaxed);
         for counted in self.counted.into_iter().flatten() {
             if let Entry::Occupied(mut entry) = self.open.entry(counted) {
                 *entry.get_mut() -= 1;
@@ -56,7 +85,17 @@ impl Drop for StreamPlace {
 
 impl Streams {
     pub(super) fn new(per_holder: usize, altogether: usize) -> Self {
-        Self { open: Arc::default(), per_holder, places: Arc::new(Semaphore::new(altogether)) }
+        let places = Arc::new(Semaphore::new(altogether));
+        Self { open: Arc::default(), per_holder, places, eras: Default::default() }
+    }
+
+    pub(super) fn stats(&self) -> [StreamStats; 2] {
+        let [legacy, modern] = &self.eras;
+        [("legacy", legacy), ("modern", modern)].map(|(era, streams)| StreamStats {
+            era,
+            open: streams.open.load(Ordering::Relaxed),
+            told: streams.told.load(Ordering::Relaxed),
+        })
     }
 
     /// A place for one more stream. One that takes the place of a session's stream may be one too many until the other
@@ -88,6 +127,9 @@ impl Streams {
         if let Some(session) = session {
             *self.open.entry(session).or_default() += 1;
         }
-        Ok(StreamPlace { open: Arc::clone(&self.open), counted: [Some(holder), session], _place: place })
+        let [legacy, modern] = &self.eras;
+        let era = Arc::clone(if session.is_some() { legacy } else { modern });
+        era.open.fetch_add(1, Ordering::Relaxed);
+        Ok(StreamPlace { open: Arc::clone(&self.open), counted: [Some(holder), session], era, _place: place })
     }
 }

@@ -145,6 +145,9 @@ impl std::fmt::Display for Limited {
 }
 
 impl LimitScope {
+    /// Every one.
+    pub const ALL: [Self; 4] = [Self::Key, Self::Agent, Self::Tenant, Self::Address];
+
     /// As it is told.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -53,6 +53,11 @@ impl Compilations {
         let weigh = |_: &_, compiled: &Arc<Compiled>| u32::try_from(compiled.weight).unwrap_or(u32::MAX);
         Self(Cache::builder().max_capacity(max_bytes).weigher(weigh).build())
     }
+
+    /// How much is held.
+    pub(super) fn bytes(&self) -> u64 {
+        self.0.weighted_size()
+    }
 }
 
 /// Why the messages of a prompt are refused.

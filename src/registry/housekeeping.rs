@@ -1,6 +1,7 @@
 //! What is done now and then: noting when keys and sessions were used, ending idle sessions, purging what nothing
 //! names, pruning old changes.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
@@ -13,6 +14,8 @@ const NOTE_EVERY: Duration = Duration::from_secs(20);
 const PURGE_EVERY: Duration = Duration::from_mins(1);
 /// For how long what nothing names is kept: far longer than any replica answers from a stale memory.
 const PURGE_AFTER: time::Duration = time::Duration::minutes(30);
+/// Keys that expire within so long are counted, lest their owners find out by being refused.
+const EXPIRES_SOON: time::Duration = time::Duration::days(14);
 
 impl Registry {
     /// Runs until `stop`, then notes the last uses.
@@ -31,6 +34,7 @@ impl Registry {
                 _ = purge.tick() => {
                     self.purge(stop).await;
                     self.prune_changes(stop).await;
+                    self.count_expiring_keys().await;
                 }
             }
         }
@@ -45,6 +49,15 @@ impl Registry {
         }
         if let Err(error) = self.store.note_key_use(&uses).await {
             tracing::warn!(%error, keys = uses.len(), "the last uses of some keys could not be noted");
+        }
+    }
+
+    /// Counts the keys that expire soon.
+    pub async fn count_expiring_keys(&self) {
+        let now = self.sources.clock.now();
+        match self.store.keys_expiring(now, now + EXPIRES_SOON).await {
+            Ok(count) => self.expiring_keys.store(count, Ordering::Relaxed),
+            Err(error) => tracing::debug!(%error, "the keys that expire soon are counted later"),
         }
     }
 

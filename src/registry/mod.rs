@@ -26,6 +26,7 @@ pub mod resources;
 mod served;
 pub mod sessions;
 pub mod snapshot;
+pub mod stats;
 mod target;
 pub mod template_set;
 pub mod templates;
@@ -34,6 +35,7 @@ mod tokens;
 pub mod write;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -88,6 +90,8 @@ pub struct Registry {
     writers: Writers,
     uses: access::KeyUses,
     session_uses: SessionUses,
+    /// Counted now and then; -1 before.
+    expiring_keys: AtomicI64,
     tasks: TaskTracker,
 }
 
@@ -119,6 +123,7 @@ impl Registry {
             writers: Writers::new(&limits),
             uses: access::KeyUses::default(),
             session_uses: SessionUses::new(limits.session_idle),
+            expiring_keys: AtomicI64::new(-1),
             tasks: TaskTracker::new(),
             store,
             sources,

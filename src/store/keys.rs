@@ -1,5 +1,7 @@
 //! API keys. Only their hashes are known.
 
+use std::sync::atomic::Ordering;
+
 use sqlx::types::Json;
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -68,8 +70,29 @@ fn scopes(stored: &[String]) -> Result<Vec<KeyScope>, StoreError> {
 }
 
 impl Store {
+    /// How many keys that hold now will have expired by a moment.
+    pub async fn keys_expiring(&self, now: OffsetDateTime, by: OffsetDateTime) -> Result<i64, StoreError> {
+        self.run(async |connection| {
+            sqlx::query_scalar!(
+                r#"select count(*) as "count!" from api_keys
+                where revoked_at is null and expires_at > $1 and expires_at <= $2"#,
+                now,
+                by,
+            )
+            .fetch_one(connection)
+            .await
+        })
+        .await
+    }
+
+    /// How often it was asked for the tenant of a key.
+    pub fn key_look_ups(&self) -> u64 {
+        self.key_look_ups.load(Ordering::Relaxed)
+    }
+
     /// The tenant of a key, which never changes; `None` where no key has this hash.
     pub async fn key_tenant(&self, hash: KeyHash) -> Result<Option<TenantId>, StoreError> {
+        self.key_look_ups.fetch_add(1, Ordering::Relaxed);
         let tenant = self
             .run(async |connection| {
                 sqlx::query_scalar!("select tenant from api_keys where hash = $1", &hash.0[..])

@@ -28,6 +28,8 @@ pub mod usage;
 pub mod wakes;
 pub mod write;
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use sqlx::PgPool;
@@ -75,6 +77,7 @@ pub struct Store {
     pool: PgPool,
     listen: PgConnectOptions,
     owner: Option<PgConnectOptions>,
+    key_look_ups: Arc<AtomicU64>,
 }
 
 impl Store {
@@ -102,7 +105,13 @@ impl Store {
                 })
             })
             .connect_lazy_with(options.connect);
-        Self { pool, listen: options.listen, owner: options.owner }
+        Self { pool, listen: options.listen, owner: options.owner, key_look_ups: Arc::default() }
+    }
+
+    /// How many connections of the pool are in use, and how many are idle.
+    pub fn connections(&self) -> (usize, usize) {
+        let (all, idle) = (self.pool.size() as usize, self.pool.num_idle());
+        (all.saturating_sub(idle), idle)
     }
 
     /// Waits until every connection is given back and closed.

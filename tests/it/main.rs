@@ -22,6 +22,7 @@ mod durability;
 mod embedded;
 mod endpoint;
 mod events;
+mod hardening;
 mod http;
 mod interference;
 mod keys;

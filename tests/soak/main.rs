@@ -1,5 +1,5 @@
 //! What streams promise, under load and while everything they stand on is taken away: the real binary, three times, on
-//! a real PostgreSQL.
+//! a real PostgreSQL. And what very many strangers cost.
 //!
 //! `SOAK=long` runs the long form of each test.
 
@@ -18,9 +18,12 @@ mod cluster;
 mod embedded;
 mod everything;
 mod fleet;
+#[path = "../it/hardening/flood.rs"]
+mod flood;
 mod http;
 mod ledger;
 mod legacy;
+mod million;
 mod modern;
 #[path = "../it/proxy.rs"]
 mod proxy;

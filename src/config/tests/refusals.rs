@@ -141,6 +141,13 @@ waggle.toml:5: tokens.scopes_claim: \"\" is not the name of a claim, or a JSON p
 }
 
 #[test]
+fn half_of_what_tls_needs_is_refused_lest_plain_http_is_spoken() {
+    let refused = |setting: &str| file(&format!("[server]\n{setting} = 'x.pem'")).refused();
+    assert_eq!(refused("tls_certificate"), "server.tls_key: required with server.tls_certificate");
+    assert_eq!(refused("tls_key"), "server.tls_certificate: required with server.tls_key");
+}
+
+#[test]
 fn a_wrong_secret_is_refused_without_being_repeated() {
     let given = [
         ("WAGGLE_ADMIN__OPERATOR_KEY", "wag_00000000000000000000000000000000000000000003NxIRQ"),
@@ -197,7 +204,8 @@ proptest! {
     fn a_value_of_any_setting_is_refused_in_one_line_or_taken(value in "\\PC{1,12}") {
         for name in every_variable() {
             let database = ("DATABASE_URL", "postgres://a/b");
-            let lines = variables(&[database, (&name, &value)]).read(Purpose::Assist).err().map(|error| error.to_string());
+            let tls = [("WAGGLE_SERVER__TLS_CERTIFICATE", "c"), ("WAGGLE_SERVER__TLS_KEY", "k")];
+            let lines = variables(&[database, tls[0], tls[1], (&name, &value)]).read(Purpose::Assist).err().map(|error| error.to_string());
             prop_assert!(lines.is_none_or(|lines| lines.lines().count() == 1 && lines.contains(&name)));
         }
     }

@@ -70,6 +70,18 @@ fn a_port_chosen_by_the_system_reaches_a_derived_public_url_alone() {
 }
 
 #[test]
+fn with_tls_the_surroundings_are_https() {
+    let listen = ("WAGGLE_SERVER__LISTEN", "0.0.0.0:443");
+    let files = [("WAGGLE_SERVER__TLS_CERTIFICATE", "c.pem"), ("WAGGLE_SERVER__TLS_KEY", "k.pem")];
+    let server = variables(&[listen, files[0], files[1]]).settings().server;
+    assert_eq!(server.tls, Some(TlsFiles { certificate: "c.pem".into(), key: "k.pem".into() }));
+    assert_eq!(server.public_url.as_str(), "https://0.0.0.0");
+    assert_eq!(server.allowed_origins, [AllowedOrigin::parse("https://0.0.0.0").unwrap()]);
+    let bound = server.bound_to("127.0.0.1:40404".parse().unwrap());
+    assert_eq!(bound.public_url.as_str(), "https://127.0.0.1:40404");
+}
+
+#[test]
 fn settings_arrive_typed() {
     let text = "[limits]\nbody_bytes = '1 MiB'\n[changes]\nnotify_ms = 7\n[database]\nlock_seconds = 9\n[sessions]\nidle_seconds = 2";
     let settings = file(text).settings();
@@ -82,12 +94,20 @@ fn settings_arrive_typed() {
 /// What is shown of the settings of the test below.
 const SHOWN: &str = r#"[server]
 listen = "127.0.0.1:9" # --listen
+# tls_certificate is not set
+# tls_key is not set
 public_url = "http://127.0.0.1:9"
 allowed_hosts = ["mcp.example.com", "localhost"] # environment variable WAGGLE_SERVER__ALLOWED_HOSTS
 allowed_origins = ["http://localhost:*", "http://127.0.0.1:*", "http://[::1]:*", "https://localhost:*", "https://127.0.0.1:*", "https://[::1]:*"]
 trusted_proxies = []
 shutdown_seconds = 10
 request_seconds = 30
+head_seconds = 15
+idle_seconds = 95
+header_count = 100
+header_bytes = 32768
+connections = 10000
+connections_per_address = 1000
 
 [database]
 url = "********" # environment variable WAGGLE_DATABASE__URL

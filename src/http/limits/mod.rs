@@ -12,6 +12,7 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use governor::clock::{Clock, DefaultClock};
@@ -86,6 +87,22 @@ pub struct Limits<C: Clock + Clone = DefaultClock> {
     holders: Table<Holder, C>,
     addresses: Table<IpAddr, C>,
     options: LimitOptions,
+    /// By [`LimitScope`].
+    refused: [AtomicU64; LimitScope::ALL.len()],
+    shed: AtomicU64,
+}
+
+/// What was refused so far, and who is remembered, in numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LimitStats {
+    /// Refusals by whose rate was used up.
+    pub refused: [(LimitScope, u64); LimitScope::ALL.len()],
+    /// Requests that were one too many under way.
+    pub shed: u64,
+    /// Keys, agents and tenants that are remembered.
+    pub holders: usize,
+    /// Addresses that are remembered.
+    pub addresses: usize,
 }
 
 /// A request that is under way, with what it is charged to.
@@ -114,7 +131,7 @@ impl<C: Clock + Clone> Admission<'_, C> {
         let mut least: Option<Standing> = None;
         for (scope, limiter) in self.charged.iter().flatten() {
             let taken = limiter.take(cost, self.limits.holders.clock());
-            let left = taken.map_err(|refused| refusal(*scope, cost.get(), refused))?;
+            let left = taken.map_err(|refused| self.limits.refuse(*scope, cost.get(), refused))?;
             if let Some(left) = left {
                 let standing = Standing { scope: *scope, rate: left.rate, left: left.units };
                 least = Some(least.map_or(standing, |least| least.or_less(standing)));
@@ -140,7 +157,29 @@ impl<C: Clock + Clone> Limits<C> {
     fn with_clock(options: LimitOptions, clock: C) -> Self {
         let holders = Table::new(options.remembered, options.key, clock.clone());
         let addresses = Table::new(options.remembered, options.address, clock);
-        Self { holders, addresses, options }
+        Self { holders, addresses, options, refused: Default::default(), shed: AtomicU64::new(0) }
+    }
+
+    /// What was refused so far, and who is remembered.
+    pub fn stats(&self) -> LimitStats {
+        let refused = LimitScope::ALL.map(|scope| (scope, self.refused_of(scope).load(Ordering::Relaxed)));
+        let shed = self.shed.load(Ordering::Relaxed);
+        LimitStats { refused, shed, holders: self.holders.len(), addresses: self.addresses.len() }
+    }
+
+    fn refused_of(&self, scope: LimitScope) -> &AtomicU64 {
+        let [key, agent, tenant, address] = &self.refused;
+        match scope {
+            LimitScope::Key => key,
+            LimitScope::Agent => agent,
+            LimitScope::Tenant => tenant,
+            LimitScope::Address => address,
+        }
+    }
+
+    fn refuse(&self, scope: LimitScope, cost: u32, refused: Refused) -> Fault {
+        self.refused_of(scope).fetch_add(1, Ordering::Relaxed);
+        refusal(scope, cost, refused)
     }
 
     /// Lets in the request of a caller, unless too many are under way.
@@ -154,6 +193,7 @@ impl<C: Clock + Clone> Limits<C> {
             let entered = charge.as_ref().is_none_or(|(_, limiter)| limiter.enter(most));
             if !entered {
                 charged[..nth].iter().flatten().for_each(|(_, limiter)| limiter.leave());
+                self.shed.fetch_add(1, Ordering::Relaxed);
                 return Err(SHED);
             }
         }
@@ -212,7 +252,7 @@ impl<C: Clock + Clone> Limits<C> {
         limiter.take(NonZeroU32::MIN, self.addresses.clock()).map(drop).map_err(|refused| {
             self.addresses.bar(&limiter, self.options.penalty);
             let wait = refused.wait.map(|wait| wait.max(self.options.penalty));
-            refusal(LimitScope::Address, 1, Refused { wait, ..refused })
+            self.refuse(LimitScope::Address, 1, Refused { wait, ..refused })
         })
     }
 
@@ -223,7 +263,7 @@ impl<C: Clock + Clone> Limits<C> {
     pub fn check_address(&self, client: IpAddr) -> Result<(), Fault> {
         match (self.addresses.barred(of_one_client(client)), self.options.address) {
             (Some(wait), Some(rate)) => {
-                Err(refusal(LimitScope::Address, 1, Refused { rate, wait: Some(wait) }))
+                Err(self.refuse(LimitScope::Address, 1, Refused { rate, wait: Some(wait) }))
             }
             _ => Ok(()),
         }

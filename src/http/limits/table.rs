@@ -177,6 +177,11 @@ impl<K: Hash + Eq + Copy, C: Clock + Clone> Table<K, C> {
         until.checked_sub(self.millis()).filter(|left| *left > 0).map(Duration::from_millis)
     }
 
+    /// How many holders are remembered.
+    pub(super) fn len(&self) -> usize {
+        self.limiters.len()
+    }
+
     pub(super) fn clock(&self) -> &C {
         &self.clock
     }

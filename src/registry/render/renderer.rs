@@ -53,6 +53,11 @@ impl Renderer {
         }
     }
 
+    /// How many places are free.
+    pub fn free(&self) -> usize {
+        self.places.available_permits()
+    }
+
     /// Renders the templates of one answer with the same values, in order and within one set of limits.
     ///
     /// # Errors

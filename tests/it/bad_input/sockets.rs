@@ -107,10 +107,11 @@ async fn what_is_hardly_http_is_answered_all_the_same() {
     for (head, expected) in [
         (format!("POST http://localhost/a/mcp {host}"), pong()),
         (format!("POST http://evil.example/a/mcp {host}"), other_host.clone()),
-        (format!("POST /{}/mcp {host}", "a".repeat(60_000)), forbidden.clone()),
+        (format!("POST /{}/mcp {host}", "a".repeat(30_000)), forbidden.clone()),
+        (format!("POST /{}/mcp {host}", "a".repeat(33_000)), no_http(431)),
         (format!("POST /%00/mcp {host}"), forbidden.clone()),
         (format!("POST /\u{e4}/mcp {host}"), forbidden),
-        (format!("POST /{} {host}", "a".repeat(70_000)), no_http(414)),
+        (format!("POST /{} {host}", "a".repeat(70_000)), no_http(431)),
         (format!("POST /a/../a/mcp {host}"), not_found()),
         (format!("POST /a/mcp? {host}"), pong()),
         (format!("POST a/mcp {host}"), no_http(400)),
@@ -129,7 +130,7 @@ async fn what_is_hardly_http_is_answered_all_the_same() {
         (format!("POST /a/mcp {host}\r\n folded: x"), no_http(400)),
         (format!("POST /a/mcp {host}\r\nX-A: a\0b"), no_http(400)),
         (format!("POST /a/mcp {host}\r\nX A: b"), no_http(400)),
-        (format!("POST /a/mcp {host}\r\nX-A: {}", "a".repeat(600_000)), no_http(431)),
+        (format!("POST /a/mcp {host}\r\nX-A: {}", "a".repeat(33_000)), no_http(431)),
         (format!("POST /a/mcp {host}{}", "\r\nX-A: b".repeat(200)), no_http(431)),
     ] {
         let shown = head[..head.floor_char_boundary(60)].to_owned();

@@ -1,0 +1,96 @@
+//! The text format of Prometheus, version 0.0.4: families of samples, each with its kind and what it says.
+
+use std::fmt::{Display, Write};
+
+/// What a scraper is told that it gets.
+pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// What a family's numbers are.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Kind {
+    /// Only ever grows.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// Counts by upper bounds.
+    Histogram,
+}
+
+/// A text that grows by families.
+#[derive(Debug, Default)]
+pub(super) struct Exposition(String);
+
+/// One family, to which samples are added.
+pub(super) struct Family<'a> {
+    text: &'a mut String,
+    name: &'static str,
+}
+
+impl Exposition {
+    /// Begins a family. Neither its name nor its help needs escaping.
+    pub(super) fn family(&mut self, name: &'static str, kind: Kind, help: &'static str) -> Family<'_> {
+        let kind = match kind {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
+        };
+        // Writing to a string does not fail.
+        _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+        Family { text: &mut self.0, name }
+    }
+
+    /// A family of one counter.
+    pub(super) fn counter(&mut self, name: &'static str, help: &'static str, value: u64) {
+        self.family(name, Kind::Counter, help).sample("", &[], value);
+    }
+
+    /// A family of one gauge.
+    pub(super) fn gauge(&mut self, name: &'static str, help: &'static str, value: impl Display) {
+        self.family(name, Kind::Gauge, help).sample("", &[], value);
+    }
+
+    /// The text.
+    pub(super) fn finish(self) -> String {
+        self.0
+    }
+}
+
+impl Family<'_> {
+    /// Adds a sample, with what stands behind the family's name and before its labels, if anything does. Labels are the
+    /// gateway's own words: nothing that a client sends is one, and none needs escaping.
+    pub(super) fn sample(&mut self, suffix: &str, labels: &[(&str, &str)], value: impl Display) {
+        _ = write!(self.text, "{}{suffix}", self.name);
+        for (nth, (label, word)) in labels.iter().enumerate() {
+            _ = write!(self.text, "{}{label}=\"{word}\"", if nth == 0 { '{' } else { ',' });
+        }
+        _ = writeln!(self.text, "{} {value}", if labels.is_empty() { "" } else { "}" });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Exposition, Kind};
+
+    #[test]
+    fn families_are_told_one_after_another_with_their_kind_and_samples() {
+        let mut text = Exposition::default();
+        let mut family = text.family("a_total", Kind::Counter, "What a is.");
+        family.sample("", &[("b", "c"), ("d", "e/f")], 7);
+        family.sample("", &[("b", "g")], 8);
+        text.gauge("h_seconds", "What h is.", 0.5);
+        text.family("i", Kind::Histogram, "What i is.").sample("_bucket", &[("le", "+Inf")], 9);
+        let expected = "\
+# HELP a_total What a is.
+# TYPE a_total counter
+a_total{b=\"c\",d=\"e/f\"} 7
+a_total{b=\"g\"} 8
+# HELP h_seconds What h is.
+# TYPE h_seconds gauge
+h_seconds 0.5
+# HELP i What i is.
+# TYPE i histogram
+i_bucket{le=\"+Inf\"} 9
+";
+        assert_eq!(text.finish(), expected);
+    }
+}

@@ -1,0 +1,225 @@
+//! `GET /metrics`: what all rooms have counted, for whoever may know.
+//!
+//! The rooms count in numbers of their own; they are gathered here when they are asked for. No label holds anything that
+//! a client sent or that a tenant named.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
+
+use super::exposition::{self, Exposition, Kind};
+use super::places::Places;
+use crate::feed::Feed;
+use crate::http::body::Body;
+use crate::http::credential::{self, Presented};
+use crate::http::limits::Limits;
+use crate::http::meter::{BOUNDS, Meter};
+use crate::mcp::counted::EndpointStats;
+use crate::mcp::endpoint::Endpoint;
+use crate::model::fault::Fault;
+use crate::model::key::KeyHash;
+use crate::registry::Registry;
+use crate::store::Store;
+
+/// What proxies add. A request with any of these comes from elsewhere, whoever hands it on.
+const HANDED_ON: [HeaderName; 4] = [
+    HeaderName::from_static("x-forwarded-for"),
+    HeaderName::from_static("forwarded"),
+    HeaderName::from_static("via"),
+    HeaderName::from_static("x-real-ip"),
+];
+
+/// Everything that counts.
+pub(super) struct Metrics {
+    /// The requests of MCP endpoints.
+    pub(super) meter: Meter,
+    /// What is in memory.
+    pub(super) registry: Arc<Registry>,
+    /// Whether changes are heard.
+    pub(super) feed: Arc<Feed>,
+    /// The pool.
+    pub(super) store: Store,
+    /// Who was refused.
+    pub(super) limits: Arc<Limits>,
+    /// The connections of each listener.
+    pub(super) doors: Vec<(&'static str, Arc<Places>)>,
+    /// Whose key opens this.
+    pub(super) operator: KeyHash,
+}
+
+impl Metrics {
+    /// Answers a scraper on this machine, or one with the operator's key.
+    ///
+    /// # Errors
+    /// [`Fault::Unauthenticated`], charged to the address of `client`; [`Fault::RateLimited`].
+    pub(super) fn answer(
+        &self,
+        endpoint: &Endpoint,
+        (method, headers): (&Method, &HeaderMap),
+        (peer, client): (IpAddr, IpAddr),
+    ) -> Result<Response<Body>, Fault> {
+        if !is_local(peer, headers) {
+            self.admit(headers, client)?;
+        }
+        let mut response = Response::new(Body::empty());
+        if !matches!(*method, Method::GET | Method::HEAD) {
+            *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
+            response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+            return Ok(response);
+        }
+        *response.body_mut() = Body::from(Bytes::from(self.render(endpoint.stats())));
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(exposition::CONTENT_TYPE));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        Ok(response)
+    }
+
+    fn admit(&self, headers: &HeaderMap, client: IpAddr) -> Result<(), Fault> {
+        if let Ok(Presented::Operator) = credential::read(headers, self.operator) {
+            return Ok(());
+        }
+        self.limits.charge_failure(client)?;
+        Err(Fault::Unauthenticated)
+    }
+
+    fn render(&self, endpoint: EndpointStats) -> String {
+        let mut text = Exposition::default();
+        self.requests(&mut text);
+        streams(&mut text, endpoint);
+        self.refusals(&mut text);
+        self.feed(&mut text);
+        self.memory(&mut text, endpoint);
+        self.connections(&mut text);
+        text.finish()
+    }
+
+    fn requests(&self, text: &mut Exposition) {
+        let help = "Requests of MCP endpoints by method, era and outcome.";
+        let mut family = text.family("waggle_requests_total", Kind::Counter, help);
+        for requests in self.meter.requests() {
+            let labels = [("method", requests.method), ("era", requests.era), ("outcome", requests.outcome)];
+            family.sample("", &labels, requests.count);
+        }
+        let help = "How long requests of MCP endpoints took to be answered; of streams, to be opened.";
+        let mut family = text.family("waggle_request_duration_seconds", Kind::Histogram, help);
+        for took in self.meter.took() {
+            for (bound, count) in BOUNDS.iter().zip(took.within) {
+                let bound = seconds(*bound).to_string();
+                family.sample("_bucket", &[("method", took.method), ("le", &bound)], count);
+            }
+            family.sample("_bucket", &[("method", took.method), ("le", "+Inf")], took.count);
+            family.sample("_sum", &[("method", took.method)], seconds(took.micros));
+            family.sample("_count", &[("method", took.method)], took.count);
+        }
+    }
+
+    fn refusals(&self, text: &mut Exposition) {
+        let stats = self.limits.stats();
+        let help = "Requests refused by a rate limit, by whose it is.";
+        let mut family = text.family("waggle_rate_limited_total", Kind::Counter, help);
+        for (scope, count) in stats.refused {
+            family.sample("", &[("scope", scope.as_str())], count);
+        }
+        let help = "Requests shed since too many of their key or agent were under way.";
+        text.counter("waggle_shed_total", help, stats.shed);
+        let help = "Limiters in memory, by what they limit.";
+        let mut family = text.family("waggle_limiters", Kind::Gauge, help);
+        family.sample("", &[("of", "holders")], stats.holders);
+        family.sample("", &[("of", "addresses")], stats.addresses);
+    }
+
+    fn feed(&self, text: &mut Exposition) {
+        let stats = self.feed.stats();
+        let help = "For how long nothing has proven that changes are heard; +Inf before the first proof.";
+        let unproven = stats.unproven.as_secs_f64();
+        if stats.unproven == std::time::Duration::MAX {
+            text.gauge("waggle_feed_unproven_seconds", help, "+Inf");
+        } else {
+            text.gauge("waggle_feed_unproven_seconds", help, unproven);
+        }
+        let help = "Sweeps of the log of changes, by whether the database answered.";
+        let mut family = text.family("waggle_feed_sweeps_total", Kind::Counter, help);
+        family.sample("", &[("outcome", "ok")], stats.sweeps);
+        family.sample("", &[("outcome", "failed")], stats.failed_sweeps);
+        let help = "Scopes in memory that were behind and were caught up.";
+        text.counter("waggle_feed_catch_ups_total", help, stats.catch_ups);
+    }
+
+    fn memory(&self, text: &mut Exposition, EndpointStats { results, .. }: EndpointStats) {
+        let stats = self.registry.stats();
+        let help = "What is held in memory, in pieces.";
+        let mut family = text.family("waggle_cache_entries", Kind::Gauge, help);
+        for (cache, entries) in [
+            ("agents", stats.agents),
+            ("tenants", stats.tenants),
+            ("sessions", stats.sessions),
+            ("keys", stats.keys),
+        ] {
+            family.sample("", &[("cache", cache)], entries);
+        }
+        let help = "What is held in memory, in bytes.";
+        let mut family = text.family("waggle_cache_bytes", Kind::Gauge, help);
+        for (cache, bytes) in [
+            ("contents", stats.content_bytes),
+            ("compiled", stats.compiled_bytes),
+            ("results", results.bytes),
+        ] {
+            family.sample("", &[("cache", cache)], bytes);
+        }
+        let help = "Encoded results that were asked for, by whether they were in memory.";
+        let mut family = text.family("waggle_results_total", Kind::Counter, help);
+        family.sample("", &[("outcome", "hit")], results.hits);
+        family.sample("", &[("outcome", "miss")], results.misses);
+        let help = "How many more templates may be rendered at once.";
+        text.gauge("waggle_render_places_free", help, stats.free_renders);
+        let help = "How often the database was asked whose a key is.";
+        text.counter("waggle_key_look_ups_total", help, stats.key_look_ups);
+        if let Some(expiring) = stats.expiring_keys {
+            let help = "Keys that expire within 14 days.";
+            text.gauge("waggle_keys_expiring", help, expiring);
+        }
+    }
+
+    fn connections(&self, text: &mut Exposition) {
+        let help = "Open connections, by listener.";
+        let mut family = text.family("waggle_connections", Kind::Gauge, help);
+        for (door, places) in &self.doors {
+            family.sample("", &[("listener", door)], places.open());
+        }
+        let help = "Connections closed at once since their address had as many as it may, by listener.";
+        let mut family = text.family("waggle_connections_refused_total", Kind::Counter, help);
+        for (door, places) in &self.doors {
+            family.sample("", &[("listener", door)], places.refused());
+        }
+        let (in_use, idle) = self.store.connections();
+        let help = "Connections to the database.";
+        let mut family = text.family("waggle_database_connections", Kind::Gauge, help);
+        family.sample("", &[("state", "in_use")], in_use);
+        family.sample("", &[("state", "idle")], idle);
+    }
+}
+
+fn streams(text: &mut Exposition, EndpointStats { streams, .. }: EndpointStats) {
+    let help = "Open streams, by era.";
+    let mut family = text.family("waggle_streams", Kind::Gauge, help);
+    for stats in streams {
+        family.sample("", &[("era", stats.era)], stats.open);
+    }
+    let help = "Changes that were told on streams, by era.";
+    let mut family = text.family("waggle_events_total", Kind::Counter, help);
+    for stats in streams {
+        family.sample("", &[("era", stats.era)], stats.told);
+    }
+}
+
+fn seconds(micros: u64) -> f64 {
+    std::time::Duration::from_micros(micros).as_secs_f64()
+}
+
+/// Whether somebody on this machine asks for himself.
+fn is_local(peer: IpAddr, headers: &HeaderMap) -> bool {
+    peer.to_canonical().is_loopback() && !HANDED_ON.iter().any(|name| headers.contains_key(name))
+}

@@ -1,0 +1,41 @@
+//! Those who mean harm, or hold on without asking for anything: what they cost, and that others do not notice.
+
+mod connections;
+mod deadlines;
+mod flood;
+mod frames;
+mod metrics;
+mod million;
+mod multiplexed;
+mod tls;
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// Whether the other side closes a connection within a time, and what it says until then.
+async fn heard(stream: &mut TcpStream, within: Duration) -> (String, bool) {
+    let mut said = Vec::new();
+    let read = tokio::time::timeout(within, stream.read_to_end(&mut said)).await;
+    (String::from_utf8_lossy(&said).into_owned(), read.is_ok())
+}
+
+/// Sends these bytes, then one byte at a time until the other side has closed; how long that took.
+async fn trickle(address: SocketAddr, first: &str) -> (String, Duration) {
+    let stream = TcpStream::connect(address).await.unwrap();
+    let began = Instant::now();
+    let (mut read, mut write) = stream.into_split();
+    write.write_all(first.as_bytes()).await.unwrap();
+    let dripping = tokio::spawn(async move {
+        while write.write_all(b" ").await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    });
+    let mut said = Vec::new();
+    // What was still being sent when the other side closed resets the connection: said is what was heard before.
+    let _ = tokio::time::timeout(Duration::from_secs(30), read.read_to_end(&mut said)).await.unwrap();
+    dripping.abort();
+    (String::from_utf8_lossy(&said).into_owned(), began.elapsed())
+}

@@ -1,0 +1,88 @@
+//! Connections: how many there may be.
+
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::heard;
+use crate::app::{Builder, Replica};
+use crate::cluster::database;
+
+const REQUEST: &[u8] = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
+
+/// A connection on which a request was answered.
+async fn served(replica: &Replica) -> Option<TcpStream> {
+    let mut stream = TcpStream::connect(replica.running.address).await.unwrap();
+    stream.write_all(REQUEST).await.ok()?;
+    let mut first = [0; 12];
+    let read = tokio::time::timeout(Duration::from_secs(5), stream.read_exact(&mut first)).await.ok()?;
+    read.ok().filter(|_| &first == b"HTTP/1.1 200").map(|_| stream)
+}
+
+/// One client of the tests keeps a connection open, from which it asked whether the gateway was ready.
+const OWN: usize = 1;
+
+#[tokio::test]
+async fn an_address_has_so_many_connections_and_one_more_is_closed_at_once() {
+    let database = database().await;
+    let most = 3 + OWN;
+    let replica = Builder::new(&database).set("WAGGLE_SERVER__CONNECTIONS_PER_ADDRESS", most).start().await;
+    let mut held = Vec::new();
+    for _ in 0..3 {
+        held.push(served(&replica).await.unwrap());
+    }
+    let mut refused = TcpStream::connect(replica.running.address).await.unwrap();
+    assert_eq!(heard(&mut refused, Duration::from_secs(5)).await, (String::new(), true));
+    held.pop();
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(served(&replica).await.is_some(), "a place was given back");
+}
+
+#[tokio::test]
+async fn a_trusted_proxy_has_as_many_connections_as_there_are() {
+    let database = database().await;
+    let replica = Builder::new(&database)
+        .set("WAGGLE_SERVER__CONNECTIONS_PER_ADDRESS", 1 + OWN)
+        .set("WAGGLE_SERVER__TRUSTED_PROXIES", "127.0.0.0/8")
+        .start()
+        .await;
+    let mut held = Vec::new();
+    for _ in 0..10 {
+        held.push(served(&replica).await.unwrap());
+    }
+}
+
+#[tokio::test]
+async fn one_more_than_the_listener_takes_waits_until_another_ends() {
+    let database = database().await;
+    let replica = Builder::new(&database).set("WAGGLE_SERVER__CONNECTIONS", 2 + OWN).start().await;
+    let (first, second) = (served(&replica).await.unwrap(), served(&replica).await.unwrap());
+    let mut waiting = TcpStream::connect(replica.running.address).await.unwrap();
+    waiting.write_all(REQUEST).await.unwrap();
+    assert_eq!(heard(&mut waiting, Duration::from_millis(500)).await, (String::new(), false));
+    drop(first);
+    let mut first = [0; 12];
+    waiting.read_exact(&mut first).await.unwrap();
+    assert_eq!(&first, b"HTTP/1.1 200");
+    drop(second);
+}
+
+#[tokio::test]
+async fn a_head_has_as_many_headers_and_bytes_as_it_may_and_no_more() {
+    let database = database().await;
+    let replica = Builder::new(&database)
+        .set("WAGGLE_SERVER__HEADER_COUNT", 20)
+        .set("WAGGLE_SERVER__HEADER_BYTES", 8192)
+        .start()
+        .await;
+    let ask = async |headers: String| {
+        let request =
+            format!("GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}\r\n");
+        crate::whole::raw(replica.running.address, request.as_bytes()).await.status.as_u16()
+    };
+    assert_eq!(ask("X: y\r\n".repeat(18)).await, 200);
+    assert_eq!(ask("X: y\r\n".repeat(19)).await, 431);
+    assert_eq!(ask(format!("X: {}\r\n", "y".repeat(8_000))).await, 200);
+    assert_eq!(ask(format!("X: {}\r\n", "y".repeat(8_200))).await, 431);
+}

@@ -1,0 +1,137 @@
+//! Very many addresses, each with a key that nobody has or that is none, and somebody with a good key beside them.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use waggle::model::key::{KeyKind, SecretKey};
+
+/// Requests that are sent before their answers are read.
+const AT_ONCE: usize = 8;
+const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+
+fn request(agent: &str, client: Ipv4Addr, key: &str) -> String {
+    format!(
+        "POST /{agent}/mcp HTTP/1.1\r\nHost: localhost\r\nX-Forwarded-For: {client}\r\nX-Agent-API-Key: {key}\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{PING}",
+        PING.len()
+    )
+}
+
+/// A connection with a buffer, of whose answers the status matters.
+struct Asking {
+    stream: TcpStream,
+    buffer: Vec<u8>,
+}
+
+impl Asking {
+    async fn begin(address: SocketAddr) -> Self {
+        Self { stream: TcpStream::connect(address).await.unwrap(), buffer: Vec::new() }
+    }
+
+    /// The status of the next answer, which is read to its end.
+    async fn status(&mut self) -> u16 {
+        loop {
+            if let Some(end) = self.buffer.windows(4).position(|four| four == b"\r\n\r\n") {
+                let head = std::str::from_utf8(&self.buffer[..end]).unwrap();
+                let status = head[9..12].parse().unwrap();
+                let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
+                let whole = end + 4 + length.parse::<usize>().unwrap();
+                while self.buffer.len() < whole {
+                    self.receive().await;
+                }
+                self.buffer.drain(..whole);
+                return status;
+            }
+            self.receive().await;
+        }
+    }
+
+    async fn receive(&mut self) {
+        let read = tokio::time::timeout(Duration::from_secs(60), self.stream.read_buf(&mut self.buffer));
+        assert!(read.await.unwrap().unwrap() > 0, "the connection was closed");
+    }
+}
+
+/// A key that must be looked up to know that nobody has it, or one that is seen to be none.
+fn bad_key(well_formed: bool) -> String {
+    let key = SecretKey::generate(KeyKind::Agent, &mut rand::rng());
+    let (good, last) = key.reveal().split_at(52);
+    let mistaken = if last == "x" { "y" } else { "x" };
+    format!("{good}{}", if well_formed { last } else { mistaken })
+}
+
+/// Asks once from each of so many addresses, over so many connections of a trusted proxy; answers the statuses.
+pub(crate) async fn flood(
+    address: SocketAddr,
+    agent: &str,
+    addresses: u32,
+    connections: u32,
+) -> BTreeMap<u16, u64> {
+    let mut under_way = JoinSet::new();
+    for nth in 0..connections {
+        let agent = agent.to_owned();
+        under_way.spawn(async move {
+            let mut asking = Asking::begin(address).await;
+            let mut statuses = BTreeMap::new();
+            let mut mine = (nth..addresses).step_by(connections.try_into().unwrap()).peekable();
+            while mine.peek().is_some() {
+                let clients: Vec<_> = mine.by_ref().take(AT_ONCE).collect();
+                let mut requests = String::new();
+                for client in &clients {
+                    let key = bad_key(client % 2 == 0);
+                    requests += &request(&agent, Ipv4Addr::from(0x0b00_0000 + client), &key);
+                }
+                asking.stream.write_all(requests.as_bytes()).await.unwrap();
+                for _ in clients {
+                    *statuses.entry(asking.status().await).or_insert(0) += 1;
+                }
+            }
+            statuses
+        });
+    }
+    let mut all = BTreeMap::new();
+    while let Some(statuses) = under_way.join_next().await {
+        for (status, count) in statuses.unwrap() {
+            *all.entry(status).or_insert(0) += count;
+        }
+    }
+    all
+}
+
+/// How long somebody with a good key waited for each of his answers, until `done`.
+pub(crate) async fn good_caller(
+    address: SocketAddr,
+    agent: &str,
+    key: &str,
+    done: impl Future<Output = ()>,
+) -> Vec<Duration> {
+    let (mut asking, mut waited) = (Asking::begin(address).await, Vec::new());
+    let request = request(agent, Ipv4Addr::new(192, 0, 2, 1), key);
+    let mut done = std::pin::pin!(done);
+    loop {
+        let began = Instant::now();
+        asking.stream.write_all(request.as_bytes()).await.unwrap();
+        assert_eq!(asking.status().await, 200, "the good caller");
+        waited.push(began.elapsed());
+        if tokio::time::timeout(Duration::from_millis(5), &mut done).await.is_ok() {
+            waited.sort_unstable();
+            return waited;
+        }
+    }
+}
+
+/// The time within which so many of a hundred were answered.
+pub(crate) fn percentile(waited: &[Duration], percent: usize) -> Duration {
+    waited[(waited.len() * percent / 100).min(waited.len() - 1)]
+}
+
+/// Memory that a process has now, in MiB.
+pub(crate) fn resident(process: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024
+}

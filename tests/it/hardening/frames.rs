@@ -1,0 +1,98 @@
+//! HTTP/2 by its frames (RFC 9113), so that a test may say what no library would.
+
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+pub(crate) const HEADERS: u8 = 1;
+pub(crate) const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+pub(crate) const PING: u8 = 6;
+pub(crate) const GOAWAY: u8 = 7;
+const END_STREAM: u8 = 1;
+pub(crate) const END_HEADERS: u8 = 4;
+
+/// A frame, as far as it matters here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Frame {
+    pub(crate) kind: u8,
+    pub(crate) flags: u8,
+    pub(crate) stream: u32,
+    pub(crate) payload: Vec<u8>,
+}
+
+impl Frame {
+    /// A reason, at the end of a `GOAWAY` or as all of a `RST_STREAM`.
+    pub(crate) fn reason(&self) -> u32 {
+        let at = if self.kind == GOAWAY { 4 } else { 0 };
+        u32::from_be_bytes(self.payload[at..at + 4].try_into().unwrap())
+    }
+}
+
+pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = u32::try_from(payload.len()).unwrap().to_be_bytes()[1..].to_vec();
+    bytes.extend([kind, flags]);
+    bytes.extend(stream.to_be_bytes());
+    bytes.extend_from_slice(payload);
+    bytes
+}
+
+/// `GET /healthz`, with so many more headers.
+pub(crate) fn get(stream: u32, more: usize) -> Vec<u8> {
+    // :method GET, :scheme http, then :path and :authority by name and value (RFC 7541).
+    let mut block = vec![0x82, 0x86, 0x44, 8];
+    block.extend(b"/healthz\x41\x09localhost");
+    for nth in 0..more {
+        block.extend([0x00, 4]);
+        block.extend(format!("x{nth:03}").bytes());
+        block.extend([1, b'y']);
+    }
+    frame(HEADERS, END_STREAM | END_HEADERS, stream, &block)
+}
+
+/// A connection that has said hello.
+pub(crate) struct Spoken<S>(pub(crate) S);
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Spoken<S> {
+    pub(crate) async fn begin(mut stream: S) -> Self {
+        stream.write_all(PREFACE).await.unwrap();
+        stream.write_all(&frame(SETTINGS, 0, 0, &[])).await.unwrap();
+        Self(stream)
+    }
+
+    pub(crate) async fn say(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        self.0.write_all(bytes).await
+    }
+
+    /// The next frame of this kind; `None` where the connection ends before.
+    pub(crate) async fn next(&mut self, kind: u8) -> Option<Frame> {
+        loop {
+            let mut head = [0; 9];
+            let read = tokio::time::timeout(Duration::from_secs(20), self.0.read_exact(&mut head)).await;
+            read.unwrap_or_else(|_| panic!("nothing is said")).ok()?;
+            let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+            let mut payload = vec![0; usize::try_from(length).unwrap()];
+            self.0.read_exact(&mut payload).await.ok()?;
+            let stream = u32::from_be_bytes(head[5..].try_into().unwrap());
+            let frame = Frame { kind: head[3], flags: head[4], stream, payload };
+            if frame.kind == kind {
+                return Some(frame);
+            }
+        }
+    }
+
+    /// The status of the next answer, where it is one of those that have an index.
+    pub(crate) async fn status(&mut self) -> Option<u16> {
+        let block = self.next(HEADERS).await?.payload;
+        // A change of the table's size may stand before.
+        let first = *block.iter().find(|byte| **byte & 0xe0 != 0x20)?;
+        Some(match first {
+            0x88 => 200,
+            0x8c => 400,
+            0x8d => 404,
+            // By the name :status and three digits, as they are or by Huffman's code; 431 is the only one asked for.
+            _ => 431,
+        })
+    }
+}

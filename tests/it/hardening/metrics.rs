@@ -1,0 +1,153 @@
+//! `/metrics`: who may see it, where, and what it says.
+
+use serde_json::json;
+
+use crate::app::{Builder, Replica, gateway};
+use crate::cluster::database;
+use crate::http::{Answer, Client};
+use crate::whole::{exact, problem};
+
+/// The value of a sample, as it is told.
+fn sample<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))
+}
+
+async fn scrape(client: &Client, headers: &[(&str, &str)]) -> Answer {
+    client.send("GET", "/metrics", headers, "").await
+}
+
+fn refused() -> serde_json::Value {
+    let mut refused = problem(401, "unauthenticated", "a valid credential is required");
+    refused["headers"].as_object_mut().unwrap().remove("cache-control");
+    refused
+}
+
+#[tokio::test]
+async fn only_this_machine_and_the_operator_see_the_numbers() {
+    let (_database, replica) = gateway().await;
+    let key = replica.acme("a").await;
+    let [operator, agent] = [&replica.operator, &key].map(|key| format!("Bearer {key}"));
+    let local = scrape(&replica.http, &[]).await;
+    assert_eq!(
+        (local.status.as_u16(), local.header("content-type")),
+        (200, Some("text/plain; version=0.0.4; charset=utf-8"))
+    );
+    for handed_on in ["x-forwarded-for", "forwarded", "via", "x-real-ip"] {
+        let from_elsewhere = (handed_on, "192.0.2.1");
+        assert_eq!(exact(&scrape(&replica.http, &[from_elsewhere]).await), refused(), "{handed_on}");
+        let as_agent = [from_elsewhere, ("authorization", agent.as_str())];
+        assert_eq!(exact(&scrape(&replica.http, &as_agent).await), refused(), "{handed_on}");
+        let as_operator = [from_elsewhere, ("authorization", operator.as_str())];
+        assert_eq!(scrape(&replica.http, &as_operator).await.status, 200, "{handed_on}");
+    }
+    assert_eq!(scrape(&replica.http, &[("host", "evil.example")]).await.status, 403, "nor does a web page");
+    assert_eq!(replica.http.send("POST", "/metrics", &[], "").await.status, 405);
+}
+
+#[tokio::test]
+async fn credentials_that_do_not_hold_are_charged_to_their_address() {
+    let database = database().await;
+    let replica = Builder::new(&database)
+        .set("WAGGLE_LIMITS__ADDRESS_PER_SECOND", 1)
+        .set("WAGGLE_LIMITS__ADDRESS_BURST", 5)
+        .start()
+        .await;
+    let mut statuses = Vec::new();
+    for _ in 0..6 {
+        statuses.push(scrape(&replica.http, &[("via", "1.1 x")]).await.status.as_u16());
+    }
+    assert_eq!(statuses, [401, 401, 401, 401, 401, 429]);
+}
+
+#[tokio::test]
+async fn the_numbers_are_where_administration_is() {
+    let database = database().await;
+    let replica = Builder::new(&database).set("WAGGLE_ADMIN__LISTEN", "127.0.0.1:0").start().await;
+    let admin = Client::new(replica.running.admin_address);
+    let told = scrape(&admin, &[]).await.text();
+    assert!(sample(&told, "waggle_connections{listener=\"admin\"}").is_some(), "{told}");
+    let bearer = format!("Bearer {}", replica.operator);
+    let mut nowhere = problem(404, "not_found", "no such path");
+    nowhere["headers"].as_object_mut().unwrap().remove("cache-control");
+    assert_eq!(exact(&scrape(&replica.http, &[("authorization", &bearer)]).await), nowhere);
+}
+
+#[tokio::test]
+async fn what_happened_is_counted() {
+    let database = database().await;
+    let replica = Builder::new(&database)
+        .set("WAGGLE_LIMITS__KEY_PER_SECOND", 1)
+        .set("WAGGLE_LIMITS__KEY_BURST", 5)
+        .start()
+        .await;
+    let key = replica.acme("a").await;
+    replica.put("a", "x:1", "text").await;
+    for _ in 0..3 {
+        assert!(replica.http.text("a", &key, "x:1").await.is_some());
+    }
+    replica.http.call("a", &key, "resources/read", json!({"uri": "x:2"})).await;
+    replica.http.call("a", &key, "made/up", json!({})).await;
+    replica.http.call("a", &key, "ping", json!({})).await;
+    replica.http.call("a", &crate::app::mistyped(&key), "ping", json!({})).await;
+    let told = scrape(&replica.http, &[]).await.text();
+    let requests = |method: &str, outcome: &str| {
+        let name =
+            format!("waggle_requests_total{{method=\"{method}\",era=\"legacy\",outcome=\"{outcome}\"}}");
+        sample(&told, &name).map(str::to_owned)
+    };
+    assert_eq!(requests("resources/read", "ok").as_deref(), Some("3"), "{told}");
+    assert_eq!(requests("resources/read", "resource_not_found").as_deref(), Some("1"));
+    assert_eq!(requests("other", "method_not_found").as_deref(), Some("1"));
+    assert_eq!(requests("ping", "rate_limited").as_deref(), Some("1"));
+    assert_eq!(requests("other", "unauthenticated").as_deref(), Some("1"));
+    for (name, value) in [
+        ("waggle_request_duration_seconds_count{method=\"resources/read\"}", "4"),
+        ("waggle_request_duration_seconds_bucket{method=\"resources/read\",le=\"+Inf\"}", "4"),
+        ("waggle_rate_limited_total{scope=\"key\"}", "1"),
+        ("waggle_rate_limited_total{scope=\"address\"}", "0"),
+        ("waggle_results_total{outcome=\"hit\"}", "2"),
+        ("waggle_results_total{outcome=\"miss\"}", "1"),
+        ("waggle_key_look_ups_total", "1"),
+        ("waggle_streams{era=\"modern\"}", "0"),
+        ("waggle_render_places_free", "4"),
+        ("waggle_feed_sweeps_total{outcome=\"failed\"}", "0"),
+    ] {
+        assert_eq!(sample(&told, name), Some(value), "{name}\n{told}");
+    }
+    assert_eq!(sample(&told, "waggle_connections{listener=\"admin\"}"), None);
+    is_well_formed(&told);
+}
+
+/// Every line is a comment of a family or a sample of the one before.
+fn is_well_formed(text: &str) {
+    let mut family = "";
+    for line in text.lines() {
+        if let Some(help) = line.strip_prefix("# HELP ") {
+            family = help.split(' ').next().unwrap();
+        } else if let Some(kind) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = kind.split_once(' ').unwrap();
+            assert!(name == family && ["counter", "gauge", "histogram"].contains(&kind), "{line}");
+        } else {
+            let (name, value) = line.rsplit_once(' ').unwrap();
+            assert!(name.starts_with(family) && value.parse::<f64>().is_ok(), "{line}");
+        }
+    }
+}
+
+async fn told(replica: &Replica, name: &str) -> Option<String> {
+    sample(&scrape(&replica.http, &[]).await.text(), name).map(str::to_owned)
+}
+
+#[tokio::test]
+async fn keys_that_expire_soon_are_counted() {
+    let (_database, replica) = gateway().await;
+    replica.acme("a").await;
+    for days in [1, 13, 15] {
+        let expires = time::OffsetDateTime::now_utc() + time::Duration::days(days);
+        let expires = expires.format(&time::format_description::well_known::Rfc3339).unwrap();
+        let made = replica.admin("POST", "/agents/a/keys", Some(json!({"expiresAt": expires}))).await;
+        assert_eq!(made.status, 201, "{}", made.text());
+    }
+    replica.running.registry.count_expiring_keys().await;
+    assert_eq!(told(&replica, "waggle_keys_expiring").await.as_deref(), Some("2"));
+}

@@ -1,0 +1,94 @@
+//! HTTP/2: many requests on one connection, and what can be done with that.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::net::TcpStream;
+
+use super::frames::{END_HEADERS, GOAWAY, HEADERS, PING, RST_STREAM, Spoken, frame, get};
+use crate::app::{Builder, gateway};
+use crate::cluster::database;
+
+const ENHANCE_YOUR_CALM: u32 = 11;
+const CANCEL: [u8; 4] = 8_u32.to_be_bytes();
+
+#[tokio::test]
+async fn requests_taken_back_as_fast_as_they_are_made_end_the_connection_and_others_are_served() {
+    let (_database, replica) = gateway().await;
+    let key = replica.acme("a").await;
+    let mut attacker = Spoken::begin(TcpStream::connect(replica.running.address).await.unwrap()).await;
+    let mut burst = Vec::new();
+    for nth in 0..2_000 {
+        burst.extend(get(2 * nth + 1, 0));
+        burst.extend(frame(RST_STREAM, 0, 2 * nth + 1, &CANCEL));
+    }
+    // It may be gone before all is said.
+    let _ = attacker.say(&burst).await;
+    let end = attacker.next(GOAWAY).await.expect("the connection ended without a word");
+    assert_eq!(end.reason(), ENHANCE_YOUR_CALM);
+    let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"});
+    assert_eq!(replica.http.post("a", &key, &ping).await.status, 200);
+}
+
+#[tokio::test]
+async fn some_requests_may_be_taken_back() {
+    let (_database, replica) = gateway().await;
+    let mut client = Spoken::begin(TcpStream::connect(replica.running.address).await.unwrap()).await;
+    for nth in 0..10 {
+        client.say(&get(2 * nth + 1, 0)).await.unwrap();
+        client.say(&frame(RST_STREAM, 0, 2 * nth + 1, &CANCEL)).await.unwrap();
+    }
+    client.say(&get(101, 0)).await.unwrap();
+    loop {
+        let answer = client.next(HEADERS).await.expect("it goes on");
+        if answer.stream == 101 {
+            break;
+        }
+    }
+}
+
+#[tokio::test]
+async fn more_headers_than_a_request_may_have_are_refused_in_http_2_as_well() {
+    let database = database().await;
+    let replica = Builder::new(&database).set("WAGGLE_SERVER__HEADER_COUNT", 20).start().await;
+    let mut client = Spoken::begin(TcpStream::connect(replica.running.address).await.unwrap()).await;
+    client.say(&get(1, 20)).await.unwrap();
+    assert_eq!(client.status().await, Some(200));
+    client.say(&get(3, 21)).await.unwrap();
+    assert_eq!(client.status().await, Some(431));
+}
+
+#[tokio::test]
+async fn a_head_in_pieces_without_end_ends_the_connection() {
+    let (_database, replica) = gateway().await;
+    let mut attacker = Spoken::begin(TcpStream::connect(replica.running.address).await.unwrap()).await;
+    let whole = get(1, 0);
+    attacker.say(&frame(HEADERS, 0, 1, &whole[9..])).await.unwrap();
+    let piece = frame(9, 0, 1, b"\x00\x01x\x01y");
+    let mut said = 0;
+    while said < 100_000 && attacker.say(&piece.repeat(100)).await.is_ok() {
+        said += 100;
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert!(said < 100_000, "nobody minds");
+    assert_ne!(END_HEADERS, 0);
+}
+
+#[tokio::test]
+async fn an_idle_connection_is_told_to_go_and_signs_of_life_do_not_keep_it() {
+    let database = database().await;
+    let replica = Builder::new(&database)
+        .set("WAGGLE_SERVER__IDLE_SECONDS", 3)
+        .set("WAGGLE_SERVER__HEAD_SECONDS", 1)
+        .start()
+        .await;
+    let mut client = Spoken::begin(TcpStream::connect(replica.running.address).await.unwrap()).await;
+    client.say(&get(1, 0)).await.unwrap();
+    assert_eq!(client.status().await, Some(200));
+    let began = std::time::Instant::now();
+    while began.elapsed() < Duration::from_secs(8) && client.say(&frame(PING, 0, 0, &[7; 8])).await.is_ok() {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    assert!(began.elapsed() < Duration::from_secs(7), "it is still open");
+    assert_eq!(client.next(GOAWAY).await.map(|end| end.reason()), Some(0));
+}

@@ -1,0 +1,191 @@
+//! TLS: spoken with a certificate, and with the next one once that is there.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rcgen::{CertificateParams, KeyPair};
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use waggle::app;
+use waggle::config::{self, Environment, Flags, Purpose};
+
+use super::frames::{Spoken, get};
+use crate::app::Replica;
+use crate::cluster::{Database, database, store_options};
+use crate::http::Client;
+
+/// The files of a certificate for `localhost`.
+struct Files {
+    folder: tempfile::TempDir,
+}
+
+impl Files {
+    fn new() -> (Self, CertificateDer<'static>) {
+        let files = Self { folder: tempfile::tempdir().unwrap() };
+        let certificate = files.renew();
+        (files, certificate)
+    }
+
+    fn certificate(&self) -> PathBuf {
+        self.folder.path().join("certificate.pem")
+    }
+
+    fn key(&self) -> PathBuf {
+        self.folder.path().join("key.pem")
+    }
+
+    /// Puts another certificate and another key in the place of those before.
+    fn renew(&self) -> CertificateDer<'static> {
+        let key = KeyPair::generate().unwrap();
+        let made = CertificateParams::new(vec!["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();
+        fs::write(self.key(), key.serialize_pem()).unwrap();
+        fs::write(self.certificate(), made.pem()).unwrap();
+        made.der().clone()
+    }
+
+    fn settings(&self) -> [(&'static str, String); 2] {
+        [
+            ("WAGGLE_SERVER__TLS_CERTIFICATE", self.certificate().display().to_string()),
+            ("WAGGLE_SERVER__TLS_KEY", self.key().display().to_string()),
+        ]
+    }
+}
+
+/// A gateway that speaks TLS. The client of the tests does not: readiness is asked for by one that does.
+async fn start(database: &Database, files: &Files, more: &[(&str, &str)]) -> Replica {
+    let operator = "wag_00000000000000000000000000000000000000000003NxIRP".to_owned();
+    let own = [("WAGGLE_SERVER__LISTEN".to_owned(), "127.0.0.1:0".to_owned())];
+    let tls = files.settings().map(|(name, value)| (name.to_owned(), value));
+    let more = more.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    let environment: Environment = own.into_iter().chain(tls).chain(more).collect();
+    let settings = config::load(&environment, &Flags::default(), Purpose::Assist).ok().unwrap().settings;
+    let hash = waggle::model::key::SecretKey::parse(&operator).unwrap().hash();
+    let sources = waggle::model::sources::Sources::system();
+    let http = Client::new("127.0.0.1:1".parse().unwrap());
+    let running =
+        app::start(&settings, store_options(database.options.clone()), hash, sources).await.unwrap();
+    Replica { running, operator, http }
+}
+
+/// Connects as a client that trusts this certificate alone, and speaks these protocols.
+async fn connect(
+    address: std::net::SocketAddr,
+    trusted: &CertificateDer<'static>,
+    protocols: &[&[u8]],
+) -> std::io::Result<TlsStream<TcpStream>> {
+    let mut roots = RootCertStore::empty();
+    roots.add(trusted.clone()).unwrap();
+    let mut config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+    config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+    let stream = TcpStream::connect(address).await?;
+    let name = ServerName::try_from("localhost").unwrap();
+    TlsConnector::from(Arc::new(config)).connect(name, stream).await
+}
+
+/// Asks on an open connection whether the gateway is alive.
+async fn is_alive(stream: &mut TlsStream<TcpStream>) -> bool {
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+    let mut answer = vec![0; 4096];
+    let read = stream.read(&mut answer).await.unwrap();
+    String::from_utf8_lossy(&answer[..read]).starts_with("HTTP/1.1 200 OK")
+}
+
+#[tokio::test]
+async fn both_protocols_are_spoken_over_tls_and_nothing_without_it() {
+    let database = database().await;
+    let (files, certificate) = Files::new();
+    let replica = start(&database, &files, &[("WAGGLE_ADMIN__LISTEN", "127.0.0.1:0")]).await;
+    for address in [replica.running.address, replica.running.admin_address] {
+        let mut first = connect(address, &certificate, &[b"http/1.1"]).await.unwrap();
+        assert_eq!(first.get_ref().1.alpn_protocol(), Some(&b"http/1.1"[..]));
+        assert!(is_alive(&mut first).await);
+        let second = connect(address, &certificate, &[b"h2", b"http/1.1"]).await.unwrap();
+        assert_eq!(second.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
+        let mut second = Spoken::begin(second).await;
+        second.say(&get(1, 0)).await.unwrap();
+        assert_eq!(second.status().await, Some(200));
+        let plain = Client::new(address).try_send("GET", "/healthz", &[], "").await;
+        assert!(plain.is_err(), "{plain:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_new_certificate_is_for_new_connections_and_open_ones_go_on() {
+    let database = database().await;
+    let (files, first) = Files::new();
+    let replica = start(&database, &files, &[]).await;
+    let address = replica.running.address;
+    let mut open = connect(address, &first, &[]).await.unwrap();
+    assert!(is_alive(&mut open).await);
+    let second = files.renew();
+    let mut looks = 0;
+    while connect(address, &second, &[]).await.is_err() {
+        looks += 1;
+        assert!(looks < 100, "the new certificate is not used");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert!(connect(address, &first, &[]).await.is_err(), "the one before is gone");
+    assert!(is_alive(&mut open).await);
+}
+
+#[tokio::test]
+async fn a_broken_certificate_changes_nothing_and_the_next_good_one_does() {
+    let database = database().await;
+    let (files, first) = Files::new();
+    let replica = start(&database, &files, &[]).await;
+    let address = replica.running.address;
+    for broken in ["", "-----BEGIN CERTIFICATE-----\nnonsense\n-----END CERTIFICATE-----\n"] {
+        fs::write(files.certificate(), broken).unwrap();
+        tokio::time::sleep(Duration::from_millis(2_500)).await;
+        assert!(is_alive(&mut connect(address, &first, &[]).await.unwrap()).await, "{broken:?}");
+    }
+    let key = fs::read(files.key()).unwrap();
+    let second = files.renew();
+    let renewed = fs::read(files.key()).unwrap();
+    fs::write(files.key(), key).unwrap();
+    tokio::time::sleep(Duration::from_millis(2_500)).await;
+    assert!(connect(address, &first, &[]).await.is_ok(), "a certificate without its own key");
+    fs::remove_file(files.key()).unwrap();
+    tokio::time::sleep(Duration::from_millis(2_500)).await;
+    assert!(connect(address, &first, &[]).await.is_ok(), "no key at all");
+    fs::write(files.key(), renewed).unwrap();
+    tokio::time::sleep(Duration::from_millis(3_500)).await;
+    assert!(connect(address, &second, &[]).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_handshake_that_does_not_come_is_not_waited_for() {
+    let database = database().await;
+    let (files, certificate) = Files::new();
+    let replica = start(&database, &files, &[("WAGGLE_SERVER__HEAD_SECONDS", "1")]).await;
+    let mut silent = TcpStream::connect(replica.running.address).await.unwrap();
+    let (said, closed) = super::heard(&mut silent, Duration::from_secs(5)).await;
+    assert_eq!((said, closed), (String::new(), true));
+    assert!(connect(replica.running.address, &certificate, &[]).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_gateway_that_cannot_speak_tls_says_why_and_speaks_nothing() {
+    let database = database().await;
+    let (files, _) = Files::new();
+    fs::write(files.key(), "no key").unwrap();
+    let settings: Environment =
+        files.settings().into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    let settings = config::load(&settings, &Flags::default(), Purpose::Assist).ok().unwrap().settings;
+    let hash =
+        waggle::model::key::SecretKey::generate(waggle::model::key::KeyKind::Operator, &mut rand::rng())
+            .hash();
+    let sources = waggle::model::sources::Sources::system();
+    let refused =
+        app::start(&settings, store_options(database.options.clone()), hash, sources).await.err().unwrap();
+    let expected = format!("TLS cannot be spoken: {} holds no private key in PEM", files.key().display());
+    assert!(refused.to_string().starts_with(&expected), "{refused}");
+    assert_eq!(json!(refused.to_string()).as_str().map(|told| told.contains("no key\"")), Some(false));
+}
