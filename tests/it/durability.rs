@@ -164,7 +164,7 @@ async fn while_writing(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_acknowledged_write_is_lost_when_the_gateway_and_then_its_database_are_killed() {
-    let site = Arc::new(Site::new());
+    let site = Arc::new(Site::unlimited());
     let gateway = site.serve().await;
     let mut writers: Vec<_> = (0..AGENTS).map(|n| Writer::new(format!("agent-{n}"))).collect();
     let owner = site.tenant("acme", writers.iter().map(|writer| writer.agent.clone())).await;

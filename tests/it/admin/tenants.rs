@@ -84,7 +84,7 @@ async fn members_and_parameters_that_nobody_knows_are_refused_by_name() {
         let detail = format!("unknown field `{member}`, expected {known} at line 1 column {column}");
         problem(400, "invalid_params", &detail)
     };
-    let of_agents = "one of `id`, `tenant`, `name`, `title`, `instructions`, `access`, `enabled`";
+    let of_agents = "one of `id`, `tenant`, `name`, `title`, `instructions`, `access`, `enabled`, `limits`";
     let of_resources = "one of `uri`, `name`, `title`, `description`, `mimeType`, `annotations`, `icons`, `_meta`, \
                         `contents`";
     for (call, body, expected) in [
@@ -102,12 +102,12 @@ async fn members_and_parameters_that_nobody_knows_are_refused_by_name() {
         (
             ("PATCH", "/agents/a"),
             r#"{"tenant":"x"}"#,
-            unknown("tenant", "one of `name`, `title`, `instructions`, `access`, `enabled`", 9),
+            unknown("tenant", "one of `name`, `title`, `instructions`, `access`, `enabled`, `limits`", 9),
         ),
         (
             ("POST", "/agents/a/keys"),
             r#"{"expires_at":null}"#,
-            unknown("expires_at", "one of `name`, `scopes`, `expiresAt`, `networks`", 13),
+            unknown("expires_at", "one of `name`, `scopes`, `expiresAt`, `networks`, `limits`", 13),
         ),
         (
             ("PUT", "/agents/a/resources?uri=x:1"),

@@ -19,11 +19,6 @@ fn long() -> bool {
     std::env::var("SOAK").is_ok_and(|soak| soak == "long")
 }
 
-fn site() -> Site {
-    let rates = ["KEY", "AGENT", "TENANT", "ADDRESS"];
-    rates.into_iter().fold(Site::new(), |site, of| site.set(&format!("WAGGLE_LIMITS__{of}_PER_SECOND"), 0))
-}
-
 /// An agent with a resource; answers a key to it.
 async fn prepare(site: &Site) -> String {
     let owner = site.tenant("acme", ["research".to_owned()]).await;
@@ -89,7 +84,7 @@ async fn verified(site: &Site) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn each_request_has_exactly_one_row_though_the_database_was_away_in_the_middle() {
     let requests = if long() { 200_000 } else { 6_000 };
-    let site = Arc::new(site());
+    let site = Arc::new(Site::unlimited());
     let gateway = site.serve().await;
     let key = prepare(&site).await;
     let (sent, stop) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
@@ -122,7 +117,7 @@ async fn each_request_has_exactly_one_row_though_the_database_was_away_in_the_mi
 #[tokio::test(flavor = "multi_thread")]
 async fn with_sync_each_answered_request_has_its_row_whoever_is_killed() {
     let kills = if long() { 20 } else { 4 };
-    let site = Arc::new(site().set("WAGGLE_AUDIT__DURABILITY", "sync"));
+    let site = Arc::new(Site::unlimited().set("WAGGLE_AUDIT__DURABILITY", "sync"));
     let mut gateway = site.serve().await;
     let key = prepare(&site).await;
     let (mut answered, mut unanswered) = (BTreeSet::new(), BTreeSet::new());

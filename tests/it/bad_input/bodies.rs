@@ -175,7 +175,7 @@ async fn methods_that_a_path_has_not_are_told_which_it_has() {
     for (method, path, allowed) in [
         ("PUT", "/tenants", "POST,GET,HEAD"),
         ("BREW", "/agents/a", "GET,HEAD,PATCH,DELETE"),
-        ("GET", "/keys/x", "DELETE"),
+        ("GET", "/keys/x", "PATCH,DELETE"),
         ("GET", "/keys/x/rotate", "POST"),
         ("POST", "/agents/a/resources", "GET,HEAD,PUT,DELETE"),
         ("DELETE", "/agents/a/resources/content", "PUT,GET,HEAD"),
