@@ -231,7 +231,7 @@ impl Endpoint {
             bytes_in: event.bytes_in,
             bytes_out: event.bytes_out.unwrap_or(0),
         };
-        self.usage.count(Holders { agent, tenant, limits }, counted(&event.method), &usage);
+        self.usage.count(Holders { agent, tenant, limits }, counted(event), &usage);
     }
 
     /// What is known of a request so far.
@@ -279,8 +279,8 @@ impl Endpoint {
 }
 
 /// What a method is counted as: one of those that are known, or one more.
-fn counted(method: &Cow<'static, str>) -> &'static str {
-    match method {
+fn counted(event: &Event) -> &'static str {
+    match event.method {
         Cow::Borrowed(known) => known,
         Cow::Owned(_) => "other",
     }
@@ -338,7 +338,7 @@ impl Drop for Farewell {
         event.bytes_out = Some(self.bytes);
         if let (Some(limits), Some(agent), Some(tenant)) = (&self.limits, event.agent, event.tenant) {
             let usage = Usage { bytes_out: self.bytes, ..Usage::default() };
-            self.usage.count(Holders { agent, tenant, limits }, counted(&event.method), &usage);
+            self.usage.count(Holders { agent, tenant, limits }, counted(&event), &usage);
         }
         self.audit.note(event);
     }

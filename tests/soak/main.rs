@@ -28,6 +28,7 @@ mod modern;
 #[path = "../it/proxy.rs"]
 mod proxy;
 mod reader;
+mod shares;
 mod slow;
 mod sse;
 mod truth;
