@@ -96,7 +96,7 @@ impl Server {
             connections_per_address: reader.value(
                 "server.connections_per_address",
                 &Count(1..=1_000_000),
-                1_000,
+                8_000,
             ),
         }
     }

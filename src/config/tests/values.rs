@@ -107,7 +107,7 @@ idle_seconds = 95
 header_count = 100
 header_bytes = 32768
 connections = 10000
-connections_per_address = 1000
+connections_per_address = 8000
 
 [database]
 url = "********" # environment variable WAGGLE_DATABASE__URL
