@@ -51,8 +51,10 @@ async fn identify(parts: &Parts, admin: &Admin, visitor: &Visitor) -> Result<Aut
         Presented::Key(key) => Shown::Key(key),
         Presented::Token(token) => Shown::Token(token, None),
     };
-    if !admin.registry.remembers(&shown) {
-        admin.limits.check_address(visitor.client)?;
+    if let Err(barred) = admin.limits.check_address(visitor.client)
+        && !admin.registry.remembers(&shown)
+    {
+        return Err(barred);
     }
     let grant = admin.registry.identify(shown, visitor.client).await?;
     visitor.expiry.note(grant.as_deref(), admin.registry.now());

@@ -228,8 +228,11 @@ impl Endpoint {
             Presented::Token(token) => Shown::Token(token, Some(arrival.agent)),
         };
         let registry = self.performer.registry();
-        if !registry.remembers(&shown) {
-            self.limits.check_address(arrival.client)?;
+        // Hardly any address is barred, so that is asked first.
+        if let Err(barred) = self.limits.check_address(arrival.client)
+            && !registry.remembers(&shown)
+        {
+            return Err(barred);
         }
         let grant = registry.identify(shown, arrival.client).await?;
         arrival.expiry.note(grant.as_deref(), registry.now());
