@@ -56,7 +56,14 @@ impl<H: Held> Cell<H> {
     }
 
     fn is_behind(&self) -> bool {
-        self.state.read().applied.is_some_and(|applied| applied < self.wanted())
+        self.behind().is_some()
+    }
+
+    /// What is applied, where that is older than what is wanted. Asked for under one lock: whoever takes it for reading
+    /// a second time waits for a writer, who waits for the first.
+    fn behind(&self) -> Option<Revision> {
+        let wanted = self.wanted();
+        self.state.read().applied.filter(|applied| *applied < wanted)
     }
 
     /// A held fact, unless the cell is behind.
@@ -105,7 +112,7 @@ impl<H: Held> Cell<H> {
     /// Reads the changes that were missed and forgets what they touched.
     pub(super) async fn catch_up(&self, store: &Store) -> Result<(), StoreError> {
         let _one_at_a_time = self.catching_up.lock().await;
-        let Some(applied) = self.state.read().applied.filter(|_| self.is_behind()) else { return Ok(()) };
+        let Some(applied) = self.behind() else { return Ok(()) };
         let mut snapshot = store.snapshot().await?;
         let head = snapshot.head(self.scope).await?;
         let changes = snapshot.changes_after(self.scope, applied, MOST_CHANGES + 1).await?;
@@ -118,5 +125,64 @@ impl<H: Held> Cell<H> {
         }
         state.applied = Some(head.map_or_else(|| self.wanted(), |head| head.revision).max(applied));
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    use super::{Cell, Held};
+    use crate::model::scope::{Change, Revision, Scope};
+    use crate::store::{Store, StoreOptions, address};
+
+    #[derive(Debug, Default)]
+    struct Nothing;
+
+    impl Held for Nothing {
+        fn forget(&mut self, _: &Change) {}
+    }
+
+    /// One that nobody asks anything.
+    fn no_store() -> Store {
+        let nowhere = address("postgres://nobody@127.0.0.1:1/none").unwrap();
+        Store::new(StoreOptions {
+            connect: nowhere.clone(),
+            listen: nowhere,
+            owner: None,
+            max_connections: 1,
+            acquire: Duration::from_secs(1),
+            statement: Duration::from_secs(1),
+            lock: Duration::from_secs(1),
+        })
+    }
+
+    #[test]
+    fn catching_up_and_keeping_do_not_wait_for_each_other() {
+        const TIMES: usize = 200_000;
+        let cell = Arc::new(Cell::<Nothing>::new(Scope::GATEWAY));
+        cell.keep(Revision(1), |_| {});
+        let (done, both) = channel();
+        let keeping = (Arc::clone(&cell), done.clone());
+        std::thread::spawn(move || {
+            let (cell, done) = keeping;
+            (0..TIMES).for_each(|_| cell.keep(Revision(1), |_| {}));
+            done.send(()).unwrap();
+        });
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            runtime.block_on(async {
+                let store = no_store();
+                for _ in 0..TIMES {
+                    cell.catch_up(&store).await.unwrap();
+                }
+            });
+            done.send(()).unwrap();
+        });
+        for _ in 0..2 {
+            both.recv_timeout(Duration::from_mins(1)).expect("they wait for each other");
+        }
     }
 }
