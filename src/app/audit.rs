@@ -13,7 +13,7 @@ use crate::store::Store;
 ///
 /// # Errors
 /// As [`audit::start`].
-pub(super) async fn start(
+pub(super) fn start(
     settings: &Settings,
     store: &Store,
     secret: &[u8],
@@ -32,7 +32,7 @@ pub(super) async fn start(
         spill_bytes: wanted.spill_bytes,
         retain_days: wanted.retain_days,
     };
-    match audit::start(store, sources.clone(), options.clone()).await {
+    match audit::start(store, sources.clone(), options.clone()) {
         // Nobody asked for this directory: beside a configured database there may be none that can be written to.
         Err(AuditError::File(folder, error)) if wanted.spill_dir.is_none() => {
             tracing::warn!(
@@ -40,7 +40,7 @@ pub(super) async fn start(
                 "no spill file: while the database is away, audit rows wait in memory; audit.spill_dir names a place"
             );
             let options = AuditOptions { spill_dir: None, ..options };
-            Ok(audit::start(store, sources, options).await?)
+            Ok(audit::start(store, sources, options)?)
         }
         started => Ok(started?),
     }

@@ -176,7 +176,7 @@ pub async fn start(
         let (registry, stop) = (Arc::clone(&registry), background_stop.clone());
         async move { registry.keep_house(stop).await }
     });
-    let audit = audit::start(settings, &store, &secret, sources.clone()).await?;
+    let audit = audit::start(settings, &store, &secret, sources.clone())?;
     let ids = RequestIds::new(sources.random.as_ref())?;
     let stop = CancellationToken::new();
     let limits = Arc::new(Limits::new(limit_options(settings)));

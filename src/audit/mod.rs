@@ -4,6 +4,7 @@
 //! writer moves what it took, and what changes left in the outbox, into the log; while the database is away or slow,
 //! into a file.
 
+mod backlog;
 mod facts;
 mod keep;
 mod queue;

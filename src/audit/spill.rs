@@ -18,6 +18,9 @@ use crate::model::audit::chain::{Batch, Chain, Digest};
 const EXTENSION: &str = "spill";
 /// Bytes of a record that hold no more than a batch may: what claims to be longer is torn.
 const MOST_RECORD: u32 = 256 << 20;
+/// Bytes of rows that are read back at once, if one record does not hold more: what was written down every few
+/// milliseconds is not to cost the database a transaction each.
+const AT_ONCE: usize = 2 << 20;
 
 /// What a record holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,7 +66,6 @@ impl Spill {
         let mut spill = Self { file: lock(file)?, path, chain, read: 0, end: 0, most };
         spill.append(&Record::Chain(chain)).map_err(io::Error::other)?;
         File::open(folder)?.sync_all()?;
-        spill.read = spill.end;
         Ok(spill)
     }
 
@@ -114,21 +116,35 @@ impl Spill {
         Ok(())
     }
 
-    /// The next record, and where it ends; `None` at the end, or where what follows is torn.
+    /// The next record, with those that go on where it ends, and where the last of them ends; `None` at the end, or
+    /// where what follows is torn.
     pub(super) fn peek(&self) -> io::Result<Option<(Record, u64)>> {
+        let Some((mut record, mut next)) = self.record(self.read)? else { return Ok(None) };
+        while let Record::Rows(batch) = &mut record
+            && batch.rows.len() < AT_ONCE
+            && let Some((Record::Rows(more), end)) = self.record(next)?
+            && batch.join(&more)
+        {
+            next = end;
+        }
+        Ok(Some((record, next)))
+    }
+
+    /// The record at a place, and where it ends.
+    fn record(&self, place: u64) -> io::Result<Option<(Record, u64)>> {
         let mut head = [0; 8];
-        if self.end - self.read < 8 {
+        if self.end - place < 8 {
             return Ok(None);
         }
-        self.file.read_exact_at(&mut head, self.read)?;
+        self.file.read_exact_at(&mut head, place)?;
         let [length, sum] =
             [0, 4].map(|at| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]));
-        let next = self.read + 8 + u64::from(length);
+        let next = place + 8 + u64::from(length);
         if length > MOST_RECORD || next > self.end {
             return Ok(None);
         }
         let mut bytes = vec![0; length as usize];
-        self.file.read_exact_at(&mut bytes, self.read + 8)?;
+        self.file.read_exact_at(&mut bytes, place + 8)?;
         let record = (crc32fast::hash(&bytes) == sum).then(|| read(&bytes)).flatten();
         Ok(record.map(|record| (record, next)))
     }
@@ -259,8 +275,10 @@ mod tests {
         }
         assert!(Spill::left_behind(folder.path()).unwrap().is_empty());
         drop(spill);
-        let expected = [Record::Chain(CHAIN), Record::Rows(first), Record::Rows(second)];
-        assert_eq!(adopted(folder.path()), expected);
+        // Together, since the second goes on where the first ends.
+        let mut both = first;
+        assert!(both.join(&second));
+        assert_eq!(adopted(folder.path()), [Record::Chain(CHAIN), Record::Rows(both)]);
     }
 
     #[test]
@@ -290,7 +308,7 @@ mod tests {
         spill.append(&Record::Rows(first.clone())).unwrap();
         let second = Record::Rows(rows(first.after));
         assert!(matches!(spill.append(&second), Err(SpillError::Full)));
-        assert_eq!(records(&mut spill), [Record::Rows(first)]);
+        assert_eq!(records(&mut spill), [Record::Chain(CHAIN), Record::Rows(first)]);
         spill.shorten().unwrap();
         spill.append(&second).unwrap();
         assert_eq!(records(&mut spill), [second]);

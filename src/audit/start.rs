@@ -1,20 +1,22 @@
-//! The start: partitions are made, what other processes left behind is taken over, and a chain begins.
+//! The start: a chain begins, behind what other processes left behind.
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use uuid::Uuid;
 
+use super::backlog::Backlog;
 use super::keep::{self, Keeping};
 use super::queue::Queue;
-use super::recover::{RecoverError, take_over};
 use super::spill::Spill;
 use super::writer::{Pace, Writer};
 use super::{Audit, Durability};
 use crate::model::sources::{RandomError, Sources};
-use crate::store::{Store, StoreError};
+use crate::store::Store;
 
 /// How long a batch may take on its way into the log, once it need not be waited for.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -43,18 +45,12 @@ pub struct AuditOptions {
 /// Why the audit log cannot be begun.
 #[derive(Debug, thiserror::Error)]
 pub enum AuditError {
-    /// The database does not do.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// What another process left behind cannot be taken over.
-    #[error(transparent)]
-    Recover(#[from] RecoverError),
     /// The machine gives no randomness.
     #[error(transparent)]
     Random(#[from] RandomError),
     /// The spill file cannot be made.
     #[error("{0}: {1}; audit.spill_dir names a directory that the gateway may write to")]
-    File(PathBuf, #[source] std::io::Error),
+    File(PathBuf, #[source] io::Error),
 }
 
 /// An audit log that is written, and what ends it.
@@ -75,33 +71,39 @@ impl Started {
     }
 }
 
-/// Begins a chain, and writes from then on.
+/// Begins a chain, and writes from then on: a start waits for no database, nor for what others left behind. All that is
+/// the writer's to bring into the log, before anything newer; meanwhile events are safe in the file, or wait.
 ///
 /// # Errors
-/// When the database does not do, or the directory of the spill file.
-pub async fn start(store: &Store, sources: Sources, options: AuditOptions) -> Result<Started, AuditError> {
-    let keeping = Keeping { retain_days: options.retain_days, sources: sources.clone() };
-    let mut log = store.audit_log(DEADLINE);
-    keep::make_partitions(&mut log, &keeping).await?;
-    let now = sources.clock.now();
-    if let Some(folder) = &options.spill_dir {
-        take_over(&mut log, folder, now).await?;
-    }
+/// When the directory of the spill file does not do.
+pub fn start(store: &Store, sources: Sources, options: AuditOptions) -> Result<Started, AuditError> {
     let chain = sources.uid()?;
-    let spill = options.spill_dir.as_ref().map(|folder| {
-        Spill::create(folder, chain, options.spill_bytes)
-            .map_err(|error| AuditError::File(folder.clone(), error))
-    });
-    let spill = spill.transpose()?;
-    log.open_chain(chain, now).await?;
+    let (left, own) = match &options.spill_dir {
+        Some(folder) => files(folder, chain, options.spill_bytes)
+            .map(|(left, own)| (left, Some(own)))
+            .map_err(|error| AuditError::File(folder.clone(), error))?,
+        None => (Vec::new(), None),
+    };
+    if !left.is_empty() {
+        tracing::warn!(gateways = left.len(), "what gateways that are no more had to audit is taken over");
+    }
     let queue = Arc::new(Queue::new(options.queue));
     let linger = if options.durability == Durability::Sync { Duration::ZERO } else { LINGER };
     let pace = Pace { linger, patience: options.patience };
-    let writer = Writer::new(Arc::clone(&queue), sources.clone(), pace, chain, spill, log);
+    let backlog = Backlog::new(left, own, chain);
+    let log = store.audit_log(DEADLINE);
+    let writer = Writer::new(Arc::clone(&queue), sources.clone(), pace, chain, backlog, log);
     let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
     tasks.spawn(writer.run(stop.clone()));
+    let keeping = Keeping { retain_days: options.retain_days, sources: sources.clone() };
     tasks.spawn(keep::keep(store.owned_audit_log(DEADLINE), keeping, stop.clone()));
     let (durability, accesses) = (options.durability, options.accesses);
     let audit = Audit { queue, durability, accesses, sources, store: store.clone() };
     Ok(Started { audit: Arc::new(audit), tasks, stop })
+}
+
+/// The files of processes that are no more, and that of this one.
+fn files(folder: &Path, chain: Uuid, most: u64) -> io::Result<(Vec<Spill>, Spill)> {
+    let left = Spill::left_behind(folder)?;
+    Ok((left, Spill::create(folder, chain, most)?))
 }

@@ -2,12 +2,14 @@
 
 use std::pin::Pin;
 
+use time::OffsetDateTime;
 use uuid::Uuid;
 
+use super::backlog::Step;
 use super::recover::salvage;
-use super::spill::Record;
 use crate::model::audit::chain::{Batch, Chain};
 use crate::model::sources::Sources;
+use crate::store::StoreError;
 use crate::store::audit::outbox::Moved;
 use crate::store::audit::{AppendError, AuditLog};
 
@@ -18,8 +20,8 @@ pub(super) const MOST_MOVED: i64 = 1_000;
 pub(super) enum Done {
     /// A batch, straight from the queue, up to this place.
     Written(Chain, Result<(), AppendError>),
-    /// The next record of the spill file, which ends there.
-    Replayed(u64, Result<(), AppendError>),
+    /// What was first of the backlog.
+    CaughtUp(Result<(), AppendError>),
     Moved(Result<Moved, AppendError>),
     /// How far the chain goes after a doubt.
     Found(Result<Option<Chain>, AppendError>),
@@ -28,12 +30,8 @@ pub(super) enum Done {
 /// What the database is asked.
 pub(super) enum Job {
     Write(Batch),
-    /// A record of the spill file, which ends at `next`; the chain before it is `known`.
-    Replay {
-        record: Record,
-        known: Uuid,
-        next: u64,
-    },
+    /// What is first of the backlog.
+    CatchUp(Step),
     Move(Chain),
     Find(Uuid),
 }
@@ -46,22 +44,32 @@ pub(super) async fn perform(mut log: AuditLog, job: Job, sources: Sources) -> (A
             let after = batch.after;
             Done::Written(after, salvage(&mut log, &batch, sources.clock.now()).await)
         }
-        Job::Replay { record: Record::Rows(batch), next, .. } => {
-            Done::Replayed(next, salvage(&mut log, &batch, sources.clock.now()).await)
+        Job::CatchUp(Step::Rows(batch)) => {
+            Done::CaughtUp(salvage(&mut log, &batch, sources.clock.now()).await)
         }
-        Job::Replay { record: Record::Chain(chain), known, next } => {
-            let at = sources.clock.now();
-            let ended = log.end_chain(known, at, false).await;
-            let changed = match ended {
-                Ok(()) => log.open_chain(chain, at).await,
-                failed => failed,
-            };
-            Done::Replayed(next, changed.map_err(AppendError::from))
+        Job::CatchUp(Step::Turn { ended, begun }) => {
+            let turned = turn(&mut log, ended, begun, sources.clock.now()).await;
+            Done::CaughtUp(turned.map_err(AppendError::from))
         }
         Job::Move(chain) => Done::Moved(log.move_outbox(chain, MOST_MOVED).await),
         Job::Find(chain) => Done::Found(log.head(chain).await.map_err(AppendError::from)),
     };
     (log, done)
+}
+
+async fn turn(
+    log: &mut AuditLog,
+    ended: Option<Uuid>,
+    begun: Option<Uuid>,
+    at: OffsetDateTime,
+) -> Result<(), StoreError> {
+    if let Some(chain) = ended {
+        log.end_chain(chain, at, false).await?;
+    }
+    if let Some(chain) = begun {
+        log.open_chain(chain, at).await?;
+    }
+    Ok(())
 }
 
 /// What is under way, when it has ended; where nothing is, nothing ends.

@@ -6,14 +6,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use super::backlog::Backlog;
 use super::queue::{Queue, Queued};
 use super::recover::lost;
-use super::spill::{Record, Spill, SpillError};
+use super::spill::{Record, SpillError};
 use super::work::{Done, Job, MOST_MOVED, Work, perform, under_way};
 use crate::model::audit::chain::{Batch, Chain};
 use crate::model::audit::encoding;
@@ -55,9 +58,8 @@ pub(super) struct Writer {
     sources: Sources,
     pace: Pace,
     chain: Chain,
-    /// The chain as the database knows it: behind `chain` while a replay has not come to its beginning.
-    replayed: Uuid,
-    spill: Option<Spill>,
+    /// Shared with a thread that may wait for the disk.
+    backlog: Arc<Mutex<Backlog>>,
     log: Option<AuditLog>,
     work: Option<Work>,
     /// Whether what is under way, or broke off, decides where the chain goes on.
@@ -76,7 +78,7 @@ impl Writer {
         sources: Sources,
         pace: Pace,
         chain: Uuid,
-        spill: Option<Spill>,
+        backlog: Backlog,
         log: AuditLog,
     ) -> Self {
         Self {
@@ -84,8 +86,7 @@ impl Writer {
             sources,
             pace,
             chain: Chain::new(chain),
-            replayed: chain,
-            spill,
+            backlog: Arc::new(Mutex::new(backlog)),
             log: Some(log),
             work: None,
             uncertain: false,
@@ -123,7 +124,7 @@ impl Writer {
 
     /// When the database is asked next, if nobody comes before.
     fn next_step(&self) -> Instant {
-        let urgent = self.stuck.is_some() || self.uncertain || self.is_spilling();
+        let urgent = self.stuck.is_some() || self.uncertain || self.is_behind();
         let wanted = match (urgent, self.outbox) {
             (true, _) => Instant::now(),
             (false, true) => self.next_move,
@@ -132,17 +133,18 @@ impl Writer {
         self.retry.map_or(wanted, |retry| retry.max(wanted))
     }
 
-    fn is_spilling(&self) -> bool {
-        self.spill.as_ref().is_some_and(|spill| !spill.is_drained())
+    /// Whether something waits that comes before whatever is new.
+    fn is_behind(&self) -> bool {
+        !self.backlog.lock().is_empty()
     }
 
-    /// Asks the database for whatever comes next: to settle a doubt, to take what was spilled, what is stuck, what lies
-    /// in the outbox.
+    /// Asks the database for whatever comes next: to settle a doubt, to take what waits in files, what is stuck, what
+    /// lies in the outbox.
     async fn step(&mut self) {
         if self.uncertain {
             self.begin(Job::Find(self.chain.id));
-        } else if self.is_spilling() {
-            self.replay().await;
+        } else if self.is_behind() {
+            self.catch_up().await;
         } else if let Some(Stuck { batch, .. }) = &self.stuck {
             self.begin(Job::Write(batch.clone()));
         } else {
@@ -160,18 +162,10 @@ impl Writer {
         }
     }
 
-    /// Hands the next record of the spill file to the database.
-    async fn replay(&mut self) {
-        let peeked = self.with_spill(|spill| spill.peek()).await;
-        match peeked {
-            Some(Ok(Some((record, next)))) => {
-                let known = self.replayed;
-                if let Record::Chain(chain) = &record {
-                    self.replayed = *chain;
-                }
-                self.begin(Job::Replay { record, known, next });
-            }
-            None => {}
+    /// Hands what is first of the backlog to the database.
+    async fn catch_up(&mut self) {
+        match self.with_backlog(Backlog::first).await {
+            Ok(Ok(Some(step))) => self.begin(Job::CatchUp(step)),
             failed => {
                 tracing::error!(?failed, "the spill file of the audit log cannot be read; it is tried again");
                 self.retry = Some(Instant::now() + RETRY);
@@ -179,19 +173,13 @@ impl Writer {
         }
     }
 
-    /// Does something with the spill file, if there is one, where it may block.
-    async fn with_spill<T: Send + 'static>(
-        &mut self,
-        work: impl FnOnce(&mut Spill) -> T + Send + 'static,
-    ) -> Option<T> {
-        let mut spill = self.spill.take()?;
-        let working = tokio::task::spawn_blocking(move || {
-            let done = work(&mut spill);
-            (spill, done)
-        });
-        let (spill, done) = working.await.ok()?;
-        self.spill = Some(spill);
-        Some(done)
+    /// Does something with the backlog where it may block, whether anybody waits for it to end or not.
+    fn with_backlog<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Backlog) -> T + Send + 'static,
+    ) -> JoinHandle<T> {
+        let backlog = Arc::clone(&self.backlog);
+        tokio::task::spawn_blocking(move || work(&mut backlog.lock()))
     }
 
     /// Something that the database was asked is done.
@@ -200,9 +188,11 @@ impl Writer {
         self.work = None;
         match done {
             Done::Written(after, written) => self.end_write(after, written),
-            Done::Replayed(next, Ok(())) => {
+            Done::CaughtUp(Ok(())) => {
                 self.retry = None;
-                self.pass(next).await;
+                if let Ok(Err(error)) = self.with_backlog(Backlog::done).await {
+                    tracing::warn!(%error, "the spill file of the audit log stays as it is");
+                }
             }
             Done::Moved(Ok(Moved::Done(count, chain))) => {
                 self.uncertain = false;
@@ -223,7 +213,7 @@ impl Writer {
                 self.outbox = true;
                 self.fail(&error);
             }
-            Done::Found(Err(error)) | Done::Replayed(_, Err(error)) => self.fail(&error),
+            Done::Found(Err(error)) | Done::CaughtUp(Err(error)) => self.fail(&error),
         }
     }
 
@@ -248,22 +238,6 @@ impl Writer {
         self.retry = Some(Instant::now() + RETRY);
     }
 
-    /// A record of the file is in the log.
-    async fn pass(&mut self, next: u64) {
-        let passed = self.with_spill(move |spill| {
-            spill.pass(next);
-            let drained = spill.is_drained();
-            spill.shorten().map(|()| drained)
-        });
-        match passed.await {
-            Some(Ok(true)) => tracing::info!("all audit rows that were kept back are in the log"),
-            Some(Err(error)) => {
-                tracing::warn!(%error, "the spill file of the audit log stays as long as it is");
-            }
-            Some(Ok(false)) | None => {}
-        }
-    }
-
     /// Takes what the queue holds and makes it safe, batch after batch.
     async fn take(&mut self) {
         while self.stuck.is_none() {
@@ -285,7 +259,7 @@ impl Writer {
             if self.work.is_none() {
                 self.begin(Job::Find(self.chain.id));
             }
-            let ended = tokio::time::timeout_at(deadline, under_way(&mut self.work)).await;
+            let ended = timeout_at(deadline, under_way(&mut self.work)).await;
             match ended {
                 Ok((log, done)) => {
                     let failed = matches!(&done, Done::Found(Err(_)));
@@ -297,7 +271,7 @@ impl Writer {
                 Err(_) => break,
             }
         }
-        if self.uncertain && self.spill.is_some() {
+        if self.uncertain && self.backlog.lock().has_file() {
             self.go_on_anew().await;
         }
         !self.uncertain
@@ -306,15 +280,14 @@ impl Writer {
     /// Begins another chain; the one before ends where the database says that it does.
     async fn go_on_anew(&mut self) {
         let Ok(id) = self.sources.uid() else { return };
-        let appended = self.with_spill(move |spill| spill.append(&Record::Chain(id))).await;
+        let appended = self.with_backlog(move |backlog| backlog.append(&Record::Chain(id))).await;
         match appended {
-            Some(Ok(())) => {
+            Ok(Ok(())) => {
                 tracing::warn!(left = %self.chain.id, chain = %id, "the audit log goes on in another chain");
                 self.chain = Chain::new(id);
                 self.uncertain = false;
             }
-            Some(Err(error)) => tracing::error!(%error, "the audit log cannot go on in another chain"),
-            None => tracing::error!("the audit log cannot go on in another chain without audit.spill_dir"),
+            failed => tracing::error!(?failed, "the audit log cannot go on in another chain"),
         }
     }
 
@@ -341,7 +314,7 @@ impl Writer {
 
     /// Makes a batch safe: in the log, where that is soon done and nothing older waits; else in the file.
     async fn keep(&mut self, batch: Batch, waiters: Vec<oneshot::Sender<()>>) {
-        if self.work.is_none() && !self.is_spilling() && self.retry.is_none() {
+        if self.work.is_none() && !self.is_behind() && self.retry.is_none() {
             self.begin(Job::Write(batch.clone()));
             if let Ok((log, done)) = timeout(self.pace.patience, under_way(&mut self.work)).await {
                 let written = matches!(&done, Done::Written(_, Ok(())));
@@ -351,57 +324,33 @@ impl Writer {
                 }
             }
         }
-        let record = Record::Rows(batch);
-        let (record, kept) = match self.spill(record).await {
-            (_, Ok(())) => return release(waiters),
-            (record, Err(error)) => (record, error),
-        };
-        tracing::error!(error = %kept, "audit rows wait in memory");
-        if let Record::Rows(batch) = record {
-            self.stuck = Some(Stuck { batch, waiters });
+        match self.spill(batch.clone()).await {
+            Ok(()) => release(waiters),
+            Err(error) => {
+                tracing::error!(%error, "audit rows wait in memory");
+                self.stuck = Some(Stuck { batch, waiters });
+            }
         }
     }
 
-    async fn spill(&mut self, record: Record) -> (Record, Result<(), SpillError>) {
-        let Some(mut spill) = self.spill.take() else { return (record, Err(SpillError::Nowhere)) };
-        let first = spill.is_drained();
-        let working = tokio::task::spawn_blocking(move || {
-            let done = spill.append(&record);
-            (spill, record, done)
+    async fn spill(&mut self, batch: Batch) -> Result<(), SpillError> {
+        let spilled = self.with_backlog(move |backlog| {
+            let first = backlog.is_empty();
+            backlog.append(&Record::Rows(batch))?;
+            if first {
+                tracing::warn!("audit rows go into the spill file until the database takes them");
+            }
+            Ok(())
         });
-        let Ok((spill, record, done)) = working.await else {
-            return (Record::Chain(self.chain.id), Err(SpillError::Nowhere));
-        };
-        if first && done.is_ok() {
-            tracing::warn!("audit rows go into the spill file until the database takes them");
-        }
-        self.spill = Some(spill);
-        (record, done)
+        spilled.await.unwrap_or(Err(SpillError::Nowhere))
     }
 
     /// Writes what is there, and ends the chain; what the database does not take in time stays in the file for the next
     /// process.
     async fn finish(mut self) {
-        let deadline = Instant::now() + END_PATIENCE;
-        let ending = async {
-            self.take().await;
-            self.outbox = true;
-            loop {
-                if self.work.is_some() {
-                    let (log, done) = under_way(&mut self.work).await;
-                    self.end_work(log, done).await;
-                } else if self.retry.is_some() {
-                    return false;
-                } else if self.uncertain || self.is_spilling() || self.stuck.is_some() || self.outbox {
-                    self.step().await;
-                } else {
-                    self.take().await;
-                    return self.queue.is_empty() && self.stuck.is_none() && !self.is_spilling();
-                }
-            }
-        };
-        let in_order = tokio::time::timeout_at(deadline, ending).await.unwrap_or(false);
-        if !in_order {
+        self.take().await;
+        self.outbox = true;
+        if !self.write_out(Instant::now() + END_PATIENCE).await {
             // Nothing is left in memory that has room in the file.
             self.take().await;
             tracing::warn!("the audit chain stays open; the next start in this directory ends it");
@@ -411,13 +360,32 @@ impl Writer {
         let Some(mut log) = self.log.take() else { return };
         match log.end_chain(self.chain.id, at, true).await {
             Ok(()) => {
-                if let Some(Err(error)) = self.spill.take().map(Spill::remove) {
+                if let Ok(Err(error)) = self.with_backlog(Backlog::remove).await {
                     tracing::warn!(%error, "the spill file of the audit log cannot be removed");
                 }
             }
             Err(error) => tracing::warn!(%error, "the audit chain stays open"),
         }
         log.close().await;
+    }
+
+    /// Whether everything is in the log before the deadline.
+    async fn write_out(&mut self, deadline: Instant) -> bool {
+        while Instant::now() < deadline {
+            if self.work.is_some() {
+                // What is under way stays so when the time is over: nothing that was taken from the queue is dropped.
+                let Ok((log, done)) = timeout_at(deadline, under_way(&mut self.work)).await else { break };
+                self.end_work(log, done).await;
+            } else if self.retry.is_some() {
+                break;
+            } else if self.uncertain || self.is_behind() || self.stuck.is_some() || self.outbox {
+                self.step().await;
+            } else {
+                self.take().await;
+                return self.queue.is_empty() && self.stuck.is_none() && !self.is_behind();
+            }
+        }
+        false
     }
 }
 

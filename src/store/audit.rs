@@ -143,7 +143,8 @@ async fn connect(options: &PgConnectOptions, deadline: Duration) -> Result<PgCon
     let millis = deadline.as_millis().to_string();
     sqlx::query!(
         "select set_config('statement_timeout', $1, false) as statement, \
-         set_config('lock_timeout', $1, false) as lock",
+         set_config('lock_timeout', $1, false) as lock, \
+         set_config('idle_in_transaction_session_timeout', $1, false) as idle",
         millis,
     )
     .fetch_one(&mut connection)

@@ -51,6 +51,10 @@ pub fn address(url: &str) -> Result<PgConnectOptions, AddressError> {
     Ok(options.application_name("waggle"))
 }
 
+/// How long a transaction may be left alone, in milliseconds: one whose gateway the network lost keeps its locks no
+/// longer, and no request lasts as long.
+const LEFT_ALONE: &str = "30000";
+
 /// How the pool is made.
 #[derive(Debug, Clone)]
 pub struct StoreOptions {
@@ -95,9 +99,11 @@ impl Store {
                 Box::pin(async move {
                     sqlx::query!(
                         "select set_config('statement_timeout', $1, false) as statement, \
-                         set_config('lock_timeout', $2, false) as lock",
+                         set_config('lock_timeout', $2, false) as lock, \
+                         set_config('idle_in_transaction_session_timeout', $3, false) as idle",
                         statement,
                         lock,
+                        LEFT_ALONE,
                     )
                     .fetch_one(connection)
                     .await

@@ -120,6 +120,30 @@ impl Batch {
         batch
     }
 
+    /// Adds the rows of another batch, if they go on where these end.
+    pub fn join(&mut self, next: &Self) -> bool {
+        if next.before != self.after {
+            return false;
+        }
+        self.rows.extend_from_slice(&next.rows);
+        self.days.extend(&next.days);
+        self.after = next.after;
+        true
+    }
+
+    /// The rows after a place in the chain; `None` where it is no place between them.
+    pub fn since(&self, place: Chain) -> Option<Self> {
+        let rows = usize::try_from(place.seq - self.before.seq).ok().filter(|rows| *rows > 0)?;
+        let (mut rest, mut last) = (self.rows.as_slice(), None);
+        for _ in 0..rows {
+            let (_, others) = event_of(rest)?;
+            last = rest[..rest.len() - others.len()].last_chunk::<32>();
+            rest = others;
+        }
+        let fits = place.id == self.before.id && last == Some(&place.head.0);
+        fits.then(|| Self { before: place, after: self.after, days: self.days.clone(), rows: rest.to_vec() })
+    }
+
     /// Whether there is nothing in it.
     pub fn is_empty(&self) -> bool {
         self.before.seq == self.after.seq
@@ -225,6 +249,27 @@ mod tests {
         let other = batch.again(Chain::new(Uuid::from_u128(0xd)));
         assert_ne!(other, batch);
         assert_eq!(other.again(batch.before), batch);
+    }
+
+    #[test]
+    fn a_batch_is_joined_to_the_one_before_and_parted_where_the_database_stands() {
+        let (first, mut bytes) = (batch(), Vec::new());
+        encoding::event(&mut bytes, &example());
+        let mut second = Batch::after(first.after);
+        second.push(&bytes);
+        let mut both = first.clone();
+        assert!(both.join(&second));
+        assert_eq!((both.before, both.after), (first.before, second.after));
+        assert!(!both.clone().join(&second));
+        assert_eq!(both.since(first.after), Some(second));
+        for elsewhere in [
+            first.before,
+            Chain { head: Digest::NONE, ..first.after },
+            Chain { id: Uuid::nil(), ..first.after },
+            Chain { seq: 9, ..first.after },
+        ] {
+            assert_eq!(both.since(elsewhere), None, "{elsewhere:?}");
+        }
     }
 
     #[test]
