@@ -70,7 +70,11 @@ impl TenantAccess {
         self.keys.insert(hash, Arc::clone(grant));
     }
 
-    fn keep_agent(&mut self, access: AgentAccess) {
+    pub(super) fn agent(&self, agent: AgentId) -> Option<AgentAccess> {
+        self.agents.get(&agent).cloned()
+    }
+
+    pub(super) fn keep_agent(&mut self, access: AgentAccess) {
         if self.agents.len() >= MOST_FACTS {
             *self = Self::default();
         }
@@ -275,11 +279,15 @@ impl Registry {
         .await
     }
 
-    async fn agent_access(&self, tenant: TenantId, agent: AgentId) -> Result<Option<AgentAccess>, Fault> {
+    pub(super) async fn agent_access(
+        &self,
+        tenant: TenantId,
+        agent: AgentId,
+    ) -> Result<Option<AgentAccess>, Fault> {
         let cell = self.tenant_cell(tenant);
         self.find(
             &cell,
-            |held| held.agents.get(&agent).cloned(),
+            |held| held.agent(agent),
             async || {
                 cell.load(
                     &self.store,
@@ -298,7 +306,7 @@ impl Registry {
         .await
     }
 
-    fn tenant_cell(&self, tenant: TenantId) -> Arc<Cell<TenantAccess>> {
+    pub(super) fn tenant_cell(&self, tenant: TenantId) -> Arc<Cell<TenantAccess>> {
         self.tenants
             .get(&tenant)
             .unwrap_or_else(|| self.tenants.get_with(tenant, || Arc::new(Cell::new(Scope::from(tenant)))))
@@ -345,10 +353,7 @@ impl Registry {
     /// [`Fault::Unauthenticated`] for nobody, [`Fault::Forbidden`], [`Fault::InsufficientScope`], [`Fault::AgentDisabled`]; an
     /// unknown agent and one that is not the caller's are refused alike.
     pub async fn admit(&self, grant: Option<Arc<Grant>>, slug: &str) -> Result<Caller, Fault> {
-        let access = match self.address(slug).await? {
-            Some((tenant, agent)) => self.agent_access(tenant, agent).await?,
-            None => None,
-        };
+        let access = self.access_by_slug(slug).await?;
         let AgentAccess { agent, tenant, access, limits, .. } =
             decide(credential_of(grant.as_ref()), access)?;
         Ok(Caller { grant, tenant, agent, public: access == Access::Public, limits })

@@ -27,6 +27,7 @@ mod served;
 pub mod sessions;
 pub mod snapshot;
 pub mod stats;
+mod strangers;
 mod target;
 pub mod template_set;
 pub mod templates;

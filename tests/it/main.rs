@@ -28,6 +28,7 @@ mod interference;
 mod keys;
 mod lifecycle;
 mod limits;
+mod loads;
 #[cfg(target_os = "linux")]
 mod memory;
 mod openapi;

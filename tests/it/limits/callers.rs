@@ -1,10 +1,13 @@
 //! Nobody uses up what is another's, and nobody finds out by a limit whether there is something.
 
+use std::sync::Arc;
+
 use serde_json::json;
 
 use super::{five_for_a_key, left, list, lists};
 use crate::app::Builder;
 use crate::cluster::database;
+use crate::loads::Loads;
 
 #[tokio::test]
 async fn a_foreign_key_neither_takes_what_is_a_victims_nor_learns_that_it_is_there() {
@@ -31,6 +34,28 @@ async fn a_foreign_key_neither_takes_what_is_a_victims_nor_learns_that_it_is_the
     assert_eq!(answers[0].0, 403);
     assert_eq!(left(&list(&replica, "a", &victim).await).as_deref(), Some("\"key\";r=4"));
     assert_eq!(left(&list(&replica, "r", &foreign).await).as_deref(), Some("\"key\";r=4"), "nor its own");
+}
+
+#[tokio::test]
+async fn what_is_not_there_takes_as_long_to_find_out_as_what_is_anothers() {
+    let database = database().await;
+    let elsewhere = Builder::new(&database).start().await;
+    elsewhere.acme("a").await;
+    elsewhere.tenant("rival").await;
+    elsewhere.agent("rival", "r").await;
+    let (_, foreign) = elsewhere.key("r", &["mcp"]).await;
+    let loads = Arc::new(Loads::default());
+    let replica = Builder::new(&database).interference(Arc::clone(&loads) as Arc<_>).start().await;
+    list(&replica, "r", &foreign).await;
+    let mut costs = Vec::new();
+    for agent in ["a", "unknown"] {
+        let before = loads.so_far();
+        assert_eq!(list(&replica, agent, &foreign).await.status, 403);
+        let first = loads.so_far();
+        assert_eq!(list(&replica, agent, &foreign).await.status, 403);
+        costs.push((first - before, loads.so_far() - first));
+    }
+    assert_eq!(costs, [(2, 0), (2, 0)]);
 }
 
 #[tokio::test]

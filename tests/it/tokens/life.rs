@@ -1,38 +1,19 @@
 //! What a token can do while it lasts, and what ends it.
 
-use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 use time::macros::datetime;
-use waggle::model::sources::{Interfere, Point};
 
 use super::{Stage, endpoint, now, with};
 use crate::clock::ManualClock;
 use crate::events::Events;
 use crate::http::Answer;
+use crate::loads::Loads;
 
 const START: OffsetDateTime = datetime!(2026-11-21 12:00 UTC);
-
-/// Counts what is read from the database to fill memory.
-#[derive(Default)]
-struct Loads(AtomicUsize);
-
-impl Interfere for Loads {
-    fn pause(&self, point: Point) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
-        if matches!(point, Point::CacheFillRead | Point::CredentialFillRead) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-        Box::pin(std::future::ready(()))
-    }
-
-    fn loses(&self, _: Point) -> bool {
-        false
-    }
-}
 
 /// The claims of a token that was issued at a moment of the clock, for a week.
 fn issued_at(stage: &Stage, at: OffsetDateTime, change: Value) -> String {
@@ -67,7 +48,7 @@ async fn a_bad_token_reaches_no_database_and_a_good_one_once() {
     let loads = Arc::new(Loads::default());
     let counted = Arc::clone(&loads);
     let stage = Stage::with(|builder| builder.interference(counted)).await;
-    let count = || loads.0.load(Ordering::Relaxed);
+    let count = || loads.so_far();
     let before = count();
     for n in 0..10 {
         let stranger = json!({"exp": 0, "waggle_tenant": format!("t{n}"), "aud": endpoint(&format!("x{n}"))});
