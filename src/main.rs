@@ -4,6 +4,10 @@ use std::process::ExitCode;
 
 use waggle::{cli, config::Environment};
 
+/// A request takes some dozens of small pieces of memory and gives them back on another thread as often as not.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     // The only provider compiled in; an error would say that it is installed already.
     rustls::crypto::ring::default_provider().install_default().ok();

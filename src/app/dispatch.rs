@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -197,7 +198,11 @@ impl Gateway {
             trail,
             noted: &noted,
         };
-        let answered = self.guard(self.endpoint.answer(&arrival, &mut body)).await;
+        let answered = {
+            // Pinned here: what guards it would move all of it.
+            let answering = pin!(self.endpoint.answer(&arrival, &mut body));
+            self.guard(answering).await
+        };
         let response = answered.unwrap_or_else(|fault| reply::fail(&arrival, &fault));
         let mut response = self.endpoint.record(&arrival, response).await;
         if response.status().is_client_error() {

@@ -7,6 +7,8 @@ use crate::model::fault::Fault;
 
 const JSON: &str = "application/json";
 const EVENTS: &str = "text/event-stream";
+/// What clients say that do as the specification says: not worth a look at each range.
+const USUAL: [&str; 2] = ["application/json, text/event-stream", "text/event-stream, application/json"];
 
 /// Why a client is refused that has to take JSON, and does not.
 pub const NO_JSON: Fault = Fault::NotAcceptable(JSON);
@@ -48,6 +50,12 @@ pub fn wants_events(headers: &HeaderMap) -> bool {
 }
 
 fn admits(headers: &HeaderMap, wanted: &str) -> bool {
+    let mut values = headers.get_all(ACCEPT).iter();
+    if let (Some(only), None) = (values.next(), values.next())
+        && USUAL.iter().any(|usual| only == usual)
+    {
+        return true;
+    }
     // Of the ranges that match, the most specific one counts: RFC 9110 section 12.5.1.
     let best =
         ranges(headers).filter_map(|range| Some((specificity(range, wanted)?, is_wanted(range)))).max();

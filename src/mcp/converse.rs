@@ -49,16 +49,12 @@ impl Endpoint {
             arrival.trail.read(incoming, named_or(version, era));
         }
         let charged = self.charge(caller, admission, &incoming).await;
-        let (id, asked) = match (incoming, &charged) {
-            (Ok(incoming), Ok(_)) => (incoming.id(), Ok(incoming)),
-            (Ok(incoming), Err(fault)) => (incoming.id(), Err(fault.clone())),
-            (Err(rejected), Err(fault)) => (rejected.id, Err(fault.clone())),
-            (Err(rejected), Ok(_)) => (rejected.id, Err(rejected.fault)),
-        };
+        let id = incoming.as_ref().map_or_else(|rejected| rejected.id, Incoming::id);
         let reply = Reply { arrival, era, version, id };
-        let mut response = match asked {
-            Ok(incoming) => self.respond(caller, &headers, &incoming, reply).await,
-            Err(fault) => reply.fault(&fault),
+        let mut response = match (&incoming, &charged) {
+            (_, Err(fault)) => reply.fault(fault),
+            (Err(rejected), Ok(_)) => reply.fault(&rejected.fault),
+            (Ok(incoming), Ok(_)) => self.respond(caller, &headers, incoming, reply).await,
         };
         if let Ok(Some(standing)) = charged {
             standing.tell(response.headers_mut());

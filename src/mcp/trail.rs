@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use http::{Method, Response};
+use http::{HeaderName, Method, Response};
 use hyper::body::Body as _;
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -25,6 +25,8 @@ use crate::model::session::Session;
 use crate::model::usage::Usage;
 use crate::registry::access::{Caller, Grant};
 use crate::usage::{Holders, UsageBook};
+
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 /// The notes on one HTTP request.
 #[derive(Debug)]
@@ -242,7 +244,7 @@ impl Endpoint {
         Event {
             at: self.audit.now(),
             request: named(arrival.request_id.to_str().unwrap_or_default()),
-            trace: headers.get("traceparent").and_then(|header| trace(header.as_bytes())),
+            trace: headers.get(TRACEPARENT).and_then(|header| trace(header.as_bytes())),
             tenant: notes.tenant,
             agent: notes.agent,
             slug: Some(named(arrival.agent)),
