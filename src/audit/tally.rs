@@ -25,8 +25,8 @@ pub(super) struct Tally {
 
 impl Tally {
     /// So many events were taken from the queue and are not safe yet.
-    pub(super) fn hold(&self, events: i64) {
-        self.held.store(u64::try_from(events).unwrap_or_default(), Ordering::Relaxed);
+    pub(super) fn hold(&self, events: usize) {
+        self.held.store(events as u64, Ordering::Relaxed);
     }
 
     /// So many bytes wait in files.
