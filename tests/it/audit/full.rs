@@ -64,7 +64,7 @@ async fn a_batched_log_that_has_no_room_loses_events_and_says_how_many() {
     let told_for = loses.elapsed();
     let lost = post.number("lost_total").await;
     println!("{count} requests, {lost} of them lost");
-    assert!(post.number("spilled_bytes").await > 1_000_000);
+    assert!(post.number("spilled_bytes").await > 500_000);
     assert!(post.number("waiting").await >= 400);
 
     post.gate.open();
@@ -102,7 +102,7 @@ async fn with_sync_requests_are_refused_that_there_is_no_room_for() {
     let readers = Readers::start(&post, 1);
     let full = || post.site.printed("stderr").contains("audit rows wait in memory");
     eventually("the file is full", async || full()).await;
-    assert!(post.number("spilled_bytes").await > 900_000);
+    assert!(post.number("spilled_bytes").await > 500_000);
     // As many as the queue holds wait; nobody else is let in.
     let mut others = JoinSet::new();
     for other in 0..30 {
