@@ -43,7 +43,10 @@ COPY --from=build /src/target/release/waggle /usr/local/bin/
 ENV WAGGLE_SERVER__LISTEN=0.0.0.0:8094
 EXPOSE 8094
 
-# A number, so that Kubernetes sees that it is not root. Nothing is written: the root may be read-only.
+# Where a volume goes for audit.spill_dir: one that is new belongs to whom this does.
+RUN install --directory --mode=0700 --owner=65532 --group=65532 /var/lib/waggle
+
+# A number, so that Kubernetes sees that it is not root. Nothing else is written: the root may be read-only.
 USER 65532:65532
 WORKDIR /
 

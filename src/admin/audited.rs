@@ -12,7 +12,7 @@ use time::OffsetDateTime;
 
 use super::authority::Authority;
 use crate::model::agent::{Agent, Tenant};
-use crate::model::audit::event::{Actor, ActorKind, Difference, Event, named, subject, trace};
+use crate::model::audit::event::{Actor, ActorKind, Event, named, subject, trace};
 use crate::registry::audited::AuditedCall;
 
 /// Where the calls are that are audited; what else is there is the document of the API and the page that shows it.
@@ -29,28 +29,10 @@ pub(crate) fn arrived<B>(
     if request.method() == Method::OPTIONS || !(path.is_empty() || path.starts_with('/')) {
         return None;
     }
-    Some(Event {
-        at,
-        request: named(id.to_str().unwrap_or_default()),
-        trace: request.headers().get("traceparent").and_then(|header| trace(header.as_bytes())),
-        tenant: None,
-        agent: None,
-        slug: None,
-        actor: Actor::default(),
-        client,
-        client_name: None,
-        protocol: None,
-        session: None,
-        method: format!("{} -", named(request.method().as_str())).into(),
-        subject: None,
-        outcome: "ok",
-        status: None,
-        micros: 0,
-        bytes_in: 0,
-        bytes_out: None,
-        revision: None,
-        difference: Difference::default(),
-    })
+    let method = format!("{} -", named(request.method().as_str()));
+    let trace = request.headers().get("traceparent").and_then(|header| trace(header.as_bytes()));
+    let request = named(id.to_str().unwrap_or_default());
+    Some(Event { trace, ..Event::new(at, request, client, method.into()) })
 }
 
 /// Notes which call it is, once that is known.

@@ -32,7 +32,7 @@ pub(super) fn start(
         spill_bytes: wanted.spill_bytes,
         retain_days: wanted.retain_days,
     };
-    match audit::start(store, sources.clone(), options.clone()) {
+    match audit::start(store, sources.clone(), &options) {
         // Nobody asked for this directory: beside a configured database there may be none that can be written to.
         Err(AuditError::File(folder, error)) if wanted.spill_dir.is_none() => {
             tracing::warn!(
@@ -40,7 +40,7 @@ pub(super) fn start(
                 "no spill file: while the database is away, audit rows wait in memory; audit.spill_dir names a place"
             );
             let options = AuditOptions { spill_dir: None, ..options };
-            Ok(audit::start(store, sources, options)?)
+            Ok(audit::start(store, sources, &options)?)
         }
         started => Ok(started?),
     }

@@ -12,16 +12,13 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 
 use super::exposition::{self, Exposition, Kind};
 use super::places::Places;
-use crate::feed::Feed;
 use crate::http::body::Body;
 use crate::http::credential::{self, Presented};
-use crate::http::limits::Limits;
 use crate::http::meter::{BOUNDS, Meter};
 use crate::mcp::counted::EndpointStats;
-use crate::mcp::endpoint::Endpoint;
+use crate::mcp::endpoint::{Endpoint, Grounds};
 use crate::model::fault::Fault;
 use crate::model::key::KeyHash;
-use crate::registry::Registry;
 use crate::store::Store;
 
 /// What proxies add. A request with any of these comes from elsewhere, whoever hands it on.
@@ -36,14 +33,10 @@ const HANDED_ON: [HeaderName; 4] = [
 pub(super) struct Metrics {
     /// The requests of MCP endpoints.
     pub(super) meter: Meter,
-    /// What is in memory.
-    pub(super) registry: Arc<Registry>,
-    /// Whether changes are heard.
-    pub(super) feed: Arc<Feed>,
+    /// What is in memory, whether changes are heard, what becomes of audit events, who was refused.
+    pub(super) grounds: Grounds,
     /// The pool.
     pub(super) store: Store,
-    /// Who was refused.
-    pub(super) limits: Arc<Limits>,
     /// The connections of each listener.
     pub(super) doors: Vec<(&'static str, Arc<Places>)>,
     /// Whose key opens this.
@@ -81,7 +74,7 @@ impl Metrics {
         if let Ok(Presented::Operator) = credential::read(headers, self.operator) {
             return Ok(());
         }
-        self.limits.charge_failure(client)?;
+        self.grounds.limits.charge_failure(client)?;
         Err(Fault::Unauthenticated)
     }
 
@@ -93,6 +86,7 @@ impl Metrics {
         self.feed(&mut text);
         self.memory(&mut text, endpoint);
         self.connections(&mut text);
+        self.audit(&mut text);
         text.finish()
     }
 
@@ -117,7 +111,7 @@ impl Metrics {
     }
 
     fn refusals(&self, text: &mut Exposition) {
-        let stats = self.limits.stats();
+        let stats = self.grounds.limits.stats();
         let help = "Requests refused by a rate limit, by whose it is.";
         let mut family = text.family("waggle_rate_limited_total", Kind::Counter, help);
         for (scope, count) in stats.refused {
@@ -132,7 +126,7 @@ impl Metrics {
     }
 
     fn feed(&self, text: &mut Exposition) {
-        let stats = self.feed.stats();
+        let stats = self.grounds.feed.stats();
         let help = "For how long nothing has proven that changes are heard; +Inf before the first proof.";
         let unproven = stats.unproven.as_secs_f64();
         if stats.unproven == std::time::Duration::MAX {
@@ -149,7 +143,7 @@ impl Metrics {
     }
 
     fn memory(&self, text: &mut Exposition, EndpointStats { results, .. }: EndpointStats) {
-        let stats = self.registry.stats();
+        let stats = self.grounds.registry.stats();
         let help = "What is held in memory, in pieces.";
         let mut family = text.family("waggle_cache_entries", Kind::Gauge, help);
         for (cache, entries) in [
@@ -199,6 +193,18 @@ impl Metrics {
         let mut family = text.family("waggle_database_connections", Kind::Gauge, help);
         family.sample("", &[("state", "in_use")], in_use);
         family.sample("", &[("state", "idle")], idle);
+    }
+
+    fn audit(&self, text: &mut Exposition) {
+        let stats = self.grounds.audit.stats();
+        let help = "Events that are lost: the database took none, and the spill file was full or missing.";
+        text.counter("waggle_audit_lost_total", help, stats.lost);
+        let help = "Rows that were added to the audit log.";
+        text.counter("waggle_audit_rows_total", help, stats.written);
+        let help = "Audit events in memory that are neither in the log nor in the spill file.";
+        text.gauge("waggle_audit_waiting", help, stats.waiting);
+        let help = "Bytes in spill files that are not in the audit log yet.";
+        text.gauge("waggle_audit_spilled_bytes", help, stats.spilled_bytes);
     }
 }
 

@@ -192,10 +192,8 @@ pub async fn start(
     let doors = doors(settings);
     let metrics = Metrics {
         meter: Meter::default(),
-        registry: Arc::clone(&registry),
-        feed: Arc::clone(&feed),
+        grounds: grounds.clone(),
         store: store.clone(),
-        limits: Arc::clone(&grounds.limits),
         doors: doors.clone(),
         operator: keys.1,
     };

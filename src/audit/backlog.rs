@@ -2,10 +2,12 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::sync::Arc;
 
 use uuid::Uuid;
 
 use super::spill::{Record, Spill, SpillError};
+use super::tally::Tally;
 use crate::model::audit::chain::Batch;
 
 /// What the database is to do with what waits first.
@@ -29,6 +31,7 @@ pub(super) struct Backlog {
     /// Rows that it got since it had nothing to catch up with.
     rows: i64,
     under_way: Option<UnderWay>,
+    tally: Arc<Tally>,
 }
 
 /// What holds once the database has done the step that it was given.
@@ -42,9 +45,11 @@ struct UnderWay {
 
 impl Backlog {
     /// That of a process that begins `chain`. Its file says so; without one, this does.
-    pub(super) fn new(left: Vec<Spill>, own: Option<Spill>, chain: Uuid) -> Self {
+    pub(super) fn new(left: Vec<Spill>, own: Option<Spill>, chain: Uuid, tally: Arc<Tally>) -> Self {
         let unopened = own.is_none().then_some(chain);
-        Self { left: left.into(), own, unopened, chain: None, rows: 0, under_way: None }
+        let backlog = Self { left: left.into(), own, unopened, chain: None, rows: 0, under_way: None, tally };
+        backlog.count();
+        backlog
     }
 
     /// Whether the database has all of it.
@@ -59,7 +64,14 @@ impl Backlog {
 
     /// Adds to it, on disk.
     pub(super) fn append(&mut self, record: &Record) -> Result<(), SpillError> {
-        self.own.as_mut().ok_or(SpillError::Nowhere)?.append(record)
+        let appended = self.own.as_mut().ok_or(SpillError::Nowhere)?.append(record);
+        self.count();
+        appended
+    }
+
+    /// Tells how much waits.
+    fn count(&self) {
+        self.tally.spill(self.left.iter().chain(&self.own).map(Spill::waiting).sum());
     }
 
     /// What is first, as often as it is asked for until it is done; `None` where there is nothing.
@@ -91,6 +103,12 @@ impl Backlog {
 
     /// The database has done what was first.
     pub(super) fn done(&mut self) -> io::Result<()> {
+        let done = self.pass();
+        self.count();
+        done
+    }
+
+    fn pass(&mut self) -> io::Result<()> {
         let Some(UnderWay { read, chain, rows }) = self.under_way.take() else { return Ok(()) };
         let ended = std::mem::replace(&mut self.chain, chain);
         self.rows += rows;

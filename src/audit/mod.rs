@@ -11,6 +11,7 @@ mod queue;
 mod recover;
 mod spill;
 mod start;
+mod tally;
 pub mod verify;
 mod work;
 mod writer;
@@ -26,8 +27,10 @@ use crate::model::sources::Sources;
 use crate::store::{Store, StoreError};
 
 use queue::{Full, Queue};
+use tally::Tally;
 
 pub use start::{AuditError, AuditOptions, Started, start};
+pub use tally::AuditStats;
 
 /// When an answer may leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +47,7 @@ const FULL: Fault = Fault::Unavailable { retry_after: Duration::from_secs(1) };
 #[derive(Debug)]
 pub struct Audit {
     queue: Arc<Queue>,
+    tally: Arc<Tally>,
     durability: Durability,
     accesses: bool,
     sources: Sources,
@@ -132,6 +136,11 @@ impl Audit {
         limit: i64,
     ) -> Result<Vec<AuditRow>, StoreError> {
         self.store.audit_rows(filter, after, limit).await
+    }
+
+    /// How this process fares with it.
+    pub fn stats(&self) -> AuditStats {
+        self.tally.stats(self.queue.len(), self.queue.shed_so_far())
     }
 
     /// Where all chains stand.

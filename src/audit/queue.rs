@@ -1,11 +1,15 @@
 //! Events that wait for the writer: bounded, and cheap to add to.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
 use crate::model::audit::event::Event;
+
+/// How often the log is told that events are being lost.
+const TELL_EVERY: Duration = Duration::from_secs(1);
 
 /// There is no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +31,8 @@ pub(super) struct Queue {
     some: Notify,
     outbox: AtomicBool,
     shed: AtomicU64,
+    /// When the log was told that events are lost.
+    told: Mutex<Option<Instant>>,
 }
 
 impl Queue {
@@ -37,11 +43,16 @@ impl Queue {
             some: Notify::new(),
             outbox: AtomicBool::new(false),
             shed: AtomicU64::new(0),
+            told: Mutex::default(),
         }
     }
 
     pub(super) fn is_full(&self) -> bool {
-        self.events.lock().len() >= self.most
+        self.len() >= self.most
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.events.lock().len()
     }
 
     pub(super) fn push(&self, event: Event) -> Result<(), Full> {
@@ -68,15 +79,25 @@ impl Queue {
         Ok(())
     }
 
-    /// Counts an event that is lost. The log is told at every doubling, so that it is heard at once and never drowned.
+    /// Counts an event that is lost. The log is told at once, and every second while it lasts.
     pub(super) fn shed(&self) {
         let shed = self.shed.fetch_add(1, Ordering::Relaxed) + 1;
-        if shed.is_power_of_two() {
+        if self.is_to_tell() {
             tracing::error!(
                 shed,
                 "audit events are lost: the database takes none, and the spill file is full or missing"
             );
         }
+    }
+
+    /// Whether the log is to be told now.
+    fn is_to_tell(&self) -> bool {
+        let (mut told, now) = (self.told.lock(), Instant::now());
+        let due = told.is_none_or(|told| now.duration_since(told) >= TELL_EVERY);
+        if due {
+            *told = Some(now);
+        }
+        due
     }
 
     pub(super) fn shed_so_far(&self) -> u64 {

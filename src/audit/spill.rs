@@ -96,6 +96,11 @@ impl Spill {
         self.read == self.end
     }
 
+    /// Bytes that were written and not read yet.
+    pub(super) fn waiting(&self) -> u64 {
+        self.end - self.read
+    }
+
     /// Writes a record to disk; where that fails, the file is as before.
     pub(super) fn append(&mut self, record: &Record) -> Result<(), SpillError> {
         let bytes = framed(record);

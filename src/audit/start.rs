@@ -13,6 +13,7 @@ use super::backlog::Backlog;
 use super::keep::{self, Keeping};
 use super::queue::Queue;
 use super::spill::Spill;
+use super::tally::Tally;
 use super::writer::{Pace, Writer};
 use super::{Audit, Durability};
 use crate::model::sources::{RandomError, Sources};
@@ -76,7 +77,7 @@ impl Started {
 ///
 /// # Errors
 /// When the directory of the spill file does not do.
-pub fn start(store: &Store, sources: Sources, options: AuditOptions) -> Result<Started, AuditError> {
+pub fn start(store: &Store, sources: Sources, options: &AuditOptions) -> Result<Started, AuditError> {
     let chain = sources.uid()?;
     let (left, own) = match &options.spill_dir {
         Some(folder) => files(folder, chain, options.spill_bytes)
@@ -87,18 +88,19 @@ pub fn start(store: &Store, sources: Sources, options: AuditOptions) -> Result<S
     if !left.is_empty() {
         tracing::warn!(gateways = left.len(), "what gateways that are no more had to audit is taken over");
     }
-    let queue = Arc::new(Queue::new(options.queue));
+    let (queue, tally) = (Arc::new(Queue::new(options.queue)), Arc::new(Tally::default()));
     let linger = if options.durability == Durability::Sync { Duration::ZERO } else { LINGER };
     let pace = Pace { linger, patience: options.patience };
-    let backlog = Backlog::new(left, own, chain);
+    let backlog = Backlog::new(left, own, chain, Arc::clone(&tally));
     let log = store.audit_log(DEADLINE);
-    let writer = Writer::new(Arc::clone(&queue), sources.clone(), pace, chain, backlog, log);
+    let taken = (Arc::clone(&queue), Arc::clone(&tally));
+    let writer = Writer::new(taken, sources.clone(), pace, chain, backlog, log);
     let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
     tasks.spawn(writer.run(stop.clone()));
     let keeping = Keeping { retain_days: options.retain_days, sources: sources.clone() };
     tasks.spawn(keep::keep(store.owned_audit_log(DEADLINE), keeping, stop.clone()));
     let (durability, accesses) = (options.durability, options.accesses);
-    let audit = Audit { queue, durability, accesses, sources, store: store.clone() };
+    let audit = Audit { queue, tally, durability, accesses, sources, store: store.clone() };
     Ok(Started { audit: Arc::new(audit), tasks, stop })
 }
 

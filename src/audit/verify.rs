@@ -169,7 +169,8 @@ impl<'a> Reading<'a> {
     fn check_end(&mut self, at: Chain) {
         let Some(facts) = self.facts.chains.get(&at.id) else { return };
         let at = self.facts.past_gaps(at, i64::MAX);
-        let recorded = facts.head.unwrap_or(Chain::new(at.id));
+        // Where nobody knows any more, that has been said.
+        let Some(recorded) = facts.head.or(facts.end) else { return };
         let end = facts.end.unwrap_or(recorded);
         if at.seq < end.seq.max(recorded.seq) {
             let missing = span(at.seq + 1, end.seq.max(recorded.seq));
@@ -189,8 +190,8 @@ impl<'a> Reading<'a> {
             if !self.seen.contains(id) {
                 self.check_end(Chain::new(*id));
             }
-            if facts.end.is_none() {
-                self.report.open.push((*id, facts.head.map_or(0, |head| head.seq)));
+            if let (None, Some(head)) = (facts.end, facts.head) {
+                self.report.open.push((*id, head.seq));
             }
         }
         for head in std::mem::take(&mut self.known).into_values().filter(|head| head.seq > 0) {

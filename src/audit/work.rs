@@ -6,7 +6,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::backlog::Step;
-use super::recover::salvage;
+use super::recover::{Kept, salvage};
 use crate::model::audit::chain::{Batch, Chain};
 use crate::model::sources::Sources;
 use crate::store::StoreError;
@@ -18,10 +18,10 @@ pub(super) const MOST_MOVED: i64 = 1_000;
 
 /// What the database was asked to do, and how it ended.
 pub(super) enum Done {
-    /// A batch, straight from the queue, up to this place.
-    Written(Chain, Result<(), AppendError>),
-    /// What was first of the backlog.
-    CaughtUp(Result<(), AppendError>),
+    /// A batch, straight from the queue.
+    Written(Result<Kept, AppendError>),
+    /// What was first of the backlog; rows, if it were any.
+    CaughtUp(Result<Option<Kept>, AppendError>),
     Moved(Result<Moved, AppendError>),
     /// How far the chain goes after a doubt.
     Found(Result<Option<Chain>, AppendError>),
@@ -40,16 +40,13 @@ pub(super) type Work = Pin<Box<dyn Future<Output = (AuditLog, Done)> + Send>>;
 
 pub(super) async fn perform(mut log: AuditLog, job: Job, sources: Sources) -> (AuditLog, Done) {
     let done = match job {
-        Job::Write(batch) => {
-            let after = batch.after;
-            Done::Written(after, salvage(&mut log, &batch, sources.clock.now()).await)
-        }
+        Job::Write(batch) => Done::Written(salvage(&mut log, &batch, sources.clock.now()).await),
         Job::CatchUp(Step::Rows(batch)) => {
-            Done::CaughtUp(salvage(&mut log, &batch, sources.clock.now()).await)
+            Done::CaughtUp(salvage(&mut log, &batch, sources.clock.now()).await.map(Some))
         }
         Job::CatchUp(Step::Turn { ended, begun }) => {
             let turned = turn(&mut log, ended, begun, sources.clock.now()).await;
-            Done::CaughtUp(turned.map_err(AppendError::from))
+            Done::CaughtUp(turned.map(|()| None).map_err(AppendError::from))
         }
         Job::Move(chain) => Done::Moved(log.move_outbox(chain, MOST_MOVED).await),
         Job::Find(chain) => Done::Found(log.head(chain).await.map_err(AppendError::from)),

@@ -3,6 +3,8 @@
 //!
 //! What it asks of the database is one thing at a time and may last; meanwhile events go on into the file.
 
+mod ending;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,8 +17,9 @@ use uuid::Uuid;
 
 use super::backlog::Backlog;
 use super::queue::{Queue, Queued};
-use super::recover::lost;
+use super::recover::{Kept, lost};
 use super::spill::{Record, SpillError};
+use super::tally::Tally;
 use super::work::{Done, Job, MOST_MOVED, Work, perform, under_way};
 use crate::model::audit::chain::{Batch, Chain};
 use crate::model::audit::encoding;
@@ -34,8 +37,6 @@ const SWEEP_EVERY: Duration = Duration::from_secs(2);
 const RETRY: Duration = Duration::from_millis(250);
 /// How long events wait for what is being moved from the outbox, since it takes places in the chain.
 const MOVE_PATIENCE: Duration = Duration::from_secs(1);
-/// How long the end may wait for the database.
-const END_PATIENCE: Duration = Duration::from_millis(1_500);
 
 /// How events are gathered.
 #[derive(Debug, Clone, Copy)]
@@ -55,6 +56,7 @@ struct Stuck {
 /// The writer.
 pub(super) struct Writer {
     queue: Arc<Queue>,
+    tally: Arc<Tally>,
     sources: Sources,
     pace: Pace,
     chain: Chain,
@@ -69,12 +71,14 @@ pub(super) struct Writer {
     next_move: Instant,
     retry: Option<Instant>,
     told_shed: u64,
+    /// Up to which row of which chain rows were counted.
+    counted: Chain,
     scratch: Vec<u8>,
 }
 
 impl Writer {
     pub(super) fn new(
-        queue: Arc<Queue>,
+        (queue, tally): (Arc<Queue>, Arc<Tally>),
         sources: Sources,
         pace: Pace,
         chain: Uuid,
@@ -83,6 +87,7 @@ impl Writer {
     ) -> Self {
         Self {
             queue,
+            tally,
             sources,
             pace,
             chain: Chain::new(chain),
@@ -96,6 +101,7 @@ impl Writer {
             next_move: Instant::now(),
             retry: None,
             told_shed: 0,
+            counted: Chain::new(chain),
             scratch: Vec::new(),
         }
     }
@@ -187,17 +193,22 @@ impl Writer {
         self.log = Some(log);
         self.work = None;
         match done {
-            Done::Written(after, written) => self.end_write(after, written),
-            Done::CaughtUp(Ok(())) => {
+            Done::Written(Ok(kept)) => self.end_write(kept).await,
+            Done::CaughtUp(Ok(kept)) => {
                 self.retry = None;
                 if let Ok(Err(error)) = self.with_backlog(Backlog::done).await {
                     tracing::warn!(%error, "the spill file of the audit log stays as it is");
+                }
+                if let Some(kept) = kept {
+                    self.count(kept).await;
                 }
             }
             Done::Moved(Ok(Moved::Done(count, chain))) => {
                 self.uncertain = false;
                 self.retry = None;
+                let kept = Kept { before: self.chain, after: chain, elsewhere: false };
                 self.chain = chain;
+                self.count(kept).await;
                 self.outbox |= i64::try_from(count).is_ok_and(|count| count >= MOST_MOVED);
             }
             // Asked at once where it stands.
@@ -213,21 +224,32 @@ impl Writer {
                 self.outbox = true;
                 self.fail(&error);
             }
-            Done::Found(Err(error)) | Done::CaughtUp(Err(error)) => self.fail(&error),
+            Done::Written(Err(error)) | Done::Found(Err(error)) | Done::CaughtUp(Err(error)) => {
+                self.fail(&error);
+            }
         }
     }
 
-    fn end_write(&mut self, after: Chain, written: Result<(), AppendError>) {
-        match written {
-            Ok(()) => {
-                self.retry = None;
-                if self.stuck.as_ref().is_some_and(|stuck| stuck.batch.after == after)
-                    && let Some(stuck) = self.stuck.take()
-                {
-                    release(stuck.waiters);
-                }
-            }
-            Err(error) => self.fail(&error),
+    async fn end_write(&mut self, kept: Kept) {
+        self.retry = None;
+        if self.stuck.as_ref().is_some_and(|stuck| stuck.batch.after == kept.after)
+            && let Some(stuck) = self.stuck.take()
+        {
+            self.release(stuck.waiters);
+        }
+        self.count(kept).await;
+    }
+
+    /// Counts rows that are in the log, but for those that were counted before: what took too long is in the file as
+    /// well, and written from there once more. A chain that somebody else has changed is left.
+    async fn count(&mut self, Kept { before, after, elsewhere }: Kept) {
+        let known = if self.counted.id == after.id { self.counted.seq.max(before.seq) } else { before.seq };
+        if after.seq > known {
+            self.tally.write(after.seq - known);
+            self.counted = after;
+        }
+        if elsewhere && after.id == self.chain.id {
+            self.go_on_anew().await;
         }
     }
 
@@ -245,6 +267,8 @@ impl Writer {
             if self.queue.is_empty() || !self.settle().await {
                 return;
             }
+            // Counted twice for a moment, so that whoever asks never finds too few.
+            self.tally.hold(self.queue.len().min(MOST_EVENTS));
             let queued = self.queue.take(MOST_EVENTS);
             let (batch, waiters) = self.chain_up(queued);
             self.keep(batch, waiters).await;
@@ -317,19 +341,28 @@ impl Writer {
         if self.work.is_none() && !self.is_behind() && self.retry.is_none() {
             self.begin(Job::Write(batch.clone()));
             if let Ok((log, done)) = timeout(self.pace.patience, under_way(&mut self.work)).await {
-                let written = matches!(&done, Done::Written(_, Ok(())));
+                let written = matches!(&done, Done::Written(Ok(_)));
                 self.end_work(log, done).await;
                 if written {
-                    return release(waiters);
+                    return self.release(waiters);
                 }
             }
         }
         match self.spill(batch.clone()).await {
-            Ok(()) => release(waiters),
+            Ok(()) => self.release(waiters),
             Err(error) => {
                 tracing::error!(%error, "audit rows wait in memory");
                 self.stuck = Some(Stuck { batch, waiters });
             }
+        }
+    }
+
+    /// Rows are safe.
+    fn release(&self, waiters: Vec<oneshot::Sender<()>>) {
+        self.tally.hold(0);
+        for waiter in waiters {
+            // One who has gone away waits no more.
+            let _ = waiter.send(());
         }
     }
 
@@ -343,55 +376,5 @@ impl Writer {
             Ok(())
         });
         spilled.await.unwrap_or(Err(SpillError::Nowhere))
-    }
-
-    /// Writes what is there, and ends the chain; what the database does not take in time stays in the file for the next
-    /// process.
-    async fn finish(mut self) {
-        self.take().await;
-        self.outbox = true;
-        if !self.write_out(Instant::now() + END_PATIENCE).await {
-            // Nothing is left in memory that has room in the file.
-            self.take().await;
-            tracing::warn!("the audit chain stays open; the next start in this directory ends it");
-            return;
-        }
-        let at = self.sources.clock.now();
-        let Some(mut log) = self.log.take() else { return };
-        match log.end_chain(self.chain.id, at, true).await {
-            Ok(()) => {
-                if let Ok(Err(error)) = self.with_backlog(Backlog::remove).await {
-                    tracing::warn!(%error, "the spill file of the audit log cannot be removed");
-                }
-            }
-            Err(error) => tracing::warn!(%error, "the audit chain stays open"),
-        }
-        log.close().await;
-    }
-
-    /// Whether everything is in the log before the deadline.
-    async fn write_out(&mut self, deadline: Instant) -> bool {
-        while Instant::now() < deadline {
-            if self.work.is_some() {
-                // What is under way stays so when the time is over: nothing that was taken from the queue is dropped.
-                let Ok((log, done)) = timeout_at(deadline, under_way(&mut self.work)).await else { break };
-                self.end_work(log, done).await;
-            } else if self.retry.is_some() {
-                break;
-            } else if self.uncertain || self.is_behind() || self.stuck.is_some() || self.outbox {
-                self.step().await;
-            } else {
-                self.take().await;
-                return self.queue.is_empty() && self.stuck.is_none() && !self.is_behind();
-            }
-        }
-        false
-    }
-}
-
-fn release(waiters: Vec<oneshot::Sender<()>>) {
-    for waiter in waiters {
-        // One who has gone away waits no more.
-        let _ = waiter.send(());
     }
 }

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::ffi::OsStr;
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use reqwest::{Client, Method, Response, StatusCode, redirect::Policy};
@@ -70,12 +71,12 @@ impl Admin {
         answer
     }
 
-    /// Asks for what may be long, and hands its pieces over as they come.
+    /// Asks for what may be long, and hands its pieces over as they come, until one breaks.
     pub(super) fn stream(
         &self,
         path: &str,
         form: &str,
-        each: impl FnMut(&[u8]) -> Result<(), Failure>,
+        each: impl FnMut(&[u8]) -> Result<ControlFlow<()>, Failure>,
     ) -> Result<(), Failure> {
         let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::Runtime)?;
         let done = runtime.block_on(self.receive(path, form, each));
@@ -87,7 +88,7 @@ impl Admin {
         &self,
         path: &str,
         form: &str,
-        mut each: impl FnMut(&[u8]) -> Result<(), Failure>,
+        mut each: impl FnMut(&[u8]) -> Result<ControlFlow<()>, Failure>,
     ) -> Result<(), Failure> {
         let failed = |error| unreachable(&self.url, &error);
         let request = self.client.get(format!("{}/admin/v1{path}", self.url)).header("accept", form);
@@ -99,7 +100,9 @@ impl Admin {
             return Err(self.refusal(status, &body.unwrap_or_default()));
         }
         while let Some(piece) = response.chunk().await.map_err(failed)? {
-            each(&piece)?;
+            if each(&piece)?.is_break() {
+                break;
+            }
         }
         Ok(())
     }

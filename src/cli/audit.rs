@@ -14,7 +14,7 @@ use url::form_urlencoded::Serializer;
 use super::admin::{Admin, Request};
 use super::{
     Sources,
-    output::{Failure, print, print_bytes},
+    output::{Failure, print, print_piece},
 };
 use crate::app;
 use crate::config::Purpose;
@@ -139,13 +139,18 @@ impl Verify {
 impl Tail {
     fn run(self, admin: &Admin) -> Result<(), Failure> {
         let mut known = BTreeSet::new();
-        let mut limit = self.lines;
+        // Of the first page that is followed, older rows are known and not told.
+        let limit = if self.follow { PAGE } else { self.lines };
+        let mut told = self.lines as usize;
         loop {
             let mut rows = self.page(admin, limit)?;
             rows.reverse();
-            for row in rows {
-                if known.insert((row["at"].to_string(), row["chain"].to_string(), row["seq"].as_i64())) {
-                    print(&format!("{row}\n"))?;
+            let untold = rows.len().saturating_sub(told);
+            for (nth, row) in rows.into_iter().enumerate() {
+                let new =
+                    known.insert((row["at"].to_string(), row["chain"].to_string(), row["seq"].as_i64()));
+                if new && nth >= untold && print_piece(format!("{row}\n").as_bytes())?.is_break() {
+                    return Ok(());
                 }
                 while known.len() > REMEMBERED {
                     known.pop_first();
@@ -154,7 +159,7 @@ impl Tail {
             if !self.follow {
                 return Ok(());
             }
-            limit = PAGE;
+            told = PAGE as usize;
             std::thread::sleep(POLL);
         }
     }
@@ -176,7 +181,7 @@ impl Export {
         };
         let query = self.filter.query();
         let query = query.strip_prefix('&').map(|query| format!("?{query}")).unwrap_or_default();
-        admin.stream(&format!("/audit{query}"), form, print_bytes)
+        admin.stream(&format!("/audit{query}"), form, print_piece)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::{
     io::{self, ErrorKind, Write},
+    ops::ControlFlow,
     process::ExitCode,
 };
 
@@ -36,15 +37,16 @@ pub(super) enum Failure {
 
 /// Prints to standard output. A reader that has gone away has read enough: that is no failure.
 pub(super) fn print(text: &str) -> Result<(), Failure> {
-    print_bytes(text.as_bytes())
+    print_piece(text.as_bytes()).map(|_| ())
 }
 
-/// Prints what may be a piece of text.
-pub(super) fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
+/// Prints a piece of what may be long; breaks where the reader has gone away, for whom no more is to be fetched.
+pub(super) fn print_piece(bytes: &[u8]) -> Result<ControlFlow<()>, Failure> {
     let mut out = io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failure::Output(error)),
-        _ => Ok(()),
+        Ok(()) => Ok(ControlFlow::Continue(())),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(ControlFlow::Break(())),
+        Err(error) => Err(Failure::Output(error)),
     }
 }
 

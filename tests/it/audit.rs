@@ -2,8 +2,14 @@
 
 mod access;
 mod calls;
+mod commands;
 mod forms;
+mod full;
+mod gate;
+mod left_behind;
 mod messages;
 mod outages;
 mod partitions;
+mod post;
+mod set_back;
 mod tampering;

@@ -4,7 +4,7 @@ mod connections;
 mod deadlines;
 mod flood;
 mod frames;
-mod metrics;
+pub(crate) mod metrics;
 mod million;
 mod multiplexed;
 mod tls;

@@ -138,6 +138,34 @@ pub struct Event {
     pub difference: Difference,
 }
 
+impl Event {
+    /// A request that has just arrived: who asked and what came of it is not known yet.
+    pub fn new(at: OffsetDateTime, request: Box<str>, client: IpAddr, method: Cow<'static, str>) -> Self {
+        Self {
+            at,
+            request,
+            trace: None,
+            tenant: None,
+            agent: None,
+            slug: None,
+            actor: Actor::default(),
+            client,
+            client_name: None,
+            protocol: None,
+            session: None,
+            method,
+            subject: None,
+            outcome: "ok",
+            status: None,
+            micros: 0,
+            bytes_in: 0,
+            bytes_out: None,
+            revision: None,
+            difference: Difference::default(),
+        }
+    }
+}
+
 /// As much as the log keeps of a name, an id or a method.
 pub fn named(text: &str) -> Box<str> {
     text[..text.floor_char_boundary(MOST_NAME)].into()

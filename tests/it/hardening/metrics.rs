@@ -8,7 +8,7 @@ use crate::http::{Answer, Client};
 use crate::whole::{exact, problem};
 
 /// The value of a sample, as it is told.
-fn sample<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+pub(crate) fn sample<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))
 }
 

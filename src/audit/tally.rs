@@ -1,0 +1,51 @@
+//! What the audit log counts of itself.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// How the audit log of this process fares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AuditStats {
+    /// Events that are lost, since there was no room for them.
+    pub lost: u64,
+    /// Events in memory that are not safe yet.
+    pub waiting: u64,
+    /// Bytes of spill files that are not in the log yet.
+    pub spilled_bytes: u64,
+    /// Rows that were added to the log, those of processes that are no more included.
+    pub written: u64,
+}
+
+/// What the writer counts, for others to read at any time.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    held: AtomicU64,
+    spilled_bytes: AtomicU64,
+    written: AtomicU64,
+}
+
+impl Tally {
+    /// So many events were taken from the queue and are not safe yet.
+    pub(super) fn hold(&self, events: usize) {
+        self.held.store(events as u64, Ordering::Relaxed);
+    }
+
+    /// So many bytes wait in files.
+    pub(super) fn spill(&self, bytes: u64) {
+        self.spilled_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// So many rows more are in the log.
+    pub(super) fn write(&self, rows: i64) {
+        self.written.fetch_add(u64::try_from(rows).unwrap_or_default(), Ordering::Relaxed);
+    }
+
+    /// What there is to tell, with what the queue knows.
+    pub(super) fn stats(&self, queued: usize, lost: u64) -> AuditStats {
+        AuditStats {
+            lost,
+            waiting: queued as u64 + self.held.load(Ordering::Relaxed),
+            spilled_bytes: self.spilled_bytes.load(Ordering::Relaxed),
+            written: self.written.load(Ordering::Relaxed),
+        }
+    }
+}

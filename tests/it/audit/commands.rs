@@ -1,0 +1,157 @@
+//! `waggle audit tail` and `waggle audit export`, with the real binary.
+
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
+use tokio::process::{Child, Command};
+
+use super::calls::reaches;
+use crate::app::{Replica, gateway};
+use crate::cluster::Database;
+use crate::embedded::support::PATIENCE;
+
+/// Rows that take long enough to be read that it shows.
+const MANY: i64 = 20_000;
+const READS: [&str; 2] = ["--method", "resources/read"];
+
+/// `waggle audit` with these arguments.
+fn audit(replica: &Replica, arguments: &[&str]) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_waggle"))
+        .env_clear()
+        .env("WAGGLE_URL", format!("http://{}/", replica.running.admin_address))
+        .env("WAGGLE_KEY", &replica.operator)
+        .arg("audit")
+        .args(arguments)
+        .args(READS)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap()
+}
+
+/// What a command prints that succeeds and has nothing to complain of.
+async fn printed(replica: &Replica, arguments: &[&str]) -> String {
+    let output = audit(replica, arguments).wait_with_output().await.unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    assert_eq!((output.status.code(), text(output.stderr)), (Some(0), String::new()));
+    text(output.stdout)
+}
+
+/// A gateway whose log has so many rows of reads, and a key to its agent.
+async fn log(reads: i64) -> (Database, Replica, String) {
+    let (database, replica) = gateway().await;
+    let key = replica.acme("research").await;
+    replica.put("research", "test://a", "a").await;
+    for _ in 0..reads {
+        replica.http.text("research", &key, "test://a").await.unwrap();
+    }
+    reaches(&database, 4 + reads).await;
+    (database, replica, key)
+}
+
+/// The rows of reads as the API tells them, the newest first.
+async fn rows(replica: &Replica) -> Vec<Value> {
+    let page = replica.admin("GET", "/audit?method=resources%2Fread&limit=500", None).await.json();
+    page["items"].as_array().unwrap().clone()
+}
+
+fn lines<'a>(rows: impl IntoIterator<Item = &'a Value>) -> String {
+    rows.into_iter().map(|row| format!("{row}\n")).collect()
+}
+
+/// As it stands in the CSV where nothing needs quotes.
+fn cell(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+#[tokio::test]
+async fn the_log_is_exported_whole_as_lines_and_as_csv() {
+    let (_database, replica, _) = log(7).await;
+    let rows = rows(&replica).await;
+    assert_eq!(rows.len(), 7);
+    assert_eq!(printed(&replica, &["export"]).await, lines(&rows));
+    assert_eq!(printed(&replica, &["export", "--format", "ndjson"]).await, lines(&rows));
+    let columns = "version,chain,seq,previous,at,requestId,traceId,tenantId,agentId,agent,principalId,principal,keyId,\
+        client,clientName,clientVersion,protocolVersion,sessionId,method,subject,outcome,status,micros,bytesIn,bytesOut,\
+        revision,before,after,hash";
+    let mut expected = format!("{columns}\r\n");
+    for row in &rows {
+        let cells: Vec<_> = columns.split(',').map(|column| cell(&row[column])).collect();
+        expected += &format!("{}\r\n", cells.join(","));
+    }
+    assert_eq!(printed(&replica, &["export", "--format", "csv"]).await, expected);
+}
+
+#[tokio::test]
+async fn the_newest_rows_are_told_in_their_order_and_those_that_come() {
+    let (database, replica, key) = log(7).await;
+    let all = rows(&replica).await;
+    assert_eq!(printed(&replica, &["tail", "--lines", "3"]).await, lines(all[..3].iter().rev()));
+
+    let mut child = audit(&replica, &["tail", "-f", "--lines", "3"]);
+    let mut told = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut next = async || {
+        let line = tokio::time::timeout(PATIENCE, told.next_line()).await.unwrap();
+        line.unwrap().unwrap() + "\n"
+    };
+    for row in all[..3].iter().rev() {
+        assert_eq!(next().await, lines([row]));
+    }
+    for number in 0..2 {
+        replica.http.text("research", &key, "test://a").await.unwrap();
+        becomes(&database, 8 + number).await;
+        assert_eq!(next().await, lines(&rows(&replica).await[..1]));
+    }
+    // Whoever reads no more is not told more.
+    drop(told);
+    replica.http.text("research", &key, "test://a").await.unwrap();
+    assert_eq!(ended(&mut child).await, (Some(0), String::new()));
+}
+
+/// Waits until so many reads are in the log.
+async fn becomes(database: &Database, reads: i64) {
+    let query = "select count(*) from audit_log where method = 'resources/read'";
+    super::calls::becomes(database, query, reads).await;
+}
+
+/// How a command ends by itself, and what it has to say.
+async fn ended(child: &mut Child) -> (Option<i32>, String) {
+    let status = tokio::time::timeout(PATIENCE, child.wait()).await.unwrap().unwrap();
+    let mut said = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut said).await.unwrap();
+    (status.code(), said)
+}
+
+#[tokio::test]
+async fn an_export_ends_when_nobody_reads_it() {
+    let (database, replica, _) = log(1).await;
+    let copies = format!(
+        "create temp table one as select * from audit_log where method = 'resources/read'; \
+        update one set chain = gen_random_uuid(), at = at - interval '1 s'; \
+        insert into audit_log select (jsonb_populate_record(r, jsonb_build_object('seq', n))).* \
+            from one r, generate_series(1, {MANY}) n"
+    );
+    database.execute(&copies).await;
+    let began = Instant::now();
+    let whole = printed(&replica, &["export"]).await;
+    let took = began.elapsed();
+    assert_eq!(whole.lines().count(), usize::try_from(MANY).unwrap() + 1);
+
+    let mut child = audit(&replica, &["export"]);
+    let mut out = BufReader::new(child.stdout.take().unwrap()).lines();
+    let first = out.next_line().await.unwrap();
+    assert_eq!(first.as_deref(), whole.lines().next());
+    drop(out);
+    let began = Instant::now();
+    assert_eq!(ended(&mut child).await, (Some(0), String::new()));
+    println!("{took:?} for all, {:?} to end", began.elapsed());
+    assert!(began.elapsed() < took / 4 + Duration::from_millis(20), "{:?} of {took:?}", began.elapsed());
+}

@@ -1,0 +1,129 @@
+//! What becomes of requests while the database is away and the spill file is full.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::post::Post;
+use crate::embedded::support::eventually;
+use crate::whole::{error, exact};
+
+/// What fills a file soon.
+const SMALL: (&str, &str) = ("WAGGLE_AUDIT__SPILL_BYTES", "1 MiB");
+const BUSY: &str = "the gateway is overloaded or shutting down; try again";
+
+/// A URI as long as one may be; no resource has it.
+fn long_uri() -> String {
+    format!("test://{}", "x".repeat(2_000))
+}
+
+/// Clients that read until they are told to stop; each answers how many requests that were, all of them answered.
+struct Readers {
+    clients: JoinSet<usize>,
+    stop: CancellationToken,
+}
+
+impl Readers {
+    fn start(post: &Arc<Post>, count: usize) -> Self {
+        let (mut clients, stop) = (JoinSet::new(), CancellationToken::new());
+        for client in 0..count {
+            let (post, stop) = (Arc::clone(post), stop.clone());
+            clients.spawn(async move {
+                for count in 0.. {
+                    if stop.is_cancelled() {
+                        return count;
+                    }
+                    assert_eq!(post.read(&format!("{client}-{count}"), &long_uri()).await.status, 200);
+                }
+                unreachable!()
+            });
+        }
+        Self { clients, stop }
+    }
+
+    async fn stop(self) -> usize {
+        self.stop.cancel();
+        self.clients.join_all().await.into_iter().sum()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_batched_log_that_has_no_room_loses_events_and_says_how_many() {
+    let (post, gateway) = Post::new(&[SMALL, ("WAGGLE_AUDIT__QUEUE", "400")]).await;
+    let post = Arc::new(post);
+    post.is_written().await;
+    post.gate.close();
+    let readers = Readers::start(&post, 4);
+    eventually("events are lost", async || post.number("lost_total").await > 0).await;
+    let loses = Instant::now();
+    tokio::time::sleep(Duration::from_millis(2_500)).await;
+    let count = readers.stop().await;
+    let told_for = loses.elapsed();
+    let lost = post.number("lost_total").await;
+    println!("{count} requests, {lost} of them lost");
+    assert!(post.number("spilled_bytes").await > 500_000);
+    assert!(post.number("waiting").await >= 400);
+
+    post.gate.open();
+    post.is_written().await;
+    assert_eq!(post.number("lost_total").await, lost);
+    let reads = "select count(*) from audit_log where method = 'resources/read' and subject <> 'test://a'";
+    let there = post.database.number(reads).await;
+    assert_eq!(there + lost, i64::try_from(count).unwrap());
+    let mut connection = post.database.connect().await;
+    let query = "select concat_ws(' ', method, subject, outcome) from audit_log where method = 'audit/lost'";
+    let told: Vec<String> = sqlx::query_scalar(query).fetch_all(&mut connection).await.unwrap();
+    assert_eq!(told, [format!("audit/lost {lost} events unavailable")]);
+    let rows = post.database.number("select count(*) from audit_log").await;
+    assert_eq!(post.number("rows_total").await, rows);
+    assert!(gateway.stop().await.success());
+
+    let printed = post.site.printed("stderr");
+    let lines = printed.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let lines: Vec<_> =
+        lines.filter(|line| line["message"].as_str().unwrap().starts_with("audit events are lost")).collect();
+    assert!(lines.iter().all(|line| line["level"] == "ERROR"), "{lines:?}");
+    let most = usize::try_from(told_for.as_secs()).unwrap() + 2;
+    assert!((3..=most).contains(&lines.len()), "{} in {told_for:?}", lines.len());
+    assert_eq!(post.verify().await.0, Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_sync_requests_are_refused_that_there_is_no_room_for() {
+    let settings = [SMALL, ("WAGGLE_AUDIT__QUEUE", "16"), ("WAGGLE_AUDIT__DURABILITY", "sync")];
+    let (post, gateway) = Post::new(&settings).await;
+    let post = Arc::new(post);
+    post.is_written().await;
+    post.gate.close();
+    // The one that the file has no room for is all that the writer holds then.
+    let readers = Readers::start(&post, 1);
+    let full = || post.site.printed("stderr").contains("audit rows wait in memory");
+    eventually("the file is full", async || full()).await;
+    assert!(post.number("spilled_bytes").await > 500_000);
+    // As many as the queue holds wait; nobody else is let in.
+    let mut others = JoinSet::new();
+    for other in 0..30 {
+        let post = Arc::clone(&post);
+        others.spawn(async move { exact(&post.read(&format!("other-{other}"), &long_uri()).await) });
+    }
+    let mut refused = error(503, "null", -31_017, "unavailable", BUSY);
+    refused["headers"]["retry-after"] = json!("1");
+    for _ in 0..30 - 16 {
+        assert_eq!(others.join_next().await.unwrap().unwrap(), refused);
+    }
+    assert_eq!(post.number("waiting").await, 16 + 1);
+
+    post.gate.open();
+    let served = readers.stop().await + others.len();
+    for answer in others.join_all().await {
+        assert_eq!(answer["status"], 200);
+    }
+    post.is_written().await;
+    let reads = "select count(*) from audit_log where outcome = 'resource_not_found'";
+    assert_eq!(post.database.number(reads).await, i64::try_from(served).unwrap());
+    assert_eq!(post.number("lost_total").await, 0);
+    assert!(gateway.stop().await.success());
+}

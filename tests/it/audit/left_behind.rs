@@ -1,0 +1,120 @@
+//! What processes that are no more left behind.
+
+use std::fs;
+
+use sqlx::{AssertSqlSafe, Connection, Executor};
+
+use super::post::Post;
+
+/// All rows of the oldest chain that has reads, whole.
+const FIRST_CHAIN: &str = "select r::text from audit_log r where chain = \
+    (select chain from audit_chains where kind = 'opened' order by number limit 1) order by seq";
+
+impl Post {
+    async fn texts(&self, query: &str) -> Vec<String> {
+        let mut connection = self.database.connect().await;
+        sqlx::query_scalar(AssertSqlSafe(query.to_owned())).fetch_all(&mut connection).await.unwrap()
+    }
+
+    /// How each chain began and ended, in the order in which they began.
+    async fn chains(&self) -> Vec<String> {
+        let query = "select string_agg(kind, ' ' order by number) from audit_chains \
+                     group by chain order by min(number)";
+        self.texts(query).await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_that_were_left_behind_twice_come_before_newer_ones() {
+    let (post, gateway) = Post::new(&[]).await;
+    let mut ids = vec!["known".to_owned()];
+    ids.extend(post.read_often("first-written", 3).await);
+    post.is_written().await;
+    post.gate.close();
+    ids.extend(post.read_often("first-spilled", 5).await);
+    post.is_safe().await;
+    gateway.kill().await;
+
+    // The second gets no further than the first one's rows, which somebody holds, and the database is away again.
+    let hold = "begin; select from audit_heads for update";
+    let mut holder = post.database.connect().await;
+    post.gate.open();
+    let gateway = {
+        let starts = post.site.serve();
+        holder.execute(hold).await.unwrap();
+        starts.await
+    };
+    ids.extend(post.read_often("second", 5).await);
+    post.gate.close();
+    post.is_safe().await;
+    gateway.kill().await;
+    assert_eq!(post.files().len(), 2);
+
+    // Nor does the third, until it has rows of its own.
+    let gateway = post.start_without_database().await;
+    ids.extend(post.read_often("third", 5).await);
+    post.is_safe().await;
+    assert_eq!(post.files().len(), 3);
+    holder.close().await.unwrap();
+    post.is_written().await;
+    assert_eq!(post.reads().await, ids);
+    assert_eq!(post.files().len(), 1);
+    assert_eq!(post.chains().await, ["opened interrupted", "opened interrupted", "opened"]);
+    assert!(gateway.stop().await.success());
+    assert_eq!(post.files().len(), 0);
+    assert_eq!(post.chains().await, ["opened interrupted", "opened interrupted", "opened closed"]);
+    let (code, said) = post.verify().await;
+    assert_eq!(code, Some(0), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_of_which_a_process_that_died_had_brought_some_into_the_log_are_completed() {
+    let (post, gateway) = Post::new(&[]).await;
+    post.is_written().await;
+    post.gate.close();
+    post.read_often("spilled", 20).await;
+    post.is_safe().await;
+    gateway.kill().await;
+    let [file] = post.files().try_into().unwrap();
+    let kept = fs::read(&file).unwrap();
+    let gateway = post.start_without_database().await;
+    post.has_read(21).await;
+    assert!(gateway.stop().await.success());
+    let rows = post.texts(FIRST_CHAIN).await;
+
+    // As if a process had come as far as the seventh of those rows.
+    let first = "(select chain from audit_chains where kind = 'opened' order by number limit 1)";
+    let last = "(select seq from audit_log where request = 'spilled-6')";
+    let older = format!(
+        "set session_replication_role = replica; \
+        update audit_heads h set (seq, hash) = (select seq, hash from audit_log where request = 'spilled-6') \
+            where chain = {first}; \
+        delete from audit_log where chain = {first} and seq > {last}"
+    );
+    post.database.execute(&older).await;
+    assert_eq!(post.texts(FIRST_CHAIN).await, rows[..rows.len() - 13]);
+    fs::write(&file, kept).unwrap();
+    let gateway = post.site.serve().await;
+    post.is_written().await;
+    assert_eq!(post.texts(FIRST_CHAIN).await, rows);
+    assert_eq!(post.chains().await, ["opened interrupted", "opened closed", "opened"]);
+    assert!(gateway.stop().await.success());
+    let (code, said) = post.verify().await;
+    assert_eq!(code, Some(0), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_that_the_database_takes_too_late_are_written_and_counted_once() {
+    let (post, gateway) = Post::new(&[]).await;
+    post.is_written().await;
+    let mut holder = post.database.connect().await;
+    holder.execute("begin; select from audit_heads for update").await.unwrap();
+    post.read_often("late", 20).await;
+    post.is_safe().await;
+    assert!(post.number("spilled_bytes").await > 0);
+    holder.close().await.unwrap();
+    post.is_written().await;
+    let rows = post.database.number("select count(*) from audit_log").await;
+    assert_eq!((rows, post.number("rows_total").await), (25, 25));
+    assert!(gateway.stop().await.success());
+}

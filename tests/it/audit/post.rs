@@ -1,0 +1,129 @@
+//! A gateway, the real binary, on a database that can be taken away from it.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::json;
+use sqlx::ConnectOptions;
+use waggle::model::key::{KeyKind, SecretKey};
+
+use super::gate::Gate;
+use crate::app::encode;
+use crate::cluster::{Database, database};
+use crate::embedded::support::eventually;
+use crate::hardening::metrics::sample;
+use crate::http::Answer;
+use crate::process::{Gateway, Site};
+
+/// An agent `research` with the resource `test://a`, whose gateways run here one after the other.
+pub(super) struct Post {
+    pub(super) database: Database,
+    pub(super) gate: Gate,
+    pub(super) site: Site,
+    /// A key to the agent.
+    pub(super) key: String,
+}
+
+impl Post {
+    /// With the first gateway running.
+    pub(super) async fn new(settings: &[(&str, &str)]) -> (Self, Gateway) {
+        let database = database().await;
+        let gate = Gate::before(&database.options).await;
+        let operator = SecretKey::generate(KeyKind::Operator, &mut rand::rng());
+        let site = settings
+            .iter()
+            .fold(Site::unlimited(), |site, (name, value)| site.set(name, value))
+            .set("DATABASE_URL", gate.options.to_url_lossy())
+            .set("WAGGLE_ADMIN__OPERATOR_KEY", operator.reveal());
+        fs::create_dir_all(site.place.data_dir()).unwrap();
+        fs::write(site.operator_file(), operator.reveal()).unwrap();
+        let gateway = site.serve().await;
+        let key = site.tenant("acme", ["research".to_owned()]).await;
+        let body = json!({"name": "a", "contents": [{"text": "a"}]});
+        let path = format!("/agents/research/resources?uri={}", encode("test://a"));
+        assert_eq!(site.admin("PUT", &path, Some(body)).await.status, 201);
+        let post = Self { database, gate, site, key };
+        assert_eq!(post.read("known", "test://a").await.status, 200);
+        (post, gateway)
+    }
+
+    /// Reads a resource in a request with this id.
+    pub(super) async fn read(&self, id: &str, uri: &str) -> Answer {
+        let message = json!({"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": {"uri": uri}});
+        let bearer = format!("Bearer {}", self.key);
+        let headers =
+            [("authorization", bearer.as_str()), ("content-type", "application/json"), ("x-request-id", id)];
+        self.site.http.send("POST", "/research/mcp", &headers, message.to_string()).await
+    }
+
+    /// Reads so often, each in a request of its own; answers their ids.
+    pub(super) async fn read_often(&self, name: &str, count: usize) -> Vec<String> {
+        let ids: Vec<_> = (0..count).map(|number| format!("{name}-{number}")).collect();
+        for id in &ids {
+            assert_eq!(self.read(id, "test://a").await.status, 200);
+        }
+        ids
+    }
+
+    /// One of the numbers of the audit log.
+    pub(super) async fn number(&self, name: &str) -> i64 {
+        let told = self.site.http.get("/metrics").await.text();
+        sample(&told, &format!("waggle_audit_{name}")).unwrap().parse().unwrap()
+    }
+
+    /// Waits until nothing is in memory alone.
+    pub(super) async fn is_safe(&self) {
+        eventually("all events are safe", async || self.number("waiting").await == 0).await;
+    }
+
+    /// Waits until the log has all that was taken, and all changes.
+    pub(super) async fn is_written(&self) {
+        eventually("all events are in the log", async || {
+            self.number("waiting").await == 0
+                && self.number("spilled_bytes").await == 0
+                && self.database.number("select count(*) from audit_outbox").await == 0
+        })
+        .await;
+    }
+
+    /// Waits until so many rows of reads are in the log.
+    pub(super) async fn has_read(&self, count: usize) {
+        let query = "select count(*) from audit_log where method = 'resources/read'";
+        let count = i64::try_from(count).unwrap();
+        eventually("all reads are in the log", async || self.database.number(query).await >= count).await;
+    }
+
+    /// The ids of the requests that read, in the order in which their rows were committed.
+    pub(super) async fn reads(&self) -> Vec<String> {
+        let mut connection = self.database.connect().await;
+        let query = "select request from audit_log where method = 'resources/read' \
+                     order by xmin::text::bigint, seq";
+        sqlx::query_scalar(query).fetch_all(&mut connection).await.unwrap()
+    }
+
+    /// Takes the database away for a while, in which the next gateway is started.
+    pub(super) async fn start_without_database(&self) -> Gateway {
+        self.gate.close();
+        let back = async {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            self.gate.open();
+        };
+        tokio::join!(self.site.serve(), back).0
+    }
+
+    /// The spill files that there are.
+    pub(super) fn files(&self) -> Vec<PathBuf> {
+        let folders = fs::read_dir(self.site.place.data_dir().join("audit")).unwrap();
+        let files = folders.flat_map(|folder| fs::read_dir(folder.unwrap().path()).unwrap());
+        let mut files: Vec<_> = files.map(|file| file.unwrap().path()).collect();
+        files.sort();
+        files
+    }
+
+    /// What `waggle audit verify` says, and with which code it ends.
+    pub(super) async fn verify(&self) -> (Option<i32>, String) {
+        let output = self.site.command("audit").arg("verify").output().await.unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    }
+}

@@ -1,0 +1,67 @@
+//! A database that is set back to an older state while a gateway writes to it.
+
+use super::calls::{becomes, reaches};
+use super::post::Post;
+use super::tampering::findings;
+use crate::app::gateway;
+
+/// The chain that the first gateway began.
+const OLD: &str = "(select chain from audit_chains where number = 1)";
+const NEW_ROWS: &str = "select count(*) from audit_log where chain <> \
+    (select chain from audit_chains where number = 1)";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_loss_of_rows_new_ones_go_into_another_chain_with_which_nothing_is_wrong() {
+    let (post, gateway) = Post::new(&[]).await;
+    post.read_often("old", 5).await;
+    post.is_written().await;
+    let old = post.database.number("select count(*) from audit_log").await;
+    post.database
+        .execute(&format!(
+            "set session_replication_role = replica; \
+            delete from audit_log where chain = {OLD} and seq > 3; delete from audit_heads where chain = {OLD}"
+        ))
+        .await;
+    for number in 0..5 {
+        post.read(&format!("new-{number}"), "test://a").await;
+        becomes(&post.database, NEW_ROWS, number + 1).await;
+    }
+    let change = post.site.admin("DELETE", "/agents/research/resources?uri=test%3A%2F%2Fa", None).await;
+    assert_eq!(change.status, 204);
+    becomes(&post.database, NEW_ROWS, 6).await;
+    assert_eq!(post.number("rows_total").await, old + 6);
+    // The old one, that of the rows that were to be added to it, and the new one.
+    assert_eq!(post.database.number("select count(distinct chain) from audit_log").await, 3);
+    assert!(gateway.stop().await.success());
+    let mut connection = post.database.connect().await;
+    let query = "select chain::text from audit_chains where number = 1";
+    let chain: String = sqlx::query_scalar(query).fetch_one(&mut connection).await.unwrap();
+    let expected =
+        format!("chain {chain}: the record of how far it goes is missing\n9 rows in 3 chains: 1 wrong\n");
+    assert_eq!(post.verify().await, (Some(1), expected));
+    assert!(post.site.printed("stderr").contains("audit rows go into a chain of their own"));
+}
+
+#[tokio::test]
+async fn a_log_that_was_set_back_with_all_its_records_is_found_with_a_checkpoint_alone() {
+    let (database, replica) = gateway().await;
+    for number in 0..6 {
+        replica.tenant(&format!("tenant-{number}")).await;
+    }
+    reaches(&database, 6).await;
+    let checkpoint = replica.admin("POST", "/audit/checkpoint", None).await.json();
+    let checkpoint = serde_json::from_value(checkpoint).unwrap();
+    reaches(&database, 7).await;
+    database
+        .execute(&format!(
+            "set session_replication_role = replica; delete from audit_log where seq > 3; \
+            update audit_heads set seq = 3, hash = (select hash from audit_log where seq = 3) where chain = {OLD}"
+        ))
+        .await;
+    replica.tenant("after").await;
+    becomes(&database, NEW_ROWS, 1).await;
+    replica.running.stop().await;
+    assert_eq!(findings(&database, None).await, [""; 0]);
+    let found = findings(&database, Some(&checkpoint)).await;
+    assert_eq!(found, ["chain … row 6: the checkpoint knows it, and it is missing"]);
+}
