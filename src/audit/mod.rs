@@ -68,9 +68,9 @@ impl Audit {
     /// Whether another request may be let in.
     ///
     /// # Errors
-    /// [`Fault::Unavailable`] where none is answered without its row, and no more rows can be taken.
+    /// [`Fault::Unavailable`] where none is answered without its row, and no more rows can be taken or made safe.
     pub fn admit(&self) -> Result<(), Fault> {
-        let refuses = self.accesses && self.durability == Durability::Sync && self.queue.is_full();
+        let refuses = self.accesses && self.durability == Durability::Sync && !self.queue.is_open();
         if refuses { Err(FULL) } else { Ok(()) }
     }
 
@@ -118,8 +118,8 @@ impl Audit {
 
     /// Takes an event that nobody waits for.
     pub fn note(&self, event: Event) {
-        if self.accesses && self.queue.push(event).is_err() {
-            self.queue.shed();
+        if self.accesses {
+            self.queue.push(event);
         }
     }
 

@@ -25,7 +25,7 @@ pub(super) struct Queued {
 /// Events in the order in which they came.
 #[derive(Debug)]
 pub(super) struct Queue {
-    events: Mutex<Vec<Queued>>,
+    state: Mutex<State>,
     most: usize,
     /// Told when the first event comes, and when there is something in the outbox.
     some: Notify,
@@ -35,10 +35,17 @@ pub(super) struct Queue {
     told: Mutex<Option<Instant>>,
 }
 
+#[derive(Debug, Default)]
+struct State {
+    events: Vec<Queued>,
+    /// Nothing can be made safe: nobody is to wait for it.
+    refuses: bool,
+}
+
 impl Queue {
     pub(super) fn new(most: usize) -> Self {
         Self {
-            events: Mutex::default(),
+            state: Mutex::default(),
             most,
             some: Notify::new(),
             outbox: AtomicBool::new(false),
@@ -47,40 +54,60 @@ impl Queue {
         }
     }
 
-    pub(super) fn is_full(&self) -> bool {
-        self.len() >= self.most
+    /// Whether an event that somebody waits for can be added.
+    pub(super) fn is_open(&self) -> bool {
+        let state = self.state.lock();
+        !state.refuses && state.events.len() < self.most
     }
 
     pub(super) fn len(&self) -> usize {
-        self.events.lock().len()
+        self.state.lock().events.len()
     }
 
-    pub(super) fn push(&self, event: Event) -> Result<(), Full> {
-        self.add(Queued { event, waiter: None })
+    /// Adds an event; one that there is no room for is lost.
+    pub(super) fn push(&self, event: Event) {
+        // What becomes of it is counted.
+        let _ = self.add(Queued { event, waiter: None });
     }
 
-    /// Adds an event; what is answered ends well when it is safe, and ill when it is given up.
+    /// Adds an event; what is answered ends well when it is safe, and ill when it is given up. It is added, if there is
+    /// room, even where nobody may wait for it.
     pub(super) fn push_awaited(&self, event: Event) -> Result<oneshot::Receiver<()>, Full> {
         let (waiter, safe) = oneshot::channel();
         self.add(Queued { event, waiter: Some(waiter) }).map(|()| safe)
     }
 
-    fn add(&self, queued: Queued) -> Result<(), Full> {
-        let mut events = self.events.lock();
-        if events.len() >= self.most {
+    fn add(&self, mut queued: Queued) -> Result<(), Full> {
+        let mut state = self.state.lock();
+        if state.events.len() >= self.most {
+            drop(state);
+            self.shed();
             return Err(Full);
         }
-        events.push(queued);
-        let first = events.len() == 1;
-        drop(events);
+        let refused = state.refuses && queued.waiter.take().is_some();
+        state.events.push(queued);
+        let first = state.events.len() == 1;
+        drop(state);
         if first {
             self.some.notify_one();
         }
-        Ok(())
+        if refused { Err(Full) } else { Ok(()) }
+    }
+
+    /// Nothing can be made safe any more: whoever waits is told so, and nobody else is to wait.
+    pub(super) fn refuse(&self) {
+        let mut state = self.state.lock();
+        state.refuses = true;
+        state.events.iter_mut().for_each(|queued| drop(queued.waiter.take()));
+    }
+
+    /// Events can be made safe again.
+    pub(super) fn accept(&self) {
+        self.state.lock().refuses = false;
     }
 
     /// Counts an event that is lost. The log is told at once, and every second while it lasts.
-    pub(super) fn shed(&self) {
+    fn shed(&self) {
         let shed = self.shed.fetch_add(1, Ordering::Relaxed) + 1;
         if self.is_to_tell() {
             tracing::error!(
@@ -122,14 +149,16 @@ impl Queue {
 
     /// Takes the oldest events, at most so many.
     pub(super) fn take(&self, most: usize) -> Vec<Queued> {
-        let mut events = self.events.lock();
+        let State { events, .. } = &mut *self.state.lock();
         if events.len() <= most {
-            return std::mem::take(&mut *events);
+            // As much room as they took is there for the next ones at once.
+            let room = Vec::with_capacity(events.len());
+            return std::mem::replace(events, room);
         }
         events.drain(..most).collect()
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.events.lock().is_empty()
+        self.len() == 0
     }
 }

@@ -47,12 +47,6 @@ pub(super) struct Pace {
     pub(super) patience: Duration,
 }
 
-/// Rows that are safe nowhere yet, and who waits for them.
-struct Stuck {
-    batch: Batch,
-    waiters: Vec<oneshot::Sender<()>>,
-}
-
 /// The writer.
 pub(super) struct Writer {
     queue: Arc<Queue>,
@@ -66,7 +60,8 @@ pub(super) struct Writer {
     work: Option<Work>,
     /// Whether what is under way, or broke off, decides where the chain goes on.
     uncertain: bool,
-    stuck: Option<Stuck>,
+    /// Rows that are safe nowhere yet, for whose sake nothing newer is taken.
+    stuck: Option<Batch>,
     outbox: bool,
     next_move: Instant,
     retry: Option<Instant>,
@@ -151,7 +146,7 @@ impl Writer {
             self.begin(Job::Find(self.chain.id));
         } else if self.is_behind() {
             self.catch_up().await;
-        } else if let Some(Stuck { batch, .. }) = &self.stuck {
+        } else if let Some(batch) = &self.stuck {
             self.begin(Job::Write(batch.clone()));
         } else {
             self.uncertain = true;
@@ -232,10 +227,9 @@ impl Writer {
 
     async fn end_write(&mut self, kept: Kept) {
         self.retry = None;
-        if self.stuck.as_ref().is_some_and(|stuck| stuck.batch.after == kept.after)
-            && let Some(stuck) = self.stuck.take()
-        {
-            self.release(stuck.waiters);
+        if self.stuck.take_if(|batch| batch.after == kept.after).is_some() {
+            self.release(Vec::new());
+            self.queue.accept();
         }
         self.count(kept).await;
     }
@@ -352,7 +346,10 @@ impl Writer {
             Ok(()) => self.release(waiters),
             Err(error) => {
                 tracing::error!(%error, "audit rows wait in memory");
-                self.stuck = Some(Stuck { batch, waiters });
+                // Those who wait for these rows are told so, as the others are.
+                drop(waiters);
+                self.queue.refuse();
+                self.stuck = Some(batch);
             }
         }
     }
