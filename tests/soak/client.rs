@@ -1,7 +1,7 @@
 //! What clients of both eras have in common: what they have seen, and how they read. A client reads because it was told
 //! to, or because it has just subscribed, and at no other time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -44,6 +44,30 @@ pub(crate) struct Client {
     pub(crate) connected: AtomicBool,
     /// Whether it ever had one.
     pub(crate) began: AtomicBool,
+    /// Its last attempts to have one, and when they ended.
+    pub(crate) attempts: Mutex<VecDeque<(Instant, String)>>,
+}
+
+/// So many attempts are told where there is no stream.
+const ATTEMPTS: usize = 12;
+
+impl Client {
+    /// It tried to have a stream, and this became of it.
+    pub(crate) fn tried(&self, outcome: impl std::fmt::Display) {
+        let mut attempts = self.attempts.lock().unwrap();
+        if attempts.len() == ATTEMPTS {
+            attempts.pop_front();
+        }
+        attempts.push_back((Instant::now(), outcome.to_string()));
+    }
+
+    /// Its last attempts, with the seconds since.
+    pub(crate) fn attempts(&self) -> String {
+        let attempts = self.attempts.lock().unwrap();
+        let told =
+            attempts.iter().map(|(at, what)| format!("{:.1} s ago {what}", at.elapsed().as_secs_f64()));
+        told.collect::<Vec<_>>().join("; ")
+    }
 }
 
 /// A client at work.

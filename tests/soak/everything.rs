@@ -80,6 +80,7 @@ impl Soak {
             seen: Mutex::new(Seen::default()),
             connected: AtomicBool::new(false),
             began: AtomicBool::new(false),
+            attempts: Mutex::default(),
         })
     }
 

@@ -54,8 +54,10 @@ async fn stream(client: &Worker, replica: usize, last: Option<&str>) -> Option<E
     ];
     headers.extend(last.map(|last| ("last-event-id", last)));
     let port = client.fleet.port(replica);
-    let response = client.fleet.http.open(port, "GET", &client.path(), &headers, "").await?;
-    let status = response.status().as_u16();
+    let response = client.fleet.http.open(port, "GET", &client.path(), &headers, "").await;
+    let status = response.as_ref().map(|response| response.status().as_u16());
+    client.client.tried(format_args!("GET at {port}: {status:?}"));
+    let (response, status) = (response?, status?);
     if status != 200 && status < 500 {
         let text = response.text().await.unwrap_or_default();
         client.ledger.refused.add(format!("{} GET: {status} {text}", client.client.name));

@@ -68,7 +68,10 @@ async fn listen(client: &Worker, replica: usize, number: u32) -> Option<Listenin
     ];
     let port = client.fleet.port(replica);
     let body = message.to_string();
-    let response = client.fleet.http.open(port, "POST", &client.path(), &headers, body).await?;
+    let response = client.fleet.http.open(port, "POST", &client.path(), &headers, body).await;
+    let status = response.as_ref().map(|response| response.status().as_u16());
+    client.client.tried(format_args!("listen at {port}: {status:?}"));
+    let response = response?;
     let status = response.status().as_u16();
     if status >= 500 {
         return None;

@@ -62,7 +62,7 @@ pub(crate) fn missed(clients: &[Arc<Client>], truth: &HashMap<String, Seen>) -> 
             }
         }
         if !client.connected.load(Ordering::Relaxed) {
-            missed.push(format!("{name} has no stream"));
+            missed.push(format!("{name} has no stream: {}", client.attempts()));
         }
     }
     missed
