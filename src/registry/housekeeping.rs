@@ -7,9 +7,12 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::Registry;
+use crate::store::StoreError;
 
 /// How often uses are written down; they are told to the minute.
 const NOTE_EVERY: Duration = Duration::from_secs(20);
+/// How long a step of the purge or the pruning may take.
+const STEP: Duration = Duration::from_secs(30);
 /// How often the purge and the pruning look for something to do.
 const PURGE_EVERY: Duration = Duration::from_mins(1);
 /// For how long what nothing names is kept: far longer than any replica answers from a stale memory.
@@ -65,7 +68,7 @@ impl Registry {
     pub async fn purge(&self, stop: &CancellationToken) {
         let before = self.sources.clock.now() - PURGE_AFTER;
         while !stop.is_cancelled() {
-            match self.store.purge(before).await {
+            match in_time(self.store.purge(before)).await {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(error) => {
@@ -79,7 +82,7 @@ impl Registry {
     /// Takes away the changes that are older than they are kept, unless another replica does.
     pub async fn prune_changes(&self, stop: &CancellationToken) {
         while !stop.is_cancelled() {
-            match self.store.prune(self.limits.retain_changes).await {
+            match in_time(self.store.prune(self.limits.retain_changes)).await {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(error) => {
@@ -89,4 +92,9 @@ impl Registry {
             }
         }
     }
+}
+
+/// A step that ends, whether the network brings its answers or not: locks would be held, and nothing done ever again.
+async fn in_time<T>(step: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+    tokio::time::timeout(STEP, step).await.unwrap_or(Err(StoreError::Late))
 }

@@ -68,13 +68,14 @@ impl Store {
         }
     }
 
-    /// Runs one statement on a connection of its own.
+    /// Runs one statement on a connection of its own, which is closed where no answer comes.
     pub(super) async fn run<T>(
         &self,
         statement: impl AsyncFnOnce(&mut PgConnection) -> Result<T, sqlx::Error>,
     ) -> Result<T, StoreError> {
         let mut lease = self.lease().await?;
-        let done = statement(lease.connection()).await;
+        let answered = tokio::time::timeout(self.answers, statement(lease.connection())).await;
+        let done = answered.map_err(|_| StoreError::Late)?;
         // An answer, a refusal included, leaves the connection as it was; a broken one the pool finds out itself.
         lease.known = matches!(&done, Ok(_) | Err(sqlx::Error::Database(_) | sqlx::Error::RowNotFound));
         Ok(done?)

@@ -55,6 +55,9 @@ pub fn address(url: &str) -> Result<PgConnectOptions, AddressError> {
 /// longer, and no request lasts as long.
 const LEFT_ALONE: &str = "30000";
 
+/// How long after the database has ended a statement its answer is waited for: then the network has lost it.
+const LOST: Duration = Duration::from_secs(1);
+
 /// How the pool is made.
 #[derive(Debug, Clone)]
 pub struct StoreOptions {
@@ -81,6 +84,8 @@ pub struct Store {
     pool: PgPool,
     listen: PgConnectOptions,
     owner: Option<PgConnectOptions>,
+    /// How long a single statement is waited for.
+    answers: Duration,
     key_look_ups: Arc<AtomicU64>,
 }
 
@@ -88,6 +93,7 @@ impl Store {
     /// Makes the pool. Connects when first asked something.
     pub fn new(options: StoreOptions) -> Self {
         let (statement, lock) = (millis(options.statement), millis(options.lock));
+        let answers = options.statement + LOST;
         let pool = PgPoolOptions::new()
             .max_connections(options.max_connections)
             .acquire_timeout(options.acquire)
@@ -111,7 +117,7 @@ impl Store {
                 })
             })
             .connect_lazy_with(options.connect);
-        Self { pool, listen: options.listen, owner: options.owner, key_look_ups: Arc::default() }
+        Self { pool, listen: options.listen, owner: options.owner, answers, key_look_ups: Arc::default() }
     }
 
     /// How many connections of the pool are in use, and how many are idle.

@@ -11,6 +11,7 @@ use time::macros::datetime;
 use crate::app::{Builder, Replica};
 use crate::clock::ManualClock;
 use crate::cluster::{Database, database};
+use crate::embedded::support::eventually;
 use crate::http::Answer;
 use crate::proxy::Proxy;
 
@@ -160,6 +161,30 @@ async fn calls_are_let_in_on_credit_while_the_database_is_away_and_settled_after
     proxy.swallow(false);
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert_eq!(until_refused(&replica, "a", &key).await, 14);
+}
+
+#[tokio::test]
+async fn usage_is_settled_again_after_a_network_has_lost_an_answer() {
+    let database = database().await;
+    let proxy = Proxy::before(&database.options).await;
+    let replica = Builder::new(&database)
+        .set("WAGGLE_USAGE__SETTLE_SECONDS", 1)
+        .store(|options| {
+            options.statement = Duration::from_secs(1);
+            options.connect = proxy.options.clone();
+        })
+        .start()
+        .await;
+    let key = replica.acme("a").await;
+    let settled = "select coalesce(sum(calls), 0)::bigint from agent_usage where method = 'resources/list'";
+    for calls in 1..3 {
+        assert_eq!(list(&replica, "a", &key).await.status, 200);
+        // What is settled in this time is lost on its way, or its answer is, without an end of the connection.
+        proxy.swallow(calls == 1);
+        tokio::time::sleep(Duration::from_millis(1_500)).await;
+        proxy.swallow(false);
+    }
+    eventually("everything is settled", async || database.number(settled).await >= 2).await;
 }
 
 #[tokio::test]
