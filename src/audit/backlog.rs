@@ -116,7 +116,7 @@ impl Backlog {
             (Some(file), Some(read)) => file.pass(read),
             (Some(_), None) => {
                 tracing::warn!(
-                    chain = ?ended,
+                    chain = ended.map(tracing::field::display),
                     rows = std::mem::take(&mut self.rows),
                     "a gateway ended without a word; its audit chain is complete and ended"
                 );

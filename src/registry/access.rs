@@ -225,7 +225,7 @@ impl Registry {
                 Proof::Token(_) => return Err(Fault::Unauthenticated),
             }),
         };
-        let access = self.agent_access(caller.tenant, caller.agent).await?;
+        let access = self.agent_access((caller.tenant, caller.agent), None).await?;
         decide(credential_of(grant.as_ref()), access).map(drop)
     }
 
@@ -279,10 +279,11 @@ impl Registry {
         .await
     }
 
+    /// What decides over access to an agent; `absent` is held in its place where there is none.
     pub(super) async fn agent_access(
         &self,
-        tenant: TenantId,
-        agent: AgentId,
+        (tenant, agent): (TenantId, AgentId),
+        absent: Option<AgentAccess>,
     ) -> Result<Option<AgentAccess>, Fault> {
         let cell = self.tenant_cell(tenant);
         self.find(
@@ -295,8 +296,8 @@ impl Registry {
                     Point::CacheFillRead,
                     async |view| view.agent_access(tenant, agent).await,
                     |held, access| {
-                        if let Some(access) = access {
-                            held.keep_agent(access.clone());
+                        if let Some(access) = access.clone().or(absent) {
+                            held.keep_agent(access);
                         }
                     },
                 )
