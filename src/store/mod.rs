@@ -51,9 +51,8 @@ pub fn address(url: &str) -> Result<PgConnectOptions, AddressError> {
     Ok(options.application_name("waggle"))
 }
 
-/// How long a transaction may be left alone, in milliseconds: one whose gateway the network lost keeps its locks no
-/// longer, and no request lasts as long.
-const LEFT_ALONE: &str = "30000";
+/// The least for which a transaction may be left alone: none does as much between two statements.
+const LEFT_ALONE: Duration = Duration::from_secs(5);
 
 /// How long after the database has ended a statement its answer is waited for: then the network has lost it.
 const LOST: Duration = Duration::from_secs(1);
@@ -93,6 +92,8 @@ impl Store {
     /// Makes the pool. Connects when first asked something.
     pub fn new(options: StoreOptions) -> Self {
         let (statement, lock) = (millis(options.statement), millis(options.lock));
+        // One whose gateway the network lost keeps its locks no longer than others wait for them.
+        let alone = millis(options.lock.max(LEFT_ALONE));
         let answers = options.statement + LOST;
         let pool = PgPoolOptions::new()
             .max_connections(options.max_connections)
@@ -101,7 +102,7 @@ impl Store {
             // one opened is new. Asking each before use would cost a round trip a query.
             .test_before_acquire(false)
             .after_connect(move |connection, _| {
-                let (statement, lock) = (statement.clone(), lock.clone());
+                let (statement, lock, alone) = (statement.clone(), lock.clone(), alone.clone());
                 Box::pin(async move {
                     sqlx::query!(
                         "select set_config('statement_timeout', $1, false) as statement, \
@@ -109,7 +110,7 @@ impl Store {
                          set_config('idle_in_transaction_session_timeout', $3, false) as idle",
                         statement,
                         lock,
-                        LEFT_ALONE,
+                        alone,
                     )
                     .fetch_one(connection)
                     .await

@@ -4,10 +4,18 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use http::StatusCode;
+use serde_json::json;
 use tokio::task::JoinSet;
+use waggle::model::sources::Point;
 
 use crate::app::{Builder, Replica};
 use crate::cluster::database;
+use crate::interference::Director;
+use crate::proxy::Proxy;
+
+/// A resource of an agent.
+const PATH: &str = "/agents/a/resources?uri=x:1";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_writers_of_one_agent_leave_no_gap_and_a_quiet_agent_does_not_wait_for_them() {
@@ -121,4 +129,30 @@ async fn a_write_whose_caller_goes_away_is_finished_and_told() {
     .await;
     tokio::time::sleep(Duration::from_millis(500)).await;
     assert_eq!(reader.http.text("a", &key, "x:1").await.as_deref(), Some("new"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_that_the_network_loses_holds_up_the_next_for_some_seconds_only() {
+    let database = database().await;
+    let (proxy, director) = (Proxy::before(&database.options).await, Director::new());
+    let cut_off = Builder::new(&database).interference(director.clone());
+    let cut_off = Arc::new(cut_off.store(|store| store.connect = proxy.options.clone()).start().await);
+    let replica = Builder::new(&database).start().await;
+    let key = replica.acme("a").await;
+    let held = director.hold(Point::BeforeCommit);
+    let lost = Arc::clone(&cut_off);
+    let body = |text: &str| json!({"name": "n", "contents": [{"text": text}]});
+    let losing = body("lost");
+    let losing = tokio::spawn(async move { lost.admin("PUT", PATH, Some(losing)).await.status });
+    held.meanwhile(async {
+        proxy.swallow(true);
+        // As a client does that is told to come again.
+        let writing = async {
+            while replica.admin("PUT", PATH, Some(body("next"))).await.status != StatusCode::CREATED {}
+        };
+        tokio::time::timeout(Duration::from_secs(15), writing).await.unwrap();
+    })
+    .await;
+    assert_eq!(losing.await.unwrap(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(replica.http.text("a", &key, "x:1").await.as_deref(), Some("next"));
 }
