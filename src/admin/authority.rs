@@ -57,7 +57,7 @@ async fn identify(parts: &Parts, admin: &Admin, visitor: &Visitor) -> Result<Aut
         return Err(barred);
     }
     let grant = admin.registry.identify(shown, visitor.client).await?;
-    visitor.expiry.note(grant.as_deref(), admin.registry.now());
+    visitor.expiry.note(grant.as_deref(), || admin.registry.now());
     Ok(Authority::Key(grant.ok_or(Fault::Unauthenticated)?))
 }
 

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::Router;
 use futures_util::FutureExt;
@@ -184,7 +184,7 @@ impl Gateway {
             (Ok(_), Err(_)) => Err(BUSY),
             (Ok(_), Ok(_)) => Ok(()),
         };
-        let (noted, began) = (Noted::default(), Instant::now());
+        let noted = Noted::default();
         let (parts, mut body) = request.into_parts();
         let client = self.options.proxies.client(peer, &parts.headers);
         let (expiry, trail) = (KeyExpiry::default(), Trail::begin());
@@ -208,7 +208,7 @@ impl Gateway {
         if response.status().is_client_error() {
             noted.refused();
         }
-        self.metrics.meter.count(&noted, began.elapsed());
+        self.metrics.meter.count(&noted, arrival.trail.took());
         expiry.tell(response.headers_mut());
         self.challenge(Protected::endpoint_or_gateway(agent), &parts.headers, &mut response);
         body::discard(&parts.headers, &mut body).await;
@@ -266,7 +266,7 @@ impl Gateway {
         event.at = self.audit.now();
         event.status = Some(status.as_u16());
         event.bytes_out = response.body().size_hint().exact();
-        match self.audit.record(event).await {
+        match self.audit.record(&event).await {
             Ok(()) => response,
             Err(fault) => problem(&fault, id),
         }

@@ -79,7 +79,7 @@ impl Audit {
     /// # Errors
     /// [`Fault::Unavailable`] with `sync`, where it cannot be: the answer must not leave. With `batched` an event for
     /// which there is no room is shed, and counted.
-    pub async fn record(&self, event: Event) -> Result<(), Fault> {
+    pub async fn record(&self, event: &Event) -> Result<(), Fault> {
         if !self.accesses {
             return Ok(());
         }
@@ -99,14 +99,14 @@ impl Audit {
     ///
     /// # Errors
     /// As of [`record`](Self::record).
-    pub async fn record_all(&self, events: Vec<Event>) -> Result<(), Fault> {
+    pub async fn record_all(&self, events: &[Event]) -> Result<(), Fault> {
         if !self.accesses {
             return Ok(());
         }
         match self.durability {
-            Durability::Batched => events.into_iter().for_each(|event| self.note(event)),
+            Durability::Batched => events.iter().for_each(|event| self.note(event)),
             Durability::Sync => {
-                let pushed = events.into_iter().map(|event| self.queue.push_awaited(event));
+                let pushed = events.iter().map(|event| self.queue.push_awaited(event));
                 let waited: Vec<_> = pushed.collect::<Result<_, Full>>().map_err(|Full| FULL)?;
                 for safe in waited {
                     safe.await.map_err(|_| FULL)?;
@@ -117,7 +117,7 @@ impl Audit {
     }
 
     /// Takes an event that nobody waits for.
-    pub fn note(&self, event: Event) {
+    pub fn note(&self, event: &Event) {
         if self.accesses {
             self.queue.push(event);
         }

@@ -1,25 +1,70 @@
 //! Events that wait for the writer: bounded, and cheap to add to.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
+use crate::model::audit::encoding;
 use crate::model::audit::event::Event;
 
+/// Events that are taken at once, and make a batch.
+pub(super) const MOST_EVENTS: usize = 4_096;
 /// How often the log is told that events are being lost.
 const TELL_EVERY: Duration = Duration::from_secs(1);
+/// Bytes that an event hardly ever needs more than.
+const USUAL: usize = 384;
+/// Most bytes of memory that are kept for events to come.
+const MOST_ROOM: usize = 4 << 20;
 
 /// There is no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Full;
 
-/// An event, and who waits until it is safe.
-#[derive(Debug)]
-pub(super) struct Queued {
-    pub(super) event: Event,
-    pub(super) waiter: Option<oneshot::Sender<()>>,
+/// Encoded events that were taken together, and those who wait until they are safe.
+#[derive(Debug, Default)]
+pub(super) struct Events {
+    bytes: Vec<u8>,
+    /// Where each of them ends.
+    ends: Vec<usize>,
+    pub(super) waiters: Vec<oneshot::Sender<()>>,
+}
+
+impl Events {
+    fn push(&mut self, event: &[u8], waiter: Option<oneshot::Sender<()>>) {
+        self.bytes.extend_from_slice(event);
+        self.ends.push(self.bytes.len());
+        self.waiters.extend(waiter);
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Bytes of all of them.
+    pub(super) fn size(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Each of them, encoded.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let starts = std::iter::once(&0).chain(&self.ends);
+        starts.zip(&self.ends).filter_map(|(start, end)| self.bytes.get(*start..*end))
+    }
+
+    /// None of them, in the memory of those that were: the next ones find room without asking for it.
+    fn cleared(mut self) -> Self {
+        if self.bytes.capacity() > MOST_ROOM {
+            return Self::default();
+        }
+        self.bytes.clear();
+        self.ends.clear();
+        self.waiters.clear();
+        self
+    }
 }
 
 /// Events in the order in which they came.
@@ -37,9 +82,24 @@ pub(super) struct Queue {
 
 #[derive(Debug, Default)]
 struct State {
-    events: Vec<Queued>,
+    /// The oldest first, as many together as are taken at once.
+    events: VecDeque<Events>,
+    count: usize,
+    /// Where the next ones find room.
+    room: Events,
     /// Nothing can be made safe: nobody is to wait for it.
     refuses: bool,
+}
+
+impl State {
+    /// Those that the next event belongs to.
+    fn last(&mut self) -> &mut Events {
+        if self.events.back().is_none_or(|last| last.len() >= MOST_EVENTS) {
+            self.events.push_back(std::mem::take(&mut self.room));
+        }
+        let last = self.events.len() - 1;
+        &mut self.events[last]
+    }
 }
 
 impl Queue {
@@ -57,36 +117,39 @@ impl Queue {
     /// Whether an event that somebody waits for can be added.
     pub(super) fn is_open(&self) -> bool {
         let state = self.state.lock();
-        !state.refuses && state.events.len() < self.most
+        !state.refuses && state.count < self.most
     }
 
     pub(super) fn len(&self) -> usize {
-        self.state.lock().events.len()
+        self.state.lock().count
     }
 
     /// Adds an event; one that there is no room for is lost.
-    pub(super) fn push(&self, event: Event) {
+    pub(super) fn push(&self, event: &Event) {
         // What becomes of it is counted.
-        let _ = self.add(Queued { event, waiter: None });
+        let _ = self.add(event, None);
     }
 
     /// Adds an event; what is answered ends well when it is safe, and ill when it is given up. It is added, if there is
     /// room, even where nobody may wait for it.
-    pub(super) fn push_awaited(&self, event: Event) -> Result<oneshot::Receiver<()>, Full> {
+    pub(super) fn push_awaited(&self, event: &Event) -> Result<oneshot::Receiver<()>, Full> {
         let (waiter, safe) = oneshot::channel();
-        self.add(Queued { event, waiter: Some(waiter) }).map(|()| safe)
+        self.add(event, Some(waiter)).map(|()| safe)
     }
 
-    fn add(&self, mut queued: Queued) -> Result<(), Full> {
+    fn add(&self, event: &Event, mut waiter: Option<oneshot::Sender<()>>) -> Result<(), Full> {
+        let mut bytes = Vec::with_capacity(USUAL);
+        encoding::event(&mut bytes, event);
         let mut state = self.state.lock();
-        if state.events.len() >= self.most {
+        if state.count >= self.most {
             drop(state);
             self.shed();
             return Err(Full);
         }
-        let refused = state.refuses && queued.waiter.take().is_some();
-        state.events.push(queued);
-        let first = state.events.len() == 1;
+        let refused = state.refuses && waiter.take().is_some();
+        state.last().push(&bytes, waiter);
+        state.count += 1;
+        let first = state.count == 1;
         drop(state);
         if first {
             self.some.notify_one();
@@ -98,7 +161,7 @@ impl Queue {
     pub(super) fn refuse(&self) {
         let mut state = self.state.lock();
         state.refuses = true;
-        state.events.iter_mut().for_each(|queued| drop(queued.waiter.take()));
+        state.events.iter_mut().for_each(|events| events.waiters.clear());
     }
 
     /// Events can be made safe again.
@@ -147,15 +210,14 @@ impl Queue {
         self.some.notified().await;
     }
 
-    /// Takes the oldest events, at most so many.
-    pub(super) fn take(&self, most: usize) -> Vec<Queued> {
-        let State { events, .. } = &mut *self.state.lock();
-        if events.len() <= most {
-            // As much room as they took is there for the next ones at once.
-            let room = Vec::with_capacity(events.len());
-            return std::mem::replace(events, room);
-        }
-        events.drain(..most).collect()
+    /// Takes the oldest events, at most [`MOST_EVENTS`]; those that were taken before leave their memory.
+    pub(super) fn take(&self, before: Events) -> Events {
+        let before = before.cleared();
+        let mut state = self.state.lock();
+        state.room = before;
+        let events = state.events.pop_front().unwrap_or_default();
+        state.count -= events.len();
+        events
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -22,7 +22,7 @@ use crate::store::Store;
 /// How long a batch may take on its way into the log, once it need not be waited for.
 const DEADLINE: Duration = Duration::from_secs(10);
 /// How long others are waited for after the first event of a batch.
-const LINGER: Duration = Duration::from_millis(20);
+const LINGER: Duration = Duration::from_millis(30);
 
 /// How the log is kept.
 #[derive(Debug, Clone)]

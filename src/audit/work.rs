@@ -1,6 +1,7 @@
 //! What the writer asks of the database, one thing at a time, and how it ends.
 
 use std::pin::Pin;
+use std::sync::Arc;
 
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -29,7 +30,7 @@ pub(super) enum Done {
 
 /// What the database is asked.
 pub(super) enum Job {
-    Write(Batch),
+    Write(Arc<Batch>),
     /// What is first of the backlog.
     CatchUp(Step),
     Move(Chain),

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::backlog::Backlog;
-use super::queue::{Queue, Queued};
+use super::queue::{Events, MOST_EVENTS, Queue};
 use super::recover::{Kept, lost};
 use super::spill::{Record, SpillError};
 use super::tally::Tally;
@@ -27,8 +27,6 @@ use crate::model::sources::Sources;
 use crate::store::audit::outbox::Moved;
 use crate::store::audit::{AppendError, AuditLog};
 
-/// Events of one batch.
-const MOST_EVENTS: usize = 4_096;
 /// How long after a change its row is moved: it is safe where it is, and more may come.
 const MOVE_AFTER: Duration = Duration::from_millis(100);
 /// How often the outbox is looked at for what others left behind.
@@ -61,14 +59,17 @@ pub(super) struct Writer {
     /// Whether what is under way, or broke off, decides where the chain goes on.
     uncertain: bool,
     /// Rows that are safe nowhere yet, for whose sake nothing newer is taken.
-    stuck: Option<Batch>,
+    stuck: Option<Arc<Batch>>,
     outbox: bool,
     next_move: Instant,
     retry: Option<Instant>,
     told_shed: u64,
     /// Up to which row of which chain rows were counted.
     counted: Chain,
-    scratch: Vec<u8>,
+    /// Those that were taken last.
+    events: Events,
+    /// Memory for the rows of the next batch: asked for anew each time it would cost more than the rows.
+    room: Vec<u8>,
 }
 
 impl Writer {
@@ -97,7 +98,8 @@ impl Writer {
             retry: None,
             told_shed: 0,
             counted: Chain::new(chain),
-            scratch: Vec::new(),
+            events: Events::default(),
+            room: Vec::new(),
         }
     }
 
@@ -147,7 +149,7 @@ impl Writer {
         } else if self.is_behind() {
             self.catch_up().await;
         } else if let Some(batch) = &self.stuck {
-            self.begin(Job::Write(batch.clone()));
+            self.begin(Job::Write(Arc::clone(batch)));
         } else {
             self.uncertain = true;
             self.outbox = false;
@@ -263,8 +265,9 @@ impl Writer {
             }
             // Counted twice for a moment, so that whoever asks never finds too few.
             self.tally.hold(self.queue.len().min(MOST_EVENTS));
-            let queued = self.queue.take(MOST_EVENTS);
-            let (batch, waiters) = self.chain_up(queued);
+            self.events = self.queue.take(std::mem::take(&mut self.events));
+            let batch = self.chain_up();
+            let waiters = std::mem::take(&mut self.events.waiters);
             self.keep(batch, waiters).await;
         }
     }
@@ -309,40 +312,37 @@ impl Writer {
         }
     }
 
-    /// Gives events their place in the chain. That some were lost is an event itself.
-    fn chain_up(&mut self, queued: Vec<Queued>) -> (Batch, Vec<oneshot::Sender<()>>) {
-        let mut batch = Batch::after(self.chain);
-        let mut waiters = Vec::new();
+    /// Gives the events that were taken their place in the chain. That some were lost is an event itself.
+    fn chain_up(&mut self) -> Batch {
+        let mut batch = Batch::with_room(self.chain, std::mem::take(&mut self.room));
+        batch.reserve(self.events.len(), self.events.size());
         let shed = self.queue.shed_so_far();
         if shed > self.told_shed {
-            encoding::event(&mut self.scratch, &lost(shed - self.told_shed, self.sources.clock.now()));
-            batch.push(&self.scratch);
+            let mut event = Vec::new();
+            encoding::event(&mut event, &lost(shed - self.told_shed, self.sources.clock.now()));
+            batch.push(&event);
             self.told_shed = shed;
         }
-        for Queued { event, waiter } in queued {
-            self.scratch.clear();
-            encoding::event(&mut self.scratch, &event);
-            batch.push(&self.scratch);
-            waiters.extend(waiter);
-        }
-        self.scratch.clear();
+        self.events.iter().for_each(|event| batch.push(event));
         self.chain = batch.after;
-        (batch, waiters)
+        batch
     }
 
     /// Makes a batch safe: in the log, where that is soon done and nothing older waits; else in the file.
     async fn keep(&mut self, batch: Batch, waiters: Vec<oneshot::Sender<()>>) {
+        let batch = Arc::new(batch);
         if self.work.is_none() && !self.is_behind() && self.retry.is_none() {
-            self.begin(Job::Write(batch.clone()));
+            self.begin(Job::Write(Arc::clone(&batch)));
             if let Ok((log, done)) = timeout(self.pace.patience, under_way(&mut self.work)).await {
                 let written = matches!(&done, Done::Written(Ok(_)));
                 self.end_work(log, done).await;
                 if written {
+                    self.room = Arc::into_inner(batch).map(Batch::into_room).unwrap_or_default();
                     return self.release(waiters);
                 }
             }
         }
-        match self.spill(batch.clone()).await {
+        match self.spill(Batch::clone(&batch)).await {
             Ok(()) => self.release(waiters),
             Err(error) => {
                 tracing::error!(%error, "audit rows wait in memory");

@@ -20,10 +20,10 @@ pub struct KeyExpiry(OnceLock<OffsetDateTime>);
 
 impl KeyExpiry {
     /// Notes what a request showed. Tokens always end soon, and whoever has one knows when.
-    pub fn note(&self, grant: Option<&Grant>, now: OffsetDateTime) {
+    pub fn note(&self, grant: Option<&Grant>, now: impl FnOnce() -> OffsetDateTime) {
         let keys = grant.filter(|grant| grant.credential.kind != CredentialKind::Token);
         let end = keys.and_then(|grant| grant.credential.expires_at);
-        if let Some(end) = end.filter(|end| *end - now <= SOON) {
+        if let Some(end) = end.filter(|end| *end - now() <= SOON) {
             self.0.get_or_init(|| end);
         }
     }

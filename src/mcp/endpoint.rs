@@ -235,7 +235,7 @@ impl Endpoint {
             return Err(barred);
         }
         let grant = registry.identify(shown, arrival.client).await?;
-        arrival.expiry.note(grant.as_deref(), registry.now());
+        arrival.expiry.note(grant.as_deref(), || registry.now());
         arrival.trail.identified(grant.as_deref());
         registry.admit(grant, arrival.agent).await
     }

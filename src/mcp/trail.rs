@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::{HeaderName, Method, Response};
 use hyper::body::Body as _;
@@ -102,6 +103,11 @@ impl Trail {
         Self { began: Instant::now(), notes: Mutex::default() }
     }
 
+    /// How long it has taken so far.
+    pub fn took(&self) -> Duration {
+        self.began.elapsed()
+    }
+
     /// The agent that is asked, by somebody who may.
     pub(super) fn admitted(&self, caller: &Caller) {
         let mut notes = self.notes.lock();
@@ -194,7 +200,7 @@ impl Endpoint {
         };
         let recorded = if members.is_empty() {
             self.count(limits.as_deref(), &event);
-            self.audit.record(event).await
+            self.audit.record(&event).await
         } else {
             Box::pin(self.record_each(event, members, limits.as_deref())).await
         };
@@ -218,7 +224,7 @@ impl Endpoint {
             ..whole.clone()
         });
         let events: Vec<_> = events.inspect(|event| self.count(limits, event)).collect();
-        self.audit.record_all(events).await
+        self.audit.record_all(&events).await
     }
 
     /// Counts what was used by whoever may use anything.
@@ -233,7 +239,7 @@ impl Endpoint {
             bytes_in: event.bytes_in,
             bytes_out: event.bytes_out.unwrap_or(0),
         };
-        self.usage.count(Holders { agent, tenant, limits }, counted(event), &usage);
+        self.usage.count(Holders { agent, tenant, limits }, counted(event), event.at, &usage);
     }
 
     /// What is known of a request so far.
@@ -257,7 +263,7 @@ impl Endpoint {
             subject: notes.asked.subject.take(),
             outcome: notes.outcome.unwrap_or("ok"),
             status: None,
-            micros: micros(trail.began),
+            micros: micros(trail.took()),
             bytes_in: notes.bytes_in,
             bytes_out: None,
             revision: None,
@@ -295,8 +301,8 @@ fn http_method(method: &Method) -> Cow<'static, str> {
     found.map_or_else(|| Cow::Owned(named(method.as_str()).into()), |(_, name)| Cow::Borrowed(name))
 }
 
-fn micros(since: Instant) -> u64 {
-    u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX)
+fn micros(took: Duration) -> u64 {
+    u64::try_from(took.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// The row of a stream's end, written when it is dropped, however that comes.
@@ -336,12 +342,12 @@ impl Drop for Farewell {
             event.outcome = "ended:disconnected";
         }
         event.at = self.audit.now();
-        event.micros = micros(self.opened);
+        event.micros = micros(self.opened.elapsed());
         event.bytes_out = Some(self.bytes);
         if let (Some(limits), Some(agent), Some(tenant)) = (&self.limits, event.agent, event.tenant) {
             let usage = Usage { bytes_out: self.bytes, ..Usage::default() };
-            self.usage.count(Holders { agent, tenant, limits }, counted(&event), &usage);
+            self.usage.count(Holders { agent, tenant, limits }, counted(&event), event.at, &usage);
         }
-        self.audit.note(event);
+        self.audit.note(&event);
     }
 }

@@ -105,9 +105,9 @@ impl UsageBook {
         Ok(())
     }
 
-    /// Counts what was used of an agent by a method, one of a few names.
-    pub fn count(&self, holders: Holders<'_>, method: &'static str, usage: &Usage) {
-        self.counters.count(holders.agent, method, self.sources.clock.now(), usage);
+    /// Counts what was used of an agent by a method, one of a few names, at a time.
+    pub fn count(&self, holders: Holders<'_>, method: &'static str, at: OffsetDateTime, usage: &Usage) {
+        self.counters.count(holders.agent, method, at, usage);
         let bytes = i64::try_from(usage.bytes_in + usage.bytes_out).unwrap_or(i64::MAX);
         for (_, uid, limits) in holders.with_quotas() {
             self.quotas.adjust(uid, limits, Share { calls: 0, bytes: -bytes });

@@ -83,6 +83,10 @@ pub struct Batch {
     pub rows: Vec<u8>,
 }
 
+/// Most bytes of memory that are kept for rows to come.
+const MOST_ROOM: usize = 4 << 20;
+/// Bytes of a row around those of its event: the number of its fields, its version, its place, and two hashes.
+const AROUND: usize = 2 + (4 + 2) + (4 + 16) + (4 + 8) + 2 * (4 + 32);
 /// The columns of a row.
 const COLUMNS: i16 = 29;
 
@@ -90,6 +94,22 @@ impl Batch {
     /// Nothing yet, in continuation of a chain.
     pub fn after(chain: Chain) -> Self {
         Self { before: chain, after: chain, days: BTreeSet::new(), rows: Vec::new() }
+    }
+
+    /// Nothing yet, in memory that held the rows of another.
+    pub fn with_room(chain: Chain, room: Vec<u8>) -> Self {
+        Self { rows: room, ..Self::after(chain) }
+    }
+
+    /// Makes room for so many events of so many bytes together.
+    pub fn reserve(&mut self, events: usize, bytes: usize) {
+        self.rows.reserve(bytes + events * AROUND);
+    }
+
+    /// The memory of its rows, without them, unless it is much.
+    pub fn into_room(mut self) -> Vec<u8> {
+        self.rows.clear();
+        if self.rows.capacity() > MOST_ROOM { Vec::new() } else { self.rows }
     }
 
     /// Adds an encoded event, which gets the next place in the chain.
