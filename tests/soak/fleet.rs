@@ -1,5 +1,6 @@
 //! Replicas of the real binary on one database, that can be killed and started again.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::net::TcpListener;
 use std::process::Stdio;
@@ -36,6 +37,11 @@ struct Replica {
 pub(crate) struct Urls {
     pub(crate) database: String,
     pub(crate) listen: String,
+}
+
+/// The gateway as it was built for the tests, or the one that `SOAK_BINARY` names: a release, to see how it fares.
+fn binary() -> OsString {
+    std::env::var_os("SOAK_BINARY").unwrap_or_else(|| env!("CARGO_BIN_EXE_waggle").into())
 }
 
 impl Fleet {
@@ -91,7 +97,7 @@ impl Fleet {
         let mut place = replica.child.lock().await;
         let log = self.folder.path().join(format!("{number}.log"));
         let log = File::options().append(true).create(true).open(log).unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_waggle"));
+        let mut command = Command::new(binary());
         command
             .args(["serve", "--listen", &format!("127.0.0.1:{}", replica.port)])
             .current_dir(self.folder.path())
