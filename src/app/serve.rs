@@ -13,9 +13,9 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use super::dispatch::{Gateway, Surface};
 use super::places::{Place, Places};
@@ -72,13 +72,20 @@ impl Door {
     /// Serves a surface on a listener until `stop`, then gives requests under way their time to finish.
     pub(super) async fn serve(self, listener: TcpListener, stop: CancellationToken) {
         let grace = self.options.grace;
-        let (door, connections, end) = (Arc::new(self), TaskTracker::new(), CancellationToken::new());
-        while let Some(accepted) = stop.run_until_cancelled(door.accept(&listener)).await {
+        let (door, mut connections) = (Arc::new(self), JoinSet::new());
+        loop {
+            let accepted = tokio::select! {
+                biased;
+                () = stop.cancelled() => break,
+                // What has ended is let go of.
+                Some(_) = connections.join_next() => continue,
+                accepted = door.accept(&listener) => accepted,
+            };
             match accepted {
                 Ok(Some((stream, peer, place))) => {
-                    let (door, stop, end) = (Arc::clone(&door), stop.clone(), end.clone());
+                    let (door, stop) = (Arc::clone(&door), stop.clone());
                     connections.spawn(async move {
-                        end.run_until_cancelled(door.welcome(stream, peer, &stop)).await;
+                        door.welcome(stream, peer, &stop).await;
                         drop(place);
                     });
                 }
@@ -90,10 +97,10 @@ impl Door {
             }
         }
         drop(listener);
-        connections.close();
-        if tokio::time::timeout(grace, connections.wait()).await.is_err() {
+        let finished = async { while connections.join_next().await.is_some() {} };
+        if tokio::time::timeout(grace, finished).await.is_err() {
             tracing::warn!("some requests did not finish in time");
-            end.cancel();
+            connections.shutdown().await;
         }
     }
 

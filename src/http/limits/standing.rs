@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bytes::{BufMut, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::model::fault::{Fault, LimitScope, Limited};
@@ -9,6 +10,9 @@ use crate::model::limits::Rate;
 
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+
+/// Bytes of an item with the longest name and two numbers of 32 bits, at most.
+const MOST_ITEM: usize = 48;
 
 /// What is left to somebody of a rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,8 +45,8 @@ pub fn tell(fault: &Fault, headers: &mut HeaderMap) {
     match limited {
         Limited::Rate(rate) => tell_rate(*scope, *rate, 0, wait, headers),
         Limited::Streams(most) => {
-            insert(headers, RATE_LIMIT_POLICY, format!("\"streams\";q={most}"));
-            insert(headers, RATE_LIMIT, format!("\"streams\";r=0;t={wait}"));
+            headers.insert(RATE_LIMIT_POLICY, item("streams", &[("q", *most as u64)]));
+            headers.insert(RATE_LIMIT, item("streams", &[("r", 0), ("t", wait)]));
         }
     }
 }
@@ -57,14 +61,23 @@ fn seconds(wait: Duration) -> u64 {
 }
 
 fn tell_rate(scope: LimitScope, rate: Rate, left: u32, reset: u64, headers: &mut HeaderMap) {
-    let (scope, burst) = (scope.as_str(), rate.burst);
-    let window = rate.seconds(burst.get());
-    insert(headers, RATE_LIMIT_POLICY, format!("\"{scope}\";q={burst};w={window}"));
-    insert(headers, RATE_LIMIT, format!("\"{scope}\";r={left};t={reset}"));
+    let (scope, burst) = (scope.as_str(), rate.burst.get());
+    let window = rate.seconds(burst);
+    headers.insert(RATE_LIMIT_POLICY, item(scope, &[("q", burst.into()), ("w", window.into())]));
+    headers.insert(RATE_LIMIT, item(scope, &[("r", left.into()), ("t", reset)]));
 }
 
-fn insert(headers: &mut HeaderMap, name: HeaderName, value: String) {
-    if let Ok(value) = HeaderValue::try_from(value) {
-        headers.insert(name, value);
+/// `"name";parameter=number;...`. Every answer carries two of these, so they are put together without `format!`.
+fn item(name: &str, parameters: &[(&str, u64)]) -> HeaderValue {
+    let mut text = BytesMut::with_capacity(MOST_ITEM);
+    text.put_u8(b'"');
+    text.put_slice(name.as_bytes());
+    text.put_u8(b'"');
+    for (name, number) in parameters {
+        text.put_u8(b';');
+        text.put_slice(name.as_bytes());
+        text.put_u8(b'=');
+        text.put_slice(itoa::Buffer::new().format(*number).as_bytes());
     }
+    HeaderValue::from_maybe_shared(text.freeze()).unwrap_or(HeaderValue::from_static(""))
 }
