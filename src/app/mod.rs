@@ -5,6 +5,7 @@ mod credentials;
 mod demo;
 mod dispatch;
 mod embedded;
+mod error;
 mod exposition;
 mod metrics;
 mod options;
@@ -25,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::admin::{self, Admin, LimitBounds};
-use crate::audit::{AuditError, Started};
+use crate::audit::Started;
 use crate::config::Settings;
 use crate::feed::Feed;
 use crate::http::client_address::TrustedProxies;
@@ -40,8 +41,8 @@ use crate::model::feed::Follower;
 use crate::model::key::KeyHash;
 use crate::model::sources::Sources;
 use crate::registry::Registry;
-use crate::store::{AddressError, Store, StoreError, StoreOptions};
-use crate::tokens::{FetchError, Tokens};
+use crate::store::{Store, StoreError, StoreOptions};
+use crate::tokens::Tokens;
 use crate::usage::UsageBook;
 
 use dispatch::{Gateway, GatewayOptions, Surface};
@@ -54,6 +55,7 @@ use serve::Door;
 use tls::Tls;
 
 pub use embedded::database;
+pub use error::AppError;
 pub use tls::TlsError;
 pub use verify::{Verdict, verify_audit};
 
@@ -69,53 +71,6 @@ const MANIFESTS_AT_ONCE: usize = 4;
 /// The listeners, as they are told of.
 const MAIN_DOOR: &str = "main";
 const ADMIN_DOOR: &str = "admin";
-
-/// Why the gateway cannot run.
-#[derive(Debug, thiserror::Error)]
-pub enum AppError {
-    /// The database does not do.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The audit log cannot be begun.
-    #[error("the audit log: {0}")]
-    Audit(#[from] AuditError),
-    /// The private database does not start.
-    #[error(transparent)]
-    Embedded(#[from] crate::store::embedded::EmbeddedError),
-    /// A database URL has not the form of one.
-    #[error("{0} is not a PostgreSQL URL: {1}")]
-    Url(&'static str, #[source] AddressError),
-    /// Issuers of access tokens cannot be asked for their keys.
-    #[error(transparent)]
-    Tokens(#[from] FetchError),
-    /// TLS cannot be spoken.
-    #[error("TLS cannot be spoken: {0}")]
-    Tls(#[from] TlsError),
-    /// A listener cannot be opened.
-    #[error("cannot listen on {0}: {1}")]
-    Listen(SocketAddr, #[source] std::io::Error),
-    /// A file of the data directory cannot be read or written.
-    #[error("{0}: {1}")]
-    File(String, #[source] std::io::Error),
-    /// What stands in the file of a key is none.
-    #[error("{0} holds no key: it {1}")]
-    Key(String, crate::model::key::KeyError),
-    /// The machine gives no randomness.
-    #[error(transparent)]
-    Random(#[from] crate::model::sources::RandomError),
-    /// The demo agent cannot be registered.
-    #[error("the demo agent could not be registered: {0}")]
-    Demo(String),
-    /// The operator's key is missing.
-    #[error("admin.operator_key is required with a database URL; `waggle key generate --operator` makes one")]
-    NoOperatorKey,
-    /// The system lets nobody hear signals.
-    #[error("the signals that tell the gateway to stop cannot be heard: {0}")]
-    Signals(#[source] std::io::Error),
-    /// A signal came before the work was done.
-    #[error("told to stop before it was done; run it again")]
-    ToldToStop,
-}
 
 /// The OpenAPI document of the admin surface, as JSON.
 pub fn openapi() -> String {

@@ -1,0 +1,91 @@
+//! Administration behind the door: audited, guarded, and finished with what every answer of it carries.
+
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderValue, Request, Response, StatusCode};
+use hyper::body::Body as _;
+use tower::ServiceExt;
+
+use super::{BUSY, Gateway, note, problem};
+use crate::admin;
+use crate::http::body::{Body, Lent};
+use crate::http::metadata::Protected;
+use crate::http::precondition;
+use crate::http::visitor::Visitor;
+use crate::model::fault::Fault;
+use crate::registry::audited::AuditedCall;
+
+impl Gateway {
+    /// Administers; what a call that has changed nothing did is noted here, what a change did stands in the outbox.
+    pub(super) async fn administer_audited(
+        &self,
+        request: Request<Lent>,
+        id: &HeaderValue,
+        visitor: &Visitor,
+    ) -> Response<Body> {
+        let arrived = admin::audited::arrived(&request, id, visitor.client, self.audit.now());
+        let Some(event) = arrived else {
+            return self.administer(request, id, visitor).await;
+        };
+        if let Err(fault) = self.audit.admit() {
+            return problem(&fault, id);
+        }
+        let call = AuditedCall::new(event);
+        let response = call.run(self.administer(request, id, visitor)).await;
+        let Some(mut event) = call.unwritten() else {
+            self.audit.changed();
+            return response;
+        };
+        let status = response.status();
+        if status == StatusCode::METHOD_NOT_ALLOWED {
+            event.outcome = "method_not_allowed";
+        }
+        event.at = self.audit.now();
+        event.status = Some(status.as_u16());
+        event.bytes_out = response.body().size_hint().exact();
+        match self.audit.record(&event).await {
+            Ok(()) => response,
+            Err(fault) => problem(&fault, id),
+        }
+    }
+
+    async fn administer(
+        &self,
+        mut request: Request<Lent>,
+        id: &HeaderValue,
+        visitor: &Visitor,
+    ) -> Response<Body> {
+        request.extensions_mut().insert(visitor.clone());
+        let headers = request.headers().clone();
+        let mut response =
+            self.receive(request, id, async |request, id| self.manage(request, id).await).await;
+        visitor.expiry.tell(response.headers_mut());
+        self.challenge(Protected::Gateway, &headers, &mut response);
+        // Secrets and other people's data: for nobody's cache.
+        response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        response
+    }
+
+    async fn manage(&self, request: Request<Lent>, id: &HeaderValue) -> Response<Body> {
+        let Ok(_place) = self.requests.try_acquire() else {
+            return problem(&BUSY, id);
+        };
+        let (method, headers) = (request.method().clone(), request.headers().clone());
+        let routed = self.admin.clone().oneshot(request.map(axum::body::Body::new));
+        let mut response = match self.guard(routed).await {
+            Ok(Ok(answered)) => {
+                if let Some(fault) = answered.extensions().get::<Fault>() {
+                    note(fault);
+                }
+                admin::finish(answered, id.to_str().ok()).map(Body::Axum)
+            }
+            Ok(Err(never)) => match never {},
+            Err(fault) => problem(&fault, id),
+        };
+        if precondition::is_known(&method, &headers, response.status(), response.headers()) {
+            *response.status_mut() = StatusCode::NOT_MODIFIED;
+            *response.body_mut() = Body::empty();
+            response.headers_mut().remove(CONTENT_TYPE);
+        }
+        response
+    }
+}

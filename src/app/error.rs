@@ -1,0 +1,58 @@
+//! Why a gateway does not run.
+
+use std::net::SocketAddr;
+
+use super::tls::TlsError;
+use crate::audit::AuditError;
+use crate::model::key::KeyError;
+use crate::model::sources::RandomError;
+use crate::store::embedded::EmbeddedError;
+use crate::store::{AddressError, StoreError};
+use crate::tokens::FetchError;
+
+/// Why the gateway cannot run.
+#[derive(Debug, thiserror::Error)]
+pub enum AppError {
+    /// The database does not do.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The audit log cannot be begun.
+    #[error("the audit log: {0}")]
+    Audit(#[from] AuditError),
+    /// The private database does not start.
+    #[error(transparent)]
+    Embedded(#[from] EmbeddedError),
+    /// A database URL has not the form of one.
+    #[error("{0} is not a PostgreSQL URL: {1}")]
+    Url(&'static str, #[source] AddressError),
+    /// Issuers of access tokens cannot be asked for their keys.
+    #[error(transparent)]
+    Tokens(#[from] FetchError),
+    /// TLS cannot be spoken.
+    #[error("TLS cannot be spoken: {0}")]
+    Tls(#[from] TlsError),
+    /// A listener cannot be opened.
+    #[error("cannot listen on {0}: {1}")]
+    Listen(SocketAddr, #[source] std::io::Error),
+    /// A file of the data directory cannot be read or written.
+    #[error("{0}: {1}")]
+    File(String, #[source] std::io::Error),
+    /// What stands in the file of a key is none.
+    #[error("{0} holds no key: it {1}")]
+    Key(String, KeyError),
+    /// The machine gives no randomness.
+    #[error(transparent)]
+    Random(#[from] RandomError),
+    /// The demo agent cannot be registered.
+    #[error("the demo agent could not be registered: {0}")]
+    Demo(String),
+    /// The operator's key is missing.
+    #[error("admin.operator_key is required with a database URL; `waggle key generate --operator` makes one")]
+    NoOperatorKey,
+    /// The system lets nobody hear signals.
+    #[error("the signals that tell the gateway to stop cannot be heard: {0}")]
+    Signals(#[source] std::io::Error),
+    /// A signal came before the work was done.
+    #[error("told to stop before it was done; run it again")]
+    ToldToStop,
+}
