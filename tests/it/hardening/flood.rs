@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -64,21 +65,27 @@ fn bad_key(well_formed: bool) -> String {
     format!("{good}{}", if well_formed { last } else { mistaken })
 }
 
-/// Asks once from each of so many addresses, over so many connections of a trusted proxy; answers the statuses.
+/// Asks once from each of these addresses, over so many connections of a trusted proxy, each of which sends
+/// [`AT_ONCE`] every `pace`, or as fast as it goes; answers the statuses.
 pub(crate) async fn flood(
     address: SocketAddr,
     agent: &str,
-    addresses: u32,
+    addresses: Range<u32>,
     connections: u32,
+    pace: Option<Duration>,
 ) -> BTreeMap<u16, u64> {
     let mut under_way = JoinSet::new();
     for nth in 0..connections {
-        let agent = agent.to_owned();
+        let (agent, addresses) = (agent.to_owned(), addresses.clone());
         under_way.spawn(async move {
             let mut asking = Asking::begin(address).await;
             let mut statuses = BTreeMap::new();
-            let mut mine = (nth..addresses).step_by(connections.try_into().unwrap()).peekable();
+            let mine = (addresses.start + nth..addresses.end).step_by(connections.try_into().unwrap());
+            let (mut mine, mut ticks) = (mine.peekable(), pace.map(tokio::time::interval));
             while mine.peek().is_some() {
+                if let Some(ticks) = &mut ticks {
+                    ticks.tick().await;
+                }
                 let clients: Vec<_> = mine.by_ref().take(AT_ONCE).collect();
                 let mut requests = String::new();
                 for client in &clients {

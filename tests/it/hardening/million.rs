@@ -31,7 +31,7 @@ async fn very_many_addresses_with_bad_keys_cost_no_memory_no_database_and_nobody
     let began = Instant::now();
     let (done, flooded) = tokio::sync::oneshot::channel();
     let flooding = tokio::spawn(async move {
-        let statuses = flood(address, "a", ADDRESSES, 8).await;
+        let statuses = flood(address, "a", 0..ADDRESSES, 8, None).await;
         done.send(()).unwrap();
         statuses
     });
