@@ -26,6 +26,7 @@ use crate::http::meter::Noted;
 use crate::http::origin::{self, OriginRules};
 use crate::http::request_id::{RequestIds, X_REQUEST_ID};
 use crate::http::visitor::Visitor;
+use crate::http::within::within;
 use crate::http::{challenge, problem};
 use crate::mcp::endpoint::{Arrival, Endpoint};
 use crate::mcp::reply;
@@ -160,10 +161,11 @@ impl Gateway {
 
     /// Runs what answers until its end or its deadline; a panic in it ends nothing else.
     async fn guard<T>(&self, answering: impl Future<Output = T>) -> Result<T, Fault> {
-        match tokio::time::timeout(self.options.deadline, AssertUnwindSafe(answering).catch_unwind()).await {
-            Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(_)) => Err(Fault::Internal("a handler panicked".to_owned())),
-            Err(_) => Err(BUSY),
+        let answering = pin!(AssertUnwindSafe(answering).catch_unwind());
+        match within(self.options.deadline, answering).await {
+            Some(Ok(answer)) => Ok(answer),
+            Some(Err(_)) => Err(Fault::Internal("a handler panicked".to_owned())),
+            None => Err(BUSY),
         }
     }
 

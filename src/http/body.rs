@@ -1,6 +1,6 @@
 //! Bodies: read whole within a limit, answered in few pieces.
 
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -13,6 +13,7 @@ use http_body_util::BodyExt;
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use parking_lot::Mutex;
 
+use super::within::within;
 use crate::model::fault::Fault;
 
 /// How much of a body that nobody wants is read away, and for how long.
@@ -103,9 +104,8 @@ pub async fn read(body: &mut Incoming, limit: usize, patience: Duration) -> Resu
     if body.size_hint().lower() > limit as u64 {
         return Err(Fault::PayloadTooLarge(limit));
     }
-    tokio::time::timeout(patience, read_whole(body, limit))
-        .await
-        .unwrap_or_else(|_| Err(Fault::InvalidRequest("the body did not arrive in time".into())))
+    let read = within(patience, pin!(read_whole(body, limit))).await;
+    read.unwrap_or_else(|| Err(Fault::InvalidRequest("the body did not arrive in time".into())))
 }
 
 async fn read_whole(body: &mut Incoming, limit: usize) -> Result<Bytes, Fault> {

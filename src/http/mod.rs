@@ -14,3 +14,4 @@ pub mod precondition;
 pub mod problem;
 pub mod request_id;
 pub mod visitor;
+pub mod within;

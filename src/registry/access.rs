@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use dashmap::DashMap;
+use foldhash::fast::RandomState;
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use time::OffsetDateTime;
 
@@ -56,9 +57,9 @@ pub enum Shown<'a> {
 /// Who may do what in one tenant. Part of the tenant's scope.
 #[derive(Debug, Default)]
 pub(super) struct TenantAccess {
-    keys: HashMap<KeyHash, Arc<Grant>>,
-    hashes: HashMap<KeyId, KeyHash>,
-    agents: HashMap<AgentId, AgentAccess>,
+    keys: HashMap<KeyHash, Arc<Grant>, RandomState>,
+    hashes: HashMap<KeyId, KeyHash, RandomState>,
+    agents: HashMap<AgentId, AgentAccess, RandomState>,
 }
 
 impl TenantAccess {

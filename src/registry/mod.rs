@@ -35,11 +35,13 @@ pub mod tenants;
 mod tokens;
 pub mod write;
 
+use std::hash::Hash;
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 use std::time::Duration;
 
 use bytes::Bytes;
+use foldhash::fast::RandomState;
 use moka::sync::Cache;
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
@@ -66,6 +68,17 @@ use snapshot::AgentCell;
 use tokens::{KnownToken, TokenHash};
 use write::Writers;
 
+/// A cache by ids of our own or by hashes: nobody chooses them, so that a hasher does which is fast.
+type IdCache<K, V> = Cache<K, V, RandomState>;
+
+fn id_cache<K, V>(most: u64) -> IdCache<K, V>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+{
+    Cache::builder().max_capacity(most).build_with_hasher(RandomState::default())
+}
+
 /// What the gateway knows, in memory and behind it in the database.
 pub struct Registry {
     store: Store,
@@ -73,11 +86,11 @@ pub struct Registry {
     feed: Arc<dyn ChangeFeed>,
     limits: RegistryLimits,
     directory: Cell<Directory>,
-    tenants: Cache<TenantId, Arc<Cell<TenantAccess>>>,
-    agents: Cache<AgentId, Arc<AgentCell>>,
-    sessions: Cache<SessionUid, Arc<Cell<HeldSession>>>,
+    tenants: IdCache<TenantId, Arc<Cell<TenantAccess>>>,
+    agents: IdCache<AgentId, Arc<AgentCell>>,
+    sessions: IdCache<SessionUid, Arc<Cell<HeldSession>>>,
     /// Which tenant a key belongs to, if any: both for good, since keys are random and never change hands.
-    key_tenants: Cache<KeyHash, Option<TenantId>>,
+    key_tenants: IdCache<KeyHash, Option<TenantId>>,
     key_lookups: access::LookupLimit,
     /// Whose access tokens are believed, if anybody's.
     tokens: Option<Tokens>,
@@ -107,10 +120,10 @@ impl Registry {
     ) -> Self {
         Self {
             directory: Cell::new(Scope::GATEWAY),
-            tenants: Cache::new(limits.cached_tenants),
-            agents: Cache::new(limits.cached_agents),
-            sessions: Cache::new(limits.cached_sessions),
-            key_tenants: Cache::new(limits.cached_keys),
+            tenants: id_cache(limits.cached_tenants),
+            agents: id_cache(limits.cached_agents),
+            sessions: id_cache(limits.cached_sessions),
+            key_tenants: id_cache(limits.cached_keys),
             key_lookups: access::LookupLimit::new(limits.unknown_keys_per_second),
             tokens,
             known_tokens: Cache::new(limits.cached_tokens),

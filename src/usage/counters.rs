@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use dashmap::DashMap;
+use foldhash::fast::RandomState;
 use time::OffsetDateTime;
 
 use crate::model::ids::AgentId;
@@ -19,7 +20,7 @@ const BATCH: usize = 5_000;
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     /// The hour is counted from 1970.
-    counts: DashMap<(AgentId, i64, &'static str), Usage>,
+    counts: DashMap<(AgentId, i64, &'static str), Usage, RandomState>,
     lost: AtomicU64,
 }
 

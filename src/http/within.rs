@@ -1,0 +1,37 @@
+//! A time within which something must be done.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::Poll;
+use std::time::Duration;
+
+/// What a future answers, or `None` where it takes longer. What is there at once, as nearly everything is, needs no
+/// timer.
+pub async fn within<T>(time: Duration, mut answering: Pin<&mut impl Future<Output = T>>) -> Option<T> {
+    let at_once = poll_fn(|context| Poll::Ready(answering.as_mut().poll(context)));
+    match at_once.await {
+        Poll::Ready(answer) => Some(answer),
+        Poll::Pending => tokio::time::timeout(time, answering).await.ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+    use std::pin::pin;
+    use std::time::Duration;
+
+    use super::within;
+
+    #[tokio::test]
+    async fn what_is_there_in_time_is_answered_and_nothing_else() {
+        let (none, soon) = (Duration::ZERO, Duration::from_millis(10));
+        let later = async {
+            tokio::time::sleep(soon).await;
+            2
+        };
+        assert_eq!(within(none, pin!(ready(1))).await, Some(1));
+        assert_eq!(within(Duration::from_mins(1), pin!(later)).await, Some(2));
+        assert_eq!(within(soon, pin!(pending::<()>())).await, None);
+    }
+}
