@@ -224,3 +224,62 @@ impl Queue {
         self.len() == 0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Cow;
+    use std::net::{IpAddr, Ipv4Addr};
+
+    use time::OffsetDateTime;
+
+    use super::{Events, Full, MOST_EVENTS, Queue};
+    use crate::model::audit::encoding;
+    use crate::model::audit::event::Event;
+
+    fn event(number: usize) -> Event {
+        let (at, client) = (OffsetDateTime::UNIX_EPOCH, IpAddr::V4(Ipv4Addr::LOCALHOST));
+        Event::new(at, number.to_string().into(), client, Cow::Borrowed("ping"))
+    }
+
+    fn encoded(numbers: std::ops::Range<usize>) -> Vec<Vec<u8>> {
+        let encode = |number| {
+            let mut bytes = Vec::new();
+            encoding::event(&mut bytes, &event(number));
+            bytes
+        };
+        numbers.map(encode).collect()
+    }
+
+    fn taken(events: &Events) -> Vec<Vec<u8>> {
+        events.iter().map(<[u8]>::to_vec).collect()
+    }
+
+    #[test]
+    fn events_are_taken_in_their_order_as_many_as_make_a_batch() {
+        let queue = Queue::new(usize::MAX);
+        (0..=MOST_EVENTS).for_each(|number| queue.push(&event(number)));
+        let first = queue.take(Events::default());
+        assert_eq!(taken(&first), encoded(0..MOST_EVENTS));
+        queue.push(&event(MOST_EVENTS + 1));
+        assert_eq!(queue.len(), 2);
+        let second = queue.take(first);
+        assert_eq!(taken(&second), encoded(MOST_EVENTS..MOST_EVENTS + 2), "in memory that was used before");
+        assert!(queue.is_empty());
+        assert_eq!(queue.take(second).len(), 0);
+    }
+
+    #[test]
+    fn one_too_many_is_lost_and_nobody_waits_where_nothing_can_be_made_safe() {
+        let queue = Queue::new(2);
+        let mut waits = queue.push_awaited(&event(0)).unwrap();
+        queue.refuse();
+        assert!(waits.try_recv().is_err());
+        assert_eq!(queue.push_awaited(&event(1)).unwrap_err(), Full);
+        queue.push(&event(2));
+        assert_eq!((queue.len(), queue.shed_so_far()), (2, 1), "what is refused is written all the same");
+        queue.accept();
+        let all = queue.take(Events::default());
+        assert_eq!(taken(&all), encoded(0..2));
+        assert!(queue.push_awaited(&event(3)).is_ok());
+    }
+}
