@@ -22,7 +22,8 @@ test: prerequisites ## Run all tests, on PostgreSQL clusters of their own unless
 	cargo test --workspace --locked
 	@tests/conformance/run
 
-# On the debug build, as the tests are: what is measured is what is lost, not how fast it goes.
+# On the debug build, as the tests are: what is measured is what is lost, not how fast it goes. SOAK_BINARY names
+# another gateway, such as a release.
 soak: prerequisites ## Kill and cut off replicas for a minute while 400 streams listen, and stop readers for one
 	SOAK=long cargo test --workspace --locked --test soak -- --nocapture --test-threads=1
 

@@ -16,6 +16,7 @@ use crate::http::{Answer, Http};
 
 /// The longest that a replica may take to be ready.
 const START: Duration = Duration::from_secs(60);
+const BINARY: &str = "SOAK_BINARY";
 
 /// All replicas.
 #[derive(Debug)]
@@ -41,7 +42,12 @@ pub(crate) struct Urls {
 
 /// The gateway as it was built for the tests, or the one that `SOAK_BINARY` names: a release, to see how it fares.
 fn binary() -> OsString {
-    std::env::var_os("SOAK_BINARY").unwrap_or_else(|| env!("CARGO_BIN_EXE_waggle").into())
+    std::env::var_os(BINARY).unwrap_or_else(|| env!("CARGO_BIN_EXE_waggle").into())
+}
+
+/// Whether a release was named.
+pub(crate) fn is_release() -> bool {
+    std::env::var_os(BINARY).is_some()
 }
 
 impl Fleet {
