@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
+use crate::model::audit::chain::MOST_ROOM;
 use crate::model::audit::encoding;
 use crate::model::audit::event::Event;
 
@@ -16,8 +17,6 @@ pub(super) const MOST_EVENTS: usize = 4_096;
 const TELL_EVERY: Duration = Duration::from_secs(1);
 /// Bytes that an event hardly ever needs more than.
 const USUAL: usize = 384;
-/// Most bytes of memory that are kept for events to come.
-const MOST_ROOM: usize = 4 << 20;
 
 /// There is no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 
 use super::wire::Params;
-use super::wire::members::{Members, Shape, text_of};
+use super::wire::members::{Members, text_of};
 use crate::model::fault::{Fault, shortened};
 use crate::model::operation::Reference;
 use crate::model::prompt::PromptName;
@@ -173,13 +173,7 @@ pub(super) fn members<'a>(called: &str, raw: &'a RawValue) -> Result<Members<'a>
 }
 
 fn strings(called: &str, raw: &RawValue) -> Result<BTreeMap<String, String>, Fault> {
-    let wrong = || Fault::invalid_params(format!("{called} must be an object whose members are strings"));
-    let members = members(called, raw)?;
-    if members.shape() != Shape::Object {
-        return Err(wrong());
-    }
-    let text = |(name, value): (&str, Option<&RawValue>)| {
-        Ok((name.to_owned(), value.and_then(text_of).ok_or_else(wrong)?.into_owned()))
-    };
-    members.iter().map(text).collect()
+    members(called, raw)?;
+    serde_json::from_str(raw.get())
+        .map_err(|_| Fault::invalid_params(format!("{called} must be an object whose members are strings")))
 }

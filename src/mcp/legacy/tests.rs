@@ -126,6 +126,11 @@ fn parameters_are_refused_by_the_name_of_what_is_wrong() {
             r#"{"ref":{},"argument":{},"context":{"arguments":{"a":null}}}"#,
             "params.context.arguments must be an object whose members are strings",
         ),
+        (
+            "completion/complete",
+            r#"{"ref":{},"argument":{},"context":{"arguments":{"\ud800":"no text"}}}"#,
+            "params.context.arguments must be an object whose members are strings",
+        ),
         (uri, "{}", "params.uri is required"),
         (uri, r#"{"uri":["a:b"]}"#, "params.uri must be a string"),
         (uri, r#"{"uri":"\udfff"}"#, "params.uri must be a string"),

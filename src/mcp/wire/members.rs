@@ -87,12 +87,6 @@ impl<'a> Members<'a> {
         self.find(name).flatten()
     }
 
-    /// Each member: its name, and its value as it was sent.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, Option<&'a RawValue>)> {
-        let inline = self.inline.iter().map_while(|slot| *slot);
-        inline.chain(self.spilled.iter().map(|(name, value)| (&**name, *value)))
-    }
-
     fn find(&self, name: &str) -> Option<Value<'a>> {
         let inline = self.inline.iter().map_while(|slot| *slot).find(|(known, _)| *known == name);
         inline.map(|(_, value)| value).or_else(|| self.spilled.get(name).copied())

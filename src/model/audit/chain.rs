@@ -83,8 +83,8 @@ pub struct Batch {
     pub rows: Vec<u8>,
 }
 
-/// Most bytes of memory that are kept for rows to come.
-const MOST_ROOM: usize = 4 << 20;
+/// Most bytes of memory that are kept for events or rows to come.
+pub const MOST_ROOM: usize = 4 << 20;
 /// Bytes of a row around those of its event: the number of its fields, its version, its place, and two hashes.
 const AROUND: usize = 2 + (4 + 2) + (4 + 16) + (4 + 8) + 2 * (4 + 32);
 /// The columns of a row.
