@@ -230,6 +230,7 @@ mod tests {
     use std::net::{IpAddr, Ipv4Addr};
 
     use time::OffsetDateTime;
+    use tokio::sync::oneshot::error::TryRecvError;
 
     use super::{Events, Full, MOST_EVENTS, Queue};
     use crate::model::audit::encoding;
@@ -272,7 +273,7 @@ mod tests {
         let queue = Queue::new(2);
         let mut waits = queue.push_awaited(&event(0)).unwrap();
         queue.refuse();
-        assert!(waits.try_recv().is_err());
+        assert_eq!(waits.try_recv(), Err(TryRecvError::Closed));
         assert_eq!(queue.push_awaited(&event(1)).unwrap_err(), Full);
         queue.push(&event(2));
         assert_eq!((queue.len(), queue.shed_so_far()), (2, 1), "what is refused is written all the same");
