@@ -66,16 +66,19 @@ fn format(text: &str) -> Result<LogFormat, String> {
 }
 
 fn filter(text: &str) -> Result<LogFilter, String> {
+    // `EnvFilter` takes its places in a directive from the text without the blanks around it, and
+    // the parts from the text with them: it misreads what has them, or panics.
+    let words: Vec<&str> = text.split(',').map(str::trim).collect();
+    let text = words.join(",");
     // A lone word that is no level would be taken for a module, all of whose lines are logged.
-    let slip = || text.split(',').map(str::trim).find(|word| is_lone_word(word) && !is_level(word));
-    if text.trim().is_empty() || !text.contains('[') && slip().is_some() || EnvFilter::try_new(text).is_err()
-    {
+    let slip = || words.iter().any(|word| is_lone_word(word) && !is_level(word));
+    if text.is_empty() || !text.contains('[') && slip() || EnvFilter::try_new(&text).is_err() {
         return Err(format!(
             "is not a filter such as info or warn,waggle=debug; levels are {}",
             LEVELS.join(", ")
         ));
     }
-    Ok(LogFilter(text.to_owned()))
+    Ok(LogFilter(text))
 }
 
 fn is_lone_word(word: &str) -> bool {
@@ -88,14 +91,23 @@ fn is_level(word: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
     fn levels_and_directives_are_filters() {
-        for text in ["info", "OFF", "warn,waggle=debug", "waggle::feed=trace, info", "[request{id=7}]=debug"]
-        {
+        for text in ["info", "OFF", "warn,waggle=debug", "[request{id=7}]=debug"] {
             assert_eq!(filter(text), Ok(LogFilter(text.to_owned())));
         }
+    }
+
+    #[test]
+    fn blanks_around_directives_mean_nothing() {
+        for text in [" waggle::feed=trace, info", "waggle::feed=trace ,\tinfo\n"] {
+            assert_eq!(filter(text), Ok(LogFilter("waggle::feed=trace,info".to_owned())));
+        }
+        assert!(filter(" Î=<").is_err());
     }
 
     #[test]
@@ -104,6 +116,13 @@ mod tests {
             let expected = "is not a filter such as info or warn,waggle=debug; \
                             levels are off, error, warn, info, debug, trace";
             assert_eq!(filter(text), Err(expected.to_owned()), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_directive_is_answered_and_none_panics(text in "[ \u{85}aÎ深=,:{}\"\\[\\]\\-]{0,12}") {
+            filter(&text).ok();
         }
     }
 }
