@@ -28,7 +28,7 @@ pub(super) fn registry_limits(settings: &Settings) -> RegistryLimits {
         cached_agents: settings.cache.agents,
         cached_tenants: settings.cache.tenants,
         cached_sessions: settings.cache.sessions,
-        cached_keys: settings.access.unknown_keys_remembered as u64,
+        cached_keys: settings.access.unknown_keys_remembered,
         cached_tokens: settings.tokens.remembered,
         cached_content_bytes: settings.cache.content_bytes,
         unknown_keys_per_second: settings.access.unknown_keys_per_second,
@@ -61,8 +61,6 @@ pub(super) fn endpoint_options(settings: &Settings) -> EndpointOptions {
         body_bytes: settings.limits.body_bytes,
         result_bytes: settings.cache.result_bytes,
         ttl: settings.mcp.ttl,
-        // Less than the whole request may take, so that it is the body that is said to be late.
-        patience: settings.server.request.mul_f32(0.9),
         // A sign of life keeps a session alive as well.
         keep_alive: settings.sessions.keep_alive.min(settings.sessions.idle / 4),
         streams_per_key: settings.limits.streams_per_key,

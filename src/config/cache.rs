@@ -9,11 +9,11 @@ use super::{
 #[derive(Clone, Debug)]
 pub struct Cache {
     /// How many agents' registries.
-    pub agents: u64,
+    pub agents: usize,
     /// How many tenants' keys and agents.
-    pub tenants: u64,
+    pub tenants: usize,
     /// How many sessions.
-    pub sessions: u64,
+    pub sessions: usize,
     /// Encoded answers, in bytes.
     pub result_bytes: u64,
     /// Contents of resources, in bytes.

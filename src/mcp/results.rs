@@ -1,11 +1,12 @@
 //! Encoded results, kept by what they show and its revision: a change makes others wanted, nothing is flushed.
 
 use std::collections::BTreeMap;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
+use foldhash::fast::RandomState;
 use moka::sync::Cache;
 
 use super::call::List;
@@ -77,7 +78,7 @@ pub(super) struct ResultKey {
 /// never comes again would pay more for being kept than for being rendered.
 #[derive(Debug)]
 pub(super) struct Results {
-    kept: Cache<ResultKey, Bytes>,
+    kept: Cache<ResultKey, Bytes, RandomState>,
     asked: AskedOnce,
     hits: AtomicU64,
     misses: AtomicU64,
@@ -99,7 +100,8 @@ impl Results {
         let weigh = |key: &ResultKey, result: &Bytes| {
             u32::try_from(result.len() + key.shown.weight() + 160).unwrap_or(u32::MAX)
         };
-        let kept = Cache::builder().max_capacity(max_bytes).weigher(weigh).build();
+        let kept =
+            Cache::builder().max_capacity(max_bytes).weigher(weigh).build_with_hasher(RandomState::default());
         Self { kept, asked: AskedOnce::new(), hits: AtomicU64::new(0), misses: AtomicU64::new(0) }
     }
 
@@ -132,7 +134,7 @@ struct AskedOnce {
 
 impl AskedOnce {
     fn new() -> Self {
-        Self { hasher: RandomState::new(), slots: (0..ASKED_ONCE).map(|_| AtomicU64::new(0)).collect() }
+        Self { hasher: RandomState::default(), slots: (0..ASKED_ONCE).map(|_| AtomicU64::new(0)).collect() }
     }
 
     /// Whether this key was asked for before; from now on it was.

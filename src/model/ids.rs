@@ -70,7 +70,7 @@ pub enum SlugError {
 impl Slug {
     /// Parses the slug of a tenant.
     pub fn parse(text: &str) -> Result<Self, SlugError> {
-        if Self::has_form(text) { Ok(Self(text.into())) } else { Err(SlugError::Form) }
+        if Self::is_slug(text) { Ok(Self(text.into())) } else { Err(SlugError::Form) }
     }
 
     /// Parses the slug of an agent, which must not shadow a path of the gateway.
@@ -78,7 +78,8 @@ impl Slug {
         if RESERVED.contains(&text) { Err(SlugError::Reserved) } else { Self::parse(text) }
     }
 
-    fn has_form(text: &str) -> bool {
+    /// Whether a text has the form of a slug.
+    pub fn is_slug(text: &str) -> bool {
         let plain = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit();
         matches!(text.len(), 1..=63)
             && text.as_bytes().first().is_some_and(plain)

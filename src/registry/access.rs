@@ -13,7 +13,7 @@ use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use time::OffsetDateTime;
 
 use super::Registry;
-use super::cell::{Cell, Held};
+use super::cell::{Cell, Held, cell_of};
 use crate::model::agent::{Access, AccessLimits, AgentAccess};
 use crate::model::caller::{Credential, KeyScope};
 use crate::model::fault::Fault;
@@ -309,9 +309,7 @@ impl Registry {
     }
 
     pub(super) fn tenant_cell(&self, tenant: TenantId) -> Arc<Cell<TenantAccess>> {
-        self.tenants
-            .get(&tenant)
-            .unwrap_or_else(|| self.tenants.get_with(tenant, || Arc::new(Cell::new(Scope::from(tenant)))))
+        cell_of(&self.tenants, tenant, || Cell::new(Scope::from(tenant)))
     }
 
     /// A held fact; else, once the cell has caught up, a loaded one; else, while memory is trusted, an old one.

@@ -4,9 +4,13 @@
 //! snapshot; what it read is kept only if its revision is not below `wanted`. A reader that finds the cell behind
 //! catches up first: reads the changes it has missed and forgets their subjects.
 
+use std::convert::Infallible;
+use std::hash::Hash;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use parking_lot::RwLock;
+use quick_cache::sync::Cache;
 use tokio::sync::Mutex;
 
 use crate::model::scope::{Change, Revision, Scope};
@@ -16,6 +20,15 @@ use crate::store::{Store, StoreError};
 
 /// Changes read at once; a cell further behind forgets everything instead.
 const MOST_CHANGES: usize = 1_000;
+
+/// What is held of a scope, by its uid: there before anything is read into it.
+pub(super) fn cell_of<K, C>(cells: &Cache<K, Arc<C>>, uid: K, new: impl FnOnce() -> C) -> Arc<C>
+where
+    K: Copy + Eq + Hash,
+{
+    let Ok(cell) = cells.get_or_insert_with(&uid, || Ok::<_, Infallible>(Arc::new(new())));
+    cell
+}
 
 /// Facts about a scope, each of which can be forgotten.
 pub(super) trait Held: Default + Send + Sync + 'static {

@@ -97,7 +97,7 @@ impl Held for Directory {
 impl Registry {
     /// Which agent a slug names now. What is no slug is not looked up, and not remembered either.
     pub(super) async fn address(&self, slug: &str) -> Result<Option<(TenantId, AgentId)>, Fault> {
-        if Slug::parse(slug).is_err() {
+        if !Slug::is_slug(slug) {
             return Ok(None);
         }
         let found = self

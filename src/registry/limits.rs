@@ -10,13 +10,13 @@ pub struct RegistryLimits {
     /// For how long memory is answered from while the database is away.
     pub stale: Duration,
     /// Agents held whole in memory.
-    pub cached_agents: u64,
+    pub cached_agents: usize,
     /// Tenants whose access is held in memory.
-    pub cached_tenants: u64,
+    pub cached_tenants: usize,
     /// Sessions held in memory.
-    pub cached_sessions: u64,
+    pub cached_sessions: usize,
     /// Keys, known and unknown, whose tenant is remembered.
-    pub cached_keys: u64,
+    pub cached_keys: usize,
     /// Access tokens remembered with what they grant.
     pub cached_tokens: u64,
     /// Bytes of contents held in memory.

@@ -35,14 +35,13 @@ pub mod tenants;
 mod tokens;
 pub mod write;
 
-use std::hash::Hash;
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 use std::time::Duration;
 
 use bytes::Bytes;
-use foldhash::fast::RandomState;
 use moka::sync::Cache;
+use quick_cache::sync::Cache as IdCache;
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
@@ -67,17 +66,6 @@ use sessions::{HeldSession, SessionUses};
 use snapshot::AgentCell;
 use tokens::{KnownToken, TokenHash};
 use write::Writers;
-
-/// A cache by ids of our own or by hashes: nobody chooses them, so that a hasher does which is fast.
-type IdCache<K, V> = Cache<K, V, RandomState>;
-
-fn id_cache<K, V>(most: u64) -> IdCache<K, V>
-where
-    K: Hash + Eq + Send + Sync + 'static,
-    V: Clone + Send + Sync + 'static,
-{
-    Cache::builder().max_capacity(most).build_with_hasher(RandomState::default())
-}
 
 /// What the gateway knows, in memory and behind it in the database.
 pub struct Registry {
@@ -120,10 +108,10 @@ impl Registry {
     ) -> Self {
         Self {
             directory: Cell::new(Scope::GATEWAY),
-            tenants: id_cache(limits.cached_tenants),
-            agents: id_cache(limits.cached_agents),
-            sessions: id_cache(limits.cached_sessions),
-            key_tenants: id_cache(limits.cached_keys),
+            tenants: IdCache::new(limits.cached_tenants),
+            agents: IdCache::new(limits.cached_agents),
+            sessions: IdCache::new(limits.cached_sessions),
+            key_tenants: IdCache::new(limits.cached_keys),
             key_lookups: access::LookupLimit::new(limits.unknown_keys_per_second),
             tokens,
             known_tokens: Cache::new(limits.cached_tokens),

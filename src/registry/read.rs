@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 use super::Registry;
 use super::access::Caller;
+use super::cell::cell_of;
 use super::snapshot::{AgentCell, AgentSnapshot, Definitions, page};
 use super::template_set::Match;
 use crate::model::fault::Fault;
@@ -76,9 +77,7 @@ impl Registry {
     }
 
     fn agent_cell(&self, tenant: TenantId, agent: AgentId) -> Arc<AgentCell> {
-        self.agents
-            .get(&agent)
-            .unwrap_or_else(|| self.agents.get_with(agent, || Arc::new(AgentCell::new(tenant, agent))))
+        cell_of(&self.agents, agent, || AgentCell::new(tenant, agent))
     }
 
     /// Does what an operation asks of a snapshot.

@@ -11,7 +11,7 @@ use subtle::ConstantTimeEq;
 
 use super::Registry;
 use super::access::Caller;
-use super::cell::{Cell, Held};
+use super::cell::{Cell, Held, cell_of};
 use crate::model::fault::Fault;
 use crate::model::ids::{PrincipalId, SessionUid};
 use crate::model::scope::{Change, Scope};
@@ -97,7 +97,7 @@ impl Registry {
             self.find(&cell, |held| held.0.clone(), async || self.load_session(&cell, session).await).await?;
         if found.is_none() {
             // It never comes back, and whoever makes up ids fills no memory.
-            self.sessions.invalidate(&session);
+            self.sessions.remove(&session);
         }
         Ok(found)
     }
@@ -129,7 +129,7 @@ impl Registry {
         let known = self.fills.run(self.load_session(&cell, session)).await?;
         let used = known.filter(|known| !known.last_use.is_idle(now, self.limits.session_idle));
         if used.is_none() {
-            self.sessions.invalidate(&session);
+            self.sessions.remove(&session);
         }
         used.ok_or(Fault::SessionNotFound)
     }
@@ -146,8 +146,6 @@ impl Registry {
     }
 
     fn session_cell(&self, session: SessionUid) -> Arc<Cell<HeldSession>> {
-        self.sessions
-            .get(&session)
-            .unwrap_or_else(|| self.sessions.get_with(session, || Arc::new(Cell::new(Scope::from(session)))))
+        cell_of(&self.sessions, session, || Cell::new(Scope::from(session)))
     }
 }

@@ -31,10 +31,10 @@ impl Registry {
     /// What there is now.
     pub fn stats(&self) -> RegistryStats {
         RegistryStats {
-            agents: self.agents.entry_count(),
-            tenants: self.tenants.entry_count(),
-            sessions: self.sessions.entry_count(),
-            keys: self.key_tenants.entry_count(),
+            agents: self.agents.len() as u64,
+            tenants: self.tenants.len() as u64,
+            sessions: self.sessions.len() as u64,
+            keys: self.key_tenants.len() as u64,
             content_bytes: self.contents.weighted_size(),
             compiled_bytes: self.compilations.bytes(),
             free_renders: self.renderer.free(),

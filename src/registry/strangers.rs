@@ -21,7 +21,7 @@ impl Registry {
             return self.agent_access(address, None).await;
         }
         // What is no slug names nothing, as everybody knows.
-        if Slug::parse(slug).is_ok()
+        if Slug::is_slug(slug)
             && let Some(id) = Digest::of(slug.as_bytes()).0.first_chunk::<16>()
         {
             let agent = AgentId(Uuid::from_bytes(*id));

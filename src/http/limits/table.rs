@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use dashmap::DashMap;
 use dashmap::mapref::entry::Entry;
+use foldhash::fast::RandomState;
 use governor::clock::{Clock, Reference};
 use governor::middleware::StateInformationMiddleware;
 use governor::state::{InMemoryState, NotKeyed};
@@ -118,7 +119,7 @@ impl<C: Clock + Clone> Limiter<C> {
 /// nothing back to anybody; if there are none, newcomers share one.
 #[derive(Debug)]
 pub(super) struct Table<K: Hash + Eq, C: Clock> {
-    limiters: DashMap<K, Arc<Limiter<C>>>,
+    limiters: DashMap<K, Arc<Limiter<C>>, RandomState>,
     most: usize,
     shared: Arc<Limiter<C>>,
     looked: AtomicU64,
@@ -131,7 +132,7 @@ impl<K: Hash + Eq + Copy, C: Clock + Clone> Table<K, C> {
     pub(super) fn new(most: usize, rate: Option<Rate>, clock: C) -> Self {
         let start = clock.now();
         let shared = Arc::new(Limiter::new(rate, (&clock, start), Arc::default()));
-        Self { limiters: DashMap::new(), most, shared, looked: AtomicU64::new(0), clock, start }
+        Self { limiters: DashMap::default(), most, shared, looked: AtomicU64::new(0), clock, start }
     }
 
     /// The limiter of a holder, who has this rate now.
