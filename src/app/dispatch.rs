@@ -77,10 +77,10 @@ pub(super) struct GatewayOptions {
     pub(super) most_headers: usize,
 }
 
-enum Target<'a> {
+enum Target {
     Alive,
     Ready,
-    Mcp(&'a str),
+    Mcp,
     Admin,
     WellKnown,
     Metrics,
@@ -120,10 +120,7 @@ impl Gateway {
                 status(&request, StatusCode::OK, r#"{"status":"ready"}"#)
             }
             Target::Ready => status(&request, StatusCode::SERVICE_UNAVAILABLE, r#"{"status":"unready"}"#),
-            Target::Mcp(agent) => {
-                let agent = agent.to_owned();
-                self.mcp(request, &agent, peer, &id).await
-            }
+            Target::Mcp => self.mcp(request, peer, &id).await,
             Target::Admin => {
                 let visitor = Visitor::new(self.options.proxies.client(peer, request.headers()));
                 let administer = async |request| self.administer_audited(request, &id, &visitor).await;
@@ -159,23 +156,21 @@ impl Gateway {
         answered.unwrap_or_else(|fault| problem(&fault, id))
     }
 
-    /// Runs what answers until its end or its deadline; a panic in it ends nothing else.
-    async fn guard<T>(&self, answering: impl Future<Output = T>) -> Result<T, Fault> {
+    /// Runs what answers until its end or its deadline, by which it is late; a panic in it ends nothing else.
+    async fn guard<T>(
+        &self,
+        answering: impl Future<Output = T>,
+        late: impl FnOnce() -> Fault,
+    ) -> Result<T, Fault> {
         let answering = pin!(AssertUnwindSafe(answering).catch_unwind());
         match within(self.options.deadline, answering).await {
             Some(Ok(answer)) => Ok(answer),
             Some(Err(_)) => Err(Fault::Internal("a handler panicked".to_owned())),
-            None => Err(BUSY),
+            None => Err(late()),
         }
     }
 
-    async fn mcp(
-        &self,
-        request: Request<Incoming>,
-        agent: &str,
-        peer: IpAddr,
-        id: &HeaderValue,
-    ) -> Response<Body> {
+    async fn mcp(&self, request: Request<Incoming>, peer: IpAddr, id: &HeaderValue) -> Response<Body> {
         let origin = self.options.origins.check(request.uri(), request.headers());
         if let Some(preflight) = preflight(&request, origin.as_ref()) {
             return preflight;
@@ -191,7 +186,7 @@ impl Gateway {
         let client = self.options.proxies.client(peer, &parts.headers);
         let (expiry, trail) = (KeyExpiry::default(), Trail::begin());
         let arrival = Arrival {
-            agent,
+            agent: mcp_agent(parts.uri.path()).unwrap_or_default(),
             parts: &parts,
             request_id: id,
             client,
@@ -203,7 +198,7 @@ impl Gateway {
         let answered = {
             // Pinned here: what guards it would move all of it.
             let answering = pin!(self.endpoint.answer(&arrival, &mut body));
-            self.guard(answering).await
+            self.guard(answering, || arrival.trail.lateness()).await
         };
         let response = answered.unwrap_or_else(|fault| reply::fail(&arrival, &fault));
         let mut response = self.endpoint.record(&arrival, response).await;
@@ -212,7 +207,7 @@ impl Gateway {
         }
         self.metrics.meter.count(&noted, arrival.trail.took());
         expiry.tell(response.headers_mut());
-        self.challenge(Protected::endpoint_or_gateway(agent), &parts.headers, &mut response);
+        self.challenge(|| Protected::endpoint_or_gateway(arrival.agent), &parts.headers, &mut response);
         body::discard(&parts.headers, &mut body).await;
         if let Ok(Some(origin)) = origin {
             origin::allow(origin, response.headers_mut());
@@ -250,9 +245,14 @@ impl Gateway {
     }
 
     /// Completes the challenge of a refusal, where access tokens are taken.
-    fn challenge(&self, what: Protected<'_>, request: &HeaderMap, response: &mut Response<Body>) {
+    fn challenge<'a>(
+        &self,
+        what: impl FnOnce() -> Protected<'a>,
+        request: &HeaderMap,
+        response: &mut Response<Body>,
+    ) {
         if let Some(metadata) = &self.options.metadata {
-            challenge::complete(metadata, what, request, response.headers_mut());
+            challenge::complete(metadata, what(), request, response.headers_mut());
         }
     }
 }
@@ -275,7 +275,7 @@ async fn nothing(_: Request<Lent>, id: &HeaderValue) -> Response<Body> {
 }
 
 /// Which part of the gateway a path is for.
-fn target(path: &str, surface: Surface) -> Target<'_> {
+fn target(path: &str, surface: Surface) -> Target {
     let administered = path == "/admin" || path.starts_with("/admin/");
     match path {
         "/healthz" => Target::Alive,
@@ -284,7 +284,7 @@ fn target(path: &str, surface: Surface) -> Target<'_> {
         _ if administered && surface != Surface::Mcp => Target::Admin,
         _ if path.starts_with("/.well-known/") && surface != Surface::Admin => Target::WellKnown,
         _ if administered || surface == Surface::Admin => Target::Nothing,
-        _ => mcp_agent(path).map_or(Target::Nothing, Target::Mcp),
+        _ => mcp_agent(path).map_or(Target::Nothing, |_| Target::Mcp),
     }
 }
 

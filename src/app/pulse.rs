@@ -39,8 +39,9 @@ struct State {
     /// A head began and has not ended. Of HTTP/2 it is not known, since bytes may be anything there.
     in_head: bool,
     multiplexed: bool,
-    /// When the head began, or when there was last anything to do.
-    since: Instant,
+    /// When the head began, or when there was last anything to do; `None` for just now, until somebody asks. Between two
+    /// looks at the deadline the connection does what it can without waiting, so that the time is read once for all.
+    since: Option<Instant>,
 }
 
 impl Pulse {
@@ -51,7 +52,7 @@ impl Pulse {
 
     /// By when something must happen: `None` while a request is under way.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.state.lock().deadline(self.patience)
+        self.state.lock().deadline(self.patience, Instant::now)
     }
 
     /// Whether a head has begun and not ended.
@@ -66,22 +67,22 @@ impl Pulse {
     }
 
     fn heard(&self, bytes: &[u8]) {
-        self.state.lock().hear(bytes, Instant::now);
+        self.state.lock().hear(bytes);
     }
 
     fn said(&self) {
-        self.state.lock().say(Instant::now);
+        self.state.lock().say();
     }
 }
 
 impl State {
     fn new(now: Instant) -> Self {
-        Self { under_way: 0, in_head: false, multiplexed: false, since: now }
+        Self { under_way: 0, in_head: false, multiplexed: false, since: Some(now) }
     }
 
-    fn deadline(&self, patience: Patience) -> Option<Instant> {
+    fn deadline(&mut self, patience: Patience, now: impl FnOnce() -> Instant) -> Option<Instant> {
         let patience = if self.in_head { patience.head } else { patience.idle };
-        (self.under_way == 0).then(|| self.since + patience)
+        (self.under_way == 0).then(|| *self.since.get_or_insert_with(now) + patience)
     }
 
     fn begin(&mut self) {
@@ -89,14 +90,12 @@ impl State {
         self.in_head = false;
     }
 
-    fn end(&mut self, now: impl FnOnce() -> Instant) {
+    fn end(&mut self) {
         self.under_way -= 1;
-        if self.under_way == 0 {
-            self.since = now();
-        }
+        self.since = None;
     }
 
-    fn hear(&mut self, bytes: &[u8], now: impl FnOnce() -> Instant) {
+    fn hear(&mut self, bytes: &[u8]) {
         if bytes.is_empty() || self.under_way > 0 || self.in_head || self.multiplexed {
             return;
         }
@@ -104,14 +103,14 @@ impl State {
             self.multiplexed = true;
         } else {
             self.in_head = true;
-            self.since = now();
+            self.since = None;
         }
     }
 
     /// What is left of an answer goes out. The signs of life of HTTP/2 do not count.
-    fn say(&mut self, now: impl FnOnce() -> Instant) {
+    fn say(&mut self) {
         if self.under_way == 0 && !self.in_head && !self.multiplexed {
-            self.since = now();
+            self.since = None;
         }
     }
 }
@@ -129,7 +128,7 @@ impl UnderWay {
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        self.0.state.lock().end(Instant::now);
+        self.0.state.lock().end();
     }
 }
 
@@ -230,49 +229,53 @@ mod tests {
 
     const PATIENCE: Patience = Patience { head: Duration::from_secs(15), idle: Duration::from_secs(95) };
 
-    /// A connection that was just opened, the moments of it by their seconds, and the second of its deadline.
-    fn opened() -> (State, impl Fn(u64) -> Instant, impl Fn(&State) -> Option<u64>) {
+    /// A connection that was just opened, and the second of its deadline, looked at in some second.
+    fn opened() -> (State, impl Fn(&mut State, u64) -> Option<u64>) {
         let start = Instant::now();
-        let at = move |seconds| start + Duration::from_secs(seconds);
-        let due = move |state: &State| state.deadline(PATIENCE).map(|due| (due - start).as_secs());
-        (State::new(start), at, due)
+        let due = move |state: &mut State, second| {
+            let now = || start + Duration::from_secs(second);
+            state.deadline(PATIENCE, now).map(|due| (due - start).as_secs())
+        };
+        (State::new(start), due)
     }
 
     #[test]
     fn the_first_byte_of_a_head_starts_its_time_and_no_other_byte_does() {
-        let (mut state, at, due) = opened();
-        assert_eq!(due(&state), Some(95));
-        state.hear(b"", || at(90));
-        assert_eq!(due(&state), Some(95));
-        state.hear(b"P", || at(90));
-        assert_eq!((due(&state), state.in_head), (Some(105), true));
-        state.hear(b"O", || at(100));
-        state.say(|| at(100));
-        assert_eq!((due(&state), state.in_head), (Some(105), true));
+        let (mut state, due) = opened();
+        assert_eq!(due(&mut state, 50), Some(95));
+        state.hear(b"");
+        assert_eq!(due(&mut state, 80), Some(95));
+        state.hear(b"P");
+        assert_eq!((due(&mut state, 90), state.in_head), (Some(105), true));
+        state.hear(b"O");
+        state.say();
+        assert_eq!((due(&mut state, 100), state.in_head), (Some(105), true));
     }
 
     #[test]
     fn a_request_that_is_under_way_takes_its_time_and_then_the_connection_is_idle() {
-        let (mut state, at, due) = opened();
-        state.hear(b"POST", || at(1));
+        let (mut state, due) = opened();
+        state.hear(b"POST");
         state.begin();
         state.begin();
-        state.hear(b"its body", || at(2));
-        assert_eq!((due(&state), state.in_head), (None, false));
-        state.end(|| at(3));
-        assert_eq!(due(&state), None);
-        state.end(|| at(200));
-        assert_eq!(due(&state), Some(295));
-        state.say(|| at(250));
-        assert_eq!(due(&state), Some(345), "an answer is still going out");
+        state.hear(b"its body");
+        assert_eq!((due(&mut state, 2), state.in_head), (None, false));
+        state.end();
+        assert_eq!(due(&mut state, 3), None);
+        state.end();
+        assert_eq!(due(&mut state, 200), Some(295));
+        assert_eq!(due(&mut state, 210), Some(295), "it goes on being idle");
+        state.say();
+        assert_eq!(due(&mut state, 250), Some(345), "an answer is still going out");
     }
 
     #[test]
     fn a_connection_of_http_2_is_idle_whatever_goes_over_it_without_a_request() {
-        let (mut state, at, due) = opened();
-        state.hear(b"PRI * HTTP/2.0", || at(40));
-        state.hear(b"a ping", || at(50));
-        state.say(|| at(50));
-        assert_eq!((due(&state), state.in_head), (Some(95), false));
+        let (mut state, due) = opened();
+        state.hear(b"PRI * HTTP/2.0");
+        assert_eq!((due(&mut state, 40), state.in_head), (Some(95), false));
+        state.hear(b"a ping");
+        state.say();
+        assert_eq!((due(&mut state, 50), state.in_head), (Some(95), false));
     }
 }

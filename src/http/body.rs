@@ -1,6 +1,6 @@
 //! Bodies: read whole within a limit, answered in few pieces.
 
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -13,7 +13,6 @@ use http_body_util::BodyExt;
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use parking_lot::Mutex;
 
-use super::within::within;
 use crate::model::fault::Fault;
 
 /// How much of a body that nobody wants is read away, and for how long.
@@ -95,20 +94,15 @@ impl HttpBody for Body {
     }
 }
 
-/// Reads a body of at most `limit` bytes, within `patience`.
+/// Reads a body of at most `limit` bytes.
 ///
 /// # Errors
-/// [`Fault::PayloadTooLarge`], also for one that only announces to be so; [`Fault::InvalidRequest`] where it breaks off
-/// or takes longer.
-pub async fn read(body: &mut Incoming, limit: usize, patience: Duration) -> Result<Bytes, Fault> {
+/// [`Fault::PayloadTooLarge`], also for one that only announces to be so; [`Fault::InvalidRequest`] where it breaks
+/// off.
+pub async fn read(body: &mut Incoming, limit: usize) -> Result<Bytes, Fault> {
     if body.size_hint().lower() > limit as u64 {
         return Err(Fault::PayloadTooLarge(limit));
     }
-    let read = within(patience, pin!(read_whole(body, limit))).await;
-    read.unwrap_or_else(|| Err(Fault::InvalidRequest("the body did not arrive in time".into())))
-}
-
-async fn read_whole(body: &mut Incoming, limit: usize) -> Result<Bytes, Fault> {
     let within = |length| if length <= limit { Ok(()) } else { Err(Fault::PayloadTooLarge(limit)) };
     let Some(first) = next_piece(body).await? else { return Ok(Bytes::new()) };
     within(first.len())?;

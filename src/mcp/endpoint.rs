@@ -43,8 +43,6 @@ pub struct EndpointOptions {
     pub result_bytes: u64,
     /// For how long a modern client may take a result for fresh.
     pub ttl: Duration,
-    /// How long a body may take to arrive.
-    pub patience: Duration,
     /// How often a stream without news gives a sign of life.
     pub keep_alive: Duration,
     /// Most streams of one key, and of one address without a key.
@@ -140,7 +138,8 @@ impl Endpoint {
             Ok(admission) => admission,
             Err(fault) => return Box::pin(refuse(arrival, &fault, body)).await,
         };
-        match body::read(body, self.options.body_bytes, self.options.patience).await {
+        arrival.trail.awaits_body();
+        match body::read(body, self.options.body_bytes).await {
             Ok(body) => {
                 arrival.trail.body(body.len());
                 self.converse(arrival, &caller, &admission, &body).await

@@ -1,5 +1,6 @@
 //! Answers over HTTP: results, refusals in the dialect and with the id of what they answer, and nothing at all.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
@@ -17,6 +18,7 @@ use super::wire::{RequestId, error_message, parse};
 use crate::http::body::{self, Body};
 use crate::http::challenge;
 use crate::http::limits;
+use crate::http::within::within;
 use crate::model::fault::Fault;
 
 /// What is read of a refused request, to answer with its id.
@@ -89,7 +91,8 @@ pub fn fail(arrival: &Arrival<'_>, fault: &Fault) -> Response<Body> {
 
 /// Refuses a request before its body was wanted; the id is read all the same, as far as that is quickly done.
 pub(super) async fn refuse(arrival: &Arrival<'_>, fault: &Fault, body: &mut IncomingBody) -> Response<Body> {
-    let body = body::read(body, REFUSED_BODY, REFUSED_PATIENCE).await.unwrap_or_default();
+    let read = within(REFUSED_PATIENCE, pin!(body::read(body, REFUSED_BODY))).await;
+    let body = read.and_then(Result::ok).unwrap_or_default();
     arrival.trail.body(body.len());
     Reply::new(arrival, &McpHeaders::read(&arrival.parts.headers), &body).fault(fault)
 }

@@ -47,6 +47,8 @@ struct Notes {
     protocol: Option<&'static str>,
     session: Option<SessionUid>,
     asked: Asked,
+    /// The body is on its way.
+    awaits_body: bool,
     bytes_in: u64,
     outcome: Option<&'static str>,
     members: Vec<Member>,
@@ -125,9 +127,25 @@ impl Trail {
         self.notes.lock().actor.kind = kind;
     }
 
-    /// How long the body is.
+    /// The body is wanted.
+    pub(super) fn awaits_body(&self) {
+        self.notes.lock().awaits_body = true;
+    }
+
+    /// The body is there, so long.
     pub(super) fn body(&self, length: usize) {
-        self.notes.lock().bytes_in = length as u64;
+        let mut notes = self.notes.lock();
+        notes.awaits_body = false;
+        notes.bytes_in = length as u64;
+    }
+
+    /// What a request fails of that takes too long: of its body, while that is on its way.
+    pub fn lateness(&self) -> Fault {
+        if self.notes.lock().awaits_body {
+            Fault::InvalidRequest("the body did not arrive in time".into())
+        } else {
+            Fault::Unavailable { retry_after: Duration::from_secs(1) }
+        }
     }
 
     /// What is asked for, and by which client, as far as one message says so.

@@ -59,7 +59,7 @@ impl Gateway {
         let mut response =
             self.receive(request, id, async |request, id| self.manage(request, id).await).await;
         visitor.expiry.tell(response.headers_mut());
-        self.challenge(Protected::Gateway, &headers, &mut response);
+        self.challenge(|| Protected::Gateway, &headers, &mut response);
         // Secrets and other people's data: for nobody's cache.
         response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         response
@@ -71,7 +71,7 @@ impl Gateway {
         };
         let (method, headers) = (request.method().clone(), request.headers().clone());
         let routed = self.admin.clone().oneshot(request.map(axum::body::Body::new));
-        let mut response = match self.guard(routed).await {
+        let mut response = match self.guard(routed, || BUSY).await {
             Ok(Ok(answered)) => {
                 if let Some(fault) = answered.extensions().get::<Fault>() {
                     note(fault);
