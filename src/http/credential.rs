@@ -57,7 +57,10 @@ pub fn read(headers: &HeaderMap, operator: KeyHash) -> Result<Presented<'_>, Fau
 /// Whether it has the shape of a signed token: three parts of base64url. No key has dots.
 fn is_token(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    text.len() <= MOST_TOKEN && text.bytes().all(plain) && text.matches('.').count() == 2
+    text.contains('.')
+        && text.len() <= MOST_TOKEN
+        && text.bytes().all(plain)
+        && text.matches('.').count() == 2
 }
 
 /// The token of `Bearer <token>`; the scheme's case does not matter (RFC 9110, section 11.1).

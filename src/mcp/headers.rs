@@ -3,10 +3,10 @@
 use crate::model::fault::shortened;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 
-const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
-const METHOD: HeaderName = HeaderName::from_static("mcp-method");
-const NAME: HeaderName = HeaderName::from_static("mcp-name");
-const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
+const PROTOCOL_VERSION: &str = "mcp-protocol-version";
+const METHOD: &str = "mcp-method";
+const NAME: &str = "mcp-name";
+const SESSION_ID: &str = "mcp-session-id";
 
 /// One header of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -36,24 +36,36 @@ pub struct McpHeaders<'a> {
 impl<'a> McpHeaders<'a> {
     /// Picks them from a request's headers.
     pub fn read(headers: &'a HeaderMap) -> Self {
-        Self {
-            protocol_version: Field::read(headers, &PROTOCOL_VERSION),
-            method: Field::read(headers, &METHOD),
-            name: Field::read(headers, &NAME),
-            session_id: Field::read(headers, &SESSION_ID),
+        let mut read = Self::default();
+        // One look at each header that was sent is less than one for each that may have been.
+        for (name, value) in headers {
+            let field = match name.as_str() {
+                PROTOCOL_VERSION => &mut read.protocol_version,
+                METHOD => &mut read.method,
+                NAME => &mut read.name,
+                SESSION_ID => &mut read.session_id,
+                _ => continue,
+            };
+            *field = if field.is_present() { Field::of_all(headers, name) } else { Field::of(value) };
         }
+        read
     }
 }
 
 impl<'a> Field<'a> {
-    fn read(headers: &'a HeaderMap, name: &HeaderName) -> Self {
+    fn of(value: &'a HeaderValue) -> Self {
+        match value.to_str() {
+            Ok(text) => Self::Value(text.trim_matches([' ', '\t'])),
+            Err(_) => Self::Malformed(combined([value])),
+        }
+    }
+
+    /// Of a header that was sent more than once.
+    fn of_all(headers: &'a HeaderMap, name: &HeaderName) -> Self {
         let mut values = headers.get_all(name).iter();
-        let Some(first) = values.next() else {
-            return Self::Absent;
-        };
-        match first.to_str() {
-            Ok(text) if values.all(|other| other == first) => Self::Value(text.trim_matches([' ', '\t'])),
-            _ => Self::Malformed(combined(headers, name)),
+        match values.next() {
+            Some(first) if values.all(|other| other == first) => Self::of(first),
+            _ => Self::Malformed(combined(headers.get_all(name))),
         }
     }
 
@@ -72,9 +84,9 @@ impl<'a> Field<'a> {
 }
 
 /// All values in one, as RFC 9110 section 5.2 has it.
-fn combined(headers: &HeaderMap, name: &HeaderName) -> String {
+fn combined<'a>(values: impl IntoIterator<Item = &'a HeaderValue>) -> String {
     let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
-    let values: Vec<_> = headers.get_all(name).iter().take(2).map(text).collect();
+    let values: Vec<_> = values.into_iter().take(2).map(text).collect();
     shortened(&values.join(", "))
 }
 

@@ -1,8 +1,8 @@
 //! What a caller has left, as it is told (draft-ietf-httpapi-ratelimit-headers).
 
+use std::io::Write;
 use std::time::Duration;
 
-use bytes::{BufMut, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::model::fault::{Fault, LimitScope, Limited};
@@ -69,15 +69,21 @@ fn tell_rate(scope: LimitScope, rate: Rate, left: u32, reset: u64, headers: &mut
 
 /// `"name";parameter=number;...`. Every answer carries two of these, so they are put together without `format!`.
 fn item(name: &str, parameters: &[(&str, u64)]) -> HeaderValue {
-    let mut text = BytesMut::with_capacity(MOST_ITEM);
-    text.put_u8(b'"');
-    text.put_slice(name.as_bytes());
-    text.put_u8(b'"');
-    for (name, number) in parameters {
-        text.put_u8(b';');
-        text.put_slice(name.as_bytes());
-        text.put_u8(b'=');
-        text.put_slice(itoa::Buffer::new().format(*number).as_bytes());
-    }
-    HeaderValue::from_maybe_shared(text.freeze()).unwrap_or(HeaderValue::from_static(""))
+    let mut text = [0; MOST_ITEM];
+    let mut rest = text.as_mut_slice();
+    let mut put = |piece: &str| rest.write_all(piece.as_bytes());
+    let mut put_all = || {
+        put("\"")?;
+        put(name)?;
+        put("\"")?;
+        parameters.iter().try_for_each(|(name, number)| {
+            put(";")?;
+            put(name)?;
+            put("=")?;
+            put(itoa::Buffer::new().format(*number))
+        })
+    };
+    let written = put_all().map(|()| MOST_ITEM - rest.len());
+    let text = written.ok().and_then(|length| text.get(..length));
+    text.and_then(|text| HeaderValue::from_bytes(text).ok()).unwrap_or(HeaderValue::from_static(""))
 }
