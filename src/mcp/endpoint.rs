@@ -171,7 +171,9 @@ impl Endpoint {
             } else {
                 self.performer.registry().end_session(&session).await.map(|()| no_content())?
             };
-            standing.inspect(|standing| standing.tell(response.headers_mut()));
+            if let Some(standing) = standing {
+                standing.tell(response.headers_mut());
+            }
             Ok(response)
         };
         match answered.await {

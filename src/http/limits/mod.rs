@@ -18,7 +18,7 @@ use std::time::Duration;
 use governor::clock::{Clock, DefaultClock};
 
 pub use self::standing::{Standing, retry_after, tell};
-use self::table::{Limiter, Refused, Table};
+use self::table::{Left, Limiter, Refused, Table};
 use super::client_address::of_one_client;
 use crate::model::agent::AccessLimits;
 use crate::model::caller::Credential;
@@ -128,16 +128,22 @@ impl<C: Clock + Clone> Admission<'_, C> {
     /// [`Fault::RateLimited`].
     pub fn charge(&self, cost: u32) -> Result<Option<Standing>, Fault> {
         let Some(cost) = NonZeroU32::new(cost) else { return Ok(None) };
-        let mut least: Option<Standing> = None;
+        let mut least: Option<(LimitScope, &Limiter<C>, Left)> = None;
         for (scope, limiter) in self.charged.iter().flatten() {
             let taken = limiter.take(cost, self.limits.holders.clock());
             let left = taken.map_err(|refused| self.limits.refuse(*scope, cost.get(), refused))?;
-            if let Some(left) = left {
-                let standing = Standing { scope: *scope, rate: left.rate, left: left.units };
-                least = Some(least.map_or(standing, |least| least.or_less(standing)));
+            if let Some(left) = left
+                && least.is_none_or(|(.., least)| left.units < least.units)
+            {
+                least = Some((*scope, limiter, left));
             }
         }
-        Ok(least)
+        Ok(least.map(|(scope, limiter, Left { rate, units: left })| Standing {
+            scope,
+            rate,
+            left,
+            policy: limiter.policy(scope, rate),
+        }))
     }
 
     /// Those of which there may be only so many requests under way: all but the tenant.

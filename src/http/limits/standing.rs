@@ -15,7 +15,7 @@ const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy"
 const MOST_ITEM: usize = 48;
 
 /// What is left to somebody of a rate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Standing {
     /// Whose rate it is.
     pub scope: LimitScope,
@@ -23,19 +23,27 @@ pub struct Standing {
     pub rate: Rate,
     /// Units that may be had at once now.
     pub left: u32,
+    /// The rate as it is told.
+    pub(super) policy: HeaderValue,
 }
 
 impl Standing {
-    /// The one of which less is left.
-    pub(super) fn or_less(self, other: Self) -> Self {
-        if other.left < self.left { other } else { self }
-    }
-
     /// Adds what is left to the headers of an answer.
     pub fn tell(self, headers: &mut HeaderMap) {
         let reset = self.rate.seconds(self.rate.burst.get().saturating_sub(self.left)).into();
-        tell_rate(self.scope, self.rate, self.left, reset, headers);
+        headers.insert(RATE_LIMIT_POLICY, self.policy);
+        headers.insert(RATE_LIMIT, left_of(self.scope, self.left, reset));
     }
+}
+
+/// A rate as it is told.
+pub(super) fn policy(scope: LimitScope, rate: Rate) -> HeaderValue {
+    let burst = rate.burst.get();
+    item(scope.as_str(), &[("q", burst.into()), ("w", rate.seconds(burst).into())])
+}
+
+fn left_of(scope: LimitScope, left: u32, reset: u64) -> HeaderValue {
+    item(scope.as_str(), &[("r", left.into()), ("t", reset)])
 }
 
 /// Adds to the headers of a refusal what there is none of, and when there will be.
@@ -43,7 +51,10 @@ pub fn tell(fault: &Fault, headers: &mut HeaderMap) {
     let Fault::RateLimited { scope, limited, retry_after } = fault else { return };
     let wait = seconds(*retry_after);
     match limited {
-        Limited::Rate(rate) => tell_rate(*scope, *rate, 0, wait, headers),
+        Limited::Rate(rate) => {
+            headers.insert(RATE_LIMIT_POLICY, policy(*scope, *rate));
+            headers.insert(RATE_LIMIT, left_of(*scope, 0, wait));
+        }
         Limited::Streams(most) => {
             headers.insert(RATE_LIMIT_POLICY, item("streams", &[("q", *most as u64)]));
             headers.insert(RATE_LIMIT, item("streams", &[("r", 0), ("t", wait)]));
@@ -60,14 +71,7 @@ fn seconds(wait: Duration) -> u64 {
     (wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).max(1)
 }
 
-fn tell_rate(scope: LimitScope, rate: Rate, left: u32, reset: u64, headers: &mut HeaderMap) {
-    let (scope, burst) = (scope.as_str(), rate.burst.get());
-    let window = rate.seconds(burst);
-    headers.insert(RATE_LIMIT_POLICY, item(scope, &[("q", burst.into()), ("w", window.into())]));
-    headers.insert(RATE_LIMIT, item(scope, &[("r", left.into()), ("t", reset)]));
-}
-
-/// `"name";parameter=number;...`. Every answer carries two of these, so they are put together without `format!`.
+/// `"name";parameter=number;...`. Every answer carries one that no other does, so it is put together without `format!`.
 fn item(name: &str, parameters: &[(&str, u64)]) -> HeaderValue {
     let mut text = [0; MOST_ITEM];
     let mut rest = text.as_mut_slice();

@@ -2,8 +2,8 @@
 
 use std::hash::Hash;
 use std::num::NonZeroU32;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use dashmap::DashMap;
@@ -13,7 +13,10 @@ use governor::clock::{Clock, Reference};
 use governor::middleware::StateInformationMiddleware;
 use governor::state::{InMemoryState, NotKeyed};
 use governor::{Quota, RateLimiter};
+use http::HeaderValue;
 
+use super::standing::policy;
+use crate::model::fault::LimitScope;
 use crate::model::limits::Rate;
 
 /// In milliseconds: how long after a look for limiters to forget the next one is worth it.
@@ -36,6 +39,8 @@ pub(super) struct Limiter<C: Clock> {
     start: C::Instant,
     /// In milliseconds of the table: until when the holder has nothing, whatever came back.
     barred: AtomicU64,
+    /// The rate as it is told, made when it is first told.
+    policy: OnceLock<(LimitScope, HeaderValue)>,
 }
 
 /// Units were not to be had.
@@ -63,7 +68,7 @@ impl<C: Clock + Clone> Limiter<C> {
             RateLimiter::direct_with_clock(quota, clock.clone()).with_middleware()
         });
         let left = AtomicU64::new(u64::from(rate.map_or(0, |rate| rate.burst.get())));
-        Self { rate, gcra, under_way, left, start, barred: AtomicU64::new(0) }
+        Self { rate, gcra, under_way, left, start, barred: AtomicU64::new(0), policy: OnceLock::new() }
     }
 
     /// Takes units, all or none. More than may ever be had at once are never had.
@@ -87,6 +92,12 @@ impl<C: Clock + Clone> Limiter<C> {
         let back = passed.saturating_mul(rate.per_second.get().into()) / 1_000;
         let left = (last & ((1 << LEFT_BITS) - 1)).saturating_add(back).min(rate.burst.get().into());
         u32::try_from(left).unwrap_or(u32::MAX)
+    }
+
+    /// The rate as holders of a scope are told it; one limiter may be shared by some of several scopes.
+    pub(super) fn policy(&self, scope: LimitScope, rate: Rate) -> HeaderValue {
+        let (first, told) = self.policy.get_or_init(|| (scope, policy(scope, rate)));
+        if *first == scope { told.clone() } else { policy(scope, rate) }
     }
 
     /// Puts one more under way, unless there are as many as may be.

@@ -134,13 +134,11 @@ pub fn parse(body: &[u8]) -> Result<Incoming<'_>, Rejected<'_>> {
 /// # Errors
 /// What is no JSON or no message.
 pub fn message(text: &str) -> Result<Message<'_>, Rejected<'_>> {
-    let mut envelope = Members::default();
-    let mut nested = [("params", Members::default()), ("_meta", Members::default())];
+    let (mut envelope, mut params) = (Members::default(), Params::default());
+    let mut nested = [("params", &mut params.members), ("_meta", &mut params.meta)];
     if walk(text, &mut envelope, &mut nested).is_err() {
         return Err(unwalkable(text));
     }
-    let [(_, members), (_, meta)] = nested;
-    let params = Params { members, meta };
     let declares_version = params.declare_version();
     classify(&envelope, params).map_err(|fault| Rejected { fault, id: id_of(&envelope), declares_version })
 }

@@ -4,7 +4,9 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{
+    Deserialize, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor,
+};
 use serde_json::value::RawValue;
 
 /// Members kept without an allocation; messages of well-behaved clients have fewer on each level.
@@ -117,10 +119,24 @@ impl<'a> Members<'a> {
 pub(super) fn walk<'a>(
     text: &'a str,
     own: &mut Members<'a>,
-    nested: &mut [(&'static str, Members<'a>)],
+    nested: &mut [(&'static str, &mut Members<'a>)],
+) -> Result<(), serde_json::Error> {
+    if pass(text, Names::Read, own, nested).is_ok() {
+        return Ok(());
+    }
+    *own = Members::default();
+    nested.iter_mut().for_each(|(_, members)| **members = Members::default());
+    pass(text, Names::Sent, own, nested)
+}
+
+fn pass<'a>(
+    text: &'a str,
+    names: Names,
+    own: &mut Members<'a>,
+    nested: &mut [(&'static str, &mut Members<'a>)],
 ) -> Result<(), serde_json::Error> {
     let mut deserializer = serde_json::Deserializer::from_str(text);
-    Walk { own, nested }.deserialize(&mut deserializer)?;
+    Walk { names, own, nested }.deserialize(&mut deserializer)?;
     deserializer.end()
 }
 
@@ -135,9 +151,58 @@ pub fn text_of(raw: &RawValue) -> Option<Cow<'_, str>> {
     }
 }
 
-struct Walk<'w, 'a> {
+/// How names are taken.
+#[derive(Clone, Copy)]
+enum Names {
+    /// By what they read as. The text is given up at a lone surrogate, which reads as nothing.
+    Read,
+    /// From what was sent, which tells one lone surrogate from another as well; it takes longer.
+    Sent,
+}
+
+impl Names {
+    fn next<'a, A: MapAccess<'a>>(self, map: &mut A) -> Result<Option<Cow<'a, str>>, A::Error> {
+        match self {
+            Self::Read => Ok(map.next_key::<Name<'a>>()?.map(|Name(name)| name)),
+            Self::Sent => {
+                let key = map.next_key::<&'a RawValue>()?;
+                Ok(key.map(|key| text_of(key).unwrap_or(Cow::Borrowed(key.get()))))
+            }
+        }
+    }
+}
+
+/// A name, borrowed where nothing in it is escaped.
+struct Name<'a>(Cow<'a, str>);
+
+impl<'a> Deserialize<'a> for Name<'a> {
+    fn deserialize<D: Deserializer<'a>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(NameVisitor)
+    }
+}
+
+struct NameVisitor;
+
+impl<'a> Visitor<'a> for NameVisitor {
+    type Value = Name<'a>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a name")
+    }
+
+    fn visit_borrowed_str<E: Error>(self, name: &'a str) -> Result<Name<'a>, E> {
+        Ok(Name(Cow::Borrowed(name)))
+    }
+
+    fn visit_str<E: Error>(self, name: &str) -> Result<Name<'a>, E> {
+        Ok(Name(Cow::Owned(name.to_owned())))
+    }
+}
+
+struct Walk<'w, 'n, 'a> {
+    names: Names,
     own: &'w mut Members<'a>,
-    nested: &'w mut [(&'static str, Members<'a>)],
+    nested: &'w mut [(&'static str, &'n mut Members<'a>)],
 }
 
 macro_rules! scalars {
@@ -149,7 +214,7 @@ macro_rules! scalars {
     };
 }
 
-impl<'a> DeserializeSeed<'a> for Walk<'_, 'a> {
+impl<'a> DeserializeSeed<'a> for Walk<'_, '_, 'a> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'a>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -157,7 +222,7 @@ impl<'a> DeserializeSeed<'a> for Walk<'_, 'a> {
     }
 }
 
-impl<'a> Visitor<'a> for Walk<'_, 'a> {
+impl<'a> Visitor<'a> for Walk<'_, '_, 'a> {
     type Value = ();
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -165,14 +230,12 @@ impl<'a> Visitor<'a> for Walk<'_, 'a> {
     }
 
     fn visit_map<A: MapAccess<'a>>(self, mut map: A) -> Result<(), A::Error> {
-        let Self { own, nested } = self;
+        let Self { names, own, nested } = self;
         own.shape = Shape::Object;
-        while let Some(key) = map.next_key::<&'a RawValue>()? {
-            // A lone surrogate has no text; what was sent tells one such name from another as well.
-            let name = text_of(key).unwrap_or(Cow::Borrowed(key.get()));
+        while let Some(name) = names.next(&mut map)? {
             let value = match nested.split_first_mut() {
                 Some(((inner, members), deeper)) if *inner == name && !own.has(&name) => {
-                    map.next_value_seed(Walk { own: members, nested: deeper })?;
+                    map.next_value_seed(Walk { names, own: members, nested: deeper })?;
                     None
                 }
                 _ => Some(map.next_value()?),
@@ -266,14 +329,21 @@ mod tests {
     #[test]
     fn nested_objects_are_taken_apart_in_the_same_pass() {
         let text = r#"{"b":{"c":{"d":1},"b":2},"e":{"c":3}}"#;
-        let mut own = Members::default();
-        let mut nested = [("b", Members::default()), ("c", Members::default())];
-        walk(text, &mut own, &mut nested).unwrap();
-        let [(_, b), (_, c)] = nested;
+        let (mut own, mut b, mut c) = Default::default();
+        walk(text, &mut own, &mut [("b", &mut b), ("c", &mut c)]).unwrap();
         assert_eq!(own.get("e").map(RawValue::get), Some(r#"{"c":3}"#));
         assert!(own.has("b") && own.get("b").is_none());
         assert_eq!(b.get("b").map(RawValue::get), Some("2"));
         assert_eq!(c.get("d").map(RawValue::get), Some("1"));
+    }
+
+    #[test]
+    fn a_name_without_a_text_changes_nothing_about_the_others() {
+        let text = r#"{"b":{"d":1,"\ud800":2},"e":3}"#;
+        let (mut own, mut b) = Default::default();
+        walk(text, &mut own, &mut [("b", &mut b)]).unwrap();
+        assert_eq!((own.error(), b.error()), (None, None));
+        assert_eq!((own.get("e").map(RawValue::get), b.get("d").map(RawValue::get)), (Some("3"), Some("1")));
     }
 
     proptest! {

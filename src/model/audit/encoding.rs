@@ -74,9 +74,10 @@ pub fn uuid(out: &mut Vec<u8>, value: Uuid) {
 /// Appends text. A character that is no part of a line, which PostgreSQL may refuse and a terminal may obey, is
 /// replaced.
 pub fn text(out: &mut Vec<u8>, value: &str) {
-    // All control characters begin with one of these bytes.
-    let suspicious = |byte: &u8| *byte < 0x20 || *byte == 0x7f || *byte == 0xc2;
-    if !value.as_bytes().iter().any(suspicious) {
+    // All control characters begin with one of these bytes. To look at every byte, many at once, is quicker than to stop
+    // at the first.
+    let suspicious = |byte: u8| byte < 0x20 || byte == 0x7f || byte == 0xc2;
+    if !value.bytes().fold(false, |found, byte| found | suspicious(byte)) {
         return field(out, value.as_bytes());
     }
     let clean: String = value.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
