@@ -2,6 +2,7 @@
 
 mod administer;
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
@@ -36,6 +37,7 @@ use crate::registry::audited::AuditedCall;
 
 const NO_PATH: Fault = Fault::NotFound("path");
 const BUSY: Fault = Fault::Unavailable { retry_after: Duration::from_secs(1) };
+const LATE_BODY: Fault = Fault::InvalidRequest(Cow::Borrowed("the body did not arrive in time"));
 
 /// What a listener serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -198,7 +200,7 @@ impl Gateway {
         let answered = {
             // Pinned here: what guards it would move all of it.
             let answering = pin!(self.endpoint.answer(&arrival, &mut body));
-            self.guard(answering, || arrival.trail.lateness()).await
+            self.guard(answering, || if arrival.trail.is_awaiting_body() { LATE_BODY } else { BUSY }).await
         };
         let response = answered.unwrap_or_else(|fault| reply::fail(&arrival, &fault));
         let mut response = self.endpoint.record(&arrival, response).await;

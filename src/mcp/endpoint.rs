@@ -138,7 +138,7 @@ impl Endpoint {
             Ok(admission) => admission,
             Err(fault) => return Box::pin(refuse(arrival, &fault, body)).await,
         };
-        arrival.trail.awaits_body();
+        arrival.trail.await_body();
         match body::read(body, self.options.body_bytes).await {
             Ok(body) => {
                 arrival.trail.body(body.len());

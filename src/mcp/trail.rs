@@ -128,7 +128,7 @@ impl Trail {
     }
 
     /// The body is wanted.
-    pub(super) fn awaits_body(&self) {
+    pub(super) fn await_body(&self) {
         self.notes.lock().awaits_body = true;
     }
 
@@ -139,13 +139,9 @@ impl Trail {
         notes.bytes_in = length as u64;
     }
 
-    /// What a request fails of that takes too long: of its body, while that is on its way.
-    pub fn lateness(&self) -> Fault {
-        if self.notes.lock().awaits_body {
-            Fault::InvalidRequest("the body did not arrive in time".into())
-        } else {
-            Fault::Unavailable { retry_after: Duration::from_secs(1) }
-        }
+    /// Whether the body is still on its way.
+    pub fn is_awaiting_body(&self) -> bool {
+        self.notes.lock().awaits_body
     }
 
     /// What is asked for, and by which client, as far as one message says so.

@@ -230,6 +230,7 @@ mod tests {
     use governor::clock::FakeRelativeClock;
 
     use super::{Left, Refused, Table};
+    use crate::model::fault::LimitScope;
     use crate::model::limits::Rate;
 
     fn table(most: usize) -> (Table<u32, FakeRelativeClock>, FakeRelativeClock, Rate) {
@@ -320,6 +321,16 @@ mod tests {
         assert_eq!(table.left(1, rate), Some(8));
         clock.advance(Duration::from_mins(1));
         assert_eq!(table.left(1, rate), Some(20));
+    }
+
+    #[test]
+    fn holders_of_two_scopes_that_share_a_limiter_are_told_of_their_own() {
+        let (table, _, rate) = table(1);
+        let limiter = table.of(1, Some(rate));
+        for _ in 0..2 {
+            assert_eq!(limiter.policy(LimitScope::Key, rate), r#""key";q=20;w=2"#);
+            assert_eq!(limiter.policy(LimitScope::Agent, rate), r#""agent";q=20;w=2"#);
+        }
     }
 
     #[test]

@@ -125,7 +125,9 @@ pub(super) fn walk<'a>(
         return Ok(());
     }
     *own = Members::default();
-    nested.iter_mut().for_each(|(_, members)| **members = Members::default());
+    for (_, members) in nested.iter_mut() {
+        **members = Members::default();
+    }
     pass(text, Names::Sent, own, nested)
 }
 
