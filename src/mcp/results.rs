@@ -78,6 +78,7 @@ pub(super) struct ResultKey {
 /// never comes again would pay more for being kept than for being rendered.
 #[derive(Debug)]
 pub(super) struct Results {
+    /// Clients choose what is in keys, but they see no hash, and the hasher has another seed in each process.
     kept: Cache<ResultKey, Bytes, RandomState>,
     asked: AskedOnce,
     hits: AtomicU64,

@@ -130,6 +130,7 @@ impl<C: Clock + Clone> Limiter<C> {
 /// nothing back to anybody; if there are none, newcomers share one.
 #[derive(Debug)]
 pub(super) struct Table<K: Hash + Eq, C: Clock> {
+    /// Strangers choose addresses, but they see no hash, and the hasher has another seed in each process.
     limiters: DashMap<K, Arc<Limiter<C>>, RandomState>,
     most: usize,
     shared: Arc<Limiter<C>>,
