@@ -256,6 +256,7 @@ mod tests {
     fn a_request_that_is_under_way_takes_its_time_and_then_the_connection_is_idle() {
         let (mut state, due) = opened();
         state.hear(b"POST");
+        assert_eq!(due(&mut state, 1), Some(16));
         state.begin();
         state.begin();
         state.hear(b"its body");
