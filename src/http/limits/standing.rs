@@ -11,8 +11,8 @@ use crate::model::limits::Rate;
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 
-/// Bytes of an item with the longest name and two numbers of 32 bits, at most.
-const MOST_ITEM: usize = 48;
+/// Bytes that no item exceeds: the longest name in quotation marks, and two parameters with numbers of 20 digits.
+const MOST_ITEM: usize = 64;
 
 /// What is left to somebody of a rate.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,4 +90,18 @@ fn item(name: &str, parameters: &[(&str, u64)]) -> HeaderValue {
     let written = put_all().map(|()| MOST_ITEM - rest.len());
     let text = written.ok().and_then(|length| text.get(..length));
     text.and_then(|text| HeaderValue::from_bytes(text).ok()).unwrap_or(HeaderValue::from_static(""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::item;
+    use crate::model::fault::LimitScope;
+
+    #[test]
+    fn there_is_room_for_the_longest_name_and_the_largest_numbers() {
+        for name in LimitScope::ALL.map(LimitScope::as_str).into_iter().chain(["streams"]) {
+            let expected = format!("\"{name}\";q={0};w={0}", u64::MAX);
+            assert_eq!(item(name, &[("q", u64::MAX), ("w", u64::MAX)]), expected);
+        }
+    }
 }

@@ -123,3 +123,32 @@ pub fn split(bytes: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
     let (value, rest) = rest.split_at_checked(length)?;
     Some((Some(value), rest))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use proptest::prelude::*;
+
+    use super::{address, field, text};
+
+    fn written(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+        let mut out = b"before".to_vec();
+        write(&mut out);
+        out
+    }
+
+    proptest! {
+        #[test]
+        fn an_address_is_written_as_it_is_shown(given: IpAddr) {
+            let shown = given.to_string();
+            prop_assert_eq!(written(|out| address(out, given)), written(|out| field(out, shown.as_bytes())));
+        }
+
+        #[test]
+        fn what_is_no_part_of_a_line_is_replaced_wherever_it_stands(given in "[a ~é\u{0}\u{1f}\u{7f}\u{80}\u{9f}\u{a0}深]{0,40}") {
+            let clean: String = given.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+            prop_assert_eq!(written(|out| text(out, &given)), written(|out| field(out, clean.as_bytes())));
+        }
+    }
+}
