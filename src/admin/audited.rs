@@ -1,7 +1,6 @@
 //! What the audit log says of calls of the admin surface.
 
 use std::borrow::Cow;
-use std::net::IpAddr;
 
 use axum::extract::{FromRequestParts, MatchedPath, RawPathParams, Request};
 use axum::middleware::Next;
@@ -13,6 +12,7 @@ use time::OffsetDateTime;
 use super::authority::Authority;
 use crate::model::agent::{Agent, Tenant};
 use crate::model::audit::event::{Actor, ActorKind, Event, named, subject, trace};
+use crate::model::client_address::ClientAddress;
 use crate::registry::audited::AuditedCall;
 
 /// Where the calls are that are audited; what else is there is the document of the API and the page that shows it.
@@ -22,7 +22,7 @@ const CALLS: &str = "/admin/v1";
 pub(crate) fn arrived<B>(
     request: &http::Request<B>,
     id: &HeaderValue,
-    client: IpAddr,
+    client: ClientAddress,
     at: OffsetDateTime,
 ) -> Option<Event> {
     let path = request.uri().path().strip_prefix(CALLS)?;

@@ -141,7 +141,8 @@ async fn decide(
     question: &Question,
 ) -> Result<Result<(), (Rule, Fault)>, Fault> {
     let tenant = app.registry.tenant(&agent.tenant_slug).await?;
-    let would_be = match app.registry.would_admit(key, agent, tenant.limits, question.address) {
+    let would_be = match app.registry.would_admit(key, agent, tenant.limits, question.address.map(Into::into))
+    {
         Ok(would_be) => would_be,
         Err((rule, fault)) => return Ok(Err((rule.into(), fault))),
     };

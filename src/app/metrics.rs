@@ -17,6 +17,7 @@ use crate::http::credential::{self, Presented};
 use crate::http::meter::{BOUNDS, Meter};
 use crate::mcp::counted::EndpointStats;
 use crate::mcp::endpoint::{Endpoint, Grounds};
+use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
 use crate::model::key::KeyHash;
 use crate::store::Store;
@@ -52,7 +53,7 @@ impl Metrics {
         &self,
         endpoint: &Endpoint,
         (method, headers): (&Method, &HeaderMap),
-        (peer, client): (IpAddr, IpAddr),
+        (peer, client): (IpAddr, ClientAddress),
     ) -> Result<Response<Body>, Fault> {
         if !is_local(peer, headers) {
             self.admit(headers, client)?;
@@ -70,7 +71,7 @@ impl Metrics {
         Ok(response)
     }
 
-    fn admit(&self, headers: &HeaderMap, client: IpAddr) -> Result<(), Fault> {
+    fn admit(&self, headers: &HeaderMap, client: ClientAddress) -> Result<(), Fault> {
         if let Ok(Presented::Operator) = credential::read(headers, self.operator) {
             return Ok(());
         }

@@ -221,7 +221,10 @@ fn gateway(
     let options = GatewayOptions {
         origins,
         metadata: Metadata::new(settings.server.public_url.clone(), issuers),
-        proxies: TrustedProxies::new(settings.server.trusted_proxies.clone()),
+        proxies: TrustedProxies::new(
+            settings.server.trusted_proxies.clone(),
+            settings.server.forwarded_header,
+        ),
         deadline: settings.server.request,
         most_requests: settings.limits.concurrent_requests,
         most_headers: settings.server.header_count,
@@ -292,7 +295,7 @@ async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), AppError
 fn doors(settings: &Settings) -> Vec<(&'static str, Arc<Places>)> {
     let server = &settings.server;
     let places = || {
-        let proxies = TrustedProxies::new(server.trusted_proxies.clone());
+        let proxies = TrustedProxies::new(server.trusted_proxies.clone(), server.forwarded_header);
         Arc::new(Places::new(server.connections, server.connections_per_address, proxies))
     };
     let admin = settings.admin.listen.map(|_| (ADMIN_DOOR, places()));

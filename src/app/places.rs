@@ -8,7 +8,8 @@ use dashmap::DashMap;
 use dashmap::mapref::entry::Entry;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::http::client_address::{TrustedProxies, of_one_client};
+use crate::http::client_address::TrustedProxies;
+use crate::model::client_address::network_of;
 
 /// The places of one listener.
 #[derive(Debug)]
@@ -43,7 +44,7 @@ impl Places {
 
     /// Gives a place to whoever came, unless he has as many as he may.
     pub(super) fn take(&self, peer: IpAddr, permit: OwnedSemaphorePermit) -> Option<Place> {
-        let address = (!self.proxies.trusts(peer)).then(|| of_one_client(peer));
+        let address = (!self.proxies.trusts(peer)).then(|| network_of(peer));
         if let Some(address) = address {
             let mut taken = self.taken.entry(address).or_default();
             if *taken >= self.per_address {
@@ -81,11 +82,12 @@ impl Drop for Place {
 #[cfg(test)]
 mod tests {
     use super::Places;
+    use crate::config::ForwardedHeader;
     use crate::http::client_address::TrustedProxies;
 
     #[tokio::test]
     async fn an_address_has_its_places_a_proxy_any_number_and_what_is_given_back_is_forgotten() {
-        let proxies = TrustedProxies::new(vec!["10.0.0.0/8".parse().unwrap()]);
+        let proxies = TrustedProxies::new(vec!["10.0.0.0/8".parse().unwrap()], ForwardedHeader::default());
         let places = Places::new(9, 2, proxies);
         let mut held = Vec::new();
         for (peer, granted) in [

@@ -237,7 +237,7 @@ mod tests {
     use crate::model::audit::event::Event;
 
     fn event(number: usize) -> Event {
-        let (at, client) = (OffsetDateTime::UNIX_EPOCH, IpAddr::V4(Ipv4Addr::LOCALHOST));
+        let (at, client) = (OffsetDateTime::UNIX_EPOCH, IpAddr::V4(Ipv4Addr::LOCALHOST).into());
         Event::new(at, number.to_string().into(), client, Cow::Borrowed("ping"))
     }
 

@@ -53,6 +53,6 @@ pub(super) fn lost(count: u64, at: OffsetDateTime) -> Event {
     Event {
         subject: Some(format!("{count} events").into()),
         outcome: "unavailable",
-        ..Event::new(at, "-".into(), IpAddr::V4(Ipv4Addr::UNSPECIFIED), Cow::Borrowed("audit/lost"))
+        ..Event::new(at, "-".into(), IpAddr::V4(Ipv4Addr::UNSPECIFIED).into(), Cow::Borrowed("audit/lost"))
     }
 }

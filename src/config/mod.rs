@@ -59,7 +59,7 @@ pub use self::{
     problem::{ConfigError, Place, Problem},
     public_url::PublicUrl,
     secure_url::SecureUrl,
-    server::{Server, TlsFiles},
+    server::{ForwardedHeader, Server, TlsFiles},
     sessions::Sessions,
     show::Listing,
     tokens::Tokens,

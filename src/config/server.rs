@@ -33,8 +33,10 @@ pub struct Server {
     pub allowed_hosts: Option<Vec<Host>>,
     /// The origins of the web pages that may call.
     pub allowed_origins: Vec<AllowedOrigin>,
-    /// The proxies whose `X-Forwarded-For` is believed.
+    /// The proxies that are believed when they report the address of a client.
     pub trusted_proxies: Vec<IpNet>,
+    /// The one header in which they report it.
+    pub forwarded_header: ForwardedHeader,
     /// How long requests under way may go on once the gateway is told to stop.
     pub shutdown: Duration,
     /// How long one request may take. A stream is no request in this sense.
@@ -51,6 +53,27 @@ pub struct Server {
     pub connections: usize,
     /// How many of them may come from one address that is no trusted proxy; those above are closed.
     pub connections_per_address: usize,
+}
+
+/// The header in which trusted proxies report the address of a client.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ForwardedHeader {
+    /// `X-Forwarded-For`: addresses with commas between.
+    #[default]
+    XForwardedFor,
+    /// `Forwarded` (RFC 7239).
+    Forwarded,
+}
+
+impl ForwardedHeader {
+    const ALL: [Self; 2] = [Self::XForwardedFor, Self::Forwarded];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::XForwardedFor => "X-Forwarded-For",
+            Self::Forwarded => "Forwarded",
+        }
+    }
 }
 
 /// The files that TLS is spoken with, in PEM.
@@ -78,6 +101,11 @@ impl Server {
             allowed_hosts: reader.optional("server.allowed_hosts", &HOSTS, hosts),
             allowed_origins: reader.value("server.allowed_origins", &ORIGINS, origins),
             trusted_proxies: reader.value("server.trusted_proxies", &PROXIES, Vec::new()),
+            forwarded_header: reader.value(
+                "server.forwarded_header",
+                &FORWARDED_HEADER,
+                ForwardedHeader::default(),
+            ),
             shutdown: reader.value(
                 "server.shutdown_seconds",
                 &Time::seconds(0..=600),
@@ -138,6 +166,8 @@ const HOSTS: List<Host> =
     List { item: Text { parse: host, show: Host::to_string }, never_empty: Some("refuses every request") };
 const PROXIES: List<IpNet> =
     List { item: Text { parse: network, show: IpNet::to_string }, never_empty: None };
+const FORWARDED_HEADER: Text<ForwardedHeader> =
+    Text { parse: forwarded_header, show: |header| header.as_str().to_owned() };
 const ORIGINS: List<AllowedOrigin> =
     List { item: Text { parse: AllowedOrigin::parse, show: AllowedOrigin::to_string }, never_empty: None };
 
@@ -151,6 +181,12 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 fn network(text: &str) -> Result<IpNet, String> {
     let network = text.parse().or_else(|_| text.parse().map(|address: IpAddr| IpNet::from(address)));
     network.map_err(|_| "is not an address or a network such as 10.0.0.0/8".to_owned())
+}
+
+fn forwarded_header(text: &str) -> Result<ForwardedHeader, String> {
+    let named = |header: &ForwardedHeader| header.as_str().eq_ignore_ascii_case(text);
+    let found = ForwardedHeader::ALL.into_iter().find(named);
+    found.ok_or_else(|| "is neither X-Forwarded-For nor Forwarded".to_owned())
 }
 
 fn host(text: &str) -> Result<Host, String> {

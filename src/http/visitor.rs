@@ -1,25 +1,25 @@
 //! Who a request to the admin surface comes from, as far as the border knows.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::Extensions;
 
 use super::key_expiry::KeyExpiry;
+use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
 
 /// Goes with a request as one of its extensions.
 #[derive(Debug, Clone)]
 pub struct Visitor {
     /// The address of the client.
-    pub client: IpAddr,
+    pub client: ClientAddress,
     /// Whether the answer has to warn of the key's end.
     pub expiry: Arc<KeyExpiry>,
 }
 
 impl Visitor {
-    /// Somebody at this address.
-    pub fn new(client: IpAddr) -> Self {
+    /// A client with this address.
+    pub fn new(client: ClientAddress) -> Self {
         Self { client, expiry: Arc::default() }
     }
 

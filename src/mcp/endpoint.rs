@@ -1,6 +1,5 @@
 //! `/{agent_id}/mcp`: who asks, and may he? What he asks is answered in `converse`.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,6 +26,7 @@ use crate::http::key_expiry::KeyExpiry;
 use crate::http::limits::Limits;
 use crate::http::meter::Noted;
 use crate::model::audit::event::ActorKind;
+use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
 use crate::model::key::KeyHash;
 use crate::model::session::{Session, SessionId};
@@ -80,7 +80,7 @@ pub struct Arrival<'a> {
     /// The request's id.
     pub request_id: &'a HeaderValue,
     /// Who is at the other end.
-    pub client: IpAddr,
+    pub client: ClientAddress,
     /// Where it is noted that the key which it shows expires.
     pub expiry: &'a KeyExpiry,
     /// What was decided before it came here.

@@ -1,6 +1,5 @@
 //! How many streams are open, with each credential and altogether.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -9,7 +8,7 @@ use dashmap::DashMap;
 use dashmap::mapref::entry::Entry;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::http::client_address::of_one_client;
+use crate::model::client_address::ClientAddress;
 use crate::model::fault::{Fault, LimitScope, Limited};
 use crate::model::ids::{AgentId, KeyId, SessionUid};
 use crate::registry::access::Caller;
@@ -49,7 +48,7 @@ pub struct StreamStats {
 enum Counted {
     Key(KeyId),
     /// Somebody without a key, at a public agent.
-    Anybody(AgentId, IpAddr),
+    Anybody(AgentId, ClientAddress),
     Session(SessionUid),
 }
 
@@ -106,12 +105,12 @@ impl Streams {
     pub(super) fn take(
         &self,
         caller: &Caller,
-        client: IpAddr,
+        client: ClientAddress,
         session: Option<SessionUid>,
     ) -> Result<StreamPlace, Fault> {
         let (holder, scope) = match &caller.grant {
             Some(grant) => (Counted::Key(grant.credential.key), LimitScope::Key),
-            None => (Counted::Anybody(caller.agent, of_one_client(client)), LimitScope::Address),
+            None => (Counted::Anybody(caller.agent, client.network()), LimitScope::Address),
         };
         let place = Arc::clone(&self.places).try_acquire_owned();
         let place = place.map_err(|_| Fault::Unavailable { retry_after: RETRY })?;

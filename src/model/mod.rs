@@ -5,6 +5,7 @@ pub mod algorithm;
 pub mod api_key;
 pub mod audit;
 pub mod caller;
+pub mod client_address;
 pub mod fault;
 pub mod feed;
 pub mod ids;

@@ -4,6 +4,8 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net};
 
+use super::client_address::ClientAddress;
+
 /// Most networks of one key.
 pub const MOST_NETWORKS: usize = 32;
 
@@ -47,10 +49,10 @@ impl Networks {
         self.0.iter().map(ToString::to_string).collect()
     }
 
-    /// Whether somebody at this address may use the key.
-    pub fn admit(&self, client: IpAddr) -> bool {
-        let client = client.to_canonical();
-        self.0.is_empty() || self.0.iter().any(|network| network.contains(&client))
+    /// Whether a client with this address may use the key. An unknown address is in no network.
+    pub fn admit(&self, client: ClientAddress) -> bool {
+        let inside = |client: IpAddr| self.0.iter().any(|network| network.contains(&client));
+        self.0.is_empty() || client.known().is_some_and(|client| inside(client.to_canonical()))
     }
 }
 
@@ -72,7 +74,8 @@ fn canonical(network: IpNet) -> IpNet {
 
 #[cfg(test)]
 mod tests {
-    use super::{Networks, NetworksError};
+    use super::{ClientAddress, Networks, NetworksError};
+    use std::net::IpAddr;
 
     fn shown(items: &[&str]) -> Result<Vec<String>, NetworksError> {
         Networks::parse(items.iter().copied()).map(|networks| networks.to_texts())
@@ -98,7 +101,7 @@ mod tests {
     #[test]
     fn only_who_is_inside_may_use_the_key() {
         let admits = |networks: &[&str], client: &str| {
-            Networks::parse(networks.iter().copied()).unwrap().admit(client.parse().unwrap())
+            Networks::parse(networks.iter().copied()).unwrap().admit(client.parse::<IpAddr>().unwrap().into())
         };
         assert!(admits(&[], "192.0.2.1") && admits(&[], "2001:db8::1"));
         assert!(admits(&["10.0.0.0/8"], "10.255.0.1") && admits(&["10.0.0.0/8"], "::ffff:10.0.0.1"));
@@ -107,5 +110,14 @@ mod tests {
             assert!(!admits(&["10.0.0.0/8"], stranger), "{stranger}");
         }
         assert!(!admits(&["0.0.0.0/0"], "::1"));
+    }
+
+    #[test]
+    fn an_unknown_client_is_in_no_network() {
+        let unknown = ClientAddress::Unknown { proxy: "127.0.0.1".parse().unwrap() };
+        for networks in [&["127.0.0.1/32"][..], &["0.0.0.0/0", "::/0"]] {
+            assert!(!Networks::parse(networks.iter().copied()).unwrap().admit(unknown));
+        }
+        assert!(Networks::default().admit(unknown), "a key without networks may be used from anywhere");
     }
 }

@@ -1,7 +1,6 @@
 //! Access: from a credential and a slug to a caller, without a word to those who may not know.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -16,6 +15,7 @@ use super::Registry;
 use super::cell::{Cell, Held, cell_of};
 use crate::model::agent::{Access, AccessLimits, AgentAccess};
 use crate::model::caller::{Credential, KeyScope};
+use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
 use crate::model::ids::{AgentId, KeyId, TenantId};
 use crate::model::key::{KeyHash, KeyKind, SecretKey};
@@ -170,7 +170,11 @@ impl Registry {
     /// # Errors
     /// [`Fault::Unauthenticated`] for what is unknown, revoked, expired, made for somebody else or not to be used from
     /// there, all alike; [`Fault::StorageUnavailable`] and [`Fault::Unavailable`] where it cannot be found out.
-    pub async fn identify(&self, shown: Shown<'_>, client: IpAddr) -> Result<Option<Arc<Grant>>, Fault> {
+    pub async fn identify(
+        &self,
+        shown: Shown<'_>,
+        client: ClientAddress,
+    ) -> Result<Option<Arc<Grant>>, Fault> {
         match shown {
             Shown::Nobody => self.confirm().await.map(|()| None),
             Shown::Key(key) => {
@@ -182,7 +186,7 @@ impl Registry {
     }
 
     /// What a key grants now to somebody at this address. An operator's is not looked up here.
-    async fn grant(&self, key: &SecretKey, client: IpAddr) -> Result<Arc<Grant>, Fault> {
+    async fn grant(&self, key: &SecretKey, client: ClientAddress) -> Result<Arc<Grant>, Fault> {
         if key.kind() == KeyKind::Operator {
             return Err(Fault::Unauthenticated);
         }

@@ -1,6 +1,5 @@
 //! What would be decided about a key at an agent, by which rule, without a request.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::Registry;
@@ -8,6 +7,7 @@ use super::access::decide;
 use crate::model::agent::{AccessLimits, Agent, AgentAccess};
 use crate::model::api_key::ApiKey;
 use crate::model::caller::{Credential, CredentialKind, Reach};
+use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
 use crate::model::limits::UseLimits;
 
@@ -45,7 +45,7 @@ impl Registry {
         key: &ApiKey,
         agent: &Agent,
         tenant: UseLimits,
-        client: Option<IpAddr>,
+        client: Option<ClientAddress>,
     ) -> Result<WouldBe, (AccessRule, Fault)> {
         let refused = |rule| Err((rule, Fault::Unauthenticated));
         if key.revoked_at.is_some() {

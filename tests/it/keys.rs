@@ -90,6 +90,25 @@ async fn a_key_is_refused_from_elsewhere_as_if_it_were_none() {
 }
 
 #[tokio::test]
+async fn an_unreadable_forwarded_entry_does_not_open_a_key_bound_to_the_proxy() {
+    let stage = Stage::set().await;
+    let asked = json!({"scopes": ["mcp", "registry"], "networks": ["127.0.0.1/32"]});
+    let bound = stage.made("/agents/a/keys", asked).await;
+    let free = stage.made("/agents/a/keys", json!({"scopes": ["mcp", "registry"]})).await;
+    assert_eq!(stage.from("127.0.0.1", secret(&bound)).await, [200, 200]);
+    for forwarded in ["\u{fe},203.0.113.5", "203.0.113.5,\u{fe}", "127.0.0.1,unknown", "127.0.0.1,", ""] {
+        assert_eq!(stage.from(forwarded, secret(&bound)).await, [401, 401], "{forwarded:?}");
+        assert_eq!(stage.from(forwarded, secret(&free)).await, [200, 200], "{forwarded:?}");
+    }
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    while !stage.replica.admin("GET", "/audit?limit=500", None).await.text().contains(r#""client":"unknown""#)
+    {
+        assert!(std::time::Instant::now() < deadline, "no audit row of an unknown client");
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
 async fn networks_that_are_none_are_told_by_their_place() {
     let stage = Stage::set().await;
     let many = vec!["10.0.0.0/8"; 33];

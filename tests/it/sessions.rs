@@ -3,7 +3,7 @@
 mod expiry;
 mod pruning;
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use serde_json::json;
@@ -41,7 +41,8 @@ impl Replica {
     /// Whoever holds this key, at an agent.
     pub(crate) async fn caller(&self, key: &str, agent: &str) -> Caller {
         let key = SecretKey::parse(key).unwrap();
-        let grant = self.registry().identify(Shown::Key(&key), Ipv4Addr::LOCALHOST.into()).await.unwrap();
+        let grant =
+            self.registry().identify(Shown::Key(&key), IpAddr::V4(Ipv4Addr::LOCALHOST).into()).await.unwrap();
         self.registry().admit(grant, agent).await.unwrap()
     }
 

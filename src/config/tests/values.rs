@@ -100,6 +100,7 @@ public_url = "http://127.0.0.1:9"
 allowed_hosts = ["mcp.example.com", "localhost"] # environment variable WAGGLE_SERVER__ALLOWED_HOSTS
 allowed_origins = ["http://localhost:*", "http://127.0.0.1:*", "http://[::1]:*", "https://localhost:*", "https://127.0.0.1:*", "https://[::1]:*"]
 trusted_proxies = []
+forwarded_header = "X-Forwarded-For"
 shutdown_seconds = 10
 request_seconds = 30
 head_seconds = 15

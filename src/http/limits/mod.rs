@@ -9,7 +9,6 @@ mod standing;
 mod table;
 
 use std::borrow::Cow;
-use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,9 +18,9 @@ use governor::clock::{Clock, DefaultClock};
 
 pub use self::standing::{Standing, retry_after, tell};
 use self::table::{Left, Limiter, Refused, Table};
-use super::client_address::of_one_client;
 use crate::model::agent::AccessLimits;
 use crate::model::caller::Credential;
+use crate::model::client_address::ClientAddress;
 use crate::model::fault::{Fault, LimitScope, Limited};
 use crate::model::ids::{AgentId, KeyId, TenantId};
 use crate::model::limits::Rate;
@@ -85,7 +84,7 @@ impl<'a> From<&'a Caller> for Asker<'a> {
 #[derive(Debug)]
 pub struct Limits<C: Clock + Clone = DefaultClock> {
     holders: Table<Holder, C>,
-    addresses: Table<IpAddr, C>,
+    addresses: Table<ClientAddress, C>,
     options: LimitOptions,
     /// By [`LimitScope`].
     refused: [AtomicU64; LimitScope::ALL.len()],
@@ -192,7 +191,7 @@ impl<C: Clock + Clone> Limits<C> {
     ///
     /// # Errors
     /// [`Fault::Unavailable`].
-    pub fn admit(&self, caller: &Caller, client: IpAddr) -> Result<Admission<'_, C>, Fault> {
+    pub fn admit(&self, caller: &Caller, client: ClientAddress) -> Result<Admission<'_, C>, Fault> {
         let charged = self.charged(&Asker::from(caller), client);
         let bounds = [self.options.concurrent_per_key, self.options.concurrent_per_agent];
         for (nth, (most, charge)) in bounds.into_iter().zip(&charged).enumerate() {
@@ -206,13 +205,16 @@ impl<C: Clock + Clone> Limits<C> {
         Ok(Admission { limits: self, charged })
     }
 
-    fn charged(&self, asker: &Asker<'_>, client: IpAddr) -> [Option<(LimitScope, Arc<Limiter<C>>)>; 3] {
+    fn charged(
+        &self,
+        asker: &Asker<'_>,
+        client: ClientAddress,
+    ) -> [Option<(LimitScope, Arc<Limiter<C>>)>; 3] {
         let [key, agent, tenant] = self.holders(asker);
         let found = |holder: Option<(LimitScope, Holder, Option<Rate>)>| {
             holder.map(|(scope, holder, rate)| (scope, self.holders.of(holder, rate)))
         };
-        let address =
-            || (LimitScope::Address, self.addresses.of(of_one_client(client), self.options.address));
+        let address = || (LimitScope::Address, self.addresses.of(client.network(), self.options.address));
         [found(key).or_else(|| Some(address())), found(agent), found(tenant)]
     }
 
@@ -252,9 +254,9 @@ impl<C: Clock + Clone> Limits<C> {
     ///
     /// # Errors
     /// [`Fault::RateLimited`].
-    pub fn charge_failure(&self, client: IpAddr) -> Result<(), Fault> {
+    pub fn charge_failure(&self, client: ClientAddress) -> Result<(), Fault> {
         self.check_address(client)?;
-        let limiter = self.addresses.of(of_one_client(client), self.options.address);
+        let limiter = self.addresses.of(client.network(), self.options.address);
         limiter.take(NonZeroU32::MIN, self.addresses.clock()).map(drop).map_err(|refused| {
             self.addresses.bar(&limiter, self.options.penalty);
             let wait = refused.wait.map(|wait| wait.max(self.options.penalty));
@@ -266,8 +268,8 @@ impl<C: Clock + Clone> Limits<C> {
     ///
     /// # Errors
     /// [`Fault::RateLimited`].
-    pub fn check_address(&self, client: IpAddr) -> Result<(), Fault> {
-        match (self.addresses.barred(of_one_client(client)), self.options.address) {
+    pub fn check_address(&self, client: ClientAddress) -> Result<(), Fault> {
+        match (self.addresses.barred(client.network()), self.options.address) {
             (Some(wait), Some(rate)) => {
                 Err(self.refuse(LimitScope::Address, 1, Refused { rate, wait: Some(wait) }))
             }

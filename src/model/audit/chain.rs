@@ -217,7 +217,7 @@ mod tests {
                 principal: Some(PrincipalId(uid(3))),
                 key: Some(KeyId(uid(4))),
             },
-            client: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            client: IpAddr::V4(Ipv4Addr::LOCALHOST).into(),
             client_name: Some(ClientName::new("curl\n", "8")),
             protocol: Some("2026-07-28"),
             session: None,

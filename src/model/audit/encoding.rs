@@ -10,6 +10,7 @@ use time::macros::datetime;
 use uuid::Uuid;
 
 use super::event::Event;
+use crate::model::client_address::ClientAddress;
 
 /// The version of this encoding.
 pub const VERSION: i16 = 1;
@@ -89,8 +90,10 @@ fn unsigned(out: &mut Vec<u8>, value: u64) {
 }
 
 /// Appends an address as text. Those of IPv4, which most are, without the machinery of formatting.
-fn address(out: &mut Vec<u8>, address: IpAddr) {
-    let IpAddr::V4(address) = address else { return field(out, address.to_string().as_bytes()) };
+fn address(out: &mut Vec<u8>, address: ClientAddress) {
+    let ClientAddress::Known(IpAddr::V4(address)) = address else {
+        return field(out, address.to_string().as_bytes());
+    };
     let start = out.len();
     out.extend_from_slice(&NULL);
     for octet in address.octets() {
@@ -131,6 +134,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::{address, field, text};
+    use crate::model::client_address::ClientAddress;
 
     fn written(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
         let mut out = b"before".to_vec();
@@ -141,6 +145,7 @@ mod tests {
     proptest! {
         #[test]
         fn an_address_is_written_as_it_is_shown(given: IpAddr) {
+            let given = ClientAddress::Known(given);
             let shown = given.to_string();
             prop_assert_eq!(written(|out| address(out, given)), written(|out| field(out, shown.as_bytes())));
         }

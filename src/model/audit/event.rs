@@ -1,12 +1,12 @@
 //! What the audit log says of one request, one call or one end of a stream.
 
 use std::borrow::Cow;
-use std::net::IpAddr;
 
 use time::OffsetDateTime;
 
 use super::chain::Digest;
 use crate::model::caller::CredentialKind;
+use crate::model::client_address::ClientAddress;
 use crate::model::ids::{AgentId, KeyId, PrincipalId, SessionUid, TenantId};
 use crate::model::scope::Revision;
 
@@ -111,7 +111,7 @@ pub struct Event {
     /// Who asked.
     pub actor: Actor,
     /// From where.
-    pub client: IpAddr,
+    pub client: ClientAddress,
     /// With what, by the client's own word.
     pub client_name: Option<ClientName>,
     /// In which revision of the protocol.
@@ -140,7 +140,12 @@ pub struct Event {
 
 impl Event {
     /// A request that has just arrived: who asked and what came of it is not known yet.
-    pub fn new(at: OffsetDateTime, request: Box<str>, client: IpAddr, method: Cow<'static, str>) -> Self {
+    pub fn new(
+        at: OffsetDateTime,
+        request: Box<str>,
+        client: ClientAddress,
+        method: Cow<'static, str>,
+    ) -> Self {
         Self {
             at,
             request,

@@ -65,6 +65,24 @@ async fn who_has_no_credential_is_charged_to_his_address_and_a_network_of_versio
 }
 
 #[tokio::test]
+async fn unknown_clients_of_one_proxy_share_a_rate() {
+    let database = database().await;
+    let replica = five_for_an_address(&database).start().await;
+    replica.acme("a").await;
+    replica.admin("PATCH", "/agents/a", Some(json!({"access": "public"}))).await;
+    let mut statuses = Vec::new();
+    for client in ["unknown", "_hidden", "", "192.0.2.1,x", "\u{ff}", "another"] {
+        statuses.push(from(&replica, client, None).await);
+    }
+    assert_eq!(statuses, [200, 200, 200, 200, 200, 429]);
+    assert_eq!(
+        from(&replica, "127.0.0.1", None).await,
+        200,
+        "a client that is known as the proxy has its own"
+    );
+}
+
+#[tokio::test]
 async fn valid_credentials_are_charged_to_no_address() {
     let database = database().await;
     let replica = five_for_an_address(&database).start().await;
