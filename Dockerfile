@@ -12,8 +12,8 @@ WORKDIR /src
 ARG EXTRA_CA=""
 RUN { cat /etc/ssl/certs/ca-certificates.crt; printf '%s\n' "$EXTRA_CA"; } >/usr/local/share/trusted.pem
 ENV CARGO_HTTP_CAINFO=/usr/local/share/trusted.pem
-# Queries are checked against .sqlx. Backtraces name functions, not lines: those are three quarters of the binary.
-ENV SQLX_OFFLINE=true CARGO_PROFILE_RELEASE_DEBUG=false
+# Queries are checked against .sqlx.
+ENV SQLX_OFFLINE=true
 
 # The dependencies, a layer that lasts until a manifest changes. What was made of the empty crate is removed: COPY keeps
 # the times of files, and cargo would take it for newer than the sources.
@@ -23,19 +23,19 @@ RUN --mount=type=secret,id=cargo_config,target=/usr/local/cargo/config.toml \
     mkdir src bench/src \
     && echo 'fn main() {}' | tee src/main.rs >bench/src/main.rs \
     && : >src/lib.rs \
-    && cargo build --release --locked --package waggle --bin waggle \
-    && cargo clean --release --package waggle
+    && cargo build --profile dist --locked --package waggle --bin waggle \
+    && cargo clean --profile dist --package waggle
 
 COPY . .
 RUN --mount=type=secret,id=cargo_config,target=/usr/local/cargo/config.toml \
-    cargo build --release --locked --package waggle --bin waggle
+    cargo build --profile dist --locked --package waggle --bin waggle
 
 FROM docker.io/library/debian:bookworm-slim
 
 # For TLS to the database. The company's certificates of EXTRA_CA are not among them.
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
 COPY LICENSE-APACHE LICENSE-MIT /usr/share/doc/waggle/
-COPY --from=build /src/target/release/waggle /usr/local/bin/
+COPY --from=build /src/target/dist/waggle /usr/local/bin/
 
 # Every interface of the container's own network. While it listens there, any Host passes until
 # WAGGLE_SERVER__ALLOWED_HOSTS is set. There is no PostgreSQL in here: WAGGLE_DATABASE__URL and

@@ -1,7 +1,7 @@
 # What one does with a checkout.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak check fmt sqlx openapi bench prerequisites
+.PHONY: help demo test soak check corpus fmt sqlx openapi bench prerequisites
 
 # Where rustup installs, for a shell that has not read its profile since.
 export PATH := $(PATH):$(HOME)/.cargo/bin
@@ -39,6 +39,10 @@ sqlx: prerequisites ## Describe the queries anew in .sqlx, after one or a migrat
 openapi: prerequisites ## Write openapi.json anew, after the admin surface has changed
 	cargo build --locked --workspace --bin waggle --examples
 	@"$${CARGO_TARGET_DIR:-target}/debug/waggle" openapi > openapi.json
+
+# CORPUS_BINARY names another gateway, such as the build before a change.
+corpus: prerequisites ## Record the answers of tests/corpus anew, after an intended change of behavior
+	CORPUS_RECORD=1 cargo test --workspace --locked --test corpus
 
 bench: prerequisites ## Measure the CPU time of a request (ARGS='--rounds 3')
 	cargo build --release --locked --workspace --bins
