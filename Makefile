@@ -1,7 +1,7 @@
 # What one does with a checkout.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak check corpus fmt sqlx openapi bench prerequisites
+.PHONY: help demo test soak check corpus fmt sqlx openapi bench bench-check prerequisites
 
 # Where rustup installs, for a shell that has not read its profile since.
 export PATH := $(PATH):$(HOME)/.cargo/bin
@@ -9,7 +9,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 export SQLX_OFFLINE := true
 
 help: ## Say what there is
-	@sed -n 's/^\([a-z]*\): .*## /\1:/p' $(MAKEFILE_LIST) | awk -F: '{ printf "  make %-7s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\): .*## /\1:/p' $(MAKEFILE_LIST) | awk -F: '{ printf "  make %-11s %s\n", $$1, $$2 }'
 
 # Unoptimised, so that it answers soonest after a clone. The workspace with its examples, of which there are none, has
 # the features of the tests, so `make test` goes on from here.
@@ -47,6 +47,12 @@ corpus: prerequisites ## Record the answers of tests/corpus anew, after an inten
 bench: prerequisites ## Measure the CPU time of a request (ARGS='--rounds 3')
 	cargo build --release --locked --workspace --bins
 	cargo run --release --locked --package waggle-bench -- $(ARGS)
+
+# The machine should be otherwise idle. ARGS='--record bench/baseline.json' records the ratios instead, after an intended change.
+BENCH_CHECK = --what reads --only limit,waggle --rounds 9 --seconds 1
+bench-check: prerequisites ## Fail where a read costs over 10 % more CPU than bench/baseline.json says
+	cargo build --release --locked --workspace --bins
+	cargo run --release --locked --package waggle-bench -- $(BENCH_CHECK) $(or $(ARGS),--check bench/baseline.json)
 
 prerequisites:
 	@scripts/check-rust

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
+use crate::baseline::Behind;
+
 /// Why a run, or one of the comparison servers, ended early.
 #[derive(Debug, Error)]
 pub(crate) enum Error {
@@ -49,6 +51,10 @@ pub(crate) enum Error {
     Pgbench(String),
     #[error("a load task ended abnormally: {0}")]
     Task(#[from] tokio::task::JoinError),
+    #[error("{0} is no baseline; write one with --record")]
+    Baseline(PathBuf),
+    #[error("ratios fell behind by more than 10 %, measured again to be sure:\n{}", .0.iter().map(|case| format!("  {case}")).collect::<Vec<_>>().join("\n"))]
+    FellBehind(Vec<Behind>),
     #[error("interrupted; the servers have been stopped")]
     Interrupted,
 }

@@ -4,6 +4,7 @@
 //! Three servers take turns on the same machine in one run: `limit`, a bare handler; `rmcp`, the official
 //! SDK; and `waggle`. Absolute times depend on the machine, their ratios hardly do.
 
+mod baseline;
 mod broadcast;
 mod cases;
 mod cpu;
@@ -41,6 +42,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use tokio::runtime::{Builder, Runtime};
 
+use crate::baseline::Baseline;
 use crate::error::Error;
 use crate::options::Options;
 
@@ -136,7 +138,11 @@ async fn act(cli: Cli) -> Result<(), Error> {
                 Some(report::setting(&cli.options)),
             ];
             let report = parts.into_iter().flatten().collect::<Vec<_>>().join("\n");
-            io::stdout().write_all(report.as_bytes()).map_err(Error::io("write the report"))
+            io::stdout().write_all(report.as_bytes()).map_err(Error::io("write the report"))?;
+            if let Some(path) = &cli.options.record {
+                Baseline::of(&found.reads).write(path, &report::setting(&cli.options))?;
+            }
+            if found.behind.is_empty() { Ok(()) } else { Err(Error::FellBehind(found.behind)) }
         }
     }
 }

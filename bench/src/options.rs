@@ -25,6 +25,12 @@ pub(crate) struct Options {
     /// The gateway's binary [default: `waggle` beside this one]
     #[arg(long)]
     waggle: Option<PathBuf>,
+    /// Fail if a read's ratio to `limit` is more than 10 % above the one recorded in this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) check: Option<PathBuf>,
+    /// Record the ratios of the reads in this file
+    #[arg(long, value_name = "FILE", conflicts_with = "check")]
+    pub(crate) record: Option<PathBuf>,
     /// What of the gateway is measured
     #[arg(long, value_enum, default_value_t = What::All)]
     what: What,

@@ -47,8 +47,18 @@ impl Row {
         100.0 * (most - least) / self.cpu()
     }
 
+    /// The name under which its ratio is recorded; only the gateway's is, with everything on.
+    pub(crate) fn gate(&self) -> Option<String> {
+        (self.server == Server::Waggle).then(|| format!("{}, {}", self.case, self.era))
+    }
+
+    /// Whether it is a row of this subject.
+    pub(crate) fn is_of(&self, subject: Subject) -> bool {
+        self.case == subject.case.name && self.era == subject.era.version()
+    }
+
     /// The cost as a multiple of what `limit` cost for the same in the same round, where that was measured.
-    fn ratio(&self, rows: &[Self]) -> Option<f64> {
+    pub(crate) fn ratio(&self, rows: &[Self]) -> Option<f64> {
         let limit = rows
             .iter()
             .find(|row| row.server == Server::Limit && row.case == self.case && row.era == self.era)?;
@@ -161,7 +171,7 @@ fn waggle_version(options: &Options) -> Option<String> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::fleet::subjects;
 
@@ -180,6 +190,11 @@ mod tests {
             })
             .collect();
         row
+    }
+
+    /// The rows of the first subject at the bare handler and at the gateway.
+    pub(crate) fn rows(limit: &[f64], waggle: &[f64]) -> [Row; 2] {
+        [row(Server::Limit, limit), row(Server::Waggle, waggle)]
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::baseline::{Baseline, Behind};
 use crate::cpu::{self, Postgres};
 use crate::descriptors;
 use crate::error::Error;
@@ -23,11 +24,16 @@ const WARM_UP: Duration = Duration::from_millis(300);
 /// Into how many turns a measurement is cut: what else the machine does then strikes all servers alike.
 const TURNS: u32 = 6;
 
+/// How often the cases that fell behind are measured again, with as many rounds each time.
+const RETRIES: u32 = 2;
+
 /// What a run found of what it was to measure.
 pub(crate) struct Found {
     pub(crate) reads: Vec<Row>,
     pub(crate) writes: Option<Writes>,
     pub(crate) streams: Option<Streams>,
+    /// Reads whose ratios fell behind the baseline.
+    pub(crate) behind: Vec<Behind>,
 }
 
 /// Starts the servers, measures, and stops the servers, whatever happens in between.
@@ -40,7 +46,9 @@ pub(crate) async fn run(options: &Options) -> Result<Found, Error> {
     let mut fleet = Fleet::default();
     let measured = async {
         fleet.start(options, dir.path()).await?;
-        let reads = if options.measures_reads() { measure_all(&fleet, options).await? } else { Vec::new() };
+        let mut reads =
+            if options.measures_reads() { measure_all(&fleet, options).await? } else { Vec::new() };
+        let behind = measure_again(&fleet, options, &mut reads).await?;
         let waggle = fleet.waggle().filter(|_| options.measures_writes());
         let writes = match waggle {
             Some(waggle) => Some(writes::measure(waggle, options, dir.path()).await?),
@@ -51,7 +59,7 @@ pub(crate) async fn run(options: &Options) -> Result<Found, Error> {
         } else {
             None
         };
-        Ok(Found { reads, writes, streams })
+        Ok(Found { reads, writes, streams, behind })
     };
     let outcome = tokio::select! {
         outcome = measured => outcome,
@@ -71,6 +79,28 @@ async fn measure_all(fleet: &Fleet, options: &Options) -> Result<Vec<Row>, Error
         }
     }
     Ok(rows)
+}
+
+/// Measures what fell behind the baseline again, since one noisy neighbor is enough for that; answers what is behind still.
+async fn measure_again(fleet: &Fleet, options: &Options, rows: &mut [Row]) -> Result<Vec<Behind>, Error> {
+    let Some(path) = &options.check else { return Ok(Vec::new()) };
+    let baseline = Baseline::read(path)?;
+    let mut behind = baseline.behind(rows);
+    for _ in 0..RETRIES {
+        for subject in subjects() {
+            let is_behind = |row: &Row| row.is_of(subject) && behind.iter().any(|case| case.is(row));
+            if !rows.iter().any(is_behind) {
+                continue;
+            }
+            for _ in 0..options.rounds {
+                let samples = round(fleet, options, subject).await?;
+                let rows = rows.iter_mut().filter(|row| row.is_of(subject));
+                rows.zip(samples).for_each(|(row, sample)| row.samples.push(sample));
+            }
+        }
+        behind = baseline.behind(rows);
+    }
+    Ok(behind)
 }
 
 /// Measures one subject once at every server, in turns; answers a sample a server.
