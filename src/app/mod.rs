@@ -217,7 +217,7 @@ fn gateway(
         hosts: hosts.map(|hosts| hosts.iter().map(ToString::to_string).collect()),
         origins: settings.server.allowed_origins.clone(),
     };
-    let issuers = settings.tokens.issuers.iter().map(ToString::to_string).collect();
+    let issuers = settings.tokens.issuers.iter().map(|entry| entry.issuer.to_string()).collect();
     let options = GatewayOptions {
         origins,
         metadata: Metadata::new(settings.server.public_url.clone(), issuers),

@@ -2,6 +2,7 @@
 
 use std::{fs::File, io::Read, path::Path};
 
+use serde_json::{Map, Value as Json};
 use toml::de::{DeArray, DeInteger, DeTable, DeValue};
 
 use super::{
@@ -92,9 +93,11 @@ fn raw(value: &DeValue<'_>) -> Raw {
     match value {
         DeValue::String(text) => Raw::Text(text.to_string()),
         DeValue::Integer(integer) => number(integer).map_or(Raw::Unfit("too large a number"), Raw::Integer),
-        DeValue::Array(array) => {
-            list(array).map_or(Raw::Unfit("a list of something other than text"), Raw::List)
-        }
+        DeValue::Array(array) => match (list(array), tables(array)) {
+            (Some(texts), _) => Raw::List(texts),
+            (None, Some(tables)) => Raw::Tables(tables),
+            (None, None) => Raw::Unfit("a list of something other than text"),
+        },
         DeValue::Float(_) => Raw::Unfit("a number with a fraction"),
         DeValue::Boolean(_) => Raw::Unfit("true or false"),
         DeValue::Datetime(_) => Raw::Unfit("a date or time"),
@@ -104,6 +107,27 @@ fn raw(value: &DeValue<'_>) -> Raw {
 
 fn number(integer: &DeInteger<'_>) -> Option<i64> {
     i64::from_str_radix(integer.as_str(), integer.radix()).ok()
+}
+
+/// The tables of a list of nothing else.
+fn tables(array: &DeArray<'_>) -> Option<Vec<Map<String, Json>>> {
+    let table = |item: &DeValue<'_>| if let Json::Object(table) = json(item) { Some(table) } else { None };
+    array.iter().map(|item| table(item.get_ref())).collect()
+}
+
+/// A value within a table. What JSON has no value for, and no member of a table takes, becomes text.
+fn json(value: &DeValue<'_>) -> Json {
+    match value {
+        DeValue::String(text) => Json::from(&**text),
+        DeValue::Integer(integer) => number(integer).map_or_else(|| Json::from(integer.as_str()), Json::from),
+        DeValue::Float(float) => Json::from(float.as_str()),
+        DeValue::Boolean(boolean) => Json::from(*boolean),
+        DeValue::Datetime(time) => Json::from(time.to_string()),
+        DeValue::Array(items) => items.iter().map(|item| json(item.get_ref())).collect(),
+        DeValue::Table(table) => {
+            table.iter().map(|(key, value)| (key.get_ref().to_string(), json(value.get_ref()))).collect()
+        }
+    }
 }
 
 fn list(array: &DeArray<'_>) -> Option<Vec<String>> {

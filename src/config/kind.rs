@@ -19,6 +19,7 @@ pub(super) enum Shown {
     Integer(u64),
     Text(String),
     List(Vec<String>),
+    Tables(Vec<Vec<(&'static str, Shown)>>),
     /// Set, and not to be seen.
     Secret,
 }
@@ -29,6 +30,7 @@ pub(super) fn text_of(raw: &Raw) -> Result<String, String> {
         Raw::Text(text) => Ok(text.clone()),
         Raw::Integer(number) => Ok(number.to_string()),
         Raw::List(_) => Err("a list stands here, where one value belongs".to_owned()),
+        Raw::Tables(_) => Err("expected a single value, found a list of tables".to_owned()),
         Raw::EmptyTable => Err("a table stands here, where one value belongs".to_owned()),
         Raw::Unfit(what) => Err(format!("{what} stands here, which no setting takes")),
     }

@@ -9,6 +9,8 @@ pub(super) enum Raw {
     Text(String),
     Integer(i64),
     List(Vec<String>),
+    /// Tables of the file: `[[section.key]]`, or inline tables in a list.
+    Tables(Vec<serde_json::Map<String, serde_json::Value>>),
     /// A table of the file with nothing in it.
     EmptyTable,
     /// Nothing that any setting takes; says what it is.

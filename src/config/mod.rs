@@ -16,6 +16,7 @@ mod embedded;
 mod environment;
 mod file;
 mod flags;
+mod issuers;
 mod kind;
 mod layers;
 mod limits;
@@ -52,6 +53,7 @@ pub use self::{
     embedded::Embedded,
     environment::Environment,
     flags::Flags,
+    issuers::{IssuerTenants, TokenIssuer},
     limits::Limits,
     log::{Log, LogFilter, LogFormat},
     mcp::Mcp,

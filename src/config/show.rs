@@ -41,6 +41,11 @@ fn toml(value: &Shown) -> Value {
         }
         Shown::Text(text) => text.as_str().into(),
         Shown::List(items) => items.clone().into(),
+        Shown::Tables(tables) => tables.iter().map(|members| table(members)).collect::<Vec<_>>().into(),
         Shown::Secret => MASK.into(),
     }
+}
+
+fn table(members: &[(&'static str, Shown)]) -> Value {
+    Value::Table(members.iter().map(|(name, value)| ((*name).to_owned(), toml(value))).collect())
 }

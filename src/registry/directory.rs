@@ -39,6 +39,16 @@ impl PartialEq for Edition {
 pub(super) struct TenantAddress {
     pub(super) uid: TenantId,
     pub(super) created_at: OffsetDateTime,
+    /// Whether another tenant had the slug before.
+    pub(super) recreated: bool,
+}
+
+impl TenantAddress {
+    /// Whether a token of this age may be meant for the tenant. One that does not say its age may be meant for an earlier
+    /// tenant of the slug, where there was one.
+    pub(super) fn may_be_meant_by(&self, issued_at: Option<OffsetDateTime>) -> bool {
+        issued_at.map_or(!self.recreated, |issued| issued >= self.created_at)
+    }
 }
 
 #[derive(Debug)]
@@ -135,7 +145,11 @@ impl Registry {
                             Point::CacheFillRead,
                             async |view| {
                                 let found = view.tenant_address(slug).await?;
-                                Ok(found.map(|(uid, created_at)| TenantAddress { uid, created_at }))
+                                Ok(found.map(|(uid, created_at, recreated)| TenantAddress {
+                                    uid,
+                                    created_at,
+                                    recreated,
+                                }))
                             },
                             |held, address| held.tenants.keep(slug.as_str(), *address),
                         )

@@ -76,14 +76,15 @@ impl Registry {
         })
     }
 
-    /// Puts uids in the place of slugs. A token from before its tenant was made is for another that had the slug.
+    /// Puts uids in the place of slugs. A token from before its tenant was made, or without a time of issue
+    /// where the slug was used before, is not the tenant's.
     async fn resolve(&self, token: Arc<VerifiedToken>) -> Result<Arc<Grant>, Fault> {
         let said = &token.grant;
         let named = match &said.tenant {
             Some(slug) => self.tenant_address(slug).await?,
             None => None,
         };
-        let named = named.filter(|tenant| said.issued_at.is_none_or(|issued| issued >= tenant.created_at));
+        let named = named.filter(|tenant| tenant.may_be_meant_by(said.issued_at));
         let (tenant, reach) = match (named, &said.agents) {
             (None, _) => (TenantId(Uuid::nil()), Reach::Agents(Vec::new())),
             (Some(tenant), None) => (tenant.uid, Reach::Tenant),

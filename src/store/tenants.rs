@@ -85,18 +85,20 @@ impl Store {
 }
 
 impl Snapshot {
-    /// The living tenant of this slug, and when it was made.
+    /// The living tenant of this slug, when it was made, and whether another tenant had the slug before.
     pub async fn tenant_address(
         &mut self,
         slug: &Slug,
-    ) -> Result<Option<(TenantId, OffsetDateTime)>, StoreError> {
+    ) -> Result<Option<(TenantId, OffsetDateTime, bool)>, StoreError> {
         let row = sqlx::query!(
-            "select uid, created_at from tenants where slug = $1 and deleted_at is null",
+            r#"select uid, created_at,
+             exists (select from retired_tenants where slug = $1) as "recreated!"
+             from tenants where slug = $1 and deleted_at is null"#,
             slug.as_str(),
         )
         .fetch_optional(self.connection())
         .await?;
-        Ok(row.map(|row| (TenantId(row.uid), row.created_at)))
+        Ok(row.map(|row| (TenantId(row.uid), row.created_at, row.recreated)))
     }
 }
 

@@ -6,7 +6,7 @@ use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use super::TokenError;
-use crate::config::{self, PublicUrl};
+use crate::config::{PublicUrl, TokenIssuer};
 use crate::model::caller::KeyScope;
 use crate::model::ids::Slug;
 
@@ -33,48 +33,54 @@ pub struct TokenGrant {
     pub ends_at: OffsetDateTime,
     /// When it was issued, with the leeway in its favour.
     pub issued_at: Option<OffsetDateTime>,
-    /// The tenant; `None` where no tenant has such a name, or the claim is not there.
+    /// The tenant; `None` where the claim is missing or no slug, or the issuer's entry does not allow the tenant.
     pub tenant: Option<Slug>,
     /// The agents that it reaches; `None`: all of its tenant.
     pub agents: Option<Vec<Slug>>,
     /// What it may do.
     pub scopes: Vec<KeyScope>,
-    /// The agents for whose endpoints it was made.
-    endpoints: Vec<Slug>,
-    /// Whether it was made for the gateway.
-    gateway: bool,
+    audiences: Audiences,
+}
+
+/// What of this gateway a token was made for.
+#[derive(Debug)]
+enum Audiences {
+    /// Every endpoint, and the administration surface.
+    All,
+    /// What its `aud` names by URL.
+    Named {
+        /// The agents for whose endpoints it was made.
+        endpoints: Vec<Slug>,
+        /// Whether it was made for the gateway itself.
+        gateway: bool,
+    },
 }
 
 impl TokenGrant {
     /// Whether it was made for this.
     pub fn is_for(&self, audience: Audience<'_>) -> bool {
+        let Audiences::Named { endpoints, gateway } = &self.audiences else { return true };
         match audience {
-            Audience::Endpoint(agent) => self.endpoints.iter().any(|own| own.as_str() == agent),
-            Audience::Gateway => self.gateway,
+            Audience::Endpoint(agent) => endpoints.iter().any(|own| own.as_str() == agent),
+            Audience::Gateway => *gateway,
         }
     }
 }
 
-/// How claims are read.
+/// How the claims of one issuer's tokens are read.
 #[derive(Debug)]
 pub(super) struct ClaimRules {
     public_url: PublicUrl,
     leeway: Duration,
-    tenant: Option<Slug>,
-    tenant_claim: String,
-    agents_claim: Option<String>,
-    scopes_claim: String,
+    issuer: TokenIssuer,
 }
 
 impl ClaimRules {
-    pub(super) fn new(settings: &config::Tokens, public_url: &PublicUrl) -> Self {
+    pub(super) fn new(issuer: &TokenIssuer, leeway: std::time::Duration, public_url: &PublicUrl) -> Self {
         Self {
             public_url: public_url.clone(),
-            leeway: Duration::try_from(settings.leeway).unwrap_or(Duration::ZERO),
-            tenant: settings.tenant.clone(),
-            tenant_claim: settings.tenant_claim.clone(),
-            agents_claim: settings.agents_claim.clone(),
-            scopes_claim: settings.scopes_claim.clone(),
+            leeway: Duration::try_from(leeway).unwrap_or(Duration::ZERO),
+            issuer: issuer.clone(),
         }
     }
 
@@ -84,18 +90,28 @@ impl ClaimRules {
         let subject = claims["sub"].as_str().filter(|sub| (1..=MOST_SUBJECT).contains(&sub.len()));
         let subject = subject.ok_or(TokenError::Claim("sub"))?;
         let (ends_at, issued_at) = self.times(claims, now)?;
-        let (endpoints, gateway) = self.audiences(&claims["aud"])?;
-        let agents = self.agents_claim.as_ref().map(|name| agents(claim(claims, name))).transpose()?;
+        let audiences = self.audiences(&claims["aud"])?;
+        let agents = self.issuer.agents_claim.as_ref().map(|name| agents(claim(claims, name))).transpose()?;
         Ok(TokenGrant {
             subject: stand_in(issuer, subject),
             ends_at,
             issued_at,
-            tenant: self.tenant.clone().or_else(|| slug(claim(claims, &self.tenant_claim))),
+            tenant: self.tenant(claims),
             agents,
-            scopes: scopes(claim(claims, &self.scopes_claim)),
-            endpoints,
-            gateway,
+            scopes: scopes(claim(claims, &self.issuer.scopes_claim)),
+            audiences,
         })
+    }
+
+    /// The tenant that a token may act in: the one of its issuer's entry or of its claim, if the entry allows it.
+    fn tenant(&self, claims: &Value) -> Option<Slug> {
+        let fixed = self.issuer.tenant.clone();
+        let tenant = fixed.or_else(|| slug(claim(claims, &self.issuer.tenant_claim)))?;
+        if self.issuer.tenants.contains(&tenant) {
+            return Some(tenant);
+        }
+        tracing::debug!(issuer = %self.issuer.issuer, %tenant, "access token names a tenant that its issuer may not");
+        None
     }
 
     fn times(
@@ -116,16 +132,21 @@ impl ClaimRules {
         Ok((end, issued.and_then(|at| at.checked_add(self.leeway))))
     }
 
-    /// What of the audience is here: endpoints by their canonical URLs, and the gateway by its own.
-    fn audiences(&self, aud: &Value) -> Result<(Vec<Slug>, bool), TokenError> {
+    /// What the audience names here: endpoints by their canonical URLs, the gateway by its own, or all of them by the
+    /// audience of the issuer's entry.
+    fn audiences(&self, aud: &Value) -> Result<Audiences, TokenError> {
         let urls = strings(aud).ok_or(TokenError::Claim("aud"))?;
+        if self.issuer.audience.as_deref().is_some_and(|audience| urls.contains(&audience)) {
+            return Ok(Audiences::All);
+        }
         let gateway = urls.contains(&self.public_url.as_str());
         let endpoint = |url: &str| {
             let path = url.strip_prefix(self.public_url.as_str())?;
             Slug::parse(path.strip_prefix('/')?.strip_suffix("/mcp")?).ok()
         };
         let endpoints: Vec<_> = urls.into_iter().filter_map(endpoint).collect();
-        if gateway || !endpoints.is_empty() { Ok((endpoints, gateway)) } else { Err(TokenError::Audience) }
+        let named = gateway || !endpoints.is_empty();
+        if named { Ok(Audiences::Named { endpoints, gateway }) } else { Err(TokenError::Audience) }
     }
 }
 

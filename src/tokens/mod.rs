@@ -13,7 +13,7 @@ use time::OffsetDateTime;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::config::{self, PublicUrl, SecureUrl};
+use crate::config::{self, PublicUrl, TokenIssuer};
 use crate::model::algorithm::Algorithm;
 
 use claims::ClaimRules;
@@ -34,7 +34,7 @@ pub enum TokenError {
     #[error("the token's header has a type or a critical extension that is not understood")]
     Header,
     /// Its algorithm is none of those that are allowed.
-    #[error("the token's algorithm is not among tokens.algorithms")]
+    #[error("the token's algorithm is not among the algorithms of its issuer's entry")]
     Algorithm,
     /// Its issuer is none of those that are configured.
     #[error("the token's iss is not among tokens.issuers")]
@@ -68,7 +68,13 @@ pub enum TokenError {
 /// The issuers that are believed.
 #[derive(Debug)]
 pub struct Tokens {
-    issuers: Vec<Arc<Issuer>>,
+    issuers: Vec<AcceptedIssuer>,
+}
+
+/// An issuer with its keys, and how its tokens are read.
+#[derive(Debug)]
+struct AcceptedIssuer {
+    keys: Arc<Issuer>,
     algorithms: Vec<Algorithm>,
     rules: ClaimRules,
 }
@@ -95,36 +101,38 @@ impl Tokens {
         let client = fetch::client()?;
         let pace =
             Pace { refresh: settings.refresh, stale: settings.stale, unknown_key: settings.unknown_key };
-        let issuer = |url: &SecureUrl| {
-            Arc::new(Issuer::new(Source::new(client.clone(), url.clone(), settings.jwks_url.clone()), pace))
+        let accepted = |entry: &TokenIssuer| {
+            let source = Source::new(client.clone(), entry.issuer.clone(), entry.jwks_url.clone());
+            AcceptedIssuer {
+                keys: Arc::new(Issuer::new(source, pace)),
+                algorithms: entry.algorithms.clone(),
+                rules: ClaimRules::new(entry, settings.leeway, public_url),
+            }
         };
-        Ok(Some(Self {
-            issuers: settings.issuers.iter().map(issuer).collect(),
-            algorithms: settings.algorithms.clone(),
-            rules: ClaimRules::new(settings, public_url),
-        }))
+        Ok(Some(Self { issuers: settings.issuers.iter().map(accepted).collect() }))
     }
 
     /// Keeps the keys of all issuers fresh, until `stop`.
     pub fn start(&self, tasks: &TaskTracker, stop: &CancellationToken) {
         for issuer in &self.issuers {
-            let (issuer, stop) = (Arc::clone(issuer), stop.clone());
+            let (issuer, stop) = (Arc::clone(&issuer.keys), stop.clone());
             tasks.spawn(async move { issuer.keep_fresh(stop).await });
         }
     }
 
-    /// Checks a token: form, algorithm, issuer, times, audience, signature. What can be told without the issuer's keys
+    /// Checks a token: form, issuer, algorithm, times, audience, signature. What can be told without the issuer's keys
     /// comes first, so that it causes no fetch.
     ///
     /// # Errors
     /// Why it is not believed.
     pub async fn verify(&self, token: &str, now: OffsetDateTime) -> Result<VerifiedToken, TokenError> {
         let jws = Jws::parse(token)?;
-        let algorithm = jws.algorithm(&self.algorithms)?;
         let issuer = claims::issuer_of(&jws.claims)?;
-        let issuer = self.issuers.iter().position(|one| one.url() == issuer).ok_or(TokenError::Issuer)?;
-        let grant = self.rules.read(&jws.claims, now)?;
-        let key = self.issuers[issuer].key(jws.key_id(), algorithm).await?;
+        let found = self.issuers.iter().enumerate().find(|(_, one)| one.keys.url() == issuer);
+        let (issuer, accepted) = found.ok_or(TokenError::Issuer)?;
+        let algorithm = jws.algorithm(&accepted.algorithms)?;
+        let grant = accepted.rules.read(&jws.claims, now)?;
+        let key = accepted.keys.key(jws.key_id(), algorithm).await?;
         if !key.verifies(algorithm, jws.signed, &jws.signature) {
             return Err(TokenError::Signature);
         }
@@ -134,7 +142,7 @@ impl Tokens {
     /// Whether a token that was believed still is: it has not expired, and its issuer still has the key.
     pub fn stands(&self, token: &VerifiedToken, now: OffsetDateTime) -> bool {
         let issuer = self.issuers.get(token.issuer);
-        token.grant.ends_at > now && issuer.is_some_and(|issuer| issuer.has(token.key))
+        token.grant.ends_at > now && issuer.is_some_and(|issuer| issuer.keys.has(token.key))
     }
 }
 

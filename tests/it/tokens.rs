@@ -17,6 +17,7 @@ use crate::http::Answer;
 use issuer::Issuer;
 use signer::Signer;
 
+const ISSUERS: &str = "WAGGLE_TOKENS__ISSUERS";
 /// By what clients reach the gateways of these tests.
 const PUBLIC_URL: &str = "https://mcp.example.com";
 
@@ -34,10 +35,20 @@ impl Stage {
     }
 
     async fn with(change: impl FnOnce(Builder) -> Builder) -> Self {
+        Self::configured(json!({}), change).await
+    }
+
+    /// With other members of the issuer's entry.
+    async fn entry(entry: Value) -> Self {
+        Self::configured(entry, |builder| builder).await
+    }
+
+    async fn configured(entry: Value, change: impl FnOnce(Builder) -> Builder) -> Self {
         let signer = Signer::new("k1", "ES256");
         let issuer = Issuer::start(&[&signer]).await;
         let database = database().await;
-        let replica = change(believing(&database, &issuer)).start().await;
+        let entries = [with(entry_of(&issuer), entry)];
+        let replica = change(believing(&database, &issuer)).set(ISSUERS, json!(entries)).start().await;
         for (tenant, agents) in [("acme", &["a", "b"][..]), ("bee", &["c"])] {
             replica.tenant(tenant).await;
             for agent in agents {
@@ -75,9 +86,14 @@ impl Stage {
 fn believing(database: &Database, issuer: &Issuer) -> Builder {
     Builder::new(database)
         .set("WAGGLE_SERVER__PUBLIC_URL", PUBLIC_URL)
-        .set("WAGGLE_TOKENS__ISSUERS", issuer.url())
+        .set(ISSUERS, json!([entry_of(issuer)]))
         .set("WAGGLE_TOKENS__LEEWAY_SECONDS", 5)
         .set("WAGGLE_TOKENS__UNKNOWN_KEY_SECONDS", 1)
+}
+
+/// The entry of an issuer whose tokens may reach every tenant.
+fn entry_of(issuer: &Issuer) -> Value {
+    json!({"issuer": issuer.url(), "tenants": "*"})
 }
 
 fn endpoint(agent: &str) -> String {

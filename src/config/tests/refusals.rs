@@ -116,28 +116,81 @@ fn a_database_of_ones_own_requires_an_operator_key_to_serve() {
 
 #[test]
 fn what_does_not_fit_together_is_refused() {
-    let text = "[server]\nlisten = '127.0.0.1:1'\n[admin]\nlisten = '127.0.0.1:1'\n[database]\nlisten_url = 'postgres://a/b'\n[tokens]\njwks_url = 'https://a.example/keys'\nstale_seconds = 60";
+    let text = "[server]\nlisten = '127.0.0.1:1'\n[admin]\nlisten = '127.0.0.1:1'\n[database]\nlisten_url = 'postgres://a/b'\n[tokens]\nstale_seconds = 60";
     let expected = "\
 waggle.toml:4: admin.listen: the same as server.listen; leave it out to share that listener
-waggle.toml:8: tokens.jwks_url: belongs to one issuer; leave it out where there are more or none
-waggle.toml:9: tokens.stale_seconds: less than tokens.refresh_seconds
+waggle.toml:8: tokens.stale_seconds: less than tokens.refresh_seconds
 database.url: required with database.listen_url";
     assert_eq!(file(text).refused(), expected);
 }
 
 #[test]
 fn issuers_that_could_be_impersonated_and_algorithms_that_could_be_forged_are_refused() {
-    let text = "[tokens]\nissuers = ['http://login.example.com', 'https://login.example.com?a']\n\
-                algorithms = ['none', 'HS256']\ntenant = 'A'\nscopes_claim = ''";
+    let text = "\
+[[tokens.issuers]]
+issuer = 'http://login.example.com'
+tenants = '*'
+[[tokens.issuers]]
+issuer = 'https://login.example.com?a'
+tenants = ['acme']
+algorithms = ['none', 'HS256']
+tenant = 'A'
+scopes_claim = ''";
     let known = "is not one of RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, EdDSA";
-    let expected = format!(
-        "\
-waggle.toml:2: tokens.issuers: \"http://login.example.com\" is not https: whoever is on the way could answer in its place; \"https://login.example.com?a\" has a query, which an issuer has not
-waggle.toml:3: tokens.algorithms: \"none\" {known}; \"HS256\" {known}
-waggle.toml:4: tokens.tenant: \"A\" is not the id of a tenant such as acme
-waggle.toml:5: tokens.scopes_claim: \"\" is not the name of a claim, or a JSON pointer such as /realm_access/roles"
-    );
-    assert_eq!(file(text).refused(), expected);
+    let expected = [
+        "issuers[0].issuer: \"http://login.example.com\" is not https: whoever is on the way could answer in its place",
+        "issuers[1].issuer: \"https://login.example.com?a\" has a query, which an issuer has not",
+        "issuers[1].tenant: \"A\" is not the id of a tenant such as acme",
+        "issuers[1].scopes_claim: \"\" is not the name of a claim, or a JSON pointer such as /realm_access/roles",
+        &format!("issuers[1].algorithms: \"none\" {known}; \"HS256\" {known}"),
+    ];
+    assert_eq!(file(text).refused(), format!("waggle.toml:1: tokens.issuers: {}", expected.join("; ")));
+}
+
+#[test]
+fn an_issuer_without_tenants_is_refused() {
+    let refused = |entries: &str| variables(&[("WAGGLE_TOKENS__ISSUERS", entries)]).refused();
+    let issuer = r#""issuer":"https://a.example""#;
+    for (entries, expected) in [
+        (format!("[{{{issuer}}}]"), "issuers[0].tenants: required in every entry"),
+        (format!("[{{{issuer},\"tenants\":null}}]"), "issuers[0].tenants: required in every entry"),
+        (
+            format!("[{{{issuer},\"tenants\":[]}}]"),
+            "issuers[0].tenants: the list is empty, which refuses every token",
+        ),
+        (
+            format!("[{{{issuer},\"tenants\":\"acme\"}}]"),
+            "issuers[0].tenants: \"acme\" is neither a list of tenants nor \"*\"",
+        ),
+        (
+            format!("[{{{issuer},\"tenants\":[\"*\"]}}]"),
+            "issuers[0].tenants: \"*\" is not the id of a tenant such as acme",
+        ),
+        (
+            format!("[{{{issuer},\"tenants\":7}}]"),
+            "issuers[0].tenants: a number stands here, which no setting takes",
+        ),
+        (
+            format!("[{{{issuer},\"tenants\":[\"acme\"],\"tenant\":\"bee\"}}]"),
+            "issuers[0].tenant: is not among tenants of the entry, so that no token would reach it",
+        ),
+        (r#"[{"tenants":"*"}]"#.to_owned(), "issuers[0].issuer: required in every entry"),
+        (format!("[{{{issuer},\"tenants\":\"*\",\"tennant\":\"x\"}}]"), "issuers[0].tennant: unknown member"),
+        (
+            format!("[{{{issuer},\"tenants\":\"*\"}},{{{issuer},\"tenants\":\"*\"}}]"),
+            "issuers[1].issuer: named by an earlier entry; expected one entry an issuer",
+        ),
+        (
+            "https://a.example".to_owned(),
+            "\"https://a.example\" is not a JSON list of objects, such as \
+             [{\"issuer\":\"https://login.example.com\",\"tenants\":[\"acme\"]}]",
+        ),
+    ] {
+        assert_eq!(refused(&entries), format!("environment variable WAGGLE_TOKENS__ISSUERS: {expected}"));
+    }
+    let expected = "waggle.toml:2: tokens.issuers: expected a table for each issuer, found text; write \
+                    [[tokens.issuers]] with issuer and tenants";
+    assert_eq!(file("[tokens]\nissuers = ['https://a.example']").refused(), expected);
 }
 
 #[test]

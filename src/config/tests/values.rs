@@ -137,13 +137,7 @@ unknown_keys_remembered = 10000
 
 [tokens]
 issuers = []
-# jwks_url is not set
-algorithms = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA"]
 leeway_seconds = 60
-# tenant is not set
-tenant_claim = "waggle_tenant"
-# agents_claim is not set
-scopes_claim = "scope"
 refresh_seconds = 300
 stale_seconds = 86400
 unknown_key_seconds = 10
@@ -245,4 +239,35 @@ fn what_is_shown_reads_back_as_it_was() {
     let text =
         "[server]\nlisten = '[::]:80'\n[embedded]\nbin_dir = 'a \"quoted\" \\ path'\n[log]\nformat = 'json'";
     assert_eq!(shown(&shown(text)), shown(text));
+}
+
+#[test]
+fn issuers_of_the_file_and_of_the_environment_are_read_alike() {
+    let text = "\
+[[tokens.issuers]]
+issuer = 'https://a.example'
+tenants = ['acme', 'bee']
+agents_claim = '/x/agents'
+algorithms = ['ES256']
+audience = 'api://waggle'
+[[tokens.issuers]]
+issuer = 'https://b.example'
+tenants = '*'
+tenant = 'acme'
+jwks_url = 'https://b.example/keys'";
+    let variable = r#"[
+        {"issuer":"https://a.example","tenants":["acme","bee"],"agents_claim":"/x/agents","algorithms":["ES256"],"audience":"api://waggle"},
+        {"issuer":"https://b.example","tenants":"*","tenant":"acme","jwks_url":"https://b.example/keys"}
+    ]"#;
+    let [of_file, of_environment] = [file(text), variables(&[("WAGGLE_TOKENS__ISSUERS", variable)])]
+        .map(|given| given.settings().tokens.issuers);
+    assert_eq!(of_file, of_environment);
+    let [first, second] = of_file.as_slice() else { panic!("{of_file:?}") };
+    let [acme, cee] = ["acme", "cee"].map(|slug| crate::model::ids::Slug::parse(slug).unwrap());
+    assert_eq!((first.tenants.contains(&acme), first.tenants.contains(&cee)), (true, false));
+    assert_eq!((second.tenants.contains(&acme), second.tenants.contains(&cee)), (true, true));
+    assert_eq!((first.tenant_claim.as_str(), first.scopes_claim.as_str()), ("waggle_tenant", "scope"));
+    assert_eq!(first.agents_claim.as_deref(), Some("/x/agents"));
+    assert_eq!(second.tenant, Some(acme));
+    assert_eq!(shown(&shown(text)), shown(text), "what is shown reads back");
 }

@@ -159,7 +159,7 @@ async fn a_bad_token_is_not_taken_at_a_public_agent_either() {
 
 #[tokio::test]
 async fn an_algorithm_that_is_not_allowed_is_refused_though_its_key_is_known() {
-    let stage = Stage::with(|builder| builder.set("WAGGLE_TOKENS__ALGORITHMS", "RS256,EdDSA")).await;
+    let stage = Stage::entry(json!({"algorithms": ["RS256", "EdDSA"]})).await;
     assert_eq!(stage.status("a", &stage.token(json!({}))).await, 401);
 }
 

@@ -35,7 +35,7 @@ async fn every_algorithm_that_is_allowed_is_understood() {
 
 #[tokio::test]
 async fn a_token_reaches_what_its_claims_name() {
-    let stage = Stage::with(|builder| builder.set("WAGGLE_TOKENS__AGENTS_CLAIM", "/waggle/agents")).await;
+    let stage = Stage::entry(json!({"agents_claim": "/waggle/agents"})).await;
     stage.replica.agent("acme", "off").await;
     stage.replica.admin("PATCH", "/agents/off", Some(json!({"enabled": false}))).await;
     let many: Vec<_> = (0..100).map(|n| format!("x{n}")).collect();
@@ -99,7 +99,7 @@ async fn unknown_and_foreign_agents_are_refused_alike() {
 
 #[tokio::test]
 async fn a_fixed_tenant_is_everybodys_whatever_the_claim_says() {
-    let stage = Stage::with(|builder| builder.set("WAGGLE_TOKENS__TENANT", "acme")).await;
+    let stage = Stage::entry(json!({"tenant": "acme"})).await;
     for tenant in [json!("bee"), Value::Null] {
         let token = stage.token(json!({"waggle_tenant": tenant, "aud": [endpoint("a"), endpoint("c")]}));
         assert_eq!(verdict(&stage.ping("a", &token).await), "200 pong");
@@ -109,11 +109,9 @@ async fn a_fixed_tenant_is_everybodys_whatever_the_claim_says() {
 
 #[tokio::test]
 async fn claims_have_the_names_of_the_settings() {
-    let stage = Stage::with(|builder| {
-        builder
-            .set("WAGGLE_TOKENS__TENANT_CLAIM", "https://example.com/tenant")
-            .set("WAGGLE_TOKENS__SCOPES_CLAIM", "/resource_access/waggle/roles")
-    })
+    let stage = Stage::entry(json!({
+        "tenant_claim": "https://example.com/tenant", "scopes_claim": "/resource_access/waggle/roles",
+    }))
     .await;
     let roles = json!({"waggle": {"roles": ["mcp", "something else"]}});
     let token = stage.token(json!({
@@ -167,4 +165,21 @@ async fn a_token_for_the_gateway_manages_registries_as_an_agents_key_does() {
                      \"https://mcp.example.com/.well-known/oauth-protected-resource\", scope=\"registry\", \
                      error=\"invalid_token\"";
     assert_eq!(refused.header("www-authenticate"), Some(challenge));
+}
+
+#[tokio::test]
+async fn an_audience_of_the_entry_stands_for_the_whole_gateway() {
+    let stage = Stage::entry(json!({"audience": "api://waggle"})).await;
+    let token = stage.token(json!({"aud": ["api://waggle", "api://other"], "scope": "mcp registry"}));
+    assert_eq!(verdict(&stage.ping("a", &token).await), "200 pong");
+    assert_eq!(verdict(&stage.ping("b", &token).await), "200 pong");
+    assert_eq!(verdict(&stage.ping("c", &token).await), "403 forbidden", "another tenant's");
+    assert_eq!(stage.replica.http.admin(&token, "GET", "/agents/a/resources", None).await.status, 200);
+    assert_eq!(
+        verdict(&stage.ping("a", &stage.token(json!({}))).await),
+        "200 pong",
+        "the URL still names it"
+    );
+    let foreign = stage.token(json!({"aud": "api://other"}));
+    assert_eq!(verdict(&stage.ping("a", &foreign).await), "401 unauthenticated");
 }

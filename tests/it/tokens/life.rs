@@ -86,6 +86,8 @@ async fn what_is_disabled_or_deleted_is_so_for_tokens_too() {
     stage.replica.agent("acme", "a").await;
     assert_eq!(stage.status("a", &token).await, 200, "the tenant's own agent has its slug again");
 
+    let ageless = issued_at(&stage, START, json!({"iat": null}));
+    assert_eq!(stage.status("a", &ageless).await, 200, "no other tenant had the slug");
     assert_eq!(stage.replica.admin("DELETE", "/tenants/acme", None).await.status, 204);
     assert_eq!(name(stage.ping("a", &token).await).await.as_deref(), Some("forbidden"));
     clock.advance(time::Duration::hours(1));
@@ -96,13 +98,18 @@ async fn what_is_disabled_or_deleted_is_so_for_tokens_too() {
         Some("forbidden"),
         "the tenant that has the slug now is another than the one that the token was issued for"
     );
+    assert_eq!(
+        name(stage.ping("a", &ageless).await).await.as_deref(),
+        Some("forbidden"),
+        "a token without a time of issue may be meant for the earlier tenant"
+    );
     let token = issued_at(&stage, START + time::Duration::hours(1), json!({}));
     assert_eq!(stage.status("a", &token).await, 200);
 }
 
 #[tokio::test]
 async fn an_agent_made_later_is_reached_by_a_token_that_names_it() {
-    let stage = Stage::with(|builder| builder.set("WAGGLE_TOKENS__AGENTS_CLAIM", "agents")).await;
+    let stage = Stage::entry(json!({"agents_claim": "agents"})).await;
     let token = stage.token(json!({"agents": ["later"], "aud": endpoint("later")}));
     assert_eq!(stage.status("later", &token).await, 403);
     stage.replica.agent("acme", "later").await;

@@ -164,7 +164,8 @@ async fn a_discovery_document_of_another_issuer_is_not_followed() {
     assert_eq!(issuer.fetches(), 0);
 
     let keys = format!("{}/keys", issuer.url());
-    let told = believing(&database, &issuer).set("WAGGLE_TOKENS__JWKS_URL", keys).start().await;
+    let entry = super::with(super::entry_of(&issuer), json!({"jwks_url": keys}));
+    let told = believing(&database, &issuer).set(super::ISSUERS, json!([entry])).start().await;
     assert_eq!(ping(&told, "a", &token).await.status, 200, "nothing is discovered where the keys are told");
 }
 
@@ -173,13 +174,51 @@ async fn two_issuers_are_two_and_a_subject_of_one_is_not_the_others() {
     let (one, two) = (Signer::new("k", "ES256"), Signer::new("k", "ES256"));
     let (first, second) = (Issuer::start(&[&one]).await, Issuer::start(&[&two]).await);
     let database = database().await;
-    let both = format!("{},{}", first.url(), second.url());
-    let replica = believing(&database, &first).set("WAGGLE_TOKENS__ISSUERS", both).start().await;
+    let both = json!([super::entry_of(&first), super::entry_of(&second)]);
+    let replica = believing(&database, &first).set(super::ISSUERS, both).start().await;
     replica.acme("a").await;
     for (signer, issuer, status) in
         [(&one, &first, 200), (&two, &second, 200), (&one, &second, 401), (&two, &first, 401)]
     {
         let token = signer.token(&claims_for(&issuer.url(), "a"));
         assert_eq!(ping(&replica, "a", &token).await.status, status);
+    }
+}
+
+#[tokio::test]
+async fn tokens_of_an_issuer_reach_only_the_tenants_of_its_entry() {
+    let (one, two) = (Signer::new("k", "ES256"), Signer::new("k", "ES256"));
+    let (first, second) = (Issuer::start(&[&one]).await, Issuer::start(&[&two]).await);
+    let database = database().await;
+    let entries = json!([
+        {"issuer": first.url(), "tenants": ["acme"]}, {"issuer": second.url(), "tenants": ["bee", "ghost"]},
+    ]);
+    let replica = believing(&database, &first).set(super::ISSUERS, entries).start().await;
+    for (tenant, agent) in [("acme", "a"), ("bee", "b")] {
+        replica.tenant(tenant).await;
+        replica.agent(tenant, agent).await;
+    }
+    let token = |signer: &Signer, issuer: &Issuer, tenant: &str| {
+        let change = json!({"waggle_tenant": tenant, "scope": "mcp registry audit",
+            "aud": [super::endpoint("a"), super::endpoint("b"), super::PUBLIC_URL]});
+        signer.token(&super::with(claims_for(&issuer.url(), "a"), change))
+    };
+    for (signer, issuer, tenant, expected) in [
+        (&one, &first, "acme", [200, 403]),
+        (&one, &first, "bee", [403, 403]),
+        (&two, &second, "acme", [403, 403]),
+        (&two, &second, "bee", [403, 200]),
+    ] {
+        let token = token(signer, issuer, tenant);
+        let reached = [ping(&replica, "a", &token).await, ping(&replica, "b", &token).await];
+        assert_eq!(reached.map(|answer| answer.status.as_u16()), expected, "{tenant} by {}", issuer.url());
+        for (agent, reached) in ["a", "b"].into_iter().zip(expected) {
+            let expected = if reached == 200 { 200 } else { 404 };
+            for path in ["resources", "manifest"] {
+                let path = format!("/agents/{agent}/{path}");
+                let answer = replica.http.admin(&token, "GET", &path, None).await;
+                assert_eq!(answer.status.as_u16(), expected, "{path} as {tenant} by {}", issuer.url());
+            }
+        }
     }
 }
