@@ -14,9 +14,10 @@ pub struct Sessions {
     pub idle: Duration,
     /// How many resources one session may be subscribed to.
     pub subscriptions: usize,
-    /// How many sessions one principal may have with one agent; past a sixteenth more, those used longest ago end.
+    /// How many sessions one principal, or one address without a credential, may have with one agent; past a sixteenth
+    /// more, those used longest ago end, those with an open stream last.
     pub per_principal: u32,
-    /// How often a stream on which nothing happens carries a comment.
+    /// How often a stream carries a comment, and is checked whether it may go on.
     pub keep_alive: Duration,
 }
 

@@ -28,6 +28,20 @@ pub enum Body {
     Events(Events),
     /// A body of the admin surface.
     Axum(axum::body::Body),
+    /// One whose delivery has an effect.
+    Watched(Box<Watched>),
+}
+
+/// A body, and what is done when its connection takes the first of it. It is not done where the client left before.
+pub struct Watched {
+    body: Body,
+    taken: Option<Box<dyn FnOnce() + Send>>,
+}
+
+impl std::fmt::Debug for Watched {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Watched").field("body", &self.body).finish_non_exhaustive()
+    }
 }
 
 /// Bytes that come one after another.
@@ -48,6 +62,12 @@ impl Body {
     /// A stream of bytes.
     pub fn events(events: Pin<Box<dyn Stream<Item = Bytes> + Send>>) -> Self {
         Self::Events(Events(events))
+    }
+
+    /// This body, and what is done when its connection takes the first of it.
+    #[must_use]
+    pub fn when_taken(self, taken: impl FnOnce() + Send + 'static) -> Self {
+        Self::Watched(Box::new(Watched { body: self, taken: Some(Box::new(taken)) }))
     }
 }
 
@@ -74,6 +94,12 @@ impl HttpBody for Body {
                 events.as_mut().poll_next(context).map(|next| next.map(|bytes| Ok(Frame::data(bytes))))
             }
             Self::Axum(body) => Pin::new(body).poll_frame(context),
+            Self::Watched(watched) => {
+                if let Some(taken) = watched.taken.take() {
+                    taken();
+                }
+                Pin::new(&mut watched.body).poll_frame(context)
+            }
         }
     }
 
@@ -82,6 +108,7 @@ impl HttpBody for Body {
             Self::Pieces(pieces) => pieces.iter().all(Bytes::is_empty),
             Self::Events(_) => false,
             Self::Axum(body) => body.is_end_stream(),
+            Self::Watched(watched) => watched.body.is_end_stream(),
         }
     }
 
@@ -90,6 +117,7 @@ impl HttpBody for Body {
             Self::Pieces(pieces) => SizeHint::with_exact(pieces.iter().map(|piece| piece.len() as u64).sum()),
             Self::Events(_) => SizeHint::default(),
             Self::Axum(body) => body.size_hint(),
+            Self::Watched(watched) => watched.body.size_hint(),
         }
     }
 }
@@ -178,5 +206,33 @@ impl HttpBody for Lent {
 
     fn size_hint(&self) -> SizeHint {
         self.0.lock().size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use bytes::Bytes;
+    use http_body_util::BodyExt;
+    use hyper::body::Body as _;
+
+    use super::Body;
+
+    #[tokio::test]
+    async fn effect_of_a_delivery_takes_place_when_the_body_is_taken() {
+        let taken = Arc::new(AtomicUsize::new(0));
+        let watched = || {
+            let taken = Arc::clone(&taken);
+            Body::from(Bytes::from_static(b"abc"))
+                .when_taken(move || _ = taken.fetch_add(1, Ordering::Relaxed))
+        };
+        let body = watched();
+        assert_eq!((body.size_hint().exact(), body.is_end_stream()), (Some(3), false));
+        drop(body);
+        assert_eq!(taken.load(Ordering::Relaxed), 0);
+        assert_eq!(watched().collect().await.unwrap().to_bytes(), "abc");
+        assert_eq!(taken.load(Ordering::Relaxed), 1);
     }
 }

@@ -14,7 +14,7 @@ use super::modern::decode::{self as modern_decode, ModernMessage, ModernMethod};
 use super::modern::encode as modern_encode;
 use super::performer::{Dialect, around};
 use super::reply::{Reply, accepted, ok};
-use super::trail::{Asked, Trail};
+use super::trail::Asked;
 use super::version::ProtocolVersion;
 use super::wire::{
     Incoming, Message, Rejected, RequestId, batch_message, error_message, parse, result_message,
@@ -152,8 +152,7 @@ impl Endpoint {
             Incoming::Message(message) => match legacy_decode::decode(message) {
                 Ok(LegacyMessage::Unanswered) => accepted(),
                 Ok(LegacyMessage::Call(LegacyCall { id, method: LegacyMethod::Initialize(asked) })) => {
-                    let opened =
-                        Box::pin(self.initialize(within.caller, &asked, id, &reply.arrival.trail)).await;
+                    let opened = Box::pin(self.initialize(within.caller, &asked, id, reply.arrival)).await;
                     opened.unwrap_or_else(|fault| reply.fault(&fault))
                 }
                 Ok(LegacyMessage::Call(call)) => match self.call(within, &call).await {
@@ -175,7 +174,7 @@ impl Endpoint {
         caller: &Caller,
         asked: &Initialize<'_>,
         id: RequestId<'_>,
-        trail: &Trail,
+        arrival: &Arrival<'_>,
     ) -> Result<Response<Body>, Fault> {
         let registry = self.performer.registry();
         let snapshot = registry.snapshot(caller).await?;
@@ -185,18 +184,18 @@ impl Endpoint {
             client_version: &asked.client.version,
             capabilities: asked.capabilities.get(),
         };
-        let session = registry.open_session(caller, new).await?;
+        let session = registry.open_session(caller, arrival.client, new).await?;
         // What is listed from now on, on any replica, is not older than what the session is told of.
         self.feed.settled_head(caller.agent).await?;
-        trail.opened(session.uid(), asked.version, &asked.client);
+        arrival.trail.opened(session.id().uid(), asked.version, &asked.client);
         let mut result = Vec::new();
         legacy::encode::initialize(&mut result, asked.version, &snapshot.description)?;
         let mut response = ok(result_pieces(id, result.into()));
-        let mut session = HeaderValue::try_from(session.reveal())
+        let mut header = HeaderValue::try_from(session.id().reveal())
             .map_err(|_| Fault::Internal("a session's id is no header".to_owned()))?;
-        session.set_sensitive(true);
-        response.headers_mut().insert(SESSION_ID, session);
-        Ok(response)
+        header.set_sensitive(true);
+        response.headers_mut().insert(SESSION_ID, header);
+        Ok(response.map(|body| body.when_taken(move || drop(session.into_id()))))
     }
 
     async fn call(&self, within: Within<'_>, call: &LegacyCall<'_>) -> Result<Bytes, Fault> {

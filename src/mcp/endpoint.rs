@@ -43,7 +43,7 @@ pub struct EndpointOptions {
     pub result_bytes: u64,
     /// For how long a modern client may take a result for fresh.
     pub ttl: Duration,
-    /// How often a stream without news gives a sign of life.
+    /// How often a stream carries a comment, and is checked whether it may go on.
     pub keep_alive: Duration,
     /// Most streams of one key, and of one address without a key.
     pub streams_per_key: usize,

@@ -71,10 +71,8 @@ impl Endpoint {
         if reset {
             reading.reset();
         }
-        let expires = caller.grant.as_ref().and_then(|grant| grant.credential.expires_at);
         let primed = ProtocolVersion::parse(&session.version).is_some_and(ProtocolVersion::primes_streams);
-        let mut voice =
-            SessionStream::new(Arc::clone(&ground.registry), session, reading.watermark(), expires);
+        let mut voice = SessionStream::new(Arc::clone(&ground.registry), session, reading.watermark());
         let mut first = Vec::new();
         if primed {
             voice.prime(&mut first);

@@ -9,6 +9,7 @@ use secrecy::zeroize::Zeroizing;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
+use super::client_address::ClientAddress;
 use super::ids::{AgentId, PrincipalId, SessionUid, TenantId};
 use super::scope::Revision;
 use super::uri::ResourceUri;
@@ -61,6 +62,29 @@ pub fn uid_of(hash: &[u8; 32]) -> SessionUid {
 impl fmt::Debug for SessionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("SessionId(…)")
+    }
+}
+
+/// Whom sessions are accounted to: a principal or, without a credential, an address. No holder's sessions end another's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SessionHolder(pub Uuid);
+
+impl SessionHolder {
+    /// The holder of what is opened without a credential: the same for all addresses of one network.
+    pub fn address(client: ClientAddress) -> Self {
+        let named = match client.network() {
+            ClientAddress::Known(address) => format!("address {address}"),
+            ClientAddress::Unknown { proxy } => format!("unknown behind {proxy}"),
+        };
+        let digest: [u8; 32] = Sha256::digest(named).into();
+        let (half, _) = digest.split_at(16);
+        Self(Uuid::from_slice(half).unwrap_or_default())
+    }
+}
+
+impl From<PrincipalId> for SessionHolder {
+    fn from(principal: PrincipalId) -> Self {
+        Self(principal.0)
     }
 }
 

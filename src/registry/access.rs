@@ -217,11 +217,11 @@ impl Registry {
         Ok((grant, now))
     }
 
-    /// Decides anew, long after it was admitted, whether a caller may go on.
+    /// Decides anew, long after it was admitted, whether a caller may go on. Answers what it is granted now.
     ///
     /// # Errors
     /// As [`admit`](Self::admit).
-    pub async fn readmit(&self, caller: &Caller) -> Result<(), Fault> {
+    pub async fn readmit(&self, caller: &Caller) -> Result<Option<Arc<Grant>>, Fault> {
         let grant = match &caller.grant {
             None => None,
             Some(grant) => Some(match &grant.proof {
@@ -231,7 +231,7 @@ impl Registry {
             }),
         };
         let access = self.agent_access((caller.tenant, caller.agent), None).await?;
-        decide(credential_of(grant.as_ref()), access).map(drop)
+        decide(credential_of(grant.as_ref()), access).map(|_| grant)
     }
 
     /// How long a caller's credential is good for, where it expires.

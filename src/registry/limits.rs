@@ -49,7 +49,7 @@ pub struct RegistryLimits {
     pub session_idle: Duration,
     /// Resources that one session is subscribed to.
     pub subscriptions_per_session: usize,
-    /// Sessions of one principal with one agent.
+    /// Sessions of one principal, or of one address without a credential, with one agent.
     pub sessions_per_principal: u32,
     /// How long changes are kept.
     pub retain_changes: Duration,

@@ -62,7 +62,7 @@ use compiled::Compilations;
 use directory::Directory;
 use limits::RegistryLimits;
 use render::Renderer;
-use sessions::{HeldSession, SessionUses};
+use sessions::{HeldSession, OpenStreams, SessionUses};
 use snapshot::AgentCell;
 use tokens::{KnownToken, TokenHash};
 use write::Writers;
@@ -92,6 +92,7 @@ pub struct Registry {
     writers: Writers,
     uses: access::KeyUses,
     session_uses: SessionUses,
+    open_streams: OpenStreams,
     /// Counted now and then; -1 before.
     expiring_keys: AtomicI64,
     tasks: TaskTracker,
@@ -125,6 +126,7 @@ impl Registry {
             writers: Writers::new(&limits),
             uses: access::KeyUses::default(),
             session_uses: SessionUses::new(limits.session_idle),
+            open_streams: OpenStreams::default(),
             expiring_keys: AtomicI64::new(-1),
             tasks: TaskTracker::new(),
             store,

@@ -1,6 +1,7 @@
 //! Sessions: found from memory, for those who opened them.
 
 mod expire;
+mod in_use;
 mod open;
 mod uses;
 mod write;
@@ -20,7 +21,9 @@ use crate::model::sources::Point;
 use crate::store::StoreError;
 use crate::store::sessions::StoredSession;
 
-pub use open::NewSession;
+pub(super) use in_use::OpenStreams;
+pub use in_use::SessionInUse;
+pub use open::{NewSession, OpenedSession};
 pub(super) use uses::SessionUses;
 use uses::Use;
 
@@ -134,8 +137,7 @@ impl Registry {
         used.ok_or(Fault::SessionNotFound)
     }
 
-    /// Notes that a session is used, as an open stream does now and then: at least every quarter of the time that an
-    /// idle session lasts.
+    /// Notes that a session is used, as it is by an open stream.
     pub fn keep_session(&self, session: SessionUid) {
         let now = self.sources.clock.now();
         let held = self.sessions.get(&session).and_then(|cell| cell.get_stale(|held| held.0.clone()));

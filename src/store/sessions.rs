@@ -2,6 +2,8 @@
 
 mod housekeeping;
 
+pub use housekeeping::{Crowd, SessionUse};
+
 use sqlx::PgConnection;
 use time::OffsetDateTime;
 
@@ -10,7 +12,7 @@ use super::write::Write;
 use super::{Store, StoreError};
 use crate::model::ids::{AgentId, PrincipalId, SessionUid, TenantId};
 use crate::model::scope::Revision;
-use crate::model::session::{LogLevel, Session, Subscription};
+use crate::model::session::{LogLevel, Session, SessionHolder, Subscription};
 use crate::model::uri::ResourceUri;
 
 /// A session that is not there yet.
@@ -26,6 +28,8 @@ pub struct OpenSession {
     pub agent: AgentId,
     /// Who opens it.
     pub principal: Option<PrincipalId>,
+    /// Whom it is accounted to.
+    pub holder: SessionHolder,
     /// The negotiated revision of the protocol.
     pub version: String,
     /// What the client calls itself.
@@ -43,7 +47,7 @@ pub struct OpenSession {
 pub enum Opened {
     /// It is there.
     Yes,
-    /// The principal has as many as it may have.
+    /// The holder has as many as it may have.
     Full,
     /// The agent is gone.
     NoAgent,
@@ -72,8 +76,8 @@ pub struct Subscribing {
 }
 
 impl Store {
-    /// Opens a session, with its head, unless its principal has `most` that have not ended. Principals who open many
-    /// at the same moment may have some more.
+    /// Opens a session, with its head, unless its holder has `most` that have not ended. Holders that open many at the
+    /// same moment may have some more.
     pub async fn open_session(&self, new: &OpenSession, most: i64) -> Result<Opened, StoreError> {
         let row = self
             .run(async |connection| {
@@ -86,15 +90,14 @@ impl Store {
                         select count(*) as count from (
                             select from sessions s
                             where s.agent = $4 and s.ended_at is null
-                            and coalesce(s.principal, '00000000-0000-0000-0000-000000000000'::uuid)
-                                = coalesce($5::uuid, '00000000-0000-0000-0000-000000000000'::uuid)
+                            and coalesce(s.holder, s.principal, '00000000-0000-0000-0000-000000000000'::uuid) = $12
                             limit $11
                         ) as counted
                     ),
                     opened as (
                         insert into sessions (uid, hash, tenant, agent, principal, version, client_name,
-                            client_version, capabilities, since_revision, created_at, used_at)
-                        select $1, $2, agent.tenant, agent.uid, $5, $6, $7, $8, $9, agent.revision, $10, $10
+                            client_version, capabilities, since_revision, created_at, used_at, holder)
+                        select $1, $2, agent.tenant, agent.uid, $5, $6, $7, $8, $9, agent.revision, $10, $10, $12
                         from agent, present where present.count < $11
                         returning uid
                     ),
@@ -111,6 +114,7 @@ impl Store {
                     new.capabilities,
                     new.now,
                     most,
+                    new.holder.0,
                 )
                 .fetch_one(connection)
                 .await
@@ -207,11 +211,21 @@ impl Write {
         Ok(())
     }
 
-    /// Sets how many streams a session has had.
-    pub async fn set_session_epoch(&mut self, session: SessionUid, epoch: i64) -> Result<(), StoreError> {
-        sqlx::query!("update sessions set epoch = $2 where uid = $1", session.0, epoch)
-            .execute(self.connection())
-            .await?;
+    /// Sets how many streams a session has had, the last of which opens now.
+    pub async fn set_session_epoch(
+        &mut self,
+        session: SessionUid,
+        epoch: i64,
+        now: OffsetDateTime,
+    ) -> Result<(), StoreError> {
+        sqlx::query!(
+            "update sessions set epoch = $2, streamed_at = $3 where uid = $1",
+            session.0,
+            epoch,
+            now
+        )
+        .execute(self.connection())
+        .await?;
         Ok(())
     }
 

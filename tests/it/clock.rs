@@ -24,3 +24,19 @@ impl Clock for ManualClock {
         OffsetDateTime::from_unix_timestamp(self.0.load(Ordering::Relaxed)).unwrap()
     }
 }
+
+/// The system's time, moved forward by as much as a test says.
+#[derive(Default)]
+pub(crate) struct ShiftedClock(AtomicI64);
+
+impl ShiftedClock {
+    pub(crate) fn shift(&self, by: Duration) {
+        self.0.fetch_add(by.whole_seconds(), Ordering::Relaxed);
+    }
+}
+
+impl Clock for ShiftedClock {
+    fn now(&self) -> OffsetDateTime {
+        OffsetDateTime::now_utc() + Duration::seconds(self.0.load(Ordering::Relaxed))
+    }
+}

@@ -4,5 +4,6 @@ mod changes;
 mod ends;
 mod interleavings;
 mod legacy;
+mod lifecycle;
 mod modern;
 mod sdk;

@@ -2,11 +2,11 @@
 
 mod bad;
 mod claims;
-mod issuer;
+pub(crate) mod issuer;
 mod life;
 mod metadata;
 mod rotation;
-mod signer;
+pub(crate) mod signer;
 
 use serde_json::{Value, json};
 use time::OffsetDateTime;
@@ -83,7 +83,7 @@ impl Stage {
 }
 
 /// A gateway that is to believe an issuer, at the pace of a test.
-fn believing(database: &Database, issuer: &Issuer) -> Builder {
+pub(crate) fn believing(database: &Database, issuer: &Issuer) -> Builder {
     Builder::new(database)
         .set("WAGGLE_SERVER__PUBLIC_URL", PUBLIC_URL)
         .set(ISSUERS, json!([entry_of(issuer)]))
@@ -104,14 +104,14 @@ fn now() -> i64 {
     OffsetDateTime::now_utc().unix_timestamp()
 }
 
-fn claims_for(issuer: &str, agent: &str) -> Value {
+pub(crate) fn claims_for(issuer: &str, agent: &str) -> Value {
     json!({
         "iss": issuer, "sub": "alice", "aud": endpoint(agent), "iat": now(), "nbf": now(), "exp": now() + 600,
         "scope": "mcp", "waggle_tenant": "acme", "client_id": "an app",
     })
 }
 
-fn with(mut claims: Value, change: Value) -> Value {
+pub(crate) fn with(mut claims: Value, change: Value) -> Value {
     for (name, value) in change.as_object().unwrap() {
         if value.is_null() {
             claims.as_object_mut().unwrap().remove(name);

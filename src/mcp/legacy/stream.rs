@@ -14,6 +14,7 @@ use crate::model::scope::Revision;
 use crate::model::session::{LogLevel, Session};
 use crate::model::subject::{Interest, Subject};
 use crate::registry::Registry;
+use crate::registry::sessions::SessionInUse;
 
 /// After how many milliseconds a client may connect again.
 const RETRY_MS: u64 = 1_000;
@@ -83,19 +84,18 @@ pub struct SessionStream {
     stream: String,
     events: u64,
     watermark: Revision,
-    expires: Option<OffsetDateTime>,
+    /// The expiry that the client was warned of.
+    warned: Option<OffsetDateTime>,
+    /// The stream is open, so its session is in use.
+    _in_use: SessionInUse,
 }
 
 impl SessionStream {
     /// For the stream that a session has just been given.
-    pub fn new(
-        registry: Arc<Registry>,
-        session: Arc<Session>,
-        watermark: Revision,
-        expires: Option<OffsetDateTime>,
-    ) -> Self {
+    pub fn new(registry: Arc<Registry>, session: Arc<Session>, watermark: Revision) -> Self {
         let stream = format!("{}{:x}", mark(&session), session.epoch);
-        Self { registry, session, stream, events: 0, watermark, expires }
+        let in_use = registry.use_session(session.uid);
+        Self { registry, session, stream, events: 0, watermark, warned: None, _in_use: in_use }
     }
 
     fn id(&mut self, watermark: Revision) -> String {
@@ -129,9 +129,12 @@ impl SessionStream {
         sse::event(out, Some(&id), &[message.as_bytes()]);
     }
 
-    fn log_expiry(&mut self, out: &mut Vec<u8>) {
+    /// Warns once of each expiry that is near: a rotation may set an earlier one.
+    fn log_expiry(&mut self, expires_at: Option<OffsetDateTime>, out: &mut Vec<u8>) {
         let soon = self.registry.now() + EXPIRES_SOON;
-        if self.expires.take_if(|expires| *expires <= soon).is_some() {
+        let near = expires_at.filter(|expires| *expires <= soon);
+        if near.is_some() && near != self.warned {
+            self.warned = near;
             let message = "the credential of this session expires within a day";
             self.log(out, LogLevel::Warning, "key_expires", message);
         }
@@ -175,7 +178,12 @@ impl Voice for SessionStream {
         sse::retry(out, RETRY_MS);
     }
 
-    async fn look_again(&mut self, reading: &Reading, out: &mut Vec<u8>) -> Result<(), Obstacle> {
+    async fn look_again(
+        &mut self,
+        reading: &Reading,
+        expires_at: Option<OffsetDateTime>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Obstacle> {
         let session = self.registry.session_now(self.session.uid).await.map_err(|_| Obstacle::Unknown)?;
         let session = session.ok_or(Obstacle::End(End::Session))?;
         if session.epoch > self.session.epoch {
@@ -185,11 +193,7 @@ impl Voice for SessionStream {
             let before = std::mem::replace(&mut self.session, session);
             self.adjust(reading).await.inspect_err(|_| self.session = before)?;
         }
-        self.log_expiry(out);
+        self.log_expiry(expires_at, out);
         Ok(())
-    }
-
-    fn alive(&mut self) {
-        self.registry.keep_session(self.session.uid);
     }
 }

@@ -1,6 +1,7 @@
 //! `subscriptions/listen`: what is asked for, what of it is honoured, and how it is told (2026-07-28, Subscriptions).
 
 use serde_json::value::RawValue;
+use time::OffsetDateTime;
 
 use crate::feed::hub::{Reading, Told};
 use crate::mcp::call::members;
@@ -144,9 +145,12 @@ impl Voice for Listening {
         }
     }
 
-    async fn look_again(&mut self, _reading: &Reading, _out: &mut Vec<u8>) -> Result<(), Obstacle> {
+    async fn look_again(
+        &mut self,
+        _reading: &Reading,
+        _expires_at: Option<OffsetDateTime>,
+        _out: &mut Vec<u8>,
+    ) -> Result<(), Obstacle> {
         Ok(())
     }
-
-    fn alive(&mut self) {}
 }

@@ -22,6 +22,7 @@ impl Registry {
                 () = stop.cancelled() => break,
                 () = self.session_uses.soon() => self.note_session_uses().await,
                 _ = ticks.tick() => {
+                    self.keep_streaming_sessions();
                     self.note_session_uses().await;
                     // When the database comes back, all replicas first have the time to note what they could not.
                     let before = std::mem::replace(&mut proven, self.feed.unproven_for().is_zero());
@@ -31,6 +32,7 @@ impl Registry {
                 }
             }
         }
+        self.keep_streaming_sessions();
         self.note_last_session_uses().await;
     }
 

@@ -2,22 +2,24 @@
 
 use std::sync::Arc;
 
+use tokio::runtime::Handle;
 use uuid::Uuid;
 
 use super::principal_of;
+use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
-use crate::model::ids::{AgentId, PrincipalId};
+use crate::model::ids::AgentId;
 use crate::model::scope::{ChangeKind, Scope};
-use crate::model::session::SessionId;
+use crate::model::session::{SessionHolder, SessionId};
 use crate::registry::Registry;
 use crate::registry::access::Caller;
-use crate::store::sessions::{OpenSession, Opened};
+use crate::store::sessions::{Crowd, OpenSession, Opened};
 
 /// Most bytes that are kept of what a client calls itself.
 const MOST_NAME: usize = 512;
 /// Most bytes of what a client says that it can do.
 const MOST_CAPABILITIES: usize = 64 << 10;
-/// One in so many of the sessions that a principal may have may be too many for a while: ending one for each that is
+/// One in so many of the sessions that a holder may have may be too many for a while: ending one for each that is
 /// opened would cost a client that only ever opens a transaction more each time.
 const CROWD: i64 = 16;
 /// Sessions ended at once; there are more only where very many were opened at the same moment.
@@ -36,9 +38,46 @@ pub struct NewSession<'a> {
     pub capabilities: &'a str,
 }
 
+/// A session that was just opened. It ends when this is dropped, unless its client [receives](Self::into_id) its id.
+pub struct OpenedSession {
+    registry: Arc<Registry>,
+    id: SessionId,
+    received: bool,
+}
+
+impl OpenedSession {
+    /// The id, for a client that is there to receive it.
+    pub fn into_id(mut self) -> SessionId {
+        self.received = true;
+        self.id.clone()
+    }
+
+    /// The id.
+    pub fn id(&self) -> &SessionId {
+        &self.id
+    }
+}
+
+impl Drop for OpenedSession {
+    fn drop(&mut self) {
+        if self.received {
+            return;
+        }
+        // Without a runtime the process ends; the session does when it is idle.
+        let Ok(runtime) = Handle::try_current() else { return };
+        let (registry, session) = (Arc::clone(&self.registry), self.id.uid());
+        let ending = async move {
+            if let Err(error) = registry.end_session_now(session).await {
+                tracing::debug!(%error, "session that no client received ends when it is idle");
+            }
+        };
+        self.registry.tasks.spawn_on(ending, &runtime);
+    }
+}
+
 impl Registry {
-    /// Opens a session of the caller's. Where its principal has as many with this agent as it may have, the one used
-    /// longest ago ends.
+    /// Opens a session of a caller at the address `client`. Where its holder has as many with this
+    /// agent as it may have, the one used longest ago ends, and before it those without an open stream.
     ///
     /// # Errors
     /// [`Fault::InvalidParams`] for what is too long to be kept; [`Fault::Forbidden`] where the agent has just been
@@ -46,72 +85,83 @@ impl Registry {
     pub async fn open_session(
         self: &Arc<Self>,
         caller: &Caller,
+        client: ClientAddress,
         new: NewSession<'_>,
-    ) -> Result<SessionId, Fault> {
+    ) -> Result<OpenedSession, Fault> {
         if new.capabilities.len() > MOST_CAPABILITIES {
             return Err(Fault::invalid_params(format!(
                 "capabilities is longer than {MOST_CAPABILITIES} bytes"
             )));
         }
         let id = SessionId::generate(&mut self.sources.csprng()?);
+        let principal = principal_of(caller);
+        let holder = principal.map_or_else(|| SessionHolder::address(client), SessionHolder::from);
         let new = OpenSession {
             hash: id.hash(),
             uid: id.uid(),
             tenant: caller.tenant,
             agent: caller.agent,
-            principal: principal_of(caller),
+            principal,
+            holder,
             version: new.version.to_owned(),
             client_name: kept("clientInfo.name", new.client_name)?,
             client_version: kept("clientInfo.version", new.client_version)?,
             capabilities: new.capabilities.to_owned(),
             now: self.sources.clock.now(),
         };
+        let registry = Arc::clone(self);
+        // A client that leaves meanwhile drops what this answers, which ends the session.
+        self.detached(async move { registry.insert_within_bounds(new, id).await }).await
+    }
+
+    async fn insert_within_bounds(
+        self: Arc<Self>,
+        new: OpenSession,
+        id: SessionId,
+    ) -> Result<OpenedSession, Fault> {
         let most = i64::from(self.limits.sessions_per_principal);
         let crowd = most + most / CROWD;
-        let mut opened = self.insert_session(new.clone(), crowd).await?;
+        let mut opened = self.insert_session(&new, crowd).await?;
         if opened == Opened::Full {
-            self.make_room(new.agent, new.principal, (most - 1, crowd)).await?;
-            opened = self.insert_session(new, i64::MAX).await?;
+            self.make_room(new.agent, new.holder, (most - 1, crowd)).await?;
+            opened = self.insert_session(&new, i64::MAX).await?;
         }
-        if opened == Opened::Yes { Ok(id) } else { Err(Fault::Forbidden) }
+        match opened {
+            Opened::Yes => Ok(OpenedSession { registry: self, id, received: false }),
+            Opened::Full | Opened::NoAgent => Err(Fault::Forbidden),
+        }
     }
 
-    async fn insert_session(self: &Arc<Self>, new: OpenSession, most: i64) -> Result<Opened, Fault> {
-        let registry = Arc::clone(self);
-        self.detached(async move {
-            let inserting = registry.store.open_session(&new, most);
-            registry.in_turn(Scope::from(new.uid), inserting).await
-        })
-        .await
+    async fn insert_session(&self, new: &OpenSession, most: i64) -> Result<Opened, Fault> {
+        self.in_turn(Scope::from(new.uid), self.store.open_session(new, most)).await
     }
 
-    /// Ends the sessions of a principal but for those used last, where nobody else has done so meanwhile.
+    /// Ends the sessions of a holder but for those in use and those used last, where no other replica has done so
+    /// meanwhile.
     async fn make_room(
-        self: &Arc<Self>,
+        &self,
         agent: AgentId,
-        principal: Option<PrincipalId>,
-        bounds: (i64, i64),
+        holder: SessionHolder,
+        (most, crowd): (i64, i64),
     ) -> Result<(), Fault> {
-        let registry = Arc::clone(self);
-        self.detached(async move {
-            registry
-                .transact(queue(agent, principal), async |write| {
-                    let (holder, now) = ((agent, principal), registry.sources.clock.now());
-                    for session in write.end_sessions_beyond(holder, bounds, now, MOST_ENDED).await? {
-                        write.change(Scope::from(session), ChangeKind::SessionEnded, session.to_string());
-                    }
-                    Ok(())
-                })
-                .await
+        let present = self.fills.run(self.store.sessions_of(agent, holder, MOST_ENDED)).await?;
+        self.note_uses_of(&present).await;
+        let now = self.sources.clock.now();
+        let streams_since = now - self.session_uses.lease();
+        let crowd = Crowd { agent, holder, most, crowd, streams_since };
+        self.transact(queue(agent, holder), async |write| {
+            for session in write.end_sessions_beyond(crowd, now, MOST_ENDED).await? {
+                write.change(Scope::from(session), ChangeKind::SessionEnded, session.to_string());
+            }
+            Ok(())
         })
         .await
     }
 }
 
-/// Where those wait who make room for a principal at an agent. No scope of anybody's.
-fn queue(agent: AgentId, principal: Option<PrincipalId>) -> Scope {
-    let principal = principal.map_or(Uuid::max(), |principal| principal.0);
-    Scope(Uuid::from_u128(agent.0.as_u128() ^ principal.as_u128()))
+/// The queue of those who make room for a holder at an agent. No scope of anybody's.
+fn queue(agent: AgentId, holder: SessionHolder) -> Scope {
+    Scope(Uuid::from_u128(agent.0.as_u128() ^ !holder.0.as_u128()))
 }
 
 /// As much of a name as is kept.

@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 
 use crate::model::ids::SessionUid;
 use crate::registry::Registry;
+use crate::store::sessions::SessionUse;
 
 /// Sessions whose uses wait to be written; past it a use goes unnoted.
 const MOST: usize = 100_000;
@@ -57,6 +58,8 @@ pub(in crate::registry) struct SessionUses {
     every: i64,
     /// A use this long after the last written one is written at once.
     pause: i64,
+    /// How often uses are written and idle sessions looked for.
+    tick: Duration,
     soon: Notify,
 }
 
@@ -66,6 +69,7 @@ impl SessionUses {
             waiting: DashMap::new(),
             every: span(EVERY.min(idle / 4)),
             pause: span(idle / 2),
+            tick: TICK.min(idle / 4),
             soon: Notify::new(),
         }
     }
@@ -117,6 +121,18 @@ impl SessionUses {
         }
     }
 
+    /// For how long a session that was noted to have an open stream is known to have it: twice the longest time between
+    /// two notes.
+    pub(super) fn lease(&self) -> Duration {
+        2 * (self.tick + Duration::from_micros(self.every.unsigned_abs()))
+    }
+
+    /// Takes the uses of these sessions, be they due or not.
+    fn take_of(&self, sessions: &[SessionUid]) -> Vec<(SessionUid, Arc<Use>)> {
+        let taken = sessions.iter().filter_map(|session| self.waiting.remove(session));
+        taken.inspect(|(_, used)| _ = used.queued.swap(false, Ordering::AcqRel)).collect()
+    }
+
     /// Takes the uses that are to be written by now.
     fn take(&self, now: OffsetDateTime) -> Vec<(SessionUid, Arc<Use>)> {
         let before = micros(now) - self.every;
@@ -126,8 +142,7 @@ impl SessionUses {
     fn take_where(&self, due: impl Fn(&Use) -> bool) -> Vec<(SessionUid, Arc<Use>)> {
         let sessions: Vec<_> =
             self.waiting.iter().filter(|entry| due(entry.value())).map(|entry| *entry.key()).collect();
-        let taken = sessions.into_iter().filter_map(|session| self.waiting.remove(&session));
-        taken.inspect(|(_, used)| _ = used.queued.swap(false, Ordering::AcqRel)).collect()
+        self.take_of(&sessions)
     }
 
     fn put_back(&self, uses: &[(SessionUid, Arc<Use>)]) {
@@ -147,7 +162,7 @@ impl SessionUses {
 impl Registry {
     /// How often uses are written and idle sessions looked for.
     pub(super) fn session_tick(&self) -> Duration {
-        TICK.min(self.limits.session_idle / 4)
+        self.session_uses.tick
     }
 
     /// Writes down when sessions were last used, of each once in a while.
@@ -160,14 +175,23 @@ impl Registry {
         self.write_session_uses(self.session_uses.take_where(|_| true)).await;
     }
 
+    /// Writes down when these sessions were last used, as far as it is known here.
+    pub(super) async fn note_uses_of(&self, sessions: &[SessionUid]) {
+        self.write_session_uses(self.session_uses.take_of(sessions)).await;
+    }
+
     async fn write_session_uses(&self, uses: Vec<(SessionUid, Arc<Use>)>) {
         for batch in uses.chunks(BATCH) {
-            let times: Vec<_> =
-                batch.iter().map(|(session, used)| (*session, used.used.load(Ordering::Relaxed))).collect();
-            let rows: Vec<_> = times.iter().map(|(session, micros)| (*session, moment(*micros))).collect();
+            let times: Vec<_> = batch.iter().map(|(_, used)| used.used.load(Ordering::Relaxed)).collect();
+            let row = |((session, _), micros): (&(SessionUid, _), &i64)| SessionUse {
+                session: *session,
+                at: moment(*micros),
+                streams: self.open_streams.has(*session),
+            };
+            let rows: Vec<_> = batch.iter().zip(&times).map(row).collect();
             match self.store.note_session_uses(&rows).await {
                 Ok(()) => {
-                    for ((_, used), (_, written)) in batch.iter().zip(times) {
+                    for ((_, used), written) in batch.iter().zip(times) {
                         used.written.fetch_max(written, Ordering::Relaxed);
                     }
                 }

@@ -111,7 +111,7 @@ impl Registry {
                 .transact(Scope::from(session), async |write| {
                     let (mut present, revision) = lock_open(write, session).await?;
                     present.epoch += 1;
-                    write.set_session_epoch(session, present.epoch).await?;
+                    write.set_session_epoch(session, present.epoch, registry.sources.clock.now()).await?;
                     let epoch = present.epoch.to_string();
                     write.change(Scope::from(session), ChangeKind::SessionStream, epoch);
                     Ok((Arc::new(present), revision))
@@ -124,17 +124,17 @@ impl Registry {
     /// Ends a session, if it has not ended yet.
     pub async fn end_session(self: &Arc<Self>, session: &Session) -> Result<(), Fault> {
         let (registry, session) = (Arc::clone(self), session.uid);
-        self.detached(async move {
-            registry
-                .transact(Scope::from(session), async |write| {
-                    let locked = write.lock(Scope::from(session)).await?;
-                    if locked.is_some() && write.end_session(session, registry.sources.clock.now()).await? {
-                        let subject = session.to_string();
-                        write.change(Scope::from(session), ChangeKind::SessionEnded, subject);
-                    }
-                    Ok(())
-                })
-                .await
+        self.detached(async move { registry.end_session_now(session).await }).await
+    }
+
+    pub(super) async fn end_session_now(&self, session: SessionUid) -> Result<(), Fault> {
+        self.transact(Scope::from(session), async |write| {
+            let locked = write.lock(Scope::from(session)).await?;
+            if locked.is_some() && write.end_session(session, self.sources.clock.now()).await? {
+                let subject = session.to_string();
+                write.change(Scope::from(session), ChangeKind::SessionEnded, subject);
+            }
+            Ok(())
         })
         .await
     }

@@ -3,32 +3,86 @@
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use crate::model::ids::{AgentId, PrincipalId, SessionUid};
+use crate::model::ids::{AgentId, SessionUid};
 use crate::model::scope::{Revision, Scope};
+use crate::model::session::SessionHolder;
 use crate::store::write::Write;
 use crate::store::{Store, StoreError};
 
 /// Names the lock of whoever ends idle sessions among the database's advisory locks.
 const LOCK: i64 = 0x7761_6767_6c65_0002;
 
+/// A use of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SessionUse {
+    /// The session.
+    pub session: SessionUid,
+    /// When it was used.
+    pub at: OffsetDateTime,
+    /// Whether it has an open stream.
+    pub streams: bool,
+}
+
+/// The sessions that a holder has with an agent, and how many may stay when there are too many.
+#[derive(Debug, Clone, Copy)]
+pub struct Crowd {
+    /// The agent.
+    pub agent: AgentId,
+    /// Whose they are.
+    pub holder: SessionHolder,
+    /// How many stay.
+    pub most: i64,
+    /// From how many on some end.
+    pub crowd: i64,
+    /// A session noted later than this to have an open stream has it still.
+    pub streams_since: OffsetDateTime,
+}
+
 impl Store {
-    /// Notes when sessions were last used. Not a change: whoever goes by it looks again.
-    pub async fn note_session_uses(&self, uses: &[(SessionUid, OffsetDateTime)]) -> Result<(), StoreError> {
-        let sessions: Vec<_> = uses.iter().map(|(session, _)| session.0).collect();
-        let times: Vec<_> = uses.iter().map(|(_, at)| *at).collect();
+    /// Notes uses of sessions. Not a change: a reader that depends on it reads the row.
+    pub async fn note_session_uses(&self, uses: &[SessionUse]) -> Result<(), StoreError> {
+        let sessions: Vec<_> = uses.iter().map(|used| used.session.0).collect();
+        let times: Vec<_> = uses.iter().map(|used| used.at).collect();
+        let streams: Vec<_> = uses.iter().map(|used| used.streams).collect();
         self.run(async |connection| {
             sqlx::query!(
-                "update sessions set used_at = used.at \
-                 from (select * from unnest($1::uuid[], $2::timestamptz[]) as used (uid, at) order by uid) as used \
+                "update sessions set used_at = used.at, \
+                     streamed_at = case when used.streams then used.at else streamed_at end \
+                 from (select * from unnest($1::uuid[], $2::timestamptz[], $3::bool[]) as used (uid, at, streams) \
+                     order by uid) as used \
                  where sessions.uid = used.uid and ended_at is null and used_at < used.at",
                 &sessions,
                 &times,
+                &streams,
             )
             .execute(connection)
             .await
         })
         .await?;
         Ok(())
+    }
+
+    /// Sessions of a holder with an agent that have not ended, at most so many.
+    pub async fn sessions_of(
+        &self,
+        agent: AgentId,
+        holder: SessionHolder,
+        limit: i64,
+    ) -> Result<Vec<SessionUid>, StoreError> {
+        let uids = self
+            .run(async |connection| {
+                sqlx::query_scalar!(
+                    "select uid from sessions where agent = $1 and ended_at is null \
+                     and coalesce(holder, principal, '00000000-0000-0000-0000-000000000000'::uuid) = $2 limit $3",
+                    agent.0,
+                    holder.0,
+                    limit,
+                )
+                .fetch_all(connection)
+                .await
+            })
+            .await?;
+        Ok(uids.into_iter().map(SessionUid).collect())
     }
 }
 
@@ -62,12 +116,12 @@ impl Write {
         self.end_locked(idle, Some(before), now).await
     }
 
-    /// Locks and ends the sessions of a principal with an agent, but for the `most` used last: none, unless there are
-    /// `crowd` or more, and at most `limit`; those that somebody is writing to are left for later.
+    /// Locks and ends the sessions of a holder with an agent that are beyond [`Crowd::most`], and at most `limit`: first
+    /// those without an open stream, and of these the one used longest ago. Those that somebody is writing to are left
+    /// for later.
     pub async fn end_sessions_beyond(
         &mut self,
-        (agent, principal): (AgentId, Option<PrincipalId>),
-        (most, crowd): (i64, i64),
+        crowd: Crowd,
         now: OffsetDateTime,
         limit: i64,
     ) -> Result<Vec<SessionUid>, StoreError> {
@@ -76,18 +130,20 @@ impl Write {
             Found,
             r#"select h.scope, h.revision + 1 as "next!"
             from (
-                select uid, count(*) over () as present, row_number() over (order by used_at desc, uid desc) as place
+                select uid, count(*) over () as present, row_number() over (
+                    order by coalesce(streamed_at > $6, false) desc, used_at desc, uid desc
+                ) as place
                 from sessions where agent = $1 and ended_at is null
-                and coalesce(principal, '00000000-0000-0000-0000-000000000000'::uuid)
-                    = coalesce($2::uuid, '00000000-0000-0000-0000-000000000000'::uuid)
+                and coalesce(holder, principal, '00000000-0000-0000-0000-000000000000'::uuid) = $2
             ) as s join heads h on h.scope = s.uid
             where s.present >= $4 and s.place > $3
             order by s.place desc limit $5 for no key update of h skip locked"#,
-            agent.0,
-            principal.map(|principal| principal.0),
-            most,
-            crowd,
+            crowd.agent.0,
+            crowd.holder.0,
+            crowd.most,
+            crowd.crowd,
             limit,
+            crowd.streams_since,
         )
         .fetch_all(self.connection())
         .await?;

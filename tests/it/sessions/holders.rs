@@ -1,0 +1,87 @@
+//! Sessions are accounted to whoever opens them, and those in use stay.
+
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use serde_json::json;
+use waggle::registry::access::Caller;
+
+use super::{CLIENT, LOCALHOST};
+use crate::app::{Builder, Replica};
+use crate::cluster::{Database, database};
+use crate::embedded::support::eventually;
+use crate::events::Session;
+
+const OPEN: &str = "select count(*) from sessions where ended_at is null";
+
+async fn few_sessions(database: &Database, settings: &[(&str, &str)]) -> Replica {
+    let mut builder = Builder::new(database).set("WAGGLE_SESSIONS__PER_PRINCIPAL", 4);
+    for (name, value) in settings {
+        builder = builder.set(name, value);
+    }
+    builder.start().await
+}
+
+#[tokio::test]
+async fn strangers_of_one_address_do_not_end_sessions_of_another() {
+    let database = database().await;
+    let replica = few_sessions(&database, &[("WAGGLE_SERVER__TRUSTED_PROXIES", "127.0.0.1/32")]).await;
+    replica.tenant("acme").await;
+    let public = Some(json!({"id": "a", "tenant": "acme", "access": "public"}));
+    assert_eq!(replica.admin("POST", "/agents", public).await.status, 201);
+    let send = async |address: &str, session: Option<&str>, method: &str| {
+        let params = json!({
+            "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"},
+        });
+        let message = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
+        let mut headers = vec![("content-type", "application/json"), ("x-forwarded-for", address)];
+        headers.extend(session.map(|session| ("mcp-session-id", session)));
+        let answer = replica.http.send("POST", "/a/mcp", &headers, message).await;
+        (answer.status.as_u16(), answer.header("mcp-session-id").map(str::to_owned))
+    };
+    let (_, first) = send("203.0.113.5", None, "initialize").await;
+    for n in 0..20 {
+        // Addresses of one client.
+        assert_eq!(send(&format!("2001:db8:1:2::{n:x}"), None, "initialize").await.0, 200);
+    }
+    assert_eq!(send("203.0.113.5", first.as_deref(), "ping").await.0, 200);
+    assert_eq!(database.number(OPEN).await, 1 + 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn session_with_an_open_stream_outlives_newer_ones() {
+    let database = database().await;
+    let (here, there) = tokio::join!(few_sessions(&database, &[]), few_sessions(&database, &[]));
+    let key = here.acme("a").await;
+    let streaming = Session::open(&there, "a", &key, "2025-06-18").await;
+    let stream = streaming.stream(&there, None).await;
+    let caller = here.caller(&key, "a").await;
+    for _ in 0..20 {
+        here.open(&caller).await;
+    }
+    assert_eq!(database.number(OPEN).await, 4);
+    assert_eq!(streaming.call(&there, "ping", json!({})).await.status, 200);
+    drop(stream);
+}
+
+async fn open_and_leave(replica: &Replica, caller: &Caller) {
+    let opening = Arc::clone(replica.registry());
+    // Polled once, then dropped, as the future of a request is whose client leaves.
+    let opened = opening.open_session(caller, LOCALHOST, CLIENT).now_or_never();
+    assert!(opened.is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn client_that_leaves_during_initialize_leaves_no_session() {
+    let database = database().await;
+    let replica = few_sessions(&database, &[]).await;
+    let caller = replica.caller(&replica.acme("a").await, "a").await;
+    let kept = replica.open(&caller).await;
+    open_and_leave(&replica, &caller).await;
+    // What is answered and never sent.
+    drop(replica.registry().open_session(&caller, LOCALHOST, CLIENT).await.unwrap());
+    let ended = "select count(*) from sessions where ended_at is not null";
+    eventually("both have ended", async || database.number(ended).await == 2).await;
+    assert_eq!(database.number(OPEN).await, 1);
+    assert_eq!(replica.found(&caller, &kept).await.uid, kept.uid());
+}

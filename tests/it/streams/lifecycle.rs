@@ -1,0 +1,373 @@
+//! What ends a stream ends it, and an open stream keeps its session, whether its reader is quiet, busy or stopped.
+
+mod reader;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+
+use reader::StreamSocket;
+
+use crate::app::{Builder, Replica, encode, gateway};
+use crate::clock::ShiftedClock;
+use crate::cluster::{Database, database};
+use crate::embedded::support::eventually;
+use crate::events::{Session, listen};
+use crate::proxy::Proxy;
+use crate::tokens::issuer::Issuer;
+use crate::tokens::signer::Signer;
+use crate::tokens::{believing, claims_for, with};
+
+/// Far longer than any of it takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Half of the time after which a quiet stream carries a comment.
+const BUSY: Duration = Duration::from_secs(1);
+/// Subscriptions of a reader that stops, and bytes of each URI: a round of events is 400 KB.
+const MANY: usize = 200;
+const LONG: usize = 2_000;
+/// Time that the clock is moved by, and the life of what ends by that.
+const SHIFT: time::Duration = time::Duration::hours(1);
+const HALF: time::Duration = time::Duration::minutes(30);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rule {
+    RotationGrace,
+    Revocation,
+    Expiry,
+    DisabledAgent,
+    EndedSession,
+    TokenExpiry,
+    WithdrawnIssuerKey,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reader {
+    Quiet,
+    Busy,
+    Stopped,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Era {
+    Legacy,
+    Modern,
+}
+
+use Rule::{DisabledAgent, EndedSession, Expiry, Revocation, RotationGrace, TokenExpiry, WithdrawnIssuerKey};
+
+fn cases() -> Vec<(Rule, Reader, Era)> {
+    let rules =
+        [RotationGrace, Revocation, Expiry, DisabledAgent, EndedSession, TokenExpiry, WithdrawnIssuerKey];
+    let mut cases = Vec::new();
+    for rule in rules {
+        for reader in [Reader::Quiet, Reader::Busy, Reader::Stopped] {
+            let eras = [Era::Legacy, Era::Modern].into_iter();
+            cases.extend(
+                eras.filter(|era| rule != EndedSession || *era == Era::Legacy).map(|era| (rule, reader, era)),
+            );
+        }
+    }
+    cases
+}
+
+/// A stream under a rule.
+struct Row {
+    case: (Rule, Reader, Era),
+    agent: String,
+    key: String,
+    bearer: String,
+    session: Option<String>,
+    socket: Option<StreamSocket>,
+}
+
+/// What the rows share.
+struct Stage {
+    database: Database,
+    replica: Replica,
+    issuer: Issuer,
+    signers: [Signer; 2],
+    clock: Arc<ShiftedClock>,
+}
+
+impl Stage {
+    async fn new() -> Self {
+        let signers = [Signer::new("k1", "ES256"), Signer::new("k2", "ES256")];
+        let issuer = Issuer::start(&[&signers[0], &signers[1]]).await;
+        let (database, clock) = (database().await, Arc::new(ShiftedClock::default()));
+        let replica = believing(&database, &issuer)
+            .set("WAGGLE_SESSIONS__IDLE_SECONDS", 8)
+            .set("WAGGLE_TOKENS__REFRESH_SECONDS", 1)
+            .clock(clock.clone())
+            .start()
+            .await;
+        replica.tenant("acme").await;
+        Self { database, replica, issuer, signers, clock }
+    }
+
+    async fn row(&self, number: usize, case: (Rule, Reader, Era)) -> Row {
+        let agent = format!("r{number}");
+        self.replica.agent("acme", &agent).await;
+        self.touch(&agent, 0).await;
+        let expires = time::OffsetDateTime::now_utc() + HALF;
+        let expires = (case.0 == Expiry)
+            .then(|| expires.format(&time::format_description::well_known::Rfc3339).unwrap());
+        let path = format!("/agents/{agent}/keys");
+        let made = self.replica.admin("POST", &path, Some(json!({"expiresAt": expires}))).await.json();
+        let text = |member: &str| made[member].as_str().unwrap().to_owned();
+        let bearer = match case.0 {
+            TokenExpiry => self.token(0, &agent, HALF.whole_seconds()),
+            WithdrawnIssuerKey => self.token(1, &agent, 2 * SHIFT.whole_seconds()),
+            _ => text("key"),
+        };
+        let mut row = Row { case, agent, key: text("id"), bearer, session: None, socket: None };
+        row.open(self).await;
+        row
+    }
+
+    fn token(&self, signer: usize, agent: &str, lasts: i64) -> String {
+        let now = time::OffsetDateTime::now_utc().unix_timestamp();
+        let claims = claims_for(&self.issuer.url(), agent);
+        self.signers[signer].token(&with(claims, json!({"exp": now + lasts})))
+    }
+
+    /// Changes what every subscription of an agent reads.
+    async fn touch(&self, agent: &str, round: usize) {
+        let path = format!("/agents/{agent}/templates?uriTemplate={}", encode("x:{a}"));
+        let body = json!({"name": "n", "template": format!("round {round}")});
+        let status = self.replica.admin("PUT", &path, Some(body)).await.status;
+        assert!(status.is_success() || status == 404, "{status}");
+    }
+
+    async fn told(&self) -> u64 {
+        let bearer = format!("Bearer {}", self.replica.operator);
+        let metrics = self.replica.http.send("GET", "/metrics", &[("authorization", &bearer)], "").await;
+        let counts = metrics.text();
+        let counts = counts.lines().filter(|line| line.starts_with("waggle_events_total{"));
+        counts.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
+    }
+
+    /// Writes until nothing more is sent to readers that do not read.
+    async fn stall(&self, agents: &[&str]) {
+        for round in 1.. {
+            let before = self.told().await;
+            futures_util::future::join_all(agents.iter().map(|agent| self.touch(agent, round))).await;
+            let mut last = before;
+            loop {
+                tokio::time::sleep(Duration::from_millis(500)).await;
+                let now = self.told().await;
+                if now == last {
+                    break;
+                }
+                last = now;
+            }
+            if last == before && round > 1 {
+                return;
+            }
+        }
+    }
+
+    async fn open_sessions(&self, agent: &str) -> i64 {
+        let open = "select count(*) from sessions s join agents a on a.uid = s.agent \
+                    where s.ended_at is null and a.slug = ";
+        self.database.number(&format!("{open} '{agent}'")).await
+    }
+
+    /// Waits until a session without a stream has ended that was opened now.
+    async fn outlive_an_idle_session(&self) {
+        let key = self.replica.key("control", &["mcp"]).await.1;
+        Session::open(&self.replica, "control", &key, "2025-06-18").await;
+        eventually("the idle session ends", async || self.open_sessions("control").await == 0).await;
+    }
+
+    async fn ended(&self, agent: &str) -> bool {
+        let ends = "select count(*) from audit_log l join agents a on a.uid = l.agent \
+                    where l.outcome like 'ended:%' and l.outcome <> 'ended:disconnected' and a.slug = ";
+        self.database.number(&format!("{ends} '{agent}'")).await == 1
+    }
+
+    async fn apply(&self, row: &Row) {
+        let admin = async |method: &str, path: &str, body: Option<Value>| {
+            let answer = self.replica.admin(method, path, body).await;
+            assert!(answer.status.is_success(), "{method} {path} {}", answer.text());
+        };
+        match row.case.0 {
+            RotationGrace => {
+                let grace = Some(json!({"graceSeconds": 2}));
+                admin("POST", &format!("/keys/{}/rotate", row.key), grace).await;
+            }
+            Revocation => admin("DELETE", &format!("/keys/{}", row.key), None).await,
+            DisabledAgent => {
+                admin("PATCH", &format!("/agents/{}", row.agent), Some(json!({"enabled": false}))).await;
+            }
+            EndedSession => {
+                let (bearer, session) = (format!("Bearer {}", row.bearer), row.session.as_deref().unwrap());
+                let headers = [("authorization", bearer.as_str()), ("mcp-session-id", session)];
+                let path = format!("/{}/mcp", row.agent);
+                self.replica.http.send("DELETE", &path, &headers, "").await;
+            }
+            // All of them at once, by the clock and the issuer.
+            Expiry | TokenExpiry | WithdrawnIssuerKey => {}
+        }
+    }
+}
+
+impl Row {
+    fn is(&self, reader: Reader) -> bool {
+        self.case.1 == reader
+    }
+
+    async fn open(&mut self, stage: &Stage) {
+        let address = stage.replica.running.address;
+        let count = if self.is(Reader::Stopped) { MANY } else { 1 };
+        let uris: Vec<_> = (0..count).map(|n| format!("x:{n}{}", "a".repeat(LONG))).collect();
+        if self.case.2 == Era::Modern {
+            self.socket = Some(StreamSocket::listen(address, &self.agent, &self.bearer, &uris).await);
+            return;
+        }
+        let params = json!({
+            "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "it", "version": "1"},
+        });
+        let message = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params});
+        let answer = stage.replica.http.ask(&self.agent, &self.bearer, &message).await;
+        let session = answer.header("mcp-session-id").unwrap().to_owned();
+        let subscribe = format!(
+            "insert into subscriptions (session, uri, since_revision) \
+             select s.uid, 'x:' || n || repeat('a', {LONG}), s.since_revision from sessions s \
+             join agents a on a.uid = s.agent, generate_series(0, {}) n where a.slug = '{}'",
+            count - 1,
+            self.agent
+        );
+        stage.database.execute(&subscribe).await;
+        self.socket = Some(StreamSocket::resume(address, &self.agent, &self.bearer, &session).await);
+        self.session = Some(session);
+    }
+}
+
+/// Touches agents all the time, more often than streams carry comments.
+async fn keep_busy(stage: &Stage, agents: &[String]) {
+    for round in 1.. {
+        futures_util::future::join_all(agents.iter().map(|agent| stage.touch(agent, round))).await;
+        tokio::time::sleep(BUSY).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lifecycle_rules_hold_for_quiet_busy_and_stopped_readers() {
+    let stage = Stage::new().await;
+    stage.replica.agent("acme", "control").await;
+    let rows = cases().into_iter().enumerate().map(|(number, case)| stage.row(number, case));
+    let mut rows = futures_util::future::join_all(rows).await;
+    let agents_of = |rows: &[Row], reader| -> Vec<String> {
+        rows.iter().filter(|row| row.is(reader)).map(|row| row.agent.clone()).collect()
+    };
+    let stopped = agents_of(&rows, Reader::Stopped);
+    stage.stall(&stopped.iter().map(String::as_str).collect::<Vec<_>>()).await;
+
+    let busy = agents_of(&rows, Reader::Busy);
+    let reading: Vec<(usize, JoinHandle<_>)> = rows
+        .iter_mut()
+        .enumerate()
+        .filter(|(_, row)| !row.is(Reader::Stopped))
+        .map(|(n, row)| (n, tokio::spawn(row.socket.take().unwrap().end(PATIENCE * 5))))
+        .collect();
+    let mut wrong = Vec::new();
+    let checks = async {
+        // A second one, since the streams were opened before the first.
+        stage.outlive_an_idle_session().await;
+        stage.outlive_an_idle_session().await;
+        for row in rows.iter().filter(|row| row.case.2 == Era::Legacy) {
+            if stage.open_sessions(&row.agent).await != 1 {
+                wrong.push(format!("{:?}: the session ended", row.case));
+            }
+        }
+        stage.issuer.publish(&[&stage.signers[0]]);
+        futures_util::future::join_all(rows.iter().map(|row| stage.apply(row))).await;
+        for row in rows.iter().filter(|row| !matches!(row.case.0, Expiry | TokenExpiry)) {
+            wait_for_end(&stage, row, &mut wrong).await;
+        }
+        stage.clock.shift(SHIFT);
+        for row in rows.iter().filter(|row| matches!(row.case.0, Expiry | TokenExpiry)) {
+            wait_for_end(&stage, row, &mut wrong).await;
+        }
+    };
+    tokio::select! {
+        () = checks => {}
+        () = keep_busy(&stage, &busy) => {}
+    }
+    for (n, reading) in reading {
+        let read = if wrong.is_empty() { reading.await.unwrap() } else { Some(String::new()) };
+        check_last_words(&rows[n], read, &mut wrong);
+    }
+    for row in &mut rows {
+        if let Some(socket) = row.socket.take() {
+            let read = socket.end(PATIENCE).await;
+            check_last_words(row, read, &mut wrong);
+        }
+    }
+    assert_eq!(wrong, Vec::<String>::new());
+}
+
+async fn wait_for_end(stage: &Stage, row: &Row, wrong: &mut Vec<String>) {
+    let ended = async {
+        while !stage.ended(&row.agent).await {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    // One that never ends is waited for once.
+    let patience = if wrong.is_empty() { PATIENCE } else { Duration::from_secs(2) };
+    if tokio::time::timeout(patience, ended).await.is_err() {
+        wrong.push(format!("{:?}: the stream goes on", row.case));
+    }
+}
+
+fn check_last_words(row: &Row, read: Option<String>, wrong: &mut Vec<String>) {
+    let expected = if row.case.2 == Era::Modern { r#""resultType":"complete""# } else { "retry: 1000" };
+    if !read.is_some_and(|read| read.is_empty() || read.contains(expected)) {
+        wrong.push(format!("{:?}: not ended in good order", row.case));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn busy_stream_warns_of_the_expiry_that_a_rotation_sets() {
+    let (_database, replica) = gateway().await;
+    replica.acme("a").await;
+    let (id, key) = replica.key("a", &["mcp"]).await;
+    replica.put("a", "x:a", "0").await;
+    let session = Session::open(&replica, "a", &key, "2025-06-18").await;
+    session.done(&replica, "logging/setLevel", json!({"level": "warning"})).await;
+    session.subscribe(&replica, "x:a").await;
+    let mut stream = session.stream(&replica, None).await;
+    let grace = Some(json!({"graceSeconds": 3600}));
+    assert_eq!(replica.admin("POST", &format!("/keys/{id}/rotate"), grace).await.status, 201);
+    for n in 1.. {
+        replica.put("a", "x:a", &n.to_string()).await;
+        if stream.told().await == "log key_expires" {
+            return;
+        }
+        assert!(n < 100, "the stream does not warn");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn streams_carry_comments_while_the_feed_is_unproven() {
+    let database = database().await;
+    let proxy = Proxy::before(&database.options).await;
+    let replica = Builder::new(&database)
+        .set("WAGGLE_SESSIONS__KEEP_ALIVE_SECONDS", 1)
+        .store(|store| (store.connect, store.listen) = (proxy.options.clone(), proxy.options.clone()))
+        .start()
+        .await;
+    let key = replica.acme("a").await;
+    let mut stream = listen(&replica, "a", &key, json!(1), json!({"promptsListChanged": true})).await;
+    stream.told().await;
+    proxy.swallow(true);
+    eventually("the feed is unproven", async || replica.http.get("/readyz").await.status != 200).await;
+    let before = stream.comments();
+    let begun = std::time::Instant::now();
+    while stream.comments() < before + 3 {
+        assert!(begun.elapsed() < PATIENCE, "{} comments", stream.comments() - before);
+        assert_eq!(stream.told_for(Duration::from_secs(1)).await, Vec::<String>::new());
+    }
+}
