@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::AppError;
+use super::{AppError, signing};
 use crate::audit::{self, AuditError, AuditOptions, Durability, Started};
 use crate::config::{self, AuditedEvents, Settings};
 use crate::model::audit::chain::Digest;
@@ -31,6 +31,8 @@ pub(super) fn start(
         spill_dir: Some(spill_dir(settings, secret)),
         spill_bytes: wanted.spill_bytes,
         retain_days: wanted.retain_days,
+        signer: signing::signer(settings)?,
+        checkpoints: wanted.checkpoint_to.clone().map(|to| (to, wanted.checkpoint_every)),
     };
     match audit::start(store, sources.clone(), &options) {
         // Nobody asked for this directory: beside a configured database there may be none that can be written to.

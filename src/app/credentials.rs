@@ -47,6 +47,11 @@ pub(super) fn read(file: &Path) -> Result<Option<SecretKey>, AppError> {
 
 /// Writes a key for its owner's eyes only, whole or not at all.
 pub(super) fn write(file: &Path, key: &SecretKey) -> Result<(), AppError> {
+    write_private(file, &format!("{}\n", key.reveal()))
+}
+
+/// Writes a file that only its owner may read, whole or not at all.
+pub(super) fn write_private(file: &Path, text: &str) -> Result<(), AppError> {
     let failed = |error| AppError::File(file.display().to_string(), error);
     // Beside a configured database nobody has made the data directory yet.
     file.parent().map_or(Ok(()), fs::create_dir_all).map_err(failed)?;
@@ -54,6 +59,6 @@ pub(super) fn write(file: &Path, key: &SecretKey) -> Result<(), AppError> {
     let mut options = fs::OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(0o600);
     let mut writer = options.open(&unfinished).map_err(failed)?;
-    writeln!(writer, "{}", key.reveal()).and_then(|()| writer.sync_all()).map_err(failed)?;
+    writer.write_all(text.as_bytes()).and_then(|()| writer.sync_all()).map_err(failed)?;
     fs::rename(&unfinished, file).map_err(failed)
 }

@@ -7,6 +7,20 @@ use crate::config::{self, Settings};
 use crate::store::embedded::{Embedded, EmbeddedOptions};
 use crate::store::{self, StoreOptions};
 
+/// As [`database`], for what only reads: no private database is created.
+///
+/// # Errors
+/// As [`database`], and when there is none.
+pub(super) async fn existing_database(
+    settings: &Settings,
+) -> Result<(StoreOptions, Option<Embedded>), AppError> {
+    let data_dir = &settings.embedded.data_dir;
+    if settings.database.url.is_none() && !Embedded::exists(data_dir)? {
+        return Err(AppError::NoDatabase(data_dir.display().to_string()));
+    }
+    database(settings).await
+}
+
 /// How to reach the database, and the private one where it is that.
 ///
 /// # Errors

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use super::tls::TlsError;
 use crate::audit::AuditError;
+use crate::model::audit::signature::SigningKeyError;
 use crate::model::key::KeyError;
 use crate::model::sources::RandomError;
 use crate::store::embedded::EmbeddedError;
@@ -40,6 +41,22 @@ pub enum AppError {
     /// What stands in the file of a key is none.
     #[error("{0} holds no key: it {1}")]
     Key(String, KeyError),
+    /// A file holds no key that signs the audit log.
+    #[error("{0} holds no signing key: {1}")]
+    SigningKey(String, SigningKeyError),
+    /// No file is configured for the key that signs the audit log.
+    #[error("audit.signing_key_file is not set: with a database URL nothing is signed without it")]
+    NoSigningKeyFile,
+    /// The embedded database was never created.
+    #[error(
+        "there is no embedded database in {0}; give its data directory, or database.url for another database"
+    )]
+    NoDatabase(String),
+    /// The schema is not one that this program reads.
+    #[error(
+        "the schema of the database is not that of this version: {0}; `waggle migrate`, or a start, brings it up to date"
+    )]
+    Schema(#[source] StoreError),
     /// The machine gives no randomness.
     #[error(transparent)]
     Random(#[from] RandomError),

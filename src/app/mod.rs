@@ -12,6 +12,7 @@ mod options;
 mod places;
 mod pulse;
 mod serve;
+mod signing;
 mod tls;
 mod verify;
 
@@ -56,6 +57,7 @@ use tls::Tls;
 
 pub use embedded::database;
 pub use error::AppError;
+pub use signing::audit_key;
 pub use tls::TlsError;
 pub use verify::{Verdict, verify_audit};
 
@@ -361,6 +363,13 @@ async fn begin(
 ) -> Result<Running, AppError> {
     let sources = Sources::system();
     let operator = credentials::operator(settings, embedded, &sources)?;
+    let own;
+    let settings = if embedded {
+        own = signing::with_own_key(settings.clone(), &sources)?;
+        &own
+    } else {
+        settings
+    };
     let running = start(settings, database, operator, sources).await?;
     tracing::info!(address = %running.address, admin = %running.admin_address, "serving");
     if demo {

@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 use crate::model::sources::Sources;
 use crate::store::StoreError;
 use crate::store::audit::AuditLog;
-use crate::store::audit::partitions::day_of;
+use crate::store::audit::partitions::{Dropped, day_of};
 
 /// For how many days partitions are there before they are needed.
 const AHEAD: i32 = 7;
@@ -28,10 +28,9 @@ pub(super) async fn make_partitions(log: &mut AuditLog, keeping: &Keeping) -> Re
 }
 
 /// Drops the partitions that are too old.
-async fn drop_partitions(log: &mut AuditLog, keeping: &Keeping) -> Result<usize, StoreError> {
-    let now = keeping.sources.clock.now();
-    let oldest = day_of(now).saturating_sub(i32::try_from(keeping.retain_days).unwrap_or(i32::MAX));
-    log.drop_before(oldest, now).await
+async fn drop_partitions(log: &mut AuditLog, keeping: &Keeping) -> Result<Dropped, StoreError> {
+    let retain_days = i32::try_from(keeping.retain_days).unwrap_or(i32::MAX);
+    log.drop_old(retain_days, keeping.sources.clock.now()).await
 }
 
 /// Looks after the partitions until `stop`.
@@ -43,11 +42,17 @@ pub(super) async fn keep(mut log: AuditLog, keeping: Keeping, stop: Cancellation
             drop_partitions(&mut log, &keeping).await
         };
         match stop.run_until_cancelled(kept).await {
-            Some(Ok(dropped @ 1..)) => {
+            Some(Ok(Dropped::Done(dropped @ 1..))) => {
                 tracing::info!(dropped, "old partitions of the audit log were dropped");
             }
+            Some(Ok(Dropped::Unsigned)) => {
+                tracing::warn!(
+                    "old partitions of the audit log are kept: its entries are signed, and this gateway has no key; \
+                    set audit.signing_key_file"
+                );
+            }
             Some(Err(error)) => tracing::warn!(%error, "the partitions of the audit log are seen to later"),
-            Some(Ok(0)) | None => {}
+            Some(Ok(Dropped::Done(0))) | None => {}
         }
     }
     log.close().await;

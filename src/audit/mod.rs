@@ -5,10 +5,13 @@
 //! into a file.
 
 mod backlog;
+mod checkpoints;
 mod facts;
+mod gaps;
 mod keep;
 mod queue;
 mod recover;
+mod signatures;
 mod spill;
 mod start;
 mod tally;
@@ -22,6 +25,7 @@ use std::time::Duration;
 use crate::model::audit::checkpoint::Checkpoint;
 use crate::model::audit::event::Event;
 use crate::model::audit::row::{AuditFilter, AuditPosition, AuditRow};
+use crate::model::audit::signature::Signer;
 use crate::model::fault::Fault;
 use crate::model::sources::Sources;
 use crate::store::{Store, StoreError};
@@ -52,6 +56,7 @@ pub struct Audit {
     accesses: bool,
     sources: Sources,
     store: Store,
+    signer: Option<Arc<Signer>>,
 }
 
 impl Audit {
@@ -143,8 +148,21 @@ impl Audit {
         self.tally.stats(self.queue.len(), self.queue.shed_so_far())
     }
 
-    /// Where all chains stand.
+    /// Where all chains stand, signed where the gateway has a key.
     pub async fn checkpoint(&self) -> Result<Checkpoint, StoreError> {
-        self.store.audit_checkpoint(self.now()).await
+        checkpoint(&self.store, self.now(), self.signer.as_deref()).await
     }
+}
+
+/// Where all chains stand, signed where there is a key.
+async fn checkpoint(
+    store: &Store,
+    at: time::OffsetDateTime,
+    signer: Option<&Signer>,
+) -> Result<Checkpoint, StoreError> {
+    let checkpoint = store.audit_checkpoint(at).await?;
+    Ok(match signer {
+        Some(signer) => checkpoint.signed(signer),
+        None => checkpoint,
+    })
 }

@@ -44,7 +44,7 @@ pub(super) async fn salvage(
     tracing::error!(error = %foreign, %chain, "audit rows go into a chain of their own");
     log.open_chain(chain, at).await?;
     log.append(&batch.again(Chain::new(chain))).await?;
-    log.end_chain(chain, at, false).await?;
+    log.interrupt_chain(chain, at).await?;
     Ok(kept(true))
 }
 

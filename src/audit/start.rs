@@ -10,12 +10,15 @@ use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use super::backlog::Backlog;
+use super::checkpoints::{Checkpoints, Target};
 use super::keep::{self, Keeping};
 use super::queue::Queue;
 use super::spill::Spill;
 use super::tally::Tally;
 use super::writer::{Pace, Writer};
 use super::{Audit, Durability};
+use crate::config::CheckpointTarget;
+use crate::model::audit::signature::Signer;
 use crate::model::sources::{RandomError, Sources};
 use crate::store::Store;
 
@@ -41,6 +44,10 @@ pub struct AuditOptions {
     pub spill_bytes: u64,
     /// For how many days rows are kept.
     pub retain_days: u32,
+    /// Signs entries of the chain of chains, and checkpoints.
+    pub signer: Option<Arc<Signer>>,
+    /// Where checkpoints are written to, and how often.
+    pub checkpoints: Option<(CheckpointTarget, Duration)>,
 }
 
 /// Why the audit log cannot be begun.
@@ -52,6 +59,9 @@ pub enum AuditError {
     /// The spill file cannot be made.
     #[error("{0}: {1}; audit.spill_dir names a directory that the gateway may write to")]
     File(PathBuf, #[source] io::Error),
+    /// Checkpoints cannot be written to their address.
+    #[error("audit.checkpoint_to: {0}")]
+    Client(#[source] reqwest::Error),
 }
 
 /// An audit log that is written, and what ends it.
@@ -92,15 +102,26 @@ pub fn start(store: &Store, sources: Sources, options: &AuditOptions) -> Result<
     let linger = if options.durability == Durability::Sync { Duration::ZERO } else { LINGER };
     let pace = Pace { linger, patience: options.patience };
     let backlog = Backlog::new(left, own, chain, Arc::clone(&tally));
-    let log = store.audit_log(DEADLINE);
+    let log = store.audit_log(DEADLINE, options.signer.clone());
     let taken = (Arc::clone(&queue), Arc::clone(&tally));
     let writer = Writer::new(taken, sources.clone(), pace, chain, backlog, log);
     let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
     tasks.spawn(writer.run(stop.clone()));
     let keeping = Keeping { retain_days: options.retain_days, sources: sources.clone() };
-    tasks.spawn(keep::keep(store.owned_audit_log(DEADLINE), keeping, stop.clone()));
-    let (durability, accesses) = (options.durability, options.accesses);
-    let audit = Audit { queue, tally, durability, accesses, sources, store: store.clone() };
+    let owned = store.owned_audit_log(DEADLINE, options.signer.clone());
+    tasks.spawn(keep::keep(owned, keeping, stop.clone()));
+    if let Some((target, every)) = options.checkpoints.clone() {
+        let checkpoints = Checkpoints {
+            target: Target::new(target)?,
+            every,
+            store: store.clone(),
+            sources: sources.clone(),
+            signer: options.signer.clone(),
+        };
+        tasks.spawn(checkpoints.run(stop.clone()));
+    }
+    let (durability, accesses, signer) = (options.durability, options.accesses, options.signer.clone());
+    let audit = Audit { queue, tally, durability, accesses, sources, store: store.clone(), signer };
     Ok(Started { audit: Arc::new(audit), tasks, stop })
 }
 

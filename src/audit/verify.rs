@@ -6,16 +6,29 @@ use std::fmt;
 
 use uuid::Uuid;
 
-use super::facts::{Facts, Gap, Ledger};
+use super::facts::{Facts, Ledger};
+use super::gaps::Gap;
+pub use super::signatures::Signing;
+use super::signatures::{Doubt, Signatures};
 use crate::model::audit::chain::{Chain, Digest};
-use crate::model::audit::checkpoint::{ChainHead, Checkpoint};
-use crate::model::audit::encoding::{VERSION, split};
+use crate::model::audit::checkpoint::Checkpoint;
+use crate::model::audit::encoding::{VERSION, day_of_micros, micros, split};
+use crate::model::audit::signature::PublicKey;
 use crate::store::StoreError;
 use crate::store::audit::scan::Scan;
 
 /// Most findings that are told one by one.
 const MOST_FINDINGS: usize = 100;
 const COLUMNS: usize = 29;
+
+/// What the log is held against.
+#[derive(Debug, Clone, Default)]
+pub struct Evidence {
+    /// Checkpoints that were made before.
+    pub checkpoints: Vec<Checkpoint>,
+    /// The keys that may sign; none: those that entered themselves.
+    pub trusted: Vec<PublicKey>,
+}
 
 /// What verification found.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -28,6 +41,10 @@ pub struct Report {
     pub open: Vec<(Uuid, i64)>,
     /// How many rows were dropped for their age.
     pub dropped: i64,
+    /// The shortest retention under which that was, in days.
+    pub retain_days: Option<i32>,
+    /// Who signed.
+    pub signing: Signing,
     /// Rows that wait in the outbox, and the first of them.
     pub unmoved: (i64, Option<Uuid>),
     /// What is wrong: of each chain the first thing.
@@ -42,30 +59,55 @@ impl Report {
     }
 }
 
-/// Verifies the log, against a checkpoint where there is one.
+/// Verifies the log, against what is known of it elsewhere.
 ///
 /// # Errors
 /// When the database cannot be read to the end.
-pub async fn verify(scan: &mut Scan, checkpoint: Option<&Checkpoint>) -> Result<Report, StoreError> {
+pub async fn verify(scan: &mut Scan, evidence: &Evidence) -> Result<Report, StoreError> {
     let mut report = Report::default();
+    let now = micros(scan.now().await?);
     let heads = scan.heads().await?;
-    let mut ledger = Ledger::new(checkpoint.map(|checkpoint| checkpoint.ledger));
+    let known = evidence.checkpoints.iter().map(|checkpoint| checkpoint.ledger);
+    let mut ledger = Ledger::new(known, &evidence.trusted, now);
     scan.ledger(|fields| ledger.read(fields)).await?;
-    let mut facts = ledger.finish(&heads);
+    let (mut facts, signatures) = ledger.finish(&heads);
     facts.findings.drain(..).for_each(|finding| report.find(finding));
-    let mut reading = Reading::new(&facts, checkpoint, &mut report);
+    check_checkpoints(&evidence.checkpoints, &signatures, &mut report);
+    report.signing = signatures.into_signing();
+    if report.signing.since.is_none() && !evidence.trusted.is_empty() {
+        report
+            .find("the chain of chains: no entry is signed, and keys are trusted that should have signed it");
+    }
+    let mut reading = Reading::new(&facts, &evidence.checkpoints, &mut report);
     scan.rows(|fields| reading.row(fields)).await?;
     reading.finish();
     report.unmoved = scan.outbox().await?;
     Ok(report)
 }
 
+/// Holds the signatures of checkpoints against the keys that are known.
+fn check_checkpoints(checkpoints: &[Checkpoint], signatures: &Signatures, report: &mut Report) {
+    for checkpoint in checkpoints {
+        let doubt = match (checkpoint.is_authentic(), checkpoint.signer) {
+            (Some(true), Some(key)) => (!signatures.vouches_for(&key)).then_some(Doubt::Untrusted(key)),
+            (Some(_), _) => Some(Doubt::Forged),
+            (None, _) => {
+                let since = signatures.since();
+                since.is_some_and(|since| since <= checkpoint.ledger.number).then_some(Doubt::Unsigned)
+            }
+        };
+        if let Some(doubt) = doubt {
+            report.find(format!("the checkpoint of {}: {doubt}", checkpoint.at));
+        }
+    }
+}
+
 /// The chains, as their rows come.
 struct Reading<'a> {
     facts: &'a Facts,
     report: &'a mut Report,
-    /// Rows that the checkpoint knows.
-    known: BTreeMap<Uuid, ChainHead>,
+    /// Rows that checkpoints know.
+    known: BTreeMap<(Uuid, i64), BTreeSet<Digest>>,
     seen: BTreeSet<Uuid>,
     present: Option<Present>,
 }
@@ -82,17 +124,22 @@ struct Row {
     chain: Uuid,
     seq: i64,
     previous: Digest,
+    /// The day of its time, counted from the first of 2000.
+    day: i32,
     hash: Digest,
     /// The hash of what it holds.
     real: Digest,
 }
 
 impl<'a> Reading<'a> {
-    fn new(facts: &'a Facts, checkpoint: Option<&Checkpoint>, report: &'a mut Report) -> Self {
-        let chains = checkpoint.map(|checkpoint| checkpoint.chains.as_slice()).unwrap_or_default();
-        let known = chains.iter().map(|head| (head.chain, *head)).collect();
+    fn new(facts: &'a Facts, checkpoints: &[Checkpoint], report: &'a mut Report) -> Self {
+        let mut known: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
+        for head in checkpoints.iter().flat_map(|checkpoint| &checkpoint.chains) {
+            known.entry((head.chain, head.seq)).or_default().insert(head.hash);
+        }
         report.chains = facts.chains.len();
         report.dropped = facts.gaps().map(|gap| gap.last.seq - gap.first + 1).sum();
+        report.retain_days = facts.gaps().filter_map(|gap| gap.cutoff).map(|cutoff| cutoff.retain_days).min();
         Self { facts, report, known, seen: BTreeSet::new(), present: None }
     }
 
@@ -112,11 +159,8 @@ impl<'a> Reading<'a> {
         if let Some(wrong) = self.next(&row) {
             self.break_off(format!("chain {} row {}: {wrong}", row.chain, row.seq));
         }
-        if self.known.get(&row.chain).is_some_and(|head| head.seq == row.seq)
-            && let Some(head) = self.known.remove(&row.chain)
-            && head.hash != row.hash
-        {
-            let (chain, seq) = (row.chain, row.seq);
+        let (chain, seq) = (row.chain, row.seq);
+        if self.known.remove(&(chain, seq)).is_some_and(|known| known.iter().any(|hash| *hash != row.hash)) {
             self.report.find(format!("chain {chain} row {seq}: it is not the one of the checkpoint"));
         }
     }
@@ -147,7 +191,10 @@ impl<'a> Reading<'a> {
             ));
         }
         present.at = Chain { id: row.chain, seq: row.seq, head: row.hash };
-        None
+        self.facts.was_left(row.chain, row.seq, row.day).then(|| {
+            "rows that were not older than it were dropped for their age, and it was left: they were cut out"
+                .to_owned()
+        })
     }
 
     fn break_off(&mut self, finding: String) {
@@ -194,11 +241,12 @@ impl<'a> Reading<'a> {
                 self.report.open.push((*id, head.seq));
             }
         }
-        for head in std::mem::take(&mut self.known).into_values().filter(|head| head.seq > 0) {
-            let gap = self.facts.gap_of(head.chain, head.seq);
-            let proven = gap.is_some_and(|gap: &Gap| gap.last.seq != head.seq || gap.last.head == head.hash);
-            if !proven {
-                let ChainHead { chain, seq, .. } = head;
+        for ((chain, seq), hashes) in
+            std::mem::take(&mut self.known).into_iter().filter(|((_, seq), _)| *seq > 0)
+        {
+            let gap = self.facts.gap_of(chain, seq);
+            let fits = |gap: &Gap| gap.last.seq != seq || hashes.iter().all(|hash| *hash == gap.last.head);
+            if !gap.is_some_and(fits) {
                 self.report
                     .find(format!("chain {chain} row {seq}: the checkpoint knows it, and it is missing"));
             }
@@ -214,8 +262,9 @@ fn read(fields: &[u8]) -> Option<Row> {
     let (version, rest) = split(fields)?;
     let (chain, rest) = split(rest)?;
     let (seq, rest) = split(rest)?;
-    let (previous, mut rest) = split(rest)?;
-    for _ in 4..COLUMNS - 1 {
+    let (previous, rest) = split(rest)?;
+    let (at, mut rest) = split(rest)?;
+    for _ in 5..COLUMNS - 1 {
         (_, rest) = split(rest)?;
     }
     let hashed = &fields[..fields.len() - rest.len()];
@@ -225,6 +274,7 @@ fn read(fields: &[u8]) -> Option<Row> {
         chain: Uuid::from_slice(chain?).ok()?,
         seq: i64::from_be_bytes(seq?.try_into().ok()?),
         previous: Digest::read(previous?)?,
+        day: day_of_micros(i64::from_be_bytes(at?.try_into().ok()?)),
         hash: Digest::read(hash?)?,
         real: Digest::of(hashed),
     })

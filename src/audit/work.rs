@@ -62,7 +62,7 @@ async fn turn(
     at: OffsetDateTime,
 ) -> Result<(), StoreError> {
     if let Some(chain) = ended {
-        log.end_chain(chain, at, false).await?;
+        log.interrupt_chain(chain, at).await?;
     }
     if let Some(chain) = begun {
         log.open_chain(chain, at).await?;

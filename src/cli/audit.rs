@@ -1,8 +1,9 @@
 //! `waggle audit`: verify the log in the database, tail it and export it through the admin surface.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
+use std::{fs, io};
 
 use clap::{Args, Subcommand, ValueEnum};
 use reqwest::Method;
@@ -18,6 +19,8 @@ use super::{
 };
 use crate::app;
 use crate::config::Purpose;
+use crate::model::audit::checkpoint::Checkpoint;
+use crate::model::audit::signature::{PublicKey, PublicKeyError};
 
 /// How often `tail -f` asks.
 const POLL: Duration = Duration::from_secs(1);
@@ -28,7 +31,8 @@ const REMEMBERED: usize = 10_000;
 
 #[derive(Subcommand)]
 pub(super) enum Audit {
-    /// Read every chain of the log in the database, and name the first row of each that was changed, or is missing.
+    /// Read every chain of the log in the database, and name the first row of each that was changed, or is missing: exit
+    /// code 0 intact, 1 tampered with, 2 could not be checked.
     Verify(Verify),
     /// Print the newest rows; `WAGGLE_URL` and `WAGGLE_KEY` say where and as whom.
     Tail(Tail),
@@ -36,13 +40,25 @@ pub(super) enum Audit {
     Export(Export),
     /// Print where all chains stand, to be kept elsewhere; `WAGGLE_URL` and `WAGGLE_KEY` say where and as whom.
     Checkpoint,
+    /// Print the public key that signs the log, for `verify --trust`.
+    Key(Key),
 }
 
 #[derive(Args)]
 pub(super) struct Verify {
-    /// A checkpoint that was made before: what it knows must be there and the same.
+    /// A checkpoint that was made before, or a directory of them: what they know must be there and the same.
+    #[arg(long, value_name = "PATH")]
+    against: Option<PathBuf>,
+    /// Public keys, one a line as `waggle audit key` prints them: no others may have signed.
     #[arg(long, value_name = "FILE")]
-    against: Option<String>,
+    trust: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub(super) struct Key {
+    /// Make a new key first, which signs from the next start on.
+    #[arg(long)]
+    new: bool,
 }
 
 #[derive(Args)]
@@ -106,7 +122,15 @@ struct Page {
 impl Audit {
     pub(super) fn run(self, sources: &Sources<'_>) -> Result<(), Failure> {
         match self {
-            Self::Verify(verify) => verify.run(sources),
+            Self::Verify(verify) => match verify.run(sources) {
+                Ok(true) => Ok(()),
+                Ok(false) => Err(Failure::Unsound),
+                Err(failure) => Err(Failure::Unverified(Box::new(failure))),
+            },
+            Self::Key(Key { new }) => {
+                let settings = sources.load(Purpose::Assist)?.settings;
+                print(&format!("{}\n", app::audit_key(&settings, new)?))
+            }
             Self::Tail(tail) => tail.run(&Admin::of(sources)?),
             Self::Export(export) => export.run(&Admin::of(sources)?),
             Self::Checkpoint => {
@@ -119,21 +143,57 @@ impl Audit {
 }
 
 impl Verify {
-    fn run(self, sources: &Sources<'_>) -> Result<(), Failure> {
-        let checkpoint = self.against.map(|file| {
-            let json = fs::read(&file).map_err(|error| Failure::Input(file.clone(), error))?;
-            serde_json::from_slice(&json).map_err(|error| Failure::Manifest(file, error.to_string()))
-        });
-        let checkpoint = checkpoint.transpose()?;
+    /// Whether the log is as it was written.
+    fn run(self, sources: &Sources<'_>) -> Result<bool, Failure> {
+        let checkpoints = self.against.as_deref().map(checkpoints).transpose()?.unwrap_or_default();
+        let trusted = self.trust.as_deref().map(keys).transpose()?.unwrap_or_default();
         let settings = sources.load(Purpose::Assist)?.settings;
         let runtime = Runtime::new().map_err(Failure::Runtime)?;
-        let verified = runtime.block_on(app::verify_audit(&settings, checkpoint));
+        let verified = runtime.block_on(app::verify_audit(&settings, checkpoints, trusted));
         // A name that is still being resolved is not waited for.
         runtime.shutdown_background();
         let verdict = verified?;
         print(&verdict.text)?;
-        if verdict.sound { Ok(()) } else { Err(Failure::Unsound) }
+        Ok(verdict.sound)
     }
+}
+
+/// The checkpoint of a file, or those of a directory.
+fn checkpoints(path: &Path) -> Result<Vec<Checkpoint>, Failure> {
+    let failed = |error| Failure::Input(path.display().to_string(), error);
+    if !fs::metadata(path).map_err(failed)?.is_dir() {
+        return Ok(vec![checkpoint(path)?]);
+    }
+    let entries = fs::read_dir(path).map_err(failed)?;
+    let mut files = entries.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>().map_err(failed)?;
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "json"));
+    if files.is_empty() {
+        let empty = format!("{}: expected checkpoints (*.json), found none", path.display());
+        return Err(Failure::Usage(empty));
+    }
+    files.iter().map(|file| checkpoint(file)).collect()
+}
+
+fn checkpoint(file: &Path) -> Result<Checkpoint, Failure> {
+    let name = || file.display().to_string();
+    let json = fs::read(file).map_err(|error| Failure::Input(name(), error))?;
+    serde_json::from_slice(&json).map_err(|error| Failure::Manifest(name(), error.to_string()))
+}
+
+/// The public keys of a file, one a line; blank lines and those that begin with # are left out.
+fn keys(file: &Path) -> Result<Vec<PublicKey>, Failure> {
+    let name = file.display();
+    let text = fs::read_to_string(file).map_err(|error| Failure::Input(name.to_string(), error))?;
+    let lines = text.lines().map(str::trim).enumerate();
+    let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+    let wrong =
+        |nth: usize, error: PublicKeyError| Failure::Usage(format!("{name} line {}: {error}", nth + 1));
+    let keys: Vec<_> =
+        lines.map(|(nth, line)| line.parse().map_err(|error| wrong(nth, error))).collect::<Result<_, _>>()?;
+    if keys.is_empty() {
+        return Err(Failure::Usage(format!("{name}: expected public keys, one a line, found none")));
+    }
+    Ok(keys)
 }
 
 impl Tail {

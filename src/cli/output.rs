@@ -29,6 +29,8 @@ pub(super) enum Failure {
     Gateway(String),
     #[error("the audit log is not as it was written")]
     Unsound,
+    #[error("the audit log could not be verified: {0}")]
+    Unverified(Box<Failure>),
     #[error("cannot read {0}: {1}")]
     Input(String, io::Error),
     #[error("{0}: {1}")]
@@ -56,7 +58,7 @@ pub(super) fn exit_code(done: Result<(), Failure>) -> ExitCode {
     // Nobody is left to tell when standard error itself fails.
     writeln!(io::stderr(), "{failure}").ok();
     match failure {
-        Failure::Config(_) | Failure::Usage(_) => ExitCode::from(2),
+        Failure::Config(_) | Failure::Usage(_) | Failure::Unverified(_) => ExitCode::from(2),
         _ => ExitCode::FAILURE,
     }
 }

@@ -7,6 +7,7 @@ use super::{
     embedded::PATH,
     number::{Count, Size, Time},
     reader::Reader,
+    secure_url::SecureUrl,
     text::Text,
 };
 
@@ -29,6 +30,21 @@ pub struct Audit {
     pub spill_dir: Option<PathBuf>,
     /// The spill file, in bytes.
     pub spill_bytes: u64,
+    /// Where the key is that signs; `None`: on the embedded database in the data directory, else nothing is signed.
+    pub signing_key_file: Option<PathBuf>,
+    /// How often a checkpoint is written to `checkpoint_to`.
+    pub checkpoint_every: Duration,
+    /// Where checkpoints are written to; `None`: nowhere.
+    pub checkpoint_to: Option<CheckpointTarget>,
+}
+
+/// Where checkpoints are written to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CheckpointTarget {
+    /// A file each, in this directory.
+    Directory(PathBuf),
+    /// Put below this address.
+    Address(SecureUrl),
 }
 
 /// When an answer may leave.
@@ -63,6 +79,13 @@ impl Audit {
             ),
             spill_dir: reader.optional("audit.spill_dir", &PATH, None),
             spill_bytes: reader.value("audit.spill_bytes", &Size(MIB..=1_048_576 * MIB), 1_024 * MIB),
+            signing_key_file: reader.optional("audit.signing_key_file", &PATH, None),
+            checkpoint_every: reader.value(
+                "audit.checkpoint_minutes",
+                &Time::minutes(1..=10_080),
+                Duration::from_hours(1),
+            ),
+            checkpoint_to: reader.optional("audit.checkpoint_to", &TARGET, None),
         }
     }
 }
@@ -88,5 +111,23 @@ const EVENTS: Text<AuditedEvents> = Text {
     show: |events| match events {
         AuditedEvents::All => "all".to_owned(),
         AuditedEvents::Changes => "changes".to_owned(),
+    },
+};
+
+const TARGET: Text<CheckpointTarget> = Text {
+    parse: |text| {
+        if text.contains("://") {
+            SecureUrl::parse(text).map(CheckpointTarget::Address)
+        } else {
+            (PATH.parse)(text).map(CheckpointTarget::Directory)
+        }
+    },
+    show: |target| match target {
+        CheckpointTarget::Directory(path) => path.display().to_string(),
+        // Its query may be what gives access to it.
+        CheckpointTarget::Address(url) => match url.as_str().split_once('?') {
+            Some((address, _)) => format!("{address}?..."),
+            None => url.to_string(),
+        },
     },
 };

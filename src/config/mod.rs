@@ -45,7 +45,7 @@ use std::path::Path;
 pub use self::{
     access::Access,
     admin::Admin,
-    audit::{Audit, AuditedEvents, Durability},
+    audit::{Audit, AuditedEvents, CheckpointTarget, Durability},
     cache::Cache,
     changes::Changes,
     costs::Costs,

@@ -71,6 +71,10 @@ impl Time {
         Self { range, unit: "seconds", milliseconds: 1000 }
     }
 
+    pub(super) fn minutes(range: RangeInclusive<u64>) -> Self {
+        Self { range, unit: "minutes", milliseconds: 60_000 }
+    }
+
     pub(super) fn milliseconds(range: RangeInclusive<u64>) -> Self {
         Self { range, unit: "milliseconds", milliseconds: 1 }
     }

@@ -6,3 +6,4 @@ pub mod encoding;
 pub mod event;
 pub mod ledger;
 pub mod row;
+pub mod signature;

@@ -7,6 +7,7 @@ pub mod query;
 pub mod scan;
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::{ConnectOptions, Connection, Executor, PgConnection, postgres::PgConnectOptions};
@@ -14,6 +15,7 @@ use uuid::Uuid;
 
 use super::{Store, StoreError};
 use crate::model::audit::chain::{Batch, Chain, Digest};
+use crate::model::audit::signature::Signer;
 
 /// What begins and ends every binary copy.
 const COPY_HEAD: &[u8] = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
@@ -31,6 +33,8 @@ pub struct AuditLog {
     /// Days whose partition is known to be there.
     days: HashSet<i32>,
     deadline: Duration,
+    /// Signs entries of the chain of chains.
+    signer: Option<Arc<Signer>>,
 }
 
 /// Why rows were not added.
@@ -51,16 +55,17 @@ impl From<sqlx::Error> for AppendError {
 }
 
 impl Store {
-    /// The audit log of this database. Each thing that it does must be done within `deadline`.
-    pub fn audit_log(&self, deadline: Duration) -> AuditLog {
+    /// The audit log of this database, whose chain of chains `signer` signs. Each thing that it does must be done within
+    /// `deadline`.
+    pub fn audit_log(&self, deadline: Duration, signer: Option<Arc<Signer>>) -> AuditLog {
         let options = (*self.pool.connect_options()).clone();
-        AuditLog { options, connection: None, days: HashSet::new(), deadline }
+        AuditLog { options, connection: None, days: HashSet::new(), deadline, signer }
     }
 
     /// The audit log as its owner sees it, who alone may drop what is old.
-    pub fn owned_audit_log(&self, deadline: Duration) -> AuditLog {
-        let options = self.owner.clone().unwrap_or_else(|| (*self.pool.connect_options()).clone());
-        AuditLog { options, connection: None, days: HashSet::new(), deadline }
+    pub fn owned_audit_log(&self, deadline: Duration, signer: Option<Arc<Signer>>) -> AuditLog {
+        let log = self.audit_log(deadline, signer);
+        AuditLog { options: self.owner.clone().unwrap_or(log.options), ..log }
     }
 }
 

@@ -19,7 +19,7 @@ mod server;
 mod socket;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sqlx::postgres::PgConnectOptions;
@@ -111,6 +111,14 @@ pub struct Embedded {
 }
 
 impl Embedded {
+    /// Whether a data directory has a cluster.
+    ///
+    /// # Errors
+    /// When that cannot be seen.
+    pub fn exists(data_dir: &Path) -> Result<bool, EmbeddedError> {
+        Ok(folder::cluster_version(&folder::cluster(data_dir))?.is_some())
+    }
+
     /// Starts the server on the cluster in the data directory, creating what is missing. A server that dies is
     /// started again until [`Embedded::stop`].
     ///

@@ -23,6 +23,12 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// Whether a statement names a table or a column that the schema does not have.
+    pub fn is_other_schema(&self) -> bool {
+        let Self::Refused(sqlx::Error::Database(error)) = self else { return false };
+        error.code().is_some_and(|code| code == "42P01" || code == "42703")
+    }
+
     /// For what is asked of a gateway that is going away.
     pub fn closed() -> Self {
         Self::Away(sqlx::Error::PoolClosed)

@@ -2,7 +2,9 @@
 
 mod access;
 mod calls;
+mod checkpoints;
 mod commands;
+mod cut;
 mod forms;
 mod full;
 mod gate;
@@ -11,5 +13,7 @@ mod messages;
 mod outages;
 mod partitions;
 mod post;
+mod reading;
 mod set_back;
+mod signing;
 mod tampering;

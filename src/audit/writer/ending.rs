@@ -23,7 +23,7 @@ impl Writer {
         }
         let at = self.sources.clock.now();
         let Some(mut log) = self.log.take() else { return };
-        match log.end_chain(self.chain.id, at, true).await {
+        match log.close_chain(self.chain, at).await {
             Ok(()) => {
                 if let Ok(Err(error)) = self.with_backlog(Backlog::remove).await {
                     tracing::warn!(%error, "the spill file of the audit log cannot be removed");

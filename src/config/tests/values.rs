@@ -215,6 +215,9 @@ queue = 65536
 patience_ms = 250
 # spill_dir is not set
 spill_bytes = 1073741824
+# signing_key_file is not set
+checkpoint_minutes = 60
+# checkpoint_to is not set
 
 [log]
 # format is not set

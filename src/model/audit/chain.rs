@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::encoding::{VERSION, day, field, int8, split, uuid};
 
 /// A SHA-256.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest(pub [u8; 32]);
 
 impl Digest {

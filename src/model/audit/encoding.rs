@@ -67,6 +67,11 @@ pub fn int8(out: &mut Vec<u8>, value: i64) {
     field(out, &value.to_be_bytes());
 }
 
+/// Appends a whole number of four bytes.
+pub fn int4(out: &mut Vec<u8>, value: i32) {
+    field(out, &value.to_be_bytes());
+}
+
 /// Appends a uid.
 pub fn uuid(out: &mut Vec<u8>, value: Uuid) {
     field(out, value.as_bytes());
@@ -114,6 +119,11 @@ pub fn micros(at: OffsetDateTime) -> i64 {
 pub fn day(event: &[u8]) -> Option<i32> {
     let micros = i64::from_be_bytes(event.get(4..12)?.try_into().ok()?);
     i32::try_from(micros.div_euclid(MICROS_A_DAY)).ok()
+}
+
+/// The day of a time in microseconds since the beginning of 2000, counted from the first of 2000.
+pub fn day_of_micros(micros: i64) -> i32 {
+    i32::try_from(micros.div_euclid(MICROS_A_DAY)).unwrap_or(if micros < 0 { i32::MIN } else { i32::MAX })
 }
 
 /// Takes the first field off some bytes: its value, or none, and the rest.

@@ -1,6 +1,7 @@
 //! The partitions of the log, a day each: made before they are needed, dropped whole when they are old.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use sqlx::{AssertSqlSafe, Executor, PgConnection};
 use time::{Date, OffsetDateTime};
@@ -8,7 +9,8 @@ use uuid::Uuid;
 
 use super::{AuditLog, ledger};
 use crate::model::audit::chain::{Chain, Digest};
-use crate::model::audit::ledger::Entry;
+use crate::model::audit::ledger::{Cutoff, Entry};
+use crate::model::audit::signature::Signer;
 use crate::store::StoreError;
 
 /// Where days are counted from.
@@ -41,13 +43,25 @@ impl AuditLog {
         Ok(())
     }
 
-    /// Drops the partitions of all days before `day`, the oldest first, after it is entered which rows of which chains
-    /// that takes away. Answers how many were dropped; none where another replica is at it.
-    pub async fn drop_before(&mut self, day: i32, at: OffsetDateTime) -> Result<usize, StoreError> {
-        let dropped = self.with(async |connection| drop_before(connection, day, at).await).await?;
-        self.days.retain(|known| *known >= day);
+    /// Drops the partitions whose rows are older than `retain_days`, the oldest first, after it is entered which rows of
+    /// which chains that takes away. A partition stays, with all newer ones, while it has rows of a chain that was opened
+    /// less than `retain_days` ago, which came late.
+    pub async fn drop_old(&mut self, retain_days: i32, at: OffsetDateTime) -> Result<Dropped, StoreError> {
+        let cutoff = Cutoff { day: day_of(at).saturating_sub(retain_days), retain_days };
+        let drops = Drops { cutoff, at, signer: self.signer.clone() };
+        let dropped = self.with(async |connection| drops.run(connection).await).await?;
+        self.days.retain(|known| *known >= cutoff.day);
         Ok(dropped)
     }
+}
+
+/// What became of old partitions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dropped {
+    /// So many were dropped; none where another replica is at it.
+    Done(usize),
+    /// They are kept: entries are signed, and this gateway has no key to sign that it dropped rows.
+    Unsigned,
 }
 
 async fn make(connection: &mut PgConnection, day: i32) -> Result<(), StoreError> {
@@ -57,34 +71,98 @@ async fn make(connection: &mut PgConnection, day: i32) -> Result<(), StoreError>
     Ok(())
 }
 
-async fn drop_before(
-    connection: &mut PgConnection,
-    day: i32,
+/// What is dropped now, and who signs it.
+struct Drops {
+    cutoff: Cutoff,
     at: OffsetDateTime,
-) -> Result<usize, StoreError> {
-    let alone = sqlx::query_scalar!(r#"select pg_try_advisory_lock($1) as "locked!""#, LOCK)
-        .fetch_one(&mut *connection)
-        .await?;
-    if !alone {
-        return Ok(0);
-    }
-    let old = partitions(connection, day).await?;
-    for (name, attached) in &old {
-        if *attached {
-            enter_gaps(connection, name, at).await?;
-        }
-        detach(connection, name).await?;
-        connection.execute(AssertSqlSafe(format!("drop table if exists {name}"))).await?;
-    }
-    sqlx::query!("select pg_advisory_unlock($1)", LOCK).fetch_one(connection).await?;
-    Ok(old.len())
+    signer: Option<Arc<Signer>>,
 }
 
-/// The partitions of days before `day`, the oldest first, and whether they are part of the log still. Their names are
-/// made by the log itself and hold nothing but letters, digits and underscores.
-async fn partitions(connection: &mut PgConnection, day: i32) -> Result<Vec<(String, bool)>, StoreError> {
+impl Drops {
+    async fn run(&self, connection: &mut PgConnection) -> Result<Dropped, StoreError> {
+        let alone = sqlx::query_scalar!(r#"select pg_try_advisory_lock($1) as "locked!""#, LOCK)
+            .fetch_one(&mut *connection)
+            .await?;
+        if !alone {
+            return Ok(Dropped::Done(0));
+        }
+        let dropped = self.drop_all(connection).await?;
+        sqlx::query!("select pg_advisory_unlock($1)", LOCK).fetch_one(connection).await?;
+        Ok(dropped)
+    }
+
+    async fn drop_all(&self, connection: &mut PgConnection) -> Result<Dropped, StoreError> {
+        let mut dropped = 0;
+        for Partition { name, day, attached } in partitions(connection, self.cutoff.day).await? {
+            if attached {
+                if self.signer.is_none() && ledger::is_signed(connection).await? {
+                    return Ok(Dropped::Unsigned);
+                }
+                if self.is_young(connection, &name).await? {
+                    break;
+                }
+                self.enter_gaps(connection, &name, day).await?;
+            }
+            detach(connection, &name).await?;
+            connection.execute(AssertSqlSafe(format!("drop table if exists {name}"))).await?;
+            dropped += 1;
+        }
+        Ok(Dropped::Done(dropped))
+    }
+
+    /// Whether a partition has rows of a chain that was opened less than the retention ago.
+    async fn is_young(&self, connection: &mut PgConnection, name: &str) -> Result<bool, StoreError> {
+        let statement = format!(
+            "select exists (
+                select from audit_chains c where c.kind = 'opened' and c.at > $1 - make_interval(days => $2)
+                and exists (select from {name} r where r.chain = c.chain)
+            )"
+        );
+        let young = sqlx::query_scalar(AssertSqlSafe(statement)).bind(self.at).bind(self.cutoff.retain_days);
+        Ok(young.fetch_one(connection).await?)
+    }
+
+    /// Enters which rows the partition of a day takes away: runs without a break, each with the hashes at both ends.
+    async fn enter_gaps(
+        &self,
+        connection: &mut PgConnection,
+        name: &str,
+        day: i32,
+    ) -> Result<(), StoreError> {
+        // No more is claimed than is done: partitions of later days may remain, should this break off.
+        let cutoff = Cutoff { day: day.saturating_add(1), ..self.cutoff };
+        let mut after = (Uuid::nil(), 0_i64);
+        loop {
+            connection.execute("begin").await?;
+            let mut ledger = ledger::lock(connection, self.signer.as_ref(), self.at).await?;
+            let gaps = gaps(connection, name, after).await?;
+            for Gap { first, before, last } in &gaps {
+                let entry = Entry::Dropped { first: *first, before: *before, last: *last, cutoff };
+                ledger.enter(connection, self.at, last.id, entry).await?;
+            }
+            connection.execute("commit").await?;
+            match gaps.last() {
+                Some(gap) if gaps.len() == GAPS => after = (gap.last.id, gap.last.seq),
+                _ => return Ok(()),
+            }
+        }
+    }
+}
+
+/// The partition of a day.
+struct Partition {
+    /// Made by the log itself: letters, digits and underscores.
+    name: String,
+    day: i32,
+    /// Whether it is part of the log still.
+    attached: bool,
+}
+
+/// The partitions of days before `day`, the oldest first.
+async fn partitions(connection: &mut PgConnection, day: i32) -> Result<Vec<Partition>, StoreError> {
     let rows = sqlx::query!(
-        r#"select c.relname::text as "name!", i.inhrelid is not null and not i.inhdetachpending as "attached!"
+        r#"select c.relname::text as "name!",
+            to_date(substr(c.relname, 11), 'YYYYMMDD') - date '2000-01-01' as "day!", i.inhrelid is not null and not i.inhdetachpending as "attached!"
         from pg_class c left join pg_inherits i on i.inhrelid = c.oid
         where c.relnamespace = (select relnamespace from pg_class where oid = 'audit_log'::regclass)
         and c.relkind = 'r' and c.relname ~ '^audit_log_[0-9]{8}$'
@@ -94,7 +172,8 @@ async fn partitions(connection: &mut PgConnection, day: i32) -> Result<Vec<(Stri
     )
     .fetch_all(connection)
     .await?;
-    Ok(rows.into_iter().map(|row| (row.name, row.attached)).collect())
+    let partitions = rows.into_iter();
+    Ok(partitions.map(|row| Partition { name: row.name, day: row.day, attached: row.attached }).collect())
 }
 
 async fn detach(connection: &mut PgConnection, name: &str) -> Result<(), StoreError> {
@@ -113,25 +192,6 @@ async fn detach(connection: &mut PgConnection, name: &str) -> Result<(), StoreEr
     let statement = format!("alter table audit_log detach partition {name} {how}");
     connection.execute(AssertSqlSafe(statement)).await?;
     Ok(())
-}
-
-/// Enters which rows a partition takes away: runs without a break, each with the hashes at both ends.
-async fn enter_gaps(connection: &mut PgConnection, name: &str, at: OffsetDateTime) -> Result<(), StoreError> {
-    let mut after = (Uuid::nil(), 0_i64);
-    loop {
-        connection.execute("begin").await?;
-        let mut chain_of_chains = ledger::lock(connection).await?;
-        let gaps = gaps(connection, name, after).await?;
-        for Gap { first, before, last } in &gaps {
-            let entry = Entry::Dropped { first: *first, before: *before, last: *last };
-            ledger::enter(connection, &mut chain_of_chains, at, last.id, entry).await?;
-        }
-        connection.execute("commit").await?;
-        match gaps.last() {
-            Some(gap) if gaps.len() == GAPS => after = (gap.last.id, gap.last.seq),
-            _ => return Ok(()),
-        }
-    }
 }
 
 async fn gaps(connection: &mut PgConnection, name: &str, after: (Uuid, i64)) -> Result<Vec<Gap>, StoreError> {

@@ -1,5 +1,7 @@
 //! The log as people ask for it: newest first, by whom and what it is about; and where its chains stand.
 
+use std::time::Duration;
+
 use sqlx::Executor;
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -108,7 +110,43 @@ impl Store {
             }
         }
         let ledger = ledger.ok_or(StoreError::Unreadable("audit head"))?;
-        Ok(Checkpoint { api_version: API_VERSION.to_owned(), at: timestamp(at), ledger, chains })
+        Ok(Checkpoint {
+            api_version: API_VERSION.to_owned(),
+            at: timestamp(at),
+            ledger,
+            chains,
+            signer: None,
+            signature: None,
+        })
+    }
+
+    /// Undertakes to write a checkpoint, if the last one is older than `every` and no other replica has undertaken it in
+    /// the last minute.
+    pub async fn lease_checkpoint(&self, every: Duration) -> Result<bool, StoreError> {
+        let seconds = i32::try_from(every.as_secs()).unwrap_or(i32::MAX);
+        let leased = self
+            .run(async |connection| {
+                sqlx::query!(
+                    "update audit_checkpoints set leased = now() + interval '1 minute'
+                    where leased <= now() and made <= now() - make_interval(secs => $1::integer)",
+                    seconds,
+                )
+                .execute(connection)
+                .await
+            })
+            .await?;
+        Ok(leased.rows_affected() == 1)
+    }
+
+    /// Notes that a checkpoint was written.
+    pub async fn checkpoint_made(&self) -> Result<(), StoreError> {
+        self.run(async |connection| {
+            sqlx::query!("update audit_checkpoints set made = now(), leased = '-infinity'")
+                .execute(connection)
+                .await
+        })
+        .await?;
+        Ok(())
     }
 }
 

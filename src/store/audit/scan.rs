@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Connection, Executor, PgConnection};
+use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::model::audit::chain::{Chain, Digest};
@@ -34,6 +35,12 @@ impl Scan {
         Ok(Self { connection })
     }
 
+    /// The time of the database.
+    pub async fn now(&mut self) -> Result<OffsetDateTime, StoreError> {
+        let now = sqlx::query_scalar!(r#"select now() as "now!""#);
+        Ok(now.fetch_one(&mut self.connection).await?)
+    }
+
     /// How far each chain goes; the nil chain is the chain of chains.
     pub async fn heads(&mut self) -> Result<Vec<Chain>, StoreError> {
         let rows = sqlx::query!("select chain, seq, hash from audit_heads order by chain")
@@ -48,7 +55,8 @@ impl Scan {
     /// Hands over the fields of each entry of the chain of chains.
     pub async fn ledger(&mut self, each: impl FnMut(&[u8])) -> Result<(), StoreError> {
         let statement = "copy (
-            select number, previous, at, kind, chain, first, before, last, head, hash
+            select version, number, previous, at, kind, chain, first, before, last, head, cutoff, retain_days, key,
+                signer, hash, signature
             from audit_chains order by number
         ) to stdout (format binary)";
         self.copy(statement, each).await

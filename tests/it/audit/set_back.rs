@@ -36,8 +36,11 @@ async fn after_a_loss_of_rows_new_ones_go_into_another_chain_with_which_nothing_
     let mut connection = post.database.connect().await;
     let query = "select chain::text from audit_chains where number = 1";
     let chain: String = sqlx::query_scalar(query).fetch_one(&mut connection).await.unwrap();
-    let expected =
-        format!("chain {chain}: the record of how far it goes is missing\n9 rows in 3 chains: 1 wrong\n");
+    let expected = format!(
+        "chain {chain}: the record of how far it goes is missing\n\
+            unsigned: whoever owns the database can rewrite what no checkpoint knows\n\
+            9 rows in 3 chains: 1 wrong\n"
+    );
     assert_eq!(post.verify().await, (Some(1), expected));
     assert!(post.site.printed("stderr").contains("audit rows go into a chain of their own"));
 }

@@ -1,8 +1,9 @@
 //! Verification finds whatever somebody has done to the log.
 
 use sqlx::{AssertSqlSafe, Executor};
-use waggle::audit::verify::verify;
+use waggle::audit::verify::{Evidence, verify};
 use waggle::model::audit::checkpoint::Checkpoint;
+use waggle::model::audit::signature::PublicKey;
 use waggle::store::audit::scan::Scan;
 
 use super::calls::{becomes, reaches};
@@ -11,8 +12,19 @@ use crate::cluster::{Database, database};
 
 /// What verification finds, with the ids of chains left out.
 pub(super) async fn findings(database: &Database, checkpoint: Option<&Checkpoint>) -> Vec<String> {
+    held_against(database, checkpoint, &[]).await
+}
+
+/// What verification finds that trusts these keys.
+pub(super) async fn held_against(
+    database: &Database,
+    checkpoint: Option<&Checkpoint>,
+    trusted: &[PublicKey],
+) -> Vec<String> {
     let mut scan = Scan::begin(&database.options).await.unwrap();
-    let report = verify(&mut scan, checkpoint).await.unwrap();
+    let checkpoints = checkpoint.cloned().into_iter().collect();
+    let evidence = Evidence { checkpoints, trusted: trusted.to_vec() };
+    let report = verify(&mut scan, &evidence).await.unwrap();
     scan.end().await.unwrap();
     let nameless = |finding: &String| {
         let hidden = |word: &str| if word.trim_end_matches(':').len() == 36 { "…" } else { word }.to_owned();

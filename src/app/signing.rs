@@ -1,0 +1,69 @@
+//! The key that signs the audit log: a file outside the database.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::AppError;
+use super::credentials::write_private;
+use crate::config::Settings;
+use crate::model::audit::signature::Signer;
+use crate::model::sources::Sources;
+
+/// Where the key is: the configured file, or `audit.key` in the data directory of the embedded database.
+fn file(settings: &Settings) -> Option<PathBuf> {
+    let own = || settings.embedded.data_dir.join("audit.key");
+    settings.audit.signing_key_file.clone().or_else(|| settings.database.url.is_none().then(own))
+}
+
+/// The settings of a gateway on its embedded database, whose key is made at the first start.
+pub(super) fn with_own_key(mut settings: Settings, sources: &Sources) -> Result<Settings, AppError> {
+    let Some(file) = file(&settings) else { return Ok(settings) };
+    if !file.try_exists().map_err(|error| AppError::File(file.display().to_string(), error))? {
+        write_private(&file, &generate(sources)?)?;
+        tracing::info!(file = %file.display(), "audit signing key created");
+    }
+    settings.audit.signing_key_file = Some(file);
+    Ok(settings)
+}
+
+/// The key that is configured, if any.
+pub(super) fn signer(settings: &Settings) -> Result<Option<Arc<Signer>>, AppError> {
+    let file = settings.audit.signing_key_file.as_deref();
+    file.map(|file| Ok(Arc::new(parse(file, &read(file)?)?))).transpose()
+}
+
+/// The public key of the one that signs. With `replace`, a new one is made, which signs from the next start on: it stands
+/// before those that the file has, the newest of which enters it.
+///
+/// # Errors
+/// When there is no key, or the file cannot be read or written.
+pub fn audit_key(settings: &Settings, replace: bool) -> Result<String, AppError> {
+    let file = file(settings).ok_or(AppError::NoSigningKeyFile)?;
+    if replace {
+        let before = match read(&file) {
+            Err(AppError::File(_, error)) if error.kind() == ErrorKind::NotFound => String::new(),
+            before => before?,
+        };
+        let text = generate(&Sources::system())? + &before;
+        // Nothing is replaced by what a start would refuse.
+        parse(&file, &text)?;
+        write_private(&file, &text)?;
+    }
+    Ok(parse(&file, &read(&file)?)?.public().to_string())
+}
+
+fn generate(sources: &Sources) -> Result<String, AppError> {
+    let mut private = [0; 32];
+    sources.random.fill(&mut private)?;
+    Ok(Signer::pem(&private))
+}
+
+fn read(file: &Path) -> Result<String, AppError> {
+    fs::read_to_string(file).map_err(|error| AppError::File(file.display().to_string(), error))
+}
+
+fn parse(file: &Path, text: &str) -> Result<Signer, AppError> {
+    Signer::parse(text.as_bytes()).map_err(|error| AppError::SigningKey(file.display().to_string(), error))
+}

@@ -1,0 +1,141 @@
+//! Checkpoints that are written by themselves, by one replica at a time, to a place outside under names never used before.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::header::{CONTENT_TYPE, IF_NONE_MATCH};
+use reqwest::{Client, StatusCode, redirect::Policy};
+use tokio_util::sync::CancellationToken;
+use url::Url;
+
+use super::checkpoint;
+use super::start::AuditError;
+use crate::config::CheckpointTarget;
+use crate::model::audit::checkpoint::Checkpoint;
+use crate::model::audit::signature::Signer;
+use crate::model::sources::{RandomError, Sources};
+use crate::store::{Store, StoreError};
+
+/// How often a replica looks whether a checkpoint is due.
+const POLL: Duration = Duration::from_secs(10);
+/// How long one may take to be put at its address; less than the lease of the replica that does it.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Why a checkpoint was not written.
+#[derive(Debug, thiserror::Error)]
+enum CheckpointError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Random(#[from] RandomError),
+    #[error("{0}")]
+    Encode(#[from] serde_json::Error),
+    #[error("{0}: {1}")]
+    File(PathBuf, #[source] io::Error),
+    #[error("{0}")]
+    Address(#[source] reqwest::Error),
+    #[error("its address answers {0}")]
+    Status(StatusCode),
+    #[error("its address cannot have a name behind it")]
+    Name,
+}
+
+/// Where checkpoints are written to.
+pub(super) enum Target {
+    Directory(PathBuf),
+    Address(Client, String),
+}
+
+impl Target {
+    pub(super) fn new(target: CheckpointTarget) -> Result<Self, AuditError> {
+        match target {
+            CheckpointTarget::Directory(path) => Ok(Self::Directory(path)),
+            CheckpointTarget::Address(url) => {
+                // Whoever runs the gateway as a library may not have chosen a provider; a choice already made stands.
+                rustls::crypto::ring::default_provider().install_default().ok();
+                let client = Client::builder().timeout(DEADLINE).redirect(Policy::none()).no_proxy().build();
+                Ok(Self::Address(client.map_err(AuditError::Client)?, url.as_str().to_owned()))
+            }
+        }
+    }
+
+    async fn write(&self, name: String, json: Vec<u8>) -> Result<(), CheckpointError> {
+        match self {
+            Self::Directory(folder) => {
+                let folder = folder.clone();
+                let written = tokio::task::spawn_blocking(move || {
+                    create(&folder, &name, &json).map_err(|error| CheckpointError::File(folder, error))
+                });
+                let ended = |_| CheckpointError::File(PathBuf::new(), io::ErrorKind::Interrupted.into());
+                written.await.map_err(ended)?
+            }
+            Self::Address(client, address) => {
+                let mut url = Url::parse(address).map_err(|_| CheckpointError::Name)?;
+                url.path_segments_mut().map_err(|()| CheckpointError::Name)?.pop_if_empty().push(&name);
+                let request = client.put(url).header(CONTENT_TYPE, "application/json");
+                let request = request.header(IF_NONE_MATCH, "*").body(json);
+                // The query of the address may be what gives access to it.
+                let answer =
+                    request.send().await.map_err(|error| CheckpointError::Address(error.without_url()))?;
+                let status = answer.status();
+                if status.is_success() { Ok(()) } else { Err(CheckpointError::Status(status)) }
+            }
+        }
+    }
+}
+
+/// Creates a file, whole or not at all, which nobody replaces.
+fn create(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
+    fs::create_dir_all(folder)?;
+    let (file, unfinished) = (folder.join(name), folder.join(format!("{name}.new")));
+    let mut writer = OpenOptions::new().write(true).create_new(true).open(&unfinished)?;
+    writer.write_all(bytes).and_then(|()| writer.sync_all())?;
+    fs::rename(&unfinished, &file)?;
+    File::open(folder)?.sync_all()
+}
+
+/// Writes checkpoints.
+pub(super) struct Checkpoints {
+    pub(super) target: Target,
+    pub(super) every: Duration,
+    pub(super) store: Store,
+    pub(super) sources: Sources,
+    pub(super) signer: Option<Arc<Signer>>,
+}
+
+impl Checkpoints {
+    /// Writes a checkpoint whenever one is due, until `stop`.
+    pub(super) async fn run(self, stop: CancellationToken) {
+        let mut tick = tokio::time::interval(POLL);
+        while stop.run_until_cancelled(tick.tick()).await.is_some() {
+            match stop.run_until_cancelled(self.write_if_due()).await {
+                Some(Ok(Some(name))) => tracing::info!(name, "audit checkpoint written"),
+                Some(Err(error)) => tracing::warn!(%error, "audit checkpoint not written"),
+                Some(Ok(None)) | None => {}
+            }
+        }
+    }
+
+    /// Writes a checkpoint if one is due and no other replica is writing it; answers its name.
+    async fn write_if_due(&self) -> Result<Option<String>, CheckpointError> {
+        if !self.store.lease_checkpoint(self.every).await? {
+            return Ok(None);
+        }
+        let made = checkpoint(&self.store, self.sources.clock.now(), self.signer.as_deref()).await?;
+        let name = self.name(&made)?;
+        let mut json = serde_json::to_vec_pretty(&made)?;
+        json.push(b'\n');
+        self.target.write(name.clone(), json).await?;
+        self.store.checkpoint_made().await?;
+        Ok(Some(name))
+    }
+
+    /// A name that no other checkpoint has; sorted by time.
+    fn name(&self, made: &Checkpoint) -> Result<String, RandomError> {
+        let time: String = made.at.chars().take(19).filter(|c| !matches!(c, '-' | ':')).collect();
+        Ok(format!("waggle-audit-{time}Z-{}.json", self.sources.uid()?))
+    }
+}

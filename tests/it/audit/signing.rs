@@ -1,0 +1,145 @@
+//! Signatures of entries and checkpoints, and the keys that make them.
+
+use time::{Duration, OffsetDateTime};
+use waggle::model::audit::checkpoint::Checkpoint;
+use waggle::model::audit::signature::{PublicKey, Signer};
+use waggle::model::sources::Clock;
+use waggle::store::Store;
+use waggle::store::audit::partitions::Dropped;
+
+use super::calls::{becomes, reaches};
+use super::cut::signer;
+use super::tampering::{findings, held_against};
+use crate::app::Builder;
+use crate::clock::ManualClock;
+use crate::cluster::{Database, database, store_options};
+
+/// One life of a gateway, with a change in it.
+async fn live(database: &Database, name: &str, key: Option<&str>) -> Checkpoint {
+    let builder = Builder::new(database);
+    let builder =
+        key.into_iter().fold(builder, |builder, key| builder.set("WAGGLE_AUDIT__SIGNING_KEY_FILE", key));
+    let replica = builder.start().await;
+    replica.tenant(name).await;
+    becomes(database, "select count(*) from audit_outbox", 0).await;
+    let checkpoint = replica.admin("POST", "/audit/checkpoint", None).await.json();
+    replica.running.stop().await;
+    serde_json::from_value(checkpoint).unwrap()
+}
+
+#[tokio::test]
+async fn every_entry_is_signed_by_a_key_that_is_entered_first() {
+    let (database, folder) = (database().await, tempfile::tempdir().unwrap());
+    let (file, key) = signer(folder.path(), 1);
+    let checkpoint = live(&database, "one", Some(&file)).await;
+    assert_eq!(database.number("select count(*) from audit_chains where signature is null").await, 0);
+    assert_eq!(database.number("select number from audit_chains where kind = 'key'").await, 1);
+    live(&database, "two", Some(&file)).await;
+    assert_eq!(database.number("select count(*) from audit_chains where kind = 'key'").await, 1);
+    assert_eq!(held_against(&database, Some(&checkpoint), &[key]).await, [""; 0]);
+
+    let edited = Checkpoint { at: "2026-01-01T00:00:00.000000Z".to_owned(), ..checkpoint.clone() };
+    assert_eq!(
+        findings(&database, Some(&edited)).await,
+        ["the checkpoint of 2026-01-01T00:00:00.000000Z: its signature is not that of the key it names"]
+    );
+    let unsigned = Checkpoint { signer: None, signature: None, ..edited };
+    assert_eq!(
+        findings(&database, Some(&unsigned)).await,
+        ["the checkpoint of 2026-01-01T00:00:00.000000Z: it is not signed, and entries before it are"]
+    );
+}
+
+#[tokio::test]
+async fn key_that_is_not_trusted_is_found() {
+    let (database, folder) = (database().await, tempfile::tempdir().unwrap());
+    let ((file, key), (foreign, other)) = (signer(folder.path(), 1), signer(folder.path(), 2));
+    live(&database, "one", Some(&file)).await;
+    let checkpoint = live(&database, "two", Some(&foreign)).await;
+    // Any replica may have a key of its own, so that only the keys that are trusted tell.
+    assert_eq!(findings(&database, None).await, [""; 0]);
+    assert_eq!(held_against(&database, None, &[key, other]).await, [""; 0]);
+    let doubt = format!("{other} is not one of the keys that are trusted, and none of these has entered it");
+    let entry = format!("the chain of chains: entry 4: {doubt}");
+    assert_eq!(held_against(&database, None, &[key]).await, [entry.clone()]);
+    let checkpoint_of = format!("the checkpoint of {}: {doubt}", checkpoint.at);
+    assert_eq!(held_against(&database, Some(&checkpoint), &[key]).await, [entry, checkpoint_of]);
+}
+
+#[tokio::test]
+async fn unsigned_entry_after_a_signed_one_is_found() {
+    let (database, folder) = (database().await, tempfile::tempdir().unwrap());
+    let (file, key) = signer(folder.path(), 1);
+    live(&database, "one", None).await;
+    // Without a key there is nothing to find, unless somebody trusts one.
+    assert_eq!(findings(&database, None).await, [""; 0]);
+    let none = "the chain of chains: no entry is signed, and keys are trusted that should have signed it";
+    assert_eq!(held_against(&database, None, &[key]).await, [none]);
+    // One that began before the first key ends without a signature.
+    let before = Builder::new(&database).start().await;
+    live(&database, "two", Some(&file)).await;
+    before.running.stop().await;
+    assert_eq!(held_against(&database, None, &[key]).await, [""; 0]);
+    live(&database, "three", None).await;
+    let found = ["the chain of chains: entry 8: it is not signed, and entries before it are"];
+    assert_eq!(findings(&database, None).await, found);
+}
+
+#[tokio::test]
+async fn successor_is_entered_by_the_key_that_it_replaces() {
+    let (database, folder) = (database().await, tempfile::tempdir().unwrap());
+    let (file, key) = signer(folder.path(), 1);
+    live(&database, "one", Some(&file)).await;
+    let both = folder.path().join("both.key");
+    std::fs::write(&both, Signer::pem(&[2; 32]) + &Signer::pem(&[1; 32])).unwrap();
+    let checkpoint = live(&database, "two", Some(both.to_str().unwrap())).await;
+    assert_eq!(held_against(&database, Some(&checkpoint), &[key]).await, [""; 0]);
+    let successor: PublicKey = checkpoint.signer.unwrap();
+    assert_ne!(successor, key);
+    // The predecessor signs no more.
+    live(&database, "three", Some(&file)).await;
+    let found = [format!("the chain of chains: entry 7: {key} signs it, which entry 4 replaced")];
+    assert_eq!(held_against(&database, None, &[key]).await, found);
+}
+
+#[tokio::test]
+async fn edited_signature_or_entry_is_found() {
+    let (database, folder) = (database().await, tempfile::tempdir().unwrap());
+    let (file, _) = signer(folder.path(), 1);
+    live(&database, "one", Some(&file)).await;
+    let owner = "set session_replication_role = replica";
+    database
+        .execute(&format!(
+            "{owner}; update audit_chains set signature = set_byte(signature, 5, 0) where number = 2"
+        ))
+        .await;
+    let found = ["the chain of chains: entry 2: its signature is not that of the key it names"];
+    assert_eq!(findings(&database, None).await, found);
+}
+
+#[tokio::test]
+async fn drops_are_signed_and_kept_back_without_a_key() {
+    let (database, folder) = (database().await, tempfile::tempdir().unwrap());
+    let (file, key) = signer(folder.path(), 1);
+    let clock = ManualClock::at(OffsetDateTime::now_utc() - Duration::days(120));
+    let start = async || {
+        let builder = Builder::new(&database).clock(clock.clone());
+        builder.set("WAGGLE_AUDIT__SIGNING_KEY_FILE", &file).start().await
+    };
+    let replica = start().await;
+    replica.tenant("old").await;
+    reaches(&database, 1).await;
+    replica.running.stop().await;
+    clock.advance(Duration::days(100));
+    let store = Store::new(store_options(database.options.clone()));
+    let mut keyless = store.owned_audit_log(std::time::Duration::from_secs(30), None);
+    assert_eq!(keyless.drop_old(90, clock.now()).await.unwrap(), Dropped::Unsigned);
+    assert_eq!(database.number("select count(*) from audit_log").await, 1);
+    let keyed = start().await;
+    becomes(&database, "select count(*) from audit_log", 0).await;
+    keyed.running.stop().await;
+    let dropped = "select count(*) from audit_chains where kind = 'dropped' and signature is not null \
+        and retain_days = 90 and cutoff <= at::date - 90";
+    assert_eq!(database.number(dropped).await, 1);
+    assert_eq!(held_against(&database, None, &[key]).await, [""; 0]);
+}
