@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use bytes::Bytes;
 use futures_util::FutureExt;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version};
@@ -18,7 +19,6 @@ use tokio::sync::Semaphore;
 
 use super::metrics::Metrics;
 use crate::audit::Audit;
-use crate::feed::Feed;
 use crate::http::body::{self, Body, Lent};
 use crate::http::client_address::TrustedProxies;
 use crate::http::key_expiry::KeyExpiry;
@@ -33,7 +33,9 @@ use crate::mcp::endpoint::{Arrival, Endpoint};
 use crate::mcp::reply;
 use crate::mcp::trail::Trail;
 use crate::model::fault::Fault;
+use crate::registry::Registry;
 use crate::registry::audited::AuditedCall;
+use crate::registry::readiness::Readiness;
 
 const NO_PATH: Fault = Fault::NotFound("path");
 const BUSY: Fault = Fault::Unavailable { retry_after: Duration::from_secs(1) };
@@ -54,7 +56,7 @@ pub(super) enum Surface {
 pub(super) struct Gateway {
     endpoint: Endpoint,
     admin: Router,
-    feed: Arc<Feed>,
+    registry: Arc<Registry>,
     audit: Arc<Audit>,
     ids: RequestIds,
     metrics: Metrics,
@@ -93,14 +95,14 @@ impl Gateway {
     pub(super) fn new(
         endpoint: Endpoint,
         admin: Router,
-        feed: Arc<Feed>,
+        registry: Arc<Registry>,
         audit: Arc<Audit>,
         ids: RequestIds,
         metrics: Metrics,
         options: GatewayOptions,
     ) -> Self {
         let requests = Semaphore::new(options.most_requests);
-        Self { endpoint, admin, feed, audit, ids, metrics, options, requests }
+        Self { endpoint, admin, registry, audit, ids, metrics, options, requests }
     }
 
     /// Answers a request, whatever happens.
@@ -117,11 +119,11 @@ impl Gateway {
                 *response.status_mut() = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
                 response
             }
-            Target::Alive => status(&request, StatusCode::OK, r#"{"status":"alive"}"#),
-            Target::Ready if self.feed.is_ready() => {
-                status(&request, StatusCode::OK, r#"{"status":"ready"}"#)
+            Target::Alive => status(&request, StatusCode::OK, r#"{"status":"alive"}"#.into()),
+            Target::Ready => {
+                let (code, body) = readyz(&self.registry.readiness());
+                status(&request, code, body)
             }
-            Target::Ready => status(&request, StatusCode::SERVICE_UNAVAILABLE, r#"{"status":"unready"}"#),
             Target::Mcp => self.mcp(request, peer, &id).await,
             Target::Admin => {
                 let visitor = Visitor::new(self.options.proxies.client(peer, request.headers()));
@@ -310,9 +312,22 @@ fn preflight<B>(
     Some(response)
 }
 
-fn status(request: &Request<Incoming>, code: StatusCode, body: &'static str) -> Response<Body> {
+/// The status and the body of `readyz`.
+fn readyz(readiness: &Readiness) -> (StatusCode, Bytes) {
+    let (code, status, reasons) = match readiness {
+        Readiness::Ready => {
+            return (StatusCode::OK, Bytes::from_static(br#"{"status":"ready"}"#));
+        }
+        Readiness::Degraded(reasons) => (StatusCode::OK, "degraded", reasons),
+        Readiness::Unready(reasons) => (StatusCode::SERVICE_UNAVAILABLE, "unready", reasons),
+    };
+    let reasons: Vec<_> = reasons.iter().map(|reason| reason.code()).collect();
+    (code, serde_json::json!({"status": status, "reasons": reasons}).to_string().into())
+}
+
+fn status(request: &Request<Incoming>, code: StatusCode, body: Bytes) -> Response<Body> {
     let asked = matches!(*request.method(), Method::GET | Method::HEAD);
-    let mut response = Response::new(Body::from(bytes::Bytes::from_static(body.as_bytes())));
+    let mut response = Response::new(Body::from(body));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));

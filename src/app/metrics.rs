@@ -135,6 +135,10 @@ impl Metrics {
         } else {
             text.gauge("waggle_feed_unproven_seconds", help, unproven);
         }
+        let help = "How often the database was found in another timeline: restored, or failed over.";
+        text.counter("waggle_feed_timeline_changes_total", help, stats.timelines);
+        let help = "What is added to the local clock to follow the database's.";
+        text.gauge("waggle_clock_offset_seconds", help, stats.clock_offset.as_seconds_f64());
         let help = "Sweeps of the log of changes, by whether the database answered.";
         let mut family = text.family("waggle_feed_sweeps_total", Kind::Counter, help);
         family.sample("", &[("outcome", "ok")], stats.sweeps);
@@ -206,6 +210,9 @@ impl Metrics {
         text.gauge("waggle_audit_waiting", help, stats.waiting);
         let help = "Bytes in spill files that are not in the audit log yet.";
         text.gauge("waggle_audit_spilled_bytes", help, stats.spilled_bytes);
+        let help =
+            "Whether there is a spill file; without one, rows wait in memory while the database is away.";
+        text.gauge("waggle_audit_spill_file", help, u8::from(stats.has_file));
     }
 }
 

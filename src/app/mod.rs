@@ -194,7 +194,7 @@ fn gateway(
     metrics: Metrics,
     ids: RequestIds,
 ) -> Gateway {
-    let Grounds { registry, feed, audit, limits, usage } = grounds;
+    let Grounds { registry, audit, limits, usage, .. } = grounds;
     let settable = LimitBounds {
         dearest: settings.costs.dearest().1,
         key: settings.limits.key,
@@ -202,7 +202,7 @@ fn gateway(
         tenant: settings.limits.tenant,
     };
     let admin = Admin {
-        registry,
+        registry: Arc::clone(&registry),
         audit: Arc::clone(&audit),
         limits,
         usage,
@@ -231,7 +231,7 @@ fn gateway(
         most_requests: settings.limits.concurrent_requests,
         most_headers: settings.server.header_count,
     };
-    Gateway::new(endpoint, admin::router(Arc::new(admin)), feed, audit, ids, metrics, options)
+    Gateway::new(endpoint, admin::router(Arc::new(admin)), registry, audit, ids, metrics, options)
 }
 
 /// What is served, and what it stands on.

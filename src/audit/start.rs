@@ -14,6 +14,8 @@ use super::checkpoints::{Checkpoints, Target};
 use super::keep::{self, Keeping};
 use super::queue::Queue;
 use super::spill::Spill;
+#[cfg(test)]
+use super::spill::SpillError;
 use super::tally::Tally;
 use super::writer::{Pace, Writer};
 use super::{Audit, Durability};
@@ -91,7 +93,6 @@ pub fn start(store: &Store, sources: Sources, options: &AuditOptions) -> Result<
     let chain = sources.uid()?;
     let (left, own) = match &options.spill_dir {
         Some(folder) => files(folder, chain, options.spill_bytes)
-            .map(|(left, own)| (left, Some(own)))
             .map_err(|error| AuditError::File(folder.clone(), error))?,
         None => (Vec::new(), None),
     };
@@ -99,6 +100,7 @@ pub fn start(store: &Store, sources: Sources, options: &AuditOptions) -> Result<
         tracing::warn!(gateways = left.len(), "what gateways that are no more had to audit is taken over");
     }
     let (queue, tally) = (Arc::new(Queue::new(options.queue)), Arc::new(Tally::default()));
+    tally.has_file(own.is_some());
     let linger = if options.durability == Durability::Sync { Duration::ZERO } else { LINGER };
     let pace = Pace { linger, patience: options.patience };
     let backlog = Backlog::new(left, own, chain, Arc::clone(&tally));
@@ -125,8 +127,59 @@ pub fn start(store: &Store, sources: Sources, options: &AuditOptions) -> Result<
     Ok(Started { audit: Arc::new(audit), tasks, stop })
 }
 
-/// The files of processes that are no more, and that of this one.
-fn files(folder: &Path, chain: Uuid, most: u64) -> io::Result<(Vec<Spill>, Spill)> {
+/// The files of processes that are no more, and that of this one; none where the file system is full.
+fn files(folder: &Path, chain: Uuid, most: u64) -> io::Result<(Vec<Spill>, Option<Spill>)> {
     let left = Spill::left_behind(folder)?;
-    Ok((left, Spill::create(folder, chain, most)?))
+    Ok((left, unless_full(Spill::create(folder, chain, most), folder)?))
+}
+
+/// A full file system is no reason to refuse a start: the database is there to take the rows.
+fn unless_full<T>(created: io::Result<T>, folder: &Path) -> io::Result<Option<T>> {
+    match created {
+        Err(error) if is_full(&error) => {
+            tracing::error!(
+                folder = %folder.display(), %error,
+                "audit spill file not created; while the database is away, audit rows wait in memory"
+            );
+            Ok(None)
+        }
+        created => created.map(Some),
+    }
+}
+
+/// Whether the file system has no room. The cause may be wrapped by what was attempted.
+fn is_full(error: &io::Error) -> bool {
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
+        if kind.is_some_and(|kind| matches!(kind, StorageFull | QuotaExceeded | FileTooLarge)) {
+            return true;
+        }
+        // What an `io::Error` wraps is not its source, but the source of its source.
+        let wrapped = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        cause = wrapped.map(|wrapped| wrapped as _).or_else(|| error.source());
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{self, ErrorKind};
+    use std::path::Path;
+
+    use super::{SpillError, unless_full};
+
+    #[test]
+    fn full_file_system_does_not_prevent_a_start() {
+        let start = |error: io::Error| {
+            unless_full::<()>(Err(error), Path::new("spill")).map_err(|error| error.kind())
+        };
+        for full in [ErrorKind::StorageFull, ErrorKind::QuotaExceeded, ErrorKind::FileTooLarge] {
+            assert_eq!(start(full.into()), Ok(None));
+            let wrapped = io::Error::other(SpillError::File(full.into()));
+            assert_eq!(start(wrapped), Ok(None), "as the first record fails");
+        }
+        assert_eq!(start(ErrorKind::PermissionDenied.into()), Err(ErrorKind::PermissionDenied));
+    }
 }

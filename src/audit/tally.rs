@@ -1,6 +1,6 @@
 //! What the audit log counts of itself.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// How the audit log of this process fares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,6 +13,8 @@ pub struct AuditStats {
     pub spilled_bytes: u64,
     /// Rows that were added to the log, those of processes that are no more included.
     pub written: u64,
+    /// Whether this process has a spill file.
+    pub has_file: bool,
 }
 
 /// What the writer counts, for others to read at any time.
@@ -21,9 +23,15 @@ pub(super) struct Tally {
     held: AtomicU64,
     spilled_bytes: AtomicU64,
     written: AtomicU64,
+    has_file: AtomicBool,
 }
 
 impl Tally {
+    /// Whether this process has a spill file.
+    pub(super) fn has_file(&self, has_file: bool) {
+        self.has_file.store(has_file, Ordering::Relaxed);
+    }
+
     /// So many events were taken from the queue and are not safe yet.
     pub(super) fn hold(&self, events: usize) {
         self.held.store(events as u64, Ordering::Relaxed);
@@ -46,6 +54,7 @@ impl Tally {
             waiting: queued as u64 + self.held.load(Ordering::Relaxed),
             spilled_bytes: self.spilled_bytes.load(Ordering::Relaxed),
             written: self.written.load(Ordering::Relaxed),
+            has_file: self.has_file.load(Ordering::Relaxed),
         }
     }
 }

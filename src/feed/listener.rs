@@ -23,6 +23,8 @@ enum Lost {
     Silent,
     #[error("what was missed could not be read")]
     Missed,
+    #[error("the database timeline changed")]
+    Timeline,
 }
 
 impl Feed {
@@ -46,6 +48,7 @@ impl Feed {
     /// Connects and hears until the connection is lost.
     async fn hear(&self, connected: &mut bool) -> Lost {
         let patience = self.options.patience;
+        let timeline = self.timeline();
         let mut listener = match timeout(patience, self.store.wake_listener()).await {
             Ok(Ok(listener)) => listener,
             Ok(Err(error)) => return error.into(),
@@ -63,6 +66,9 @@ impl Feed {
         loop {
             if let Err(lost) = self.hear_until_probe(&mut listener).await {
                 return lost;
+            }
+            if self.timeline() != timeline {
+                return Lost::Timeline;
             }
         }
     }

@@ -11,14 +11,16 @@ mod members;
 mod notifier;
 mod proof;
 mod sweep;
+mod timeline;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::model::feed::{BoxFuture, ChangeFeed, Follower, Unconfirmed};
+use crate::model::feed::{BoxFuture, ChangeFeed, FeedHealth, Follower, Unconfirmed};
 use crate::model::scope::{Revision, Scope};
 use crate::model::sources::{RandomError, Sources};
 use crate::store::Store;
@@ -47,7 +49,7 @@ pub struct FeedOptions {
 /// What the feed did so far, in numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FeedStats {
-    /// For how long nothing proves that changes are heard; zero while all is well.
+    /// Zero while heartbeats and sweeps are in time, otherwise the age of the last successful sweep.
     pub unproven: Duration,
     /// Sweeps that succeeded.
     pub sweeps: u64,
@@ -55,6 +57,10 @@ pub struct FeedStats {
     pub failed_sweeps: u64,
     /// Scopes that were behind and were caught up before anybody asked.
     pub catch_ups: u64,
+    /// How often the database went back in time.
+    pub timelines: u64,
+    /// What following the database has added to the local clock.
+    pub clock_offset: time::Duration,
 }
 
 /// The change feed of one replica.
@@ -69,6 +75,8 @@ pub struct Feed {
     members: Members,
     hub: Hub,
     follower: OnceLock<Weak<dyn Follower>>,
+    /// How often the database went back in time.
+    timelines: AtomicU64,
 }
 
 impl Feed {
@@ -89,6 +97,7 @@ impl Feed {
             pending: Pending::default(),
             catch_up: CatchUp::default(),
             follower: OnceLock::new(),
+            timelines: AtomicU64::new(0),
         })
     }
 
@@ -109,16 +118,12 @@ impl Feed {
         tasks.spawn(Arc::clone(self).catch_up(stop.clone()));
     }
 
-    /// Whether the feed is heard from, or was within the last second.
-    pub fn is_ready(&self) -> bool {
-        self.proof.is_ready()
-    }
-
     /// What it did so far.
     pub fn stats(&self) -> FeedStats {
         let (sweeps, failed_sweeps) = self.sweeper.counts();
         let (unproven, catch_ups) = (self.proof.unproven_for(), self.catch_up.begun());
-        FeedStats { unproven, sweeps, failed_sweeps, catch_ups }
+        let (timelines, clock_offset) = (self.timeline(), self.sources.clock.offset());
+        FeedStats { unproven, sweeps, failed_sweeps, catch_ups, timelines, clock_offset }
     }
 
     /// Hands on what was heard or found.
@@ -130,6 +135,15 @@ impl Feed {
             }
             self.hub.raise(*scope, *revision);
         }
+    }
+
+    fn timeline(&self) -> u64 {
+        self.timelines.load(Ordering::Acquire)
+    }
+
+    fn next_timeline(&self) {
+        self.timelines.fetch_add(1, Ordering::AcqRel);
+        self.pending.beat();
     }
 
     fn follower(&self) -> Option<Arc<dyn Follower>> {
@@ -145,6 +159,19 @@ impl Feed {
 impl ChangeFeed for Feed {
     fn unproven_for(&self) -> Duration {
         self.proof.unproven_for()
+    }
+
+    fn is_away(&self) -> bool {
+        self.sweeper.is_failing()
+    }
+
+    fn health(&self) -> FeedHealth {
+        FeedHealth {
+            started: self.proof.has_started(),
+            listening: self.proof.is_listening(),
+            sweeping: !self.sweeper.is_failing() && self.proof.is_sweeping(),
+            sweep_age: self.proof.sweep_age(),
+        }
     }
 
     fn confirm(&self) -> BoxFuture<'_, Result<(), Unconfirmed>> {

@@ -66,6 +66,11 @@ impl Pending {
         self.some.notify_one();
     }
 
+    /// Drops what was to be told: its revisions are of a timeline that ended.
+    pub(super) fn drop_revisions(&self) {
+        self.state.lock().revisions.clear();
+    }
+
     /// Has a heartbeat sent now.
     pub(super) fn beat(&self) {
         self.some.notify_one();
@@ -91,6 +96,7 @@ impl Feed {
         let mut beats = tokio::time::interval(self.options.probe);
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut sent = Instant::now();
+        let mut timeline = self.timeline();
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
@@ -99,6 +105,9 @@ impl Feed {
                 _ = beats.tick() => {}
             }
             sent = Instant::now();
+            if std::mem::replace(&mut timeline, self.timeline()) != timeline {
+                sender = None;
+            }
             let messages = self.messages();
             sender = self.send(sender, &messages).await;
         }

@@ -7,8 +7,8 @@ use tokio::time::Instant;
 
 use super::FeedOptions;
 
-/// A replica whose feed is unproven for longer is not ready.
-const READY: Duration = Duration::from_secs(1);
+/// A heartbeat or a sweep may be overdue for this long before readiness reports it.
+const GRACE: Duration = Duration::from_secs(1);
 
 /// For how long a heartbeat stands for the replica that sent it, with itself and with others.
 pub(super) fn heartbeat_lease(options: &FeedOptions) -> Duration {
@@ -64,31 +64,47 @@ impl Proof {
         }
     }
 
-    /// For how long neither the listener nor a sweep proved that changes are heard; zero while both are in time.
+    /// Zero while heartbeats and sweeps are in time; otherwise the age of the last successful sweep.
+    ///
+    /// A heartbeat proves that the connection delivers notifications, but not that every change was notified: the
+    /// writer may have failed in between. Only a sweep reads the changes themselves, so heartbeats make nothing younger.
     pub(super) fn unproven_for(&self) -> Duration {
         self.unproven_at(Instant::now())
     }
 
     fn unproven_at(&self, now: Instant) -> Duration {
         let now = self.millis(now);
-        let (heard, swept) = (Self::age(&self.heard, now), Self::age(&self.swept, now));
-        match (heard, swept) {
-            (Some(heard), Some(swept)) if heard <= self.heard_within && swept <= self.sweep_within => {
-                Duration::ZERO
-            }
-            (Some(age), None) | (None, Some(age)) => age.max(Duration::from_millis(1)),
-            (Some(heard), Some(swept)) => heard.min(swept).max(Duration::from_millis(1)),
-            (None, None) => Duration::MAX,
+        let Some(swept) = Self::age(&self.swept, now) else { return Duration::MAX };
+        let heard = Self::age(&self.heard, now);
+        if swept <= self.sweep_within && heard.is_some_and(|heard| heard <= self.heard_within) {
+            Duration::ZERO
+        } else {
+            swept.max(Duration::from_millis(1))
         }
     }
 
-    pub(super) fn is_ready(&self) -> bool {
-        self.is_ready_at(Instant::now())
+    /// Whether there ever was a heartbeat and a sweep.
+    pub(super) fn has_started(&self) -> bool {
+        self.heard.load(Ordering::Acquire) > 0 && self.swept.load(Ordering::Acquire) > 0
     }
 
-    fn is_ready_at(&self, now: Instant) -> bool {
-        let age = Self::age(&self.heard, self.millis(now));
-        age.is_some_and(|age| age <= self.heard_within + READY) && self.swept.load(Ordering::Acquire) > 0
+    /// Whether heartbeats are delivered, or were within the last second.
+    pub(super) fn is_listening(&self) -> bool {
+        self.is_listening_at(Instant::now())
+    }
+
+    fn is_listening_at(&self, now: Instant) -> bool {
+        Self::age(&self.heard, self.millis(now)).is_some_and(|age| age <= self.heard_within + GRACE)
+    }
+
+    /// The age of the last successful sweep.
+    pub(super) fn sweep_age(&self) -> Duration {
+        Self::age(&self.swept, self.millis(Instant::now())).unwrap_or(Duration::MAX)
+    }
+
+    /// Whether sweeps succeed, or did within the last second.
+    pub(super) fn is_sweeping(&self) -> bool {
+        self.sweep_age() <= self.sweep_within + GRACE
     }
 }
 
@@ -107,10 +123,10 @@ mod tests {
     #[test]
     fn a_feed_is_proven_only_while_both_heartbeats_and_sweeps_are_in_time() {
         let (proof, at) = proof();
-        let proven = |millis| (proof.unproven_at(at(millis)).is_zero(), proof.is_ready_at(at(millis)));
-        assert_eq!((proof.unproven_at(at(10)), proof.is_ready_at(at(10))), (Duration::MAX, false));
+        let proven = |millis| (proof.unproven_at(at(millis)).is_zero(), proof.is_listening_at(at(millis)));
+        assert_eq!((proof.unproven_at(at(10)), proof.is_listening_at(at(10))), (Duration::MAX, false));
         proof.heard(10);
-        assert_eq!(proven(10), (false, false));
+        assert_eq!(proven(10), (false, true));
         proof.swept(at(10));
         assert_eq!(proven(10), (true, true));
         assert_eq!(proven(510), (true, true));
@@ -125,11 +141,19 @@ mod tests {
     }
 
     #[test]
-    fn an_unproven_feed_is_as_old_as_the_last_time_the_database_told_anything() {
+    fn unproven_feed_is_as_old_as_its_last_sweep_whatever_heartbeats_say() {
         let (proof, at) = proof();
+        let seconds = |millis| proof.unproven_at(at(millis)).as_secs();
         proof.heard(10);
+        assert_eq!(proof.unproven_at(at(20)), Duration::MAX);
         proof.swept(at(10));
         proof.swept(at(30_000));
-        assert_eq!(proof.unproven_at(at(37_000)), Duration::from_secs(7));
+        assert_eq!(seconds(37_000), 7);
+        for heartbeat in (30_000..60_000).step_by(250) {
+            proof.heard(heartbeat);
+        }
+        assert_eq!(seconds(60_000), 30, "heartbeats do not hide sweeps that fail");
+        proof.swept(at(60_000));
+        assert_eq!(seconds(60_000), 0);
     }
 }

@@ -1,19 +1,26 @@
-//! The sweep: reads from the log of changes what was written since the one before, wakes or not.
+//! The sweep: reads from the log of changes what was written since the one before, notified or not.
+//!
+//! Sweeps have a connection of their own, so that they neither wait for the pool nor for a connection that its retries
+//! hide. While they fail, nobody waits for one: a probe every [`PROBE`] finds out when the database answers again.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::sync::Mutex;
-use tokio::time::{Instant, MissedTickBehavior};
+use tokio::sync::{Mutex, Notify};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::Feed;
+use super::timeline::Timeline;
+use crate::model::clock::ClockSample;
 use crate::model::feed::Unconfirmed;
+use crate::model::sources::Point;
+use crate::store::StoreError;
+use crate::store::changes::{Sweep, SweepConnection};
 
-/// For so long after a sweep that failed, callers are told so without another try: a database that swallows packets
-/// would hold each of them for its whole patience.
-const AFTER_FAILURE: Duration = Duration::from_millis(250);
+/// The pause between two sweeps while they fail.
+const PROBE: Duration = Duration::from_millis(250);
 
 /// One sweep at a time.
 #[derive(Debug, Default)]
@@ -21,6 +28,9 @@ pub(super) struct Sweeper {
     state: Mutex<State>,
     succeeded: AtomicU64,
     failed: AtomicU64,
+    /// Whether the last sweep failed.
+    failing: AtomicBool,
+    failure: Notify,
 }
 
 impl Sweeper {
@@ -28,45 +38,48 @@ impl Sweeper {
     pub(super) fn counts(&self) -> (u64, u64) {
         (self.succeeded.load(Ordering::Relaxed), self.failed.load(Ordering::Relaxed))
     }
+
+    /// Whether the last sweep failed.
+    pub(super) fn is_failing(&self) -> bool {
+        self.failing.load(Ordering::Acquire)
+    }
 }
 
 #[derive(Debug, Default)]
 struct State {
+    connection: Option<SweepConnection>,
     horizon: Option<String>,
+    timeline: Option<Timeline>,
     /// The start of the last sweep that succeeded.
     succeeded: Option<Instant>,
-    /// The end of the last sweep, if it failed.
-    failed: Option<Instant>,
 }
 
 impl Feed {
     pub(super) async fn sweep_regularly(self: Arc<Self>, stop: CancellationToken) {
-        let mut ticks = tokio::time::interval(self.options.sweep);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut failing = false;
-        while stop.run_until_cancelled(ticks.tick()).await.is_some() {
-            let Some(swept) = stop.run_until_cancelled(self.sweep()).await else { return };
-            if swept.is_err() != failing {
-                failing = swept.is_err();
-                if failing {
-                    tracing::warn!(
-                        "the database does not answer the sweep; answering from memory for a while"
-                    );
+        let sweeping = async {
+            loop {
+                if self.sweep().await.is_err() {
+                    sleep(PROBE).await;
                 } else {
-                    tracing::info!("the database answers the sweep again");
+                    // A sweep on behalf of a caller that fails begins the probes at once.
+                    let _ = timeout(self.options.sweep, self.sweeper.failure.notified()).await;
                 }
             }
-        }
+        };
+        let _ = stop.run_until_cancelled(sweeping).await;
     }
 
-    /// A sweep that began after the call, the caller's own or one it shares.
+    /// A sweep that began after the call, the caller's own or one it shares. Fails at once while sweeps fail.
     pub(super) async fn sweep_for_caller(&self) -> Result<(), Unconfirmed> {
+        if self.sweeper.is_failing() {
+            return Err(Unconfirmed);
+        }
         let asked = Instant::now();
         let mut state = self.sweeper.state.lock().await;
         if state.succeeded.is_some_and(|started| started >= asked) {
             return Ok(());
         }
-        if state.failed.is_some_and(|at| at.elapsed() < AFTER_FAILURE) {
+        if self.sweeper.is_failing() {
             return Err(Unconfirmed);
         }
         self.sweep_with(&mut state).await
@@ -78,30 +91,72 @@ impl Feed {
     }
 
     async fn sweep_with(&self, state: &mut State) -> Result<(), Unconfirmed> {
-        let swept = self.sweep_once(state).await;
-        let Sweeper { succeeded, failed, .. } = &self.sweeper;
+        let asked = timeout(self.options.patience, self.sweep_once(state));
+        let swept = asked.await.unwrap_or(Err(StoreError::Late));
+        let Sweeper { succeeded, failed, failing, failure, .. } = &self.sweeper;
         if swept.is_ok() { succeeded } else { failed }.fetch_add(1, Ordering::Relaxed);
-        swept
+        let failed_before = failing.swap(swept.is_err(), Ordering::AcqRel);
+        match swept {
+            Ok(()) => {
+                if failed_before {
+                    tracing::info!("database sweep recovered");
+                }
+                Ok(())
+            }
+            Err(error) => {
+                if failed_before {
+                    tracing::debug!(%error, "database sweep failed");
+                } else {
+                    failure.notify_one();
+                    tracing::warn!(%error, "database sweep failed; answering from memory within access.stale_seconds");
+                }
+                Err(Unconfirmed)
+            }
+        }
     }
 
-    async fn sweep_once(&self, state: &mut State) -> Result<(), Unconfirmed> {
+    async fn sweep_once(&self, state: &mut State) -> Result<(), StoreError> {
         let started = Instant::now();
-        let asked = tokio::time::timeout(self.options.patience, self.store.sweep(state.horizon.as_deref()));
-        let swept = match asked.await {
-            Ok(Ok(swept)) => swept,
-            Ok(Err(error)) => {
-                tracing::debug!(%error, "a sweep failed");
-                state.failed = Some(Instant::now());
-                return Err(Unconfirmed);
-            }
-            Err(_) => {
-                state.failed = Some(Instant::now());
-                return Err(Unconfirmed);
-            }
-        };
+        let swept = self.read_changes(state).await?;
+        state.timeline = Some(Timeline::of(&swept));
         self.deliver(&swept.heads);
         self.proof.swept(started);
-        *state = State { horizon: Some(swept.horizon), succeeded: Some(started), failed: None };
+        state.horizon = Some(swept.horizon);
+        state.succeeded = Some(started);
         Ok(())
+    }
+
+    /// Asks on the connection of the last sweep, or on a new one where that is broken: a connection that was cut says
+    /// nothing about the database. One that does not answer in time is dropped with this future.
+    async fn read_changes(&self, state: &mut State) -> Result<Sweep, StoreError> {
+        self.sources.pause(Point::Sweep).await;
+        if self.sources.loses(Point::Sweep) {
+            return Err(StoreError::closed());
+        }
+        if let Some(connection) = state.connection.take() {
+            match self.read_changes_on(connection, state, false).await {
+                Err(error) if error.is_disconnected() => {}
+                swept => return swept,
+            }
+        }
+        self.read_changes_on(self.store.sweep_connection().await?, state, true).await
+    }
+
+    async fn read_changes_on(
+        &self,
+        mut connection: SweepConnection,
+        state: &mut State,
+        reconnected: bool,
+    ) -> Result<Sweep, StoreError> {
+        let before = self.sources.clock.now();
+        let swept = connection.sweep(state.horizon.as_deref()).await?;
+        let after = self.sources.clock.now();
+        self.sources.clock.adjust(ClockSample { before, database: swept.now, after });
+        let known = state.timeline.as_ref();
+        if let Some(found) = self.find_break(known, &swept, &mut connection, reconnected).await? {
+            self.begin_timeline(found, &swept, &mut connection).await;
+        }
+        state.connection = Some(connection);
+        Ok(swept)
     }
 }

@@ -190,7 +190,8 @@ impl Asked<'_> {
             },
             Dialect::Legacy(_) => results::Dialect::Legacy,
         };
-        ResultKey { agent: self.caller.agent, dialect, shown, revision }
+        let (agent, timeline) = (self.caller.agent, self.snapshot.timeline);
+        ResultKey { agent, dialect, shown, timeline, revision }
     }
 
     fn encode(&self, outcome: &Outcome, next: Option<&str>) -> Result<Bytes, Fault> {

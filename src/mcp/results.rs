@@ -68,6 +68,8 @@ pub(super) struct ResultKey {
     pub(super) agent: AgentId,
     pub(super) dialect: Dialect,
     pub(super) shown: Shown,
+    /// Of the snapshot that shows it.
+    pub(super) timeline: u64,
     /// Of what is shown: a busy agent does not lose what did not change.
     pub(super) revision: Revision,
 }
@@ -164,7 +166,8 @@ mod tests {
     const RESULT: Bytes = Bytes::from_static(b"{}");
 
     fn key(shown: Shown) -> ResultKey {
-        ResultKey { agent: AgentId(Uuid::nil()), dialect: Dialect::Legacy, shown, revision: Revision(1) }
+        let (agent, dialect) = (AgentId(Uuid::nil()), Dialect::Legacy);
+        ResultKey { agent, dialect, shown, timeline: 0, revision: Revision(1) }
     }
 
     fn uri(text: &str) -> ResourceUri {

@@ -6,6 +6,7 @@ pub mod api_key;
 pub mod audit;
 pub mod caller;
 pub mod client_address;
+pub mod clock;
 pub mod fault;
 pub mod feed;
 pub mod ids;

@@ -10,10 +10,20 @@ use rand::{SeedableRng, TryRng};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use super::clock::{ClockSample, DatabaseClock};
+
 /// Tells the time of day.
 pub trait Clock: Send + Sync {
     /// Now, in UTC and as exactly as the database keeps it: in whole microseconds.
     fn now(&self) -> OffsetDateTime;
+
+    /// Takes in a reading of the database's clock. A clock that does not follow the database ignores it.
+    fn adjust(&self, _sample: ClockSample) {}
+
+    /// What following the database has added to the local clock.
+    fn offset(&self) -> time::Duration {
+        time::Duration::ZERO
+    }
 }
 
 /// The machine's clock.
@@ -65,6 +75,10 @@ pub enum Point {
     BeforeCommit,
     /// A wake is about to be sent.
     Wake,
+    /// A sweep is about to ask the database.
+    Sweep,
+    /// Something that is not in memory is about to be loaded.
+    Load,
     /// It is known that an agent with streams changed; the changes are not read yet.
     BeforeStreamsRead,
     /// Changes of an agent with streams were read, and everybody has heard of them; the streams are not told yet.
@@ -95,9 +109,13 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// The machine's own.
+    /// The machine's own; its clock follows the database's.
     pub fn system() -> Self {
-        Self { clock: Arc::new(SystemClock), random: Arc::new(SystemRandom), interference: None }
+        Self {
+            clock: Arc::new(DatabaseClock::new(SystemClock)),
+            random: Arc::new(SystemRandom),
+            interference: None,
+        }
     }
 
     /// A new uid, ordered by time (`UUIDv7`).

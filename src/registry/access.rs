@@ -245,8 +245,12 @@ impl Registry {
             return Ok(known);
         }
         self.key_lookups.take()?;
-        let tenant = Box::pin(self.fills.run(self.store.key_tenant(hash))).await?;
-        self.key_tenants.insert(hash, tenant);
+        let timeline = self.timeline();
+        let tenant = Box::pin(self.fill(async || self.store.key_tenant(hash).await)).await?;
+        // What another timeline of the database knew of the key says nothing now.
+        if self.timeline() == timeline {
+            self.key_tenants.insert(hash, tenant);
+        }
         Ok(tenant)
     }
 
@@ -320,11 +324,16 @@ impl Registry {
     pub(super) async fn find<H: Held, T>(
         &self,
         cell: &Cell<H>,
-        held: impl Fn(&H) -> Option<T>,
-        load: impl AsyncFnOnce() -> Result<Option<T>, StoreError>,
+        held: impl Fn(&H) -> Option<T> + Clone,
+        load: impl AsyncFnOnce() -> Result<Option<T>, StoreError> + Clone,
     ) -> Result<Option<T>, Fault> {
         if let Some(found) = cell.get(&held) {
             return Ok(Some(found));
+        }
+        if self.answers_from_memory()
+            && let Some(stale) = cell.get_stale(&held)
+        {
+            return Ok(Some(stale));
         }
         match Box::pin(self.catch_up_and_load(cell, &held, load)).await {
             Ok(found) => Ok(found),
@@ -338,17 +347,17 @@ impl Registry {
     async fn catch_up_and_load<H: Held, T>(
         &self,
         cell: &Cell<H>,
-        held: impl Fn(&H) -> Option<T>,
-        load: impl AsyncFnOnce() -> Result<Option<T>, StoreError>,
+        held: impl FnOnce(&H) -> Option<T> + Clone,
+        load: impl AsyncFnOnce() -> Result<Option<T>, StoreError> + Clone,
     ) -> Result<Option<T>, StoreError> {
-        let loading = async {
+        self.fill(async || {
             cell.catch_up(&self.store).await?;
             match cell.get(held) {
                 Some(found) => Ok(Some(found)),
                 None => load().await,
             }
-        };
-        self.fills.run(loading).await
+        })
+        .await
     }
 
     /// Decides whether whoever was [identified](Self::identify) may use the MCP endpoint of the agent called `slug`.

@@ -47,6 +47,8 @@ pub(super) struct Cell<H> {
 
 #[derive(Debug)]
 struct State<H> {
+    /// How often the cell was emptied: what was read before then is not kept.
+    timeline: u64,
     /// Every held fact is as of this revision or a newer one; `None` while nothing was ever kept.
     applied: Option<Revision>,
     held: H,
@@ -54,7 +56,7 @@ struct State<H> {
 
 impl<H: Held> Cell<H> {
     pub(super) fn new(scope: Scope) -> Self {
-        let state = RwLock::new(State { applied: None, held: H::default() });
+        let state = RwLock::new(State { timeline: 0, applied: None, held: H::default() });
         Self { scope, wanted: AtomicI64::new(0), state, catching_up: Mutex::new(()) }
     }
 
@@ -79,6 +81,22 @@ impl<H: Held> Cell<H> {
         self.state.read().applied.filter(|applied| *applied < wanted)
     }
 
+    /// The revision that it is at.
+    pub(super) fn applied(&self) -> Option<Revision> {
+        self.state.read().applied
+    }
+
+    /// Empties the cell: the database is in another timeline, whose revisions mean something else.
+    pub(super) fn restart(&self) {
+        let mut state = self.state.write();
+        self.wanted.store(0, Ordering::Release);
+        *state = State { timeline: state.timeline + 1, applied: None, held: H::default() };
+    }
+
+    fn timeline(&self) -> u64 {
+        self.state.read().timeline
+    }
+
     /// A held fact, unless the cell is behind.
     pub(super) fn get<T>(&self, find: impl FnOnce(&H) -> Option<T>) -> Option<T> {
         let state = self.state.read();
@@ -101,21 +119,25 @@ impl<H: Held> Cell<H> {
         read: impl AsyncFnOnce(&mut Snapshot) -> Result<T, StoreError>,
         keep: impl FnOnce(&mut H, &T),
     ) -> Result<T, StoreError> {
+        let timeline = self.timeline();
         let mut snapshot = store.snapshot().await?;
         let head = snapshot.head(self.scope).await?;
         let fact = read(&mut snapshot).await?;
         snapshot.end().await?;
         sources.pause(point).await;
         if let Some(head) = head {
-            self.keep(head.revision, |held| keep(held, &fact));
+            self.keep(head.revision, timeline, |held| keep(held, &fact));
         }
         Ok(fact)
     }
 
     /// Keeps what was read at `loaded`, unless a newer change is known, or was known and is applied: nobody would have
     /// it forgotten again.
-    fn keep(&self, loaded: Revision, keep: impl FnOnce(&mut H)) {
+    fn keep(&self, loaded: Revision, timeline: u64, keep: impl FnOnce(&mut H)) {
         let mut state = self.state.write();
+        if state.timeline != timeline {
+            return;
+        }
         let applied = *state.applied.get_or_insert(loaded);
         if loaded >= self.wanted() && loaded >= applied {
             keep(&mut state.held);
@@ -125,6 +147,7 @@ impl<H: Held> Cell<H> {
     /// Reads the changes that were missed and forgets what they touched.
     pub(super) async fn catch_up(&self, store: &Store) -> Result<(), StoreError> {
         let _one_at_a_time = self.catching_up.lock().await;
+        let timeline = self.timeline();
         let Some(applied) = self.behind() else { return Ok(()) };
         let mut snapshot = store.snapshot().await?;
         let head = snapshot.head(self.scope).await?;
@@ -132,6 +155,9 @@ impl<H: Held> Cell<H> {
         snapshot.end().await?;
         let known = head.filter(|head| head.floor <= applied && changes.len() <= MOST_CHANGES);
         let mut state = self.state.write();
+        if state.timeline != timeline {
+            return Ok(());
+        }
         match known {
             Some(_) => changes.iter().for_each(|change| state.held.forget(change)),
             None => state.held = H::default(),
@@ -176,12 +202,12 @@ mod tests {
     fn catching_up_and_keeping_do_not_wait_for_each_other() {
         const TIMES: usize = 200_000;
         let cell = Arc::new(Cell::<Nothing>::new(Scope::GATEWAY));
-        cell.keep(Revision(1), |_| {});
+        cell.keep(Revision(1), 0, |_| {});
         let (done, both) = channel();
         let keeping = (Arc::clone(&cell), done.clone());
         std::thread::spawn(move || {
             let (cell, done) = keeping;
-            (0..TIMES).for_each(|_| cell.keep(Revision(1), |_| {}));
+            (0..TIMES).for_each(|_| cell.keep(Revision(1), 0, |_| {}));
             done.send(()).unwrap();
         });
         std::thread::spawn(move || {

@@ -46,7 +46,10 @@ pub(super) enum Source {
 
 /// What is compiled, up to a number of bytes; the least used go first.
 #[derive(Debug)]
-pub(super) struct Compilations(Cache<(AgentId, Source, Revision), Arc<Compiled>>);
+pub(super) struct Compilations(Cache<CompilationKey, Arc<Compiled>>);
+
+/// The source at a revision, and the bytes that it had then: in another timeline of the database a revision is another.
+type CompilationKey = (AgentId, Source, Revision, ContentHash);
 
 impl Compilations {
     pub(super) fn new(max_bytes: u64) -> Self {
@@ -156,7 +159,7 @@ impl Registry {
         address: ContentHash,
         compile: impl FnOnce(Bytes) -> Result<Compiled, RenderError> + Send + 'static,
     ) -> Result<Option<Arc<Compiled>>, Fault> {
-        let key = (caller.agent, source, revision);
+        let key = (caller.agent, source, revision, address);
         if let Some(compiled) = self.compilations.0.get(&key) {
             return Ok(Some(compiled));
         }
@@ -167,7 +170,7 @@ impl Registry {
     async fn compile(
         &self,
         caller: &Caller,
-        key: (AgentId, Source, Revision),
+        key: CompilationKey,
         address: ContentHash,
         compile: impl FnOnce(Bytes) -> Result<Compiled, RenderError> + Send + 'static,
     ) -> Result<Option<Arc<Compiled>>, Fault> {

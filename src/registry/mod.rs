@@ -19,6 +19,7 @@ pub mod manifest;
 mod plan;
 pub mod prompts;
 pub mod read;
+pub mod readiness;
 mod registration;
 pub mod render;
 mod rendered;
@@ -36,7 +37,7 @@ mod tokens;
 pub mod write;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicI64;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -51,7 +52,7 @@ use crate::model::ids::{AgentId, SessionUid, TenantId};
 use crate::model::key::KeyHash;
 use crate::model::resource::ContentHash;
 use crate::model::scope::{Change, Revision, Scope};
-use crate::model::sources::{RandomError, Sources};
+use crate::model::sources::{Point, RandomError, Sources};
 use crate::model::uri::ResourceUri;
 use crate::store::{Store, StoreError};
 use crate::tokens::Tokens;
@@ -66,6 +67,9 @@ use sessions::{HeldSession, OpenStreams, SessionUses};
 use snapshot::AgentCell;
 use tokens::{KnownToken, TokenHash};
 use write::Writers;
+
+/// The longest that a load may take while the database is away.
+const WHILE_AWAY: Duration = Duration::from_millis(250);
 
 /// What the gateway knows, in memory and behind it in the database.
 pub struct Registry {
@@ -95,6 +99,8 @@ pub struct Registry {
     open_streams: OpenStreams,
     /// Counted now and then; -1 before.
     expiring_keys: AtomicI64,
+    /// How often the database went back in time.
+    timeline: AtomicU64,
     tasks: TaskTracker,
 }
 
@@ -128,6 +134,7 @@ impl Registry {
             session_uses: SessionUses::new(limits.session_idle),
             open_streams: OpenStreams::default(),
             expiring_keys: AtomicI64::new(-1),
+            timeline: AtomicU64::new(0),
             tasks: TaskTracker::new(),
             store,
             sources,
@@ -140,6 +147,10 @@ impl Registry {
     pub async fn drain(&self) {
         self.tasks.close();
         self.tasks.wait().await;
+    }
+
+    fn timeline(&self) -> u64 {
+        self.timeline.load(Ordering::Acquire)
     }
 
     /// The time of day, as everything here goes by.
@@ -157,6 +168,34 @@ impl Registry {
         } else {
             Err(Fault::StorageUnavailable)
         }
+    }
+
+    /// Loads from the database, once more where the connection broke: another one may answer. While the database is away
+    /// a load has [`WHILE_AWAY`] instead of its whole deadline.
+    async fn fill<T>(
+        &self,
+        load: impl AsyncFnOnce() -> Result<T, StoreError> + Clone,
+    ) -> Result<T, StoreError> {
+        let deadline = if self.feed.is_away() { WHILE_AWAY } else { self.fills.deadline };
+        let loading = async {
+            let _place = self.fills.places.acquire().await;
+            self.sources.pause(Point::Load).await;
+            if self.sources.loses(Point::Load) {
+                return Err(StoreError::closed());
+            }
+            match load.clone()().await {
+                Err(error) if error.is_disconnected() => load().await,
+                done => done,
+            }
+        };
+        tokio::time::timeout(deadline.min(self.fills.deadline), loading)
+            .await
+            .unwrap_or(Err(StoreError::Late))
+    }
+
+    /// Whether memory answers without an attempt to load: the database is away, and memory is still trusted.
+    fn answers_from_memory(&self) -> bool {
+        self.feed.is_away() && self.trusts_memory()
     }
 
     /// Whether memory is all there is, after something could not be loaded: the database is asked once more, since one
@@ -191,16 +230,50 @@ impl Follower for Registry {
         self.tenants.get(&TenantId(scope.0)).is_some_and(|tenant| tenant.raise(revision))
     }
 
+    fn applied(&self, scope: Scope) -> Option<Revision> {
+        if scope == Scope::GATEWAY {
+            return self.directory.applied();
+        }
+        if let Some(agent) = self.agents.get(&AgentId(scope.0)) {
+            return agent.stale().map(|current| current.revision);
+        }
+        if let Some(session) = self.sessions.get(&SessionUid(scope.0)) {
+            return session.applied();
+        }
+        self.tenants.get(&TenantId(scope.0)).and_then(|tenant| tenant.applied())
+    }
+
+    fn held(&self) -> Vec<(Scope, Revision)> {
+        let agents =
+            self.agents.iter().filter_map(|(agent, cell)| Some((agent.into(), cell.stale()?.revision)));
+        let tenants = self.tenants.iter().filter_map(|(tenant, cell)| Some((tenant.into(), cell.applied()?)));
+        let sessions =
+            self.sessions.iter().filter_map(|(session, cell)| Some((session.into(), cell.applied()?)));
+        let gateway = self.directory.applied().map(|applied| (Scope::GATEWAY, applied));
+        gateway.into_iter().chain(agents).chain(tenants).chain(sessions).collect()
+    }
+
+    fn forget_all(&self) {
+        // First: a cell that is made meanwhile is dropped below, and one that is made later reads the new timeline.
+        self.timeline.fetch_add(1, Ordering::AcqRel);
+        self.directory.restart();
+        self.tenants.clear();
+        self.agents.clear();
+        self.sessions.clear();
+        self.key_tenants.clear();
+        self.known_tokens.invalidate_all();
+    }
+
     fn catch_up(&self, scope: Scope) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             let caught_up = if scope == Scope::GATEWAY {
-                self.fills.run(self.directory.catch_up(&self.store)).await
+                self.fill(async || self.directory.catch_up(&self.store).await).await
             } else if let Some(agent) = self.agents.get(&AgentId(scope.0)) {
-                self.fills.run(agent.snapshot(&self.store, &self.sources)).await.map(|_| ())
+                self.fill(async || agent.snapshot(&self.store, &self.sources).await).await.map(|_| ())
             } else if let Some(session) = self.sessions.get(&SessionUid(scope.0)) {
-                self.fills.run(session.catch_up(&self.store)).await
+                self.fill(async || session.catch_up(&self.store).await).await
             } else if let Some(tenant) = self.tenants.get(&TenantId(scope.0)) {
-                self.fills.run(tenant.catch_up(&self.store)).await
+                self.fill(async || tenant.catch_up(&self.store).await).await
             } else {
                 Ok(())
             };
@@ -236,14 +309,6 @@ struct Fills {
 impl Fills {
     fn new(limits: &RegistryLimits) -> Self {
         Self { places: Semaphore::new(limits.concurrent_fills), deadline: limits.load_deadline }
-    }
-
-    async fn run<T>(&self, load: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
-        let loading = async {
-            let _place = self.places.acquire().await;
-            load.await
-        };
-        tokio::time::timeout(self.deadline, loading).await.unwrap_or(Err(StoreError::Late))
     }
 }
 

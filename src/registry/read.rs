@@ -62,6 +62,11 @@ impl Registry {
         if let Some(fresh) = cell.fresh() {
             return Ok(fresh);
         }
+        if self.answers_from_memory()
+            && let Some(stale) = cell.stale()
+        {
+            return Ok(stale);
+        }
         // Boxed, as every cold path below a hot one: the future of a read in memory is small to move.
         match Box::pin(self.load_snapshot(&cell)).await {
             Ok(found) => found.ok_or(Fault::Forbidden),
@@ -73,11 +78,11 @@ impl Registry {
     }
 
     async fn load_snapshot(&self, cell: &AgentCell) -> Result<Option<Arc<AgentSnapshot>>, StoreError> {
-        self.fills.run(cell.snapshot(&self.store, &self.sources)).await
+        self.fill(async || cell.snapshot(&self.store, &self.sources).await).await
     }
 
     fn agent_cell(&self, tenant: TenantId, agent: AgentId) -> Arc<AgentCell> {
-        cell_of(&self.agents, agent, || AgentCell::new(tenant, agent))
+        cell_of(&self.agents, agent, || AgentCell::new(tenant, agent, self.timeline()))
     }
 
     /// Does what an operation asks of a snapshot.
@@ -173,7 +178,7 @@ impl Registry {
         agent: AgentId,
         hashes: &[ContentHash],
     ) -> Result<BTreeMap<ContentHash, Bytes>, StoreError> {
-        let loaded = self.fills.run(self.store.contents(tenant, agent, hashes)).await?;
+        let loaded = self.fill(async || self.store.contents(tenant, agent, hashes).await).await?;
         for (hash, bytes) in &loaded {
             self.contents.insert((agent, *hash), bytes.clone());
         }

@@ -129,7 +129,7 @@ impl Registry {
         now: time::OffsetDateTime,
     ) -> Result<Arc<Known>, Fault> {
         let cell = self.session_cell(session);
-        let known = self.fills.run(self.load_session(&cell, session)).await?;
+        let known = self.fill(async || self.load_session(&cell, session).await).await?;
         let used = known.filter(|known| !known.last_use.is_idle(now, self.limits.session_idle));
         if used.is_none() {
             self.sessions.remove(&session);

@@ -28,6 +28,8 @@ const MOST_LOADS: usize = 4;
 /// What an agent has registered, at one revision.
 #[derive(Debug)]
 pub struct AgentSnapshot {
+    /// Which timeline of the database it was read in: the same revision means something else in another.
+    pub timeline: u64,
     /// The revision of the agent's scope.
     pub revision: Revision,
     /// What the agent says of itself.
@@ -87,16 +89,18 @@ pub(super) fn page<K: Ord + Borrow<str>, V>(
 pub(super) struct AgentCell {
     tenant: TenantId,
     agent: AgentId,
+    timeline: u64,
     wanted: AtomicI64,
     current: ArcSwapOption<AgentSnapshot>,
     loading: Mutex<()>,
 }
 
 impl AgentCell {
-    pub(super) fn new(tenant: TenantId, agent: AgentId) -> Self {
+    pub(super) fn new(tenant: TenantId, agent: AgentId, timeline: u64) -> Self {
         Self {
             tenant,
             agent,
+            timeline,
             wanted: AtomicI64::new(0),
             current: ArcSwapOption::empty(),
             loading: Mutex::new(()),
@@ -158,7 +162,13 @@ impl AgentCell {
         };
         view.end().await?;
         sources.pause(Point::CacheFillRead).await;
-        let loaded = Arc::new(AgentSnapshot { revision: head.revision, description, definitions, changed });
+        let loaded = Arc::new(AgentSnapshot {
+            timeline: self.timeline,
+            revision: head.revision,
+            description,
+            definitions,
+            changed,
+        });
         self.current.store(Some(Arc::clone(&loaded)));
         Ok(Some(loaded))
     }

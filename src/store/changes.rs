@@ -1,5 +1,9 @@
 //! The log of changes: what happened to a scope after a revision, and to any scope since a moment.
 
+use sqlx::{ConnectOptions, PgConnection};
+use time::OffsetDateTime;
+use uuid::Uuid;
+
 use super::snapshot::Snapshot;
 use super::{Store, StoreError};
 use crate::model::scope::{Change, ChangeKind, Revision, Scope};
@@ -12,6 +16,14 @@ pub struct Sweep {
     /// The newest revision of each scope written since the horizon of the sweep before; of every scope, where some of
     /// what was written since is pruned already.
     pub heads: Vec<(Scope, Revision)>,
+    /// Which server, database and table of revisions answered.
+    pub server: String,
+    /// The epoch of the gateway.
+    pub epoch: Option<Uuid>,
+    /// The first transaction id that was not assigned yet.
+    pub next_xid: u64,
+    /// The database's clock, between when the question left and when its answer came.
+    pub now: OffsetDateTime,
 }
 
 impl Snapshot {
@@ -40,18 +52,41 @@ impl Snapshot {
     }
 }
 
+/// A connection of its own for sweeps.
+#[derive(Debug)]
+pub struct SweepConnection {
+    connection: PgConnection,
+}
+
 impl Store {
+    /// Opens a connection for sweeps, outside of the pool: whether the database can be reached is known at once, where
+    /// the pool would go on trying.
+    pub async fn sweep_connection(&self) -> Result<SweepConnection, StoreError> {
+        let mut connection = self.pool.connect_options().connect().await?;
+        self.session.set(&mut connection).await?;
+        Ok(SweepConnection { connection })
+    }
+}
+
+impl SweepConnection {
     /// The revisions written since `horizon` (the first sweep has none and finds nothing: nothing is held yet).
     ///
     /// Rows of a transaction that was unfinished at the last sweep have an `xid` at or above its horizon, however
     /// late they commit, so none escapes. What is found twice is known already and costs nothing. Who has not swept for
     /// so long that changes were pruned meanwhile is told of all heads.
-    pub async fn sweep(&self, horizon: Option<&str>) -> Result<Sweep, StoreError> {
-        // A transaction, though it is one statement: one that meets a dead connection takes another.
-        let mut view = self.transaction("begin read only").await?;
+    pub async fn sweep(&mut self, horizon: Option<&str>) -> Result<Sweep, StoreError> {
         let rows = sqlx::query!(
-            r#"select now.horizon as "horizon!", recent.scope as "scope?", recent.revision as "revision?"
-                    from (select pg_snapshot_xmin(pg_current_snapshot())::text as horizon) as now
+            r#"with now as materialized (
+                        select pg_snapshot_xmin(pg_current_snapshot())::text as horizon,
+                            pg_snapshot_xmax(pg_current_snapshot())::text as next_xid,
+                            waggle_timeline() as server,
+                            (select epoch from gateway) as epoch,
+                            clock_timestamp() as now
+                    )
+                    select now.horizon as "horizon!", now.next_xid as "next_xid!", now.server as "server!",
+                        now.epoch as "epoch?", now.now as "now!", recent.scope as "scope?",
+                        recent.revision as "revision?"
+                    from now
                     left join (
                         (
                             select scope, max(revision) as revision from changes
@@ -66,12 +101,35 @@ impl Store {
                     ) as recent on true"#,
             horizon,
         )
-        .fetch_all(view.connection())
+        .fetch_all(&mut self.connection)
         .await?;
-        view.settle("commit").await?;
         let heads =
             rows.iter().filter_map(|row| Some((Scope(row.scope?), Revision(row.revision?)))).collect();
-        let horizon = rows.into_iter().next().ok_or(StoreError::Unreadable("snapshot"))?.horizon;
-        Ok(Sweep { horizon, heads })
+        let first = rows.into_iter().next().ok_or(StoreError::Unreadable("snapshot"))?;
+        let next_xid = first.next_xid.parse().map_err(|_| StoreError::Unreadable("snapshot"))?;
+        let (horizon, server, epoch, now) = (first.horizon, first.server, first.epoch, first.now);
+        Ok(Sweep { horizon, heads, server, epoch, next_xid, now })
+    }
+
+    /// The present revisions of scopes; those without a head are left out.
+    pub async fn heads(&mut self, scopes: &[Scope]) -> Result<Vec<(Scope, Revision)>, StoreError> {
+        let uids: Vec<_> = scopes.iter().map(|scope| scope.0).collect();
+        let rows = sqlx::query!("select scope, revision from heads where scope = any($1)", &uids)
+            .fetch_all(&mut self.connection)
+            .await?;
+        Ok(rows.into_iter().map(|row| (Scope(row.scope), Revision(row.revision))).collect())
+    }
+
+    /// Renews the epoch, unless another replica has done so since it was `known`. Replicas sweep the new
+    /// timeline from its begin, so that nothing pruned before matters to them.
+    pub async fn renew_epoch(&mut self, known: Option<Uuid>) -> Result<(), StoreError> {
+        sqlx::query!(
+            "update gateway set epoch = gen_random_uuid(), pruned_xid = least(pruned_xid, pg_current_xact_id()) \
+             where epoch is not distinct from $1",
+            known,
+        )
+        .execute(&mut self.connection)
+        .await?;
+        Ok(())
     }
 }

@@ -2,6 +2,8 @@
 
 use sqlx::error::DatabaseError;
 
+use super::lease;
+
 /// Why the database did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -32,6 +34,11 @@ impl StoreError {
     /// For what is asked of a gateway that is going away.
     pub fn closed() -> Self {
         Self::Away(sqlx::Error::PoolClosed)
+    }
+
+    /// Whether the connection broke, so that the same question may be answered on another one.
+    pub fn is_disconnected(&self) -> bool {
+        matches!(self, Self::Away(error) if lease::is_cut(error))
     }
 }
 

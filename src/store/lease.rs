@@ -39,7 +39,7 @@ impl Lease {
 }
 
 /// Whether an error says that a connection is none any more, by itself or in the database's last words on it.
-fn is_cut(error: &sqlx::Error) -> bool {
+pub(super) fn is_cut(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Io(_) | sqlx::Error::Protocol(_) => true,
         sqlx::Error::Database(database) => database.code().is_some_and(|code| code.starts_with("57P")),

@@ -30,10 +30,11 @@ pub mod write;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use sqlx::PgPool;
+use parking_lot::Mutex;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::{PgConnection, PgPool};
 
 pub use error::StoreError;
 
@@ -86,14 +87,44 @@ pub struct Store {
     /// How long a single statement is waited for.
     answers: Duration,
     key_look_ups: Arc<AtomicU64>,
+    session: Session,
+    /// Connections of the pool from before are not used again.
+    retired: Arc<Mutex<Option<Instant>>>,
+}
+
+/// The time limits that PostgreSQL holds a connection to, in milliseconds.
+#[derive(Debug, Clone)]
+struct Session {
+    statement: String,
+    lock: String,
+    idle: String,
+}
+
+impl Session {
+    async fn set(&self, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+        sqlx::query!(
+            "select set_config('statement_timeout', $1, false) as statement, \
+             set_config('lock_timeout', $2, false) as lock, \
+             set_config('idle_in_transaction_session_timeout', $3, false) as idle",
+            self.statement,
+            self.lock,
+            self.idle,
+        )
+        .fetch_one(connection)
+        .await
+        .map(|_| ())
+    }
 }
 
 impl Store {
     /// Makes the pool. Connects when first asked something.
     pub fn new(options: StoreOptions) -> Self {
-        let (statement, lock) = (millis(options.statement), millis(options.lock));
         // One whose gateway the network lost keeps its locks no longer than others wait for them.
-        let alone = millis(options.lock.max(LEFT_ALONE));
+        let idle = millis(options.lock.max(LEFT_ALONE));
+        let session = Session { statement: millis(options.statement), lock: millis(options.lock), idle };
+        let of_pool = session.clone();
+        let retired = Arc::new(Mutex::new(None::<Instant>));
+        let before = Arc::clone(&retired);
         let answers = options.statement + LOST;
         let pool = PgPoolOptions::new()
             .max_connections(options.max_connections)
@@ -102,29 +133,28 @@ impl Store {
             // one opened is new. Asking each before use would cost a round trip a query.
             .test_before_acquire(false)
             .after_connect(move |connection, _| {
-                let (statement, lock, alone) = (statement.clone(), lock.clone(), alone.clone());
-                Box::pin(async move {
-                    sqlx::query!(
-                        "select set_config('statement_timeout', $1, false) as statement, \
-                         set_config('lock_timeout', $2, false) as lock, \
-                         set_config('idle_in_transaction_session_timeout', $3, false) as idle",
-                        statement,
-                        lock,
-                        alone,
-                    )
-                    .fetch_one(connection)
-                    .await
-                    .map(|_| ())
-                })
+                let session = of_pool.clone();
+                Box::pin(async move { session.set(connection).await })
+            })
+            .before_acquire(move |_, about| {
+                let retired = before.lock().is_some_and(|at| about.age >= at.elapsed());
+                Box::pin(async move { Ok(!retired) })
             })
             .connect_lazy_with(options.connect);
-        Self { pool, listen: options.listen, owner: options.owner, answers, key_look_ups: Arc::default() }
+        let (listen, owner) = (options.listen, options.owner);
+        Self { pool, listen, owner, answers, key_look_ups: Arc::default(), session, retired }
     }
 
     /// How many connections of the pool are in use, and how many are idle.
     pub fn connections(&self) -> (usize, usize) {
         let (all, idle) = (self.pool.size() as usize, self.pool.num_idle());
         (all.saturating_sub(idle), idle)
+    }
+
+    /// Has every connection of the pool that is open now closed instead of used again: it may lead to another server than
+    /// new ones.
+    pub fn retire_connections(&self) {
+        *self.retired.lock() = Some(Instant::now());
     }
 
     /// Waits until every connection is given back and closed.

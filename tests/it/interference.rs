@@ -15,8 +15,21 @@ type Held = (oneshot::Sender<()>, oneshot::Receiver<()>);
 #[derive(Default)]
 pub(crate) struct Director {
     holds: Mutex<HashMap<Point, Held>>,
+    faults: Mutex<HashMap<Point, Fault>>,
     /// Of each hundred wakes, how many are lost.
     pub(crate) lost_percent: AtomicU32,
+}
+
+/// How a path to the database fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Fault {
+    /// It does not.
+    #[default]
+    None,
+    /// At once.
+    Refused,
+    /// No answer comes.
+    Swallowed,
 }
 
 /// A gateway that will be held when it comes to a point, once.
@@ -36,6 +49,15 @@ impl Director {
         let (release, release_receive) = oneshot::channel();
         self.holds.lock().unwrap().insert(point, (reached_send, release_receive));
         Hold { reached, release }
+    }
+
+    /// From now on everything that comes to `point` fails like this.
+    pub(crate) fn fail(&self, point: Point, fault: Fault) {
+        self.faults.lock().unwrap().insert(point, fault);
+    }
+
+    fn fault(&self, point: Point) -> Fault {
+        self.faults.lock().unwrap().get(&point).copied().unwrap_or_default()
     }
 
     pub(crate) fn lose_wakes(&self, percent: u32) {
@@ -61,10 +83,14 @@ impl Interfere for Director {
                 let _ = reached.send(());
                 let _ = release.await;
             }
+            if self.fault(point) == Fault::Swallowed {
+                std::future::pending::<()>().await;
+            }
         })
     }
 
     fn loses(&self, point: Point) -> bool {
-        point == Point::Wake && rand::random_range(0..100) < self.lost_percent.load(Ordering::Relaxed)
+        self.fault(point) == Fault::Refused
+            || point == Point::Wake && rand::random_range(0..100) < self.lost_percent.load(Ordering::Relaxed)
     }
 }

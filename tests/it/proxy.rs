@@ -1,29 +1,29 @@
-//! A TCP proxy before PostgreSQL that can swallow everything without closing anything.
+//! A TCP proxy before PostgreSQL that can swallow everything without closing anything, or refuse every connection.
 
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use sqlx::postgres::PgConnectOptions;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
+use tokio::sync::watch;
+
+use crate::interference::Fault;
 
 pub(crate) struct Proxy {
     /// The database, by way of the proxy.
     pub(crate) options: PgConnectOptions,
-    swallows: Arc<AtomicBool>,
+    fault: watch::Sender<Fault>,
 }
 
 impl Proxy {
     pub(crate) async fn before(database: &PgConnectOptions) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let swallows = Arc::new(AtomicBool::new(false));
+        let (fault, faults) = watch::channel(Fault::None);
         let behind = Behind::of(database);
-        let shared = Arc::clone(&swallows);
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                tokio::spawn(carry(client, behind.clone(), Arc::clone(&shared)));
+                tokio::spawn(carry(client, behind.clone(), faults.clone()));
             }
         });
         let options = PgConnectOptions::new_without_pgpass()
@@ -32,13 +32,18 @@ impl Proxy {
             .ssl_mode(sqlx::postgres::PgSslMode::Disable)
             .username(database.get_username())
             .database(database.get_database().unwrap());
-        Self { options, swallows }
+        Self { options, fault }
     }
 
     /// From now on nothing passes, in either direction, and nothing is closed; or everything passes again, on new
     /// connections.
     pub(crate) fn swallow(&self, yes: bool) {
-        self.swallows.store(yes, Ordering::SeqCst);
+        self.fail(if yes { Fault::Swallowed } else { Fault::None });
+    }
+
+    /// From now on connections fail like this, those that are open and new ones.
+    pub(crate) fn fail(&self, fault: Fault) {
+        self.fault.send_replace(fault);
     }
 }
 
@@ -57,26 +62,42 @@ impl Behind {
     }
 }
 
-async fn carry(client: TcpStream, behind: Behind, swallows: Arc<AtomicBool>) {
+async fn carry(client: TcpStream, behind: Behind, mut faults: watch::Receiver<Fault>) {
+    if *faults.borrow() == Fault::Refused {
+        return;
+    }
     let (from_client, to_client) = client.into_split();
-    match behind {
-        Behind::Socket(path) => {
-            let (from, to) = UnixStream::connect(path).await.unwrap().into_split();
-            tokio::join!(pump(from_client, to, &swallows), pump(from, to_client, &swallows));
+    let observed = faults.clone();
+    let pumping = async {
+        match behind {
+            Behind::Socket(path) => {
+                let Ok(server) = UnixStream::connect(path).await else { return };
+                let (from, to) = server.into_split();
+                tokio::join!(pump(from_client, to, &observed), pump(from, to_client, &observed));
+            }
+            Behind::Port(host, port) => {
+                let Ok(server) = TcpStream::connect((host, port)).await else { return };
+                let (from, to) = server.into_split();
+                tokio::join!(pump(from_client, to, &observed), pump(from, to_client, &observed));
+            }
         }
-        Behind::Port(host, port) => {
-            let (from, to) = TcpStream::connect((host, port)).await.unwrap().into_split();
-            tokio::join!(pump(from_client, to, &swallows), pump(from, to_client, &swallows));
-        }
+    };
+    tokio::select! {
+        () = pumping => {}
+        _ = faults.wait_for(|fault| *fault == Fault::Refused) => {}
     }
 }
 
-async fn pump(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin, swallows: &AtomicBool) {
+async fn pump(
+    mut from: impl AsyncRead + Unpin,
+    mut to: impl AsyncWrite + Unpin,
+    faults: &watch::Receiver<Fault>,
+) {
     let mut buffer = vec![0; 16 * 1024];
     let mut swallowed = false;
     while let Ok(read @ 1..) = from.read(&mut buffer).await {
         // A connection that lost bytes stays silent for good: resuming in the middle would be another fault.
-        swallowed |= swallows.load(Ordering::SeqCst);
+        swallowed |= *faults.borrow() == Fault::Swallowed;
         if !swallowed && to.write_all(&buffer[..read]).await.is_err() {
             return;
         }

@@ -176,7 +176,9 @@ async fn a_listener_whose_packets_are_swallowed_is_noticed_and_nothing_stale_is_
         assert_eq!(reader.http.text("a", &key, "x:1").await, Some(text), "an older text was read");
     }
     tokio::time::sleep(Duration::from_millis(1_500)).await;
-    assert_eq!(reader.http.get("/readyz").await.status, StatusCode::SERVICE_UNAVAILABLE);
+    let ready = reader.http.get("/readyz").await;
+    let degraded = r#"{"reasons":["listen_lost"],"status":"degraded"}"#;
+    assert_eq!((ready.status, ready.text().as_str()), (StatusCode::OK, degraded));
     assert_eq!(reader.http.get("/healthz").await.status, StatusCode::OK);
 
     proxy.swallow(false);

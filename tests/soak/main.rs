@@ -21,6 +21,9 @@ mod fleet;
 #[path = "../it/hardening/flood.rs"]
 mod flood;
 mod http;
+#[path = "../it/interference.rs"]
+#[expect(dead_code, reason = "shared with the other tests, which use more of it")]
+mod interference;
 mod ledger;
 mod legacy;
 mod million;

@@ -79,6 +79,27 @@ impl Hub {
         }
     }
 
+    /// The revision up to which the changes of a scope with streams are marked.
+    pub(super) fn seen(&self, scope: Scope) -> Option<Revision> {
+        self.topics.lock().get(&AgentId(scope.0)).map(|used| used.topic.seen())
+    }
+
+    /// [`seen`](Self::seen) of all scopes with streams.
+    pub(super) fn all_seen(&self) -> Vec<(Scope, Revision)> {
+        let topics = self.topics.lock();
+        topics.iter().map(|(agent, used)| (Scope::from(*agent), used.topic.seen())).collect()
+    }
+
+    /// The database went back in time: everything is to be told, and each stream looks whether it may go on.
+    pub(super) fn restart(&self) {
+        for used in self.topics.lock().values() {
+            used.topic.restart();
+        }
+        for reader in self.watched.lock().values().flatten() {
+            reader.suspect();
+        }
+    }
+
     /// Ends what reads for the streams.
     pub(super) async fn end(&self) {
         self.stop.cancel();

@@ -74,6 +74,16 @@ impl Reader {
         self.mark_unknown(&self.subjects(), first);
     }
 
+    /// The database is in another timeline, whose revisions mean something else: everything is to be told.
+    pub(super) fn restart(&self) {
+        let mut state = self.state.lock();
+        for place in state.interests.values_mut() {
+            place.since = Revision(0);
+        }
+        drop(state);
+        self.mark_all(Revision(1));
+    }
+
     /// Something changed that decides over the stream itself.
     pub(super) fn suspect(&self) {
         self.state.lock().suspect = true;

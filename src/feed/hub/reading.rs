@@ -108,5 +108,6 @@ impl Reading {
 }
 
 fn watermark(seen: Revision, untold: Option<Revision>) -> Revision {
-    untold.map_or(seen, |untold| Revision(untold.0 - 1)).min(seen)
+    // Nothing is known while a topic begins.
+    untold.map_or(seen, |untold| Revision(untold.0 - 1)).min(seen).max(Revision(0))
 }

@@ -22,6 +22,11 @@ impl Feed {
         interests: &[Interest],
         until: Revision,
     ) -> Result<bool, StoreError> {
+        if until.0 < 0 {
+            // The topic begins anew, in another timeline of the database.
+            reader.mark_unknown(interests.iter().map(|interest| &interest.subject), Revision(1));
+            return Ok(false);
+        }
         let since = interests.iter().map(|interest| interest.since).min();
         let Some(since) = since.filter(|since| *since < until) else { return Ok(true) };
         let scope = Scope::from(topic.agent);

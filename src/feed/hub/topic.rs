@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -34,6 +34,8 @@ pub(super) struct Topic {
     seen: AtomicI64,
     some: Notify,
     begun: watch::Sender<bool>,
+    /// How often the database went back in time: what was read before then is not marked.
+    timeline: AtomicU64,
     index: Mutex<Index>,
     stop: CancellationToken,
 }
@@ -65,6 +67,7 @@ impl Topic {
             seen: AtomicI64::new(-1),
             some: Notify::new(),
             begun: watch::Sender::new(false),
+            timeline: AtomicU64::new(0),
             index: Mutex::default(),
             stop,
         }
@@ -77,6 +80,35 @@ impl Topic {
 
     pub(super) fn end(&self) {
         self.stop.cancel();
+    }
+
+    /// Begins anew in another timeline of the database, where everything may be different.
+    pub(super) fn restart(&self) {
+        let _index = self.index.lock();
+        self.timeline.fetch_add(1, Ordering::AcqRel);
+        self.wanted.store(0, Ordering::Release);
+        self.seen.store(-1, Ordering::Release);
+        self.begun.send_replace(false);
+        self.some.notify_one();
+    }
+
+    fn timeline(&self) -> u64 {
+        self.timeline.load(Ordering::Acquire)
+    }
+
+    /// Everything up to here is marked; in another timeline than the first, everything for everybody.
+    fn begin_at(&self, head: Revision, timeline: u64) {
+        let index = self.index.lock();
+        if self.timeline() != timeline {
+            return;
+        }
+        self.seen.store(head.0, Ordering::Release);
+        if timeline > 0 {
+            for reader in &index.readers {
+                reader.restart();
+            }
+        }
+        self.begun.send_replace(true);
     }
 
     /// Everything up to this revision is marked with whoever wants to hear of it.
@@ -127,16 +159,22 @@ impl Topic {
     }
 
     /// Marks what was touched; everything up to `until` is marked then.
-    fn mark(&self, touched: &[(Revision, Touched)], until: Revision) {
+    fn mark(&self, touched: &[(Revision, Touched)], until: Revision, timeline: u64) {
         let index = self.index.lock();
+        if self.timeline() != timeline {
+            return;
+        }
         for (revision, touched) in touched {
             index.mark(*revision, touched);
         }
         self.seen.store(until.0, Ordering::Release);
     }
 
-    fn mark_all(&self, until: Revision) {
+    fn mark_all(&self, until: Revision, timeline: u64) {
         let index = self.index.lock();
+        if self.timeline() != timeline {
+            return;
+        }
         let first = Revision(self.seen().0 + 1);
         for reader in &index.readers {
             reader.mark_all(first);
@@ -227,6 +265,7 @@ impl Feed {
 
     /// Marks what changed since the last time, once everybody has heard of it.
     async fn advance(&self, topic: &Topic) -> Result<(), StoreError> {
+        let timeline = topic.timeline();
         let seen = topic.seen();
         if seen.0 < 0 {
             return self.begin(topic).await;
@@ -243,29 +282,28 @@ impl Feed {
         });
         match read.await? {
             // The agent is gone: its streams find out by themselves.
-            None => topic.mark(&[], Revision(topic.wanted.load(Ordering::Acquire))),
+            None => topic.mark(&[], Revision(topic.wanted.load(Ordering::Acquire)), timeline),
             Some(Read::Anything(until)) => {
                 self.settle(scope, until).await;
-                topic.mark_all(until);
+                topic.mark_all(until, timeline);
             }
             Some(Read::Changes(changes, until)) => {
                 self.settle(scope, until).await;
                 self.sources.pause(Point::BeforeTold).await;
                 let touched = self.touched(topic, &changes, &topic.uris()).await;
-                topic.mark(&touched, until);
+                topic.mark(&touched, until, timeline);
             }
         }
         Ok(())
     }
 
     async fn begin(&self, topic: &Topic) -> Result<(), StoreError> {
-        let scope = Scope::from(topic.agent);
+        let (scope, timeline) = (Scope::from(topic.agent), topic.timeline());
         let head = self.hub.read(&self.store, scope, async |_, head| Ok(head.revision));
         let head = head.await?.unwrap_or_default();
         // What a stream was not told of before it broke off is told at once, up to here.
         self.settle(scope, head).await;
-        topic.seen.store(head.0, Ordering::Release);
-        topic.begun.send_replace(true);
+        topic.begin_at(head, timeline);
         Ok(())
     }
 }

@@ -1,0 +1,104 @@
+//! Readiness: whether requests can be answered, and from what.
+
+use std::time::Duration;
+
+use super::Registry;
+use crate::model::feed::FeedHealth;
+
+/// Why a gateway is not fully ready. Codes only: no host, no address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason {
+    /// Notifications or sweeps have not worked yet since the start.
+    Starting,
+    /// Sweeps fail.
+    DatabaseUnreachable,
+    /// Notifications are not delivered; each answer sweeps first.
+    ListenLost,
+    /// The last successful sweep is older than `access.stale_seconds`.
+    MemoryExpired,
+    /// No agent is in memory.
+    MemoryEmpty,
+}
+
+impl Reason {
+    /// The code in the answer of `readyz`.
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::DatabaseUnreachable => "database_unreachable",
+            Self::ListenLost => "listen_lost",
+            Self::MemoryExpired => "memory_expired",
+            Self::MemoryEmpty => "memory_empty",
+        }
+    }
+}
+
+/// Whether requests can be answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Readiness {
+    /// The database answers, and changes are notified.
+    Ready,
+    /// Requests are answered, from memory or after a sweep each.
+    Degraded(Vec<Reason>),
+    /// Requests are refused.
+    Unready(Vec<Reason>),
+}
+
+impl Readiness {
+    /// `stale` is how old memory may be; `holds` whether there is anything in it.
+    fn of(health: FeedHealth, stale: Duration, holds: bool) -> Self {
+        let FeedHealth { started, listening, sweeping, sweep_age } = health;
+        if !started {
+            return Self::Unready(vec![Reason::Starting]);
+        }
+        let mut reasons = Vec::new();
+        if !sweeping {
+            reasons.push(Reason::DatabaseUnreachable);
+        }
+        if !listening {
+            reasons.push(Reason::ListenLost);
+        }
+        let refused = match () {
+            () if sweeping => None,
+            () if sweep_age >= stale => Some(Reason::MemoryExpired),
+            () if !holds => Some(Reason::MemoryEmpty),
+            () => None,
+        };
+        reasons.extend(refused);
+        match (refused, reasons.is_empty()) {
+            (Some(_), _) => Self::Unready(reasons),
+            (None, true) => Self::Ready,
+            (None, false) => Self::Degraded(reasons),
+        }
+    }
+}
+
+impl Registry {
+    /// Whether requests can be answered now.
+    pub fn readiness(&self) -> Readiness {
+        Readiness::of(self.feed.health(), self.limits.stale, !self.agents.is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gateway_is_degraded_as_long_as_answers_are_allowed() {
+        use Reason::{DatabaseUnreachable, ListenLost, MemoryEmpty, MemoryExpired, Starting};
+        let of = |listening, sweeping, age: u64, holds| {
+            let sweep_age = Duration::from_secs(age);
+            let health = FeedHealth { started: true, listening, sweeping, sweep_age };
+            Readiness::of(health, Duration::from_mins(1), holds)
+        };
+        assert_eq!(of(true, true, 0, false), Readiness::Ready);
+        assert_eq!(of(false, true, 0, false), Readiness::Degraded(vec![ListenLost]));
+        assert_eq!(of(true, false, 59, true), Readiness::Degraded(vec![DatabaseUnreachable]));
+        assert_eq!(of(false, false, 59, true), Readiness::Degraded(vec![DatabaseUnreachable, ListenLost]));
+        assert_eq!(of(true, false, 60, true), Readiness::Unready(vec![DatabaseUnreachable, MemoryExpired]));
+        assert_eq!(of(true, false, 1, false), Readiness::Unready(vec![DatabaseUnreachable, MemoryEmpty]));
+        let new = FeedHealth { started: false, listening: false, sweeping: true, sweep_age: Duration::ZERO };
+        assert_eq!(Readiness::of(new, Duration::MAX, true), Readiness::Unready(vec![Starting]));
+    }
+}

@@ -1,0 +1,76 @@
+//! Replicas whose clocks differ.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use serde_json::json;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+use waggle::model::clock::DatabaseClock;
+use waggle::model::sources::{Clock, SystemClock};
+
+use crate::app::{Builder, Replica};
+use crate::cluster::{Database, database};
+use crate::events::Session;
+
+/// The machine's clock, set wrong.
+struct Skewed(time::Duration);
+
+impl Clock for Skewed {
+    fn now(&self) -> OffsetDateTime {
+        SystemClock.now() + self.0
+    }
+}
+
+async fn skewed(database: &Database, hours: i64) -> Replica {
+    let clock = DatabaseClock::new(Skewed(time::Duration::hours(hours)));
+    Builder::new(database).clock(std::sync::Arc::new(clock)).start().await
+}
+
+async fn status(replica: &Replica, key: &str) -> StatusCode {
+    let list = json!({"jsonrpc": "2.0", "id": 1, "method": "resources/list"});
+    replica.http.post("a", key, &list).await.status
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn replicas_whose_clocks_differ_by_hours_agree_on_keys_graces_and_sessions() {
+    let database = database().await;
+    let (right, ahead, behind) =
+        tokio::join!(skewed(&database, 0), skewed(&database, 1), skewed(&database, -1));
+    let replicas = [&right, &ahead, &behind];
+    let _ = right.acme("a").await;
+
+    let until = (OffsetDateTime::now_utc() + time::Duration::minutes(30)).format(&Rfc3339).unwrap();
+    let made = right.admin("POST", "/agents/a/keys", Some(json!({"expiresAt": until}))).await.json();
+    let (id, key) = (made["id"].as_str().unwrap(), made["key"].as_str().unwrap());
+    for replica in replicas {
+        assert_eq!(status(replica, key).await, StatusCode::OK, "a key is good for half an hour");
+    }
+
+    let rotate = json!({"graceSeconds": 600});
+    let rotated = ahead.admin("POST", &format!("/keys/{id}/rotate"), Some(rotate)).await;
+    assert!(rotated.status.is_success(), "{}", rotated.text());
+    let successor = rotated.json()["key"].as_str().unwrap().to_owned();
+    for replica in replicas {
+        assert_eq!(status(replica, key).await, StatusCode::OK, "a grace lasts for ten minutes");
+        assert_eq!(status(replica, &successor).await, StatusCode::OK);
+    }
+
+    for opener in replicas {
+        let session = Session::open(opener, "a", &successor, "2025-06-18").await;
+        for replica in replicas {
+            let listed = session.call(replica, "resources/list", json!({})).await;
+            assert_eq!(listed.status, StatusCode::OK, "a session is not idle");
+        }
+    }
+
+    // A grace that is over is over on every replica.
+    let rotated = behind.admin("POST", "/agents/a/keys", Some(json!({}))).await.json();
+    let (id, old) = (rotated["id"].as_str().unwrap(), rotated["key"].as_str().unwrap());
+    let rotate = json!({"graceSeconds": 1});
+    assert!(right.admin("POST", &format!("/keys/{id}/rotate"), Some(rotate)).await.status.is_success());
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    for replica in replicas {
+        assert_eq!(status(replica, old).await, StatusCode::UNAUTHORIZED);
+    }
+}

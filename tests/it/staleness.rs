@@ -1,0 +1,220 @@
+//! The bound on staleness: whatever of LISTEN, sweeps and loads fails, nothing revoked is honoured for longer than
+//! `access.stale_seconds` after its revocation.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt;
+use http::StatusCode;
+use serde_json::json;
+use waggle::model::sources::Point;
+
+use crate::app::{Builder, Replica};
+use crate::cluster::{Database, database};
+use crate::embedded::support::eventually;
+use crate::interference::{Director, Fault};
+use crate::proxy::Proxy;
+
+/// `access.stale_seconds` of the replicas here.
+const STALE: Duration = Duration::from_secs(2);
+/// For how long a revoked key is tried after the bound.
+const AFTER: Duration = Duration::from_secs(2);
+/// Rows of the table that run at once.
+const AT_ONCE: usize = 9;
+
+const FAULTS: [Fault; 3] = [Fault::None, Fault::Refused, Fault::Swallowed];
+
+/// What fails on one replica.
+#[derive(Debug, Clone, Copy)]
+struct Row {
+    number: usize,
+    listen: Fault,
+    sweep: Fault,
+    load: Fault,
+}
+
+fn rows() -> Vec<Row> {
+    let mut rows = Vec::new();
+    for listen in FAULTS {
+        for sweep in FAULTS {
+            for load in FAULTS {
+                rows.push(Row { number: rows.len(), listen, sweep, load });
+            }
+        }
+    }
+    rows
+}
+
+/// Registers an agent with a resource; answers a key of it with its id.
+async fn prepare(writer: &Replica, agent: &str) -> (String, String) {
+    writer.agent("acme", agent).await;
+    writer.put(agent, "x:1", "read").await;
+    writer.key(agent, &["mcp"]).await
+}
+
+async fn revoke(writer: &Replica, id: &str) -> Instant {
+    let revoked = writer.admin("DELETE", &format!("/keys/{id}"), None).await;
+    assert_eq!(revoked.status, StatusCode::NO_CONTENT, "{}", revoked.text());
+    Instant::now()
+}
+
+/// The request sent last for which a revoked key was honoured, counted from the revocation.
+async fn honoured_for(reader: &Replica, agent: &str, key: &str, revoked: Instant) -> Duration {
+    let read = json!({"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": {"uri": "x:1"}});
+    let mut last = Duration::ZERO;
+    loop {
+        let sent = revoked.elapsed();
+        if reader.http.post(agent, key, &read).await.status == StatusCode::OK {
+            last = sent;
+        }
+        if sent > STALE + AFTER {
+            return last;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// What is wrong with a row, if anything.
+async fn check(writer: Arc<Replica>, database: Database, row: Row) -> Option<String> {
+    let (proxy, director) = (Proxy::before(&database.options).await, Director::new());
+    let reader = Builder::new(&database)
+        .set("WAGGLE_ACCESS__STALE_SECONDS", STALE.as_secs())
+        .interference(director.clone())
+        .store(|store| store.listen = proxy.options.clone())
+        .start()
+        .await;
+    let agent = format!("a{}", row.number);
+    let (id, key) = prepare(&writer, &agent).await;
+    assert_eq!(reader.http.text(&agent, &key, "x:1").await.as_deref(), Some("read"));
+
+    proxy.fail(row.listen);
+    director.fail(Point::Sweep, row.sweep);
+    director.fail(Point::Load, row.load);
+    let revoked = revoke(&writer, &id).await;
+    let last = honoured_for(&reader, &agent, &key, revoked).await;
+    if last > STALE {
+        return Some(format!("{row:?}: honoured {last:?} after its revocation"));
+    }
+    let expected = if row.sweep == Fault::None { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let ready = reader.http.get("/readyz").await;
+    (ready.status != expected).then(|| format!("{row:?}: readyz {} {}", ready.status, ready.text()))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn revoked_key_is_refused_within_the_bound_whatever_fails() {
+    let database = database().await;
+    let writer = Arc::new(Builder::new(&database).start().await);
+    writer.tenant("acme").await;
+    let checks = rows().into_iter().map(|row| check(Arc::clone(&writer), database.clone(), row));
+    let wrong: Vec<_> = futures_util::stream::iter(checks)
+        .buffer_unordered(AT_ONCE)
+        .filter_map(|wrong| async { wrong })
+        .collect()
+        .await;
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn revoked_key_is_refused_within_the_bound_when_the_role_may_not_connect() {
+    let database = database().await;
+    let role = format!("{}_limited", database.options.get_database().unwrap());
+    database
+        .execute(&format!(
+            "create role {role} login; grant usage on schema public to {role}; \
+             grant select, insert, update, delete on all tables in schema public to {role}"
+        ))
+        .await;
+    let writer = Builder::new(&database).start().await;
+    let reader = Builder::new(&database)
+        .set("WAGGLE_ACCESS__STALE_SECONDS", STALE.as_secs())
+        .store(|store| store.connect = store.connect.clone().username(&role))
+        .start()
+        .await;
+    writer.tenant("acme").await;
+    let (id, key) = prepare(&writer, "a").await;
+    assert_eq!(reader.http.text("a", &key, "x:1").await.as_deref(), Some("read"));
+
+    database
+        .execute(&format!(
+            "alter role {role} connection limit 0; \
+             select pg_terminate_backend(pid) from pg_stat_activity where usename = '{role}'"
+        ))
+        .await;
+    let revoked = revoke(&writer, &id).await;
+    let last = honoured_for(&reader, "a", &key, revoked).await;
+    assert!(last <= STALE, "honoured {last:?} after its revocation");
+    let ready = reader.http.get("/readyz").await;
+    assert_eq!(
+        (ready.status, ready.text()),
+        (
+            StatusCode::SERVICE_UNAVAILABLE,
+            r#"{"reasons":["database_unreachable","memory_expired"],"status":"unready"}"#.to_owned()
+        )
+    );
+    database.execute(&format!("alter role {role} connection limit -1")).await;
+    eventually("it is ready again", async || reader.http.get("/readyz").await.text() == READY).await;
+}
+
+const READY: &str = r#"{"status":"ready"}"#;
+
+/// The longest of the reads within somewhat more than a sweep is waited for.
+async fn longest_read(reader: &Replica, key: &str) -> Duration {
+    let (began, mut longest) = (Instant::now(), Duration::ZERO);
+    while began.elapsed() < Duration::from_millis(2_600) {
+        let sent = Instant::now();
+        assert_eq!(reader.http.text("a", key, "x:1").await.as_deref(), Some("read"));
+        longest = longest.max(sent.elapsed());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    longest
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reads_from_memory_do_not_wait_while_the_database_is_away() {
+    let database = database().await;
+    for fault in [Fault::Refused, Fault::Swallowed] {
+        let proxy = Proxy::before(&database.options).await;
+        let reader = Builder::new(&database)
+            .store(|store| {
+                store.listen = proxy.options.clone();
+                store.connect = proxy.options.clone();
+            })
+            .start()
+            .await;
+        reader.admin("POST", "/tenants", Some(json!({"id": "acme"}))).await;
+        reader.admin("POST", "/agents", Some(json!({"id": "a", "tenant": "acme"}))).await;
+        let (_, key) = reader.key("a", &["mcp"]).await;
+        reader.put("a", "x:1", "read").await;
+        assert_eq!(reader.http.text("a", &key, "x:1").await.as_deref(), Some("read"));
+
+        proxy.fail(fault);
+        let degraded = r#"{"reasons":["database_unreachable","listen_lost"],"status":"degraded"}"#;
+        eventually("it is degraded", async || reader.http.get("/readyz").await.text() == degraded).await;
+        assert_eq!(reader.http.get("/readyz").await.status, StatusCode::OK);
+        // Whoever waits for the database waits for two seconds; the best of three windows excludes a busy machine.
+        let mut best = Duration::MAX;
+        for _ in 0..3 {
+            best = best.min(longest_read(&reader, &key).await);
+        }
+        println!("{fault:?}: the longest read from memory took {best:?}");
+        assert!(best < Duration::from_millis(1_500), "{fault:?}: a read waited for {best:?}");
+        proxy.fail(Fault::None);
+        eventually("it is ready again", async || reader.http.get("/readyz").await.text() == READY).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn load_is_repeated_when_its_connection_breaks() {
+    let (database, director) = (database().await, Director::new());
+    let replica = Builder::new(&database).interference(director.clone()).start().await;
+    let key = replica.acme("a").await;
+    replica.put("a", "x:1", "read").await;
+    let hold = director.hold(Point::SnapshotBetweenReads);
+    let reading = async { replica.http.text("a", &key, "x:1").await };
+    let cutting = hold.meanwhile(database.execute(
+        "select pg_terminate_backend(pid) from pg_stat_activity \
+         where datname = current_database() and pid <> pg_backend_pid()",
+    ));
+    let (read, _) = tokio::join!(reading, cutting);
+    assert_eq!(read.as_deref(), Some("read"));
+}

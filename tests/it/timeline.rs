@@ -1,0 +1,214 @@
+//! A database that goes back in time under running replicas.
+
+use std::time::{Duration, Instant};
+
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use crate::app::{Builder, Replica, resource};
+use crate::cluster::{Database, database};
+use crate::embedded::support::eventually;
+use crate::events::{Events, Session, listen};
+
+/// `access.stale_seconds` here, and so the bound on what may be honoured of the lost history.
+const STALE: Duration = Duration::from_secs(5);
+
+/// Far longer than a sweep takes to find a change.
+const WITHIN: Duration = Duration::from_secs(30);
+
+const TEXT: &str = "x:1";
+
+/// Two replicas with an agent, and its key.
+struct Pair {
+    database: Database,
+    one: Replica,
+    two: Replica,
+    key: String,
+}
+
+impl Pair {
+    async fn start() -> Self {
+        let database = database().await;
+        let replica = || Builder::new(&database).set("WAGGLE_ACCESS__STALE_SECONDS", STALE.as_secs()).start();
+        let (one, two) = tokio::join!(replica(), replica());
+        let key = one.acme("a").await;
+        one.put("a", TEXT, "saved").await;
+        let pair = Self { database, one, two, key };
+        pair.both_read(Some("saved")).await;
+        pair
+    }
+
+    async fn both_read(&self, text: Option<&str>) {
+        for replica in [&self.one, &self.two] {
+            let read = async || replica.http.text("a", &self.key, TEXT).await.as_deref() == text;
+            eventually(&format!("both read {text:?}"), read).await;
+        }
+    }
+
+    /// Waits until both replicas are fully ready.
+    async fn is_whole(&self) {
+        for replica in [&self.one, &self.two] {
+            let ready = async || replica.http.get("/readyz").await.text() == r#"{"status":"ready"}"#;
+            eventually("it is ready", ready).await;
+        }
+    }
+
+    /// Writes as soon as the database can be reached.
+    async fn write(&self, replica: &Replica, text: &str) {
+        let body = json!({"name": "a name", "contents": [{"text": text}]});
+        let path = resource("a", TEXT);
+        let written = async || replica.admin("PUT", &path, Some(body.clone())).await.status.is_success();
+        eventually("it is written", written).await;
+    }
+
+    /// Writes what will be lost: some revisions, and a key, with its id.
+    async fn write_what_is_lost(&self) -> String {
+        for n in 0..5 {
+            self.write(&self.one, &format!("lost {n}")).await;
+        }
+        let (_, key) = self.two.key("a", &["mcp"]).await;
+        self.both_read(Some("lost 4")).await;
+        for replica in [&self.one, &self.two] {
+            assert_eq!(replica.http.text("a", &key, TEXT).await.as_deref(), Some("lost 4"));
+        }
+        key
+    }
+
+    /// Both answer from the present history: what is lost is gone, what is written and revoked now is honoured.
+    async fn check(&self, saved: &str) {
+        self.both_read(Some(saved)).await;
+        for (number, writer) in [&self.one, &self.two, &self.one].into_iter().enumerate() {
+            let text = format!("new {number}");
+            self.write(writer, &text).await;
+            self.both_read(Some(&text)).await;
+        }
+        for revoker in [&self.one, &self.two] {
+            let (id, key) = self.one.key("a", &["mcp"]).await;
+            for replica in [&self.one, &self.two] {
+                assert!(replica.http.text("a", &key, TEXT).await.is_some());
+            }
+            let revoked = revoker.admin("DELETE", &format!("/keys/{id}"), None).await;
+            assert_eq!(revoked.status, StatusCode::NO_CONTENT);
+            let revoked = Instant::now();
+            for replica in [&self.one, &self.two] {
+                let refused = async || status(replica, &key).await == StatusCode::UNAUTHORIZED;
+                eventually("a revoked key is refused", refused).await;
+            }
+            assert!(revoked.elapsed() < WITHIN, "refused by both after {:?}", revoked.elapsed());
+        }
+    }
+}
+
+async fn status(replica: &Replica, key: &str) -> StatusCode {
+    let list = json!({"jsonrpc": "2.0", "id": 1, "method": "resources/list"});
+    replica.http.post("a", key, &list).await.status
+}
+
+impl Database {
+    fn name(&self) -> &str {
+        self.options.get_database().unwrap()
+    }
+
+    /// Ends all connections and lets in no new ones while `work` runs, from another database.
+    async fn alone(&self, work: &[String]) {
+        let other = Self { options: self.options.clone().database("postgres") };
+        let name = self.name();
+        other.execute(&format!("alter database {name} allow_connections false")).await;
+        for statement in work {
+            let end =
+                format!("select pg_terminate_backend(pid) from pg_stat_activity where datname = '{name}'");
+            other.execute(&end).await;
+            other.execute(statement).await;
+        }
+        other.execute(&format!("alter database {name} allow_connections true")).await;
+    }
+
+    /// Keeps a copy.
+    async fn save(&self) {
+        let name = self.name();
+        self.alone(&[format!("create database {name}_saved template {name}")]).await;
+    }
+
+    /// Puts the copy in its place.
+    async fn restore(&self) {
+        let name = self.name();
+        let drop = format!("drop database {name} with (force)");
+        self.alone(&[drop, format!("alter database {name}_saved rename to {name}")]).await;
+    }
+}
+
+async fn told(stream: &mut Events, expected: &[&str]) {
+    let mut missing: Vec<_> = expected.to_vec();
+    while !missing.is_empty() {
+        let told = stream.told().await;
+        missing.retain(|expected| *expected != told);
+    }
+}
+
+fn everything() -> Value {
+    json!({"resourcesListChanged": true, "promptsListChanged": true, "resourceSubscriptions": [TEXT]})
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn restored_backup_is_noticed_and_streams_are_notified_of_everything() {
+    let pair = Pair::start().await;
+    let session = Session::open(&pair.one, "a", &pair.key, "2025-06-18").await;
+    session.subscribe(&pair.one, TEXT).await;
+    pair.database.save().await;
+    pair.is_whole().await;
+    let lost = pair.write_what_is_lost().await;
+    let mut modern = listen(&pair.two, "a", &pair.key, json!("l"), everything()).await;
+    modern.next().await.unwrap();
+    let mut legacy = session.stream(&pair.one, None).await;
+
+    pair.database.restore().await;
+    told(&mut modern, &["resources", "prompts", "updated x:1"]).await;
+    told(&mut legacy, &["resources", "prompts", "updated x:1"]).await;
+    pair.both_read(Some("saved")).await;
+    for replica in [&pair.one, &pair.two] {
+        let refused = async || status(replica, &lost).await == StatusCode::UNAUTHORIZED;
+        eventually("a key of the lost history is refused", refused).await;
+    }
+    pair.is_whole().await;
+    pair.write(&pair.one, "after").await;
+    told(&mut modern, &["updated x:1"]).await;
+    told(&mut legacy, &["updated x:1"]).await;
+    pair.check("after").await;
+}
+
+/// Tables that hold revisions and what they say of a resource.
+const TABLES: [&str; 4] = ["heads", "changes", "resources", "resource_contents"];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn revision_below_memory_is_noticed_in_the_same_database() {
+    let pair = Pair::start().await;
+    let copies: String =
+        TABLES.iter().map(|t| format!("create table saved.{t} as select * from {t}; ")).collect();
+    pair.database.execute(&format!("create schema saved; {copies}")).await;
+    for n in 0..5 {
+        pair.one.put("a", TEXT, &format!("lost {n}")).await;
+    }
+    pair.both_read(Some("lost 4")).await;
+    let replace: String = TABLES
+        .iter()
+        .map(|t| format!("delete from {t}; insert into {t} select * from saved.{t}; "))
+        .collect();
+    let lost = pair.database.number("select count(*) from changes").await;
+    pair.database
+        .execute(&format!("begin; set local session_replication_role = replica; {replace} commit"))
+        .await;
+    assert!(pair.database.number("select count(*) from changes").await < lost);
+    // Nothing but a lower revision shows it, and that only once something is written.
+    pair.write(&pair.one, "written").await;
+    pair.check("written").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn renewed_epoch_is_noticed() {
+    let pair = Pair::start().await;
+    let mut stream = listen(&pair.two, "a", &pair.key, json!("l"), everything()).await;
+    stream.next().await.unwrap();
+    pair.database.execute("update gateway set epoch = gen_random_uuid()").await;
+    told(&mut stream, &["resources", "prompts", "updated x:1"]).await;
+    pair.check("saved").await;
+}
