@@ -5,6 +5,7 @@ mod audit;
 mod audit_form;
 pub(crate) mod audited;
 mod authority;
+mod browser;
 mod content;
 pub mod definition;
 mod explain;
@@ -75,7 +76,8 @@ pub fn router(admin: Arc<Admin>) -> Router {
     let (routes, document) = operations().split_for_parts();
     routes
         .route_layer(axum::middleware::from_fn(audited::name))
-        .merge(openapi::browse(&document))
+        .merge(openapi::served(&document))
+        .merge(browser::router())
         .fallback(async || AdminFault(Fault::NotFound("path")))
         .method_not_allowed_fallback(extract::method_not_allowed)
         .with_state(admin)

@@ -1,24 +1,20 @@
-//! The OpenAPI document of the admin surface, and the page to browse it.
+//! The OpenAPI document of the admin surface.
 
 use std::collections::BTreeMap;
 
 use axum::Router;
-use axum::middleware::map_response;
 use axum::routing::get;
-use http::HeaderValue;
-use http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};
+use http::header::CONTENT_TYPE;
 use utoipa::openapi::response::{Response, ResponseBuilder};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{ContentBuilder, Ref, RefOr};
 use utoipa::{IntoParams, IntoResponses, Modify, OpenApi};
 use utoipa_axum::router::OpenApiRouter;
-use utoipa_swagger_ui::{Config, SwaggerUi};
 
 use crate::http::problem::Problem;
 
-/// Where the document is served; the page shows it.
+/// Where the document is served.
 const DOCUMENT: &str = "/admin/openapi.json";
-const PAGE: &str = "/admin/docs";
 
 /// What the document says besides its operations.
 #[derive(OpenApi)]
@@ -125,21 +121,12 @@ pub(super) fn text(document: &utoipa::openapi::OpenApi) -> String {
     document.to_pretty_json().unwrap_or_default() + "\n"
 }
 
-/// Nothing from elsewhere: the page's assets are this gateway's own. It sets styles as it runs.
-const POLICY: &str = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:";
-
-/// Serves the document, and a page that shows it.
-pub(super) fn browse<S: Clone + Send + Sync + 'static>(document: &utoipa::openapi::OpenApi) -> Router<S> {
+/// Serves the document.
+pub(super) fn served<S: Clone + Send + Sync + 'static>(document: &utoipa::openapi::OpenApi) -> Router<S> {
     let text = text(document);
     let serve = move || {
         let text = text.clone();
         async move { ([(CONTENT_TYPE, "application/json")], text) }
     };
-    let page = SwaggerUi::new(PAGE).config(Config::from(DOCUMENT).validator_url("none"));
-    let protect = async |mut response: axum::response::Response| {
-        response.headers_mut().insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
-        response
-    };
-    let page = Router::from(page).layer(map_response(protect));
-    Router::new().route(DOCUMENT, get(serve)).merge(page)
+    Router::new().route(DOCUMENT, get(serve))
 }

@@ -51,16 +51,17 @@ async fn it_is_served_and_browsable_with_nothing_from_elsewhere() {
     let policy = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:";
     assert_eq!(page.header("content-security-policy"), Some(policy));
     let page = page.text();
-    let assets: Vec<_> = page
-        .split('"')
-        .filter(|text| [".js", ".css", ".png"].iter().any(|end| text.ends_with(end)))
-        .collect();
+    let assets: Vec<_> =
+        page.split('"').filter(|text| [".js", ".css"].iter().any(|end| text.ends_with(end))).collect();
     assert!(assets.len() >= 4, "{assets:?}");
     for asset in assets {
         assert!(!asset.contains("//"), "{asset} is from elsewhere");
         let own = asset.trim_start_matches("./");
         let served = replica.http.get(&format!("/admin/docs/{own}")).await;
         assert_eq!(served.status, 200, "{asset}");
+        let gzip = served.body.starts_with(&[0x1f, 0x8b]);
+        assert_eq!(gzip, served.header("content-encoding") == Some("gzip"), "{asset}");
+        assert!(gzip || served.body.len() < 4_096, "{asset} is large and not compressed");
         if asset.ends_with("initializer.js") {
             assert!(served.text().contains("/admin/openapi.json"), "the page shows the document");
         }
