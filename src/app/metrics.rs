@@ -206,6 +206,10 @@ impl Metrics {
         text.counter("waggle_audit_lost_total", help, stats.lost);
         let help = "Rows that were added to the audit log.";
         text.counter("waggle_audit_rows_total", help, stats.written);
+        let help = "Audit rows that the database refused for what they hold.";
+        text.counter("waggle_audit_quarantined_total", help, stats.quarantined);
+        let help = "Places at which a spill file was corrupt.";
+        text.counter("waggle_audit_spill_damaged_total", help, stats.damaged);
         let help = "Audit events in memory that are neither in the log nor in the spill file.";
         text.gauge("waggle_audit_waiting", help, stats.waiting);
         let help = "Bytes in spill files that are not in the audit log yet.";

@@ -50,11 +50,18 @@ pub async fn verify_audit(
 }
 
 fn text(report: &Report) -> String {
-    let Report { rows, chains, open, dropped, retain_days, signing, unmoved, findings } = report;
+    let Report { rows, chains, open, dropped, retain_days, quarantined, signing, unmoved, findings } = report;
     let mut text = String::new();
     // Writing to a text does not fail.
     for finding in findings {
         let _ = writeln!(text, "{finding}");
+    }
+    let (count, named) = quarantined;
+    for (chain, seq) in named {
+        let _ = writeln!(text, "chain {chain} row {seq} is quarantined: the database refused it");
+    }
+    if *count > named.len() {
+        let _ = writeln!(text, "{} more rows are quarantined", count - named.len());
     }
     for (chain, seq) in open {
         let _ =

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::spill::{Record, Spill, SpillError};
+use super::spill::{Next, Record, Spill, SpillError};
 use super::tally::Tally;
-use crate::model::audit::chain::Batch;
+use crate::model::audit::chain::{Batch, Chain};
 
 /// What the database is to do with what waits first.
 #[derive(Debug)]
@@ -17,6 +17,9 @@ pub(super) enum Step {
     Turn { ended: Option<Uuid>, begun: Option<Uuid> },
     /// These rows are added to their chain.
     Rows(Batch),
+    /// A spill file is corrupt. Behind that it goes on with `chain`, which stood at `state`; where that is another chain
+    /// than before, the one before ends.
+    Damaged { ended: Option<Uuid>, chain: Uuid, state: Option<Chain> },
 }
 
 /// What waits, in the order in which the database gets it.
@@ -76,14 +79,22 @@ impl Backlog {
 
     /// What is first, as often as it is asked for until it is done; `None` where there is nothing.
     pub(super) fn first(&mut self) -> io::Result<Option<Step>> {
-        let file = self.left.front().or(self.own.as_ref());
-        let record = file.map(Spill::peek).transpose()?.flatten();
-        let (step, under_way) = match record {
-            Some((Record::Rows(batch), read)) => {
+        let file = self.left.front_mut().or(self.own.as_mut());
+        let next = file.as_deref().map(Spill::peek).transpose()?.flatten();
+        let (step, under_way) = match next {
+            Some((Next::Damaged(state), read)) => {
+                if file.is_some_and(Spill::report_damage) {
+                    self.tally.damage();
+                }
+                let step = self.after_damage(state);
+                let chain = state.map(|state| state.id).or(self.chain);
+                (step, UnderWay { read: Some(read), chain, rows: 0 })
+            }
+            Some((Next::Record(Record::Rows(batch)), read)) => {
                 let rows = batch.after.seq - batch.before.seq;
                 (Step::Rows(batch), UnderWay { read: Some(read), chain: self.chain, rows })
             }
-            Some((Record::Chain(chain), read)) => {
+            Some((Next::Record(Record::Chain(chain)), read)) => {
                 let turn = Step::Turn { ended: self.chain, begun: Some(chain) };
                 (turn, UnderWay { read: Some(read), chain: Some(chain), rows: 0 })
             }
@@ -101,6 +112,13 @@ impl Backlog {
         Ok(Some(step))
     }
 
+    fn after_damage(&self, state: Option<Chain>) -> Step {
+        let Some(chain) = state.map(|state| state.id).or(self.chain) else {
+            return Step::Turn { ended: None, begun: None };
+        };
+        Step::Damaged { ended: self.chain.filter(|known| *known != chain), chain, state }
+    }
+
     /// The database has done what was first.
     pub(super) fn done(&mut self) -> io::Result<()> {
         let done = self.pass();
@@ -114,12 +132,18 @@ impl Backlog {
         self.rows += rows;
         match (self.left.front_mut(), read) {
             (Some(file), Some(read)) => file.pass(read),
-            (Some(_), None) => {
-                tracing::warn!(
-                    chain = ended.map(tracing::field::display),
-                    rows = std::mem::take(&mut self.rows),
-                    "a gateway ended without a word; its audit chain is complete and ended"
-                );
+            (Some(file), None) => {
+                let (chain, rows) = (ended.map(tracing::field::display), std::mem::take(&mut self.rows));
+                let torn_bytes = file.waiting();
+                match file.kept_as() {
+                    None => {
+                        tracing::warn!(chain, rows, torn_bytes, "audit chain of an unclean exit completed");
+                    }
+                    Some(kept) => tracing::error!(
+                        chain, rows, torn_bytes, kept_as = %kept.display(),
+                        "audit chain of an unclean exit ended; its spill file is corrupt and kept"
+                    ),
+                }
                 self.left.pop_front().map(Spill::remove).transpose()?;
             }
             (None, _) => return self.done_with_own(read),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use uuid::Uuid;
 
-use super::gaps::{Gap, Gaps, doubt};
+use super::gaps::{Gap, Gaps, Why, doubt};
 use super::signatures::{Doubt, Signatures};
 use crate::model::audit::chain::{Chain, Digest};
 use crate::model::audit::checkpoint::LedgerHead;
@@ -173,7 +173,7 @@ impl Ledger {
         let opened = self.facts.chains.get(&entry.chain).filter(|_| ends).map(|facts| facts.opened.1);
         let checked = self.signatures.check(entry, opened);
         if let Err(doubt) = &checked
-            && entry.kind != b"dropped"
+            && !matches!(entry.kind, b"dropped" | b"quarantined")
             && self.doubts.insert(*doubt)
         {
             let finding = format!("the chain of chains: entry {}: {doubt}", entry.number);
@@ -211,10 +211,25 @@ impl Ledger {
                     ));
                     return;
                 }
-                facts.gaps.insert(Gap { first, before, last, cutoff: entry.cutoff });
+                facts.gaps.insert(Gap { why: Why::Dropped, first, before, last, cutoff: entry.cutoff });
                 if let Some(cutoff) = entry.cutoff {
                     self.facts.cutoffs.insert(number, cutoff.day);
                 }
+            }
+            // One row each: an entry cannot hide that several are gone.
+            (b"quarantined", Some(facts), Some((first, before))) if first == last.seq => {
+                if let Err(doubt) = signed {
+                    let finding =
+                        format!("chain {chain}: entry {number} declares row {first} quarantined: {doubt}");
+                    return self.facts.findings.push(finding);
+                }
+                facts.gaps.insert(Gap { why: Why::Quarantined, first, before, last, cutoff: None });
+            }
+            (b"damaged", Some(facts), Some((first, before))) => {
+                if first <= last.seq {
+                    facts.gaps.insert(Gap { why: Why::Damaged, first, before, last, cutoff: None });
+                }
+                self.facts.findings.push(damage(chain, first, last.seq));
             }
             (b"key", None, _) if entry.key.is_some() => {}
             (kind, _, _) if RESERVED.iter().any(|reserved| reserved.as_bytes() == kind) => {}
@@ -257,6 +272,15 @@ impl Ledger {
         self.facts.finish();
         (self.facts, self.signatures)
     }
+}
+
+fn damage(chain: Uuid, first: i64, last: i64) -> String {
+    let missing = match last - first {
+        ..0 => format!("rows after row {last} may be lost"),
+        0 => format!("row {first} is lost"),
+        1.. => format!("rows {first} to {last} are lost"),
+    };
+    format!("chain {chain}: a spill file was corrupt: {missing}; the file is kept beside it as *.damaged")
 }
 
 fn read(fields: &[u8]) -> Option<Entry<'_>> {

@@ -1,4 +1,4 @@
-//! Rows that the chain of chains declares to be dropped for their age, and when that is to be believed.
+//! Rows that the chain of chains declares to be missing for a reason, and when that is to be believed of their age.
 
 use std::collections::BTreeMap;
 
@@ -9,16 +9,29 @@ use crate::model::audit::ledger::Cutoff;
 
 const MICROS_A_DAY: i64 = 86_400_000_000;
 
-/// Rows that were dropped for their age.
+/// Why rows are not in the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Why {
+    /// They were dropped for their age.
+    Dropped,
+    /// The database refused the row, which is in a file.
+    Quarantined,
+    /// They were lost with a corrupt spill file.
+    Damaged,
+}
+
+/// Rows that are not in the log, and an entry says why.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Gap {
+    /// Why they are not.
+    pub(super) why: Why,
     /// The first that is gone.
     pub(super) first: i64,
     /// The hash before it.
     pub(super) before: Digest,
     /// The last that is gone, and its hash.
     pub(super) last: Chain,
-    /// Which rows were too old; entries of version 1 do not say so.
+    /// Of dropped rows, which were too old; entries of version 1 do not say so.
     pub(super) cutoff: Option<Cutoff>,
 }
 

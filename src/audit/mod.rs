@@ -9,6 +9,7 @@ mod checkpoints;
 mod facts;
 mod gaps;
 mod keep;
+mod quarantine;
 mod queue;
 mod recover;
 mod signatures;

@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use super::quarantine::Quarantine;
 use crate::model::audit::chain::{Batch, Chain};
 use crate::model::audit::event::Event;
 use crate::store::audit::{AppendError, AuditLog};
@@ -25,15 +26,16 @@ pub(super) struct Kept {
 /// events become a chain of their own, named after its last hash: found again, should this be tried twice.
 pub(super) async fn salvage(
     log: &mut AuditLog,
+    quarantine: &Quarantine,
     batch: &Batch,
     at: OffsetDateTime,
 ) -> Result<Kept, AppendError> {
     let kept = |elsewhere| Kept { before: batch.before, after: batch.after, elsewhere };
-    let foreign = match log.append(batch).await {
+    let foreign = match quarantine.append(log, batch, at).await {
         Err(AppendError::Foreign(head, place)) => {
             // Rows that were tried in smaller pieces, by a process that ended while it was at it.
             if let Some(rest) = batch.since(head) {
-                return log.append(&rest).await.map(|()| kept(false));
+                return quarantine.append(log, &rest, at).await.map(|()| kept(false));
             }
             AppendError::Foreign(head, place)
         }
@@ -43,7 +45,7 @@ pub(super) async fn salvage(
     let chain = Uuid::from_bytes(*first);
     tracing::error!(error = %foreign, %chain, "audit rows go into a chain of their own");
     log.open_chain(chain, at).await?;
-    log.append(&batch.again(Chain::new(chain))).await?;
+    quarantine.append(log, &batch.again(Chain::new(chain)), at).await?;
     log.interrupt_chain(chain, at).await?;
     Ok(kept(true))
 }

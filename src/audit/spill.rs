@@ -1,9 +1,14 @@
 //! The spill file: rows that the database could not take, appended and synced batch by batch, and read back in order.
 //!
-//! It begins with the chain of its process, so that the next one knows which chain has ended. Each record is its length,
-//! its CRC-32 and its bytes; a torn one at the end was promised to nobody.
+//! It begins with the chain of its process, so that the next one knows which chain has ended. Each record is synced
+//! before anything is answered for it, and followed by a sync marker. Damage before a marker is corruption: it is
+//! reported, reading goes on behind it, and the file is kept under another name. Damage that no marker follows is a torn
+//! write, of which nothing was promised to anybody; after a loss of power the last marker may be missing too.
 
-use std::collections::BTreeSet;
+mod frame;
+#[cfg(test)]
+mod tests;
+
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -12,15 +17,18 @@ use std::path::{Path, PathBuf};
 use nix::fcntl::{Flock, FlockArg};
 use uuid::Uuid;
 
-use crate::model::audit::chain::{Batch, Chain, Digest};
+use crate::model::audit::chain::{Batch, Chain};
+use frame::{HEADER, MARKER};
 
-/// How the names of these files end.
+/// The extension of these files.
 const EXTENSION: &str = "spill";
-/// Bytes of a record that hold no more than a batch may: what claims to be longer is torn.
-const MOST_RECORD: u32 = 256 << 20;
+/// The extension of files in which corruption was found.
+const DAMAGED: &str = "damaged";
 /// Bytes of rows that are read back at once, if one record does not hold more: what was written down every few
 /// milliseconds is not to cost the database a transaction each.
 const AT_ONCE: usize = 2 << 20;
+/// Bytes that are searched for a marker at once.
+const WINDOW: usize = 1 << 20;
 
 /// What a record holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +37,15 @@ pub(super) enum Record {
     Chain(Uuid),
     /// Rows.
     Rows(Batch),
+}
+
+/// What a file holds next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Next {
+    /// An intact record, with those that continue it.
+    Record(Record),
+    /// Corrupt bytes. The chain stood there after them; `None` where only a marker is damaged, and no record.
+    Damaged(Option<Chain>),
 }
 
 /// Why something was not appended.
@@ -47,13 +64,15 @@ pub(super) enum SpillError {
 pub(super) struct Spill {
     file: Flock<File>,
     path: PathBuf,
-    /// The chain that rows belong to from here on.
-    chain: Uuid,
+    /// The state of the chain after the last record; `None` for a file that another process wrote.
+    chain: Option<Chain>,
     /// Where the next record is read.
     read: u64,
     /// Where the next record is written.
     end: u64,
     most: u64,
+    /// The offset of the last corruption that was reported.
+    damaged: Option<u64>,
 }
 
 impl Spill {
@@ -62,9 +81,11 @@ impl Spill {
         fs::create_dir_all(folder)?;
         let path = folder.join(chain.to_string()).with_extension(EXTENSION);
         let mut options = OpenOptions::new();
-        let file = options.read(true).write(true).create_new(true).mode(0o600).open(&path)?;
-        let mut spill = Self { file: lock(file)?, path, chain, read: 0, end: 0, most };
-        spill.append(&Record::Chain(chain)).map_err(io::Error::other)?;
+        let file = lock(options.read(true).write(true).create_new(true).mode(0o600).open(&path)?)?;
+        let chain_record = Record::Chain(chain);
+        let mut spill =
+            Self { file, path, chain: Some(Chain::new(chain)), read: 0, end: 0, most, damaged: None };
+        spill.append(&chain_record).map_err(io::Error::other)?;
         File::open(folder)?.sync_all()?;
         Ok(spill)
     }
@@ -85,7 +106,7 @@ impl Spill {
             let end = file.metadata()?.len();
             // One that is locked belongs to a gateway that runs.
             if let Ok(file) = lock(file) {
-                left.push(Self { file, path, chain: Uuid::nil(), read: 0, end, most: 0 });
+                left.push(Self { file, path, chain: None, read: 0, end, most: 0, damaged: None });
             }
         }
         Ok(left)
@@ -101,11 +122,25 @@ impl Spill {
         self.end - self.read
     }
 
+    /// Where the file is kept once it is done with, if corruption was found in it.
+    pub(super) fn kept_as(&self) -> Option<PathBuf> {
+        self.damaged.map(|_| self.path.with_extension(DAMAGED))
+    }
+
+    /// Logs that the file is corrupt where it is read next, once; answers whether that is new.
+    pub(super) fn report_damage(&mut self) -> bool {
+        let new = self.damaged.replace(self.read) != Some(self.read);
+        if new {
+            tracing::error!(file = %self.path.display(), offset = self.read, "audit spill file corrupt");
+        }
+        new
+    }
+
     /// Writes a record to disk; where that fails, the file is as before.
     pub(super) fn append(&mut self, record: &Record) -> Result<(), SpillError> {
-        let bytes = framed(record);
+        let bytes = frame::encode(record);
         let end = self.end + bytes.len() as u64;
-        if end > self.most {
+        if end + MARKER as u64 > self.most {
             return Err(SpillError::Full);
         }
         let written = self.file.write_all_at(&bytes, self.end).and_then(|()| self.file.sync_data());
@@ -114,56 +149,105 @@ impl Spill {
             self.file.set_len(self.end).ok();
             return Err(error.into());
         }
-        self.end = end;
-        if let Record::Chain(chain) = record {
-            self.chain = *chain;
-        }
+        let chain = match record {
+            Record::Chain(id) => Chain::new(*id),
+            Record::Rows(batch) => batch.after,
+        };
+        // Synced together with the next record: one sync a record is enough for what was promised.
+        let marked = self.file.write_all_at(&frame::encode_marker(end, chain), end).is_ok();
+        self.end = if marked { end + MARKER as u64 } else { end };
+        self.chain = Some(chain);
         Ok(())
     }
 
-    /// The next record, with those that go on where it ends, and where the last of them ends; `None` at the end, or
-    /// where what follows is torn.
-    pub(super) fn peek(&self) -> io::Result<Option<(Record, u64)>> {
-        let Some((mut record, mut next)) = self.record(self.read)? else { return Ok(None) };
+    /// What comes next, and where it ends; `None` at the end, or where what follows is torn.
+    pub(super) fn peek(&self) -> io::Result<Option<(Next, u64)>> {
+        let place = self.past_marker(self.read)?;
+        let Some((mut record, end)) = self.record(place)? else { return self.damage(place) };
+        let mut next = self.past_marker(end)?;
         while let Record::Rows(batch) = &mut record
             && batch.rows.len() < AT_ONCE
             && let Some((Record::Rows(more), end)) = self.record(next)?
             && batch.join(&more)
         {
-            next = end;
+            next = self.past_marker(end)?;
         }
-        Ok(Some((record, next)))
+        Ok(Some((Next::Record(record), next)))
     }
 
-    /// The record at a place, and where it ends.
+    /// The record at an offset, and where it ends; `None` where there is no intact one.
     fn record(&self, place: u64) -> io::Result<Option<(Record, u64)>> {
-        let mut head = [0; 8];
-        if self.end - place < 8 {
+        let mut header = [0; HEADER];
+        if self.end - place < HEADER as u64 {
             return Ok(None);
         }
-        self.file.read_exact_at(&mut head, place)?;
-        let [length, sum] =
-            [0, 4].map(|at| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]));
-        let next = place + 8 + u64::from(length);
-        if length > MOST_RECORD || next > self.end {
-            return Ok(None);
-        }
-        let mut bytes = vec![0; length as usize];
-        self.file.read_exact_at(&mut bytes, place + 8)?;
-        let record = (crc32fast::hash(&bytes) == sum).then(|| read(&bytes)).flatten();
-        Ok(record.map(|record| (record, next)))
+        self.file.read_exact_at(&mut header, place)?;
+        let start = place + HEADER as u64;
+        let fits = |(length, _): &(u32, u32)| u64::from(*length) <= self.end - start;
+        let Some((length, sum)) = frame::decode_header(header).filter(fits) else { return Ok(None) };
+        let mut payload = vec![0; length as usize];
+        self.file.read_exact_at(&mut payload, start)?;
+        let record = frame::decode(&payload, sum);
+        Ok(record.map(|record| (record, start + u64::from(length))))
     }
 
-    /// The record that ends there is done with.
+    /// The offset behind the marker at `place`, if one is there.
+    fn past_marker(&self, place: u64) -> io::Result<u64> {
+        if self.end - place < MARKER as u64 {
+            return Ok(place);
+        }
+        let mut bytes = [0; MARKER];
+        self.file.read_exact_at(&mut bytes, place)?;
+        let found = frame::decode_marker(&bytes, place);
+        Ok(found.map_or(place, |_| place + MARKER as u64))
+    }
+
+    /// What to make of bytes that are no record: the end, a torn write, or corruption and where it ends.
+    fn damage(&self, place: u64) -> io::Result<Option<(Next, u64)>> {
+        if place == self.end {
+            return Ok(None);
+        }
+        // A damaged marker, followed by a record as it should be.
+        let after = place + MARKER as u64;
+        if after < self.end && self.record(after)?.is_some() {
+            return Ok(Some((Next::Damaged(None), after)));
+        }
+        let marker = self.next_marker(place)?.map(|(chain, end)| (Next::Damaged(Some(chain)), end));
+        // This process knows that it has synced everything up to the end.
+        Ok(marker.or(self.chain.map(|chain| (Next::Damaged(Some(chain)), self.end))))
+    }
+
+    /// The state of the chain at the first marker behind `place`, and where that marker ends.
+    fn next_marker(&self, place: u64) -> io::Result<Option<(Chain, u64)>> {
+        let mut bytes = vec![0; usize::try_from(self.end - place).unwrap_or(WINDOW).min(WINDOW)];
+        let mut start = place;
+        while self.end - start >= MARKER as u64 {
+            let length = usize::try_from(self.end - start).unwrap_or(WINDOW).min(bytes.len());
+            let window = &mut bytes[..length];
+            self.file.read_exact_at(window, start)?;
+            let found = window.windows(MARKER).zip(start..).find_map(|(bytes, offset)| {
+                frame::decode_marker(bytes, offset).map(|chain| (chain, offset + MARKER as u64))
+            });
+            if found.is_some() {
+                return Ok(found);
+            }
+            start += (length - MARKER + 1) as u64;
+        }
+        Ok(None)
+    }
+
+    /// What ends there is done with.
     pub(super) fn pass(&mut self, next: u64) {
         self.read = next;
     }
 
-    /// Makes a file short again of which all is done with.
+    /// Makes a file short again of which all is done with. One that is to be kept stays as it is.
     pub(super) fn shorten(&mut self) -> io::Result<()> {
-        let first = framed(&Record::Chain(self.chain));
+        let Some(chain) = self.chain else { return Ok(()) };
+        let mut first = frame::encode(&Record::Chain(chain.id));
+        first.extend(frame::encode_marker(first.len() as u64, chain));
         let length = first.len() as u64;
-        if self.is_drained() && self.end > length {
+        if self.is_drained() && self.end > length && self.damaged.is_none() {
             self.file.write_all_at(&first, 0)?;
             self.file.set_len(length)?;
             self.file.sync_data()?;
@@ -172,150 +256,15 @@ impl Spill {
         Ok(())
     }
 
-    /// Takes the file away.
+    /// Removes the file; one in which corruption was found is renamed instead.
     pub(super) fn remove(self) -> io::Result<()> {
-        fs::remove_file(&self.path)
+        match self.kept_as() {
+            Some(kept) => fs::rename(&self.path, kept),
+            None => fs::remove_file(&self.path),
+        }
     }
 }
 
 fn lock(file: File) -> io::Result<Flock<File>> {
     Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, error)| error.into())
-}
-
-fn framed(record: &Record) -> Vec<u8> {
-    let mut out = vec![0; 8];
-    match record {
-        Record::Chain(chain) => {
-            out.push(0);
-            out.extend_from_slice(chain.as_bytes());
-        }
-        Record::Rows(batch) => {
-            out.push(1);
-            out.extend_from_slice(batch.before.id.as_bytes());
-            for chain in [batch.before, batch.after] {
-                out.extend_from_slice(&chain.seq.to_be_bytes());
-                out.extend_from_slice(&chain.head.0);
-            }
-            out.extend_from_slice(&u32::try_from(batch.days.len()).unwrap_or(u32::MAX).to_be_bytes());
-            for day in &batch.days {
-                out.extend_from_slice(&day.to_be_bytes());
-            }
-            out.extend_from_slice(&batch.rows);
-        }
-    }
-    let length = u32::try_from(out.len() - 8).unwrap_or(u32::MAX);
-    let sum = crc32fast::hash(&out[8..]);
-    out[..4].copy_from_slice(&length.to_be_bytes());
-    out[4..8].copy_from_slice(&sum.to_be_bytes());
-    out
-}
-
-fn read(bytes: &[u8]) -> Option<Record> {
-    let (kind, rest) = bytes.split_first()?;
-    let (id, rest) = rest.split_first_chunk::<16>()?;
-    let id = Uuid::from_bytes(*id);
-    if *kind == 0 {
-        return Some(Record::Chain(id));
-    }
-    let (before, rest) = place(id, rest)?;
-    let (after, rest) = place(id, rest)?;
-    let (count, mut rest) = rest.split_first_chunk::<4>()?;
-    let mut days = BTreeSet::new();
-    for _ in 0..u32::from_be_bytes(*count) {
-        let (day, others) = rest.split_first_chunk::<4>()?;
-        days.insert(i32::from_be_bytes(*day));
-        rest = others;
-    }
-    Some(Record::Rows(Batch { before, after, days, rows: rest.to_vec() }))
-}
-
-fn place(id: Uuid, bytes: &[u8]) -> Option<(Chain, &[u8])> {
-    let (seq, rest) = bytes.split_first_chunk::<8>()?;
-    let (head, rest) = rest.split_first_chunk::<32>()?;
-    Some((Chain { id, seq: i64::from_be_bytes(*seq), head: Digest(*head) }, rest))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fs::OpenOptions;
-    use std::io::Write;
-    use std::path::Path;
-
-    use uuid::Uuid;
-
-    use super::{Record, Spill, SpillError};
-    use crate::model::audit::chain::{Batch, Chain};
-
-    const CHAIN: Uuid = Uuid::from_u128(7);
-
-    fn rows(chain: Chain) -> Batch {
-        let mut batch = Batch::after(chain);
-        batch.push(&[0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 1]);
-        batch
-    }
-
-    fn records(spill: &mut Spill) -> Vec<Record> {
-        std::iter::from_fn(|| {
-            let (record, next) = spill.peek().unwrap()?;
-            spill.pass(next);
-            Some(record)
-        })
-        .collect()
-    }
-
-    fn adopted(folder: &Path) -> Vec<Record> {
-        let mut left = Spill::left_behind(folder).unwrap();
-        assert_eq!(left.len(), 1);
-        records(&mut left[0])
-    }
-
-    #[test]
-    fn what_is_spilled_is_read_back_in_order_by_the_next_process() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut spill = Spill::create(folder.path(), CHAIN, 1 << 20).unwrap();
-        let first = rows(Chain::new(CHAIN));
-        let second = rows(first.after);
-        for batch in [&first, &second] {
-            spill.append(&Record::Rows(batch.clone())).unwrap();
-        }
-        assert!(Spill::left_behind(folder.path()).unwrap().is_empty());
-        drop(spill);
-        // Together, since the second goes on where the first ends.
-        let mut both = first;
-        assert!(both.join(&second));
-        assert_eq!(adopted(folder.path()), [Record::Chain(CHAIN), Record::Rows(both)]);
-    }
-
-    #[test]
-    fn a_torn_record_is_the_end() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut spill = Spill::create(folder.path(), CHAIN, 1 << 20).unwrap();
-        let first = rows(Chain::new(CHAIN));
-        spill.append(&Record::Rows(first.clone())).unwrap();
-        let whole = spill.end;
-        spill.append(&Record::Rows(rows(first.after))).unwrap();
-        let (path, end) = (spill.path.clone(), spill.end);
-        drop(spill);
-        for length in whole..end {
-            OpenOptions::new().write(true).open(&path).unwrap().set_len(length).unwrap();
-            assert_eq!(adopted(folder.path()), [Record::Chain(CHAIN), Record::Rows(first.clone())]);
-            let mut file = OpenOptions::new().append(true).open(&path).unwrap();
-            file.write_all(&vec![0; usize::try_from(end - length).unwrap()]).unwrap();
-            assert_eq!(adopted(folder.path()), [Record::Chain(CHAIN), Record::Rows(first.clone())]);
-        }
-    }
-
-    #[test]
-    fn a_file_that_is_full_takes_more_once_it_is_drained() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut spill = Spill::create(folder.path(), CHAIN, 400).unwrap();
-        let first = rows(Chain::new(CHAIN));
-        spill.append(&Record::Rows(first.clone())).unwrap();
-        let second = Record::Rows(rows(first.after));
-        assert!(matches!(spill.append(&second), Err(SpillError::Full)));
-        assert_eq!(records(&mut spill), [Record::Chain(CHAIN), Record::Rows(first)]);
-        spill.shorten().unwrap();
-        spill.append(&second).unwrap();
-        assert_eq!(records(&mut spill), [second]);
-    }
 }

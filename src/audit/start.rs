@@ -12,6 +12,7 @@ use uuid::Uuid;
 use super::backlog::Backlog;
 use super::checkpoints::{Checkpoints, Target};
 use super::keep::{self, Keeping};
+use super::quarantine::Quarantine;
 use super::queue::Queue;
 use super::spill::Spill;
 #[cfg(test)]
@@ -106,7 +107,8 @@ pub fn start(store: &Store, sources: Sources, options: &AuditOptions) -> Result<
     let backlog = Backlog::new(left, own, chain, Arc::clone(&tally));
     let log = store.audit_log(DEADLINE, options.signer.clone());
     let taken = (Arc::clone(&queue), Arc::clone(&tally));
-    let writer = Writer::new(taken, sources.clone(), pace, chain, backlog, log);
+    let quarantine = Quarantine::new(options.spill_dir.clone(), Arc::clone(&tally));
+    let writer = Writer::new(taken, (quarantine, sources.clone()), pace, chain, backlog, log);
     let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
     tasks.spawn(writer.run(stop.clone()));
     let keeping = Keeping { retain_days: options.retain_days, sources: sources.clone() };

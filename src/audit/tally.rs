@@ -11,6 +11,10 @@ pub struct AuditStats {
     pub waiting: u64,
     /// Bytes of spill files that are not in the log yet.
     pub spilled_bytes: u64,
+    /// Rows that the database refused for what they hold.
+    pub quarantined: u64,
+    /// Places at which a spill file was corrupt.
+    pub damaged: u64,
     /// Rows that were added to the log, those of processes that are no more included.
     pub written: u64,
     /// Whether this process has a spill file.
@@ -24,6 +28,8 @@ pub(super) struct Tally {
     spilled_bytes: AtomicU64,
     written: AtomicU64,
     has_file: AtomicBool,
+    quarantined: AtomicU64,
+    damaged: AtomicU64,
 }
 
 impl Tally {
@@ -47,6 +53,16 @@ impl Tally {
         self.written.fetch_add(u64::try_from(rows).unwrap_or_default(), Ordering::Relaxed);
     }
 
+    /// A row was refused.
+    pub(super) fn quarantine(&self) {
+        self.quarantined.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A spill file is corrupt at one place more.
+    pub(super) fn damage(&self) {
+        self.damaged.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// What there is to tell, with what the queue knows.
     pub(super) fn stats(&self, queued: usize, lost: u64) -> AuditStats {
         AuditStats {
@@ -55,6 +71,8 @@ impl Tally {
             spilled_bytes: self.spilled_bytes.load(Ordering::Relaxed),
             written: self.written.load(Ordering::Relaxed),
             has_file: self.has_file.load(Ordering::Relaxed),
+            quarantined: self.quarantined.load(Ordering::Relaxed),
+            damaged: self.damaged.load(Ordering::Relaxed),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::fmt;
 use uuid::Uuid;
 
 use super::facts::{Facts, Ledger};
-use super::gaps::Gap;
+use super::gaps::{Gap, Why};
 pub use super::signatures::Signing;
 use super::signatures::{Doubt, Signatures};
 use crate::model::audit::chain::{Chain, Digest};
@@ -45,6 +45,9 @@ pub struct Report {
     pub retain_days: Option<i32>,
     /// Who signed.
     pub signing: Signing,
+    /// How many rows the database refused, and the first of them: their places and hashes are entered, and they are in
+    /// files.
+    pub quarantined: (usize, Vec<(Uuid, i64)>),
     /// Rows that wait in the outbox, and the first of them.
     pub unmoved: (i64, Option<Uuid>),
     /// What is wrong: of each chain the first thing.
@@ -138,7 +141,10 @@ impl<'a> Reading<'a> {
             known.entry((head.chain, head.seq)).or_default().insert(head.hash);
         }
         report.chains = facts.chains.len();
-        report.dropped = facts.gaps().map(|gap| gap.last.seq - gap.first + 1).sum();
+        let gaps = |why| facts.gaps().filter(move |gap| gap.why == why);
+        report.dropped = gaps(Why::Dropped).map(|gap| gap.last.seq - gap.first + 1).sum();
+        let named = gaps(Why::Quarantined).map(|gap| (gap.last.id, gap.first)).take(MOST_FINDINGS);
+        report.quarantined = (gaps(Why::Quarantined).count(), named.collect());
         report.retain_days = facts.gaps().filter_map(|gap| gap.cutoff).map(|cutoff| cutoff.retain_days).min();
         Self { facts, report, known, seen: BTreeSet::new(), present: None }
     }

@@ -7,6 +7,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::backlog::Step;
+use super::quarantine::Quarantine;
 use super::recover::{Kept, salvage};
 use crate::model::audit::chain::{Batch, Chain};
 use crate::model::sources::Sources;
@@ -39,17 +40,26 @@ pub(super) enum Job {
 
 pub(super) type Work = Pin<Box<dyn Future<Output = (AuditLog, Done)> + Send>>;
 
-pub(super) async fn perform(mut log: AuditLog, job: Job, sources: Sources) -> (AuditLog, Done) {
+pub(super) async fn perform(
+    mut log: AuditLog,
+    job: Job,
+    (quarantine, sources): (Quarantine, Sources),
+) -> (AuditLog, Done) {
+    let at = sources.clock.now();
     let done = match job {
-        Job::Write(batch) => Done::Written(salvage(&mut log, &batch, sources.clock.now()).await),
+        Job::Write(batch) => Done::Written(salvage(&mut log, &quarantine, &batch, at).await),
         Job::CatchUp(Step::Rows(batch)) => {
-            Done::CaughtUp(salvage(&mut log, &batch, sources.clock.now()).await.map(Some))
+            Done::CaughtUp(salvage(&mut log, &quarantine, &batch, at).await.map(Some))
         }
         Job::CatchUp(Step::Turn { ended, begun }) => {
-            let turned = turn(&mut log, ended, begun, sources.clock.now()).await;
+            let turned = turn(&mut log, ended, begun, at).await;
             Done::CaughtUp(turned.map(|()| None).map_err(AppendError::from))
         }
-        Job::Move(chain) => Done::Moved(log.move_outbox(chain, MOST_MOVED).await),
+        Job::CatchUp(Step::Damaged { ended, chain, state }) => {
+            let entered = enter_damage(&mut log, ended, (chain, state), at).await;
+            Done::CaughtUp(entered.map(|()| None).map_err(AppendError::from))
+        }
+        Job::Move(chain) => Done::Moved(quarantine.move_outbox(&mut log, (chain, at), MOST_MOVED).await),
         Job::Find(chain) => Done::Found(log.head(chain).await.map_err(AppendError::from)),
     };
     (log, done)
@@ -67,6 +77,22 @@ async fn turn(
     if let Some(chain) = begun {
         log.open_chain(chain, at).await?;
     }
+    Ok(())
+}
+
+/// Enters that a spill file was corrupt where it held the end of one chain, or the rows of another, or both.
+async fn enter_damage(
+    log: &mut AuditLog,
+    ended: Option<Uuid>,
+    (chain, state): (Uuid, Option<Chain>),
+    at: OffsetDateTime,
+) -> Result<(), StoreError> {
+    if let Some(ended) = ended {
+        log.enter_damage(ended, None, at).await?;
+    }
+    turn(log, ended, Some(chain), at).await?;
+    let rows = log.enter_damage(chain, state, at).await?;
+    tracing::error!(%chain, rows, "audit rows lost with a corrupt spill file");
     Ok(())
 }
 

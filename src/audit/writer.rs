@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::backlog::Backlog;
+use super::quarantine::Quarantine;
 use super::queue::{Events, MOST_EVENTS, Queue};
 use super::recover::{Kept, lost};
 use super::spill::{Record, SpillError};
@@ -49,6 +50,7 @@ pub(super) struct Pace {
 pub(super) struct Writer {
     queue: Arc<Queue>,
     tally: Arc<Tally>,
+    quarantine: Quarantine,
     sources: Sources,
     pace: Pace,
     chain: Chain,
@@ -75,7 +77,7 @@ pub(super) struct Writer {
 impl Writer {
     pub(super) fn new(
         (queue, tally): (Arc<Queue>, Arc<Tally>),
-        sources: Sources,
+        (quarantine, sources): (Quarantine, Sources),
         pace: Pace,
         chain: Uuid,
         backlog: Backlog,
@@ -84,6 +86,7 @@ impl Writer {
         Self {
             queue,
             tally,
+            quarantine,
             sources,
             pace,
             chain: Chain::new(chain),
@@ -161,7 +164,8 @@ impl Writer {
 
     fn begin(&mut self, job: Job) {
         if let Some(log) = self.log.take() {
-            self.work = Some(Box::pin(perform(log, job, self.sources.clone())));
+            let with = (self.quarantine.clone(), self.sources.clone());
+            self.work = Some(Box::pin(perform(log, job, with)));
         }
     }
 

@@ -48,6 +48,13 @@ pub enum AppendError {
     Foreign(Chain, i64),
 }
 
+impl AppendError {
+    /// Whether one of the rows is refused for what it holds.
+    pub fn is_data_exception(&self) -> bool {
+        matches!(self, Self::Store(error) if error.is_data_exception())
+    }
+}
+
 impl From<sqlx::Error> for AppendError {
     fn from(error: sqlx::Error) -> Self {
         Self::Store(error.into())
@@ -109,19 +116,24 @@ impl AuditLog {
         if outcome { Ok(()) } else { self.look_up(batch).await }
     }
 
-    /// Whether the last row of a batch is there, by its place and its hash.
+    /// Whether the last row of a batch is there, or quarantined, by its place and its hash.
     async fn look_up(&mut self, batch: &Batch) -> Result<(), AppendError> {
         let (id, seq) = (batch.after.id, batch.after.seq);
         let found = self
             .with(async |connection| {
-                let hash =
-                    sqlx::query_scalar!("select hash from audit_log where chain = $1 and seq = $2", id, seq)
-                        .fetch_optional(connection)
-                        .await;
-                hash.map_err(StoreError::from)
+                let found = sqlx::query_scalar!(
+                    r#"select exists (select from audit_log where chain = $1 and seq = $2 and hash = $3) or exists (
+                        select from audit_chains
+                        where chain = $1 and kind = 'quarantined' and last = $2 and head = $3
+                    ) as "found!""#,
+                    id,
+                    seq,
+                    &batch.after.head.0[..],
+                );
+                found.fetch_one(connection).await.map_err(StoreError::from)
             })
             .await?;
-        if found.is_some_and(|hash| hash == batch.after.head.0) {
+        if found {
             return Ok(());
         }
         let head = self.head(id).await?.unwrap_or(Chain::new(id));

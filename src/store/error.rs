@@ -16,6 +16,12 @@ pub enum StoreError {
     /// It refused what should have been right: a bug.
     #[error("the database refused a statement: {0}")]
     Refused(#[source] sqlx::Error),
+    /// The database's encoding cannot hold every text.
+    #[error(
+        "the database is encoded in {0}, which cannot hold every text; expected UTF8: create one with \
+        \"create database … encoding 'UTF8' template template0\" and move the data there with pg_dump and pg_restore"
+    )]
+    Encoding(String),
     /// A row holds what this version cannot read.
     #[error("a stored {0} cannot be read")]
     Unreadable(&'static str),
@@ -39,6 +45,12 @@ impl StoreError {
     /// Whether the connection broke, so that the same question may be answered on another one.
     pub fn is_disconnected(&self) -> bool {
         matches!(self, Self::Away(error) if lease::is_cut(error))
+    }
+
+    /// Whether the database refused a value as such (SQLSTATE class 22, data exception): it will refuse it again.
+    pub fn is_data_exception(&self) -> bool {
+        let Self::Refused(sqlx::Error::Database(error)) = self else { return false };
+        error.code().is_some_and(|code| code.starts_with("22"))
     }
 }
 

@@ -22,9 +22,10 @@ impl Store {
     /// an old replica runs beside a new one.
     ///
     /// # Errors
-    /// When the database is away, another replica holds the lock for longer than `wait`, or a migration fails.
+    /// When the database is not encoded in UTF-8, is away, another replica holds the lock for longer than `wait`, or a migration fails.
     pub async fn migrate(&self, wait: Duration) -> Result<(), StoreError> {
         let mut connection = answered(self.owner.as_ref().unwrap_or(&self.listen).connect()).await?;
+        check_encoding(&mut connection).await?;
         let deadline = tokio::time::Instant::now() + wait;
         while !try_lock(&mut connection).await? {
             if tokio::time::Instant::now() >= deadline {
@@ -42,6 +43,13 @@ impl Store {
         // Closing the connection gives the lock back.
         answered(connection.close()).await
     }
+}
+
+/// Refuses a database that cannot hold every text: a row that it refuses later would be missing in the audit log.
+async fn check_encoding(connection: &mut PgConnection) -> Result<(), StoreError> {
+    let encoding = sqlx::query_scalar!(r#"select current_setting('server_encoding') as "encoding!""#);
+    let encoding = answered(encoding.fetch_one(connection)).await?;
+    if encoding == "UTF8" { Ok(()) } else { Err(StoreError::Encoding(encoding)) }
 }
 
 async fn try_lock(connection: &mut PgConnection) -> Result<bool, StoreError> {

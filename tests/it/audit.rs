@@ -14,6 +14,7 @@ mod outages;
 mod partitions;
 mod post;
 mod reading;
+mod set_aside;
 mod set_back;
 mod signing;
 mod tampering;

@@ -91,6 +91,18 @@ pub(crate) async fn database() -> Database {
     Database { options: cluster.options.clone().database(&cluster.name(&name)) }
 }
 
+/// An empty database of the test's own, in another encoding than UTF-8.
+pub(crate) async fn database_in(encoding: &str) -> Database {
+    let cluster = tokio::task::spawn_blocking(|| &*CLUSTER).await.unwrap();
+    let name = cluster.name(&format!("{encoding}_{}", NEXT.fetch_add(1, Ordering::Relaxed)).to_lowercase());
+    let options = cluster.options.clone();
+    let statement = format!(
+        "create database {name} encoding '{encoding}' lc_collate 'C' lc_ctype 'C' template template0"
+    );
+    Database { options: options.clone() }.execute(&statement).await;
+    Database { options: options.database(&name) }
+}
+
 #[derive(Clone)]
 pub(crate) struct Database {
     pub(crate) options: PgConnectOptions,

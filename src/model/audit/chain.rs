@@ -164,6 +164,21 @@ impl Batch {
         fits.then(|| Self { before: place, after: self.after, days: self.days.clone(), rows: rest.to_vec() })
     }
 
+    /// Its rows in two halves; `None` where there are fewer than two.
+    pub fn halves(&self) -> Option<(Self, Self)> {
+        let count = self.after.seq - self.before.seq;
+        let (mut rest, mut middle) = (self.rows.as_slice(), self.before);
+        for _ in 0..count / 2 {
+            let (_, others) = event_of(rest)?;
+            let hash = rest[..rest.len() - others.len()].last_chunk::<32>()?;
+            middle = Chain { seq: middle.seq + 1, head: Digest(*hash), ..middle };
+            rest = others;
+        }
+        let first = self.rows[..self.rows.len() - rest.len()].to_vec();
+        let part = |before, after, rows| Self { before, after, days: self.days.clone(), rows };
+        (count > 1).then(|| (part(self.before, middle, first), part(middle, self.after, rest.to_vec())))
+    }
+
     /// Whether there is nothing in it.
     pub fn is_empty(&self) -> bool {
         self.before.seq == self.after.seq
@@ -290,6 +305,19 @@ mod tests {
         ] {
             assert_eq!(both.since(elsewhere), None, "{elsewhere:?}");
         }
+    }
+
+    #[test]
+    fn halves_of_a_batch_join_to_the_whole() {
+        let (whole, mut bytes) = (batch(), Vec::new());
+        encoding::event(&mut bytes, &example());
+        let mut whole = whole;
+        whole.push(&bytes);
+        let (mut first, second) = whole.halves().unwrap();
+        assert_eq!((first.after.seq, second.halves().map(|(first, _)| first.after.seq)), (1, Some(2)));
+        assert_eq!(first.halves(), None);
+        assert!(first.join(&second));
+        assert_eq!(first, whole);
     }
 
     #[test]

@@ -13,7 +13,7 @@ pub const VERSION: i16 = 2;
 
 /// Kinds that later versions enter. Entries of them are hashed and signed like all others and say nothing of the rows of
 /// a chain to a version that does not know them.
-pub const RESERVED: [&str; 2] = ["archived", "quarantined"];
+pub const RESERVED: [&str; 1] = ["archived"];
 
 /// What became of a chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +37,19 @@ pub enum Entry {
     },
     /// A key signs entries from here on. Signed by the key that it replaces, if any, else by itself.
     Key(PublicKey),
+    /// The database refused this row; its place and its hash are kept.
+    Quarantined(Missing),
+    /// These rows were lost with a corrupt spill file; none where it is not known that any were.
+    Damaged(Missing),
+}
+
+/// Rows of a chain that are not in the log, and the hashes at both ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Missing {
+    /// Where the chain stands before them.
+    pub before: Chain,
+    /// Where it stands after them.
+    pub after: Chain,
 }
 
 /// Which rows were too old to be kept.
@@ -57,6 +70,8 @@ impl Entry {
             Self::Interrupted(_) => "interrupted",
             Self::Dropped { .. } => "dropped",
             Self::Key(_) => "key",
+            Self::Quarantined(_) => "quarantined",
+            Self::Damaged(_) => "damaged",
         }
     }
 }
@@ -110,6 +125,14 @@ impl Record {
                 ..bare
             },
             Entry::Key(key) => Columns { key: Some(key), ..bare },
+            Entry::Quarantined(Missing { before, after }) | Entry::Damaged(Missing { before, after }) => {
+                Columns {
+                    first: Some(before.seq + 1),
+                    before: Some(before.head),
+                    last: (after.seq, after.head),
+                    ..bare
+                }
+            }
         }
     }
 

@@ -6,9 +6,9 @@ use sqlx::{Executor, PgConnection};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::{AuditLog, head};
+use super::{AppendError, AuditLog, head, raise};
 use crate::model::audit::chain::{Chain, Digest};
-use crate::model::audit::ledger::{Columns, Entry, Record, VERSION};
+use crate::model::audit::ledger::{Columns, Entry, Missing, Record, VERSION};
 use crate::model::audit::signature::{PublicKey, Purpose, Signer};
 use crate::store::StoreError;
 
@@ -76,6 +76,97 @@ impl AuditLog {
         })
         .await
     }
+
+    /// Moves a chain past a row that the database refuses, and enters that it is quarantined. Does nothing where that
+    /// was done before.
+    ///
+    /// # Errors
+    /// [`AppendError::Foreign`] where the chain stands elsewhere.
+    pub async fn quarantine(&mut self, row: Missing, at: OffsetDateTime) -> Result<(), AppendError> {
+        let signer = self.signer.clone();
+        self.with(async |connection| {
+            connection.execute("begin").await?;
+            quarantine(connection, signer.as_ref(), row, at).await?;
+            connection.execute("commit").await?;
+            Ok(())
+        })
+        .await
+    }
+
+    /// Enters that a spill file was corrupt, and moves the chain to where the file says that it stood behind the
+    /// corruption. Answers how many rows are missing for it; none where that was entered before.
+    pub async fn enter_damage(
+        &mut self,
+        chain: Uuid,
+        state: Option<Chain>,
+        at: OffsetDateTime,
+    ) -> Result<i64, StoreError> {
+        let signer = self.signer.clone();
+        self.with(async |connection| {
+            connection.execute("begin").await?;
+            let mut ledger = lock(connection, signer.as_ref(), at).await?;
+            let missing = match head(connection, chain).await? {
+                Some(before) => {
+                    let after = state.filter(|state| state.seq > before.seq).unwrap_or(before);
+                    damage(connection, &mut ledger, Missing { before, after }, at).await?
+                }
+                None => 0,
+            };
+            connection.execute("commit").await?;
+            Ok(missing)
+        })
+        .await
+    }
+}
+
+/// Moves a chain past a row and enters that it is quarantined, in the transaction of the caller.
+pub(super) async fn quarantine(
+    connection: &mut PgConnection,
+    signer: Option<&Arc<Signer>>,
+    row: Missing,
+    at: OffsetDateTime,
+) -> Result<(), AppendError> {
+    let Missing { before, after } = row;
+    let mut ledger = lock(connection, signer, at).await?;
+    if is_missing(connection, "quarantined", after).await? {
+        return Ok(());
+    }
+    if !raise(connection, before, after).await? {
+        let found = head(connection, after.id).await?.unwrap_or(Chain::new(after.id));
+        return Err(AppendError::Foreign(found, before.seq));
+    }
+    Ok(ledger.enter(connection, at, after.id, Entry::Quarantined(row)).await?)
+}
+
+async fn damage(
+    connection: &mut PgConnection,
+    ledger: &mut Ledger,
+    rows: Missing,
+    at: OffsetDateTime,
+) -> Result<i64, StoreError> {
+    let Missing { before, after } = rows;
+    if is_missing(connection, "damaged", after).await? {
+        return Ok(0);
+    }
+    if after != before {
+        raise(connection, before, after).await?;
+    }
+    ledger.enter(connection, at, after.id, Entry::Damaged(rows)).await?;
+    Ok(after.seq - before.seq)
+}
+
+/// Whether an entry says of rows up to this one that they are missing.
+async fn is_missing(connection: &mut PgConnection, kind: &str, last: Chain) -> Result<bool, StoreError> {
+    let entered = sqlx::query_scalar!(
+        r#"select exists (
+            select from audit_chains where chain = $1 and kind = $2 and last = $3 and head = $4
+        ) as "entered!""#,
+        last.id,
+        kind,
+        last.seq,
+        &last.head.0[..],
+    );
+    Ok(entered.fetch_one(connection).await?)
 }
 
 /// The chain of chains, to which nobody else adds until the transaction ends.

@@ -3,11 +3,14 @@
 use std::collections::{BTreeSet, HashSet};
 
 use sqlx::{Executor, PgConnection};
+use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::{AppendError, AuditLog, copy, raise};
+use super::{AppendError, AuditLog, copy, ledger, raise};
 use crate::model::audit::chain::{Batch, Chain};
 use crate::model::audit::encoding::VERSION;
+use crate::model::audit::ledger::Missing;
+use crate::store::StoreError;
 
 /// What a change says of itself: an encoded event under a uid of its own.
 #[derive(Debug)]
@@ -40,6 +43,40 @@ impl AuditLog {
             Err(AppendError::Store(_)) if committing => Ok(Moved::InDoubt),
             moved => moved,
         }
+    }
+
+    /// The oldest row of the outbox that no other replica is moving, which stays there.
+    pub async fn first_of_outbox(&mut self) -> Result<Option<OutboxRow>, StoreError> {
+        self.with(async |connection| {
+            let row = sqlx::query_as!(
+                OutboxRow,
+                "select id, event from audit_outbox where version <= $1 order by id limit 1 for update skip locked",
+                VERSION,
+            );
+            Ok(row.fetch_optional(connection).await?)
+        })
+        .await
+    }
+
+    /// Takes a row that the log refuses out of the outbox, and quarantines it. Answers whether it was there.
+    pub async fn quarantine_outbox(
+        &mut self,
+        id: Uuid,
+        row: Missing,
+        at: OffsetDateTime,
+    ) -> Result<bool, AppendError> {
+        let signer = self.signer.clone();
+        self.with(async |connection| {
+            connection.execute("begin").await?;
+            let deleted = sqlx::query!("delete from audit_outbox where id = $1", id);
+            let found = deleted.execute(&mut *connection).await?.rows_affected() == 1;
+            if found {
+                ledger::quarantine(connection, signer.as_ref(), row, at).await?;
+            }
+            connection.execute("commit").await?;
+            Ok(found)
+        })
+        .await
     }
 
     async fn try_move(

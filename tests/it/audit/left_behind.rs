@@ -10,17 +10,19 @@ use super::post::Post;
 const FIRST_CHAIN: &str = "select r::text from audit_log r where chain = \
     (select chain from audit_chains where kind = 'opened' order by number limit 1) order by seq";
 
+/// How each chain began and ended, in the order in which they began.
+pub(super) const CHAINS: &str = "select string_agg(kind, ' ' order by number) from audit_chains \
+    group by chain order by min(number)";
+
 impl Post {
-    async fn texts(&self, query: &str) -> Vec<String> {
+    pub(super) async fn texts(&self, query: &str) -> Vec<String> {
         let mut connection = self.database.connect().await;
         sqlx::query_scalar(AssertSqlSafe(query.to_owned())).fetch_all(&mut connection).await.unwrap()
     }
 
     /// How each chain began and ended, in the order in which they began.
     async fn chains(&self) -> Vec<String> {
-        let query = "select string_agg(kind, ' ' order by number) from audit_chains \
-                     group by chain order by min(number)";
-        self.texts(query).await
+        self.texts(CHAINS).await
     }
 }
 

@@ -1,0 +1,105 @@
+//! Rows that cannot come into the log: refused by the database, or lost with a corrupt spill file.
+
+use std::fs;
+
+use serde_json::json;
+use sqlx::ConnectOptions;
+use waggle::model::key::{KeyKind, SecretKey};
+
+use super::left_behind::CHAINS;
+use super::post::Post;
+use crate::app::encode;
+use crate::cluster::database_in;
+use crate::process::Site;
+
+/// The database refuses what is said to be poison, as one that cannot encode it does.
+const REFUSE: &str = "create function refuse_poison() returns trigger language plpgsql as $$
+    begin raise exception 'no equivalent in encoding LATIN1' using errcode = '22P05'; end $$;
+    create trigger refuse_poison before insert on audit_log
+    for each row when (new.subject like '%poison%') execute function refuse_poison()";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_with_refused_values_are_quarantined_and_the_log_goes_on() {
+    let (post, gateway) = Post::new(&[("WAGGLE_AUDIT__DURABILITY", "sync")]).await;
+    post.is_written().await;
+    post.database.execute(REFUSE).await;
+    let mut ids = vec!["known".to_owned()];
+    ids.extend(post.read_often("before", 2).await);
+    assert_eq!(post.read("refused", "test://poison").await.status, 200);
+    let body = json!({"name": "a", "contents": [{"text": "a"}]});
+    let path = format!("/agents/research/resources?uri={}", encode("test://poison"));
+    assert_eq!(post.site.admin("PUT", &path, Some(body)).await.status, 201);
+    ids.extend(post.read_often("after", 2).await);
+    post.is_written().await;
+    assert_eq!(post.reads().await, ids);
+    assert_eq!(post.number("quarantined_total").await, 2);
+    assert!(gateway.stop().await.success());
+
+    let [file] = post.files().try_into().unwrap();
+    let kept = fs::read(file).unwrap();
+    assert_eq!(kept.windows(13).filter(|bytes| bytes == b"test://poison").count(), 2);
+    let (code, text) = post.verify().await;
+    assert_eq!(
+        (code, text.matches("is quarantined: the database refused it").count()),
+        (Some(0), 2),
+        "{text}"
+    );
+    assert_eq!(post.texts(CHAINS).await, ["opened quarantined quarantined closed"]);
+
+    // Its place cannot be given to several rows.
+    let cut = "set session_replication_role = replica; \
+        update audit_chains set first = first - 1 where number = (select min(number) from audit_chains where kind = 'quarantined')";
+    post.database.execute(cut).await;
+    assert_eq!(post.verify().await.0, Some(1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_corrupt_spill_record_is_reported_and_later_rows_are_kept() {
+    let (post, gateway) = Post::new(&[]).await;
+    post.is_written().await;
+    post.gate.close();
+    let mut ids = Vec::new();
+    for name in ["first", "second", "third"] {
+        ids.push(post.read_often(name, 3).await);
+        post.is_safe().await;
+    }
+    gateway.kill().await;
+    let [file] = post.files().try_into().unwrap();
+    let mut bytes = fs::read(&file).unwrap();
+    let place = bytes.windows(8).position(|bytes| bytes == b"second-0").unwrap();
+    bytes[place] ^= 1;
+    fs::write(&file, &bytes).unwrap();
+
+    let gateway = post.start_without_database().await;
+    post.is_written().await;
+    let reads = post.reads().await;
+    assert!(ids[0].iter().chain(&ids[2]).all(|id| reads.contains(id)), "{reads:?}");
+    assert!(!reads.contains(&ids[1][0]), "{reads:?}");
+    assert_eq!(post.number("spill_damaged_total").await, 1);
+    assert!(gateway.stop().await.success());
+    let kept = file.with_extension("damaged");
+    assert_eq!(post.files(), [kept.clone()]);
+    assert_eq!(fs::read(kept).unwrap(), bytes);
+    assert_eq!(post.texts(CHAINS).await, ["opened damaged interrupted", "opened closed"]);
+    let (code, text) = post.verify().await;
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains(": a spill file was corrupt: row") && text.contains(": 1 wrong"), "{text}");
+    assert!(post.site.printed("stderr").contains("audit spill file corrupt"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_is_not_utf8_is_refused() {
+    let database = database_in("LATIN1").await;
+    let operator = SecretKey::generate(KeyKind::Operator, &mut rand::rng());
+    let site = Site::new()
+        .set("DATABASE_URL", database.options.to_url_lossy())
+        .set("WAGGLE_ADMIN__OPERATOR_KEY", operator.reveal());
+    for command in ["serve", "migrate"] {
+        let output = site.command(command).output().await.unwrap();
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{command}: {text}");
+        assert!(text.contains("encoded in LATIN1") && text.contains("expected UTF8"), "{command}: {text}");
+    }
+    let tables = "select count(*) from pg_tables where schemaname = 'public'";
+    assert_eq!(database.number(tables).await, 0);
+}
