@@ -82,7 +82,7 @@ fn asked_for(parts: &Parts) -> Option<Box<str>> {
 /// Notes who calls.
 pub(super) fn identify(authority: &Authority) {
     let actor = match authority {
-        Authority::Operator => Actor { kind: ActorKind::Operator, principal: None, key: None },
+        Authority::Operator => Actor { kind: ActorKind::Operator, ..Actor::default() },
         Authority::Key(grant) => Actor::from(&**grant),
     };
     AuditedCall::describe(|event| event.actor = actor);

@@ -33,6 +33,7 @@ pub(super) fn start(
         retain_days: wanted.retain_days,
         signer: signing::signer(settings)?,
         checkpoints: wanted.checkpoint_to.clone().map(|to| (to, wanted.checkpoint_every)),
+        key_rate: settings.limits.key,
     };
     match audit::start(store, sources.clone(), &options) {
         // Nobody asked for this directory: beside a configured database there may be none that can be written to.

@@ -206,6 +206,8 @@ impl Metrics {
         text.counter("waggle_audit_lost_total", help, stats.lost);
         let help = "Rows that were added to the audit log.";
         text.counter("waggle_audit_rows_total", help, stats.written);
+        let help = "Requests that share an audit row with others, since they pay for none.";
+        text.counter("waggle_audit_aggregated_total", help, stats.aggregated);
         let help = "Audit rows that the database refused for what they hold.";
         text.counter("waggle_audit_quarantined_total", help, stats.quarantined);
         let help = "Places at which a spill file was corrupt.";

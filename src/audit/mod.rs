@@ -4,6 +4,7 @@
 //! writer moves what it took, and what changes left in the outbox, into the log; while the database is away or slow,
 //! into a file.
 
+mod aggregate;
 mod backlog;
 mod checkpoints;
 mod facts;
@@ -23,6 +24,8 @@ mod writer;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio_util::sync::CancellationToken;
+
 use crate::model::audit::checkpoint::Checkpoint;
 use crate::model::audit::event::Event;
 use crate::model::audit::row::{AuditFilter, AuditPosition, AuditRow};
@@ -31,6 +34,7 @@ use crate::model::fault::Fault;
 use crate::model::sources::Sources;
 use crate::store::{Store, StoreError};
 
+use aggregate::Aggregator;
 use queue::{Full, Queue};
 use tally::Tally;
 
@@ -46,12 +50,16 @@ pub enum Durability {
     Sync,
 }
 
+/// How often it is looked whether a minute is over.
+const SUMS_EVERY: Duration = Duration::from_millis(500);
+
 const FULL: Fault = Fault::Unavailable { retry_after: Duration::from_secs(1) };
 
 /// Takes events.
 #[derive(Debug)]
 pub struct Audit {
     queue: Arc<Queue>,
+    aggregator: Aggregator,
     tally: Arc<Tally>,
     durability: Durability,
     accesses: bool,
@@ -84,14 +92,14 @@ impl Audit {
     ///
     /// # Errors
     /// [`Fault::Unavailable`] with `sync`, where it cannot be: the answer must not leave. With `batched` an event for
-    /// which there is no room is shed, and counted.
+    /// which there is no room is shed, and counted. One that shares a row with others is not waited for.
     pub async fn record(&self, event: &Event) -> Result<(), Fault> {
-        if !self.accesses {
+        if !self.keeps_row(event) {
             return Ok(());
         }
         match self.durability {
             Durability::Batched => {
-                self.note(event);
+                self.queue.push(event);
                 Ok(())
             }
             Durability::Sync => {
@@ -106,13 +114,11 @@ impl Audit {
     /// # Errors
     /// As of [`record`](Self::record).
     pub async fn record_all(&self, events: &[Event]) -> Result<(), Fault> {
-        if !self.accesses {
-            return Ok(());
-        }
+        let rows = events.iter().filter(|event| self.keeps_row(event));
         match self.durability {
-            Durability::Batched => events.iter().for_each(|event| self.note(event)),
+            Durability::Batched => rows.for_each(|event| self.queue.push(event)),
             Durability::Sync => {
-                let pushed = events.iter().map(|event| self.queue.push_awaited(event));
+                let pushed = rows.map(|event| self.queue.push_awaited(event));
                 let waited: Vec<_> = pushed.collect::<Result<_, Full>>().map_err(|Full| FULL)?;
                 for safe in waited {
                     safe.await.map_err(|_| FULL)?;
@@ -124,8 +130,37 @@ impl Audit {
 
     /// Takes an event that nobody waits for.
     pub fn note(&self, event: &Event) {
-        if self.accesses {
+        if self.keeps_row(event) {
             self.queue.push(event);
+        }
+    }
+
+    /// Whether an event has a row of its own.
+    fn keeps_row(&self, event: &Event) -> bool {
+        if !self.accesses {
+            return false;
+        }
+        let admitted = self.aggregator.admit(event);
+        if !admitted {
+            self.tally.aggregate();
+        }
+        admitted
+    }
+
+    /// Writes the rows that several requests share, once a minute, until `stop`.
+    async fn write_sums(self: Arc<Self>, stop: CancellationToken) {
+        let mut tick = tokio::time::interval(SUMS_EVERY);
+        while stop.run_until_cancelled(tick.tick()).await.is_some() {
+            for row in self.aggregator.due(self.now()) {
+                self.queue.push(&row);
+            }
+        }
+    }
+
+    /// Writes those of the minute that has begun.
+    fn end_sums(&self) {
+        for row in self.aggregator.end(self.now()) {
+            self.queue.push(&row);
         }
     }
 

@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
+use super::aggregate::Aggregator;
 use super::backlog::Backlog;
 use super::checkpoints::{Checkpoints, Target};
 use super::keep::{self, Keeping};
@@ -22,6 +23,7 @@ use super::writer::{Pace, Writer};
 use super::{Audit, Durability};
 use crate::config::CheckpointTarget;
 use crate::model::audit::signature::Signer;
+use crate::model::limits::Rate;
 use crate::model::sources::{RandomError, Sources};
 use crate::store::Store;
 
@@ -51,6 +53,8 @@ pub struct AuditOptions {
     pub signer: Option<Arc<Signer>>,
     /// Where checkpoints are written to, and how often.
     pub checkpoints: Option<(CheckpointTarget, Duration)>,
+    /// The rate of a key for which none is set: its burst bounds the rows of its refusals.
+    pub key_rate: Option<Rate>,
 }
 
 /// Why the audit log cannot be begun.
@@ -79,6 +83,7 @@ pub struct Started {
 impl Started {
     /// Writes what was taken, and ends the chain.
     pub async fn stop(&self) {
+        self.audit.end_sums();
         self.stop.cancel();
         self.tasks.close();
         self.tasks.wait().await;
@@ -125,8 +130,12 @@ pub fn start(store: &Store, sources: Sources, options: &AuditOptions) -> Result<
         tasks.spawn(checkpoints.run(stop.clone()));
     }
     let (durability, accesses, signer) = (options.durability, options.accesses, options.signer.clone());
-    let audit = Audit { queue, tally, durability, accesses, sources, store: store.clone(), signer };
-    Ok(Started { audit: Arc::new(audit), tasks, stop })
+    let aggregator = Aggregator::new(options.key_rate, sources.csprng()?, sources.clock.now());
+    let store = store.clone();
+    let audit = Audit { queue, aggregator, tally, durability, accesses, sources, store, signer };
+    let audit = Arc::new(audit);
+    tasks.spawn(Arc::clone(&audit).write_sums(stop.clone()));
+    Ok(Started { audit, tasks, stop })
 }
 
 /// The files of processes that are no more, and that of this one; none where the file system is full.

@@ -11,6 +11,8 @@ pub struct AuditStats {
     pub waiting: u64,
     /// Bytes of spill files that are not in the log yet.
     pub spilled_bytes: u64,
+    /// Events that share a row with others.
+    pub aggregated: u64,
     /// Rows that the database refused for what they hold.
     pub quarantined: u64,
     /// Places at which a spill file was corrupt.
@@ -28,6 +30,7 @@ pub(super) struct Tally {
     spilled_bytes: AtomicU64,
     written: AtomicU64,
     has_file: AtomicBool,
+    aggregated: AtomicU64,
     quarantined: AtomicU64,
     damaged: AtomicU64,
 }
@@ -53,6 +56,11 @@ impl Tally {
         self.written.fetch_add(u64::try_from(rows).unwrap_or_default(), Ordering::Relaxed);
     }
 
+    /// An event shares a row with others.
+    pub(super) fn aggregate(&self) {
+        self.aggregated.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// A row was refused.
     pub(super) fn quarantine(&self) {
         self.quarantined.fetch_add(1, Ordering::Relaxed);
@@ -71,6 +79,7 @@ impl Tally {
             spilled_bytes: self.spilled_bytes.load(Ordering::Relaxed),
             written: self.written.load(Ordering::Relaxed),
             has_file: self.has_file.load(Ordering::Relaxed),
+            aggregated: self.aggregated.load(Ordering::Relaxed),
             quarantined: self.quarantined.load(Ordering::Relaxed),
             damaged: self.damaged.load(Ordering::Relaxed),
         }

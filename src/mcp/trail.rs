@@ -195,7 +195,7 @@ impl Trail {
 }
 
 fn anybody() -> Actor {
-    Actor { kind: ActorKind::Anybody, principal: None, key: None }
+    Actor { kind: ActorKind::Anybody, ..Actor::default() }
 }
 
 impl Endpoint {

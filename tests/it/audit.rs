@@ -1,6 +1,7 @@
 //! The audit log: what is in it, that nothing is lost, and that it shows when somebody has changed it.
 
 mod access;
+mod aggregated;
 mod calls;
 mod checkpoints;
 mod commands;

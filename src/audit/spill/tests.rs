@@ -50,8 +50,8 @@ impl LeftBehind {
         let folder = tempfile::tempdir().unwrap();
         let mut spill = Spill::create(folder.path(), CHAIN, 1 << 20).unwrap();
         let end = |spill: &Spill| usize::try_from(spill.end).unwrap();
-        let (mut chain, mut batches, mut records) =
-            (Chain::new(CHAIN), Vec::new(), Vec::from([0..end(&spill) - MARKER]));
+        let (mut chain, mut batches, mut records) = (Chain::new(CHAIN), Vec::new(), Vec::new());
+        records.push(0..end(&spill) - MARKER);
         for _ in 0..3 {
             let (start, batch) = (end(&spill), rows(chain));
             spill.append(&Record::Rows(batch.clone())).unwrap();

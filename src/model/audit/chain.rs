@@ -215,6 +215,7 @@ mod tests {
     use crate::model::audit::encoding;
     use crate::model::audit::event::{Actor, ActorKind, ClientName, Difference, Event};
     use crate::model::ids::{AgentId, KeyId, PrincipalId, TenantId};
+    use crate::model::limits::RateLimit;
     use crate::model::scope::Revision;
 
     /// The event of the example in `docs/audit.md`.
@@ -231,6 +232,7 @@ mod tests {
                 kind: ActorKind::Agent,
                 principal: Some(PrincipalId(uid(3))),
                 key: Some(KeyId(uid(4))),
+                limits: RateLimit::default(),
             },
             client: IpAddr::V4(Ipv4Addr::LOCALHOST).into(),
             client_name: Some(ClientName::new("curl\n", "8")),

@@ -8,6 +8,7 @@ use super::chain::Digest;
 use crate::model::caller::CredentialKind;
 use crate::model::client_address::ClientAddress;
 use crate::model::ids::{AgentId, KeyId, PrincipalId, SessionUid, TenantId};
+use crate::model::limits::RateLimit;
 use crate::model::scope::Revision;
 
 /// Most bytes of what a request calls itself, its client or its agent.
@@ -66,6 +67,8 @@ pub struct Actor {
     pub principal: Option<PrincipalId>,
     /// His key.
     pub key: Option<KeyId>,
+    /// What was set for the key's rate, which bounds the rows of its refusals. Not part of a row.
+    pub limits: RateLimit,
 }
 
 /// What a client calls itself, bounded.

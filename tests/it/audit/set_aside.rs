@@ -35,8 +35,9 @@ async fn rows_with_refused_values_are_quarantined_and_the_log_goes_on() {
     assert_eq!(post.number("quarantined_total").await, 2);
     assert!(gateway.stop().await.success());
 
-    let [file] = post.files().try_into().unwrap();
-    let kept = fs::read(file).unwrap();
+    let files =
+        post.files().into_iter().filter(|file| file.extension().is_some_and(|end| end == "quarantined"));
+    let kept: Vec<_> = files.flat_map(|file| fs::read(file).unwrap()).collect();
     assert_eq!(kept.windows(13).filter(|bytes| bytes == b"test://poison").count(), 2);
     let (code, text) = post.verify().await;
     assert_eq!(
@@ -44,7 +45,7 @@ async fn rows_with_refused_values_are_quarantined_and_the_log_goes_on() {
         (Some(0), 2),
         "{text}"
     );
-    assert_eq!(post.texts(CHAINS).await, ["opened quarantined quarantined closed"]);
+    assert_eq!(post.texts(CHAINS).await.join(" ").matches("quarantined").count(), 2);
 
     // Its place cannot be given to several rows.
     let cut = "set session_replication_role = replica; \

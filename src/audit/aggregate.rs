@@ -1,0 +1,371 @@
+//! Bounds the rows that callers write who do not pay for them: requests without a valid credential past a number a
+//! minute, and refusals of a key past its burst, share rows that say how many they stand for.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr};
+
+use parking_lot::Mutex;
+use rand::RngExt;
+use rand::rngs::StdRng;
+use time::format_description::well_known::Rfc3339;
+use time::{Duration, OffsetDateTime};
+
+use crate::model::audit::event::{Actor, ActorKind, Event};
+use crate::model::client_address::ClientAddress;
+use crate::model::ids::{AgentId, KeyId, TenantId};
+use crate::model::limits::Rate;
+
+/// For how long rows are counted before their sums are written.
+const WINDOW: Duration = Duration::MINUTE;
+/// Rows of a window that requests of one address without a valid credential may have.
+const ROWS_PER_ADDRESS: u32 = 60;
+/// Rows of a window that all requests without a valid credential may have.
+const ROWS_OF_STRANGERS: u32 = 600;
+/// Rows of a window that refusals of a key without a rate may have.
+const ROWS_PER_KEY: u32 = 400;
+/// Most keys whose refusals are counted; those of others share rows at once.
+const MOST_KEYS: usize = 4_096;
+/// Most sums by source and agent in a window: a sample where there are more, the rest of which is summed by outcome.
+const MOST_GROUPS: usize = 128;
+/// Most bytes of the agent's name in a sum: that of a valid one.
+const MOST_SLUG: usize = 64;
+
+/// The method of a row that stands for several requests.
+pub(super) const METHOD: &str = "audit/aggregated";
+
+/// What is counted in the current window.
+#[derive(Debug)]
+pub(super) struct Aggregator {
+    state: Mutex<Window>,
+    /// The rate of a key for which none is set.
+    key_rate: Option<Rate>,
+}
+
+#[derive(Debug)]
+struct Window {
+    since: OffsetDateTime,
+    rows: u32,
+    /// At most as many as there are rows.
+    addresses: HashMap<ClientAddress, u32>,
+    keys: HashMap<KeyId, u32>,
+    sums: Vec<(Group, Sum)>,
+    /// How many groups came once there was no room.
+    turned_away: usize,
+    /// By outcome.
+    rest: Vec<(&'static str, Sum)>,
+    rng: StdRng,
+}
+
+/// Requests that share a row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Group {
+    client: ClientAddress,
+    actor: Actor,
+    outcome: &'static str,
+    tenant: Option<TenantId>,
+    agent: Option<AgentId>,
+    slug: Option<Box<str>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Sum {
+    requests: u64,
+    first: OffsetDateTime,
+    last: OffsetDateTime,
+    bytes_in: u64,
+    bytes_out: u64,
+}
+
+impl Aggregator {
+    pub(super) fn new(key_rate: Option<Rate>, rng: StdRng, now: OffsetDateTime) -> Self {
+        Self { state: Mutex::new(Window::new(rng, now)), key_rate }
+    }
+
+    /// Whether an event keeps a row of its own; otherwise it is added to a sum.
+    pub(super) fn admit(&self, event: &Event) -> bool {
+        let refused = event.status.is_some_and(|status| status >= 400);
+        match (event.actor.kind, event.actor.key) {
+            (ActorKind::Unknown | ActorKind::Anybody, _) => {
+                let mut window = self.state.lock();
+                window.admit_stranger(event.client.network()) || window.add(event)
+            }
+            (_, Some(key)) if refused => {
+                let rate = event.actor.limits.over(self.key_rate);
+                let most = rate.map_or(ROWS_PER_KEY, |rate| rate.burst.get());
+                let mut window = self.state.lock();
+                window.admit_refusal(key, most) || window.add(event)
+            }
+            _ => true,
+        }
+    }
+
+    /// The sums of the window, if it is over or `now` is none of its times; the next one begins.
+    pub(super) fn due(&self, now: OffsetDateTime) -> Vec<Event> {
+        let mut window = self.state.lock();
+        let over = now < window.since || now - window.since >= WINDOW;
+        if over { window.end(now) } else { Vec::new() }
+    }
+
+    /// The sums of the window, whether it is over or not.
+    pub(super) fn end(&self, now: OffsetDateTime) -> Vec<Event> {
+        self.state.lock().end(now)
+    }
+}
+
+impl Window {
+    fn new(rng: StdRng, since: OffsetDateTime) -> Self {
+        Self {
+            since,
+            rows: 0,
+            addresses: HashMap::new(),
+            keys: HashMap::new(),
+            sums: Vec::new(),
+            turned_away: 0,
+            rest: Vec::new(),
+            rng,
+        }
+    }
+
+    fn admit_stranger(&mut self, address: ClientAddress) -> bool {
+        if self.rows >= ROWS_OF_STRANGERS {
+            return false;
+        }
+        let rows = self.addresses.entry(address).or_default();
+        let admitted = *rows < ROWS_PER_ADDRESS;
+        *rows += u32::from(admitted);
+        self.rows += u32::from(admitted);
+        admitted
+    }
+
+    fn admit_refusal(&mut self, key: KeyId, most: u32) -> bool {
+        if self.keys.len() >= MOST_KEYS && !self.keys.contains_key(&key) {
+            return false;
+        }
+        let rows = self.keys.entry(key).or_default();
+        let admitted = *rows < most;
+        *rows += u32::from(admitted);
+        admitted
+    }
+
+    /// Adds an event to a sum. Answers that it has no row of its own.
+    fn add(&mut self, event: &Event) -> bool {
+        let slug = event.slug.as_deref().map(|slug| slug[..slug.floor_char_boundary(MOST_SLUG)].into());
+        let group = Group {
+            client: event.client.network(),
+            actor: event.actor,
+            outcome: event.outcome,
+            tenant: event.tenant,
+            agent: event.agent,
+            slug,
+        };
+        let one = Sum::of(event);
+        if let Some((_, sum)) = self.sums.iter_mut().find(|(known, _)| *known == group) {
+            sum.add(one);
+        } else if self.sums.len() < MOST_GROUPS {
+            self.sums.push((group, one));
+        } else {
+            self.turned_away += 1;
+            // A reservoir: each group is as likely to be in the sample as any other.
+            let place = self.rng.random_range(0..MOST_GROUPS + self.turned_away);
+            let (outcome, left) = match self.sums.get_mut(place) {
+                Some(sampled) => {
+                    let (left, sum) = std::mem::replace(sampled, (group, one));
+                    (left.outcome, sum)
+                }
+                None => (group.outcome, one),
+            };
+            self.add_to_rest(outcome, left);
+        }
+        false
+    }
+
+    fn add_to_rest(&mut self, outcome: &'static str, one: Sum) {
+        match self.rest.iter_mut().find(|(known, _)| *known == outcome) {
+            Some((_, sum)) => sum.add(one),
+            None => self.rest.push((outcome, one)),
+        }
+    }
+
+    fn end(&mut self, now: OffsetDateTime) -> Vec<Event> {
+        let rest = self.rest.drain(..).map(|(outcome, sum)| {
+            let client = ClientAddress::Known(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+            let actor = Actor::default();
+            (Group { client, actor, outcome, tenant: None, agent: None, slug: None }, sum)
+        });
+        let rows = self.sums.drain(..).chain(rest).map(|(group, sum)| sum.row(group, now)).collect();
+        (self.since, self.rows, self.turned_away) = (now, 0, 0);
+        self.addresses.clear();
+        self.keys.clear();
+        rows
+    }
+}
+
+impl Sum {
+    fn of(event: &Event) -> Self {
+        let bytes_out = event.bytes_out.unwrap_or(0);
+        Self { requests: 1, first: event.at, last: event.at, bytes_in: event.bytes_in, bytes_out }
+    }
+
+    fn add(&mut self, other: Self) {
+        self.requests += other.requests;
+        self.first = self.first.min(other.first);
+        self.last = self.last.max(other.last);
+        self.bytes_in = self.bytes_in.saturating_add(other.bytes_in);
+        self.bytes_out = self.bytes_out.saturating_add(other.bytes_out);
+    }
+
+    fn row(self, group: Group, now: OffsetDateTime) -> Event {
+        let shown = |at: OffsetDateTime| at.format(&Rfc3339).unwrap_or_default();
+        let subject =
+            format!("{} requests from {} to {}", self.requests, shown(self.first), shown(self.last));
+        Event {
+            tenant: group.tenant,
+            agent: group.agent,
+            slug: group.slug,
+            actor: group.actor,
+            subject: Some(subject.into()),
+            outcome: group.outcome,
+            bytes_in: self.bytes_in,
+            bytes_out: Some(self.bytes_out),
+            ..Event::new(now, "-".into(), group.client, Cow::Borrowed(METHOD))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Cow;
+    use std::net::IpAddr;
+
+    use rand::SeedableRng;
+    use rand::rngs::StdRng;
+    use time::macros::datetime;
+    use time::{Duration, OffsetDateTime};
+    use uuid::Uuid;
+
+    use super::{Aggregator, MOST_GROUPS};
+    use crate::model::audit::event::{Actor, ActorKind, Event};
+    use crate::model::client_address::ClientAddress;
+    use crate::model::ids::{KeyId, PrincipalId};
+    use crate::model::limits::{Rate, RateLimit};
+
+    const START: OffsetDateTime = datetime!(2026-07-28 12:00 UTC);
+
+    fn aggregator() -> Aggregator {
+        Aggregator::new(Rate::new(5, 10), StdRng::from_seed([7; 32]), START)
+    }
+
+    fn client(address: &str) -> ClientAddress {
+        address.parse::<IpAddr>().unwrap().into()
+    }
+
+    fn refused(address: &str, slug: &str) -> Event {
+        Event {
+            slug: Some(slug.into()),
+            outcome: "unauthenticated",
+            status: Some(401),
+            bytes_in: 10,
+            ..Event::new(START, "r".into(), client(address), Cow::Borrowed("POST"))
+        }
+    }
+
+    fn by_key(number: u128, limits: RateLimit, status: u16) -> Event {
+        let uid = Uuid::from_u128(number);
+        let actor = Actor {
+            kind: ActorKind::Agent,
+            principal: Some(PrincipalId(uid)),
+            key: Some(KeyId(uid)),
+            limits,
+        };
+        let outcome = if status < 400 { "ok" } else { "rate_limited" };
+        Event { actor, outcome, status: Some(status), ..refused("192.0.2.1", "helper") }
+    }
+
+    /// Agent, outcome, client and subject of the rows that several requests share.
+    fn told(rows: &[Event]) -> Vec<String> {
+        let told = |row: &Event| {
+            let slug = row.slug.as_deref().unwrap_or("-");
+            format!("{slug} {} {} {}", row.outcome, row.client, row.subject.as_deref().unwrap_or_default())
+        };
+        rows.iter().map(told).collect()
+    }
+
+    #[test]
+    fn requests_without_a_valid_credential_share_rows_past_a_number_a_minute() {
+        let aggregator = aggregator();
+        let mut event = refused("192.0.2.1", "helper");
+        let own = (0..1_200).filter(|second| {
+            event.at = START + Duration::milliseconds(*second);
+            aggregator.admit(&event)
+        });
+        assert_eq!(own.count(), 60);
+        assert!(aggregator.admit(&refused("192.0.2.2", "helper")), "another address");
+        (0..60).for_each(|number| assert!(aggregator.admit(&refused(&format!("2001:db8::{number}"), "x"))));
+        assert!(!aggregator.admit(&refused("2001:db8::ffff", "x")), "the addresses of one /64 count as one");
+        assert_eq!(aggregator.due(START + Duration::seconds(59)).len(), 0);
+        let rows = aggregator.due(START + Duration::seconds(60));
+        let expected = "helper unauthenticated 192.0.2.1 \
+            1140 requests from 2026-07-28T12:00:00.06Z to 2026-07-28T12:00:01.199Z";
+        let network = "x unauthenticated 2001:db8:: \
+            1 requests from 2026-07-28T12:00:00Z to 2026-07-28T12:00:00Z";
+        assert_eq!(told(&rows), [expected, network]);
+        assert_eq!((rows[0].bytes_in, &*rows[0].method), (11_400, "audit/aggregated"));
+        assert!(aggregator.admit(&event), "another minute");
+        assert!(aggregator.end(START).is_empty());
+    }
+
+    #[test]
+    fn all_requests_without_a_valid_credential_have_600_rows_a_minute() {
+        let aggregator = aggregator();
+        let addresses = (0..2_000_u32).map(|number| IpAddr::from((0x0a00_0000 + number).to_be_bytes()));
+        let own = addresses.filter(|address| aggregator.admit(&refused(&address.to_string(), "helper")));
+        assert_eq!(own.count(), 600);
+        assert_eq!(aggregator.state.lock().addresses.len(), 600);
+        let rows = aggregator.end(START);
+        assert_eq!(rows.len(), MOST_GROUPS + 1);
+        let sum = |row: &Event| row.subject.as_deref()?.split(' ').next()?.parse::<u64>().ok();
+        assert_eq!(rows.iter().filter_map(sum).sum::<u64>(), 1_400);
+        assert_eq!(
+            rows.last().map(|row| (row.client.to_string(), &row.slug)),
+            Some(("0.0.0.0".to_owned(), &None))
+        );
+        assert!(rows.iter().any(|row| row.client.to_string().as_str() > "10.0.5.220"), "late ones too");
+    }
+
+    #[test]
+    fn requests_for_several_agents_share_a_row_each() {
+        let aggregator = aggregator();
+        (0..60).for_each(|_| assert!(aggregator.admit(&refused("192.0.2.1", "x"))));
+        for slug in ["helper", "other", "helper", &"ä".repeat(100)] {
+            assert!(!aggregator.admit(&refused("192.0.2.1", slug)));
+        }
+        let slugs: Vec<_> = aggregator.end(START).into_iter().filter_map(|row| row.slug).collect();
+        assert_eq!(slugs, ["helper", "other", &"ä".repeat(32)].map(Box::from));
+    }
+
+    #[test]
+    fn refusals_of_a_key_have_rows_up_to_its_burst() {
+        let aggregator = aggregator();
+        let wider = RateLimit { burst: Some(30), ..RateLimit::default() };
+        for (key, limits, expected) in [(1, RateLimit::default(), 10), (2, wider, 30)] {
+            let own = (0..100).filter(|_| aggregator.admit(&by_key(key, limits, 429)));
+            assert_eq!(own.count(), expected);
+            assert!((0..1_000).all(|_| aggregator.admit(&by_key(key, limits, 200))), "no refusal");
+        }
+        let rows = aggregator.end(START);
+        let keys: Vec<_> = rows.iter().map(|row| row.actor.key.map(|key| key.0.as_u128())).collect();
+        assert_eq!(keys, [Some(1), Some(2)]);
+        assert!(rows[1].subject.as_deref().unwrap().starts_with("70 requests from "));
+    }
+
+    #[test]
+    fn a_window_ends_when_the_clock_is_set_back() {
+        let aggregator = aggregator();
+        (0..61).for_each(|_| {
+            aggregator.admit(&refused("192.0.2.1", "helper"));
+        });
+        assert_eq!(aggregator.due(START - Duration::HOUR).len(), 1);
+        assert!(aggregator.due(START - Duration::HOUR + Duration::seconds(59)).is_empty());
+    }
+}
