@@ -144,7 +144,7 @@ impl Registry {
         holder: SessionHolder,
         (most, crowd): (i64, i64),
     ) -> Result<(), Fault> {
-        let present = self.fills.run(self.store.sessions_of(agent, holder, MOST_ENDED)).await?;
+        let present = self.fill(async || self.store.sessions_of(agent, holder, MOST_ENDED).await).await?;
         self.note_uses_of(&present).await;
         let now = self.sources.clock.now();
         let streams_since = now - self.session_uses.lease();
