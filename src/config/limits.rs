@@ -28,7 +28,8 @@ pub struct Limits {
     pub prompts_per_agent: u32,
     /// How many templates and prompts are rendered at once, each on a thread of its own.
     pub concurrent_renders: usize,
-    /// How many more may wait to be rendered; those above are answered `503`.
+    /// How many more may wait to be rendered; those above are answered `503`. Tenants are served in turn, and the longest
+    /// queue makes room for the others.
     pub waiting_renders: usize,
     /// How many requests are served at once; those above are answered `503`.
     pub concurrent_requests: usize,

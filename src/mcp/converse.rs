@@ -114,7 +114,7 @@ impl Endpoint {
         incoming: &Incoming<'_>,
         reply: &Reply<'_>,
     ) -> Response<Body> {
-        let call = match modern_decode::decode(headers, incoming) {
+        let call = match modern_decode::decode(headers, incoming, self.options.uris_per_stream) {
             Ok(ModernMessage::Call(call)) => call,
             Ok(ModernMessage::Notification) => return accepted(),
             Err(error) => return reply.error(&error.answer(reply.request_id())),

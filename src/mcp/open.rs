@@ -36,7 +36,7 @@ impl Endpoint {
         }
         let ground = self.ground(arrival, caller, None)?;
         let snapshot = ground.registry.snapshot(caller).await?;
-        let honoured = filter.clone().honoured(&snapshot.definitions, self.options.uris_per_stream)?;
+        let honoured = filter.clone().honoured(&ground.registry, caller, &snapshot).await?;
         let reading = self.read(caller, None).await?;
         // Listed first, so that nothing is missed; what was there before the request is no news, so that a client must
         // be able to read it wherever it asks.

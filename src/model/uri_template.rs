@@ -103,6 +103,11 @@ impl UriTemplate {
         &self.0.text
     }
 
+    /// The literal text before the first expression: what every URI that matches begins with.
+    pub fn literal_prefix(&self) -> &str {
+        &self.0.layout.head
+    }
+
     /// The variables' names, in order.
     pub fn variables(&self) -> impl ExactSizeIterator<Item = &str> {
         self.0.layout.names.iter().map(String::as_str)

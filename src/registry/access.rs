@@ -120,6 +120,23 @@ pub struct Caller {
     pub limits: Arc<AccessLimits>,
 }
 
+impl Caller {
+    /// Whose share of the work of all its requests are.
+    pub(super) fn payer(&self) -> Payer {
+        let own = credential_of(self.grant.as_ref()).is_some_and(|own| own.reaches(self.tenant, self.agent));
+        if own { Payer::Tenant(self.tenant) } else { Payer::Strangers(self.tenant) }
+    }
+}
+
+/// To whom work is accounted that is shared between tenants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Payer {
+    /// A tenant, for itself and for callers with its credentials.
+    Tenant(TenantId),
+    /// All other callers of a tenant's public agents.
+    Strangers(TenantId),
+}
+
 /// When keys were last used, until it is written down.
 #[derive(Debug, Default)]
 pub(super) struct KeyUses(DashMap<KeyId, OffsetDateTime>);

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use moka::sync::Cache;
 
 use super::Registry;
-use super::access::Caller;
+use super::access::{Caller, Payer};
 use super::render::{RenderError, Renderer, Template};
 use crate::model::fault::Fault;
 use crate::model::ids::AgentId;
@@ -100,32 +100,32 @@ impl Compiled {
     /// Renders every text with the same values.
     pub(super) async fn texts(
         &self,
-        renderer: &Renderer,
+        (renderer, payer): (&Renderer, Payer),
         values: &[(&str, &str)],
     ) -> Result<Vec<String>, Fault> {
         if self.templates.is_empty() {
             return Ok(Vec::new());
         }
-        Ok(renderer.render(&self.templates, values).await?)
+        Ok(renderer.render(payer, &self.templates, values).await?)
     }
 
     /// The text of the body.
     pub(super) async fn render_body(
         &self,
-        renderer: &Renderer,
+        (renderer, payer): (&Renderer, Payer),
         values: &[(&str, &str)],
     ) -> Result<Bytes, Fault> {
-        let text = self.texts(renderer, values).await?.pop();
+        let text = self.texts((renderer, payer), values).await?.pop();
         text.map(Bytes::from).ok_or_else(|| Fault::Internal("a template has no body".to_owned()))
     }
 
     /// The messages, with the URIs in them checked.
     pub(super) async fn render_messages(
         &self,
-        renderer: &Renderer,
+        (renderer, payer): (&Renderer, Payer),
         values: &[(&str, &str)],
     ) -> Result<Vec<Message>, Fault> {
-        let mut texts = self.texts(renderer, values).await?.into_iter();
+        let mut texts = self.texts((renderer, payer), values).await?.into_iter();
         let mut messages = self.messages.clone();
         for text in messages.iter_mut().flat_map(Message::templates_mut).filter(|text| is_template(text)) {
             *text = texts.next().ok_or_else(|| Fault::Internal("a text was not rendered".to_owned()))?;
@@ -180,7 +180,7 @@ impl Registry {
             None => self.load_contents(caller.tenant, caller.agent, &[address]).await?.remove(&address),
         };
         let Some(bytes) = bytes else { return Ok(None) };
-        let compiled = self.renderer.run(move || compile(bytes)).await.map_err(unreadable)?;
+        let compiled = self.renderer.run(caller.payer(), move || compile(bytes)).await.map_err(unreadable)?;
         let compiled = Arc::new(compiled);
         self.compilations.0.insert(key, Arc::clone(&compiled));
         Ok(Some(compiled))

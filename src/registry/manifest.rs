@@ -152,13 +152,14 @@ impl Registry {
         let templates = view.templates(agent.tenant, agent.uid, None).await?;
         let prompts = view.prompts(agent.tenant, agent.uid, None).await?;
         view.end().await?;
-        self.check_templates(&templates, &wanted.templates).await?;
-        self.check_prompts(&prompts, &wanted.prompts).await
+        self.check_templates(agent.tenant, &templates, &wanted.templates).await?;
+        self.check_prompts(agent.tenant, &prompts, &wanted.prompts).await
     }
 
     /// Compiles what was not compiled when it was registered, and compares what was not compared.
     async fn check_templates(
         &self,
+        tenant: TenantId,
         stored: &[ResourceTemplate],
         wanted: &[NewTemplate],
     ) -> Result<(), Fault> {
@@ -168,7 +169,7 @@ impl Registry {
         };
         for (index, new) in wanted.iter().enumerate() {
             if stored.get(&new.uri_template).is_none_or(|old| old.body != new.body.hash) {
-                self.check_body(new).await.map_err(|fault| fault.within(place(index, new)))?;
+                self.check_body(tenant, new).await.map_err(|fault| fault.within(place(index, new)))?;
             }
         }
         let (known, unknown): (Vec<_>, Vec<_>) =
@@ -176,7 +177,7 @@ impl Registry {
         let texts = |of: &[(usize, &NewTemplate)]| {
             of.iter().map(|(_, new)| new.uri_template.clone()).collect::<Vec<_>>()
         };
-        match self.find_conflict(texts(&known), texts(&unknown).into()).await? {
+        match self.find_conflict(tenant, texts(&known), texts(&unknown).into()).await? {
             Some((at, conflict)) => {
                 let wrong = Fault::invalid_params(format!("uriTemplate {conflict}"));
                 Err(unknown.get(at).map_or(wrong.clone(), |(index, new)| wrong.within(place(*index, new))))
@@ -185,7 +186,12 @@ impl Registry {
         }
     }
 
-    async fn check_prompts(&self, stored: &[Prompt], wanted: &[NewPrompt]) -> Result<(), Fault> {
+    async fn check_prompts(
+        &self,
+        tenant: TenantId,
+        stored: &[Prompt],
+        wanted: &[NewPrompt],
+    ) -> Result<(), Fault> {
         let stored: BTreeMap<_, _> = stored.iter().map(|old| (&old.name, old)).collect();
         for (index, new) in wanted.iter().enumerate() {
             let is_checked = stored.get(&new.name).is_some_and(|old| {
@@ -195,7 +201,7 @@ impl Registry {
             });
             if !is_checked {
                 let place = Place { list: "prompts", index, name: new.name.as_str() };
-                self.check_messages(new).await.map_err(|fault| fault.within(place))?;
+                self.check_messages(tenant, new).await.map_err(|fault| fault.within(place))?;
             }
         }
         Ok(())

@@ -4,6 +4,7 @@
 
 pub mod access;
 pub mod agents;
+mod answered;
 pub mod audited;
 mod cell;
 mod compiled;
@@ -11,12 +12,14 @@ mod complete;
 mod difference;
 mod directory;
 pub mod explain;
+mod fair;
 mod fingerprint;
 pub mod housekeeping;
 pub mod keys;
 pub mod limits;
 pub mod manifest;
 mod plan;
+mod prefix_index;
 pub mod prompts;
 pub mod read;
 pub mod readiness;
@@ -293,7 +296,7 @@ impl Follower for Registry {
     ) -> BoxFuture<'a, Result<Vec<(Revision, ResourceUri)>, Unconfirmed>> {
         Box::pin(async move {
             let snapshot = self.snapshot_of(tenant, agent).await.map_err(|_| Unconfirmed)?;
-            served::answered_anew(&snapshot.definitions, changes, uris).ok_or(Unconfirmed)
+            self.answered_anew(tenant, snapshot, changes, uris).await.ok_or(Unconfirmed)
         })
     }
 }

@@ -65,7 +65,7 @@ impl Registry {
         new: NewPrompt,
         condition: Precondition,
     ) -> Result<Written, Fault> {
-        self.check_messages(&new).await?;
+        self.check_messages(agent.tenant, &new).await?;
         let (registry, tenant, agent) = (Arc::clone(self), agent.tenant, agent.uid);
         self.detached(async move {
             registry

@@ -41,7 +41,7 @@ impl Registry {
         let compiled = self.compiled(caller, source, template.revision, template.body, compile).await?;
         let Some(compiled) = compiled else { return Ok(None) };
         let values: Vec<_> = found.values.iter().map(|(name, value)| (&**name, &**value)).collect();
-        let body = compiled.render_body(&self.renderer, &values).await?;
+        let body = compiled.render_body((&self.renderer, caller.payer()), &values).await?;
         Ok(Some(Contents {
             uri: uri.clone(),
             mime_type: template.definition.mime_type.clone(),
@@ -97,7 +97,7 @@ impl Registry {
         arguments: &BTreeMap<String, String>,
     ) -> Result<Messages, Fault> {
         let values: Vec<_> = arguments.iter().map(|(name, value)| (&**name, &**value)).collect();
-        let rendered = compiled.render_messages(&self.renderer, &values).await?;
+        let rendered = compiled.render_messages((&self.renderer, caller.payer()), &values).await?;
         let mut settled = true;
         let mut messages = Vec::with_capacity(rendered.len());
         let mut room = self.limits.embedded_bytes;

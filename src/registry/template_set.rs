@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use imbl::OrdMap;
 
+use super::prefix_index::PrefixIndex;
 use crate::model::template::ResourceTemplate;
 use crate::model::uri::ResourceUri;
 use crate::model::uri_template::UriTemplate;
@@ -14,6 +15,8 @@ use crate::model::uri_template::UriTemplate;
 pub struct Templates {
     by_text: OrdMap<UriTemplate, Arc<ResourceTemplate>>,
     ranked: Arc<[Arc<ResourceTemplate>]>,
+    /// Of `ranked`.
+    index: Arc<PrefixIndex>,
 }
 
 /// The template that answers to a URI.
@@ -30,7 +33,8 @@ impl Templates {
         let mut ranked: Vec<_> = by_text.values().cloned().collect();
         // Stable, so that templates that are as specific as each other keep the order of their texts.
         ranked.sort_by_key(|template| Reverse(template.uri_template.specificity()));
-        Self { by_text, ranked: ranked.into() }
+        let prefixes = ranked.iter().map(|template| template.uri_template.literal_prefix());
+        Self { by_text, index: Arc::new(PrefixIndex::new(prefixes)), ranked: ranked.into() }
     }
 
     /// The templates in byte order of their texts.
@@ -38,12 +42,71 @@ impl Templates {
         &self.by_text
     }
 
+    /// With how many templates a URI is compared at most.
+    pub(super) fn candidates(&self, uri: &ResourceUri) -> usize {
+        self.index.count(uri.as_str())
+    }
+
     /// The most specific template that matches a URI.
     pub fn find(&self, uri: &ResourceUri) -> Option<Match> {
-        self.ranked.iter().find_map(|template| {
+        self.index.candidates(uri.as_str()).map(|at| &self.ranked[at]).find_map(|template| {
             let values = template.uri_template.matches(uri.as_str())?;
             let values = values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
             Some(Match { template: Arc::clone(template), values })
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use proptest::prelude::*;
+
+    use super::Templates;
+    use crate::model::resource::{ContentHash, Definition};
+    use crate::model::scope::Revision;
+    use crate::model::template::ResourceTemplate;
+    use crate::model::uri::ResourceUri;
+    use crate::model::uri_template::UriTemplate;
+
+    fn templates(texts: &[String]) -> Templates {
+        let parsed = texts.iter().filter_map(|text| UriTemplate::parse(text).ok());
+        let template = |uri_template: UriTemplate| ResourceTemplate {
+            uri_template,
+            definition: Definition {
+                name: String::new(),
+                title: None,
+                description: None,
+                mime_type: None,
+                annotations: None,
+                icons: None,
+                meta: None,
+            },
+            completions: std::collections::BTreeMap::default(),
+            body: ContentHash::of(b""),
+            revision: Revision(1),
+        };
+        let by_text = parsed.map(|parsed| (parsed.clone(), Arc::new(template(parsed))));
+        Templates::new(by_text.collect())
+    }
+
+    proptest! {
+        #[test]
+        fn indexed_search_answers_what_a_linear_scan_answers(
+            texts in proptest::collection::vec("(x|xy|y):(a|b|a/|ab/)?(\\{v\\}|\\{\\+v\\}|a)(/|-b|/\\{w\\}|\\{\\?q\\})?", 0..80),
+            uris in proptest::collection::vec("(x|xy|y|z):[ab/-]{1,6}(\\?q=1)?", 1..20),
+        ) {
+            let templates = templates(&texts);
+            for uri in uris.iter().filter_map(|uri| ResourceUri::parse(uri).ok()) {
+                let scanned = templates.ranked.iter().find(|one| one.uri_template.matches(uri.as_str()).is_some());
+                let found = templates.find(&uri);
+                prop_assert_eq!(
+                    found.as_ref().map(|found| &found.template.uri_template),
+                    scanned.map(|scanned| &scanned.uri_template)
+                );
+                prop_assert!(found.is_none() || templates.candidates(&uri) > 0);
+            }
+        }
     }
 }

@@ -70,7 +70,7 @@ impl Registry {
         new: NewTemplate,
         condition: Precondition,
     ) -> Result<Written, Fault> {
-        self.check_body(&new).await?;
+        self.check_body(agent.tenant, &new).await?;
         let (registry, tenant, agent) = (Arc::clone(self), agent.tenant, agent.uid);
         self.detached(async move {
             registry
@@ -112,7 +112,7 @@ impl Registry {
         if others.len() >= self.limits.templates_per_agent {
             return Err(Fault::invalid_params("the agent has as many resource templates as it may have"));
         }
-        match self.find_conflict(others, [new.clone()].into()).await? {
+        match self.find_conflict(target.tenant, others, [new.clone()].into()).await? {
             Some((_, conflict)) => Err(Fault::invalid_params(format!("uriTemplate {conflict}"))),
             None => Ok(()),
         }

@@ -45,8 +45,8 @@ impl Feed {
         changes.retain(|change| change.revision <= until);
         let subjects: HashMap<_, _> =
             interests.iter().map(|i| (touched_by(&i.subject), &i.subject)).collect();
-        let uris: Vec<_> = interests.iter().filter_map(|interest| uri_of(&interest.subject)).collect();
-        for (revision, touched) in self.touched(topic, &changes, &uris).await {
+        let uris = || interests.iter().filter_map(|interest| uri_of(&interest.subject)).collect();
+        for (revision, touched) in self.touched(topic, &changes, uris).await {
             if let Some(subject) = subjects.get(&touched) {
                 reader.mark(subject, revision);
             }

@@ -290,7 +290,7 @@ impl Feed {
             Some(Read::Changes(changes, until)) => {
                 self.settle(scope, until).await;
                 self.sources.pause(Point::BeforeTold).await;
-                let touched = self.touched(topic, &changes, &topic.uris()).await;
+                let touched = self.touched(topic, &changes, || topic.uris()).await;
                 topic.mark(&touched, until, timeline);
             }
         }

@@ -17,22 +17,23 @@ pub(super) enum Touched {
 }
 
 impl Feed {
-    /// What changes touch, of these URIs and the lists.
+    /// What changes touch, of these URIs and the lists. The URIs are asked for where resource templates changed.
     pub(super) async fn touched(
         &self,
         topic: &Topic,
         changes: &[Change],
-        uris: &[ResourceUri],
+        uris: impl FnOnce() -> Vec<ResourceUri>,
     ) -> Vec<(Revision, Touched)> {
         let mut touched: Vec<_> = changes.iter().flat_map(direct).collect();
         let of_templates: Vec<_> =
             changes.iter().filter(|change| reaches_by_template(change.kind)).cloned().collect();
         let Some(last) = of_templates.last().map(|change| change.revision) else { return touched };
+        let uris = uris();
         if uris.is_empty() {
             return touched;
         }
         let served = match self.follower() {
-            Some(follower) => follower.served(topic.tenant, topic.agent, &of_templates, uris).await.ok(),
+            Some(follower) => follower.served(topic.tenant, topic.agent, &of_templates, &uris).await.ok(),
             None => None,
         };
         match served {
@@ -40,7 +41,7 @@ impl Feed {
                 touched.extend(served.into_iter().map(|(revision, uri)| (revision, Touched::Resource(uri))));
             }
             // What is not known to be the same may have changed.
-            None => touched.extend(uris.iter().map(|uri| (last, Touched::Resource(uri.clone())))),
+            None => touched.extend(uris.into_iter().map(|uri| (last, Touched::Resource(uri)))),
         }
         touched
     }

@@ -54,16 +54,19 @@ pub enum ModernMethod<'a> {
     Call(Call<'a>),
 }
 
-/// Checks a body against the rules of the era. The first breach answers.
+/// Checks a body against the rules of the era. The first breach answers. A stream may be asked for at most `most_uris`.
 ///
 /// # Errors
 /// [`ModernError`], whose variants are the breaches.
 pub fn decode<'a>(
     headers: &McpHeaders<'_>,
     incoming: &Incoming<'a>,
+    most_uris: usize,
 ) -> Result<ModernMessage<'a>, ModernError> {
     match incoming {
-        Incoming::Message(Message::Request(request)) => call(headers, request).map(ModernMessage::Call),
+        Incoming::Message(Message::Request(request)) => {
+            call(headers, request, most_uris).map(ModernMessage::Call)
+        }
         Incoming::Message(Message::Notification { .. }) => Ok(ModernMessage::Notification),
         Incoming::Message(Message::Response) => Err(refused("this revision has no responses of clients")),
         Incoming::Batch(_) => Err(refused("this revision has no batches")),
@@ -74,7 +77,11 @@ fn refused(why: &'static str) -> ModernError {
     Fault::InvalidRequest(why.into()).into()
 }
 
-fn call<'a>(headers: &McpHeaders<'_>, request: &Request<'a>) -> Result<ModernCall<'a>, ModernError> {
+fn call<'a>(
+    headers: &McpHeaders<'_>,
+    request: &Request<'a>,
+    most_uris: usize,
+) -> Result<ModernCall<'a>, ModernError> {
     let meta = request.params.meta();
     check_version(&headers.protocol_version, meta)?;
     if meta.get(META_CLIENT_CAPABILITIES).is_none_or(|raw| !raw.get().starts_with('{')) {
@@ -86,7 +93,7 @@ fn call<'a>(headers: &McpHeaders<'_>, request: &Request<'a>) -> Result<ModernCal
     check_name(&headers.name, request)?;
     let method = match &*request.method {
         "server/discover" => ModernMethod::Discover,
-        "subscriptions/listen" => ModernMethod::Listen(Filter::read(&request.params)?),
+        "subscriptions/listen" => ModernMethod::Listen(Filter::read(&request.params, most_uris)?),
         method => ModernMethod::Call(call::decode(method, &request.params)?),
     };
     Ok(ModernCall { id: request.id, method, client_info: meta.get(META_CLIENT_INFO) })

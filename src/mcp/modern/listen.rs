@@ -1,5 +1,10 @@
 //! `subscriptions/listen`: what is asked for, what of it is honoured, and how it is told (2026-07-28, Subscriptions).
 
+use std::fmt;
+use std::sync::Arc;
+
+use serde::Deserializer;
+use serde::de::{DeserializeSeed, Error as _, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 use time::OffsetDateTime;
 
@@ -16,7 +21,9 @@ use crate::model::fault::Fault;
 use crate::model::scope::Revision;
 use crate::model::subject::{Interest, Subject};
 use crate::model::uri::ResourceUri;
-use crate::registry::snapshot::Definitions;
+use crate::registry::Registry;
+use crate::registry::access::Caller;
+use crate::registry::snapshot::AgentSnapshot;
 
 const FILTER: &str = "params.notifications";
 
@@ -29,11 +36,11 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Reads the parameters.
+    /// Reads the parameters, which may name at most `most` URIs. They are counted before anything is done with them.
     ///
     /// # Errors
     /// [`Fault::InvalidParams`].
-    pub fn read(params: &Params<'_>) -> Result<Self, Fault> {
+    pub fn read(params: &Params<'_>, most: usize) -> Result<Self, Fault> {
         params.check_shape()?;
         let members = members(FILTER, params.required_object("notifications")?)?;
         let flag = |name: &str| match members.get(name).map(RawValue::get) {
@@ -46,23 +53,24 @@ impl Filter {
         Ok(Self {
             resources: flag("resourcesListChanged")?,
             prompts: flag("promptsListChanged")?,
-            uris: members.get("resourceSubscriptions").map(uris).transpose()?,
+            uris: members.get("resourceSubscriptions").map(|raw| uris(raw, most)).transpose()?,
         })
     }
 
     /// What of it is honoured: a URI that names nothing readable is left out.
     ///
     /// # Errors
-    /// [`Fault::InvalidParams`] where that is more than `most` URIs.
-    pub fn honoured(mut self, definitions: &Definitions, most: usize) -> Result<Self, Fault> {
-        if let Some(uris) = &mut self.uris {
-            uris.retain(|uri| definitions.answers(uri));
-            if uris.len() > most {
-                let wrong = format!("{FILTER}.resourceSubscriptions names more than {most} resources");
-                return Err(Fault::invalid_params(wrong));
-            }
-        }
-        Ok(self)
+    /// As [`Registry::answered`].
+    pub async fn honoured(
+        self,
+        registry: &Registry,
+        caller: &Caller,
+        snapshot: &Arc<AgentSnapshot>,
+    ) -> Result<Self, Fault> {
+        let Some(uris) = self.uris else { return Ok(self) };
+        let answered = registry.answered(caller, snapshot, uris).await;
+        let named = |fault: Fault| fault.within(format_args!("{FILTER}.resourceSubscriptions"));
+        Ok(Self { uris: Some(answered.map_err(named)?), ..self })
     }
 
     /// As what it stands with the hub.
@@ -89,9 +97,16 @@ impl Filter {
     }
 }
 
-fn uris(raw: &RawValue) -> Result<Vec<ResourceUri>, Fault> {
+fn uris(raw: &RawValue, most: usize) -> Result<Vec<ResourceUri>, Fault> {
     let wrong = || Fault::invalid_params(format!("{FILTER}.resourceSubscriptions must be a list of strings"));
-    let texts: Vec<&RawValue> = serde_json::from_str(raw.get()).map_err(|_| wrong())?;
+    let mut too_many = false;
+    let listed = Bounded { most, too_many: &mut too_many }
+        .deserialize(&mut serde_json::Deserializer::from_str(raw.get()));
+    if too_many {
+        let wrong = format!("{FILTER}.resourceSubscriptions names more than {most} resources");
+        return Err(Fault::invalid_params(wrong));
+    }
+    let texts = listed.map_err(|_| wrong())?;
     let uri = |raw: &&RawValue| {
         ResourceUri::parse(&text_of(raw).ok_or_else(wrong)?)
             .map_err(|error| Fault::invalid_params(format!("{FILTER}.resourceSubscriptions: a URI {error}")))
@@ -100,6 +115,40 @@ fn uris(raw: &RawValue) -> Result<Vec<ResourceUri>, Fault> {
     let mut seen = std::collections::HashSet::new();
     uris.retain(|uri| seen.insert(uri.clone()));
     Ok(uris)
+}
+
+/// A list of at most so many members, read no further.
+struct Bounded<'t> {
+    most: usize,
+    too_many: &'t mut bool,
+}
+
+impl<'de> DeserializeSeed<'de> for Bounded<'_> {
+    type Value = Vec<&'de RawValue>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Bounded<'_> {
+    type Value = Vec<&'de RawValue>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a list of at most {} members", self.most)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+        let mut members = Vec::new();
+        while let Some(member) = list.next_element()? {
+            if members.len() == self.most {
+                *self.too_many = true;
+                return Err(A::Error::invalid_length(self.most + 1, &self));
+            }
+            members.push(member);
+        }
+        Ok(members)
+    }
 }
 
 /// What is said on the stream of one request.

@@ -11,6 +11,8 @@ use super::error::ModernError;
 use crate::mcp::headers::{Field, McpHeaders};
 use crate::mcp::wire::{Incoming, error_message, parse};
 
+const MOST_URIS: usize = 100;
+
 const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 
@@ -75,7 +77,7 @@ fn answer(headers: &[(&'static str, String)], body: &str) -> String {
     let read = parse(body.as_bytes());
     let id = read.as_ref().map_or_else(|rejected| rejected.id, Incoming::id);
     let decoded = match &read {
-        Ok(incoming) => decode(&McpHeaders::read(&headers), incoming),
+        Ok(incoming) => decode(&McpHeaders::read(&headers), incoming, MOST_URIS),
         Err(rejected) => Err(rejected.fault.clone().into()),
     };
     match decoded {
@@ -156,7 +158,7 @@ fn client_info_is_optional_and_handed_on() {
             name: Field::Value("a:b"),
             session_id: Field::Absent,
         };
-        let Ok(ModernMessage::Call(call)) = decode(&headers, &incoming) else { panic!("{body}") };
+        let Ok(ModernMessage::Call(call)) = decode(&headers, &incoming, MOST_URIS) else { panic!("{body}") };
         assert_eq!(call.client_info.map(|raw| raw.get().to_owned()), expected);
     }
 }
@@ -204,7 +206,7 @@ fn an_unknown_version_in_the_header_comes_before_none_in_meta() {
     };
     let incoming = parse(body.as_bytes()).unwrap();
     let expected = ModernError::UnsupportedVersion { requested: "2025-06-18, 2025-11-25".to_owned() };
-    assert_eq!(decode(&McpHeaders::read(&headers), &incoming).unwrap_err(), expected);
+    assert_eq!(decode(&McpHeaders::read(&headers), &incoming, MOST_URIS).unwrap_err(), expected);
 }
 
 #[test]

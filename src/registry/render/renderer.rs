@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::limits::{Budget, RendererLimits};
 use super::{RenderError, Template};
+use crate::registry::access::Payer;
+use crate::registry::fair::FairSemaphore;
 
 /// What renders of one answer may need at the worst, together, to be done where they are asked for: some microseconds,
 /// less than it takes to hand them to another thread.
@@ -19,10 +20,11 @@ const LIGHT_BYTES: u64 = 16 << 10;
 /// A caller who gives up, or is told that it is late, leaves a thread behind that cannot be stopped. It keeps its place
 /// until it ends, so there are never more of them than `at_once`; and it ends soon, because fuel, work and output are
 /// bounded: at the default limits within some hundred milliseconds. A render that has not begun by then never does.
+///
+/// The places go round between the payers that wait for one, so that none of them delays another by more than a render.
 #[derive(Debug)]
 pub struct Renderer {
-    pub(super) places: Arc<Semaphore>,
-    pub(super) waiting: Semaphore,
+    pub(super) places: Arc<FairSemaphore<Payer>>,
     limits: RendererLimits,
 }
 
@@ -46,16 +48,12 @@ fn render(
 impl Renderer {
     /// A renderer with all its places free.
     pub fn new(limits: RendererLimits) -> Self {
-        Self {
-            places: Arc::new(Semaphore::new(limits.at_once)),
-            waiting: Semaphore::new(limits.waiting),
-            limits,
-        }
+        Self { places: FairSemaphore::new(limits.at_once, limits.waiting), limits }
     }
 
     /// How many places are free.
     pub fn free(&self) -> usize {
-        self.places.available_permits()
+        self.places.free()
     }
 
     /// Renders the templates of one answer with the same values, in order and within one set of limits.
@@ -65,6 +63,7 @@ impl Renderer {
     /// [`RenderError::Busy`] where there is no place in time; [`RenderError::Late`] where the deadline passes.
     pub async fn render(
         &self,
+        payer: Payer,
         templates: &[Arc<Template>],
         values: &[(&str, &str)],
     ) -> Result<Vec<String>, RenderError> {
@@ -76,18 +75,20 @@ impl Renderer {
         let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         let values: Vec<_> = values.iter().map(owned).collect();
         // Boxed, so that the future of what is light is small to move.
-        Box::pin(self.run(move || render(&templates, budget, &values))).await
+        Box::pin(self.run(payer, move || render(&templates, budget, &values))).await
     }
 
     /// Runs another job in one of the places, such as parsing a template; the job must be bounded in itself.
+    /// The place is accounted to `payer`.
     ///
     /// # Errors
     /// The job's own, [`RenderError::Busy`] and [`RenderError::Late`].
     pub async fn run<T: Send + 'static>(
         &self,
+        payer: Payer,
         job: impl FnOnce() -> Result<T, RenderError> + Send + 'static,
     ) -> Result<T, RenderError> {
-        let place = self.place().await?;
+        let place = self.places.acquire(payer, self.limits.wait).await.ok_or(RenderError::Busy)?;
         let mut running = spawn_blocking(move || {
             let _place = place;
             job()
@@ -97,14 +98,5 @@ impl Renderer {
             return Err(RenderError::Late);
         };
         ended.unwrap_or_else(|error| Err(RenderError::Failed(error.to_string())))
-    }
-
-    async fn place(&self) -> Result<OwnedSemaphorePermit, RenderError> {
-        if let Ok(place) = Arc::clone(&self.places).try_acquire_owned() {
-            return Ok(place);
-        }
-        let _waiting = self.waiting.try_acquire().map_err(|_| RenderError::Busy)?;
-        let place = timeout(self.limits.wait, Arc::clone(&self.places).acquire_owned()).await;
-        place.ok().and_then(Result::ok).ok_or(RenderError::Busy)
     }
 }

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::app::{Builder, gateway};
 use crate::cluster::database;
+use crate::embedded::support::eventually;
 use crate::events::{listen, try_listen};
 use crate::http::Answer;
 
@@ -104,6 +105,60 @@ async fn what_cannot_be_asked_for_is_refused_with_its_id() {
         assert_eq!(answer.json(), json!({"jsonrpc": "2.0", "id": 4, "error": error}));
         assert_eq!(answer.status, 200);
     }
+}
+
+#[tokio::test]
+async fn subscriptions_are_counted_before_they_are_matched() {
+    let database = database().await;
+    let replica = Builder::new(&database).set("WAGGLE_SESSIONS__SUBSCRIPTIONS", 2).start().await;
+    let key = replica.acme("a").await;
+    // None of them names anything, and none but the first two is looked at.
+    let filter = json!({"resourceSubscriptions": ["x:a", "x:b", "no uri"]});
+    let answer = refusal(try_listen(&replica, "a", &key, json!(4), filter).await).await;
+    let wrong = "params.notifications.resourceSubscriptions names more than 2 resources";
+    assert_eq!(answer.json()["error"]["message"], wrong);
+    let filter = json!({"resourceSubscriptions": ["x:a", "x:b"]});
+    let mut stream = listen(&replica, "a", &key, json!(5), filter).await;
+    let acknowledged = stream.next().await.unwrap().json();
+    assert_eq!(acknowledged["params"]["notifications"], json!({"resourceSubscriptions": []}));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn product_of_uris_and_templates_is_bounded_and_off_the_async_threads() {
+    let (_database, replica) = gateway().await;
+    let key = replica.acme("a").await;
+    let templates: Vec<_> = (0..900)
+        .map(|n| json!({"uriTemplate": format!("x:{{a}}/{n}"), "name": "n", "template": "t"}))
+        .collect();
+    let manifest = json!({"apiVersion": "waggle/v1", "agent": "a", "resources": [], "templates": templates, "prompts": []});
+    // Templates are compared within a deadline, which a busy machine may miss.
+    eventually("the manifest is applied", async || {
+        replica.admin("PUT", "/agents/a/manifest", Some(manifest.clone())).await.status == 200
+    })
+    .await;
+    let uris = |count: usize| json!({"resourceSubscriptions": (0..count).map(|n| format!("x:{n}/none")).collect::<Vec<_>>()});
+
+    let answer = refusal(try_listen(&replica, "a", &key, json!(1), uris(300)).await).await;
+    let wrong = "params.notifications.resourceSubscriptions: the URIs and the agent's resource templates take more than \
+                 250000 comparisons; name fewer URIs";
+    assert_eq!(answer.json()["error"]["message"], wrong);
+
+    let free = || replica.registry().stats().free_renders;
+    let all = free();
+    let listening = try_listen(&replica, "a", &key, json!(2), uris(20));
+    tokio::pin!(listening);
+    let mut taken = false;
+    let response = loop {
+        tokio::select! {
+            biased;
+            response = &mut listening => break response,
+            () = tokio::task::yield_now() => taken |= free() < all,
+        }
+    };
+    assert_eq!(response.status(), 200);
+    assert!(taken, "a place for such work was taken");
+    // Few comparisons are made where they are asked for.
+    assert_eq!(try_listen(&replica, "a", &key, json!(3), uris(1)).await.status(), 200);
 }
 
 #[tokio::test]

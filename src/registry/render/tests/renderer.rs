@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use super::super::{RenderError, RenderLimits, Renderer, RendererLimits, Template};
 use super::DECLARED;
+use crate::model::ids::TenantId;
+use crate::registry::access::Payer;
 
+const PAYER: Payer = Payer::Tenant(TenantId(uuid::Uuid::nil()));
 const SOON: Duration = Duration::from_millis(20);
 const LONG: Duration = Duration::from_secs(30);
 
@@ -43,7 +46,7 @@ fn slow() -> (Slow, impl FnOnce() -> Result<(), RenderError> + Send + 'static) {
 async fn hold(renderer: &Arc<Renderer>) -> (Slow, tokio::task::JoinHandle<Result<(), RenderError>>) {
     let (slow, job) = slow();
     let renderer = Arc::clone(renderer);
-    let running = tokio::spawn(async move { renderer.run(job).await });
+    let running = tokio::spawn(async move { renderer.run(PAYER, job).await });
     let slow = tokio::task::spawn_blocking(move || slow.begun.recv().map(|()| slow)).await.unwrap().unwrap();
     (slow, running)
 }
@@ -52,7 +55,7 @@ async fn hold(renderer: &Arc<Renderer>) -> (Slow, tokio::task::JoinHandle<Result
 async fn the_templates_of_an_answer_render_in_order() {
     let renderer = Renderer::new(RendererLimits::default());
     let templates = vec![template("1 {{ topic }}"), template("2"), template("3 {{ topic | upper }}")];
-    assert_eq!(renderer.render(&templates, &values("bees")).await.unwrap(), ["1 bees", "2", "3 BEES"]);
+    assert_eq!(renderer.render(PAYER, &templates, &values("bees")).await.unwrap(), ["1 bees", "2", "3 BEES"]);
 }
 
 #[tokio::test]
@@ -62,7 +65,7 @@ async fn the_templates_of_an_answer_share_its_limits() {
     let (four, loop_of_four) = (template("{{ topic }}"), template("{% for x in [1, 2] %}{% endfor %}"));
     let render = async |templates: &[&Arc<Template>]| {
         let templates: Vec<_> = templates.iter().map(|&one| Arc::clone(one)).collect();
-        renderer.render(&templates, &values("1234")).await
+        renderer.render(PAYER, &templates, &values("1234")).await
     };
     assert_eq!(render(&[&four, &four]).await.unwrap(), ["1234", "1234"]);
     assert_eq!(render(&[&four, &four, &four]).await, Err(RenderError::OutputTooLong { limit: 10 }));
@@ -76,13 +79,13 @@ async fn one_more_waits_for_a_place_and_the_next_is_refused() {
     let (slow, running) = hold(&renderer).await;
     let waiting = tokio::spawn({
         let renderer = Arc::clone(&renderer);
-        async move { renderer.render(&[template("{{ topic }}")], &values(&"x".repeat(20_000))).await }
+        async move { renderer.render(PAYER, &[template("{{ topic }}")], &values(&"x".repeat(20_000))).await }
     });
-    while renderer.waiting.available_permits() > 0 {
+    while renderer.places.waiting() == 0 {
         tokio::task::yield_now().await;
     }
     // At once, and not after the wait.
-    let refused = tokio::time::timeout(LONG / 10, renderer.run(|| Ok(()))).await.unwrap();
+    let refused = tokio::time::timeout(LONG / 10, renderer.run(PAYER, || Ok(()))).await.unwrap();
     assert_eq!(refused, Err(RenderError::Busy));
     slow.end.send(()).unwrap();
     assert_eq!(running.await.unwrap(), Ok(()));
@@ -90,10 +93,39 @@ async fn one_more_waits_for_a_place_and_the_next_is_refused() {
 }
 
 #[tokio::test]
+async fn tenant_that_floods_the_places_delays_others_by_one_render() {
+    let other = Payer::Tenant(TenantId(uuid::Uuid::max()));
+    let renderer = Arc::new(Renderer::new(RendererLimits { waiting: 4, ..limits() }));
+    let (slow, running) = hold(&renderer).await;
+    let order = Arc::new(parking_lot::Mutex::new(Vec::new()));
+    let mut waiting = Vec::new();
+    for (payer, number) in [(PAYER, 0), (PAYER, 1), (PAYER, 2), (PAYER, 3), (PAYER, 4), (other, 5)] {
+        let (renderer, order) = (Arc::clone(&renderer), Arc::clone(&order));
+        waiting.push(tokio::spawn(async move {
+            let job = move || {
+                order.lock().push(number);
+                Ok(())
+            };
+            renderer.run(payer, job).await
+        }));
+        tokio::task::yield_now().await;
+    }
+    slow.end.send(()).unwrap();
+    running.await.unwrap().unwrap();
+    let mut answered = Vec::new();
+    for waiting in waiting {
+        answered.push(waiting.await.unwrap().is_ok());
+    }
+    // The queue had room for four: the fifth is refused, and the fourth makes room for the other tenant.
+    assert_eq!(answered, [true, true, true, false, false, true]);
+    assert_eq!(*order.lock(), [0, 5, 1, 2]);
+}
+
+#[tokio::test]
 async fn a_place_that_does_not_come_free_in_time_is_told() {
     let renderer = Arc::new(Renderer::new(RendererLimits { wait: SOON, ..limits() }));
     let (slow, running) = hold(&renderer).await;
-    let heavy = renderer.render(&[template("{{ topic }}")], &values(&"x".repeat(20_000))).await;
+    let heavy = renderer.render(PAYER, &[template("{{ topic }}")], &values(&"x".repeat(20_000))).await;
     let refused = heavy.unwrap_err();
     assert_eq!(refused.to_string(), "too many templates are being rendered; try again");
     slow.end.send(()).unwrap();
@@ -106,9 +138,9 @@ async fn a_late_render_is_told_and_keeps_its_place_until_it_ends() {
     let (slow, running) = hold(&renderer).await;
     let late = running.await.unwrap().unwrap_err();
     assert_eq!(late.to_string(), "rendering the template took too long; try again");
-    assert_eq!(renderer.run(|| Ok(())).await, Err(RenderError::Busy));
+    assert_eq!(renderer.run(PAYER, || Ok(())).await, Err(RenderError::Busy));
     slow.end.send(()).unwrap();
-    let _place = tokio::time::timeout(LONG, renderer.places.acquire()).await.unwrap().unwrap();
+    assert!(renderer.places.acquire(PAYER, LONG).await.is_some());
 }
 
 #[tokio::test]
@@ -117,9 +149,9 @@ async fn a_caller_that_gives_up_leaves_its_place_taken_until_the_render_ends() {
     let (slow, running) = hold(&renderer).await;
     running.abort();
     assert!(running.await.unwrap_err().is_cancelled());
-    assert_eq!(renderer.run(|| Ok(())).await, Err(RenderError::Busy));
+    assert_eq!(renderer.run(PAYER, || Ok(())).await, Err(RenderError::Busy));
     slow.end.send(()).unwrap();
-    let _place = tokio::time::timeout(LONG, renderer.places.acquire()).await.unwrap().unwrap();
+    assert!(renderer.places.acquire(PAYER, LONG).await.is_some());
 }
 
 #[tokio::test]
@@ -135,21 +167,21 @@ async fn a_render_does_not_hold_up_the_async_threads() {
 #[tokio::test]
 async fn a_panic_is_an_error_and_gives_its_place_back() {
     let renderer = Renderer::new(limits());
-    let failed = renderer.run::<()>(|| panic!("a bug")).await.unwrap_err();
+    let failed = renderer.run::<()>(PAYER, || panic!("a bug")).await.unwrap_err();
     assert_eq!(failed.to_string(), "the template could not be rendered");
-    assert_eq!(renderer.run(|| Ok(7)).await, Ok(7));
+    assert_eq!(renderer.run(PAYER, || Ok(7)).await, Ok(7));
 }
 
 #[tokio::test]
 async fn what_takes_next_to_nothing_is_rendered_whoever_holds_the_places() {
     let renderer = Arc::new(Renderer::new(RendererLimits { waiting: 0, ..limits() }));
     let (slow, running) = hold(&renderer).await;
-    let light = renderer.render(&[template("{{ topic }}!")], &values("bees")).await;
+    let light = renderer.render(PAYER, &[template("{{ topic }}!")], &values("bees")).await;
     assert_eq!(light.unwrap(), ["bees!"]);
     // By the length of a value, and by the steps of a template.
-    let long = renderer.render(&[template("{{ topic }}!")], &values(&"x".repeat(20_000))).await;
+    let long = renderer.render(PAYER, &[template("{{ topic }}!")], &values(&"x".repeat(20_000))).await;
     assert_eq!(long, Err(RenderError::Busy));
-    let many = renderer.render(&[template(&"{{ topic }}".repeat(300))], &values("x")).await;
+    let many = renderer.render(PAYER, &[template(&"{{ topic }}".repeat(300))], &values("x")).await;
     assert_eq!(many, Err(RenderError::Busy));
     slow.end.send(()).unwrap();
     running.await.unwrap().unwrap();

@@ -1,0 +1,260 @@
+//! Places that are shared fairly between payers: each has a queue of its own, and the queues are served in turn.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::Hash;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+/// A semaphore whose permits go round between the payers that wait for one.
+///
+/// At most so many wait altogether. Past it the longest queue loses its newest waiter to a payer with a shorter one, so
+/// that a payer that floods the semaphore displaces itself alone.
+#[derive(Debug)]
+pub(super) struct FairSemaphore<K: Copy + Eq + Hash> {
+    state: Mutex<State<K>>,
+    most_waiting: usize,
+}
+
+#[derive(Debug)]
+struct State<K: Copy + Eq + Hash> {
+    free: usize,
+    waiting: usize,
+    next_waiter: u64,
+    /// Never empty queues.
+    queues: HashMap<K, VecDeque<Waiter<K>>>,
+    /// The payers with a queue, in the order in which they are served.
+    turns: VecDeque<K>,
+}
+
+#[derive(Debug)]
+struct Waiter<K: Copy + Eq + Hash> {
+    number: u64,
+    ready: oneshot::Sender<FairPermit<K>>,
+}
+
+/// One place, until dropped.
+#[derive(Debug)]
+pub(super) struct FairPermit<K: Copy + Eq + Hash>(Option<Arc<FairSemaphore<K>>>);
+
+impl<K: Copy + Eq + Hash> Drop for FairPermit<K> {
+    fn drop(&mut self) {
+        if let Some(semaphore) = self.0.take() {
+            semaphore.release();
+        }
+    }
+}
+
+/// A waiter's place in its queue, which it leaves when it gives up.
+struct InQueue<'s, K: Copy + Eq + Hash> {
+    semaphore: &'s FairSemaphore<K>,
+    payer: K,
+    number: u64,
+}
+
+impl<K: Copy + Eq + Hash> Drop for InQueue<'_, K> {
+    fn drop(&mut self) {
+        self.semaphore.state.lock().leave(self.payer, self.number);
+    }
+}
+
+impl<K: Copy + Eq + Hash> FairSemaphore<K> {
+    pub(super) fn new(permits: usize, most_waiting: usize) -> Arc<Self> {
+        let state = State {
+            free: permits,
+            waiting: 0,
+            next_waiter: 0,
+            queues: HashMap::new(),
+            turns: VecDeque::new(),
+        };
+        Arc::new(Self { state: Mutex::new(state), most_waiting })
+    }
+
+    /// How many permits are free.
+    pub(super) fn free(&self) -> usize {
+        self.state.lock().free
+    }
+
+    /// How many wait.
+    #[cfg(test)]
+    pub(super) fn waiting(&self) -> usize {
+        self.state.lock().waiting
+    }
+
+    /// A permit; `None` where none is free within `wait`, or the payer's queue is too long.
+    pub(super) async fn acquire(self: &Arc<Self>, payer: K, wait: Duration) -> Option<FairPermit<K>> {
+        let (number, ready) = {
+            let mut state = self.state.lock();
+            // While one is free nobody waits.
+            if state.free > 0 {
+                state.free -= 1;
+                return Some(FairPermit(Some(Arc::clone(self))));
+            }
+            state.enter(payer, self.most_waiting)?
+        };
+        let _in_queue = InQueue { semaphore: self, payer, number };
+        tokio::time::timeout(wait, ready).await.ok()?.ok()
+    }
+
+    /// Hands a permit on to the next waiter.
+    fn release(self: &Arc<Self>) {
+        loop {
+            let next = {
+                let mut state = self.state.lock();
+                let next = state.next();
+                state.free += usize::from(next.is_none());
+                next
+            };
+            let Some(waiter) = next else { return };
+            match waiter.ready.send(FairPermit(Some(Arc::clone(self)))) {
+                Ok(()) => return,
+                // It has just given up: the permit goes to the one after it, and not through its own drop.
+                Err(mut permit) => permit.0 = None,
+            }
+        }
+    }
+}
+
+impl<K: Copy + Eq + Hash> State<K> {
+    fn enter(&mut self, payer: K, most: usize) -> Option<(u64, oneshot::Receiver<FairPermit<K>>)> {
+        if self.waiting >= most {
+            self.displace(payer)?;
+        }
+        let (ready, receiver) = oneshot::channel();
+        let number = self.next_waiter;
+        self.next_waiter += 1;
+        let queue = self.queues.entry(payer).or_default();
+        if queue.is_empty() {
+            self.turns.push_back(payer);
+        }
+        queue.push_back(Waiter { number, ready });
+        self.waiting += 1;
+        Some((number, receiver))
+    }
+
+    /// Refuses the newest waiter of the longest queue, if that stays at least as long as the payer's is then.
+    fn displace(&mut self, payer: K) -> Option<()> {
+        let own = self.queues.get(&payer).map_or(0, VecDeque::len);
+        let (longest, queue) = self.queues.iter().max_by_key(|(_, queue)| queue.len())?;
+        if queue.len() <= own + 1 {
+            return None;
+        }
+        let (longest, newest) = (*longest, queue.back()?.number);
+        self.leave(longest, newest);
+        Some(())
+    }
+
+    /// The waiter whose turn it is; its payer's next turn comes after those of all others.
+    fn next(&mut self) -> Option<Waiter<K>> {
+        let payer = self.turns.pop_front()?;
+        let queue = self.queues.get_mut(&payer)?;
+        let waiter = queue.pop_front()?;
+        if queue.is_empty() {
+            self.queues.remove(&payer);
+        } else {
+            self.turns.push_back(payer);
+        }
+        self.waiting -= 1;
+        Some(waiter)
+    }
+
+    fn leave(&mut self, payer: K, number: u64) {
+        let Some(queue) = self.queues.get_mut(&payer) else { return };
+        let Some(at) = queue.iter().position(|waiter| waiter.number == number) else { return };
+        queue.remove(at);
+        self.waiting -= 1;
+        if queue.is_empty() {
+            self.queues.remove(&payer);
+            self.turns.retain(|other| *other != payer);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use parking_lot::Mutex;
+    use tokio::task::JoinHandle;
+
+    use super::FairSemaphore;
+
+    const LONG: Duration = Duration::from_mins(1);
+
+    /// Waits in a task; once it has the permit it notes its payer and gives it back.
+    async fn wait_for_turn(
+        semaphore: &Arc<FairSemaphore<char>>,
+        payer: char,
+        served: &Arc<Mutex<String>>,
+    ) -> JoinHandle<bool> {
+        let (semaphore, served) = (Arc::clone(semaphore), Arc::clone(served));
+        let waiting = tokio::spawn(async move {
+            let permit = semaphore.acquire(payer, LONG).await;
+            if permit.is_some() {
+                served.lock().push(payer);
+            }
+            permit.is_some()
+        });
+        // One thread: the task runs until it waits.
+        tokio::task::yield_now().await;
+        waiting
+    }
+
+    #[tokio::test]
+    async fn permits_go_round_between_payers() {
+        let semaphore = FairSemaphore::new(1, 100);
+        let held = semaphore.acquire('a', LONG).await;
+        let served = Arc::new(Mutex::new(String::new()));
+        let mut waiting = Vec::new();
+        for payer in "aaaaabbc".chars() {
+            waiting.push(wait_for_turn(&semaphore, payer, &served).await);
+        }
+        assert_eq!((semaphore.waiting(), semaphore.free()), (8, 0));
+        drop(held);
+        for waiting in waiting {
+            assert!(waiting.await.unwrap());
+        }
+        assert_eq!(*served.lock(), "abcabaaa");
+        assert_eq!((semaphore.waiting(), semaphore.free()), (0, 1));
+    }
+
+    #[tokio::test]
+    async fn flooding_payer_displaces_its_own_waiters_alone() {
+        let semaphore = FairSemaphore::new(1, 3);
+        let held = semaphore.acquire('a', LONG).await;
+        let served = Arc::new(Mutex::new(String::new()));
+        let mut waiting = Vec::new();
+        for payer in "aaaabb".chars() {
+            waiting.push(wait_for_turn(&semaphore, payer, &served).await);
+        }
+        assert_eq!(semaphore.waiting(), 3);
+        drop(held);
+        let mut admitted = Vec::new();
+        for waiting in waiting {
+            admitted.push(waiting.await.unwrap());
+        }
+        // The fourth finds the queue full; the third makes room for the other payer, which then has no shorter queue.
+        assert_eq!(admitted, [true, true, false, false, true, false]);
+        assert_eq!(*served.lock(), "aba");
+        assert_eq!((semaphore.waiting(), semaphore.free()), (0, 1));
+    }
+
+    #[tokio::test]
+    async fn waiter_that_gives_up_leaves_its_place_to_others() {
+        let semaphore = FairSemaphore::new(1, 1);
+        let held = semaphore.acquire('a', LONG).await;
+        assert!(semaphore.acquire('b', Duration::ZERO).await.is_none());
+        assert_eq!(semaphore.waiting(), 0);
+        let served = Arc::new(Mutex::new(String::new()));
+        let gone = wait_for_turn(&semaphore, 'b', &served).await;
+        gone.abort();
+        assert!(gone.await.unwrap_err().is_cancelled());
+        let waiting = wait_for_turn(&semaphore, 'c', &served).await;
+        drop(held);
+        assert!(waiting.await.unwrap());
+        assert_eq!((semaphore.waiting(), semaphore.free()), (0, 1));
+    }
+}

@@ -1,0 +1,114 @@
+//! Which of many URI templates may match a URI, by the literal text that they begin with.
+
+use std::collections::BTreeMap;
+
+const BITS: usize = u64::BITS as usize;
+
+/// Finds the templates whose literal prefix a URI begins with, in the order in which they were given.
+///
+/// Takes time in the logarithm of the number of distinct prefixes and in the length of the longest chain of prefixes of
+/// each other, and at most a bit for each pair of a distinct prefix and a template.
+#[derive(Debug, Default)]
+pub(super) struct PrefixIndex {
+    /// In byte order.
+    prefixes: Vec<Prefix>,
+}
+
+#[derive(Debug)]
+struct Prefix {
+    text: Box<str>,
+    /// The longest other prefix that this one begins with.
+    parent: Option<usize>,
+    /// The templates that begin with this text, or with a prefix of it: a bit each.
+    templates: Box<[u64]>,
+}
+
+impl PrefixIndex {
+    /// Indexes templates by their literal prefixes.
+    pub(super) fn new<'t>(literals: impl ExactSizeIterator<Item = &'t str>) -> Self {
+        let words = literals.len().div_ceil(BITS);
+        let mut by_text: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+        for (template, literal) in literals.enumerate() {
+            by_text.entry(literal).or_default().push(template);
+        }
+        let mut prefixes: Vec<Prefix> = Vec::with_capacity(by_text.len());
+        // Those that the text before began with, and that text itself.
+        let mut open: Vec<usize> = Vec::new();
+        for (text, own) in by_text {
+            while let Some(last) = open.last()
+                && !text.starts_with(&*prefixes[*last].text)
+            {
+                open.pop();
+            }
+            let parent = open.last().copied();
+            let mut templates =
+                parent.map_or_else(|| vec![0; words].into(), |at| prefixes[at].templates.clone());
+            for template in own {
+                templates[template / BITS] |= 1 << (template % BITS);
+            }
+            open.push(prefixes.len());
+            prefixes.push(Prefix { text: text.into(), parent, templates });
+        }
+        Self { prefixes }
+    }
+
+    /// How many templates may match a URI.
+    pub(super) fn count(&self, uri: &str) -> usize {
+        self.bits(uri).iter().map(|word| word.count_ones() as usize).sum()
+    }
+
+    /// The templates that may match a URI, in their order.
+    pub(super) fn candidates(&self, uri: &str) -> impl Iterator<Item = usize> {
+        self.bits(uri).iter().enumerate().flat_map(|(word, &bits)| {
+            let rest = std::iter::successors(Some(bits), |bits| Some(bits & bits.checked_sub(1)?));
+            rest.take_while(|bits| *bits != 0).map(move |bits| word * BITS + bits.trailing_zeros() as usize)
+        })
+    }
+
+    fn bits(&self, uri: &str) -> &[u64] {
+        // Whatever begins a URI and is not above it also begins every text between the two.
+        let mut at = self.prefixes.partition_point(|prefix| &*prefix.text <= uri).checked_sub(1);
+        while let Some(prefix) = at.and_then(|at| self.prefixes.get(at)) {
+            if uri.starts_with(&*prefix.text) {
+                return &prefix.templates;
+            }
+            at = prefix.parent;
+        }
+        &[]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::PrefixIndex;
+
+    #[test]
+    fn chains_of_prefixes_are_followed() {
+        let index = PrefixIndex::new(["x:a/", "x:", "y:", "x:a/", "x:ab"].into_iter());
+        let of = |uri: &str| (index.candidates(uri).collect::<Vec<_>>(), index.count(uri));
+        assert_eq!(of("x:a/1"), (vec![0, 1, 3], 3));
+        assert_eq!(of("x:ac"), (vec![1], 1));
+        assert_eq!(of("x:abc"), (vec![1, 4], 2));
+        assert_eq!(of("x"), (vec![], 0));
+        assert_eq!(of("z:"), (vec![], 0));
+        assert_eq!(PrefixIndex::default().candidates("x:").count(), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn index_finds_what_a_linear_scan_finds(
+            literals in proptest::collection::vec("[ab/]{0,4}", 0..200),
+            uris in proptest::collection::vec("[ab/c]{0,6}", 1..20),
+        ) {
+            let index = PrefixIndex::new(literals.iter().map(String::as_str));
+            for uri in uris {
+                let scanned: Vec<_> =
+                    (0..literals.len()).filter(|at| uri.starts_with(&literals[*at])).collect();
+                prop_assert_eq!(index.count(&uri), scanned.len());
+                prop_assert_eq!(index.candidates(&uri).collect::<Vec<_>>(), scanned);
+            }
+        }
+    }
+}
