@@ -39,7 +39,7 @@ pub(crate) fn finish(mut response: Response, request_id: Option<&str>) -> Respon
 
 /// A known path, and a method that it has not.
 pub(super) async fn method_not_allowed() -> Response {
-    (StatusCode::METHOD_NOT_ALLOWED, ()).into_response()
+    problem::method_not_allowed(None)
 }
 
 /// What stands in the path. What is no text names nothing.
@@ -177,7 +177,7 @@ pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Fault> {
     }
     match serde_json::from_slice(body) {
         Ok(Object(parsed)) => Ok(parsed),
-        Err(error) if error.is_data() => Err(Fault::invalid_params(error.to_string())),
+        Err(error) if error.is_data() => Err(Fault::invalid_params(located::<T>(body, &error))),
         Err(error) if is_json_text(body) => {
             let (line, column) = (error.line(), error.column());
             let what = "a lone surrogate or a number out of range";
@@ -185,6 +185,23 @@ pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Fault> {
         }
         Err(error) => Err(Fault::ParseError(format!("the body is not JSON: {error}").into())),
     }
+}
+
+/// What is wrong with the members of a body, after the path of the one that it is about. The path is looked for only
+/// when something is wrong: following it takes time.
+fn located<T: DeserializeOwned>(body: &[u8], error: &serde_json::Error) -> String {
+    let input = &mut serde_json::Deserializer::from_slice(body);
+    let Err(found) = serde_path_to_error::deserialize::<_, Object<T>>(input) else {
+        return error.to_string();
+    };
+    let (path, error) = (found.path().to_string(), error.to_string());
+    // Of an unknown member the message has the name, and the path ends with it.
+    let path = if error.starts_with("unknown field") {
+        path.rsplit_once('.').map_or("", |(parent, _)| parent)
+    } else {
+        path.trim_start_matches('.')
+    };
+    if path.is_empty() { error } else { format!("{path}: {error}") }
 }
 
 /// Whether it has the form of JSON, whatever its strings and numbers stand for.

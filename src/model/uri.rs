@@ -3,13 +3,15 @@
 use std::fmt;
 use std::sync::Arc;
 
-use iri_string::types::UriStr;
+use iri_string::types::{IriStr, UriStr};
+use percent_encoding::{AsciiSet, utf8_percent_encode};
 use serde::Serialize;
 
 /// Most bytes a URI may have.
 pub const MAX_URI_BYTES: usize = 2_048;
 
-/// An absolute URI of RFC 3986, kept as given and compared byte for byte.
+/// An absolute URI of RFC 3986, kept as given and compared byte for byte. An IRI (RFC 3987) is kept as the URI that it
+/// maps to: every character outside of ASCII percent-encoded in UTF-8.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
 pub struct ResourceUri(Arc<str>);
@@ -25,11 +27,27 @@ pub enum UriError {
     Form,
 }
 
+/// Characters outside of ASCII, which an IRI has and a URI has percent-encoded (RFC 3987, section 3.1).
+pub(super) fn encode_non_ascii(text: &str) -> String {
+    utf8_percent_encode(text, &AsciiSet::EMPTY).to_string()
+}
+
+/// Characters that change the direction of text, which no IRI has (RFC 3987, section 4.1).
+fn is_bidi_formatting(character: char) -> bool {
+    matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}')
+}
+
 impl ResourceUri {
-    /// Parses a URI: with a scheme, in ASCII, every `%` followed by two hexadecimal digits.
+    /// Parses a URI or an IRI: with a scheme, every `%` followed by two hexadecimal digits.
     pub fn parse(text: &str) -> Result<Self, UriError> {
         if text.len() > MAX_URI_BYTES {
             return Err(UriError::TooLong);
+        }
+        if !text.is_ascii() {
+            if text.contains(is_bidi_formatting) || IriStr::new(text).is_err() {
+                return Err(UriError::Form);
+            }
+            return Self::parse(&encode_non_ascii(text));
         }
         UriStr::new(text).map_err(|_| UriError::Form)?;
         Ok(Self(text.into()))
@@ -79,10 +97,37 @@ mod tests {
     }
 
     #[test]
+    fn iris_are_kept_as_the_uris_that_they_map_to() {
+        for (iri, uri) in [
+            ("notes://笔记/今天?q=ä#é", "notes://%E7%AC%94%E8%AE%B0/%E4%BB%8A%E5%A4%A9?q=%C3%A4#%C3%A9"),
+            ("urn:x:%e4%BD北", "urn:x:%e4%BD%E5%8C%97"),
+        ] {
+            let parsed = ResourceUri::parse(iri);
+            assert_eq!(parsed.as_ref().map(ResourceUri::as_str), Ok(uri));
+            assert_eq!(parsed, ResourceUri::parse(uri));
+        }
+        let long = format!("a:{}", "北".repeat(MAX_URI_BYTES / 9 + 1));
+        assert_eq!(ResourceUri::parse(&long), Err(UriError::TooLong), "counted as it is kept");
+    }
+
+    #[test]
     fn what_is_no_absolute_uri_is_refused() {
-        for bad in
-            ["", "a", "//host/p", "/p", "a b:c", "a:b c", "a:%zz", "a:%2", "a:\u{e4}", "a:\0", "1a:b", "a:\n"]
-        {
+        for bad in [
+            "",
+            "a",
+            "//host/p",
+            "/p",
+            "a b:c",
+            "a:b c",
+            "a:%zz",
+            "a:%2",
+            "a:\u{e4} b",
+            "\u{e4}:b",
+            "a:\u{202e}",
+            "a:\0",
+            "1a:b",
+            "a:\n",
+        ] {
             assert_eq!(ResourceUri::parse(bad), Err(UriError::Form), "{bad:?}");
         }
         let long = format!("a:{}", "b".repeat(MAX_URI_BYTES - 1));

@@ -14,6 +14,7 @@ mod syntax;
 mod tests;
 mod value;
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -25,6 +26,7 @@ pub use self::distinct::{Conflict, Distinct};
 pub use self::error::{ExpandError, UriTemplateError, ValueError};
 use self::layout::Layout;
 pub use self::overlap::Specificity;
+use super::uri::encode_non_ascii;
 
 /// Most bytes a template may have.
 pub const MAX_TEMPLATE_BYTES: usize = 512;
@@ -38,7 +40,8 @@ pub const MAX_TEMPLATE_BYTES: usize = 512;
 /// # What is a template
 ///
 /// The RFC's grammar without modifiers (`{a:3}`, `{a*}`), of at most [`MAX_TEMPLATE_BYTES`] bytes; no variable
-/// twice. Literal text has the characters of a URI, begins with a scheme up to its colon (so no template matches
+/// twice. Literal text has the characters of a URI (others outside of ASCII are percent-encoded first, as RFC 6570
+/// writes them in what expands), begins with a scheme up to its colon (so no template matches
 /// everything), and with each variable set to `1` the result is an absolute URI without a path segment `..`.
 ///
 /// These could be read in two ways and are refused:
@@ -84,15 +87,32 @@ struct Inner {
     layout: Layout,
 }
 
+/// A template whose literal text is that of a URI: characters outside of ASCII percent-encoded. Expressions stay as they
+/// are.
+fn encoded_literals(text: &str) -> Cow<'_, str> {
+    if text.is_ascii() {
+        return Cow::Borrowed(text);
+    }
+    let pieces = text.split_inclusive('}').map(|piece| {
+        let (literal, expression) = piece.split_at(piece.find('{').unwrap_or(piece.len()));
+        encode_non_ascii(literal) + expression
+    });
+    Cow::Owned(pieces.collect())
+}
+
 impl UriTemplate {
     /// Parses a template and refuses what [could be read in two ways](UriTemplate#what-is-a-template).
     pub fn parse(text: &str) -> Result<Self, UriTemplateError> {
         if text.len() > MAX_TEMPLATE_BYTES {
             return Err(UriTemplateError::TooLong);
         }
-        let layout = Layout::new(syntax::parts(text)?)?;
+        let text = encoded_literals(text);
+        if text.len() > MAX_TEMPLATE_BYTES {
+            return Err(UriTemplateError::TooLong);
+        }
+        let layout = Layout::new(syntax::parts(&text)?)?;
         match layout.expand(&|_| Some("1")) {
-            Ok(_) => Ok(Self(Arc::new(Inner { text: text.to_owned(), layout }))),
+            Ok(_) => Ok(Self(Arc::new(Inner { text: text.into_owned(), layout }))),
             Err(ExpandError::DotDot) => Err(UriTemplateError::DotDot),
             Err(_) => Err(UriTemplateError::NotAUri),
         }

@@ -130,21 +130,25 @@ impl Compiled {
         for text in messages.iter_mut().flat_map(Message::templates_mut).filter(|text| is_template(text)) {
             *text = texts.next().ok_or_else(|| Fault::Internal("a text was not rendered".to_owned()))?;
         }
-        check_uris(&messages)?;
+        settle_uris(&mut messages)?;
         Ok(messages)
     }
 }
 
-fn check_uris(messages: &[Message]) -> Result<(), Fault> {
-    for (index, message) in messages.iter().enumerate() {
-        let uri = match &message.content.kind {
-            ContentKind::ResourceLink(link) => &link.uri,
-            ContentKind::Resource(resource) => &resource.uri,
+/// Checks the URIs in messages, and puts the URI in the place of an IRI.
+fn settle_uris(messages: &mut [Message]) -> Result<(), Fault> {
+    for (index, message) in messages.iter_mut().enumerate() {
+        let uri = match &mut message.content.kind {
+            ContentKind::ResourceLink(link) => &mut link.uri,
+            ContentKind::Resource(resource) => &mut resource.uri,
             ContentKind::Text(_) | ContentKind::Image(_) | ContentKind::Audio(_) => continue,
         };
-        ResourceUri::parse(uri).map_err(|error| {
+        let parsed = ResourceUri::parse(uri).map_err(|error| {
             Fault::invalid_params(format!("with these arguments, the uri of messages[{index}] {error}"))
         })?;
+        if parsed.as_str() != uri {
+            *uri = parsed.to_string();
+        }
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! What is checked of members that several kinds of definitions have.
 
-use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use base64::{DecodeError, Engine};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -111,8 +111,16 @@ pub(super) fn check_base64(field: &str, text: &str) -> Result<(), Fault> {
 
 /// What stands behind base64.
 pub(super) fn decoded(field: &str, text: &str) -> Result<Vec<u8>, Fault> {
-    let wrong = |_| Fault::invalid_params(format!("{field} is not base64 (RFC 4648)"));
-    BASE64_STANDARD.decode(text).map_err(wrong)
+    BASE64_STANDARD.decode(text).map_err(|error| {
+        let why = match error {
+            DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol { offset: at, .. } => {
+                format!(" at byte {at}")
+            }
+            DecodeError::InvalidLength(_) => format!(": {} characters are not a multiple of 4", text.len()),
+            DecodeError::InvalidPadding => ": expected = at its end".to_owned(),
+        };
+        Fault::invalid_params(format!("{field}: not base64{why}; expected the standard alphabet of RFC 4648"))
+    })
 }
 
 /// Text that the database can keep.

@@ -30,7 +30,7 @@ fn check_media(place: &str, media: &Media) -> Result<(), Fault> {
 
 fn check_link(place: &str, link: &mut ResourceLink) -> Result<(), Fault> {
     let within = |member: &str| format!("{place}.{member}");
-    check_uri(&within("uri"), &link.uri)?;
+    settle_uri(&within("uri"), &mut link.uri)?;
     check_text(&within("name"), &link.name)?;
     link.title.iter().try_for_each(|title| check_text(&within("title"), title))?;
     link.description.iter().try_for_each(|description| check_text(&within("description"), description))?;
@@ -41,7 +41,7 @@ fn check_link(place: &str, link: &mut ResourceLink) -> Result<(), Fault> {
 
 fn check_resource(place: &str, resource: &mut EmbeddedResource) -> Result<(), Fault> {
     let within = |member: &str| format!("{place}.{member}");
-    check_uri(&within("uri"), &resource.uri)?;
+    settle_uri(&within("uri"), &mut resource.uri)?;
     resource.mime_type.iter().try_for_each(|mime| check_mime(place, mime))?;
     if resource.text.is_some() && resource.blob.is_some() {
         let wrong = "must have text or blob, or neither to name a registered resource";
@@ -53,13 +53,16 @@ fn check_resource(place: &str, resource: &mut EmbeddedResource) -> Result<(), Fa
     Ok(())
 }
 
-/// A URI that is a template is checked when it is rendered.
-fn check_uri(field: &str, uri: &str) -> Result<(), Fault> {
+/// Checks a URI, and puts the URI in the place of an IRI. One that is a template is checked when it is rendered.
+fn settle_uri(field: &str, uri: &mut String) -> Result<(), Fault> {
     check_text(field, uri)?;
     if is_template(uri) {
         return Ok(());
     }
-    ResourceUri::parse(uri).map(drop).map_err(|error| Fault::invalid_params(format!("{field} {error}")))
+    let parsed =
+        ResourceUri::parse(uri).map_err(|error| Fault::invalid_params(format!("{field} {error}")))?;
+    *uri = parsed.to_string();
+    Ok(())
 }
 
 fn check_mime(place: &str, mime: &str) -> Result<(), Fault> {

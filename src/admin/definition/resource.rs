@@ -59,7 +59,7 @@ impl ResourceInput {
     /// # Errors
     /// [`Fault::InvalidParams`], and [`Fault::PayloadTooLarge`] for contents over `content_bytes` together.
     pub(crate) fn check(self, uri: ResourceUri, content_bytes: usize) -> Result<NewResource, Fault> {
-        if self.uri.is_some_and(|own| own != uri.as_str()) {
+        if self.uri.is_some_and(|own| ResourceUri::parse(&own).as_ref() != Ok(&uri)) {
             return Err(Fault::invalid_params("uri differs from the one in the query"));
         }
         if self.contents.len() > MOST_PARTS {

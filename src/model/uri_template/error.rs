@@ -24,7 +24,9 @@ pub enum UriTemplateError {
     #[error("uses a modifier in {{{0}}}: templates up to level 3 of RFC 6570 are served, without :3 and *")]
     Modifier(String),
     /// A variable's name is empty or has a character that RFC 6570 does not allow.
-    #[error("names a variable {0:?}: a name has letters, digits and _, and . between them")]
+    #[error(
+        "names a variable {0:?}: a name has ASCII letters, digits and _, and . between them; values may have any script"
+    )]
     Name(String),
     /// A variable stands there twice.
     #[error("names the variable {0} twice")]

@@ -83,12 +83,12 @@ async fn an_agent_cannot_be_made_without_a_tenant_twice_or_under_a_reserved_name
 async fn what_an_agent_cannot_do_without_cannot_be_taken_away() {
     let (_database, replica) = gateway().await;
     replica.acme("a").await;
-    for (patch, expected) in [
-        (r#"{"name":null}"#, "a string at line 1 column 12"),
-        (r#"{"access":null}"#, "a string at line 1 column 14"),
-        (r#"{"enabled":null}"#, "a boolean at line 1 column 15"),
+    for (patch, member, expected) in [
+        (r#"{"name":null}"#, "name", "a string at line 1 column 12"),
+        (r#"{"access":null}"#, "access", "a string at line 1 column 14"),
+        (r#"{"enabled":null}"#, "enabled", "a boolean at line 1 column 15"),
     ] {
-        let detail = format!("invalid type: null, expected {expected}");
+        let detail = format!("{member}: invalid type: null, expected {expected}");
         let answer = whole(&say(&replica, ("PATCH", "/agents/a"), patch).await);
         assert_eq!(answer, problem(400, "invalid_params", &detail), "{patch}");
     }

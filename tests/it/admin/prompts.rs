@@ -61,7 +61,10 @@ async fn a_prompt_is_added_shown_rendered_replaced_and_removed() {
     let got = replica.http.call("a", &key, "prompts/get", params).await;
     let mut expected = messages.clone();
     expected[0]["content"]["text"] = json!("二");
-    expected[2]["content"]["uri"] = json!("x:{{ topic }}");
+    expected[2]["content"]["uri"] = json!("x:%E4%BA%8C");
+    assert_eq!(got["result"]["messages"][2]["content"]["text"], "t: x:%E4%BA%8C");
+    let params = json!({"name": "p", "arguments": {"topic": "a b"}});
+    let got = replica.http.call("a", &key, "prompts/get", params).await;
     let refused = "with these arguments, the uri of messages[2] is not an absolute URI of RFC 3986";
     assert_eq!(got["error"]["message"], refused);
     let params = json!({"name": "p", "arguments": {"topic": "2", "depth": "deep"}});

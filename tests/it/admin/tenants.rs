@@ -117,7 +117,11 @@ async fn members_and_parameters_that_nobody_knows_are_refused_by_name() {
         (
             ("PUT", "/agents/a/resources?uri=x:1"),
             r#"{"name":"n","contents":[{"txt":"a"}]}"#,
-            unknown("txt", "one of `text`, `blob`, `mimeType`, `uri`", 30),
+            problem(
+                400,
+                "invalid_params",
+                "contents[0]: unknown field `txt`, expected one of `text`, `blob`, `mimeType`, `uri` at line 1 column 30",
+            ),
         ),
     ] {
         assert_eq!(whole(&say(&replica, call, body).await), expected, "{call:?}");

@@ -11,60 +11,90 @@ async fn keys_and_agents_that_make_no_sense_are_refused() {
         (r#"{"scopes":[]}"#, "scopes must name at least one"),
         (
             r#"{"scopes":["root"]}"#,
-            "unknown scope `root`, expected mcp, registry or audit at line 1 column 18",
+            "scopes[0]: unknown scope `root`, expected mcp, registry or audit at line 1 column 18",
         ),
-        (r#"{"scopes":["MCP"]}"#, "unknown scope `MCP`, expected mcp, registry or audit at line 1 column 17"),
+        (
+            r#"{"scopes":["MCP"]}"#,
+            "scopes[0]: unknown scope `MCP`, expected mcp, registry or audit at line 1 column 17",
+        ),
         (
             r#"{"scopes":["mcp\u0000"]}"#,
-            "unknown scope `mcp\0`, expected mcp, registry or audit at line 1 column 23",
+            "scopes[0]: unknown scope `mcp\0`, expected mcp, registry or audit at line 1 column 23",
         ),
-        (r#"{"scopes":"mcp"}"#, "invalid type: string \"mcp\", expected a sequence at line 1 column 15"),
-        (r#"{"scopes":{"mcp":true}}"#, "invalid type: map, expected a sequence at line 1 column 10"),
-        (r#"{"scopes":[{"mcp":null}]}"#, "invalid type: map, expected a string at line 1 column 11"),
-        (r#"{"scopes":[null]}"#, "invalid type: null, expected a string at line 1 column 15"),
+        (
+            r#"{"scopes":"mcp"}"#,
+            "scopes: invalid type: string \"mcp\", expected a sequence at line 1 column 15",
+        ),
+        (r#"{"scopes":{"mcp":true}}"#, "scopes: invalid type: map, expected a sequence at line 1 column 10"),
+        (
+            r#"{"scopes":[{"mcp":null}]}"#,
+            "scopes[0]: invalid type: map, expected a string at line 1 column 11",
+        ),
+        (r#"{"scopes":[null]}"#, "scopes[0]: invalid type: null, expected a string at line 1 column 15"),
         (r#"{"expiresAt":"2020-01-01T00:00:00Z"}"#, "expiresAt has passed"),
         (r#"{"expiresAt":"9999-12-31T23:59:59-00:01"}"#, "expiresAt is too far away"),
-        (r#"{"expiresAt":"tomorrow"}"#, "the 'year' component could not be parsed at line 1 column 23"),
-        (r#"{"expiresAt":"2999-02-30T00:00:00Z"}"#, "day was not in range at line 1 column 35"),
+        (
+            r#"{"expiresAt":"tomorrow"}"#,
+            "expiresAt: the 'year' component could not be parsed at line 1 column 23",
+        ),
+        (r#"{"expiresAt":"2999-02-30T00:00:00Z"}"#, "expiresAt: day was not in range at line 1 column 35"),
         (
             r#"{"expiresAt":"2999-01-01"}"#,
-            "the 'separator' component could not be parsed at line 1 column 25",
+            "expiresAt: the 'separator' component could not be parsed at line 1 column 25",
         ),
         (
             r#"{"expiresAt":4102444800}"#,
-            "invalid type: integer `4102444800`, expected an RFC3339-formatted `OffsetDateTime` at line 1 column 23",
+            "expiresAt: invalid type: integer `4102444800`, expected an RFC3339-formatted `OffsetDateTime` at line 1 column 23",
         ),
         (
             r#"{"expiresAt":[2999,1]}"#,
-            "invalid type: sequence, expected an RFC3339-formatted `OffsetDateTime` at line 1 column 14",
+            "expiresAt: invalid type: sequence, expected an RFC3339-formatted `OffsetDateTime` at line 1 column 14",
         ),
     ] {
         assert_eq!(stage.admin(keys, body).await, invalid(detail), "{body}");
     }
     let patch = ("PATCH", "/agents/a");
     for (body, detail) in [
-        (r#"{"access":"nobody"}"#, "unknown access `nobody`, expected key or public at line 1 column 19"),
-        (r#"{"access":"Public"}"#, "unknown access `Public`, expected key or public at line 1 column 19"),
-        (r#"{"access":{"public":null}}"#, "invalid type: map, expected a string at line 1 column 10"),
-        (r#"{"access":true}"#, "invalid type: boolean `true`, expected a string at line 1 column 14"),
-        (r#"{"enabled":"true"}"#, "invalid type: string \"true\", expected a boolean at line 1 column 17"),
-        (r#"{"enabled":1}"#, "invalid type: integer `1`, expected a boolean at line 1 column 12"),
+        (
+            r#"{"access":"nobody"}"#,
+            "access: unknown access `nobody`, expected key or public at line 1 column 19",
+        ),
+        (
+            r#"{"access":"Public"}"#,
+            "access: unknown access `Public`, expected key or public at line 1 column 19",
+        ),
+        (r#"{"access":{"public":null}}"#, "access: invalid type: map, expected a string at line 1 column 10"),
+        (r#"{"access":true}"#, "access: invalid type: boolean `true`, expected a string at line 1 column 14"),
+        (
+            r#"{"enabled":"true"}"#,
+            "enabled: invalid type: string \"true\", expected a boolean at line 1 column 17",
+        ),
+        (r#"{"enabled":1}"#, "enabled: invalid type: integer `1`, expected a boolean at line 1 column 12"),
     ] {
         assert_eq!(stage.admin(patch, body).await, invalid(detail), "{body}");
     }
     let id = all_keys(&stage).await;
     let rotate = format!("/keys/{id}/rotate");
     for (body, detail) in [
-        (r#"{"graceSeconds":-1}"#, "invalid value: integer `-1`, expected u64 at line 1 column 18"),
-        (r#"{"graceSeconds":1.5}"#, "invalid type: floating point `1.5`, expected u64 at line 1 column 19"),
+        (
+            r#"{"graceSeconds":-1}"#,
+            "graceSeconds: invalid value: integer `-1`, expected u64 at line 1 column 18",
+        ),
+        (
+            r#"{"graceSeconds":1.5}"#,
+            "graceSeconds: invalid type: floating point `1.5`, expected u64 at line 1 column 19",
+        ),
         (
             r#"{"graceSeconds":1e3}"#,
-            "invalid type: floating point `1000.0`, expected u64 at line 1 column 19",
+            "graceSeconds: invalid type: floating point `1000.0`, expected u64 at line 1 column 19",
         ),
-        (r#"{"graceSeconds":"60"}"#, "invalid type: string \"60\", expected u64 at line 1 column 20"),
+        (
+            r#"{"graceSeconds":"60"}"#,
+            "graceSeconds: invalid type: string \"60\", expected u64 at line 1 column 20",
+        ),
         (
             r#"{"graceSeconds":18446744073709551616}"#,
-            "invalid type: floating point `1.8446744073709552e+19`, expected u64 at line 1 column 36",
+            "graceSeconds: invalid type: floating point `1.8446744073709552e+19`, expected u64 at line 1 column 36",
         ),
         (r#"{"graceSeconds":18446744073709551615}"#, "graceSeconds must be at most 2592000, thirty days"),
         (
@@ -154,41 +184,51 @@ async fn contents_that_are_none_are_refused() {
     let mut stage = Stage::set().await;
     let put = ("PUT", "/agents/a/resources?uri=x:1");
     let neither = "contents[0] must have either text or blob";
-    let base64 = "contents[0].blob is not base64 (RFC 4648)";
+    let base64 =
+        |why: &str| format!("contents[0].blob: not base64{why}; expected the standard alphabet of RFC 4648");
     let no_uri = "contents[0].uri is not an absolute URI of RFC 3986";
     let long = format!(r#"[{{"text":"","uri":"x:{}"}}]"#, "a".repeat(3_000));
     for (contents, detail) in [
-        ("null", "invalid type: null, expected a sequence at line 1 column 27"),
-        ("{}", "invalid type: map, expected a sequence at line 1 column 23"),
-        ("\"text\"", "invalid type: string \"text\", expected a sequence at line 1 column 29"),
-        ("[1]", "invalid type: integer `1`, expected an object at line 1 column 25"),
-        ("[null]", "invalid type: null, expected an object at line 1 column 28"),
-        (r#"[["text",null,null,null]]"#, "invalid type: sequence, expected an object at line 1 column 24"),
+        ("null", "contents: invalid type: null, expected a sequence at line 1 column 27"),
+        ("{}", "contents: invalid type: map, expected a sequence at line 1 column 23"),
+        ("\"text\"", "contents: invalid type: string \"text\", expected a sequence at line 1 column 29"),
+        ("[1]", "contents[0]: invalid type: integer `1`, expected an object at line 1 column 25"),
+        ("[null]", "contents[0]: invalid type: null, expected an object at line 1 column 28"),
+        (
+            r#"[["text",null,null,null]]"#,
+            "contents[0]: invalid type: sequence, expected an object at line 1 column 24",
+        ),
         ("[{}]", neither),
         (r#"[{"text":null,"blob":null}]"#, neither),
         (r#"[{"text":"a","blob":"YQ=="}]"#, neither),
         (r#"[{"text":"","blob":""}]"#, neither),
         (r#"[{"text":"a"},{}]"#, "contents[1] must have either text or blob"),
-        (r#"[{"text":1}]"#, "invalid type: integer `1`, expected a string at line 1 column 33"),
+        (
+            r#"[{"text":1}]"#,
+            "contents[0].text: invalid type: integer `1`, expected a string at line 1 column 33",
+        ),
         (r#"[{"text":"a\u0000b"}]"#, "contents[0].text holds a NUL character; send it as blob"),
         (
             r#"[{"text":"\ud800"}]"#,
             "the body holds a lone surrogate or a number out of range at line 1 column 40",
         ),
-        (r#"[{"blob":"YQ"}]"#, base64),
-        (r#"[{"blob":"YQ=="},{"blob":"Y"}]"#, "contents[1].blob is not base64 (RFC 4648)"),
-        (r#"[{"blob":"YR=="}]"#, base64),
-        (r#"[{"blob":"Y Q=="}]"#, base64),
-        (r#"[{"blob":"YQ==\n"}]"#, base64),
-        (r#"[{"blob":"-_8="}]"#, base64),
-        (r#"[{"blob":"ä"}]"#, base64),
+        (r#"[{"blob":"YQ"}]"#, &base64(": expected = at its end")),
+        (
+            r#"[{"blob":"YQ=="},{"blob":"Y"}]"#,
+            &base64(": 1 characters are not a multiple of 4").replace("[0]", "[1]"),
+        ),
+        (r#"[{"blob":"YR=="}]"#, &base64(" at byte 1")),
+        (r#"[{"blob":"Y Q=="}]"#, &base64(" at byte 1")),
+        (r#"[{"blob":"YQ==\n"}]"#, &base64(" at byte 4")),
+        (r#"[{"blob":"-_8="}]"#, &base64(" at byte 0")),
+        (r#"[{"blob":"ä"}]"#, &base64(" at byte 0")),
         (r#"[{"text":"","uri":"relative"}]"#, no_uri),
         (r#"[{"text":"","uri":""}]"#, no_uri),
         (r#"[{"text":"","uri":"x:\u0000"}]"#, no_uri),
         (r#"[{"text":"","uri":"x:%zz"}]"#, no_uri),
         (&long, "contents[0].uri is longer than 2048 bytes"),
         (r#"[{"text":"","mimeType":"nonsense"}]"#, "contents[0].mimeType is not a MIME type"),
-        (r#"[{"text":"a","text":"b"}]"#, "duplicate field `text` at line 1 column 42"),
+        (r#"[{"text":"a","text":"b"}]"#, "contents[0]: duplicate field `text` at line 1 column 42"),
     ] {
         let body = format!(r#"{{"name":"n","contents":{contents}}}"#);
         assert_eq!(stage.admin(put, body).await, invalid(detail), "{}", &contents[..contents.len().min(60)]);

@@ -55,9 +55,38 @@ impl Field {
         format!("{}{value}{}", self.before, self.after)
     }
 
+    /// The problem with the value itself, after its path.
+    fn wrong(&self, what: &str, column: usize) -> Value {
+        let body: Value = serde_json::from_str(&self.body("\"<here>\"")).unwrap();
+        self.at(&format!("{}: {what}", path_to(&body, "<here>").unwrap()), column)
+    }
+
     /// The problem that something is at the end of what precedes `column` bytes of the value.
     fn at(&self, what: &str, column: usize) -> Value {
         invalid(&format!("{what} at line 1 column {}", self.before.len() + column))
+    }
+}
+
+/// The path of a text in a body.
+fn path_to(value: &Value, wanted: &str) -> Option<String> {
+    match value {
+        Value::String(text) => (text == wanted).then(String::new),
+        Value::Array(items) => {
+            let mut found =
+                items.iter().enumerate().filter_map(|(at, item)| Some((at, path_to(item, wanted)?)));
+            found.next().map(|(at, rest)| {
+                let dot = if rest.is_empty() || rest.starts_with('[') { "" } else { "." };
+                format!("[{at}]{dot}{rest}")
+            })
+        }
+        Value::Object(members) => {
+            let mut found =
+                members.iter().filter_map(|(name, member)| Some((name, path_to(member, wanted)?)));
+            let (name, rest) = found.next()?;
+            let dot = if rest.is_empty() || rest.starts_with('[') { "" } else { "." };
+            Some(format!("{name}{dot}{rest}"))
+        }
+        _ => None,
     }
 }
 
@@ -75,20 +104,20 @@ async fn a_text_that_is_none_or_cannot_be_kept_is_refused_in_every_place() {
         let long = format!("\"{}\"", "ü".repeat(most / 2 + 1));
         let length = (most / 2 + 1) * 2;
         let mut cases = vec![
-            (r#""a\u0000b""#, field.at(&of_nul, 11)),
+            (r#""a\u0000b""#, field.wrong(&of_nul, 11)),
             (r#""\ud800""#, field.at(surrogate, 8)),
             (r#""\udc00\ud800""#, field.at(surrogate, 7)),
-            (&long, field.at(&format!("{of_length}, not {length}"), long.len() + 1)),
-            ("5", field.at(&no_text("integer `5`"), 1)),
-            ("-5", field.at(&no_text("integer `-5`"), 2)),
-            ("1.5", field.at(&no_text("floating point `1.5`"), 3)),
+            (&long, field.wrong(&format!("{of_length}, not {length}"), long.len() + 1)),
+            ("5", field.wrong(&no_text("integer `5`"), 1)),
+            ("-5", field.wrong(&no_text("integer `-5`"), 2)),
+            ("1.5", field.wrong(&no_text("floating point `1.5`"), 3)),
             ("1e999", field.at(surrogate, 5)),
-            ("true", field.at(&no_text("boolean `true`"), 4)),
-            ("[]", field.at(&no_text("sequence"), 0)),
-            (r#"{"a":1}"#, field.at(&no_text("map"), 0)),
+            ("true", field.wrong(&no_text("boolean `true`"), 4)),
+            ("[]", field.wrong(&no_text("sequence"), 0)),
+            (r#"{"a":1}"#, field.wrong(&no_text("map"), 0)),
         ];
         if least > 0 {
-            cases.push((r#""""#, field.at(&format!("{of_length}, not 0"), 3)));
+            cases.push((r#""""#, field.wrong(&format!("{of_length}, not 0"), 3)));
         }
         for (value, expected) in cases {
             let answer = stage.admin(field.call, field.body(value)).await;

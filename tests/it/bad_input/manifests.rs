@@ -19,11 +19,11 @@ async fn manifests_that_are_none_are_refused() {
         ),
         (
             r#"{"apiVersion":"waggle/v1","resources":null}"#,
-            "invalid type: null, expected a sequence at line 1 column 42",
+            "resources: invalid type: null, expected a sequence at line 1 column 42",
         ),
         (
             r#"{"apiVersion":"waggle/v1","resources":[["x:1"]]}"#,
-            "invalid type: sequence, expected an object at line 1 column 39",
+            "resources[0]: invalid type: sequence, expected an object at line 1 column 39",
         ),
         (r#"["waggle/v1"]"#, "invalid type: sequence, expected an object at line 1 column 0"),
     ] {
@@ -57,7 +57,9 @@ async fn one_wrong_thing_is_named_and_nothing_of_the_manifest_is_done() {
         (
             "resources",
             r#"{"uri":"x:2","name":"n","contents":[{"blob":"Y"}]}"#.to_owned(),
-            "resources[0] (x:2): contents[0].blob is not base64 (RFC 4648)".to_owned(),
+            "resources[0] (x:2): contents[0].blob: not base64: 1 characters are not a multiple of 4; expected the \
+             standard alphabet of RFC 4648"
+                .to_owned(),
         ),
         ("resources", twice(resource), "resources: x:1 stands there twice".to_owned()),
         (

@@ -39,21 +39,27 @@ async fn arguments_that_make_no_sense_are_refused() {
     let completions = format!(r#","completions":["{long}"]"#);
     let description = format!(r#","description":"{}""#, "a".repeat(16_000));
     for (arguments, detail) in [
-        ("{}", "invalid type: map, expected a sequence at line 1 column 13"),
-        ("[1]", "invalid type: integer `1`, expected an object at line 1 column 15"),
-        (r#"[["a"]]"#, "invalid type: sequence, expected an object at line 1 column 14"),
-        ("[{}]", "missing field `name` at line 1 column 16"),
-        (r#"[{"name":""}]"#, "a name or title must have 1 to 512 bytes, not 0 at line 1 column 25"),
-        (r#"[{"name":"a\u0000"}]"#, "a name or title holds a NUL character at line 1 column 32"),
+        ("{}", "arguments: invalid type: map, expected a sequence at line 1 column 13"),
+        ("[1]", "arguments[0]: invalid type: integer `1`, expected an object at line 1 column 15"),
+        (r#"[["a"]]"#, "arguments[0]: invalid type: sequence, expected an object at line 1 column 14"),
+        ("[{}]", "arguments[0]: missing field `name` at line 1 column 16"),
+        (
+            r#"[{"name":""}]"#,
+            "arguments[0].name: a name or title must have 1 to 512 bytes, not 0 at line 1 column 25",
+        ),
+        (
+            r#"[{"name":"a\u0000"}]"#,
+            "arguments[0].name: a name or title holds a NUL character at line 1 column 32",
+        ),
         (r#"[{"name":"a"},{"name":"\u0061"}]"#, "arguments: a stands there twice"),
         (
             r#"[{"name":"a","type":"string"}]"#,
-            "unknown field `type`, expected one of `name`, `title`, `description`, `required`, `completions` \
+            "arguments[0]: unknown field `type`, expected one of `name`, `title`, `description`, `required`, `completions` \
              at line 1 column 32",
         ),
         (
             r#"[{"name":"a","required":1}]"#,
-            "invalid type: integer `1`, expected a boolean at line 1 column 38",
+            "arguments[0].required: invalid type: integer `1`, expected a boolean at line 1 column 38",
         ),
         (
             r#"[{"name":"a","completions":["b","\u0000"]}]"#,
@@ -80,23 +86,28 @@ async fn messages_that_make_no_sense_are_refused() {
         "messages[0].content.resource must have text or blob, or neither to name a registered resource";
     let meta = |within: &str| format!("messages[0].content.{within}_meta must be an object");
     let cases = [
-        ("{}", "invalid type: map, expected a sequence at line 1 column 12".to_owned()),
+        ("{}", "messages: invalid type: map, expected a sequence at line 1 column 12".to_owned()),
         ("[]", "messages: 1 to 100".to_owned()),
-        ("[7]", "invalid type: integer `7`, expected an object at line 1 column 14".to_owned()),
-        (r#"[["user",{}]]"#, "invalid type: sequence, expected an object at line 1 column 13".to_owned()),
+        ("[7]", "messages[0]: invalid type: integer `7`, expected an object at line 1 column 14".to_owned()),
+        (
+            r#"[["user",{}]]"#,
+            "messages[0]: invalid type: sequence, expected an object at line 1 column 13".to_owned(),
+        ),
         (
             r#"[{"role":"system","content":{"type":"text","text":""}}]"#,
-            "unknown variant `system`, expected `user` or `assistant` at line 1 column 29".to_owned(),
+            "messages[0].role: unknown variant `system`, expected `user` or `assistant` at line 1 column 29"
+                .to_owned(),
         ),
         (
             r#"[{"role":"user","content":"text"}]"#,
-            "invalid type: string \"text\", expected an object at line 1 column 44".to_owned(),
+            "messages[0].content: invalid type: string \"text\", expected an object at line 1 column 44"
+                .to_owned(),
         ),
         (
             r#"[{"role":"user","content":["text"]}]"#,
-            "invalid type: sequence, expected an object at line 1 column 38".to_owned(),
+            "messages[0].content: invalid type: sequence, expected an object at line 1 column 38".to_owned(),
         ),
-        (r#"[{"role":"user"}]"#, "missing field `content` at line 1 column 28".to_owned()),
+        (r#"[{"role":"user"}]"#, "messages[0]: missing field `content` at line 1 column 28".to_owned()),
     ];
     for (messages, detail) in cases {
         let answer = stage.admin(PUT, format!(r#"{{"messages":{messages}}}"#)).await;
@@ -119,7 +130,7 @@ async fn messages_that_make_no_sense_are_refused() {
         ),
         (
             r#"{"type":"image","data":"YQ","mimeType":"image/png"}"#,
-            "messages[0].content.data is not base64 (RFC 4648)",
+            "messages[0].content.data: not base64: expected = at its end; expected the standard alphabet of RFC 4648",
         ),
         (
             r#"{"type":"audio","data":"YQ==","mimeType":"audio"}"#,
@@ -156,7 +167,8 @@ async fn messages_that_make_no_sense_are_refused() {
         ),
         (
             r#"{"type":"resource","resource":{"uri":"a:b","blob":"Y"}}"#,
-            "messages[0].content.resource.blob is not base64 (RFC 4648)",
+            "messages[0].content.resource.blob: not base64: 1 characters are not a multiple of 4; expected the standard \
+             alphabet of RFC 4648",
         ),
         (
             r#"{"type":"resource","resource":{"uri":"a:b","text":"\u0000"}}"#,

@@ -65,14 +65,17 @@ async fn templates_that_make_no_sense_are_refused() {
         (r#"{"name":"n"}"#, "missing field `template` at line 1 column 12"),
         (
             r#"{"name":"","template":""}"#,
-            "a name or title must have 1 to 512 bytes, not 0 at line 1 column 10",
+            "name: a name or title must have 1 to 512 bytes, not 0 at line 1 column 10",
         ),
         (
             r#"{"name":"n","template":"","contents":[]}"#,
             "unknown field `contents`, expected one of `uriTemplate`, `name`, `title`, `description`, `mimeType`, \
              `annotations`, `icons`, `_meta`, `completions`, `template` at line 1 column 36",
         ),
-        (r#"{"name":"n","template":["a"]}"#, "invalid type: sequence, expected a string at line 1 column 23"),
+        (
+            r#"{"name":"n","template":["a"]}"#,
+            "template: invalid type: sequence, expected a string at line 1 column 23",
+        ),
     ] {
         assert_eq!(stage.admin(put, body).await, invalid(detail), "{body}");
     }
