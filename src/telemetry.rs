@@ -1,17 +1,19 @@
 //! Logging: every event on standard error, as text or as JSON.
 
 use std::io::{self, IsTerminal};
+use std::sync::OnceLock;
 
 use tracing::Subscriber;
 use tracing_subscriber::{
-    EnvFilter,
+    EnvFilter, Registry,
     filter::ParseError,
     fmt::{self, MakeWriter},
     layer::SubscriberExt,
+    reload::{self, Handle},
     util::{SubscriberInitExt, TryInitError},
 };
 
-use crate::config::{Log, LogFormat};
+use crate::config::{Log, LogFilter, LogFormat};
 
 /// Why logging cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -19,33 +21,67 @@ pub enum TelemetryError {
     /// The filter does not parse.
     #[error("log.filter: {0}")]
     Filter(#[from] ParseError),
+    /// The filter cannot be replaced: logging has ended.
+    #[error("log.filter: {0}")]
+    Reload(#[from] reload::Error),
     /// Somebody in this process logs already.
     #[error("logging was started twice: {0}")]
     Started(#[from] TryInitError),
+}
+
+/// The form of log lines, once logging has started.
+static FORMAT: OnceLock<LogFormat> = OnceLock::new();
+
+/// Changes what a process logs.
+#[derive(Clone)]
+pub struct FilterHandle(Handle<EnvFilter, Registry>);
+
+impl FilterHandle {
+    /// Logs by this filter from now on.
+    ///
+    /// # Errors
+    /// When the filter does not parse, which a checked setting does.
+    pub fn set(&self, filter: &LogFilter) -> Result<(), TelemetryError> {
+        let filter = EnvFilter::try_new(filter.as_str())?;
+        Ok(self.0.reload(filter)?)
+    }
 }
 
 /// Starts logging for the whole process. To be called once.
 ///
 /// # Errors
 /// When logging was started already.
-pub fn init(log: &Log) -> Result<(), TelemetryError> {
-    Ok(subscriber(log, io::stderr().is_terminal(), io::stderr)?.try_init()?)
+pub fn init(log: &Log) -> Result<FilterHandle, TelemetryError> {
+    let terminal = io::stderr().is_terminal();
+    let (subscriber, handle) = subscriber(log, terminal, io::stderr)?;
+    subscriber.try_init()?;
+    FORMAT.set(format(log, terminal)).ok();
+    Ok(handle)
 }
 
-fn subscriber<W>(
-    log: &Log,
-    terminal: bool,
-    writer: W,
-) -> Result<Box<dyn Subscriber + Send + Sync>, ParseError>
+/// The form of log lines, once logging has started.
+pub fn started_format() -> Option<LogFormat> {
+    FORMAT.get().copied()
+}
+
+fn format(log: &Log, terminal: bool) -> LogFormat {
+    log.format.unwrap_or(if terminal { LogFormat::Text } else { LogFormat::Json })
+}
+
+type BoxedSubscriber = Box<dyn Subscriber + Send + Sync>;
+
+fn subscriber<W>(log: &Log, terminal: bool, writer: W) -> Result<(BoxedSubscriber, FilterHandle), ParseError>
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
-    let registry = tracing_subscriber::registry().with(EnvFilter::try_new(log.filter.as_str())?);
+    let (filter, handle) = reload::Layer::new(EnvFilter::try_new(log.filter.as_str())?);
+    let registry = tracing_subscriber::registry().with(filter);
     let lines = fmt::layer().with_writer(writer);
-    Ok(match log.format.unwrap_or(if terminal { LogFormat::Text } else { LogFormat::Json }) {
+    let subscriber: BoxedSubscriber = match format(log, terminal) {
         LogFormat::Text => Box::new(registry.with(lines.with_ansi(terminal))),
         LogFormat::Json => Box::new(registry.with(lines.json().flatten_event(true))),
-    })
+    };
+    Ok((subscriber, FilterHandle(handle)))
 }
 
 #[cfg(test)]
@@ -77,7 +113,7 @@ mod tests {
         let settings = load(&Environment::default(), &flags, Purpose::Assist).map(|loaded| loaded.settings);
         let kept = Kept::default();
         let writer = kept.clone();
-        let subscriber = subscriber(&settings.unwrap().log, terminal, move || writer.clone()).unwrap();
+        let (subscriber, _) = subscriber(&settings.unwrap().log, terminal, move || writer.clone()).unwrap();
         tracing::subscriber::with_default(subscriber, || {
             tracing::info!(agent = 7, "served");
             tracing::debug!("looked");

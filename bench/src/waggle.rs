@@ -22,7 +22,8 @@ const TENANT: &str = "bench";
 const START: Duration = Duration::from_mins(2);
 const CALL: Duration = Duration::from_secs(10);
 /// What a gateway is told of which a few keys ask as much as they can: rates that are kept, and never reached.
-const ROOM: [(&str, &str); 10] = [
+const ROOM: [(&str, &str); 11] = [
+    ("WAGGLE_SERVER__DRAIN_SECONDS", "0"),
     ("WAGGLE_LIMITS__STREAMS_PER_KEY", "100000"),
     ("WAGGLE_SESSIONS__PER_PRINCIPAL", "100000"),
     ("WAGGLE_LIMITS__KEY_PER_SECOND", "1000000"),

@@ -11,7 +11,7 @@ use time::OffsetDateTime;
 
 use super::authority::Authority;
 use crate::model::agent::{Agent, Tenant};
-use crate::model::audit::event::{Actor, ActorKind, Event, named, subject, trace};
+use crate::model::audit::event::{Actor, Event, named, subject, trace};
 use crate::model::client_address::ClientAddress;
 use crate::registry::audited::AuditedCall;
 
@@ -82,7 +82,7 @@ fn asked_for(parts: &Parts) -> Option<Box<str>> {
 /// Notes who calls.
 pub(super) fn identify(authority: &Authority) {
     let actor = match authority {
-        Authority::Operator => Actor { kind: ActorKind::Operator, ..Actor::default() },
+        Authority::Operator(key) => Actor::operator(*key),
         Authority::Key(grant) => Actor::from(&**grant),
     };
     AuditedCall::describe(|event| event.actor = actor);

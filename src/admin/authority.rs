@@ -2,18 +2,21 @@
 
 use std::sync::Arc;
 
-use axum::extract::FromRequestParts;
+use axum::extract::{FromRequestParts, Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
 use http::request::Parts;
 
-use super::{Admin, audited};
+use super::{Admin, App, audited};
 use crate::http::credential::{self, Presented};
+use crate::http::origin::FOREIGN_HOST;
 use crate::http::problem::AdminFault;
 use crate::http::visitor::Visitor;
 use crate::model::agent::{Agent, Tenant};
 use crate::model::api_key::ApiKey;
 use crate::model::caller::{Credential, CredentialKind, KeyScope, Reach};
 use crate::model::fault::Fault;
-use crate::model::ids::{AgentId, Slug, TenantId};
+use crate::model::ids::{AgentId, KeyId, Slug, TenantId};
 use crate::registry::Registry;
 use crate::registry::access::{Grant, Shown};
 
@@ -22,8 +25,8 @@ const NO_TENANT: Fault = Fault::NotFound("tenant");
 
 /// Who calls, with a verified credential.
 pub(super) enum Authority {
-    /// The gateway's operator: everything.
-    Operator,
+    /// The gateway's operator, with one of the operator keys: everything.
+    Operator(KeyId),
     /// A tenant's owner key, an agent's key, or an access token, which may do what an agent's key may.
     Key(Arc<Grant>),
 }
@@ -44,10 +47,10 @@ impl FromRequestParts<Arc<Admin>> for Authority {
 }
 
 async fn identify(parts: &Parts, admin: &Admin, visitor: &Visitor) -> Result<Authority, Fault> {
-    let presented = credential::read(&parts.headers, admin.operator)?;
+    let presented = credential::read(&parts.headers, &admin.operators)?;
     let shown = match &presented {
         Presented::Nobody => return Err(Fault::Unauthenticated),
-        Presented::Operator => return Ok(Authority::Operator),
+        Presented::Operator(key) => return Ok(Authority::Operator(*key)),
         Presented::Key(key) => Shown::Key(key),
         Presented::Token(token) => Shown::Token(token, None),
     };
@@ -61,11 +64,24 @@ async fn identify(parts: &Parts, admin: &Admin, visitor: &Visitor) -> Result<Aut
     Ok(Authority::Key(grant.ok_or(Fault::Unauthenticated)?))
 }
 
+/// Refuses a request for a foreign `Host` unless its credential holds.
+pub(super) async fn check_host(State(admin): App, request: Request, next: Next) -> Response {
+    let (mut parts, body) = request.into_parts();
+    if parts.extensions.get::<Visitor>().is_some_and(|visitor| visitor.foreign_host) {
+        match Authority::from_request_parts(&mut parts, &admin).await {
+            Ok(_) => {}
+            Err(AdminFault(Fault::Unauthenticated)) => return AdminFault(FOREIGN_HOST).into_response(),
+            Err(fault) => return fault.into_response(),
+        }
+    }
+    next.run(Request::from_parts(parts, body)).await
+}
+
 impl Authority {
     /// Only the operator.
     pub(super) fn operator(&self) -> Result<(), Fault> {
         match self {
-            Self::Operator => Ok(()),
+            Self::Operator(_) => Ok(()),
             Self::Key(_) => Err(Fault::Forbidden),
         }
     }
@@ -73,7 +89,7 @@ impl Authority {
     /// The owner key that calls; `None` for the operator, refused for an agent's key and for a token.
     pub(super) fn owner(&self) -> Result<Option<&Credential>, Fault> {
         match self {
-            Self::Operator => Ok(None),
+            Self::Operator(_) => Ok(None),
             Self::Key(grant) if grant.credential.kind != CredentialKind::OwnerKey => Err(Fault::Forbidden),
             Self::Key(grant) if !grant.credential.allows(KeyScope::Registry) => {
                 Err(Fault::InsufficientScope(KeyScope::Registry.as_str()))
@@ -125,7 +141,7 @@ impl Authority {
     /// or its agents.
     pub(super) fn audit(&self) -> Result<Sight, Fault> {
         match self {
-            Self::Operator => Ok(Sight { tenant: None, agents: None }),
+            Self::Operator(_) => Ok(Sight { tenant: None, agents: None }),
             Self::Key(grant) if grant.credential.allows(KeyScope::Audit) => {
                 let agents = match &grant.credential.reach {
                     Reach::Tenant => None,

@@ -32,9 +32,9 @@ use crate::audit::Audit;
 use crate::config::Costs;
 use crate::http::cursor::CursorSeal;
 use crate::http::limits::Limits;
+use crate::http::operator_keys::OperatorKeys;
 use crate::http::problem::AdminFault;
 use crate::model::fault::Fault;
-use crate::model::key::KeyHash;
 use crate::registry::Registry;
 use crate::usage::UsageBook;
 
@@ -47,8 +47,8 @@ pub struct Admin {
     pub audit: Arc<Audit>,
     /// Seals the cursors of lists.
     pub seal: CursorSeal,
-    /// The hash of the operator's key.
-    pub operator: KeyHash,
+    /// The operator keys in force.
+    pub operators: OperatorKeys,
     /// Whose credentials may still be tried.
     pub limits: Arc<Limits>,
     /// What was used.
@@ -80,6 +80,7 @@ pub fn router(admin: Arc<Admin>) -> Router {
         .merge(browser::router())
         .fallback(async || AdminFault(Fault::NotFound("path")))
         .method_not_allowed_fallback(extract::method_not_allowed)
+        .layer(axum::middleware::from_fn_with_state(Arc::clone(&admin), authority::check_host))
         .with_state(admin)
 }
 

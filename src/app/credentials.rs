@@ -1,29 +1,66 @@
 //! Keys that live in files of the data directory: the operator's and the demo's.
 
 use std::fs;
-use std::io::{IsTerminal, Write};
+use std::io::{IsTerminal, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use secrecy::zeroize::Zeroizing;
+
 use super::AppError;
 use crate::config::Settings;
-use crate::model::key::{KeyHash, KeyKind, SecretKey};
+use crate::model::key::{KeyError, KeyKind, SecretKey};
 use crate::model::sources::Sources;
 
-/// The hash of the operator's key: the configured one; on the private database else the one in `operator.key`, made
-/// at the first start. The lock on the data directory, held since the private database runs, keeps a second gateway
-/// from making another.
-pub(super) fn operator(settings: &Settings, embedded: bool, sources: &Sources) -> Result<KeyHash, AppError> {
-    match &settings.admin.operator_key {
-        Some(key) => Ok(key.hash()),
-        None if embedded => own_operator(&settings.embedded.data_dir.join("operator.key"), sources),
-        None => Err(AppError::NoOperatorKey),
+/// Longest file of operator keys.
+const MOST_BYTES: u64 = 64 << 10;
+
+/// The operator keys: those of the settings and of their file. Without either, on the private database, the one in
+/// `operator.key`, made at the first start. The lock on the data directory, held since the private database runs, keeps
+/// a second gateway from making another.
+pub(super) fn operators(
+    settings: &Settings,
+    embedded: bool,
+    sources: &Sources,
+) -> Result<Vec<SecretKey>, AppError> {
+    let mut keys = settings.admin.operator_keys.clone();
+    if let Some(file) = &settings.admin.operator_keys_file {
+        keys.extend(operator_keys(file)?);
+    }
+    match keys.is_empty() {
+        false => Ok(keys),
+        true if embedded => {
+            Ok(vec![own_operator(&settings.embedded.data_dir.join("operator.key"), sources)?])
+        }
+        true => Err(AppError::NoOperatorKey),
     }
 }
 
-fn own_operator(file: &Path, sources: &Sources) -> Result<KeyHash, AppError> {
+/// The operator keys of a file, one a line.
+pub(super) fn operator_keys(file: &Path) -> Result<Vec<SecretKey>, AppError> {
+    let named = || file.display().to_string();
+    let mut text = Zeroizing::new(String::new());
+    let opened = fs::File::open(file).and_then(|file| file.take(MOST_BYTES + 1).read_to_string(&mut text));
+    let length = opened.map_err(|error| AppError::File(named(), error))?;
+    if length as u64 > MOST_BYTES {
+        return Err(AppError::LongFile(named(), MOST_BYTES));
+    }
+    let lines = text.lines().map(str::trim).zip(1_usize..);
+    let lines = lines.filter(|(line, _)| !line.is_empty() && !line.starts_with('#'));
+    let keys: Result<Vec<_>, _> = lines
+        .map(|(line, number)| match SecretKey::parse(line) {
+            Ok(key) if key.kind() == KeyKind::Operator => Ok(key),
+            Ok(_) => Err(AppError::OperatorKeys(named(), number, KeyError::Prefix)),
+            Err(error) => Err(AppError::OperatorKeys(named(), number, error)),
+        })
+        .collect();
+    let keys = keys?;
+    if keys.is_empty() { Err(AppError::NoOperatorKeys(named())) } else { Ok(keys) }
+}
+
+fn own_operator(file: &Path, sources: &Sources) -> Result<SecretKey, AppError> {
     if let Some(key) = read(file)? {
-        return Ok(key.hash());
+        return Ok(key);
     }
     let key = SecretKey::generate(KeyKind::Operator, &mut sources.csprng()?);
     write(file, &key)?;
@@ -32,7 +69,7 @@ fn own_operator(file: &Path, sources: &Sources) -> Result<KeyHash, AppError> {
         // A terminal that is gone misses nothing: the file has the key.
         let _ = writeln!(terminal, "operator key (shown once, kept in {}): {}", file.display(), key.reveal());
     }
-    Ok(key.hash())
+    Ok(key)
 }
 
 /// The key that a file holds, if there is such a file.
@@ -61,4 +98,43 @@ pub(super) fn write_private(file: &Path, text: &str) -> Result<(), AppError> {
     let mut writer = options.open(&unfinished).map_err(failed)?;
     writer.write_all(text.as_bytes()).and_then(|()| writer.sync_all()).map_err(failed)?;
     fs::rename(&unfinished, file).map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::SeedableRng;
+    use rand::rngs::StdRng;
+
+    use super::{KeyKind, SecretKey, operator_keys};
+
+    #[test]
+    fn a_file_holds_an_operator_key_a_line() {
+        let [first, second] =
+            [1, 2].map(|seed| SecretKey::generate(KeyKind::Operator, &mut StdRng::seed_from_u64(seed)));
+        let agent = SecretKey::generate(KeyKind::Agent, &mut StdRng::seed_from_u64(3));
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("operator.keys");
+        let read = |text: String| {
+            std::fs::write(&file, text).unwrap();
+            let keys = operator_keys(&file).map_err(|error| error.to_string());
+            keys.map(|keys| keys.iter().map(|key| key.reveal().to_owned()).collect::<Vec<_>>())
+        };
+        let [one, two] = [first.reveal(), second.reveal()];
+        assert_eq!(read(format!("# old\n{one}\n\n  {two}  \r\n")), Ok(vec![one.to_owned(), two.to_owned()]));
+        let named = file.display();
+        let wrong = read(format!("{one}\n{}\n", agent.reveal())).unwrap_err();
+        assert!(wrong.starts_with(&format!("{named}:2: ")), "{wrong}");
+        assert!(!wrong.contains(agent.reveal()) && !wrong.contains(one));
+        let long = read(format!("{one}\n").repeat(1_300)).unwrap_err();
+        assert_eq!(
+            long,
+            format!("{named} is longer than 65536 bytes; a file of operator keys has one a line")
+        );
+        assert_eq!(
+            read("# none\n".to_owned()),
+            Err(format!(
+                "{named} holds no operator key; add one with: waggle key generate --operator >> {named}"
+            ))
+        );
+    }
 }

@@ -1,20 +1,22 @@
 //! The demo: a tenant, an agent with what `config/demo/` holds, a key, and lines to paste.
 
 use std::io::Write;
-use std::path::Path;
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use super::{AppError, Running};
+use super::{AppError, Running, credentials};
 use crate::admin::definition::ManifestInput;
 use crate::config::Settings;
 use crate::model::agent::{Access, Agent, AgentDescription};
 use crate::model::caller::KeyScope;
+use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
-use crate::model::ids::{KeyId, Slug};
+use crate::model::ids::Slug;
 use crate::model::key::SecretKey;
 use crate::model::limits::{RateLimit, UseLimits};
 use crate::model::networks::Networks;
 use crate::registry::Registry;
+use crate::registry::access::Shown;
 use crate::registry::agents::NewAgent;
 use crate::registry::keys::NewKey;
 use crate::registry::tenants::NewTenant;
@@ -23,23 +25,53 @@ use crate::registry::write::Precondition;
 const MANIFEST: &str = include_str!("../../config/demo/research.json");
 const TENANT: &str = "demo";
 
-/// Registers the demo agent as far as it is not there yet, and prints how to read it.
+/// Registers the demo agent where it does not exist, and prints how to read it. What its user has changed since stays.
 pub(super) async fn register(settings: &Settings, running: &Running) -> Result<(), AppError> {
     let manifest: ManifestInput =
         serde_json::from_str(MANIFEST).map_err(|error| AppError::Demo(error.to_string()))?;
     let failed = |fault: Fault| AppError::Demo(fault.to_string());
     let slug = manifest.agent.clone().unwrap_or_default();
-    let agent = agent(&running.registry, &slug).await.map_err(failed)?;
-    let wanted = manifest.check(settings.limits.content_bytes).map_err(failed)?;
-    let applied = running.registry.apply_manifest(&agent, wanted, Precondition::default()).await;
-    applied.map_err(failed)?;
-    let key = key(&settings.embedded.data_dir.join("demo-key.id"), &running.registry, &agent).await?;
+    let (agent, created) = agent(&running.registry, &slug).await.map_err(failed)?;
+    let key_file = settings.embedded.data_dir.join("demo.key");
+    let kept = credentials::read(&key_file)?;
+    // A first start that was interrupted has left an agent without anything, and no key.
+    let unfinished = kept.is_none() && is_empty(&running.registry, &agent).await.map_err(failed)?;
+    if created || unfinished {
+        let wanted = manifest.check(settings.limits.content_bytes).map_err(failed)?;
+        let applied = running.registry.apply_manifest(&agent, wanted, Precondition::default()).await;
+        applied.map_err(failed)?;
+    }
+    let key = match kept {
+        Some(key) if is_good(&running.registry, &key, &agent).await.map_err(failed)? => key,
+        _ => {
+            let key = new_key(&running.registry, &agent).await.map_err(failed)?;
+            credentials::write(&key_file, &key)?;
+            key
+        }
+    };
     // Nobody reads it: the gateway serves all the same.
     let _ = print(settings.server.url_of(running.address).as_str(), agent.slug.as_str(), &key);
     Ok(())
 }
 
-async fn agent(registry: &Arc<Registry>, slug: &str) -> Result<Agent, Fault> {
+async fn is_empty(registry: &Registry, agent: &Agent) -> Result<bool, Fault> {
+    match registry.manifest(agent, usize::MAX).await {
+        Ok(full) => Ok(full.resources.is_empty() && full.templates.is_empty() && full.prompts.is_empty()),
+        Err(fault) => Err(fault),
+    }
+}
+
+/// Whether a key of an earlier start still reaches the agent.
+async fn is_good(registry: &Registry, key: &SecretKey, agent: &Agent) -> Result<bool, Fault> {
+    match registry.identify(Shown::Key(key), ClientAddress::Known(Ipv4Addr::LOCALHOST.into())).await {
+        Ok(grant) => Ok(grant.is_some_and(|grant| grant.credential.reaches(agent.tenant, agent.uid))),
+        Err(Fault::Unauthenticated) => Ok(false),
+        Err(fault) => Err(fault),
+    }
+}
+
+/// The agent, and whether it was created now.
+async fn agent(registry: &Arc<Registry>, slug: &str) -> Result<(Agent, bool), Fault> {
     let form = |_| Fault::NotFound("slug");
     let tenant = Slug::parse(TENANT).map_err(form)?;
     let of_the_demo = NewTenant {
@@ -66,24 +98,12 @@ async fn agent(registry: &Arc<Registry>, slug: &str) -> Result<Agent, Fault> {
         limits: UseLimits::default(),
     };
     match registry.create_agent(new).await {
-        Err(Fault::AlreadyExists(_)) => registry.agent(slug).await,
-        made => made,
+        Err(Fault::AlreadyExists(_)) => Ok((registry.agent(slug).await?, false)),
+        created => Ok((created?, true)),
     }
 }
 
-/// A new key for this run. That of the last run, whose lines are still in somebody's terminal, is revoked: the file
-/// knows it by its id, since no secret is kept in clear.
-async fn key(file: &Path, registry: &Arc<Registry>, agent: &Agent) -> Result<SecretKey, AppError> {
-    let failed = |fault: Fault| AppError::Demo(fault.to_string());
-    let unusable = |error| AppError::File(file.display().to_string(), error);
-    let last = std::fs::read_to_string(file).ok().and_then(|text| text.trim().parse().ok());
-    if let Some(last) = last {
-        match registry.key(KeyId(last)).await {
-            Ok(key) if key.agent == Some(agent.uid) => _ = registry.revoke_key(&key).await.map_err(failed)?,
-            Ok(_) | Err(Fault::NotFound(_)) => {}
-            Err(fault) => return Err(failed(fault)),
-        }
-    }
+async fn new_key(registry: &Arc<Registry>, agent: &Agent) -> Result<SecretKey, Fault> {
     let new = NewKey {
         tenant: agent.tenant,
         agent: Some(agent.uid),
@@ -93,11 +113,7 @@ async fn key(file: &Path, registry: &Arc<Registry>, agent: &Agent) -> Result<Sec
         limits: RateLimit::default(),
         networks: Networks::default(),
     };
-    let made = registry.create_key(new).await.map_err(failed)?;
-    // Beside a configured database nobody has made the data directory yet.
-    file.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(unusable)?;
-    std::fs::write(file, made.key.uid.to_string()).map_err(unusable)?;
-    Ok(made.secret)
+    Ok(registry.create_key(new).await?.secret)
 }
 
 fn print(url: &str, agent: &str, key: &SecretKey) -> std::io::Result<()> {

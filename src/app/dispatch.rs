@@ -1,6 +1,7 @@
 //! From a path to the surface that answers it; what every answer carries is added here.
 
 mod administer;
+mod entrance;
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -9,22 +10,23 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwapOption;
 use axum::Router;
 use bytes::Bytes;
 use futures_util::FutureExt;
-use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
 use tokio::sync::Semaphore;
 
-use super::metrics::Metrics;
+use super::metrics::{Metrics, Scraper};
 use crate::audit::Audit;
 use crate::http::body::{self, Body, Lent};
 use crate::http::client_address::TrustedProxies;
 use crate::http::key_expiry::KeyExpiry;
 use crate::http::metadata::{Metadata, Protected};
 use crate::http::meter::Noted;
-use crate::http::origin::{self, OriginRules};
+use crate::http::origin::{self, ADMIN_CORS, Cors, FOREIGN_HOST, MCP_CORS, OriginRules, RequestSource};
 use crate::http::request_id::{RequestIds, X_REQUEST_ID};
 use crate::http::visitor::Visitor;
 use crate::http::within::within;
@@ -36,6 +38,8 @@ use crate::model::fault::Fault;
 use crate::registry::Registry;
 use crate::registry::audited::AuditedCall;
 use crate::registry::readiness::Readiness;
+
+pub(super) use entrance::Entrance;
 
 const NO_PATH: Fault = Fault::NotFound("path");
 const BUSY: Fault = Fault::Unavailable { retry_after: Duration::from_secs(1) };
@@ -64,13 +68,16 @@ pub(super) struct Gateway {
     requests: Semaphore,
 }
 
+/// What is said of access tokens, where they are taken: it changes with the issuers.
+pub(super) type SharedMetadata = Arc<ArcSwapOption<Metadata>>;
+
 /// Whose requests are taken, how many, and for how long.
 #[derive(Debug)]
 pub(super) struct GatewayOptions {
     /// The hosts and the origins.
     pub(super) origins: OriginRules,
     /// What is said of access tokens, where they are taken.
-    pub(super) metadata: Option<Metadata>,
+    pub(super) metadata: SharedMetadata,
     /// Who says for whom he asks.
     pub(super) proxies: TrustedProxies,
     /// How long a request may take.
@@ -131,17 +138,27 @@ impl Gateway {
                 Box::pin(lend(request, administer)).await
             }
             Target::WellKnown => {
+                let describe =
+                    async |request: Request<Lent>, id: &HeaderValue, _| self.describe(&request, id);
                 Box::pin(lend(request, async |request| {
-                    self.receive(request, &id, async |request, id| self.describe(&request, id)).await
+                    self.receive(request, &id, (false, MCP_CORS), describe).await
                 }))
                 .await
             }
             Target::Metrics => {
-                let scrape = async |request: Request<Lent>, id: &HeaderValue| self.scrape(&request, peer, id);
-                Box::pin(lend(request, async |request| self.receive(request, &id, scrape).await)).await
+                let scrape = async |request: Request<Lent>, id: &HeaderValue, foreign_host| {
+                    self.scrape(&request, peer, id, foreign_host)
+                };
+                Box::pin(lend(request, async |request| {
+                    self.receive(request, &id, (true, ADMIN_CORS), scrape).await
+                }))
+                .await
             }
             Target::Nothing => {
-                Box::pin(lend(request, async |request| self.receive(request, &id, nothing).await)).await
+                Box::pin(lend(request, async |request| {
+                    self.receive(request, &id, (false, MCP_CORS), nothing).await
+                }))
+                .await
             }
         };
         response.headers_mut().insert(X_REQUEST_ID, id);
@@ -153,10 +170,22 @@ impl Gateway {
         request.version() == Version::HTTP_2 && request.headers().len() > self.options.most_headers
     }
 
-    fn scrape(&self, request: &Request<Lent>, peer: IpAddr, id: &HeaderValue) -> Response<Body> {
-        let client = self.options.proxies.client(peer, request.headers());
-        let asked = (request.method(), request.headers());
-        let answered = self.metrics.answer(&self.endpoint, asked, (peer, client));
+    fn scrape(
+        &self,
+        request: &Request<Lent>,
+        peer: IpAddr,
+        id: &HeaderValue,
+        foreign_host: bool,
+    ) -> Response<Body> {
+        let headers = request.headers();
+        let scraper = Scraper {
+            headers,
+            peer,
+            client: self.options.proxies.client(peer, headers),
+            foreign_host,
+            names_this_machine: self.options.origins.names_this_machine(request.uri(), headers),
+        };
+        let answered = self.metrics.answer(&self.endpoint, request.method(), &scraper);
         answered.unwrap_or_else(|fault| problem(&fault, id))
     }
 
@@ -175,12 +204,12 @@ impl Gateway {
     }
 
     async fn mcp(&self, request: Request<Incoming>, peer: IpAddr, id: &HeaderValue) -> Response<Body> {
-        let origin = self.options.origins.check(request.uri(), request.headers());
-        if let Some(preflight) = preflight(&request, origin.as_ref()) {
+        let source = self.options.origins.check(request.uri(), request.headers());
+        if let Some(preflight) = preflight(&request, source.as_ref().ok(), MCP_CORS) {
             return preflight;
         }
         let place = self.requests.try_acquire();
-        let admitted = match (&origin, &place) {
+        let admitted = match (&source, &place) {
             (Err(fault), _) => Err(fault.clone()),
             (Ok(_), Err(_)) => Err(BUSY),
             (Ok(_), Ok(_)) => Ok(()),
@@ -194,6 +223,7 @@ impl Gateway {
             parts: &parts,
             request_id: id,
             client,
+            foreign_host: source.as_ref().is_ok_and(|source| source.foreign_host),
             expiry: &expiry,
             admitted,
             trail,
@@ -213,36 +243,44 @@ impl Gateway {
         expiry.tell(response.headers_mut());
         self.challenge(|| Protected::endpoint_or_gateway(arrival.agent), &parts.headers, &mut response);
         body::discard(&parts.headers, &mut body).await;
-        if let Ok(Some(origin)) = origin {
-            origin::allow(origin, response.headers_mut());
+        if let Ok(RequestSource { origin: Some(origin), .. }) = source {
+            origin::allow(origin, MCP_CORS, response.headers_mut());
         }
         response
     }
 
-    /// Answers a request that is not for an agent: refused or a preflight, or else what `answer` makes of it.
+    /// Answers a request that is not for an agent: refused or a preflight, or else what `answer` makes of it, to which
+    /// a foreign host is left where it reads credentials.
     async fn receive(
         &self,
         request: Request<Lent>,
         id: &HeaderValue,
-        answer: impl AsyncFnOnce(Request<Lent>, &HeaderValue) -> Response<Body>,
+        (reads_credentials, cors): (bool, Cors),
+        answer: impl AsyncFnOnce(Request<Lent>, &HeaderValue, bool) -> Response<Body>,
     ) -> Response<Body> {
-        let origin = match self.options.origins.check(request.uri(), request.headers()) {
-            Ok(origin) => origin,
+        let source = match self.options.origins.check(request.uri(), request.headers()) {
+            Ok(source) => source,
             Err(fault) => return problem(&fault, id),
         };
-        if let Some(preflight) = preflight(&request, Ok(&origin)) {
+        if let Some(preflight) = preflight(&request, Some(&source), cors) {
             return preflight;
         }
-        let mut response = answer(request, id).await;
+        let RequestSource { origin, foreign_host } = source;
+        let mut response = if foreign_host && !reads_credentials {
+            problem(&FOREIGN_HOST, id)
+        } else {
+            answer(request, id, foreign_host).await
+        };
         if let Some(origin) = origin {
-            origin::allow(origin, response.headers_mut());
+            origin::allow(origin, cors, response.headers_mut());
         }
         response
     }
 
     /// Answers with the metadata of a protected resource, if there is such a one.
     fn describe(&self, request: &Request<Lent>, id: &HeaderValue) -> Response<Body> {
-        let metadata = self.options.metadata.as_ref();
+        let metadata = self.options.metadata.load();
+        let metadata = metadata.as_deref();
         let found = metadata.and_then(|metadata| Some((metadata, metadata.find(request.uri().path())?)));
         found
             .map_or_else(|| problem(&NO_PATH, id), |(metadata, what)| metadata.answer(request.method(), what))
@@ -255,7 +293,7 @@ impl Gateway {
         request: &HeaderMap,
         response: &mut Response<Body>,
     ) {
-        if let Some(metadata) = &self.options.metadata {
+        if let Some(metadata) = self.options.metadata.load().as_deref() {
             challenge::complete(metadata, what(), request, response.headers_mut());
         }
     }
@@ -274,7 +312,7 @@ async fn lend(
     response
 }
 
-async fn nothing(_: Request<Lent>, id: &HeaderValue) -> Response<Body> {
+async fn nothing(_: Request<Lent>, id: &HeaderValue, _: bool) -> Response<Body> {
     problem(&NO_PATH, id)
 }
 
@@ -300,15 +338,13 @@ fn mcp_agent(path: &str) -> Option<&str> {
 }
 
 /// The answer to `OPTIONS` of an allowed origin, which needs no credential.
-fn preflight<B>(
-    request: &Request<B>,
-    origin: Result<&Option<HeaderValue>, &Fault>,
-) -> Option<Response<Body>> {
-    let origin = origin.ok()?.clone().filter(|_| request.method() == Method::OPTIONS)?;
+fn preflight<B>(request: &Request<B>, source: Option<&RequestSource>, cors: Cors) -> Option<Response<Body>> {
+    let source = source.filter(|source| !source.foreign_host && request.method() == Method::OPTIONS)?;
+    let origin = source.origin.clone()?;
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;
-    origin::allow(origin, response.headers_mut());
-    origin::allow_preflight(response.headers_mut());
+    origin::allow(origin, cors, response.headers_mut());
+    origin::allow_preflight(cors, response.headers_mut());
     Some(response)
 }
 
@@ -326,17 +362,14 @@ fn readyz(readiness: &Readiness) -> (StatusCode, Bytes) {
 }
 
 fn status(request: &Request<Incoming>, code: StatusCode, body: Bytes) -> Response<Body> {
-    let asked = matches!(*request.method(), Method::GET | Method::HEAD);
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        return problem::method_not_allowed(Some("GET, HEAD")).map(Body::Axum);
+    }
     let mut response = Response::new(Body::from(body));
+    *response.status_mut() = code;
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    if asked {
-        *response.status_mut() = code;
-    } else {
-        headers.insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
-        *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
-    }
     response
 }
 

@@ -21,6 +21,12 @@ pub(super) async fn existing_database(
     database(settings).await
 }
 
+/// How the private database is run.
+pub(super) fn options(settings: &Settings) -> EmbeddedOptions {
+    let config::Embedded { bin_dir, data_dir, path, runtime_dir } = settings.embedded.clone();
+    EmbeddedOptions { bin_dir, path, runtime_dir, ..EmbeddedOptions::new(data_dir) }
+}
+
 /// How to reach the database, and the private one where it is that.
 ///
 /// # Errors
@@ -37,9 +43,7 @@ pub async fn database(settings: &Settings) -> Result<(StoreOptions, Option<Embed
         let owner = configured.owner_url.as_ref().map(|url| parse("database.owner_url", url)).transpose()?;
         (connect.clone(), listen.unwrap_or(connect), owner, None)
     } else {
-        let config::Embedded { bin_dir, data_dir, path, runtime_dir } = settings.embedded.clone();
-        let options = EmbeddedOptions { bin_dir, path, runtime_dir, ..EmbeddedOptions::new(data_dir) };
-        let embedded = Embedded::start(options).await?;
+        let embedded = Embedded::start(options(settings)).await?;
         (embedded.connect_options(), embedded.connect_options(), None, Some(embedded))
     };
     let options = StoreOptions {

@@ -8,7 +8,7 @@ use crate::model::audit::signature::SigningKeyError;
 use crate::model::key::KeyError;
 use crate::model::sources::RandomError;
 use crate::store::embedded::EmbeddedError;
-use crate::store::{AddressError, StoreError};
+use crate::store::{AddressError, DatabasePlace, StoreError};
 use crate::tokens::FetchError;
 
 /// Why the gateway cannot run.
@@ -17,6 +17,9 @@ pub enum AppError {
     /// The database does not do.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// A database does not do.
+    #[error("{0}: {1}")]
+    Database(DatabasePlace, #[source] StoreError),
     /// The audit log cannot be begun.
     #[error("the audit log: {0}")]
     Audit(#[from] AuditError),
@@ -57,6 +60,15 @@ pub enum AppError {
         "the schema of the database is not that of this version: {0}; `waggle migrate`, or a start, brings it up to date"
     )]
     Schema(#[source] StoreError),
+    /// A line of a file of operator keys is none.
+    #[error("{0}:{1}: this line is no operator key: it {2}; an operator key begins with wag_")]
+    OperatorKeys(String, usize, KeyError),
+    /// A file of operator keys is too long.
+    #[error("{0} is longer than {1} bytes; a file of operator keys has one a line")]
+    LongFile(String, u64),
+    /// A file of operator keys has none.
+    #[error("{0} holds no operator key; add one with: waggle key generate --operator >> {0}")]
+    NoOperatorKeys(String),
     /// The machine gives no randomness.
     #[error(transparent)]
     Random(#[from] RandomError),
@@ -64,7 +76,10 @@ pub enum AppError {
     #[error("the demo agent could not be registered: {0}")]
     Demo(String),
     /// The operator's key is missing.
-    #[error("admin.operator_key is required with a database URL; `waggle key generate --operator` makes one")]
+    #[error(
+        "admin.operator_key or admin.operator_keys_file is required with a database URL; `waggle key generate \
+         --operator --out operator.key` makes one"
+    )]
     NoOperatorKey,
     /// The system lets nobody hear signals.
     #[error("the signals that tell the gateway to stop cannot be heard: {0}")]

@@ -7,19 +7,23 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response};
+use secrecy::{ExposeSecret, SecretString};
+use subtle::ConstantTimeEq;
 
 use super::exposition::{self, Exposition, Kind};
 use super::places::Places;
 use crate::http::body::Body;
 use crate::http::credential::{self, Presented};
 use crate::http::meter::{BOUNDS, Meter};
+use crate::http::operator_keys::OperatorKeys;
+use crate::http::origin::FOREIGN_HOST;
+use crate::http::problem;
 use crate::mcp::counted::EndpointStats;
 use crate::mcp::endpoint::{Endpoint, Grounds};
 use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
-use crate::model::key::KeyHash;
 use crate::store::Store;
 
 /// What proxies add. A request with any of these comes from elsewhere, whoever hands it on.
@@ -40,43 +44,70 @@ pub(super) struct Metrics {
     pub(super) store: Store,
     /// The connections of each listener.
     pub(super) doors: Vec<(&'static str, Arc<Places>)>,
-    /// Whose key opens this.
-    pub(super) operator: KeyHash,
+    /// The operator keys, each of which is good for this.
+    pub(super) operators: OperatorKeys,
+    /// What is good for this and for nothing else.
+    pub(super) token: Option<SecretString>,
+}
+
+/// Where a scrape comes from.
+pub(super) struct Scraper<'a> {
+    /// The headers of the request.
+    pub(super) headers: &'a HeaderMap,
+    /// The other end of the connection.
+    pub(super) peer: IpAddr,
+    /// The address of the client, behind trusted proxies.
+    pub(super) client: ClientAddress,
+    /// Whether the `Host` is not allowed.
+    pub(super) foreign_host: bool,
+    /// Whether the `Host` is an IP literal or a known name.
+    pub(super) names_this_machine: bool,
 }
 
 impl Metrics {
-    /// Answers a scraper on this machine, or one with the operator's key.
+    /// Answers a scraper with an operator key or the token, or one on this machine without a credential.
     ///
     /// # Errors
-    /// [`Fault::Unauthenticated`], charged to the address of `client`; [`Fault::RateLimited`].
+    /// [`Fault::Unauthenticated`], charged to the address of the client; [`Fault::RateLimited`];
+    /// [`Fault::ForbiddenOrigin`] for a foreign `Host` without a credential that holds.
     pub(super) fn answer(
         &self,
         endpoint: &Endpoint,
-        (method, headers): (&Method, &HeaderMap),
-        (peer, client): (IpAddr, ClientAddress),
+        method: &Method,
+        scraper: &Scraper<'_>,
     ) -> Result<Response<Body>, Fault> {
-        if !is_local(peer, headers) {
-            self.admit(headers, client)?;
-        }
-        let mut response = Response::new(Body::empty());
+        self.admit(scraper)?;
         if !matches!(*method, Method::GET | Method::HEAD) {
-            *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
-            response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
-            return Ok(response);
+            return Ok(problem::method_not_allowed(Some("GET, HEAD")).map(Body::Axum));
         }
-        *response.body_mut() = Body::from(Bytes::from(self.render(endpoint.stats())));
+        let mut response = Response::new(Body::from(Bytes::from(self.render(endpoint.stats()))));
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(exposition::CONTENT_TYPE));
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         Ok(response)
     }
 
-    fn admit(&self, headers: &HeaderMap, client: ClientAddress) -> Result<(), Fault> {
-        if let Ok(Presented::Operator) = credential::read(headers, self.operator) {
+    fn admit(&self, scraper: &Scraper<'_>) -> Result<(), Fault> {
+        let presented = match credential::read(scraper.headers, &self.operators) {
+            Ok(Presented::Operator(_)) => return Ok(()),
+            Ok(Presented::Nobody) => false,
+            Ok(_) | Err(_) => true,
+        };
+        if presented && self.is_token(scraper.headers) {
             return Ok(());
         }
-        self.grounds.limits.charge_failure(client)?;
-        Err(Fault::Unauthenticated)
+        if !presented && scraper.is_local() {
+            return if scraper.names_this_machine { Ok(()) } else { Err(FOREIGN_HOST) };
+        }
+        self.grounds.limits.charge_failure(scraper.client)?;
+        Err(if scraper.foreign_host { FOREIGN_HOST } else { Fault::Unauthenticated })
+    }
+
+    /// Whether a request presents the token, and nothing else.
+    fn is_token(&self, headers: &HeaderMap) -> bool {
+        let shown = credential::only_bearer(headers).map(str::as_bytes);
+        let token = self.token.as_ref().map(|token| token.expose_secret().as_bytes());
+        shown.zip(token).is_some_and(|(shown, token)| shown.ct_eq(token).into())
     }
 
     fn render(&self, endpoint: EndpointStats) -> String {
@@ -239,7 +270,10 @@ fn seconds(micros: u64) -> f64 {
     std::time::Duration::from_micros(micros).as_secs_f64()
 }
 
-/// Whether somebody on this machine asks for himself.
-fn is_local(peer: IpAddr, headers: &HeaderMap) -> bool {
-    peer.to_canonical().is_loopback() && !HANDED_ON.iter().any(|name| headers.contains_key(name))
+impl Scraper<'_> {
+    /// Whether the request was sent on this machine, and not passed on by a proxy.
+    fn is_local(&self) -> bool {
+        self.peer.to_canonical().is_loopback()
+            && !HANDED_ON.iter().any(|name| self.headers.contains_key(name))
+    }
 }

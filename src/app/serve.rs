@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::dispatch::{Gateway, Surface};
+use super::dispatch::{Entrance, Surface};
 use super::places::{Place, Places};
 use super::pulse::{Noticed, Patience, Pulse};
 use super::tls::Tls;
@@ -56,8 +56,8 @@ pub(super) struct ConnectionOptions {
 
 /// A listener, and what answers on it.
 pub(super) struct Door {
-    /// Who answers.
-    pub(super) gateway: Arc<Gateway>,
+    /// What answers.
+    pub(super) entrance: Arc<Entrance>,
     /// What is answered here.
     pub(super) surface: Surface,
     /// How many may come.
@@ -135,14 +135,14 @@ impl Door {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let pulse = Pulse::new(self.options.patience);
-        let (gateway, surface) = (Arc::clone(&self.gateway), self.surface);
+        let (entrance, surface) = (Arc::clone(&self.entrance), self.surface);
         let beats = Arc::clone(&pulse);
         let service = service_fn(move |request| {
-            let (gateway, under_way) = (Arc::clone(&gateway), beats.begin());
+            let (entrance, under_way) = (Arc::clone(&entrance), beats.begin());
             // A connection keeps room for what answers it for as long as it is open: boxed, those that wait, with or
             // without a stream, hold a pointer instead of 7 KB.
             Box::pin(async move {
-                let response = gateway.answer(request, peer, surface).await;
+                let response = entrance.answer(request, peer, surface).await;
                 Ok::<_, Infallible>(response.map(|body| under_way.until_taken(body)))
             })
         });
@@ -225,24 +225,4 @@ fn notice_the_dead(stream: &TcpStream) -> std::io::Result<()> {
 #[cfg(not(target_os = "linux"))]
 fn notice_the_dead(_: &TcpStream) -> std::io::Result<()> {
     Ok(())
-}
-
-/// Begins to hear SIGTERM and SIGINT, at once: the first process of a container has no default for them. Answers what
-/// ends with the first of them; a second SIGINT ends the process on the spot.
-///
-/// # Errors
-/// When the system lets nobody hear them.
-pub(super) fn told_to_stop() -> std::io::Result<impl Future<Output = ()>> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    Ok(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-        tokio::spawn(async move {
-            interrupt.recv().await;
-            std::process::exit(130);
-        });
-    })
 }

@@ -47,10 +47,24 @@ pub enum TlsError {
 
 /// What connections are opened with now.
 pub(super) struct Tls {
-    files: TlsFiles,
+    files: Mutex<TlsFiles>,
     now: ArcSwap<ServerConfig>,
     /// Of what was looked at last, whether it did or not.
     seen: Mutex<[u8; 32]>,
+}
+
+/// Files that were read, and are good.
+pub(super) struct Prepared {
+    config: Arc<ServerConfig>,
+    digest: [u8; 32],
+    files: TlsFiles,
+}
+
+impl Prepared {
+    async fn read(files: TlsFiles) -> Result<Self, TlsError> {
+        let contents = Contents::read(&files).await?;
+        Ok(Self { config: Arc::new(contents.config(&files)?), digest: contents.digest(), files })
+    }
 }
 
 /// The contents of both files.
@@ -65,9 +79,23 @@ impl Tls {
     /// # Errors
     /// When they cannot be read, or do not do.
     pub(super) async fn load(files: TlsFiles) -> Result<Self, TlsError> {
-        let contents = Contents::read(&files).await?;
-        let now = ArcSwap::from_pointee(contents.config(&files)?);
-        Ok(Self { now, seen: Mutex::new(contents.digest()), files })
+        let Prepared { config, digest, files } = Prepared::read(files).await?;
+        Ok(Self { now: ArcSwap::new(config), seen: Mutex::new(digest), files: Mutex::new(files) })
+    }
+
+    /// Reads files that are to be used from now on, which may be others than before.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub(super) async fn prepare(&self, files: TlsFiles) -> Result<Prepared, TlsError> {
+        Prepared::read(files).await
+    }
+
+    /// Opens the next connections with what was prepared.
+    pub(super) fn replace(&self, Prepared { config, digest, files }: Prepared) {
+        *self.files.lock() = files;
+        *self.seen.lock() = digest;
+        self.now.store(config);
     }
 
     /// What the next connection is opened with.
@@ -99,12 +127,13 @@ impl Tls {
 
     /// Whether there was something new, which does.
     async fn look_again(&self) -> Result<bool, TlsError> {
-        let contents = Contents::read(&self.files).await?;
+        let files = self.files.lock().clone();
+        let contents = Contents::read(&files).await?;
         let digest = contents.digest();
         if std::mem::replace(&mut *self.seen.lock(), digest) == digest {
             return Ok(false);
         }
-        self.now.store(Arc::new(contents.config(&self.files)?));
+        self.now.store(Arc::new(contents.config(&files)?));
         Ok(true)
     }
 }

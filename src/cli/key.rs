@@ -1,5 +1,7 @@
 //! `waggle key`: makes the key that a gateway has to be given.
 
+use std::{fs::OpenOptions, io::Write, os::unix::fs::OpenOptionsExt, path::PathBuf};
+
 use clap::Subcommand;
 
 use super::output::{Failure, print};
@@ -7,18 +9,30 @@ use crate::model::key::{KeyKind, SecretKey};
 
 #[derive(Subcommand)]
 pub(super) enum Key {
-    /// Print a new key; only the caller keeps it.
+    /// Make a new key and print it, or write it to a file; it is kept nowhere else.
     Generate {
-        /// For `admin.operator_key`: the key to the administration of the whole gateway.
+        /// For `admin.operator_key` or `admin.operator_keys_file`: the key to the administration of the whole gateway.
         #[arg(long, required = true)]
         operator: bool,
+        /// Write it to this new file, readable by its owner alone, instead of printing it.
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
     },
 }
 
 impl Key {
     pub(super) fn run(&self) -> Result<(), Failure> {
-        let Self::Generate { operator: _ } = self;
+        let Self::Generate { operator: _, out } = self;
         let key = SecretKey::generate(KeyKind::Operator, &mut rand::rng());
-        print(&format!("{}\n", key.reveal()))
+        let Some(file) = out else { return print(&format!("{}\n", key.reveal())) };
+        let mut options = OpenOptions::new();
+        // An existing file may hold a key that is in force.
+        let created = options.write(true).create_new(true).mode(0o600).open(file);
+        let written = created.and_then(|mut file| {
+            writeln!(file, "{}", key.reveal())?;
+            file.sync_all()
+        });
+        written.map_err(|error| Failure::File(file.display().to_string(), error))?;
+        print(&format!("wrote the operator key {}… to {}\n", key.display(), file.display()))
     }
 }

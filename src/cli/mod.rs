@@ -40,7 +40,7 @@ enum Command {
     /// Run the gateway with a demo agent, and print lines to try it with.
     Demo,
     /// Bring the schema of the database up to date.
-    Migrate,
+    Migrate(migrate::Migrate),
     /// Check or show the settings.
     #[command(subcommand)]
     Config(config::Config),
@@ -132,7 +132,7 @@ pub fn run(environment: &Environment) -> ExitCode {
     let done = match command {
         Command::Serve => serve::run(&sources),
         Command::Demo => demo::run(&sources),
-        Command::Migrate => migrate::run(&sources),
+        Command::Migrate(command) => command.run(&sources),
         Command::Config(command) => command.run(&sources),
         Command::Key(command) => command.run(),
         Command::Apply(command) => command.run(&sources),

@@ -6,7 +6,12 @@ use std::{
     process::ExitCode,
 };
 
-use crate::{app::AppError, config::ConfigError, telemetry::TelemetryError};
+use serde_json::json;
+use time::{OffsetDateTime, format_description::well_known::Rfc3339};
+
+use crate::app::AppError;
+use crate::config::{ConfigError, LogFormat};
+use crate::telemetry::{self, TelemetryError};
 
 /// Why a command did not do what it was asked for.
 #[derive(Debug, thiserror::Error)]
@@ -33,6 +38,8 @@ pub(super) enum Failure {
     Unverified(Box<Failure>),
     #[error("cannot read {0}: {1}")]
     Input(String, io::Error),
+    #[error("cannot write {0}: {1}")]
+    File(String, io::Error),
     #[error("{0}: {1}")]
     Manifest(String, String),
 }
@@ -56,11 +63,34 @@ pub(super) fn print_piece(bytes: &[u8]) -> Result<ControlFlow<()>, Failure> {
 pub(super) fn exit_code(done: Result<(), Failure>) -> ExitCode {
     let Err(failure) = done else { return ExitCode::SUCCESS };
     // Nobody is left to tell when standard error itself fails.
-    writeln!(io::stderr(), "{failure}").ok();
+    io::stderr().write_all(last_words(&failure, OffsetDateTime::now_utc()).as_bytes()).ok();
     match failure {
         Failure::Config(_) | Failure::Usage(_) | Failure::Unverified(_) => ExitCode::from(2),
         _ => ExitCode::FAILURE,
     }
+}
+
+/// What failed, in the form of the log: plain text, or JSON lines with the members that log lines have.
+fn last_words(failure: &Failure, now: OffsetDateTime) -> String {
+    let format = match failure {
+        // Logging has not started: only a form that was asked for counts.
+        Failure::Config(error) => error.log_format(),
+        _ => telemetry::started_format(),
+    };
+    if format != Some(LogFormat::Json) {
+        return format!("{failure}\n");
+    }
+    let lines: Vec<String> = match failure {
+        Failure::Config(error) => error.problems().iter().map(ToString::to_string).collect(),
+        other => vec![other.to_string()],
+    };
+    let line = |error: &String| {
+        let timestamp = now.format(&Rfc3339).unwrap_or_default();
+        let line =
+            json!({"timestamp": timestamp, "level": "ERROR", "message": "waggle failed", "error": error});
+        format!("{line}\n")
+    };
+    lines.iter().map(line).collect()
 }
 
 /// Ends with what the parser of the command line has to say: help, the version, or an error.

@@ -3,7 +3,9 @@
 use tokio::runtime::Runtime;
 
 use super::{Sources, output::Failure};
-use crate::{app, config::Purpose, telemetry};
+use crate::app::{self, Reloader};
+use crate::config::{self, Loaded, Purpose};
+use crate::telemetry;
 
 pub(super) fn run(sources: &Sources<'_>) -> Result<(), Failure> {
     serve(sources, false)
@@ -11,10 +13,16 @@ pub(super) fn run(sources: &Sources<'_>) -> Result<(), Failure> {
 
 /// Runs the gateway until it is told to stop.
 pub(super) fn serve(sources: &Sources<'_>, demo: bool) -> Result<(), Failure> {
-    let settings = sources.load(Purpose::Serve)?.settings;
-    telemetry::init(&settings.log)?;
+    let Loaded { settings, listing } = sources.load(Purpose::Serve)?;
+    let filter = telemetry::init(&settings.log)?;
+    let (environment, flags) = (sources.environment.clone(), sources.flags.clone());
+    let reloader = Reloader::new(
+        listing,
+        move || config::load(&environment, &flags, Purpose::Serve),
+        move |wanted| filter.set(wanted).map_err(|error| error.to_string()),
+    );
     let runtime = Runtime::new().map_err(Failure::Runtime)?;
-    let done = runtime.block_on(app::run(settings, demo));
+    let done = runtime.block_on(app::run(settings, demo, reloader));
     // A name that is still being resolved is not waited for.
     runtime.shutdown_background();
     Ok(done?)

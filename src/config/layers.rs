@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use sha2::{Digest, Sha256};
+
 use super::problem::Place;
 
 /// A value as its layer holds it.
@@ -15,6 +17,22 @@ pub(super) enum Raw {
     EmptyTable,
     /// Nothing that any setting takes; says what it is.
     Unfit(&'static str),
+}
+
+impl Raw {
+    /// A digest of the value, in the place of a secret one.
+    pub(super) fn digest(&self) -> [u8; 32] {
+        let hash = Sha256::new();
+        let hash = match self {
+            Self::Text(text) => hash.chain_update(text),
+            Self::Integer(number) => hash.chain_update(number.to_be_bytes()),
+            Self::List(items) => {
+                items.iter().fold(hash, |hash, item| hash.chain_update(item).chain_update([0]))
+            }
+            Self::Tables(_) | Self::EmptyTable | Self::Unfit(_) => hash,
+        };
+        hash.finalize().into()
+    }
 }
 
 /// A value and where it stands.

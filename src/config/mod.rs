@@ -22,6 +22,7 @@ mod layers;
 mod limits;
 mod log;
 mod mcp;
+mod metrics;
 mod number;
 mod origin;
 mod problem;
@@ -57,6 +58,7 @@ pub use self::{
     limits::Limits,
     log::{Log, LogFilter, LogFormat},
     mcp::Mcp,
+    metrics::Metrics,
     origin::AllowedOrigin,
     problem::{ConfigError, Place, Problem},
     public_url::PublicUrl,
@@ -81,6 +83,8 @@ pub struct Settings {
     pub embedded: Embedded,
     /// The administration surface.
     pub admin: Admin,
+    /// Access to `/metrics`.
+    pub metrics: Metrics,
     /// What is remembered of credentials.
     pub access: Access,
     /// Whose access tokens are believed, and what their claims grant.
@@ -162,7 +166,7 @@ fn read(
     if complete {
         settings.check_whole(&mut reader, purpose);
     }
-    let entries = reader.finish().map_err(ConfigError::new)?;
+    let entries = reader.finish().map_err(|problems| ConfigError::new(problems, settings.log.format))?;
     Ok(Loaded { settings, listing: Listing(entries) })
 }
 
@@ -174,6 +178,7 @@ impl Settings {
             database: Database::read(reader),
             embedded: Embedded::read(reader, environment),
             admin: Admin::read(reader),
+            metrics: Metrics::read(reader),
             access: Access::read(reader),
             tokens: Tokens::read(reader),
             limits: Limits::read(reader),
@@ -191,13 +196,13 @@ impl Settings {
 
     /// What no setting can be blamed for alone.
     fn check_whole(&self, reader: &mut Reader, purpose: Purpose) {
-        let given =
-            ["database.url", "admin.operator_key", "database.listen_url"].map(|name| reader.was_given(name));
-        let [url, operator_key, listen_url] = given;
-        if purpose == Purpose::Serve && url && !operator_key {
+        let [url, listen_url] = ["database.url", "database.listen_url"].map(|name| reader.was_given(name));
+        let operator_key = ["admin.operator_key", "admin.operator_keys_file"];
+        if purpose == Purpose::Serve && url && !operator_key.iter().any(|name| reader.was_given(name)) {
             reader.refuse(
                 "admin.operator_key",
-                "required with a database URL; make one with: waggle key generate --operator",
+                "required with a database URL, or admin.operator_keys_file; make one with: waggle key generate \
+                 --operator --out operator.key",
             );
         }
         if reader.was_given("database.owner_url") && !url {

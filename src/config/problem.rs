@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::log::LogFormat;
+
 /// Where a setting was given. Ordered as the layers are: what stands later overrides.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
@@ -54,24 +56,32 @@ impl fmt::Display for Problem {
 
 /// Everything that is wrong with the configuration, shown one problem a line.
 #[derive(Debug, PartialEq, Eq)]
-pub struct ConfigError(Vec<Problem>);
+pub struct ConfigError {
+    problems: Vec<Problem>,
+    log_format: Option<LogFormat>,
+}
 
 impl ConfigError {
     /// Orders the problems by their place: the file by its lines, variables, flags, then the rest.
-    pub(super) fn new(mut problems: Vec<Problem>) -> Self {
+    pub(super) fn new(mut problems: Vec<Problem>, log_format: Option<LogFormat>) -> Self {
         problems.sort_by_key(|problem| (problem.place.is_none(), problem.place.clone()));
-        Self(problems)
+        Self { problems, log_format }
+    }
+
+    /// The form of log lines that the settings ask for, as far as they could be read.
+    pub fn log_format(&self) -> Option<LogFormat> {
+        self.log_format
     }
 
     /// The problems, in the order in which they are shown.
     pub fn problems(&self) -> &[Problem] {
-        &self.0
+        &self.problems
     }
 }
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut lines = self.0.iter();
+        let mut lines = self.problems.iter();
         if let Some(first) = lines.next() {
             write!(f, "{first}")?;
         }

@@ -15,6 +15,8 @@ pub(super) struct Entry {
     pub(super) value: Option<Shown>,
     /// Who gave the value; `None` for a default.
     pub(super) place: Option<Place>,
+    /// The digest of a secret as it was given, by which a changed one is recognised.
+    pub(super) secret: Option<[u8; 32]>,
 }
 
 /// Reads settings, each once; what is wrong is collected while reading goes on with the defaults.
@@ -32,9 +34,9 @@ impl Reader {
 
     /// Reads a setting that always has a value.
     pub(super) fn value<K: Kind>(&mut self, name: &'static str, kind: &K, default: K::Value) -> K::Value {
-        let (given, place) = self.given(name, kind);
+        let (given, place, digest) = self.given(name, kind);
         let value = given.unwrap_or(default);
-        self.entries.push(Entry { name, value: Some(kind.show(&value)), place });
+        self.add(name, Some(kind.show(&value)), place, digest);
         value
     }
 
@@ -45,10 +47,21 @@ impl Reader {
         kind: &K,
         default: Option<K::Value>,
     ) -> Option<K::Value> {
-        let (given, place) = self.given(name, kind);
+        let (given, place, digest) = self.given(name, kind);
         let value = given.or(default);
-        self.entries.push(Entry { name, value: value.as_ref().map(|value| kind.show(value)), place });
+        self.add(name, value.as_ref().map(|value| kind.show(value)), place, digest);
         value
+    }
+
+    fn add(
+        &mut self,
+        name: &'static str,
+        value: Option<Shown>,
+        place: Option<Place>,
+        digest: Option<[u8; 32]>,
+    ) {
+        let secret = digest.filter(|_| value == Some(Shown::Secret));
+        self.entries.push(Entry { name, value, place, secret });
     }
 
     /// Whether any layer gives the setting, which must have been read, even wrongly.
@@ -74,9 +87,14 @@ impl Reader {
 
     /// The highest layer's value and place. Values that are overridden are checked too, so that none waits to
     /// be found wrong on the day its override goes; but a variable shared with other programs is not ours to judge.
-    fn given<K: Kind>(&mut self, name: &'static str, kind: &K) -> (Option<K::Value>, Option<Place>) {
+    fn given<K: Kind>(
+        &mut self,
+        name: &'static str,
+        kind: &K,
+    ) -> (Option<K::Value>, Option<Place>, Option<[u8; 32]>) {
         let given = self.layers.take(name);
         let highest = given.last().map(|one| one.place.clone());
+        let digest = given.last().map(|one| one.raw.digest());
         let mut value = None;
         for one in given {
             let shared = one.place == Place::Variable(SHARED_DATABASE_URL.to_owned());
@@ -92,7 +110,7 @@ impl Reader {
                 }),
             }
         }
-        (value, highest)
+        (value, highest, digest)
     }
 }
 

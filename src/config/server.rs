@@ -39,6 +39,8 @@ pub struct Server {
     pub forwarded_header: ForwardedHeader,
     /// How long requests under way may go on once the gateway is told to stop.
     pub shutdown: Duration,
+    /// How long requests are still taken after `SIGTERM`, while readiness fails.
+    pub drain: Duration,
     /// How long one request may take. A stream is no request in this sense.
     pub request: Duration,
     /// How long the head of a request may take from its first byte, and a TLS handshake.
@@ -111,6 +113,7 @@ impl Server {
                 &Time::seconds(0..=600),
                 Duration::from_secs(10),
             ),
+            drain: reader.value("server.drain_seconds", &Time::seconds(0..=600), Duration::from_secs(5)),
             request: reader.value(
                 "server.request_seconds",
                 &Time::seconds(1..=3600),
@@ -124,7 +127,7 @@ impl Server {
             connections_per_address: reader.value(
                 "server.connections_per_address",
                 &Count(1..=1_000_000),
-                8_000,
+                1_000,
             ),
         }
     }

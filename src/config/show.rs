@@ -11,6 +11,15 @@ const MASK: &str = "********";
 /// Shows as TOML: a table a section, in the order of `config/waggle.toml`.
 pub struct Listing(pub(super) Vec<Entry>);
 
+impl Listing {
+    /// The settings whose values differ, whoever set them.
+    pub fn differences(&self, other: &Self) -> Vec<&'static str> {
+        let pairs = self.0.iter().zip(&other.0);
+        let differing = pairs.filter(|(one, other)| (&one.value, one.secret) != (&other.value, other.secret));
+        differing.map(|(one, _)| one.name).collect()
+    }
+}
+
 impl fmt::Display for Listing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut open = "";

@@ -82,6 +82,34 @@ impl<T> Kind for Secret<T> {
     }
 }
 
+/// One or several texts, separated by commas, that no message and no listing repeats.
+pub(super) struct SecretList<T>(pub(super) Parse<T>);
+
+impl<T> Kind for SecretList<T> {
+    type Value = Vec<T>;
+
+    fn parse(&self, raw: &Raw) -> Result<Vec<T>, String> {
+        let read = |item: &str| (self.0)(item).map_err(|why| format!("the value {why}"));
+        let values: Vec<T> = match raw {
+            Raw::List(items) => items.iter().map(|item| read(item)).collect::<Result<_, _>>()?,
+            raw => {
+                let text = text_of(raw)?;
+                let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
+                items.map(read).collect::<Result<_, _>>()?
+            }
+        };
+        if values.is_empty() {
+            Err("the list is empty; leave the setting out instead".to_owned())
+        } else {
+            Ok(values)
+        }
+    }
+
+    fn show(&self, _: &Vec<T>) -> Shown {
+        Shown::Secret
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

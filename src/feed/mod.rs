@@ -19,10 +19,11 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use uuid::Uuid;
 
 use crate::model::feed::{BoxFuture, ChangeFeed, FeedHealth, Follower, Unconfirmed};
 use crate::model::scope::{Revision, Scope};
-use crate::model::sources::{RandomError, Sources};
+use crate::model::sources::Sources;
 use crate::store::Store;
 use crate::store::wakes::ReplicaId;
 
@@ -80,15 +81,11 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// Builds a feed that is not heard from yet.
-    ///
-    /// # Errors
-    /// When the source of randomness fails.
-    pub fn new(store: Store, sources: Sources, options: FeedOptions) -> Result<Self, RandomError> {
-        let me = ReplicaId(sources.uid()?);
-        Ok(Self {
+    /// Builds a feed that is not heard from yet. `instance` identifies the replica among the others.
+    pub fn new(store: Store, sources: Sources, instance: Uuid, options: FeedOptions) -> Self {
+        Self {
             proof: Proof::new(&options),
-            members: Members::new(me, heartbeat_lease(&options)),
+            members: Members::new(ReplicaId(instance), heartbeat_lease(&options)),
             hub: Hub::new(options.patience),
             store,
             sources,
@@ -98,7 +95,7 @@ impl Feed {
             catch_up: CatchUp::default(),
             follower: OnceLock::new(),
             timelines: AtomicU64::new(0),
-        })
+        }
     }
 
     /// Starts the feed's tasks, which run until `stop`. The follower is told of every change from here on; a second
@@ -148,6 +145,11 @@ impl Feed {
 
     fn follower(&self) -> Option<Arc<dyn Follower>> {
         self.follower.get().and_then(Weak::upgrade)
+    }
+
+    /// Has every stream find out at once whether it may go on.
+    pub fn suspect_streams(&self) {
+        self.hub.suspect_all();
     }
 
     /// Ends what reads for streams.

@@ -2,10 +2,11 @@
 
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName};
-use subtle::ConstantTimeEq;
 
+use super::operator_keys::OperatorKeys;
 use crate::model::fault::Fault;
-use crate::model::key::{KeyHash, KeyKind, SecretKey};
+use crate::model::ids::KeyId;
+use crate::model::key::{KeyKind, SecretKey};
 
 const AGENT_API_KEY: HeaderName = HeaderName::from_static("x-agent-api-key");
 
@@ -16,19 +17,19 @@ const MOST_TOKEN: usize = 16 * 1024;
 pub enum Presented<'a> {
     /// Nothing.
     Nobody,
-    /// The operator's key, verified.
-    Operator,
+    /// An operator key in force, by its id.
+    Operator(KeyId),
     /// A key of well-formed shape that must be looked up.
     Key(SecretKey),
     /// What looks like an access token, of which nothing is verified.
     Token(&'a str),
 }
 
-/// Reads the credential of a request. `operator` is the hash of the operator's key.
+/// Reads the credential of a request, and verifies an operator key.
 ///
 /// # Errors
 /// [`Fault::Unauthenticated`] for one that cannot be valid, and for two that differ.
-pub fn read(headers: &HeaderMap, operator: KeyHash) -> Result<Presented<'_>, Fault> {
+pub fn read<'a>(headers: &'a HeaderMap, operators: &OperatorKeys) -> Result<Presented<'a>, Fault> {
     let mut tokens = headers.get_all(AGENT_API_KEY).iter().map(|value| (value.to_str().ok(), true)).chain(
         headers.get_all(AUTHORIZATION).iter().map(|value| (value.to_str().ok().and_then(bearer), false)),
     );
@@ -49,8 +50,7 @@ pub fn read(headers: &HeaderMap, operator: KeyHash) -> Result<Presented<'_>, Fau
         KeyKind::Agent => Ok(Presented::Key(key)),
         _ if agent_only => Err(Fault::Unauthenticated),
         KeyKind::Owner => Ok(Presented::Key(key)),
-        KeyKind::Operator if bool::from(key.hash().0.ct_eq(&operator.0)) => Ok(Presented::Operator),
-        KeyKind::Operator => Err(Fault::Unauthenticated),
+        KeyKind::Operator => operators.verify(&key).map(Presented::Operator).ok_or(Fault::Unauthenticated),
     }
 }
 
@@ -61,6 +61,13 @@ fn is_token(text: &str) -> bool {
         && text.len() <= MOST_TOKEN
         && text.bytes().all(plain)
         && text.matches('.').count() == 2
+}
+
+/// The bearer token of a request that presents nothing else.
+pub fn only_bearer(headers: &HeaderMap) -> Option<&str> {
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    let value = values.next().filter(|_| !headers.contains_key(AGENT_API_KEY))?;
+    if values.next().is_some() { None } else { bearer(value.to_str().ok()?) }
 }
 
 /// The token of `Bearer <token>`; the scheme's case does not matter (RFC 9110, section 11.1).
@@ -76,20 +83,21 @@ mod tests {
     use rand::rngs::StdRng;
 
     use super::{Presented, read};
-    use crate::model::key::{KeyHash, KeyKind, SecretKey};
+    use crate::http::operator_keys::OperatorKeys;
+    use crate::model::key::{KeyKind, SecretKey};
 
     fn key(kind: KeyKind, seed: u64) -> SecretKey {
         SecretKey::generate(kind, &mut StdRng::seed_from_u64(seed))
     }
 
-    fn ask(headers: &[(&'static str, &str)], operator: KeyHash) -> &'static str {
+    fn ask(headers: &[(&'static str, &str)], operators: &OperatorKeys) -> &'static str {
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             map.append(*name, value.parse().unwrap());
         }
-        match read(&map, operator) {
+        match read(&map, operators) {
             Ok(Presented::Nobody) => "nobody",
-            Ok(Presented::Operator) => "operator",
+            Ok(Presented::Operator(_)) => "operator",
             Ok(Presented::Token(_)) => "token",
             Ok(Presented::Key(key)) if key.kind() == KeyKind::Agent => "agent",
             Ok(Presented::Key(_)) => "owner",
@@ -103,7 +111,7 @@ mod tests {
         let (owner, operator) = (key(KeyKind::Owner, 3), key(KeyKind::Operator, 4));
         let (agent, other) = (agent.reveal(), other.reveal());
         let bearer = |token: &str| format!("Bearer {token}");
-        let hash = operator.hash();
+        let operators = OperatorKeys::new([&operator]);
         let cases: &[(&[(&'static str, &str)], &str)] = &[
             (&[], "nobody"),
             (&[("x-agent-api-key", agent)], "agent"),
@@ -134,7 +142,7 @@ mod tests {
             (&[("x-agent-api-key", operator.reveal())], "unauthenticated"),
         ];
         for (headers, expected) in cases {
-            assert_eq!(ask(headers, hash), *expected, "{headers:?}");
+            assert_eq!(ask(headers, &operators), *expected, "{headers:?}");
         }
     }
 }

@@ -1,11 +1,12 @@
 //! The metadata of protected resources (RFC 9728): which authorization servers issue tokens for an endpoint.
 
 use bytes::Bytes;
-use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
-use http::{HeaderValue, Method, Response, StatusCode};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderValue, Method, Response};
 use serde::Serialize;
 
 use super::body::Body;
+use super::problem;
 use crate::config::PublicUrl;
 use crate::model::ids::Slug;
 
@@ -79,10 +80,7 @@ impl Metadata {
     /// Answers a request for a document.
     pub fn answer(&self, method: &Method, what: Protected<'_>) -> Response<Body> {
         if !matches!(*method, Method::GET | Method::HEAD) {
-            let mut refused = Response::new(Body::empty());
-            *refused.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
-            refused.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
-            return refused;
+            return problem::method_not_allowed(Some("GET, HEAD")).map(Body::Axum);
         }
         let mut response = Response::new(Body::from(Bytes::from(self.document(what))));
         let headers = response.headers_mut();

@@ -9,6 +9,7 @@ pub mod key_expiry;
 pub mod limits;
 pub mod metadata;
 pub mod meter;
+pub mod operator_keys;
 pub mod origin;
 pub mod precondition;
 pub mod problem;

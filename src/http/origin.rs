@@ -3,6 +3,8 @@
 //! Against DNS rebinding (a name of the attacker's that resolves to this machine) the host is checked; against other
 //! pages the origin is. Programs send no `Origin` and pass.
 
+use std::net::IpAddr;
+
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
     ACCESS_CONTROL_EXPOSE_HEADERS, HOST, ORIGIN, VARY,
@@ -12,15 +14,42 @@ use http::{HeaderMap, HeaderValue, Uri};
 use crate::config::AllowedOrigin;
 use crate::model::fault::Fault;
 
-const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, DELETE");
-const REQUEST_HEADERS: HeaderValue = HeaderValue::from_static(
-    "Authorization, X-Agent-API-Key, Content-Type, Accept, MCP-Protocol-Version, Mcp-Session-Id, Mcp-Method, \
-     Mcp-Name, Last-Event-ID, X-Request-Id",
-);
-const EXPOSED: HeaderValue = HeaderValue::from_static(
-    "Mcp-Session-Id, WWW-Authenticate, Retry-After, RateLimit, RateLimit-Policy, X-Request-Id, \
-     Waggle-Key-Expires",
-);
+/// A foreign `Host`, where no credential is read or none holds.
+pub const FOREIGN_HOST: Fault = Fault::ForbiddenOrigin("this Host is not allowed");
+
+/// What a page of an allowed origin may send to a surface and read of its answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cors {
+    methods: &'static str,
+    request_headers: &'static str,
+    exposed: &'static str,
+}
+
+/// For the MCP endpoints.
+pub const MCP_CORS: Cors = Cors {
+    methods: "GET, POST, DELETE",
+    request_headers: "Authorization, X-Agent-API-Key, Content-Type, Accept, MCP-Protocol-Version, Mcp-Session-Id, \
+                      Mcp-Method, Mcp-Name, Last-Event-ID, X-Request-Id, traceparent, tracestate, baggage",
+    exposed: "Mcp-Session-Id, WWW-Authenticate, Retry-After, RateLimit, RateLimit-Policy, X-Request-Id, \
+              Waggle-Key-Expires",
+};
+
+/// For the administration surface.
+pub const ADMIN_CORS: Cors = Cors {
+    methods: "GET, POST, PUT, PATCH, DELETE",
+    request_headers: "Authorization, X-Agent-API-Key, Content-Type, Accept, If-Match, If-None-Match, X-Request-Id, \
+                      traceparent, tracestate, baggage",
+    exposed: "ETag, WWW-Authenticate, Retry-After, RateLimit, RateLimit-Policy, X-Request-Id, Waggle-Key-Expires",
+};
+
+/// Where a request says that it comes from and goes to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestSource {
+    /// The origin of the page that sends it, an allowed one; none for programs.
+    pub origin: Option<HeaderValue>,
+    /// Its `Host` is not allowed: it passes only with a credential that holds, which no web page has.
+    pub foreign_host: bool,
+}
 
 /// Which hosts and origins are allowed.
 #[derive(Debug, Clone)]
@@ -32,38 +61,52 @@ pub struct OriginRules {
 }
 
 impl OriginRules {
-    /// Checks a request; answers its origin, if it has one.
+    /// Checks the `Origin` of a request, and finds out whether its `Host` is allowed.
     ///
     /// # Errors
-    /// [`Fault::ForbiddenOrigin`]; [`Fault::InvalidRequest`] for two hosts.
-    pub fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<Option<HeaderValue>, Fault> {
+    /// [`Fault::ForbiddenOrigin`] for an origin; [`Fault::InvalidRequest`] for two hosts.
+    pub fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<RequestSource, Fault> {
         let mut hosts = headers.get_all(HOST).iter();
         let host = hosts.next();
         if hosts.next().is_some() {
             return Err(Fault::InvalidRequest("a request has one Host".into()));
         }
-        if !self.allows_host(uri, host) {
-            return Err(Fault::ForbiddenOrigin("this Host is not allowed"));
-        }
+        let foreign_host = !self.allows_host(uri, host);
         let mut origins = headers.get_all(ORIGIN).iter();
-        let Some(origin) = origins.next() else { return Ok(None) };
+        let Some(origin) = origins.next() else {
+            return Ok(RequestSource { origin: None, foreign_host });
+        };
         let allowed = |text: &str| self.origins.iter().any(|rule| rule.allows(text));
         if origins.next().is_none() && origin.to_str().is_ok_and(allowed) {
-            Ok(Some(origin.clone()))
+            Ok(RequestSource { origin: Some(origin.clone()), foreign_host })
         } else {
             Err(Fault::ForbiddenOrigin("this Origin is not allowed"))
         }
     }
 
     fn allows_host(&self, uri: &Uri, host: Option<&HeaderValue>) -> bool {
-        let Some(hosts) = &self.hosts else { return true };
-        // Where the target names the host, as HTTP/2 does, the header says nothing (RFC 9112, section 3.2.2).
-        let named = uri.authority().map(http::uri::Authority::as_str);
-        let named = named.or_else(|| host.and_then(|host| host.to_str().ok()));
-        named
-            .map(without_port)
-            .is_some_and(|host| hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(host)))
+        self.hosts.is_none() || host_of(uri, host).is_some_and(|host| self.names(host))
     }
+
+    fn names(&self, host: &str) -> bool {
+        self.hosts.iter().flatten().any(|allowed| allowed.eq_ignore_ascii_case(host))
+    }
+
+    /// Whether the host of a request is an IP literal, `localhost` or one of the allowed hosts. A name that an attacker
+    /// makes resolve to this machine is none of them, whether hosts are checked or not.
+    pub fn names_this_machine(&self, uri: &Uri, headers: &HeaderMap) -> bool {
+        host_of(uri, headers.get(HOST)).is_some_and(|host| {
+            let literal = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+            literal.parse::<IpAddr>().is_ok() || host.eq_ignore_ascii_case("localhost") || self.names(host)
+        })
+    }
+}
+
+/// The host that a request is for, without its port. Where the target names it, as in HTTP/2, the header says nothing
+/// (RFC 9112, section 3.2.2).
+fn host_of<'a>(uri: &'a Uri, header: Option<&'a HeaderValue>) -> Option<&'a str> {
+    let named = uri.authority().map(http::uri::Authority::as_str);
+    named.or_else(|| header.and_then(|host| host.to_str().ok())).map(without_port)
 }
 
 fn without_port(host: &str) -> &str {
@@ -72,16 +115,16 @@ fn without_port(host: &str) -> &str {
 }
 
 /// Lets the page of an allowed origin read the answer.
-pub fn allow(origin: HeaderValue, headers: &mut HeaderMap) {
+pub fn allow(origin: HeaderValue, cors: Cors, headers: &mut HeaderMap) {
     headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-    headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
+    headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(cors.exposed));
     headers.append(VARY, HeaderValue::from_static("Origin"));
 }
 
 /// What a preflight asks for (Fetch standard, section 3.3).
-pub fn allow_preflight(headers: &mut HeaderMap) {
-    headers.insert(ACCESS_CONTROL_ALLOW_METHODS, METHODS);
-    headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, REQUEST_HEADERS);
+pub fn allow_preflight(cors: Cors, headers: &mut HeaderMap) {
+    headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(cors.methods));
+    headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(cors.request_headers));
 }
 
 #[cfg(test)]
@@ -98,7 +141,7 @@ mod tests {
         if let Some(origin) = origin {
             headers.insert(ORIGIN, origin.parse().unwrap());
         }
-        rules.check(&Uri::from_static("/"), &headers).is_ok()
+        rules.check(&Uri::from_static("/"), &headers).is_ok_and(|source| !source.foreign_host)
     }
 
     #[test]
@@ -109,15 +152,16 @@ mod tests {
             for host in hosts {
                 headers.append(HOST, HeaderValue::from_static(host));
             }
-            rules.check(&Uri::from_static(uri), &headers).map_err(|fault| fault.name())
+            let source = rules.check(&Uri::from_static(uri), &headers);
+            source.map(|source| source.foreign_host).map_err(|fault| fault.name())
         };
-        assert_eq!(check("http://localhost/a/mcp", &["evil.example"]), Ok(None));
-        assert_eq!(check("http://localhost:80/a/mcp", &[]), Ok(None));
+        assert_eq!(check("http://localhost/a/mcp", &["evil.example"]), Ok(false));
+        assert_eq!(check("http://localhost:80/a/mcp", &[]), Ok(false));
         for target in ["http://evil.example/a/mcp", "http://localhost@evil.example/a/mcp"] {
-            assert_eq!(check(target, &["localhost"]), Err("forbidden_origin"), "{target}");
+            assert_eq!(check(target, &["localhost"]), Ok(true), "{target}");
         }
         assert_eq!(check("/a/mcp", &["localhost", "localhost"]), Err("invalid_request"));
-        assert_eq!(check("/a/mcp", &[]), Err("forbidden_origin"));
+        assert_eq!(check("/a/mcp", &[]), Ok(true));
     }
 
     #[test]
@@ -131,6 +175,25 @@ mod tests {
         assert!(check("localhost", Some("http://localhost:3000")));
         for origin in ["http://evil.example", "null", "https://localhost", "http://localhost.evil.example"] {
             assert!(!check("localhost", Some(origin)), "{origin}");
+        }
+    }
+
+    #[test]
+    fn only_ip_literals_and_known_names_name_this_machine() {
+        for hosts in [None, Some(vec!["mcp.example.com".to_owned()])] {
+            let known = hosts.is_some();
+            let rules = OriginRules { hosts, origins: Vec::new() };
+            let names = |host: &'static str| {
+                let headers = HeaderMap::from_iter([(HOST, HeaderValue::from_static(host))]);
+                rules.names_this_machine(&Uri::from_static("/metrics"), &headers)
+            };
+            for host in ["127.0.0.1:8095", "10.1.2.3", "[::1]:8095", "LOCALHOST:1"] {
+                assert!(names(host), "{host}");
+            }
+            for host in ["evil.example", "127.0.0.1.evil.example", "", "1.2.3"] {
+                assert!(!names(host), "{host}");
+            }
+            assert_eq!(names("mcp.example.com"), known);
         }
     }
 }

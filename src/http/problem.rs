@@ -1,7 +1,7 @@
 //! Problems of the admin surface (RFC 9457), and the one place where its status codes stand.
 
 use axum::response::{IntoResponse, Response};
-use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 use serde::Serialize;
 
@@ -18,7 +18,7 @@ pub struct Problem<'a> {
     status: u16,
     detail: String,
     /// The stable name of the failure.
-    code: &'static str,
+    code: &'a str,
     /// What the log knows a failure of the gateway by.
     #[serde(skip_serializing_if = "Option::is_none")]
     request_id: Option<&'a str>,
@@ -67,23 +67,41 @@ pub fn response(fault: &Fault, request_id: Option<&str>) -> Response {
     if let Fault::Internal(detail) = fault {
         tracing::error!(request_id, detail, "a request failed by a fault of the gateway");
     }
-    let problem = Problem {
-        r#type: "about:blank",
-        title: status.canonical_reason().unwrap_or_default(),
-        status: status.as_u16(),
-        detail: fault.to_string(),
-        code: fault.name(),
-        request_id: request_id.filter(|_| internal),
-    };
-    let body = serde_json::to_vec(&problem).unwrap_or_default();
-    let mut response = (status, body).into_response();
+    let mut response = described(status, fault.name(), fault.to_string(), request_id.filter(|_| internal));
     let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
     if let Some(challenge) = challenge::of(fault) {
         headers.insert(WWW_AUTHENTICATE, challenge);
     }
     if let Some(wait) = fault.retry_after() {
         headers.insert(RETRY_AFTER, retry_after(wait));
     }
+    response
+}
+
+/// The answer to a method that a path does not have. `Allow`, where it is known here, names those that it has.
+pub fn method_not_allowed(allowed: Option<&'static str>) -> Response {
+    let detail = match allowed {
+        Some(allowed) => format!("this path does not have that method; use one of {allowed}"),
+        None => "this path does not have that method; the header Allow names those that it has".to_owned(),
+    };
+    let mut response = described(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", detail, None);
+    if let Some(allowed) = allowed {
+        response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
+    }
+    response
+}
+
+fn described(status: StatusCode, code: &str, detail: String, request_id: Option<&str>) -> Response {
+    let problem = Problem {
+        r#type: "about:blank",
+        title: status.canonical_reason().unwrap_or_default(),
+        status: status.as_u16(),
+        detail,
+        code,
+        request_id,
+    };
+    let body = serde_json::to_vec(&problem).unwrap_or_default();
+    let mut response = (status, body).into_response();
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
     response
 }

@@ -15,12 +15,14 @@ pub struct Visitor {
     pub client: ClientAddress,
     /// Whether the answer has to warn of the key's end.
     pub expiry: Arc<KeyExpiry>,
+    /// The request's `Host` is not allowed, so that it needs a credential that holds.
+    pub foreign_host: bool,
 }
 
 impl Visitor {
     /// A client with this address.
     pub fn new(client: ClientAddress) -> Self {
-        Self { client, expiry: Arc::default() }
+        Self { client, expiry: Arc::default(), foreign_host: false }
     }
 
     /// The one of a request.

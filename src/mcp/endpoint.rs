@@ -25,10 +25,11 @@ use crate::http::cursor::CursorSeal;
 use crate::http::key_expiry::KeyExpiry;
 use crate::http::limits::Limits;
 use crate::http::meter::Noted;
-use crate::model::audit::event::ActorKind;
+use crate::http::operator_keys::OperatorKeys;
+use crate::http::origin::FOREIGN_HOST;
+use crate::model::audit::event::Actor;
 use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
-use crate::model::key::KeyHash;
 use crate::model::session::{Session, SessionId};
 use crate::registry::Registry;
 use crate::registry::access::{Caller, Shown};
@@ -67,7 +68,7 @@ pub struct Endpoint {
     pub(super) options: EndpointOptions,
     /// Ends all streams.
     pub(super) closing: CancellationToken,
-    operator: KeyHash,
+    operators: OperatorKeys,
 }
 
 /// A request at the door.
@@ -81,6 +82,8 @@ pub struct Arrival<'a> {
     pub request_id: &'a HeaderValue,
     /// Who is at the other end.
     pub client: ClientAddress,
+    /// Its `Host` is not allowed, so that it needs a credential that holds.
+    pub foreign_host: bool,
     /// Where it is noted that the key which it shows expires.
     pub expiry: &'a KeyExpiry,
     /// What was decided before it came here.
@@ -110,14 +113,14 @@ impl Endpoint {
     /// Builds the endpoints over the registry. Their streams end with `closing`.
     pub fn new(
         grounds: Grounds,
-        (seal, operator): (CursorSeal, KeyHash),
+        (seal, operators): (CursorSeal, OperatorKeys),
         options: EndpointOptions,
         closing: CancellationToken,
     ) -> Self {
         let Grounds { registry, feed, audit, limits, usage } = grounds;
         let streams = Streams::new(options.streams_per_key, options.streams);
         let performer = Performer::new(registry, seal, options.result_bytes);
-        Self { performer, feed, streams, audit, limits, usage, options, closing, operator }
+        Self { performer, feed, streams, audit, limits, usage, options, closing, operators }
     }
 
     /// What the endpoints hold, in numbers.
@@ -153,6 +156,11 @@ impl Endpoint {
         let headers = McpHeaders::read(&arrival.parts.headers);
         let modern = era::is_modern(&headers);
         arrival.noted.asks(arrival.parts.method.as_str(), modern);
+        if arrival.foreign_host
+            && let Err(fault) = self.admit(arrival).await
+        {
+            return refuse(arrival, &fault, body).await;
+        }
         if modern || !headers.session_id.is_present() {
             return method_not_allowed("POST");
         }
@@ -211,18 +219,24 @@ impl Endpoint {
         if let Err(Fault::Unauthenticated | Fault::Forbidden) = &admitted {
             self.limits.charge_failure(arrival.client)?;
         }
-        admitted.inspect(|caller| arrival.trail.admitted(caller))
+        match admitted {
+            Err(Fault::Unauthenticated) if arrival.foreign_host => Err(FOREIGN_HOST),
+            admitted => admitted.inspect(|caller| arrival.trail.admitted(caller)),
+        }
     }
 
     async fn identify(&self, arrival: &Arrival<'_>) -> Result<Caller, Fault> {
-        let presented = credential::read(&arrival.parts.headers, self.operator)?;
+        let presented = credential::read(&arrival.parts.headers, &self.operators)?;
         let shown = match &presented {
-            Presented::Operator => {
-                arrival.trail.kind(ActorKind::Operator);
+            Presented::Operator(key) => {
+                arrival.trail.actor(Actor::operator(*key));
                 return Err(Fault::Forbidden);
             }
             Presented::Nobody => {
-                arrival.trail.kind(ActorKind::Anybody);
+                arrival.trail.actor(Actor::anybody());
+                if arrival.foreign_host {
+                    return Err(FOREIGN_HOST);
+                }
                 Shown::Nobody
             }
             Presented::Key(key) => Shown::Key(key),

@@ -3,7 +3,7 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, Response, StatusCode};
 use hyper::body::Incoming as IncomingBody;
 
@@ -18,6 +18,7 @@ use super::wire::{RequestId, error_message, parse};
 use crate::http::body::{self, Body};
 use crate::http::challenge;
 use crate::http::limits;
+use crate::http::problem;
 use crate::http::within::within;
 use crate::model::fault::Fault;
 
@@ -89,6 +90,18 @@ pub fn fail(arrival: &Arrival<'_>, fault: &Fault) -> Response<Body> {
     Reply::new(arrival, &McpHeaders::read(&arrival.parts.headers), b"").fault(fault)
 }
 
+/// Answers a request of which nothing was read.
+pub fn unread(fault: &Fault) -> Response<Body> {
+    let error = legacy::error::answer(fault, "");
+    let mut response = ok(Body::from(error_message(None, None, &error)));
+    *response.status_mut() = error.status;
+    limits::tell(fault, response.headers_mut());
+    if let Some(wait) = error.retry_after {
+        response.headers_mut().insert(RETRY_AFTER, limits::retry_after(wait));
+    }
+    response
+}
+
 /// Refuses a request before its body was wanted; the id is read all the same, as far as that is quickly done.
 pub(super) async fn refuse(arrival: &Arrival<'_>, fault: &Fault, body: &mut IncomingBody) -> Response<Body> {
     let read = within(REFUSED_PATIENCE, pin!(body::read(body, REFUSED_BODY))).await;
@@ -111,10 +124,7 @@ pub(super) fn accepted() -> Response<Body> {
 
 /// The answer to a method that is not served here, which names those that are.
 pub(super) fn method_not_allowed(allowed: &'static str) -> Response<Body> {
-    let mut response = Response::new(Body::empty());
-    *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
-    response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
-    response
+    problem::method_not_allowed(Some(allowed)).map(Body::Axum)
 }
 
 /// The answer to a session's end.

@@ -19,7 +19,7 @@ use super::wire::{Incoming, Message, Params, REQUESTS};
 use crate::audit::Audit;
 use crate::http::body::Body;
 use crate::model::agent::AccessLimits;
-use crate::model::audit::event::{Actor, ActorKind, ClientName, Difference, Event, named, subject, trace};
+use crate::model::audit::event::{Actor, ClientName, Difference, Event, named, subject, trace};
 use crate::model::fault::Fault;
 use crate::model::ids::{AgentId, SessionUid, TenantId};
 use crate::model::session::Session;
@@ -119,12 +119,12 @@ impl Trail {
 
     /// Who asks, whether he may or not.
     pub(super) fn identified(&self, grant: Option<&Grant>) {
-        self.notes.lock().actor = grant.map_or_else(anybody, Actor::from);
+        self.notes.lock().actor = grant.map_or_else(Actor::anybody, Actor::from);
     }
 
-    /// Somebody of this kind asks, of whom nothing else is known.
-    pub(super) fn kind(&self, kind: ActorKind) {
-        self.notes.lock().actor.kind = kind;
+    /// Records a caller without a grant.
+    pub(super) fn actor(&self, actor: Actor) {
+        self.notes.lock().actor = actor;
     }
 
     /// The body is wanted.
@@ -192,10 +192,6 @@ impl Trail {
         let outcome = outcome.unwrap_or("ok");
         self.notes.lock().members.push(Member { asked, outcome, bytes_out: bytes_out as u64 });
     }
-}
-
-fn anybody() -> Actor {
-    Actor { kind: ActorKind::Anybody, ..Actor::default() }
 }
 
 impl Endpoint {

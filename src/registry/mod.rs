@@ -87,8 +87,8 @@ pub struct Registry {
     /// Which tenant a key belongs to, if any: both for good, since keys are random and never change hands.
     key_tenants: IdCache<KeyHash, Option<TenantId>>,
     key_lookups: access::LookupLimit,
-    /// Whose access tokens are believed, if anybody's.
-    tokens: Option<Tokens>,
+    /// Whose access tokens are believed.
+    tokens: Arc<Tokens>,
     known_tokens: Cache<TokenHash, KnownToken>,
     /// Contents never change under their address.
     contents: Cache<(AgentId, ContentHash), Bytes>,
@@ -108,12 +108,12 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Builds an empty memory over the store. Without `tokens` no access token is believed.
+    /// Builds an empty memory over the store.
     pub fn new(
         store: Store,
         sources: Sources,
         feed: Arc<dyn ChangeFeed>,
-        tokens: Option<Tokens>,
+        tokens: Arc<Tokens>,
         limits: RegistryLimits,
     ) -> Self {
         Self {

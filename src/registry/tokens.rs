@@ -62,12 +62,11 @@ impl Registry {
 
     /// Whether a token still holds that did.
     pub(super) fn stands(&self, token: &VerifiedToken) -> bool {
-        self.tokens.as_ref().is_some_and(|tokens| tokens.stands(token, self.now()))
+        self.tokens.stands(token, self.now())
     }
 
     async fn verify(&self, token: &str) -> Result<VerifiedToken, Fault> {
-        let tokens = self.tokens.as_ref().ok_or(Fault::Unauthenticated)?;
-        tokens.verify(token, self.now()).await.map_err(|error| {
+        self.tokens.verify(token, self.now()).await.map_err(|error| {
             tracing::debug!(%error, "an access token is refused");
             match error {
                 TokenError::KeysUnknown => Fault::Unavailable { retry_after: RETRY },

@@ -43,6 +43,14 @@ const USER: &str = "waggle";
 /// The gateway's database.
 const DATABASE: &str = "waggle";
 
+/// Checks that the programs of a supported PostgreSQL are installed, as a start would look for them.
+///
+/// # Errors
+/// As [`Embedded::start`] where they are missing.
+pub async fn check_programs(options: &EmbeddedOptions) -> Result<(), EmbeddedError> {
+    choose_programs(options).await.map(drop)
+}
+
 /// How to run the embedded database.
 #[derive(Debug, Clone)]
 pub struct EmbeddedOptions {

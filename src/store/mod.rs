@@ -52,6 +52,24 @@ pub fn address(url: &str) -> Result<PgConnectOptions, AddressError> {
     Ok(options.application_name("waggle"))
 }
 
+/// The host, the port and the name of a database, without user and password.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DatabasePlace {
+    /// Its host, or the directory of its socket.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+    /// Its name, which is that of the user where none is given.
+    pub database: String,
+}
+
+impl std::fmt::Display for DatabasePlace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { host, port, database } = self;
+        write!(f, "database {database} on {host}:{port}")
+    }
+}
+
 /// The least for which a transaction may be left alone: none does as much between two statements.
 const LEFT_ALONE: Duration = Duration::from_secs(5);
 
@@ -143,6 +161,16 @@ impl Store {
             .connect_lazy_with(options.connect);
         let (listen, owner) = (options.listen, options.owner);
         Self { pool, listen, owner, answers, key_look_ups: Arc::default(), session, retired }
+    }
+
+    /// Where migrations are applied.
+    pub fn place(&self) -> DatabasePlace {
+        let options = self.owner.as_ref().unwrap_or(&self.listen);
+        let host = options
+            .get_socket()
+            .map_or_else(|| options.get_host().to_owned(), |directory| directory.display().to_string());
+        let database = options.get_database().unwrap_or_else(|| options.get_username()).to_owned();
+        DatabasePlace { host, port: options.get_port(), database }
     }
 
     /// How many connections of the pool are in use, and how many are idle.

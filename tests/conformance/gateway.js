@@ -26,7 +26,7 @@ function binary() {
 function environment() {
     const foreign = name => name === 'DATABASE_URL' || /^WAGGLE_(?!EMBEDDED__BIN_DIR$)/.test(name);
     const kept = Object.entries(process.env).filter(([name]) => !foreign(name));
-    return { ...Object.fromEntries(kept), WAGGLE_LOG__FORMAT: 'json' };
+    return { ...Object.fromEntries(kept), WAGGLE_LOG__FORMAT: 'json', WAGGLE_SERVER__DRAIN_SECONDS: '0' };
 }
 
 export class Gateway {

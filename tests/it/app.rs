@@ -7,6 +7,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 use waggle::app::{self, Running};
 use waggle::config::{self, Environment, Flags, Purpose};
+use waggle::http::operator_keys::OperatorKeys;
 use waggle::model::key::{KeyKind, SecretKey};
 use waggle::model::sources::{Clock, Interfere, Sources};
 use waggle::store::StoreOptions;
@@ -74,7 +75,8 @@ impl Builder {
             .chain(self.settings)
             .collect();
         let settings = config::load(&environment, &Flags::default(), Purpose::Assist).ok().unwrap().settings;
-        let running = app::start(&settings, self.database, operator.hash(), self.sources).await.unwrap();
+        let running =
+            app::start(&settings, self.database, OperatorKeys::new([&operator]), self.sources).await.unwrap();
         let operator = operator.reveal().to_owned();
         let http = Client::new(running.address);
         let replica = Replica { http, running, operator };

@@ -4,6 +4,7 @@ use std::{
     fs::{self, File},
     io::{Read, Write},
     net::{SocketAddr, TcpListener},
+    os::unix::fs::PermissionsExt,
     process::{Command, Output, Stdio},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
@@ -95,7 +96,11 @@ environment variable WAGGLE_MCP__PAGE_SIZE: \"0\" is not a whole number from 1 t
 
 #[test]
 fn valid_settings_check_out() {
-    let variables = [("DATABASE_URL", "postgres://a/b"), ("WAGGLE_ADMIN__OPERATOR_KEY", OPERATOR_KEY)];
+    let variables = [
+        ("DATABASE_URL", "postgres://a/b"),
+        ("WAGGLE_ADMIN__OPERATOR_KEY", OPERATOR_KEY),
+        ("WAGGLE_SERVER__LISTEN", "127.0.0.1:0"),
+    ];
     assert_eq!(run(&variables, &["config", "check"]), says(0, "the settings are valid\n", ""));
 }
 
@@ -117,9 +122,68 @@ fn no_command_prints_a_secret() {
 fn a_generated_key_is_one_line_that_the_configuration_takes() {
     let (code, key, err) = run(&[], &["key", "generate", "--operator"]);
     assert_eq!((code, err.as_str(), key.lines().count()), (Some(0), "", 1));
-    let variables = [("WAGGLE_ADMIN__OPERATOR_KEY", key.trim_end())];
+    let variables = [
+        ("DATABASE_URL", "postgres://a/b"),
+        ("WAGGLE_ADMIN__OPERATOR_KEY", key.trim_end()),
+        ("WAGGLE_SERVER__LISTEN", "127.0.0.1:0"),
+    ];
     assert_eq!(run(&variables, &["config", "check"]), says(0, "the settings are valid\n", ""));
     assert_ne!(run(&[], &["key", "generate", "--operator"]).1, key);
+}
+
+#[test]
+fn operator_key_is_written_to_a_new_private_file() {
+    let folder = TempDir::new().unwrap();
+    let arguments = ["key", "generate", "--operator", "--out", "operator.key"];
+    let (code, out, err) = parts(&waggle(&folder, &[], &arguments));
+    let file = folder.path().join("operator.key");
+    let key = fs::read_to_string(&file).unwrap();
+    let display = &key[..12];
+    assert_eq!(
+        (code, out),
+        (Some(0), format!("wrote the operator key {display}… to operator.key\n")),
+        "{err}"
+    );
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o7777, 0o600);
+    let variables = [
+        ("DATABASE_URL", "postgres://a/b"),
+        ("WAGGLE_ADMIN__OPERATOR_KEYS_FILE", "operator.key"),
+        ("WAGGLE_SERVER__LISTEN", "127.0.0.1:0"),
+    ];
+    let checked = parts(&waggle(&folder, &variables, &["config", "check"]));
+    assert_eq!(checked, says(0, "the settings are valid\n", ""));
+    let expected = "cannot write operator.key: File exists (os error 17)\n";
+    assert_eq!(parts(&waggle(&folder, &[], &arguments)), says(1, "", expected));
+    assert_eq!(fs::read_to_string(&file).unwrap(), key, "a key in force is not overwritten");
+}
+
+#[test]
+fn files_directories_and_ports_are_checked() {
+    let folder = TempDir::new().unwrap();
+    fs::write(folder.path().join("file"), "no key").unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let variables = [
+        ("DATABASE_URL", "postgres://a/b"),
+        ("WAGGLE_ADMIN__OPERATOR_KEYS_FILE", "file"),
+        ("WAGGLE_SERVER__TLS_CERTIFICATE", "nowhere.pem"),
+        ("WAGGLE_SERVER__TLS_KEY", "nowhere.pem"),
+        ("WAGGLE_AUDIT__SPILL_DIR", "file/spill"),
+        ("WAGGLE_SERVER__LISTEN", address.as_str()),
+        ("WAGGLE_ADMIN__LISTEN", "192.0.2.1:1"),
+    ];
+    let (code, out, err) = parts(&waggle(&folder, &variables, &["config", "check"]));
+    assert_eq!((code, out.as_str()), (Some(2), ""));
+    let expected = format!(
+        "\
+server.tls_certificate: nowhere.pem: No such file or directory (os error 2)
+admin.operator_keys_file: file:1: this line is no operator key: it does not begin with bak_, oag_ or wag_; an operator key begins with wag_
+audit.spill_dir: file is not a directory
+admin.listen: cannot listen on 192.0.2.1:1: Cannot assign requested address (os error 99)
+server.listen: {address} is in use by another program
+"
+    );
+    assert_eq!(err, expected);
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! `waggle demo`: what it prints can be pasted, and goes on working.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -7,6 +9,7 @@ use sqlx::ConnectOptions;
 use tokio::process::Command;
 use waggle::model::key::{KeyKind, SecretKey};
 
+use crate::app::resource;
 use crate::cluster::database;
 use crate::http::Client;
 use crate::process::Site;
@@ -114,7 +117,7 @@ fn listed(resource: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn the_lines_that_the_demo_prints_answer_as_registered_until_the_next_run() {
+async fn demo_keeps_its_key_and_what_its_user_changed() {
     let site = Site::new();
     let first = site.start("demo").await;
     let printed = commands(&site).await;
@@ -125,6 +128,11 @@ async fn the_lines_that_the_demo_prints_answer_as_registered_until_the_next_run(
         assert_eq!(without_times(paste(&site, command).await), *expected, "{command}");
         assert_eq!(without_times(post(&site.http, command).await), *expected, "{command}");
     }
+    let mode = fs::metadata(site.place.data_dir().join("demo.key")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o7777, 0o600);
+    let changed = json!({"name": "mine", "contents": [{"text": "changed"}]});
+    let path = resource("research", "beeos://agent/config");
+    assert_eq!(site.admin("PUT", &path, Some(changed)).await.status, 200);
     assert_eq!(first.stop().await.code(), Some(0));
 
     let second = site.start("demo").await;
@@ -134,12 +142,9 @@ async fn the_lines_that_the_demo_prints_answer_as_registered_until_the_next_run(
         tokio::time::sleep(Duration::from_millis(20)).await;
         all = commands(&site).await;
     }
-    for (command, expected) in all[4..].iter().zip(&expected) {
-        assert_eq!(without_times(paste(&site, command).await), *expected, "{command}");
-    }
-    for command in &printed {
-        assert_eq!(paste(&site, command).await["error"]["data"]["code"], "unauthenticated", "{command}");
-    }
+    assert_eq!(all[4..], printed, "the same key");
+    assert_eq!(paste(&site, &printed[1]).await["result"]["contents"][0]["text"], "changed");
+    assert_eq!(without_times(paste(&site, &printed[3]).await), expected[3]);
     assert_eq!(second.stop().await.code(), Some(0));
 }
 

@@ -32,6 +32,7 @@ mod loads;
 #[cfg(target_os = "linux")]
 mod memory;
 mod openapi;
+mod operations;
 mod process;
 mod proxy;
 mod races;

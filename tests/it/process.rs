@@ -58,6 +58,7 @@ impl Site {
             .current_dir(&self.place.root)
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("WAGGLE_SERVER__DRAIN_SECONDS", "0")
             .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .kill_on_drop(true);

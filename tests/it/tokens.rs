@@ -5,6 +5,7 @@ mod claims;
 pub(crate) mod issuer;
 mod life;
 mod metadata;
+mod reload;
 mod rotation;
 pub(crate) mod signer;
 

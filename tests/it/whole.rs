@@ -90,6 +90,22 @@ pub(crate) fn problem(status: u16, code: &str, detail: &str) -> Value {
     json!({"status": status, "headers": headers, "body": body})
 }
 
+/// The answer to a method that a path does not have, which names those that it has; on the administration surface in
+/// the header alone.
+pub(crate) fn method_not_allowed(allowed: &str, is_admin: bool) -> Value {
+    let detail = if is_admin {
+        "this path does not have that method; the header Allow names those that it has".to_owned()
+    } else {
+        format!("this path does not have that method; use one of {allowed}")
+    };
+    let mut answer = problem(405, "method_not_allowed", &detail);
+    answer["headers"]["allow"] = json!(allowed);
+    if !is_admin {
+        answer["headers"].as_object_mut().unwrap().remove("cache-control");
+    }
+    answer
+}
+
 /// An error of an MCP endpoint, by its HTTP status, code, name and message. `id` is a JSON text, empty where the member
 /// is left out.
 pub(crate) fn error(status: u16, id: &str, code: i32, name: &str, message: &str) -> Value {

@@ -60,6 +60,7 @@ impl Fleet {
                 ("WAGGLE_DATABASE__URL", database),
                 ("WAGGLE_DATABASE__LISTEN_URL", listen),
                 ("WAGGLE_ADMIN__OPERATOR_KEY", operator.clone()),
+                ("WAGGLE_SERVER__DRAIN_SECONDS", "0".to_owned()),
                 ("WAGGLE_LIMITS__KEY_PER_SECOND", "0".to_owned()),
                 ("WAGGLE_LIMITS__AGENT_PER_SECOND", "0".to_owned()),
                 ("WAGGLE_LIMITS__TENANT_PER_SECOND", "0".to_owned()),

@@ -9,6 +9,7 @@ use super::{BUSY, Gateway, note, problem};
 use crate::admin;
 use crate::http::body::{Body, Lent};
 use crate::http::metadata::Protected;
+use crate::http::origin::ADMIN_CORS;
 use crate::http::precondition;
 use crate::http::visitor::Visitor;
 use crate::model::fault::Fault;
@@ -50,14 +51,16 @@ impl Gateway {
 
     async fn administer(
         &self,
-        mut request: Request<Lent>,
+        request: Request<Lent>,
         id: &HeaderValue,
         visitor: &Visitor,
     ) -> Response<Body> {
-        request.extensions_mut().insert(visitor.clone());
         let headers = request.headers().clone();
-        let mut response =
-            self.receive(request, id, async |request, id| self.manage(request, id).await).await;
+        let manage = async |mut request: Request<Lent>, id: &HeaderValue, foreign_host| {
+            request.extensions_mut().insert(Visitor { foreign_host, ..visitor.clone() });
+            self.manage(request, id).await
+        };
+        let mut response = self.receive(request, id, (true, ADMIN_CORS), manage).await;
         visitor.expiry.tell(response.headers_mut());
         self.challenge(|| Protected::Gateway, &headers, &mut response);
         // Secrets and other people's data: for nobody's cache.

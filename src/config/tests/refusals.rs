@@ -9,7 +9,7 @@ use crate::model::key::{KeyKind, SecretKey};
 fn the_shared_database_url_is_checked_when_it_counts() {
     let refused = variables(&[("DATABASE_URL", "mysql://me:hunter2@a/other")]).refused();
     let expected = "environment variable DATABASE_URL: the value does not begin with postgres:// or postgresql://\n\
-                    admin.operator_key: required with a database URL; make one with: waggle key generate --operator";
+                    admin.operator_key: required with a database URL, or admin.operator_keys_file; make one with: waggle key generate --operator --out operator.key";
     assert_eq!(refused, expected);
 }
 
@@ -108,8 +108,7 @@ fn empty_sections_and_empty_variables_change_nothing() {
 #[test]
 fn a_database_of_ones_own_requires_an_operator_key_to_serve() {
     let given = variables(&[("DATABASE_URL", "postgres://a/b")]);
-    let expected =
-        "admin.operator_key: required with a database URL; make one with: waggle key generate --operator";
+    let expected = "admin.operator_key: required with a database URL, or admin.operator_keys_file; make one with: waggle key generate --operator --out operator.key";
     assert_eq!(given.refused(), expected);
     assert!(given.read(Purpose::Assist).is_ok());
 }
@@ -272,4 +271,28 @@ fn costs_above_what_may_be_had_at_once_are_refused() {
     let given = variables(&[("WAGGLE_LIMITS__AGENT_BURST", "4")]);
     let expected = "environment variable WAGGLE_LIMITS__AGENT_BURST: costs.stream is 5, and limits.agent_burst only 4: it would be refused for ever";
     assert_eq!(given.refused(), expected);
+}
+
+#[test]
+fn several_operator_keys_are_taken_and_each_is_checked() {
+    let other = SecretKey::generate(KeyKind::Operator, &mut rand::rng());
+    let both = format!("{OPERATOR_KEY}, {}", other.reveal());
+    let variable = |keys: &str| variables(&[("WAGGLE_ADMIN__OPERATOR_KEY", keys)]).read(Purpose::Serve);
+    let keys = |loaded: Loaded| loaded.settings.admin.operator_keys.len();
+    assert_eq!(variable(&both).map(keys).ok(), Some(2));
+    let list = format!("[admin]\noperator_key = ['{OPERATOR_KEY}', '{}']", other.reveal());
+    assert_eq!(file(&list).settings().admin.operator_keys.len(), 2);
+    let wrong = variable(&format!("{OPERATOR_KEY},wag_hunter2")).err().map(|error| error.to_string());
+    assert!(wrong.is_some_and(|wrong| wrong.contains("not 53 characters") && !wrong.contains("hunter2")));
+    let from_file = [("DATABASE_URL", "postgres://a/b"), ("WAGGLE_ADMIN__OPERATOR_KEYS_FILE", "/keys")];
+    assert!(variables(&from_file).read(Purpose::Serve).is_ok());
+}
+
+#[test]
+fn metrics_token_is_no_key_of_the_gateway_and_not_short() {
+    let refused = |token| variables(&[("WAGGLE_METRICS__TOKEN", token)]).refused();
+    let expected = "environment variable WAGGLE_METRICS__TOKEN: the value is not 8 to 1024 visible ASCII characters \
+                    without spaces";
+    assert_eq!(refused("short"), expected);
+    assert!(refused(OPERATOR_KEY).ends_with("opens more than /metrics; use a random text"));
 }

@@ -102,13 +102,14 @@ allowed_origins = ["http://localhost:*", "http://127.0.0.1:*", "http://[::1]:*",
 trusted_proxies = []
 forwarded_header = "X-Forwarded-For"
 shutdown_seconds = 10
+drain_seconds = 5
 request_seconds = 30
 head_seconds = 15
 idle_seconds = 95
 header_count = 100
 header_bytes = 32768
 connections = 10000
-connections_per_address = 8000
+connections_per_address = 1000
 
 [database]
 url = "********" # environment variable WAGGLE_DATABASE__URL
@@ -128,7 +129,11 @@ data_dir = "./waggle-data"
 
 [admin]
 operator_key = "********" # environment variable WAGGLE_ADMIN__OPERATOR_KEY
+# operator_keys_file is not set
 # listen is not set
+
+[metrics]
+# token is not set
 
 [access]
 stale_seconds = 60

@@ -95,6 +95,11 @@ impl Hub {
         for used in self.topics.lock().values() {
             used.topic.restart();
         }
+        self.suspect_all();
+    }
+
+    /// Has every stream look again at what decides whether it may go on.
+    pub(super) fn suspect_all(&self) {
         for reader in self.watched.lock().values().flatten() {
             reader.suspect();
         }

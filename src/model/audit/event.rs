@@ -71,6 +71,18 @@ pub struct Actor {
     pub limits: RateLimit,
 }
 
+impl Actor {
+    /// Somebody without a credential.
+    pub fn anybody() -> Self {
+        Self { kind: ActorKind::Anybody, ..Self::default() }
+    }
+
+    /// The operator, with one of the operator keys.
+    pub fn operator(key: KeyId) -> Self {
+        Self { kind: ActorKind::Operator, key: Some(key), ..Self::default() }
+    }
+}
+
 /// What a client calls itself, bounded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientName {

@@ -54,7 +54,7 @@ async fn each_message_has_one_row_in_either_era() {
     resources/read test://a agent 2026-07-28 tester/9 ok 200 t t 222
     POST - agent - - invalid_request 400 t t 125
     POST - anybody - - unauthenticated 401 f t 128
-    GET - unknown - - method_not_allowed 405 f f 0
+    GET - unknown - - method_not_allowed 405 f f 156
     ");
     let known = "select count(*) from audit_log where request = 'mine' and slug = 'research' and client = '127.0.0.1' \
                  and encode(trace, 'hex') = '4bf92f3577b34da6a3ce929d0e0e4736' and key is not null";

@@ -1,10 +1,11 @@
 //! What HTTP has around the endpoint: methods, origins, hosts, paths, ids of requests.
 
 use serde_json::{Value, json};
+use waggle::model::key::{KeyKind, SecretKey};
 
 use super::{post, request};
-use crate::app::{Replica, gateway};
-use crate::whole::{error, exact, raw};
+use crate::app::{Replica, gateway, mistyped};
+use crate::whole::{error, exact, method_not_allowed, raw};
 
 const PING: &str = r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#;
 const ORIGIN: &str = "http://localhost:3000";
@@ -14,6 +15,14 @@ const EXPOSED: &str = "Mcp-Session-Id, WWW-Authenticate, Retry-After, RateLimit,
 fn readable() -> Value {
     json!({
         "access-control-allow-origin": ORIGIN, "access-control-expose-headers": EXPOSED, "vary": "Origin",
+    })
+}
+
+fn admin_readable() -> Value {
+    json!({
+        "access-control-allow-origin": ORIGIN, "vary": "Origin",
+        "access-control-expose-headers":
+            "ETag, WWW-Authenticate, Retry-After, RateLimit, RateLimit-Policy, X-Request-Id, Waggle-Key-Expires",
     })
 }
 
@@ -31,7 +40,7 @@ async fn send(replica: &Replica, method: &str, path: &str, headers: &[(&str, &st
 async fn without_a_session_there_is_nothing_to_get_and_nothing_to_delete() {
     let (_database, replica) = gateway().await;
     let key = replica.acme("a").await;
-    let expected = json!({"status": 405, "headers": {"allow": "POST"}, "body": null});
+    let expected = method_not_allowed("POST", false);
     let accept = ("accept", "text/event-stream");
     for method in ["GET", "DELETE", "PUT", "PATCH", "HEAD", "OPTIONS", "BREW"] {
         for path in ["/a/mcp", "/a/mcp/", "/unknown/mcp"] {
@@ -40,6 +49,10 @@ async fn without_a_session_there_is_nothing_to_get_and_nothing_to_delete() {
                 &[("x-agent-api-key", key.as_str()), accept],
                 &[("mcp-protocol-version", "2026-07-28")],
             ] {
+                let mut expected = expected.clone();
+                if method == "HEAD" {
+                    expected["body"] = Value::Null;
+                }
                 assert_eq!(send(&replica, method, path, headers).await, expected, "{method} {path}");
             }
         }
@@ -54,9 +67,16 @@ async fn a_preflight_is_answered_to_an_allowed_origin_and_to_no_other() {
     headers["access-control-allow-methods"] = json!("GET, POST, DELETE");
     headers["access-control-allow-headers"] = json!(
         "Authorization, X-Agent-API-Key, Content-Type, Accept, MCP-Protocol-Version, Mcp-Session-Id, Mcp-Method, \
-         Mcp-Name, Last-Event-ID, X-Request-Id"
+         Mcp-Name, Last-Event-ID, X-Request-Id, traceparent, tracestate, baggage"
     );
     let allowed = json!({"status": 204, "headers": headers, "body": null});
+    let mut headers = admin_readable();
+    headers["access-control-allow-methods"] = json!("GET, POST, PUT, PATCH, DELETE");
+    headers["access-control-allow-headers"] = json!(
+        "Authorization, X-Agent-API-Key, Content-Type, Accept, If-Match, If-None-Match, X-Request-Id, traceparent, \
+         tracestate, baggage"
+    );
+    let admin_allowed = json!({"status": 204, "headers": headers, "body": null});
     let asked = ("access-control-request-method", "POST");
     for path in [
         "/a/mcp",
@@ -67,7 +87,8 @@ async fn a_preflight_is_answered_to_an_allowed_origin_and_to_no_other() {
     ] {
         let mut answer = send(&replica, "OPTIONS", path, &[("origin", ORIGIN), asked]).await;
         answer["headers"].as_object_mut().unwrap().remove("cache-control");
-        assert_eq!(answer, allowed, "{path}");
+        let expected = if path.starts_with("/admin") { &admin_allowed } else { &allowed };
+        assert_eq!(&answer, expected, "{path}");
     }
     let refused = error(403, "null", -31013, "forbidden_origin", "this Origin is not allowed");
     for origin in [
@@ -91,8 +112,9 @@ async fn a_preflight_is_answered_to_an_allowed_origin_and_to_no_other() {
 async fn every_answer_to_an_allowed_origin_can_be_read_by_its_page() {
     let (_database, replica) = gateway().await;
     let key = replica.acme("a").await;
-    let readable = readable();
+    let (mcp, admin) = (readable(), admin_readable());
     let from = async |path: &str, more: &[(&str, &str)], body: &str| {
+        let readable = if path.starts_with("/admin") { &admin } else { &mcp };
         let mut headers = vec![("origin", ORIGIN)];
         headers.extend_from_slice(more);
         let answer = exact(&post(&replica, path, &headers, body.to_owned()).await);
@@ -121,7 +143,10 @@ async fn every_answer_to_an_allowed_origin_can_be_read_by_its_page() {
 async fn a_forbidden_host_or_origin_is_refused_with_the_requests_id() {
     let (_database, replica) = gateway().await;
     let key = replica.acme("a").await;
-    let key = ("x-agent-api-key", key.as_str());
+    let wrong = mistyped(&key);
+    let (key, wrong) = (("x-agent-api-key", key.as_str()), ("x-agent-api-key", wrong.as_str()));
+    let made_up = SecretKey::generate(KeyKind::Agent, &mut rand::rng());
+    let unknown = ("x-agent-api-key", made_up.reveal());
     let list = request("resources/list", &json!({})).to_string();
     let host = error(403, "7", -31013, "forbidden_origin", "this Host is not allowed");
     for name in [
@@ -131,11 +156,17 @@ async fn a_forbidden_host_or_origin_is_refused_with_the_requests_id() {
         "localhost@evil.example",
         "[::2]:80",
     ] {
-        assert_eq!(
-            exact(&post(&replica, "/a/mcp", &[key, ("host", name)], list.clone()).await),
-            host,
-            "{name}"
-        );
+        let foreign = ("host", name);
+        for headers in [&[foreign][..], &[foreign, wrong], &[foreign, unknown]] {
+            let refused = exact(&post(&replica, "/a/mcp", headers, list.clone()).await);
+            assert_eq!(refused, host, "{name} {headers:?}");
+        }
+        let held = post(&replica, "/a/mcp", &[foreign, key], list.clone()).await;
+        assert_eq!(held.status, 200, "no web page has a credential that holds: {name}");
+        let page = [foreign, key, ("origin", "https://evil.example")];
+        assert_eq!(post(&replica, "/a/mcp", &page, list.clone()).await.status, 403, "{name}");
+        assert_eq!(replica.http.send("GET", "/a/mcp", &[foreign], "").await.status, 403, "{name}");
+        assert_eq!(replica.http.send("GET", "/a/mcp", &[foreign, key], "").await.status, 405, "{name}");
     }
     for name in ["localhost", "LOCALHOST:1", "127.0.0.1:65535", "[::1]:8094"] {
         assert_eq!(
@@ -153,8 +184,18 @@ async fn a_forbidden_host_or_origin_is_refused_with_the_requests_id() {
         );
     }
     let mut admin = crate::whole::problem(403, "forbidden_origin", "this Host is not allowed");
-    for path in ["/admin/v1/agents", "/admin/v1/nowhere"] {
-        assert_eq!(send(&replica, "GET", path, &[("host", "evil.example")]).await, admin, "{path}");
+    let operator = format!("Bearer {}", replica.operator);
+    let bad = format!("Bearer {}", mistyped(&replica.operator));
+    let foreign = ("host", "evil.example");
+    for (path, status) in
+        [("/admin/v1/agents", 200), ("/admin/v1/nowhere", 404), ("/admin/openapi.json", 200)]
+    {
+        assert_eq!(send(&replica, "GET", path, &[foreign]).await, admin, "{path}");
+        assert_eq!(send(&replica, "GET", path, &[foreign, ("authorization", &bad)]).await, admin, "{path}");
+        let held = [foreign, ("authorization", operator.as_str())];
+        assert_eq!(send(&replica, "GET", path, &held).await["status"], status, "{path}");
+        let page = [foreign, held[1], ("origin", "https://evil.example")];
+        assert_eq!(send(&replica, "GET", path, &page).await["status"], 403, "{path}");
     }
     admin["headers"].as_object_mut().unwrap().remove("cache-control");
     assert_eq!(send(&replica, "GET", "/nowhere", &[("host", "evil.example")]).await, admin);
@@ -173,8 +214,7 @@ async fn health_is_told_under_any_host_by_get_and_head_only() {
         }
         expected["body"] = Value::Null;
         assert_eq!(send(&replica, "HEAD", path, &[]).await, expected, "{path}");
-        let posted = send(&replica, "POST", path, &[]).await;
-        assert_eq!((&posted["status"], &posted["headers"]["allow"]), (&json!(405), &json!("GET, HEAD")));
+        assert_eq!(send(&replica, "POST", path, &[]).await, method_not_allowed("GET, HEAD", false));
     }
 }
 
@@ -242,7 +282,7 @@ async fn the_id_of_a_request_is_the_callers_where_it_is_short_and_visible() {
 async fn a_target_with_a_host_is_judged_by_it_and_two_hosts_are_none() {
     let (_database, replica) = gateway().await;
     let key = replica.acme("a").await;
-    let ask = async |target: &str, hosts: &[&str]| {
+    let ask_as = async |key: &str, target: &str, hosts: &[&str]| {
         let hosts = hosts.iter().fold(String::new(), |lines, host| lines + "Host: " + host + "\r\n");
         let bytes = format!(
             "POST {target} HTTP/1.1\r\n{hosts}X-Agent-API-Key: {key}\r\nContent-Type: application/json\r\n\
@@ -251,10 +291,20 @@ async fn a_target_with_a_host_is_judged_by_it_and_two_hosts_are_none() {
         );
         exact(&raw(replica.running.address, bytes.as_bytes()).await)
     };
+    let ask = async |target, hosts: &[&str]| ask_as(&key, target, hosts).await;
     let pong = crate::whole::message(&json!({"jsonrpc": "2.0", "id": 7, "result": {}}));
     let forbidden = error(403, "7", -31013, "forbidden_origin", "this Host is not allowed");
     assert_eq!(ask("/a/mcp", &["localhost"]).await, pong);
     assert_eq!(ask("http://localhost:9/a/mcp", &["evil.example"]).await, pong);
+    for held in [
+        ask("http://evil.example/a/mcp", &["localhost"]).await,
+        ask("/a/mcp", &[]).await,
+        ask("/a/mcp", &[""]).await,
+    ] {
+        assert_eq!(held, pong);
+    }
+    let wrong = mistyped(&key);
+    let ask = async |target, hosts: &[&str]| ask_as(&wrong, target, hosts).await;
     assert_eq!(ask("http://evil.example/a/mcp", &["localhost"]).await, forbidden);
     assert_eq!(ask("/a/mcp", &[]).await, forbidden);
     assert_eq!(ask("/a/mcp", &[""]).await, forbidden);

@@ -40,8 +40,47 @@ async fn only_this_machine_and_the_operator_see_the_numbers() {
         let as_operator = [from_elsewhere, ("authorization", operator.as_str())];
         assert_eq!(scrape(&replica.http, &as_operator).await.status, 200, "{handed_on}");
     }
-    assert_eq!(scrape(&replica.http, &[("host", "evil.example")]).await.status, 403, "nor does a web page");
+    let foreign = ("host", "evil.example");
+    assert_eq!(scrape(&replica.http, &[foreign]).await.status, 403, "nor does a web page");
+    for literal in ["10.0.0.7:8095", "[2001:db8::1]"] {
+        assert_eq!(scrape(&replica.http, &[("host", literal)]).await.status, 200, "{literal}");
+    }
+    for headers in [[foreign, ("authorization", agent.as_str())], [foreign, ("via", "1.1 x")]] {
+        assert_eq!(scrape(&replica.http, &headers).await.status, 403, "{headers:?}");
+    }
+    let held = [foreign, ("via", "1.1 x"), ("authorization", operator.as_str())];
+    assert_eq!(scrape(&replica.http, &held).await.status, 200);
+    assert_eq!(exact(&scrape(&replica.http, &[("authorization", agent.as_str())]).await), refused());
     assert_eq!(replica.http.send("POST", "/metrics", &[], "").await.status, 405);
+}
+
+#[tokio::test]
+async fn metrics_token_opens_metrics_alone_from_any_machine_under_any_host() {
+    const TOKEN: &str = "a-token-of-prometheus";
+    let database = database().await;
+    let builder = Builder::new(&database).set("WAGGLE_SERVER__ALLOWED_HOSTS", "mcp.example.com");
+    let replica = builder.set("WAGGLE_METRICS__TOKEN", TOKEN).start().await;
+    let [token, wrong, other] = [TOKEN.to_owned(), format!("{TOKEN}s"), replica.operator.clone()]
+        .map(|token| format!("Bearer {token}"));
+    let elsewhere = [("via", "1.1 x"), ("host", "waggle.internal:8095")];
+    let from_elsewhere = async |token: &str| {
+        let headers = [elsewhere[0], elsewhere[1], ("authorization", token)];
+        scrape(&replica.http, &headers).await.status.as_u16()
+    };
+    assert_eq!((from_elsewhere(&token).await, from_elsewhere(&other).await), (200, 200));
+    assert_eq!(
+        (from_elsewhere(&wrong).await, scrape(&replica.http, &elsewhere).await.status.as_u16()),
+        (403, 403)
+    );
+    assert_eq!(scrape(&replica.http, &[]).await.status, 200, "by address, on this machine");
+    assert_eq!(scrape(&replica.http, &[("host", "waggle.internal")]).await.status, 403);
+    let own = ("host", "mcp.example.com");
+    let twice = [own, ("authorization", token.as_str()), ("x-agent-api-key", TOKEN)];
+    assert_eq!(scrape(&replica.http, &twice).await.status, 401);
+    for path in ["/admin/v1/tenants", "/a/mcp"] {
+        let headers = [own, ("authorization", token.as_str()), ("content-type", "application/json")];
+        assert_eq!(replica.http.send("POST", path, &headers, "{}").await.status, 401, "{path}");
+    }
 }
 
 #[tokio::test]

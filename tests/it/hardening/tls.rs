@@ -15,6 +15,8 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use waggle::app;
 use waggle::config::{self, Environment, Flags, Purpose};
+use waggle::http::operator_keys::OperatorKeys;
+use waggle::model::key::{KeyKind, SecretKey};
 
 use super::frames::{Spoken, get};
 use crate::app::Replica;
@@ -66,11 +68,11 @@ async fn start(database: &Database, files: &Files, more: &[(&str, &str)]) -> Rep
     let more = more.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
     let environment: Environment = own.into_iter().chain(tls).chain(more).collect();
     let settings = config::load(&environment, &Flags::default(), Purpose::Assist).ok().unwrap().settings;
-    let hash = waggle::model::key::SecretKey::parse(&operator).unwrap().hash();
+    let keys = OperatorKeys::new([&SecretKey::parse(&operator).unwrap()]);
     let sources = waggle::model::sources::Sources::system();
     let http = Client::new("127.0.0.1:1".parse().unwrap());
     let running =
-        app::start(&settings, store_options(database.options.clone()), hash, sources).await.unwrap();
+        app::start(&settings, store_options(database.options.clone()), keys, sources).await.unwrap();
     Replica { running, operator, http }
 }
 
@@ -179,12 +181,10 @@ async fn a_gateway_that_cannot_speak_tls_says_why_and_speaks_nothing() {
     let settings: Environment =
         files.settings().into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
     let settings = config::load(&settings, &Flags::default(), Purpose::Assist).ok().unwrap().settings;
-    let hash =
-        waggle::model::key::SecretKey::generate(waggle::model::key::KeyKind::Operator, &mut rand::rng())
-            .hash();
+    let keys = OperatorKeys::new([&SecretKey::generate(KeyKind::Operator, &mut rand::rng())]);
     let sources = waggle::model::sources::Sources::system();
     let refused =
-        app::start(&settings, store_options(database.options.clone()), hash, sources).await.err().unwrap();
+        app::start(&settings, store_options(database.options.clone()), keys, sources).await.err().unwrap();
     let expected = format!("TLS cannot be spoken: {} holds no private key in PEM", files.key().display());
     assert!(refused.to_string().starts_with(&expected), "{refused}");
     assert_eq!(json!(refused.to_string()).as_str().map(|told| told.contains("no key\"")), Some(false));

@@ -1,0 +1,99 @@
+//! `SIGHUP`: reads the settings again, and applies what can be applied to a running gateway: all of it or nothing.
+
+use std::sync::Arc;
+
+use super::{AppError, Running, credentials};
+use crate::config::{ConfigError, Listing, Loaded, LogFilter, Settings};
+use crate::model::sources::Sources;
+
+/// The settings that are applied without a restart.
+const RELOADED: [&str; 6] = [
+    "log.filter",
+    "server.tls_certificate",
+    "server.tls_key",
+    "admin.operator_key",
+    "admin.operator_keys_file",
+    "tokens.issuers",
+];
+
+/// Reads the settings of a process again.
+pub struct Reloader {
+    in_force: Listing,
+    load: Box<dyn Fn() -> Result<Loaded, ConfigError> + Send + Sync>,
+    set_filter: SetFilter,
+}
+
+type SetFilter = Box<dyn Fn(&LogFilter) -> Result<(), String> + Send + Sync>;
+
+/// Why nothing was reloaded.
+#[derive(Debug, thiserror::Error)]
+enum ReloadError {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    App(#[from] AppError),
+    #[error("log.filter: {0}")]
+    Filter(String),
+}
+
+impl Reloader {
+    /// For a process that was started with the settings listed; `load` reads them again, and `set_filter` changes what
+    /// is logged.
+    pub fn new(
+        in_force: Listing,
+        load: impl Fn() -> Result<Loaded, ConfigError> + Send + Sync + 'static,
+        set_filter: impl Fn(&LogFilter) -> Result<(), String> + Send + Sync + 'static,
+    ) -> Self {
+        Self { in_force, load: Box::new(load), set_filter: Box::new(set_filter) }
+    }
+
+    /// Reads the settings again and applies them to a gateway. What is wrong with any of them changes nothing.
+    pub(super) async fn reload(&mut self, running: &Running, embedded: bool) {
+        match self.apply(running, embedded).await {
+            Ok(listing) => {
+                tracing::info!("settings reloaded");
+                for setting in self.in_force.differences(&listing) {
+                    if !RELOADED.contains(&setting) {
+                        tracing::warn!(setting, "setting changed; restart waggle to apply it");
+                    }
+                }
+            }
+            Err(error) => tracing::error!(%error, "settings not reloaded; those in force stay"),
+        }
+    }
+
+    async fn apply(&self, running: &Running, embedded: bool) -> Result<Listing, ReloadError> {
+        let Loaded { settings, listing } = (self.load)()?;
+        // Everything is read and checked before the first change.
+        let operators = credentials::operators(&settings, embedded, &Sources::system())?;
+        let tls = match (&running.listeners.tls, &settings.server.tls) {
+            (Some(tls), Some(files)) => {
+                Some((tls, tls.prepare(files.clone()).await.map_err(AppError::from)?))
+            }
+            _ => None,
+        };
+        let issuers = running.tokens.prepare(&settings.tokens.issuers).map_err(AppError::from)?;
+        (self.set_filter)(&settings.log.filter).map_err(ReloadError::Filter)?;
+        if let Some((tls, prepared)) = tls {
+            tls.replace(prepared);
+        }
+        warn_of_tls(running, &settings);
+        running.tokens.replace(issuers, &running.background, &running.background_stop);
+        running.metadata.store(super::metadata(&settings).map(Arc::new));
+        // Streams of tokens whose issuer is gone end.
+        running.feed.suspect_streams();
+        running.operators.replace(&operators);
+        super::log_operator_keys(&running.operators);
+        Ok(listing)
+    }
+}
+
+/// Plain HTTP does not become TLS while listeners are open, nor the other way round.
+fn warn_of_tls(running: &Running, settings: &Settings) {
+    if running.listeners.tls.is_some() != settings.server.tls.is_some() {
+        tracing::warn!(
+            setting = "server.tls_certificate",
+            "TLS is switched on or off by a restart alone; restart waggle to apply it"
+        );
+    }
+}

@@ -1,0 +1,96 @@
+//! The gateway as a process: from its start to the signal that ends it.
+
+use super::listeners::Listeners;
+use super::signals::{Command, Signals};
+use super::{AppError, Reloader, Running, build, credentials, database, demo, signing};
+use crate::config::Settings;
+use crate::http::operator_keys::OperatorKeys;
+use crate::model::sources::Sources;
+use crate::store::StoreOptions;
+
+/// Runs a gateway until a signal stops the process, which may be while it starts; with `demo`, with the demo agent
+/// registered, without draining, and stopped by `SIGHUP` as well: its terminal is gone.
+///
+/// # Errors
+/// As [`start`](super::start), and when the private database or the demo agent cannot be had.
+pub async fn run(settings: Settings, demo: bool, mut reloader: Reloader) -> Result<(), AppError> {
+    let mut signals = Signals::handle().map_err(AppError::Signals)?;
+    let sources = Sources::system();
+    // Of a second gateway on a data directory its lock has more to say than an address that is taken.
+    let listeners = Listeners::open(&settings, &sources).await;
+    let (database, embedded) = tokio::select! {
+        database = database(&settings) => database?,
+        () = signals.stop() => return Ok(()),
+    };
+    let is_embedded = embedded.is_some();
+    let running = tokio::select! {
+        running = begin(&settings, database, (is_embedded, demo), sources, listeners) => Some(running),
+        () = signals.stop() => None,
+    };
+    let ended = match running {
+        Some(Ok(running)) => {
+            let mut command = signals.next().await;
+            while command == Command::Reload && !demo {
+                reloader.reload(&running, is_embedded).await;
+                command = signals.next().await;
+            }
+            if command == Command::Terminate && !demo {
+                drain(&settings, &running, &mut signals).await;
+            }
+            signals.exit_at_interrupt();
+            tracing::info!("stopping");
+            running.stop().await;
+            Ok(())
+        }
+        Some(Err(error)) => Err(error),
+        None => Ok(()),
+    };
+    if let Some(embedded) = embedded {
+        embedded.stop().await;
+    }
+    if ended.is_ok() {
+        tracing::info!("stopped");
+    }
+    ended
+}
+
+/// Fails readiness and goes on serving, so that load balancers notice before connections are refused; a second signal
+/// ends that.
+async fn drain(settings: &Settings, running: &Running, signals: &mut Signals) {
+    let drain = settings.server.drain;
+    if drain.is_zero() {
+        return;
+    }
+    running.listeners.entrance.drain();
+    tracing::info!(drain_seconds = drain.as_secs(), "draining");
+    tokio::select! {
+        () = tokio::time::sleep(drain) => {}
+        () = signals.stop() => {}
+    }
+}
+
+/// Starts the gateway of this process, with the demo agent if that is wanted.
+async fn begin(
+    settings: &Settings,
+    database: StoreOptions,
+    (embedded, demo): (bool, bool),
+    sources: Sources,
+    listeners: Result<Listeners, AppError>,
+) -> Result<Running, AppError> {
+    let listeners = listeners?;
+    let operators = OperatorKeys::new(&credentials::operators(settings, embedded, &sources)?);
+    super::log_operator_keys(&operators);
+    let own;
+    let settings = if embedded {
+        own = signing::with_own_key(settings.clone(), &sources)?;
+        &own
+    } else {
+        settings
+    };
+    let running = build(settings, database, operators, sources, listeners).await?;
+    tracing::info!(address = %running.address, admin = %running.admin_address, "serving");
+    if demo {
+        demo::register(settings, &running).await?;
+    }
+    Ok(running)
+}

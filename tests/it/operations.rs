@@ -1,0 +1,245 @@
+//! Operating the gateway: a start without its database, draining, reloading, migrations, and what the log says of them.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Output;
+
+use http::StatusCode;
+use nix::sys::signal::{Signal, kill};
+use serde_json::{Value, json};
+use sqlx::ConnectOptions;
+use waggle::model::key::{KeyKind, SecretKey};
+
+use crate::cluster::database;
+use crate::embedded::support::eventually;
+use crate::process::{Gateway, Site, free_address};
+
+pub(crate) fn operator() -> String {
+    SecretKey::generate(KeyKind::Operator, &mut rand::rng()).reveal().to_owned()
+}
+
+/// The lines of the log, each a JSON object.
+fn log(site: &Site) -> Vec<Value> {
+    site.printed("stderr").lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+async fn logged(site: &Site, message: &str) -> Value {
+    let find = || log(site).into_iter().rfind(|line| line["message"] == message);
+    eventually(message, async || find().is_some()).await;
+    find().unwrap()
+}
+
+fn count(site: &Site, message: &str) -> usize {
+    log(site).iter().filter(|line| line["message"] == message).count()
+}
+
+#[tokio::test]
+async fn gateway_without_its_database_lives_and_says_why_it_is_not_ready() {
+    let nowhere = free_address();
+    let site = Site::new()
+        .set("DATABASE_URL", format!("postgres://waggle:hunter2@{nowhere}/books"))
+        .set("WAGGLE_ADMIN__OPERATOR_KEY", operator());
+    let mut child = site.command("serve");
+    let printed = site.place.root.path().join("stderr");
+    let mut child = child.stderr(fs::File::create(&printed).unwrap()).spawn().unwrap();
+    let unready = json!({"status": "unready", "reasons": ["database_unreachable"]});
+    eventually("readiness says why", async || {
+        let answer = site.http.try_send("GET", "/readyz", &[], "").await;
+        answer
+            .is_ok_and(|answer| answer.status == StatusCode::SERVICE_UNAVAILABLE && answer.json() == unready)
+    })
+    .await;
+    let alive = site.http.get("/healthz").await;
+    assert_eq!((alive.status, alive.json()), (StatusCode::OK, json!({"status": "alive"})));
+    let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"});
+    let refused = site.http.ask("a", "bak_x", &ping).await;
+    assert_eq!((refused.status.as_u16(), refused.header("retry-after")), (503, Some("1")));
+    assert_eq!(refused.json()["error"]["data"]["code"], "unavailable");
+    let refused = site.http.get("/admin/v1/tenants").await;
+    assert_eq!((refused.status.as_u16(), &refused.json()["code"]), (503, &json!("unavailable")));
+
+    let lines = log(&site);
+    let (first, text) = (&lines[0], site.printed("stderr"));
+    assert_eq!(
+        (&first["message"], &first["version"]),
+        (&json!("gateway starting"), &json!(env!("CARGO_PKG_VERSION")))
+    );
+    assert!(first["instance"].as_str().is_some_and(|id| id.parse::<uuid::Uuid>().is_ok()), "{first}");
+    let away = logged(&site, "database unreachable").await;
+    let place = (&away["host"], &away["port"], &away["database"]);
+    assert_eq!(place, (&json!("127.0.0.1"), &json!(nowhere.port()), &json!("books")));
+    let delays = || {
+        let away = log(&site).into_iter().filter(|line| line["message"] == "database unreachable");
+        away.filter_map(|line| line["retry_in_ms"].as_u64()).collect::<Vec<_>>()
+    };
+    eventually("it is tried again, ever more rarely", async || delays().starts_with(&[250, 500, 1000])).await;
+    assert!(!text.contains("hunter2"), "{text}");
+    child.kill().await.unwrap();
+}
+
+#[tokio::test]
+async fn terminated_gateway_fails_readiness_and_serves_while_it_drains() {
+    let site = Site::new().set("WAGGLE_SERVER__DRAIN_SECONDS", 600);
+    let gateway = site.serve().await;
+    gateway.terminate();
+    let draining = json!({"status": "unready", "reasons": ["draining"]});
+    eventually("readiness fails", async || {
+        let answer = site.http.get("/readyz").await;
+        answer.status == StatusCode::SERVICE_UNAVAILABLE && answer.json() == draining
+    })
+    .await;
+    assert_eq!(site.admin("GET", "/tenants", None).await.status, StatusCode::OK);
+    assert_eq!(site.http.get("/healthz").await.status, StatusCode::OK);
+    gateway.terminate();
+    assert_eq!(gateway.ended().await.code(), Some(0), "a second signal ends the draining");
+}
+
+/// A gateway with a configuration file and a file of operator keys, read again at `SIGHUP`.
+pub(crate) struct Reloaded {
+    pub(crate) site: Site,
+    pub(crate) config: PathBuf,
+    keys: PathBuf,
+    pub(crate) gateway: Gateway,
+}
+
+impl Reloaded {
+    pub(crate) async fn start(config: &str, keys: &str) -> Self {
+        let site = Site::new().set("WAGGLE_CONFIG", "waggle.toml").set("WAGGLE_LOG__FORMAT", "json");
+        let [config_file, keys_file] =
+            ["waggle.toml", "operator.keys"].map(|name| site.place.root.path().join(name));
+        fs::write(&config_file, config).unwrap();
+        fs::write(&keys_file, keys).unwrap();
+        let site = site.set("WAGGLE_ADMIN__OPERATOR_KEYS_FILE", keys_file.display());
+        let gateway = site.serve().await;
+        Self { site, config: config_file, keys: keys_file, gateway }
+    }
+
+    /// Sends `SIGHUP` and waits for one more line that says what became of it.
+    pub(crate) async fn hang_up(&self, message: &str) -> Value {
+        let before = count(&self.site, message);
+        kill(self.gateway.pid(), Signal::SIGHUP).unwrap();
+        eventually(message, async || count(&self.site, message) > before).await;
+        logged(&self.site, message).await
+    }
+
+    async fn status(&self, key: &str) -> u16 {
+        self.site.http.admin(key, "GET", "/tenants", None).await.status.as_u16()
+    }
+}
+
+#[tokio::test]
+async fn hangup_replaces_operator_keys_and_audit_rows_name_them() {
+    let [first, second] = [operator(), operator()];
+    let reloaded = Reloaded::start("", &format!("{first}\n")).await;
+    assert_eq!((reloaded.status(&first).await, reloaded.status(&second).await), (200, 401));
+    assert!(!reloaded.site.operator_file().exists(), "no key is made where there are some");
+
+    fs::write(&reloaded.keys, format!("{first}\n{second}\n")).unwrap();
+    reloaded.hang_up("settings reloaded").await;
+    assert_eq!((reloaded.status(&first).await, reloaded.status(&second).await), (200, 200));
+
+    fs::write(&reloaded.keys, "no key\n").unwrap();
+    let refused = reloaded.hang_up("settings not reloaded; those in force stay").await;
+    assert!(refused["error"].as_str().unwrap().contains("operator.keys:1: "), "{refused}");
+    assert_eq!((reloaded.status(&first).await, reloaded.status(&second).await), (200, 200));
+
+    fs::write(&reloaded.keys, &second).unwrap();
+    reloaded.hang_up("settings reloaded").await;
+    assert_eq!((reloaded.status(&first).await, reloaded.status(&second).await), (401, 200));
+
+    let in_force = log(&reloaded.site).into_iter().filter(|line| line["message"] == "operator key in force");
+    let ids: Vec<_> = in_force.map(|line| (line["key_display"].clone(), line["key_id"].clone())).collect();
+    let id = |key: &str| ids.iter().find(|(display, _)| *display == key[..12]).unwrap().1.clone();
+    for key in [&first, &second] {
+        let id = id(key);
+        let path = format!("/audit?key={}", id.as_str().unwrap());
+        eventually("rows name the key", async || {
+            let rows = reloaded.site.http.admin(&second, "GET", &path, None).await.json();
+            let rows = rows["items"].as_array().unwrap().clone();
+            rows.iter().any(|row| row["method"] == "GET /admin/v1/tenants" && row["principal"] == "operator")
+                && rows.iter().all(|row| row["keyId"] == id)
+        })
+        .await;
+    }
+    assert!(!reloaded.site.printed("stderr").contains(&first[..20]), "keys are not logged");
+    assert_eq!(reloaded.gateway.stop().await.code(), Some(0));
+}
+
+#[tokio::test]
+async fn hangup_applies_all_of_a_good_configuration_or_nothing_of_a_bad_one() {
+    let key = operator();
+    let reloaded = Reloaded::start("[log]\nfilter = \"info\"\n", &key).await;
+    let write = |text: &str| fs::write(&reloaded.config, text).unwrap();
+    write("[log]\nfilter = \"info,waggle=debug\"\n[limits]\nbody_bytes = 3\n");
+    let refused = reloaded.hang_up("settings not reloaded; those in force stay").await;
+    assert!(refused["error"].as_str().unwrap().contains("waggle.toml:4: limits.body_bytes"), "{refused}");
+    write("[log]\nfilter = \"error,waggle::app::reload=info\"\n[mcp]\npage_size = 7\n");
+    reloaded.hang_up("settings reloaded").await;
+    let restart = logged(&reloaded.site, "setting changed; restart waggle to apply it").await;
+    assert_eq!(restart["setting"], "mcp.page_size");
+    let count_of_stopping = count(&reloaded.site, "stopping");
+    let Reloaded { site, gateway, .. } = reloaded;
+    assert_eq!(gateway.stop().await.code(), Some(0));
+    assert_eq!(count(&site, "stopping"), count_of_stopping, "the new filter drops it");
+}
+
+/// Runs a command to its end: exit code, standard output and standard error.
+async fn run(site: &Site, arguments: &[&str]) -> (Option<i32>, String, String) {
+    let Output { status, stdout, stderr } =
+        site.command(arguments[0]).args(&arguments[1..]).output().await.unwrap();
+    (status.code(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
+}
+
+#[tokio::test]
+async fn migrate_says_what_it_did_and_status_what_it_would_do() {
+    let database = database().await;
+    database.execute("delete from _sqlx_migrations where version = 2").await;
+    let site =
+        Site::new().set("DATABASE_URL", database.options.to_url_lossy()).set("WAGGLE_LOG__FILTER", "off");
+    let (code, would, _) = run(&site, &["migrate", "--status"]).await;
+    assert_eq!(code, Some(0));
+    assert!(
+        would.starts_with("missing 0002 tenants\n") && would.contains("would apply 1 migrations"),
+        "{would}"
+    );
+    assert_eq!(database.number("select count(*) from _sqlx_migrations where version = 2").await, 0);
+
+    let empty = Site::new().set("WAGGLE_LOG__FILTER", "off");
+    let (code, out, error) = run(&empty, &["migrate", "--status"]).await;
+    assert_eq!((code, out.as_str()), (Some(1), ""));
+    assert!(error.contains("there is no embedded database in "), "{error}");
+    assert!(!empty.place.data_dir().exists(), "a command that only reads makes no database");
+}
+
+#[tokio::test]
+async fn newer_schema_is_reported_at_the_start_and_left_alone() {
+    let database = database().await;
+    let newest = database.number("select max(version) from _sqlx_migrations").await;
+    database
+        .execute(
+            "insert into _sqlx_migrations (version, description, success, checksum, execution_time) \
+             values (9999, 'of a later version', true, '', 0)",
+        )
+        .await;
+    let site = Site::new()
+        .set("DATABASE_URL", database.options.to_url_lossy())
+        .set("WAGGLE_ADMIN__OPERATOR_KEY", operator());
+    let (code, migrated, _) = run(&site, &["migrate"]).await;
+    assert_eq!(code, Some(0));
+    assert!(migrated.starts_with("the schema is at 9999, newer than this version of waggle"), "{migrated}");
+    let gateway = site.serve().await;
+    let newer = logged(&site, "database schema is newer than this version of waggle").await;
+    assert_eq!((&newer["schema"], &newer["known"]), (&json!(9999), &json!(newest)));
+    assert_eq!(gateway.stop().await.code(), Some(0));
+    assert!(!site.printed("stderr").contains("_sqlx_migrations"), "no notices of the library at info");
+}
+
+#[tokio::test]
+async fn configuration_errors_are_json_lines_where_the_log_is() {
+    let site = Site::new().set("WAGGLE_LIMITS__BODY_BYTES", 1);
+    let (code, out, error) = run(&site, &["serve", "--log-format", "json"]).await;
+    assert_eq!((code, out.as_str(), error.lines().count()), (Some(2), "", 1));
+    let line: Value = serde_json::from_str(error.trim()).unwrap();
+    assert_eq!(line["level"], "ERROR");
+    assert!(line["error"].as_str().unwrap().contains("WAGGLE_LIMITS__BODY_BYTES"), "{line}");
+}
