@@ -144,6 +144,14 @@ kinds! {
 }
 
 impl ChangeKind {
+    /// Whether it decides who may do what: it may revoke, disable or narrow something.
+    pub fn decides_access(self) -> bool {
+        matches!(
+            self,
+            Self::Slug | Self::Tenant | Self::Agent | Self::Key | Self::SessionEnded | Self::Unknown
+        )
+    }
+
     /// Whether it is about a resource.
     pub fn is_of_resource(self) -> bool {
         matches!(

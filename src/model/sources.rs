@@ -73,6 +73,8 @@ pub enum Point {
     SessionFillRead,
     /// A write has done everything but commit.
     BeforeCommit,
+    /// A write has committed, and nothing is published of it yet.
+    AfterCommit,
     /// A wake is about to be sent.
     Wake,
     /// A sweep is about to ask the database.

@@ -8,18 +8,24 @@ use std::convert::Infallible;
 use std::hash::Hash;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, Instant};
 
 use parking_lot::RwLock;
 use quick_cache::sync::Cache;
 use tokio::sync::Mutex;
 
-use crate::model::scope::{Change, Revision, Scope};
+use crate::model::scope::{Change, ChangeKind, Revision, Scope};
 use crate::model::sources::{Point, Sources};
 use crate::store::snapshot::Snapshot;
 use crate::store::{Store, StoreError};
 
 /// Changes read at once; a cell further behind forgets everything instead.
 const MOST_CHANGES: usize = 1_000;
+
+/// How long a commit that got no answer may still take place: longer than the database leaves a transaction idle.
+const DOUBT: Duration = Duration::from_mins(1);
+/// Changes in doubt; past it everything of the scope is.
+const MOST_DOUBTS: usize = 1_000;
 
 /// What is held of a scope, by its uid: there before anything is read into it.
 pub(super) fn cell_of<K, C>(cells: &Cache<K, Arc<C>>, uid: K, new: impl FnOnce() -> C) -> Arc<C>
@@ -52,11 +58,25 @@ struct State<H> {
     /// Every held fact is as of this revision or a newer one; `None` while nothing was ever kept.
     applied: Option<Revision>,
     held: H,
+    /// Changes of which it is not known whether they were committed, and until when that may still happen.
+    doubts: Vec<(Instant, Change)>,
+}
+
+impl<H: Held> State<H> {
+    /// Forgets what changes in doubt touch.
+    fn forget_doubtful(&mut self) {
+        if self.doubts.is_empty() {
+            return;
+        }
+        let now = Instant::now();
+        self.doubts.retain(|(until, _)| *until > now);
+        self.doubts.iter().for_each(|(_, change)| self.held.forget(change));
+    }
 }
 
 impl<H: Held> Cell<H> {
     pub(super) fn new(scope: Scope) -> Self {
-        let state = RwLock::new(State { timeline: 0, applied: None, held: H::default() });
+        let state = RwLock::new(State { timeline: 0, applied: None, held: H::default(), doubts: Vec::new() });
         Self { scope, wanted: AtomicI64::new(0), state, catching_up: Mutex::new(()) }
     }
 
@@ -90,10 +110,11 @@ impl<H: Held> Cell<H> {
     pub(super) fn restart(&self) {
         let mut state = self.state.write();
         self.wanted.store(0, Ordering::Release);
-        *state = State { timeline: state.timeline + 1, applied: None, held: H::default() };
+        let (timeline, doubts) = (state.timeline + 1, std::mem::take(&mut state.doubts));
+        *state = State { timeline, applied: None, held: H::default(), doubts };
     }
 
-    fn timeline(&self) -> u64 {
+    pub(super) fn timeline(&self) -> u64 {
         self.state.read().timeline
     }
 
@@ -133,7 +154,7 @@ impl<H: Held> Cell<H> {
 
     /// Keeps what was read at `loaded`, unless a newer change is known, or was known and is applied: nobody would have
     /// it forgotten again.
-    fn keep(&self, loaded: Revision, timeline: u64, keep: impl FnOnce(&mut H)) {
+    pub(super) fn keep(&self, loaded: Revision, timeline: u64, keep: impl FnOnce(&mut H)) {
         let mut state = self.state.write();
         if state.timeline != timeline {
             return;
@@ -141,7 +162,30 @@ impl<H: Held> Cell<H> {
         let applied = *state.applied.get_or_insert(loaded);
         if loaded >= self.wanted() && loaded >= applied {
             keep(&mut state.held);
+            state.forget_doubtful();
         }
+    }
+
+    /// Forgets at once what this replica's own commit touched, without waiting to read it: if the database goes away now,
+    /// what was held before must not be answered.
+    pub(super) fn forget(&self, changes: &[Change]) {
+        let mut state = self.state.write();
+        for change in changes {
+            state.held.forget(change);
+        }
+    }
+
+    /// Forgets what a commit touches of which it is not known whether it took place, and keeps nothing of it while it
+    /// still may.
+    pub(super) fn doubt(&self, changes: Vec<Change>) {
+        let until = Instant::now() + DOUBT;
+        let mut state = self.state.write();
+        state.doubts.extend(changes.into_iter().map(|change| (until, change)));
+        if state.doubts.len() > MOST_DOUBTS {
+            let change = Change { revision: Revision(0), kind: ChangeKind::Unknown, subject: String::new() };
+            state.doubts = vec![(until, change)];
+        }
+        state.forget_doubtful();
     }
 
     /// Reads the changes that were missed and forgets what they touched.
@@ -174,7 +218,7 @@ mod tests {
     use std::time::Duration;
 
     use super::{Cell, Held};
-    use crate::model::scope::{Change, Revision, Scope};
+    use crate::model::scope::{Change, ChangeKind, Revision, Scope};
     use crate::store::{Store, StoreOptions, address};
 
     #[derive(Debug, Default)]
@@ -196,6 +240,34 @@ mod tests {
             statement: Duration::from_secs(1),
             lock: Duration::from_secs(1),
         })
+    }
+
+    #[derive(Debug, Default)]
+    struct Subjects(Vec<String>);
+
+    impl Held for Subjects {
+        fn forget(&mut self, change: &Change) {
+            self.0.retain(|subject| *subject != change.subject);
+        }
+    }
+
+    fn change(subject: &str) -> Change {
+        Change { revision: Revision(2), kind: ChangeKind::Key, subject: subject.to_owned() }
+    }
+
+    #[test]
+    fn what_a_commit_in_doubt_touches_is_forgotten_and_not_kept_again() {
+        let cell = Cell::<Subjects>::new(Scope::GATEWAY);
+        let keep = |subject: &str| cell.keep(Revision(1), 0, |held| held.0.push(subject.to_owned()));
+        let held = || cell.get_stale(|held| Some(held.0.clone())).unwrap();
+        ["a", "b", "c"].into_iter().for_each(keep);
+        cell.forget(&[change("a")]);
+        assert_eq!(held(), ["b", "c"]);
+        keep("a");
+        assert_eq!(held(), ["b", "c", "a"], "a commit that took place is kept by its revision alone");
+        cell.doubt(vec![change("b")]);
+        keep("b");
+        assert_eq!(held(), ["c", "a"]);
     }
 
     #[test]

@@ -12,7 +12,8 @@ use super::Registry;
 use super::audited::{AuditedCall, Entry};
 use super::limits::RegistryLimits;
 use crate::model::fault::Fault;
-use crate::model::scope::{Revision, Scope};
+use crate::model::ids::{SessionUid, TenantId};
+use crate::model::scope::{Change, ChangeKind, Revision, Scope};
 use crate::model::sources::Point;
 use crate::store::StoreError;
 use crate::store::write::Write;
@@ -137,6 +138,29 @@ impl Writers {
     }
 }
 
+/// The changes of a commit that is not answered yet. Dropped before it is, they are in doubt.
+struct UnansweredCommit<'r> {
+    registry: &'r Registry,
+    changes: Vec<(Scope, Vec<Change>)>,
+}
+
+impl UnansweredCommit<'_> {
+    /// The commit took place.
+    fn committed(mut self) {
+        for (scope, changes) in std::mem::take(&mut self.changes) {
+            self.registry.forget(scope, &changes);
+        }
+    }
+}
+
+impl Drop for UnansweredCommit<'_> {
+    fn drop(&mut self) {
+        for (scope, changes) in std::mem::take(&mut self.changes) {
+            self.registry.doubt(scope, changes);
+        }
+    }
+}
+
 impl Registry {
     /// Runs a write to its end, whatever becomes of the caller who asked for it: a commit that nobody waited for
     /// would otherwise be told to nobody either.
@@ -171,11 +195,16 @@ impl Registry {
             }
             self.sources.pause(Point::BeforeCommit).await;
             let entry = self.entry(write.told())?;
-            self.publish(&write.commit(entry.as_ref().map(|entry| &entry.row)).await?);
+            let unanswered = UnansweredCommit { registry: self, changes: access_changes(&write) };
+            let revisions = write.commit(entry.as_ref().map(|entry| &entry.row)).await?;
+            self.sources.pause(Point::AfterCommit).await;
+            self.publish(&revisions);
+            unanswered.committed();
             entry.into_iter().for_each(Entry::committed);
             done
         };
-        // Past the deadline it is not known whether the commit took place: the sweep finds it if it did.
+        // Past the deadline it is not known whether the commit took place: the sweep finds it if it did, and memory does
+        // not answer what it may have changed.
         let written = tokio::time::timeout(self.limits.write_deadline, writing).await;
         written.unwrap_or(Err(Fault::StorageUnavailable))
     }
@@ -191,6 +220,30 @@ impl Registry {
         Ok(done.unwrap_or(Err(StoreError::Late))?)
     }
 
+    /// Forgets what a committed write touched, before it is answered: if the database goes away before this replica has
+    /// read the change, what was held before must not be answered.
+    fn forget(&self, scope: Scope, changes: &[Change]) {
+        if scope == Scope::GATEWAY {
+            self.directory.forget(changes);
+        } else if let Some(session) = self.sessions.get(&SessionUid(scope.0)) {
+            session.forget(changes);
+        } else if let Some(tenant) = self.tenants.get(&TenantId(scope.0)) {
+            tenant.forget(changes);
+        }
+    }
+
+    /// Forgets what a write touched of which it is not known whether it was committed, and keeps nothing of it for a
+    /// while.
+    fn doubt(&self, scope: Scope, changes: Vec<Change>) {
+        if scope == Scope::GATEWAY {
+            self.directory.doubt(changes);
+        } else if let Some(session) = self.sessions.get(&SessionUid(scope.0)) {
+            session.doubt(changes);
+        } else if let Some(tenant) = self.tenants.get(&TenantId(scope.0)) {
+            tenant.doubt(changes);
+        }
+    }
+
     /// From here on this replica answers nothing older, and the others are woken.
     fn publish(&self, revisions: &[(Scope, Revision)]) {
         use crate::model::feed::Follower;
@@ -199,4 +252,18 @@ impl Registry {
         }
         self.feed.announce(revisions);
     }
+}
+
+/// The changes of a write that decide who may do what.
+fn access_changes(write: &Write) -> Vec<(Scope, Vec<Change>)> {
+    let of_scope = |(scope, revision, changes): (Scope, Revision, &[(ChangeKind, String)])| {
+        let access = changes.iter().filter(|(kind, _)| kind.decides_access());
+        let change = |(kind, subject): &(ChangeKind, String)| Change {
+            revision,
+            kind: *kind,
+            subject: subject.clone(),
+        };
+        (scope, access.map(change).collect())
+    };
+    write.changes().map(of_scope).collect()
 }

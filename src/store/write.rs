@@ -123,6 +123,11 @@ impl Write {
         self.told.take()
     }
 
+    /// What is to be committed: the changes of each scope, with its new revision.
+    pub fn changes(&self) -> impl Iterator<Item = (Scope, Revision, &[(ChangeKind, String)])> {
+        self.scopes.iter().map(|locked| (locked.scope, locked.next, locked.changes.as_slice()))
+    }
+
     /// Whether there is anything to commit.
     pub fn changes_anything(&self) -> bool {
         self.scopes.iter().any(|locked| !locked.changes.is_empty())

@@ -1,6 +1,7 @@
 //! The races that the rules of the house exist for, each held open at the worst moment.
 
 mod credentials;
+mod narrowing;
 mod sessions;
 
 use std::sync::Arc;

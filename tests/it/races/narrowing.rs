@@ -1,0 +1,118 @@
+//! What was narrowed is narrow on the replica that did it, whether or not the database stays for it to be read again.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use serde_json::{Value, json};
+use waggle::model::sources::Point;
+
+use crate::app::{Builder, Replica};
+use crate::cluster::{Database, database};
+use crate::interference::Director;
+use crate::proxy::Proxy;
+
+/// A replica whose database can be taken away while wakes still arrive, with an agent of `acme` and one of `other`.
+struct Stage {
+    _database: Database,
+    replica: Replica,
+    director: std::sync::Arc<Director>,
+    proxy: Proxy,
+    /// A key that nothing is done to.
+    control: String,
+}
+
+impl Stage {
+    async fn set() -> Self {
+        let database = database().await;
+        let (proxy, director) = (Proxy::before(&database.options).await, Director::new());
+        let replica = Builder::new(&database)
+            .set("WAGGLE_DATABASE__ACQUIRE_SECONDS", 1)
+            .set("WAGGLE_DATABASE__STATEMENT_SECONDS", 3)
+            .store(|store| {
+                store.acquire = Duration::from_secs(1);
+                store.connect = proxy.options.clone();
+            })
+            .interference(director.clone())
+            .start()
+            .await;
+        replica.tenant("acme").await;
+        replica.tenant("other").await;
+        replica.agent("other", "b").await;
+        let control = replica.key("b", &["mcp"]).await.1;
+        Self { _database: database, replica, director, proxy, control }
+    }
+
+    async fn ask(&self, agent: &str, key: &str) -> StatusCode {
+        let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"});
+        self.replica.http.post(agent, key, &ping).await.status
+    }
+
+    /// The database goes away right after a commit; answers the status of the call, and those of the key it narrowed and of
+    /// the other one, which is answered from memory.
+    async fn cut_after_commit(
+        &self,
+        call: (&str, &str, Option<Value>),
+        agent: &str,
+        key: &str,
+    ) -> [StatusCode; 3] {
+        assert_eq!([self.ask(agent, key).await, self.ask("b", &self.control).await], [StatusCode::OK; 2]);
+        let held = self.director.hold(Point::AfterCommit);
+        let (method, path, body) = call;
+        let (done, ()) = tokio::join!(
+            self.replica.admin(method, path, body),
+            held.meanwhile(async { self.proxy.swallow(true) })
+        );
+        [done.status, self.ask(agent, key).await, self.ask("b", &self.control).await]
+    }
+
+    async fn restore(&self) {
+        self.proxy.swallow(false);
+        tokio::time::timeout(Duration::from_secs(30), self.replica.ready()).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_narrowing_holds_where_the_database_goes_away_before_it_is_read_again() {
+    let stage = Stage::set().await;
+    for (nth, what) in ["revoke", "rotate", "disable", "delete agent", "max age"].into_iter().enumerate() {
+        let agent = format!("a{nth}");
+        stage.replica.agent("acme", &agent).await;
+        let (id, key) = stage.replica.key(&agent, &["mcp"]).await;
+        let [of_key, of_agent] = [format!("/keys/{id}"), format!("/agents/{agent}")];
+        let rotate = format!("{of_key}/rotate");
+        let call = match what {
+            "revoke" => ("DELETE", of_key.as_str(), None),
+            "rotate" => ("POST", rotate.as_str(), Some(json!({"graceSeconds": 0}))),
+            "disable" => ("PATCH", of_agent.as_str(), Some(json!({"enabled": false}))),
+            "delete agent" => ("DELETE", of_agent.as_str(), None),
+            _ => ("PATCH", "/tenants/acme", Some(json!({"maxKeyAgeDays": 1}))),
+        };
+        let [done, narrowed, control] = stage.cut_after_commit(call, &agent, &key).await;
+        assert!(done.is_success(), "{what}: {done}");
+        assert_eq!(control, StatusCode::OK, "{what}: memory is answered for a while");
+        assert_eq!(narrowed, StatusCode::SERVICE_UNAVAILABLE, "{what}");
+        stage.restore().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_revocation_in_doubt_is_not_answered_from_memory() {
+    let stage = Stage::set().await;
+    stage.replica.agent("acme", "a").await;
+    let (id, key) = stage.replica.key("a", &["mcp"]).await;
+    assert_eq!([stage.ask("a", &key).await, stage.ask("b", &stage.control).await], [StatusCode::OK; 2]);
+    let held = stage.director.hold(Point::AfterCommit);
+    let (http, operator) = (stage.replica.http.clone(), stage.replica.operator.clone());
+    let revoking =
+        tokio::spawn(async move { http.admin(&operator, "DELETE", &format!("/keys/{id}"), None).await });
+    // It is committed, but past the deadline of the write the replica does not know.
+    held.meanwhile(async {
+        stage.proxy.swallow(true);
+        assert_eq!(revoking.await.unwrap().status, StatusCode::SERVICE_UNAVAILABLE);
+    })
+    .await;
+    assert_eq!(stage.ask("a", &key).await, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(stage.ask("b", &stage.control).await, StatusCode::OK, "memory is answered for a while");
+    stage.restore().await;
+    assert_eq!(stage.ask("a", &key).await, StatusCode::UNAUTHORIZED);
+}
