@@ -55,6 +55,8 @@ pub(crate) enum Error {
     Baseline(PathBuf),
     #[error("ratios fell behind by more than 10 %, measured again to be sure:\n{}", .0.iter().map(|case| format!("  {case}")).collect::<Vec<_>>().join("\n"))]
     FellBehind(Vec<Behind>),
+    #[error("{0} valid keys were refused")]
+    Refused(usize),
     #[error("interrupted; the servers have been stopped")]
     Interrupted,
 }

@@ -13,6 +13,7 @@ mod descriptors;
 mod door;
 mod error;
 mod fan_out;
+mod first_use;
 mod fixture;
 mod fleet;
 mod histogram;
@@ -44,6 +45,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::baseline::Baseline;
 use crate::error::Error;
+use crate::first_use::FirstUse;
 use crate::options::Options;
 
 /// Measures the gateway's CPU time per request against the least an HTTP server can cost
@@ -56,7 +58,7 @@ struct Cli {
     options: Options,
 }
 
-/// The comparison servers, which a run starts by itself.
+/// The comparison servers, which a run starts by itself, and a check without one.
 #[derive(Subcommand)]
 enum Server {
     /// Answer fixed bytes on 127.0.0.1
@@ -83,6 +85,8 @@ enum Server {
         #[arg(long, default_value_t = 3600)]
         seconds: u64,
     },
+    /// Use many valid keys for the first time right after a start, beside made-up ones; fail if one is refused
+    FirstUse(FirstUse),
     /// Serve the same resources with the official SDK on 127.0.0.1
     #[command(name = "serve-rmcp")]
     Rmcp {
@@ -129,6 +133,7 @@ async fn act(cli: Cli) -> Result<(), Error> {
         Some(Server::Rmcp { port, seconds }) => rmcp::serve(port, seconds).await,
         Some(Server::RmcpStreams { port, seconds }) => rmcp_streams::serve(port, seconds).await,
         Some(Server::Broadcast { port, seconds }) => broadcast::serve(port, seconds).await,
+        Some(Server::FirstUse(options)) => first_use::run(&options).await,
         None => {
             let found = run::run(&cli.options).await?;
             let parts = [

@@ -147,6 +147,11 @@ impl Admin {
         if agent == RENDERER {
             self.register_what_is_rendered().await?;
         }
+        self.issue(agent).await
+    }
+
+    /// Makes a key of an agent.
+    pub(crate) async fn issue(&mut self, agent: &str) -> Result<String, Error> {
         let keys = format!("/agents/{agent}/keys");
         let issued = self.call("POST", &keys, &json!({ "name": "bench", "scopes": ["mcp"] })).await?;
         let key = issued["key"].as_str().map(str::to_owned);

@@ -51,14 +51,10 @@ async fn identify(parts: &Parts, admin: &Admin, visitor: &Visitor) -> Result<Aut
     let shown = match &presented {
         Presented::Nobody => return Err(Fault::Unauthenticated),
         Presented::Operator(key) => return Ok(Authority::Operator(*key)),
-        Presented::Key(key) => Shown::Key(key),
+        Presented::Key(key) => Shown::Key(key, None),
         Presented::Token(token) => Shown::Token(token, None),
     };
-    if let Err(barred) = admin.limits.check_address(visitor.client)
-        && !admin.registry.remembers(&shown)
-    {
-        return Err(barred);
-    }
+    admin.limits.admit_credential(visitor.client, admin.registry.recognize(&shown))?;
     let grant = admin.registry.identify(shown, visitor.client).await?;
     visitor.expiry.note(grant.as_deref(), || admin.registry.now());
     Ok(Authority::Key(grant.ok_or(Fault::Unauthenticated)?))

@@ -63,7 +63,7 @@ async fn is_empty(registry: &Registry, agent: &Agent) -> Result<bool, Fault> {
 
 /// Whether a key of an earlier start still reaches the agent.
 async fn is_good(registry: &Registry, key: &SecretKey, agent: &Agent) -> Result<bool, Fault> {
-    match registry.identify(Shown::Key(key), ClientAddress::Known(Ipv4Addr::LOCALHOST.into())).await {
+    match registry.identify(Shown::Key(key, None), ClientAddress::Known(Ipv4Addr::LOCALHOST.into())).await {
         Ok(grant) => Ok(grant.is_some_and(|grant| grant.credential.reaches(agent.tenant, agent.uid))),
         Err(Fault::Unauthenticated) => Ok(false),
         Err(fault) => Err(fault),

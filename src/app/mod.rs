@@ -67,6 +67,9 @@ pub use signing::audit_key;
 pub use tls::TlsError;
 pub use verify::{Verdict, verify_audit};
 
+/// How long a start waits for the filter of issued keys.
+const ISSUED_KEYS_PATIENCE: Duration = Duration::from_secs(10);
+
 /// How long what requests leave behind may take beyond them: writes of callers that went away, connections to close.
 const AFTER_REQUESTS: Duration = Duration::from_secs(2);
 
@@ -143,6 +146,11 @@ async fn build(
         let (registry, stop) = (Arc::clone(&registry), background_stop.clone());
         async move { registry.keep_house(stop).await }
     });
+    let issued = load_issued_keys(&registry).await;
+    background.spawn({
+        let (registry, stop) = (Arc::clone(&registry), background_stop.clone());
+        async move { registry.keep_issued_keys(issued, &stop).await }
+    });
     let audit = audit::start(settings, &store, &secret, sources.clone())?;
     let ids = RequestIds::new(sources.random.as_ref())?;
     let limits = Arc::new(Limits::new(limit_options(settings)));
@@ -180,6 +188,18 @@ async fn build(
         background_stop,
         grace: settings.server.shutdown,
     })
+}
+
+/// Loads the filter of issued keys before the first request; in the background, where that takes too long or fails.
+async fn load_issued_keys(registry: &Registry) -> Option<String> {
+    match tokio::time::timeout(ISSUED_KEYS_PATIENCE, registry.load_issued_keys()).await {
+        Ok(Ok(horizon)) => Some(horizon),
+        Ok(Err(error)) => {
+            tracing::warn!(%error, "filter of issued keys not loaded; retrying");
+            None
+        }
+        Err(_) => None,
+    }
 }
 
 fn endpoint(

@@ -8,6 +8,7 @@ use crate::config::Settings;
 use crate::feed::FeedOptions;
 use crate::http::limits::LimitOptions;
 use crate::mcp::endpoint::EndpointOptions;
+use crate::model::limits::Rate;
 use crate::registry::limits::RegistryLimits;
 use crate::registry::render::RendererLimits;
 use crate::usage::UsageOptions;
@@ -72,11 +73,14 @@ pub(super) fn endpoint_options(settings: &Settings) -> EndpointOptions {
 
 pub(super) fn limit_options(settings: &Settings) -> LimitOptions {
     let limits = &settings.limits;
+    let look_ups = (settings.access.unknown_keys_per_second / 4).max(1);
     LimitOptions {
         key: limits.key,
         agent: limits.agent,
         tenant: limits.tenant,
         address: limits.address,
+        // No address may use up what is looked up for all of them together.
+        look_ups: Rate::new(look_ups, look_ups),
         concurrent_per_key: limits.concurrent_per_key,
         concurrent_per_agent: limits.concurrent_per_agent,
         penalty: limits.address_penalty,

@@ -12,7 +12,8 @@ use super::{
 pub struct Access {
     /// How long known credentials and what is in memory are served while the database is away.
     pub stale: Duration,
-    /// How many keys that are not in memory may be looked up in a second.
+    /// How many keys that are not known to be issued may be looked up in a second, for all addresses together. One
+    /// address has a quarter of it.
     pub unknown_keys_per_second: u32,
     /// How many keys that do not exist are remembered, so as not to be looked up again.
     pub unknown_keys_remembered: usize,

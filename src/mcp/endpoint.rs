@@ -239,16 +239,11 @@ impl Endpoint {
                 }
                 Shown::Nobody
             }
-            Presented::Key(key) => Shown::Key(key),
+            Presented::Key(key) => Shown::Key(key, Some(arrival.agent)),
             Presented::Token(token) => Shown::Token(token, Some(arrival.agent)),
         };
         let registry = self.performer.registry();
-        // Hardly any address is barred, so that is asked first.
-        if let Err(barred) = self.limits.check_address(arrival.client)
-            && !registry.remembers(&shown)
-        {
-            return Err(barred);
-        }
+        self.limits.admit_credential(arrival.client, registry.recognize(&shown))?;
         let grant = registry.identify(shown, arrival.client).await?;
         arrival.expiry.note(grant.as_deref(), || registry.now());
         arrival.trail.identified(grant.as_deref());

@@ -1,14 +1,12 @@
 //! Access: from a credential and a slug to a caller, without a word to those who may not know.
 
 use std::collections::HashMap;
-use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use dashmap::DashMap;
 use foldhash::fast::RandomState;
-use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use time::OffsetDateTime;
 
 use super::Registry;
@@ -48,8 +46,8 @@ enum Proof {
 pub enum Shown<'a> {
     /// Nothing.
     Nobody,
-    /// A key.
-    Key(&'a SecretKey),
+    /// A key, with the slug of the agent whose endpoint is asked, if it is one.
+    Key(&'a SecretKey, Option<&'a str>),
     /// An access token, to the endpoint of an agent; where none is named, to the gateway itself.
     Token(&'a str, Option<&'a str>),
 }
@@ -63,12 +61,16 @@ pub(super) struct TenantAccess {
 }
 
 impl TenantAccess {
-    fn keep_key(&mut self, hash: KeyHash, grant: &Arc<Grant>) {
+    pub(super) fn keep_key(&mut self, hash: KeyHash, grant: &Arc<Grant>) {
         if self.keys.len() >= MOST_FACTS {
             *self = Self::default();
         }
         self.hashes.insert(grant.credential.key, hash);
         self.keys.insert(hash, Arc::clone(grant));
+    }
+
+    pub(super) fn key(&self, hash: KeyHash) -> Option<Arc<Grant>> {
+        self.keys.get(&hash).cloned()
     }
 
     pub(super) fn agent(&self, agent: AgentId) -> Option<AgentAccess> {
@@ -157,31 +159,7 @@ impl KeyUses {
     }
 }
 
-/// Bounds how often the database is asked about keys that nobody may have issued.
-#[derive(Debug)]
-pub(super) struct LookupLimit(DefaultDirectRateLimiter);
-
-impl LookupLimit {
-    pub(super) fn new(per_second: u32) -> Self {
-        let rate = NonZeroU32::new(per_second).unwrap_or(NonZeroU32::MIN);
-        Self(RateLimiter::direct(Quota::per_second(rate)))
-    }
-
-    fn take(&self) -> Result<(), Fault> {
-        self.0.check().map_err(|_| Fault::Unavailable { retry_after: Duration::from_secs(1) })
-    }
-}
-
 impl Registry {
-    /// Whether it is known without a look-up or a check of a signature that what is shown was good.
-    pub fn remembers(&self, shown: &Shown<'_>) -> bool {
-        match shown {
-            Shown::Nobody => false,
-            Shown::Key(key) => self.key_tenants.get(&key.hash()).is_some_and(|tenant| tenant.is_some()),
-            Shown::Token(token, _) => self.remembers_token(token),
-        }
-    }
-
     /// What somebody at this address is granted now for what he shows; `None` for who shows nothing.
     ///
     /// # Errors
@@ -194,22 +172,32 @@ impl Registry {
     ) -> Result<Option<Arc<Grant>>, Fault> {
         match shown {
             Shown::Nobody => self.confirm().await.map(|()| None),
-            Shown::Key(key) => {
+            Shown::Key(key, agent) => {
                 self.confirm().await?;
-                self.grant(key, client).await.map(Some)
+                self.grant(key, agent, client).await.map(Some)
             }
             Shown::Token(token, agent) => Box::pin(self.token_grant(token, agent)).await.map(Some),
         }
     }
 
     /// What a key grants now to somebody at this address. An operator's is not looked up here.
-    async fn grant(&self, key: &SecretKey, client: ClientAddress) -> Result<Arc<Grant>, Fault> {
+    async fn grant(
+        &self,
+        key: &SecretKey,
+        agent: Option<&str>,
+        client: ClientAddress,
+    ) -> Result<Arc<Grant>, Fault> {
         if key.kind() == KeyKind::Operator {
             return Err(Fault::Unauthenticated);
         }
         let hash = key.hash();
-        let tenant = self.key_tenant(hash).await?.ok_or(Fault::Unauthenticated)?;
-        let (grant, now) = self.live_grant(tenant, hash).await?;
+        let tenant = self.key_tenants.get(&hash);
+        let held = tenant.and_then(|tenant| self.tenant_cell(tenant).get(|held| held.key(hash)));
+        let grant = match held {
+            Some(grant) => grant,
+            None => Box::pin(self.load_grant(hash, agent)).await?,
+        };
+        let now = self.check_expiry(&grant)?;
         if !grant.credential.networks.admit(client) {
             return Err(Fault::Unauthenticated);
         }
@@ -220,18 +208,18 @@ impl Registry {
         Ok(grant)
     }
 
-    /// The grant of a known key, unless it ended, and the time at which that was so.
-    async fn live_grant(
-        &self,
-        tenant: TenantId,
-        hash: KeyHash,
-    ) -> Result<(Arc<Grant>, OffsetDateTime), Fault> {
+    /// The grant of a known key, unless it ended.
+    async fn live_grant(&self, tenant: TenantId, hash: KeyHash) -> Result<Arc<Grant>, Fault> {
         let grant = self.find_grant(tenant, hash).await?.ok_or(Fault::Unauthenticated)?;
+        self.check_expiry(&grant)?;
+        Ok(grant)
+    }
+
+    /// The time now, at which a grant has not expired.
+    fn check_expiry(&self, grant: &Grant) -> Result<OffsetDateTime, Fault> {
         let now = self.sources.clock.now();
-        if grant.credential.expires_at.is_some_and(|end| end <= now) {
-            return Err(Fault::Unauthenticated);
-        }
-        Ok((grant, now))
+        let expired = grant.credential.expires_at.is_some_and(|end| end <= now);
+        if expired { Err(Fault::Unauthenticated) } else { Ok(now) }
     }
 
     /// Decides anew, long after it was admitted, whether a caller may go on. Answers what it is granted now.
@@ -242,7 +230,7 @@ impl Registry {
         let grant = match &caller.grant {
             None => None,
             Some(grant) => Some(match &grant.proof {
-                Proof::Key(hash) => self.live_grant(grant.credential.tenant, *hash).await?.0,
+                Proof::Key(hash) => self.live_grant(grant.credential.tenant, *hash).await?,
                 Proof::Token(token) if self.stands(token) => Arc::clone(grant),
                 Proof::Token(_) => return Err(Fault::Unauthenticated),
             }),
@@ -257,25 +245,15 @@ impl Registry {
         Some((end - self.sources.clock.now()).try_into().unwrap_or_default())
     }
 
-    async fn key_tenant(&self, hash: KeyHash) -> Result<Option<TenantId>, Fault> {
-        if let Some(known) = self.key_tenants.get(&hash) {
-            return Ok(known);
-        }
-        self.key_lookups.take()?;
-        let timeline = self.timeline();
-        let tenant = Box::pin(self.fill(async || self.store.key_tenant(hash).await)).await?;
-        // What another timeline of the database knew of the key says nothing now.
-        if self.timeline() == timeline {
-            self.key_tenants.insert(hash, tenant);
-        }
-        Ok(tenant)
-    }
-
-    async fn find_grant(&self, tenant: TenantId, hash: KeyHash) -> Result<Option<Arc<Grant>>, Fault> {
-        let cell = self.tenant_cell(tenant);
+    pub(super) async fn find_grant(
+        &self,
+        tenant: TenantId,
+        hash: KeyHash,
+    ) -> Result<Option<Arc<Grant>>, Fault> {
+        let (cell, timeline) = (self.tenant_cell(tenant), self.timeline());
         self.find(
             &cell,
-            |held| held.keys.get(&hash).cloned(),
+            |held| held.key(hash),
             async || {
                 let found = cell
                     .load(
@@ -283,10 +261,7 @@ impl Registry {
                         &self.sources,
                         Point::CredentialFillRead,
                         async |view| {
-                            Ok(view
-                                .credential(tenant, hash)
-                                .await?
-                                .map(|found| Grant::new(found, Proof::Key(hash))))
+                            Ok(view.credential(tenant, hash).await?.map(|found| Grant::of_key(found, hash)))
                         },
                         |held, grant| {
                             if let Some(grant) = grant {
@@ -295,9 +270,10 @@ impl Registry {
                         },
                     )
                     .await?;
-                if found.is_none() {
+                if found.is_none() && self.timeline() == timeline {
                     // A revoked key never comes back.
-                    self.key_tenants.insert(hash, None);
+                    self.key_tenants.remove(&hash);
+                    self.unknown_keys.insert(hash, ());
                 }
                 Ok(found)
             },
@@ -397,6 +373,11 @@ fn credential_of(grant: Option<&Arc<Grant>>) -> Option<&Credential> {
 impl Grant {
     fn new(credential: Credential, proof: Proof) -> Arc<Self> {
         Arc::new(Self { credential, proof, used_minute: AtomicI64::new(0) })
+    }
+
+    /// What a key grants.
+    pub(super) fn of_key(credential: Credential, hash: KeyHash) -> Arc<Self> {
+        Self::new(credential, Proof::Key(hash))
     }
 
     /// What a token grants.

@@ -84,6 +84,13 @@ impl<T: Copy> Names<T> {
     }
 }
 
+impl Directory {
+    /// Keeps which agent a slug names, if any.
+    pub(super) fn keep_agent(&mut self, slug: &str, address: Option<(TenantId, AgentId)>) {
+        self.agents.keep(slug, address);
+    }
+}
+
 impl Held for Directory {
     fn forget(&mut self, change: &Change) {
         match change.kind {
@@ -121,7 +128,7 @@ impl Registry {
                             &self.sources,
                             Point::CacheFillRead,
                             async |view| view.agent_address(slug).await,
-                            |held, address| held.agents.keep(slug, *address),
+                            |held, address| held.keep_agent(slug, *address),
                         )
                         .await
                         .map(Some)

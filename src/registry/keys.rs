@@ -136,6 +136,7 @@ impl Registry {
             last_used_at: None,
         };
         write.insert_key(&key, secret.hash()).await?;
+        self.issued.insert(secret.hash());
         write.change(Scope::from(key.tenant), ChangeKind::Key, key.uid.to_string());
         write.tell(told(&key, revision, replaced, Some(&key)));
         Ok(IssuedKey { key, secret })

@@ -15,7 +15,7 @@ pub struct RegistryLimits {
     pub cached_tenants: usize,
     /// Sessions held in memory.
     pub cached_sessions: usize,
-    /// Keys, known and unknown, whose tenant is remembered.
+    /// Keys that are remembered as not existing.
     pub cached_keys: usize,
     /// Access tokens remembered with what they grant.
     pub cached_tokens: u64,
@@ -23,7 +23,7 @@ pub struct RegistryLimits {
     pub cached_content_bytes: u64,
     /// Bytes of compiled templates and prompts held in memory.
     pub cached_compiled_bytes: u64,
-    /// Look-ups a second of keys never seen before; past it they are answered `unavailable`.
+    /// Look-ups a second of keys that are not known to be issued; past it they are answered `unavailable`.
     pub unknown_keys_per_second: u32,
     /// Loads from the database at once.
     pub concurrent_fills: usize,

@@ -15,8 +15,10 @@ pub mod explain;
 mod fair;
 mod fingerprint;
 pub mod housekeeping;
+mod issued;
 pub mod keys;
 pub mod limits;
+pub mod look_up;
 pub mod manifest;
 mod plan;
 mod prefix_index;
@@ -64,7 +66,9 @@ use access::TenantAccess;
 use cell::Cell;
 use compiled::Compilations;
 use directory::Directory;
+use issued::IssuedKeys;
 use limits::RegistryLimits;
+use look_up::LookUpLimit;
 use render::Renderer;
 use sessions::{HeldSession, OpenStreams, SessionUses};
 use snapshot::AgentCell;
@@ -73,6 +77,9 @@ use write::Writers;
 
 /// The longest that a load may take while the database is away.
 const WHILE_AWAY: Duration = Duration::from_millis(250);
+
+/// Keys of which it is remembered whose they are.
+const KNOWN_KEYS: usize = 100_000;
 
 /// What the gateway knows, in memory and behind it in the database.
 pub struct Registry {
@@ -84,9 +91,14 @@ pub struct Registry {
     tenants: IdCache<TenantId, Arc<Cell<TenantAccess>>>,
     agents: IdCache<AgentId, Arc<AgentCell>>,
     sessions: IdCache<SessionUid, Arc<Cell<HeldSession>>>,
-    /// Which tenant a key belongs to, if any: both for good, since keys are random and never change hands.
-    key_tenants: IdCache<KeyHash, Option<TenantId>>,
-    key_lookups: access::LookupLimit,
+    /// Which tenant a key belongs to, and which keys do not exist: both for good, since keys are random and never change
+    /// hands. Made-up keys must not displace known ones.
+    key_tenants: IdCache<KeyHash, TenantId>,
+    unknown_keys: IdCache<KeyHash, ()>,
+    issued: IssuedKeys,
+    key_look_ups: LookUpLimit,
+    /// How often a scope was raised, whether it is held or not.
+    raises: AtomicU64,
     /// Whose access tokens are believed.
     tokens: Arc<Tokens>,
     known_tokens: Cache<TokenHash, KnownToken>,
@@ -96,6 +108,8 @@ pub struct Registry {
     compilations: Compilations,
     renderer: Renderer,
     fills: Fills,
+    /// Look-ups of keys that are not known to be issued: none of them takes a place of the others.
+    unissued_fills: Fills,
     writers: Writers,
     uses: access::KeyUses,
     session_uses: SessionUses,
@@ -121,8 +135,11 @@ impl Registry {
             tenants: IdCache::new(limits.cached_tenants),
             agents: IdCache::new(limits.cached_agents),
             sessions: IdCache::new(limits.cached_sessions),
-            key_tenants: IdCache::new(limits.cached_keys),
-            key_lookups: access::LookupLimit::new(limits.unknown_keys_per_second),
+            key_tenants: IdCache::new(KNOWN_KEYS),
+            unknown_keys: IdCache::new(limits.cached_keys),
+            issued: IssuedKeys::default(),
+            key_look_ups: LookUpLimit::new(limits.unknown_keys_per_second),
+            raises: AtomicU64::new(0),
             tokens,
             known_tokens: Cache::new(limits.cached_tokens),
             contents: Cache::builder()
@@ -131,7 +148,8 @@ impl Registry {
                 .build(),
             compilations: Compilations::new(limits.cached_compiled_bytes),
             renderer: Renderer::new(limits.rendering),
-            fills: Fills::new(&limits),
+            fills: Fills::new(limits.concurrent_fills, limits.load_deadline),
+            unissued_fills: Fills::new(1, limits.load_deadline),
             writers: Writers::new(&limits),
             uses: access::KeyUses::default(),
             session_uses: SessionUses::new(limits.session_idle),
@@ -179,9 +197,17 @@ impl Registry {
         &self,
         load: impl AsyncFnOnce() -> Result<T, StoreError> + Clone,
     ) -> Result<T, StoreError> {
-        let deadline = if self.feed.is_away() { WHILE_AWAY } else { self.fills.deadline };
+        self.fill_within(&self.fills, load).await
+    }
+
+    async fn fill_within<T>(
+        &self,
+        fills: &Fills,
+        load: impl AsyncFnOnce() -> Result<T, StoreError> + Clone,
+    ) -> Result<T, StoreError> {
+        let deadline = if self.feed.is_away() { WHILE_AWAY } else { fills.deadline };
         let loading = async {
-            let _place = self.fills.places.acquire().await;
+            let _place = fills.places.acquire().await;
             self.sources.pause(Point::Load).await;
             if self.sources.loses(Point::Load) {
                 return Err(StoreError::closed());
@@ -191,9 +217,7 @@ impl Registry {
                 done => done,
             }
         };
-        tokio::time::timeout(deadline.min(self.fills.deadline), loading)
-            .await
-            .unwrap_or(Err(StoreError::Late))
+        tokio::time::timeout(deadline.min(fills.deadline), loading).await.unwrap_or(Err(StoreError::Late))
     }
 
     /// Whether memory answers without an attempt to load: the database is away, and memory is still trusted.
@@ -221,6 +245,8 @@ impl std::fmt::Debug for Registry {
 
 impl Follower for Registry {
     fn raise(&self, scope: Scope, revision: Revision) -> bool {
+        // Before the cell is looked for: what is looked up meanwhile either has its cell by then, or is not kept.
+        self.raises.fetch_add(1, Ordering::SeqCst);
         if scope == Scope::GATEWAY {
             return self.directory.raise(revision);
         }
@@ -230,6 +256,7 @@ impl Follower for Registry {
         if let Some(session) = self.sessions.get(&SessionUid(scope.0)) {
             return session.raise(revision);
         }
+        self.issued.touch();
         self.tenants.get(&TenantId(scope.0)).is_some_and(|tenant| tenant.raise(revision))
     }
 
@@ -259,11 +286,14 @@ impl Follower for Registry {
     fn forget_all(&self) {
         // First: a cell that is made meanwhile is dropped below, and one that is made later reads the new timeline.
         self.timeline.fetch_add(1, Ordering::AcqRel);
+        self.raises.fetch_add(1, Ordering::SeqCst);
         self.directory.restart();
         self.tenants.clear();
         self.agents.clear();
         self.sessions.clear();
         self.key_tenants.clear();
+        self.unknown_keys.clear();
+        self.issued.reload();
         self.known_tokens.invalidate_all();
     }
 
@@ -310,8 +340,8 @@ struct Fills {
 }
 
 impl Fills {
-    fn new(limits: &RegistryLimits) -> Self {
-        Self { places: Semaphore::new(limits.concurrent_fills), deadline: limits.load_deadline }
+    fn new(at_once: usize, deadline: Duration) -> Self {
+        Self { places: Semaphore::new(at_once), deadline }
     }
 }
 

@@ -34,7 +34,7 @@ impl Registry {
             agents: self.agents.len() as u64,
             tenants: self.tenants.len() as u64,
             sessions: self.sessions.len() as u64,
-            keys: self.key_tenants.len() as u64,
+            keys: (self.key_tenants.len() + self.unknown_keys.len()) as u64,
             content_bytes: self.contents.weighted_size(),
             compiled_bytes: self.compilations.bytes(),
             free_renders: self.renderer.free(),

@@ -22,16 +22,22 @@ impl Registry {
         }
         // What is no slug names nothing, as everybody knows.
         if Slug::is_slug(slug)
-            && let Some(id) = Digest::of(slug.as_bytes()).0.first_chunk::<16>()
+            && let Some(absent) = absent(slug)
         {
-            let agent = AgentId(Uuid::from_bytes(*id));
-            self.agent_access((NOBODY, agent), Some(nothing(agent))).await?;
+            self.agent_access((NOBODY, absent.agent), Some(absent)).await?;
         }
         Ok(None)
     }
 }
 
-/// Held in the place of an agent that is not there, and answered to nobody.
-fn nothing(agent: AgentId) -> AgentAccess {
-    AgentAccess { agent, tenant: NOBODY, access: Access::Key, enabled: false, limits: Arc::default() }
+/// Held in the place of the agent that a slug does not name, and answered to nobody.
+pub(super) fn absent(slug: &str) -> Option<AgentAccess> {
+    let id = *Digest::of(slug.as_bytes()).0.first_chunk::<16>()?;
+    let agent = AgentId(Uuid::from_bytes(id));
+    Some(AgentAccess { agent, tenant: NOBODY, access: Access::Key, enabled: false, limits: Arc::default() })
+}
+
+/// Whether access is that of an agent, and not held in the place of an absent one.
+pub(super) fn is_present(access: &AgentAccess) -> bool {
+    access.tenant != NOBODY
 }

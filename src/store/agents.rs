@@ -56,6 +56,17 @@ fn access(text: &str) -> Result<Access, StoreError> {
     Access::parse(text).ok_or(StoreError::Unreadable("access"))
 }
 
+/// What decides over access to an agent, with its limits and those of its tenant.
+pub(super) fn agent_access(
+    (tenant, agent): (TenantId, AgentId),
+    stored: &str,
+    enabled: bool,
+    (limits, tenant_limits): (UseLimits, UseLimits),
+) -> Result<AgentAccess, StoreError> {
+    let limits = Arc::new(AccessLimits { agent: limits, tenant: tenant_limits });
+    Ok(AgentAccess { agent, tenant, access: access(stored)?, enabled, limits })
+}
+
 /// An agent's slug that was used before.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RetiredSlug {
@@ -139,8 +150,7 @@ impl Snapshot {
         .fetch_optional(self.connection())
         .await?;
         row.map(|row| {
-            let limits = Arc::new(AccessLimits { agent: row.limits.0, tenant: row.tenant_limits.0 });
-            Ok(AgentAccess { agent, tenant, access: access(&row.access)?, enabled: row.enabled, limits })
+            agent_access((tenant, agent), &row.access, row.enabled, (row.limits.0, row.tenant_limits.0))
         })
         .transpose()
     }

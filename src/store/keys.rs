@@ -1,7 +1,5 @@
 //! API keys. Only their hashes are known.
 
-use std::sync::atomic::Ordering;
-
 use sqlx::types::Json;
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -61,6 +59,40 @@ impl TryFrom<Row> for ApiKey {
     }
 }
 
+/// What decides what a key grants.
+pub(super) struct CredentialRow {
+    pub(super) uid: Uuid,
+    pub(super) principal: Uuid,
+    pub(super) agent: Option<Uuid>,
+    pub(super) scopes: Vec<String>,
+    pub(super) networks: Vec<String>,
+    pub(super) created_at: OffsetDateTime,
+    pub(super) expires_at: Option<OffsetDateTime>,
+    pub(super) limits: Json<RateLimit>,
+    pub(super) max_age: Option<i32>,
+}
+
+impl CredentialRow {
+    /// What the key of a tenant grants.
+    pub(super) fn grant(self, tenant: TenantId) -> Result<Credential, StoreError> {
+        let (kind, reach) = match self.agent {
+            Some(agent) => (CredentialKind::AgentKey, Reach::Agents(vec![AgentId(agent)])),
+            None => (CredentialKind::OwnerKey, Reach::Tenant),
+        };
+        Ok(Credential {
+            kind,
+            key: KeyId(self.uid),
+            principal: PrincipalId(self.principal),
+            tenant,
+            reach,
+            networks: networks(&self.networks)?,
+            scopes: scopes(&self.scopes)?,
+            expires_at: KeyAge::cap(self.created_at, self.expires_at, key_age(self.max_age)?),
+            limits: self.limits.0,
+        })
+    }
+}
+
 fn networks(stored: &[String]) -> Result<Networks, StoreError> {
     Networks::parse(stored.iter().map(String::as_str)).map_err(|_| StoreError::Unreadable("key networks"))
 }
@@ -83,24 +115,6 @@ impl Store {
             .await
         })
         .await
-    }
-
-    /// How often it was asked for the tenant of a key.
-    pub fn key_look_ups(&self) -> u64 {
-        self.key_look_ups.load(Ordering::Relaxed)
-    }
-
-    /// The tenant of a key, which never changes; `None` where no key has this hash.
-    pub async fn key_tenant(&self, hash: KeyHash) -> Result<Option<TenantId>, StoreError> {
-        self.key_look_ups.fetch_add(1, Ordering::Relaxed);
-        let tenant = self
-            .run(async |connection| {
-                sqlx::query_scalar!("select tenant from api_keys where hash = $1", &hash.0[..])
-                    .fetch_optional(connection)
-                    .await
-            })
-            .await?;
-        Ok(tenant.map(TenantId))
     }
 
     /// A key by its identity.
@@ -178,7 +192,8 @@ impl Snapshot {
         tenant: TenantId,
         hash: KeyHash,
     ) -> Result<Option<Credential>, StoreError> {
-        let row = sqlx::query!(
+        let row = sqlx::query_as!(
+            CredentialRow,
             r#"select k.uid, k.principal, k.agent, k.scopes, k.networks, k.created_at, k.expires_at,
              k.limits as "limits: Json<RateLimit>", t.max_key_age_days as max_age
              from api_keys k join tenants t on t.uid = k.tenant
@@ -188,24 +203,7 @@ impl Snapshot {
         )
         .fetch_optional(self.connection())
         .await?;
-        row.map(|row| {
-            let (kind, reach) = match row.agent {
-                Some(agent) => (CredentialKind::AgentKey, Reach::Agents(vec![AgentId(agent)])),
-                None => (CredentialKind::OwnerKey, Reach::Tenant),
-            };
-            Ok(Credential {
-                kind,
-                key: KeyId(row.uid),
-                principal: PrincipalId(row.principal),
-                tenant,
-                reach,
-                networks: networks(&row.networks)?,
-                scopes: scopes(&row.scopes)?,
-                expires_at: KeyAge::cap(row.created_at, row.expires_at, key_age(row.max_age)?),
-                limits: row.limits.0,
-            })
-        })
-        .transpose()
+        row.map(|row| row.grant(tenant)).transpose()
     }
 }
 

@@ -3,6 +3,7 @@
 mod addresses;
 mod callers;
 mod explain;
+mod look_ups;
 mod overrides;
 mod rates;
 

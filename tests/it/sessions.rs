@@ -45,8 +45,11 @@ impl Replica {
     /// Whoever holds this key, at an agent.
     pub(crate) async fn caller(&self, key: &str, agent: &str) -> Caller {
         let key = SecretKey::parse(key).unwrap();
-        let grant =
-            self.registry().identify(Shown::Key(&key), IpAddr::V4(Ipv4Addr::LOCALHOST).into()).await.unwrap();
+        let grant = self
+            .registry()
+            .identify(Shown::Key(&key, None), IpAddr::V4(Ipv4Addr::LOCALHOST).into())
+            .await
+            .unwrap();
         self.registry().admit(grant, agent).await.unwrap()
     }
 

@@ -25,6 +25,7 @@ use crate::model::fault::{Fault, LimitScope, Limited};
 use crate::model::ids::{AgentId, KeyId, TenantId};
 use crate::model::limits::Rate;
 use crate::registry::access::Caller;
+use crate::registry::look_up::Recognition;
 
 /// Whoever is shed may try again at once, or nearly.
 const SHED: Fault = Fault::Unavailable { retry_after: Duration::from_secs(1) };
@@ -44,6 +45,8 @@ pub struct LimitOptions {
     pub concurrent_per_key: u32,
     /// Requests under way at one agent.
     pub concurrent_per_agent: u32,
+    /// The rate at which keys that are not known to be issued are looked up for one address.
+    pub look_ups: Option<Rate>,
     /// For how long an address that used up its rate is given nothing.
     pub penalty: Duration,
     /// Keys, agents and tenants that are remembered, and as many addresses.
@@ -85,6 +88,7 @@ impl<'a> From<&'a Caller> for Asker<'a> {
 pub struct Limits<C: Clock + Clone = DefaultClock> {
     holders: Table<Holder, C>,
     addresses: Table<ClientAddress, C>,
+    look_ups: Table<ClientAddress, C>,
     options: LimitOptions,
     /// By [`LimitScope`].
     refused: [AtomicU64; LimitScope::ALL.len()],
@@ -161,8 +165,9 @@ impl Limits {
 impl<C: Clock + Clone> Limits<C> {
     fn with_clock(options: LimitOptions, clock: C) -> Self {
         let holders = Table::new(options.remembered, options.key, clock.clone());
-        let addresses = Table::new(options.remembered, options.address, clock);
-        Self { holders, addresses, options, refused: Default::default(), shed: AtomicU64::new(0) }
+        let addresses = Table::new(options.remembered, options.address, clock.clone());
+        let look_ups = Table::new(options.remembered, options.look_ups, clock);
+        Self { holders, addresses, look_ups, options, refused: Default::default(), shed: AtomicU64::new(0) }
     }
 
     /// What was refused so far, and who is remembered.
@@ -264,11 +269,29 @@ impl<C: Clock + Clone> Limits<C> {
         })
     }
 
+    /// Admits a credential to be verified. A key that is not known to be issued is charged to its address before it is
+    /// looked up; what is recognized passes, from a barred address too.
+    ///
+    /// # Errors
+    /// [`Fault::RateLimited`].
+    pub fn admit_credential(&self, client: ClientAddress, recognition: Recognition) -> Result<(), Fault> {
+        match recognition {
+            Recognition::Recognized => Ok(()),
+            Recognition::Unverified => self.check_address(client),
+            Recognition::NotIssued => {
+                self.check_address(client)?;
+                let limiter = self.look_ups.of(client.network(), self.options.look_ups);
+                let taken = limiter.take(NonZeroU32::MIN, self.look_ups.clock()).map(drop);
+                taken.map_err(|refused| self.refuse(LimitScope::Address, 1, refused))
+            }
+        }
+    }
+
     /// Whether an address may try a credential that is not known to hold, or none.
     ///
     /// # Errors
     /// [`Fault::RateLimited`].
-    pub fn check_address(&self, client: ClientAddress) -> Result<(), Fault> {
+    fn check_address(&self, client: ClientAddress) -> Result<(), Fault> {
         match (self.addresses.barred(client.network()), self.options.address) {
             (Some(wait), Some(rate)) => {
                 Err(self.refuse(LimitScope::Address, 1, Refused { rate, wait: Some(wait) }))

@@ -1,0 +1,96 @@
+//! The look-up of a key that is not in memory: one statement reads the key, what the slug of the request names, what
+//! decides over access to that agent, and the heads of the scopes that these belong to.
+
+use std::sync::atomic::Ordering;
+
+use sqlx::types::Json;
+
+use super::agents::agent_access;
+use super::keys::CredentialRow;
+use super::{Store, StoreError};
+use crate::model::agent::AgentAccess;
+use crate::model::caller::Credential;
+use crate::model::ids::{AgentId, TenantId};
+use crate::model::key::KeyHash;
+use crate::model::limits::{RateLimit, UseLimits};
+use crate::model::scope::{Revision, Scope};
+
+/// What a look-up found, all as of one moment.
+#[derive(Debug)]
+pub struct LookUp {
+    /// What the key grants.
+    pub credential: Credential,
+    /// The revision of the key's tenant.
+    pub tenant: Revision,
+    /// The revision of the gateway, whose directory names the agent.
+    pub gateway: Revision,
+    /// The agent that the slug names, with the revision of its tenant.
+    pub agent: Option<(AgentAccess, Revision)>,
+}
+
+impl Store {
+    /// How often a key was looked up.
+    pub fn key_look_ups(&self) -> u64 {
+        self.key_look_ups.load(Ordering::Relaxed)
+    }
+
+    /// Looks up a key, and the agent that `slug` names; `None` for a key that does not exist or is revoked.
+    pub async fn look_up(&self, hash: KeyHash, slug: Option<&str>) -> Result<Option<LookUp>, StoreError> {
+        self.key_look_ups.fetch_add(1, Ordering::Relaxed);
+        let row = self
+            .run(async |connection| {
+                sqlx::query!(
+                    r#"select k.uid, k.tenant, k.principal, k.agent, k.scopes, k.networks, k.created_at, k.expires_at,
+                     k.limits as "limits: Json<RateLimit>", t.max_key_age_days as max_age,
+                     own.revision as tenant_revision, gateway.revision as gateway_revision,
+                     a.uid as "agent_uid?", a.tenant as "agent_tenant?", a.access as "access?",
+                     a.enabled as "enabled?", a.limits as "agent_limits?: Json<UseLimits>",
+                     ta.limits as "agent_tenant_limits?: Json<UseLimits>",
+                     theirs.revision as "agent_tenant_revision?"
+                     from api_keys k
+                     join tenants t on t.uid = k.tenant
+                     join heads own on own.scope = k.tenant
+                     join heads gateway on gateway.scope = $3
+                     left join agents a on a.slug = $2 and a.deleted_at is null
+                     left join tenants ta on ta.uid = a.tenant
+                     left join heads theirs on theirs.scope = a.tenant
+                     where k.hash = $1 and k.revoked_at is null"#,
+                    &hash.0[..],
+                    slug,
+                    Scope::GATEWAY.0,
+                )
+                .fetch_optional(connection)
+                .await
+            })
+            .await?;
+        let Some(row) = row else { return Ok(None) };
+        let agent = match (row.agent_uid, row.agent_tenant, row.access, row.enabled) {
+            (Some(agent), Some(tenant), Some(access), Some(enabled)) => {
+                let limits = row.agent_limits.zip(row.agent_tenant_limits);
+                let limits = limits.ok_or(StoreError::Unreadable("limits"))?;
+                let revision = row.agent_tenant_revision.ok_or(StoreError::Unreadable("head"))?;
+                let limits = (limits.0.0, limits.1.0);
+                let found = agent_access((TenantId(tenant), AgentId(agent)), &access, enabled, limits)?;
+                Some((found, Revision(revision)))
+            }
+            _ => None,
+        };
+        let credential = CredentialRow {
+            uid: row.uid,
+            principal: row.principal,
+            agent: row.agent,
+            scopes: row.scopes,
+            networks: row.networks,
+            created_at: row.created_at,
+            expires_at: row.expires_at,
+            limits: row.limits,
+            max_age: row.max_age,
+        };
+        Ok(Some(LookUp {
+            credential: credential.grant(TenantId(row.tenant))?,
+            tenant: Revision(row.tenant_revision),
+            gateway: Revision(row.gateway_revision),
+            agent,
+        }))
+    }
+}
