@@ -25,9 +25,11 @@ use super::page::{Items, PageParams};
 use super::{Admin, Answer, App};
 use crate::audit::Audit;
 use crate::model::audit::checkpoint::Checkpoint;
-use crate::model::audit::row::{AuditFilter, AuditPosition, AuditRow};
-use crate::model::fault::Fault;
-use crate::model::ids::{AgentId, KeyId};
+use crate::model::audit::encoding;
+use crate::model::audit::outcome::is_outcome;
+use crate::model::audit::row::{AgentFilter, AuditFilter, AuditPosition, AuditRow};
+use crate::model::fault::{Fault, shortened};
+use crate::model::ids::KeyId;
 
 /// Rows of one piece of a stream.
 const PIECE: i64 = 500;
@@ -36,7 +38,7 @@ const PIECE: i64 = 500;
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Asked {
-    /// The agent, by its id or, since ids are given anew, by the `agentId` of a row.
+    /// The agent as requests name it, whether they were let in or not, or the `agentId` of a row, since ids are given anew.
     agent: Option<String>,
     /// The tenant.
     tenant: Option<String>,
@@ -85,11 +87,13 @@ pub(super) async fn read(
         let body = Body::from_stream(stream(Arc::clone(&app.audit), filter, form));
         return Ok(([(CONTENT_TYPE, form.mime_type())], body).into_response());
     }
-    let uid = filter.agent.map(|agent| agent.0).or(filter.tenant.map(|tenant| tenant.0)).unwrap_or_default();
-    let page = PageParams::new(asked.limit, asked.cursor).open(&app.seal, "audit", uid)?;
+    let agent = filter.agent.as_ref().map(AgentFilter::fingerprint);
+    let uid = agent.or(filter.tenant.map(|tenant| tenant.0)).unwrap_or_default();
+    let page = PageParams::new(asked.limit, asked.cursor.clone()).open(&app.seal, "audit", uid)?;
     let wrong = || Fault::invalid_params("cursor is not one of this list");
     let after = (!page.after.is_empty()).then(|| AuditPosition::parse(&page.after).ok_or_else(wrong));
     let rows = app.audit.rows(&filter, after.transpose()?, page.read()).await.map_err(Fault::from)?;
+    app.audit_reads.omit_repeated(&asked);
     Ok(page.answer(rows, |row| row.position().to_string(), |row| row).into_response())
 }
 
@@ -117,8 +121,8 @@ pub(super) async fn checkpoint(
 async fn filter(app: &Admin, authority: &Authority, asked: &Asked) -> Result<AuditFilter, Fault> {
     let mut filter = AuditFilter {
         key: asked.key.map(KeyId),
-        method: asked.method.clone(),
-        outcome: asked.outcome.clone(),
+        method: asked.method.as_deref().map(|method| encoding::line(method).into_owned()),
+        outcome: outcome(asked.outcome.as_deref())?,
         from: time("from", asked.from.as_deref())?,
         to: time("to", asked.to.as_deref())?,
         ..AuditFilter::default()
@@ -132,14 +136,18 @@ async fn filter(app: &Admin, authority: &Authority, asked: &Asked) -> Result<Aud
         filter.agent = sees.only_agent()?;
         return Ok(filter);
     };
-    let wanted = match name.parse().map(AgentId) {
-        // Rows of an agent that is no more: of what the caller sees, none but these.
-        Ok(uid) if sees.sees(uid) => uid,
-        Ok(_) => return Err(Fault::NotFound("agent")),
-        Err(_) => sees.agent_called(&app.registry, name).await?,
-    };
-    filter.agent = Some(wanted);
+    filter.agent = Some(sees.agents_named(&app.registry, name).await?);
     Ok(filter)
+}
+
+fn outcome(name: Option<&str>) -> Result<Option<String>, Fault> {
+    match name {
+        Some(name) if !is_outcome(name) => Err(Fault::invalid_params(format!(
+            "unknown outcome: {}; expected ok, the name of a failure such as unauthenticated, or ended:shutdown",
+            shortened(name)
+        ))),
+        known => Ok(known.map(str::to_owned)),
+    }
 }
 
 fn time(name: &str, text: Option<&str>) -> Result<Option<OffsetDateTime>, Fault> {

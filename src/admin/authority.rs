@@ -14,6 +14,8 @@ use crate::http::problem::AdminFault;
 use crate::http::visitor::Visitor;
 use crate::model::agent::{Agent, Tenant};
 use crate::model::api_key::ApiKey;
+use crate::model::audit::row::AgentFilter;
+use crate::model::audit::{encoding, event};
 use crate::model::caller::{Credential, CredentialKind, KeyScope, Reach};
 use crate::model::fault::Fault;
 use crate::model::ids::{AgentId, KeyId, Slug, TenantId};
@@ -175,11 +177,23 @@ impl Sight {
         if self.tenant.is_none_or(|own| own == tenant) { Ok(tenant) } else { Err(NO_TENANT) }
     }
 
-    /// An agent that is seen.
-    pub(super) async fn agent_called(&self, registry: &Registry, slug: &str) -> Result<AgentId, Fault> {
-        let agent = registry.agent(slug).await?;
-        let seen = self.tenant.is_none_or(|own| own == agent.tenant) && self.sees(agent.uid);
-        if seen { Ok(agent.uid) } else { Err(NO_AGENT) }
+    /// The agents that a caller means by what it calls one: by its id, or by the `agentId` of a row, for agents that are no
+    /// more. Of what all callers asked for the operator sees also what names an agent so that is not there.
+    pub(super) async fn agents_named(&self, registry: &Registry, name: &str) -> Result<AgentFilter, Fault> {
+        let registered = match registry.agent(name).await {
+            Ok(agent) => Some(agent),
+            Err(Fault::NotFound(_)) => None,
+            Err(fault) => return Err(fault),
+        };
+        let registered = registered.filter(|agent| self.tenant.is_none_or(|own| own == agent.tenant));
+        let by_id = name.parse().map(AgentId).ok();
+        let ids = registered.map(|agent| agent.uid).into_iter().chain(by_id);
+        let ids: Vec<_> = ids.filter(|agent| self.sees(*agent)).collect();
+        if self.tenant.is_some() && ids.is_empty() {
+            return Err(NO_AGENT);
+        }
+        let name = self.agents.is_none().then(|| encoding::line(&event::named(name)).into_owned());
+        Ok(AgentFilter { ids, name })
     }
 
     /// Whether an agent's rows are seen, if the tenant's are.
@@ -191,10 +205,10 @@ impl Sight {
     ///
     /// # Errors
     /// [`Fault::InvalidParams`] where several are seen, and one must be named.
-    pub(super) fn only_agent(&self) -> Result<Option<AgentId>, Fault> {
+    pub(super) fn only_agent(&self) -> Result<Option<AgentFilter>, Fault> {
         match self.agents.as_deref() {
             None => Ok(None),
-            Some([only]) => Ok(Some(*only)),
+            Some([only]) => Ok(Some(AgentFilter { ids: vec![*only], name: None })),
             Some(_) => Err(Fault::invalid_params("agent must name one of the agents that this token is for")),
         }
     }

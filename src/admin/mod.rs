@@ -3,6 +3,7 @@
 mod agents;
 mod audit;
 mod audit_form;
+mod audit_reads;
 pub(crate) mod audited;
 mod authority;
 mod browser;
@@ -45,6 +46,8 @@ pub struct Admin {
     pub registry: Arc<Registry>,
     /// The audit log.
     pub audit: Arc<Audit>,
+    /// Reads of it that may be repeated without a row.
+    pub audit_reads: AuditReads,
     /// Seals the cursors of lists.
     pub seal: CursorSeal,
     /// The operator keys in force.
@@ -65,6 +68,7 @@ pub struct Admin {
     pub manifests: Arc<Semaphore>,
 }
 
+pub use audit_reads::AuditReads;
 pub(crate) use extract::finish;
 pub use limits::LimitBounds;
 

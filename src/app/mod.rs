@@ -32,7 +32,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::admin::{self, Admin, LimitBounds};
+use crate::admin::{self, Admin, AuditReads, LimitBounds};
 use crate::audit::Started;
 use crate::config::Settings;
 use crate::feed::Feed;
@@ -229,6 +229,7 @@ fn gateway(
     let admin = Admin {
         registry: Arc::clone(&registry),
         audit: Arc::clone(&audit),
+        audit_reads: AuditReads::default(),
         limits,
         usage,
         settable,

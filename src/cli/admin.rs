@@ -24,6 +24,8 @@ pub(super) struct Admin {
     client: Client,
     url: PublicUrl,
     key: String,
+    /// Sent as `X-Request-Id`.
+    request_id: Option<String>,
 }
 
 /// What is asked of it.
@@ -59,7 +61,12 @@ impl Admin {
             local_url(&settings.server, settings.admin.listen.unwrap_or(settings.server.listen))?
         };
         let client = client(&url).map_err(|error| unreachable(&url, &error))?;
-        Ok(Self { client, url, key })
+        Ok(Self { client, url, key, request_id: None })
+    }
+
+    /// Gives all requests this id, by which their rows in the audit log are known.
+    pub(super) fn with_request_id(self, id: String) -> Self {
+        Self { request_id: Some(id), ..self }
     }
 
     /// Asks, and answers the body.
@@ -119,6 +126,9 @@ impl Admin {
         let mut request = self.client.request(method.clone(), format!("{}/admin/v1{path}", self.url));
         if let Some(body) = body {
             request = request.header("content-type", "application/json").body(body.clone());
+        }
+        if let Some(id) = &self.request_id {
+            request = request.header("x-request-id", id);
         }
         let mut response = request.bearer_auth(&self.key).send().await.map_err(failed)?;
         let status = response.status();

@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::runtime::Runtime;
 use url::form_urlencoded::Serializer;
+use uuid::Uuid;
 
 use super::admin::{Admin, Request};
 use super::{
@@ -91,7 +92,7 @@ enum Format {
 /// What of the log.
 #[derive(Args)]
 struct Filter {
-    /// One agent.
+    /// One agent, as requests name it.
     #[arg(long)]
     agent: Option<String>,
     /// One tenant.
@@ -131,7 +132,10 @@ impl Audit {
                 let settings = sources.load(Purpose::Assist)?.settings;
                 print(&format!("{}\n", app::audit_key(&settings, new)?))
             }
-            Self::Tail(tail) => tail.run(&Admin::of(sources)?),
+            Self::Tail(tail) => {
+                let id = format!("audit-tail-{}", Uuid::new_v4());
+                tail.run(&Admin::of(sources)?.with_request_id(id.clone()), &id)
+            }
             Self::Export(export) => export.run(&Admin::of(sources)?),
             Self::Checkpoint => {
                 let path = "/audit/checkpoint".to_owned();
@@ -197,13 +201,15 @@ fn keys(file: &Path) -> Result<Vec<PublicKey>, Failure> {
 }
 
 impl Tail {
-    fn run(self, admin: &Admin) -> Result<(), Failure> {
+    /// Prints all rows but its own, those of the request `id`.
+    fn run(&self, admin: &Admin, id: &str) -> Result<(), Failure> {
         let mut known = BTreeSet::new();
         // Of the first page that is followed, older rows are known and not told.
         let limit = if self.follow { PAGE } else { self.lines };
         let mut told = self.lines as usize;
         loop {
             let mut rows = self.page(admin, limit)?;
+            rows.retain(|row| row["requestId"] != id);
             rows.reverse();
             let untold = rows.len().saturating_sub(told);
             for (nth, row) in rows.into_iter().enumerate() {

@@ -71,7 +71,7 @@ impl AuditedCall {
         *self.statuses.lock() = (created, changed);
     }
 
-    /// What is known of the call, and how long it took so far; `None` where its row is written already.
+    /// What is known of the call, and how long it took so far; `None` where its row is written already, or left out.
     pub fn unwritten(&self) -> Option<Event> {
         if self.written.load(Ordering::Acquire) {
             return None;
@@ -79,6 +79,11 @@ impl AuditedCall {
         let mut event = self.event.lock().clone();
         event.micros = self.micros();
         Some(event)
+    }
+
+    /// Leaves its row out: it repeats one that is written.
+    pub fn omit(&self) {
+        self.written.store(true, Ordering::Release);
     }
 
     fn micros(&self) -> u64 {

@@ -11,6 +11,7 @@ mod full;
 mod gate;
 mod left_behind;
 mod messages;
+mod named;
 mod outages;
 mod partitions;
 mod post;

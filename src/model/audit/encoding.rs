@@ -3,6 +3,7 @@
 //!
 //! The same bytes are hashed, copied into the table and kept in the spill file, so that an event is encoded once.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 
 use time::OffsetDateTime;
@@ -77,17 +78,21 @@ pub fn uuid(out: &mut Vec<u8>, value: Uuid) {
     field(out, value.as_bytes());
 }
 
-/// Appends text. A character that is no part of a line, which PostgreSQL may refuse and a terminal may obey, is
-/// replaced.
+/// Appends text, as [`line`] has it.
 pub fn text(out: &mut Vec<u8>, value: &str) {
+    field(out, line(value).as_bytes());
+}
+
+/// Text as it stands in the log: a character that is no part of a line, which PostgreSQL may refuse and a terminal may
+/// obey, is replaced.
+pub fn line(value: &str) -> Cow<'_, str> {
     // All control characters begin with one of these bytes. To look at every byte, many at once, is quicker than to stop
     // at the first.
     let suspicious = |byte: u8| byte < 0x20 || byte == 0x7f || byte == 0xc2;
     if !value.bytes().fold(false, |found, byte| found | suspicious(byte)) {
-        return field(out, value.as_bytes());
+        return Cow::Borrowed(value);
     }
-    let clean: String = value.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
-    field(out, clean.as_bytes());
+    Cow::Owned(value.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect())
 }
 
 fn unsigned(out: &mut Vec<u8>, value: u64) {

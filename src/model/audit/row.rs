@@ -77,13 +77,33 @@ pub struct AuditRow {
     pub hash: Digest,
 }
 
+/// Rows about agents: those that are known to be about one of them, and those whose request names it so.
+#[derive(Debug, Clone, Default)]
+pub struct AgentFilter {
+    /// Who they are.
+    pub ids: Vec<AgentId>,
+    /// What the request calls it, whoever that is and whether it is there or not.
+    pub name: Option<String>,
+}
+
+impl AgentFilter {
+    /// The same for the same agents alone.
+    pub fn fingerprint(&self) -> Uuid {
+        let ids = self.ids.iter().flat_map(|id| id.0.into_bytes());
+        let bytes: Vec<u8> = ids.chain(self.name.iter().flat_map(|name| name.bytes())).collect();
+        let mut fingerprint = [0; 16];
+        fingerprint.copy_from_slice(&Digest::of(&bytes).0[..16]);
+        Uuid::from_bytes(fingerprint)
+    }
+}
+
 /// What is asked of the log; what is left out does not matter.
 #[derive(Debug, Clone, Default)]
 pub struct AuditFilter {
     /// One tenant.
     pub tenant: Option<TenantId>,
-    /// One agent.
-    pub agent: Option<AgentId>,
+    /// Some agents.
+    pub agent: Option<AgentFilter>,
     /// One key.
     pub key: Option<KeyId>,
     /// One method.

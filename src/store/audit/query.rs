@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::model::audit::chain::Digest;
 use crate::model::audit::checkpoint::{API_VERSION, ChainHead, Checkpoint, LedgerHead};
-use crate::model::audit::row::{AuditFilter, AuditPosition, AuditRow, timestamp};
+use crate::model::audit::row::{AgentFilter, AuditFilter, AuditPosition, AuditRow, timestamp};
 use crate::store::{Store, StoreError};
 
 impl Store {
@@ -19,6 +19,9 @@ impl Store {
         after: Option<AuditPosition>,
         limit: i64,
     ) -> Result<Vec<AuditRow>, StoreError> {
+        let ids = |agent: &AgentFilter| agent.ids.iter().map(|agent| agent.0).collect::<Vec<_>>();
+        let agents = filter.agent.as_ref().map(ids);
+        let name = filter.agent.as_ref().and_then(|agent| agent.name.as_deref());
         let mut tx = self.transaction("begin read only").await?;
         // Planned for the filters that are given, since only with these there is an index.
         tx.connection().execute("set local plan_cache_mode = force_custom_plan").await?;
@@ -27,14 +30,15 @@ impl Store {
                 principal, principal_kind, key, client, client_name, client_version, protocol, session, method,
                 subject, outcome, status, micros, bytes_in, bytes_out, revision, before, after, hash
             from audit_log
-            where ($1::uuid is null or tenant = $1) and ($2::uuid is null or agent = $2)
+            where ($1::uuid is null or tenant = $1)
+            and ($2::uuid[] is null or agent = any($2) or slug = $12)
             and ($3::uuid is null or key = $3) and ($4::text is null or method = $4)
             and ($5::text is null or outcome = $5)
             and ($6::timestamptz is null or at >= $6) and ($7::timestamptz is null or at < $7)
             and ($8::timestamptz is null or (at, chain, seq) < ($8, $9::uuid, $10::bigint))
             order by at desc, chain desc, seq desc limit $11",
             filter.tenant.map(|tenant| tenant.0),
-            filter.agent.map(|agent| agent.0),
+            agents.as_deref(),
             filter.key.map(|key| key.0),
             filter.method,
             filter.outcome,
@@ -44,6 +48,7 @@ impl Store {
             after.map(|after| after.chain),
             after.map(|after| after.seq),
             limit,
+            name,
         )
         .fetch_all(tx.connection())
         .await?;

@@ -131,6 +131,32 @@ async fn ended(child: &mut Child) -> (Option<i32>, String) {
 }
 
 #[tokio::test]
+async fn followed_log_has_one_row_of_the_reader_that_it_does_not_print() {
+    let (database, replica) = gateway().await;
+    let mut child = Command::new(env!("CARGO_BIN_EXE_waggle"))
+        .env_clear()
+        .env("WAGGLE_URL", format!("http://{}/", replica.running.admin_address))
+        .env("WAGGLE_KEY", &replica.operator)
+        .args(["audit", "tail", "-f"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut printed = BufReader::new(child.stdout.take().unwrap()).lines();
+    let reads = "select count(*) from audit_log where method = 'GET /admin/v1/audit'";
+    super::calls::becomes(&database, reads, 1).await;
+    // Each is printed by another poll.
+    for name in ["one", "two", "three"] {
+        replica.tenant(name).await;
+        let line = tokio::time::timeout(PATIENCE, printed.next_line()).await.unwrap().unwrap().unwrap();
+        let row: Value = serde_json::from_str(&line).unwrap();
+        assert_eq!((&row["method"], &row["subject"]), (&"POST /admin/v1/tenants".into(), &name.into()));
+    }
+    assert_eq!(database.number(reads).await, 1);
+}
+
+#[tokio::test]
 async fn an_export_ends_when_nobody_reads_it() {
     let (database, replica, _) = log(1).await;
     let copies = format!(

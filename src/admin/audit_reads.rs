@@ -1,0 +1,84 @@
+//! Reads of the audit log that repeat one that has its row, as `waggle audit tail -f` does each second.
+
+use std::collections::HashMap;
+use std::fmt::Debug;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::model::audit::chain::Digest;
+use crate::registry::audited::AuditedCall;
+
+/// For how long after a read the same one repeats it.
+const REPEATS_WITHIN: Duration = Duration::from_mins(1);
+/// Reads that are remembered; those that find no room have a row each.
+const MOST: usize = 1_024;
+
+/// Which reads were made lately, by whom and for what.
+#[derive(Debug, Default)]
+pub struct AuditReads {
+    recent: Mutex<HashMap<Digest, Instant>>,
+}
+
+impl AuditReads {
+    /// Omits the row of the call that this runs for, if the same caller at the same address has asked for the same in the
+    /// last minute: that has a row, or repeats one that has.
+    pub(super) fn omit_repeated(&self, asked: &impl Debug) {
+        let Some(call) = AuditedCall::current() else { return };
+        let mut read = String::new();
+        AuditedCall::describe(|event| read = format!("{:?} {} {asked:?}", event.actor, event.client));
+        if self.repeats(Digest::of(read.as_bytes()), Instant::now()) {
+            call.omit();
+        }
+    }
+
+    fn repeats(&self, read: Digest, now: Instant) -> bool {
+        let mut recent = self.recent.lock();
+        if let Some(last) = recent.get_mut(&read)
+            && now.duration_since(*last) < REPEATS_WITHIN
+        {
+            *last = now;
+            return true;
+        }
+        if recent.len() >= MOST {
+            recent.retain(|_, last| now.duration_since(*last) < REPEATS_WITHIN);
+        }
+        if recent.len() < MOST {
+            recent.insert(read, now);
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::Instant;
+
+    use super::{AuditReads, MOST, REPEATS_WITHIN};
+    use crate::model::audit::chain::Digest;
+
+    #[test]
+    fn same_read_repeats_until_it_pauses_for_a_minute() {
+        let (reads, start) = (AuditReads::default(), Instant::now());
+        let repeats =
+            |read: &[u8], seconds| reads.repeats(Digest::of(read), start + Duration::from_secs(seconds));
+        assert_eq!([repeats(b"a", 0), repeats(b"b", 0)], [false, false]);
+        assert_eq!([repeats(b"a", 59), repeats(b"a", 118), repeats(b"a", 178)], [true, true, false]);
+        assert!(!repeats(b"b", 60));
+    }
+
+    #[test]
+    fn read_that_finds_no_room_repeats_nothing() {
+        let (reads, start) = (AuditReads::default(), Instant::now());
+        for number in 0..MOST {
+            assert!(!reads.repeats(Digest::of(&number.to_be_bytes()), start));
+        }
+        let late = Digest::of(b"late");
+        assert_eq!([reads.repeats(late, start), reads.repeats(late, start)], [false, false]);
+        let later = start + REPEATS_WITHIN;
+        assert_eq!([reads.repeats(late, later), reads.repeats(late, later)], [false, true]);
+    }
+}
