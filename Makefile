@@ -1,7 +1,7 @@
 # What one does with a checkout.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak check corpus fmt sqlx openapi bench bench-check verify-first-use prerequisites
+.PHONY: help demo test soak check corpus fmt sqlx openapi bench bench-check verify-faults verify-first-use prerequisites
 
 # Where rustup installs, for a shell that has not read its profile since.
 export PATH := $(PATH):$(HOME)/.cargo/bin
@@ -9,7 +9,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 export SQLX_OFFLINE := true
 
 help: ## Say what there is
-	@sed -n 's/^\([a-z-]*\): .*## /\1:/p' $(MAKEFILE_LIST) | awk -F: '{ printf "  make %-11s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\): .*## /\1:/p' $(MAKEFILE_LIST) | awk -F: '{ printf "  make %-13s %s\n", $$1, $$2 }'
 
 # Unoptimised, so that it answers soonest after a clone. The workspace with its examples, of which there are none, has
 # the features of the tests, so `make test` goes on from here.
@@ -26,6 +26,10 @@ test: prerequisites ## Run all tests, on PostgreSQL clusters of their own unless
 # another gateway, such as a release.
 soak: prerequisites ## Kill and cut off replicas for a minute while 400 streams listen, and stop readers for one
 	SOAK=long cargo test --workspace --locked --test soak -- --nocapture --test-threads=1
+
+# VERIFY_FAULTS_SEED repeats a schedule; the seed is printed.
+verify-faults: prerequisites ## Hold revocations to their bound for 20 minutes of random faults (VERIFY_FAULTS_SECONDS)
+	VERIFY_FAULTS_SECONDS=$${VERIFY_FAULTS_SECONDS:-1200} cargo test --workspace --locked --test soak -- --nocapture beyond_the_bound
 
 check: prerequisites ## Hold the checkout to everything that a change must pass
 	@scripts/check

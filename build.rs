@@ -1,8 +1,6 @@
 //! Compresses the files of the API browser that `admin/browser.rs` serves; uncompressed, with all that comes with them, they
 //! would be a third of the binary.
 
-#![expect(clippy::print_stdout, reason = "cargo reads what a build script prints")]
-
 use std::borrow::Cow;
 use std::env;
 use std::error::Error;

@@ -34,6 +34,7 @@ mod memory;
 mod openapi;
 mod operations;
 mod process;
+#[expect(dead_code, reason = "shared with the soak, which uses more of it")]
 mod proxy;
 mod races;
 mod replicas;

@@ -13,6 +13,7 @@ pub(crate) struct Proxy {
     /// The database, by way of the proxy.
     pub(crate) options: PgConnectOptions,
     fault: watch::Sender<Fault>,
+    behind: watch::Sender<Behind>,
 }
 
 impl Proxy {
@@ -20,10 +21,11 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let (fault, faults) = watch::channel(Fault::None);
-        let behind = Behind::of(database);
+        let (behind, behinds) = watch::channel(Behind::of(database));
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                tokio::spawn(carry(client, behind.clone(), faults.clone()));
+                let behind = behinds.borrow().clone();
+                tokio::spawn(carry(client, behind, faults.clone()));
             }
         });
         let options = PgConnectOptions::new_without_pgpass()
@@ -32,7 +34,7 @@ impl Proxy {
             .ssl_mode(sqlx::postgres::PgSslMode::Disable)
             .username(database.get_username())
             .database(database.get_database().unwrap());
-        Self { options, fault }
+        Self { options, fault, behind }
     }
 
     /// From now on nothing passes, in either direction, and nothing is closed; or everything passes again, on new
@@ -44,6 +46,11 @@ impl Proxy {
     /// From now on connections fail like this, those that are open and new ones.
     pub(crate) fn fail(&self, fault: Fault) {
         self.fault.send_replace(fault);
+    }
+
+    /// New connections lead to another server from now on.
+    pub(crate) fn lead_to(&self, database: &PgConnectOptions) {
+        self.behind.send_replace(Behind::of(database));
     }
 }
 

@@ -175,7 +175,7 @@ impl Fleet {
 }
 
 /// A port below those that connections are given, so that none of them is in the way when a replica starts again.
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     loop {
         let port = rand::random_range(15_000..30_000);
         if TcpListener::bind(("127.0.0.1", port)).is_ok() {

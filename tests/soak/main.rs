@@ -17,6 +17,7 @@ mod client;
 mod cluster;
 mod embedded;
 mod everything;
+mod faults;
 mod fleet;
 #[path = "../it/hardening/flood.rs"]
 mod flood;
@@ -28,6 +29,7 @@ mod ledger;
 mod legacy;
 mod million;
 mod modern;
+mod postgres;
 #[path = "../it/proxy.rs"]
 mod proxy;
 mod reader;

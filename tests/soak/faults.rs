@@ -1,0 +1,309 @@
+//! A revoked key is honoured for no longer than `access.stale_seconds` after its revocation was committed, whatever happens
+//! to the database and the way to it: a random schedule of faults, and a checker.
+//!
+//! `VERIFY_FAULTS_SECONDS` is how long it lasts, `VERIFY_FAULTS_SEED` repeats a schedule.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use parking_lot::Mutex;
+use rand::rngs::StdRng;
+use rand::{RngExt as _, SeedableRng};
+use serde_json::json;
+use sqlx::ConnectOptions;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::ALONE;
+use crate::fleet::{Fleet, Urls};
+use crate::interference::Fault;
+use crate::postgres::Servers;
+use crate::proxy::Proxy;
+
+const REPLICAS: usize = 3;
+const REVOKERS: usize = 4;
+/// `access.stale_seconds`.
+const STALE: Duration = Duration::from_secs(5);
+/// For how long a revoked key is tried after the bound.
+const AFTER: Duration = Duration::from_secs(3);
+/// Without a setting it lasts so long.
+const SHORT: Duration = Duration::from_secs(20);
+/// The longest, once all faults are over, until all replicas are ready.
+const SETTLES: Duration = Duration::from_secs(60);
+const AGENT: &str = "a";
+
+fn setting(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+/// What the checker has found.
+#[derive(Debug, Default)]
+struct Findings {
+    /// Even while the database goes on in one history; odd while it is set back. A revocation of another history may be
+    /// lost, and is not checked.
+    history: AtomicU64,
+    revocations: AtomicU64,
+    answers: AtomicU64,
+    /// The longest that a revoked key was honoured, in milliseconds.
+    longest: AtomicU64,
+    violations: Mutex<Vec<String>>,
+    faults: Mutex<BTreeMap<&'static str, u64>>,
+}
+
+impl Findings {
+    fn history(&self) -> u64 {
+        self.history.load(Ordering::SeqCst)
+    }
+}
+
+/// Creates keys, revokes them and tries them everywhere.
+#[derive(Clone)]
+struct Checker {
+    fleet: Arc<Fleet>,
+    findings: Arc<Findings>,
+}
+
+impl Checker {
+    async fn check(self, stop: CancellationToken) {
+        while !stop.is_cancelled() {
+            let history = self.findings.history();
+            if history % 2 == 1 || self.check_one(history, &stop).await.is_none() {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+
+    /// The life of one key; `None` where a fault was in the way.
+    async fn check_one(&self, history: u64, stop: &CancellationToken) -> Option<()> {
+        let body = json!({"scopes": ["mcp"]}).to_string();
+        let json = [("content-type", "application/json")];
+        let path = format!("/agents/{AGENT}/keys");
+        let made = self.fleet.admin(self.fleet.any(), "POST", &path, &json, body).await?;
+        if made.status != 201 {
+            return None;
+        }
+        let made = made.json();
+        let (id, key) = (made["id"].as_str()?.to_owned(), made["key"].as_str()?.to_owned());
+        for replica in 0..self.fleet.len() {
+            // Those that are cut off now may have it later, or not at all.
+            self.read(replica, &key).await;
+        }
+        tokio::time::sleep(Duration::from_millis(rand::random_range(0..1_000))).await;
+        let revoked = self.revoke(&id, history, stop).await?;
+        self.findings.revocations.fetch_add(1, Ordering::Relaxed);
+        self.watch(history, &key, revoked).await;
+        Some(())
+    }
+
+    async fn read(&self, replica: usize, key: &str) -> Option<u16> {
+        let message = json!({"jsonrpc": "2.0", "id": 1, "method": "resources/list"}).to_string();
+        let headers = [("x-agent-api-key", key), ("content-type", "application/json")];
+        let port = self.fleet.port(replica);
+        let answer = self.fleet.http.send(port, "POST", &format!("/{AGENT}/mcp"), &headers, message).await;
+        answer.map(|answer| answer.status)
+    }
+
+    /// When a revocation was certainly committed.
+    async fn revoke(&self, id: &str, history: u64, stop: &CancellationToken) -> Option<Instant> {
+        while self.findings.history() == history && !stop.is_cancelled() {
+            let answer = self
+                .fleet
+                .admin(self.fleet.any(), "DELETE", &format!("/keys/{id}"), &[], String::new())
+                .await;
+            // The second is the answer after an attempt whose own answer was lost.
+            if answer.is_some_and(|answer| [204, 404, 409].contains(&answer.status)) {
+                return Some(Instant::now());
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        None
+    }
+
+    async fn watch(&self, history: u64, key: &str, revoked: Instant) {
+        let mut watching = JoinSet::new();
+        for replica in 0..self.fleet.len() {
+            let (checker, key) = (self.clone(), key.to_owned());
+            watching.spawn(async move {
+                while revoked.elapsed() < STALE + AFTER {
+                    let sent = revoked.elapsed();
+                    let status = checker.read(replica, &key).await;
+                    if checker.findings.history() != history {
+                        return;
+                    }
+                    checker.note(replica, sent, status);
+                    tokio::time::sleep(Duration::from_millis(40)).await;
+                }
+            });
+        }
+        watching.join_all().await;
+    }
+
+    fn note(&self, replica: usize, sent: Duration, status: Option<u16>) {
+        self.findings.answers.fetch_add(1, Ordering::Relaxed);
+        if status != Some(200) {
+            return;
+        }
+        let millis = u64::try_from(sent.as_millis()).unwrap();
+        self.findings.longest.fetch_max(millis, Ordering::Relaxed);
+        if sent > STALE {
+            self.findings
+                .violations
+                .lock()
+                .push(format!("replica {replica}: 200 {sent:?} after the revocation"));
+        }
+    }
+}
+
+/// The schedule.
+struct Chaos {
+    random: StdRng,
+    fleet: Arc<Fleet>,
+    findings: Arc<Findings>,
+    servers: Servers,
+    /// Of each replica: the way for LISTEN, and for everything else.
+    proxies: Vec<[Proxy; 2]>,
+    saved: bool,
+}
+
+impl Chaos {
+    async fn rage(&mut self, lasts: Duration) {
+        let began = Instant::now();
+        while began.elapsed() < lasts {
+            self.sleep(200, 3_000).await;
+            let kind = match self.random.random_range(0..100) {
+                0..15 => self.cut().await,
+                15..40 => self.fail(Fault::Swallowed).await,
+                40..65 => self.fail(Fault::Refused).await,
+                65..80 => self.pause().await,
+                80..90 => self.restore().await,
+                _ => self.fail_over().await,
+            };
+            *self.findings.faults.lock().entry(kind).or_default() += 1;
+        }
+    }
+
+    async fn sleep(&mut self, least: u64, most: u64) {
+        let millis = self.random.random_range(least..most);
+        tokio::time::sleep(Duration::from_millis(millis)).await;
+    }
+
+    async fn cut(&mut self) -> &'static str {
+        let all = "select pg_terminate_backend(pid) from pg_stat_activity \
+                   where datname = current_database() and pid <> pg_backend_pid()";
+        self.servers.database().execute(all).await;
+        "cut"
+    }
+
+    /// Some of the ways fail for a while, which is longer than memory may be answered now and then.
+    async fn fail(&mut self, fault: Fault) -> &'static str {
+        for [listen, pool] in &self.proxies {
+            for proxy in [listen, pool] {
+                if self.random.random_bool(0.5) {
+                    proxy.fail(fault);
+                }
+            }
+        }
+        self.sleep(200, 12_000).await;
+        for proxy in self.proxies.iter().flatten() {
+            proxy.fail(Fault::None);
+        }
+        if fault == Fault::Refused { "refused" } else { "swallowed" }
+    }
+
+    async fn pause(&mut self) -> &'static str {
+        let replica = self.random.random_range(0..self.fleet.len());
+        let pid = Pid::from_raw(i32::try_from(self.fleet.pid(replica).await).unwrap());
+        kill(pid, Signal::SIGSTOP).unwrap();
+        self.sleep(200, 9_000).await;
+        kill(pid, Signal::SIGCONT).unwrap();
+        "paused"
+    }
+
+    /// Keeps a copy the first time, and puts it in place the next.
+    async fn restore(&mut self) -> &'static str {
+        let database = self.servers.database();
+        if !std::mem::replace(&mut self.saved, true) {
+            database.save().await;
+            return "saved";
+        }
+        self.saved = false;
+        self.findings.history.fetch_add(1, Ordering::SeqCst);
+        database.restore().await;
+        self.findings.history.fetch_add(1, Ordering::SeqCst);
+        "restored"
+    }
+
+    async fn fail_over(&mut self) -> &'static str {
+        let lost = Duration::from_millis(self.random.random_range(0..2_000));
+        self.findings.history.fetch_add(1, Ordering::SeqCst);
+        self.servers.fail_over(lost).await;
+        let options = self.servers.database().options;
+        for proxy in self.proxies.iter().flatten() {
+            proxy.lead_to(&options);
+        }
+        self.findings.history.fetch_add(1, Ordering::SeqCst);
+        self.servers.add_standby().await;
+        "failed over"
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn revoked_key_is_never_honoured_beyond_the_bound() {
+    let _alone = ALONE.lock().await;
+    let lasts = setting("VERIFY_FAULTS_SECONDS").map_or(SHORT, Duration::from_secs);
+    let seed = setting("VERIFY_FAULTS_SEED").unwrap_or_else(|| rand::random_range(0..1_000_000));
+    println!("seed: {seed}, {lasts:?}");
+    let servers = Servers::start().await;
+    let options = servers.database().options;
+    let mut proxies = Vec::new();
+    for _ in 0..REPLICAS {
+        proxies.push([Proxy::before(&options).await, Proxy::before(&options).await]);
+    }
+    let url = |proxy: &Proxy| proxy.options.to_url_lossy().to_string();
+    let urls = proxies.iter().map(|[listen, pool]| Urls { listen: url(listen), database: url(pool) });
+    let stale = STALE.as_secs().to_string();
+    let settings =
+        [("WAGGLE_ACCESS__STALE_SECONDS", stale.as_str()), ("WAGGLE_LIMITS__ADDRESS_PER_SECOND", "0")];
+    let fleet = Arc::new(Fleet::start(urls.collect(), &settings).await);
+    fleet.ask("POST", "/tenants", Some(json!({"id": "acme"}))).await;
+    fleet.ask("POST", "/agents", Some(json!({"id": AGENT, "tenant": "acme"}))).await;
+
+    let (findings, stop) = (Arc::new(Findings::default()), CancellationToken::new());
+    let mut checkers = JoinSet::new();
+    for _ in 0..REVOKERS {
+        let checker = Checker { fleet: Arc::clone(&fleet), findings: Arc::clone(&findings) };
+        checkers.spawn(checker.check(stop.clone()));
+    }
+    let random = StdRng::seed_from_u64(seed);
+    let mut chaos = Chaos {
+        random,
+        fleet: Arc::clone(&fleet),
+        findings: Arc::clone(&findings),
+        servers,
+        proxies,
+        saved: false,
+    };
+    chaos.rage(lasts).await;
+    stop.cancel();
+    checkers.join_all().await;
+    let whole = Instant::now();
+    for replica in 0..fleet.len() {
+        while !fleet.is_ready(replica).await {
+            assert!(whole.elapsed() < SETTLES, "replica {replica}: {}", fleet.log(replica));
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+    chaos.servers.stop().await;
+    let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+    println!("faults: {:?}", findings.faults.lock());
+    println!("revocations: {}, answers: {}", of(&findings.revocations), of(&findings.answers));
+    println!("longest honoured: {} ms of {} ms", of(&findings.longest), STALE.as_millis());
+    let violations = findings.violations.lock();
+    println!("violations: {}", violations.len());
+    assert!(violations.is_empty(), "{violations:#?}");
+    assert!(of(&findings.revocations) > 0, "nothing was checked");
+}
