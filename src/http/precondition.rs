@@ -27,19 +27,42 @@ fn tags(headers: &HeaderMap, name: &HeaderName) -> Result<Option<Tags>, Malforme
     let weakly = *name == IF_NONE_MATCH;
     let mut revisions: Option<Vec<Revision>> = None;
     for value in headers.get_all(name) {
-        let value = value.to_str().map_err(|_| Malformed)?.trim();
-        if value == "*" {
+        let mut rest = value.as_bytes().trim_ascii();
+        if rest == b"*" {
             return Ok(Some(Tags::Any));
         }
         let named = revisions.get_or_insert_with(Vec::new);
-        for tag in value.split(',').map(str::trim) {
-            let strong = tag.strip_prefix("W/").unwrap_or(tag);
-            let inner = strong.strip_prefix('"').and_then(|tag| tag.strip_suffix('"'));
-            let revision = inner.ok_or(Malformed)?.parse::<Revision>().ok();
-            named.extend(revision.filter(|_| weakly || strong.len() == tag.len()));
+        while let Some(tag) = next_tag(&mut rest)? {
+            let revision =
+                std::str::from_utf8(tag.opaque).ok().and_then(|text| text.parse::<Revision>().ok());
+            named.extend(revision.filter(|_| weakly || !tag.weak));
         }
     }
     Ok(revisions.map(Tags::Revisions))
+}
+
+struct EntityTag<'v> {
+    weak: bool,
+    /// Between the quotes: any octets but quotes, commas included.
+    opaque: &'v [u8],
+}
+
+/// Takes the next tag off a list. Empty elements are skipped (RFC 9110, section 5.6.1.2).
+fn next_tag<'v>(rest: &mut &'v [u8]) -> Result<Option<EntityTag<'v>>, Malformed> {
+    let Some(start) = rest.iter().position(|byte| !matches!(byte, b' ' | b'\t' | b',')) else {
+        return Ok(None);
+    };
+    let (weak, tag) = match rest[start..].strip_prefix(b"W/") {
+        Some(tag) => (true, tag),
+        None => (false, &rest[start..]),
+    };
+    let tag = tag.strip_prefix(b"\"").ok_or(Malformed)?;
+    let end = tag.iter().position(|byte| *byte == b'"').ok_or(Malformed)?;
+    *rest = tag[end + 1..].trim_ascii_start();
+    if !rest.is_empty() && !rest.starts_with(b",") {
+        return Err(Malformed);
+    }
+    Ok(Some(EntityTag { weak, opaque: &tag[..end] }))
 }
 
 /// Whether the asker has what a read would answer, as `If-None-Match` says: then `304` is enough.
@@ -88,10 +111,27 @@ mod tests {
         assert_eq!(read(&["\"7\", \"8\"", "\"9\""]), Ok(Some(revisions(&[7, 8, 9]))));
         assert_eq!(read(&["W/\"7\""]), Ok(Some(revisions(&[]))));
         assert_eq!(read(&["\"abc\""]), Ok(Some(revisions(&[]))));
-        for bad in ["7", "", "\"7", "\"7\",", "'7'"] {
+        for bad in ["7", "\"7", "'7'", "\"7\" \"8\"", "\"7\"8", "*, \"7\"", "w/\"7\""] {
             assert_eq!(read(&[bad]), Err("invalid_params"), "{bad}");
         }
         assert_eq!(etag(Revision(7)), "\"7\"");
+    }
+
+    #[test]
+    fn empty_elements_and_any_octets_of_tags_are_accepted() {
+        let read = |value: &[u8]| {
+            let mut headers = HeaderMap::new();
+            headers.insert("if-match", http::HeaderValue::from_bytes(value).unwrap());
+            read(&headers).map(|read| read.matches).map_err(|fault| fault.name())
+        };
+        for list in ["\"7\",", ",\"7\"", " , ,\"7\",\t, ", "\"a,b\",\"7\",\"\""] {
+            assert_eq!(read(list.as_bytes()), Ok(Some(revisions(&[7]))), "{list}");
+        }
+        assert_eq!(read(b"\"\xe4\", \"7\""), Ok(Some(revisions(&[7]))));
+        // A list without elements names nothing, so no state matches.
+        for empty in ["", ",", " , "] {
+            assert_eq!(read(empty.as_bytes()), Ok(Some(revisions(&[]))), "{empty:?}");
+        }
     }
 
     #[test]
