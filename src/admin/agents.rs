@@ -37,9 +37,12 @@ pub(super) struct Create {
     title: Option<Name>,
     instructions: Option<Instructions>,
     access: Option<Access>,
+    /// Enabled unless given, where the operator did not disable the last agent with this id.
     enabled: Option<bool>,
-    /// How much may be used of it, where that is not what the settings say; for the operator to set.
-    limits: Option<UseLimits>,
+    /// How much may be used of it; for the operator to set. Left out, as much as of the last agent with this id, or what
+    /// agents of the tenant start with.
+    #[serde(default, deserialize_with = "present")]
+    limits: Option<Option<UseLimits>>,
 }
 
 /// A member that is left out stays as it is, `null` takes away what an agent can do without.
@@ -55,9 +58,10 @@ pub(super) struct Update {
     instructions: Option<Option<Instructions>>,
     #[serde(default, deserialize_with = "present")]
     access: Option<Access>,
+    /// What the operator disabled, only the operator enables.
     #[serde(default, deserialize_with = "present")]
     enabled: Option<bool>,
-    /// As a whole; `null` for what the settings say.
+    /// As a whole; `null` for what the settings say. For the operator to change.
     #[serde(default, deserialize_with = "present")]
     limits: Option<Option<UseLimits>>,
 }
@@ -135,9 +139,10 @@ pub(super) async fn create(
         instructions: new.instructions.map(Instructions::into),
     };
     let access = new.access.unwrap_or(Access::Key);
-    let enabled = new.enabled.unwrap_or(true);
-    let limits = app.settable.agent(&authority, new.limits)?;
-    let new = NewAgent { slug, tenant: tenant.slug, description, access, enabled, limits };
+    let limits = new.limits.map(|limits| app.settable.agent(&authority, limits)).transpose()?;
+    let by_operator = authority.is_operator();
+    let (tenant, enabled) = (tenant.slug, new.enabled);
+    let new = NewAgent { slug, tenant, description, access, enabled, limits, by_operator };
     let agent = app.registry.create_agent(new).await?;
     Ok((StatusCode::CREATED, [(ETAG, etag(agent.revision))], Json(Shown::from(agent))))
 }
@@ -212,6 +217,7 @@ pub(super) async fn update(
         access: patch.access,
         enabled: patch.enabled,
         limits: patch.limits.map(|limits| app.settable.agent(&authority, limits)).transpose()?,
+        by_operator: authority.is_operator(),
     };
     let agent = app.registry.patch_agent(&agent, patch, condition).await?;
     Ok(([(ETAG, etag(agent.revision))], Json(Shown::from(agent))))

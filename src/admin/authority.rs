@@ -19,6 +19,7 @@ use crate::model::audit::{encoding, event};
 use crate::model::caller::{Credential, CredentialKind, KeyScope, Reach};
 use crate::model::fault::Fault;
 use crate::model::ids::{AgentId, KeyId, Slug, TenantId};
+use crate::model::key_bounds::Maker;
 use crate::registry::Registry;
 use crate::registry::access::{Grant, Shown};
 
@@ -80,15 +81,30 @@ impl Authority {
     pub(super) fn operator(&self) -> Result<(), Fault> {
         match self {
             Self::Operator(_) => Ok(()),
-            Self::Key(_) => Err(Fault::Forbidden),
+            Self::Key(_) => Err(Fault::not_permitted("this call requires the operator key")),
         }
+    }
+
+    /// As whom the caller creates, rotates or changes keys.
+    pub(super) fn maker(&self) -> Maker {
+        match self {
+            Self::Operator(_) => Maker::Operator,
+            Self::Key(grant) => Maker::Key(grant.credential.key),
+        }
+    }
+
+    /// Whether the operator calls.
+    pub(super) fn is_operator(&self) -> bool {
+        matches!(self, Self::Operator(_))
     }
 
     /// The owner key that calls; `None` for the operator, refused for an agent's key and for a token.
     pub(super) fn owner(&self) -> Result<Option<&Credential>, Fault> {
         match self {
             Self::Operator(_) => Ok(None),
-            Self::Key(grant) if grant.credential.kind != CredentialKind::OwnerKey => Err(Fault::Forbidden),
+            Self::Key(grant) if grant.credential.kind != CredentialKind::OwnerKey => {
+                Err(Fault::not_permitted("this call requires an owner key or the operator key"))
+            }
             Self::Key(grant) if !grant.credential.allows(KeyScope::Registry) => {
                 Err(Fault::InsufficientScope(KeyScope::Registry.as_str()))
             }

@@ -9,20 +9,22 @@ use http::StatusCode;
 use http::header::ETAG;
 use serde::{Deserialize, Serialize};
 use time::{OffsetDateTime, UtcOffset};
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
 use super::authority::Authority;
 use super::definition::Name;
-use super::extract::{Json as Input, Nothing, Params, Segment, is_default, optional_json, present};
-use super::openapi::{Problems, WriteProblems};
+use super::extract::{
+    Condition, Json as Input, Nothing, Params, Segment, is_default, optional_json, present,
+};
+use super::openapi::{Preconditions, Problems, WriteProblems};
 use super::page::{Items, PageParams};
 use super::{Answer, App};
 use crate::http::precondition::etag;
 use crate::model::api_key::ApiKey;
 use crate::model::caller::KeyScope;
 use crate::model::fault::Fault;
-use crate::model::ids::KeyId;
+use crate::model::ids::{KeyId, PrincipalId};
 use crate::model::limits::RateLimit;
 use crate::model::networks::Networks;
 use crate::registry::keys::{IssuedKey, NewKey};
@@ -37,15 +39,16 @@ const LONGEST_GRACE: u64 = 30 * 24 * 3_600;
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Create {
     name: Option<Name>,
-    /// `mcp` alone for an agent key, all for an owner key, unless given.
+    /// `mcp` alone for an agent key, all for an owner key, unless given; never more than the calling key has.
     scopes: Option<Vec<KeyScope>>,
-    /// When it stops; never unless given.
+    /// When it stops; when the calling key does unless given, and no later. Beyond the tenant's `maxKeyAgeDays` it is refused.
     #[serde(default, with = "time::serde::rfc3339::option")]
     expires_at: Option<OffsetDateTime>,
-    /// From where it may be used, as networks or addresses; from anywhere unless given.
+    /// From where it may be used, as networks or addresses; from where the calling key may be unless given, and from nowhere
+    /// else.
     #[schema(max_items = 32)]
     networks: Option<Vec<String>>,
-    /// How much it may use, where that is not what the settings say.
+    /// How much it may use, where that is not what the settings say; never more than the calling key.
     limits: Option<RateLimit>,
 }
 
@@ -54,7 +57,7 @@ pub(super) struct Create {
 #[schema(as = KeyPatch)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Update {
-    /// As a whole; `null` for what the settings say.
+    /// As a whole; `null` for what the settings say. The operator and owners set limits apart, and the tighter are in force.
     #[serde(default, deserialize_with = "present")]
     limits: Option<Option<RateLimit>>,
 }
@@ -67,6 +70,17 @@ pub(super) struct Rotate {
     /// For how long the old key still works.
     #[schema(maximum = 2_592_000, default = 3600)]
     grace_seconds: Option<u64>,
+}
+
+/// What is revoked.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Revocation {
+    /// Whether the keys that this one made, or any key of the same principal, are revoked as well, with those that they made.
+    #[serde(default)]
+    #[param(default = false)]
+    descendants: bool,
 }
 
 /// A key.
@@ -93,6 +107,10 @@ pub(super) struct Shown {
     expires_at: Option<OffsetDateTime>,
     /// From where it may be used; an empty list: from anywhere.
     networks: Vec<String>,
+    /// The principal of the key that created or rotated it; absent where the operator did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Uuid>)]
+    created_by: Option<PrincipalId>,
     #[serde(with = "time::serde::rfc3339::option")]
     revoked_at: Option<OffsetDateTime>,
     #[serde(with = "time::serde::rfc3339::option")]
@@ -109,10 +127,11 @@ impl From<ApiKey> for Shown {
             display: key.display,
             name: key.name,
             scopes: key.scopes,
-            limits: key.limits,
+            limits: key.limits.combined(),
             created_at: key.created_at,
             expires_at: key.expires_at,
             networks: key.networks.to_texts(),
+            created_by: key.maker,
             revoked_at: key.revoked_at,
             last_used_at: key.last_used_at.and_then(|at| to_the_minute(at).ok()),
         }
@@ -126,17 +145,20 @@ fn issued(issued: IssuedKey) -> impl IntoResponse {
     (StatusCode::CREATED, [(ETAG, tag)], Json(Shown { key: Some(secret), ..Shown::from(issued.key) }))
 }
 
-fn checked_scopes(given: Option<Vec<KeyScope>>, default: &[KeyScope]) -> Result<Vec<KeyScope>, Fault> {
-    let mut scopes = given.unwrap_or_else(|| default.to_vec());
+fn checked_scopes(given: Option<Vec<KeyScope>>) -> Result<Option<Vec<KeyScope>>, Fault> {
+    let Some(mut scopes) = given else { return Ok(None) };
     scopes.sort_unstable();
     scopes.dedup();
-    if scopes.is_empty() { Err(Fault::invalid_params("scopes must name at least one")) } else { Ok(scopes) }
+    if scopes.is_empty() {
+        Err(Fault::invalid_params("scopes must name at least one"))
+    } else {
+        Ok(Some(scopes))
+    }
 }
 
-fn checked_networks(given: Option<Vec<String>>) -> Result<Networks, Fault> {
-    let given = given.unwrap_or_default();
-    Networks::parse(given.iter().map(String::as_str))
-        .map_err(|error| Fault::invalid_params(error.to_string()))
+fn checked_networks(given: Option<Vec<String>>) -> Result<Option<Networks>, Fault> {
+    let parse = |given: Vec<String>| Networks::parse(given.iter().map(String::as_str));
+    given.map(parse).transpose().map_err(|error| Fault::invalid_params(error.to_string()))
 }
 
 /// The moment in UTC, as exactly as the database keeps it.
@@ -169,12 +191,12 @@ pub(super) async fn create_agent(
         tenant: agent.tenant,
         agent: Some(agent.uid),
         name: new.name.map_or_else(|| "key".to_owned(), Name::into),
-        scopes: checked_scopes(new.scopes, &[KeyScope::Mcp])?,
+        scopes: checked_scopes(new.scopes)?,
         expires_at: checked_end(new.expires_at)?,
-        limits: app.settable.key(&authority, new.limits)?,
+        limits: app.settable.key(new.limits)?,
         networks: checked_networks(new.networks)?,
     };
-    Ok(issued(app.registry.create_key(new).await?))
+    Ok(issued(app.registry.create_key(new, authority.maker()).await?))
 }
 
 /// Creates an owner key of a tenant. The answer is the only one that ever holds it.
@@ -200,12 +222,12 @@ pub(super) async fn create_owner(
         tenant: tenant.uid,
         agent: None,
         name: new.name.map_or_else(|| "owner".to_owned(), Name::into),
-        scopes: checked_scopes(new.scopes, &[KeyScope::Mcp, KeyScope::Registry, KeyScope::Audit])?,
+        scopes: checked_scopes(new.scopes)?,
         expires_at: checked_end(new.expires_at)?,
-        limits: app.settable.key(&authority, new.limits)?,
+        limits: app.settable.key(new.limits)?,
         networks: checked_networks(new.networks)?,
     };
-    Ok(issued(app.registry.create_key(new).await?))
+    Ok(issued(app.registry.create_key(new, authority.maker()).await?))
 }
 
 /// Lists the keys of an agent.
@@ -259,7 +281,7 @@ pub(super) async fn list_owner(
     path = "/admin/v1/keys/{key}",
     operation_id = "updateKey",
     tag = "Keys",
-    params(("key" = String, Path, description = "The id of the key")),
+    params(("key" = String, Path, description = "The id of the key"), Preconditions),
     request_body = Update,
     responses((status = 200, description = "The key", body = Shown, headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
 )]
@@ -268,43 +290,46 @@ pub(super) async fn update(
     authority: Authority,
     Segment(id): Segment,
     _: Params<Nothing>,
+    Condition(condition): Condition,
     Input(patch): Input<Update>,
 ) -> Answer<impl IntoResponse> {
-    let mut key = find(&app, &authority, &id).await?;
-    if let Some(limits) = patch.limits {
-        let limits = app.settable.key(&authority, limits)?;
-        key = app.registry.limit_key(&key, limits).await?;
-    }
+    let key = find(&app, &authority, &id).await?;
+    let limits = patch.limits.map(|limits| app.settable.key(limits)).transpose()?;
+    let key = app.registry.limit_key(&key, limits, authority.maker(), condition).await?;
     Ok(([(ETAG, etag(key.revision))], Json(Shown::from(key))))
 }
 
-/// Revokes a key.
+/// Revokes a key, and the keys that it made where that is asked for.
 #[utoipa::path(
     delete,
     path = "/admin/v1/keys/{key}",
     operation_id = "revokeKey",
     tag = "Keys",
-    params(("key" = String, Path, description = "The id of the key")),
+    params(("key" = String, Path, description = "The id of the key"), Revocation, Preconditions),
     responses((status = 204, description = "It is revoked", headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
 )]
 pub(super) async fn revoke(
     State(app): App,
     authority: Authority,
     Segment(id): Segment,
-    _: Params<Nothing>,
+    Params(asked): Params<Revocation>,
+    Condition(condition): Condition,
 ) -> Answer<impl IntoResponse> {
     let key = find(&app, &authority, &id).await?;
-    let revision = app.registry.revoke_key(&key).await?;
+    let revision = app.registry.revoke_key(&key, asked.descendants, condition).await?;
     Ok((StatusCode::NO_CONTENT, [(ETAG, etag(revision))]))
 }
 
 /// Replaces a key by a new one; the old one dies after the grace.
+///
+/// An owner key rotates only keys whose scopes and networks it has; the new key expires no later than the calling key and
+/// has no higher rate.
 #[utoipa::path(
     post,
     path = "/admin/v1/keys/{key}/rotate",
     operation_id = "rotateKey",
     tag = "Keys",
-    params(("key" = String, Path, description = "The id of the key")),
+    params(("key" = String, Path, description = "The id of the key"), Preconditions),
     request_body = Option<Rotate>,
     responses((status = 201, description = "The new key", body = Shown, headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
 )]
@@ -313,6 +338,7 @@ pub(super) async fn rotate(
     authority: Authority,
     Segment(id): Segment,
     _: Params<Nothing>,
+    Condition(condition): Condition,
     request: Request,
 ) -> Answer<impl IntoResponse> {
     let key = find(&app, &authority, &id).await?;
@@ -321,7 +347,7 @@ pub(super) async fn rotate(
     if grace > LONGEST_GRACE {
         return Err(Fault::invalid_params("graceSeconds must be at most 2592000, thirty days").into());
     }
-    Ok(issued(app.registry.rotate_key(&key, Duration::from_secs(grace)).await?))
+    Ok(issued(app.registry.rotate_key(&key, Duration::from_secs(grace), authority.maker(), condition).await?))
 }
 
 /// The key, if it is there and the caller manages it; to all others there is no such key.

@@ -18,42 +18,33 @@ pub struct LimitBounds {
 }
 
 impl LimitBounds {
-    /// The limits of an agent, which only the operator sets: they are what keeps its owner within bounds.
+    /// The limits of an agent, which only the operator sets, changes and takes away: they are what keeps its owner within
+    /// bounds.
     pub(super) fn agent(&self, authority: &Authority, given: Option<UseLimits>) -> Result<UseLimits, Fault> {
-        self.set(authority, given, self.agent)
+        Self::set(authority, given, |limits| self.check(limits.rate(), self.agent))
     }
 
     /// The limits of a tenant, as those of an agent.
     pub(super) fn tenant(&self, authority: &Authority, given: Option<UseLimits>) -> Result<UseLimits, Fault> {
-        self.set(authority, given, self.tenant)
+        Self::set(authority, given, |limits| self.check(limits.rate(), self.tenant))
     }
 
-    /// The limits of a key, which an owner may only set lower than they are by themselves.
-    pub(super) fn key(&self, authority: &Authority, given: Option<RateLimit>) -> Result<RateLimit, Fault> {
-        let Some(limit) = given else { return Ok(RateLimit::default()) };
-        let rate = self.check(limit, self.key)?;
-        let wider = match (rate, self.key) {
-            (_, None) => false,
-            (None, Some(_)) => true,
-            (Some(rate), Some(most)) => rate.per_second > most.per_second || rate.burst > most.burst,
-        };
-        if wider && authority.operator().is_err() {
-            return Err(Fault::invalid_params(
-                "limits: only the operator gives a key more than it has by itself",
-            ));
-        }
-        Ok(limit)
+    /// The limits of a key, as far as that can be told without the keys that bound them.
+    pub(super) fn key(&self, given: Option<RateLimit>) -> Result<Option<RateLimit>, Fault> {
+        given.map_or(Ok(()), |limit| self.check(limit, self.key))?;
+        Ok(given)
     }
 
     fn set(
-        &self,
         authority: &Authority,
         given: Option<UseLimits>,
-        default: Option<Rate>,
+        check: impl FnOnce(&UseLimits) -> Result<(), Fault>,
     ) -> Result<UseLimits, Fault> {
+        if !authority.is_operator() {
+            return Err(Fault::not_permitted("limits: only the operator key sets or removes them"));
+        }
         let Some(limits) = given else { return Ok(UseLimits::default()) };
-        authority.operator()?;
-        self.check(limits.rate(), default)?;
+        check(&limits)?;
         let quotas =
             [limits.calls_per_day, limits.calls_per_month, limits.bytes_per_day, limits.bytes_per_month];
         if quotas.into_iter().flatten().any(|most| i64::try_from(most).is_err()) {
@@ -62,8 +53,8 @@ impl LimitBounds {
         Ok(limits)
     }
 
-    /// The rate that comes of it.
-    fn check(&self, limit: RateLimit, default: Option<Rate>) -> Result<Option<Rate>, Fault> {
+    /// Whether a limit can be met by every request.
+    fn check(&self, limit: RateLimit, default: Option<Rate>) -> Result<(), Fault> {
         if [limit.per_second, limit.burst].into_iter().flatten().any(|units| units > Rate::MOST) {
             return Err(Fault::invalid_params(format!("limits: at most {} units", Rate::MOST)));
         }
@@ -74,6 +65,6 @@ impl LimitBounds {
                 self.dearest
             )));
         }
-        Ok(rate)
+        Ok(())
     }
 }

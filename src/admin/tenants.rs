@@ -34,6 +34,8 @@ pub(super) struct NewTenant {
     max_key_age_days: Option<u16>,
     /// How much it may use, where that is not what the settings say.
     limits: Option<UseLimits>,
+    /// The limits that a new agent of it starts with.
+    agent_limits: Option<UseLimits>,
 }
 
 /// What is to change about a tenant.
@@ -50,6 +52,9 @@ pub(super) struct Update {
     /// As a whole; `null` for what the settings say.
     #[serde(default, deserialize_with = "present")]
     limits: Option<Option<UseLimits>>,
+    /// The limits that a new agent of it starts with, as a whole; `null` for what the settings say.
+    #[serde(default, deserialize_with = "present")]
+    agent_limits: Option<Option<UseLimits>>,
 }
 
 /// A tenant.
@@ -66,6 +71,9 @@ pub(super) struct Shown {
     /// How much it may use, where that is not what the settings say.
     #[serde(skip_serializing_if = "is_default")]
     limits: UseLimits,
+    /// The limits that a new agent of it starts with, where they are not what the settings say.
+    #[serde(skip_serializing_if = "is_default")]
+    agent_limits: UseLimits,
     #[serde(with = "time::serde::rfc3339")]
     created_at: OffsetDateTime,
 }
@@ -77,6 +85,7 @@ impl From<Tenant> for Shown {
             name: tenant.name,
             max_key_age_days: tenant.max_key_age.map(KeyAge::days),
             limits: tenant.limits,
+            agent_limits: tenant.agent_limits,
             created_at: tenant.created_at,
         }
     }
@@ -107,7 +116,9 @@ pub(super) async fn create(
     let name = new.name.map_or_else(|| slug.to_string(), Name::into);
     let max_key_age = checked_age(new.max_key_age_days)?;
     let limits = app.settable.tenant(&authority, new.limits)?;
-    let tenant = app.registry.create_tenant(tenants::NewTenant { slug, name, max_key_age, limits }).await?;
+    let agent_limits = app.settable.agent(&authority, new.agent_limits)?;
+    let new = tenants::NewTenant { slug, name, max_key_age, limits, agent_limits };
+    let tenant = app.registry.create_tenant(new).await?;
     Ok((StatusCode::CREATED, [(ETAG, etag(tenant.revision))], Json(Shown::from(tenant))))
 }
 
@@ -174,6 +185,7 @@ pub(super) async fn update(
         name: patch.name.map(Name::into),
         max_key_age: patch.max_key_age_days.map(checked_age).transpose()?,
         limits: patch.limits.map(|limits| app.settable.tenant(&authority, limits)).transpose()?,
+        agent_limits: patch.agent_limits.map(|limits| app.settable.agent(&authority, limits)).transpose()?,
     };
     let tenant = app.registry.update_tenant(tenant.slug, change, condition).await?;
     Ok(([(ETAG, etag(tenant.revision))], Json(Shown::from(tenant))))

@@ -13,8 +13,8 @@ use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
 use crate::model::ids::Slug;
 use crate::model::key::SecretKey;
-use crate::model::limits::{RateLimit, UseLimits};
-use crate::model::networks::Networks;
+use crate::model::key_bounds::Maker;
+use crate::model::limits::UseLimits;
 use crate::registry::Registry;
 use crate::registry::access::Shown;
 use crate::registry::agents::NewAgent;
@@ -79,6 +79,7 @@ async fn agent(registry: &Arc<Registry>, slug: &str) -> Result<(Agent, bool), Fa
         name: "Demo".to_owned(),
         max_key_age: None,
         limits: UseLimits::default(),
+        agent_limits: UseLimits::default(),
     };
     match registry.create_tenant(of_the_demo).await {
         Ok(_) | Err(Fault::AlreadyExists(_)) => {}
@@ -94,8 +95,9 @@ async fn agent(registry: &Arc<Registry>, slug: &str) -> Result<(Agent, bool), Fa
         tenant,
         description,
         access: Access::Key,
-        enabled: true,
-        limits: UseLimits::default(),
+        enabled: None,
+        limits: None,
+        by_operator: true,
     };
     match registry.create_agent(new).await {
         Err(Fault::AlreadyExists(_)) => Ok((registry.agent(slug).await?, false)),
@@ -108,12 +110,12 @@ async fn new_key(registry: &Arc<Registry>, agent: &Agent) -> Result<SecretKey, F
         tenant: agent.tenant,
         agent: Some(agent.uid),
         name: "demo".to_owned(),
-        scopes: vec![KeyScope::Mcp],
+        scopes: Some(vec![KeyScope::Mcp]),
         expires_at: None,
-        limits: RateLimit::default(),
-        networks: Networks::default(),
+        limits: None,
+        networks: None,
     };
-    Ok(registry.create_key(new).await?.secret)
+    Ok(registry.create_key(new, Maker::Operator).await?.secret)
 }
 
 fn print(url: &str, agent: &str, key: &SecretKey) -> std::io::Result<()> {

@@ -20,6 +20,10 @@ pub struct Limits {
     pub content_bytes: usize,
     /// The manifest of one agent as JSON, in bytes.
     pub manifest_bytes: usize,
+    /// How many agents one tenant may have.
+    pub agents_per_tenant: u32,
+    /// How many slugs may stay with one tenant because agents of it had them.
+    pub retired_slugs_per_tenant: u32,
     /// How many resources one agent may register.
     pub resources_per_agent: u32,
     /// How many resource templates one agent may register.
@@ -61,6 +65,12 @@ impl Limits {
             body_bytes: reader.value("limits.body_bytes", &Size(KIB..=64 * MIB), 4 * MIB),
             content_bytes: reader.value("limits.content_bytes", &Size(KIB..=256 * MIB), 16 * MIB),
             manifest_bytes: reader.value("limits.manifest_bytes", &Size(KIB..=1024 * MIB), 64 * MIB),
+            agents_per_tenant: reader.value("limits.agents_per_tenant", &Count(1..=1_000_000), 10_000),
+            retired_slugs_per_tenant: reader.value(
+                "limits.retired_slugs_per_tenant",
+                &Count(1..=1_000_000),
+                100_000,
+            ),
             resources_per_agent: reader.value("limits.resources_per_agent", &Count(1..=10_000_000), 100_000),
             templates_per_agent: reader.value("limits.templates_per_agent", &Count(1..=1_000), 1_000),
             prompts_per_agent: reader.value("limits.prompts_per_agent", &Count(1..=100_000), 10_000),

@@ -42,9 +42,11 @@ pub fn status(fault: &Fault) -> StatusCode {
         | Fault::InvalidParams(_)
         | Fault::SessionRequired(_) => StatusCode::BAD_REQUEST,
         Fault::Unauthenticated => StatusCode::UNAUTHORIZED,
-        Fault::Forbidden | Fault::InsufficientScope(_) | Fault::AgentDisabled | Fault::ForbiddenOrigin(_) => {
-            StatusCode::FORBIDDEN
-        }
+        Fault::Forbidden
+        | Fault::NotPermitted(_)
+        | Fault::InsufficientScope(_)
+        | Fault::AgentDisabled
+        | Fault::ForbiddenOrigin(_) => StatusCode::FORBIDDEN,
         Fault::NotFound(_)
         | Fault::SessionNotFound
         | Fault::MethodNotFound(_)

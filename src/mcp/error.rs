@@ -121,7 +121,9 @@ fn classify(fault: &Fault, dialect: Dialect) -> (StatusCode, i32) {
         Fault::ResourceNotFound(_) => (StatusCode::OK, dialect.resource_not_found),
         Fault::SessionNotFound => (StatusCode::NOT_FOUND, code::SESSION_NOT_FOUND),
         Fault::Unauthenticated => (StatusCode::UNAUTHORIZED, code::UNAUTHENTICATED),
-        Fault::Forbidden | Fault::InsufficientScope(_) => (StatusCode::FORBIDDEN, code::FORBIDDEN),
+        Fault::Forbidden | Fault::NotPermitted(_) | Fault::InsufficientScope(_) => {
+            (StatusCode::FORBIDDEN, code::FORBIDDEN)
+        }
         Fault::AgentDisabled => (StatusCode::FORBIDDEN, code::AGENT_DISABLED),
         Fault::ForbiddenOrigin(_) => (StatusCode::FORBIDDEN, code::FORBIDDEN_ORIGIN),
         Fault::UnsupportedMediaType(_) => (StatusCode::UNSUPPORTED_MEDIA_TYPE, code::INVALID_REQUEST),

@@ -62,12 +62,21 @@ pub struct AgentAccess {
 }
 
 /// What was set for an agent and for its tenant.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccessLimits {
+    /// The agent under which quotas and rates are counted.
+    pub quota_holder: AgentId,
     /// For the agent.
     pub agent: UseLimits,
     /// For the tenant.
     pub tenant: UseLimits,
+}
+
+impl AccessLimits {
+    /// Those of an agent for which, and for whose tenant, nothing was set.
+    pub fn unset(agent: AgentId) -> Self {
+        Self { quota_holder: agent, agent: UseLimits::default(), tenant: UseLimits::default() }
+    }
 }
 
 /// What an agent says of itself. It changes with the agent's own scope.
@@ -123,6 +132,8 @@ pub struct Tenant {
     pub max_key_age: Option<KeyAge>,
     /// How much it may use.
     pub limits: UseLimits,
+    /// The limits that a new agent of it starts with.
+    pub agent_limits: UseLimits,
     /// The revision of its scope that last changed it.
     pub revision: Revision,
     /// When it was made.
@@ -146,8 +157,12 @@ pub struct Agent {
     pub access: Access,
     /// Whether it answers at all.
     pub enabled: bool,
+    /// Whether the operator disabled it, so that only the operator enables it again.
+    pub disabled_by_operator: bool,
     /// How much may be used of it.
     pub limits: UseLimits,
+    /// The agent under which its quotas and rates are counted: the first that had its slug.
+    pub quota_holder: AgentId,
     /// The revision of its registry.
     pub revision: Revision,
     /// When it was made.

@@ -4,7 +4,7 @@ use time::OffsetDateTime;
 
 use super::caller::KeyScope;
 use super::ids::{AgentId, KeyId, PrincipalId, TenantId};
-use super::limits::RateLimit;
+use super::limits::KeyLimits;
 use super::networks::Networks;
 use super::scope::Revision;
 
@@ -24,9 +24,11 @@ pub struct ApiKey {
     /// What it may do.
     pub scopes: Vec<KeyScope>,
     /// How much it may use.
-    pub limits: RateLimit,
+    pub limits: KeyLimits,
     /// Who acts with it.
     pub principal: PrincipalId,
+    /// The principal of the key that created or rotated it; `None` for the operator.
+    pub maker: Option<PrincipalId>,
     /// The revision of the tenant's scope that last changed it.
     pub revision: Revision,
     /// When it was made.
@@ -41,4 +43,11 @@ pub struct ApiKey {
     pub revoked_at: Option<OffsetDateTime>,
     /// When it was last used, to the minute.
     pub last_used_at: Option<OffsetDateTime>,
+}
+
+impl ApiKey {
+    /// Whether it is neither revoked nor expired.
+    pub fn is_active(&self, now: OffsetDateTime) -> bool {
+        self.revoked_at.is_none() && self.expires_at.is_none_or(|end| end > now)
+    }
 }

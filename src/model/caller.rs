@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
 use super::ids::{AgentId, KeyId, PrincipalId, TenantId};
-use super::limits::RateLimit;
+use super::limits::KeyLimits;
 use super::networks::Networks;
 
 /// What a key may do.
@@ -83,7 +83,7 @@ pub struct Credential {
     /// From when on it is refused.
     pub expires_at: Option<OffsetDateTime>,
     /// How much it may use.
-    pub limits: RateLimit,
+    pub limits: KeyLimits,
 }
 
 impl Credential {

@@ -49,6 +49,9 @@ pub enum Fault {
     /// Valid, and not for this.
     #[error("this credential does not reach that agent")]
     Forbidden,
+    /// Valid, and not for this call or not for so much; says what the call requires or which bound holds.
+    #[error("{0}")]
+    NotPermitted(Cow<'static, str>),
     /// The credential lacks a scope.
     #[error("this credential lacks the scope {0}")]
     InsufficientScope(&'static str),
@@ -165,6 +168,11 @@ impl Fault {
         Self::InvalidParams(message.into())
     }
 
+    /// Not permitted, with what the call requires or which bound holds.
+    pub fn not_permitted(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::NotPermitted(message.into())
+    }
+
     /// Says of bad parameters in what they stand; any other fault stays as it is.
     #[must_use]
     pub fn within(self, place: impl std::fmt::Display) -> Self {
@@ -195,7 +203,7 @@ impl Fault {
             Self::SessionRequired(_) => "session_required",
             Self::SessionNotFound => "session_not_found",
             Self::Unauthenticated => "unauthenticated",
-            Self::Forbidden => "forbidden",
+            Self::Forbidden | Self::NotPermitted(_) => "forbidden",
             Self::InsufficientScope(_) => "insufficient_scope",
             Self::AgentDisabled => "agent_disabled",
             Self::ForbiddenOrigin(_) => "forbidden_origin",

@@ -24,6 +24,26 @@ impl Rate {
         Some(Self { per_second, burst: NonZeroU32::new(burst).unwrap_or(per_second) })
     }
 
+    /// Whether a rate allows more than another, `None` being no limit.
+    pub fn exceeds(rate: Option<Self>, most: Option<Self>) -> bool {
+        match (rate, most) {
+            (_, None) => false,
+            (None, Some(_)) => true,
+            (Some(rate), Some(most)) => rate.per_second > most.per_second || rate.burst > most.burst,
+        }
+    }
+
+    /// The tighter of two rates, `None` being no limit.
+    pub fn tighter(one: Option<Self>, other: Option<Self>) -> Option<Self> {
+        match (one, other) {
+            (Some(one), Some(other)) => Some(Self {
+                per_second: one.per_second.min(other.per_second),
+                burst: one.burst.min(other.burst),
+            }),
+            (rate, None) | (None, rate) => rate,
+        }
+    }
+
     /// In how many seconds, rounded up, `units` come back.
     pub fn seconds(self, units: u32) -> u32 {
         units.div_ceil(self.per_second.get())
@@ -96,9 +116,87 @@ impl RateLimit {
     }
 }
 
+impl From<Rate> for RateLimit {
+    fn from(rate: Rate) -> Self {
+        Self { per_second: Some(rate.per_second.get()), burst: Some(rate.burst.get()) }
+    }
+}
+
+/// What differs for one key, by who set it. The tighter of both is in force.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct KeyLimits {
+    /// Set by the operator, who may set more than the settings give.
+    pub operator: RateLimit,
+    /// Set by an owner key.
+    pub owner: RateLimit,
+}
+
+impl KeyLimits {
+    /// The rate without the owner's part, where the settings say `default`.
+    pub fn ceiling(self, default: Option<Rate>) -> Option<Rate> {
+        self.operator.over(default)
+    }
+
+    /// The rate that is in force where the settings say `default`; `None` for no limit.
+    pub fn over(self, default: Option<Rate>) -> Option<Rate> {
+        let ceiling = self.ceiling(default);
+        Rate::tighter(ceiling, self.owner.over(ceiling))
+    }
+
+    /// Both parts as one limit.
+    pub fn combined(self) -> RateLimit {
+        let Self { operator, owner } = self;
+        if operator == RateLimit::default() || owner == RateLimit::default() {
+            return if owner == RateLimit::default() { operator } else { owner };
+        }
+        let least = |one: Option<u32>, other: Option<u32>| one.into_iter().chain(other).min();
+        let unlimited = |limit: &RateLimit| limit.per_second == Some(0);
+        match (unlimited(&operator), unlimited(&owner)) {
+            (true, _) => owner,
+            (false, true) => operator,
+            (false, false) => RateLimit {
+                per_second: least(operator.per_second, owner.per_second),
+                burst: least(operator.most_at_once(), owner.most_at_once()),
+            },
+        }
+    }
+}
+
+impl RateLimit {
+    /// The burst that it sets, given or implied.
+    fn most_at_once(self) -> Option<u32> {
+        self.burst.or(self.per_second.map(|per_second| per_second.saturating_mul(2)))
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Rate, RateLimit};
+    use super::{KeyLimits, Rate, RateLimit};
+
+    fn limit(per_second: impl Into<Option<u32>>, burst: impl Into<Option<u32>>) -> RateLimit {
+        RateLimit { per_second: per_second.into(), burst: burst.into() }
+    }
+
+    #[test]
+    fn the_tighter_of_operator_and_owner_limits_is_in_force() {
+        let (default, none) = (Rate::new(200, 400), RateLimit::default());
+        for (operator, owner, rate, combined) in [
+            (none, none, default, none),
+            (limit(1_000, None), none, Rate::new(1_000, 2_000), limit(1_000, None)),
+            (none, limit(50, None), Rate::new(50, 100), limit(50, None)),
+            (limit(100, 100), limit(50, None), Rate::new(50, 100), limit(50, 100)),
+            (limit(50, 60), limit(100, 10), Rate::new(50, 10), limit(50, 10)),
+            (limit(50, None), limit(None, 10), Rate::new(50, 10), limit(50, 10)),
+            (limit(0, None), limit(50, None), Rate::new(50, 100), limit(50, None)),
+            (limit(50, None), limit(0, None), Rate::new(50, 100), limit(50, None)),
+            // The settings were lowered after the owner had set its limit.
+            (none, limit(300, 600), default, limit(300, 600)),
+        ] {
+            let limits = KeyLimits { operator, owner };
+            assert_eq!(limits.over(default), rate, "{limits:?}");
+            assert_eq!(limits.combined(), combined, "{limits:?}");
+        }
+    }
 
     #[test]
     fn what_is_given_stands_over_the_default() {

@@ -12,6 +12,7 @@ pub mod feed;
 pub mod ids;
 pub mod json;
 pub mod key;
+pub mod key_bounds;
 pub mod limits;
 pub mod message;
 pub mod networks;

@@ -49,6 +49,20 @@ impl Networks {
         self.0.iter().map(ToString::to_string).collect()
     }
 
+    /// The first of some networks that does not lie within these; no network at all stands for every address. What
+    /// several of these cover together counts as covered.
+    pub fn first_outside(&self, inner: &Self) -> Option<String> {
+        if self.0.is_empty() {
+            return None;
+        }
+        if inner.0.is_empty() {
+            return Some("any address".to_owned());
+        }
+        let covered = IpNet::aggregate(&self.0);
+        let outside = |network: &&IpNet| !covered.iter().any(|outer| outer.contains(*network));
+        inner.0.iter().find(outside).map(ToString::to_string)
+    }
+
     /// Whether a client with this address may use the key. An unknown address is in no network.
     pub fn admit(&self, client: ClientAddress) -> bool {
         let inside = |client: IpAddr| self.0.iter().any(|network| network.contains(&client));
@@ -96,6 +110,21 @@ mod tests {
             assert_eq!(shown(&["10.0.0.0/8", bad]), Err(NetworksError::Form(1)), "{bad}");
         }
         assert_eq!(shown(&["10.0.0.0/8"; 33]), Err(NetworksError::Many));
+    }
+
+    #[test]
+    fn networks_outside_of_others_are_named() {
+        let networks = |items: &[&str]| Networks::parse(items.iter().copied()).unwrap();
+        let first = |outer: &[&str], inner: &[&str]| networks(outer).first_outside(&networks(inner));
+        assert_eq!(first(&[], &[]), None);
+        assert_eq!(first(&[], &["10.0.0.0/8"]), None);
+        assert_eq!(first(&["10.0.0.0/8"], &["10.0.0.0/8"]), None);
+        assert_eq!(first(&["10.0.0.0/8", "::1"], &["10.1.0.0/16", "10.2.3.4", "::1"]), None);
+        assert_eq!(first(&["10.0.0.0/9", "10.128.0.0/9"], &["10.0.0.0/8"]), None, "covered by both");
+        assert_eq!(first(&["10.0.0.0/8"], &[]).as_deref(), Some("any address"));
+        assert_eq!(first(&["10.0.0.0/8"], &["10.0.0.1", "10.0.0.0/7"]).as_deref(), Some("10.0.0.0/7"));
+        assert_eq!(first(&["10.0.0.0/8"], &["::/0"]).as_deref(), Some("::/0"));
+        assert_eq!(first(&["::/0"], &["10.0.0.1"]).as_deref(), Some("10.0.0.1/32"));
     }
 
     #[test]

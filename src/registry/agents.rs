@@ -7,11 +7,12 @@ use super::Registry;
 use super::fingerprint::difference;
 use super::tenants::lock;
 use super::write::Precondition;
-use crate::model::agent::{Access, Agent, AgentDescription};
+use crate::model::agent::{Access, Agent, AgentDescription, Tenant};
 use crate::model::fault::Fault;
 use crate::model::ids::{AgentId, Slug, TenantId};
 use crate::model::limits::UseLimits;
 use crate::model::scope::{ChangeKind, Revision, Scope};
+use crate::store::agents::RetiredSlug;
 use crate::store::write::{Told, Write};
 
 const NO_AGENT: Fault = Fault::NotFound("agent");
@@ -27,10 +28,13 @@ pub struct NewAgent {
     pub description: AgentDescription,
     /// Who may read it.
     pub access: Access,
-    /// Whether it answers.
-    pub enabled: bool,
-    /// How much may be used of it.
-    pub limits: UseLimits,
+    /// Whether it answers; unless given, it does where the operator did not disable the last agent of its slug.
+    pub enabled: Option<bool>,
+    /// How much may be used of it, for the operator to set; unless given, as much as of the last agent of its slug, or
+    /// what the tenant's agents start with.
+    pub limits: Option<UseLimits>,
+    /// Whether the operator makes it.
+    pub by_operator: bool,
 }
 
 /// What is to change of an agent; `None` leaves a member as it is, an inner `None` takes it away.
@@ -46,21 +50,48 @@ pub struct AgentPatch {
     pub access: Option<Access>,
     /// Whether it answers.
     pub enabled: Option<bool>,
-    /// How much may be used of it.
+    /// How much may be used of it, for the operator to change.
     pub limits: Option<UseLimits>,
+    /// Whether the operator changes it.
+    pub by_operator: bool,
 }
 
 impl AgentPatch {
-    fn apply(self, agent: &Agent) -> Agent {
+    fn apply(self, agent: &Agent) -> Result<Agent, Fault> {
         let mut new = agent.clone();
         let description = &mut new.description;
         description.name = self.name.unwrap_or_else(|| description.name.clone());
         description.title = self.title.unwrap_or_else(|| description.title.clone());
         description.instructions = self.instructions.unwrap_or_else(|| description.instructions.clone());
         new.access = self.access.unwrap_or(new.access);
-        new.enabled = self.enabled.unwrap_or(new.enabled);
+        if let Some(enabled) = self.enabled {
+            let before =
+                Enabling { enabled: agent.enabled, disabled_by_operator: agent.disabled_by_operator };
+            let Enabling { enabled, disabled_by_operator } = before.set(enabled, self.by_operator)?;
+            (new.enabled, new.disabled_by_operator) = (enabled, disabled_by_operator);
+        }
         new.limits = self.limits.unwrap_or(new.limits);
-        new
+        Ok(new)
+    }
+}
+
+/// Whether an agent answers, and who decides.
+#[derive(Debug, Clone, Copy)]
+struct Enabling {
+    enabled: bool,
+    disabled_by_operator: bool,
+}
+
+impl Enabling {
+    /// Sets it as the operator or an owner. What the operator disabled, only the operator enables.
+    fn set(self, enabled: bool, by_operator: bool) -> Result<Self, Fault> {
+        match (enabled, by_operator) {
+            (_, true) => Ok(Self { enabled, disabled_by_operator: !enabled }),
+            (true, false) if self.disabled_by_operator => Err(Fault::not_permitted(
+                "enabled: the operator disabled this agent; only the operator key enables it",
+            )),
+            (_, false) => Ok(Self { enabled, ..self }),
+        }
     }
 }
 
@@ -87,7 +118,9 @@ impl Registry {
     /// Makes an agent.
     ///
     /// # Errors
-    /// [`Fault::NotFound`] without the tenant, [`Fault::AlreadyExists`], [`Fault::SlugRetired`].
+    /// [`Fault::NotFound`] without the tenant, [`Fault::AlreadyExists`], [`Fault::SlugRetired`]; [`Fault::InvalidParams`] where
+    /// the tenant has as many agents or retired slugs as it may have; [`Fault::NotPermitted`] to enable what the operator
+    /// disabled.
     pub async fn create_agent(self: &Arc<Self>, new: NewAgent) -> Result<Agent, Fault> {
         let registry = Arc::clone(self);
         self.detached(async move {
@@ -100,8 +133,12 @@ impl Registry {
         lock(write, Scope::GATEWAY).await?;
         let tenant = write.tenant(&new.tenant).await?.ok_or(Fault::NotFound("tenant"))?;
         lock(write, Scope::from(tenant.uid)).await?;
-        let last = free_slug(write, &new).await?;
+        let retired = free_slug(write, &new).await?;
+        self.check_room(write, &tenant, retired.is_some()).await?;
         let uid = AgentId(self.sources.uid()?);
+        let kept = Kept::of(retired, &tenant, uid);
+        let Enabling { enabled, disabled_by_operator } =
+            new.enabled.map_or(Ok(kept.enabling), |enabled| kept.enabling.set(enabled, new.by_operator))?;
         let agent = Agent {
             uid,
             slug: new.slug,
@@ -109,9 +146,11 @@ impl Registry {
             tenant_slug: tenant.slug,
             description: new.description,
             access: new.access,
-            enabled: new.enabled,
-            limits: new.limits,
-            revision: write.create(Scope::from(uid), last).await?,
+            enabled,
+            disabled_by_operator,
+            limits: new.limits.unwrap_or(kept.limits),
+            quota_holder: kept.quota_holder,
+            revision: write.create(Scope::from(uid), kept.last_revision).await?,
             created_at: self.sources.clock.now(),
         };
         write.insert_agent(&agent).await?;
@@ -120,10 +159,31 @@ impl Registry {
         Ok(agent)
     }
 
+    /// Whether a tenant may have one more agent; one under a slug that it had needs no new slug.
+    async fn check_room(&self, write: &mut Write, tenant: &Tenant, again: bool) -> Result<(), Fault> {
+        let is_full = |count: i64, most: u32| count >= i64::from(most);
+        let most = self.limits.agents_per_tenant;
+        if is_full(write.count_agents(tenant.uid).await?, most) {
+            return Err(Fault::invalid_params(format!(
+                "tenant {} has {most} agents, as many as limits.agents_per_tenant allows; delete an agent first",
+                tenant.slug
+            )));
+        }
+        let most = self.limits.retired_slugs_per_tenant;
+        if !again && is_full(write.count_retired_slugs(&tenant.slug).await?, most) {
+            return Err(Fault::invalid_params(format!(
+                "tenant {} has used and deleted {most} agent ids, as many as limits.retired_slugs_per_tenant allows; \
+                 use one of them again",
+                tenant.slug
+            )));
+        }
+        Ok(())
+    }
+
     /// Changes an agent.
     ///
     /// # Errors
-    /// [`Fault::NotFound`], [`Fault::RevisionMismatch`].
+    /// [`Fault::NotFound`], [`Fault::RevisionMismatch`]; [`Fault::NotPermitted`] to enable what the operator disabled.
     pub async fn patch_agent(
         self: &Arc<Self>,
         agent: &Agent,
@@ -169,14 +229,35 @@ impl Registry {
     }
 }
 
-/// The last revision of the slug's earlier life, if this tenant may use it.
-async fn free_slug(write: &mut Write, new: &NewAgent) -> Result<Revision, Fault> {
+/// What an agent starts with.
+struct Kept {
+    last_revision: Revision,
+    enabling: Enabling,
+    limits: UseLimits,
+    quota_holder: AgentId,
+}
+
+impl Kept {
+    /// What its slug kept of the last agent that had it; without one, what agents of the tenant start with.
+    fn of(retired: Option<RetiredSlug>, tenant: &Tenant, uid: AgentId) -> Self {
+        let disabled_by_operator = retired.as_ref().is_some_and(|retired| retired.disabled_by_operator);
+        Self {
+            last_revision: retired.as_ref().map_or(Revision(0), |retired| retired.last_revision),
+            enabling: Enabling { enabled: !disabled_by_operator, disabled_by_operator },
+            limits: retired.as_ref().map_or(tenant.agent_limits, |retired| retired.limits),
+            quota_holder: retired.and_then(|retired| retired.quota_holder).unwrap_or(uid),
+        }
+    }
+}
+
+/// What the slug kept of its earlier life, if it had one and this tenant may use it.
+async fn free_slug(write: &mut Write, new: &NewAgent) -> Result<Option<RetiredSlug>, Fault> {
     if write.agent(&new.slug).await?.is_some() {
         return Err(Fault::AlreadyExists("an agent with this id"));
     }
     match write.retired_agent(&new.slug).await? {
         Some(retired) if retired.tenant != new.tenant.as_str() => Err(Fault::SlugRetired),
-        retired => Ok(retired.map_or(Revision(0), |retired| retired.last_revision)),
+        retired => Ok(retired),
     }
 }
 
@@ -196,7 +277,7 @@ async fn update(
 ) -> Result<Agent, Fault> {
     let (old, revision) = lock_agent(write, agent).await?;
     condition.check(Some(old.revision))?;
-    let mut new = patch.apply(&old);
+    let mut new = patch.apply(&old)?;
     if new == old {
         return Ok(old);
     }

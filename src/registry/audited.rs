@@ -21,7 +21,7 @@ impl From<&Grant> for Actor {
             kind: credential.kind.into(),
             principal: Some(credential.principal),
             key: Some(credential.key),
-            limits: credential.limits,
+            limits: credential.limits.combined(),
         }
     }
 }

@@ -63,7 +63,7 @@ impl Registry {
             tenant: agent.tenant,
             access: agent.access,
             enabled: agent.enabled,
-            limits: Arc::new(AccessLimits { agent: agent.limits, tenant }),
+            limits: Arc::new(AccessLimits { quota_holder: agent.quota_holder, agent: agent.limits, tenant }),
         };
         match decide(Some(&credential), Some(access)) {
             Ok(access) => Ok(WouldBe { credential, limits: access.limits }),

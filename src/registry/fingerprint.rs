@@ -36,6 +36,11 @@ impl Parts {
         self.add(serde_json::to_vec(part).unwrap_or_default())
     }
 
+    /// A part that was added later: things that do not use it keep their fingerprints.
+    fn unless_default<P: Serialize + Default + PartialEq>(self, part: &P) -> Self {
+        if *part == P::default() { self } else { self.json(part) }
+    }
+
     fn digest(self) -> Digest {
         Digest(self.0.finalize().into())
     }
@@ -110,7 +115,7 @@ impl Fingerprint for NewPrompt {
 impl Fingerprint for Agent {
     fn fingerprint(&self) -> Digest {
         let Self { uid, slug, tenant, description, access, enabled, limits, .. } = self;
-        Parts::default()
+        let known = Parts::default()
             .add(uid.0)
             .add(slug.as_str())
             .add(tenant.0)
@@ -119,15 +124,16 @@ impl Fingerprint for Agent {
             .json(&description.instructions)
             .add(access.as_str())
             .json(enabled)
-            .json(limits)
-            .digest()
+            .json(limits);
+        known.unless_default(&self.disabled_by_operator).digest()
     }
 }
 
 impl Fingerprint for Tenant {
     fn fingerprint(&self) -> Digest {
         let known = Parts::default().add(self.uid.0).add(self.slug.as_str()).add(&self.name);
-        known.json(&self.max_key_age.map(KeyAge::days)).json(&self.limits).digest()
+        let known = known.json(&self.max_key_age.map(KeyAge::days)).json(&self.limits);
+        known.unless_default(&self.agent_limits).digest()
     }
 }
 
@@ -141,7 +147,8 @@ impl Fingerprint for ApiKey {
             .json(&end(self.expires_at))
             .json(&end(self.revoked_at))
             .json(&self.networks.to_texts())
-            .json(&self.limits)
+            .json(&self.limits.operator)
+            .unless_default(&self.limits.owner)
             .digest()
     }
 }

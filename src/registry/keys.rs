@@ -4,18 +4,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 use uuid::Uuid;
 
 use super::Registry;
 use super::fingerprint::difference;
 use super::tenants::lock;
+use super::write::Precondition;
 use crate::model::agent::KeyAge;
 use crate::model::api_key::ApiKey;
 use crate::model::caller::KeyScope;
 use crate::model::fault::Fault;
 use crate::model::ids::{AgentId, KeyId, PrincipalId, TenantId};
 use crate::model::key::{KeyKind, SecretKey};
-use crate::model::limits::RateLimit;
+use crate::model::key_bounds::{KeyBounds, Maker};
+use crate::model::limits::{KeyLimits, RateLimit};
 use crate::model::networks::Networks;
 use crate::model::scope::{ChangeKind, Revision, Scope};
 use crate::store::keys::KeyEnd;
@@ -26,8 +29,10 @@ const MOST_ACTIVE: i64 = 10;
 /// The same with those that have been replaced and are still good for a while: who has as many keys as there may be can
 /// rotate each of them.
 const MOST_ROTATING: i64 = 2 * MOST_ACTIVE;
+/// Changes of keys that one revision names each.
+const MOST_ANNOUNCED: usize = 1_000;
 
-/// A key as it is to be made.
+/// A key as it is asked for; what is not given is up to whoever makes it.
 #[derive(Debug, Clone)]
 pub struct NewKey {
     /// Whose.
@@ -36,14 +41,27 @@ pub struct NewKey {
     pub agent: Option<AgentId>,
     /// What its owner calls it.
     pub name: String,
-    /// What it may do.
-    pub scopes: Vec<KeyScope>,
-    /// From when on it is refused, if its tenant lets it become that old.
+    /// What it may do; `mcp` for an agent key and everything for an owner key unless given.
+    pub scopes: Option<Vec<KeyScope>>,
+    /// From when on it is refused.
     pub expires_at: Option<OffsetDateTime>,
     /// From where it may be used.
-    pub networks: Networks,
+    pub networks: Option<Networks>,
     /// How much it may use.
-    pub limits: RateLimit,
+    pub limits: Option<RateLimit>,
+}
+
+/// A key as it is made.
+struct Terms {
+    tenant: TenantId,
+    agent: Option<AgentId>,
+    name: String,
+    scopes: Vec<KeyScope>,
+    expires_at: Option<OffsetDateTime>,
+    networks: Networks,
+    limits: KeyLimits,
+    principal: PrincipalId,
+    maker: Option<PrincipalId>,
 }
 
 /// A key that was just made, with its secret: the only time that there is one.
@@ -74,11 +92,12 @@ impl Registry {
         Ok(self.store.keys(tenant, agent, after, limit).await?)
     }
 
-    /// Makes a key.
+    /// Makes a key, within the bounds of the key that makes it.
     ///
     /// # Errors
-    /// [`Fault::InvalidParams`] for an expiry that has passed or an eleventh active key; [`Fault::NotFound`].
-    pub async fn create_key(self: &Arc<Self>, new: NewKey) -> Result<IssuedKey, Fault> {
+    /// [`Fault::InvalidParams`] for an expiry that has passed or lies beyond the tenant's maximum age, or an eleventh active
+    /// key; [`Fault::NotFound`]; those of [`KeyBounds`]; [`Fault::Unauthenticated`] where the maker was revoked meanwhile.
+    pub async fn create_key(self: &Arc<Self>, new: NewKey, maker: Maker) -> Result<IssuedKey, Fault> {
         let registry = Arc::clone(self);
         self.detached(async move {
             let scope = Scope::from(new.tenant);
@@ -90,48 +109,96 @@ impl Registry {
                     {
                         return Err(Fault::NotFound("agent"));
                     }
-                    let principal = PrincipalId(registry.sources.uid()?);
-                    registry.issue(write, new, principal, revision, MOST_ACTIVE, None).await
+                    let bounds = registry.bounds(write, new.tenant, maker).await?;
+                    registry.check_age(write, &new).await?;
+                    let terms = registry.terms(new, &bounds)?;
+                    registry.issue(write, terms, revision, MOST_ACTIVE, None).await
                 })
                 .await
         })
         .await
     }
 
+    /// What bounds the keys that somebody makes or changes, as of this transaction, which has locked the tenant: a key
+    /// that is revoked before it makes none afterwards.
+    async fn bounds(&self, write: &mut Write, tenant: TenantId, maker: Maker) -> Result<KeyBounds, Fault> {
+        let maker = match maker {
+            Maker::Operator => None,
+            Maker::Key(key) => {
+                let now = self.sources.clock.now();
+                let active = write.key(tenant, key).await?.filter(|key| key.is_active(now));
+                Some(active.ok_or(Fault::Unauthenticated)?)
+            }
+        };
+        Ok(KeyBounds::new(maker, self.limits.key_rate))
+    }
+
+    /// Whether the expiry that is asked for lies within the maximum age of the tenant's keys.
+    async fn check_age(&self, write: &mut Write, new: &NewKey) -> Result<(), Fault> {
+        let (Some(end), Some(age)) = (new.expires_at, write.max_key_age(new.tenant).await?) else {
+            return Ok(());
+        };
+        let latest = KeyAge::cap(self.sources.clock.now(), None, Some(age)).filter(|latest| end > *latest);
+        latest.map_or(Ok(()), |latest| {
+            let (days, latest) = (age.days(), latest.format(&Rfc3339).unwrap_or_default());
+            Err(Fault::invalid_params(format!(
+                "expiresAt must be at most {latest}: keys of this tenant live for {days} days at most"
+            )))
+        })
+    }
+
+    fn terms(&self, new: NewKey, bounds: &KeyBounds) -> Result<Terms, Fault> {
+        let default: &[_] = match new.agent {
+            Some(_) => &[KeyScope::Mcp],
+            None => &[KeyScope::Mcp, KeyScope::Registry, KeyScope::Audit],
+        };
+        Ok(Terms {
+            tenant: new.tenant,
+            agent: new.agent,
+            name: new.name,
+            scopes: bounds.scopes(new.scopes, default)?,
+            networks: bounds.networks(new.networks)?,
+            expires_at: bounds.expiry(new.expires_at)?,
+            limits: bounds.limits(new.limits)?,
+            principal: PrincipalId(self.sources.uid()?),
+            maker: bounds.principal(),
+        })
+    }
+
     async fn issue(
         &self,
         write: &mut Write,
-        new: NewKey,
-        principal: PrincipalId,
+        terms: Terms,
         revision: Revision,
         most: i64,
         replaced: Option<&ApiKey>,
     ) -> Result<IssuedKey, Fault> {
         let now = self.sources.clock.now();
-        if new.expires_at.is_some_and(|end| end <= now) {
+        if terms.expires_at.is_some_and(|end| end <= now) {
             return Err(Fault::invalid_params("expiresAt has passed"));
         }
-        if write.active_keys(new.tenant, new.agent, now).await? >= most {
+        if write.active_keys(terms.tenant, terms.agent, now).await? >= most {
             let full = format!("there are {most} active keys already; revoke one first");
             return Err(Fault::invalid_params(full));
         }
-        let age = write.max_key_age(new.tenant).await?;
-        let kind = if new.agent.is_some() { KeyKind::Agent } else { KeyKind::Owner };
+        let age = write.max_key_age(terms.tenant).await?;
+        let kind = if terms.agent.is_some() { KeyKind::Agent } else { KeyKind::Owner };
         let secret = SecretKey::generate(kind, &mut self.sources.csprng()?);
         let key = ApiKey {
             uid: KeyId(self.sources.uid()?),
-            tenant: new.tenant,
-            agent: new.agent,
+            tenant: terms.tenant,
+            agent: terms.agent,
             display: secret.display().to_owned(),
-            name: new.name,
-            scopes: new.scopes,
-            limits: new.limits,
-            principal,
+            name: terms.name,
+            scopes: terms.scopes,
+            limits: terms.limits,
+            principal: terms.principal,
+            maker: terms.maker,
             revision,
             created_at: now,
-            expires_at: KeyAge::cap(now, new.expires_at, age),
-            asked_expiry: new.expires_at,
-            networks: new.networks,
+            expires_at: KeyAge::cap(now, terms.expires_at, age),
+            asked_expiry: terms.expires_at,
+            networks: terms.networks,
             revoked_at: None,
             last_used_at: None,
         };
@@ -142,11 +209,20 @@ impl Registry {
         Ok(IssuedKey { key, secret })
     }
 
-    /// Sets how much a key may use.
+    /// Sets how much a key may use: the operator's part or the owner's, by `maker`; `None` for nothing of that part, and no
+    /// change without `limits`.
     ///
     /// # Errors
-    /// [`Fault::NotFound`], also for a key that is revoked.
-    pub async fn limit_key(self: &Arc<Self>, key: &ApiKey, limits: RateLimit) -> Result<ApiKey, Fault> {
+    /// [`Fault::NotFound`], also for a key that is revoked; [`Fault::RevisionMismatch`]; those of
+    /// [`KeyBounds::changed_limits`].
+    #[expect(clippy::option_option, reason = "left out is not the same as null")]
+    pub async fn limit_key(
+        self: &Arc<Self>,
+        key: &ApiKey,
+        limits: Option<Option<RateLimit>>,
+        maker: Maker,
+        condition: Precondition,
+    ) -> Result<ApiKey, Fault> {
         let (registry, tenant, key) = (Arc::clone(self), key.tenant, key.uid);
         self.detached(async move {
             let scope = Scope::from(tenant);
@@ -155,6 +231,10 @@ impl Registry {
                     let revision = lock(write, scope).await?;
                     let present = write.key(tenant, key).await?.filter(|key| key.revoked_at.is_none());
                     let mut present = present.ok_or(Fault::NotFound("key"))?;
+                    condition.check(Some(present.revision))?;
+                    let Some(asked) = limits else { return Ok(present) };
+                    let bounds = registry.bounds(write, tenant, maker).await?;
+                    let limits = bounds.changed_limits(present.limits, asked)?;
                     if present.limits != limits {
                         let old = present.clone();
                         (present.limits, present.revision) = (limits, revision);
@@ -170,11 +250,17 @@ impl Registry {
         .await
     }
 
-    /// Revokes a key; answers the revision that last changed it. Revoking it again changes nothing.
+    /// Revokes a key, with `descendants` together with the keys that its principal made, and those that these made. Answers
+    /// the revision that last changed the key. Revoking again what is revoked changes nothing.
     ///
     /// # Errors
-    /// [`Fault::NotFound`].
-    pub async fn revoke_key(self: &Arc<Self>, key: &ApiKey) -> Result<Revision, Fault> {
+    /// [`Fault::NotFound`], [`Fault::RevisionMismatch`].
+    pub async fn revoke_key(
+        self: &Arc<Self>,
+        key: &ApiKey,
+        descendants: bool,
+        condition: Precondition,
+    ) -> Result<Revision, Fault> {
         let (registry, tenant, key) = (Arc::clone(self), key.tenant, key.uid);
         self.detached(async move {
             let scope = Scope::from(tenant);
@@ -182,14 +268,21 @@ impl Registry {
                 .transact(scope, async |write| {
                     let revision = lock(write, scope).await?;
                     let present = write.key(tenant, key).await?.ok_or(Fault::NotFound("key"))?;
-                    if present.revoked_at.is_some() {
-                        return Ok(present.revision);
+                    condition.check(Some(present.revision))?;
+                    let now = registry.sources.clock.now();
+                    let mut ended = present.revision;
+                    if present.revoked_at.is_none() {
+                        write.end_key(tenant, key, revision, KeyEnd::Revoked(now)).await?;
+                        write.change(scope, ChangeKind::Key, key.to_string());
+                        ended = revision;
                     }
-                    let end = KeyEnd::Revoked(registry.sources.clock.now());
-                    write.end_key(tenant, key, revision, end).await?;
-                    write.change(scope, ChangeKind::Key, key.to_string());
+                    if descendants {
+                        let revoked =
+                            write.revoke_keys_made_by(tenant, present.principal, revision, now).await?;
+                        announce(write, tenant, &revoked);
+                    }
                     write.tell(told(&present, revision, Some(&present), None));
-                    Ok(revision)
+                    Ok(ended)
                 })
                 .await
         })
@@ -199,13 +292,27 @@ impl Registry {
     /// Makes a key that replaces another, which is refused once the grace has passed. Both are one principal.
     ///
     /// # Errors
-    /// [`Fault::NotFound`], also for a key that is revoked or expired; [`Fault::InvalidParams`].
-    pub async fn rotate_key(self: &Arc<Self>, key: &ApiKey, grace: Duration) -> Result<IssuedKey, Fault> {
+    /// [`Fault::NotFound`], also for a key that is revoked or expired; [`Fault::InvalidParams`];
+    /// [`Fault::RevisionMismatch`]; those of [`KeyBounds::successor`].
+    pub async fn rotate_key(
+        self: &Arc<Self>,
+        key: &ApiKey,
+        grace: Duration,
+        maker: Maker,
+        condition: Precondition,
+    ) -> Result<IssuedKey, Fault> {
         let (registry, tenant, key) = (Arc::clone(self), key.tenant, key.uid);
         self.detached(async move {
+            let scope = Scope::from(tenant);
             registry
-                .transact(Scope::from(tenant), async |write| {
-                    registry.replace(write, tenant, key, grace).await
+                .transact(scope, async |write| {
+                    let revision = lock(write, scope).await?;
+                    let now = registry.sources.clock.now();
+                    let old = write.key(tenant, key).await?.filter(|key| key.is_active(now));
+                    let old = old.ok_or(Fault::NotFound("key"))?;
+                    condition.check(Some(old.revision))?;
+                    let bounds = registry.bounds(write, tenant, maker).await?;
+                    registry.replace(write, old, grace, &bounds, revision).await
                 })
                 .await
         })
@@ -215,28 +322,39 @@ impl Registry {
     async fn replace(
         &self,
         write: &mut Write,
-        tenant: TenantId,
-        key: KeyId,
+        old: ApiKey,
         grace: Duration,
+        bounds: &KeyBounds,
+        revision: Revision,
     ) -> Result<IssuedKey, Fault> {
-        let scope = Scope::from(tenant);
-        let revision = lock(write, scope).await?;
+        let (expires_at, limits) = bounds.successor(&old)?;
         let now = self.sources.clock.now();
-        let active = |key: &ApiKey| key.revoked_at.is_none() && key.expires_at.is_none_or(|end| end > now);
-        let old = write.key(tenant, key).await?.filter(active).ok_or(Fault::NotFound("key"))?;
         let end = if grace.is_zero() { KeyEnd::Revoked(now) } else { KeyEnd::Expires(now + grace) };
-        write.end_key(tenant, key, revision, end).await?;
-        write.change(scope, ChangeKind::Key, key.to_string());
-        let new = NewKey {
-            tenant,
+        write.end_key(old.tenant, old.uid, revision, end).await?;
+        write.change(Scope::from(old.tenant), ChangeKind::Key, old.uid.to_string());
+        let terms = Terms {
+            tenant: old.tenant,
             agent: old.agent,
             name: old.name.clone(),
             scopes: old.scopes.clone(),
-            expires_at: old.asked_expiry,
+            expires_at,
             networks: old.networks.clone(),
-            limits: old.limits,
+            limits,
+            principal: old.principal,
+            maker: bounds.principal(),
         };
-        self.issue(write, new, old.principal, revision, MOST_ROTATING, Some(&old)).await
+        self.issue(write, terms, revision, MOST_ROTATING, Some(&old)).await
+    }
+}
+
+/// Records that keys of a tenant ended: each, or the whole of the tenant's access where there are many.
+fn announce(write: &mut Write, tenant: TenantId, keys: &[KeyId]) {
+    let scope = Scope::from(tenant);
+    if keys.len() > MOST_ANNOUNCED {
+        return write.change(scope, ChangeKind::Tenant, tenant.to_string());
+    }
+    for key in keys {
+        write.change(scope, ChangeKind::Key, key.to_string());
     }
 }
 

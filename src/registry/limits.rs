@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::render::RendererLimits;
+use crate::model::limits::Rate;
 
 /// Every bound has a setting; `config/waggle.toml` says what each is for.
 #[derive(Debug, Clone)]
@@ -37,6 +38,12 @@ pub struct RegistryLimits {
     pub write_deadline: Duration,
     /// How long a load may take.
     pub load_deadline: Duration,
+    /// Agents of one tenant.
+    pub agents_per_tenant: u32,
+    /// Slugs that stay with one tenant because agents of it had them.
+    pub retired_slugs_per_tenant: u32,
+    /// The rate of a key for which nothing is set.
+    pub key_rate: Option<Rate>,
     /// Resources of one agent.
     pub resources_per_agent: usize,
     /// Resource templates of one agent.

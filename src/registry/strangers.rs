@@ -6,7 +6,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::Registry;
-use crate::model::agent::{Access, AgentAccess};
+use crate::model::agent::{Access, AccessLimits, AgentAccess};
 use crate::model::audit::chain::Digest;
 use crate::model::fault::Fault;
 use crate::model::ids::{AgentId, Slug, TenantId};
@@ -34,7 +34,8 @@ impl Registry {
 pub(super) fn absent(slug: &str) -> Option<AgentAccess> {
     let id = *Digest::of(slug.as_bytes()).0.first_chunk::<16>()?;
     let agent = AgentId(Uuid::from_bytes(id));
-    Some(AgentAccess { agent, tenant: NOBODY, access: Access::Key, enabled: false, limits: Arc::default() })
+    let limits = Arc::new(AccessLimits::unset(agent));
+    Some(AgentAccess { agent, tenant: NOBODY, access: Access::Key, enabled: false, limits })
 }
 
 /// Whether access is that of an agent, and not held in the place of an absent one.

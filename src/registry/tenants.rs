@@ -27,6 +27,8 @@ pub struct NewTenant {
     pub max_key_age: Option<KeyAge>,
     /// How much it may use.
     pub limits: UseLimits,
+    /// The limits that a new agent of it starts with.
+    pub agent_limits: UseLimits,
 }
 
 /// What is to change about a tenant; `None` stays as it is.
@@ -38,6 +40,8 @@ pub struct TenantChange {
     pub max_key_age: Option<Option<KeyAge>>,
     /// How much it may use.
     pub limits: Option<UseLimits>,
+    /// The limits that a new agent of it starts with.
+    pub agent_limits: Option<UseLimits>,
 }
 
 impl Registry {
@@ -67,7 +71,7 @@ impl Registry {
     }
 
     async fn insert_tenant(&self, write: &mut Write, new: NewTenant) -> Result<Tenant, Fault> {
-        let NewTenant { slug, name, max_key_age, limits } = new;
+        let NewTenant { slug, name, max_key_age, limits, agent_limits } = new;
         lock(write, Scope::GATEWAY).await?;
         if write.tenant(&slug).await?.is_some() {
             return Err(Fault::AlreadyExists("a tenant with this id"));
@@ -76,7 +80,7 @@ impl Registry {
         let last = write.retired_tenant(&slug).await?;
         let revision = write.create(Scope::from(uid), last).await?;
         let created_at = self.sources.clock.now();
-        let tenant = Tenant { uid, slug, name, max_key_age, limits, revision, created_at };
+        let tenant = Tenant { uid, slug, name, max_key_age, limits, agent_limits, revision, created_at };
         write.insert_tenant(&tenant).await?;
         write.change(Scope::GATEWAY, ChangeKind::Tenant, uid.to_string());
         write.change(Scope::from(uid), ChangeKind::Tenant, uid.to_string());
@@ -106,6 +110,7 @@ impl Registry {
                         name: change.name.unwrap_or_else(|| tenant.name.clone()),
                         max_key_age: change.max_key_age.unwrap_or(tenant.max_key_age),
                         limits: change.limits.unwrap_or(tenant.limits),
+                        agent_limits: change.agent_limits.unwrap_or(tenant.agent_limits),
                         ..tenant.clone()
                     };
                     if wanted != tenant {

@@ -11,7 +11,7 @@ use super::directory::Edition;
 use crate::model::caller::{Credential, CredentialKind, Reach};
 use crate::model::fault::Fault;
 use crate::model::ids::{AgentId, KeyId, PrincipalId, Slug, TenantId};
-use crate::model::limits::RateLimit;
+use crate::model::limits::KeyLimits;
 use crate::model::networks::Networks;
 use crate::tokens::{Audience, TokenError, VerifiedToken};
 
@@ -100,7 +100,7 @@ impl Registry {
             networks: Networks::default(),
             scopes: said.scopes.clone(),
             expires_at: Some(said.ends_at),
-            limits: RateLimit::default(),
+            limits: KeyLimits::default(),
         };
         Ok(Grant::of_token(credential, token))
     }

@@ -23,7 +23,9 @@ struct Row {
     instructions: Option<String>,
     access: String,
     enabled: bool,
+    disabled_by_operator: bool,
     limits: Json<UseLimits>,
+    quota_holder: uuid::Uuid,
     revision: i64,
     created_at: OffsetDateTime,
 }
@@ -45,7 +47,9 @@ impl TryFrom<Row> for Agent {
             },
             access: access(&row.access)?,
             enabled: row.enabled,
+            disabled_by_operator: row.disabled_by_operator,
             limits: row.limits.0,
+            quota_holder: AgentId(row.quota_holder),
             revision: Revision(row.revision),
             created_at: row.created_at,
         })
@@ -61,10 +65,9 @@ pub(super) fn agent_access(
     (tenant, agent): (TenantId, AgentId),
     stored: &str,
     enabled: bool,
-    (limits, tenant_limits): (UseLimits, UseLimits),
+    limits: AccessLimits,
 ) -> Result<AgentAccess, StoreError> {
-    let limits = Arc::new(AccessLimits { agent: limits, tenant: tenant_limits });
-    Ok(AgentAccess { agent, tenant, access: access(stored)?, enabled, limits })
+    Ok(AgentAccess { agent, tenant, access: access(stored)?, enabled, limits: Arc::new(limits) })
 }
 
 /// An agent's slug that was used before.
@@ -74,6 +77,12 @@ pub struct RetiredSlug {
     pub tenant: String,
     /// Where the revisions of its last life ended.
     pub last_revision: Revision,
+    /// How much may be used of the agent that has it next.
+    pub limits: UseLimits,
+    /// Whether the operator disabled its last agent.
+    pub disabled_by_operator: bool,
+    /// The agent under which quotas and rates are counted; `None` where that was not recorded.
+    pub quota_holder: Option<AgentId>,
 }
 
 impl Store {
@@ -84,7 +93,8 @@ impl Store {
                 sqlx::query_as!(
         Row,
         r#"select a.uid, a.slug, a.tenant, t.slug as tenant_slug, a.name, a.title, a.instructions, a.access,
-         a.enabled, a.limits as "limits: Json<UseLimits>", h.revision, a.created_at
+         a.enabled, a.disabled_by_operator, a.limits as "limits: Json<UseLimits>",
+         coalesce(a.quota_holder, a.uid) as "quota_holder!", h.revision, a.created_at
          from agents a join tenants t on t.uid = a.tenant join heads h on h.scope = a.uid
          where a.slug = $1 and a.deleted_at is null"#,
         slug,
@@ -108,7 +118,8 @@ impl Store {
                 sqlx::query_as!(
         Row,
         r#"select a.uid, a.slug, a.tenant, t.slug as tenant_slug, a.name, a.title, a.instructions, a.access,
-         a.enabled, a.limits as "limits: Json<UseLimits>", h.revision, a.created_at
+         a.enabled, a.disabled_by_operator, a.limits as "limits: Json<UseLimits>",
+         coalesce(a.quota_holder, a.uid) as "quota_holder!", h.revision, a.created_at
          from agents a join tenants t on t.uid = a.tenant join heads h on h.scope = a.uid
          where a.slug > $1 and a.deleted_at is null and ($2::uuid is null or a.tenant = $2)
          order by a.slug limit $3"#,
@@ -141,7 +152,7 @@ impl Snapshot {
     ) -> Result<Option<AgentAccess>, StoreError> {
         let row = sqlx::query!(
             r#"select a.access, a.enabled, a.limits as "limits: Json<UseLimits>",
-                t.limits as "tenant_limits: Json<UseLimits>"
+                coalesce(a.quota_holder, a.uid) as "quota_holder!", t.limits as "tenant_limits: Json<UseLimits>"
             from agents a join tenants t on t.uid = a.tenant
             where a.tenant = $1 and a.uid = $2 and a.deleted_at is null"#,
             tenant.0,
@@ -150,7 +161,12 @@ impl Snapshot {
         .fetch_optional(self.connection())
         .await?;
         row.map(|row| {
-            agent_access((tenant, agent), &row.access, row.enabled, (row.limits.0, row.tenant_limits.0))
+            let limits = AccessLimits {
+                quota_holder: AgentId(row.quota_holder),
+                agent: row.limits.0,
+                tenant: row.tenant_limits.0,
+            };
+            agent_access((tenant, agent), &row.access, row.enabled, limits)
         })
         .transpose()
     }
@@ -179,7 +195,8 @@ impl Write {
         let row = sqlx::query_as!(
             Row,
             r#"select a.uid, a.slug, a.tenant, t.slug as tenant_slug, a.name, a.title, a.instructions, a.access,
-             a.enabled, a.limits as "limits: Json<UseLimits>", h.revision, a.created_at
+             a.enabled, a.disabled_by_operator, a.limits as "limits: Json<UseLimits>",
+         coalesce(a.quota_holder, a.uid) as "quota_holder!", h.revision, a.created_at
              from agents a join tenants t on t.uid = a.tenant join heads h on h.scope = a.uid
              where a.slug = $1 and a.deleted_at is null"#,
             slug.as_str(),
@@ -202,18 +219,50 @@ impl Write {
 
     /// An earlier life of this slug.
     pub async fn retired_agent(&mut self, slug: &Slug) -> Result<Option<RetiredSlug>, StoreError> {
-        let row =
-            sqlx::query!("select tenant, last_revision from retired_agents where slug = $1", slug.as_str())
-                .fetch_optional(self.connection())
-                .await?;
-        Ok(row.map(|row| RetiredSlug { tenant: row.tenant, last_revision: Revision(row.last_revision) }))
+        let row = sqlx::query!(
+            r#"select tenant, last_revision, limits as "limits: Json<UseLimits>", disabled_by_operator, quota_holder
+            from retired_agents where slug = $1"#,
+            slug.as_str()
+        )
+        .fetch_optional(self.connection())
+        .await?;
+        Ok(row.map(|row| RetiredSlug {
+            tenant: row.tenant,
+            last_revision: Revision(row.last_revision),
+            limits: row.limits.0,
+            disabled_by_operator: row.disabled_by_operator,
+            quota_holder: row.quota_holder.map(AgentId),
+        }))
+    }
+
+    /// How many agents of a tenant live.
+    pub async fn count_agents(&mut self, tenant: TenantId) -> Result<i64, StoreError> {
+        let count = sqlx::query_scalar!(
+            r#"select count(*) as "count!" from agents where tenant = $1 and deleted_at is null"#,
+            tenant.0
+        )
+        .fetch_one(self.connection())
+        .await?;
+        Ok(count)
+    }
+
+    /// How many slugs stay with a tenant because agents of it had them.
+    pub async fn count_retired_slugs(&mut self, tenant: &Slug) -> Result<i64, StoreError> {
+        let count = sqlx::query_scalar!(
+            r#"select count(*) as "count!" from retired_agents where tenant = $1"#,
+            tenant.as_str()
+        )
+        .fetch_one(self.connection())
+        .await?;
+        Ok(count)
     }
 
     /// Adds an agent.
     pub async fn insert_agent(&mut self, agent: &Agent) -> Result<(), StoreError> {
         sqlx::query!(
-            "insert into agents (uid, tenant, slug, name, title, instructions, access, enabled, limits, created_at) \
-             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
+            "insert into agents (uid, tenant, slug, name, title, instructions, access, enabled, limits, created_at, \
+             disabled_by_operator, quota_holder) \
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
             agent.uid.0,
             agent.tenant.0,
             agent.slug.as_str(),
@@ -224,6 +273,8 @@ impl Write {
             agent.enabled,
             Json(agent.limits) as _,
             agent.created_at,
+            agent.disabled_by_operator,
+            agent.quota_holder.0,
         )
         .execute(self.connection())
         .await?;
@@ -233,8 +284,8 @@ impl Write {
     /// Writes an agent's description, access and limits.
     pub async fn update_agent(&mut self, agent: &Agent) -> Result<(), StoreError> {
         sqlx::query!(
-            "update agents set name = $3, title = $4, instructions = $5, access = $6, enabled = $7, limits = $8 \
-             where tenant = $1 and uid = $2",
+            "update agents set name = $3, title = $4, instructions = $5, access = $6, enabled = $7, limits = $8, \
+             disabled_by_operator = $9 where tenant = $1 and uid = $2",
             agent.tenant.0,
             agent.uid.0,
             agent.description.name,
@@ -243,13 +294,15 @@ impl Write {
             agent.access.as_str(),
             agent.enabled,
             Json(agent.limits) as _,
+            agent.disabled_by_operator,
         )
         .execute(self.connection())
         .await?;
         Ok(())
     }
 
-    /// Ends an agent and its keys, and keeps its slug for its tenant. Its rows are purged later.
+    /// Ends an agent and its keys, and keeps its slug for its tenant, with what the operator set for it. Its rows are
+    /// purged later.
     pub async fn delete_agent(
         &mut self,
         tenant: TenantId,
@@ -259,14 +312,18 @@ impl Write {
     ) -> Result<(), StoreError> {
         sqlx::query!(
             "with ended as (
-                update agents set deleted_at = $3 where tenant = $1 and uid = $2 returning slug, tenant
+                update agents set deleted_at = $3 where tenant = $1 and uid = $2
+                returning slug, tenant, limits, disabled_by_operator, coalesce(quota_holder, uid) as quota_holder
             ),
             revoked as (
                 update api_keys set revoked_at = $3 where tenant = $1 and agent = $2 and revoked_at is null
             )
-            insert into retired_agents (slug, tenant, last_revision)
-            select ended.slug, tenants.slug, $4 from ended join tenants on tenants.uid = ended.tenant
-            on conflict (slug) do update set tenant = excluded.tenant, last_revision = excluded.last_revision",
+            insert into retired_agents (slug, tenant, last_revision, limits, disabled_by_operator, quota_holder)
+            select ended.slug, tenants.slug, $4, ended.limits, ended.disabled_by_operator, ended.quota_holder
+            from ended join tenants on tenants.uid = ended.tenant
+            on conflict (slug) do update set tenant = excluded.tenant, last_revision = excluded.last_revision,
+                limits = excluded.limits, disabled_by_operator = excluded.disabled_by_operator,
+                quota_holder = excluded.quota_holder",
             tenant.0,
             agent.0,
             now,

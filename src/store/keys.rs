@@ -13,7 +13,7 @@ use crate::model::api_key::ApiKey;
 use crate::model::caller::{Credential, CredentialKind, KeyScope, Reach};
 use crate::model::ids::{AgentId, KeyId, PrincipalId, TenantId};
 use crate::model::key::KeyHash;
-use crate::model::limits::RateLimit;
+use crate::model::limits::{KeyLimits, RateLimit};
 use crate::model::networks::Networks;
 use crate::model::scope::Revision;
 
@@ -25,7 +25,9 @@ struct Row {
     name: String,
     scopes: Vec<String>,
     limits: Json<RateLimit>,
+    owner_limits: Json<RateLimit>,
     principal: Uuid,
+    maker: Option<Uuid>,
     revision: i64,
     created_at: OffsetDateTime,
     asked_expiry: Option<OffsetDateTime>,
@@ -46,8 +48,9 @@ impl TryFrom<Row> for ApiKey {
             display: row.display,
             name: row.name,
             scopes: scopes(&row.scopes)?,
-            limits: row.limits.0,
+            limits: KeyLimits { operator: row.limits.0, owner: row.owner_limits.0 },
             principal: PrincipalId(row.principal),
+            maker: row.maker.map(PrincipalId),
             revision: Revision(row.revision),
             created_at: row.created_at,
             expires_at: KeyAge::cap(row.created_at, row.asked_expiry, key_age(row.max_age)?),
@@ -69,6 +72,7 @@ pub(super) struct CredentialRow {
     pub(super) created_at: OffsetDateTime,
     pub(super) expires_at: Option<OffsetDateTime>,
     pub(super) limits: Json<RateLimit>,
+    pub(super) owner_limits: Json<RateLimit>,
     pub(super) max_age: Option<i32>,
 }
 
@@ -88,7 +92,7 @@ impl CredentialRow {
             networks: networks(&self.networks)?,
             scopes: scopes(&self.scopes)?,
             expires_at: KeyAge::cap(self.created_at, self.expires_at, key_age(self.max_age)?),
-            limits: self.limits.0,
+            limits: KeyLimits { operator: self.limits.0, owner: self.owner_limits.0 },
         })
     }
 }
@@ -124,7 +128,7 @@ impl Store {
                 sqlx::query_as!(
                     Row,
                     r#"select k.uid, k.tenant, k.agent, k.display, k.name, k.scopes, k.limits as "limits: Json<RateLimit>",
-                     k.principal, k.revision, k.created_at, k.expires_at as asked_expiry,
+                     k.owner_limits as "owner_limits: Json<RateLimit>", k.principal, k.maker, k.revision, k.created_at, k.expires_at as asked_expiry,
                      t.max_key_age_days as max_age, k.networks, k.revoked_at, k.last_used_at
                      from api_keys k join tenants t on t.uid = k.tenant where k.uid = $1"#,
                     key.0,
@@ -149,7 +153,7 @@ impl Store {
                 sqlx::query_as!(
                     Row,
                     r#"select k.uid, k.tenant, k.agent, k.display, k.name, k.scopes, k.limits as "limits: Json<RateLimit>",
-                     k.principal, k.revision, k.created_at, k.expires_at as asked_expiry,
+                     k.owner_limits as "owner_limits: Json<RateLimit>", k.principal, k.maker, k.revision, k.created_at, k.expires_at as asked_expiry,
                      t.max_key_age_days as max_age, k.networks, k.revoked_at, k.last_used_at
                      from api_keys k join tenants t on t.uid = k.tenant 
                      where k.tenant = $1 and k.agent is not distinct from $2 and k.uid > $3 order by k.uid limit $4"#,
@@ -195,7 +199,8 @@ impl Snapshot {
         let row = sqlx::query_as!(
             CredentialRow,
             r#"select k.uid, k.principal, k.agent, k.scopes, k.networks, k.created_at, k.expires_at,
-             k.limits as "limits: Json<RateLimit>", t.max_key_age_days as max_age
+             k.limits as "limits: Json<RateLimit>", k.owner_limits as "owner_limits: Json<RateLimit>",
+             t.max_key_age_days as max_age
              from api_keys k join tenants t on t.uid = k.tenant
              where k.tenant = $1 and k.hash = $2 and k.revoked_at is null"#,
             tenant.0,
@@ -236,8 +241,8 @@ impl Write {
         sqlx::query!(
             "insert into api_keys \
              (uid, tenant, agent, hash, display, name, scopes, principal, revision, created_at, expires_at, networks, \
-             limits) \
-             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
+             limits, owner_limits, maker) \
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)",
             key.uid.0,
             key.tenant.0,
             key.agent.map(|agent| agent.0),
@@ -250,7 +255,9 @@ impl Write {
             key.created_at,
             key.asked_expiry,
             &key.networks.to_texts(),
-            Json(key.limits) as _,
+            Json(key.limits.operator) as _,
+            Json(key.limits.owner) as _,
+            key.maker.map(|maker| maker.0),
         )
         .execute(self.connection())
         .await?;
@@ -262,7 +269,7 @@ impl Write {
         let row = sqlx::query_as!(
             Row,
             r#"select k.uid, k.tenant, k.agent, k.display, k.name, k.scopes, k.limits as "limits: Json<RateLimit>",
-                     k.principal, k.revision, k.created_at, k.expires_at as asked_expiry,
+                     k.owner_limits as "owner_limits: Json<RateLimit>", k.principal, k.maker, k.revision, k.created_at, k.expires_at as asked_expiry,
                      t.max_key_age_days as max_age, k.networks, k.revoked_at, k.last_used_at
                      from api_keys k join tenants t on t.uid = k.tenant where k.tenant = $1 and k.uid = $2"#,
             tenant.0,
@@ -276,10 +283,11 @@ impl Write {
     /// Writes how much a key may use.
     pub async fn set_key_limits(&mut self, key: &ApiKey) -> Result<(), StoreError> {
         sqlx::query!(
-            "update api_keys set limits = $3, revision = $4 where tenant = $1 and uid = $2",
+            "update api_keys set limits = $3, owner_limits = $4, revision = $5 where tenant = $1 and uid = $2",
             key.tenant.0,
             key.uid.0,
-            Json(key.limits) as _,
+            Json(key.limits.operator) as _,
+            Json(key.limits.owner) as _,
             key.revision.0,
         )
         .execute(self.connection())
@@ -311,6 +319,35 @@ impl Write {
         .execute(self.connection())
         .await?;
         Ok(())
+    }
+}
+
+impl Write {
+    /// Revokes the active keys that a principal made, and those that these made; answers which.
+    pub async fn revoke_keys_made_by(
+        &mut self,
+        tenant: TenantId,
+        maker: PrincipalId,
+        revision: Revision,
+        now: OffsetDateTime,
+    ) -> Result<Vec<KeyId>, StoreError> {
+        let revoked = sqlx::query_scalar!(
+            "with recursive made as (
+                select uid, principal from api_keys where tenant = $1 and maker = $2
+                union
+                select k.uid, k.principal from api_keys k join made m on k.maker = m.principal where k.tenant = $1
+            )
+            update api_keys k set revoked_at = $4, revision = $3 from made
+            where k.tenant = $1 and k.uid = made.uid and k.revoked_at is null
+            returning k.uid",
+            tenant.0,
+            maker.0,
+            revision.0,
+            now,
+        )
+        .fetch_all(self.connection())
+        .await?;
+        Ok(revoked.into_iter().map(KeyId).collect())
     }
 }
 

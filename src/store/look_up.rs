@@ -8,7 +8,7 @@ use sqlx::types::Json;
 use super::agents::agent_access;
 use super::keys::CredentialRow;
 use super::{Store, StoreError};
-use crate::model::agent::AgentAccess;
+use crate::model::agent::{AccessLimits, AgentAccess};
 use crate::model::caller::Credential;
 use crate::model::ids::{AgentId, TenantId};
 use crate::model::key::KeyHash;
@@ -41,10 +41,11 @@ impl Store {
             .run(async |connection| {
                 sqlx::query!(
                     r#"select k.uid, k.tenant, k.principal, k.agent, k.scopes, k.networks, k.created_at, k.expires_at,
-                     k.limits as "limits: Json<RateLimit>", t.max_key_age_days as max_age,
+                     k.limits as "limits: Json<RateLimit>", k.owner_limits as "owner_limits: Json<RateLimit>",
+                     t.max_key_age_days as max_age,
                      own.revision as tenant_revision, gateway.revision as gateway_revision,
                      a.uid as "agent_uid?", a.tenant as "agent_tenant?", a.access as "access?",
-                     a.enabled as "enabled?", a.limits as "agent_limits?: Json<UseLimits>",
+                     a.enabled as "enabled?", coalesce(a.quota_holder, a.uid) as quota_holder, a.limits as "agent_limits?: Json<UseLimits>",
                      ta.limits as "agent_tenant_limits?: Json<UseLimits>",
                      theirs.revision as "agent_tenant_revision?"
                      from api_keys k
@@ -69,7 +70,11 @@ impl Store {
                 let limits = row.agent_limits.zip(row.agent_tenant_limits);
                 let limits = limits.ok_or(StoreError::Unreadable("limits"))?;
                 let revision = row.agent_tenant_revision.ok_or(StoreError::Unreadable("head"))?;
-                let limits = (limits.0.0, limits.1.0);
+                let limits = AccessLimits {
+                    quota_holder: AgentId(row.quota_holder.unwrap_or(agent)),
+                    agent: limits.0.0,
+                    tenant: limits.1.0,
+                };
                 let found = agent_access((TenantId(tenant), AgentId(agent)), &access, enabled, limits)?;
                 Some((found, Revision(revision)))
             }
@@ -84,6 +89,7 @@ impl Store {
             created_at: row.created_at,
             expires_at: row.expires_at,
             limits: row.limits,
+            owner_limits: row.owner_limits,
             max_age: row.max_age,
         };
         Ok(Some(LookUp {

@@ -17,6 +17,7 @@ struct Row {
     name: String,
     max_key_age_days: Option<i32>,
     limits: Json<UseLimits>,
+    agent_limits: Json<UseLimits>,
     revision: i64,
     created_at: OffsetDateTime,
 }
@@ -31,6 +32,7 @@ impl TryFrom<Row> for Tenant {
             name: row.name,
             max_key_age: key_age(row.max_key_age_days)?,
             limits: row.limits.0,
+            agent_limits: row.agent_limits.0,
             revision: Revision(row.revision),
             created_at: row.created_at,
         })
@@ -53,13 +55,14 @@ impl Store {
         let row = self
             .run(async |connection| {
                 sqlx::query_as!(
-        Row,
-        r#"select uid, slug, name, max_key_age_days, limits as "limits: Json<UseLimits>", revision, created_at from tenants
+                    Row,
+                    r#"select uid, slug, name, max_key_age_days, limits as "limits: Json<UseLimits>",
+            agent_limits as "agent_limits: Json<UseLimits>", revision, created_at from tenants
             where slug = $1 and deleted_at is null"#,
-        slug.as_str(),
-    )
-    .fetch_optional(connection)
-    .await
+                    slug.as_str(),
+                )
+                .fetch_optional(connection)
+                .await
             })
             .await?;
         row.map(Tenant::try_from).transpose()
@@ -71,7 +74,8 @@ impl Store {
             .run(async |connection| {
                 sqlx::query_as!(
                     Row,
-                    r#"select uid, slug, name, max_key_age_days, limits as "limits: Json<UseLimits>", revision, created_at from tenants
+                    r#"select uid, slug, name, max_key_age_days, limits as "limits: Json<UseLimits>",
+            agent_limits as "agent_limits: Json<UseLimits>", revision, created_at from tenants
                     where slug > $1 and deleted_at is null order by slug limit $2"#,
                     after,
                     limit,
@@ -107,7 +111,8 @@ impl Write {
     pub async fn tenant(&mut self, slug: &Slug) -> Result<Option<Tenant>, StoreError> {
         let row = sqlx::query_as!(
             Row,
-            r#"select uid, slug, name, max_key_age_days, limits as "limits: Json<UseLimits>", revision, created_at from tenants
+            r#"select uid, slug, name, max_key_age_days, limits as "limits: Json<UseLimits>",
+            agent_limits as "agent_limits: Json<UseLimits>", revision, created_at from tenants
             where slug = $1 and deleted_at is null"#,
             slug.as_str(),
         )
@@ -136,8 +141,8 @@ impl Write {
     /// Adds a tenant.
     pub async fn insert_tenant(&mut self, tenant: &Tenant) -> Result<(), StoreError> {
         sqlx::query!(
-            "insert into tenants (uid, slug, name, limits, revision, created_at, max_key_age_days) \
-             values ($1, $2, $3, $4, $5, $6, $7)",
+            "insert into tenants (uid, slug, name, limits, revision, created_at, max_key_age_days, agent_limits) \
+             values ($1, $2, $3, $4, $5, $6, $7, $8)",
             tenant.uid.0,
             tenant.slug.as_str(),
             tenant.name,
@@ -145,6 +150,7 @@ impl Write {
             tenant.revision.0,
             tenant.created_at,
             days(tenant.max_key_age),
+            Json(tenant.agent_limits) as _,
         )
         .execute(self.connection())
         .await?;
@@ -154,12 +160,14 @@ impl Write {
     /// Writes what may change about a tenant.
     pub async fn update_tenant(&mut self, tenant: &Tenant) -> Result<(), StoreError> {
         sqlx::query!(
-            "update tenants set name = $2, max_key_age_days = $3, limits = $4, revision = $5 where uid = $1",
+            "update tenants set name = $2, max_key_age_days = $3, limits = $4, revision = $5, agent_limits = $6 \
+             where uid = $1",
             tenant.uid.0,
             tenant.name,
             days(tenant.max_key_age),
             Json(tenant.limits) as _,
             tenant.revision.0,
+            Json(tenant.agent_limits) as _,
         )
         .execute(self.connection())
         .await?;

@@ -61,7 +61,7 @@ pub struct Holders<'a> {
 impl<'a> Holders<'a> {
     /// Those for whom there are quotas.
     fn with_quotas(&self) -> impl Iterator<Item = (LimitScope, Uuid, &'a UseLimits)> {
-        let agent = (LimitScope::Agent, self.agent.0, &self.limits.agent);
+        let agent = (LimitScope::Agent, self.limits.quota_holder.0, &self.limits.agent);
         let tenant = (LimitScope::Tenant, self.tenant.0, &self.limits.tenant);
         [agent, tenant].into_iter().filter(|(.., limits)| limits.has_quota())
     }

@@ -7,6 +7,7 @@ mod keys;
 mod lists;
 mod manifest;
 mod preconditions;
+mod privilege;
 mod prompts;
 mod resources;
 mod strangers;

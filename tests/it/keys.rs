@@ -146,9 +146,16 @@ async fn a_key_that_is_too_old_for_its_tenant_is_refused_as_one_that_expired() {
     let owner = stage.made("/tenants/acme/keys", json!({})).await;
     age(json!(30)).await;
     assert_eq!(listed().await, ["2026-12-21T12:00:00Z"]);
-    for asked in [Value::Null, json!("2027-06-01T00:00:00Z")] {
+    for asked in [Value::Null, json!("2026-12-21T12:00:00Z")] {
         let made = stage.made("/agents/a/keys", json!({"expiresAt": asked})).await;
-        assert_eq!(made["expiresAt"], "2026-12-21T12:00:00Z", "capped");
+        assert_eq!(made["expiresAt"], "2026-12-21T12:00:00Z");
+    }
+    for path in ["/agents/a/keys", "/tenants/acme/keys"] {
+        let later = json!({"expiresAt": "2026-12-21T12:00:01Z"});
+        let refused = whole(&stage.replica.admin("POST", path, Some(later)).await);
+        let detail =
+            "expiresAt must be at most 2026-12-21T12:00:00Z: keys of this tenant live for 30 days at most";
+        assert_eq!(refused, problem(400, "invalid_params", detail));
     }
     let made = stage.made("/agents/a/keys", json!({"expiresAt": "2026-12-01T00:00:00Z"})).await;
     assert_eq!(made["expiresAt"], "2026-12-01T00:00:00Z", "earlier anyway");

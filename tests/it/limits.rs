@@ -1,5 +1,6 @@
 //! How much one may use, and that nobody uses what is another's.
 
+mod above;
 mod addresses;
 mod callers;
 mod explain;

@@ -230,7 +230,8 @@ impl<C: Clock + Clone> Limits<C> {
             let rate = credential.limits.over(self.options.key);
             (LimitScope::Key, Holder::Key(credential.key), rate)
         });
-        let agent = if own { Holder::Agent(asker.agent) } else { Holder::Strangers(asker.agent) };
+        let counted = asker.limits.quota_holder;
+        let agent = if own { Holder::Agent(counted) } else { Holder::Strangers(counted) };
         let agent = (LimitScope::Agent, agent, asker.limits.agent.rate().over(self.options.agent));
         let tenant = own.then(|| {
             let rate = asker.limits.tenant.rate().over(self.options.tenant);

@@ -1,6 +1,6 @@
 //! `If-Match` and `If-None-Match` (RFC 9110, section 13).
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::ask;
 use crate::app::{Replica, gateway, resource};
@@ -14,6 +14,7 @@ async fn under(replica: &Replica, call: (&str, &str), condition: (&str, &str)) -
         }
         ("PUT", path) if path.ends_with("/manifest") => r#"{"apiVersion":"waggle/v1"}"#,
         ("PUT", _) => r#"{"name":"n","contents":[{"text":"t"}]}"#,
+        (_, path) if path.starts_with("/keys/") => "{}",
         _ => r#"{"name":"n"}"#,
     };
     let headers = [("content-type", "application/json"), condition];
@@ -38,7 +39,13 @@ async fn a_write_is_done_where_its_condition_holds_and_not_where_it_does_not() {
         assert_eq!(under(&replica, ("PUT", made), ("if-none-match", "*")).await["status"], 201);
     }
     let agent = replica.admin("GET", "/agents/a", None).await.revision();
+    let made = replica.admin("POST", "/agents/a/keys", Some(json!({}))).await;
+    let key = format!("/keys/{}", made.json()["id"].as_str().unwrap());
+    let rotate = format!("{key}/rotate");
     let calls = [
+        (("PATCH", key.as_str()), made.revision()),
+        (("POST", rotate.as_str()), made.revision()),
+        (("DELETE", key.as_str()), made.revision()),
         (("PUT", template), revision + 1),
         (("DELETE", template), revision + 1),
         (("PUT", prompt), revision + 2),
@@ -57,6 +64,9 @@ async fn a_write_is_done_where_its_condition_holds_and_not_where_it_does_not() {
         let present = format!("\"{present}\"");
         for (name, value) in [
             ("if-match", "\"999\""),
+            ("if-match", "\"0\""),
+            ("if-match", ""),
+            ("if-match", "\"0\", ,"),
             ("if-match", "\"abc\""),
             ("if-match", "\"\""),
             ("if-match", &format!("W/{present}")),
@@ -71,10 +81,9 @@ async fn a_write_is_done_where_its_condition_holds_and_not_where_it_does_not() {
         }
         for (name, malformed) in [
             ("if-match", "1"),
-            ("if-match", ""),
             ("if-match", "\"1"),
             ("if-match", "'1'"),
-            ("if-match", "\"1\","),
+            ("if-match", "\"1\" \"2\""),
             ("if-none-match", "1"),
         ] {
             let header = if name == "if-match" { "If-Match" } else { "If-None-Match" };
@@ -162,4 +171,28 @@ async fn who_has_it_already_is_told_so_and_no_more() {
         assert_eq!(read("GET", &path, other).await["status"], 200, "{other}");
     }
     assert_eq!(read("GET", "/agents", "*").await["status"], 200, "a list has no tag");
+}
+
+#[tokio::test]
+async fn writes_of_keys_answer_the_revision_that_makes_the_next_conditional() {
+    let (_database, replica) = gateway().await;
+    replica.acme("a").await;
+    let made = replica.admin("POST", "/agents/a/keys", Some(json!({}))).await;
+    let path = format!("/keys/{}", made.json()["id"].as_str().unwrap());
+    let send = async |method, path: &str, tag: i64, body: Value| {
+        let tag = format!("\"{tag}\",");
+        let headers = [("content-type", "application/json"), ("if-match", tag.as_str())];
+        ask(&replica, &replica.operator, (method, path), &headers, body.to_string()).await
+    };
+    let limits = json!({"limits": {"perSecond": 10}});
+    let changed = send("PATCH", &path, made.revision(), limits.clone()).await;
+    assert_eq!((changed.status.as_u16(), changed.revision()), (200, made.revision() + 1));
+    assert_eq!(send("PATCH", &path, made.revision(), limits).await.status, 412, "another changed it");
+    let rotate = format!("{path}/rotate");
+    assert_eq!(send("POST", &rotate, made.revision(), json!({})).await.status, 412);
+    let rotated = send("POST", &rotate, changed.revision(), json!({})).await;
+    assert_eq!((rotated.status.as_u16(), rotated.revision()), (201, changed.revision() + 1));
+    assert_eq!(send("DELETE", &path, changed.revision(), json!({})).await.status, 412, "rotated since");
+    let revoked = send("DELETE", &path, rotated.revision(), json!({})).await;
+    assert_eq!((revoked.status.as_u16(), revoked.revision()), (204, rotated.revision() + 1));
 }

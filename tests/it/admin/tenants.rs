@@ -91,12 +91,12 @@ async fn members_and_parameters_that_nobody_knows_are_refused_by_name() {
         (
             ("POST", "/tenants"),
             r#"{"id":"x","nam":1}"#,
-            unknown("nam", "one of `id`, `name`, `maxKeyAgeDays`, `limits`", 15),
+            unknown("nam", "one of `id`, `name`, `maxKeyAgeDays`, `limits`, `agentLimits`", 15),
         ),
         (
             ("PATCH", "/tenants/acme"),
             r#"{"id":"x"}"#,
-            unknown("id", "one of `name`, `maxKeyAgeDays`, `limits`", 5),
+            unknown("id", "one of `name`, `maxKeyAgeDays`, `limits`, `agentLimits`", 5),
         ),
         (("POST", "/agents"), r#"{"slug":"x"}"#, unknown("slug", of_agents, 7)),
         (

@@ -84,7 +84,13 @@ async fn limits_that_cannot_be_are_refused() {
         (operator, "/agents/a/keys", json!({"burst": 0}), 400, dear),
         (operator, "/agents/a", json!({"perSecond": 1_000_001}), 400, "limits: at most 1000000 units"),
         (operator, "/agents/a", json!({"callsPerDay": u64::MAX}), 400, "limits: a quota is too large"),
-        (owner, "/agents/a", json!({"perSecond": 5}), 403, "this credential does not reach that agent"),
+        (
+            owner,
+            "/agents/a",
+            json!({"perSecond": 5}),
+            403,
+            "limits: only the operator key sets or removes them",
+        ),
         (owner, "/agents/a/keys", json!({"perSecond": 49, "burst": 400}), 201, ""),
         (
             owner,

@@ -1,0 +1,329 @@
+//! What a key passes on: the scopes, networks, life and rate of keys that it creates, rotates or changes lie within its
+//! own. What is not asked for is inherited from it where it is narrower; asking for more is refused.
+
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use super::api_key::ApiKey;
+use super::caller::KeyScope;
+use super::fault::Fault;
+use super::ids::{KeyId, PrincipalId};
+use super::limits::{KeyLimits, Rate, RateLimit};
+use super::networks::Networks;
+
+/// Who creates, rotates or changes a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Maker {
+    /// The operator, whom nothing bounds.
+    Operator,
+    /// An owner key.
+    Key(KeyId),
+}
+
+/// What bounds the keys that somebody creates, rotates or changes.
+#[derive(Debug)]
+pub struct KeyBounds {
+    /// `None` for the operator.
+    maker: Option<ApiKey>,
+    /// The rate of a key for which nothing is set.
+    default: Option<Rate>,
+}
+
+impl KeyBounds {
+    /// The bounds that a key sets, or none for the operator.
+    pub fn new(maker: Option<ApiKey>, default: Option<Rate>) -> Self {
+        Self { maker, default }
+    }
+
+    /// The principal that is recorded with what is made.
+    pub fn principal(&self) -> Option<PrincipalId> {
+        self.maker.as_ref().map(|maker| maker.principal)
+    }
+
+    /// The scopes of a new key: those asked for, else as many of `default` as the maker has, else the maker's.
+    ///
+    /// # Errors
+    /// [`Fault::InsufficientScope`] names the first that the maker lacks.
+    pub fn scopes(&self, asked: Option<Vec<KeyScope>>, default: &[KeyScope]) -> Result<Vec<KeyScope>, Fault> {
+        let Some(maker) = &self.maker else { return Ok(asked.unwrap_or_else(|| default.to_vec())) };
+        if let Some(asked) = asked {
+            covers(maker, &asked)?;
+            return Ok(asked);
+        }
+        let shared: Vec<_> = default.iter().copied().filter(|scope| maker.scopes.contains(scope)).collect();
+        Ok(if shared.is_empty() { maker.scopes.clone() } else { shared })
+    }
+
+    /// The networks of a new key: those asked for, else the maker's.
+    ///
+    /// # Errors
+    /// [`Fault::NotPermitted`] names the first that is not the maker's.
+    pub fn networks(&self, asked: Option<Networks>) -> Result<Networks, Fault> {
+        match (&self.maker, asked) {
+            (None, asked) => Ok(asked.unwrap_or_default()),
+            (Some(maker), None) => Ok(maker.networks.clone()),
+            (Some(maker), Some(asked)) => {
+                within(maker, &asked)?;
+                Ok(asked)
+            }
+        }
+    }
+
+    /// The expiry of a new key: the one asked for, else the maker's.
+    ///
+    /// # Errors
+    /// [`Fault::NotPermitted`] where the maker expires earlier.
+    pub fn expiry(&self, asked: Option<OffsetDateTime>) -> Result<Option<OffsetDateTime>, Fault> {
+        let end = self.maker.as_ref().and_then(|maker| maker.expires_at);
+        match (asked, end) {
+            (Some(asked), Some(end)) if asked > end => Err(Fault::not_permitted(format!(
+                "expiresAt must be at most {}, when the calling key expires",
+                end.format(&Rfc3339).unwrap_or_default(),
+            ))),
+            (asked, end) => Ok(asked.or(end)),
+        }
+    }
+
+    /// The limits of a new key: those asked for, else the maker's rate where that is below the default.
+    ///
+    /// # Errors
+    /// [`Fault::InvalidParams`] above the default, [`Fault::NotPermitted`] above the maker's rate.
+    pub fn limits(&self, asked: Option<RateLimit>) -> Result<KeyLimits, Fault> {
+        let Some(own) = self.own_rate() else {
+            return Ok(KeyLimits { operator: asked.unwrap_or_default(), owner: RateLimit::default() });
+        };
+        let operator = RateLimit::default();
+        Ok(KeyLimits { operator, owner: self.owner_part(operator, asked, own)? })
+    }
+
+    /// The limits of a key that is changed. The operator sets the operator's part and owners theirs; `None` takes that
+    /// part away.
+    ///
+    /// # Errors
+    /// As [`limits`](Self::limits), and [`Fault::NotPermitted`] where only the operator's part is there to be taken away.
+    pub fn changed_limits(&self, present: KeyLimits, asked: Option<RateLimit>) -> Result<KeyLimits, Fault> {
+        let Some(own) = self.own_rate() else {
+            return Ok(KeyLimits { operator: asked.unwrap_or_default(), ..present });
+        };
+        let nothing = RateLimit::default();
+        if asked.is_none() && present.operator != nothing && present.owner == nothing {
+            return Err(Fault::not_permitted(
+                "limits: the operator set the limits of this key; only the operator key changes them",
+            ));
+        }
+        Ok(KeyLimits { owner: self.owner_part(present.operator, asked, own)?, ..present })
+    }
+
+    /// The terms of the key that replaces `old`: its own, ended no later and limited no less than the calling key.
+    ///
+    /// # Errors
+    /// [`Fault::InsufficientScope`], [`Fault::NotPermitted`] where `old` has a scope or a network that the calling key has
+    /// not.
+    pub fn successor(&self, old: &ApiKey) -> Result<(Option<OffsetDateTime>, KeyLimits), Fault> {
+        let (Some(maker), Some(own)) = (&self.maker, self.own_rate()) else {
+            return Ok((old.asked_expiry, old.limits));
+        };
+        covers(maker, &old.scopes)?;
+        within(maker, &old.networks)?;
+        let expires_at = old.asked_expiry.into_iter().chain(maker.expires_at).min();
+        let mut limits = old.limits;
+        if let Some(tighter) = Rate::tighter(limits.over(self.default), own)
+            && Rate::exceeds(limits.over(self.default), own)
+        {
+            limits.owner = tighter.into();
+        }
+        Ok((expires_at, limits))
+    }
+
+    /// The rate of the calling key; `None` for the operator.
+    #[expect(clippy::option_option, reason = "no bound at all is not the same as a key without a limit")]
+    fn own_rate(&self) -> Option<Option<Rate>> {
+        self.maker.as_ref().map(|maker| maker.limits.over(self.default))
+    }
+
+    /// What an owner key with the rate `own` may set beside the operator's part.
+    fn owner_part(
+        &self,
+        operator: RateLimit,
+        asked: Option<RateLimit>,
+        own: Option<Rate>,
+    ) -> Result<RateLimit, Fault> {
+        let ceiling = operator.over(self.default);
+        let most = Rate::tighter(ceiling, own);
+        let Some(asked) = asked else {
+            let inherited = most.filter(|_| Rate::exceeds(ceiling, own));
+            return Ok(inherited.map(RateLimit::from).unwrap_or_default());
+        };
+        let rate = asked.over(most);
+        if Rate::exceeds(rate, ceiling) {
+            return Err(if operator == RateLimit::default() {
+                Fault::invalid_params("limits: only the operator gives a key more than it has by itself")
+            } else {
+                above("the operator set for this key", ceiling)
+            });
+        }
+        if Rate::exceeds(rate, own) {
+            return Err(above("the calling key has", own));
+        }
+        // A burst alone leaves the rate to the settings, which may allow more than the calling key has.
+        let inherits = asked.per_second.is_none() && Rate::exceeds(ceiling, own);
+        Ok(rate.filter(|_| inherits).map_or(asked, RateLimit::from))
+    }
+}
+
+fn covers(maker: &ApiKey, scopes: &[KeyScope]) -> Result<(), Fault> {
+    let lacking = scopes.iter().find(|scope| !maker.scopes.contains(scope));
+    lacking.map_or(Ok(()), |scope| Err(Fault::InsufficientScope(scope.as_str())))
+}
+
+fn within(maker: &ApiKey, networks: &Networks) -> Result<(), Fault> {
+    maker.networks.first_outside(networks).map_or(Ok(()), |outside| {
+        let own = maker.networks.to_texts().join(", ");
+        Err(Fault::not_permitted(format!(
+            "networks: {outside} is outside of {own}, the networks of the calling key"
+        )))
+    })
+}
+
+fn above(whose: &str, most: Option<Rate>) -> Fault {
+    let (per_second, burst) = most.map_or((0, 0), |rate| (rate.per_second.get(), rate.burst.get()));
+    Fault::not_permitted(format!(
+        "limits must be at most {per_second} a second and {burst} at once, which {whose}"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use time::macros::datetime;
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::model::ids::TenantId;
+    use crate::model::scope::Revision;
+
+    const END: OffsetDateTime = datetime!(2026-12-01 00:00 UTC);
+
+    fn key(scopes: &[KeyScope], networks: &[&str], expires_at: Option<OffsetDateTime>) -> ApiKey {
+        ApiKey {
+            uid: KeyId(Uuid::nil()),
+            tenant: TenantId(Uuid::nil()),
+            agent: None,
+            display: String::new(),
+            name: String::new(),
+            scopes: scopes.to_vec(),
+            limits: KeyLimits::default(),
+            principal: PrincipalId(Uuid::nil()),
+            maker: None,
+            revision: Revision(1),
+            created_at: datetime!(2026-11-01 00:00 UTC),
+            expires_at,
+            asked_expiry: expires_at,
+            networks: Networks::parse(networks.iter().copied()).unwrap(),
+            revoked_at: None,
+            last_used_at: None,
+        }
+    }
+
+    fn limited(per_second: u32, burst: u32) -> ApiKey {
+        let operator = RateLimit { per_second: Some(per_second), burst: Some(burst) };
+        let limits = KeyLimits { operator, owner: RateLimit::default() };
+        ApiKey { limits, ..key(&[KeyScope::Registry], &[], None) }
+    }
+
+    fn bounds(maker: Option<ApiKey>) -> KeyBounds {
+        KeyBounds::new(maker, Rate::new(200, 400))
+    }
+
+    fn limit(per_second: impl Into<Option<u32>>, burst: impl Into<Option<u32>>) -> RateLimit {
+        RateLimit { per_second: per_second.into(), burst: burst.into() }
+    }
+
+    fn told<T: std::fmt::Debug>(refused: Result<T, Fault>) -> String {
+        refused.unwrap_err().to_string()
+    }
+
+    #[test]
+    fn scopes_are_those_of_the_maker_at_most() {
+        use KeyScope::{Audit, Mcp, Registry};
+        let of = |own: &[KeyScope], asked: Option<&[KeyScope]>| {
+            bounds(Some(key(own, &[], None))).scopes(asked.map(<[_]>::to_vec), &[Mcp])
+        };
+        assert_eq!(of(&[Mcp, Registry], Some(&[Mcp])), Ok(vec![Mcp]));
+        assert_eq!(of(&[Mcp, Registry], None), Ok(vec![Mcp]));
+        assert_eq!(of(&[Registry], None), Ok(vec![Registry]), "inherited");
+        assert_eq!(told(of(&[Registry], Some(&[Registry, Audit]))), "this credential lacks the scope audit");
+        assert_eq!(bounds(None).scopes(Some(vec![Audit]), &[Mcp]), Ok(vec![Audit]));
+    }
+
+    #[test]
+    fn networks_and_expiry_are_those_of_the_maker_at_most() {
+        let narrow = bounds(Some(key(&[], &["10.0.0.0/8"], Some(END))));
+        let networks = |items: &[&str]| Networks::parse(items.iter().copied()).unwrap();
+        assert_eq!(narrow.networks(None), Ok(networks(&["10.0.0.0/8"])));
+        assert_eq!(narrow.networks(Some(networks(&["10.1.0.0/16"]))), Ok(networks(&["10.1.0.0/16"])));
+        for (asked, outside) in [(&["11.0.0.1"][..], "11.0.0.1/32"), (&[], "any address")] {
+            let refusal =
+                format!("networks: {outside} is outside of 10.0.0.0/8, the networks of the calling key");
+            assert_eq!(told(narrow.networks(Some(networks(asked)))), refusal);
+        }
+        assert_eq!(narrow.expiry(None), Ok(Some(END)));
+        assert_eq!(narrow.expiry(Some(END)), Ok(Some(END)));
+        let refusal = "expiresAt must be at most 2026-12-01T00:00:00Z, when the calling key expires";
+        assert_eq!(told(narrow.expiry(Some(END + time::Duration::SECOND))), refusal);
+        assert_eq!(bounds(None).expiry(None), Ok(None));
+    }
+
+    #[test]
+    fn a_rate_is_that_of_the_maker_at_most() {
+        let owner = |maker, asked| bounds(Some(maker)).limits(asked).map(|limits| limits.owner);
+        let wide = || limited(1_000, 2_000);
+        assert_eq!(owner(wide(), None), Ok(limit(None, None)), "more than the default is not inherited");
+        assert_eq!(owner(wide(), Some(limit(100, None))), Ok(limit(100, None)));
+        let default = "limits: only the operator gives a key more than it has by itself";
+        assert_eq!(told(owner(wide(), Some(limit(201, 400)))), default);
+        assert_eq!(told(owner(wide(), Some(limit(0, None)))), default);
+        let narrow = || limited(50, 60);
+        assert_eq!(owner(narrow(), None), Ok(limit(50, 60)));
+        assert_eq!(owner(narrow(), Some(limit(20, 40))), Ok(limit(20, 40)));
+        assert_eq!(owner(narrow(), Some(limit(None, 10))), Ok(limit(50, 10)), "a burst alone");
+        let most = "limits must be at most 50 a second and 60 at once, which the calling key has";
+        assert_eq!(told(owner(narrow(), Some(limit(51, 60)))), most);
+        assert_eq!(told(owner(narrow(), Some(limit(40, None)))), most, "80 at once");
+    }
+
+    #[test]
+    fn an_owner_changes_its_own_part_of_the_limits_alone() {
+        let wide = bounds(Some(limited(1_000, 2_000)));
+        let present = KeyLimits { operator: limit(100, 200), owner: limit(50, 100) };
+        let owner = |asked| wide.changed_limits(present, asked);
+        assert_eq!(owner(Some(limit(100, 200))), Ok(KeyLimits { owner: limit(100, 200), ..present }));
+        assert_eq!(owner(None), Ok(KeyLimits { owner: limit(None, None), ..present }));
+        let most = "limits must be at most 100 a second and 200 at once, which the operator set for this key";
+        assert_eq!(told(owner(Some(limit(101, 200)))), most);
+        let operators = KeyLimits { owner: RateLimit::default(), ..present };
+        let refusal = "limits: the operator set the limits of this key; only the operator key changes them";
+        assert_eq!(told(wide.changed_limits(operators, None)), refusal);
+        let operator = bounds(None).changed_limits(present, None);
+        assert_eq!(operator, Ok(KeyLimits { operator: limit(None, None), ..present }));
+        let narrow = bounds(Some(limited(20, 30)));
+        assert_eq!(narrow.changed_limits(present, None).map(|limits| limits.owner), Ok(limit(20, 30)));
+    }
+
+    #[test]
+    fn a_successor_is_no_wider_than_the_calling_key() {
+        use KeyScope::{Mcp, Registry};
+        let maker = || ApiKey { networks: Networks::parse(["10.0.0.0/8"]).unwrap(), ..limited(50, 60) };
+        let by = |maker: ApiKey, old: &ApiKey| bounds(Some(maker)).successor(old);
+        let old = key(&[Registry], &["10.0.0.1"], None);
+        let (expires_at, limits) = by(ApiKey { expires_at: Some(END), ..maker() }, &old).unwrap();
+        assert_eq!((expires_at, limits.owner), (Some(END), limit(50, 60)));
+        let earlier = ApiKey { asked_expiry: Some(END - time::Duration::DAY), ..old.clone() };
+        let shortened = by(ApiKey { expires_at: Some(END), ..maker() }, &earlier).unwrap();
+        assert_eq!(shortened.0, earlier.asked_expiry);
+        let wider = key(&[Mcp, Registry], &["10.0.0.1"], None);
+        assert_eq!(told(by(maker(), &wider)), "this credential lacks the scope mcp");
+        let refusal = "networks: any address is outside of 10.0.0.0/8, the networks of the calling key";
+        assert_eq!(told(by(maker(), &key(&[Registry], &[], None))), refusal);
+        assert_eq!(bounds(None).successor(&wider), Ok((None, wider.limits)));
+    }
+}

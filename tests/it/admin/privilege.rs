@@ -1,0 +1,272 @@
+//! What an owner key passes on: never more than it has; and what a key made is revoked with it.
+
+use serde_json::{Value, json};
+use time::Duration;
+use time::macros::datetime;
+use waggle::model::fault::Fault;
+use waggle::model::ids::{KeyId, Slug};
+use waggle::model::key_bounds::Maker;
+use waggle::registry::keys::NewKey;
+use waggle::registry::write::Precondition;
+
+use crate::app::{Builder, Replica};
+use crate::clock::ManualClock;
+use crate::cluster::{Database, database};
+use crate::whole::{problem, whole};
+
+const END: &str = "2027-01-01T00:00:00Z";
+
+/// A gateway with the agents `a` and `b` of `acme`, whose keys have 50 units a second unless they are given others.
+struct Stage {
+    _database: Database,
+    replica: Replica,
+    clock: std::sync::Arc<ManualClock>,
+}
+
+/// A key as it was answered.
+struct Key {
+    id: String,
+    secret: String,
+    shown: Value,
+}
+
+impl From<Value> for Key {
+    fn from(shown: Value) -> Self {
+        let text = |member: &str| shown[member].as_str().unwrap_or_else(|| panic!("{shown}")).to_owned();
+        Self { id: text("id"), secret: text("key"), shown }
+    }
+}
+
+impl Stage {
+    async fn start() -> Self {
+        let database = database().await;
+        let clock = ManualClock::at(datetime!(2026-11-21 12:00 UTC));
+        let builder = Builder::new(&database).clock(clock.clone()).set("WAGGLE_LIMITS__KEY_PER_SECOND", 50);
+        let replica = builder.start().await;
+        replica.tenant("acme").await;
+        for agent in ["a", "b"] {
+            replica.agent("acme", agent).await;
+        }
+        Self { _database: database, replica, clock }
+    }
+
+    async fn owner(&self, body: Value) -> Key {
+        self.replica.admin("POST", "/tenants/acme/keys", Some(body)).await.json().into()
+    }
+
+    /// A call with an owner key, whole.
+    async fn call(&self, by: &Key, method: &str, path: &str, body: Value) -> Value {
+        whole(&self.replica.http.admin(&by.secret, method, path, Some(body)).await)
+    }
+
+    /// A key that an owner key makes.
+    async fn made(&self, by: &Key, agent: &str, body: Value) -> Key {
+        let path = format!("/agents/{agent}/keys");
+        self.replica.http.admin(&by.secret, "POST", &path, Some(body)).await.json().into()
+    }
+
+    async fn rotated(&self, by: &Key, key: &Key) -> Value {
+        self.call(by, "POST", &format!("/keys/{}/rotate", key.id), json!({})).await
+    }
+
+    /// The successor of a key, with its secret.
+    async fn rotated_secret(&self, by: &Key, key: &Key) -> Key {
+        let path = format!("/keys/{}/rotate", key.id);
+        self.replica.http.admin(&by.secret, "POST", &path, Some(json!({}))).await.json().into()
+    }
+
+    async fn status(&self, agent: &str, key: &Key) -> u16 {
+        let list = json!({"jsonrpc": "2.0", "id": 1, "method": "resources/list"});
+        self.replica.http.ask(agent, &key.secret, &list).await.status.as_u16()
+    }
+}
+
+fn forbidden(detail: &str) -> Value {
+    problem(403, "forbidden", detail)
+}
+
+fn lacks(scope: &str) -> Value {
+    let detail = format!("this credential lacks the scope {scope}");
+    let mut expected = problem(403, "insufficient_scope", &detail);
+    let challenge = format!("Bearer realm=\"MCP\", error=\"insufficient_scope\", scope=\"{scope}\"");
+    expected["headers"]["www-authenticate"] = json!(challenge);
+    expected
+}
+
+/// From loopback, where the tests are.
+fn narrow() -> Value {
+    json!({
+        "scopes": ["registry"], "networks": ["127.0.0.0/8"], "expiresAt": END,
+        "limits": {"perSecond": 20, "burst": 30},
+    })
+}
+
+#[tokio::test]
+async fn a_narrow_owner_key_makes_keys_within_its_own_bounds() {
+    let stage = Stage::start().await;
+    let owner = stage.owner(narrow()).await;
+    let make = async |body: Value| stage.call(&owner, "POST", "/agents/a/keys", body).await;
+
+    let plain = make(json!({})).await;
+    let inherited = json!({
+        "scopes": ["registry"], "networks": ["127.0.0.0/8"], "expiresAt": END,
+        "limits": {"perSecond": 20, "burst": 30},
+    });
+    for (member, value) in inherited.as_object().unwrap() {
+        assert_eq!(&plain["body"][member], value, "{member} is inherited");
+    }
+    let within = json!({
+        "scopes": ["registry"], "networks": ["127.0.0.1"], "expiresAt": "2026-12-31T00:00:00Z",
+        "limits": {"perSecond": 10, "burst": 20},
+    });
+    assert_eq!(make(within).await["status"], 201);
+
+    for scopes in [json!(["mcp", "registry", "audit"]), json!(["mcp"])] {
+        assert_eq!(make(json!({"scopes": scopes})).await, lacks("mcp"));
+    }
+    assert_eq!(make(json!({"scopes": ["audit"]})).await, lacks("audit"));
+    for (networks, outside) in [
+        (json!([]), "any address"),
+        (json!(["127.0.0.1", "::1"]), "::1/128"),
+        (json!(["126.0.0.0/7"]), "126.0.0.0/7"),
+    ] {
+        let detail =
+            format!("networks: {outside} is outside of 127.0.0.0/8, the networks of the calling key");
+        assert_eq!(make(json!({"networks": networks})).await, forbidden(&detail));
+    }
+    let later = make(json!({"expiresAt": "2027-01-01T00:00:01Z"})).await;
+    let detail = format!("expiresAt must be at most {END}, when the calling key expires");
+    assert_eq!(later, forbidden(&detail));
+    let detail = "limits must be at most 20 a second and 30 at once, which the calling key has";
+    assert_eq!(make(json!({"limits": {"perSecond": 21, "burst": 30}})).await, forbidden(detail));
+    assert_eq!(make(json!({"limits": {"perSecond": 0}})).await["status"], 400);
+    let listed = stage.replica.admin("GET", "/agents/a/keys", None).await.json();
+    assert_eq!(listed["items"].as_array().unwrap().len(), 2, "nothing was made beside");
+}
+
+#[tokio::test]
+async fn a_narrow_owner_key_rotates_and_limits_keys_within_its_own_bounds() {
+    let stage = Stage::start().await;
+    let owner = stage.owner(narrow()).await;
+    let operators = async |body: Value| -> Key {
+        stage.replica.admin("POST", "/agents/a/keys", Some(body)).await.json().into()
+    };
+    let wide = operators(json!({"scopes": ["mcp", "registry"]})).await;
+    assert_eq!(stage.rotated(&owner, &wide).await, lacks("mcp"));
+    let anywhere = operators(json!({"scopes": ["registry"]})).await;
+    let detail = "networks: any address is outside of 127.0.0.0/8, the networks of the calling key";
+    assert_eq!(stage.rotated(&owner, &anywhere).await, forbidden(detail));
+
+    let same = operators(json!({"scopes": ["registry"], "networks": ["127.0.0.1"]})).await;
+    let successor = stage.rotated(&owner, &same).await;
+    assert_eq!(successor["status"], 201, "{successor}");
+    assert_eq!(successor["body"]["expiresAt"], END, "no later than the calling key");
+    assert_eq!(successor["body"]["limits"], json!({"perSecond": 20, "burst": 30}), "no higher rate");
+    // A key that ends earlier anyway keeps its end.
+    let short = json!({
+        "scopes": ["registry"], "networks": ["127.0.0.1"], "expiresAt": "2026-12-24T00:00:00Z",
+    });
+    let short = operators(short).await;
+    assert_eq!(stage.rotated(&owner, &short).await["body"]["expiresAt"], "2026-12-24T00:00:00Z");
+
+    let limits = async |limits: Value| {
+        stage.call(&owner, "PATCH", &format!("/keys/{}", wide.id), json!({"limits": limits})).await
+    };
+    let detail = "limits must be at most 20 a second and 30 at once, which the calling key has";
+    assert_eq!(limits(json!({"perSecond": 30})).await, forbidden(detail));
+    assert_eq!(limits(json!({"perSecond": 10})).await["body"]["limits"], json!({"perSecond": 10}));
+    let lifted = limits(Value::Null).await;
+    assert_eq!(
+        lifted["body"]["limits"],
+        json!({"perSecond": 20, "burst": 30}),
+        "as far as the calling key goes"
+    );
+}
+
+#[tokio::test]
+async fn keys_record_who_made_them_and_are_revoked_with_their_maker() {
+    let stage = Stage::start().await;
+    let (owner, other) = (stage.owner(json!({})).await, stage.owner(json!({})).await);
+    let of_owner = [stage.made(&owner, "a", json!({})).await, stage.made(&owner, "b", json!({})).await];
+    let of_other = stage.made(&other, "a", json!({})).await;
+    let (_, by_operator) = stage.replica.key("a", &["mcp"]).await;
+    assert_eq!(of_owner[0].shown["createdBy"], of_owner[1].shown["createdBy"]);
+    assert_ne!(of_owner[0].shown["createdBy"], of_other.shown["createdBy"]);
+    // What it rotated it holds as well, whoever made it.
+    let taken: Key = stage.rotated_secret(&owner, &of_other).await;
+    assert_eq!(taken.shown["createdBy"], of_owner[0].shown["createdBy"]);
+    // Makers are principals: the successor of the owner key made what it makes as well.
+    let rotate = format!("/keys/{}/rotate", owner.id);
+    let successor: Key = stage.replica.admin("POST", &rotate, None).await.json().into();
+    let of_successor = stage.made(&successor, "b", json!({})).await;
+
+    let revoke = format!("/keys/{}?descendants=true", owner.id);
+    let revoked = stage.replica.admin("DELETE", &revoke, None).await;
+    assert_eq!(revoked.status, 204);
+    for (agent, key) in [("a", &of_owner[0]), ("b", &of_owner[1]), ("a", &taken), ("b", &of_successor)] {
+        assert_eq!(stage.status(agent, key).await, 401);
+    }
+    assert_eq!(stage.status("a", &of_other).await, 200, "in its grace");
+    assert_eq!(stage.status("b", &successor).await, 200, "the successor is a key of its own");
+    let list = json!({"jsonrpc": "2.0", "id": 1, "method": "resources/list"});
+    assert_eq!(stage.replica.http.post("a", &by_operator, &list).await.status, 200);
+    let again = stage.replica.admin("DELETE", &revoke, None).await;
+    assert_eq!(again.revision(), revoked.revision(), "nothing is left to revoke");
+    // A key that was revoked alone takes along later what it made.
+    let of_other = stage.made(&other, "a", json!({})).await;
+    for (path, status) in [("", 200), ("?descendants=true", 401)] {
+        stage.replica.admin("DELETE", &format!("/keys/{}{path}", other.id), None).await;
+        assert_eq!(stage.status("a", &of_other).await, status);
+    }
+    let unknown = stage.replica.admin("DELETE", &format!("/keys/{}?descendant=true", owner.id), None).await;
+    assert_eq!(unknown.status, 400);
+}
+
+#[tokio::test]
+async fn a_key_that_ended_meanwhile_makes_none() {
+    let stage = Stage::start().await;
+    let owner = stage.owner(narrow()).await;
+    let registry = &stage.replica.running.registry;
+    let tenant = registry.tenant(&Slug::parse("acme").unwrap()).await.unwrap().uid;
+    let agent = registry.agent("a").await.unwrap().uid;
+    let maker = Maker::Key(KeyId(owner.id.parse().unwrap()));
+    // The call was admitted before: its credential is not looked at again here.
+    let make = async || {
+        let new = NewKey {
+            tenant,
+            agent: Some(agent),
+            name: "late".to_owned(),
+            scopes: None,
+            expires_at: None,
+            networks: None,
+            limits: None,
+        };
+        registry.create_key(new, maker).await.map(|made| made.key.expires_at)
+    };
+    assert!(make().await.is_ok());
+    stage.clock.advance(Duration::days(41));
+    assert_eq!(make().await, Err(Fault::Unauthenticated), "expired");
+    let other = stage.owner(json!({})).await;
+    let maker = Maker::Key(KeyId(other.id.parse().unwrap()));
+    let revoked = stage.replica.admin("DELETE", &format!("/keys/{}", other.id), None).await;
+    assert_eq!(revoked.status, 204);
+    let key = registry.key(KeyId(owner.id.parse().unwrap())).await.unwrap();
+    let limited = registry.limit_key(&key, Some(None), maker, Precondition::default());
+    assert_eq!(limited.await.err(), Some(Fault::Unauthenticated), "revoked");
+}
+
+#[tokio::test]
+async fn a_call_that_requires_another_key_says_which() {
+    let stage = Stage::start().await;
+    let owner = stage.owner(json!({})).await;
+    let agent = stage.made(&owner, "a", json!({"scopes": ["mcp", "registry", "audit"]})).await;
+    let get =
+        async |key: &Key, path: &str| whole(&stage.replica.http.admin(&key.secret, "GET", path, None).await);
+    let operator = forbidden("this call requires the operator key");
+    assert_eq!(get(&owner, "/tenants").await, operator);
+    assert_eq!(get(&agent, "/tenants/acme/keys").await, operator);
+    let owners = forbidden("this call requires an owner key or the operator key");
+    for path in ["/agents/a", "/agents/b", "/agents/unknown", "/agents", "/tenants/acme"] {
+        assert_eq!(get(&agent, path).await, owners, "{path}");
+    }
+}

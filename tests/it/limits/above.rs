@@ -1,0 +1,207 @@
+//! Limits hold from above: what the operator set, an owner neither widens, lifts nor sheds.
+
+use serde_json::{Value, json};
+
+use super::{list, lists};
+use crate::app::{Builder, Replica};
+use crate::cluster::{Database, database};
+use crate::whole::{problem, whole};
+
+/// A gateway with the tenant `acme`, its agent `a`, and an owner key.
+struct Stage {
+    _database: Database,
+    replica: Replica,
+    owner: String,
+}
+
+impl Stage {
+    async fn start() -> Self {
+        Self::with(|builder| builder).await
+    }
+
+    async fn with(change: impl FnOnce(Builder) -> Builder) -> Self {
+        let database = database().await;
+        let replica = change(Builder::new(&database)).start().await;
+        replica.acme("a").await;
+        let made = replica.admin("POST", "/tenants/acme/keys", Some(json!({}))).await.json();
+        let owner = made["key"].as_str().unwrap().to_owned();
+        Self { _database: database, replica, owner }
+    }
+
+    async fn owner(&self, method: &str, path: &str, body: Value) -> Value {
+        whole(&self.replica.http.admin(&self.owner, method, path, Some(body)).await)
+    }
+
+    /// What the operator does, which is not refused.
+    async fn operator(&self, method: &str, path: &str, body: Value) -> Value {
+        let answer = self.replica.admin(method, path, Some(body)).await;
+        assert!(answer.status.is_success(), "{method} {path} {}", answer.text());
+        answer.json()
+    }
+
+    /// The owner deletes an agent and makes it again.
+    async fn remake(&self, agent: &str) -> Value {
+        let deleted = self.replica.http.admin(&self.owner, "DELETE", &format!("/agents/{agent}"), None).await;
+        assert_eq!(deleted.status, 204);
+        self.owner("POST", "/agents", json!({"id": agent, "tenant": "acme"})).await
+    }
+
+    /// A new key of an agent.
+    async fn key(&self, agent: &str) -> String {
+        self.replica.key(agent, &["mcp"]).await.1
+    }
+}
+
+fn forbidden(detail: &str) -> Value {
+    problem(403, "forbidden", detail)
+}
+
+#[tokio::test]
+async fn an_owner_neither_sets_nor_lifts_the_limits_of_an_agent() {
+    let stage = Stage::start().await;
+    let limits = json!({"callsPerDay": 1, "perSecond": 0});
+    stage.operator("PATCH", "/agents/a", json!({"limits": limits})).await;
+    let refused = forbidden("limits: only the operator key sets or removes them");
+    for asked in [Value::Null, json!({}), json!({"callsPerDay": 2}), json!({"callsPerDay": 0})] {
+        let body = json!({"limits": asked, "title": "not set either"});
+        assert_eq!(stage.owner("PATCH", "/agents/a", body).await, refused, "{asked}");
+        let new = json!({"id": "b", "tenant": "acme", "limits": asked});
+        assert_eq!(stage.owner("POST", "/agents", new).await, refused, "{asked}");
+    }
+    let shown = stage.owner("PATCH", "/agents/a", json!({"title": null})).await;
+    assert_eq!(shown["body"]["limits"], limits);
+    assert_eq!(lists(&stage.replica, "a", &stage.key("a").await, 2).await, [200, 429]);
+    assert_eq!(stage.operator("PATCH", "/agents/a", json!({"limits": null})).await.get("limits"), None);
+}
+
+#[tokio::test]
+async fn limits_and_use_of_an_agent_survive_its_deletion() {
+    let rate = |builder: Builder| {
+        builder.set("WAGGLE_LIMITS__AGENT_PER_SECOND", 1).set("WAGGLE_LIMITS__AGENT_BURST", 100_000)
+    };
+    let stage = Stage::with(rate).await;
+    let limits = json!({"callsPerDay": 5, "bytesPerMonth": 1_000_000});
+    stage.operator("PATCH", "/agents/a", json!({"limits": limits})).await;
+    assert_eq!(lists(&stage.replica, "a", &stage.key("a").await, 3).await, [200; 3]);
+    for life in 0..2 {
+        let made = stage.remake("a").await;
+        assert_eq!((&made["status"], &made["body"]["limits"]), (&json!(201), &limits), "life {life}");
+    }
+    let key = stage.key("a").await;
+    let fourth = list(&stage.replica, "a", &key).await;
+    assert_eq!(fourth.header("ratelimit").unwrap().split(";t=").next(), Some("\"agent\";r=99996"));
+    assert_eq!(lists(&stage.replica, "a", &key, 2).await, [200, 429], "the quota of the day goes on");
+    // The operator starts the slug anew.
+    stage.replica.admin("DELETE", "/agents/a", None).await;
+    let made = stage.operator("POST", "/agents", json!({"id": "a", "tenant": "acme", "limits": null})).await;
+    assert_eq!(made.get("limits"), None);
+    assert_eq!(list(&stage.replica, "a", &stage.key("a").await).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_new_agent_starts_with_the_limits_that_its_tenant_gives() {
+    let stage = Stage::start().await;
+    let given = json!({"callsPerDay": 7});
+    let tenant = stage.operator("PATCH", "/tenants/acme", json!({"agentLimits": given})).await;
+    assert_eq!(tenant["agentLimits"], given);
+    let made = stage.owner("POST", "/agents", json!({"id": "b", "tenant": "acme"})).await;
+    assert_eq!(made["body"]["limits"], given);
+    // An id that was used before keeps what it had, which was nothing.
+    assert_eq!(stage.remake("a").await["body"].get("limits"), None);
+    let own = json!({"id": "c", "tenant": "acme", "limits": {"callsPerDay": 9}});
+    assert_eq!(stage.operator("POST", "/agents", own).await["limits"], json!({"callsPerDay": 9}));
+    let refused = stage.owner("PATCH", "/tenants/acme", json!({"agentLimits": null})).await;
+    assert_eq!(refused, forbidden("this call requires the operator key"));
+    let made = stage.operator("POST", "/tenants", json!({"id": "bee", "agentLimits": given})).await;
+    assert_eq!(made["agentLimits"], given);
+    stage.operator("PATCH", "/tenants/acme", json!({"agentLimits": null})).await;
+    assert_eq!(
+        stage.owner("POST", "/agents", json!({"id": "d", "tenant": "acme"})).await["body"].get("limits"),
+        None
+    );
+}
+
+#[tokio::test]
+async fn an_owner_does_not_enable_what_the_operator_disabled() {
+    let stage = Stage::start().await;
+    let refused = forbidden("enabled: the operator disabled this agent; only the operator key enables it");
+    let enabled = async |enabled: bool| stage.owner("PATCH", "/agents/a", json!({"enabled": enabled})).await;
+    // What an owner disabled, it enables.
+    for value in [false, true, false] {
+        assert_eq!(enabled(value).await["body"]["enabled"], json!(value));
+    }
+    stage.operator("PATCH", "/agents/a", json!({"enabled": false})).await;
+    assert_eq!(enabled(true).await, refused);
+    assert_eq!(enabled(false).await["status"], 200);
+    assert_eq!(enabled(true).await, refused, "an owner's own disabling does not take its place");
+    let key = stage.key("a").await;
+    assert_eq!(list(&stage.replica, "a", &key).await.json()["error"]["data"]["code"], "agent_disabled");
+    // Nor by making it again.
+    assert_eq!(stage.remake("a").await["body"]["enabled"], json!(false));
+    assert_eq!(enabled(true).await, refused);
+    stage.replica.http.admin(&stage.owner, "DELETE", "/agents/a", None).await;
+    let new = json!({"id": "a", "tenant": "acme", "enabled": true});
+    assert_eq!(stage.owner("POST", "/agents", new.clone()).await, refused);
+    assert_eq!(stage.operator("POST", "/agents", new).await["enabled"], json!(true));
+    assert_eq!(enabled(false).await["body"]["enabled"], json!(false));
+    assert_eq!(enabled(true).await["body"]["enabled"], json!(true), "the operator enabled it");
+}
+
+#[tokio::test]
+async fn an_owner_limits_a_key_beside_the_operator_and_lifts_its_own_limit_alone() {
+    let stage = Stage::with(|builder| builder.set("WAGGLE_LIMITS__KEY_PER_SECOND", 50)).await;
+    let (id, key) = stage.replica.key("a", &["mcp"]).await;
+    let path = format!("/keys/{id}");
+    let owner = async |limits: Value| stage.owner("PATCH", &path, json!({"limits": limits})).await;
+    let limits = async |answer: Value| answer["body"].get("limits").cloned();
+    let operators = json!({"perSecond": 1, "burst": 20});
+    stage.operator("PATCH", &path, json!({"limits": operators})).await;
+    let lifted = "limits: the operator set the limits of this key; only the operator key changes them";
+    assert_eq!(owner(Value::Null).await, forbidden(lifted));
+    let above = "limits must be at most 1 a second and 20 at once, which the operator set for this key";
+    assert_eq!(owner(json!({"perSecond": 2, "burst": 20})).await, forbidden(above));
+    let owners = json!({"perSecond": 1, "burst": 5});
+    assert_eq!(limits(owner(owners.clone()).await).await, Some(owners.clone()));
+    assert_eq!(lists(&stage.replica, "a", &key, 6).await[4..], [200, 429]);
+    // The tighter is in force, whoever sets it last.
+    let wider = stage.operator("PATCH", &path, json!({"limits": {"perSecond": 40, "burst": 80}})).await;
+    assert_eq!(wider["limits"], owners);
+    let rotated = stage.owner("POST", &format!("{path}/rotate"), json!({"graceSeconds": 0})).await;
+    assert_eq!(rotated["body"]["limits"], owners);
+    let listed = stage.replica.admin("GET", "/agents/a/keys", None).await.json();
+    let successor = listed["items"].as_array().unwrap().last().unwrap()["id"].as_str().unwrap().to_owned();
+    let path = format!("/keys/{successor}");
+    let lifted = stage.owner("PATCH", &path, json!({"limits": null})).await;
+    assert_eq!(limits(lifted).await, Some(json!({"perSecond": 40, "burst": 80})), "the operator's stays");
+    let none = stage.operator("PATCH", &path, json!({"limits": null})).await;
+    assert_eq!(none.get("limits"), None);
+}
+
+#[tokio::test]
+async fn a_tenant_has_only_so_many_agents_and_retired_ids_and_none_is_released() {
+    let stage = Stage::with(|builder| {
+        builder.set("WAGGLE_LIMITS__AGENTS_PER_TENANT", 2).set("WAGGLE_LIMITS__RETIRED_SLUGS_PER_TENANT", 2)
+    })
+    .await;
+    let create = async |id: &str| stage.owner("POST", "/agents", json!({"id": id, "tenant": "acme"})).await;
+    let delete = async |id: &str| {
+        stage.replica.http.admin(&stage.owner, "DELETE", &format!("/agents/{id}"), None).await.status
+    };
+    assert_eq!(create("b").await["status"], 201);
+    let full = "tenant acme has 2 agents, as many as limits.agents_per_tenant allows; delete an agent first";
+    assert_eq!(create("c").await, problem(400, "invalid_params", full));
+    let by_operator =
+        stage.replica.admin("POST", "/agents", Some(json!({"id": "c", "tenant": "acme"}))).await;
+    assert_eq!(whole(&by_operator), problem(400, "invalid_params", full));
+    assert_eq!([delete("a").await, delete("b").await], [204, 204]);
+    let retired = "tenant acme has used and deleted 2 agent ids, as many as limits.retired_slugs_per_tenant \
+                   allows; use one of them again";
+    assert_eq!(create("c").await, problem(400, "invalid_params", retired));
+    assert_eq!(create("a").await["status"], 201, "an id that it had");
+    // The ids stay with their tenant, and another tenant is not affected.
+    stage.replica.tenant("bee").await;
+    let taken = json!({"id": "b", "tenant": "bee"});
+    let taken = whole(&stage.replica.admin("POST", "/agents", Some(taken)).await);
+    assert_eq!(taken, problem(409, "slug_retired", "this slug is retired"));
+    stage.replica.agent("bee", "c").await;
+}
