@@ -33,6 +33,7 @@ mod loads;
 mod memory;
 mod openapi;
 mod operations;
+mod privileges;
 mod process;
 #[expect(dead_code, reason = "shared with the soak, which uses more of it")]
 mod proxy;

@@ -20,12 +20,12 @@ use signer::Signer;
 
 const ISSUERS: &str = "WAGGLE_TOKENS__ISSUERS";
 /// By what clients reach the gateways of these tests.
-const PUBLIC_URL: &str = "https://mcp.example.com";
+pub(crate) const PUBLIC_URL: &str = "https://mcp.example.com";
 
 /// A gateway that believes one issuer, with the agents `a` and `b` of `acme` and `c` of `bee`.
-struct Stage {
+pub(crate) struct Stage {
     _database: Database,
-    replica: Replica,
+    pub(crate) replica: Replica,
     issuer: Issuer,
     signer: Signer,
 }
@@ -35,7 +35,7 @@ impl Stage {
         Self::with(|builder| builder).await
     }
 
-    async fn with(change: impl FnOnce(Builder) -> Builder) -> Self {
+    pub(crate) async fn with(change: impl FnOnce(Builder) -> Builder) -> Self {
         Self::configured(json!({}), change).await
     }
 
@@ -70,7 +70,7 @@ impl Stage {
     }
 
     /// A good token with other claims.
-    fn token(&self, change: Value) -> String {
+    pub(crate) fn token(&self, change: Value) -> String {
         self.signer.token(&self.claims_with(change))
     }
 

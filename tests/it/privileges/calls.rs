@@ -1,0 +1,118 @@
+//! Each call, as it is usually made, on the agent `a` of the tenant `acme`.
+
+use std::fmt::Write;
+
+use serde_json::{Value, json};
+
+use super::callers::World;
+use super::{Document, Operation, cell, head};
+
+/// How a call is made.
+struct Probe {
+    /// What stands in the path in the place of each parameter.
+    agent: &'static str,
+    tenant: &'static str,
+    /// With the question mark.
+    query: &'static str,
+    body: Option<Value>,
+    /// Made before each call, because the call may take it away.
+    fixture: Option<Fixture>,
+}
+
+#[derive(Clone, Copy)]
+enum Fixture {
+    Agent,
+    Tenant,
+    Resource,
+    Template,
+    Prompt,
+    Key,
+}
+
+/// How each operation is called; for one that is new, decide here, then look at who may.
+fn probe(operation: &str, nth: usize) -> Probe {
+    let plain = || Probe { agent: "a", tenant: "acme", query: "", body: None, fixture: None };
+    let with = |body: Value| Probe { body: Some(body), ..plain() };
+    let resource = Probe { query: "?uri=x:1", fixture: Some(Fixture::Resource), ..plain() };
+    let template = Probe { query: "?uriTemplate=y:%7Bv%7D", fixture: Some(Fixture::Template), ..plain() };
+    let prompt = Probe { fixture: Some(Fixture::Prompt), ..plain() };
+    match operation {
+        "listTenants" | "readTenant" | "listOwnerKeys" | "listAgents" | "readAgent" | "listAgentKeys" => {
+            plain()
+        }
+        "listPrompts" | "readManifest" | "readUsage" | "checkpointAudit" => plain(),
+        "createTenant" => with(json!({"id": format!("new-{nth}")})),
+        "createAgent" => with(json!({"id": format!("new-{nth}"), "tenant": "acme"})),
+        "updateTenant" | "updateAgent" | "createOwnerKey" | "createAgentKey" => with(json!({})),
+        "updateKey" | "rotateKey" => Probe { fixture: Some(Fixture::Key), ..with(json!({})) },
+        "revokeKey" => Probe { fixture: Some(Fixture::Key), ..plain() },
+        "deleteTenant" => Probe { tenant: "doomed", fixture: Some(Fixture::Tenant), ..plain() },
+        "deleteAgent" => Probe { agent: "doomed", fixture: Some(Fixture::Agent), ..plain() },
+        "explainAccess" => Probe { fixture: Some(Fixture::Key), ..with(json!({"keyId": "{key}"})) },
+        "readAudit" => Probe { query: "?agent=a&limit=1", ..plain() },
+        "applyManifest" => Probe { query: "?dryRun=true", ..with(json!({"apiVersion": "waggle/v1"})) },
+        "readResources" | "deleteResource" | "readContent" | "touchResource" => resource,
+        "putResource" | "putContent" => Probe { body: Some(new_resource()), ..resource },
+        "readTemplates" | "deleteTemplate" => template,
+        "putTemplate" => Probe { body: Some(new_template()), ..template },
+        "readPrompt" | "deletePrompt" => prompt,
+        "putPrompt" => Probe { body: Some(new_prompt()), ..prompt },
+        _ => panic!("{operation} is new: decide in tests/it/privileges/calls.rs how it is called"),
+    }
+}
+
+fn new_resource() -> Value {
+    json!({"name": "n", "contents": [{"text": ""}]})
+}
+
+fn new_template() -> Value {
+    json!({"name": "n", "template": ""})
+}
+
+fn new_prompt() -> Value {
+    json!({"messages": [{"role": "user", "content": {"type": "text", "text": ""}}]})
+}
+
+/// Makes what a call may take away; answers the id of the key, if that is what it made.
+async fn make(world: &World, fixture: Fixture) -> Option<String> {
+    let (method, path, body) = match fixture {
+        Fixture::Agent => ("POST", "/agents", json!({"id": "doomed", "tenant": "acme"})),
+        Fixture::Tenant => ("POST", "/tenants", json!({"id": "doomed"})),
+        Fixture::Resource => ("PUT", "/agents/a/resources?uri=x:1", new_resource()),
+        Fixture::Template => ("PUT", "/agents/a/templates?uriTemplate=y:%7Bv%7D", new_template()),
+        Fixture::Prompt => ("PUT", "/agents/a/prompts/p", new_prompt()),
+        Fixture::Key => {
+            let within = json!({"scopes": ["registry"], "networks": ["127.0.0.1"]});
+            return Some(world.spare_key(within).await);
+        }
+    };
+    world.prepare(method, path, Some(body)).await;
+    None
+}
+
+/// A row an operation.
+pub(super) async fn table(document: &Document, world: &mut World) -> String {
+    let mut table = head("call", &world.callers);
+    for operation in document.operations() {
+        let Operation { id, method, path, .. } = &operation;
+        write!(table, "| {id}: `{method} {path}` |").unwrap();
+        let mut key = None;
+        let mut taken = true;
+        for (nth, caller) in world.callers.iter().enumerate() {
+            let probe = probe(id, nth);
+            if let Some(fixture) = probe.fixture.filter(|_| taken) {
+                key = make(world, fixture).await.or(key);
+            }
+            let key = key.as_deref().unwrap_or_default();
+            let path = path.replace("{agent}", probe.agent).replace("{tenant}", probe.tenant);
+            let path = path.replace("{key}", key).replace("{name}", "p") + probe.query;
+            assert!(!path.contains('{'), "{path} has a parameter without a value");
+            let body = probe.body.map(|body| body.to_string().replace("{key}", key).parse().unwrap());
+            let cell = cell(&world.ask(caller, method, &path, body.as_ref()).await);
+            taken = cell == "ok";
+            write!(table, " {cell} |").unwrap();
+        }
+        table.push('\n');
+    }
+    table
+}
