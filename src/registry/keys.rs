@@ -215,7 +215,6 @@ impl Registry {
     /// # Errors
     /// [`Fault::NotFound`], also for a key that is revoked; [`Fault::RevisionMismatch`]; those of
     /// [`KeyBounds::changed_limits`].
-    #[expect(clippy::option_option, reason = "left out is not the same as null")]
     pub async fn limit_key(
         self: &Arc<Self>,
         key: &ApiKey,
