@@ -45,6 +45,7 @@ impl FromRequestParts<Arc<Admin>> for Authority {
         }
         let authority = authority?;
         audited::identify(&authority);
+        visitor.intake.begin_work(authority.grant())?;
         Ok(authority)
     }
 }
@@ -77,6 +78,14 @@ pub(super) async fn check_host(State(admin): App, request: Request, next: Next) 
 }
 
 impl Authority {
+    /// The grant of the credential; `None` for the operator's.
+    fn grant(&self) -> Option<&Arc<Grant>> {
+        match self {
+            Self::Operator => None,
+            Self::Key(grant) => Some(grant),
+        }
+    }
+
     /// Only the operator.
     pub(super) fn operator(&self) -> Result<(), Fault> {
         match self {

@@ -1,6 +1,5 @@
 //! What a handler takes from a request: query, JSON body, raw body, `If-Match`; and how a fault is answered.
 
-use axum::body::to_bytes;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -12,6 +11,7 @@ use serde::{Deserialize, Deserializer};
 
 use crate::http::precondition;
 use crate::http::problem::{self, AdminFault};
+use crate::http::visitor::Visitor;
 use crate::model::fault::Fault;
 use crate::model::json::{Object, is_too_deep};
 use crate::registry::audited::AuditedCall;
@@ -147,20 +147,10 @@ pub(super) async fn optional_json<T: DeserializeOwned + Default>(request: Reques
 
 /// Reads a body of at most `limit` bytes.
 pub(super) async fn bytes(request: Request, limit: usize) -> Result<Bytes, Fault> {
-    use http_body_util::LengthLimitError;
-    let read = to_bytes(request.into_body(), limit).await;
-    if let Ok(body) = &read {
-        AuditedCall::describe(|event| event.bytes_in = body.len() as u64);
-    }
-    read.map_err(|error| {
-        let too_long =
-            std::error::Error::source(&error).is_some_and(<dyn std::error::Error>::is::<LengthLimitError>);
-        if too_long {
-            Fault::PayloadTooLarge(limit)
-        } else {
-            Fault::InvalidRequest("the body broke off".into())
-        }
-    })
+    let (parts, mut body) = request.into_parts();
+    let read = Visitor::of(&parts.extensions)?.intake.read(&mut body, limit).await?;
+    AuditedCall::describe(|event| event.bytes_in = read.len() as u64);
+    Ok(read)
 }
 
 fn is_declared_json(headers: &HeaderMap) -> bool {

@@ -21,12 +21,14 @@ use tokio::sync::Semaphore;
 
 use super::metrics::{Metrics, Scraper};
 use crate::audit::Audit;
-use crate::http::body::{self, Body, Lent};
+use crate::http::body::{Body, Lent};
 use crate::http::client_address::TrustedProxies;
+use crate::http::intake::Intake;
 use crate::http::key_expiry::KeyExpiry;
 use crate::http::metadata::{Metadata, Protected};
 use crate::http::meter::Noted;
 use crate::http::origin::{self, ADMIN_CORS, Cors, FOREIGN_HOST, MCP_CORS, OriginRules, RequestSource};
+use crate::http::refusals::Refusals;
 use crate::http::request_id::{RequestIds, X_REQUEST_ID};
 use crate::http::visitor::Visitor;
 use crate::http::within::within;
@@ -34,6 +36,7 @@ use crate::http::{challenge, problem};
 use crate::mcp::endpoint::{Arrival, Endpoint};
 use crate::mcp::reply;
 use crate::mcp::trail::Trail;
+use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
 use crate::registry::Registry;
 use crate::registry::audited::AuditedCall;
@@ -42,7 +45,6 @@ use crate::registry::readiness::Readiness;
 pub(super) use entrance::Entrance;
 
 const NO_PATH: Fault = Fault::NotFound("path");
-const BUSY: Fault = Fault::Unavailable { retry_after: Duration::from_secs(1) };
 const LATE_BODY: Fault = Fault::InvalidRequest(Cow::Borrowed("the body did not arrive in time"));
 
 /// What a listener serves.
@@ -65,7 +67,9 @@ pub(super) struct Gateway {
     ids: RequestIds,
     metrics: Metrics,
     options: GatewayOptions,
-    requests: Semaphore,
+    /// Places of those that are worked on. None is held while a body is awaited.
+    places: Arc<Semaphore>,
+    refusals: Refusals,
 }
 
 /// What is said of access tokens, where they are taken: it changes with the issuers.
@@ -84,6 +88,8 @@ pub(super) struct GatewayOptions {
     pub(super) deadline: Duration,
     /// How many are answered at once.
     pub(super) most_requests: usize,
+    /// Of how many refused requests the body is read at once.
+    pub(super) most_refused_bodies: usize,
     /// How many headers one may have.
     pub(super) most_headers: usize,
 }
@@ -108,8 +114,9 @@ impl Gateway {
         metrics: Metrics,
         options: GatewayOptions,
     ) -> Self {
-        let requests = Semaphore::new(options.most_requests);
-        Self { endpoint, admin, registry, audit, ids, metrics, options, requests }
+        let places = Arc::new(Semaphore::new(options.most_requests));
+        let refusals = Refusals::new(options.most_refused_bodies, Arc::clone(&metrics.grounds.limits));
+        Self { endpoint, admin, registry, audit, ids, metrics, options, places, refusals }
     }
 
     /// Answers a request, whatever happens.
@@ -120,6 +127,7 @@ impl Gateway {
         surface: Surface,
     ) -> Response<Body> {
         let id = self.ids.of(request.headers());
+        let client = self.options.proxies.client(peer, request.headers());
         let mut response = match target(request.uri().path(), surface) {
             _ if self.has_too_many_headers(&request) => {
                 let mut response = Response::new(Body::empty());
@@ -131,34 +139,29 @@ impl Gateway {
                 let (code, body) = readyz(&self.registry.readiness());
                 status(&request, code, body)
             }
-            Target::Mcp => self.mcp(request, peer, &id).await,
+            Target::Mcp => self.mcp(request, client, &id).await,
             Target::Admin => {
-                let visitor = Visitor::new(self.options.proxies.client(peer, request.headers()));
+                let intake = Intake::new(Arc::clone(&self.metrics.grounds.limits), Arc::clone(&self.places));
+                let visitor = Visitor::new(client, intake);
                 let administer = async |request| self.administer_audited(request, &id, &visitor).await;
-                Box::pin(lend(request, administer)).await
+                Box::pin(self.lend(request, client, administer)).await
             }
             Target::WellKnown => {
                 let describe =
                     async |request: Request<Lent>, id: &HeaderValue, _| self.describe(&request, id);
-                Box::pin(lend(request, async |request| {
-                    self.receive(request, &id, (false, MCP_CORS), describe).await
-                }))
-                .await
+                let receive = async |request| self.receive(request, &id, (false, MCP_CORS), describe).await;
+                Box::pin(self.lend(request, client, receive)).await
             }
             Target::Metrics => {
                 let scrape = async |request: Request<Lent>, id: &HeaderValue, foreign_host| {
-                    self.scrape(&request, peer, id, foreign_host)
+                    self.scrape(&request, (peer, client), id, foreign_host)
                 };
-                Box::pin(lend(request, async |request| {
-                    self.receive(request, &id, (true, ADMIN_CORS), scrape).await
-                }))
-                .await
+                let receive = async |request| self.receive(request, &id, (true, ADMIN_CORS), scrape).await;
+                Box::pin(self.lend(request, client, receive)).await
             }
             Target::Nothing => {
-                Box::pin(lend(request, async |request| {
-                    self.receive(request, &id, (false, MCP_CORS), nothing).await
-                }))
-                .await
+                let receive = async |request| self.receive(request, &id, (false, MCP_CORS), nothing).await;
+                Box::pin(self.lend(request, client, receive)).await
             }
         };
         response.headers_mut().insert(X_REQUEST_ID, id);
@@ -170,10 +173,15 @@ impl Gateway {
         request.version() == Version::HTTP_2 && request.headers().len() > self.options.most_headers
     }
 
+    /// Whether as many requests are worked on as may be.
+    fn is_full(&self) -> bool {
+        self.places.available_permits() == 0
+    }
+
     fn scrape(
         &self,
         request: &Request<Lent>,
-        peer: IpAddr,
+        (peer, client): (IpAddr, ClientAddress),
         id: &HeaderValue,
         foreign_host: bool,
     ) -> Response<Body> {
@@ -181,7 +189,7 @@ impl Gateway {
         let scraper = Scraper {
             headers,
             peer,
-            client: self.options.proxies.client(peer, headers),
+            client,
             foreign_host,
             names_this_machine: self.options.origins.names_this_machine(request.uri(), headers),
         };
@@ -203,20 +211,23 @@ impl Gateway {
         }
     }
 
-    async fn mcp(&self, request: Request<Incoming>, peer: IpAddr, id: &HeaderValue) -> Response<Body> {
+    async fn mcp(
+        &self,
+        request: Request<Incoming>,
+        client: ClientAddress,
+        id: &HeaderValue,
+    ) -> Response<Body> {
         let source = self.options.origins.check(request.uri(), request.headers());
         if let Some(preflight) = preflight(&request, source.as_ref().ok(), MCP_CORS) {
             return preflight;
         }
-        let place = self.requests.try_acquire();
-        let admitted = match (&source, &place) {
-            (Err(fault), _) => Err(fault.clone()),
-            (Ok(_), Err(_)) => Err(BUSY),
-            (Ok(_), Ok(_)) => Ok(()),
+        let admitted = match &source {
+            Err(fault) => Err(fault.clone()),
+            Ok(_) if self.is_full() => Err(Fault::BUSY),
+            Ok(_) => Ok(()),
         };
         let noted = Noted::default();
         let (parts, mut body) = request.into_parts();
-        let client = self.options.proxies.client(peer, &parts.headers);
         let (expiry, trail) = (KeyExpiry::default(), Trail::begin());
         let arrival = Arrival {
             agent: mcp_agent(parts.uri.path()).unwrap_or_default(),
@@ -226,13 +237,16 @@ impl Gateway {
             foreign_host: source.as_ref().is_ok_and(|source| source.foreign_host),
             expiry: &expiry,
             admitted,
+            places: &self.places,
+            refusals: &self.refusals,
             trail,
             noted: &noted,
         };
         let answered = {
             // Pinned here: what guards it would move all of it.
             let answering = pin!(self.endpoint.answer(&arrival, &mut body));
-            self.guard(answering, || if arrival.trail.is_awaiting_body() { LATE_BODY } else { BUSY }).await
+            self.guard(answering, || if arrival.trail.is_awaiting_body() { LATE_BODY } else { Fault::BUSY })
+                .await
         };
         let response = answered.unwrap_or_else(|fault| reply::fail(&arrival, &fault));
         let mut response = self.endpoint.record(&arrival, response).await;
@@ -242,10 +256,25 @@ impl Gateway {
         self.metrics.meter.count(&noted, arrival.trail.took());
         expiry.tell(response.headers_mut());
         self.challenge(|| Protected::endpoint_or_gateway(arrival.agent), &parts.headers, &mut response);
-        body::discard(&parts.headers, &mut body).await;
+        self.refusals.discard(client, &parts.headers, &mut body).await;
         if let Ok(RequestSource { origin: Some(origin), .. }) = source {
             origin::allow(origin, MCP_CORS, response.headers_mut());
         }
+        response
+    }
+
+    /// Lends a request's body, and reads away what is left of it.
+    async fn lend(
+        &self,
+        request: Request<Incoming>,
+        client: ClientAddress,
+        answer: impl AsyncFnOnce(Request<Lent>) -> Response<Body>,
+    ) -> Response<Body> {
+        let headers = request.headers().clone();
+        let request = request.map(Lent::new);
+        let body = request.body().clone();
+        let response = answer(request).await;
+        self.refusals.discard(client, &headers, body).await;
         response
     }
 
@@ -297,19 +326,6 @@ impl Gateway {
             challenge::complete(metadata, what(), request, response.headers_mut());
         }
     }
-}
-
-/// Lends a request's body, and reads away what is left of it.
-async fn lend(
-    request: Request<Incoming>,
-    answer: impl AsyncFnOnce(Request<Lent>) -> Response<Body>,
-) -> Response<Body> {
-    let headers = request.headers().clone();
-    let request = request.map(Lent::new);
-    let body = request.body().clone();
-    let response = answer(request).await;
-    body::discard(&headers, body).await;
-    response
 }
 
 async fn nothing(_: Request<Lent>, id: &HeaderValue, _: bool) -> Response<Body> {

@@ -151,6 +151,8 @@ impl Metrics {
         }
         let help = "Requests shed since too many of their key or agent were under way.";
         text.counter("waggle_shed_total", help, stats.shed);
+        let help = "Bytes that are reserved for request bodies.";
+        text.gauge("waggle_upload_bytes", help, stats.upload_bytes);
         let help = "Limiters in memory, by what they limit.";
         let mut family = text.family("waggle_limiters", Kind::Gauge, help);
         family.sample("", &[("of", "holders")], stats.holders);

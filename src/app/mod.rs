@@ -254,6 +254,7 @@ fn gateway(
         ),
         deadline: settings.server.request,
         most_requests: settings.limits.concurrent_requests,
+        most_refused_bodies: settings.limits.refused_bodies,
         most_headers: settings.server.header_count,
     };
     Gateway::new(endpoint, admin::router(Arc::new(admin)), registry, audit, ids, metrics, options)

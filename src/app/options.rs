@@ -6,7 +6,8 @@ use super::pulse::Patience;
 use super::serve::ConnectionOptions;
 use crate::config::Settings;
 use crate::feed::FeedOptions;
-use crate::http::limits::LimitOptions;
+use crate::http::body::BodyPace;
+use crate::http::limits::{LimitOptions, UploadOptions};
 use crate::mcp::endpoint::EndpointOptions;
 use crate::model::limits::Rate;
 use crate::registry::limits::RegistryLimits;
@@ -88,6 +89,15 @@ pub(super) fn limit_options(settings: &Settings) -> LimitOptions {
         concurrent_per_agent: limits.concurrent_per_agent,
         penalty: limits.address_penalty,
         remembered: limits.remembered,
+        uploads: UploadOptions {
+            total: limits.upload_bytes as u64,
+            per_tenant: limits.upload_bytes_per_tenant as u64,
+            per_key: limits.upload_bytes_per_key as u64,
+            pace: BodyPace {
+                window: settings.server.body_window,
+                bytes_per_second: settings.server.body_bytes_per_second,
+            },
+        },
     }
 }
 

@@ -1,5 +1,7 @@
 //! `[costs]`: what a request takes from the rates of `[limits]`, by its method.
 
+use std::num::NonZeroU32;
+
 use super::{number::Count, reader::Reader};
 
 /// What a request takes from the rates, by its method.
@@ -46,6 +48,12 @@ impl Costs {
             "server/discover" => self.discover,
             _ => self.other,
         }
+    }
+
+    /// What the cheapest request costs that costs anything.
+    pub fn least(&self) -> Option<NonZeroU32> {
+        let Self { list, read, prompt, complete, stream, discover, other } = *self;
+        [list, read, prompt, complete, stream, discover, other].into_iter().filter_map(NonZeroU32::new).min()
     }
 
     /// What the dearest request costs, and the setting that says so.

@@ -212,6 +212,7 @@ impl Settings {
             reader.refuse("database.url", "required with database.listen_url");
         }
         self.tokens.check(reader);
+        self.limits.check_uploads(reader);
         let (dear, cost) = self.costs.dearest();
         if let Some((small, burst)) = self.limits.smallest_burst().filter(|(_, burst)| *burst < cost) {
             // What was not given was not chosen.

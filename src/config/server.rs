@@ -43,6 +43,10 @@ pub struct Server {
     pub drain: Duration,
     /// How long one request may take. A stream is no request in this sense.
     pub request: Duration,
+    /// How long the bytes of a body are counted before they are held against the rate below.
+    pub body_window: Duration,
+    /// How many bytes of a body must arrive a second; a slower one is answered `408`.
+    pub body_bytes_per_second: u32,
     /// How long the head of a request may take from its first byte, and a TLS handshake.
     pub head: Duration,
     /// How long a connection may stay open without a request.
@@ -118,6 +122,16 @@ impl Server {
                 "server.request_seconds",
                 &Time::seconds(1..=3600),
                 Duration::from_secs(30),
+            ),
+            body_window: reader.value(
+                "server.body_window_seconds",
+                &Time::seconds(1..=3600),
+                Duration::from_secs(5),
+            ),
+            body_bytes_per_second: reader.value(
+                "server.body_bytes_per_second",
+                &Count(0..=1_000_000_000),
+                65_536,
             ),
             head: reader.value("server.head_seconds", &Time::seconds(1..=3600), Duration::from_secs(15)),
             idle: reader.value("server.idle_seconds", &Time::seconds(1..=86_400), Duration::from_secs(95)),

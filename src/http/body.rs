@@ -1,23 +1,26 @@
 //! Bodies: read whole within a limit, answered in few pieces.
 
-use std::pin::Pin;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::Stream;
-use http::HeaderMap;
-use http::header::EXPECT;
 use http_body_util::BodyExt;
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use crate::model::fault::Fault;
 
 /// How much of a body that nobody wants is read away, and for how long.
 const DISCARDED: usize = 64 * 1024 * 1024;
 const DISCARD_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Bytes of a body that need not be reserved where they arrived with the head: the connection has buffered them.
+const UNRESERVED: usize = 64 * 1024;
 
 /// What is answered: at most three pieces held in memory, events, or whatever the admin surface makes.
 #[derive(Debug)]
@@ -122,49 +125,139 @@ impl HttpBody for Body {
     }
 }
 
-/// Reads a body of at most `limit` bytes.
-///
-/// # Errors
-/// [`Fault::PayloadTooLarge`], also for one that only announces to be so; [`Fault::InvalidRequest`] where it breaks
-/// off.
-pub async fn read(body: &mut Incoming, limit: usize) -> Result<Bytes, Fault> {
-    if body.size_hint().lower() > limit as u64 {
-        return Err(Fault::PayloadTooLarge(limit));
-    }
-    let within = |length| if length <= limit { Ok(()) } else { Err(Fault::PayloadTooLarge(limit)) };
-    let Some(first) = next_piece(body).await? else { return Ok(Bytes::new()) };
-    within(first.len())?;
-    if body.is_end_stream() {
-        return Ok(first);
-    }
-    let mut whole = BytesMut::from(first);
-    while let Some(piece) = next_piece(body).await? {
-        within(whole.len() + piece.len())?;
-        whole.extend_from_slice(&piece);
-    }
-    Ok(whole.freeze())
+/// How slowly a body may arrive: in each window at least this many bytes a second, or its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BodyPace {
+    /// How long the bytes are counted before they are held against the rate.
+    pub window: Duration,
+    /// Bytes a second.
+    pub bytes_per_second: u32,
 }
 
-async fn next_piece(body: &mut Incoming) -> Result<Option<Bytes>, Fault> {
+impl BodyPace {
+    /// Bytes that a window must bring.
+    fn least(self) -> u128 {
+        u128::from(self.bytes_per_second) * self.window.as_millis() / 1_000
+    }
+}
+
+/// A body that is read, with what was reserved for it.
+#[derive(Debug)]
+pub struct Received<R> {
+    /// All of it.
+    pub bytes: Bytes,
+    /// `None` for a short one that arrived with its head: it was in memory already.
+    pub reserved: Option<R>,
+}
+
+/// Reads a body of at most `limit` bytes. Before memory is taken for it, its declared length is reserved, or the limit
+/// where it declares none.
+///
+/// # Errors
+/// [`Fault::PayloadTooLarge`], also for one that only declares to be so; [`Fault::SlowBody`];
+/// [`Fault::InvalidRequest`] where it ends early; what `reserve` answers.
+pub async fn read<B, R>(
+    body: &mut B,
+    limit: usize,
+    pace: BodyPace,
+    reserve: impl FnOnce(usize) -> Result<R, Fault>,
+) -> Result<Received<R>, Fault>
+where
+    B: HttpBody<Data = Bytes> + Unpin,
+{
+    let too_large = || Fault::PayloadTooLarge(limit);
+    let length = body.size_hint();
+    if length.lower() > limit as u64 {
+        return Err(too_large());
+    }
+    let expected = length.exact().and_then(|exact| usize::try_from(exact).ok()).unwrap_or(limit);
+    let mut first = None;
+    if expected <= UNRESERVED {
+        let arrived = poll_once(pin!(next_piece(body))).await;
+        match arrived {
+            Poll::Ready(None) => return Ok(Received { bytes: Bytes::new(), reserved: None }),
+            Poll::Ready(Some(piece)) => first = Some(piece?),
+            Poll::Pending => {}
+        }
+        if let Some(piece) = first.take_if(|piece| piece.len() <= limit && body.is_end_stream()) {
+            return Ok(Received { bytes: piece, reserved: None });
+        }
+    }
+    let reserved = reserve(expected)?;
+    let mut whole = BytesMut::with_capacity(length.exact().map_or(0, |_| expected));
+    let mut meter = PaceMeter { pace, window: None };
     loop {
-        match body.frame().await {
-            None => return Ok(None),
-            Some(Err(_)) => return Err(Fault::InvalidRequest("the body broke off".into())),
-            Some(Ok(frame)) => {
+        let piece = match first.take() {
+            Some(piece) => piece,
+            None => match meter.next(body).await? {
+                Some(piece) => piece,
+                None => return Ok(Received { bytes: whole.freeze(), reserved: Some(reserved) }),
+            },
+        };
+        if whole.len() + piece.len() > limit {
+            return Err(too_large());
+        }
+        whole.extend_from_slice(&piece);
+    }
+}
+
+/// Waits for pieces of a body, and gives up on one that is too slow.
+struct PaceMeter {
+    pace: BodyPace,
+    /// When the window ends, and how many bytes arrived in it. It opens when a piece is first waited for.
+    window: Option<(Instant, u64)>,
+}
+
+impl PaceMeter {
+    async fn next<B>(&mut self, body: &mut B) -> Result<Option<Bytes>, Fault>
+    where
+        B: HttpBody<Data = Bytes> + Unpin,
+    {
+        let mut piece = pin!(next_piece(body));
+        let arrived = loop {
+            if let Poll::Ready(arrived) = poll_once(piece.as_mut()).await {
+                break arrived;
+            }
+            let (end, bytes) = *self.window.get_or_insert_with(|| (Instant::now() + self.pace.window, 0));
+            if let Ok(arrived) = tokio::time::timeout_at(end, piece.as_mut()).await {
+                break arrived;
+            }
+            if u128::from(bytes) < self.pace.least() {
+                return Err(Fault::SlowBody(self.pace.bytes_per_second));
+            }
+            self.window = Some((end + self.pace.window, 0));
+        };
+        let piece = arrived.transpose()?;
+        if let (Some((_, bytes)), Some(piece)) = (&mut self.window, &piece) {
+            *bytes += piece.len() as u64;
+        }
+        Ok(piece)
+    }
+}
+
+async fn poll_once<T>(mut future: Pin<&mut impl Future<Output = T>>) -> Poll<T> {
+    poll_fn(|context| Poll::Ready(future.as_mut().poll(context))).await
+}
+
+/// The next bytes; `None` at the end.
+async fn next_piece<B>(body: &mut B) -> Option<Result<Bytes, Fault>>
+where
+    B: HttpBody<Data = Bytes> + Unpin,
+{
+    loop {
+        match body.frame().await? {
+            Err(_) => return Some(Err(Fault::InvalidRequest("the body broke off".into()))),
+            Ok(frame) => {
                 if let Ok(piece) = frame.into_data() {
-                    return Ok(Some(piece));
+                    return Some(Ok(piece));
                 }
             }
         }
     }
 }
 
-/// Reads away what is left of a body, within bounds. A connection that is closed on a client which is still sending is
-/// reset, and the answer is lost with it (RFC 9112, section 9.6). Who waits for a `100` is not sending.
-pub async fn discard(headers: &HeaderMap, mut body: impl HttpBody<Data = Bytes> + Unpin) {
-    if body.is_end_stream() || headers.contains_key(EXPECT) {
-        return;
-    }
+/// Reads away what is left of a body, within bounds.
+pub(super) async fn discard(mut body: impl HttpBody<Data = Bytes> + Unpin) {
     let reading = async {
         let mut left = DISCARDED;
         while let Some(Ok(frame)) = body.frame().await {
@@ -234,5 +327,70 @@ mod tests {
         assert_eq!(taken.load(Ordering::Relaxed), 0);
         assert_eq!(watched().collect().await.unwrap().to_bytes(), "abc");
         assert_eq!(taken.load(Ordering::Relaxed), 1);
+    }
+}
+
+#[cfg(test)]
+mod reading_tests {
+    use std::convert::Infallible;
+    use std::time::Duration;
+
+    use bytes::Bytes;
+    use futures_util::{Stream, StreamExt, stream};
+    use http_body_util::{Full, StreamBody};
+    use hyper::body::{Body, Frame};
+
+    use super::{BodyPace, read};
+    use crate::model::fault::Fault;
+
+    const PACE: BodyPace = BodyPace { window: Duration::from_secs(2), bytes_per_second: 1_000 };
+
+    /// Reads a body, noting what is reserved.
+    async fn receive(body: impl Body<Data = Bytes>, limit: usize) -> (Result<usize, Fault>, Option<usize>) {
+        let mut reserved = None;
+        let mut body = std::pin::pin!(body);
+        let received = read(&mut body, limit, PACE, |bytes| {
+            reserved = Some(bytes);
+            Ok(())
+        });
+        (received.await.map(|received| received.bytes.len()), reserved)
+    }
+
+    /// Pieces of these lengths, each after so many milliseconds.
+    fn pieces(of: &'static [(u64, usize)]) -> impl Stream<Item = Result<Frame<Bytes>, Infallible>> {
+        stream::iter(of).then(async |&(millis, length)| {
+            if millis > 0 {
+                tokio::time::sleep(Duration::from_millis(millis)).await;
+            }
+            Ok(Frame::data(Bytes::from(vec![b'x'; length])))
+        })
+    }
+
+    #[tokio::test]
+    async fn declared_bytes_are_reserved_and_the_limit_where_none_are_declared() {
+        let full = |length: usize| Full::new(Bytes::from(vec![b'x'; length]));
+        let large = 100 * 1024;
+        assert_eq!(receive(full(3), large).await, (Ok(3), None), "it arrived with its head");
+        assert_eq!(receive(full(large), large).await, (Ok(large), Some(large)));
+        assert_eq!(receive(full(large + 1), large).await, (Err(Fault::PayloadTooLarge(large)), None));
+        let chunked = || StreamBody::new(pieces(&[(0, 2), (1, 2)]));
+        assert_eq!(receive(chunked(), large).await, (Ok(4), Some(large)));
+        assert_eq!(receive(chunked(), 3).await, (Err(Fault::PayloadTooLarge(3)), Some(3)));
+    }
+
+    #[tokio::test]
+    async fn a_body_slower_than_the_pace_is_refused() {
+        const NEVER: u64 = 600_000;
+        let read = async |of: &'static [(u64, usize)]| receive(StreamBody::new(pieces(of)), 100_000).await.0;
+        let (stalled, trickling, stalled_later, steady, short) = tokio::join!(
+            read(&[(0, 1), (NEVER, 1)]),
+            read(&[(500, 10), (500, 10), (500, 10), (NEVER, 10)]),
+            read(&[(100, 90_000), (NEVER, 1)]),
+            read(&[(700, 3_000), (700, 3_000), (700, 3_000), (700, 3_000), (700, 3_000)]),
+            read(&[(500, 10)]),
+        );
+        let slow = Err(Fault::SlowBody(1_000));
+        assert_eq!([stalled, trickling, stalled_later], [slow.clone(), slow.clone(), slow]);
+        assert_eq!([steady, short], [Ok(15_000), Ok(10)]);
     }
 }

@@ -6,7 +6,7 @@ use http::{HeaderValue, StatusCode};
 use serde::Serialize;
 
 use super::challenge;
-use super::limits::retry_after;
+use super::limits::{self, retry_after};
 use crate::model::fault::Fault;
 
 /// What went wrong (RFC 9457).
@@ -55,6 +55,7 @@ pub fn status(fault: &Fault) -> StatusCode {
         Fault::AlreadyExists(_) | Fault::SlugRetired => StatusCode::CONFLICT,
         Fault::RevisionMismatch(_) => StatusCode::PRECONDITION_FAILED,
         Fault::PayloadTooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
+        Fault::SlowBody(_) => StatusCode::REQUEST_TIMEOUT,
         Fault::UnsupportedMediaType(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
         Fault::RateLimited { .. } | Fault::QuotaExceeded { .. } => StatusCode::TOO_MANY_REQUESTS,
         Fault::Unavailable { .. } | Fault::StorageUnavailable => StatusCode::SERVICE_UNAVAILABLE,
@@ -77,6 +78,7 @@ pub fn response(fault: &Fault, request_id: Option<&str>) -> Response {
     if let Some(wait) = fault.retry_after() {
         headers.insert(RETRY_AFTER, retry_after(wait));
     }
+    limits::tell(fault, headers);
     response
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use http::Extensions;
 
+use super::intake::Intake;
 use super::key_expiry::KeyExpiry;
 use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
@@ -17,12 +18,14 @@ pub struct Visitor {
     pub expiry: Arc<KeyExpiry>,
     /// The request's `Host` is not allowed, so that it needs a credential that holds.
     pub foreign_host: bool,
+    /// What the request holds of what requests share.
+    pub intake: Arc<Intake>,
 }
 
 impl Visitor {
     /// A client with this address.
-    pub fn new(client: ClientAddress) -> Self {
-        Self { client, expiry: Arc::default(), foreign_host: false }
+    pub fn new(client: ClientAddress, intake: Intake) -> Self {
+        Self { client, expiry: Arc::default(), foreign_host: false, intake: Arc::new(intake) }
     }
 
     /// The one of a request.

@@ -27,7 +27,6 @@ use crate::model::fault::Fault;
 use crate::model::session::Session;
 use crate::registry::access::Caller;
 use crate::registry::sessions::NewSession;
-use crate::usage::Holders;
 
 const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 
@@ -71,8 +70,7 @@ impl Endpoint {
     ) -> Result<Option<Standing>, Fault> {
         let standing = admission.charge(costs::of(&self.options.costs, incoming))?;
         if let Ok(incoming) = incoming {
-            let holders = Holders { agent: caller.agent, tenant: caller.tenant, limits: &caller.limits };
-            self.usage.take_calls(holders, costs::calls(incoming)).await?;
+            self.usage.take_calls(costs::holders(caller), costs::calls(incoming)).await?;
         }
         Ok(standing)
     }

@@ -6,27 +6,31 @@ use std::time::Duration;
 use http::request::Parts;
 use http::{HeaderValue, Method, Response};
 use hyper::body::Incoming as IncomingBody;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
 
 use super::accept;
+use super::costs;
 use super::counted::EndpointStats;
 use super::era;
 use super::headers::McpHeaders;
 use super::performer::Performer;
-use super::reply::{fail, method_not_allowed, no_content, refuse};
+use super::reply::{fail, method_not_allowed, no_content, refuse, refuse_read};
 use super::streams::Streams;
 use super::trail::Trail;
+use super::wire::parse;
 use crate::audit::Audit;
 use crate::config::Costs;
 use crate::feed::Feed;
-use crate::http::body::{self, Body};
+use crate::http::body::{self, Body, Received};
 use crate::http::credential::{self, Presented};
 use crate::http::cursor::CursorSeal;
 use crate::http::key_expiry::KeyExpiry;
-use crate::http::limits::Limits;
+use crate::http::limits::{Admission, Limits, UnderWay};
 use crate::http::meter::Noted;
 use crate::http::operator_keys::OperatorKeys;
 use crate::http::origin::FOREIGN_HOST;
+use crate::http::refusals::Refusals;
 use crate::model::audit::event::Actor;
 use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
@@ -88,6 +92,10 @@ pub struct Arrival<'a> {
     pub expiry: &'a KeyExpiry,
     /// What was decided before it came here.
     pub admitted: Result<(), Fault>,
+    /// Places of those that are worked on.
+    pub places: &'a Semaphore,
+    /// Reads the bodies of refused requests.
+    pub refusals: &'a Refusals,
     /// What the audit log will say of it.
     pub trail: Trail,
     /// What it turns out to be, for those who count.
@@ -141,13 +149,83 @@ impl Endpoint {
             Ok(admission) => admission,
             Err(fault) => return Box::pin(refuse(arrival, &fault, body)).await,
         };
+        if let Err(fault) = self.check_allowance(arrival, &caller, &admission) {
+            return Box::pin(self.refuse_caller(arrival, (&caller, &admission), &fault, body)).await;
+        }
         arrival.trail.await_body();
-        match body::read(body, self.options.body_bytes).await {
-            Ok(body) => {
-                arrival.trail.body(body.len());
-                self.converse(arrival, &caller, &admission, &body).await
+        let reserve = |bytes| admission.reserve(bytes);
+        match body::read(body, self.options.body_bytes, self.limits.pace(), reserve).await {
+            Ok(Received { bytes, mut reserved }) => {
+                if let Some(reserved) = &mut reserved {
+                    reserved.shrink_to(bytes.len());
+                }
+                arrival.trail.body(bytes.len());
+                self.work(arrival, &caller, &admission, &bytes).await
             }
+            Err(fault @ Fault::Unavailable { .. }) => Box::pin(refuse(arrival, &fault, body)).await,
             Err(fault) => fail(arrival, &fault),
+        }
+    }
+
+    /// Answers a body that is there, if there is a place for the work.
+    async fn work(
+        &self,
+        arrival: &Arrival<'_>,
+        caller: &Caller,
+        admission: &Admission<'_>,
+        body: &[u8],
+    ) -> Response<Body> {
+        match Self::begin_work(arrival, admission) {
+            Ok(_working) => self.converse(arrival, caller, admission, body).await,
+            Err(fault) => refuse_read(arrival, &fault, body),
+        }
+    }
+
+    fn begin_work<'a>(
+        arrival: &Arrival<'a>,
+        admission: &Admission<'_>,
+    ) -> Result<(SemaphorePermit<'a>, UnderWay), Fault> {
+        let place = arrival.places.try_acquire().map_err(|_| Fault::BUSY)?;
+        Ok((place, admission.begin_work()?))
+    }
+
+    /// Refuses a caller whose rate or quota is used up before the body is read. Discovery is never refused.
+    fn check_allowance(
+        &self,
+        arrival: &Arrival<'_>,
+        caller: &Caller,
+        admission: &Admission<'_>,
+    ) -> Result<(), Fault> {
+        if McpHeaders::read(&arrival.parts.headers).method.value() == Some("server/discover") {
+            return Ok(());
+        }
+        self.options.costs.least().map_or(Ok(()), |least| admission.check(least))?;
+        self.usage.check(costs::holders(caller))
+    }
+
+    /// Refuses a caller that has used up its rate or its quota, unless what its short body asks for takes nothing of it.
+    async fn refuse_caller(
+        &self,
+        arrival: &Arrival<'_>,
+        (caller, admission): (&Caller, &Admission<'_>),
+        fault: &Fault,
+        body: &mut IncomingBody,
+    ) -> Response<Body> {
+        if self.limits.is_barred(arrival.client) {
+            return fail(arrival, fault);
+        }
+        let read = arrival.refusals.read_short(body, |bytes| admission.reserve(bytes)).await;
+        let Some(Received { bytes, reserved: _reserved }) = read else { return fail(arrival, fault) };
+        arrival.trail.body(bytes.len());
+        let incoming = parse(&bytes);
+        let free = match fault {
+            Fault::RateLimited { .. } => costs::of(&self.options.costs, &incoming) == 0,
+            _ => incoming.as_ref().is_ok_and(|incoming| costs::calls(incoming) == 0),
+        };
+        if free {
+            self.work(arrival, caller, admission, &bytes).await
+        } else {
+            refuse_read(arrival, fault, &bytes)
         }
     }
 
@@ -171,6 +249,7 @@ impl Endpoint {
         let answered = async {
             let caller = self.admit(arrival).await?;
             let admission = self.limits.admit(&caller, arrival.client)?;
+            let _working = Self::begin_work(arrival, &admission)?;
             let session = self.session(&caller, &headers, &arrival.trail).await?;
             let costs = &self.options.costs;
             let standing = admission.charge(if streams { costs.stream } else { costs.other })?;

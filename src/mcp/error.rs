@@ -99,7 +99,9 @@ impl RpcError {
             Some(Detail::Uri(uri)) => json!({"code": code, "uri": uri.as_str()}),
             Some(Detail::RequestId(id)) => json!({"code": code, "requestId": id}),
             Some(Detail::Limit(wait, scope)) => {
-                let millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+                // Rounded up: a client that comes back a moment early is refused again.
+                let millis = wait.as_nanos().div_ceil(1_000_000).max(1);
+                let millis = u64::try_from(millis).unwrap_or(u64::MAX);
                 json!({"code": code, "retryAfterMs": millis, "scope": scope.as_str()})
             }
             Some(Detail::Versions { requested }) => {
@@ -129,6 +131,7 @@ fn classify(fault: &Fault, dialect: Dialect) -> (StatusCode, i32) {
         Fault::UnsupportedMediaType(_) => (StatusCode::UNSUPPORTED_MEDIA_TYPE, code::INVALID_REQUEST),
         Fault::NotAcceptable(_) => (StatusCode::NOT_ACCEPTABLE, code::INVALID_REQUEST),
         Fault::PayloadTooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, code::PAYLOAD_TOO_LARGE),
+        Fault::SlowBody(_) => (StatusCode::REQUEST_TIMEOUT, code::INVALID_REQUEST),
         Fault::RateLimited { .. } => (StatusCode::TOO_MANY_REQUESTS, code::RATE_LIMITED),
         Fault::QuotaExceeded { .. } => (StatusCode::TOO_MANY_REQUESTS, code::QUOTA_EXCEEDED),
         Fault::Unavailable { .. } | Fault::StorageUnavailable => {
@@ -195,6 +198,11 @@ mod tests {
             (
                 Fault::PayloadTooLarge(9),
                 r#"413 -31014 the body is longer than 9 bytes {"code":"payload_too_large"}"#,
+            ),
+            (
+                Fault::SlowBody(9),
+                "408 -32600 the body arrived too slowly: at least 9 bytes/s are expected; \
+                 send it again over a faster connection {\"code\":\"invalid_request\"}",
             ),
             (
                 Fault::Unavailable { retry_after: second },

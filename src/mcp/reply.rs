@@ -1,8 +1,5 @@
 //! Answers over HTTP: results, refusals in the dialect and with the id of what they answer, and nothing at all.
 
-use std::pin::pin;
-use std::time::Duration;
-
 use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, Response, StatusCode};
 use hyper::body::Incoming as IncomingBody;
@@ -15,16 +12,11 @@ use super::legacy;
 use super::modern::error::ModernError;
 use super::version::ProtocolVersion;
 use super::wire::{RequestId, error_message, parse};
-use crate::http::body::{self, Body};
+use crate::http::body::Body;
 use crate::http::challenge;
 use crate::http::limits;
 use crate::http::problem;
-use crate::http::within::within;
 use crate::model::fault::Fault;
-
-/// What is read of a refused request, to answer with its id.
-const REFUSED_BODY: usize = 64 * 1024;
-const REFUSED_PATIENCE: Duration = Duration::from_secs(1);
 
 /// How a request is answered when it fails: in its dialect, with its id.
 pub(super) struct Reply<'a> {
@@ -87,7 +79,7 @@ impl<'a> Reply<'a> {
 
 /// Answers a request that failed without its body being read.
 pub fn fail(arrival: &Arrival<'_>, fault: &Fault) -> Response<Body> {
-    Reply::new(arrival, &McpHeaders::read(&arrival.parts.headers), b"").fault(fault)
+    refuse_read(arrival, fault, b"")
 }
 
 /// Answers a request of which nothing was read.
@@ -102,12 +94,16 @@ pub fn unread(fault: &Fault) -> Response<Body> {
     response
 }
 
-/// Refuses a request before its body was wanted; the id is read all the same, as far as that is quickly done.
+/// Refuses a request before its body is read; the id is read all the same while there is a place for that.
 pub(super) async fn refuse(arrival: &Arrival<'_>, fault: &Fault, body: &mut IncomingBody) -> Response<Body> {
-    let read = within(REFUSED_PATIENCE, pin!(body::read(body, REFUSED_BODY))).await;
-    let body = read.and_then(Result::ok).unwrap_or_default();
+    let body = arrival.refusals.read(arrival.client, body).await;
     arrival.trail.body(body.len());
-    Reply::new(arrival, &McpHeaders::read(&arrival.parts.headers), &body).fault(fault)
+    refuse_read(arrival, fault, &body)
+}
+
+/// Refuses a request whose body is read.
+pub(super) fn refuse_read(arrival: &Arrival<'_>, fault: &Fault, body: &[u8]) -> Response<Body> {
+    Reply::new(arrival, &McpHeaders::read(&arrival.parts.headers), body).fault(fault)
 }
 
 pub(super) fn ok(body: Body) -> Response<Body> {

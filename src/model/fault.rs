@@ -70,6 +70,11 @@ pub enum Fault {
     /// The body is longer than the limit, in bytes.
     #[error("the body is longer than {0} bytes")]
     PayloadTooLarge(usize),
+    /// The body arrives at less than so many bytes a second.
+    #[error(
+        "the body arrived too slowly: at least {0} bytes/s are expected; send it again over a faster connection"
+    )]
+    SlowBody(u32),
     /// The caller asks for more than he may.
     #[error("more than {limited} for this {}", scope.as_str())]
     RateLimited {
@@ -210,6 +215,7 @@ impl Fault {
             Self::UnsupportedMediaType(_) => "unsupported_media_type",
             Self::NotAcceptable(_) => "not_acceptable",
             Self::PayloadTooLarge(_) => "payload_too_large",
+            Self::SlowBody(_) => "invalid_request",
             Self::RateLimited { .. } => "rate_limited",
             Self::QuotaExceeded { .. } => "quota_exceeded",
             Self::Unavailable { .. } => "unavailable",
@@ -221,6 +227,9 @@ impl Fault {
             Self::SlugRetired => "slug_retired",
         }
     }
+
+    /// More is asked for at once than there is room for. Another try helps soon.
+    pub const BUSY: Self = Self::Unavailable { retry_after: Duration::from_secs(1) };
 
     /// How long to wait before another try, where another try may help.
     pub fn retry_after(&self) -> Option<Duration> {

@@ -74,11 +74,25 @@ impl UsageBook {
         Self { store, sources, options, counters: Counters::default(), quotas }
     }
 
+    /// Whether it is known in memory that a quota is used up. Takes nothing and asks nobody.
+    ///
+    /// # Errors
+    /// [`Fault::QuotaExceeded`].
+    pub fn check(&self, holders: Holders<'_>) -> Result<(), Fault> {
+        holders.with_quotas().try_for_each(|(scope, uid, limits)| {
+            let used_up = self.quotas.known_used_up(uid, limits, self.sources.clock.now());
+            used_up.map_or(Ok(()), |refused| Err(refused.of(scope)))
+        })
+    }
+
     /// Takes calls from the quotas of an agent and its tenant.
     ///
     /// # Errors
     /// [`Fault::QuotaExceeded`]; [`Fault::StorageUnavailable`] where the database has been away for long.
     pub async fn take_calls(&self, holders: Holders<'_>, calls: u32) -> Result<(), Fault> {
+        if calls == 0 {
+            return Ok(());
+        }
         let calls = i64::from(calls);
         for (nth, (scope, uid, limits)) in holders.with_quotas().enumerate() {
             let taken = Box::pin(self.quotas.take(uid, limits, calls, self.sources.clock.now())).await;

@@ -97,18 +97,35 @@ fn name(period: Period, calls: bool) -> &'static str {
 }
 
 impl Left {
+    /// Whether there are too few calls here, or too few bytes.
+    fn short(&self, most: Most, calls: i64) -> (bool, bool) {
+        let calls = most.calls.is_some() && self.share.calls < calls;
+        (calls, most.bytes.is_some() && self.share.bytes <= 0)
+    }
+
+    /// Whether the database had nothing more under these limits a moment ago.
+    fn is_used_up(&self, most: Most) -> bool {
+        self.used_up.is_some_and(|(when, under)| under == most && when.elapsed() < ASK_AGAIN)
+    }
+
+    /// What one call would find used up, as far as that is known here.
+    fn known_used_up(&self, period: Period, most: Most, at: OffsetDateTime) -> Option<&'static str> {
+        let (short_of_calls, short_of_bytes) = self.short(most, 1);
+        let known = self.start == Some(period.start(at)) && self.is_used_up(most);
+        (known && (short_of_calls || short_of_bytes)).then(|| name(period, short_of_calls))
+    }
+
     fn take(&mut self, period: Period, most: Most, calls: i64, at: OffsetDateTime) -> Taken {
         let start = period.start(at);
         if self.start != Some(start) {
             *self = Self { start: Some(start), ..Self::default() };
         }
-        let short_of_calls = most.calls.is_some() && self.share.calls < calls;
-        let short_of_bytes = most.bytes.is_some() && self.share.bytes <= 0;
+        let (short_of_calls, short_of_bytes) = self.short(most, calls);
         if !short_of_calls && !short_of_bytes {
             self.share.calls -= if most.calls.is_some() { calls } else { 0 };
             return Taken::Yes;
         }
-        if self.used_up.is_some_and(|(when, under)| under == most && when.elapsed() < ASK_AGAIN) {
+        if self.is_used_up(most) {
             return Taken::No(name(period, short_of_calls));
         }
         let needed = |short: bool, needed: i64| if short { needed } else { 0 };
@@ -242,6 +259,15 @@ impl Quotas {
                 if since.elapsed() < self.stale { Ok(None) } else { Err(Refused::Unknown(error)) }
             }
         }
+    }
+
+    /// What of its quotas an agent or a tenant has used up, as far as that is known here.
+    pub(super) fn known_used_up(&self, uid: Uuid, limits: &UseLimits, at: OffsetDateTime) -> Option<Refused> {
+        let holder = self.holders.get(&uid)?;
+        [Period::Day, Period::Month].into_iter().find_map(|period| {
+            let quota = holder.left(period).lock().known_used_up(period, Most::of(limits, period), at)?;
+            Some(Refused::UsedUp { quota, wait: period.left(at) })
+        })
     }
 
     /// What of its quotas an agent or a tenant has used up, here and in the database, if anything.

@@ -8,6 +8,8 @@ pub(crate) mod metrics;
 mod million;
 mod multiplexed;
 mod tls;
+mod unfinished;
+mod uploads;
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};

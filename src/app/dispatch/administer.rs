@@ -5,7 +5,7 @@ use http::{HeaderValue, Request, Response, StatusCode};
 use hyper::body::Body as _;
 use tower::ServiceExt;
 
-use super::{BUSY, Gateway, note, problem};
+use super::{Gateway, note, problem};
 use crate::admin;
 use crate::http::body::{Body, Lent};
 use crate::http::metadata::Protected;
@@ -69,12 +69,12 @@ impl Gateway {
     }
 
     async fn manage(&self, request: Request<Lent>, id: &HeaderValue) -> Response<Body> {
-        let Ok(_place) = self.requests.try_acquire() else {
-            return problem(&BUSY, id);
-        };
+        if self.is_full() {
+            return problem(&Fault::BUSY, id);
+        }
         let (method, headers) = (request.method().clone(), request.headers().clone());
         let routed = self.admin.clone().oneshot(request.map(axum::body::Body::new));
-        let mut response = match self.guard(routed, || BUSY).await {
+        let mut response = match self.guard(routed, || Fault::BUSY).await {
             Ok(Ok(answered)) => {
                 if let Some(fault) = answered.extensions().get::<Fault>() {
                     note(fault);

@@ -51,7 +51,7 @@ fn the_commented_defaults_of_the_reference_file_are_the_derived_ones() {
 
 #[test]
 fn the_examples_of_the_reference_file_are_valid_but_for_the_key() {
-    let expected = "waggle.toml:79: admin.operator_key: the value is not 53 characters long: part of it is missing, \
+    let expected = "waggle.toml:83: admin.operator_key: the value is not 53 characters long: part of it is missing, \
                     or something was added; make one with: waggle key generate --operator";
     assert_eq!(file(&uncommented(|_| true)).refused(), expected);
 }

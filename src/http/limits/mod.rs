@@ -5,8 +5,11 @@
 //! use up what its owners have. What is refused for its credential is charged to the address that it came from, and to
 //! nothing else: nobody can use up what is another's, nor find out by trying whether there is anything.
 
+mod admission;
+mod bucket;
 mod standing;
 mod table;
+mod uploads;
 
 use std::borrow::Cow;
 use std::num::NonZeroU32;
@@ -16,8 +19,12 @@ use std::time::Duration;
 
 use governor::clock::{Clock, DefaultClock};
 
+pub use self::admission::{Admission, UnderWay};
 pub use self::standing::{Standing, retry_after, tell};
 use self::table::{Left, Limiter, Refused, Table};
+use self::uploads::Uploads;
+pub use self::uploads::{Reservation, UploadOptions};
+use super::body::BodyPace;
 use crate::model::agent::AccessLimits;
 use crate::model::caller::Credential;
 use crate::model::client_address::ClientAddress;
@@ -26,9 +33,6 @@ use crate::model::ids::{AgentId, KeyId, TenantId};
 use crate::model::limits::Rate;
 use crate::registry::access::Caller;
 use crate::registry::look_up::Recognition;
-
-/// Whoever is shed may try again at once, or nearly.
-const SHED: Fault = Fault::Unavailable { retry_after: Duration::from_secs(1) };
 
 /// What holds where nothing else was set for somebody.
 #[derive(Debug, Clone)]
@@ -51,6 +55,8 @@ pub struct LimitOptions {
     pub penalty: Duration,
     /// Keys, agents and tenants that are remembered, and as many addresses.
     pub remembered: usize,
+    /// What bodies may take.
+    pub uploads: UploadOptions,
 }
 
 /// Whom a limiter limits.
@@ -83,12 +89,20 @@ impl<'a> From<&'a Caller> for Asker<'a> {
     }
 }
 
+impl Asker<'_> {
+    /// Whether the credential is one of the agent or of its tenant.
+    fn is_own(&self) -> bool {
+        self.credential.is_some_and(|credential| credential.reaches(self.tenant, self.agent))
+    }
+}
+
 /// The limits of this replica.
 #[derive(Debug)]
 pub struct Limits<C: Clock + Clone = DefaultClock> {
     holders: Table<Holder, C>,
     addresses: Table<ClientAddress, C>,
     look_ups: Table<ClientAddress, C>,
+    uploads: Arc<Uploads>,
     options: LimitOptions,
     /// By [`LimitScope`].
     refused: [AtomicU64; LimitScope::ALL.len()],
@@ -106,53 +120,8 @@ pub struct LimitStats {
     pub holders: usize,
     /// Addresses that are remembered.
     pub addresses: usize,
-}
-
-/// A request that is under way, with what it is charged to.
-#[derive(Debug)]
-pub struct Admission<'l, C: Clock + Clone = DefaultClock> {
-    limits: &'l Limits<C>,
-    charged: [Option<(LimitScope, Arc<Limiter<C>>)>; 3],
-}
-
-impl<C: Clock + Clone> Drop for Admission<'_, C> {
-    fn drop(&mut self) {
-        for limiter in self.counted() {
-            limiter.leave();
-        }
-    }
-}
-
-impl<C: Clock + Clone> Admission<'_, C> {
-    /// Takes what the request costs from everybody that it is charged to, the nearest first: who has nothing left takes
-    /// nothing from the others. Answers what is left where the least is.
-    ///
-    /// # Errors
-    /// [`Fault::RateLimited`].
-    pub fn charge(&self, cost: u32) -> Result<Option<Standing>, Fault> {
-        let Some(cost) = NonZeroU32::new(cost) else { return Ok(None) };
-        let mut least: Option<(LimitScope, &Limiter<C>, Left)> = None;
-        for (scope, limiter) in self.charged.iter().flatten() {
-            let taken = limiter.take(cost, self.limits.holders.clock());
-            let left = taken.map_err(|refused| self.limits.refuse(*scope, cost.get(), refused))?;
-            if let Some(left) = left
-                && least.is_none_or(|(.., least)| left.units < least.units)
-            {
-                least = Some((*scope, limiter, left));
-            }
-        }
-        Ok(least.map(|(scope, limiter, Left { rate, units: left })| Standing {
-            scope,
-            rate,
-            left,
-            policy: limiter.policy(scope, rate),
-        }))
-    }
-
-    /// Those of which there may be only so many requests under way: all but the tenant.
-    fn counted(&self) -> impl Iterator<Item = &Arc<Limiter<C>>> {
-        self.charged[..2].iter().flatten().map(|(_, limiter)| limiter)
-    }
+    /// Bytes that are reserved for request bodies.
+    pub upload_bytes: u64,
 }
 
 impl Limits {
@@ -164,17 +133,21 @@ impl Limits {
 
 impl<C: Clock + Clone> Limits<C> {
     fn with_clock(options: LimitOptions, clock: C) -> Self {
-        let holders = Table::new(options.remembered, options.key, clock.clone());
-        let addresses = Table::new(options.remembered, options.address, clock.clone());
-        let look_ups = Table::new(options.remembered, options.look_ups, clock);
-        Self { holders, addresses, look_ups, options, refused: Default::default(), shed: AtomicU64::new(0) }
+        let start = clock.now();
+        let holders = Table::new(options.remembered, options.key, (clock.clone(), start));
+        let addresses = Table::new(options.remembered, options.address, (clock.clone(), start));
+        let look_ups = Table::new(options.remembered, options.look_ups, (clock, start));
+        let uploads = Uploads::new(options.uploads);
+        let (refused, shed) = (Default::default(), AtomicU64::new(0));
+        Self { holders, addresses, look_ups, uploads, options, refused, shed }
     }
 
     /// What was refused so far, and who is remembered.
     pub fn stats(&self) -> LimitStats {
         let refused = LimitScope::ALL.map(|scope| (scope, self.refused_of(scope).load(Ordering::Relaxed)));
         let shed = self.shed.load(Ordering::Relaxed);
-        LimitStats { refused, shed, holders: self.holders.len(), addresses: self.addresses.len() }
+        let (holders, addresses) = (self.holders.len(), self.addresses.len());
+        LimitStats { refused, shed, holders, addresses, upload_bytes: self.uploads.reserved() }
     }
 
     fn refused_of(&self, scope: LimitScope) -> &AtomicU64 {
@@ -192,40 +165,9 @@ impl<C: Clock + Clone> Limits<C> {
         refusal(scope, cost, refused)
     }
 
-    /// Lets in the request of a caller, unless too many are under way.
-    ///
-    /// # Errors
-    /// [`Fault::Unavailable`].
-    pub fn admit(&self, caller: &Caller, client: ClientAddress) -> Result<Admission<'_, C>, Fault> {
-        let charged = self.charged(&Asker::from(caller), client);
-        let bounds = [self.options.concurrent_per_key, self.options.concurrent_per_agent];
-        for (nth, (most, charge)) in bounds.into_iter().zip(&charged).enumerate() {
-            let entered = charge.as_ref().is_none_or(|(_, limiter)| limiter.enter(most));
-            if !entered {
-                charged[..nth].iter().flatten().for_each(|(_, limiter)| limiter.leave());
-                self.shed.fetch_add(1, Ordering::Relaxed);
-                return Err(SHED);
-            }
-        }
-        Ok(Admission { limits: self, charged })
-    }
-
-    fn charged(
-        &self,
-        asker: &Asker<'_>,
-        client: ClientAddress,
-    ) -> [Option<(LimitScope, Arc<Limiter<C>>)>; 3] {
-        let [key, agent, tenant] = self.holders(asker);
-        let found = |holder: Option<(LimitScope, Holder, Option<Rate>)>| {
-            holder.map(|(scope, holder, rate)| (scope, self.holders.of(holder, rate)))
-        };
-        let address = || (LimitScope::Address, self.addresses.of(client.network(), self.options.address));
-        [found(key).or_else(|| Some(address())), found(agent), found(tenant)]
-    }
-
     /// Whom a request is charged to besides its address, and at which rate.
     fn holders(&self, asker: &Asker<'_>) -> [Option<(LimitScope, Holder, Option<Rate>)>; 3] {
-        let own = asker.credential.is_some_and(|credential| credential.reaches(asker.tenant, asker.agent));
+        let own = asker.is_own();
         let key = asker.credential.map(|credential| {
             let rate = credential.limits.over(self.options.key);
             (LimitScope::Key, Holder::Key(credential.key), rate)
@@ -263,7 +205,7 @@ impl<C: Clock + Clone> Limits<C> {
     pub fn charge_failure(&self, client: ClientAddress) -> Result<(), Fault> {
         self.check_address(client)?;
         let limiter = self.addresses.of(client.network(), self.options.address);
-        limiter.take(NonZeroU32::MIN, self.addresses.clock()).map(drop).map_err(|refused| {
+        limiter.take(NonZeroU32::MIN, self.addresses.now()).map(drop).map_err(|refused| {
             self.addresses.bar(&limiter, self.options.penalty);
             let wait = refused.wait.map(|wait| wait.max(self.options.penalty));
             self.refuse(LimitScope::Address, 1, Refused { wait, ..refused })
@@ -282,10 +224,20 @@ impl<C: Clock + Clone> Limits<C> {
             Recognition::NotIssued => {
                 self.check_address(client)?;
                 let limiter = self.look_ups.of(client.network(), self.options.look_ups);
-                let taken = limiter.take(NonZeroU32::MIN, self.look_ups.clock()).map(drop);
+                let taken = limiter.take(NonZeroU32::MIN, self.look_ups.now()).map(drop);
                 taken.map_err(|refused| self.refuse(LimitScope::Address, 1, refused))
             }
         }
+    }
+
+    /// How slowly a body may arrive.
+    pub fn pace(&self) -> BodyPace {
+        self.uploads.pace()
+    }
+
+    /// Whether an address is given nothing for now.
+    pub fn is_barred(&self, client: ClientAddress) -> bool {
+        self.options.address.is_some() && self.addresses.barred(client.network()).is_some()
     }
 
     /// Whether an address may try a credential that is not known to hold, or none.

@@ -10,11 +10,9 @@ use dashmap::DashMap;
 use dashmap::mapref::entry::Entry;
 use foldhash::fast::RandomState;
 use governor::clock::{Clock, Reference};
-use governor::middleware::StateInformationMiddleware;
-use governor::state::{InMemoryState, NotKeyed};
-use governor::{Quota, RateLimiter};
 use http::HeaderValue;
 
+use super::bucket::{Bucket, Short};
 use super::standing::policy;
 use crate::model::fault::LimitScope;
 use crate::model::limits::Rate;
@@ -22,21 +20,15 @@ use crate::model::limits::Rate;
 /// In milliseconds: how long after a look for limiters to forget the next one is worth it.
 const LOOK_AGAIN_MS: u64 = 100;
 
-/// Bits of what is left: more than [`Rate::MOST`] needs.
-const LEFT_BITS: u32 = 20;
-
-type Gcra<C> = RateLimiter<NotKeyed, InMemoryState, C, StateInformationMiddleware>;
+/// In nanoseconds.
+const MILLISECOND: u64 = 1_000_000;
 
 /// What one holder has used lately, and has under way.
 #[derive(Debug)]
-pub(super) struct Limiter<C: Clock> {
-    rate: Option<Rate>,
-    gcra: Option<Gcra<C>>,
+pub(super) struct Limiter {
+    rate: Option<(Rate, Bucket)>,
     /// Shared with the limiter that takes its place when the rate changes.
     under_way: Arc<AtomicU32>,
-    /// What was left when something was last taken, and when that was, in milliseconds of the table.
-    left: AtomicU64,
-    start: C::Instant,
     /// In milliseconds of the table: until when the holder has nothing, whatever came back.
     barred: AtomicU64,
     /// The rate as it is told, made when it is first told.
@@ -52,6 +44,16 @@ pub(super) struct Refused {
     pub(super) wait: Option<Duration>,
 }
 
+impl Refused {
+    fn new(rate: Rate, short: Short) -> Self {
+        let wait = match short {
+            Short::Until(wait) => Some(wait),
+            Short::Always => None,
+        };
+        Self { rate, wait }
+    }
+}
+
 /// What is left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Left {
@@ -61,37 +63,27 @@ pub(super) struct Left {
     pub(super) units: u32,
 }
 
-impl<C: Clock + Clone> Limiter<C> {
-    fn new(rate: Option<Rate>, (clock, start): (&C, C::Instant), under_way: Arc<AtomicU32>) -> Self {
-        let gcra = rate.map(|rate| {
-            let quota = Quota::per_second(rate.per_second).allow_burst(rate.burst);
-            RateLimiter::direct_with_clock(quota, clock.clone()).with_middleware()
-        });
-        let left = AtomicU64::new(u64::from(rate.map_or(0, |rate| rate.burst.get())));
-        Self { rate, gcra, under_way, left, start, barred: AtomicU64::new(0), policy: OnceLock::new() }
+impl Limiter {
+    fn new(rate: Option<Rate>, under_way: Arc<AtomicU32>) -> Self {
+        let rate = rate.map(|rate| (rate, Bucket::new(rate)));
+        Self { rate, under_way, barred: AtomicU64::new(0), policy: OnceLock::new() }
     }
 
-    /// Takes units, all or none. More than may ever be had at once are never had.
-    pub(super) fn take(&self, units: NonZeroU32, clock: &C) -> Result<Option<Left>, Refused> {
-        let (Some(gcra), Some(rate)) = (&self.gcra, self.rate) else { return Ok(None) };
-        match gcra.check_n(units) {
-            Ok(Ok(state)) => {
-                let units = state.remaining_burst_capacity();
-                self.left.store(millis(clock, self.start) << LEFT_BITS | u64::from(units), Ordering::Relaxed);
-                Ok(Some(Left { rate, units }))
-            }
-            Ok(Err(not_yet)) => Err(Refused { rate, wait: Some(not_yet.wait_time_from(clock.now())) }),
-            Err(_) => Err(Refused { rate, wait: None }),
-        }
+    fn rate(&self) -> Option<Rate> {
+        self.rate.as_ref().map(|(rate, _)| *rate)
     }
 
-    /// What is left now, by what was left last. A refusal takes nothing and is not looked at.
-    fn left(&self, rate: Rate, clock: &C) -> u32 {
-        let last = self.left.load(Ordering::Relaxed);
-        let passed = millis(clock, self.start).saturating_sub(last >> LEFT_BITS);
-        let back = passed.saturating_mul(rate.per_second.get().into()) / 1_000;
-        let left = (last & ((1 << LEFT_BITS) - 1)).saturating_add(back).min(rate.burst.get().into());
-        u32::try_from(left).unwrap_or(u32::MAX)
+    /// Takes units, all or none, at a time in nanoseconds of the table.
+    pub(super) fn take(&self, units: NonZeroU32, now: u64) -> Result<Option<Left>, Refused> {
+        let Some((rate, bucket)) = &self.rate else { return Ok(None) };
+        let taken = bucket.take(units.get(), now);
+        taken.map(|units| Some(Left { rate: *rate, units })).map_err(|short| Refused::new(*rate, short))
+    }
+
+    /// Whether units could be taken. Takes none.
+    pub(super) fn check(&self, units: NonZeroU32, now: u64) -> Result<(), Refused> {
+        let Some((rate, bucket)) = &self.rate else { return Ok(()) };
+        bucket.check(units.get(), now).map_err(|short| Refused::new(*rate, short))
     }
 
     /// The rate as holders of a scope are told it; one limiter may be shared by some of several scopes.
@@ -116,11 +108,9 @@ impl<C: Clock + Clone> Limiter<C> {
 
     /// Whether a new one would behave the same: nothing used, nothing under way.
     fn is_as_new(&self, now: u64) -> bool {
-        let unused = match (&self.gcra, self.rate) {
-            (Some(gcra), Some(rate)) => matches!(gcra.check_n(rate.burst), Ok(Ok(_))),
-            _ => true,
-        };
-        unused && self.under_way.load(Ordering::Relaxed) == 0 && self.barred.load(Ordering::Relaxed) <= now
+        let unused = self.rate.as_ref().is_none_or(|(_, bucket)| bucket.is_full(now));
+        let barred = self.barred.load(Ordering::Relaxed) > now / MILLISECOND;
+        unused && self.under_way.load(Ordering::Relaxed) == 0 && !barred
     }
 }
 
@@ -131,26 +121,25 @@ impl<C: Clock + Clone> Limiter<C> {
 #[derive(Debug)]
 pub(super) struct Table<K: Hash + Eq, C: Clock> {
     /// Strangers choose addresses, but they see no hash, and the hasher has another seed in each process.
-    limiters: DashMap<K, Arc<Limiter<C>>, RandomState>,
+    limiters: DashMap<K, Arc<Limiter>, RandomState>,
     most: usize,
-    shared: Arc<Limiter<C>>,
+    shared: Arc<Limiter>,
     looked: AtomicU64,
     clock: C,
     start: C::Instant,
 }
 
 impl<K: Hash + Eq + Copy, C: Clock + Clone> Table<K, C> {
-    /// At most `most` limiters; those above share one of `rate`.
-    pub(super) fn new(most: usize, rate: Option<Rate>, clock: C) -> Self {
-        let start = clock.now();
-        let shared = Arc::new(Limiter::new(rate, (&clock, start), Arc::default()));
+    /// At most `most` limiters; those above share one of `rate`. Times are counted from a start of the clock.
+    pub(super) fn new(most: usize, rate: Option<Rate>, (clock, start): (C, C::Instant)) -> Self {
+        let shared = Arc::new(Limiter::new(rate, Arc::default()));
         Self { limiters: DashMap::default(), most, shared, looked: AtomicU64::new(0), clock, start }
     }
 
     /// The limiter of a holder, who has this rate now.
-    pub(super) fn of(&self, holder: K, rate: Option<Rate>) -> Arc<Limiter<C>> {
+    pub(super) fn of(&self, holder: K, rate: Option<Rate>) -> Arc<Limiter> {
         if let Some(known) = self.limiters.get(&holder)
-            && known.rate == rate
+            && known.rate() == rate
         {
             return Arc::clone(&known);
         }
@@ -159,14 +148,14 @@ impl<K: Hash + Eq + Copy, C: Clock + Clone> Table<K, C> {
         }
         match self.limiters.entry(holder) {
             Entry::Occupied(mut entry) => {
-                if entry.get().rate != rate {
+                if entry.get().rate() != rate {
                     let under_way = Arc::clone(&entry.get().under_way);
-                    entry.insert(Arc::new(Limiter::new(rate, (&self.clock, self.start), under_way)));
+                    entry.insert(Arc::new(Limiter::new(rate, under_way)));
                 }
                 Arc::clone(entry.get())
             }
             Entry::Vacant(entry) => {
-                let limiter = Arc::new(Limiter::new(rate, (&self.clock, self.start), Arc::default()));
+                let limiter = Arc::new(Limiter::new(rate, Arc::default()));
                 Arc::clone(&entry.insert(limiter))
             }
         }
@@ -174,12 +163,13 @@ impl<K: Hash + Eq + Copy, C: Clock + Clone> Table<K, C> {
 
     /// What a holder has left now; `None` for one that has used nothing.
     pub(super) fn left(&self, holder: K, rate: Rate) -> Option<u32> {
-        let limiter = self.limiters.get(&holder).filter(|limiter| limiter.rate == Some(rate))?;
-        Some(limiter.left(rate, &self.clock))
+        let limiter = self.limiters.get(&holder)?;
+        let (_, bucket) = limiter.rate.as_ref().filter(|(now, _)| *now == rate)?;
+        Some(bucket.left(self.now()))
     }
 
     /// Gives a holder nothing for a while.
-    pub(super) fn bar(&self, limiter: &Limiter<C>, time: Duration) {
+    pub(super) fn bar(&self, limiter: &Limiter, time: Duration) {
         let until = self.millis().saturating_add(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
         limiter.barred.fetch_max(until, Ordering::Relaxed);
     }
@@ -195,12 +185,13 @@ impl<K: Hash + Eq + Copy, C: Clock + Clone> Table<K, C> {
         self.limiters.len()
     }
 
-    pub(super) fn clock(&self) -> &C {
-        &self.clock
+    /// In nanoseconds since the start.
+    pub(super) fn now(&self) -> u64 {
+        self.clock.now().duration_since(self.start).as_u64()
     }
 
     fn millis(&self) -> u64 {
-        millis(&self.clock, self.start)
+        self.now() / MILLISECOND
     }
 
     /// Whether there may be one more, once what is as good as new is forgotten.
@@ -208,19 +199,16 @@ impl<K: Hash + Eq + Copy, C: Clock + Clone> Table<K, C> {
         if self.limiters.len() < self.most {
             return true;
         }
-        let (now, looked) = (self.millis(), self.looked.load(Ordering::Relaxed));
+        let nanos = self.now();
+        let (now, looked) = (nanos / MILLISECOND, self.looked.load(Ordering::Relaxed));
         let due = looked == 0 || now >= looked.saturating_add(LOOK_AGAIN_MS);
         let mine = due
             && self.looked.compare_exchange(looked, now.max(1), Ordering::Relaxed, Ordering::Relaxed).is_ok();
         if mine {
-            self.limiters.retain(|_, limiter| Arc::strong_count(limiter) > 1 || !limiter.is_as_new(now));
+            self.limiters.retain(|_, limiter| Arc::strong_count(limiter) > 1 || !limiter.is_as_new(nanos));
         }
         self.limiters.len() < self.most
     }
-}
-
-fn millis<C: Clock>(clock: &C, start: C::Instant) -> u64 {
-    clock.now().duration_since(start).as_u64() / 1_000_000
 }
 
 #[cfg(test)]
@@ -228,7 +216,7 @@ mod tests {
     use std::num::NonZeroU32;
     use std::time::Duration;
 
-    use governor::clock::FakeRelativeClock;
+    use governor::clock::{Clock, FakeRelativeClock};
 
     use super::{Left, Refused, Table};
     use crate::model::fault::LimitScope;
@@ -237,7 +225,7 @@ mod tests {
     fn table(most: usize) -> (Table<u32, FakeRelativeClock>, FakeRelativeClock, Rate) {
         let clock = FakeRelativeClock::default();
         let rate = Rate::new(10, 20).unwrap();
-        (Table::new(most, Some(rate), clock.clone()), clock, rate)
+        (Table::new(most, Some(rate), (clock.clone(), clock.now())), clock, rate)
     }
 
     fn take(
@@ -246,7 +234,7 @@ mod tests {
         rate: Rate,
         units: u32,
     ) -> Result<u32, Option<Duration>> {
-        let taken = table.of(holder, Some(rate)).take(NonZeroU32::new(units).unwrap(), table.clock());
+        let taken = table.of(holder, Some(rate)).take(NonZeroU32::new(units).unwrap(), table.now());
         taken.map(|left| left.unwrap().units).map_err(|refused| refused.wait)
     }
 
@@ -265,7 +253,7 @@ mod tests {
     #[test]
     fn without_a_rate_everything_is_had() {
         let (table, ..) = table(10);
-        assert_eq!(table.of(1, None).take(NonZeroU32::MAX, table.clock()), Ok(None));
+        assert_eq!(table.of(1, None).take(NonZeroU32::MAX, table.now()), Ok(None));
     }
 
     #[test]
@@ -276,7 +264,7 @@ mod tests {
         let wider = Rate::new(100, 200).unwrap();
         let one = NonZeroU32::MIN;
         assert_eq!(
-            table.of(1, Some(wider)).take(one, table.clock()),
+            table.of(1, Some(wider)).take(one, table.now()),
             Ok(Some(Left { rate: wider, units: 199 }))
         );
         assert!(!table.of(1, Some(wider)).enter(1));
@@ -338,7 +326,7 @@ mod tests {
     fn a_refusal_names_the_rate() {
         let (table, _, rate) = table(1);
         assert_eq!(take(&table, 1, rate, 20), Ok(0));
-        let refused = table.of(1, Some(rate)).take(NonZeroU32::MIN, table.clock());
+        let refused = table.of(1, Some(rate)).take(NonZeroU32::MIN, table.now());
         assert_eq!(refused, Err(Refused { rate, wait: Some(Duration::from_millis(100)) }));
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+const DATA: u8 = 0;
 pub(crate) const HEADERS: u8 = 1;
 pub(crate) const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
@@ -49,6 +50,24 @@ pub(crate) fn get(stream: u32, more: usize) -> Vec<u8> {
         block.extend([1, b'y']);
     }
     frame(HEADERS, END_STREAM | END_HEADERS, stream, &block)
+}
+
+/// A `POST` of JSON with these headers, of whose body the first byte alone comes.
+pub(crate) fn unfinished_post(stream: u32, path: &str, headers: &[(&str, &str)]) -> Vec<u8> {
+    // :method POST, :scheme http, then :path and :authority by name and value (RFC 7541).
+    let mut block = vec![0x83, 0x86, 0x44];
+    let literal = |block: &mut Vec<u8>, text: &str| {
+        block.push(u8::try_from(text.len()).ok().filter(|length| *length < 0x7f).unwrap());
+        block.extend(text.bytes());
+    };
+    literal(&mut block, path);
+    block.extend(b"\x41\x09localhost");
+    for (name, value) in headers.iter().chain(&[("content-type", "application/json")]) {
+        block.push(0);
+        literal(&mut block, name);
+        literal(&mut block, value);
+    }
+    [frame(HEADERS, END_HEADERS, stream, &block), frame(DATA, 0, stream, b"{")].concat()
 }
 
 /// A connection that has said hello.

@@ -165,26 +165,3 @@ async fn agents_and_tenants_have_rates_as_well_and_who_has_nothing_left_takes_no
     assert_eq!(scope("b", &other).await, None);
     assert_eq!(scope("b", &other).await.as_deref(), Some("tenant"));
 }
-
-#[tokio::test]
-async fn requests_past_those_of_a_key_or_an_agent_under_way_are_shed_at_once() {
-    for (setting, scopes) in [("KEY", [503, 200, 200]), ("AGENT", [503, 503, 200])] {
-        let database = database().await;
-        let replica = Builder::new(&database).set(&format!("WAGGLE_LIMITS__CONCURRENT_PER_{setting}"), 1);
-        let replica = replica.start().await;
-        let own = replica.acme("a").await;
-        let (_, second) = replica.key("a", &["mcp"]).await;
-        replica.agent("acme", "b").await;
-        let (_, elsewhere) = replica.key("b", &["mcp"]).await;
-        let slow = replica.http.begin("a", &own, 100).await;
-        let mut statuses = Vec::new();
-        for (agent, key) in [("a", &own), ("a", &second), ("b", &elsewhere)] {
-            statuses.push(list(&replica, agent, key).await.status.as_u16());
-        }
-        assert_eq!(statuses, scopes, "{setting}");
-        drop(slow);
-        while list(&replica, "a", &own).await.status != 200 {
-            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-        }
-    }
-}

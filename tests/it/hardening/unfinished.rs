@@ -1,0 +1,254 @@
+//! Requests whose bodies do not end: what they hold, and that others are served beside them.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::task::JoinSet;
+use waggle::model::key::{KeyKind, SecretKey};
+use waggle::model::sources::Point;
+
+use super::frames::{HEADERS, Spoken, unfinished_post};
+use crate::app::{Builder, Replica};
+use crate::cluster::{Database, database};
+use crate::http::Client;
+use crate::interference::Director;
+
+const PING: &str = r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#;
+const WAIT: Duration = Duration::from_secs(30);
+
+fn ping() -> Value {
+    serde_json::from_str(PING).unwrap()
+}
+
+/// A connection from `127.0.0.n`.
+async fn connect_from(n: u8, address: SocketAddr) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(SocketAddr::from(([127, 0, 0, n], 0))).unwrap();
+    socket.connect(address).await.unwrap()
+}
+
+/// A well-formed key that nobody issued.
+fn made_up() -> String {
+    SecretKey::generate(KeyKind::Agent, &mut rand::rng()).reveal().to_owned()
+}
+
+/// The head of a request with a body of so many bytes, and the first of them.
+fn unfinished(path: &str, credential: &str, length: usize) -> String {
+    format!(
+        "POST {path} HTTP/1.1\r\nHost: localhost\r\n{credential}\r\nContent-Type: application/json\r\n\
+         Content-Length: {length}\r\n\r\n{{"
+    )
+}
+
+/// What is answered on a connection until it pauses or ends.
+async fn answer(stream: &mut TcpStream) -> String {
+    let mut said = vec![0; 8_192];
+    let read = tokio::time::timeout(WAIT, stream.read(&mut said)).await.expect("no answer").unwrap_or(0);
+    String::from_utf8_lossy(&said[..read]).into_owned()
+}
+
+/// A gateway that works on four requests at once, and reads the bodies of two that are refused.
+fn narrow(database: &Database) -> Builder {
+    Builder::new(database)
+        .set("WAGGLE_LIMITS__CONCURRENT_REQUESTS", 4)
+        .set("WAGGLE_LIMITS__REFUSED_BODIES", 2)
+}
+
+/// Sends unfinished requests over HTTP/1.1, each anew once it is answered: without a credential, and with a made-up key.
+async fn attack_1(n: u8, address: SocketAddr) {
+    loop {
+        for credential in ["X-Nobody: 1".to_owned(), format!("X-Agent-API-Key: {}", made_up())] {
+            let mut stream = connect_from(n, address).await;
+            if stream.write_all(unfinished("/a/mcp", &credential, 99).as_bytes()).await.is_ok() {
+                let _ = stream.read(&mut [0; 1_024]).await;
+            }
+        }
+    }
+}
+
+/// The same over HTTP/2, fifty streams at once.
+async fn attack_2(n: u8, address: SocketAddr) {
+    loop {
+        let mut spoken = Spoken::begin(connect_from(n, address).await).await;
+        for nth in 0..50 {
+            let key = made_up();
+            let headers = [("x-agent-api-key", &*key)];
+            let headers = if nth % 2 == 0 { &headers[..] } else { &[] };
+            if spoken.say(&unfinished_post(2 * nth + 1, "/a/mcp", headers)).await.is_err() {
+                break;
+            }
+        }
+        for _ in 0..50 {
+            if spoken.next(HEADERS).await.is_none() {
+                break;
+            }
+        }
+    }
+}
+
+async fn calls_beside(replica: &Replica, key: &str, mut attackers: JoinSet<()>) {
+    let caller = Client::new(replica.running.address);
+    for nth in 0..100 {
+        let answered = caller.post("a", key, &ping()).await;
+        assert_eq!(answered.status, 200, "request {nth}: {}", answered.text());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(attackers.try_join_next().is_none(), "an attacker gave up");
+}
+
+#[tokio::test]
+async fn unfinished_requests_without_a_valid_credential_take_no_place_of_callers() {
+    let database = database().await;
+    let replica = narrow(&database).start().await;
+    let key = replica.acme("a").await;
+    let address = replica.running.address;
+    let mut attackers = JoinSet::new();
+    for nth in 0..64 {
+        attackers.spawn(attack_1(2 + nth % 8, address));
+    }
+    calls_beside(&replica, &key, attackers).await;
+}
+
+#[tokio::test]
+async fn unfinished_http_2_requests_without_a_valid_credential_take_no_place_of_callers() {
+    let database = database().await;
+    let replica = narrow(&database).start().await;
+    let key = replica.acme("a").await;
+    let address = replica.running.address;
+    let mut attackers = JoinSet::new();
+    for nth in 0..8 {
+        attackers.spawn(attack_2(2 + nth, address));
+    }
+    calls_beside(&replica, &key, attackers).await;
+}
+
+#[tokio::test]
+async fn unfinished_bodies_of_a_valid_key_hold_no_place_of_its_agent_or_of_the_gateway() {
+    let database = database().await;
+    let replica = narrow(&database).set("WAGGLE_LIMITS__CONCURRENT_PER_AGENT", 1).start().await;
+    let first = replica.acme("a").await;
+    let (_, second) = replica.key("a", &["mcp", "registry"]).await;
+    let mut held = Vec::new();
+    for _ in 0..8 {
+        held.push(replica.http.begin("a", &first, 99).await);
+        let mut publishing = TcpStream::connect(replica.running.address).await.unwrap();
+        let bearer = format!("Authorization: Bearer {first}");
+        let head = unfinished("/admin/v1/agents/a/prompts/p", &bearer, 99).replacen("POST", "PUT", 1);
+        publishing.write_all(head.as_bytes()).await.unwrap();
+        held.push(publishing);
+    }
+    for _ in 0..20 {
+        assert_eq!(replica.http.post("a", &second, &ping()).await.status, 200);
+        assert_eq!(replica.http.admin(&second, "GET", "/agents/a/prompts", None).await.status, 200);
+    }
+    for stream in &mut held {
+        stream.write_all(" ".repeat(98).as_bytes()).await.unwrap();
+        let said = answer(stream).await;
+        assert!(said.starts_with("HTTP/1.1 400 "), "a finished body is answered: {said}");
+    }
+}
+
+#[tokio::test]
+async fn requests_past_those_of_a_key_under_way_are_refused() {
+    let database = database().await;
+    let replica = Builder::new(&database).set("WAGGLE_LIMITS__CONCURRENT_PER_KEY", 2).start().await;
+    let key = replica.acme("a").await;
+    let (_, other) = replica.key("a", &["mcp"]).await;
+    let mut held = vec![replica.http.begin("a", &key, 99).await, replica.http.begin("a", &key, 99).await];
+    let refused = replica.http.post("a", &key, &ping()).await;
+    assert_eq!((refused.status.as_u16(), &refused.json()["id"]), (503, &json!(7)));
+    assert_eq!(replica.http.post("a", &other, &ping()).await.status, 200);
+    held.pop();
+    let deadline = tokio::time::Instant::now() + WAIT;
+    while replica.http.post("a", &key, &ping()).await.status != 200 {
+        assert!(tokio::time::Instant::now() < deadline, "the place was not given back");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test]
+async fn requests_past_those_of_an_agent_at_work_are_refused_with_their_id() {
+    let database = database().await;
+    let director = Director::new();
+    let replica = Builder::new(&database)
+        .set("WAGGLE_LIMITS__CONCURRENT_PER_AGENT", 1)
+        .interference(director.clone())
+        .start()
+        .await;
+    let key = replica.acme("a").await;
+    let (_, other) = replica.key("a", &["mcp"]).await;
+    assert_eq!(replica.http.post("a", &other, &ping()).await.status, 200);
+    let held = director.hold(Point::BeforeCommit);
+    let (http, working) = (replica.http.clone(), key.clone());
+    let initialize = json!({
+        "jsonrpc": "2.0", "id": 1, "method": "initialize",
+        "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}},
+    });
+    let working = tokio::spawn(async move { http.post("a", &working, &initialize).await.status });
+    held.meanwhile(async {
+        let refused = replica.http.post("a", &other, &ping()).await;
+        assert_eq!((refused.status.as_u16(), &refused.json()["id"]), (503, &json!(7)));
+    })
+    .await;
+    assert_eq!(working.await.unwrap(), 200);
+}
+
+#[tokio::test]
+async fn a_caller_without_rate_or_quota_is_refused_before_its_body_is_read() {
+    let database = database().await;
+    let replica = Builder::new(&database)
+        .set("WAGGLE_LIMITS__KEY_PER_SECOND", 1)
+        .set("WAGGLE_LIMITS__KEY_BURST", 5)
+        .set("WAGGLE_COSTS__OTHER", 5)
+        .set("WAGGLE_COSTS__LIST", 0)
+        .start()
+        .await;
+    let key = replica.acme("a").await;
+    replica.agent("acme", "b").await;
+    let limits = json!({"limits": {"perSecond": 0}});
+    let unlimited = replica.admin("POST", "/agents/b/keys", Some(limits)).await.json();
+    let other = unlimited["key"].as_str().unwrap().to_owned();
+    let quota = Some(json!({"limits": {"callsPerDay": 1}}));
+    assert_eq!(replica.admin("PATCH", "/agents/b", quota).await.status, 200);
+    for (agent, key, code) in [("a", &key, "rate_limited"), ("b", &other, "quota_exceeded")] {
+        assert_eq!(replica.http.post(agent, key, &ping()).await.status, 200);
+        // The quota is known to be used up from the first refusal on, for a second.
+        let refused = replica.http.post(agent, key, &ping()).await;
+        assert_eq!((refused.status.as_u16(), &refused.json()["id"]), (429, &json!(7)));
+        let mut stream = TcpStream::connect(replica.running.address).await.unwrap();
+        let credential = format!("X-Agent-API-Key: {key}");
+        let head = unfinished(&format!("/{agent}/mcp"), &credential, 100_000);
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let said = answer(&mut stream).await;
+        assert!(said.starts_with("HTTP/1.1 429 "), "{said}");
+        assert!(said.contains(code), "{said}");
+    }
+    let list = json!({"jsonrpc": "2.0", "id": 1, "method": "resources/list"});
+    assert_eq!(replica.http.post("a", &key, &list).await.status, 200, "what costs nothing is answered");
+}
+
+#[tokio::test]
+async fn the_id_of_a_refused_request_is_read_while_a_place_is_free_and_never_for_a_barred_address() {
+    let database = database().await;
+    for (places, bursts, statuses, ids) in [
+        (8, 2, [401, 401, 429, 429], [json!(7), json!(7), json!(null), json!(null)]),
+        (0, 4, [401, 401, 401, 401], [json!(null), json!(null), json!(null), json!(null)]),
+    ] {
+        let replica = Builder::new(&database)
+            .set("WAGGLE_LIMITS__REFUSED_BODIES", places)
+            .set("WAGGLE_LIMITS__ADDRESS_PER_SECOND", 1)
+            .set("WAGGLE_LIMITS__ADDRESS_BURST", bursts)
+            .start()
+            .await;
+        let mut seen = Vec::new();
+        for _ in 0..4 {
+            let refused = replica.http.post("a", "bak_none", &ping()).await;
+            seen.push((refused.status.as_u16(), refused.json()["id"].clone()));
+        }
+        assert_eq!(seen, statuses.into_iter().zip(ids).collect::<Vec<_>>(), "{places} places");
+        replica.running.stop().await;
+    }
+}

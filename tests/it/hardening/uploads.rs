@@ -1,0 +1,112 @@
+//! Bodies that are large or slow: what memory they may take, and how long they are waited for.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::app::{Builder, Replica, gateway};
+use crate::cluster::database;
+
+const MIB: usize = 1 << 20;
+const WAIT: Duration = Duration::from_secs(30);
+
+/// A connection on which a manifest of so many bytes is announced, and its first byte sent.
+async fn announce(replica: &Replica, key: &str, length: Option<usize>) -> TcpStream {
+    let mut stream = TcpStream::connect(replica.running.address).await.unwrap();
+    let (framing, first) = match length {
+        Some(length) => (format!("Content-Length: {length}"), "{"),
+        None => ("Transfer-Encoding: chunked".to_owned(), "1\r\n{\r\n"),
+    };
+    let head = format!(
+        "PUT /admin/v1/agents/a/manifest HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {key}\r\n\
+         Content-Type: application/json\r\n{framing}\r\n\r\n{first}"
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream
+}
+
+/// Bytes that are reserved for bodies, as the metrics show them.
+async fn reserved(replica: &Replica) -> usize {
+    let metrics = replica.http.get("/metrics").await.text();
+    let line = metrics.lines().find(|line| line.starts_with("waggle_upload_bytes ")).unwrap();
+    line.split(' ').nth(1).unwrap().parse().unwrap()
+}
+
+async fn wait_for_reserved(replica: &Replica, bytes: usize) {
+    let deadline = tokio::time::Instant::now() + WAIT;
+    while reserved(replica).await != bytes {
+        assert!(tokio::time::Instant::now() < deadline, "{} bytes are reserved", reserved(replica).await);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// The first bytes of an answer.
+async fn answer(stream: &mut TcpStream) -> String {
+    let mut said = vec![0; 4_096];
+    let read = tokio::time::timeout(WAIT, stream.read(&mut said)).await.expect("no answer").unwrap();
+    String::from_utf8_lossy(&said[..read]).into_owned()
+}
+
+#[tokio::test]
+async fn of_24_large_manifests_of_one_key_memory_is_reserved_for_one() {
+    let (_database, replica) = gateway().await;
+    let key = replica.acme("a").await;
+    let mut first = announce(&replica, &key, Some(64 * MIB)).await;
+    wait_for_reserved(&replica, 64 * MIB).await;
+    for length in [Some(64 * MIB), None].into_iter().cycle().take(23) {
+        let refused = answer(&mut announce(&replica, &key, length).await).await;
+        assert!(refused.starts_with("HTTP/1.1 503 "), "{refused}");
+    }
+    assert_eq!(reserved(&replica).await, 64 * MIB);
+    first.shutdown().await.unwrap();
+    wait_for_reserved(&replica, 0).await;
+    let manifest = json!({"apiVersion": "waggle/v1", "agent": "a"});
+    assert_eq!(replica.http.admin(&key, "PUT", "/agents/a/manifest", Some(manifest)).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_tenant_has_a_quarter_of_the_memory_for_bodies_and_other_tenants_the_rest() {
+    let database = database().await;
+    let replica = Builder::new(&database)
+        .set("WAGGLE_LIMITS__MANIFEST_BYTES", 4 * MIB)
+        .set("WAGGLE_LIMITS__CONTENT_BYTES", MIB)
+        .set("WAGGLE_LIMITS__UPLOAD_BYTES_PER_KEY", 4 * MIB)
+        .set("WAGGLE_LIMITS__UPLOAD_BYTES_PER_TENANT", 6 * MIB)
+        .set("WAGGLE_LIMITS__UPLOAD_BYTES", 24 * MIB)
+        .start()
+        .await;
+    let first = replica.acme("a").await;
+    let (_, second) = replica.key("a", &["registry"]).await;
+    let _held = announce(&replica, &first, None).await;
+    wait_for_reserved(&replica, 4 * MIB).await;
+    let refused = answer(&mut announce(&replica, &second, Some(3 * MIB)).await).await;
+    assert!(refused.starts_with("HTTP/1.1 503 ") && refused.contains("retry-after"), "{refused}");
+    let _also = announce(&replica, &second, Some(2 * MIB)).await;
+    wait_for_reserved(&replica, 6 * MIB).await;
+    let mut operators = Vec::new();
+    for nth in 1..=4 {
+        operators.push(announce(&replica, &replica.operator, Some(4 * MIB)).await);
+        wait_for_reserved(&replica, 6 * MIB + nth * 4 * MIB).await;
+    }
+    let refused = answer(&mut announce(&replica, &replica.operator, Some(3 * MIB)).await).await;
+    assert!(refused.starts_with("HTTP/1.1 503 "), "the process has 2 MiB left: {refused}");
+}
+
+#[tokio::test]
+async fn a_body_slower_than_the_settings_say_is_answered_408_on_both_surfaces() {
+    let database = database().await;
+    let replica = Builder::new(&database).set("WAGGLE_SERVER__BODY_WINDOW_SECONDS", 1).start().await;
+    let key = replica.acme("a").await;
+    let mut publishing = announce(&replica, &key, Some(MIB)).await;
+    let mut calling = replica.http.begin("a", &key, 99).await;
+    publishing.write_all(&[b' '; 1_000]).await.unwrap();
+    let problem = answer(&mut publishing).await;
+    assert!(problem.starts_with("HTTP/1.1 408 "), "{problem}");
+    assert!(problem.contains("\"code\":\"invalid_request\""), "{problem}");
+    let error = answer(&mut calling).await;
+    assert!(error.starts_with("HTTP/1.1 408 "), "{error}");
+    assert!(error.contains("\"code\":-32600"), "{error}");
+    wait_for_reserved(&replica, 0).await;
+}
