@@ -45,8 +45,21 @@ impl FromRequestParts<Arc<Admin>> for Authority {
         }
         let authority = authority?;
         audited::identify(&authority);
-        visitor.intake.begin_work(authority.grant())?;
+        visitor.intake.begin_work(authority.grant(), admin.cost(&parts.method))?;
         Ok(authority)
+    }
+}
+
+/// A call that needs no credential, charged to its address.
+pub(super) struct Visit;
+
+impl FromRequestParts<Arc<Admin>> for Visit {
+    type Rejection = AdminFault;
+
+    async fn from_request_parts(parts: &mut Parts, admin: &Arc<Admin>) -> Result<Self, AdminFault> {
+        let visitor = Visitor::of(&parts.extensions)?;
+        visitor.intake.charge_visit(visitor.client, admin.cost(&parts.method))?;
+        Ok(Self)
     }
 }
 
@@ -81,7 +94,7 @@ impl Authority {
     /// The grant of the credential; `None` for the operator's.
     fn grant(&self) -> Option<&Arc<Grant>> {
         match self {
-            Self::Operator => None,
+            Self::Operator(_) => None,
             Self::Key(grant) => Some(grant),
         }
     }

@@ -156,7 +156,8 @@ async fn decide(
     if let Err(fault) = app.limits.would_charge(&asker, app.costs.of_method(method)) {
         return Ok(Err((Rule::RateLimit, fault)));
     }
-    let holders = Holders { agent: agent.uid, tenant: agent.tenant, limits: &would_be.limits };
+    let own = asker.is_own();
+    let holders = Holders { agent: agent.uid, tenant: agent.tenant, limits: &would_be.limits, own };
     match app.usage.would_take(holders).await {
         Err(fault @ Fault::QuotaExceeded { .. }) => Ok(Err((Rule::Quota, fault))),
         other => other.map(Ok),

@@ -9,6 +9,7 @@ use http::{HeaderMap, StatusCode};
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Deserializer};
 
+use super::authority::Visit;
 use crate::http::precondition;
 use crate::http::problem::{self, AdminFault};
 use crate::http::visitor::Visitor;
@@ -38,7 +39,7 @@ pub(crate) fn finish(mut response: Response, request_id: Option<&str>) -> Respon
 }
 
 /// A known path, and a method that it has not.
-pub(super) async fn method_not_allowed() -> Response {
+pub(super) async fn method_not_allowed(_: Visit) -> Response {
     problem::method_not_allowed(None)
 }
 

@@ -50,6 +50,12 @@ impl LimitBounds {
         if quotas.into_iter().flatten().any(|most| i64::try_from(most).is_err()) {
             return Err(Fault::invalid_params("limits: a quota is too large"));
         }
+        if limits.strangers_percent.is_some_and(|percent| percent > UseLimits::MOST_STRANGERS_PERCENT) {
+            return Err(Fault::invalid_params(format!(
+                "limits: strangersPercent is more than {}",
+                UseLimits::MOST_STRANGERS_PERCENT
+            )));
+        }
         Ok(limits)
     }
 

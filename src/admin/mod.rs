@@ -25,6 +25,7 @@ mod usage;
 use std::sync::Arc;
 
 use axum::Router;
+use http::Method;
 use tokio::sync::Semaphore;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -69,6 +70,7 @@ pub struct Admin {
 }
 
 pub use audit_reads::AuditReads;
+use authority::Visit;
 pub(crate) use extract::finish;
 pub use limits::LimitBounds;
 
@@ -78,14 +80,25 @@ type Answer<T> = Result<T, AdminFault>;
 /// The admin surface: the routes below `/admin/v1`, and their document.
 pub fn router(admin: Arc<Admin>) -> Router {
     let (routes, document) = operations().split_for_parts();
+    let charged = axum::middleware::from_extractor_with_state::<Visit, _>(Arc::clone(&admin));
     routes
         .route_layer(axum::middleware::from_fn(audited::name))
-        .merge(openapi::served(&document))
-        .merge(browser::router())
-        .fallback(async || AdminFault(Fault::NotFound("path")))
+        .merge(openapi::served(&document).merge(browser::router()).route_layer(charged))
+        .fallback(async |_: Visit| AdminFault(Fault::NotFound("path")))
         .method_not_allowed_fallback(extract::method_not_allowed)
         .layer(axum::middleware::from_fn_with_state(Arc::clone(&admin), authority::check_host))
         .with_state(admin)
+}
+
+impl Admin {
+    /// What a call takes from the rates.
+    fn cost(&self, method: &Method) -> u32 {
+        if matches!(*method, Method::GET | Method::HEAD) {
+            self.costs.admin_read
+        } else {
+            self.costs.admin_write
+        }
+    }
 }
 
 /// The OpenAPI document of the admin surface, as JSON.

@@ -73,15 +73,17 @@ pub(super) struct Problems;
 /// What a write may answer besides.
 pub(super) struct WriteProblems;
 
-const COMMON: [(&str, &str); 5] = [
+const COMMON: [(&str, &str); 6] = [
     ("400", "`invalid_params`, `invalid_request`, `parse_error`"),
     ("401", "`unauthenticated`"),
     ("403", "`forbidden`, `insufficient_scope`, `forbidden_origin`"),
     ("404", "`not_found`: no such thing, or not yours"),
+    ("429", "`rate_limited`: try again after `Retry-After` seconds; `RateLimit` names the rate"),
     ("503", "`unavailable`, `storage_unavailable`: try again after `Retry-After` seconds"),
 ];
 
-const OF_WRITES: [(&str, &str); 4] = [
+const OF_WRITES: [(&str, &str); 5] = [
+    ("408", "`invalid_request`: the body arrived too slowly"),
     ("409", "`already_exists`, `slug_retired`"),
     ("412", "`revision_mismatch`: `If-Match` or `If-None-Match` does not hold"),
     ("413", "`payload_too_large`"),

@@ -103,7 +103,8 @@ pub(super) fn limit_options(settings: &Settings) -> LimitOptions {
 
 pub(super) fn usage_options(settings: &Settings) -> UsageOptions {
     let (usage, stale) = (&settings.usage, settings.access.stale);
-    UsageOptions { settle: usage.settle, retain: usage.retain, stale }
+    let strangers_percent = settings.limits.strangers_percent;
+    UsageOptions { settle: usage.settle, retain: usage.retain, stale, strangers_percent }
 }
 
 pub(super) fn connection_options(settings: &Settings) -> ConnectionOptions {

@@ -37,6 +37,10 @@ const CONCURRENT_STREAMS: u32 = 128;
 const TAKEN_BACK: usize = 20;
 /// Breaches of the protocol that end a request each; with more, the connection is closed.
 const RESET_FOR_CAUSE: usize = 64;
+/// Bytes of bodies that a connection of HTTP/2, and one request on it, may send before something reads them. They are in
+/// memory without being reserved for anybody.
+const CONNECTION_WINDOW: u32 = 256 * 1024;
+const STREAM_WINDOW: u32 = 128 * 1024;
 /// How often a connection of HTTP/2 is asked whether anybody is there, and how long the answer may take. Whoever sends
 /// a head in pieces for ever cannot answer in between.
 const PING: Duration = Duration::from_secs(20);
@@ -203,6 +207,8 @@ impl ConnectionOptions {
             .http2()
             .timer(TokioTimer::new())
             .max_concurrent_streams(CONCURRENT_STREAMS)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .initial_stream_window_size(STREAM_WINDOW)
             .max_pending_accept_reset_streams(TAKEN_BACK)
             .max_local_error_reset_streams(RESET_FOR_CAUSE)
             .max_header_list_size(self.header_bytes)

@@ -21,6 +21,10 @@ pub struct Costs {
     pub discover: u32,
     /// Everything else.
     pub other: u32,
+    /// `GET` on the administration surface.
+    pub admin_read: u32,
+    /// Everything else there.
+    pub admin_write: u32,
 }
 
 impl Costs {
@@ -34,6 +38,8 @@ impl Costs {
             stream: cost("costs.stream", 5),
             discover: cost("costs.discover", 0),
             other: cost("costs.other", 1),
+            admin_read: cost("costs.admin_read", 1),
+            admin_write: cost("costs.admin_write", 1),
         }
     }
 
@@ -50,9 +56,10 @@ impl Costs {
         }
     }
 
-    /// What the cheapest request costs that costs anything.
+    /// What the cheapest request to an MCP endpoint costs that costs anything.
     pub fn least(&self) -> Option<NonZeroU32> {
-        let Self { list, read, prompt, complete, stream, discover, other } = *self;
+        let Self { list, read, prompt, complete, stream, discover, other, admin_read: _, admin_write: _ } =
+            *self;
         [list, read, prompt, complete, stream, discover, other].into_iter().filter_map(NonZeroU32::new).min()
     }
 
@@ -65,6 +72,8 @@ impl Costs {
             ("costs.complete", self.complete),
             ("costs.discover", self.discover),
             ("costs.other", self.other),
+            ("costs.admin_read", self.admin_read),
+            ("costs.admin_write", self.admin_write),
         ];
         let stream = ("costs.stream", self.stream);
         costs.into_iter().fold(stream, |dearest, cost| if cost.1 > dearest.1 { cost } else { dearest })

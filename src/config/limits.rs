@@ -6,7 +6,7 @@ use super::{
     number::{Count, Size, Time},
     reader::Reader,
 };
-use crate::model::limits::Rate;
+use crate::model::limits::{Rate, UseLimits};
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
@@ -58,6 +58,8 @@ pub struct Limits {
     pub tenant: Option<Rate>,
     /// What those may use who come from one address without a credential, or with none that holds.
     pub address: Option<Rate>,
+    /// What strangers to a public agent may use of its quotas and its tenant's, in percent and in addition to them.
+    pub strangers_percent: u16,
     /// How long an address has nothing left once it has used that up with credentials that do not hold.
     pub address_penalty: Duration,
     /// How many requests of one key are served at once; those above are answered `503`.
@@ -108,6 +110,11 @@ impl Limits {
             agent: rate(reader, "limits.agent_per_second", "limits.agent_burst"),
             tenant: rate(reader, "limits.tenant_per_second", "limits.tenant_burst"),
             address: rate(reader, "limits.address_per_second", "limits.address_burst"),
+            strangers_percent: reader.value(
+                "limits.strangers_percent",
+                &Count(0..=UseLimits::MOST_STRANGERS_PERCENT),
+                100,
+            ),
             address_penalty: reader.value(
                 "limits.address_penalty_seconds",
                 &Time::seconds(0..=86_400),

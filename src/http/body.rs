@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::Stream;
+use http::HeaderMap;
+use http::header::EXPECT;
 use http_body_util::BodyExt;
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use parking_lot::Mutex;
@@ -256,8 +258,12 @@ where
     }
 }
 
-/// Reads away what is left of a body, within bounds.
-pub(super) async fn discard(mut body: impl HttpBody<Data = Bytes> + Unpin) {
+/// Reads away what is left of a body, within bounds. A connection that is closed on a client which is still sending is
+/// reset, and the answer is lost with it (RFC 9112, section 9.6). A client that waits for a `100` is not sending.
+pub async fn discard(headers: &HeaderMap, mut body: impl HttpBody<Data = Bytes> + Unpin) {
+    if body.is_end_stream() || headers.contains_key(EXPECT) {
+        return;
+    }
     let reading = async {
         let mut left = DISCARDED;
         while let Some(Ok(frame)) = body.frame().await {

@@ -7,12 +7,14 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use http::HeaderMap;
 use hyper::body::Body as HttpBody;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::body;
-use super::limits::{Limits, Reservation};
+use super::limits::{Limits, Reservation, Standing, UnderWay};
+use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
 use crate::registry::access::Grant;
 
@@ -29,6 +31,8 @@ struct Held {
     grant: Option<Arc<Grant>>,
     place: Option<OwnedSemaphorePermit>,
     body: Option<Reservation>,
+    under_way: Option<UnderWay>,
+    status: Option<Standing>,
 }
 
 impl Intake {
@@ -37,13 +41,42 @@ impl Intake {
         Self { limits, places, held: Mutex::default() }
     }
 
-    /// Takes a place of work for a request whose credential is verified; `None` for the operator's.
+    /// Charges a request whose credential is verified, and takes a place of work for it. `None` stands for the operator's,
+    /// which has no rate.
     ///
     /// # Errors
-    /// [`Fault::Unavailable`].
-    pub fn begin_work(&self, grant: Option<&Arc<Grant>>) -> Result<(), Fault> {
-        self.held.lock().grant = grant.cloned();
+    /// [`Fault::Unavailable`], [`Fault::RateLimited`].
+    pub fn begin_work(&self, grant: Option<&Arc<Grant>>, cost: u32) -> Result<(), Fault> {
+        if self.held.lock().place.is_some() {
+            // The credential was asked for earlier, to decide about the request's host.
+            return Ok(());
+        }
+        if let Some(grant) = grant {
+            let under_way = self.limits.admit_call(&grant.credential)?;
+            let status = self.limits.charge_call(&grant.credential, cost)?;
+            let mut held = self.held.lock();
+            held.grant = Some(Arc::clone(grant));
+            held.under_way = Some(under_way);
+            held.status = status;
+        }
         self.resume()
+    }
+
+    /// Charges a request that needs no credential to its address.
+    ///
+    /// # Errors
+    /// [`Fault::RateLimited`].
+    pub fn charge_visit(&self, client: ClientAddress, cost: u32) -> Result<(), Fault> {
+        let status = self.limits.charge_visit(client, cost)?;
+        self.held.lock().status = status;
+        Ok(())
+    }
+
+    /// Adds what is left to the headers of the answer.
+    pub fn tell(&self, headers: &mut HeaderMap) {
+        if let Some(status) = self.held.lock().status.take() {
+            status.tell(headers);
+        }
     }
 
     fn resume(&self) -> Result<(), Fault> {

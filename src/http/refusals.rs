@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderMap;
-use http::header::EXPECT;
 use hyper::body::Body as HttpBody;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
@@ -62,17 +61,16 @@ impl Refusals {
         within(REFUSED_TIME, reading).await?.ok()
     }
 
-    /// Reads away what is left of a body, within bounds. A connection that is closed on a client which is still sending
-    /// is reset, and the answer is lost with it (RFC 9112, section 9.6). A client that waits for a `100` is not sending.
+    /// Reads away what is left of a body, as [`body::discard`] does, while a place is free.
     pub async fn discard<B>(&self, client: ClientAddress, headers: &HeaderMap, body: B)
     where
         B: HttpBody<Data = Bytes> + Unpin,
     {
-        if body.is_end_stream() || headers.contains_key(EXPECT) {
+        if body.is_end_stream() {
             return;
         }
         if let Some(_place) = self.place(client) {
-            body::discard(body).await;
+            body::discard(headers, body).await;
         }
     }
 

@@ -11,8 +11,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::accept;
 use super::costs;
-use super::counted::EndpointStats;
-use super::era;
+use super::counted::{EndpointStats, method_of};
+use super::era::{self, Era};
 use super::headers::McpHeaders;
 use super::performer::Performer;
 use super::reply::{fail, method_not_allowed, no_content, refuse, refuse_read};
@@ -218,6 +218,8 @@ impl Endpoint {
         let Some(Received { bytes, reserved: _reserved }) = read else { return fail(arrival, fault) };
         arrival.trail.body(bytes.len());
         let incoming = parse(&bytes);
+        let era = era::decide(&McpHeaders::read(&arrival.parts.headers), &incoming);
+        arrival.noted.asks(method_of(&incoming), era == Era::Modern);
         let free = match fault {
             Fault::RateLimited { .. } => costs::of(&self.options.costs, &incoming) == 0,
             _ => incoming.as_ref().is_ok_and(|incoming| costs::calls(incoming) == 0),

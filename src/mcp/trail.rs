@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::client::ClientInfo;
+use super::costs;
 use super::endpoint::{Arrival, Endpoint};
 use super::live::End;
 use super::modern::decode::META_CLIENT_INFO;
@@ -41,8 +42,8 @@ struct Notes {
     actor: Actor,
     tenant: Option<TenantId>,
     agent: Option<AgentId>,
-    /// What may be used, where somebody may use anything.
-    limits: Option<Arc<AccessLimits>>,
+    /// Whose quotas the request counts against, where it is admitted.
+    quotas: Option<QuotaHolder>,
     client: Option<ClientName>,
     protocol: Option<&'static str>,
     session: Option<SessionUid>,
@@ -52,6 +53,21 @@ struct Notes {
     bytes_in: u64,
     outcome: Option<&'static str>,
     members: Vec<Member>,
+}
+
+/// Whose quotas a request counts against: those of the agent that its event names, and of the tenant.
+#[derive(Debug, Clone)]
+struct QuotaHolder {
+    limits: Arc<AccessLimits>,
+    /// Whether the credential is one of the agent or its tenant.
+    own: bool,
+}
+
+impl QuotaHolder {
+    fn of(&self, event: &Event) -> Option<Holders<'_>> {
+        let (agent, tenant) = (event.agent?, event.tenant?);
+        Some(Holders { agent, tenant, limits: &self.limits, own: self.own })
+    }
 }
 
 /// What one message asks for.
@@ -114,7 +130,8 @@ impl Trail {
     pub(super) fn admitted(&self, caller: &Caller) {
         let mut notes = self.notes.lock();
         (notes.tenant, notes.agent) = (Some(caller.tenant), Some(caller.agent));
-        notes.limits = Some(Arc::clone(&caller.limits));
+        notes.quotas =
+            Some(QuotaHolder { limits: Arc::clone(&caller.limits), own: costs::holders(caller).own });
     }
 
     /// Who asks, whether he may or not.
@@ -204,15 +221,15 @@ impl Endpoint {
         if response.status() == http::StatusCode::METHOD_NOT_ALLOWED {
             event.outcome = "method_not_allowed";
         }
-        let (members, limits) = {
+        let (members, quotas) = {
             let mut notes = arrival.trail.notes.lock();
-            (std::mem::take(&mut notes.members), notes.limits.take())
+            (std::mem::take(&mut notes.members), notes.quotas.take())
         };
         let recorded = if members.is_empty() {
-            self.count(limits.as_deref(), &event);
+            self.count(quotas.as_ref(), &event);
             self.audit.record(&event).await
         } else {
-            Box::pin(self.record_each(event, members, limits.as_deref())).await
+            Box::pin(self.record_each(event, members, quotas.as_ref())).await
         };
         recorded.map_or_else(|fault| fail(arrival, &fault), |()| response)
     }
@@ -222,7 +239,7 @@ impl Endpoint {
         &self,
         whole: Event,
         members: Vec<Member>,
-        limits: Option<&AccessLimits>,
+        quotas: Option<&QuotaHolder>,
     ) -> Result<(), Fault> {
         let mut bytes_in = whole.bytes_in;
         let events = members.into_iter().map(|member| Event {
@@ -233,13 +250,13 @@ impl Endpoint {
             bytes_out: Some(member.bytes_out),
             ..whole.clone()
         });
-        let events: Vec<_> = events.inspect(|event| self.count(limits, event)).collect();
+        let events: Vec<_> = events.inspect(|event| self.count(quotas, event)).collect();
         self.audit.record_all(&events).await
     }
 
     /// Counts what was used by whoever may use anything.
-    fn count(&self, limits: Option<&AccessLimits>, event: &Event) {
-        let (Some(limits), Some(agent), Some(tenant)) = (limits, event.agent, event.tenant) else { return };
+    fn count(&self, quotas: Option<&QuotaHolder>, event: &Event) {
+        let Some(holders) = quotas.and_then(|quotas| quotas.of(event)) else { return };
         let outcome = event.outcome;
         let denied = matches!(outcome, "rate_limited" | "quota_exceeded" | "unavailable");
         let usage = Usage {
@@ -249,7 +266,7 @@ impl Endpoint {
             bytes_in: event.bytes_in,
             bytes_out: event.bytes_out.unwrap_or(0),
         };
-        self.usage.count(Holders { agent, tenant, limits }, counted(event), event.at, &usage);
+        self.usage.count(holders, counted(event), event.at, &usage);
     }
 
     /// What is known of a request so far.
@@ -284,15 +301,15 @@ impl Endpoint {
     /// What will be said when the stream ends that a request opens.
     pub(super) fn farewell(&self, arrival: &Arrival<'_>) -> Farewell {
         let notes = &arrival.trail.notes;
-        let (asked, client, limits) = {
+        let (asked, client, quotas) = {
             let notes = notes.lock();
-            (notes.asked.clone(), notes.client.clone(), notes.limits.clone())
+            (notes.asked.clone(), notes.client.clone(), notes.quotas.clone())
         };
         let event = Event { bytes_in: 0, subject: None, ..self.event(arrival) };
         let mut notes = notes.lock();
         (notes.asked, notes.client) = (asked, client);
         let (audit, usage) = (Arc::clone(&self.audit), Arc::clone(&self.usage));
-        Farewell { audit, usage, limits, event: Some(event), opened: Instant::now(), bytes: 0 }
+        Farewell { audit, usage, quotas, event: Some(event), opened: Instant::now(), bytes: 0 }
     }
 }
 
@@ -320,7 +337,7 @@ fn micros(took: Duration) -> u64 {
 pub(super) struct Farewell {
     audit: Arc<Audit>,
     usage: Arc<UsageBook>,
-    limits: Option<Arc<AccessLimits>>,
+    quotas: Option<QuotaHolder>,
     event: Option<Event>,
     opened: Instant,
     bytes: u64,
@@ -354,9 +371,9 @@ impl Drop for Farewell {
         event.at = self.audit.now();
         event.micros = micros(self.opened.elapsed());
         event.bytes_out = Some(self.bytes);
-        if let (Some(limits), Some(agent), Some(tenant)) = (&self.limits, event.agent, event.tenant) {
+        if let Some(holders) = self.quotas.as_ref().and_then(|quotas| quotas.of(&event)) {
             let usage = Usage { bytes_out: self.bytes, ..Usage::default() };
-            self.usage.count(Holders { agent, tenant, limits }, counted(&event), event.at, &usage);
+            self.usage.count(holders, counted(&event), event.at, &usage);
         }
         self.audit.note(&event);
     }

@@ -201,7 +201,7 @@ impl Fault {
     pub fn name(&self) -> &'static str {
         match self {
             Self::ParseError(_) => "parse_error",
-            Self::InvalidRequest(_) => "invalid_request",
+            Self::InvalidRequest(_) | Self::SlowBody(_) => "invalid_request",
             Self::InvalidParams(_) => "invalid_params",
             Self::MethodNotFound(_) => "method_not_found",
             Self::ResourceNotFound(_) => "resource_not_found",
@@ -215,7 +215,6 @@ impl Fault {
             Self::UnsupportedMediaType(_) => "unsupported_media_type",
             Self::NotAcceptable(_) => "not_acceptable",
             Self::PayloadTooLarge(_) => "payload_too_large",
-            Self::SlowBody(_) => "invalid_request",
             Self::RateLimited { .. } => "rate_limited",
             Self::QuotaExceeded { .. } => "quota_exceeded",
             Self::Unavailable { .. } => "unavailable",

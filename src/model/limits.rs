@@ -88,9 +88,32 @@ pub struct UseLimits {
     /// Bytes of a month.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes_per_month: Option<u64>,
+    /// What strangers to a public agent may use in addition to each of these quotas, in percent of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(maximum = 1_000)]
+    pub strangers_percent: Option<u16>,
 }
 
 impl UseLimits {
+    /// The largest part of a quota that strangers may have, in percent.
+    pub const MOST_STRANGERS_PERCENT: u16 = 1_000;
+
+    /// The quotas of strangers, where the settings give them so many percent.
+    #[must_use]
+    pub fn of_strangers(self, percent: u16) -> Self {
+        let percent = u128::from(self.strangers_percent.unwrap_or(percent));
+        let part = |quota: Option<u64>| {
+            quota.map(|quota| u64::try_from(u128::from(quota) * percent / 100).unwrap_or(u64::MAX))
+        };
+        Self {
+            calls_per_day: part(self.calls_per_day),
+            calls_per_month: part(self.calls_per_month),
+            bytes_per_day: part(self.bytes_per_day),
+            bytes_per_month: part(self.bytes_per_month),
+            ..self
+        }
+    }
+
     /// Whether there is anything that is used up.
     pub fn has_quota(&self) -> bool {
         let quotas = [self.calls_per_day, self.calls_per_month, self.bytes_per_day, self.bytes_per_month];
@@ -171,7 +194,7 @@ impl RateLimit {
 
 #[cfg(test)]
 mod tests {
-    use super::{KeyLimits, Rate, RateLimit};
+    use super::{KeyLimits, Rate, RateLimit, UseLimits};
 
     fn limit(per_second: impl Into<Option<u32>>, burst: impl Into<Option<u32>>) -> RateLimit {
         RateLimit { per_second: per_second.into(), burst: burst.into() }
@@ -196,6 +219,17 @@ mod tests {
             assert_eq!(limits.over(default), rate, "{limits:?}");
             assert_eq!(limits.combined(), combined, "{limits:?}");
         }
+    }
+
+    #[test]
+    fn strangers_have_their_percentage_of_each_quota() {
+        let own =
+            UseLimits { calls_per_day: Some(260), bytes_per_month: Some(u64::MAX), ..UseLimits::default() };
+        let part = own.of_strangers(10);
+        assert_eq!((part.calls_per_day, part.calls_per_month), (Some(26), None));
+        assert_eq!(own.of_strangers(1_000).bytes_per_month, Some(u64::MAX));
+        let set = UseLimits { strangers_percent: Some(0), ..own };
+        assert_eq!(set.of_strangers(10).calls_per_day, Some(0), "what is set counts, not the settings");
     }
 
     #[test]

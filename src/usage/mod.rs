@@ -5,6 +5,7 @@ mod quotas;
 
 use std::time::Duration;
 
+use sha2::{Digest, Sha256};
 use time::OffsetDateTime;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -35,6 +36,8 @@ pub struct UsageOptions {
     pub retain: Duration,
     /// For how long calls are let in uncounted while the database is away.
     pub stale: Duration,
+    /// What strangers may use in addition to a quota, in percent of it.
+    pub strangers_percent: u16,
 }
 
 /// What is used of the agents of this replica.
@@ -56,15 +59,9 @@ pub struct Holders<'a> {
     pub tenant: TenantId,
     /// What was set for both.
     pub limits: &'a AccessLimits,
-}
-
-impl<'a> Holders<'a> {
-    /// Those for whom there are quotas.
-    fn with_quotas(&self) -> impl Iterator<Item = (LimitScope, Uuid, &'a UseLimits)> {
-        let agent = (LimitScope::Agent, self.limits.quota_holder.0, &self.limits.agent);
-        let tenant = (LimitScope::Tenant, self.tenant.0, &self.limits.tenant);
-        [agent, tenant].into_iter().filter(|(.., limits)| limits.has_quota())
-    }
+    /// Whether the caller has a credential of the agent or its tenant. What others use of a public agent is counted
+    /// apart, against quotas of their own.
+    pub own: bool,
 }
 
 impl UsageBook {
@@ -74,13 +71,29 @@ impl UsageBook {
         Self { store, sources, options, counters: Counters::default(), quotas }
     }
 
+    /// The quotas that a request counts against.
+    fn quotas_of(&self, holders: Holders<'_>) -> impl Iterator<Item = (LimitScope, Uuid, UseLimits)> + use<> {
+        let agent = (LimitScope::Agent, holders.limits.quota_holder.0, &holders.limits.agent);
+        let tenant = (LimitScope::Tenant, holders.tenant.0, &holders.limits.tenant);
+        let counted = |(scope, uid, limits): (LimitScope, Uuid, &UseLimits)| {
+            limits.has_quota().then(|| {
+                if holders.own {
+                    (scope, uid, *limits)
+                } else {
+                    (scope, strangers_of(uid), limits.of_strangers(self.options.strangers_percent))
+                }
+            })
+        };
+        [agent, tenant].map(counted).into_iter().flatten()
+    }
+
     /// Whether it is known in memory that a quota is used up. Takes nothing and asks nobody.
     ///
     /// # Errors
     /// [`Fault::QuotaExceeded`].
     pub fn check(&self, holders: Holders<'_>) -> Result<(), Fault> {
-        holders.with_quotas().try_for_each(|(scope, uid, limits)| {
-            let used_up = self.quotas.known_used_up(uid, limits, self.sources.clock.now());
+        self.quotas_of(holders).try_for_each(|(scope, uid, limits)| {
+            let used_up = self.quotas.known_used_up(uid, &limits, self.sources.clock.now());
             used_up.map_or(Ok(()), |refused| Err(refused.of(scope)))
         })
     }
@@ -94,11 +107,11 @@ impl UsageBook {
             return Ok(());
         }
         let calls = i64::from(calls);
-        for (nth, (scope, uid, limits)) in holders.with_quotas().enumerate() {
-            let taken = Box::pin(self.quotas.take(uid, limits, calls, self.sources.clock.now())).await;
+        for (nth, (scope, uid, limits)) in self.quotas_of(holders).enumerate() {
+            let taken = Box::pin(self.quotas.take(uid, &limits, calls, self.sources.clock.now())).await;
             if let Err(refused) = taken {
-                for (_, uid, limits) in holders.with_quotas().take(nth) {
-                    self.quotas.adjust(uid, limits, Share { calls, bytes: 0 });
+                for (_, uid, limits) in self.quotas_of(holders).take(nth) {
+                    self.quotas.adjust(uid, &limits, Share { calls, bytes: 0 });
                 }
                 return Err(refused.of(scope));
             }
@@ -112,8 +125,8 @@ impl UsageBook {
     /// [`Fault::QuotaExceeded`].
     pub async fn would_take(&self, holders: Holders<'_>) -> Result<(), Fault> {
         let now = self.sources.clock.now();
-        for (scope, uid, limits) in holders.with_quotas() {
-            let used_up = self.quotas.used_up(uid, limits, now).await?;
+        for (scope, uid, limits) in self.quotas_of(holders) {
+            let used_up = self.quotas.used_up(uid, &limits, now).await?;
             used_up.map_or(Ok(()), |refused| Err(refused.of(scope)))?;
         }
         Ok(())
@@ -123,8 +136,8 @@ impl UsageBook {
     pub fn count(&self, holders: Holders<'_>, method: &'static str, at: OffsetDateTime, usage: &Usage) {
         self.counters.count(holders.agent, method, at, usage);
         let bytes = i64::try_from(usage.bytes_in + usage.bytes_out).unwrap_or(i64::MAX);
-        for (_, uid, limits) in holders.with_quotas() {
-            self.quotas.adjust(uid, limits, Share { calls: 0, bytes: -bytes });
+        for (_, uid, limits) in self.quotas_of(holders) {
+            self.quotas.adjust(uid, &limits, Share { calls: 0, bytes: -bytes });
         }
     }
 
@@ -163,4 +176,12 @@ impl UsageBook {
             tracing::warn!(%error, "old usage is taken away later");
         }
     }
+}
+
+/// What stands for all strangers to an agent or a tenant where quotas are kept.
+fn strangers_of(uid: Uuid) -> Uuid {
+    let digest = Sha256::new().chain_update(b"strangers").chain_update(uid.as_bytes()).finalize();
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&digest[..16]);
+    uuid::Builder::from_custom_bytes(bytes).into_uuid()
 }

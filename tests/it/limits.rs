@@ -2,6 +2,7 @@
 
 mod above;
 mod addresses;
+mod administration;
 mod callers;
 mod explain;
 mod look_ups;

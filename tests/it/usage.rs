@@ -122,6 +122,43 @@ async fn a_refused_tenant_takes_nothing_from_its_agent_and_a_batch_counts_its_re
 }
 
 #[tokio::test]
+async fn strangers_at_a_public_agent_have_quotas_of_their_own() {
+    let database = database().await;
+    let replica = Builder::new(&database).set("WAGGLE_LIMITS__STRANGERS_PERCENT", 50).start().await;
+    let own = replica.acme("a").await;
+    replica.agent("acme", "b").await;
+    let (_, elsewhere) = replica.key("b", &["mcp"]).await;
+    replica.tenant("rival").await;
+    replica.agent("rival", "r").await;
+    let (_, foreign) = replica.key("r", &["mcp"]).await;
+    replica.admin("PATCH", "/agents/a", Some(json!({"access": "public"}))).await;
+    limit(&replica, "/tenants/acme", json!({"callsPerDay": 10})).await;
+    limit(&replica, "/tenants/rival", json!({"callsPerDay": 3})).await;
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "resources/list"}).to_string();
+    let anonymous = async || {
+        let headers = [("content-type", "application/json")];
+        replica.http.send("POST", "/a/mcp", &headers, body.clone()).await
+    };
+    for _ in 0..3 {
+        assert_eq!(anonymous().await.status, 200);
+    }
+    assert_eq!(until_refused(&replica, "a", &foreign).await, 2, "both share half of the tenant's quota");
+    let refused = anonymous().await;
+    assert_eq!(
+        (refused.status.as_u16(), &refused.json()["error"]["data"]["code"]),
+        (429, &json!("quota_exceeded"))
+    );
+    assert_eq!(list(&replica, "a", &own).await.status, 200);
+    assert_eq!(until_refused(&replica, "b", &elsewhere).await, 9, "nothing of the tenant's quota was taken");
+    assert_eq!(until_refused(&replica, "r", &foreign).await, 3, "nor of that of the foreign key's tenant");
+
+    limit(&replica, "/tenants/acme", Value::Null).await;
+    limit(&replica, "/agents/a", json!({"callsPerDay": 4, "strangersPercent": 0})).await;
+    assert_eq!(anonymous().await.status, 429);
+    assert_eq!(until_refused(&replica, "a", &own).await, 4);
+}
+
+#[tokio::test]
 async fn what_a_replica_took_and_did_not_give_out_is_given_back_when_it_stops() {
     let database = database().await;
     let replica = Builder::new(&database).start().await;

@@ -62,6 +62,7 @@ impl Gateway {
         };
         let mut response = self.receive(request, id, (true, ADMIN_CORS), manage).await;
         visitor.expiry.tell(response.headers_mut());
+        visitor.intake.tell(response.headers_mut());
         self.challenge(|| Protected::Gateway, &headers, &mut response);
         // Secrets and other people's data: for nobody's cache.
         response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));

@@ -10,10 +10,11 @@ use std::sync::{Arc, OnceLock};
 use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
 
-use super::{BUSY, Gateway, Surface, Target, problem, status, target};
+use super::{Gateway, Surface, Target, problem, status, target};
 use crate::http::body::{self, Body};
 use crate::http::request_id::{RequestIds, X_REQUEST_ID};
 use crate::mcp::reply;
+use crate::model::fault::Fault;
 
 const STARTING: &str = r#"{"status":"unready","reasons":["starting"]}"#;
 const DATABASE_UNREACHABLE: &str = r#"{"status":"unready","reasons":["database_unreachable"]}"#;
@@ -79,8 +80,8 @@ impl Entrance {
                 };
                 status(&request, StatusCode::SERVICE_UNAVAILABLE, body.into())
             }
-            Target::Mcp => reply::unread(&BUSY),
-            _ => problem(&BUSY, &id),
+            Target::Mcp => reply::unread(&Fault::BUSY),
+            _ => problem(&Fault::BUSY, &id),
         };
         let (parts, mut body) = request.into_parts();
         body::discard(&parts.headers, &mut body).await;

@@ -5,6 +5,7 @@
 //! use up what its owners have. What is refused for its credential is charged to the address that it came from, and to
 //! nothing else: nobody can use up what is another's, nor find out by trying whether there is anything.
 
+mod administration;
 mod admission;
 mod bucket;
 mod standing;
@@ -91,7 +92,7 @@ impl<'a> From<&'a Caller> for Asker<'a> {
 
 impl Asker<'_> {
     /// Whether the credential is one of the agent or of its tenant.
-    fn is_own(&self) -> bool {
+    pub fn is_own(&self) -> bool {
         self.credential.is_some_and(|credential| credential.reaches(self.tenant, self.agent))
     }
 }
@@ -102,6 +103,10 @@ pub struct Limits<C: Clock + Clone = DefaultClock> {
     holders: Table<Holder, C>,
     addresses: Table<ClientAddress, C>,
     look_ups: Table<ClientAddress, C>,
+    /// Keys and tenants on the administration surface.
+    calls: Table<Holder, C>,
+    /// Addresses there, of calls that need no credential.
+    visits: Table<ClientAddress, C>,
     uploads: Arc<Uploads>,
     options: LimitOptions,
     /// By [`LimitScope`].
@@ -136,17 +141,20 @@ impl<C: Clock + Clone> Limits<C> {
         let start = clock.now();
         let holders = Table::new(options.remembered, options.key, (clock.clone(), start));
         let addresses = Table::new(options.remembered, options.address, (clock.clone(), start));
-        let look_ups = Table::new(options.remembered, options.look_ups, (clock, start));
+        let look_ups = Table::new(options.remembered, options.look_ups, (clock.clone(), start));
+        let calls = Table::new(options.remembered, options.key, (clock.clone(), start));
+        let visits = Table::new(options.remembered, options.address, (clock, start));
         let uploads = Uploads::new(options.uploads);
         let (refused, shed) = (Default::default(), AtomicU64::new(0));
-        Self { holders, addresses, look_ups, uploads, options, refused, shed }
+        Self { holders, addresses, look_ups, calls, visits, uploads, options, refused, shed }
     }
 
     /// What was refused so far, and who is remembered.
     pub fn stats(&self) -> LimitStats {
         let refused = LimitScope::ALL.map(|scope| (scope, self.refused_of(scope).load(Ordering::Relaxed)));
         let shed = self.shed.load(Ordering::Relaxed);
-        let (holders, addresses) = (self.holders.len(), self.addresses.len());
+        let holders = self.holders.len() + self.calls.len();
+        let addresses = self.addresses.len() + self.visits.len();
         LimitStats { refused, shed, holders, addresses, upload_bytes: self.uploads.reserved() }
     }
 

@@ -165,12 +165,12 @@ mod tests {
         Uploads::new(UploadOptions { total: 100, per_tenant: 50, per_key: 40, pace })
     }
 
-    fn key(nth: u128) -> Option<Uploader> {
-        Some(Uploader::Key(KeyId(Uuid::from_u128(nth))))
+    fn key(nth: u128) -> Uploader {
+        Uploader::Key(KeyId(Uuid::from_u128(nth)))
     }
 
-    fn tenant(nth: u128) -> Option<Uploader> {
-        Some(Uploader::Tenant(TenantId(Uuid::from_u128(nth))))
+    fn tenant(nth: u128) -> Uploader {
+        Uploader::Tenant(TenantId(Uuid::from_u128(nth)))
     }
 
     #[test]
@@ -178,14 +178,14 @@ mod tests {
         let uploads = uploads();
         let mut held = Vec::new();
         for (own, group, bytes, granted) in [
-            (key(1), tenant(1), 41, false),
-            (key(1), tenant(1), 40, true),
-            (key(1), tenant(1), 1, false),
-            (key(2), tenant(1), 11, false),
-            (key(2), tenant(1), 10, true),
-            (key(3), tenant(2), 40, true),
-            (key(4), tenant(2), 10, true),
-            (key(5), tenant(3), 1, false),
+            (Some(key(1)), Some(tenant(1)), 41, false),
+            (Some(key(1)), Some(tenant(1)), 40, true),
+            (Some(key(1)), Some(tenant(1)), 1, false),
+            (Some(key(2)), Some(tenant(1)), 11, false),
+            (Some(key(2)), Some(tenant(1)), 10, true),
+            (Some(key(3)), Some(tenant(2)), 40, true),
+            (Some(key(4)), Some(tenant(2)), 10, true),
+            (Some(key(5)), Some(tenant(3)), 1, false),
             (None, None, 1, false),
         ] {
             match uploads.reserve(own, group, bytes) {
@@ -203,10 +203,10 @@ mod tests {
     #[test]
     fn a_shorter_body_gives_back_what_it_does_not_need() {
         let uploads = uploads();
-        let mut first = uploads.reserve(key(1), tenant(1), 40).unwrap();
+        let mut first = uploads.reserve(Some(key(1)), Some(tenant(1)), 40).unwrap();
         first.shrink_to(3);
         assert_eq!(uploads.reserved(), 3);
-        let second = uploads.reserve(key(1), tenant(1), 37).unwrap();
+        let second = uploads.reserve(Some(key(1)), Some(tenant(1)), 37).unwrap();
         drop((first, second));
         assert_eq!((uploads.reserved(), uploads.by_uploader.len()), (0, 0));
     }

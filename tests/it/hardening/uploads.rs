@@ -6,7 +6,7 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::app::{Builder, Replica, gateway};
+use crate::app::{Builder, Replica};
 use crate::cluster::database;
 
 const MIB: usize = 1 << 20;
@@ -45,13 +45,14 @@ async fn wait_for_reserved(replica: &Replica, bytes: usize) {
 /// The first bytes of an answer.
 async fn answer(stream: &mut TcpStream) -> String {
     let mut said = vec![0; 4_096];
-    let read = tokio::time::timeout(WAIT, stream.read(&mut said)).await.expect("no answer").unwrap();
+    let read = tokio::time::timeout(WAIT, stream.read(&mut said)).await.unwrap().unwrap();
     String::from_utf8_lossy(&said[..read]).into_owned()
 }
 
 #[tokio::test]
 async fn of_24_large_manifests_of_one_key_memory_is_reserved_for_one() {
-    let (_database, replica) = gateway().await;
+    let database = database().await;
+    let replica = Builder::new(&database).set("WAGGLE_SERVER__BODY_BYTES_PER_SECOND", 0).start().await;
     let key = replica.acme("a").await;
     let mut first = announce(&replica, &key, Some(64 * MIB)).await;
     wait_for_reserved(&replica, 64 * MIB).await;
@@ -70,6 +71,7 @@ async fn of_24_large_manifests_of_one_key_memory_is_reserved_for_one() {
 async fn a_tenant_has_a_quarter_of_the_memory_for_bodies_and_other_tenants_the_rest() {
     let database = database().await;
     let replica = Builder::new(&database)
+        .set("WAGGLE_SERVER__BODY_BYTES_PER_SECOND", 0)
         .set("WAGGLE_LIMITS__MANIFEST_BYTES", 4 * MIB)
         .set("WAGGLE_LIMITS__CONTENT_BYTES", MIB)
         .set("WAGGLE_LIMITS__UPLOAD_BYTES_PER_KEY", 4 * MIB)
