@@ -56,6 +56,7 @@ fn wide(limit: &str) -> u64 {
     match limit {
         "perSecond" => 500_000,
         "burst" => 1_000_000,
+        "strangersPercent" => 1_000,
         "callsPerDay" | "callsPerMonth" | "bytesPerDay" | "bytesPerMonth" => 1_000_000_000,
         _ => panic!("{limit} is new: decide in tests/it/privileges/limits.rs how it is widened"),
     }
