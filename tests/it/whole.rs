@@ -20,6 +20,14 @@ pub(crate) fn whole(answer: &Answer) -> Value {
     whole
 }
 
+/// As [`whole`], without what is left of a rate.
+pub(crate) fn without_rates(answer: &Answer) -> Value {
+    let mut whole = whole(answer);
+    let headers = whole["headers"].as_object_mut().unwrap();
+    headers.retain(|name, _| !name.starts_with("ratelimit"));
+    whole
+}
+
 /// Status, headers and body of an answer. Of the headers all but the date, the length and the request's id.
 pub(crate) fn exact(answer: &Answer) -> Value {
     let skipped = ["date", "content-length", "x-request-id"];

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{list, lists};
 use crate::app::{Builder, Replica};
 use crate::cluster::{Database, database};
-use crate::whole::{problem, whole};
+use crate::whole::{problem, whole, without_rates};
 
 /// A gateway with the tenant `acme`, its agent `a`, and an owner key.
 struct Stage {
@@ -29,7 +29,7 @@ impl Stage {
     }
 
     async fn owner(&self, method: &str, path: &str, body: Value) -> Value {
-        whole(&self.replica.http.admin(&self.owner, method, path, Some(body)).await)
+        without_rates(&self.replica.http.admin(&self.owner, method, path, Some(body)).await)
     }
 
     /// What the operator does, which is not refused.
