@@ -19,7 +19,9 @@ use crate::registry::resources::RawContent;
 /// What `curl --data-binary` says where nobody told it otherwise: nothing about the file.
 const CURL_DEFAULT: &str = "application/x-www-form-urlencoded";
 
-/// Replaces the contents of a resource by raw bytes; adds one where there is none.
+/// Replaces the content of a resource by raw bytes; adds a resource where there is none.
+///
+/// Without a `Content-Type` the content keeps its MIME type. A resource with several contents is refused.
 #[utoipa::path(
     put,
     path = "/admin/v1/agents/{agent}/resources/content",

@@ -3,16 +3,15 @@
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use http::header::CONTENT_TYPE;
+use http::StatusCode;
 use http::request::Parts;
-use http::{HeaderMap, StatusCode};
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Deserializer};
 
 use super::authority::Visit;
-use crate::http::precondition;
 use crate::http::problem::{self, AdminFault};
 use crate::http::visitor::Visitor;
+use crate::http::{media_type, precondition};
 use crate::model::fault::Fault;
 use crate::model::json::{Object, is_too_deep};
 use crate::registry::audited::AuditedCall;
@@ -129,15 +128,13 @@ pub(super) async fn json<T: DeserializeOwned>(request: Request, limit: usize) ->
 
 /// Reads a body of at most `limit` bytes that says it is JSON.
 pub(super) async fn json_bytes(request: Request, limit: usize) -> Result<Bytes, Fault> {
-    if !is_declared_json(request.headers()) {
-        return Err(Fault::UnsupportedMediaType("application/json"));
-    }
+    media_type::check_json(request.headers())?;
     bytes(request, limit).await
 }
 
 /// Reads a JSON body of at most [`SMALL_BODY`] bytes, which may be left out.
 pub(super) async fn optional_json<T: DeserializeOwned + Default>(request: Request) -> Result<T, Fault> {
-    let declared = is_declared_json(request.headers());
+    let declared = media_type::is_json(request.headers());
     let body = bytes(request, SMALL_BODY).await?;
     match (body.is_empty(), declared) {
         (true, _) => Ok(T::default()),
@@ -146,19 +143,13 @@ pub(super) async fn optional_json<T: DeserializeOwned + Default>(request: Reques
     }
 }
 
-/// Reads a body of at most `limit` bytes.
+/// Reads a body of at most `limit` bytes, in no content coding.
 pub(super) async fn bytes(request: Request, limit: usize) -> Result<Bytes, Fault> {
+    media_type::check_encoding(request.headers())?;
     let (parts, mut body) = request.into_parts();
     let read = Visitor::of(&parts.extensions)?.intake.read(&mut body, limit).await?;
     AuditedCall::describe(|event| event.bytes_in = read.len() as u64);
     Ok(read)
-}
-
-fn is_declared_json(headers: &HeaderMap) -> bool {
-    let declared = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    declared
-        .and_then(|value| value.parse::<mime::Mime>().ok())
-        .is_some_and(|mime| mime.essence_str() == mime::APPLICATION_JSON.essence_str())
 }
 
 /// Parses a JSON object into what it must be.

@@ -8,6 +8,7 @@ pub mod cursor;
 pub mod intake;
 pub mod key_expiry;
 pub mod limits;
+pub mod media_type;
 pub mod metadata;
 pub mod meter;
 pub mod operator_keys;

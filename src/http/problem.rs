@@ -56,7 +56,9 @@ pub fn status(fault: &Fault) -> StatusCode {
         Fault::RevisionMismatch(_) => StatusCode::PRECONDITION_FAILED,
         Fault::PayloadTooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
         Fault::SlowBody(_) => StatusCode::REQUEST_TIMEOUT,
-        Fault::UnsupportedMediaType(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        Fault::UnsupportedMediaType(_) | Fault::UnsupportedContentEncoding => {
+            StatusCode::UNSUPPORTED_MEDIA_TYPE
+        }
         Fault::RateLimited { .. } | Fault::QuotaExceeded { .. } => StatusCode::TOO_MANY_REQUESTS,
         Fault::Unavailable { .. } | Fault::StorageUnavailable => StatusCode::SERVICE_UNAVAILABLE,
         Fault::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,

@@ -1,8 +1,9 @@
 //! Content negotiation of the endpoint: JSON comes in, JSON or events go out.
 
-use axum::http::header::{ACCEPT, CONTENT_TYPE};
+use axum::http::header::ACCEPT;
 use axum::http::{HeaderMap, HeaderValue};
 
+use crate::http::media_type::essence;
 use crate::model::fault::Fault;
 
 const JSON: &str = "application/json";
@@ -14,17 +15,6 @@ const USUAL: [&str; 2] = ["application/json, text/event-stream", "text/event-str
 pub const NO_JSON: Fault = Fault::NotAcceptable(JSON);
 /// Why a client is refused that has to take events, and does not.
 pub const NO_EVENTS: Fault = Fault::NotAcceptable(EVENTS);
-
-/// Refuses a body that is not declared to be JSON; parameters such as `charset` are not looked at.
-///
-/// # Errors
-/// [`Fault::UnsupportedMediaType`].
-pub fn check_content_type(headers: &HeaderMap) -> Result<(), Fault> {
-    let mut declared =
-        headers.get_all(CONTENT_TYPE).iter().map(|value| essence(value.to_str().unwrap_or_default()));
-    let some = declared.next().is_some_and(is_json);
-    if some && declared.all(is_json) { Ok(()) } else { Err(Fault::UnsupportedMediaType(JSON)) }
-}
 
 /// Refuses a client that takes neither JSON nor events. Which of them it has to take is known with its message.
 ///
@@ -71,14 +61,6 @@ fn ranges(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     values.flat_map(|value| value.split(',')).map(str::trim).filter(|range| !range.is_empty())
 }
 
-fn essence(value: &str) -> &str {
-    value.split(';').next().unwrap_or_default().trim()
-}
-
-fn is_json(essence: &str) -> bool {
-    essence.eq_ignore_ascii_case(JSON)
-}
-
 /// How closely a range names a type; `None` where it does not.
 fn specificity(range: &str, wanted: &str) -> Option<u8> {
     let (kind, _) = wanted.split_once('/')?;
@@ -105,7 +87,7 @@ fn is_wanted(range: &str) -> bool {
 mod tests {
     use axum::http::{HeaderMap, HeaderName, HeaderValue};
 
-    use super::{admits_events, admits_json, check_accept, check_content_type, wants_events};
+    use super::{admits_events, admits_json, check_accept, wants_events};
     use crate::model::fault::Fault;
 
     fn headers(name: &'static str, values: &[&str]) -> HeaderMap {
@@ -115,26 +97,6 @@ mod tests {
             headers.append(name, value);
         }
         headers
-    }
-
-    #[test]
-    fn a_body_must_be_declared_to_be_json() {
-        for good in
-            ["application/json", "Application/JSON", "application/json; charset=utf-8", "application/json ;"]
-        {
-            assert_eq!(check_content_type(&headers("content-type", &[good])), Ok(()), "{good}");
-        }
-        let refused = Err(Fault::UnsupportedMediaType("application/json"));
-        assert_eq!(check_content_type(&HeaderMap::new()), refused);
-        for bad in
-            ["", "text/plain", "application/jsonx", "application/json-rpc", "application/*", "text/json", "ä"]
-        {
-            assert_eq!(check_content_type(&headers("content-type", &[bad])), refused, "{bad}");
-        }
-        assert_eq!(
-            check_content_type(&headers("content-type", &["application/json", "text/plain"])),
-            refused
-        );
     }
 
     #[test]

@@ -49,6 +49,14 @@ impl Endpoint {
         }
         let charged = self.charge(caller, admission, &incoming).await;
         let id = incoming.as_ref().map_or_else(|rejected| rejected.id, Incoming::id);
+        let version = match (&incoming, &charged, era) {
+            // What cannot be read is answered in the revision of the session that it was sent in.
+            (Err(_), Ok(_), Era::Legacy(VersionSource::Session)) => {
+                let session = Box::pin(self.session(caller, &headers, &arrival.trail)).await.ok();
+                session.and_then(|session| ProtocolVersion::parse(&session.version)).or(version)
+            }
+            _ => version,
+        };
         let reply = Reply { arrival, era, version, id };
         let mut response = match (&incoming, &charged) {
             (_, Err(fault)) => reply.fault(fault),

@@ -27,6 +27,7 @@ use crate::http::credential::{self, Presented};
 use crate::http::cursor::CursorSeal;
 use crate::http::key_expiry::KeyExpiry;
 use crate::http::limits::{Admission, Limits, UnderWay};
+use crate::http::media_type;
 use crate::http::meter::Noted;
 use crate::http::operator_keys::OperatorKeys;
 use crate::http::origin::FOREIGN_HOST;
@@ -274,7 +275,7 @@ impl Endpoint {
     async fn admit_message(&self, arrival: &Arrival<'_>) -> Result<Caller, Fault> {
         let caller = self.admit(arrival).await?;
         let headers = &arrival.parts.headers;
-        accept::check_content_type(headers)?;
+        media_type::check_json(headers)?;
         accept::check_accept(headers)?;
         Ok(caller)
     }

@@ -128,7 +128,9 @@ fn classify(fault: &Fault, dialect: Dialect) -> (StatusCode, i32) {
         }
         Fault::AgentDisabled => (StatusCode::FORBIDDEN, code::AGENT_DISABLED),
         Fault::ForbiddenOrigin(_) => (StatusCode::FORBIDDEN, code::FORBIDDEN_ORIGIN),
-        Fault::UnsupportedMediaType(_) => (StatusCode::UNSUPPORTED_MEDIA_TYPE, code::INVALID_REQUEST),
+        Fault::UnsupportedMediaType(_) | Fault::UnsupportedContentEncoding => {
+            (StatusCode::UNSUPPORTED_MEDIA_TYPE, code::INVALID_REQUEST)
+        }
         Fault::NotAcceptable(_) => (StatusCode::NOT_ACCEPTABLE, code::INVALID_REQUEST),
         Fault::PayloadTooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, code::PAYLOAD_TOO_LARGE),
         Fault::SlowBody(_) => (StatusCode::REQUEST_TIMEOUT, code::INVALID_REQUEST),

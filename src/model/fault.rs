@@ -64,6 +64,9 @@ pub enum Fault {
     /// The body is declared to be something else than asked for.
     #[error("Content-Type must be {0}")]
     UnsupportedMediaType(&'static str),
+    /// The body is in a content coding.
+    #[error("Content-Encoding is not supported; send the body as it is")]
+    UnsupportedContentEncoding,
     /// The caller does not accept what would be sent.
     #[error("Accept must admit {0}")]
     NotAcceptable(&'static str),
@@ -212,7 +215,7 @@ impl Fault {
             Self::InsufficientScope(_) => "insufficient_scope",
             Self::AgentDisabled => "agent_disabled",
             Self::ForbiddenOrigin(_) => "forbidden_origin",
-            Self::UnsupportedMediaType(_) => "unsupported_media_type",
+            Self::UnsupportedMediaType(_) | Self::UnsupportedContentEncoding => "unsupported_media_type",
             Self::NotAcceptable(_) => "not_acceptable",
             Self::PayloadTooLarge(_) => "payload_too_large",
             Self::RateLimited { .. } => "rate_limited",

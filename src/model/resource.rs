@@ -54,18 +54,23 @@ pub enum PartKind {
 }
 
 impl PartKind {
-    /// How bytes of a MIME type travel: as text where both the type, if there is one, and the bytes allow it.
+    /// How bytes of a MIME type travel: as text where both the type, if there is one, and the bytes allow it. Bytes in
+    /// another character set than UTF-8 travel as they are.
     pub fn of(mime_type: Option<&str>, bytes: &[u8]) -> Self {
-        let textual = mime_type.and_then(|mime| mime.parse::<mime::Mime>().ok()).is_none_or(|mime| {
-            mime.type_() == mime::TEXT
-                || matches!(
-                    mime.subtype().as_str(),
-                    "json" | "xml" | "javascript" | "yaml" | "toml" | "x-sh" | "sql"
-                )
-                || matches!(mime.suffix().map(|suffix| suffix.as_str()), Some("json" | "xml" | "yaml"))
-        });
-        let text = textual && !bytes.contains(&0) && std::str::from_utf8(bytes).is_ok();
-        if text { Self::Text } else { Self::Blob }
+        let textual = mime_type.and_then(parse_mime).is_none_or(|mime| is_textual(&mime) && is_utf8(&mime));
+        if textual && is_text(bytes) { Self::Text } else { Self::Blob }
+    }
+
+    /// How bytes travel that replace others of a type that stays: what was text remains text where the bytes allow it.
+    pub fn replacing(self, mime_type: Option<&str>, bytes: &[u8]) -> Self {
+        match self {
+            Self::Text
+                if is_text(bytes) && mime_type.and_then(parse_mime).is_none_or(|mime| is_utf8(&mime)) =>
+            {
+                Self::Text
+            }
+            _ => Self::of(mime_type, bytes),
+        }
     }
 
     /// As it is stored, and the member that carries it.
@@ -75,6 +80,57 @@ impl PartKind {
             Self::Blob => "blob",
         }
     }
+}
+
+/// Parses a MIME type; white space may stand around its semicolons (RFC 9110 section 5.6.6).
+pub fn parse_mime(text: &str) -> Option<mime::Mime> {
+    let parsed = text.parse().ok();
+    parsed.or_else(|| text.split(';').map(str::trim).collect::<Vec<_>>().join(";").parse().ok())
+}
+
+/// Whether a type names text: by its top-level type, its subtype, or its suffix.
+fn is_textual(mime: &mime::Mime) -> bool {
+    const SUBTYPES: [&str; 21] = [
+        "ecmascript",
+        "graphql",
+        "javascript",
+        "json",
+        "json5",
+        "jsonl",
+        "ndjson",
+        "rtf",
+        "sql",
+        "toml",
+        "typescript",
+        "x-javascript",
+        "x-json",
+        "x-jsonl",
+        "x-ndjson",
+        "x-sh",
+        "x-sql",
+        "x-toml",
+        "x-typescript",
+        "x-yaml",
+        "yaml",
+    ];
+    let (kind, subtype) = (mime.type_(), mime.subtype());
+    kind == mime::TEXT
+        || subtype == "xml"
+        || SUBTYPES.contains(&subtype.as_str())
+        || (kind == "message" && subtype == "rfc822")
+        || matches!(mime.suffix().map(|suffix| suffix.as_str()), Some("json" | "xml" | "yaml"))
+}
+
+/// Whether its character set, if it names one, is UTF-8 or a part of it.
+fn is_utf8(mime: &mime::Mime) -> bool {
+    let known = ["utf-8", "utf8", "us-ascii", "ascii"];
+    let charset = mime.get_param(mime::CHARSET);
+    charset.is_none_or(|charset| known.iter().any(|known| charset.as_str().eq_ignore_ascii_case(known)))
+}
+
+/// Whether bytes can be stored and sent as text.
+fn is_text(bytes: &[u8]) -> bool {
+    !bytes.contains(&0) && std::str::from_utf8(bytes).is_ok()
 }
 
 /// One of a resource's contents, without its bytes.
@@ -196,4 +252,56 @@ pub struct NewResource {
     pub definition: Definition,
     /// Its contents.
     pub parts: Vec<NewPart>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PartKind::{Blob, Text};
+    use super::{PartKind, parse_mime};
+
+    #[test]
+    fn types_that_name_text_travel_as_text() {
+        for mime in [
+            "application/x-yaml",
+            "application/x-ndjson",
+            "application/jsonl",
+            "application/x-javascript",
+            "application/typescript",
+            "application/graphql",
+            "message/rfc822",
+            "Application/JSON",
+            "text/plain;charset=us-ascii",
+            "text/plain ; charset=\"UTF-8\"",
+        ] {
+            assert_eq!(PartKind::of(Some(mime), b"a: 1"), Text, "{mime}");
+            assert_eq!(PartKind::of(Some(mime), b"\xe4"), Blob, "{mime}");
+        }
+        for mime in ["application/octet-stream", "image/png", "application/zip", "message/partial"] {
+            assert_eq!(PartKind::of(Some(mime), b"a: 1"), Blob, "{mime}");
+        }
+    }
+
+    #[test]
+    fn text_in_another_character_set_travels_as_it_is() {
+        for mime in
+            ["text/plain;charset=iso-8859-1", "text/html; charset=Shift_JIS", "text/csv ; charset=utf-16"]
+        {
+            assert_eq!(PartKind::of(Some(mime), b"a"), Blob, "{mime}");
+            assert_eq!(Text.replacing(Some(mime), b"a"), Blob, "{mime}");
+        }
+    }
+
+    #[test]
+    fn text_of_a_type_that_stays_remains_text() {
+        assert_eq!(Text.replacing(Some("image/png"), b"a"), Text);
+        assert_eq!(Text.replacing(Some("image/png"), b"\xff"), Blob);
+        assert_eq!(Blob.replacing(Some("image/png"), b"a"), Blob);
+        assert_eq!(Blob.replacing(None, b"a"), Text);
+    }
+
+    #[test]
+    fn white_space_may_stand_around_semicolons() {
+        assert!(parse_mime("text/plain ; charset=utf-8").is_some());
+        assert!(parse_mime("text / plain").is_none());
+    }
 }

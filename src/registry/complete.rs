@@ -1,5 +1,7 @@
 //! Completion: which of the values that an agent offers go on from what is written.
 
+use std::collections::HashSet;
+
 use caseless::Caseless;
 use unicode_normalization::UnicodeNormalization;
 
@@ -10,7 +12,8 @@ use crate::model::operation::{Completion, Reference};
 /// Most values of an answer (server/utilities/completion).
 const MOST_VALUES: usize = 100;
 
-/// The values that begin with what is written, then those that hold it elsewhere, each in the order of their owner.
+/// The values that begin with what is written, then those that hold it elsewhere, each once and in the order of their
+/// owner.
 ///
 /// # Errors
 /// [`Fault::InvalidParams`] where there is no such prompt or template, or it has no such argument or variable.
@@ -40,8 +43,8 @@ pub(super) fn complete(
 
 fn best(offered: &[String], written: &str) -> Completion {
     let written = folded(written);
-    let (mut begin, mut hold) = (Vec::new(), Vec::new());
-    for value in offered {
+    let (mut begin, mut hold, mut seen) = (Vec::new(), Vec::new(), HashSet::new());
+    for value in offered.iter().filter(|value| seen.insert(value.as_str())) {
         match folded(value).find(&written) {
             Some(0) => begin.push(value),
             Some(_) => hold.push(value),
@@ -88,6 +91,13 @@ mod tests {
             assert_eq!(values(&[offered], written), [offered], "{written}");
         }
         assert!(values(&["Sao"], "são").is_empty());
+    }
+
+    #[test]
+    fn a_value_that_is_offered_twice_counts_once() {
+        let offered = ["paris", "rome", "paris"].map(str::to_owned);
+        let completion = best(&offered, "");
+        assert_eq!((completion.values.as_slice(), completion.total), (&offered[..2], 2));
     }
 
     #[test]

@@ -30,6 +30,7 @@ mod tests;
 use std::collections::BTreeSet;
 use std::fmt;
 
+use minijinja::machinery::{Token, tokenize};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value};
 
@@ -135,6 +136,24 @@ impl fmt::Debug for Template {
             .field("limits", &self.limits)
             .finish_non_exhaustive()
     }
+}
+
+/// Whether a template can print an argument of this name as `{{ name }}`: it is an identifier, of any script, and no
+/// word of the language.
+pub fn is_variable_name(name: &str) -> bool {
+    const WORDS: [&str; 15] = [
+        "and", "else", "false", "False", "if", "in", "is", "loop", "none", "None", "not", "or", "self",
+        "true", "True",
+    ];
+    let Ok(syntax) = syntax() else { return false };
+    let printed = format!("{{{{{name}}}}}");
+    let tokens: Result<Vec<_>, _> = tokenize(&printed, false, syntax).take(4).collect();
+    let tokens = tokens.unwrap_or_default();
+    let printed = matches!(
+        tokens.as_slice(),
+        [(Token::VariableStart, _), (Token::Ident(found), _), (Token::VariableEnd, _)] if *found == name
+    );
+    printed && !WORDS.contains(&name)
 }
 
 /// Jinja's own delimiters; the newline at the end belongs to the text.

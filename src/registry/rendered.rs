@@ -113,7 +113,7 @@ impl Registry {
                         let most = self.limits.embedded_bytes;
                         Fault::invalid_params(format!("what the prompt embeds is longer than {most} bytes"))
                     })?;
-                    embed(&mut messages, &message, &contents)?;
+                    embed(&mut messages, &message, resource, &contents)?;
                 }
                 _ => messages.push(message),
             }
@@ -142,19 +142,28 @@ fn size(contents: &Contents) -> usize {
     contents.parts.iter().map(|part| part.bytes.len()).sum()
 }
 
-/// Adds a message for each part of what one names, as said by the same and with the same annotations.
-fn embed(messages: &mut Vec<Message>, naming: &Message, contents: &Contents) -> Result<(), Fault> {
-    for part in &contents.parts {
+/// Adds a message for each part of what one refers to, with the same role, annotations and metadata, and the MIME type
+/// of the reference where it has one. A resource without contents is embedded as an empty text.
+fn embed(
+    messages: &mut Vec<Message>,
+    naming: &Message,
+    reference: &EmbeddedResource,
+    contents: &Contents,
+) -> Result<(), Fault> {
+    let empty = [Content::text(Bytes::new())];
+    let parts = if contents.parts.is_empty() { &empty[..] } else { &contents.parts[..] };
+    for part in parts {
         let (text, blob) = match part.kind {
             PartKind::Text => (Some(text(&part.bytes)?.to_owned()), None),
             PartKind::Blob => (None, Some(STANDARD.encode(&part.bytes))),
         };
+        let mime_type = reference.mime_type.as_deref().or_else(|| contents.mime_type_of(part));
         let resource = EmbeddedResource {
             uri: contents.uri_of(part).to_string(),
-            mime_type: contents.mime_type_of(part).map(str::to_owned),
+            mime_type: mime_type.map(str::to_owned),
             text,
             blob,
-            meta: None,
+            meta: reference.meta.clone(),
         };
         let ContentBlock { annotations, meta, .. } = naming.content.clone();
         let content = ContentBlock { kind: ContentKind::Resource(resource), annotations, meta };

@@ -23,22 +23,47 @@ const NO_RESOURCE: Fault = Fault::NotFound("resource");
 /// New raw content of a resource that may or may not be there.
 #[derive(Debug, Clone)]
 pub struct RawContent {
-    /// Its MIME type; `None` keeps the resource's.
+    /// Its MIME type; `None` keeps that of the present content.
     pub mime_type: Option<String>,
     /// The bytes.
     pub bytes: Bytes,
 }
 
 impl RawContent {
-    /// The resource with this as its only content.
-    fn of(self, uri: ResourceUri, old: Option<&Resource>) -> NewResource {
+    /// The resource with this as its only content, which keeps the URI and the type of the one that it replaces.
+    ///
+    /// # Errors
+    /// [`Fault::InvalidParams`] where there are several contents.
+    fn of(self, uri: ResourceUri, old: Option<&Resource>) -> Result<NewResource, Fault> {
+        let Self { mime_type, bytes } = self;
         let mut definition = old.map_or_else(|| named_after(&uri), |old| old.definition.clone());
-        if self.mime_type.is_some() {
-            definition.mime_type = self.mime_type;
+        let (mut part_uri, mut part_type, mut kind) = (None, None, None);
+        match old.map_or(&[][..], |old| &old.parts) {
+            [] => {}
+            [part] => {
+                (part_uri, part_type, kind) = (part.uri.clone(), part.mime_type.clone(), Some(part.kind))
+            }
+            parts => {
+                let wrong = format!(
+                    "the resource has {} contents, expected at most one; replace all of them as JSON",
+                    parts.len()
+                );
+                return Err(Fault::invalid_params(wrong));
+            }
         }
-        let kind = PartKind::of(definition.mime_type.as_deref(), &self.bytes);
-        let parts = vec![NewPart::new(None, None, kind, self.bytes)];
-        NewResource { uri, definition, parts }
+        if mime_type.is_some() {
+            kind = None;
+            // Where the type stood before, so that the content is answered with the new one.
+            let declared = if part_type.is_some() { &mut part_type } else { &mut definition.mime_type };
+            *declared = mime_type;
+        }
+        let named = part_type.as_deref().or(definition.mime_type.as_deref());
+        let kind = match kind {
+            Some(kind) => kind.replacing(named, &bytes),
+            None => PartKind::of(named, &bytes),
+        };
+        let parts = vec![NewPart::new(part_uri, part_type, kind, bytes)];
+        Ok(NewResource { uri, definition, parts })
     }
 }
 
@@ -108,7 +133,7 @@ impl Registry {
     /// Replaces the contents of a resource by raw bytes; makes one, named after its URI, where there is none.
     ///
     /// # Errors
-    /// As [`put_resource`](Self::put_resource).
+    /// As [`put_resource`](Self::put_resource), and [`Fault::InvalidParams`] where there are several contents.
     pub async fn put_content(
         self: &Arc<Self>,
         agent: &Agent,
@@ -123,7 +148,7 @@ impl Registry {
                     let target = Target::lock(write, tenant, agent).await?;
                     let old = write.resource(tenant, agent, &uri).await?;
                     condition.check(old.as_ref().map(|old| old.revision))?;
-                    let new = content.of(uri, old.as_ref());
+                    let new = content.of(uri, old.as_ref())?;
                     registry.put(write, &target, old, &new).await
                 })
                 .await

@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 
 use crate::model::fault::Fault;
 use crate::model::json;
-use crate::model::resource::Definition;
+use crate::model::resource::{Definition, parse_mime};
 
 /// Bytes of `annotations`, `icons`, `_meta` and `completions`, each.
 pub(super) const MOST_RAW: usize = 64 * 1024;
@@ -97,7 +97,7 @@ pub(crate) fn checked_mime(field: &str, mime: MimeText) -> Result<String, Fault>
     let names_one = |parsed: mime::Mime| {
         ![parsed.type_(), parsed.subtype()].iter().any(|half| *half == "" || *half == "*")
     };
-    if mime.0.parse().is_ok_and(names_one) {
+    if parse_mime(&mime.0).is_some_and(names_one) {
         Ok(mime.0)
     } else {
         Err(Fault::invalid_params(format!("{field} is not a MIME type")))
@@ -186,9 +186,12 @@ fn check_icons(value: &Value) -> Result<(), String> {
             .get("sizes")
             .is_none_or(|sizes| sizes.as_array().is_some_and(|sizes| sizes.iter().all(Value::is_string)));
         let theme = icon.get("theme").is_none_or(|theme| theme == "light" || theme == "dark");
-        let src = icon.get("src").and_then(Value::as_str).is_some_and(is_uri);
-        if !(icon.is_object() && src && text("mimeType") && sizes && theme) {
+        let src = icon.get("src").and_then(Value::as_str);
+        if !(icon.is_object() && src.is_some_and(is_uri) && text("mimeType") && sizes && theme) {
             return Err(format!("[{index}] is not an icon of the specification"));
+        }
+        if !src.is_some_and(is_image_uri) {
+            return Err(format!("[{index}].src must be an http, https or data URI"));
         }
     }
     Ok(())
@@ -197,6 +200,14 @@ fn check_icons(value: &Value) -> Result<(), String> {
 /// An icon's `src` may be a `data:` URI, longer than a resource's URI may be.
 fn is_uri(text: &str) -> bool {
     iri_string::types::UriStr::new(text).is_ok()
+}
+
+/// Whether clients may load an image from there; others, such as `javascript:`, they must refuse.
+fn is_image_uri(uri: &str) -> bool {
+    let scheme = uri.split_once(':').map(|(scheme, _)| scheme);
+    scheme.is_some_and(|scheme| {
+        ["https", "http", "data"].iter().any(|known| scheme.eq_ignore_ascii_case(known))
+    })
 }
 
 fn check_meta(value: &Value) -> Result<(), String> {

@@ -14,6 +14,7 @@ use crate::model::json::Object;
 use crate::model::message::Message;
 use crate::model::prompt::{Argument, NewPrompt, Prompt, PromptDefinition, PromptName};
 use crate::model::resource::NewContent;
+use crate::registry::render::is_variable_name;
 
 /// Arguments of one prompt.
 const MOST_ARGUMENTS: usize = 100;
@@ -112,12 +113,20 @@ fn checked_arguments(sent: Vec<Object<ArgumentInput>>) -> Result<Vec<Argument>, 
 
 impl ArgumentInput {
     fn check(self, index: usize) -> Result<Argument, Fault> {
+        let name = String::from(self.name);
+        if !is_variable_name(&name) {
+            return Err(Fault::invalid_params(format!(
+                "arguments[{index}].name: expected an identifier that messages can print, such as `topic` in \
+                 `{{{{ topic }}}}`; found `{}`",
+                shortened(&name)
+            )));
+        }
         let completions = self.completions.unwrap_or_default();
         for (at, value) in completions.iter().enumerate() {
             check_text(&format!("arguments[{index}].completions[{at}]"), value)?;
         }
         Ok(Argument {
-            name: self.name.into(),
+            name,
             title: self.title.map(Name::into),
             description: self.description.map(Description::into),
             required: self.required,

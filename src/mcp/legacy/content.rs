@@ -42,18 +42,21 @@ fn instead(kind: ContentKind, index: usize) -> ContentKind {
 
 fn line(link: ResourceLink) -> String {
     let ResourceLink { uri, name, title, description, .. } = link;
-    let called = title.unwrap_or(name);
-    match description {
-        Some(description) => format!("{called} ({description}): {uri}"),
-        None => format!("{called}: {uri}"),
+    let given = |text: &String| !text.trim().is_empty();
+    let called = title.filter(given).or(Some(name).filter(given));
+    match (called, description.filter(given)) {
+        (Some(called), Some(description)) => format!("{called} ({description}): {uri}"),
+        (Some(called), None) => format!("{called}: {uri}"),
+        (None, Some(description)) => format!("{uri} ({description})"),
+        (None, None) => uri,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::known;
+    use super::{known, line};
     use crate::mcp::version::ContentTypes::{self, Audio, First, ResourceLinks};
-    use crate::model::message::Message;
+    use crate::model::message::{Message, ResourceLink};
 
     const LINK: &str = r#"{"type":"resource_link","uri":"a:b","name":"n","description":"d"}"#;
     const SOUND: &str =
@@ -64,6 +67,28 @@ mod tests {
             format!(r#"[{{"role":"user","content":{LINK}}},{{"role":"assistant","content":{SOUND}}}]"#);
         let messages: Vec<Message> = serde_json::from_str(&json).unwrap();
         serde_json::to_string(&known(&messages, types)).unwrap()
+    }
+
+    #[test]
+    fn a_link_is_told_without_what_is_empty() {
+        for (title, name, description, expected) in [
+            (Some("t"), "n", Some("d"), "t (d): a:b"),
+            (Some(""), "n", Some(" "), "n: a:b"),
+            (None, "", Some("d"), "a:b (d)"),
+            (Some(""), "", None, "a:b"),
+        ] {
+            let text = |text: &str| text.to_owned();
+            let link = ResourceLink {
+                uri: text("a:b"),
+                name: text(name),
+                title: title.map(text),
+                description: description.map(text),
+                mime_type: None,
+                size: None,
+                icons: None,
+            };
+            assert_eq!(line(link), expected);
+        }
     }
 
     #[test]

@@ -69,35 +69,94 @@ async fn bytes_come_back_as_they_were_sent_with_their_mime_type() {
 }
 
 #[tokio::test]
-async fn raw_content_replaces_the_contents_and_keeps_the_definition() {
+async fn raw_content_replaces_the_content_and_keeps_the_definition() {
     let (_database, replica) = gateway().await;
     replica.acme("a").await;
-    let body = json!({
-        "name": "n", "title": "t", "mimeType": "image/png", "_meta": {"a": 1},
-        "contents": [{"text": "one"}, {"text": "two", "uri": "x:2"}],
+    let mut shown_as = json!({
+        "uri": "x:1", "name": "n", "title": "t", "mimeType": "image/png", "_meta": {"a": 1},
+        "contents": [{"blob": "AA==", "uri": "x:own"}],
     });
-    assert_eq!(replica.admin("PUT", &resource("a", "x:1"), Some(body)).await.status, 201);
-    let several = "the resource has not exactly one content; read it as JSON";
-    let read = replica.admin("GET", &content("x:1"), None).await;
-    assert_eq!(whole(&read), problem(400, "invalid_params", several));
-
+    assert_eq!(replica.admin("PUT", &resource("a", "x:1"), Some(shown_as.clone())).await.status, 201);
     let written = |revision| answered(200, Some(revision), &Value::Null);
     assert_eq!(put(&replica, "x:1", Some(CURL), b"bytes").await, written(3));
-    let mut expected = json!({
-        "uri": "x:1", "name": "n", "title": "t", "mimeType": "image/png", "_meta": {"a": 1},
-        "contents": [{"blob": "Ynl0ZXM="}],
-    });
+    shown_as["contents"] = json!([{"blob": "Ynl0ZXM=", "uri": "x:own"}]);
     assert_eq!(
         shown(&replica, "x:1").await,
-        expected,
+        shown_as,
         "of the type that it has: a blob, though it could be text"
     );
     assert_eq!(put(&replica, "x:1", Some(CURL), b"bytes").await, written(3), "nothing changed");
     assert_eq!(put(&replica, "x:1", Some("text/plain"), b"bytes").await, written(4));
-    (expected["mimeType"], expected["contents"]) = (json!("text/plain"), json!([{"text": "bytes"}]));
-    assert_eq!(shown(&replica, "x:1").await, expected);
+    shown_as["mimeType"] = json!("text/plain");
+    shown_as["contents"] = json!([{"text": "bytes", "uri": "x:own"}]);
+    assert_eq!(shown(&replica, "x:1").await, shown_as);
     let none = replica.admin("GET", &content("x:none"), None).await;
     assert_eq!(whole(&none), problem(404, "not_found", "no such resource"));
+}
+
+#[tokio::test]
+async fn raw_content_without_a_type_keeps_the_type_and_form_of_the_content() {
+    let (_database, replica) = gateway().await;
+    replica.acme("a").await;
+    let mut shown_as = json!({
+        "uri": "x:1", "name": "n", "mimeType": "image/png",
+        "contents": [{"text": "a", "mimeType": "application/vnd.chart"}],
+    });
+    assert_eq!(replica.admin("PUT", &resource("a", "x:1"), Some(shown_as.clone())).await.status, 201);
+    put(&replica, "x:1", None, b"b").await;
+    shown_as["contents"][0]["text"] = json!("b");
+    assert_eq!(shown(&replica, "x:1").await, shown_as);
+    put(&replica, "x:1", Some("text/csv"), b"c").await;
+    shown_as["contents"][0] = json!({"text": "c", "mimeType": "text/csv"});
+    assert_eq!(shown(&replica, "x:1").await, shown_as, "a declared type is that of the content");
+    put(&replica, "x:1", Some("text/csv ; charset=iso-8859-1"), b"caf\xe9").await;
+    let latin1 = ("text/csv ; charset=iso-8859-1".to_owned(), b"caf\xe9".to_vec());
+    assert_eq!(get(&replica, "x:1").await, latin1);
+    put(&replica, "x:1", None, b"cafe").await;
+    let kept = json!([{"blob": "Y2FmZQ==", "mimeType": "text/csv ; charset=iso-8859-1"}]);
+    assert_eq!(
+        shown(&replica, "x:1").await["contents"],
+        kept,
+        "no text that is labelled with another charset"
+    );
+}
+
+#[tokio::test]
+async fn raw_content_does_not_replace_several_contents() {
+    let (_database, replica) = gateway().await;
+    replica.acme("a").await;
+    let body =
+        json!({"name": "n", "contents": [{"text": "one"}, {"text": "two", "uri": "x:2"}, {"blob": ""}]});
+    assert_eq!(replica.admin("PUT", &resource("a", "x:1"), Some(body)).await.status, 201);
+    let several = "the resource has not exactly one content; read it as JSON";
+    let read = replica.admin("GET", &content("x:1"), None).await;
+    assert_eq!(whole(&read), problem(400, "invalid_params", several));
+    let wrong = "the resource has 3 contents, expected at most one; replace all of them as JSON";
+    for mime in [None, Some("text/plain")] {
+        assert_eq!(put(&replica, "x:1", mime, b"x").await, problem(400, "invalid_params", wrong));
+    }
+}
+
+#[tokio::test]
+async fn a_body_in_a_content_coding_is_refused() {
+    let (_database, replica) = gateway().await;
+    let key = replica.acme("a").await;
+    let (encoding, json_type) = (("content-encoding", "gzip"), ("content-type", "application/json"));
+    let wrong = "Content-Encoding is not supported; send the body as it is";
+    let path = content("x:1");
+    let raw = ask(&replica, &replica.operator, ("PUT", &path), &[encoding], b"x".to_vec()).await;
+    assert_eq!(whole(&raw), problem(415, "unsupported_media_type", wrong));
+    let more = [json_type, encoding];
+    let agent = ask(&replica, &replica.operator, ("PATCH", "/agents/a"), &more, b"{}".to_vec()).await;
+    assert_eq!(whole(&agent), problem(415, "unsupported_media_type", wrong));
+    let spaced = [("content-type", "application/json ; charset=utf-8")];
+    let agent = ask(&replica, &replica.operator, ("PATCH", "/agents/a"), &spaced, b"{}".to_vec()).await;
+    assert_eq!(agent.status, 200, "{}", agent.text());
+    let headers = [("x-agent-api-key", key.as_str()), json_type, encoding];
+    let message = r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#;
+    let answer = replica.http.send("POST", "/a/mcp", &headers, message).await;
+    assert_eq!((answer.status.as_u16(), &answer.json()["error"]["code"]), (415, &json!(-32600)));
+    assert_eq!((&answer.json()["id"], &answer.json()["error"]["message"]), (&json!(7), &json!(wrong)));
 }
 
 #[tokio::test]

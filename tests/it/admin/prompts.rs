@@ -35,10 +35,10 @@ async fn a_prompt_is_added_shown_rendered_replaced_and_removed() {
     let arguments = json!([
         {"name": "topic", "title": "Topic", "description": "要研究的主题", "required": true},
         {"name": "depth", "required": false, "completions": ["brief", "deep"]},
-        {"name": "not an identifier"},
+        {"name": "主题"},
     ]);
     let messages = json!([
-        text("{{ topic }}{% if depth %}, {{ depth }}{% endif %}"),
+        text("{{ topic }}{% if depth %}, {{ depth }}{% endif %}{{ 主题 }}"),
         {"role": "assistant", "content": {"type": "image", "data": "AAEC", "mimeType": "image/png"}},
         {"role": "user", "content": {
             "type": "resource_link", "uri": "x:{{ topic }}", "name": "{{ topic }}", "title": "t",
@@ -131,4 +131,41 @@ async fn only_what_changes_of_a_prompt_is_told() {
                 where subject = 'p') told where kinds = array['prompt_added', 'prompt_messages', \
                 'prompt_messages', 'prompt_defined', 'prompt_defined']";
     assert_eq!(database.number(told).await, 1);
+}
+
+#[tokio::test]
+async fn arguments_that_no_message_can_print_are_refused() {
+    let (_database, replica) = gateway().await;
+    replica.acme("a").await;
+    for name in ["x-y", "if", "a b", "{{"] {
+        let body = json!({"arguments": [{"name": "ok"}, {"name": name}], "messages": [text("")]}).to_string();
+        let wrong = format!(
+            "arguments[1].name: expected an identifier that messages can print, such as `topic` in `{{{{ topic }}}}`; \
+             found `{name}`"
+        );
+        assert_eq!(put(&replica, "p", &body).await, problem(400, "invalid_params", &wrong));
+    }
+}
+
+#[tokio::test]
+async fn an_embedded_reference_keeps_its_metadata_and_type() {
+    let (_database, replica) = gateway().await;
+    let key = replica.acme("a").await;
+    replica.put("a", "x:text", "registered").await;
+    let empty = json!({"name": "n", "mimeType": "text/csv", "contents": []});
+    let path = crate::app::resource("a", "x:empty");
+    assert_eq!(replica.admin("PUT", &path, Some(empty)).await.status, 201);
+    let embedded =
+        |resource: Value| json!({"role": "user", "content": {"type": "resource", "resource": resource}});
+    let named = json!({"uri": "x:text", "mimeType": "text/markdown", "_meta": {"a": 1}});
+    let body = json!({"messages": [embedded(named), embedded(json!({"uri": "x:empty", "_meta": {}}))]});
+    assert_eq!(put(&replica, "p", &body.to_string()).await["status"], 201);
+    let got = replica.http.call("a", &key, "prompts/get", json!({"name": "p"})).await;
+    let expected = json!([
+        embedded(
+            json!({"uri": "x:text", "mimeType": "text/markdown", "text": "registered", "_meta": {"a": 1}})
+        ),
+        embedded(json!({"uri": "x:empty", "mimeType": "text/csv", "text": "", "_meta": {}})),
+    ]);
+    assert_eq!(got["result"]["messages"], expected);
 }

@@ -149,3 +149,20 @@ async fn an_agent_has_no_more_resources_than_it_may_and_what_goes_makes_room() {
     assert_eq!(put(&replica, "x:3", body).await["status"], 201);
     assert_eq!(put(&replica, "x:1", body).await, full);
 }
+
+#[tokio::test]
+async fn icons_that_a_client_must_not_load_are_refused() {
+    let (_database, replica) = gateway().await;
+    replica.acme("a").await;
+    let put = async |src: &str| {
+        let body = json!({"name": "n", "icons": [{"src": src}], "contents": []});
+        whole(&replica.admin("PUT", &resource("a", "x:icon"), Some(body)).await)
+    };
+    for src in ["javascript:alert(1)", "JavaScript:alert(1)", "file:///etc/passwd", "ftp://h/i.png"] {
+        let wrong = "icons[0].src must be an http, https or data URI";
+        assert_eq!(put(src).await, problem(400, "invalid_params", wrong), "{src}");
+    }
+    for src in ["https://h/i.png", "HTTP://h/i.png", "data:image/png;base64,AA=="] {
+        assert!(put(src).await["status"].as_u64().unwrap() < 300, "{src}");
+    }
+}

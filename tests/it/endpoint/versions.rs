@@ -247,3 +247,19 @@ async fn a_session_that_is_not_there_is_not_found() {
         assert_eq!(exact(&answer), expected, "{revision:?}");
     }
 }
+
+#[tokio::test]
+async fn an_unreadable_body_is_answered_in_the_revision_of_its_session() {
+    let (_database, replica) = gateway().await;
+    let key = replica.acme("a").await;
+    for (version, has_id) in [("2025-11-25", false), ("2025-06-18", true)] {
+        let client = json!({"name": "c", "version": "1"});
+        let params = json!({"protocolVersion": version, "capabilities": {}, "clientInfo": client});
+        let key = ("x-agent-api-key", key.as_str());
+        let opened = post(&replica, "/a/mcp", &[key], request("initialize", &params).to_string()).await;
+        let session = ("mcp-session-id", opened.header("mcp-session-id").unwrap());
+        let answer = post(&replica, "/a/mcp", &[key, session], "{".to_owned()).await.json();
+        assert_eq!(answer["error"]["code"], -32700);
+        assert_eq!(answer.get("id"), has_id.then_some(&Value::Null), "{version}");
+    }
+}

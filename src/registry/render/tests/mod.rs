@@ -5,7 +5,7 @@ mod property;
 mod refusals;
 mod renderer;
 
-use super::{RenderError, RenderLimits, Template, UndefinedBehavior};
+use super::{RenderError, RenderLimits, Template, UndefinedBehavior, is_variable_name};
 
 /// The arguments that every template here declares.
 const DECLARED: [&str; 4] = ["topic", "depth", "id", "unused-name"];
@@ -69,6 +69,20 @@ fn what_is_allowed_renders() {
     ];
     for (source, expected) in cases {
         assert_eq!(rendered(source, &values).as_deref(), Ok(expected), "{source}");
+    }
+}
+
+#[test]
+fn names_of_any_script_are_variables_and_words_of_the_language_are_not() {
+    for name in ["topic", "_x1", "主题", "größe", "for"] {
+        assert!(is_variable_name(name), "{name}");
+        let template = Template::parse(&format!("{{{{ {name} }}}}"), &[name]).unwrap();
+        assert_eq!(template.render(&[(name, "value")]).unwrap(), "value", "{name}");
+    }
+    for name in
+        ["", "x-y", "if", "not", "true", "1a", "a b", " a", "a }}{{ a", "a.b", "a|upper", "'a'", "主-题"]
+    {
+        assert!(!is_variable_name(name), "{name}");
     }
 }
 
