@@ -8,7 +8,6 @@ mod commands;
 mod cut;
 mod forms;
 mod full;
-mod gate;
 mod left_behind;
 mod messages;
 mod named;

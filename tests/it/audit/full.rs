@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::post::Post;
 use crate::embedded::support::eventually;
+use crate::interference::Fault;
 use crate::whole::{error, exact};
 
 /// What fills a file soon.
@@ -55,7 +56,7 @@ async fn a_batched_log_that_has_no_room_loses_events_and_says_how_many() {
     let (post, gateway) = Post::new(&[SMALL, ("WAGGLE_AUDIT__QUEUE", "400")]).await;
     let post = Arc::new(post);
     post.is_written().await;
-    post.gate.close();
+    post.proxy.fail(Fault::Refused);
     let readers = Readers::start(&post, 4);
     eventually("events are lost", async || post.number("lost_total").await > 0).await;
     let loses = Instant::now();
@@ -67,7 +68,7 @@ async fn a_batched_log_that_has_no_room_loses_events_and_says_how_many() {
     assert!(post.number("spilled_bytes").await > 500_000);
     assert!(post.number("waiting").await >= 400);
 
-    post.gate.open();
+    post.proxy.fail(Fault::None);
     post.is_written().await;
     assert_eq!(post.number("lost_total").await, lost);
     let reads = "select count(*) from audit_log where method = 'resources/read' and subject <> 'test://a'";
@@ -97,7 +98,7 @@ async fn with_sync_requests_are_refused_as_long_as_there_is_no_room() {
     let (post, gateway) = Post::new(&settings).await;
     let post = Arc::new(post);
     post.is_written().await;
-    post.gate.close();
+    post.proxy.fail(Fault::Refused);
     let mut refused = error(503, "null", -31_017, "unavailable", BUSY);
     refused["headers"]["retry-after"] = json!("1");
     // Until there is no room for one; whoever waits for its row is told so at once.
@@ -118,7 +119,7 @@ async fn with_sync_requests_are_refused_as_long_as_there_is_no_room() {
     assert_eq!(post.number("waiting").await, 16 + 1);
     assert_eq!(post.number("lost_total").await, 30 - 16);
 
-    post.gate.open();
+    post.proxy.fail(Fault::None);
     eventually("they are let in again", async || post.read("last", &long_uri()).await.status == 200).await;
     post.is_written().await;
     let reads = "select count(*) from audit_log where outcome = 'resource_not_found'";

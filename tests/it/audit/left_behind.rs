@@ -5,6 +5,7 @@ use std::fs;
 use sqlx::{AssertSqlSafe, Connection, Executor};
 
 use super::post::Post;
+use crate::interference::Fault;
 
 /// All rows of the oldest chain that has reads, whole.
 const FIRST_CHAIN: &str = "select r::text from audit_log r where chain = \
@@ -32,7 +33,7 @@ async fn rows_that_were_left_behind_twice_come_before_newer_ones() {
     let mut ids = vec!["known".to_owned()];
     ids.extend(post.read_often("first-written", 3).await);
     post.is_written().await;
-    post.gate.close();
+    post.proxy.fail(Fault::Refused);
     ids.extend(post.read_often("first-spilled", 5).await);
     post.is_safe().await;
     gateway.kill().await;
@@ -40,14 +41,14 @@ async fn rows_that_were_left_behind_twice_come_before_newer_ones() {
     // The second gets no further than the first one's rows, which somebody holds, and the database is away again.
     let hold = "begin; select from audit_heads for update";
     let mut holder = post.database.connect().await;
-    post.gate.open();
+    post.proxy.fail(Fault::None);
     let gateway = {
         let starts = post.site.serve();
         holder.execute(hold).await.unwrap();
         starts.await
     };
     ids.extend(post.read_often("second", 5).await);
-    post.gate.close();
+    post.proxy.fail(Fault::Refused);
     post.is_safe().await;
     gateway.kill().await;
     assert_eq!(post.files().len(), 2);
@@ -73,7 +74,7 @@ async fn rows_that_were_left_behind_twice_come_before_newer_ones() {
 async fn rows_of_which_a_process_that_died_had_brought_some_into_the_log_are_completed() {
     let (post, gateway) = Post::new(&[]).await;
     post.is_written().await;
-    post.gate.close();
+    post.proxy.fail(Fault::Refused);
     post.read_often("spilled", 20).await;
     post.is_safe().await;
     gateway.kill().await;

@@ -8,18 +8,19 @@ use serde_json::json;
 use sqlx::ConnectOptions;
 use waggle::model::key::{KeyKind, SecretKey};
 
-use super::gate::Gate;
 use crate::app::encode;
 use crate::cluster::{Database, database};
 use crate::embedded::support::eventually;
 use crate::hardening::metrics::sample;
 use crate::http::Answer;
+use crate::interference::Fault;
 use crate::process::{Gateway, Site};
+use crate::proxy::Proxy;
 
 /// An agent `research` with the resource `test://a`, whose gateways run here one after the other.
 pub(super) struct Post {
     pub(super) database: Database,
-    pub(super) gate: Gate,
+    pub(super) proxy: Proxy,
     pub(super) site: Site,
     /// A key to the agent.
     pub(super) key: String,
@@ -29,12 +30,12 @@ impl Post {
     /// With the first gateway running.
     pub(super) async fn new(settings: &[(&str, &str)]) -> (Self, Gateway) {
         let database = database().await;
-        let gate = Gate::before(&database.options).await;
+        let proxy = Proxy::before(&database.options).await;
         let operator = SecretKey::generate(KeyKind::Operator, &mut rand::rng());
         let site = settings
             .iter()
             .fold(Site::unlimited(), |site, (name, value)| site.set(name, value))
-            .set("DATABASE_URL", gate.options.to_url_lossy())
+            .set("DATABASE_URL", proxy.options.to_url_lossy())
             .set("WAGGLE_ADMIN__OPERATOR_KEY", operator.reveal());
         fs::create_dir_all(site.place.data_dir()).unwrap();
         fs::write(site.operator_file(), operator.reveal()).unwrap();
@@ -43,7 +44,7 @@ impl Post {
         let body = json!({"name": "a", "contents": [{"text": "a"}]});
         let path = format!("/agents/research/resources?uri={}", encode("test://a"));
         assert_eq!(site.admin("PUT", &path, Some(body)).await.status, 201);
-        let post = Self { database, gate, site, key };
+        let post = Self { database, proxy, site, key };
         assert_eq!(post.read("known", "test://a").await.status, 200);
         (post, gateway)
     }
@@ -104,10 +105,10 @@ impl Post {
 
     /// Takes the database away for a while, in which the next gateway is started.
     pub(super) async fn start_without_database(&self) -> Gateway {
-        self.gate.close();
+        self.proxy.fail(Fault::Refused);
         let back = async {
             tokio::time::sleep(Duration::from_millis(500)).await;
-            self.gate.open();
+            self.proxy.fail(Fault::None);
         };
         tokio::join!(self.site.serve(), back).0
     }

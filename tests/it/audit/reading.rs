@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Output;
 
 use super::post::Post;
+use crate::interference::Fault;
 use crate::process::Site;
 
 /// A command line, in the site's environment.
@@ -76,7 +77,7 @@ async fn verification_tells_tampering_from_failure_by_its_exit_code() {
     let (code, _, stderr) = run(&post.site, &["audit", "verify"]).await;
     assert_eq!(code, Some(2), "{stderr}");
     assert!(stderr.contains("`waggle migrate`"), "{stderr}");
-    post.gate.close();
+    post.proxy.fail(Fault::Refused);
     let (code, _, stderr) = run(&post.site, &["audit", "verify"]).await;
     assert_eq!(code, Some(2), "{stderr}");
 }

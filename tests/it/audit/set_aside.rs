@@ -10,6 +10,7 @@ use super::left_behind::CHAINS;
 use super::post::Post;
 use crate::app::encode;
 use crate::cluster::database_in;
+use crate::interference::Fault;
 use crate::process::Site;
 
 /// The database refuses what is said to be poison, as one that cannot encode it does.
@@ -58,7 +59,7 @@ async fn rows_with_refused_values_are_quarantined_and_the_log_goes_on() {
 async fn a_corrupt_spill_record_is_reported_and_later_rows_are_kept() {
     let (post, gateway) = Post::new(&[]).await;
     post.is_written().await;
-    post.gate.close();
+    post.proxy.fail(Fault::Refused);
     let mut ids = Vec::new();
     for name in ["first", "second", "third"] {
         ids.push(post.read_often(name, 3).await);
