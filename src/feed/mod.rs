@@ -173,6 +173,7 @@ impl ChangeFeed for Feed {
             listening: self.proof.is_listening(),
             sweeping: !self.sweeper.is_failing() && self.proof.is_sweeping(),
             sweep_age: self.proof.sweep_age(),
+            clock_skewed: self.sources.clock.is_skewed(),
         }
     }
 

@@ -1,6 +1,6 @@
 //! The time that all replicas share: the database's.
 
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use time::{Duration, OffsetDateTime};
 
@@ -22,6 +22,8 @@ const LONGEST_SAMPLE: Duration = Duration::seconds(1);
 /// The largest offset that is followed: beyond it one of the clocks is not set at all, and following it would bring
 /// expired credentials back.
 const LARGEST_OFFSET: Duration = Duration::DAY;
+/// From this difference on, the local clock is wrong.
+const SKEWED: Duration = Duration::MINUTE;
 
 /// A clock that follows the database's, so that replicas whose clocks differ agree on what has expired.
 ///
@@ -32,12 +34,27 @@ pub struct DatabaseClock<C> {
     local: C,
     /// What is added to the local clock, in microseconds.
     offset: AtomicI64,
+    /// Whether the local clock is wrong, as last measured.
+    skewed: AtomicBool,
 }
 
 impl<C> DatabaseClock<C> {
     /// Follows no database yet.
     pub fn new(local: C) -> Self {
-        Self { local, offset: AtomicI64::new(0) }
+        Self { local, offset: AtomicI64::new(0), skewed: AtomicBool::new(false) }
+    }
+
+    /// Takes in by how much the database's clock is ahead of the local one.
+    fn compare(&self, difference: Duration) {
+        let skewed = difference.abs() >= SKEWED;
+        match (self.skewed.swap(skewed, Ordering::AcqRel), skewed) {
+            (false, true) => tracing::error!(
+                offset_seconds = difference.whole_seconds(),
+                "clock differs from the database's by a minute or more; not ready until it is corrected"
+            ),
+            (true, false) => tracing::info!("clock agrees with the database's again"),
+            _ => {}
+        }
     }
 }
 
@@ -55,6 +72,7 @@ impl<C: Clock> Clock for DatabaseClock<C> {
         let (least, most) = (sample.database - sample.after, sample.database - sample.before);
         let change = Duration::ZERO.clamp(least, most);
         let offset = self.offset() + change;
+        self.compare(offset);
         if offset.abs() > LARGEST_OFFSET {
             tracing::error!(
                 offset_seconds = offset.whole_seconds(),
@@ -67,6 +85,10 @@ impl<C: Clock> Clock for DatabaseClock<C> {
 
     fn offset(&self) -> Duration {
         Duration::microseconds(self.offset.load(Ordering::Acquire))
+    }
+
+    fn is_skewed(&self) -> bool {
+        self.skewed.load(Ordering::Acquire)
     }
 }
 
@@ -85,15 +107,35 @@ mod tests {
 
     const START: OffsetDateTime = OffsetDateTime::UNIX_EPOCH;
 
-    /// The offset after samples of (milliseconds before, of the database, after), in milliseconds.
-    fn offset(samples: &[(i64, i64, i64)]) -> i128 {
+    /// A clock after samples of (milliseconds before, of the database, after).
+    fn sampled(samples: &[(i64, i64, i64)]) -> DatabaseClock<Fixed> {
         let clock = DatabaseClock::new(Fixed(START));
         let at = |millis| START + Duration::milliseconds(millis);
         for (before, database, after) in samples {
             clock.adjust(ClockSample { before: at(*before), database: at(*database), after: at(*after) });
         }
         assert_eq!(clock.now(), START + clock.offset());
-        clock.offset().whole_milliseconds()
+        clock
+    }
+
+    /// The offset after samples, in milliseconds.
+    fn offset(samples: &[(i64, i64, i64)]) -> i128 {
+        sampled(samples).offset().whole_milliseconds()
+    }
+
+    #[test]
+    fn local_clock_is_skewed_from_a_difference_of_a_minute_on_though_it_follows_the_database() {
+        let skewed = |samples: &[_]| sampled(samples).is_skewed();
+        assert!(!skewed(&[]));
+        assert_eq!(
+            [59_999, 60_000, -59_999, -60_000].map(|database| skewed(&[(0, database, 0)])),
+            [false, true, false, true]
+        );
+        assert!(!skewed(&[(0, 60_009, 10)]), "less than a minute after the answer");
+        // The second sample is read with the offset of the first.
+        assert!(skewed(&[(0, 90_000, 0), (90_000, 90_000, 90_000)]));
+        assert!(!skewed(&[(0, 90_000, 0), (90_000, 30_000, 90_000)]), "the clock was corrected by a minute");
+        assert!(skewed(&[(0, 25 * 3_600_000, 0)]), "beyond the offset that is followed");
     }
 
     #[test]

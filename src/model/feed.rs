@@ -27,6 +27,8 @@ pub struct FeedHealth {
     pub sweeping: bool,
     /// The age of the last successful sweep.
     pub sweep_age: Duration,
+    /// The clock of this machine differs from the database's by a minute or more.
+    pub clock_skewed: bool,
 }
 
 /// What the registry asks of the change feed.

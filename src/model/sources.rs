@@ -24,6 +24,11 @@ pub trait Clock: Send + Sync {
     fn offset(&self) -> time::Duration {
         time::Duration::ZERO
     }
+
+    /// Whether the local clock differs from the database's by a minute or more, as last measured.
+    fn is_skewed(&self) -> bool {
+        false
+    }
 }
 
 /// The machine's clock.

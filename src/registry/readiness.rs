@@ -18,6 +18,8 @@ pub enum Reason {
     MemoryExpired,
     /// No agent is in memory.
     MemoryEmpty,
+    /// The clock of this machine differs from the database's by a minute or more.
+    ClockSkew,
 }
 
 impl Reason {
@@ -29,6 +31,7 @@ impl Reason {
             Self::ListenLost => "listen_lost",
             Self::MemoryExpired => "memory_expired",
             Self::MemoryEmpty => "memory_empty",
+            Self::ClockSkew => "clock_skew",
         }
     }
 }
@@ -40,14 +43,14 @@ pub enum Readiness {
     Ready,
     /// Requests are answered, from memory or after a sweep each.
     Degraded(Vec<Reason>),
-    /// Requests are refused.
+    /// Requests are refused, or answered with times that are not to be relied upon.
     Unready(Vec<Reason>),
 }
 
 impl Readiness {
     /// `stale` is how old memory may be; `holds` whether there is anything in it.
     fn of(health: FeedHealth, stale: Duration, holds: bool) -> Self {
-        let FeedHealth { started, listening, sweeping, sweep_age } = health;
+        let FeedHealth { started, listening, sweeping, sweep_age, clock_skewed } = health;
         if !started {
             return Self::Unready(vec![Reason::Starting]);
         }
@@ -65,10 +68,11 @@ impl Readiness {
             () => None,
         };
         reasons.extend(refused);
-        match (refused, reasons.is_empty()) {
-            (Some(_), _) => Self::Unready(reasons),
-            (None, true) => Self::Ready,
-            (None, false) => Self::Degraded(reasons),
+        reasons.extend(clock_skewed.then_some(Reason::ClockSkew));
+        match reasons.is_empty() {
+            true => Self::Ready,
+            false if refused.is_some() || clock_skewed => Self::Unready(reasons),
+            false => Self::Degraded(reasons),
         }
     }
 }
@@ -86,11 +90,13 @@ mod tests {
 
     #[test]
     fn gateway_is_degraded_as_long_as_answers_are_allowed() {
-        use Reason::{DatabaseUnreachable, ListenLost, MemoryEmpty, MemoryExpired, Starting};
-        let of = |listening, sweeping, age: u64, holds| {
+        use Reason::{ClockSkew, DatabaseUnreachable, ListenLost, MemoryEmpty, MemoryExpired, Starting};
+        let health = |listening, sweeping, age: u64| {
             let sweep_age = Duration::from_secs(age);
-            let health = FeedHealth { started: true, listening, sweeping, sweep_age };
-            Readiness::of(health, Duration::from_mins(1), holds)
+            FeedHealth { started: true, listening, sweeping, sweep_age, clock_skewed: false }
+        };
+        let of = |listening, sweeping, age, holds| {
+            Readiness::of(health(listening, sweeping, age), Duration::from_mins(1), holds)
         };
         assert_eq!(of(true, true, 0, false), Readiness::Ready);
         assert_eq!(of(false, true, 0, false), Readiness::Degraded(vec![ListenLost]));
@@ -98,7 +104,13 @@ mod tests {
         assert_eq!(of(false, false, 59, true), Readiness::Degraded(vec![DatabaseUnreachable, ListenLost]));
         assert_eq!(of(true, false, 60, true), Readiness::Unready(vec![DatabaseUnreachable, MemoryExpired]));
         assert_eq!(of(true, false, 1, false), Readiness::Unready(vec![DatabaseUnreachable, MemoryEmpty]));
-        let new = FeedHealth { started: false, listening: false, sweeping: true, sweep_age: Duration::ZERO };
+        let new = FeedHealth { started: false, ..health(false, true, 0) };
         assert_eq!(Readiness::of(new, Duration::MAX, true), Readiness::Unready(vec![Starting]));
+        let skewed = |listening| {
+            let health = FeedHealth { clock_skewed: true, ..health(listening, true, 0) };
+            Readiness::of(health, Duration::from_mins(1), true)
+        };
+        assert_eq!(skewed(true), Readiness::Unready(vec![ClockSkew]));
+        assert_eq!(skewed(false), Readiness::Unready(vec![ListenLost, ClockSkew]));
     }
 }

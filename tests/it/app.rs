@@ -67,6 +67,13 @@ impl Builder {
     }
 
     pub(crate) async fn start(self) -> Replica {
+        let replica = self.start_unready().await;
+        replica.ready().await;
+        replica
+    }
+
+    /// A gateway that need not become ready.
+    pub(crate) async fn start_unready(self) -> Replica {
         let operator = SecretKey::generate(KeyKind::Operator, &mut Sources::system().csprng().unwrap());
         let environment: Environment = UNLIMITED
             .into_iter()
@@ -79,9 +86,7 @@ impl Builder {
             app::start(&settings, self.database, OperatorKeys::new([&operator]), self.sources).await.unwrap();
         let operator = operator.reveal().to_owned();
         let http = Client::new(running.address);
-        let replica = Replica { http, running, operator };
-        replica.ready().await;
-        replica
+        Replica { http, running, operator }
     }
 }
 

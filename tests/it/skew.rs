@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use http::StatusCode;
-use serde_json::json;
+use serde_json::{Value, json};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use waggle::model::clock::DatabaseClock;
 use waggle::model::sources::{Clock, SystemClock};
 
-use crate::app::{Builder, Replica};
+use crate::app::{Builder, Replica, gateway};
 use crate::cluster::{Database, database};
+use crate::embedded::support::eventually;
 use crate::events::Session;
 
 /// The machine's clock, set wrong.
@@ -24,7 +25,31 @@ impl Clock for Skewed {
 
 async fn skewed(database: &Database, hours: i64) -> Replica {
     let clock = DatabaseClock::new(Skewed(time::Duration::hours(hours)));
-    Builder::new(database).clock(std::sync::Arc::new(clock)).start().await
+    Builder::new(database).clock(std::sync::Arc::new(clock)).start_unready().await
+}
+
+/// Waits until `readyz` answers so.
+async fn answers(replica: &Replica, status: u16, body: Value) {
+    eventually("readyz answers as expected", async || {
+        let answer = replica.http.get("/readyz").await;
+        answer.status == status && answer.json() == body
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn replica_is_not_ready_while_its_clock_differs_from_the_databases() {
+    let (database, replica) = gateway().await;
+    // The database's time, two minutes ahead for those that connect from here on.
+    let ahead = "create function public.clock_timestamp() returns timestamptz language sql as \
+            $$ select pg_catalog.clock_timestamp() + interval '2 minutes' $$; \
+        do $$ begin execute format('alter database %I set search_path = public, pg_catalog', current_database()); end $$; \
+        select pg_terminate_backend(pid) from pg_stat_activity \
+            where datname = current_database() and pid <> pg_backend_pid()";
+    database.execute(ahead).await;
+    answers(&replica, 503, json!({"status": "unready", "reasons": ["clock_skew"]})).await;
+    database.execute("drop function public.clock_timestamp()").await;
+    answers(&replica, 200, json!({"status": "ready"})).await;
 }
 
 async fn status(replica: &Replica, key: &str) -> StatusCode {
@@ -38,6 +63,10 @@ async fn replicas_whose_clocks_differ_by_hours_agree_on_keys_graces_and_sessions
     let (right, ahead, behind) =
         tokio::join!(skewed(&database, 0), skewed(&database, 1), skewed(&database, -1));
     let replicas = [&right, &ahead, &behind];
+    right.ready().await;
+    for replica in [&ahead, &behind] {
+        answers(replica, 503, json!({"status": "unready", "reasons": ["clock_skew"]})).await;
+    }
     let _ = right.acme("a").await;
 
     let until = (OffsetDateTime::now_utc() + time::Duration::minutes(30)).format(&Rfc3339).unwrap();
