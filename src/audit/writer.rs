@@ -205,21 +205,20 @@ impl Writer {
                 }
             }
             Done::Moved(Ok(Moved::Done(count, chain))) => {
-                self.uncertain = false;
-                self.retry = None;
-                let kept = Kept { before: self.chain, after: chain, elsewhere: false };
-                self.chain = chain;
-                self.count(kept).await;
-                self.outbox |= i64::try_from(count).is_ok_and(|count| count >= MOST_MOVED);
+                self.resume(chain);
+                let count = i64::try_from(count).unwrap_or(i64::MAX);
+                let before = Chain { seq: chain.seq.saturating_sub(count), ..chain };
+                self.count(Kept { before, after: chain, elsewhere: false }).await;
+                self.outbox |= count >= MOST_MOVED;
             }
             // Asked at once where it stands.
             Done::Moved(Ok(Moved::InDoubt)) => {}
-            Done::Moved(Err(AppendError::Foreign(..))) | Done::Found(Ok(None)) => self.go_on_anew().await,
-            Done::Found(Ok(Some(chain))) => {
-                self.uncertain = false;
-                self.retry = None;
-                self.chain = chain;
+            Done::Moved(Err(AppendError::Foreign(..))) | Done::Found(Ok(None)) => {
+                if self.uncertain {
+                    self.go_on_anew().await;
+                }
             }
+            Done::Found(Ok(Some(chain))) => self.resume(chain),
             Done::Moved(Err(error)) => {
                 self.uncertain = false;
                 self.outbox = true;
@@ -228,6 +227,16 @@ impl Writer {
             Done::Written(Err(error)) | Done::Found(Err(error)) | Done::CaughtUp(Err(error)) => {
                 self.fail(&error);
             }
+        }
+    }
+
+    /// Goes on where the database says that the chain stands, unless the chain was left before the answer came: rows
+    /// behind the end of a chain are a finding of verification.
+    fn resume(&mut self, chain: Chain) {
+        self.retry = None;
+        if chain.id == self.chain.id {
+            self.uncertain = false;
+            self.chain = chain;
         }
     }
 

@@ -1,9 +1,13 @@
 //! A database that is set back to an older state while a gateway writes to it.
 
+use serde_json::json;
+
 use super::calls::{becomes, reaches};
 use super::post::Post;
 use super::tampering::findings;
 use crate::app::gateway;
+use crate::embedded::support::eventually;
+use crate::hardening::metrics::sample;
 
 /// The chain that the first gateway began.
 const OLD: &str = "(select chain from audit_chains where number = 1)";
@@ -43,6 +47,33 @@ async fn after_a_loss_of_rows_new_ones_go_into_another_chain_with_which_nothing_
     );
     assert_eq!(post.verify().await, (Some(1), expected));
     assert!(post.site.printed("stderr").contains("audit rows go into a chain of their own"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_chain_that_was_left_during_a_slow_move_is_not_returned_to() {
+    let (database, replica) = gateway().await;
+    let key = replica.acme("a").await;
+    becomes(&database, "select count(*) from audit_outbox", 0).await;
+    let mut blocker = database.connect().await;
+    sqlx::raw_sql("begin; lock table audit_outbox").execute(&mut blocker).await.unwrap();
+    let waiting = "select count(*) from pg_locks where not granted and relation = 'audit_outbox'::regclass";
+    becomes(&database, waiting, 1).await;
+    let list = json!({"jsonrpc": "2.0", "id": 1, "method": "resources/list"});
+    assert_eq!(replica.http.post("a", &key, &list).await.status, 200);
+    let spilled = async || {
+        let metrics = replica.http.get("/metrics").await.text();
+        sample(&metrics, "waggle_audit_spilled_bytes").unwrap().parse::<i64>().unwrap()
+    };
+    eventually("another chain is begun", async || spilled().await > 0).await;
+    sqlx::raw_sql("rollback").execute(&mut blocker).await.unwrap();
+    eventually("the log has caught up", async || spilled().await == 0).await;
+    assert_eq!(replica.http.post("a", &key, &list).await.status, 200);
+    let lists = "select count(*) from audit_log where method = 'resources/list'";
+    becomes(&database, lists, 2).await;
+    let chains = "select count(distinct chain) from audit_log where method = 'resources/list'";
+    assert_eq!(database.number(chains).await, 1);
+    replica.running.stop().await;
+    assert_eq!(findings(&database, None).await, [""; 0]);
 }
 
 #[tokio::test]
