@@ -69,10 +69,12 @@ impl Readiness {
         };
         reasons.extend(refused);
         reasons.extend(clock_skewed.then_some(Reason::ClockSkew));
-        match reasons.is_empty() {
-            true => Self::Ready,
-            false if refused.is_some() || clock_skewed => Self::Unready(reasons),
-            false => Self::Degraded(reasons),
+        if reasons.is_empty() {
+            Self::Ready
+        } else if refused.is_some() || clock_skewed {
+            Self::Unready(reasons)
+        } else {
+            Self::Degraded(reasons)
         }
     }
 }
