@@ -1,3 +1,5 @@
+//! Records, markers and damage, bit by bit.
+
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::ops::Range;

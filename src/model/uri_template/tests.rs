@@ -122,7 +122,7 @@ fn a_text_that_is_no_template_is_refused_and_told_why() {
         ("x:a b{a}", Error::Character(' ')),
         ("x:\0{a}", Error::Character('\0')),
         ("x:\n{a}", Error::Character('\n')),
-        ("x:\u{e4}{a}", Error::Character('\u{e4}')),
+        ("x:\u{202e}{a}", Error::Character('\u{202e}')),
         ("x:<{a}>", Error::Character('<')),
         ("x:\\{a}", Error::Character('\\')),
         ("x:%{a}", Error::Percent),

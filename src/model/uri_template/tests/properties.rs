@@ -223,7 +223,8 @@ proptest! {
         uri in prop_oneof![any::<String>(), "x:[a/.?&=;#%20,:ä-]{0,24}"],
     ) {
         if let Ok(template) = UriTemplate::parse(&text) {
-            prop_assert_eq!(template.as_str(), &text);
+            prop_assert!(template.as_str().is_ascii());
+            prop_assert!(!text.is_ascii() || template.as_str() == text);
             prop_assert!(work(&template, &uri) <= allowed(&template, &uri), "{} {}", template, uri);
             prop_assert!(UriTemplateStr::new(&text).is_ok());
         }
