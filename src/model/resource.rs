@@ -62,6 +62,7 @@ impl PartKind {
     }
 
     /// How bytes travel that replace others of a type that stays: what was text remains text where the bytes allow it.
+    #[must_use]
     pub fn replacing(self, mime_type: Option<&str>, bytes: &[u8]) -> Self {
         match self {
             Self::Text

@@ -41,7 +41,7 @@ impl RawContent {
         match old.map_or(&[][..], |old| &old.parts) {
             [] => {}
             [part] => {
-                (part_uri, part_type, kind) = (part.uri.clone(), part.mime_type.clone(), Some(part.kind))
+                (part_uri, part_type, kind) = (part.uri.clone(), part.mime_type.clone(), Some(part.kind));
             }
             parts => {
                 let wrong = format!(
