@@ -18,6 +18,7 @@ pub struct Unconfirmed;
 
 /// The state of the change feed, as readiness reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own, and every combination occurs")]
 pub struct FeedHealth {
     /// Notifications were delivered, and a sweep succeeded, at least once.
     pub started: bool,

@@ -33,7 +33,7 @@ pub(super) fn encode_non_ascii(text: &str) -> String {
 }
 
 /// Characters that change the direction of text, which no IRI has (RFC 3987, section 4.1).
-fn is_bidi_formatting(character: char) -> bool {
+pub(super) fn is_bidi_formatting(character: char) -> bool {
     matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}')
 }
 

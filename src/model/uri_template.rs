@@ -26,7 +26,7 @@ pub use self::distinct::{Conflict, Distinct};
 pub use self::error::{ExpandError, UriTemplateError, ValueError};
 use self::layout::Layout;
 pub use self::overlap::Specificity;
-use super::uri::encode_non_ascii;
+use super::uri::{encode_non_ascii, is_bidi_formatting};
 
 /// Most bytes a template may have.
 pub const MAX_TEMPLATE_BYTES: usize = 512;
@@ -105,6 +105,9 @@ impl UriTemplate {
     pub fn parse(text: &str) -> Result<Self, UriTemplateError> {
         if text.len() > MAX_TEMPLATE_BYTES {
             return Err(UriTemplateError::TooLong);
+        }
+        if let Some(character) = text.chars().find(|character| is_bidi_formatting(*character)) {
+            return Err(UriTemplateError::Character(character));
         }
         let text = encoded_literals(text);
         if text.len() > MAX_TEMPLATE_BYTES {

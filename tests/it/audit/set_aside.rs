@@ -80,7 +80,7 @@ async fn a_corrupt_spill_record_is_reported_and_later_rows_are_kept() {
     assert_eq!(post.number("spill_damaged_total").await, 1);
     assert!(gateway.stop().await.success());
     let kept = file.with_extension("damaged");
-    assert_eq!(post.files(), [kept.clone()]);
+    assert_eq!(post.files(), std::slice::from_ref(&kept));
     assert_eq!(fs::read(kept).unwrap(), bytes);
     assert_eq!(post.texts(CHAINS).await, ["opened damaged interrupted", "opened closed"]);
     let (code, text) = post.verify().await;

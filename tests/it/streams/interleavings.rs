@@ -284,13 +284,18 @@ async fn who_is_told_of_a_change_reads_it_on_a_replica_that_hears_nothing() {
     let deaf = Builder::new(&database).store(|store| store.listen = proxy.options.clone());
     let (told, deaf) = tokio::join!(Builder::new(&database).start(), deaf.start());
     told.tenant("acme").await;
-    let follow = |n: usize| {
+    // All agents and keys of a tenant are written in turn: made beside the writers, they would wait for all of them.
+    let mut agents = Vec::new();
+    for n in 0..WRITERS {
+        let agent = format!("a{n}");
+        told.agent("acme", &agent).await;
+        told.put(&agent, "x:a", "0").await;
+        let key = told.key(&agent, &["mcp"]).await.1;
+        agents.push((n, agent, key));
+    }
+    let follow = |(n, agent, key): (usize, String, String)| {
         let (told, deaf) = (&told, &deaf);
         async move {
-            let agent = format!("a{n}");
-            told.agent("acme", &agent).await;
-            told.put(&agent, "x:a", "0").await;
-            let key = told.key(&agent, &["mcp"]).await.1;
             let mut events =
                 listen(told, &agent, &key, json!(n), json!({"resourceSubscriptions": ["x:a"]})).await;
             events.next().await.unwrap();
@@ -313,6 +318,6 @@ async fn who_is_told_of_a_change_reads_it_on_a_replica_that_hears_nothing() {
     };
     tokio::select! {
         () = deafen => {}
-        _ = futures_util::future::join_all((0..WRITERS).map(follow)) => {}
+        _ = futures_util::future::join_all(agents.into_iter().map(follow)) => {}
     }
 }

@@ -172,7 +172,7 @@ fn bad_syntax_is_told_with_its_line_and_nothing_of_the_engine() {
         ),
         ("\n\n{{ 'abc }}", "line 3: the syntax is wrong: unexpected end of string"),
         ("{{ '\\ud800' }}", "line 1: the syntax is wrong: bad string escape"),
-        ("{{ to\u{e4}pic }}", "line 1: the syntax is wrong: unexpected character"),
+        ("{{ to\u{20ac}pic }}", "line 1: the syntax is wrong: unexpected character"),
         ("{# never ends", "line 1: the syntax is wrong: unexpected end of comment"),
         ("{% raw %}", "line 1: the syntax is wrong: unexpected end of raw block"),
         (
