@@ -78,7 +78,7 @@ pub fn uuid(out: &mut Vec<u8>, value: Uuid) {
     field(out, value.as_bytes());
 }
 
-/// Appends text, as [`line`] has it.
+/// Appends text, as [`line()`] has it.
 pub fn text(out: &mut Vec<u8>, value: &str) {
     field(out, line(value).as_bytes());
 }
