@@ -6,7 +6,7 @@
 # Where rustup installs, for a shell that has not read its profile since.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 # Most tests wait for something most of the time.
-export RUST_TEST_THREADS ?= $(shell expr 3 '*' $$(getconf _NPROCESSORS_ONLN))
+export RUST_TEST_THREADS ?= $(shell expr 2 '*' $$(getconf _NPROCESSORS_ONLN))
 # Queries are checked against .sqlx, whatever DATABASE_URL says.
 export SQLX_OFFLINE := true
 
