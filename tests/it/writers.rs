@@ -22,7 +22,10 @@ async fn a_thousand_writers_of_one_agent_leave_no_gap_and_a_quiet_agent_does_not
     let database = database().await;
     // A machine that is busy with other tests may take longer over a thousand writes than a writer usually waits.
     let builder = Builder::new(&database).set("WAGGLE_WRITES__WAIT_SECONDS", 60);
-    let replica = Arc::new(builder.set("WAGGLE_SERVER__REQUEST_SECONDS", 60).start().await);
+    let builder = builder.set("WAGGLE_SERVER__REQUEST_SECONDS", 60);
+    // Each writer has a connection of its own, all from one address, and more ask beside them.
+    let builder = builder.set("WAGGLE_SERVER__CONNECTIONS_PER_ADDRESS", 2_000);
+    let replica = Arc::new(builder.start().await);
     replica.tenant("acme").await;
     replica.agent("acme", "busy").await;
     replica.agent("acme", "quiet").await;
