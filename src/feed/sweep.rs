@@ -21,6 +21,8 @@ use crate::store::changes::{Sweep, SweepConnection};
 
 /// The pause between two sweeps while they fail.
 const PROBE: Duration = Duration::from_millis(250);
+/// New connections that one sweep tries when the server closes them.
+const NEW_CONNECTIONS: usize = 3;
 
 /// One sweep at a time.
 #[derive(Debug, Default)]
@@ -126,8 +128,8 @@ impl Feed {
         Ok(())
     }
 
-    /// Asks on the connection of the last sweep, or on a new one where that is broken: a connection that was cut says
-    /// nothing about the database. One that does not answer in time is dropped with this future.
+    /// Sweeps on the connection of the last sweep, or on up to [`NEW_CONNECTIONS`] new ones where the server closes them:
+    /// a closed connection says nothing about the database. A sweep that is late is dropped with this future.
     async fn read_changes(&self, state: &mut State) -> Result<Sweep, StoreError> {
         self.sources.pause(Point::Sweep).await;
         if self.sources.loses(Point::Sweep) {
@@ -135,6 +137,12 @@ impl Feed {
         }
         if let Some(connection) = state.connection.take() {
             match self.read_changes_on(connection, state, false).await {
+                Err(error) if error.is_disconnected() => {}
+                swept => return swept,
+            }
+        }
+        for _ in 1..NEW_CONNECTIONS {
+            match self.read_changes_on(self.store.sweep_connection().await?, state, true).await {
                 Err(error) if error.is_disconnected() => {}
                 swept => return swept,
             }

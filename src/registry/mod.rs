@@ -78,6 +78,11 @@ use write::Writers;
 /// The longest that a load may take while the database is away.
 const WHILE_AWAY: Duration = Duration::from_millis(250);
 
+/// Connections that a load tries when the server closes them: a failover or an administrator closes all pooled
+/// connections at once, and each is noticed when it is next used. More than the pool holds by default.
+const LOAD_ATTEMPTS: usize = 20;
+const LOAD_ATTEMPTS_WHILE_AWAY: usize = 2;
+
 /// Keys of which it is remembered whose they are.
 const KNOWN_KEYS: usize = 100_000;
 
@@ -191,8 +196,8 @@ impl Registry {
         }
     }
 
-    /// Loads from the database, once more where the connection broke: another one may answer. While the database is away
-    /// a load has [`WHILE_AWAY`] instead of its whole deadline.
+    /// Loads from the database, on up to [`LOAD_ATTEMPTS`] connections where they were closed: another one may answer.
+    /// While the database is away a load has [`WHILE_AWAY`] instead of its whole deadline, and fewer attempts.
     async fn fill<T>(
         &self,
         load: impl AsyncFnOnce() -> Result<T, StoreError> + Clone,
@@ -212,10 +217,14 @@ impl Registry {
             if self.sources.loses(Point::Load) {
                 return Err(StoreError::closed());
             }
-            match load.clone()().await {
-                Err(error) if error.is_disconnected() => load().await,
-                done => done,
+            let attempts = if self.feed.is_away() { LOAD_ATTEMPTS_WHILE_AWAY } else { LOAD_ATTEMPTS };
+            for _ in 1..attempts {
+                match load.clone()().await {
+                    Err(error) if error.is_disconnected() => {}
+                    done => return done,
+                }
             }
+            load().await
         };
         tokio::time::timeout(deadline.min(fills.deadline), loading).await.unwrap_or(Err(StoreError::Late))
     }

@@ -218,3 +218,26 @@ async fn load_is_repeated_when_its_connection_breaks() {
     let (read, _) = tokio::join!(reading, cutting);
     assert_eq!(read.as_deref(), Some("read"));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cold_read_is_answered_after_all_pooled_connections_were_terminated() {
+    let database = database().await;
+    let writer = Builder::new(&database).start().await;
+    let key = writer.acme("a").await;
+    for n in 0..24 {
+        writer.put("a", &format!("x:{n}"), &format!("text {n}")).await;
+    }
+    let reader = Builder::new(&database).start().await;
+    // Many connections are open, and idle, after reads at the same time.
+    let read = async |n: usize| reader.http.text("a", &key, &format!("x:{n}")).await;
+    futures_util::future::join_all((0..12).map(read)).await;
+    for n in 12..24 {
+        database
+            .execute(
+                "select pg_terminate_backend(pid) from pg_stat_activity \
+                 where datname = current_database() and pid <> pg_backend_pid()",
+            )
+            .await;
+        assert_eq!(read(n).await.as_deref(), Some(format!("text {n}").as_str()));
+    }
+}
