@@ -15,10 +15,11 @@ ENV CARGO_HTTP_CAINFO=/usr/local/share/trusted.pem
 # Queries are checked against .sqlx.
 ENV SQLX_OFFLINE=true
 
-# The dependencies, a layer that lasts until a manifest changes. What was made of the empty crate is removed: COPY keeps
+# The dependencies and the workspace's small crates, a layer that lasts until one of these or a manifest changes. What was made of the empty crate is removed: COPY keeps
 # the times of files, and cargo would take it for newer than the sources.
 COPY Cargo.toml Cargo.lock ./
 COPY bench/Cargo.toml bench/
+COPY crates crates
 RUN --mount=type=secret,id=cargo_config,target=/usr/local/cargo/config.toml \
     mkdir src bench/src \
     && echo 'fn main() {}' | tee src/main.rs >bench/src/main.rs \

@@ -13,8 +13,8 @@ export SQLX_OFFLINE := true
 help: ## Say what there is
 	@sed -n 's/^\([a-z-]*\): .*## /\1:/p' $(MAKEFILE_LIST) | awk -F: '{ printf "  make %-13s %s\n", $$1, $$2 }'
 
-# Unoptimised, so that it answers soonest after a clone. The workspace with its examples, of which there are none, has
-# the features of the tests, so `make test` goes on from here.
+# Unoptimised, so that it answers soonest after a clone. The workspace with its examples has the features of the tests, so
+# `make test` continues from here.
 demo: prerequisites ## Run the gateway with a demo agent, its own database in ./waggle-data
 	cargo build --locked --workspace --bin waggle --examples
 	@unset DATABASE_URL; exec "$${CARGO_TARGET_DIR:-target}/debug/waggle" demo

@@ -6,6 +6,7 @@ use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use http::header::ETAG;
 use serde::{Deserialize, Serialize};
+use uri_template::UriTemplate;
 use utoipa::{IntoParams, ToSchema};
 
 use super::authority::Authority;
@@ -18,7 +19,6 @@ use super::{Admin, Answer, App};
 use crate::http::precondition::etag;
 use crate::model::agent::Agent;
 use crate::model::fault::Fault;
-use crate::model::uri_template::UriTemplate;
 
 /// Most bytes of the JSON of one template: every member as long as it may be, every character escaped.
 const MOST_BYTES: usize = 1024 * 1024;

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use foldhash::fast::RandomState;
 use moka::sync::Cache;
+use uri_template::UriTemplate;
 
 use super::call::List;
 use super::version::ContentTypes;
@@ -15,7 +16,6 @@ use crate::model::ids::AgentId;
 use crate::model::prompt::PromptName;
 use crate::model::scope::Revision;
 use crate::model::uri::ResourceUri;
-use crate::model::uri_template::UriTemplate;
 
 /// How many results that were rendered are remembered as asked for once: half a megabyte, and as many results of a few
 /// kilobytes as fill the memory for them.
@@ -161,7 +161,7 @@ mod tests {
     use crate::model::prompt::PromptName;
     use crate::model::scope::Revision;
     use crate::model::uri::ResourceUri;
-    use crate::model::uri_template::UriTemplate;
+    use uri_template::UriTemplate;
 
     const RESULT: Bytes = Bytes::from_static(b"{}");
 

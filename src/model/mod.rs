@@ -25,5 +25,4 @@ pub mod sources;
 pub mod subject;
 pub mod template;
 pub mod uri;
-pub mod uri_template;
 pub mod usage;

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use uri_template::UriTemplate;
+
 use super::resource::{ContentHash, Definition, NewContent};
 use super::scope::Revision;
-use super::uri_template::UriTemplate;
 
 /// Values that are offered for variables or arguments, by their names.
 pub type Completions = BTreeMap<String, Vec<String>>;

@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use iri_string::types::{IriStr, UriStr};
-use percent_encoding::{AsciiSet, utf8_percent_encode};
 use serde::Serialize;
+use uri_template::iri::{encode_non_ascii, is_bidi_formatting};
 
 /// Most bytes a URI may have.
 pub const MAX_URI_BYTES: usize = 2_048;
@@ -25,16 +25,6 @@ pub enum UriError {
     /// It is no absolute URI.
     #[error("is not an absolute URI of RFC 3986")]
     Form,
-}
-
-/// Characters outside of ASCII, which an IRI has and a URI has percent-encoded (RFC 3987, section 3.1).
-pub(super) fn encode_non_ascii(text: &str) -> String {
-    utf8_percent_encode(text, &AsciiSet::EMPTY).to_string()
-}
-
-/// Characters that change the direction of text, which no IRI has (RFC 3987, section 4.1).
-pub(super) fn is_bidi_formatting(character: char) -> bool {
-    matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}')
 }
 
 impl ResourceUri {

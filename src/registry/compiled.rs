@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use moka::sync::Cache;
+use uri_template::UriTemplate;
 
 use super::Registry;
 use super::access::{Caller, Payer};
@@ -16,7 +17,6 @@ use crate::model::prompt::PromptName;
 use crate::model::resource::ContentHash;
 use crate::model::scope::Revision;
 use crate::model::uri::ResourceUri;
-use crate::model::uri_template::UriTemplate;
 
 /// What messages take in memory for each byte that they have as JSON, at most.
 const MESSAGE_WEIGHT: usize = 4;

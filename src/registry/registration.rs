@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use uri_template::{Conflict, ConflictChecker, UriTemplate};
+
 use super::Registry;
 use super::access::Payer;
 use super::compiled::{Compiled, MessageError};
@@ -12,7 +14,6 @@ use crate::model::fault::Fault;
 use crate::model::ids::TenantId;
 use crate::model::prompt::NewPrompt;
 use crate::model::template::NewTemplate;
-use crate::model::uri_template::{Conflict, Distinct, UriTemplate};
 
 impl Registry {
     /// Compiles the body of a template, and renders it without values: what takes too much even then is refused.
@@ -53,11 +54,11 @@ impl Registry {
         new: Arc<[UriTemplate]>,
     ) -> Result<Option<(usize, Conflict)>, Fault> {
         let compare = move || {
-            let mut distinct = Distinct::default();
+            let mut checker = ConflictChecker::default();
             for template in &trusted {
-                distinct.trust(template);
+                checker.insert_unchecked(template);
             }
-            let mut conflicts = new.iter().map(|template| distinct.add(template).err()).enumerate();
+            let mut conflicts = new.iter().map(|template| checker.insert(template).err()).enumerate();
             Ok(conflicts.find_map(|(index, conflict)| Some((index, conflict?))))
         };
         Ok(self.renderer.run(Payer::Tenant(tenant), compare).await?)

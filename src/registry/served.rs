@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use uri_template::UriTemplate;
+
 use super::Registry;
 use super::access::Payer;
 use super::answered::{LIGHT_COMPARISONS, MOST_COMPARISONS};
@@ -11,7 +13,6 @@ use super::snapshot::{AgentSnapshot, Definitions};
 use crate::model::ids::TenantId;
 use crate::model::scope::{Change, ChangeKind, Revision};
 use crate::model::uri::ResourceUri;
-use crate::model::uri_template::UriTemplate;
 
 /// Most templates that changed; past it all URIs are taken for changed.
 const MOST_TEMPLATES: usize = 1_000;

@@ -4,11 +4,11 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use imbl::OrdMap;
+use uri_template::UriTemplate;
 
 use super::prefix_index::PrefixIndex;
 use crate::model::template::ResourceTemplate;
 use crate::model::uri::ResourceUri;
-use crate::model::uri_template::UriTemplate;
 
 /// A set of resource templates.
 #[derive(Debug, Clone, Default)]
@@ -68,7 +68,7 @@ mod tests {
     use crate::model::scope::Revision;
     use crate::model::template::ResourceTemplate;
     use crate::model::uri::ResourceUri;
-    use crate::model::uri_template::UriTemplate;
+    use uri_template::UriTemplate;
 
     fn templates(texts: &[String]) -> Templates {
         let parsed = texts.iter().filter_map(|text| UriTemplate::parse(text).ok());

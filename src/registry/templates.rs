@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use uri_template::UriTemplate;
 
 use super::Registry;
 use super::difference::{removal, step};
@@ -13,7 +14,6 @@ use crate::model::agent::Agent;
 use crate::model::fault::Fault;
 use crate::model::scope::{ChangeKind, Revision, Scope};
 use crate::model::template::{NewTemplate, ResourceTemplate};
-use crate::model::uri_template::UriTemplate;
 use crate::store::StoreError;
 use crate::store::write::Write;
 

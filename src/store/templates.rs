@@ -2,6 +2,7 @@
 
 use sqlx::PgConnection;
 use time::OffsetDateTime;
+use uri_template::UriTemplate;
 
 use super::StoreError;
 use super::batch::batches;
@@ -12,7 +13,6 @@ use crate::model::ids::{AgentId, TenantId};
 use crate::model::resource::Definition;
 use crate::model::scope::Revision;
 use crate::model::template::{NewTemplate, ResourceTemplate};
-use crate::model::uri_template::UriTemplate;
 
 struct Row {
     uri_template: String,

@@ -1,6 +1,7 @@
 //! A manifest: an agent's whole registry, as it is sent and shown.
 
 use serde::{Deserialize, Serialize};
+use uri_template::UriTemplate;
 use utoipa::ToSchema;
 
 use super::{PromptInput, PromptShown, ResourceInput, ResourceShown, TemplateInput, TemplateShown};
@@ -11,7 +12,6 @@ use crate::model::prompt::{NewPrompt, PromptName};
 use crate::model::resource::{ContentHash, NewResource};
 use crate::model::template::NewTemplate;
 use crate::model::uri::ResourceUri;
-use crate::model::uri_template::UriTemplate;
 use crate::registry::manifest::{FullManifest, NewManifest, Place};
 
 /// The version of this form.

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use uri_template::UriTemplate;
 use utoipa::ToSchema;
 
 use super::checks::{DefinitionInput, Description, MOST_RAW, MimeText, Name, check_text};
@@ -10,7 +11,6 @@ use crate::model::fault::{Fault, shortened};
 use crate::model::json;
 use crate::model::resource::{Definition, NewContent};
 use crate::model::template::{Completions, NewTemplate, ResourceTemplate};
-use crate::model::uri_template::UriTemplate;
 
 /// A resource template as its owner sends it.
 #[derive(Debug, Deserialize, ToSchema)]

@@ -1,25 +1,25 @@
-//! Which of two templates goes first, and whether some URI matches both.
+//! Specificity, and whether some URI matches two templates.
 
-use super::class::Class;
-use super::layout::{Layout, Slot};
+use crate::class::Class;
+use crate::layout::{Layout, Slot};
 
-/// How specific a template is: the greater goes first.
+/// How specific a template is: the greater takes precedence.
 ///
-/// More literal bytes are more specific: those outside the expressions, and those that `{/a}`, `{.a}` and
-/// `{a,b}` write before each value. Of two with as many, the one without `{+…}` is.
+/// A template with more literal bytes is more specific: those outside of expressions, and those that `{/a}`, `{.a}` and
+/// `{a,b}` write before each value. Of two with equally many, the one without `{+…}` is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Specificity {
     literal_bytes: usize,
     has_no_reserved_value: bool,
 }
 
-/// A step of a template read as a pattern. It may allow more than the template, never less.
+/// A step of a template as a pattern of characters. A pattern may accept more than its template, never less.
 enum Step {
-    /// One of these.
+    /// One character of the class.
     One(Class),
-    /// Any number of these.
+    /// Any number of characters of the class.
     Any(Class),
-    /// Either the following steps or, in their place, nothing.
+    /// This many of the following steps, or none of them.
     Maybe(usize),
 }
 
@@ -48,7 +48,7 @@ impl Layout {
         }
         literal(&self.tail, &mut steps);
         if let Some(fragment) = &self.fragment {
-            let value = fragment.accepts.and(Class::ENCODED);
+            let value = fragment.accepts.union(Class::ENCODED);
             steps.extend([Step::Maybe(2), Step::One(Class::only('#')), Step::Any(value)]);
         }
         steps
@@ -56,15 +56,15 @@ impl Layout {
 
     fn slot_steps(&self, slot: &Slot, steps: &mut Vec<Step>) {
         if let Some(value) = &slot.value {
-            let value = value.accepts.and(Class::ENCODED);
+            let value = value.accepts.union(Class::ENCODED);
             steps.extend([Step::One(value), Step::Any(value)]);
         }
         literal(&slot.suffix, steps);
         if !slot.parameters.is_empty() {
             let text =
-                slot.parameters.iter().fold(slot.delimiters.and(Class::only('=')), |text, parameter| {
+                slot.parameters.iter().fold(slot.delimiters.union(Class::only('=')), |text, parameter| {
                     let name = Class::of(self.names[parameter.variable.index].as_bytes());
-                    text.and(name).and(parameter.variable.accepts).and(Class::ENCODED)
+                    text.union(name).union(parameter.variable.accepts).union(Class::ENCODED)
                 });
             steps.extend([Step::Maybe(2), Step::One(slot.leads), Step::Any(text)]);
         }
@@ -76,7 +76,7 @@ fn literal(text: &str, steps: &mut Vec<Step>) {
 }
 
 impl Step {
-    /// What it may read.
+    /// The characters that it accepts.
     fn class(&self) -> Class {
         match self {
             Self::One(class) | Self::Any(class) => *class,
@@ -84,12 +84,12 @@ impl Step {
         }
     }
 
-    /// Where a pattern that is at this step stands after reading a byte.
+    /// The position in the pattern after this step has read a byte.
     fn after(&self, at: usize) -> usize {
         if matches!(self, Self::One(_)) { at + 1 } else { at }
     }
 
-    /// Where it may go on without reading one.
+    /// The positions reached without reading a byte.
     fn skips(&self, at: usize) -> impl Iterator<Item = usize> + use<> {
         let (next, past) = match self {
             Self::One(_) => (None, None),
@@ -100,33 +100,34 @@ impl Step {
     }
 }
 
-/// How many steps that both take together are as much work as a look at a pair of them.
+/// How many steps of a common prefix or suffix cost as much as one visit to a pair of positions.
 const STRIDE: usize = 32;
 
-/// A template read as a pattern.
+/// A template as a pattern of characters.
 pub(super) struct Pattern(Vec<Step>);
 
 impl Pattern {
-    /// Whether some text fits both; `None` where that takes more looks than there are, which are counted down.
-    pub(super) fn overlaps(&self, other: &Self, looks: &mut usize) -> Option<bool> {
-        // As long as each has but one way on, from the beginning and back from the end, they go it together. (What may
-        // be left out ends with any number of characters.)
+    /// Whether both accept some text. Each visited pair of positions is subtracted from `visits`; `None` where they do not
+    /// suffice.
+    pub(super) fn overlaps(&self, other: &Self, visits: &mut usize) -> Option<bool> {
+        // Steps of exactly one character are compared pairwise, from the beginning and back from the end. (An optional
+        // part ends with `Any`.)
         let both = |(a, b): &(&Step, &Step)| matches!((a, b), (Step::One(_), Step::One(_)));
-        let meet = |(a, b): &(&Step, &Step)| !a.class().common(b.class()).is_empty();
+        let meet = |(a, b): &(&Step, &Step)| !a.class().intersection(b.class()).is_empty();
         let beginning = self.0.iter().zip(&other.0).take_while(both).take_while(meet).count();
         let (rows, columns) = (&self.0[beginning..], &other.0[beginning..]);
         let end = rows.iter().rev().zip(columns.iter().rev()).take_while(both);
         let (end, meeting) = (end.clone().count(), end.take_while(meet).count());
-        *looks = looks.checked_sub((beginning + end) / STRIDE)?;
+        *visits = visits.checked_sub((beginning + end) / STRIDE)?;
         if meeting < end {
             return Some(false);
         }
         let (rows, columns) = (&rows[..rows.len() - end], &columns[..columns.len() - end]);
-        // Pairs of steps, one of each, to which one text leads.
+        // Pairs of positions, one in each pattern, that some text leads to.
         let mut reached = Reached::new(rows.len() + 1, columns.len() + 1);
         reached.add(0, 0);
         while let Some((row, column)) = reached.next() {
-            *looks = looks.checked_sub(1)?;
+            *visits = visits.checked_sub(1)?;
             if let Some(step) = rows.get(row) {
                 step.skips(row).for_each(|row| reached.add(row, column));
             }
@@ -134,7 +135,7 @@ impl Pattern {
                 step.skips(column).for_each(|column| reached.add(row, column));
             }
             if let (Some(a), Some(b)) = (rows.get(row), columns.get(column))
-                && !a.class().common(b.class()).is_empty()
+                && !a.class().intersection(b.class()).is_empty()
             {
                 reached.add(a.after(row), b.after(column));
             }
@@ -143,7 +144,7 @@ impl Pattern {
     }
 }
 
-/// Which pairs were reached, a bit each, and which of them were not yet looked at.
+/// The pairs of positions reached, a bit each, and those of them not yet visited.
 struct Reached {
     marks: Vec<u64>,
     columns: usize,

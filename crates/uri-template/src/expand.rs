@@ -1,8 +1,8 @@
 //! Expansion: RFC 6570, section 3.
 
-use super::error::{ExpandError, ValueError};
-use super::layout::{Layout, Slot, Variable};
-use super::{scan, value};
+use crate::error::{ExpandError, ValueError};
+use crate::layout::{Layout, Slot, Variable};
+use crate::{scan, value};
 
 impl Layout {
     /// Writes the URI of these values.
@@ -64,7 +64,7 @@ impl Expansion<'_, '_> {
     }
 
     fn finish(self) -> Result<String, ExpandError> {
-        if scan::climbs(&self.uri) {
+        if scan::has_dot_dot_segment(&self.uri) {
             return Err(ExpandError::DotDot);
         }
         if !value::is_uri(&self.uri) {

@@ -1,19 +1,18 @@
-//! Reading a URI back: each separator is found once, and nothing is ever tried twice.
+//! Matching a URI: each separator is found once, without backtracking.
 
-use super::class::Class;
-use super::layout::{Layout, Parameter, Slot, Variable};
-use super::scan;
-use super::separator::Separator;
+use crate::class::Class;
+use crate::layout::{Layout, Parameter, Separator, Slot, Variable};
+use crate::scan;
 
 impl Layout {
-    /// The variables' values, `None` for each that is left out. `None` where the URI does not match.
+    /// The values by variable, `None` for each that the URI omits. `None` where the URI does not match.
     pub(super) fn read(&self, uri: &str) -> Option<Vec<Option<String>>> {
         let (_, body) = scan::split_around(uri, 0, &self.head, 0)?;
         let mut values = Values(vec![None; self.names.len()]);
         let body = self.read_fragment(body, &mut values)?;
         let (mut body, _) = scan::split_around(body, body.len(), &self.tail, self.tail.len())?;
         let Some(pivot) = self.slots.get(self.pivot) else {
-            return (body.is_empty() && !scan::climbs(uri)).then_some(values.0);
+            return (body.is_empty() && !scan::has_dot_dot_segment(uri)).then_some(values.0);
         };
         for (slot, separator) in self.slots.iter().zip(&self.separators).take(self.pivot) {
             let (text, rest) = separator.split_first(body)?;
@@ -26,10 +25,10 @@ impl Layout {
             body = rest;
         }
         pivot.read(self, body, &mut values)?;
-        (!scan::climbs(uri)).then_some(values.0)
+        (!scan::has_dot_dot_segment(uri)).then_some(values.0)
     }
 
-    /// Reads the fragment, if there may be one; gives what stands before it.
+    /// Reads the fragment, if the template has one; returns the text before it.
     fn read_fragment<'u>(&self, body: &'u str, values: &mut Values) -> Option<&'u str> {
         let Some(fragment) = &self.fragment else { return Some(body) };
         let Some(hash) = scan::first(body, Class::only('#')) else { return Some(body) };
@@ -55,7 +54,7 @@ impl Slot {
         let (raw, parameters) = text.split_at(scan::first(text, self.leads).unwrap_or(text.len()));
         let (raw, _) = scan::split_around(raw, raw.len(), &self.suffix, self.suffix.len())?;
         match self.value {
-            // An empty value could as well be a missing one.
+            // An empty value cannot be told from a missing one.
             Some(_) if raw.is_empty() => return None,
             Some(variable) => values.put(variable, raw)?,
             None if raw.is_empty() => {}
@@ -64,7 +63,7 @@ impl Slot {
         self.read_parameters(layout, parameters, values)
     }
 
-    /// Reads parameters: expressions in their order, the parameters of one in any order, none twice, no others.
+    /// Reads parameters: expressions in order, the parameters of one expression in any order, none repeated or unknown.
     fn read_parameters(&self, layout: &Layout, mut rest: &str, values: &mut Values) -> Option<()> {
         let mut group = None;
         while let Some(lead) = rest.chars().next() {
@@ -96,7 +95,7 @@ impl Slot {
 struct Values(Vec<Option<String>>);
 
 impl Values {
-    /// Keeps a variable's value; `None` where it is none or there is one already.
+    /// Stores the value of a variable; `None` where the text is not a value, or the variable has one already.
     fn put(&mut self, variable: Variable, raw: &str) -> Option<()> {
         let place = &mut self.0[variable.index];
         if place.is_some() {

@@ -1,4 +1,4 @@
-//! What holds for every template, value and text.
+//! Properties of every template, value and text.
 
 use std::cell::Cell;
 
@@ -12,13 +12,13 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
 
-use super::super::{MAX_TEMPLATE_BYTES, UriTemplate, scan};
+use crate::{MAX_TEMPLATE_BYTES, UriTemplate, scan};
 
 type Values = Vec<Option<String>>;
 
 const NAMES: [&str; 8] = ["b", "j", "c.d", "a", "e_f", "i", "g", "h"];
 
-/// Texts with the form of a template, most of them accepted.
+/// Texts in the form of a template, most of them accepted.
 fn template_text() -> impl Strategy<Value = String> {
     let literal = select(vec!["/", "-", ".", "/x", "x/", ":", ",", "-x-", "/a.b/", "~", "%20/", ";", "1"]);
     let operator = select(vec!["", "", "", "+", "/", ".", ";", "?", "&", "#"]);
@@ -44,7 +44,7 @@ fn template() -> impl Strategy<Value = UriTemplate> {
     template_text().prop_filter_map("refused", |text| UriTemplate::parse(&text).ok())
 }
 
-/// Values with everything in them that templates and URIs give a meaning.
+/// Values with every character that has a meaning in templates and URIs.
 fn value() -> impl Strategy<Value = String> {
     prop_oneof![
         4 => "[ab1]{1,3}",
@@ -68,8 +68,8 @@ fn matched(template: &UriTemplate, uri: &str) -> Option<Vec<(String, String)>> {
     Some(template.matches(uri)?.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
 }
 
-/// What RFC 6570 says, section 3.2.1 and appendix A, for a template that was accepted.
-fn expand_by_the_book(template: &UriTemplate, values: &[(String, String)]) -> String {
+/// Expands an accepted template as RFC 6570 says, section 3.2.1 and appendix A.
+fn expand_by_rfc(template: &UriTemplate, values: &[(String, String)]) -> String {
     let mut uri = String::new();
     let mut rest = template.as_str();
     while let Some((literal, (expression, after))) =
@@ -116,8 +116,8 @@ fn push_encoded(value: &str, reserved: bool, uri: &mut String) {
     }
 }
 
-/// What another implementation of RFC 6570 expands to.
-fn expand_elsewhere(template: &UriTemplate, values: &[(String, String)]) -> String {
+/// Expands with another implementation of RFC 6570.
+fn expand_with_iri_string(template: &UriTemplate, values: &[(String, String)]) -> String {
     let mut context = SimpleContext::new();
     for (name, value) in values {
         context.insert(name.clone(), value.clone());
@@ -126,14 +126,14 @@ fn expand_elsewhere(template: &UriTemplate, values: &[(String, String)]) -> Stri
     text.expand::<UriSpec, _>(&context).expect("expands").to_string()
 }
 
-/// The bytes looked at while matching.
+/// The bytes read while matching.
 fn work(template: &UriTemplate, uri: &str) -> usize {
-    let before = scan::LOOKED_AT.get();
+    let before = scan::BYTES_READ.get();
     let _ = template.matches(uri);
-    scan::LOOKED_AT.get() - before
+    scan::BYTES_READ.get() - before
 }
 
-/// Every byte five times, whatever the template and the URI.
+/// The bound: every byte five times, for any template and URI.
 fn allowed(template: &UriTemplate, uri: &str) -> usize {
     5 * (uri.len() + template.as_str().len())
 }
@@ -142,51 +142,51 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
-    fn what_expands_matches_back_to_the_same_values(template in template(), values in values()) {
+    fn expansions_match_back_to_the_same_values(template in template(), values in values()) {
         if let Some((uri, given)) = expand(&template, &values) {
             prop_assert_eq!(matched(&template, &uri), Some(given), "{} {}", template, uri);
         }
     }
 
     #[test]
-    fn plain_values_expand_as_another_implementation_has_it(
+    fn plain_values_expand_as_in_another_implementation(
         template in template(),
         values in vec("[a-z0-9 !:@]{1,5}".prop_map(Some), NAMES.len()),
     ) {
         let (uri, given) = expand(&template, &values).expect("plain values expand");
-        prop_assert_eq!(&uri, &expand_by_the_book(&template, &given));
-        prop_assert_eq!(&uri, &expand_elsewhere(&template, &given));
+        prop_assert_eq!(&uri, &expand_by_rfc(&template, &given));
+        prop_assert_eq!(&uri, &expand_with_iri_string(&template, &given));
     }
 
     /// A client need not know which characters a template makes separators. What it then expands to may match
     /// nothing, but never other values. (`{+a}` aside: there a client that leaves `%41` or a `?` before a query
     /// as it is means them so.)
     #[test]
-    fn what_others_expand_is_never_taken_for_other_values(template in template(), values in values()) {
+    fn foreign_expansions_never_match_with_other_values(template in template(), values in values()) {
         if template.as_str().contains("{+") || template.as_str().contains("{#") {
             return Ok(());
         }
         let Some((_, given)) = expand(&template, &values) else { return Ok(()) };
-        let uri = expand_by_the_book(&template, &given);
+        let uri = expand_by_rfc(&template, &given);
         if let Some(read) = matched(&template, &uri) {
             prop_assert_eq!(read, given, "{} {}", template, uri);
         }
     }
 
     #[test]
-    fn what_others_expand_of_reserved_values_is_read_alike(
+    fn foreign_expansions_of_reserved_values_match_with_the_same_values(
         template in template(),
         values in vec(option::of("[-a.x/:,;&=~+@!$'()*_]{1,6}"), NAMES.len()),
     ) {
         let Some((_, given)) = expand(&template, &values) else { return Ok(()) };
-        let uri = expand_by_the_book(&template, &given);
+        let uri = expand_by_rfc(&template, &given);
         if let Some(read) = matched(&template, &uri) {
             prop_assert_eq!(read, given, "{} {}", template, uri);
         }
     }
 
     #[test]
-    fn whatever_matches_expands_to_what_matches_alike(
+    fn matched_values_expand_and_match_again(
         template in template(),
         values in values(),
         edits in vec((any::<prop::sample::Index>(), "[-a.x/:,;?&=#%20~]?"), 0..4),
@@ -204,7 +204,7 @@ proptest! {
     }
 
     #[test]
-    fn two_templates_that_tie_and_match_one_uri_conflict(
+    fn equally_specific_templates_that_match_one_uri_conflict(
         one in template(),
         other in template(),
         values in vec(option::weighted(0.9, prop_oneof!["[ab1x]{1,2}", "[-a.x/:,;~%]{1,8}"]), NAMES.len()),
@@ -218,7 +218,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_parsed_and_matched_without_panic_and_in_linear_time(
+    fn any_text_parses_and_matches_without_panic_in_linear_time(
         text in prop_oneof![any::<String>(), "x:[{}+#./;?&,a-c%20:*\u{0}ä-]{0,24}", template_text()],
         uri in prop_oneof![any::<String>(), "x:[a/.?&=;#%20,:ä-]{0,24}"],
     ) {
@@ -232,7 +232,7 @@ proptest! {
 }
 
 #[test]
-fn the_properties_are_tried_on_enough_templates_that_expand() {
+fn enough_generated_templates_are_accepted_and_expand() {
     let (accepted, expanded, by_others, shared) = (Cell::new(0), Cell::new(0), Cell::new(0), Cell::new(0));
     let config = ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() };
     let mut runner = TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha));
@@ -241,7 +241,7 @@ fn the_properties_are_tried_on_enough_templates_that_expand() {
             accepted.set(accepted.get() + usize::from(UriTemplate::parse(&text).is_ok()));
             if let Some((uri, given)) = expand(&one, &values) {
                 expanded.set(expanded.get() + 1);
-                let theirs = expand_by_the_book(&one, &given);
+                let theirs = expand_by_rfc(&one, &given);
                 by_others.set(by_others.get() + usize::from(theirs != uri && one.matches(&theirs).is_some()));
                 let ties = one.specificity() == other.specificity() && one != other;
                 shared.set(shared.get() + usize::from(ties && other.matches(&uri).is_some()));
@@ -254,12 +254,12 @@ fn the_properties_are_tried_on_enough_templates_that_expand() {
 }
 
 #[test]
-fn the_longest_uris_against_the_longest_templates_take_linear_time() {
+fn longest_uris_match_longest_templates_in_linear_time() {
     let (templates, uris) = (long_templates(), long_uris());
     for template in &templates {
         for uri in &uris {
-            let looked_at = work(template, uri);
-            assert!(looked_at <= allowed(template, uri), "{looked_at} bytes: {template} {uri}");
+            let bytes_read = work(template, uri);
+            assert!(bytes_read <= allowed(template, uri), "{bytes_read} bytes: {template} {uri}");
         }
     }
     assert!(templates.len() * uris.len() > 5_000);
@@ -299,7 +299,7 @@ fn long_templates() -> Vec<UriTemplate> {
     texts.iter().map(|text| super::template(text)).collect()
 }
 
-/// URIs of about 2,048 bytes: one thing over and over, and every parameter, backwards.
+/// URIs of about 2,048 bytes: one unit repeated, and every parameter in reverse order.
 fn long_uris() -> Vec<String> {
     let mut uris = Vec::new();
     for unit in [

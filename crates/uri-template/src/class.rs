@@ -1,4 +1,4 @@
-//! Sets of ASCII characters, and the ones RFC 3986 names.
+//! Sets of ASCII characters, and those that RFC 3986 defines.
 
 /// A set of ASCII characters.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -8,16 +8,16 @@ impl Class {
     pub(super) const NONE: Self = Self(0);
     pub(super) const ALPHANUMERIC: Self =
         Self::of(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz");
-    pub(super) const UNRESERVED: Self = Self::ALPHANUMERIC.and(Self::of(b"-._~"));
-    /// What RFC 3986 itself gives a meaning: these stand raw in no value but a reserved one.
+    pub(super) const UNRESERVED: Self = Self::ALPHANUMERIC.union(Self::of(b"-._~"));
+    /// The delimiters of RFC 3986's generic syntax: only a reserved value holds them as they are.
     pub(super) const STRUCTURE: Self = Self::of(b"/?#[]");
-    pub(super) const RESERVED: Self = Self::STRUCTURE.and(Self::of(b":@!$&'()*+,;="));
-    /// What a segment of a path may hold raw.
-    pub(super) const SEGMENT: Self = Self::UNRESERVED.and(Self::RESERVED).without(Self::STRUCTURE);
-    /// What a percent-encoded octet is written with.
+    pub(super) const RESERVED: Self = Self::STRUCTURE.union(Self::of(b":@!$&'()*+,;="));
+    /// The characters that a path segment may hold as they are.
+    pub(super) const SEGMENT: Self = Self::UNRESERVED.union(Self::RESERVED).difference(Self::STRUCTURE);
+    /// The characters of a percent-encoded octet.
     pub(super) const ENCODED: Self = Self::of(b"%0123456789ABCDEFabcdef");
 
-    /// The set of these characters. What is not ASCII is left out.
+    /// The set of these characters. Bytes outside of ASCII are ignored.
     pub(super) const fn of(characters: &[u8]) -> Self {
         let mut set = 0;
         let mut at = 0;
@@ -35,18 +35,18 @@ impl Class {
         if character.is_ascii() { Self(1 << character as u32) } else { Self::NONE }
     }
 
-    /// The characters of either.
-    pub(super) const fn and(self, other: Self) -> Self {
+    /// The characters of either set.
+    pub(super) const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// The characters that `other` has not.
-    pub(super) const fn without(self, other: Self) -> Self {
+    /// The characters that are not in `other`.
+    pub(super) const fn difference(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// The characters of both.
-    pub(super) const fn common(self, other: Self) -> Self {
+    /// The characters of both sets.
+    pub(super) const fn intersection(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 

@@ -1,17 +1,17 @@
-//! The grammar of RFC 6570, section 2, up to level 3: a text into literals and expressions.
+//! The grammar of RFC 6570, section 2, up to level 3: splits a text into literals and expressions.
 
-use super::class::Class;
-use super::error::UriTemplateError as Error;
+use crate::class::Class;
+use crate::error::UriTemplateError as Error;
 
 /// One part of a template.
 pub(super) enum Part<'t> {
-    /// Text that stands for itself.
+    /// Literal text.
     Literal(&'t str),
     /// `{…}`, with at least one variable.
     Expression(Operator, Vec<&'t str>),
 }
 
-/// What an expression does with its variables: RFC 6570, section 3.2.
+/// The type of an expression: RFC 6570, section 3.2.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Operator {
     /// `{a,b}`
@@ -60,7 +60,7 @@ fn check_literal(literal: &str) -> Result<(), Error> {
     Ok(())
 }
 
-const LITERAL: Class = Class::UNRESERVED.and(Class::RESERVED);
+const LITERAL: Class = Class::UNRESERVED.union(Class::RESERVED);
 
 fn takes_two_digits(characters: &mut std::str::Chars<'_>) -> bool {
     (0..2).all(|_| characters.next().is_some_and(|c| c.is_ascii_hexdigit()))

@@ -1,12 +1,12 @@
-//! The only functions that look for something in a URI. Each looks at a byte once; tests count the bytes.
+//! The only functions that search a URI. Each reads a byte once; tests count the bytes.
 
 use std::borrow::Cow;
 
 use percent_encoding::percent_decode_str;
 
-use super::class::Class;
+use crate::class::Class;
 
-/// Where the first byte of the class stands.
+/// The position of the first byte of the class.
 pub(super) fn first(text: &str, class: Class) -> Option<usize> {
     if class.is_empty() {
         return None;
@@ -16,14 +16,14 @@ pub(super) fn first(text: &str, class: Class) -> Option<usize> {
     found
 }
 
-/// Where the last byte of the class stands.
+/// The position of the last byte of the class.
 pub(super) fn last(text: &str, class: Class) -> Option<usize> {
     let found = text.bytes().rposition(|byte| class.contains(byte));
     count(text.len() - found.unwrap_or_default());
     found
 }
 
-/// Splits a text where `literal` stands so that its byte `at` is the text's byte `position`.
+/// Splits a text around `literal`, of which the byte `at` is the byte `position` of the text.
 pub(super) fn split_around<'t>(
     text: &'t str,
     position: usize,
@@ -36,7 +36,7 @@ pub(super) fn split_around<'t>(
     Some((before.strip_suffix(start)?, after.strip_prefix(end)?))
 }
 
-/// Whether a text is made of the class and of percent-encoded octets.
+/// Whether a text consists of characters of the class and of percent-encoded octets.
 pub(super) fn is_encoded(text: &str, class: Class) -> bool {
     count(text.len());
     let mut bytes = text.bytes();
@@ -53,12 +53,12 @@ pub(super) fn is_encoded(text: &str, class: Class) -> bool {
 }
 
 /// Whether the path of a URI has a segment `..`, however it is encoded.
-pub(super) fn climbs(uri: &str) -> bool {
+pub(super) fn has_dot_dot_segment(uri: &str) -> bool {
     count(uri.len());
     let path = uri.split(['?', '#']).next().unwrap_or_default();
     let path = path.split_once(':').map_or(path, |(_, path)| path);
     path.split('/').any(|segment| {
-        // The longest way to write it is `%2E%2E`.
+        // Its longest encoding is `%2E%2E`.
         (2..=6).contains(&segment.len()) && Cow::from(percent_decode_str(segment)).as_ref() == b".."
     })
 }
@@ -71,13 +71,13 @@ pub(super) fn compare(one: &str, other: &str) -> std::cmp::Ordering {
 
 #[cfg(test)]
 thread_local! {
-    /// How many bytes this thread has looked at.
-    pub(super) static LOOKED_AT: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+    /// How many bytes this thread has read.
+    pub(super) static BYTES_READ: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
 #[cfg(test)]
 fn count(bytes: usize) {
-    LOOKED_AT.set(LOOKED_AT.get() + bytes);
+    BYTES_READ.set(BYTES_READ.get() + bytes);
 }
 
 #[cfg(not(test))]

@@ -1,12 +1,12 @@
-//! Which template goes first, and which conflict.
+//! Specificity and conflicts.
 
 use std::cmp::Ordering;
 
-use super::super::{Conflict, Distinct};
 use super::template;
+use crate::{Conflict, ConflictChecker};
 
 #[test]
-fn more_literal_text_is_more_specific_and_then_no_reserved_value() {
+fn literal_text_then_absence_of_reserved_values_is_more_specific() {
     for (one, other, order) in [
         ("x:ab{a}", "x:a{+a}", Ordering::Greater),
         ("x:a{+a}b", "x:a{a}", Ordering::Greater),
@@ -23,7 +23,7 @@ fn more_literal_text_is_more_specific_and_then_no_reserved_value() {
 }
 
 #[test]
-fn templates_conflict_where_they_tie_and_one_uri_matches_both() {
+fn equally_specific_templates_with_a_common_uri_conflict() {
     for (one, other, conflict) in [
         ("x:{a}", "x:{b}", true),
         ("x:{a}/", "x:{/b}", false),
@@ -58,18 +58,18 @@ fn templates_conflict_where_they_tie_and_one_uri_matches_both() {
 }
 
 #[test]
-fn a_thousand_templates_are_told_apart_and_those_too_alike_are_refused() {
-    let add_all = |text: &dyn Fn(usize) -> String| {
+fn a_thousand_templates_are_compared_and_too_similar_ones_are_refused() {
+    let insert_all = |text: &dyn Fn(usize) -> String| {
         let templates: Vec<_> = (0..1_000).map(|n| template(&text(n))).collect();
-        let mut distinct = Distinct::default();
-        templates.iter().try_for_each(|template| distinct.add(template))
+        let mut checker = ConflictChecker::default();
+        templates.iter().try_for_each(|template| checker.insert(template))
     };
-    assert_eq!(add_all(&|n| format!("x://host/{n:04}/{{a}}/{{b}}")), Ok(()));
-    assert_eq!(add_all(&|n| format!("x://{{host}}/{n:04}/{{a}}{{?b,c}}")), Ok(()));
-    assert_eq!(add_all(&|n| format!("x://{{+a}}/of/{n:04}")), Ok(()));
-    assert_eq!(add_all(&|n| format!("x://{}/{{a}}/{{b}}/{n:04}", "long".repeat(100))), Ok(()));
+    assert_eq!(insert_all(&|n| format!("x://host/{n:04}/{{a}}/{{b}}")), Ok(()));
+    assert_eq!(insert_all(&|n| format!("x://{{host}}/{n:04}/{{a}}{{?b,c}}")), Ok(()));
+    assert_eq!(insert_all(&|n| format!("x://{{+a}}/of/{n:04}")), Ok(()));
+    assert_eq!(insert_all(&|n| format!("x://{}/{{a}}/{{b}}/{n:04}", "long".repeat(100))), Ok(()));
     let tying = |n| if n < 999 { format!("x:{{a}}/{n:03}") } else { "x:{a}0/02{b}".to_owned() };
-    assert_eq!(add_all(&tying), Err(Conflict::With(template("x:{a}/020"))));
-    let alike = |n| format!("x:{{+a}}{}/{n:04}{{?q}}", "/a".repeat(200));
-    assert_eq!(add_all(&alike), Err(Conflict::TooAlike));
+    assert_eq!(insert_all(&tying), Err(Conflict::With(template("x:{a}/020"))));
+    let similar = |n| format!("x:{{+a}}{}/{n:04}{{?q}}", "/a".repeat(200));
+    assert_eq!(insert_all(&similar), Err(Conflict::TooSimilar));
 }

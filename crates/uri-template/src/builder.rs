@@ -1,88 +1,16 @@
-//! A template as it is matched and expanded: literals and slots in turn.
+//! Arranges the parts of a template into its layout, and refuses ambiguous templates.
 
-use super::class::Class;
-use super::error::UriTemplateError as Error;
-use super::separator::Separator;
-use super::syntax::{Operator, Part};
-
-/// What a template says: `head slot separator slot … tail fragment`.
-pub(super) struct Layout {
-    /// The variables, in order.
-    pub(super) names: Vec<String>,
-    pub(super) head: String,
-    pub(super) slots: Vec<Slot>,
-    /// One between every two slots.
-    pub(super) separators: Vec<Separator>,
-    pub(super) tail: String,
-    pub(super) fragment: Option<Variable>,
-    /// The slot that takes what the others leave: the one with `{+…}`, else the last. The slots before it are
-    /// read forwards, those after it backwards.
-    pub(super) pivot: usize,
-}
-
-/// What stands between two separators: one value, any number of parameters, or both in this order.
-#[derive(Default)]
-pub(super) struct Slot {
-    pub(super) value: Option<Variable>,
-    /// The literal text after the value, where it is part of the slot: that of `{name}.md{?a}`.
-    pub(super) suffix: String,
-    pub(super) parameters: Vec<Parameter>,
-    /// The positions of the parameters, ordered by name.
-    pub(super) by_name: Vec<usize>,
-    /// What can begin the first parameter.
-    pub(super) leads: Class,
-    /// What can begin a parameter.
-    pub(super) delimiters: Class,
-}
-
-/// A variable.
-#[derive(Clone, Copy)]
-pub(super) struct Variable {
-    /// Its place in [`Layout::names`].
-    pub(super) index: usize,
-    /// Whether it is one of `{+…}` or `{#…}`.
-    pub(super) reserved: bool,
-    /// What may stand for itself in its value. Everything else is percent-encoded.
-    pub(super) accepts: Class,
-}
-
-/// A variable of `{;…}`, `{?…}` or `{&…}`.
-pub(super) struct Parameter {
-    pub(super) variable: Variable,
-    /// Which expression of the slot it belongs to.
-    pub(super) group: usize,
-    pub(super) operator: char,
-}
-
-impl Parameter {
-    /// What stands before the name.
-    pub(super) fn lead(&self, first_of_group: bool) -> char {
-        if first_of_group || self.operator != '?' { self.operator } else { '&' }
-    }
-}
-
-impl Slot {
-    /// Whether parameters after this literal text are part of the slot: where what begins them tells the end of
-    /// the value better than the text does.
-    fn takes(&self, literal: &str, operator: char) -> bool {
-        let plain = Class::UNRESERVED.and(Class::only('%'));
-        literal.is_empty()
-            || self.parameters.is_empty()
-                && self.value.is_some_and(|value| !value.reserved || operator == '?')
-                && literal.bytes().all(|byte| plain.contains(byte))
-    }
-
-    fn add(&mut self, parameter: Parameter) {
-        let first = Class::only(parameter.lead(true));
-        self.leads = self.leads.and(first);
-        self.delimiters = self.delimiters.and(first).and(Class::only(parameter.lead(false)));
-        self.parameters.push(parameter);
-    }
-}
+use crate::class::Class;
+use crate::error::UriTemplateError as Error;
+use crate::layout::{Layout, Parameter, Slot, Variable};
+use crate::syntax::{Operator, Part};
 
 impl Layout {
-    /// Lays out the parts; refuses what could be read in two ways.
-    pub(super) fn new(parts: Vec<Part<'_>>) -> Result<Self, Error> {
+    /// Arranges the parts of a template.
+    ///
+    /// # Errors
+    /// Where the template is ambiguous.
+    pub(super) fn build(parts: Vec<Part<'_>>) -> Result<Self, Error> {
         if !matches!(parts.first(), Some(Part::Literal(head)) if has_scheme(head)) {
             return Err(Error::Scheme);
         }
@@ -107,7 +35,7 @@ struct Draft {
     head: String,
     slots: Vec<Slot>,
     literals: Vec<String>,
-    /// The literal text since the last slot.
+    /// The literal text after the last slot.
     pending: String,
     fragment: Option<Variable>,
     reserved: Option<usize>,

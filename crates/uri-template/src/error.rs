@@ -1,20 +1,20 @@
-//! Why a text is no template, and why a template does not expand.
+//! Errors of parsing and of expanding a template.
 
-use super::MAX_TEMPLATE_BYTES;
+use crate::limits::MAX_TEMPLATE_BYTES;
 
-/// Why a text is no URI template that can be matched. Each sentence continues "the template …".
+/// Why a text is not an accepted URI template. Each message continues the sentence "the template …".
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UriTemplateError {
     /// It is longer than [`MAX_TEMPLATE_BYTES`].
     #[error("is longer than {MAX_TEMPLATE_BYTES} bytes")]
     TooLong,
-    /// A character that no URI may hold stands outside the expressions.
+    /// Literal text holds a character that is not allowed in a URI.
     #[error("holds {0:?}, which no URI may hold: percent-encode it")]
     Character(char),
-    /// A `%` outside the expressions is not followed by two hexadecimal digits.
+    /// A `%` in literal text is not followed by two hexadecimal digits.
     #[error("holds a % that is not followed by two hexadecimal digits: write it as %25")]
     Percent,
-    /// A brace has no partner.
+    /// A brace is not balanced.
     #[error("holds a brace without its partner")]
     Brace,
     /// The operator is one that RFC 6570 reserves.
@@ -28,13 +28,13 @@ pub enum UriTemplateError {
         "names a variable {0:?}: a name has ASCII letters, digits and _, and . between them; values may have any script"
     )]
     Name(String),
-    /// A variable stands there twice.
+    /// A variable occurs twice.
     #[error("names the variable {0} twice")]
     Repeated(String),
     /// It does not begin with a scheme as literal text.
     #[error("does not begin with a scheme as literal text, as file: in file:///{{path}}")]
     Scheme,
-    /// What it expands to is no absolute URI of RFC 3986.
+    /// It does not expand to an absolute URI of RFC 3986.
     #[error("expands to no absolute URI of RFC 3986, even where every value is 1")]
     NotAUri,
     /// Its path has a segment `..`.
@@ -90,13 +90,13 @@ pub enum UriTemplateError {
     },
 }
 
-/// Why values do not make a URI.
+/// Why a template does not expand with some values.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ExpandError {
-    /// A variable that must be given is not. Those of `{;…}`, `{?…}`, `{&…}` and `{#…}` may be left out.
+    /// A required variable is missing. Those of `{;…}`, `{?…}`, `{&…}` and `{#…}` are optional.
     #[error("the variable {0} is missing")]
     Missing(String),
-    /// A value is one that no variable may have.
+    /// A value is not allowed.
     #[error("the value of {name} {fault}")]
     Value {
         /// The variable.
@@ -104,7 +104,7 @@ pub enum ExpandError {
         /// What is wrong with its value.
         fault: ValueError,
     },
-    /// The result is no absolute URI, as `x://h:{port}` with a port `a`.
+    /// The result is not an absolute URI, as of `x://h:{port}` with the port `a`.
     #[error("these values make no absolute URI")]
     NotAUri,
     /// The result has a path segment `..`, made of values and literal text together.
@@ -112,10 +112,10 @@ pub enum ExpandError {
     DotDot,
 }
 
-/// Why a text is no value of a variable.
+/// Why a value is not allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ValueError {
-    /// It is empty, which outside `{;…}`, `{?…}`, `{&…}` and `{#…}` could not be told from a missing one.
+    /// It is empty, which outside `{;…}`, `{?…}`, `{&…}` and `{#…}` expands like a missing one.
     #[error("is empty")]
     Empty,
     /// It holds a control character.

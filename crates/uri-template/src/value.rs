@@ -1,15 +1,15 @@
-//! Values: how one stands in a URI, and which none may be.
+//! Values: decoded, encoded, validated.
 
 use iri_string::types::UriStr;
 use percent_encoding::{percent_decode_str, percent_encode_byte};
 
-use super::class::Class;
-use super::error::ValueError;
-use super::layout::Variable;
-use super::scan;
+use crate::class::Class;
+use crate::error::ValueError;
+use crate::layout::Variable;
+use crate::scan;
 
 impl Variable {
-    /// The value that stands as `raw` in a URI: decoded once. `None` where it is none.
+    /// Decodes the value that is written as `raw` in a URI, once. `None` where it is not valid.
     pub(super) fn decode(&self, raw: &str) -> Option<String> {
         if !scan::is_encoded(raw, self.accepts) {
             return None;
@@ -18,17 +18,17 @@ impl Variable {
         self.check(&value).is_ok().then(|| value.into_owned())
     }
 
-    /// Writes a value as it stands in a URI.
+    /// Appends an encoded value to a URI.
     ///
-    /// As RFC 6570 does, but what could not be read back is percent-encoded too: a `%`, which it leaves in
-    /// `{+…}` where two digits follow, and what the template makes a separator. So are `[` and `]`, which
-    /// URIs allow around addresses alone.
+    /// As RFC 6570, and percent-encodes as well what could not be matched back: a `%`, which the RFC leaves in `{+…}`
+    /// where two digits follow, and the template's separators; also `[` and `]`, which a URI allows around addresses
+    /// only.
     pub(super) fn encode(&self, value: &str, uri: &mut String) -> Result<(), ValueError> {
         self.check(value)?;
         let raw = if self.reserved {
-            self.accepts.without(Class::of(b"[]"))
+            self.accepts.difference(Class::of(b"[]"))
         } else {
-            self.accepts.common(Class::UNRESERVED)
+            self.accepts.intersection(Class::UNRESERVED)
         };
         for byte in value.bytes() {
             if raw.contains(byte) {

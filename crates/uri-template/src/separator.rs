@@ -1,40 +1,28 @@
-//! Where a value ends: the literals between slots, and what a value may therefore not hold raw.
+//! Where a value ends: the stop of each separator, and the characters that a value must therefore percent-encode.
 
-use super::class::Class;
-use super::error::UriTemplateError as Error;
-use super::layout::{Layout, Slot, Variable};
+use crate::class::Class;
+use crate::error::UriTemplateError as Error;
+use crate::layout::{Layout, Separator, Slot, Variable};
 
-/// The literal text between two slots.
-pub(super) struct Separator {
-    pub(super) text: String,
-    /// Where its *stop* is: a character that no slot holds which is read from this separator on, so that the
-    /// first (backwards: the last) one in a URI is this one.
-    pub(super) stop: usize,
-}
-
-impl Separator {
-    /// The stop.
-    pub(super) fn character(&self) -> u8 {
-        self.text.as_bytes()[self.stop]
-    }
-}
-
-/// From the character that is the least likely in a value to the most likely.
+/// Candidates for a stop, from the characters that are least likely in a value to the most likely.
 const STOPS: [Class; 3] = [
     Class::STRUCTURE,
-    Class::RESERVED.without(Class::STRUCTURE),
-    Class::UNRESERVED.without(Class::ALPHANUMERIC),
+    Class::RESERVED.difference(Class::STRUCTURE),
+    Class::UNRESERVED.difference(Class::ALPHANUMERIC),
 ];
 
 impl Layout {
-    /// The separator that `text` is after those there are; refused where it has no stop.
+    /// The next separator, with this text.
+    ///
+    /// # Errors
+    /// Where the text has no character that can be a stop.
     pub(super) fn separator(&self, text: String) -> Result<Separator, Error> {
         let at = self.separators.len();
         let (left, right) = (&self.slots[at], &self.slots[at + 1]);
-        // Beside a reserved value only a character that no other value holds, even unencoded, tells where it is.
+        // Next to a reserved value only a character that no other value holds, even unencoded, marks the boundary.
         let ranks = if left.is_reserved() || right.is_reserved() { &STOPS[..2] } else { &STOPS[..] };
-        let barred = self.syntax(left).and(self.syntax(right));
-        let stop = ranks.iter().map(|rank| rank.without(barred)).find_map(|rank| {
+        let barred = self.syntax(left).union(self.syntax(right));
+        let stop = ranks.iter().map(|rank| rank.difference(barred)).find_map(|rank| {
             let mut bytes = text.bytes();
             if at < self.pivot {
                 bytes.position(|byte| rank.contains(byte))
@@ -52,28 +40,28 @@ impl Layout {
         }
     }
 
-    /// What a slot is written with, its values aside.
+    /// The characters that a slot is written with, except those of its values.
     fn syntax(&self, slot: &Slot) -> Class {
         let names = slot.parameters.iter().map(|p| Class::of(self.names[p.variable.index].as_bytes()));
         let equals = if slot.parameters.is_empty() { Class::NONE } else { Class::only('=') };
         let suffix = Class::of(slot.suffix.as_bytes());
-        names.fold(slot.delimiters.and(equals).and(suffix), Class::and)
+        names.fold(slot.delimiters.union(equals).union(suffix), Class::union)
     }
 
-    /// Settles what every value may hold raw.
+    /// Sets the characters that every value may hold as they are.
     pub(super) fn assign_classes(&mut self) {
-        let any = Class::UNRESERVED.and(Class::RESERVED);
+        let any = Class::UNRESERVED.union(Class::RESERVED);
         let hash = Class::only('#');
         let stops: Vec<u8> = self.separators.iter().map(Separator::character).collect();
         for (at, slot) in self.slots.iter_mut().enumerate() {
-            // The stops on both sides, though one would do: a value that was expanded elsewhere and holds one
-            // raw then matches nothing, where else a part of it would pass for its neighbour's.
+            // The stops on both sides, though one would do: a value that another implementation expanded and that holds
+            // one as it is then matches nothing, instead of passing a part of it to its neighbour.
             let simple =
-                Class::SEGMENT.without(Class::of(&stops[at.saturating_sub(1)..stops.len().min(at + 1)]));
+                Class::SEGMENT.difference(Class::of(&stops[at.saturating_sub(1)..stops.len().min(at + 1)]));
             if let Some(value) = &mut slot.value {
                 value.accepts = match (value.reserved, &self.fragment) {
-                    (true, Some(_)) => any.without(slot.leads).without(hash),
-                    (true, None) => any.without(slot.leads),
+                    (true, Some(_)) => any.difference(slot.leads).difference(hash),
+                    (true, None) => any.difference(slot.leads),
                     (false, _) => simple,
                 };
             }
@@ -82,7 +70,7 @@ impl Layout {
             }
         }
         if let Some(fragment) = &mut self.fragment {
-            fragment.accepts = any.without(hash);
+            fragment.accepts = any.difference(hash);
         }
     }
 }
