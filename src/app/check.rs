@@ -3,12 +3,12 @@
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 
+use embedded_postgres::check_programs;
 use nix::unistd::{AccessFlags, access};
 
 use super::tls::Tls;
-use super::{credentials, embedded};
+use super::{AppError, credentials, embedded};
 use crate::config::Settings;
-use crate::store::embedded::check_programs;
 
 /// What was found.
 #[derive(Debug, Default)]
@@ -29,7 +29,8 @@ pub async fn check(settings: &Settings) -> Checked {
         checked.note("admin.operator_keys_file", credentials::operator_keys(file));
     }
     if settings.database.url.is_none() {
-        checked.note("embedded.bin_dir", check_programs(&embedded::options(settings)).await);
+        let found = check_programs(&embedded::options(settings)).await;
+        checked.note("embedded.bin_dir", found.map_err(AppError::from));
         checked.note("embedded.data_dir", check_directory(&settings.embedded.data_dir));
     }
     if let Some(directory) = &settings.audit.spill_dir {

@@ -1,16 +1,19 @@
-//! Which database: the configured one, or the private one.
+//! Selects the database: the configured one, or the embedded one.
 
+use embedded_postgres::{Embedded, EmbeddedOptions};
 use secrecy::{ExposeSecret, SecretString};
 
 use super::AppError;
 use crate::config::{self, Settings};
-use crate::store::embedded::{Embedded, EmbeddedOptions};
 use crate::store::{self, StoreOptions};
 
-/// As [`database`], for what only reads: no private database is created.
+/// The embedded database and its role.
+const NAME: &str = "waggle";
+
+/// As [`database`], for commands that only read: no embedded database is created.
 ///
 /// # Errors
-/// As [`database`], and when there is none.
+/// As [`database`], and where there is none.
 pub(super) async fn existing_database(
     settings: &Settings,
 ) -> Result<(StoreOptions, Option<Embedded>), AppError> {
@@ -21,16 +24,16 @@ pub(super) async fn existing_database(
     database(settings).await
 }
 
-/// How the private database is run.
+/// The options of the embedded database.
 pub(super) fn options(settings: &Settings) -> EmbeddedOptions {
     let config::Embedded { bin_dir, data_dir, path, runtime_dir } = settings.embedded.clone();
-    EmbeddedOptions { bin_dir, path, runtime_dir, ..EmbeddedOptions::new(data_dir) }
+    EmbeddedOptions { bin_dir, path, runtime_dir, ..EmbeddedOptions::new(NAME, data_dir) }
 }
 
-/// How to reach the database, and the private one where it is that.
+/// How to connect to the database, and the embedded one where it is that.
 ///
 /// # Errors
-/// When a URL has not the form of one, or the private database cannot be started.
+/// Where a URL is malformed, or the embedded database cannot be started.
 pub async fn database(settings: &Settings) -> Result<(StoreOptions, Option<Embedded>), AppError> {
     let configured = &settings.database;
     let (connect, listen, owner, embedded) = if let Some(url) = &configured.url {

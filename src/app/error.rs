@@ -2,12 +2,13 @@
 
 use std::net::SocketAddr;
 
+use embedded_postgres::EmbeddedError;
+
 use super::tls::TlsError;
 use crate::audit::AuditError;
 use crate::model::audit::signature::SigningKeyError;
 use crate::model::key::KeyError;
 use crate::model::sources::RandomError;
-use crate::store::embedded::EmbeddedError;
 use crate::store::{AddressError, DatabasePlace, StoreError};
 use crate::tokens::FetchError;
 
@@ -23,8 +24,8 @@ pub enum AppError {
     /// The audit log cannot be begun.
     #[error("the audit log: {0}")]
     Audit(#[from] AuditError),
-    /// The private database does not start.
-    #[error(transparent)]
+    /// The embedded database does not start.
+    #[error("{0}{hint}", hint = embedded_hint(.0))]
     Embedded(#[from] EmbeddedError),
     /// A database URL has not the form of one.
     #[error("{0} is not a PostgreSQL URL: {1}")]
@@ -87,4 +88,26 @@ pub enum AppError {
     /// A signal came before the work was done.
     #[error("told to stop before it was done; run it again")]
     ToldToStop,
+}
+
+/// Which settings help with an error of the embedded database, continuing its message.
+fn embedded_hint(error: &EmbeddedError) -> &'static str {
+    match error {
+        EmbeddedError::NotInstalled => {
+            "\n\nor set WAGGLE_EMBEDDED__BIN_DIR to the directory of its programs `postgres` and `initdb`, or \
+             WAGGLE_DATABASE__URL to a database of your own"
+        }
+        EmbeddedError::NotABinDir(_) => {
+            "; set embedded.bin_dir to the directory of these programs (on Debian /usr/lib/postgresql/15/bin), or \
+             unset it to search for them"
+        }
+        EmbeddedError::VersionMismatch { .. } => {
+            "; WAGGLE_EMBEDDED__BIN_DIR is the directory of the programs to use"
+        }
+        EmbeddedError::InUse { .. } => {
+            "; stop that gateway, or choose another data directory with --data-dir"
+        }
+        EmbeddedError::NotACluster(_) => " with --data-dir",
+        _ => "",
+    }
 }

@@ -9,7 +9,6 @@ mod batch;
 pub mod changes;
 pub mod contents;
 mod definition;
-pub mod embedded;
 pub mod error;
 pub mod gateway;
 pub mod issued_keys;

@@ -5,9 +5,9 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use embedded_postgres::Embedded;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor};
-use waggle::store::embedded::Embedded;
 use waggle::store::{Store, StoreOptions};
 
 use crate::embedded::support::options;

@@ -40,10 +40,10 @@ async fn a_second_gateway_on_the_same_data_directory_is_refused_in_the_form_of_t
     let site = Site::new();
     let first = site.serve().await;
     let sentence = format!(
-        "another gateway (process {}) already runs on the data directory {}; stop it, or give this one a data \
-         directory of its own with --data-dir",
-        first.pid(),
-        site.place.data_dir().canonicalize().unwrap().display()
+        "the data directory {} is in use by another process (process {}); stop that gateway, or choose another data \
+         directory with --data-dir",
+        site.place.data_dir().canonicalize().unwrap().display(),
+        first.pid()
     );
     for format in ["text", "json"] {
         let second = site.command("serve").args(["--log-format", format]).output().await.unwrap();

@@ -1,6 +1,3 @@
-//! The embedded database, with real PostgreSQL servers: what it keeps, survives and refuses.
+//! Helpers of tests on the embedded database.
 
-mod crashes;
-mod refusals;
-mod starts;
 pub(crate) mod support;

@@ -1,16 +1,14 @@
-//! What the tests share: data directories, rows, processes.
+//! Helpers of the tests: data directories, conditions, processes.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use embedded_postgres::EmbeddedOptions;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use sqlx::postgres::PgConnection;
-use sqlx::{ConnectOptions, Connection};
 use tempfile::TempDir;
-use waggle::store::embedded::{Embedded, EmbeddedError, EmbeddedOptions};
 
 /// The longest that any single step of a test may take, on a machine that is busy with others.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
@@ -31,73 +29,16 @@ impl Place {
         self.root.path().join("data")
     }
 
-    pub(crate) fn options(&self) -> EmbeddedOptions {
-        options(&self.data_dir())
-    }
-
-    pub(crate) async fn start(&self) -> Embedded {
-        Embedded::start(self.options()).await.unwrap()
-    }
-
-    /// The error of a start that must fail.
-    pub(crate) async fn refusal(&self, options: EmbeddedOptions) -> EmbeddedError {
-        Embedded::start(options).await.unwrap_err()
-    }
-
     pub(crate) fn postmaster(&self) -> Option<Pid> {
         let text = fs::read_to_string(self.data_dir().join("postgres/postmaster.pid")).ok()?;
         text.lines().next()?.trim().parse().ok().map(Pid::from_raw)
-    }
-
-    /// The shutdowns that the server's log tells of: `smart`, `fast`, `immediate`, in this order of haste.
-    pub(crate) fn ways_of_ending(&self) -> Vec<String> {
-        let log = fs::read_to_string(self.data_dir().join("postgres.log")).unwrap();
-        let way =
-            |line: &str| Some(line.split_once("received ")?.1.split_once(" shutdown request")?.0.to_owned());
-        log.lines().filter_map(way).collect()
-    }
-
-    pub(crate) fn socket_folder(&self) -> Option<PathBuf> {
-        fs::read_to_string(self.data_dir().join("embedded.socket")).ok().map(PathBuf::from)
     }
 }
 
 /// Options for a database whose files nobody will miss.
 pub(crate) fn options(data_dir: &Path) -> EmbeddedOptions {
-    EmbeddedOptions { durable: false, ..durable(data_dir) }
-}
-
-/// Options for a database that keeps what it has acknowledged.
-pub(crate) fn durable(data_dir: &Path) -> EmbeddedOptions {
-    EmbeddedOptions { path: std::env::var_os("PATH"), ..EmbeddedOptions::new(data_dir) }
-}
-
-pub(crate) async fn connect(embedded: &Embedded) -> PgConnection {
-    embedded.connect_options().connect().await.unwrap()
-}
-
-pub(crate) async fn create_table(connection: &mut PgConnection) {
-    sqlx::query("create table if not exists rows (number bigint primary key)")
-        .execute(connection)
-        .await
-        .unwrap();
-}
-
-pub(crate) async fn insert(connection: &mut PgConnection, number: i64) {
-    sqlx::query("insert into rows (number) values ($1)").bind(number).execute(connection).await.unwrap();
-}
-
-pub(crate) async fn rows(embedded: &Embedded) -> Vec<i64> {
-    let mut connection = connect(embedded).await;
-    let all = sqlx::query_scalar("select number from rows order by number");
-    let rows = all.fetch_all(&mut connection).await.unwrap();
-    connection.close().await.unwrap();
-    rows
-}
-
-pub(crate) async fn setting(embedded: &Embedded, name: &str) -> String {
-    let mut connection = connect(embedded).await;
-    sqlx::query_scalar("select current_setting($1)").bind(name).fetch_one(&mut connection).await.unwrap()
+    let path = std::env::var_os("PATH");
+    EmbeddedOptions { durable: false, path, ..EmbeddedOptions::new("waggle", data_dir) }
 }
 
 /// Waits until `condition` holds.
@@ -113,24 +54,8 @@ pub(crate) fn kill_hard(pid: Pid) {
     kill(pid, Signal::SIGKILL).unwrap();
 }
 
-/// Whether the process exists and is no zombie that only waits to be collected.
-pub(crate) fn is_alive(pid: Pid) -> bool {
-    let output =
-        std::process::Command::new("ps").args(["-o", "stat=", "-p", &pid.to_string()]).output().unwrap();
-    let state = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-    !state.is_empty() && !state.starts_with('Z')
-}
-
-pub(crate) fn parent(pid: Pid) -> Pid {
-    printed_pids("ps", &["-o", "ppid=", "-p", &pid.to_string()])[0]
-}
-
 pub(crate) fn children(pid: Pid) -> Vec<Pid> {
-    printed_pids("pgrep", &["-P", &pid.to_string()])
-}
-
-fn printed_pids(program: &str, arguments: &[&str]) -> Vec<Pid> {
-    let output = std::process::Command::new(program).args(arguments).output().unwrap();
+    let output = std::process::Command::new("pgrep").args(["-P", &pid.to_string()]).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     text.split_whitespace().map(|pid| Pid::from_raw(pid.parse().unwrap())).collect()
 }

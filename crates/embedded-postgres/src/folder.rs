@@ -1,4 +1,4 @@
-//! The data directory: what lies where in it, and the lock that keeps a second gateway out.
+//! The data directory: its files, and the lock against a second process.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Read, Write};
@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use nix::fcntl::OFlag;
 
-use super::account::Account;
-use super::error::{Doing, EmbeddedError};
+use crate::account::Account;
+use crate::error::{EmbeddedError, IoContext};
 
 const CLUSTER: &str = "postgres";
 const LOCK: &str = "embedded.lock";
@@ -21,10 +21,10 @@ pub(super) struct DataFolder {
 }
 
 impl DataFolder {
-    /// Creates the directory where it is missing, and locks it against a second gateway.
+    /// Creates the directory where it is missing, and locks it against a second process.
     pub(super) fn open(path: &Path, account: &Account) -> Result<Self, EmbeddedError> {
-        create(path, account).doing("create the data directory", path)?;
-        let path = path.canonicalize().doing("open the data directory", path)?;
+        create(path, account).context("create the data directory", path)?;
+        let path = path.canonicalize().context("open the data directory", path)?;
         let lock = lock(&path)?;
         Ok(Self { path, _lock: lock })
     }
@@ -33,17 +33,17 @@ impl DataFolder {
         &self.path
     }
 
-    /// Where the cluster is, or will be.
+    /// The directory of the cluster.
     pub(super) fn cluster(&self) -> PathBuf {
         cluster(&self.path)
     }
 
-    /// A new name beside the cluster's, for one in the making.
+    /// A new path beside the cluster's, to create a cluster in.
     pub(super) fn draft(&self) -> PathBuf {
         self.path.join(format!("{CLUSTER}.initdb-{:016x}", rand::random::<u64>()))
     }
 
-    /// Removes what runs that were killed while making a cluster left behind.
+    /// Removes incomplete clusters of processes that were killed while creating them.
     pub(super) fn remove_drafts(&self) {
         let Ok(entries) = fs::read_dir(&self.path) else { return };
         let prefix = format!("{CLUSTER}.initdb-");
@@ -58,31 +58,30 @@ impl DataFolder {
         self.path.join("postgres.log")
     }
 
-    /// Names the folder of the server's socket, which lies elsewhere.
+    /// The file that holds the path of the socket's directory.
     pub(super) fn socket_record(&self) -> PathBuf {
         self.path.join("embedded.socket")
     }
 }
 
-/// Removes a cluster in the making. Its `initdb` may be ending only now, so what cannot be removed is left to
-/// the next start.
+/// Removes an incomplete cluster. Its `initdb` may still be exiting; what cannot be removed is left to the next start.
 pub(super) fn remove_draft(draft: &Path) {
     if let Err(error) = fs::remove_dir_all(draft) {
-        tracing::warn!(folder = %draft.display(), %error, "an unfinished database cluster is left behind");
+        tracing::warn!(folder = %draft.display(), %error, "incomplete cluster not removed");
     }
 }
 
-/// Where the cluster is, or will be, in a data directory.
+/// The directory of the cluster in a data directory.
 pub(super) fn cluster(data_dir: &Path) -> PathBuf {
     data_dir.join(CLUSTER)
 }
 
-/// The major version that the cluster was made by, if there is a cluster.
+/// The major version that the cluster was created by, if there is a cluster.
 pub(super) fn cluster_version(cluster: &Path) -> Result<Option<String>, EmbeddedError> {
     let file = cluster.join("PG_VERSION");
     match fs::read_to_string(&file) {
         Ok(version) => Ok(Some(version.trim().to_owned())),
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(error).doing("read", &file),
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error).context("read", &file),
         Err(_) if is_empty(cluster) => Ok(None),
         Err(_) => Err(EmbeddedError::NotACluster(cluster.to_owned())),
     }
@@ -93,13 +92,12 @@ fn is_empty(folder: &Path) -> bool {
     fs::read_dir(folder).map_or(true, |mut entries| entries.next().is_none())
 }
 
-/// Opens a file of the gateway's own in the data directory, private, and never through a link that another user
-/// has put there.
+/// Opens a private file of the owner in the data directory, never through a symbolic link of another user.
 pub(super) fn private_file(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     options.create(true).mode(0o600).custom_flags(OFlag::O_NOFOLLOW.bits()).open(path)
 }
 
-/// Creates `path` and its missing parents: private, but open to pass through where PostgreSQL is another user.
+/// Creates `path` and its missing parents: private, but executable where PostgreSQL runs as another user.
 fn create(path: &Path, account: &Account) -> io::Result<()> {
     let mode = if account.is_other() { 0o711 } else { 0o700 };
     let path = std::path::absolute(path)?;
@@ -116,7 +114,7 @@ fn create(path: &Path, account: &Account) -> io::Result<()> {
 
 fn lock(data_dir: &Path) -> Result<File, EmbeddedError> {
     let path = data_dir.join(LOCK);
-    let mut file = private_file(OpenOptions::new().read(true).write(true), &path).doing("open", &path)?;
+    let mut file = private_file(OpenOptions::new().read(true).write(true), &path).context("open", &path)?;
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
@@ -125,8 +123,8 @@ fn lock(data_dir: &Path) -> Result<File, EmbeddedError> {
             let pid = read.ok().and_then(|_| holder.trim().parse().ok());
             return Err(EmbeddedError::InUse { data_dir: data_dir.to_owned(), pid });
         }
-        Err(TryLockError::Error(error)) => return Err(error).doing("lock", &path),
+        Err(TryLockError::Error(error)) => return Err(error).context("lock", &path),
     }
-    file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).doing("write", &path)?;
+    file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).context("write", &path)?;
     Ok(file)
 }

@@ -5,17 +5,17 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use super::error::{Doing, EmbeddedError};
-use super::folder::private_file;
+use crate::error::{EmbeddedError, IoContext};
+use crate::folder::private_file;
 
-/// Where the file is cut, in bytes.
-const LARGEST: u64 = 8 * 1024 * 1024;
-/// How much of its end is kept then.
-const KEPT: u64 = 1024 * 1024;
+/// The size at which the file is truncated, in bytes.
+const MAX_BYTES: u64 = 8 * 1024 * 1024;
+/// How many bytes of its end are kept.
+const KEPT_BYTES: u64 = 1024 * 1024;
 const QUOTED_BYTES: u64 = 8 * 1024;
 const QUOTED_LINES: usize = 20;
 
-/// The log file. Everyone appends, so cutting it does no harm to who has it open.
+/// The log file. All writers append, so truncating it is safe while it is open.
 #[derive(Debug)]
 pub(super) struct Log {
     path: PathBuf,
@@ -24,9 +24,9 @@ pub(super) struct Log {
 
 impl Log {
     pub(super) fn open(path: PathBuf) -> Result<Self, EmbeddedError> {
-        let file = private_file(OpenOptions::new().read(true).append(true), &path).doing("open", &path)?;
+        let file = private_file(OpenOptions::new().read(true).append(true), &path).context("open", &path)?;
         let log = Self { path, file };
-        log.cut();
+        log.truncate();
         Ok(log)
     }
 
@@ -39,7 +39,7 @@ impl Log {
         self.file.try_clone().map(Stdio::from)
     }
 
-    /// Where the log ends now, to quote only what comes later.
+    /// The current length, to quote only later lines.
     pub(super) fn end(&self) -> u64 {
         self.file.metadata().map_or(0, |meta| meta.len())
     }
@@ -53,14 +53,14 @@ impl Log {
         lines[lines.len().saturating_sub(QUOTED_LINES)..].join("\n")
     }
 
-    /// Keeps only the end of a log that has grown too large.
-    pub(super) fn cut(&self) {
-        if self.end() <= LARGEST {
+    /// Truncates a log that has grown too large to its end.
+    pub(super) fn truncate(&self) {
+        if self.end() <= MAX_BYTES {
             return;
         }
-        let kept = self.read(self.end().saturating_sub(KEPT), KEPT).unwrap_or_default();
+        let kept = self.read(self.end().saturating_sub(KEPT_BYTES), KEPT_BYTES).unwrap_or_default();
         if let Err(error) = self.file.set_len(0).and_then(|()| (&self.file).write_all(&kept)) {
-            tracing::warn!(file = %self.path.display(), %error, "the database's log could not be cut");
+            tracing::warn!(file = %self.path.display(), %error, "log file not truncated");
         }
     }
 
@@ -78,21 +78,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_log_that_grew_too_large_keeps_its_end_and_writers_go_on() {
+    fn a_truncated_log_keeps_its_end_and_its_writers() {
         let folder = tempfile::tempdir().unwrap();
         let log = Log::open(folder.path().join("postgres.log")).unwrap();
         let mut writer = log.file.try_clone().unwrap();
-        writer.write_all(&vec![b'x'; usize::try_from(LARGEST).unwrap()]).unwrap();
+        writer.write_all(&vec![b'x'; usize::try_from(MAX_BYTES).unwrap()]).unwrap();
         writer.write_all(b"\nlast\n").unwrap();
-        log.cut();
-        assert_eq!(log.end(), KEPT);
+        log.truncate();
+        assert_eq!(log.end(), KEPT_BYTES);
         writer.write_all(b"next\n").unwrap();
-        assert_eq!(log.end(), KEPT + 5);
+        assert_eq!(log.end(), KEPT_BYTES + 5);
         assert!(log.quote(0).ends_with("x\nlast\nnext"));
     }
 
     #[test]
-    fn only_the_last_lines_after_the_mark_are_quoted() {
+    fn only_lines_after_the_mark_are_quoted() {
         let folder = tempfile::tempdir().unwrap();
         let log = Log::open(folder.path().join("postgres.log")).unwrap();
         let mut writer = log.file.try_clone().unwrap();

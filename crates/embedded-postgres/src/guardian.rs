@@ -1,7 +1,7 @@
-//! Runs a program under a guardian, a small shell script that ends it when the gateway ends, however that ends.
+//! Runs a program under a guardian, a small shell script that stops it when the owning process ends, even by `SIGKILL`.
 //!
-//! A process that is killed cannot clean up, but the operating system closes its end of a pipe. A signal on the
-//! parent's death would be shorter, but exists on Linux only and needs unsafe code.
+//! A killed process cannot clean up, but the operating system closes its end of a pipe. A parent-death signal would be
+//! shorter, but exists on Linux only, is bound to a thread, and needs unsafe code.
 
 use std::ffi::OsString;
 use std::io;
@@ -12,27 +12,27 @@ use std::time::Duration;
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::time::timeout;
 
-use super::account::Account;
-use super::log::Log;
+use crate::account::Account;
+use crate::log::Log;
 
 const SCRIPT: &str = include_str!("guardian.sh");
-/// How long the operating system may take after the guardian's last signal.
+/// How long the process may take to exit after the guardian's last signal.
 const MARGIN: Duration = Duration::from_secs(5);
 
-/// How guarded programs are run.
+/// Runs programs under a guardian.
 #[derive(Debug)]
 pub(super) struct Guardian {
     pub(super) account: Account,
     pub(super) log: Log,
     /// The value of `PATH` for the script.
     pub(super) path: Option<OsString>,
-    /// How long a program has to end when it is asked to, and then again when it is told to. Whole seconds.
+    /// How long a program may take after `SIGINT`, and then after `SIGQUIT`. Whole seconds.
     pub(super) grace: Duration,
 }
 
-/// A program that ends when this is dropped, or the gateway ends.
+/// A program that is stopped when this is dropped, or the owning process ends.
 #[derive(Debug)]
-pub(super) struct Guarded {
+pub(super) struct GuardedProcess {
     guardian: Child,
     pipe: ChildStdin,
     grace: Duration,
@@ -41,9 +41,8 @@ pub(super) struct Guarded {
 impl Guardian {
     /// Runs `program` in `folder`, which its user must be able to enter.
     ///
-    /// It inherits nothing of the environment, where the gateway's secrets may stand. `socket` is removed when
-    /// it was ended.
-    pub(super) fn spawn(&self, program: &Program<'_>) -> io::Result<Guarded> {
+    /// It inherits nothing of the environment, which may hold secrets. `socket` is removed after a stop.
+    pub(super) fn spawn(&self, program: &Program<'_>) -> io::Result<GuardedProcess> {
         let mut command = Command::new("/bin/sh");
         command.arg("-c").arg(SCRIPT).arg("guardian");
         command.arg(program.socket.unwrap_or(Path::new(""))).arg(self.grace.as_secs().to_string());
@@ -55,13 +54,13 @@ impl Guardian {
         command.stdin(Stdio::piped()).stdout(self.log.writer()?).stderr(self.log.writer()?);
         self.account.run(&mut command);
         let mut guardian = command.spawn()?;
-        // Taken out, because waiting for a child closes its standard input.
+        // Taken, since waiting for a child closes its standard input.
         let pipe = guardian.stdin.take().ok_or_else(|| io::Error::other("no pipe to the guardian"))?;
-        Ok(Guarded { guardian, pipe, grace: self.grace })
+        Ok(GuardedProcess { guardian, pipe, grace: self.grace })
     }
 }
 
-/// What to run.
+/// A program to run.
 #[derive(Debug)]
 pub(super) struct Program<'a> {
     pub(super) path: &'a Path,
@@ -71,14 +70,14 @@ pub(super) struct Program<'a> {
     pub(super) socket: Option<&'a Path>,
 }
 
-impl Guarded {
-    /// Waits until the program has ended by itself.
+impl GuardedProcess {
+    /// Waits for the program to exit on its own.
     pub(super) async fn wait(&mut self) -> io::Result<ExitStatus> {
         self.guardian.wait().await
     }
 
-    /// Ends the program and waits for that; says whether it did end in time.
-    pub(super) async fn end(self) -> bool {
+    /// Stops the program; returns whether it exited in time.
+    pub(super) async fn stop(self) -> bool {
         let Self { mut guardian, pipe, grace } = self;
         drop(pipe);
         timeout(2 * grace + MARGIN, guardian.wait()).await.is_ok()
@@ -94,12 +93,12 @@ mod tests {
 
     const GRACE: Duration = Duration::from_secs(1);
 
-    /// Runs a shell script under a guardian, lets it go when it has said `up`, and returns how long it lived on.
-    async fn outlived(script: &str) -> Duration {
+    /// Runs a shell script under a guardian, stops it once it has printed `up`, and returns how long that took.
+    async fn time_to_stop(script: &str) -> Duration {
         let folder = tempfile::tempdir().unwrap();
         std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
         let log = Log::open(folder.path().join("log")).unwrap();
-        let guardian = Guardian { account: Account::fitting().unwrap(), log, path: None, grace: GRACE };
+        let guardian = Guardian { account: Account::select().unwrap(), log, path: None, grace: GRACE };
         let program = Program {
             path: Path::new("/bin/sh"),
             arguments: vec!["-c".into(), script.into()],
@@ -112,19 +111,19 @@ mod tests {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         let began = Instant::now();
-        assert!(guarded.end().await);
+        assert!(guarded.stop().await);
         began.elapsed()
     }
 
     #[tokio::test]
-    async fn a_program_is_asked_then_told_then_killed() {
-        let (asked, told, killed) = tokio::join!(
-            outlived("trap 'exit 3' INT; echo up; while :; do sleep 0.01; done"),
-            outlived("trap '' INT; trap 'exit 3' QUIT; echo up; while :; do sleep 0.01; done"),
-            outlived("trap '' INT QUIT; echo up; while :; do sleep 0.01; done"),
+    async fn a_program_gets_sigint_then_sigquit_then_sigkill() {
+        let (interrupted, quit, killed) = tokio::join!(
+            time_to_stop("trap 'exit 3' INT; echo up; while :; do sleep 0.01; done"),
+            time_to_stop("trap '' INT; trap 'exit 3' QUIT; echo up; while :; do sleep 0.01; done"),
+            time_to_stop("trap '' INT QUIT; echo up; while :; do sleep 0.01; done"),
         );
-        assert!(asked < GRACE, "{asked:?}");
-        assert!((GRACE..2 * GRACE).contains(&told), "{told:?}");
+        assert!(interrupted < GRACE, "{interrupted:?}");
+        assert!((GRACE..2 * GRACE).contains(&quit), "{quit:?}");
         assert!((2 * GRACE..2 * GRACE + MARGIN).contains(&killed), "{killed:?}");
     }
 }

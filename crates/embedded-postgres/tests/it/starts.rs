@@ -4,35 +4,36 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::time::Instant;
 
-use super::support::{Place, connect, create_table, durable, insert, options, rows, setting};
-use waggle::store::embedded::{Embedded, EmbeddedOptions};
+use embedded_postgres::{Embedded, EmbeddedOptions};
+
+use crate::support::{Site, connect, create_table, durable, insert, options, rows, setting};
 
 #[tokio::test]
-async fn a_later_start_finds_what_an_earlier_one_kept() {
-    let place = Place::new();
+async fn a_later_start_keeps_the_data_of_an_earlier_one() {
+    let site = Site::new();
     let began = Instant::now();
-    let embedded = Embedded::start(durable(&place.data_dir())).await.unwrap();
+    let embedded = Embedded::start(durable(&site.data_dir())).await.unwrap();
     let first = began.elapsed();
     let mut connection = connect(&embedded).await;
     create_table(&mut connection).await;
     insert(&mut connection, 7).await;
-    // Left open: a client that stays must not keep the server from ending.
+    // Left open: a connected client must not delay the shutdown.
     embedded.stop().await;
-    assert_eq!(place.postmaster(), None, "the server removes the file when it ends in order");
-    assert_eq!(place.socket_folder(), None);
-    assert_eq!(place.ways_of_ending(), ["fast"]);
+    assert_eq!(site.postmaster(), None, "removed by a clean shutdown");
+    assert_eq!(site.socket_folder(), None);
+    assert_eq!(site.shutdowns(), ["fast"]);
 
     let began = Instant::now();
-    let embedded = Embedded::start(durable(&place.data_dir())).await.unwrap();
+    let embedded = Embedded::start(durable(&site.data_dir())).await.unwrap();
     println!("first start {first:?}, later start {:?}", began.elapsed());
     assert_eq!(rows(&embedded).await, [7]);
     embedded.stop().await;
 }
 
 #[tokio::test]
-async fn a_cluster_is_durable_and_speaks_utf_8_unless_it_is_for_tests() {
-    let place = Place::new();
-    let durable = Embedded::start(durable(&place.data_dir())).await.unwrap();
+async fn a_cluster_is_utf_8_and_durable_unless_for_tests() {
+    let site = Site::new();
+    let durable = Embedded::start(durable(&site.data_dir())).await.unwrap();
     let mut found = Vec::new();
     for name in ["fsync", "synchronous_commit", "full_page_writes", "server_encoding", "max_connections"] {
         found.push(setting(&durable, name).await);
@@ -41,15 +42,15 @@ async fn a_cluster_is_durable_and_speaks_utf_8_unless_it_is_for_tests() {
     assert!(["C.UTF-8", "C"].contains(&setting(&durable, "lc_collate").await.as_str()));
     durable.stop().await;
 
-    let for_tests = place.start().await;
+    let for_tests = site.start().await;
     assert_eq!(setting(&for_tests, "fsync").await, "off");
     for_tests.stop().await;
 }
 
 #[tokio::test]
-async fn a_data_directory_deeper_than_a_socket_path_works() {
-    let place = Place::new();
-    let deep = place.data_dir().join("d".repeat(120)).join("e".repeat(120));
+async fn a_data_directory_may_be_deeper_than_a_socket_path() {
+    let site = Site::new();
+    let deep = site.data_dir().join("d".repeat(120)).join("e".repeat(120));
     let embedded = Embedded::start(options(&deep)).await.unwrap();
     create_table(&mut connect(&embedded).await).await;
     assert_eq!(rows(&embedded).await, [0_i64; 0]);
@@ -57,11 +58,11 @@ async fn a_data_directory_deeper_than_a_socket_path_works() {
 }
 
 #[tokio::test]
-async fn the_socket_is_in_a_folder_of_the_servers_user_alone() {
-    let place = Place::new();
-    let embedded = place.start().await;
-    let socket = fs::metadata(place.socket_folder().unwrap()).unwrap();
-    let cluster = fs::metadata(place.data_dir().join("postgres")).unwrap();
+async fn the_socket_directory_is_private_to_the_servers_user() {
+    let site = Site::new();
+    let embedded = site.start().await;
+    let socket = fs::metadata(site.socket_folder().unwrap()).unwrap();
+    let cluster = fs::metadata(site.data_dir().join("postgres")).unwrap();
     assert_eq!(socket.permissions().mode() & 0o7777, 0o700);
     assert_eq!(cluster.permissions().mode() & 0o7777, 0o700);
     assert_eq!(socket.uid(), cluster.uid());
@@ -70,15 +71,15 @@ async fn the_socket_is_in_a_folder_of_the_servers_user_alone() {
 }
 
 #[tokio::test]
-async fn a_runtime_directory_of_the_gateways_user_is_used_for_the_socket() {
-    let place = Place::new();
+async fn the_runtime_directory_holds_the_socket_directory() {
+    let site = Site::new();
     let runtime_dir = tempfile::tempdir().unwrap();
     let embedded =
-        Embedded::start(EmbeddedOptions { runtime_dir: Some(runtime_dir.path().into()), ..place.options() })
+        Embedded::start(EmbeddedOptions { runtime_dir: Some(runtime_dir.path().into()), ..site.options() })
             .await
             .unwrap();
-    let folder = place.socket_folder().unwrap();
-    // As root the server runs as another user, whom root's runtime directory shuts out.
+    let folder = site.socket_folder().unwrap();
+    // As root the server runs as another user, without access to root's runtime directory.
     let expected = if nix::unistd::geteuid().is_root() { "/tmp".as_ref() } else { runtime_dir.path() };
     assert_eq!(folder.parent(), Some(expected));
     embedded.stop().await;
@@ -87,10 +88,10 @@ async fn a_runtime_directory_of_the_gateways_user_is_used_for_the_socket() {
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn the_server_listens_on_no_tcp_port() {
-    let place = Place::new();
-    let embedded = place.start().await;
+    let site = Site::new();
+    let embedded = site.start().await;
     assert_eq!(setting(&embedded, "listen_addresses").await, "");
-    let sockets = sockets_of(place.postmaster().unwrap().as_raw());
+    let sockets = sockets_of(site.postmaster().unwrap().as_raw());
     let listed_in = |table: &str, column: usize| {
         let table = fs::read_to_string(format!("/proc/net/{table}")).unwrap();
         let inode = |line: &str| line.split_whitespace().nth(column).map(str::to_owned);

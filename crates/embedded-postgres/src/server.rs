@@ -8,36 +8,35 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgSslMode};
-use sqlx::{ConnectOptions, Connection};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::error::{Doing, EmbeddedError, Ending};
-use super::folder::DataFolder;
-use super::guardian::{Guarded, Guardian, Program};
-use super::programs::Programs;
-use super::socket::{PORT, SocketFolder};
-use super::{DATABASE, EmbeddedLimits, USER};
+use crate::error::{EmbeddedError, ExitReason, IoContext};
+use crate::folder::DataFolder;
+use crate::guardian::{GuardedProcess, Guardian, Program};
+use crate::installation::Installation;
+use crate::options::EmbeddedLimits;
+use crate::socket::{PORT, SocketFolder};
 
-/// The pause between two tries to connect; it grows, because each try is a line in the log of a server that
-/// is recovering.
-const FIRST_PAUSE: Duration = Duration::from_millis(20);
-const LONGEST_PAUSE: Duration = Duration::from_millis(250);
-const CONNECT_DEADLINE: Duration = Duration::from_secs(2);
-/// The pause between two starts while an earlier server is still ending.
-const PREDECESSOR_PAUSE: Duration = Duration::from_millis(100);
-/// What PostgreSQL says while another server, or one of its children, still holds the cluster.
+/// The delay between two attempts to connect; it grows, since each attempt adds a line to the log of a recovering
+/// server.
+const FIRST_DELAY: Duration = Duration::from_millis(20);
+const MAX_DELAY: Duration = Duration::from_millis(250);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// The delay between two starts while an earlier server is still shutting down.
+const PREDECESSOR_DELAY: Duration = Duration::from_millis(100);
+/// PostgreSQL's messages while another server, or one of its children, still uses the cluster.
 const PREDECESSOR: [&str; 2] =
     ["lock file \"postmaster.pid\" already exists", "pre-existing shared memory block"];
 
-/// For a small machine that also runs the gateway. The command line outranks the configuration files.
+/// For a small machine that also runs the owner. The command line overrides the configuration files.
 const SETTINGS: &[&str] = &[
     "listen_addresses=",
     "unix_socket_permissions=0700",
     "shared_buffers=64MB",
     "max_wal_size=512MB",
     "jit=off",
-    "cluster_name=waggle",
     "logging_collector=off",
     "log_destination=stderr",
     "log_checkpoints=off",
@@ -47,19 +46,21 @@ const SETTINGS: &[&str] = &[
     "timezone=UTC",
     "log_timezone=UTC",
 ];
-/// For tests: a crash of the machine may lose everything.
+/// For tests: a crash of the machine may lose all data.
 const NOT_DURABLE: &[&str] = &["fsync=off", "synchronous_commit=off", "full_page_writes=off"];
 
-/// Everything that starting the server takes, first and after a crash. Holds the data directory's lock.
+/// Starts the server, first and after a crash. Holds the lock of the data directory.
 #[derive(Debug)]
 pub(super) struct Server {
-    // Dropped in this order: the lock goes last.
+    // Dropped in this order: the lock last.
     pub(super) socket: SocketFolder,
-    pub(super) programs: Programs,
+    /// The database, its role, and the cluster's name in the list of processes.
+    pub(super) name: String,
+    pub(super) installation: Installation,
     pub(super) guardian: Guardian,
     pub(super) durable: bool,
     pub(super) limits: EmbeddedLimits,
-    /// Ends a start that is under way.
+    /// Cancels a start in progress.
     pub(super) stop: CancellationToken,
     pub(super) data: DataFolder,
 }
@@ -70,16 +71,16 @@ impl Server {
         PgConnectOptions::new_without_pgpass()
             .socket(self.socket.path())
             .port(PORT)
-            .username(USER)
+            .username(&self.name)
             .database(database)
             .ssl_mode(PgSslMode::Disable)
     }
 
-    /// Starts the server and returns when it answers. Where that of an earlier run is still ending, tries again
-    /// for a while.
-    pub(super) async fn start(&self) -> Result<Guarded, EmbeddedError> {
+    /// Starts the server and returns when it accepts connections. Retries while the server of an earlier process is
+    /// still shutting down.
+    pub(super) async fn start(&self) -> Result<GuardedProcess, EmbeddedError> {
         let waited = self.limits.predecessor;
-        let patience = Instant::now() + waited;
+        let deadline = Instant::now() + waited;
         loop {
             match self.try_start().await {
                 Err(EmbeddedError::StartFailed { output, .. })
@@ -87,34 +88,34 @@ impl Server {
                 result => return result,
             }
             let folder = self.data.cluster();
-            if Instant::now() >= patience {
+            if Instant::now() >= deadline {
                 return Err(EmbeddedError::StillRunning { pid: recorded_pid(&folder), folder, waited });
             }
-            sleep(PREDECESSOR_PAUSE).await;
+            sleep(PREDECESSOR_DELAY).await;
         }
     }
 
-    async fn try_start(&self) -> Result<Guarded, EmbeddedError> {
+    async fn try_start(&self) -> Result<GuardedProcess, EmbeddedError> {
         let log = &self.guardian.log;
         let mark = log.end();
-        let path = self.programs.postgres();
-        let mut server = self.spawn(&path).doing("run", &path)?;
-        let how = match self.wait_ready(&mut server).await {
-            Started::Ready => return Ok(server),
-            Started::Ended(status) => Ending::Exited(status.doing("wait for", &path)?),
-            Started::Late => {
-                server.end().await;
-                Ending::TimedOut(self.limits.ready)
+        let path = self.installation.postgres();
+        let mut server = self.spawn(&path).context("run", &path)?;
+        let reason = match self.wait_ready(&mut server).await {
+            StartOutcome::Ready => return Ok(server),
+            StartOutcome::Ended(status) => ExitReason::Exited(status.context("wait for", &path)?),
+            StartOutcome::Late => {
+                server.stop().await;
+                ExitReason::TimedOut(self.limits.ready)
             }
-            Started::Stopped => {
-                server.end().await;
-                Ending::Stopped
+            StartOutcome::Stopped => {
+                server.stop().await;
+                ExitReason::Stopped
             }
         };
-        Err(EmbeddedError::StartFailed { how, log: log.path().to_owned(), output: log.quote(mark) })
+        Err(EmbeddedError::StartFailed { reason, log: log.path().to_owned(), output: log.quote(mark) })
     }
 
-    fn spawn(&self, path: &Path) -> io::Result<Guarded> {
+    fn spawn(&self, path: &Path) -> io::Result<GuardedProcess> {
         let cluster = self.data.cluster();
         self.guardian.spawn(&Program {
             path,
@@ -130,37 +131,41 @@ impl Server {
         arguments.extend([self.socket.path().into(), "-p".into(), PORT.to_string().into()]);
         let durability = if self.durable { &[] } else { NOT_DURABLE };
         let connections = format!("max_connections={}", self.limits.max_connections);
-        for setting in SETTINGS.iter().chain(durability).copied().chain([connections.as_str()]) {
+        let name = format!("cluster_name={}", self.name);
+        for setting in SETTINGS.iter().chain(durability).copied().chain([connections.as_str(), name.as_str()])
+        {
             arguments.extend(["-c".into(), setting.into()]);
         }
         arguments
     }
 
-    async fn wait_ready(&self, server: &mut Guarded) -> Started {
+    async fn wait_ready(&self, server: &mut GuardedProcess) -> StartOutcome {
         tokio::select! {
-            status = server.wait() => Started::Ended(status),
-            () = self.stop.cancelled() => Started::Stopped,
-            ready = timeout(self.limits.ready, self.answers()) => ready.map_or(Started::Late, |()| Started::Ready),
+            status = server.wait() => StartOutcome::Ended(status),
+            () = self.stop.cancelled() => StartOutcome::Stopped,
+            ready = timeout(self.limits.ready, self.answers()) => ready.map_or(StartOutcome::Late, |()| StartOutcome::Ready),
         }
     }
 
-    /// Returns when the server has answered a query.
+    /// Returns once the server has answered a query.
     async fn answers(&self) {
         let options = self.connect_options("postgres");
-        let mut pause = FIRST_PAUSE;
-        while !matches!(timeout(CONNECT_DEADLINE, ask(&options)).await, Ok(Ok(()))) {
-            sleep(pause).await;
-            pause = (pause + pause / 8).min(LONGEST_PAUSE);
+        let mut delay = FIRST_DELAY;
+        while !matches!(timeout(CONNECT_TIMEOUT, ask(&options)).await, Ok(Ok(()))) {
+            sleep(delay).await;
+            delay = (delay + delay / 8).min(MAX_DELAY);
         }
     }
 
-    /// Creates the gateway's database where it is missing.
+    /// Creates the database where it is missing.
     pub(super) async fn create_database(&self) -> Result<(), EmbeddedError> {
         let create = async {
             let mut connection = self.connect_options("postgres").connect().await?;
             let exists = "select exists (select from pg_database where datname = $1)";
-            if !sqlx::query_scalar(exists).bind(DATABASE).fetch_one(&mut connection).await? {
-                sqlx::query("create database waggle").execute(&mut connection).await?;
+            if !sqlx::query_scalar(exists).bind(&self.name).fetch_one(&mut connection).await? {
+                // The name was checked to be a plain identifier.
+                let create = AssertSqlSafe(format!("create database \"{}\"", self.name));
+                sqlx::query(create).execute(&mut connection).await?;
             }
             connection.close().await
         };
@@ -170,8 +175,8 @@ impl Server {
     }
 }
 
-/// What became of a start.
-enum Started {
+/// The outcome of a start.
+enum StartOutcome {
     Ready,
     Ended(io::Result<ExitStatus>),
     Late,
@@ -194,11 +199,11 @@ fn recorded_pid(cluster: &Path) -> Option<u32> {
     text.lines().next()?.trim().parse().ok()
 }
 
-/// A process that PostgreSQL shall not take for an earlier server.
+/// A process that PostgreSQL must not mistake for an earlier server.
 ///
-/// In a container numbers repeat from run to run: the dead server's may be that of a thread of this gateway,
-/// which looks like a live process and would keep the server from ever starting. PostgreSQL exempts the one
-/// process named to it; whether the cluster's shared memory is still in use it checks apart from that.
+/// In a container process ids repeat from run to run: that of a dead server may be the id of a thread of this process,
+/// which looks like a live server and would prevent every start. PostgreSQL exempts the process passed to it; it checks
+/// independently whether the cluster's shared memory is in use.
 fn known_pid(cluster: &Path) -> u32 {
     let is_own = |pid: &u32| PathBuf::from(format!("/proc/self/task/{pid}")).exists();
     recorded_pid(cluster).filter(is_own).unwrap_or_else(std::process::id)

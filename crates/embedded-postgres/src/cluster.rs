@@ -1,4 +1,4 @@
-//! Creates the database cluster, once and whole.
+//! Creates the database cluster atomically.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File};
@@ -8,28 +8,28 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::USER;
-use super::error::{Doing, EmbeddedError, Ending};
-use super::folder::{DataFolder, remove_draft};
-use super::guardian::{Guardian, Program};
-use super::programs::Programs;
+use crate::error::{EmbeddedError, ExitReason, IoContext};
+use crate::folder::{DataFolder, remove_draft};
+use crate::guardian::{Guardian, Program};
+use crate::installation::Installation;
 
-/// The first that the system has. Both order text by its bytes; the first also knows letters beyond ASCII.
+/// The first that the system has is used. Both collate by bytes; the first also classifies characters beyond ASCII.
 const LOCALES: [&str; 2] = ["C.UTF-8", "C"];
 
-/// What `initdb` needs to know.
+/// The creation of a cluster.
 #[derive(Debug)]
 pub(super) struct Creation<'a> {
+    pub(super) name: &'a str,
     pub(super) data: &'a DataFolder,
-    pub(super) programs: &'a Programs,
+    pub(super) installation: &'a Installation,
     pub(super) guardian: &'a Guardian,
     pub(super) durable: bool,
     pub(super) deadline: Duration,
 }
 
 impl Creation<'_> {
-    /// Makes the cluster under another name and renames it when it is complete, so that a gateway that is
-    /// killed meanwhile leaves nothing that the next one takes for a cluster.
+    /// Creates the cluster under another name and renames it when it is complete, so that a process killed meanwhile
+    /// leaves no incomplete cluster.
     pub(super) async fn run(&self) -> Result<(), EmbeddedError> {
         let draft = self.data.draft();
         let result = self.fill(&draft).await.and_then(|()| self.publish(&draft));
@@ -40,7 +40,7 @@ impl Creation<'_> {
     }
 
     async fn fill(&self, draft: &Path) -> Result<(), EmbeddedError> {
-        DirBuilder::new().mode(0o700).create(draft).doing("create", draft)?;
+        DirBuilder::new().mode(0o700).create(draft).context("create", draft)?;
         self.guardian.account.own(draft)?;
         let mut result = Ok(());
         for locale in LOCALES {
@@ -54,7 +54,7 @@ impl Creation<'_> {
     }
 
     async fn initdb(&self, draft: &Path, locale: &str) -> Result<(), EmbeddedError> {
-        let path = self.programs.initdb();
+        let path = self.installation.initdb();
         let program = Program {
             path: &path,
             arguments: self.arguments(draft, locale),
@@ -64,24 +64,24 @@ impl Creation<'_> {
         };
         let log = &self.guardian.log;
         let mark = log.end();
-        let mut initdb = self.guardian.spawn(&program).doing("run", &path)?;
+        let mut initdb = self.guardian.spawn(&program).context("run", &path)?;
         let ended = timeout(self.deadline, initdb.wait()).await;
-        let how = match ended {
+        let reason = match ended {
             Ok(Ok(status)) if status.success() => return Ok(()),
-            Ok(status) => Ending::Exited(status.doing("wait for", &path)?),
+            Ok(status) => ExitReason::Exited(status.context("wait for", &path)?),
             Err(_) => {
-                initdb.end().await;
-                Ending::TimedOut(self.deadline)
+                initdb.stop().await;
+                ExitReason::TimedOut(self.deadline)
             }
         };
-        Err(EmbeddedError::CreateFailed { how, log: log.path().to_owned(), output: log.quote(mark) })
+        Err(EmbeddedError::CreateFailed { reason, log: log.path().to_owned(), output: log.quote(mark) })
     }
 
-    /// Anyone who can open the socket is let in: its folder is open to one user alone.
+    /// Whoever can open the socket is trusted: its directory is open to one user only.
     fn arguments(&self, draft: &Path, locale: &str) -> Vec<OsString> {
         let mut arguments: Vec<OsString> = vec!["-D".into(), draft.into()];
         arguments.extend([
-            format!("--username={USER}").into(),
+            format!("--username={}", self.name).into(),
             format!("--locale={locale}").into(),
             "--encoding=UTF8".into(),
             "--auth-local=trust".into(),
@@ -96,8 +96,8 @@ impl Creation<'_> {
 
     fn publish(&self, draft: &Path) -> Result<(), EmbeddedError> {
         let cluster = self.data.cluster();
-        fs::rename(draft, &cluster).doing("create", &cluster)?;
+        fs::rename(draft, &cluster).context("create", &cluster)?;
         let parent = self.data.path();
-        File::open(parent).and_then(|folder| folder.sync_all()).doing("write", parent)
+        File::open(parent).and_then(|folder| folder.sync_all()).context("write", parent)
     }
 }
