@@ -22,6 +22,8 @@ pub mod http;
 pub mod admin;
 pub mod mcp;
 
+pub mod server;
+
 pub mod app;
 
 pub mod cli;

@@ -6,9 +6,9 @@ use std::path::Path;
 use embedded_postgres::check_programs;
 use nix::unistd::{AccessFlags, access};
 
-use super::tls::Tls;
 use super::{AppError, credentials, embedded};
 use crate::config::Settings;
+use crate::server::tls::Tls;
 
 /// What was found.
 #[derive(Debug, Default)]

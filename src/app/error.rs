@@ -1,14 +1,12 @@
 //! Why a gateway does not run.
 
-use std::net::SocketAddr;
-
 use embedded_postgres::EmbeddedError;
 
-use super::tls::TlsError;
 use crate::audit::AuditError;
 use crate::model::audit::signature::SigningKeyError;
 use crate::model::key::KeyError;
 use crate::model::sources::RandomError;
+use crate::server::ServerError;
 use crate::store::{AddressError, DatabasePlace, StoreError};
 use crate::tokens::FetchError;
 
@@ -33,12 +31,9 @@ pub enum AppError {
     /// Issuers of access tokens cannot be asked for their keys.
     #[error(transparent)]
     Tokens(#[from] FetchError),
-    /// TLS cannot be spoken.
-    #[error("TLS cannot be spoken: {0}")]
-    Tls(#[from] TlsError),
-    /// A listener cannot be opened.
-    #[error("cannot listen on {0}: {1}")]
-    Listen(SocketAddr, #[source] std::io::Error),
+    /// The listeners cannot be opened.
+    #[error(transparent)]
+    Server(#[from] ServerError),
     /// A file of the data directory cannot be read or written.
     #[error("{0}: {1}")]
     File(String, #[source] std::io::Error),

@@ -4,23 +4,15 @@ mod audit;
 mod check;
 mod credentials;
 mod demo;
-mod dispatch;
 mod embedded;
 mod error;
-mod exposition;
-mod listeners;
-mod metrics;
 mod options;
-mod places;
-mod pulse;
 mod reload;
 mod run;
 mod schema;
-mod serve;
 mod signals;
 mod signing;
 mod startup;
-mod tls;
 mod verify;
 
 use std::net::SocketAddr;
@@ -48,13 +40,13 @@ use crate::mcp::endpoint::{Endpoint, Grounds};
 use crate::model::feed::Follower;
 use crate::model::sources::Sources;
 use crate::registry::Registry;
+use crate::server::gateway::{Gateway, GatewayOptions, SharedMetadata};
+use crate::server::listeners::Listeners;
+use crate::server::metrics::Metrics;
 use crate::store::{Store, StoreError, StoreOptions};
 use crate::tokens::Tokens;
 use crate::usage::UsageBook;
 
-use dispatch::{Gateway, GatewayOptions, SharedMetadata};
-use listeners::Listeners;
-use metrics::Metrics;
 use options::{endpoint_options, feed_options, limit_options, registry_limits, usage_options};
 
 pub use check::{Checked, check};
@@ -64,7 +56,6 @@ pub use reload::Reloader;
 pub use run::run;
 pub use schema::{migrate, schema_status};
 pub use signing::audit_key;
-pub use tls::TlsError;
 pub use verify::{Verdict, verify_audit};
 
 /// How long a start waits for the filter of issued keys.
@@ -125,7 +116,7 @@ async fn build(
     listeners: Listeners,
 ) -> Result<Running, AppError> {
     let store = Store::new(database);
-    let secret = startup::prepare(&store, &sources, &listeners.entrance).await?;
+    let secret = startup::prepare(&store, &sources, &listeners.gateway).await?;
     let seal = CursorSeal::new(&secret).ok_or(StoreError::Unreadable("cursor secret"))?;
     let feed =
         Arc::new(Feed::new(store.clone(), sources.clone(), listeners.instance, feed_options(settings)));
@@ -167,12 +158,12 @@ async fn build(
         meter: Meter::default(),
         grounds: grounds.clone(),
         store: store.clone(),
-        doors: listeners.places.clone(),
+        connections: listeners.connections.clone(),
         operators: operators.clone(),
         token: settings.metrics.token.clone(),
     };
     let gateway = gateway(settings, endpoint, grounds, keys, (metrics, ids), Arc::clone(&metadata));
-    listeners.entrance.open(Arc::new(gateway));
+    listeners.gateway.fill(Arc::new(gateway));
     Ok(Running {
         address: listeners.address,
         admin_address: listeners.admin_address,

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use super::pulse::Patience;
-use super::serve::ConnectionOptions;
 use crate::config::Settings;
 use crate::feed::FeedOptions;
 use crate::http::body::BodyPace;
@@ -105,14 +103,4 @@ pub(super) fn usage_options(settings: &Settings) -> UsageOptions {
     let (usage, stale) = (&settings.usage, settings.access.stale);
     let strangers_percent = settings.limits.strangers_percent;
     UsageOptions { settle: usage.settle, retain: usage.retain, stale, strangers_percent }
-}
-
-pub(super) fn connection_options(settings: &Settings) -> ConnectionOptions {
-    let server = &settings.server;
-    ConnectionOptions {
-        patience: Patience { head: server.head, idle: server.idle },
-        header_count: server.header_count,
-        header_bytes: server.header_bytes,
-        grace: server.shutdown,
-    }
 }

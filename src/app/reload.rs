@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::{AppError, Running, credentials};
 use crate::config::{ConfigError, Listing, Loaded, LogFilter, Settings};
 use crate::model::sources::Sources;
+use crate::server::ServerError;
 
 /// The settings that are applied without a restart.
 const RELOADED: [&str; 6] = [
@@ -67,9 +68,10 @@ impl Reloader {
         // Everything is read and checked before the first change.
         let operators = credentials::operators(&settings, embedded, &Sources::system())?;
         let tls = match (&running.listeners.tls, &settings.server.tls) {
-            (Some(tls), Some(files)) => {
-                Some((tls, tls.prepare(files.clone()).await.map_err(AppError::from)?))
-            }
+            (Some(tls), Some(files)) => Some((
+                tls,
+                tls.prepare(files.clone()).await.map_err(ServerError::from).map_err(AppError::from)?,
+            )),
             _ => None,
         };
         let issuers = running.tokens.prepare(&settings.tokens.issuers).map_err(AppError::from)?;

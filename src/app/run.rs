@@ -1,11 +1,11 @@
 //! The gateway as a process: from its start to the signal that ends it.
 
-use super::listeners::Listeners;
 use super::signals::{Command, Signals};
 use super::{AppError, Reloader, Running, build, credentials, database, demo, signing};
 use crate::config::Settings;
 use crate::http::operator_keys::OperatorKeys;
 use crate::model::sources::Sources;
+use crate::server::listeners::Listeners;
 use crate::store::StoreOptions;
 
 /// Runs a gateway until a signal stops the process, which may be while it starts; with `demo`, with the demo agent
@@ -17,7 +17,7 @@ pub async fn run(settings: Settings, demo: bool, mut reloader: Reloader) -> Resu
     let mut signals = Signals::handle().map_err(AppError::Signals)?;
     let sources = Sources::system();
     // Of a second gateway on a data directory its lock has more to say than an address that is taken.
-    let listeners = Listeners::open(&settings, &sources).await;
+    let listeners = Listeners::open(&settings, &sources).await.map_err(AppError::from);
     let (database, embedded) = tokio::select! {
         database = database(&settings) => database?,
         () = signals.stop() => return Ok(()),
@@ -61,7 +61,7 @@ async fn drain(settings: &Settings, running: &Running, signals: &mut Signals) {
     if drain.is_zero() {
         return;
     }
-    running.listeners.entrance.drain();
+    running.listeners.gateway.drain();
     tracing::info!(drain_seconds = drain.as_secs(), "draining");
     tokio::select! {
         () = tokio::time::sleep(drain) => {}

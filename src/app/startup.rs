@@ -5,8 +5,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::AppError;
-use super::dispatch::Entrance;
 use crate::model::sources::Sources;
+use crate::server::gateway_slot::GatewaySlot;
 use crate::store::migrate::SchemaStatus;
 use crate::store::{Store, StoreError};
 
@@ -23,7 +23,7 @@ const LONGEST_RETRY: Duration = Duration::from_secs(10);
 pub(super) async fn prepare(
     store: &Store,
     sources: &Sources,
-    entrance: &Entrance,
+    gateway: &GatewaySlot,
 ) -> Result<Vec<u8>, AppError> {
     let mut candidate = [0; 32];
     sources.random.fill(&mut candidate)?;
@@ -39,7 +39,7 @@ pub(super) async fn prepare(
                 return Ok(secret);
             }
             Err(StoreError::Away(error)) => {
-                entrance.database_unreachable();
+                gateway.set_database_unreachable();
                 backoff.wait(&error).await;
             }
             Err(error) => return Err(AppError::Database(store.place(), error)),

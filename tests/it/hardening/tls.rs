@@ -185,7 +185,7 @@ async fn a_gateway_that_cannot_speak_tls_says_why_and_speaks_nothing() {
     let sources = waggle::model::sources::Sources::system();
     let refused =
         app::start(&settings, store_options(database.options.clone()), keys, sources).await.err().unwrap();
-    let expected = format!("TLS cannot be spoken: {} holds no private key in PEM", files.key().display());
+    let expected = format!("TLS cannot be configured: {} holds no private key in PEM", files.key().display());
     assert!(refused.to_string().starts_with(&expected), "{refused}");
     assert_eq!(json!(refused.to_string()).as_str().map(|told| told.contains("no key\"")), Some(false));
 }

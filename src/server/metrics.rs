@@ -12,8 +12,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Response};
 use secrecy::{ExposeSecret, SecretString};
 use subtle::ConstantTimeEq;
 
-use super::exposition::{self, Exposition, Kind};
-use super::places::Places;
+use super::connection_limiter::ConnectionLimiter;
 use crate::http::body::Body;
 use crate::http::credential::{self, Presented};
 use crate::http::meter::{BOUNDS, Meter};
@@ -25,6 +24,7 @@ use crate::mcp::endpoint::{Endpoint, Grounds};
 use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
 use crate::store::Store;
+use crate::telemetry::exposition::{self, Exposition, Kind};
 
 /// What proxies add. A request with any of these comes from elsewhere, whoever hands it on.
 const HANDED_ON: [HeaderName; 4] = [
@@ -35,19 +35,19 @@ const HANDED_ON: [HeaderName; 4] = [
 ];
 
 /// Everything that counts.
-pub(super) struct Metrics {
+pub(crate) struct Metrics {
     /// The requests of MCP endpoints.
-    pub(super) meter: Meter,
+    pub(crate) meter: Meter,
     /// What is in memory, whether changes are heard, what becomes of audit events, who was refused.
-    pub(super) grounds: Grounds,
+    pub(crate) grounds: Grounds,
     /// The pool.
-    pub(super) store: Store,
+    pub(crate) store: Store,
     /// The connections of each listener.
-    pub(super) doors: Vec<(&'static str, Arc<Places>)>,
+    pub(crate) connections: Vec<(&'static str, Arc<ConnectionLimiter>)>,
     /// The operator keys, each of which is good for this.
-    pub(super) operators: OperatorKeys,
+    pub(crate) operators: OperatorKeys,
     /// What is good for this and for nothing else.
-    pub(super) token: Option<SecretString>,
+    pub(crate) token: Option<SecretString>,
 }
 
 /// Where a scrape comes from.
@@ -218,13 +218,13 @@ impl Metrics {
     fn connections(&self, text: &mut Exposition) {
         let help = "Open connections, by listener.";
         let mut family = text.family("waggle_connections", Kind::Gauge, help);
-        for (door, places) in &self.doors {
-            family.sample("", &[("listener", door)], places.open());
+        for (listener, limiter) in &self.connections {
+            family.sample("", &[("listener", listener)], limiter.open());
         }
         let help = "Connections closed at once since their address had as many as it may, by listener.";
         let mut family = text.family("waggle_connections_refused_total", Kind::Counter, help);
-        for (door, places) in &self.doors {
-            family.sample("", &[("listener", door)], places.refused());
+        for (listener, limiter) in &self.connections {
+            family.sample("", &[("listener", listener)], limiter.refused());
         }
         let (in_use, idle) = self.store.connections();
         let help = "Connections to the database.";

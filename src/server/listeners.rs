@@ -1,4 +1,4 @@
-//! The listeners of a gateway: opened before anything else, closed after the requests under way.
+//! The listeners of a gateway: opened before anything else, closed after the requests in flight.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,48 +8,48 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
-use super::AppError;
-use super::dispatch::{Entrance, Surface};
-use super::options::connection_options;
-use super::places::Places;
-use super::serve::Door;
+use super::ServerError;
+use super::connection::ConnectionOptions;
+use super::connection_limiter::ConnectionLimiter;
+use super::gateway::Surface;
+use super::gateway_slot::GatewaySlot;
+use super::listener::Server;
 use super::tls::Tls;
 use crate::config::Settings;
 use crate::http::client_address::TrustedProxies;
 use crate::http::request_id::RequestIds;
 use crate::model::sources::Sources;
 
-/// The listeners, by the names that metrics have for them.
+/// The names of the listeners in metrics.
 const MAIN: &str = "main";
 const ADMIN: &str = "admin";
 
-/// The open listeners, one or two. Dropped, they are closed.
-pub(super) struct Listeners {
+/// The open listeners, one or two; closed when dropped.
+pub(crate) struct Listeners {
     /// Identifies this process in logs, and among the replicas.
-    pub(super) instance: Uuid,
+    pub(crate) instance: Uuid,
     /// Where the MCP endpoints are.
-    pub(super) address: SocketAddr,
+    pub(crate) address: SocketAddr,
     /// Where the admin surface is.
-    pub(super) admin_address: SocketAddr,
+    pub(crate) admin_address: SocketAddr,
     /// The connections of each listener, by its name.
-    pub(super) places: Vec<(&'static str, Arc<Places>)>,
-    /// What they answer with.
-    pub(super) entrance: Arc<Entrance>,
-    /// What TLS is spoken with, if it is.
-    pub(super) tls: Option<Arc<Tls>>,
+    pub(crate) connections: Vec<(&'static str, Arc<ConnectionLimiter>)>,
+    /// Answers their requests.
+    pub(crate) gateway: Arc<GatewaySlot>,
+    /// The certificate; `None`: plain HTTP.
+    pub(crate) tls: Option<Arc<Tls>>,
     /// Closes them.
-    pub(super) stop: CancellationToken,
-    /// What they run in.
-    pub(super) tasks: TaskTracker,
+    pub(crate) stop: CancellationToken,
+    tasks: TaskTracker,
     guard: DropGuard,
 }
 
 impl Listeners {
-    /// Opens the listeners, which answer at once: that the process lives, and is not ready.
+    /// Opens the listeners, which answer at once: `/healthz` succeeds, `/readyz` fails.
     ///
     /// # Errors
-    /// When an address is taken, or the files of TLS are not good.
-    pub(super) async fn open(settings: &Settings, sources: &Sources) -> Result<Self, AppError> {
+    /// Where an address is in use, or the certificate is invalid.
+    pub(crate) async fn open(settings: &Settings, sources: &Sources) -> Result<Self, ServerError> {
         let instance = sources.uid()?;
         tracing::info!(version = env!("CARGO_PKG_VERSION"), %instance, "gateway starting");
         let tls = match &settings.server.tls {
@@ -61,8 +61,8 @@ impl Listeners {
             instance,
             address: settings.server.listen,
             admin_address: settings.server.listen,
-            places: Vec::new(),
-            entrance: Arc::new(Entrance::new(RequestIds::new(sources.random.as_ref())?)),
+            connections: Vec::new(),
+            gateway: Arc::new(GatewaySlot::new(RequestIds::new(sources.random.as_ref())?)),
             tls,
             guard: stop.clone().drop_guard(),
             stop,
@@ -75,7 +75,7 @@ impl Listeners {
             None => listeners.address,
         };
         if let Some(tls) = &listeners.tls {
-            listeners.tasks.spawn(Arc::clone(tls).follow(listeners.stop.clone()));
+            listeners.tasks.spawn(Arc::clone(tls).watch(listeners.stop.clone()));
         }
         listeners.tasks.close();
         Ok(listeners)
@@ -87,22 +87,24 @@ impl Listeners {
         settings: &Settings,
         address: SocketAddr,
         surface: Surface,
-    ) -> Result<SocketAddr, AppError> {
-        let failed = |error| AppError::Listen(address, error);
+    ) -> Result<SocketAddr, ServerError> {
+        let failed = |error| ServerError::Listen(address, error);
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         let bound = listener.local_addr().map_err(failed)?;
         let server = &settings.server;
         let proxies = TrustedProxies::new(server.trusted_proxies.clone(), server.forwarded_header);
-        let places = Arc::new(Places::new(server.connections, server.connections_per_address, proxies));
-        self.places.push((name, Arc::clone(&places)));
-        let (entrance, tls) = (Arc::clone(&self.entrance), self.tls.clone());
-        let door = Door { entrance, surface, places, tls, options: connection_options(settings) };
-        self.tasks.spawn(door.serve(listener, self.stop.clone()));
+        let limiter = ConnectionLimiter::new(server.connections, server.connections_per_address, proxies);
+        let limiter = Arc::new(limiter);
+        self.connections.push((name, Arc::clone(&limiter)));
+        let (gateway, tls) = (Arc::clone(&self.gateway), self.tls.clone());
+        let options = ConnectionOptions::new(settings);
+        let server = Server { gateway, surface, limiter, tls, options, grace: server.shutdown };
+        self.tasks.spawn(server.serve(listener, self.stop.clone()));
         Ok(bound)
     }
 
-    /// Stops accepting, and waits for the requests under way.
-    pub(super) async fn close(self) {
+    /// Stops accepting, and waits for the requests in flight.
+    pub(crate) async fn close(self) {
         self.stop.cancel();
         self.tasks.wait().await;
         drop(self.guard);

@@ -1,4 +1,4 @@
-//! TLS: what connections are opened with, read again when its files change.
+//! TLS: the certificate of new connections, reloaded when its files change.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,22 +17,22 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::TlsFiles;
 
-/// How often the files are looked at. Their contents are compared, not their times: what replaces a file by a link, or
-/// keeps its time, is noticed as well.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// Longer than any chain of certificates.
-const MOST_BYTES: u64 = 1 << 20;
-/// What is spoken inside, the preferred first.
+/// How often the files are read. Their contents are compared, not their times: a replaced symbolic link and a kept
+/// modification time are noticed as well.
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
+/// The maximum size of a file, larger than any chain of certificates.
+const MAX_BYTES: u64 = 1 << 20;
+/// The application protocols (ALPN), the preferred first.
 const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
-/// Why TLS cannot be spoken.
+/// Why a certificate cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A file cannot be read.
     #[error("{path}: {1}", path = .0.display())]
     File(PathBuf, #[source] std::io::Error),
     /// A file is longer than any certificate or key.
-    #[error("{path} is longer than a mebibyte: name the PEM files of a certificate and its key", path = .0.display())]
+    #[error("{path} is longer than 1 MiB: expected a PEM file of a certificate or its key", path = .0.display())]
     Long(PathBuf),
     /// A file has no certificate, or a broken one.
     #[error("{path} holds no certificate in PEM: {1}", path = .0.display())]
@@ -40,21 +40,21 @@ pub enum TlsError {
     /// A file has no key.
     #[error("{path} holds no private key in PEM: {1}", path = .0.display())]
     Key(PathBuf, rustls::pki_types::pem::Error),
-    /// They do not do, for themselves or together.
-    #[error("{cert} and {key} do not do as a certificate and its private key: {2}", cert = .0.display(), key = .1.display())]
-    Unfit(PathBuf, PathBuf, #[source] rustls::Error),
+    /// They are invalid, alone or together.
+    #[error("{cert} and {key} are not a valid certificate and its private key: {2}", cert = .0.display(), key = .1.display())]
+    Mismatch(PathBuf, PathBuf, #[source] rustls::Error),
 }
 
-/// What connections are opened with now.
-pub(super) struct Tls {
+/// The certificate of new connections.
+pub(crate) struct Tls {
     files: Mutex<TlsFiles>,
-    now: ArcSwap<ServerConfig>,
-    /// Of what was looked at last, whether it did or not.
+    current: ArcSwap<ServerConfig>,
+    /// The digest of the files read last, valid or not.
     seen: Mutex<[u8; 32]>,
 }
 
-/// Files that were read, and are good.
-pub(super) struct Prepared {
+/// A certificate that was read and validated.
+pub(crate) struct Prepared {
     config: Arc<ServerConfig>,
     digest: [u8; 32],
     files: TlsFiles,
@@ -77,63 +77,63 @@ impl Tls {
     /// Reads the files.
     ///
     /// # Errors
-    /// When they cannot be read, or do not do.
-    pub(super) async fn load(files: TlsFiles) -> Result<Self, TlsError> {
+    /// Where they cannot be read or are invalid.
+    pub(crate) async fn load(files: TlsFiles) -> Result<Self, TlsError> {
         let Prepared { config, digest, files } = Prepared::read(files).await?;
-        Ok(Self { now: ArcSwap::new(config), seen: Mutex::new(digest), files: Mutex::new(files) })
+        Ok(Self { current: ArcSwap::new(config), seen: Mutex::new(digest), files: Mutex::new(files) })
     }
 
-    /// Reads files that are to be used from now on, which may be others than before.
+    /// Reads files, which may be others than before, without using them yet.
     ///
     /// # Errors
     /// As [`load`](Self::load).
-    pub(super) async fn prepare(&self, files: TlsFiles) -> Result<Prepared, TlsError> {
+    pub(crate) async fn prepare(&self, files: TlsFiles) -> Result<Prepared, TlsError> {
         Prepared::read(files).await
     }
 
-    /// Opens the next connections with what was prepared.
-    pub(super) fn replace(&self, Prepared { config, digest, files }: Prepared) {
+    /// Uses a prepared certificate for new connections.
+    pub(crate) fn replace(&self, Prepared { config, digest, files }: Prepared) {
         *self.files.lock() = files;
         *self.seen.lock() = digest;
-        self.now.store(config);
+        self.current.store(config);
     }
 
-    /// What the next connection is opened with.
+    /// Accepts the handshake of a new connection.
     pub(super) fn acceptor(&self) -> TlsAcceptor {
-        TlsAcceptor::from(self.now.load_full())
+        TlsAcceptor::from(self.current.load_full())
     }
 
-    /// Reads the files again whenever they change, until `stop`. What does not do changes nothing: the certificate
-    /// before goes on. Nor do connections that are open.
-    pub(super) async fn follow(self: Arc<Self>, stop: CancellationToken) {
-        let mut ticks = tokio::time::interval(LOOK_EVERY);
+    /// Reloads the files whenever they change, until `stop`. Invalid files change nothing: the previous certificate stays
+    /// in use. Open connections keep theirs.
+    pub(super) async fn watch(self: Arc<Self>, stop: CancellationToken) {
+        let mut ticks = tokio::time::interval(POLL_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut unreadable = false;
         while stop.run_until_cancelled(ticks.tick()).await.is_some() {
-            let looked = self.look_again().await;
-            let failed = matches!(looked, Err(TlsError::File(..)));
-            match looked {
+            let reloaded = self.reload().await;
+            let failed = matches!(reloaded, Err(TlsError::File(..)));
+            match reloaded {
                 Ok(false) => {}
-                Ok(true) => tracing::info!("TLS goes on with a new certificate"),
-                // A file that is away is away for many looks: it is told once.
+                Ok(true) => tracing::info!("TLS certificate reloaded"),
+                // A missing file is reported once.
                 Err(_) if failed && unreadable => {}
                 Err(error) => {
-                    tracing::error!(%error, "TLS goes on with the certificate before, which will expire");
+                    tracing::error!(%error, "TLS certificate not reloaded; the previous one stays in use");
                 }
             }
             unreadable = failed;
         }
     }
 
-    /// Whether there was something new, which does.
-    async fn look_again(&self) -> Result<bool, TlsError> {
+    /// Reads the files; returns whether a new certificate is in use.
+    async fn reload(&self) -> Result<bool, TlsError> {
         let files = self.files.lock().clone();
         let contents = Contents::read(&files).await?;
         let digest = contents.digest();
         if std::mem::replace(&mut *self.seen.lock(), digest) == digest {
             return Ok(false);
         }
-        self.now.store(Arc::new(contents.config(&files)?));
+        self.current.store(Arc::new(contents.config(&files)?));
         Ok(true)
     }
 }
@@ -157,10 +157,10 @@ impl Contents {
         }
         let secret =
             PrivateKeyDer::from_pem_slice(&self.key).map_err(|error| TlsError::Key(key.clone(), error))?;
-        let unfit = |error| TlsError::Unfit(certificate.clone(), key.clone(), error);
+        let mismatch = |error| TlsError::Mismatch(certificate.clone(), key.clone(), error);
         let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
-        let builder = builder.with_safe_default_protocol_versions().map_err(unfit)?;
-        let mut config = builder.with_no_client_auth().with_single_cert(chain, secret).map_err(unfit)?;
+        let builder = builder.with_safe_default_protocol_versions().map_err(mismatch)?;
+        let mut config = builder.with_no_client_auth().with_single_cert(chain, secret).map_err(mismatch)?;
         config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).into();
         Ok(config)
     }
@@ -168,7 +168,7 @@ impl Contents {
 
 async fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
     let failed = |error| TlsError::File(path.to_owned(), error);
-    if tokio::fs::metadata(path).await.map_err(failed)?.len() > MOST_BYTES {
+    if tokio::fs::metadata(path).await.map_err(failed)?.len() > MAX_BYTES {
         return Err(TlsError::Long(path.to_owned()));
     }
     tokio::fs::read(path).await.map_err(failed)

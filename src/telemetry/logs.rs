@@ -1,4 +1,4 @@
-//! Logging: every event on standard error, as text or as JSON.
+//! Logs: every event on standard error, as text or as JSON.
 
 use std::io::{self, IsTerminal};
 use std::sync::OnceLock;
@@ -124,8 +124,8 @@ mod tests {
     }
 
     const JSON: &str =
-        r#"","level":"INFO","message":"served","agent":7,"target":"waggle::telemetry::tests"}"#;
-    const TEXT: &str = "  INFO waggle::telemetry::tests: served agent=7";
+        r#"","level":"INFO","message":"served","agent":7,"target":"waggle::telemetry::logs::tests"}"#;
+    const TEXT: &str = "  INFO waggle::telemetry::logs::tests: served agent=7";
 
     #[test]
     fn logs_are_text_on_a_terminal_and_json_elsewhere() {

@@ -1,14 +1,14 @@
-//! The text format of Prometheus, version 0.0.4: families of samples, each with its kind and what it says.
+//! The Prometheus text format, version 0.0.4: metric families, each with its type, help and samples.
 
 use std::fmt::{Display, Write};
 
-/// What a scraper is told that it gets.
-pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+/// The media type.
+pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// What a family's numbers are.
+/// The type of a metric family.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Kind {
-    /// Only ever grows.
+pub(crate) enum Kind {
+    /// Only increases.
     Counter,
     /// Goes up and down.
     Gauge,
@@ -16,19 +16,19 @@ pub(super) enum Kind {
     Histogram,
 }
 
-/// A text that grows by families.
+/// Writes metric families.
 #[derive(Debug, Default)]
-pub(super) struct Exposition(String);
+pub(crate) struct Exposition(String);
 
 /// One family, to which samples are added.
-pub(super) struct Family<'a> {
+pub(crate) struct Family<'a> {
     text: &'a mut String,
     name: &'static str,
 }
 
 impl Exposition {
     /// Begins a family. Neither its name nor its help needs escaping.
-    pub(super) fn family(&mut self, name: &'static str, kind: Kind, help: &'static str) -> Family<'_> {
+    pub(crate) fn family(&mut self, name: &'static str, kind: Kind, help: &'static str) -> Family<'_> {
         let kind = match kind {
             Kind::Counter => "counter",
             Kind::Gauge => "gauge",
@@ -40,25 +40,25 @@ impl Exposition {
     }
 
     /// A family of one counter.
-    pub(super) fn counter(&mut self, name: &'static str, help: &'static str, value: u64) {
+    pub(crate) fn counter(&mut self, name: &'static str, help: &'static str, value: u64) {
         self.family(name, Kind::Counter, help).sample("", &[], value);
     }
 
     /// A family of one gauge.
-    pub(super) fn gauge(&mut self, name: &'static str, help: &'static str, value: impl Display) {
+    pub(crate) fn gauge(&mut self, name: &'static str, help: &'static str, value: impl Display) {
         self.family(name, Kind::Gauge, help).sample("", &[], value);
     }
 
     /// The text.
-    pub(super) fn finish(self) -> String {
+    pub(crate) fn finish(self) -> String {
         self.0
     }
 }
 
 impl Family<'_> {
-    /// Adds a sample, with what stands behind the family's name and before its labels, if anything does. Labels are the
-    /// gateway's own words: nothing that a client sends is one, and none needs escaping.
-    pub(super) fn sample(&mut self, suffix: &str, labels: &[(&str, &str)], value: impl Display) {
+    /// Adds a sample, with a suffix of the family's name. Label values are constants of the gateway, never text of a client,
+    /// and need no escaping.
+    pub(crate) fn sample(&mut self, suffix: &str, labels: &[(&str, &str)], value: impl Display) {
         _ = write!(self.text, "{}{suffix}", self.name);
         for (nth, (label, word)) in labels.iter().enumerate() {
             _ = write!(self.text, "{}{label}=\"{word}\"", if nth == 0 { '{' } else { ',' });
@@ -72,7 +72,7 @@ mod tests {
     use super::{Exposition, Kind};
 
     #[test]
-    fn families_are_told_one_after_another_with_their_kind_and_samples() {
+    fn families_have_a_type_and_samples() {
         let mut text = Exposition::default();
         let mut family = text.family("a_total", Kind::Counter, "What a is.");
         family.sample("", &[("b", "c"), ("d", "e/f")], 7);

@@ -1,4 +1,4 @@
-//! Administration behind the door: audited, guarded, and finished with what every answer of it carries.
+//! The administration surface: audited, guarded, and completed with the headers of all its responses.
 
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, Request, Response, StatusCode};

@@ -1,7 +1,6 @@
 //! From a path to the surface that answers it; what every answer carries is added here.
 
 mod administer;
-mod entrance;
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -42,14 +41,12 @@ use crate::registry::Registry;
 use crate::registry::audited::AuditedCall;
 use crate::registry::readiness::Readiness;
 
-pub(super) use entrance::Entrance;
-
 const NO_PATH: Fault = Fault::NotFound("path");
 const LATE_BODY: Fault = Fault::InvalidRequest(Cow::Borrowed("the body did not arrive in time"));
 
 /// What a listener serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Surface {
+pub(crate) enum Surface {
     /// Everything.
     All,
     /// Everything but administration, which has a listener of its own.
@@ -59,7 +56,7 @@ pub(super) enum Surface {
 }
 
 /// Everything that answers.
-pub(super) struct Gateway {
+pub(crate) struct Gateway {
     endpoint: Endpoint,
     admin: Router,
     registry: Arc<Registry>,
@@ -73,28 +70,29 @@ pub(super) struct Gateway {
 }
 
 /// What is said of access tokens, where they are taken: it changes with the issuers.
-pub(super) type SharedMetadata = Arc<ArcSwapOption<Metadata>>;
+pub(crate) type SharedMetadata = Arc<ArcSwapOption<Metadata>>;
 
 /// Whose requests are taken, how many, and for how long.
 #[derive(Debug)]
-pub(super) struct GatewayOptions {
+pub(crate) struct GatewayOptions {
     /// The hosts and the origins.
-    pub(super) origins: OriginRules,
+    pub(crate) origins: OriginRules,
     /// What is said of access tokens, where they are taken.
-    pub(super) metadata: SharedMetadata,
+    pub(crate) metadata: SharedMetadata,
     /// Who says for whom he asks.
-    pub(super) proxies: TrustedProxies,
+    pub(crate) proxies: TrustedProxies,
     /// How long a request may take.
-    pub(super) deadline: Duration,
+    pub(crate) deadline: Duration,
     /// How many are answered at once.
-    pub(super) most_requests: usize,
+    pub(crate) most_requests: usize,
     /// Of how many refused requests the body is read at once.
-    pub(super) most_refused_bodies: usize,
+    pub(crate) most_refused_bodies: usize,
     /// How many headers one may have.
-    pub(super) most_headers: usize,
+    pub(crate) most_headers: usize,
 }
 
-enum Target {
+/// The part of the gateway that a path belongs to.
+pub(super) enum Target {
     Alive,
     Ready,
     Mcp,
@@ -105,7 +103,7 @@ enum Target {
 }
 
 impl Gateway {
-    pub(super) fn new(
+    pub(crate) fn new(
         endpoint: Endpoint,
         admin: Router,
         registry: Arc<Registry>,
@@ -333,7 +331,7 @@ async fn nothing(_: Request<Lent>, id: &HeaderValue, _: bool) -> Response<Body> 
 }
 
 /// Which part of the gateway a path is for.
-fn target(path: &str, surface: Surface) -> Target {
+pub(super) fn target(path: &str, surface: Surface) -> Target {
     let administered = path == "/admin" || path.starts_with("/admin/");
     match path {
         "/healthz" => Target::Alive,
@@ -377,7 +375,7 @@ fn readyz(readiness: &Readiness) -> (StatusCode, Bytes) {
     (code, serde_json::json!({"status": status, "reasons": reasons}).to_string().into())
 }
 
-fn status(request: &Request<Incoming>, code: StatusCode, body: Bytes) -> Response<Body> {
+pub(super) fn status(request: &Request<Incoming>, code: StatusCode, body: Bytes) -> Response<Body> {
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         return problem::method_not_allowed(Some("GET, HEAD")).map(Body::Axum);
     }
@@ -395,7 +393,7 @@ fn note(fault: &Fault) {
     AuditedCall::describe(|event| event.outcome = outcome);
 }
 
-fn problem(fault: &Fault, id: &HeaderValue) -> Response<Body> {
+pub(super) fn problem(fault: &Fault, id: &HeaderValue) -> Response<Body> {
     note(fault);
     problem::response(fault, id.to_str().ok()).map(Body::Axum)
 }

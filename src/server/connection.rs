@@ -1,0 +1,148 @@
+//! One connection: HTTP/1.1 or HTTP/2 within its limits, closed at its deadline or gracefully at shutdown.
+
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::net::IpAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::deadline::{ConnectionDeadline, Timeouts, TrackedStream};
+use super::gateway::Surface;
+use super::gateway_slot::GatewaySlot;
+use crate::config::Settings;
+
+/// The number of headers that hyper parses on the stack; any other limit allocates.
+const DEFAULT_HEADERS: usize = 100;
+
+/// Concurrent requests of one HTTP/2 connection.
+const CONCURRENT_STREAMS: u32 = 128;
+/// Requests of one connection that the client reset before they were accepted; with more, the connection is closed
+/// (CVE-2023-44487).
+const PENDING_RESETS: usize = 20;
+/// Requests of one connection that were reset for protocol errors; with more, the connection is closed.
+const ERROR_RESETS: usize = 64;
+/// Bytes of request bodies that an HTTP/2 connection, and one request on it, may send before they are read. They are
+/// in memory without a reservation.
+const CONNECTION_WINDOW: u32 = 256 * 1024;
+const STREAM_WINDOW: u32 = 128 * 1024;
+/// The interval of HTTP/2 pings, and the time to answer one. A peer that sends an endless header block cannot answer.
+const PING: Duration = Duration::from_secs(20);
+
+/// Limits of a connection.
+#[derive(Debug, Clone)]
+pub(super) struct ConnectionOptions {
+    /// Timeouts between requests.
+    pub(super) timeouts: Timeouts,
+    /// Headers of one request.
+    header_count: usize,
+    /// Bytes of the head of one request.
+    header_bytes: u32,
+}
+
+impl ConnectionOptions {
+    /// The limits of the settings.
+    pub(super) fn new(settings: &Settings) -> Self {
+        let server = &settings.server;
+        Self {
+            timeouts: Timeouts { head: server.head, idle: server.idle },
+            header_count: server.header_count,
+            header_bytes: server.header_bytes,
+        }
+    }
+
+    fn builder(&self) -> Builder<TokioExecutor> {
+        let mut builder = Builder::new(TokioExecutor::new());
+        let mut http1 = builder.http1();
+        // `ConnectionDeadline` limits the time of a head: hyper's timeout would also close idle connections.
+        http1.timer(TokioTimer::new()).header_read_timeout(None);
+        http1.max_buf_size(self.header_bytes as usize);
+        if self.header_count != DEFAULT_HEADERS {
+            http1.max_headers(self.header_count);
+        }
+        builder
+            .http2()
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(CONCURRENT_STREAMS)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .initial_stream_window_size(STREAM_WINDOW)
+            .max_pending_accept_reset_streams(PENDING_RESETS)
+            .max_local_error_reset_streams(ERROR_RESETS)
+            .max_header_list_size(self.header_bytes)
+            .keep_alive_interval(PING)
+            .keep_alive_timeout(PING);
+        builder
+    }
+}
+
+/// Serves the requests of a connection until it is closed: by the client, at its deadline, or after `stop` once the
+/// requests in flight are answered.
+pub(super) async fn serve<S>(
+    stream: S,
+    peer: IpAddr,
+    (gateway, surface): (&Arc<GatewaySlot>, Surface),
+    options: &ConnectionOptions,
+    stop: &CancellationToken,
+) where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let deadline = ConnectionDeadline::new(options.timeouts);
+    let (gateway, requests) = (Arc::clone(gateway), Arc::clone(&deadline));
+    let service = service_fn(move |request| {
+        let (gateway, in_flight) = (Arc::clone(&gateway), requests.begin());
+        // Boxed: a connection reserves space for this future for as long as it is open, 7 KB that an idle connection
+        // and an open stream do not need.
+        Box::pin(async move {
+            let response = gateway.answer(request, peer, surface).await;
+            Ok::<_, Infallible>(response.map(|body| in_flight.until_sent(body)))
+        })
+    });
+    let io = TokioIo::new(TrackedStream { stream, deadline: Arc::clone(&deadline) });
+    let builder = options.builder();
+    let mut connection = pin!(builder.serve_connection(io, service));
+    let (mut stopping, mut closing) = (pin!(stop.cancelled()), false);
+    let mut timer = pin!(tokio::time::sleep(options.timeouts.idle));
+    let ended = poll_fn(|context| {
+        loop {
+            if !closing && stopping.as_mut().poll(context).is_ready() {
+                closing = true;
+                connection.as_mut().graceful_shutdown();
+            }
+            if let Poll::Ready(ended) = connection.as_mut().poll(context) {
+                return Poll::Ready(Some(ended));
+            }
+            let Some(due) = deadline.get() else { return Poll::Pending };
+            // A timer before the deadline is not reset for each request, only once it has elapsed.
+            if due < timer.deadline() || timer.is_elapsed() {
+                timer.as_mut().reset(due);
+            }
+            if timer.as_mut().poll(context).is_pending() {
+                return Poll::Pending;
+            }
+            if deadline.get().is_none_or(|due| due > Instant::now()) {
+                continue;
+            }
+            if closing || deadline.is_in_head() {
+                return Poll::Ready(None);
+            }
+            // An idle connection is closed gracefully: a request may be on its way.
+            closing = true;
+            connection.as_mut().graceful_shutdown();
+            timer.as_mut().reset(Instant::now() + options.timeouts.head);
+        }
+    });
+    match ended.await {
+        Some(Ok(())) => {}
+        // The client disconnected, or does not speak HTTP.
+        Some(Err(error)) => tracing::debug!(%peer, %error, "connection ended early"),
+        None => tracing::debug!(%peer, "connection closed: no request before the deadline"),
+    }
+}

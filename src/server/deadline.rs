@@ -1,0 +1,285 @@
+//! The deadline of a connection: when it is closed unless a request arrives.
+//!
+//! Kept outside of hyper, whose only timeout for heads also closes idle connections: a value short enough for a head is
+//! too short for clients that keep connections open for 90 seconds.
+
+use std::io::{Error, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::body::{Body as HttpBody, Frame, SizeHint};
+use parking_lot::Mutex;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Instant;
+
+use crate::http::body::Body;
+
+/// The start of the HTTP/2 connection preface, with which no HTTP/1.1 request begins.
+const HTTP2_PREFACE: &[u8] = b"PRI";
+
+/// The timeouts of a connection between requests.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Timeouts {
+    /// From the first byte of a request to the end of its head; also of a TLS handshake.
+    pub(super) head: Duration,
+    /// Without a request in flight.
+    pub(super) idle: Duration,
+}
+
+/// Tracks the requests and bytes of one connection.
+#[derive(Debug)]
+pub(super) struct ConnectionDeadline {
+    timeouts: Timeouts,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    in_flight: usize,
+    /// A head has begun and not ended. Unknown for HTTP/2, whose bytes may be anything.
+    in_head: bool,
+    http2: bool,
+    /// When the head began, or the connection was last active; `None` for now, until the deadline is read. Between two
+    /// reads of the deadline a connection never waits, so the clock is read once for all activity.
+    since: Option<Instant>,
+}
+
+impl ConnectionDeadline {
+    /// The deadline of a connection that was just opened.
+    pub(super) fn new(timeouts: Timeouts) -> Arc<Self> {
+        Arc::new(Self { timeouts, state: Mutex::new(State::new(Instant::now())) })
+    }
+
+    /// When the connection is due to be closed; `None` while a request is in flight.
+    pub(super) fn get(&self) -> Option<Instant> {
+        self.state.lock().deadline(self.timeouts, Instant::now)
+    }
+
+    /// Whether a head has begun and not ended.
+    pub(super) fn is_in_head(&self) -> bool {
+        self.state.lock().in_head
+    }
+
+    /// Begins a request, which is in flight until the body of its response is dropped.
+    pub(super) fn begin(self: &Arc<Self>) -> InFlight {
+        self.state.lock().begin();
+        InFlight(Arc::clone(self))
+    }
+
+    fn on_read(&self, bytes: &[u8]) {
+        self.state.lock().read(bytes);
+    }
+
+    fn on_write(&self) {
+        self.state.lock().write();
+    }
+}
+
+impl State {
+    fn new(now: Instant) -> Self {
+        Self { in_flight: 0, in_head: false, http2: false, since: Some(now) }
+    }
+
+    fn deadline(&mut self, timeouts: Timeouts, now: impl FnOnce() -> Instant) -> Option<Instant> {
+        let timeouts = if self.in_head { timeouts.head } else { timeouts.idle };
+        (self.in_flight == 0).then(|| *self.since.get_or_insert_with(now) + timeouts)
+    }
+
+    fn begin(&mut self) {
+        self.in_flight += 1;
+        self.in_head = false;
+    }
+
+    fn end(&mut self) {
+        self.in_flight -= 1;
+        self.since = None;
+    }
+
+    fn read(&mut self, bytes: &[u8]) {
+        if bytes.is_empty() || self.in_flight > 0 || self.in_head || self.http2 {
+            return;
+        }
+        if bytes.starts_with(HTTP2_PREFACE) {
+            self.http2 = true;
+        } else {
+            self.in_head = true;
+            self.since = None;
+        }
+    }
+
+    /// The rest of a response is sent. HTTP/2 pings do not count.
+    fn write(&mut self) {
+        if self.in_flight == 0 && !self.in_head && !self.http2 {
+            self.since = None;
+        }
+    }
+}
+
+/// A request in flight, until dropped.
+#[derive(Debug)]
+pub(super) struct InFlight(Arc<ConnectionDeadline>);
+
+impl InFlight {
+    /// Keeps the request in flight until the body was sent.
+    pub(super) fn until_sent(self, body: Body) -> InFlightBody {
+        InFlightBody { body, _under_way: self }
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.state.lock().end();
+    }
+}
+
+/// The body of a response, whose request is in flight until it is dropped.
+#[derive(Debug)]
+pub(super) struct InFlightBody {
+    body: Body,
+    _under_way: InFlight,
+}
+
+impl HttpBody for InFlightBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// A stream that reports what is read and written to a deadline.
+#[derive(Debug)]
+pub(super) struct TrackedStream<S> {
+    pub(super) stream: S,
+    pub(super) deadline: Arc<ConnectionDeadline>,
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for TrackedStream<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<Result<(), Error>> {
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
+        if read.is_ready() {
+            self.deadline.on_read(buffer.filled().get(before..).unwrap_or_default());
+        }
+        read
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for TrackedStream<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<Result<usize, Error>> {
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        if written.is_ready() {
+            self.deadline.on_write();
+        }
+        written
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<Result<usize, Error>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        if written.is_ready() {
+            self.deadline.on_write();
+        }
+        written
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::Instant;
+
+    use super::{State, Timeouts};
+
+    const TIMEOUTS: Timeouts = Timeouts { head: Duration::from_secs(15), idle: Duration::from_secs(95) };
+
+    /// A connection that was just opened, and the second of its deadline as of a given second.
+    fn opened() -> (State, impl Fn(&mut State, u64) -> Option<u64>) {
+        let start = Instant::now();
+        let due = move |state: &mut State, second| {
+            let now = || start + Duration::from_secs(second);
+            state.deadline(TIMEOUTS, now).map(|due| (due - start).as_secs())
+        };
+        (State::new(start), due)
+    }
+
+    #[test]
+    fn the_first_byte_of_a_head_starts_its_timeout() {
+        let (mut state, due) = opened();
+        assert_eq!(due(&mut state, 50), Some(95));
+        state.read(b"");
+        assert_eq!(due(&mut state, 80), Some(95));
+        state.read(b"P");
+        assert_eq!((due(&mut state, 90), state.in_head), (Some(105), true));
+        state.read(b"O");
+        state.write();
+        assert_eq!((due(&mut state, 100), state.in_head), (Some(105), true));
+    }
+
+    #[test]
+    fn a_connection_is_idle_after_its_last_request() {
+        let (mut state, due) = opened();
+        state.read(b"POST");
+        assert_eq!(due(&mut state, 1), Some(16));
+        state.begin();
+        state.begin();
+        state.read(b"its body");
+        assert_eq!((due(&mut state, 2), state.in_head), (None, false));
+        state.end();
+        assert_eq!(due(&mut state, 3), None);
+        state.end();
+        assert_eq!(due(&mut state, 200), Some(295));
+        assert_eq!(due(&mut state, 210), Some(295), "still idle");
+        state.write();
+        assert_eq!(due(&mut state, 250), Some(345), "a response is still being sent");
+    }
+
+    #[test]
+    fn an_http2_connection_without_a_request_is_idle_whatever_it_sends() {
+        let (mut state, due) = opened();
+        state.read(b"PRI * HTTP/2.0");
+        assert_eq!((due(&mut state, 40), state.in_head), (Some(95), false));
+        state.read(b"a ping");
+        state.write();
+        assert_eq!((due(&mut state, 50), state.in_head), (Some(95), false));
+    }
+}
