@@ -18,6 +18,7 @@ use crate::model::agent::Agent;
 use crate::model::api_key::ApiKey;
 use crate::model::fault::Fault;
 use crate::model::ids::KeyId;
+use crate::model::method::{CostClass, Method};
 use crate::registry::explain::AccessRule;
 use crate::usage::Holders;
 
@@ -146,14 +147,17 @@ async fn decide(
         Ok(would_be) => would_be,
         Err((rule, fault)) => return Ok(Err((rule.into(), fault))),
     };
-    let method = question.request.as_ref().map_or("resources/read", |asked| &asked.method);
+    let cost = match &question.request {
+        None => CostClass::Read,
+        Some(asked) => Method::parse(&asked.method).map_or(CostClass::Other, Method::cost),
+    };
     let asker = Asker {
         credential: Some(&would_be.credential),
         tenant: agent.tenant,
         agent: agent.uid,
         limits: &would_be.limits,
     };
-    if let Err(fault) = app.limits.would_charge(&asker, app.costs.of_method(method)) {
+    if let Err(fault) = app.limits.would_charge(&asker, app.costs.of(cost)) {
         return Ok(Err((Rule::RateLimit, fault)));
     }
     let own = asker.is_own();

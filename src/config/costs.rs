@@ -3,6 +3,7 @@
 use std::num::NonZeroU32;
 
 use super::{number::Count, reader::Reader};
+use crate::model::method::CostClass;
 
 /// What a request takes from the rates, by its method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,16 +44,16 @@ impl Costs {
         }
     }
 
-    /// What a request with this method costs.
-    pub fn of_method(&self, method: &str) -> u32 {
-        match method {
-            "resources/read" => self.read,
-            "resources/list" | "resources/templates/list" | "prompts/list" | "tools/list" => self.list,
-            "prompts/get" => self.prompt,
-            "completion/complete" => self.complete,
-            "subscriptions/listen" => self.stream,
-            "server/discover" => self.discover,
-            _ => self.other,
+    /// What a request of this class costs.
+    pub fn of(&self, class: CostClass) -> u32 {
+        match class {
+            CostClass::List => self.list,
+            CostClass::Read => self.read,
+            CostClass::Prompt => self.prompt,
+            CostClass::Complete => self.complete,
+            CostClass::Stream => self.stream,
+            CostClass::Discover => self.discover,
+            CostClass::Other => self.other,
         }
     }
 

@@ -5,30 +5,8 @@
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The methods that are told apart, as they are told. A client makes up others: they are one.
-const METHODS: [&str; 19] = [
-    "other",
-    "initialize",
-    "ping",
-    "server/discover",
-    "resources/list",
-    "resources/templates/list",
-    "resources/read",
-    "prompts/list",
-    "prompts/get",
-    "completion/complete",
-    "tools/list",
-    "tools/call",
-    "subscriptions/listen",
-    "resources/subscribe",
-    "resources/unsubscribe",
-    "logging/setLevel",
-    "batch",
-    // Of a session, without a message.
-    "GET",
-    "DELETE",
-];
-const ERAS: [&str; 2] = ["legacy", "modern"];
+use crate::model::method::{Era, Method};
+
 /// How requests end: well, or by the contract's names of failures.
 const OUTCOMES: [&str; 27] = [
     "ok",
@@ -60,11 +38,72 @@ const OUTCOMES: [&str; 27] = [
     "unsupported_protocol_version",
 ];
 const OTHER_OUTCOME: u8 = 1;
+const ERAS: usize = Era::ALL.len();
 /// In microseconds: the upper ends of the buckets of durations.
 pub const BOUNDS: [u64; 15] = [
     50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 1_000_000, 5_000_000,
     30_000_000,
 ];
+
+/// The label of a request's method in metrics. Names that clients make up are one label.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MethodLabel {
+    /// A row of the method table.
+    Known(Method),
+    /// A batch.
+    Batch,
+    /// `GET`, the stream of a session.
+    Get,
+    /// `DELETE`, the end of a session.
+    Delete,
+    /// Everything else.
+    Other,
+}
+
+impl MethodLabel {
+    const COUNT: usize = Method::ALL.len() + 4;
+
+    /// Every label, in the order of [`index`](Self::index).
+    fn all() -> impl Iterator<Item = Self> {
+        let known = Method::ALL.into_iter().map(Self::Known);
+        [Self::Other].into_iter().chain(known).chain([Self::Batch, Self::Get, Self::Delete])
+    }
+
+    fn index(self) -> usize {
+        match self {
+            Self::Other => 0,
+            Self::Known(method) => 1 + method as usize,
+            Self::Batch => Method::ALL.len() + 1,
+            Self::Get => Method::ALL.len() + 2,
+            Self::Delete => Method::ALL.len() + 3,
+        }
+    }
+
+    /// The label of a request without a message.
+    pub fn of_http(method: &http::Method) -> Self {
+        match *method {
+            http::Method::GET => Self::Get,
+            http::Method::DELETE => Self::Delete,
+            _ => Self::Other,
+        }
+    }
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Known(method) => method.name(),
+            Self::Batch => "batch",
+            Self::Get => "GET",
+            Self::Delete => "DELETE",
+            Self::Other => "other",
+        }
+    }
+}
+
+impl From<Option<Method>> for MethodLabel {
+    fn from(method: Option<Method>) -> Self {
+        method.map_or(Self::Other, Self::Known)
+    }
+}
 
 /// What one request turned out to be, as far as it is known yet.
 #[derive(Debug, Default)]
@@ -76,17 +115,16 @@ pub struct Noted {
 
 impl Noted {
     /// It asks for this.
-    pub fn asks(&self, method: &str, modern: bool) {
-        let method = METHODS.iter().position(|known| *known == method);
-        self.method.store(index(method, 0), Ordering::Relaxed);
-        self.era.store(u8::from(modern), Ordering::Relaxed);
+    pub fn asks(&self, method: MethodLabel, era: Era) {
+        self.method.store(index(Some(method.index()), 0), Ordering::Relaxed);
+        self.era.store(era as u8, Ordering::Relaxed);
     }
 
     /// It failed, by the name that the contract has for it.
-    pub fn failed(&self, name: &str, modern: bool) {
+    pub fn failed(&self, name: &str, era: Era) {
         let outcome = OUTCOMES.iter().position(|known| *known == name);
         self.outcome.store(index(outcome, OTHER_OUTCOME), Ordering::Relaxed);
-        self.era.store(u8::from(modern), Ordering::Relaxed);
+        self.era.store(era as u8, Ordering::Relaxed);
     }
 
     /// It was refused over HTTP, by something that has no name there.
@@ -104,7 +142,7 @@ fn index(position: Option<usize>, otherwise: u8) -> u8 {
 pub struct Meter {
     /// By method, era and outcome.
     requests: Box<[AtomicU64]>,
-    durations: [Durations; METHODS.len()],
+    durations: [Durations; MethodLabel::COUNT],
 }
 
 /// How long requests took.
@@ -143,7 +181,7 @@ pub struct Took {
 
 impl Default for Meter {
     fn default() -> Self {
-        let slots = METHODS.len() * ERAS.len() * OUTCOMES.len();
+        let slots = MethodLabel::COUNT * ERAS * OUTCOMES.len();
         Self {
             requests: (0..slots).map(|_| AtomicU64::new(0)).collect(),
             durations: std::array::from_fn(|_| Durations::default()),
@@ -156,7 +194,7 @@ impl Meter {
     pub fn count(&self, noted: &Noted, took: Duration) {
         let [method, era, outcome] = [&noted.method, &noted.era, &noted.outcome]
             .map(|noted| usize::from(noted.load(Ordering::Relaxed)));
-        if let Some(slot) = self.requests.get((method * ERAS.len() + era) * OUTCOMES.len() + outcome) {
+        if let Some(slot) = self.requests.get((method * ERAS + era) * OUTCOMES.len() + outcome) {
             slot.fetch_add(1, Ordering::Relaxed);
         }
         if let Some(durations) = self.durations.get(method) {
@@ -166,18 +204,22 @@ impl Meter {
 
     /// What was counted, without what never happened.
     pub fn requests(&self) -> impl Iterator<Item = Requests> {
-        let counts = self.requests.iter().map(|slot| slot.load(Ordering::Relaxed)).enumerate();
-        counts.filter(|(_, count)| *count > 0).map(|(slot, count)| Requests {
-            method: METHODS.get(slot / OUTCOMES.len() / ERAS.len()).copied().unwrap_or_default(),
-            era: ERAS.get(slot / OUTCOMES.len() % ERAS.len()).copied().unwrap_or_default(),
-            outcome: OUTCOMES.get(slot % OUTCOMES.len()).copied().unwrap_or_default(),
+        let labels = MethodLabel::all().flat_map(|method| {
+            let eras = Era::ALL.into_iter();
+            eras.flat_map(move |era| OUTCOMES.into_iter().map(move |outcome| (method, era, outcome)))
+        });
+        let counts = self.requests.iter().map(|slot| slot.load(Ordering::Relaxed));
+        labels.zip(counts).filter(|(_, count)| *count > 0).map(|((method, era, outcome), count)| Requests {
+            method: method.as_str(),
+            era: era.as_str(),
+            outcome,
             count,
         })
     }
 
     /// How long it took, by methods that were asked for.
     pub fn took(&self) -> impl Iterator<Item = Took> {
-        let all = METHODS.iter().zip(&self.durations).map(|(method, durations)| durations.took(method));
+        let all = MethodLabel::all().zip(&self.durations).map(|(method, durations)| durations.took(method.as_str()));
         all.filter(|took| took.count > 0)
     }
 }
@@ -206,7 +248,7 @@ impl Durations {
 mod tests {
     use std::time::Duration;
 
-    use super::{BOUNDS, Meter, Noted, OTHER_OUTCOME, OUTCOMES, Requests};
+    use super::{BOUNDS, Era, Meter, Method, MethodLabel, Noted, OTHER_OUTCOME, OUTCOMES, Requests};
 
     fn counted(notes: &[&Noted]) -> Vec<(&'static str, &'static str, &'static str, u64)> {
         let meter = Meter::default();
@@ -221,12 +263,12 @@ mod tests {
     fn a_request_is_counted_by_what_it_turned_out_to_be() {
         let (read, failed, made_up, refused) =
             (Noted::default(), Noted::default(), Noted::default(), Noted::default());
-        read.asks("resources/read", true);
-        failed.asks("logging/setLevel", false);
-        failed.failed("unsupported_protocol_version", false);
+        read.asks(MethodLabel::Known(Method::ReadResource), Era::Modern);
+        failed.asks(MethodLabel::Known(Method::SetLevel), Era::Legacy);
+        failed.failed("unsupported_protocol_version", Era::Legacy);
         failed.refused();
-        made_up.asks("an/attacker's", true);
-        made_up.failed("what?", true);
+        made_up.asks(Method::parse("an/attacker's").into(), Era::Modern);
+        made_up.failed("what?", Era::Modern);
         refused.refused();
         assert_eq!(
             counted(&[&read, &failed, &made_up, &refused, &read]),

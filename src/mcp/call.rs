@@ -1,4 +1,4 @@
-//! What both eras let a client read, one row of a table a method.
+//! Requests that both eras have, with their parameters read.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -8,7 +8,8 @@ use serde_json::value::RawValue;
 
 use super::wire::Params;
 use super::wire::members::{Members, text_of};
-use crate::model::fault::{Fault, shortened};
+use crate::model::fault::Fault;
+use crate::model::method::Method;
 use crate::model::operation::Reference;
 use crate::model::prompt::PromptName;
 use crate::model::uri::ResourceUri;
@@ -59,29 +60,29 @@ pub enum List {
     Prompts,
 }
 
-type Decode = for<'a> fn(&Params<'a>) -> Result<Call<'a>, Fault>;
-
-const CALLS: [(&str, Decode); 8] = [
-    ("resources/list", |params| list(List::Resources, params)),
-    ("resources/templates/list", |params| list(List::Templates, params)),
-    ("resources/read", read_resource),
-    ("prompts/list", |params| list(List::Prompts, params)),
-    ("prompts/get", get_prompt),
-    ("completion/complete", complete),
-    ("tools/list", list_tools),
-    ("tools/call", call_tool),
-];
-
-/// Reads the parameters of `method`. What they do not need is not looked at.
+/// Reads the parameters of a method that both eras have. What they do not need is not looked at.
 ///
 /// # Errors
-/// [`Fault::MethodNotFound`], then [`Fault::InvalidParams`].
-pub fn decode<'a>(method: &str, params: &Params<'a>) -> Result<Call<'a>, Fault> {
-    let Some((_, decode)) = CALLS.iter().find(|(name, _)| *name == method) else {
-        return Err(Fault::MethodNotFound(shortened(method)));
-    };
+/// [`Fault::InvalidParams`]; [`Fault::MethodNotFound`] for a method that belongs to one dialect.
+pub fn decode<'a>(method: Method, params: &Params<'a>) -> Result<Call<'a>, Fault> {
     params.check_shape()?;
-    decode(params)
+    match method {
+        Method::ListResources => list(List::Resources, params),
+        Method::ListTemplates => list(List::Templates, params),
+        Method::ReadResource => read_resource(params),
+        Method::ListPrompts => list(List::Prompts, params),
+        Method::GetPrompt => get_prompt(params),
+        Method::Complete => complete(params),
+        Method::ListTools => list_tools(params),
+        Method::CallTool => call_tool(params),
+        Method::Initialize
+        | Method::Ping
+        | Method::Discover
+        | Method::Listen
+        | Method::Subscribe
+        | Method::Unsubscribe
+        | Method::SetLevel => Err(Fault::MethodNotFound(method.name().to_owned())),
+    }
 }
 
 fn list<'a>(list: List, params: &Params<'a>) -> Result<Call<'a>, Fault> {

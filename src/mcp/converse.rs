@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Response};
 
-use super::counted::method_of;
+use super::counted::label_of;
 use super::endpoint::{Arrival, Endpoint};
-use super::era::{self, Era, VersionSource};
+use super::era::{self, RequestEra, VersionSource};
 use super::headers::McpHeaders;
 use super::legacy::decode::{
     self as legacy_decode, Initialize, LegacyCall, LegacyMessage, LegacyMethod, SessionCall,
@@ -43,7 +43,7 @@ impl Endpoint {
         let incoming = parse(body);
         let era = era::decide(&headers, &incoming);
         let version = era::named_version(&headers, &incoming);
-        arrival.noted.asks(method_of(&incoming), era == Era::Modern);
+        arrival.noted.asks(label_of(&incoming), era.era());
         if let Ok(incoming) = &incoming {
             arrival.trail.read(incoming, named_or(version, era));
         }
@@ -51,7 +51,7 @@ impl Endpoint {
         let id = incoming.as_ref().map_or_else(|rejected| rejected.id, Incoming::id);
         let version = match (&incoming, &charged, era) {
             // What cannot be read is answered in the revision of the session that it was sent in.
-            (Err(_), Ok(_), Era::Legacy(VersionSource::Session)) => {
+            (Err(_), Ok(_), RequestEra::Legacy(VersionSource::Session)) => {
                 let session = Box::pin(self.session(caller, &headers, &arrival.trail)).await.ok();
                 session.and_then(|session| ProtocolVersion::parse(&session.version)).or(version)
             }
@@ -91,8 +91,8 @@ impl Endpoint {
         reply: Reply<'_>,
     ) -> Response<Body> {
         match reply.era {
-            Era::Modern => self.modern(caller, headers, incoming, &reply).await,
-            Era::Legacy(VersionSource::Session) => {
+            RequestEra::Modern => self.modern(caller, headers, incoming, &reply).await,
+            RequestEra::Legacy(VersionSource::Session) => {
                 match self.session(caller, headers, &reply.arrival.trail).await {
                     Ok(session) => {
                         let version = ProtocolVersion::parse(&session.version);
@@ -103,10 +103,10 @@ impl Endpoint {
                     Err(fault) => reply.fault(&fault),
                 }
             }
-            Era::Legacy(VersionSource::Sessionless(version)) => {
+            RequestEra::Legacy(VersionSource::Sessionless(version)) => {
                 self.legacy(Within { caller, version, session: None }, incoming, &reply).await
             }
-            Era::Legacy(VersionSource::Negotiation) => {
+            RequestEra::Legacy(VersionSource::Negotiation) => {
                 let version = ProtocolVersion::NEWEST_LEGACY;
                 self.legacy(Within { caller, version, session: None }, incoming, &reply).await
             }
@@ -208,7 +208,7 @@ impl Endpoint {
         match &call.method {
             LegacyMethod::Ping => Ok(Bytes::from_static(legacy::encode::EMPTY)),
             LegacyMethod::InSession(method, call) => {
-                let session = within.session.ok_or(Fault::SessionRequired(method))?;
+                let session = within.session.ok_or(Fault::SessionRequired(method.name()))?;
                 Box::pin(self.call_session(within.caller, session, call.clone()?)).await
             }
             LegacyMethod::Initialize(_) => Err(legacy_decode::initialize_in_batch()),
@@ -279,9 +279,9 @@ impl Endpoint {
 }
 
 /// The revision that a request names or, without a session, is taken to be in.
-fn named_or(named: Option<ProtocolVersion>, era: Era) -> Option<ProtocolVersion> {
+fn named_or(named: Option<ProtocolVersion>, era: RequestEra) -> Option<ProtocolVersion> {
     match era {
-        Era::Legacy(VersionSource::Sessionless(version)) => Some(version),
+        RequestEra::Legacy(VersionSource::Sessionless(version)) => Some(version),
         _ => named,
     }
 }

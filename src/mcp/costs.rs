@@ -26,7 +26,7 @@ pub(super) fn of(costs: &Costs, incoming: &Result<Incoming<'_>, Rejected<'_>>) -
 
 fn of_message(costs: &Costs, message: &Message<'_>) -> u32 {
     match message {
-        Message::Request(request) => costs.of_method(&request.method),
+        Message::Request(request) => costs.of(request.method.cost()),
         Message::Notification { .. } | Message::Response => costs.other,
     }
 }
@@ -34,7 +34,7 @@ fn of_message(costs: &Costs, message: &Message<'_>) -> u32 {
 /// How many requests a body is: what asks for nothing is none, and discovery is for nothing.
 pub(super) fn calls(incoming: &Incoming<'_>) -> u32 {
     let one = |message: &Message<'_>| match message {
-        Message::Request(request) => u32::from(request.method != "server/discover"),
+        Message::Request(request) => u32::from(request.method.cost().takes_quota()),
         Message::Notification { .. } | Message::Response => 0,
     };
     match incoming {

@@ -1,6 +1,7 @@
 //! What is told of the endpoints in numbers.
 
 use super::wire::{Incoming, Message, Rejected};
+use crate::http::meter::MethodLabel;
 
 pub use super::results::ResultStats;
 pub use super::streams::StreamStats;
@@ -14,11 +15,11 @@ pub struct EndpointStats {
     pub streams: [StreamStats; 2],
 }
 
-/// The method of a message, as it is counted.
-pub(super) fn method_of<'m>(incoming: &'m Result<Incoming<'_>, Rejected<'_>>) -> &'m str {
+/// The label of a body in metrics.
+pub(super) fn label_of(incoming: &Result<Incoming<'_>, Rejected<'_>>) -> MethodLabel {
     match incoming {
-        Ok(Incoming::Message(Message::Request(request))) => &request.method,
-        Ok(Incoming::Batch(_)) => "batch",
-        Ok(Incoming::Message(_)) | Err(_) => "other",
+        Ok(Incoming::Message(Message::Request(request))) => request.method.known().into(),
+        Ok(Incoming::Batch(_)) => MethodLabel::Batch,
+        Ok(Incoming::Message(_)) | Err(_) => MethodLabel::Other,
     }
 }

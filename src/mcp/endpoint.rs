@@ -11,8 +11,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::accept;
 use super::costs;
-use super::counted::{EndpointStats, method_of};
-use super::era::{self, Era};
+use super::counted::{EndpointStats, label_of};
+use super::era;
 use super::headers::McpHeaders;
 use super::performer::Performer;
 use super::reply::{fail, method_not_allowed, no_content, refuse, refuse_read};
@@ -28,13 +28,14 @@ use crate::http::cursor::CursorSeal;
 use crate::http::key_expiry::KeyExpiry;
 use crate::http::limits::{Admission, Limits, UnderWay};
 use crate::http::media_type;
-use crate::http::meter::Noted;
+use crate::http::meter::{MethodLabel, Noted};
 use crate::http::operator_keys::OperatorKeys;
 use crate::http::origin::FOREIGN_HOST;
 use crate::http::refusals::Refusals;
 use crate::model::audit::event::Actor;
 use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
+use crate::model::method::{self as mcp, Era};
 use crate::model::session::{Session, SessionId};
 use crate::registry::Registry;
 use crate::registry::access::{Caller, Shown};
@@ -197,7 +198,7 @@ impl Endpoint {
         caller: &Caller,
         admission: &Admission<'_>,
     ) -> Result<(), Fault> {
-        if McpHeaders::read(&arrival.parts.headers).method.value() == Some("server/discover") {
+        if McpHeaders::read(&arrival.parts.headers).method.value() == Some(mcp::Method::Discover.name()) {
             return Ok(());
         }
         self.options.costs.least().map_or(Ok(()), |least| admission.check(least))?;
@@ -220,7 +221,7 @@ impl Endpoint {
         arrival.trail.body(bytes.len());
         let incoming = parse(&bytes);
         let era = era::decide(&McpHeaders::read(&arrival.parts.headers), &incoming);
-        arrival.noted.asks(method_of(&incoming), era == Era::Modern);
+        arrival.noted.asks(label_of(&incoming), era.era());
         let free = match fault {
             Fault::RateLimited { .. } => costs::of(&self.options.costs, &incoming) == 0,
             _ => incoming.as_ref().is_ok_and(|incoming| costs::calls(incoming) == 0),
@@ -236,7 +237,8 @@ impl Endpoint {
     async fn without_message(&self, arrival: &Arrival<'_>, body: &mut IncomingBody) -> Response<Body> {
         let headers = McpHeaders::read(&arrival.parts.headers);
         let modern = era::is_modern(&headers);
-        arrival.noted.asks(arrival.parts.method.as_str(), modern);
+        let era = if modern { Era::Modern } else { Era::Legacy };
+        arrival.noted.asks(MethodLabel::of_http(&arrival.parts.method), era);
         if arrival.foreign_host
             && let Err(fault) = self.admit(arrival).await
         {

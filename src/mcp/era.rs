@@ -1,16 +1,27 @@
 //! Which era a request belongs to, decided once, here alone.
 
 use super::headers::McpHeaders;
-use super::version::{Generation, ProtocolVersion};
-use super::wire::{Incoming, Message, Rejected, Request};
+use super::version::ProtocolVersion;
+use super::wire::{Incoming, Message, MethodName, Rejected};
+use crate::model::method::{Era, Method};
 
-/// The era of a request.
+/// The era of a request, with what a legacy one goes by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Era {
+pub enum RequestEra {
     /// Served by the rules of `2026-07-28`.
     Modern,
     /// Served by those of a handshake's revisions.
     Legacy(VersionSource),
+}
+
+impl RequestEra {
+    /// The era alone.
+    pub fn era(self) -> Era {
+        match self {
+            Self::Modern => Era::Modern,
+            Self::Legacy(_) => Era::Legacy,
+        }
+    }
 }
 
 /// What tells the revision of a legacy request.
@@ -28,22 +39,22 @@ pub enum VersionSource {
 pub fn is_modern(headers: &McpHeaders<'_>) -> bool {
     let version = headers.protocol_version.value().and_then(ProtocolVersion::parse);
     headers.protocol_version.is_present()
-        && version.is_none_or(|version| version.generation() == Generation::Modern)
+        && version.is_none_or(|version| version.era() == Era::Modern)
 }
 
 /// Decides by the version header and by what was read of the body. `Mcp-Method`, `Mcp-Name` and `Mcp-Session-Id` never
 /// make a request modern or legacy.
-pub fn decide(headers: &McpHeaders<'_>, body: &Result<Incoming<'_>, Rejected<'_>>) -> Era {
+pub fn decide(headers: &McpHeaders<'_>, body: &Result<Incoming<'_>, Rejected<'_>>) -> RequestEra {
     let version = headers.protocol_version.value().and_then(ProtocolVersion::parse);
-    let legacy = version.filter(|version| version.generation() == Generation::Legacy);
+    let legacy = version.filter(|version| version.era() == Era::Legacy);
     if declares_version(body) || is_modern(headers) {
-        Era::Modern
+        RequestEra::Modern
     } else if opens_session(body) {
-        Era::Legacy(VersionSource::Negotiation)
+        RequestEra::Legacy(VersionSource::Negotiation)
     } else if headers.session_id.is_present() {
-        Era::Legacy(VersionSource::Session)
+        RequestEra::Legacy(VersionSource::Session)
     } else {
-        Era::Legacy(VersionSource::Sessionless(legacy.unwrap_or(ProtocolVersion::ASSUMED)))
+        RequestEra::Legacy(VersionSource::Sessionless(legacy.unwrap_or(ProtocolVersion::ASSUMED)))
     }
 }
 
@@ -67,12 +78,16 @@ fn declares_version(body: &Result<Incoming<'_>, Rejected<'_>>) -> bool {
 }
 
 fn opens_session(body: &Result<Incoming<'_>, Rejected<'_>>) -> bool {
-    matches!(body, Ok(Incoming::Message(Message::Request(Request { method, .. }))) if method == "initialize")
+    let request = match body {
+        Ok(Incoming::Message(Message::Request(request))) => request,
+        _ => return false,
+    };
+    request.method == MethodName::Known(Method::Initialize)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Era, VersionSource, decide, named_version};
+    use super::{RequestEra, VersionSource, decide, named_version};
     use crate::mcp::headers::{Field, McpHeaders};
     use crate::mcp::version::ProtocolVersion::{self, V2024_11_05, V2025_03_26, V2025_11_25, V2026_07_28};
     use crate::mcp::wire::parse;
@@ -89,9 +104,9 @@ mod tests {
 
     #[test]
     fn a_request_belongs_to_the_era_that_the_contract_gives_it() {
-        let sessionless = |version| Era::Legacy(VersionSource::Sessionless(version));
-        let session = Era::Legacy(VersionSource::Session);
-        let negotiation = Era::Legacy(VersionSource::Negotiation);
+        let sessionless = |version| RequestEra::Legacy(VersionSource::Sessionless(version));
+        let session = RequestEra::Legacy(VersionSource::Session);
+        let negotiation = RequestEra::Legacy(VersionSource::Negotiation);
         for (version, session_id, body, expected) in [
             (None, None, PLAIN, sessionless(V2025_03_26)),
             (Some("2024-11-05"), None, PLAIN, sessionless(V2024_11_05)),
@@ -100,19 +115,19 @@ mod tests {
             (None, Some("s"), PLAIN, session),
             (None, Some("s"), INITIALIZE, negotiation),
             (Some("2025-06-18"), None, INITIALIZE, negotiation),
-            (Some("2026-07-28"), None, PLAIN, Era::Modern),
-            (Some("2026-07-28"), Some("s"), PLAIN, Era::Modern),
-            (Some("2026-07-28"), None, INITIALIZE, Era::Modern),
-            (Some("2099-01-01"), None, PLAIN, Era::Modern),
-            (Some(""), None, PLAIN, Era::Modern),
-            (None, None, DECLARED, Era::Modern),
-            (Some("2025-11-25"), Some("s"), DECLARED, Era::Modern),
+            (Some("2026-07-28"), None, PLAIN, RequestEra::Modern),
+            (Some("2026-07-28"), Some("s"), PLAIN, RequestEra::Modern),
+            (Some("2026-07-28"), None, INITIALIZE, RequestEra::Modern),
+            (Some("2099-01-01"), None, PLAIN, RequestEra::Modern),
+            (Some(""), None, PLAIN, RequestEra::Modern),
+            (None, None, DECLARED, RequestEra::Modern),
+            (Some("2025-11-25"), Some("s"), DECLARED, RequestEra::Modern),
             // Of a batch only the header decides, and so it does where nothing can be read.
             (None, None, "[1]", sessionless(V2025_03_26)),
             (None, Some("s"), "[1]", session),
-            (Some("2026-07-28"), None, "[1]", Era::Modern),
+            (Some("2026-07-28"), None, "[1]", RequestEra::Modern),
             (None, None, "{", sessionless(V2025_03_26)),
-            (Some("2099-01-01"), None, "{", Era::Modern),
+            (Some("2099-01-01"), None, "{", RequestEra::Modern),
         ] {
             let decided = decide(&headers(version, session_id), &parse(body.as_bytes()));
             assert_eq!(decided, expected, "{version:?} {session_id:?} {body}");
@@ -123,7 +138,7 @@ mod tests {
     fn a_version_header_that_contradicts_itself_names_no_legacy_revision() {
         let mut headers = headers(None, None);
         headers.protocol_version = Field::Malformed("2025-06-18, 2025-11-25".to_owned());
-        assert_eq!(decide(&headers, &parse(PLAIN.as_bytes())), Era::Modern);
+        assert_eq!(decide(&headers, &parse(PLAIN.as_bytes())), RequestEra::Modern);
     }
 
     #[test]

@@ -27,5 +27,7 @@ pub mod sse;
 mod streams;
 mod subject;
 pub mod trail;
+#[cfg(test)]
+mod tests;
 pub mod version;
 pub mod wire;

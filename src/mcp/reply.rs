@@ -5,7 +5,7 @@ use http::{HeaderValue, Response, StatusCode};
 use hyper::body::Incoming as IncomingBody;
 
 use super::endpoint::Arrival;
-use super::era::{self, Era};
+use super::era::{self, RequestEra};
 use super::error::RpcError;
 use super::headers::McpHeaders;
 use super::legacy;
@@ -21,7 +21,7 @@ use crate::model::fault::Fault;
 /// How a request is answered when it fails: in its dialect, with its id.
 pub(super) struct Reply<'a> {
     pub(super) arrival: &'a Arrival<'a>,
-    pub(super) era: Era,
+    pub(super) era: RequestEra,
     pub(super) version: Option<ProtocolVersion>,
     pub(super) id: Option<RequestId<'a>>,
 }
@@ -51,8 +51,8 @@ impl<'a> Reply<'a> {
             tracing::error!(request_id, detail, "a request failed by a fault of the gateway");
         }
         match self.era {
-            Era::Modern => ModernError::from(fault.clone()).answer(self.request_id()),
-            Era::Legacy(_) => legacy::error::answer(fault, self.request_id()),
+            RequestEra::Modern => ModernError::from(fault.clone()).answer(self.request_id()),
+            RequestEra::Legacy(_) => legacy::error::answer(fault, self.request_id()),
         }
     }
 
@@ -67,7 +67,7 @@ impl<'a> Reply<'a> {
 
     pub(super) fn error(&self, error: &RpcError) -> Response<Body> {
         self.arrival.trail.failed(error.name);
-        self.arrival.noted.failed(error.name, self.era == Era::Modern);
+        self.arrival.noted.failed(error.name, self.era.era());
         let mut response = ok(Body::from(error_message(self.id, self.version, error)));
         *response.status_mut() = error.status;
         if let Some(wait) = error.retry_after {

@@ -2,8 +2,9 @@
 
 use serde::Serialize;
 
-use super::version::{Generation, ProtocolVersion};
+use super::version::ProtocolVersion;
 use crate::model::agent::AgentDescription;
+use crate::model::method::Era;
 
 /// The `Implementation` of the specification: the agent by name, the gateway by version.
 #[derive(Debug, Serialize)]
@@ -54,7 +55,7 @@ impl Capabilities {
             resources: Resources { subscribe: true, list_changed: true },
             prompts: Prompts { list_changed: true },
             completions: version.knows_completions().then_some(Empty {}),
-            logging: (version.generation() == Generation::Legacy).then_some(Empty {}),
+            logging: (version.era() == Era::Legacy).then_some(Empty {}),
             tools: Empty {},
         }
     }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderName, Method, Response};
+use http::{HeaderName, Response};
 use hyper::body::Body as _;
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -16,13 +16,14 @@ use super::live::End;
 use super::modern::decode::META_CLIENT_INFO;
 use super::reply::fail;
 use super::version::ProtocolVersion;
-use super::wire::{Incoming, Message, Params, REQUESTS};
+use super::wire::{Incoming, Message, MethodName};
 use crate::audit::Audit;
 use crate::http::body::Body;
 use crate::model::agent::AccessLimits;
 use crate::model::audit::event::{Actor, ClientName, Difference, Event, named, subject, trace};
 use crate::model::fault::Fault;
 use crate::model::ids::{AgentId, SessionUid, TenantId};
+use crate::model::method::Method;
 use crate::model::session::Session;
 use crate::model::usage::Usage;
 use crate::registry::access::{Caller, Grant};
@@ -90,29 +91,21 @@ impl Asked {
     /// What a message asks for.
     pub(super) fn of(message: &Message<'_>) -> Self {
         match message {
-            Message::Request(request) => Self {
-                method: Some(method(&request.method)),
-                subject: subject_of(&request.method, &request.params),
-            },
-            Message::Notification { method: told, .. } => Self { method: Some(method(told)), subject: None },
+            Message::Request(request) => {
+                let method = match &request.method {
+                    MethodName::Known(method) => Cow::Borrowed(method.name()),
+                    MethodName::Unknown(name) => Cow::Owned(named(name).into()),
+                };
+                let parameter = request.method.known().and_then(Method::subject);
+                let text = parameter.and_then(|name| request.params.string(name).ok().flatten());
+                Self { method: Some(method), subject: text.map(|text| subject(&text)) }
+            }
+            Message::Notification { method, .. } => {
+                Self { method: Some(Cow::Owned(named(method).into())), subject: None }
+            }
             Message::Response => Self { method: Some(Cow::Borrowed("response")), subject: None },
         }
     }
-}
-
-/// The method, without a copy of those that the specification has.
-fn method(text: &str) -> Cow<'static, str> {
-    let known = REQUESTS.iter().find(|known| **known == text);
-    known.map_or_else(|| Cow::Owned(named(text).into()), |known| Cow::Borrowed(*known))
-}
-
-fn subject_of(method: &str, params: &Params<'_>) -> Option<Box<str>> {
-    let parameter = match method {
-        "resources/read" | "resources/subscribe" | "resources/unsubscribe" => "uri",
-        "prompts/get" | "tools/call" => "name",
-        _ => return None,
-    };
-    params.string(parameter).ok().flatten().map(|text| subject(&text))
 }
 
 impl Trail {
@@ -321,8 +314,8 @@ fn counted(event: &Event) -> &'static str {
     }
 }
 
-fn http_method(method: &Method) -> Cow<'static, str> {
-    let known = [Method::POST, Method::GET, Method::DELETE];
+fn http_method(method: &http::Method) -> Cow<'static, str> {
+    let known = [http::Method::POST, http::Method::GET, http::Method::DELETE];
     let names = ["POST", "GET", "DELETE"];
     let found = known.iter().zip(names).find(|(known, _)| *known == method);
     found.map_or_else(|| Cow::Owned(named(method.as_str()).into()), |(_, name)| Cow::Borrowed(name))

@@ -1,13 +1,6 @@
 //! The revisions of the protocol that are served, one row of a table each.
 
-/// Which of the specification's two eras a revision belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Generation {
-    /// Version, identity and capabilities travel with each request.
-    Modern,
-    /// A session is opened by `initialize`.
-    Legacy,
-}
+use crate::model::method::Era;
 
 /// A served revision of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -29,7 +22,7 @@ pub enum ProtocolVersion {
 struct Row {
     version: ProtocolVersion,
     text: &'static str,
-    generation: Generation,
+    era: Era,
     /// JSON-RPC batches are part of it.
     batches: bool,
     /// The schema of an error allows its `id` to be left out; before, it is required and JSON-RPC's `null`.
@@ -55,14 +48,14 @@ pub enum ContentTypes {
     ResourceLinks,
 }
 
-use Generation::{Legacy, Modern};
+use Era::{Legacy, Modern};
 use ProtocolVersion::{V2024_11_05, V2025_03_26, V2025_06_18, V2025_11_25, V2026_07_28};
 
 const TABLE: [Row; 5] = [
     Row {
         version: V2026_07_28,
         text: "2026-07-28",
-        generation: Modern,
+        era: Modern,
         batches: false,
         errors_without_id: true,
         titles: true,
@@ -73,7 +66,7 @@ const TABLE: [Row; 5] = [
     Row {
         version: V2025_11_25,
         text: "2025-11-25",
-        generation: Legacy,
+        era: Legacy,
         batches: false,
         errors_without_id: true,
         titles: true,
@@ -84,7 +77,7 @@ const TABLE: [Row; 5] = [
     Row {
         version: V2025_06_18,
         text: "2025-06-18",
-        generation: Legacy,
+        era: Legacy,
         batches: false,
         errors_without_id: false,
         titles: true,
@@ -95,7 +88,7 @@ const TABLE: [Row; 5] = [
     Row {
         version: V2025_03_26,
         text: "2025-03-26",
-        generation: Legacy,
+        era: Legacy,
         batches: true,
         errors_without_id: false,
         titles: false,
@@ -106,7 +99,7 @@ const TABLE: [Row; 5] = [
     Row {
         version: V2024_11_05,
         text: "2024-11-05",
-        generation: Legacy,
+        era: Legacy,
         batches: false,
         errors_without_id: false,
         titles: false,
@@ -150,8 +143,8 @@ impl ProtocolVersion {
     }
 
     /// Its era.
-    pub const fn generation(self) -> Generation {
-        self.row().generation
+    pub const fn era(self) -> Era {
+        self.row().era
     }
 
     /// Whether JSON-RPC batches are part of it.
@@ -187,7 +180,7 @@ impl ProtocolVersion {
 
 #[cfg(test)]
 mod tests {
-    use super::{Generation, ProtocolVersion, TABLE};
+    use super::{ProtocolVersion, TABLE};
 
     #[test]
     fn every_version_stands_in_the_table_at_its_own_place() {
@@ -206,11 +199,11 @@ mod tests {
     #[test]
     fn the_properties_of_each_revision_are_those_of_the_contract() {
         use super::ContentTypes::{Audio, First, ResourceLinks};
-        use Generation::{Legacy, Modern};
+        use crate::model::method::Era::{Legacy, Modern};
         let of = |text| {
             ProtocolVersion::parse(text).map(|v| {
                 let names = (v.omits_unreadable_ids(), v.knows_titles(), v.knows_completions());
-                (v.generation(), (v.knows_batches(), v.primes_streams()), names, v.content_types())
+                (v.era(), (v.knows_batches(), v.primes_streams()), names, v.content_types())
             })
         };
         assert_eq!(of("2026-07-28"), Some((Modern, (false, false), (true, true, true), ResourceLinks)));

@@ -15,6 +15,7 @@ pub mod key;
 pub mod key_bounds;
 pub mod limits;
 pub mod message;
+pub mod method;
 pub mod networks;
 pub mod operation;
 pub mod prompt;

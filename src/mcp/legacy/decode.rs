@@ -4,20 +4,12 @@ use serde_json::value::RawValue;
 
 use crate::mcp::call::{self, Call, uri};
 use crate::mcp::client::ClientInfo;
-use crate::mcp::version::{Generation, ProtocolVersion};
-use crate::mcp::wire::{Message, Params, Rejected, Request, RequestId, message};
+use crate::mcp::version::ProtocolVersion;
+use crate::mcp::wire::{Message, MethodName, Params, Rejected, Request, RequestId, message};
 use crate::model::fault::Fault;
+use crate::model::method::{Era, Method};
 use crate::model::session::LogLevel;
 use crate::model::uri::ResourceUri;
-
-/// Methods that need somewhere to deliver to, and how their parameters are read.
-const SESSION_ONLY: [(&str, DecodeInSession); 3] = [
-    ("resources/subscribe", |params| uri(params).map(SessionCall::Subscribe)),
-    ("resources/unsubscribe", |params| uri(params).map(SessionCall::Unsubscribe)),
-    ("logging/setLevel", |params| level(params).map(SessionCall::SetLevel)),
-];
-
-type DecodeInSession = fn(&Params<'_>) -> Result<SessionCall, Fault>;
 
 /// A message that this era takes.
 #[derive(Debug)]
@@ -45,7 +37,7 @@ pub enum LegacyMethod<'a> {
     /// `ping`.
     Ping,
     /// A method that is [`Fault::SessionRequired`] without a session, whatever its parameters are.
-    InSession(&'static str, Result<SessionCall, Fault>),
+    InSession(Method, Result<SessionCall, Fault>),
     /// What both eras have.
     Call(Call<'a>),
 }
@@ -98,8 +90,8 @@ pub fn batch<'a>(
         return Err(Fault::InvalidRequest("this revision has no batches".into()));
     }
     let messages: Vec<_> = members.iter().map(|raw| message(raw.get())).collect();
-    let opens =
-        |message: &_| matches!(message, Ok(Message::Request(request)) if request.method == "initialize");
+    let initialize = MethodName::Known(Method::Initialize);
+    let opens = |message: &_| matches!(message, Ok(Message::Request(request)) if request.method == initialize);
     if messages.iter().any(opens) {
         return Err(initialize_in_batch());
     }
@@ -112,16 +104,22 @@ pub fn initialize_in_batch() -> Fault {
 }
 
 fn method<'a>(request: &Request<'a>) -> Result<LegacyMethod<'a>, Fault> {
-    match &*request.method {
-        "initialize" => initialize(&request.params).map(LegacyMethod::Initialize),
-        "ping" => request.params.check_shape().map(|()| LegacyMethod::Ping),
-        method => match SESSION_ONLY.into_iter().find(|(known, _)| *known == method) {
-            Some((known, decode)) => {
-                let call = request.params.check_shape().and_then(|()| decode(&request.params));
-                Ok(LegacyMethod::InSession(known, call))
-            }
-            None => call::decode(method, &request.params).map(LegacyMethod::Call),
-        },
+    let params = &request.params;
+    match request.method.in_era(Era::Legacy)? {
+        Method::Initialize => initialize(params).map(LegacyMethod::Initialize),
+        Method::Ping => params.check_shape().map(|()| LegacyMethod::Ping),
+        method if method.needs_session() => Ok(LegacyMethod::InSession(method, in_session(method, params))),
+        method => call::decode(method, params).map(LegacyMethod::Call),
+    }
+}
+
+fn in_session(method: Method, params: &Params<'_>) -> Result<SessionCall, Fault> {
+    params.check_shape()?;
+    match method {
+        Method::Subscribe => uri(params).map(SessionCall::Subscribe),
+        Method::Unsubscribe => uri(params).map(SessionCall::Unsubscribe),
+        Method::SetLevel => level(params).map(SessionCall::SetLevel),
+        _ => Err(Fault::MethodNotFound(method.name().to_owned())),
     }
 }
 
@@ -146,6 +144,6 @@ fn level(params: &Params<'_>) -> Result<LogLevel, Fault> {
 
 fn negotiate(asked_for: &str) -> ProtocolVersion {
     ProtocolVersion::parse(asked_for)
-        .filter(|version| version.generation() == Generation::Legacy)
+        .filter(|version| version.era() == Era::Legacy)
         .unwrap_or(ProtocolVersion::NEWEST_LEGACY)
 }

@@ -70,14 +70,14 @@ fn every_method_of_the_era_is_read() {
         (
             "resources/subscribe",
             r#"{"uri":"a:b"}"#,
-            r#"InSession("resources/subscribe", Ok(Subscribe("a:b")))"#,
+            r#"InSession(Subscribe, Ok(Subscribe("a:b")))"#,
         ),
         (
             "resources/unsubscribe",
             "{}",
-            r#"InSession("resources/unsubscribe", Err(InvalidParams("params.uri is required")))"#,
+            r#"InSession(Unsubscribe, Err(InvalidParams("params.uri is required")))"#,
         ),
-        ("logging/setLevel", r#"{"level":"error"}"#, r#"InSession("logging/setLevel", Ok(SetLevel(Error)))"#),
+        ("logging/setLevel", r#"{"level":"error"}"#, r#"InSession(SetLevel, Ok(SetLevel(Error)))"#),
         ("tools/call", r#"{"name":"t"}"#, "invalid_params: unknown tool: t"),
         ("server/discover", "{}", "method_not_found: unknown method: server/discover"),
         ("subscriptions/listen", "{}", "method_not_found: unknown method: subscriptions/listen"),

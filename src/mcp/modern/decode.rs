@@ -4,24 +4,21 @@ use std::borrow::Cow;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::value::RawValue;
 
 use super::ModernError;
 use super::listen::Filter;
 use crate::mcp::call::{self, Call};
 use crate::mcp::headers::{Field, McpHeaders};
-use crate::mcp::version::{Generation, ProtocolVersion};
+use crate::mcp::version::ProtocolVersion;
 use crate::mcp::wire::members::{Members, text_of};
 use crate::mcp::wire::params::META_PROTOCOL_VERSION;
 use crate::mcp::wire::{Incoming, Message, Request, RequestId};
 use crate::model::fault::{Fault, shortened};
+use crate::model::method::{Era, Method};
 
 const META_CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 /// Where a client says what it is.
 pub const META_CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
-
-/// The methods that `Mcp-Name` repeats a parameter of, and which.
-const NAMED: [(&str, &str); 3] = [("resources/read", "uri"), ("prompts/get", "name"), ("tools/call", "name")];
 
 /// A body that this era takes.
 #[derive(Debug)]
@@ -39,8 +36,6 @@ pub struct ModernCall<'a> {
     pub id: RequestId<'a>,
     /// What is asked for.
     pub method: ModernMethod<'a>,
-    /// What the client says of itself, as sent: see [`ClientInfo`](crate::mcp::client::ClientInfo).
-    pub client_info: Option<&'a RawValue>,
 }
 
 /// What a modern request asks for.
@@ -89,14 +84,14 @@ fn call<'a>(
             "params._meta must have io.modelcontextprotocol/clientCapabilities, an object",
         ));
     }
-    check_method(&headers.method, &request.method)?;
+    check_method(&headers.method, request.method.as_str())?;
     check_name(&headers.name, request)?;
-    let method = match &*request.method {
-        "server/discover" => ModernMethod::Discover,
-        "subscriptions/listen" => ModernMethod::Listen(Filter::read(&request.params, most_uris)?),
+    let method = match request.method.in_era(Era::Modern)? {
+        Method::Discover => ModernMethod::Discover,
+        Method::Listen => ModernMethod::Listen(Filter::read(&request.params, most_uris)?),
         method => ModernMethod::Call(call::decode(method, &request.params)?),
     };
-    Ok(ModernCall { id: request.id, method, client_info: meta.get(META_CLIENT_INFO) })
+    Ok(ModernCall { id: request.id, method })
 }
 
 fn check_version(header: &Field<'_>, meta: &Members<'_>) -> Result<(), ModernError> {
@@ -117,7 +112,7 @@ fn check_version(header: &Field<'_>, meta: &Members<'_>) -> Result<(), ModernErr
         }
     }
     let served =
-        ProtocolVersion::parse(&version).filter(|version| version.generation() == Generation::Modern);
+        ProtocolVersion::parse(&version).filter(|version| version.era() == Era::Modern);
     served.map(|_| ()).ok_or_else(|| ModernError::UnsupportedVersion { requested: shortened(&version) })
 }
 
@@ -139,9 +134,7 @@ fn check_method(header: &Field<'_>, method: &str) -> Result<(), ModernError> {
 }
 
 fn check_name(header: &Field<'_>, request: &Request<'_>) -> Result<(), ModernError> {
-    let Some((_, parameter)) = NAMED.iter().find(|(method, _)| *method == request.method) else {
-        return Ok(());
-    };
+    let Some(parameter) = request.method.known().and_then(Method::name_header) else { return Ok(()) };
     // A parameter that is absent or no string is repeated by no header at all.
     let named = request.params.string(parameter).ok().flatten();
     match (header, named) {

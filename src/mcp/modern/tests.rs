@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::decode::{ModernMessage, decode};
 use super::error::ModernError;
-use crate::mcp::headers::{Field, McpHeaders};
+use crate::mcp::headers::McpHeaders;
 use crate::mcp::wire::{Incoming, error_message, parse};
 
 const MOST_URIS: usize = 100;
@@ -141,25 +141,6 @@ fn good_requests_are_read() {
         ("tools/list", json!({"x": 1}), "1 Call(ListTools)"),
     ] {
         assert_eq!(Sent::new(method, &params).answer(), expected);
-    }
-}
-
-#[test]
-fn client_info_is_optional_and_handed_on() {
-    let info = json!({"name": "c", "version": "1"});
-    let with =
-        Sent::read().meta(|meta| _ = meta.insert("io.modelcontextprotocol/clientInfo".into(), info.clone()));
-    for (sent, expected) in [(Sent::read(), None), (with, Some(info.to_string()))] {
-        let body = sent.body.to_string();
-        let incoming = parse(body.as_bytes()).unwrap();
-        let headers = McpHeaders {
-            protocol_version: Field::Value("2026-07-28"),
-            method: Field::Value("resources/read"),
-            name: Field::Value("a:b"),
-            session_id: Field::Absent,
-        };
-        let Ok(ModernMessage::Call(call)) = decode(&headers, &incoming, MOST_URIS) else { panic!("{body}") };
-        assert_eq!(call.client_info.map(|raw| raw.get().to_owned()), expected);
     }
 }
 

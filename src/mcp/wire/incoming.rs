@@ -9,30 +9,12 @@ use serde_json::value::RawValue;
 use super::members::{Members, Shape, text_of, walk};
 use super::params::Params;
 use super::request_id::{MAX_ID_BYTES, RequestId};
-use crate::model::fault::Fault;
+use crate::model::fault::{Fault, shortened};
 use crate::model::json::{MAX_DEPTH, is_too_deep};
+use crate::model::method::{CostClass, Era, Method};
 
 /// Most messages that a batch may have.
 pub const MAX_BATCH: usize = 50;
-
-/// What MCP knows as requests, in any revision: without an id they are mistakes and no notifications.
-pub const REQUESTS: [&str; 15] = [
-    "server/discover",
-    "initialize",
-    "ping",
-    "resources/list",
-    "resources/templates/list",
-    "resources/read",
-    "resources/subscribe",
-    "resources/unsubscribe",
-    "prompts/list",
-    "prompts/get",
-    "completion/complete",
-    "tools/list",
-    "tools/call",
-    "subscriptions/listen",
-    "logging/setLevel",
-];
 
 /// A body that is JSON-RPC, as far as its envelope goes.
 #[derive(Debug)]
@@ -69,9 +51,55 @@ pub struct Request<'a> {
     /// What the answer refers to.
     pub id: RequestId<'a>,
     /// What is asked for.
-    pub method: Cow<'a, str>,
+    pub method: MethodName<'a>,
     /// The parameters; empty where there were none.
     pub params: Params<'a>,
+}
+
+/// The method of a request, looked up in the method table when the message is read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MethodName<'a> {
+    /// A row of the method table.
+    Known(Method),
+    /// A name that no served revision has.
+    Unknown(Cow<'a, str>),
+}
+
+impl<'a> MethodName<'a> {
+    fn read(name: Cow<'a, str>) -> Self {
+        Method::parse(&name).map_or(Self::Unknown(name), Self::Known)
+    }
+
+    /// The name as the client sent it.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Known(method) => method.name(),
+            Self::Unknown(name) => name,
+        }
+    }
+
+    /// The row of the method table, if there is one.
+    pub fn known(&self) -> Option<Method> {
+        match self {
+            Self::Known(method) => Some(*method),
+            Self::Unknown(_) => None,
+        }
+    }
+
+    /// The price of the request.
+    pub fn cost(&self) -> CostClass {
+        self.known().map_or(CostClass::Other, Method::cost)
+    }
+
+    /// The method, if the era has it.
+    ///
+    /// # Errors
+    /// [`Fault::MethodNotFound`].
+    pub fn in_era(&self, era: Era) -> Result<Method, Fault> {
+        self.known()
+            .filter(|method| method.exists_in(era))
+            .ok_or_else(|| Fault::MethodNotFound(shortened(self.as_str())))
+    }
 }
 
 /// A body that is no message, with what could be read of it all the same.
@@ -191,8 +219,11 @@ fn classify<'a>(envelope: &Members<'a>, params: Params<'a>) -> Result<Message<'a
         return Err(invalid("params must be an object"));
     }
     match envelope.get("id") {
-        Some(id) => Ok(Message::Request(Request { id: request_id(id)?, method, params })),
-        None if REQUESTS.contains(&&*method) => Err(invalid("a request needs an id")),
+        Some(id) => {
+            let id = request_id(id)?;
+            Ok(Message::Request(Request { id, method: MethodName::read(method), params }))
+        }
+        None if Method::parse(&method).is_some() => Err(invalid("a request needs an id")),
         None => Ok(Message::Notification { method, params }),
     }
 }
