@@ -26,10 +26,10 @@ use super::{Admin, Answer, App};
 use crate::audit::Audit;
 use crate::model::audit::checkpoint::Checkpoint;
 use crate::model::audit::encoding;
-use crate::model::audit::outcome::is_outcome;
 use crate::model::audit::row::{AgentFilter, AuditFilter, AuditPosition, AuditRow};
 use crate::model::fault::{Fault, shortened};
 use crate::model::ids::KeyId;
+use crate::model::outcome::Outcome;
 
 /// Rows of one piece of a stream.
 const PIECE: i64 = 500;
@@ -142,7 +142,7 @@ async fn filter(app: &Admin, authority: &Authority, asked: &Asked) -> Result<Aud
 
 fn outcome(name: Option<&str>) -> Result<Option<String>, Fault> {
     match name {
-        Some(name) if !is_outcome(name) => Err(Fault::invalid_params(format!(
+        Some(name) if Outcome::parse(name).is_none() => Err(Fault::invalid_params(format!(
             "unknown outcome: {}; expected ok, the name of a failure such as unauthenticated, or ended:shutdown",
             shortened(name)
         ))),

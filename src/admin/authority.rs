@@ -8,10 +8,10 @@ use axum::response::{IntoResponse, Response};
 use http::request::Parts;
 
 use super::{Admin, App, audited};
+use crate::http::client_context::ClientContext;
 use crate::http::credential::{self, Presented};
 use crate::http::origin::FOREIGN_HOST;
 use crate::http::problem::AdminFault;
-use crate::http::visitor::Visitor;
 use crate::model::agent::{Agent, Tenant};
 use crate::model::api_key::ApiKey;
 use crate::model::audit::row::AgentFilter;
@@ -38,14 +38,14 @@ impl FromRequestParts<Arc<Admin>> for Authority {
     type Rejection = AdminFault;
 
     async fn from_request_parts(parts: &mut Parts, admin: &Arc<Admin>) -> Result<Self, AdminFault> {
-        let visitor = Visitor::of(&parts.extensions)?;
-        let authority = identify(parts, admin, visitor).await;
+        let context = ClientContext::of(&parts.extensions)?;
+        let authority = identify(parts, admin, context).await;
         if let Err(Fault::Unauthenticated) = &authority {
-            admin.limits.charge_failure(visitor.client)?;
+            admin.limits.charge_failure(context.client)?;
         }
         let authority = authority?;
         audited::identify(&authority);
-        visitor.intake.begin_work(authority.grant(), admin.cost(&parts.method))?;
+        context.intake.begin_work(authority.grant(), admin.cost(&parts.method))?;
         Ok(authority)
     }
 }
@@ -57,13 +57,13 @@ impl FromRequestParts<Arc<Admin>> for Visit {
     type Rejection = AdminFault;
 
     async fn from_request_parts(parts: &mut Parts, admin: &Arc<Admin>) -> Result<Self, AdminFault> {
-        let visitor = Visitor::of(&parts.extensions)?;
-        visitor.intake.charge_visit(visitor.client, admin.cost(&parts.method))?;
+        let context = ClientContext::of(&parts.extensions)?;
+        context.intake.charge_visit(context.client, admin.cost(&parts.method))?;
         Ok(Self)
     }
 }
 
-async fn identify(parts: &Parts, admin: &Admin, visitor: &Visitor) -> Result<Authority, Fault> {
+async fn identify(parts: &Parts, admin: &Admin, context: &ClientContext) -> Result<Authority, Fault> {
     let presented = credential::read(&parts.headers, &admin.operators)?;
     let shown = match &presented {
         Presented::Nobody => return Err(Fault::Unauthenticated),
@@ -71,16 +71,16 @@ async fn identify(parts: &Parts, admin: &Admin, visitor: &Visitor) -> Result<Aut
         Presented::Key(key) => Shown::Key(key, None),
         Presented::Token(token) => Shown::Token(token, None),
     };
-    admin.limits.admit_credential(visitor.client, admin.registry.recognize(&shown))?;
-    let grant = admin.registry.identify(shown, visitor.client).await?;
-    visitor.expiry.note(grant.as_deref(), || admin.registry.now());
+    admin.limits.admit_credential(context.client, admin.registry.recognize(&shown))?;
+    let grant = admin.registry.identify(shown, context.client).await?;
+    context.intake.identified(grant.as_deref(), || admin.registry.now());
     Ok(Authority::Key(grant.ok_or(Fault::Unauthenticated)?))
 }
 
 /// Refuses a request for a foreign `Host` unless its credential holds.
 pub(super) async fn check_host(State(admin): App, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
-    if parts.extensions.get::<Visitor>().is_some_and(|visitor| visitor.foreign_host) {
+    if parts.extensions.get::<ClientContext>().is_some_and(|context| context.foreign_host) {
         match Authority::from_request_parts(&mut parts, &admin).await {
             Ok(_) => {}
             Err(AdminFault(Fault::Unauthenticated)) => return AdminFault(FOREIGN_HOST).into_response(),

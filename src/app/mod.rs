@@ -36,7 +36,7 @@ use crate::http::meter::Meter;
 use crate::http::operator_keys::OperatorKeys;
 use crate::http::origin::OriginRules;
 use crate::http::request_id::RequestIds;
-use crate::mcp::endpoint::{Endpoint, Grounds};
+use crate::mcp::endpoint::{Endpoint, Services};
 use crate::model::feed::Follower;
 use crate::model::sources::Sources;
 use crate::registry::Registry;
@@ -152,17 +152,17 @@ async fn build(
     });
     let keys = (seal, operators.clone());
     let (feed_of, log) = (Arc::clone(&feed), Arc::clone(&audit.audit));
-    let grounds = Grounds { registry: Arc::clone(&registry), feed: feed_of, audit: log, limits, usage };
-    let endpoint = endpoint(settings, grounds.clone(), keys.clone(), listeners.stop.clone());
+    let services = Services { registry: Arc::clone(&registry), feed: feed_of, audit: log, limits, usage };
+    let endpoint = endpoint(settings, services.clone(), keys.clone(), listeners.stop.clone());
     let metrics = Metrics {
         meter: Meter::default(),
-        grounds: grounds.clone(),
+        services: services.clone(),
         store: store.clone(),
         connections: listeners.connections.clone(),
         operators: operators.clone(),
         token: settings.metrics.token.clone(),
     };
-    let gateway = gateway(settings, endpoint, grounds, keys, (metrics, ids), Arc::clone(&metadata));
+    let gateway = gateway(settings, endpoint, services, keys, (metrics, ids), Arc::clone(&metadata));
     listeners.gateway.fill(Arc::new(gateway));
     Ok(Running {
         address: listeners.address,
@@ -195,22 +195,22 @@ async fn load_issued_keys(registry: &Registry) -> Option<String> {
 
 fn endpoint(
     settings: &Settings,
-    grounds: Grounds,
+    services: Services,
     keys: (CursorSeal, OperatorKeys),
     closing: CancellationToken,
 ) -> Endpoint {
-    Endpoint::new(grounds, keys, endpoint_options(settings), closing)
+    Endpoint::new(services, keys, endpoint_options(settings), closing)
 }
 
 fn gateway(
     settings: &Settings,
     endpoint: Endpoint,
-    grounds: Grounds,
+    services: Services,
     (seal, operators): (CursorSeal, OperatorKeys),
     (metrics, ids): (Metrics, RequestIds),
     metadata: SharedMetadata,
 ) -> Gateway {
-    let Grounds { registry, audit, limits, usage, .. } = grounds;
+    let Services { registry, audit, limits, usage, .. } = services;
     let settable = LimitBounds {
         dearest: settings.costs.dearest().1,
         key: settings.limits.key,

@@ -15,6 +15,7 @@ use crate::model::audit::event::{Actor, ActorKind, Event};
 use crate::model::client_address::ClientAddress;
 use crate::model::ids::{AgentId, KeyId, TenantId};
 use crate::model::limits::Rate;
+use crate::model::outcome::Outcome;
 
 /// For how long rows are counted before their sums are written.
 const WINDOW: Duration = Duration::MINUTE;
@@ -53,7 +54,7 @@ struct Window {
     /// How many groups came once there was no room.
     turned_away: usize,
     /// By outcome.
-    rest: Vec<(&'static str, Sum)>,
+    rest: Vec<(Outcome, Sum)>,
     rng: StdRng,
 }
 
@@ -62,7 +63,7 @@ struct Window {
 struct Group {
     client: ClientAddress,
     actor: Actor,
-    outcome: &'static str,
+    outcome: Outcome,
     tenant: Option<TenantId>,
     agent: Option<AgentId>,
     slug: Option<Box<str>>,
@@ -180,7 +181,7 @@ impl Window {
         false
     }
 
-    fn add_to_rest(&mut self, outcome: &'static str, one: Sum) {
+    fn add_to_rest(&mut self, outcome: Outcome, one: Sum) {
         match self.rest.iter_mut().find(|(known, _)| *known == outcome) {
             Some((_, sum)) => sum.add(one),
             None => self.rest.push((outcome, one)),
@@ -249,6 +250,7 @@ mod tests {
     use crate::model::client_address::ClientAddress;
     use crate::model::ids::{KeyId, PrincipalId};
     use crate::model::limits::{Rate, RateLimit};
+    use crate::model::outcome::Outcome;
 
     const START: OffsetDateTime = datetime!(2026-07-28 12:00 UTC);
 
@@ -263,7 +265,7 @@ mod tests {
     fn refused(address: &str, slug: &str) -> Event {
         Event {
             slug: Some(slug.into()),
-            outcome: "unauthenticated",
+            outcome: Outcome::Unauthenticated,
             status: Some(401),
             bytes_in: 10,
             ..Event::new(START, "r".into(), client(address), Cow::Borrowed("POST"))
@@ -278,7 +280,7 @@ mod tests {
             key: Some(KeyId(uid)),
             limits,
         };
-        let outcome = if status < 400 { "ok" } else { "rate_limited" };
+        let outcome = if status < 400 { Outcome::Ok } else { Outcome::RateLimited };
         Event { actor, outcome, status: Some(status), ..refused("192.0.2.1", "helper") }
     }
 
@@ -286,7 +288,12 @@ mod tests {
     fn told(rows: &[Event]) -> Vec<String> {
         let told = |row: &Event| {
             let slug = row.slug.as_deref().unwrap_or("-");
-            format!("{slug} {} {} {}", row.outcome, row.client, row.subject.as_deref().unwrap_or_default())
+            format!(
+                "{slug} {} {} {}",
+                row.outcome.as_str(),
+                row.client,
+                row.subject.as_deref().unwrap_or_default()
+            )
         };
         rows.iter().map(told).collect()
     }

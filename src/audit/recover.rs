@@ -9,6 +9,7 @@ use uuid::Uuid;
 use super::quarantine::Quarantine;
 use crate::model::audit::chain::{Batch, Chain};
 use crate::model::audit::event::Event;
+use crate::model::outcome::Outcome;
 use crate::store::audit::{AppendError, AuditLog};
 
 /// Rows that are in the log.
@@ -54,7 +55,7 @@ pub(super) async fn salvage(
 pub(super) fn lost(count: u64, at: OffsetDateTime) -> Event {
     Event {
         subject: Some(format!("{count} events").into()),
-        outcome: "unavailable",
+        outcome: Outcome::Unavailable,
         ..Event::new(at, "-".into(), IpAddr::V4(Ipv4Addr::UNSPECIFIED).into(), Cow::Borrowed("audit/lost"))
     }
 }

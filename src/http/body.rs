@@ -279,16 +279,16 @@ pub async fn discard(headers: &HeaderMap, mut body: impl HttpBody<Data = Bytes> 
 
 /// A body on loan: what the borrower leaves of it can be read away.
 #[derive(Debug, Clone)]
-pub struct Lent(Arc<Mutex<Incoming>>);
+pub struct SharedBody(Arc<Mutex<Incoming>>);
 
-impl Lent {
+impl SharedBody {
     /// Lends a body.
     pub fn new(body: Incoming) -> Self {
         Self(Arc::new(Mutex::new(body)))
     }
 }
 
-impl HttpBody for Lent {
+impl HttpBody for SharedBody {
     type Data = Bytes;
     type Error = hyper::Error;
 

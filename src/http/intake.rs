@@ -10,15 +10,17 @@ use bytes::Bytes;
 use http::HeaderMap;
 use hyper::body::Body as HttpBody;
 use parking_lot::Mutex;
+use time::OffsetDateTime;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::body;
+use super::key_expiry;
 use super::limits::{Limits, Reservation, Standing, UnderWay};
 use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
 use crate::registry::access::Grant;
 
-/// What one request holds. It is released with the last clone of the request's [`Visitor`](super::visitor::Visitor).
+/// What one request holds. It is released with the last clone of the request's [`ClientContext`](super::client_context::ClientContext).
 #[derive(Debug)]
 pub struct Intake {
     limits: Arc<Limits>,
@@ -33,6 +35,8 @@ struct Held {
     body: Option<Reservation>,
     under_way: Option<UnderWay>,
     status: Option<Standing>,
+    /// The expiry of the presented key, where the answer must announce it.
+    key_expires: Option<OffsetDateTime>,
 }
 
 impl Intake {
@@ -72,10 +76,21 @@ impl Intake {
         Ok(())
     }
 
-    /// Adds what is left to the headers of the answer.
-    pub fn tell(&self, headers: &mut HeaderMap) {
-        if let Some(status) = self.held.lock().status.take() {
+    /// Records the grant of the presented key, whose expiry the answer may have to announce.
+    pub fn identified(&self, grant: Option<&Grant>, now: impl FnOnce() -> OffsetDateTime) {
+        if let Some(end) = key_expiry::soon(grant, now) {
+            self.held.lock().key_expires = Some(end);
+        }
+    }
+
+    /// Adds the rate limit status and the expiry of the key to the headers of the answer.
+    pub fn announce(&self, headers: &mut HeaderMap) {
+        let mut held = self.held.lock();
+        if let Some(status) = held.status.take() {
             status.tell(headers);
+        }
+        if let Some(end) = held.key_expires {
+            key_expiry::announce(end, headers);
         }
     }
 

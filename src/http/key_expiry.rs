@@ -1,6 +1,4 @@
-//! `Waggle-Key-Expires`: tells whoever shows a key that it will soon be refused.
-
-use std::sync::OnceLock;
+//! `Waggle-Key-Expires`: announces the expiry of the presented key.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use time::format_description::well_known::Rfc3339;
@@ -11,28 +9,20 @@ use crate::registry::access::Grant;
 
 const WAGGLE_KEY_EXPIRES: HeaderName = HeaderName::from_static("waggle-key-expires");
 
-/// From when on it is told.
-const SOON: Duration = Duration::days(14);
+/// How long before its expiry a key is announced to expire.
+const NOTICE: Duration = Duration::days(14);
 
-/// When the key of a request expires, once that is known and soon.
-#[derive(Debug, Default)]
-pub struct KeyExpiry(OnceLock<OffsetDateTime>);
+/// The expiry of a presented key, if it must be announced. Access tokens are short-lived, and their holders know until when.
+pub fn soon(grant: Option<&Grant>, now: impl FnOnce() -> OffsetDateTime) -> Option<OffsetDateTime> {
+    let key = grant.filter(|grant| grant.credential.kind != CredentialKind::Token);
+    let end = key.and_then(|grant| grant.credential.expires_at);
+    end.filter(|end| *end - now() <= NOTICE)
+}
 
-impl KeyExpiry {
-    /// Notes what a request showed. Tokens always end soon, and whoever has one knows when.
-    pub fn note(&self, grant: Option<&Grant>, now: impl FnOnce() -> OffsetDateTime) {
-        let keys = grant.filter(|grant| grant.credential.kind != CredentialKind::Token);
-        let end = keys.and_then(|grant| grant.credential.expires_at);
-        if let Some(end) = end.filter(|end| *end - now() <= SOON) {
-            self.0.get_or_init(|| end);
-        }
-    }
-
-    /// Adds the header to the answer, where there is something to tell.
-    pub fn tell(&self, headers: &mut HeaderMap) {
-        let end = self.0.get().and_then(|end| end.format(&Rfc3339).ok());
-        if let Some(end) = end.and_then(|end| HeaderValue::try_from(end).ok()) {
-            headers.insert(WAGGLE_KEY_EXPIRES, end);
-        }
+/// Adds the header to an answer.
+pub fn announce(end: OffsetDateTime, headers: &mut HeaderMap) {
+    let end = end.format(&Rfc3339).ok();
+    if let Some(end) = end.and_then(|end| HeaderValue::try_from(end).ok()) {
+        headers.insert(WAGGLE_KEY_EXPIRES, end);
     }
 }

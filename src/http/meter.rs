@@ -2,43 +2,15 @@
 //!
 //! Everything is a slot that is there from the start, so that counting a request is a few additions.
 
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::model::method::{Era, Method};
+use crate::model::outcome::Outcome;
 
-/// How requests end: well, or by the contract's names of failures.
-const OUTCOMES: [&str; 27] = [
-    "ok",
-    "other",
-    "agent_disabled",
-    "forbidden",
-    "forbidden_origin",
-    "header_mismatch",
-    "insufficient_scope",
-    "internal",
-    "invalid_params",
-    "invalid_request",
-    "method_not_found",
-    "not_acceptable",
-    "not_found",
-    "parse_error",
-    "payload_too_large",
-    "quota_exceeded",
-    "rate_limited",
-    "resource_not_found",
-    "session_not_found",
-    "session_required",
-    "source_failed",
-    "source_timeout",
-    "storage_unavailable",
-    "unauthenticated",
-    "unavailable",
-    "unsupported_media_type",
-    "unsupported_protocol_version",
-];
-const OTHER_OUTCOME: u8 = 1;
-const ERAS: usize = Era::ALL.len();
+/// The outcomes, and one more for what has no name in the protocol.
+const OUTCOMES: usize = Outcome::ALL.len() + 1;
+
 /// In microseconds: the upper ends of the buckets of durations.
 pub const BOUNDS: [u64; 15] = [
     50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 1_000_000, 5_000_000,
@@ -105,36 +77,34 @@ impl From<Option<Method>> for MethodLabel {
     }
 }
 
-/// What one request turned out to be, as far as it is known yet.
-#[derive(Debug, Default)]
-pub struct Noted {
-    method: AtomicU8,
-    era: AtomicU8,
-    outcome: AtomicU8,
+/// The labels of a request in metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RequestLabels {
+    /// Its method.
+    pub method: MethodLabel,
+    /// Its era.
+    pub era: Era,
+    /// How it ended; `None` for an answer of HTTP that the protocol has no name for.
+    pub outcome: Option<Outcome>,
 }
 
-impl Noted {
-    /// It asks for this.
-    pub fn asks(&self, method: MethodLabel, era: Era) {
-        self.method.store(index(Some(method.index()), 0), Ordering::Relaxed);
-        self.era.store(era as u8, Ordering::Relaxed);
+impl RequestLabels {
+    const COUNT: usize = MethodLabel::COUNT * Era::ALL.len() * OUTCOMES;
+
+    /// Every combination, in the order of [`index`](Self::index).
+    fn all() -> impl Iterator<Item = Self> {
+        let outcomes = || Outcome::ALL.into_iter().map(Some).chain([None]);
+        let eras = move |method| {
+            let of = move |era| outcomes().map(move |outcome| Self { method, era, outcome });
+            Era::ALL.into_iter().flat_map(of)
+        };
+        MethodLabel::all().flat_map(eras)
     }
 
-    /// It failed, by the name that the contract has for it.
-    pub fn failed(&self, name: &str, era: Era) {
-        let outcome = OUTCOMES.iter().position(|known| *known == name);
-        self.outcome.store(index(outcome, OTHER_OUTCOME), Ordering::Relaxed);
-        self.era.store(era as u8, Ordering::Relaxed);
+    fn index(self) -> usize {
+        let outcome = self.outcome.map_or(Outcome::ALL.len(), |outcome| outcome as usize);
+        (self.method.index() * Era::ALL.len() + self.era as usize) * OUTCOMES + outcome
     }
-
-    /// It was refused over HTTP, by something that has no name there.
-    pub fn refused(&self) {
-        _ = self.outcome.compare_exchange(0, OTHER_OUTCOME, Ordering::Relaxed, Ordering::Relaxed);
-    }
-}
-
-fn index(position: Option<usize>, otherwise: u8) -> u8 {
-    position.and_then(|position| u8::try_from(position).ok()).unwrap_or(otherwise)
 }
 
 /// The requests of a replica.
@@ -181,45 +151,40 @@ pub struct Took {
 
 impl Default for Meter {
     fn default() -> Self {
-        let slots = MethodLabel::COUNT * ERAS * OUTCOMES.len();
         Self {
-            requests: (0..slots).map(|_| AtomicU64::new(0)).collect(),
+            requests: (0..RequestLabels::COUNT).map(|_| AtomicU64::new(0)).collect(),
             durations: std::array::from_fn(|_| Durations::default()),
         }
     }
 }
 
 impl Meter {
-    /// Counts a request that is answered.
-    pub fn count(&self, noted: &Noted, took: Duration) {
-        let [method, era, outcome] = [&noted.method, &noted.era, &noted.outcome]
-            .map(|noted| usize::from(noted.load(Ordering::Relaxed)));
-        if let Some(slot) = self.requests.get((method * ERAS + era) * OUTCOMES.len() + outcome) {
+    /// Counts an answered request.
+    pub fn count(&self, labels: RequestLabels, took: Duration) {
+        if let Some(slot) = self.requests.get(labels.index()) {
             slot.fetch_add(1, Ordering::Relaxed);
         }
-        if let Some(durations) = self.durations.get(method) {
+        if let Some(durations) = self.durations.get(labels.method.index()) {
             durations.count(u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
         }
     }
 
-    /// What was counted, without what never happened.
+    /// The requests by their labels, without those that never occurred.
     pub fn requests(&self) -> impl Iterator<Item = Requests> {
-        let labels = MethodLabel::all().flat_map(|method| {
-            let eras = Era::ALL.into_iter();
-            eras.flat_map(move |era| OUTCOMES.into_iter().map(move |outcome| (method, era, outcome)))
-        });
         let counts = self.requests.iter().map(|slot| slot.load(Ordering::Relaxed));
-        labels.zip(counts).filter(|(_, count)| *count > 0).map(|((method, era, outcome), count)| Requests {
-            method: method.as_str(),
-            era: era.as_str(),
-            outcome,
+        RequestLabels::all().zip(counts).filter(|(_, count)| *count > 0).map(|(labels, count)| Requests {
+            method: labels.method.as_str(),
+            era: labels.era.as_str(),
+            outcome: labels.outcome.map_or("other", Outcome::as_str),
             count,
         })
     }
 
     /// How long it took, by methods that were asked for.
     pub fn took(&self) -> impl Iterator<Item = Took> {
-        let all = MethodLabel::all().zip(&self.durations).map(|(method, durations)| durations.took(method.as_str()));
+        let all = MethodLabel::all()
+            .zip(&self.durations)
+            .map(|(method, durations)| durations.took(method.as_str()));
         all.filter(|took| took.count > 0)
     }
 }
@@ -248,45 +213,45 @@ impl Durations {
 mod tests {
     use std::time::Duration;
 
-    use super::{BOUNDS, Era, Meter, Method, MethodLabel, Noted, OTHER_OUTCOME, OUTCOMES, Requests};
+    use super::{BOUNDS, Era, Meter, Method, MethodLabel, Outcome, RequestLabels, Requests};
 
-    fn counted(notes: &[&Noted]) -> Vec<(&'static str, &'static str, &'static str, u64)> {
-        let meter = Meter::default();
-        for noted in notes {
-            meter.count(noted, Duration::ZERO);
-        }
-        let tuple = |Requests { method, era, outcome, count }| (method, era, outcome, count);
-        meter.requests().map(tuple).collect()
+    fn labels(method: Option<Method>, era: Era, outcome: Option<Outcome>) -> RequestLabels {
+        RequestLabels { method: method.into(), era, outcome }
     }
 
     #[test]
-    fn a_request_is_counted_by_what_it_turned_out_to_be() {
-        let (read, failed, made_up, refused) =
-            (Noted::default(), Noted::default(), Noted::default(), Noted::default());
-        read.asks(MethodLabel::Known(Method::ReadResource), Era::Modern);
-        failed.asks(MethodLabel::Known(Method::SetLevel), Era::Legacy);
-        failed.failed("unsupported_protocol_version", Era::Legacy);
-        failed.refused();
-        made_up.asks(Method::parse("an/attacker's").into(), Era::Modern);
-        made_up.failed("what?", Era::Modern);
-        refused.refused();
+    fn each_combination_of_labels_has_its_own_slot() {
+        let indexes: Vec<_> = RequestLabels::all().map(RequestLabels::index).collect();
+        assert_eq!(indexes, (0..RequestLabels::COUNT).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_request_is_counted_by_its_labels() {
+        let meter = Meter::default();
+        let read = labels(Some(Method::ReadResource), Era::Modern, Some(Outcome::Ok));
+        let failed = labels(Some(Method::SetLevel), Era::Legacy, Some(Outcome::UnsupportedProtocolVersion));
+        let made_up = labels(Method::parse("an/attacker's"), Era::Modern, Some(Outcome::MethodNotFound));
+        let refused = RequestLabels { method: MethodLabel::Delete, era: Era::Legacy, outcome: None };
+        for labels in [read, failed, made_up, refused, read] {
+            meter.count(labels, Duration::ZERO);
+        }
+        let tuple = |Requests { method, era, outcome, count }| (method, era, outcome, count);
         assert_eq!(
-            counted(&[&read, &failed, &made_up, &refused, &read]),
+            meter.requests().map(tuple).collect::<Vec<_>>(),
             [
-                ("other", "legacy", "other", 1),
-                ("other", "modern", "other", 1),
+                ("other", "modern", "method_not_found", 1),
                 ("resources/read", "modern", "ok", 2),
                 ("logging/setLevel", "legacy", "unsupported_protocol_version", 1),
+                ("DELETE", "legacy", "other", 1),
             ]
         );
-        assert_eq!(OUTCOMES.get(usize::from(OTHER_OUTCOME)), Some(&"other"));
     }
 
     #[test]
     fn durations_are_counted_up_to_each_bound() {
-        let (meter, noted) = (Meter::default(), Noted::default());
+        let meter = Meter::default();
         for micros in [50, 51, 2_000, 40_000_000] {
-            meter.count(&noted, Duration::from_micros(micros));
+            meter.count(labels(None, Era::Legacy, None), Duration::from_micros(micros));
         }
         let took = meter.took().next().unwrap();
         assert_eq!((took.method, took.count, took.micros), ("other", 4, 40_002_101));

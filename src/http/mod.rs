@@ -3,6 +3,7 @@
 pub mod body;
 pub mod challenge;
 pub mod client_address;
+pub mod client_context;
 pub mod credential;
 pub mod cursor;
 pub mod intake;
@@ -17,5 +18,4 @@ pub mod precondition;
 pub mod problem;
 pub mod refusals;
 pub mod request_id;
-pub mod visitor;
 pub mod within;

@@ -8,9 +8,9 @@ use serde_json::value::RawValue;
 
 use super::wire::Params;
 use super::wire::members::{Members, text_of};
+use crate::model::call::{List, Reference};
 use crate::model::fault::Fault;
 use crate::model::method::Method;
-use crate::model::operation::Reference;
 use crate::model::prompt::PromptName;
 use crate::model::uri::ResourceUri;
 
@@ -47,17 +47,6 @@ pub enum Call<'a> {
     },
     /// `tools/list`, which is always empty.
     ListTools,
-}
-
-/// The lists of definitions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum List {
-    /// `resources/list`.
-    Resources,
-    /// `resources/templates/list`.
-    Templates,
-    /// `prompts/list`.
-    Prompts,
 }
 
 /// Reads the parameters of a method that both eras have. What they do not need is not looked at.

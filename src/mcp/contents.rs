@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 use serde::ser::{Error, Serializer};
 
-use crate::model::operation::{Content, Contents};
+use crate::model::call::{Content, Contents};
 use crate::model::resource::PartKind;
 
 /// What an encoded part takes besides its URI, MIME type and bytes, roughly.
@@ -77,7 +77,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::ContentsTold;
-    use crate::model::operation::{Content, Contents};
+    use crate::model::call::{Content, Contents};
     use crate::model::resource::PartKind;
     use crate::model::scope::Revision;
     use crate::model::uri::ResourceUri;

@@ -38,8 +38,7 @@ pub enum VersionSource {
 /// Whether the version header alone, where there is no body, makes a request modern.
 pub fn is_modern(headers: &McpHeaders<'_>) -> bool {
     let version = headers.protocol_version.value().and_then(ProtocolVersion::parse);
-    headers.protocol_version.is_present()
-        && version.is_none_or(|version| version.era() == Era::Modern)
+    headers.protocol_version.is_present() && version.is_none_or(|version| version.era() == Era::Modern)
 }
 
 /// Decides by the version header and by what was read of the body. `Mcp-Method`, `Mcp-Name` and `Mcp-Session-Id` never

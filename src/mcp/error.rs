@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::version::ProtocolVersion;
 use crate::model::fault::{Fault, LimitScope};
+use crate::model::outcome::Outcome;
 use crate::model::uri::ResourceUri;
 
 /// The codes of JSON-RPC 2.0, those of the MCP specification, and our own from -31010 to -31019.
@@ -31,9 +32,9 @@ pub(super) mod code {
     pub(in crate::mcp) const UNAVAILABLE: i32 = -31017;
 }
 
-/// In what the eras differ about the same fault.
+/// The codes of the faults that the eras answer differently.
 #[derive(Debug, Clone, Copy)]
-pub struct Dialect {
+pub struct EraCodes {
     /// The status of an unknown method.
     pub method_not_found: StatusCode,
     /// The code of an unknown resource.
@@ -47,8 +48,8 @@ pub struct RpcError {
     pub status: StatusCode,
     /// The JSON-RPC code.
     pub code: i32,
-    /// The contract's stable name, answered as `data.code`.
-    pub name: &'static str,
+    /// The outcome, whose name is answered as `data.code`.
+    pub outcome: Outcome,
     /// One sentence for people.
     pub message: Cow<'static, str>,
     /// What else `data` holds.
@@ -74,12 +75,12 @@ pub enum Detail {
 }
 
 impl RpcError {
-    /// A fault in the words of an era. `request_id` is the HTTP request's, told where only the log says more.
-    pub fn of(fault: &Fault, dialect: Dialect, request_id: &str) -> Self {
-        let (status, code) = classify(fault, dialect);
-        let (name, message) = match status {
-            StatusCode::INTERNAL_SERVER_ERROR => ("internal", "internal error".into()),
-            _ => (fault.name(), fault.to_string().into()),
+    /// A fault as an era answers it. `request_id` is the HTTP request's, answered where only the log has the detail.
+    pub fn of(fault: &Fault, codes: EraCodes, request_id: &str) -> Self {
+        let (status, code) = classify(fault, codes);
+        let (outcome, message) = match status {
+            StatusCode::INTERNAL_SERVER_ERROR => (Outcome::Internal, "internal error".into()),
+            _ => (fault.outcome(), fault.to_string().into()),
         };
         let detail = match fault {
             Fault::ResourceNotFound(uri) => Some(Detail::Uri(uri.clone())),
@@ -88,12 +89,12 @@ impl RpcError {
             _ if code == code::INTERNAL => Some(Detail::RequestId(request_id.to_owned())),
             _ => None,
         };
-        Self { status, code, name, message, detail, retry_after: fault.retry_after() }
+        Self { status, code, outcome, message, detail, retry_after: fault.retry_after() }
     }
 
     /// The `data` member.
     pub fn data(&self) -> Value {
-        let code = self.name;
+        let code = self.outcome.as_str();
         match &self.detail {
             None => json!({"code": code}),
             Some(Detail::Uri(uri)) => json!({"code": code, "uri": uri.as_str()}),
@@ -112,15 +113,15 @@ impl RpcError {
     }
 }
 
-fn classify(fault: &Fault, dialect: Dialect) -> (StatusCode, i32) {
+fn classify(fault: &Fault, codes: EraCodes) -> (StatusCode, i32) {
     match fault {
         Fault::ParseError(_) => (StatusCode::BAD_REQUEST, code::PARSE_ERROR),
         Fault::InvalidRequest(_) | Fault::SessionRequired(_) => {
             (StatusCode::BAD_REQUEST, code::INVALID_REQUEST)
         }
         Fault::InvalidParams(_) => (StatusCode::OK, code::INVALID_PARAMS),
-        Fault::MethodNotFound(_) => (dialect.method_not_found, code::METHOD_NOT_FOUND),
-        Fault::ResourceNotFound(_) => (StatusCode::OK, dialect.resource_not_found),
+        Fault::MethodNotFound(_) => (codes.method_not_found, code::METHOD_NOT_FOUND),
+        Fault::ResourceNotFound(_) => (StatusCode::OK, codes.resource_not_found),
         Fault::SessionNotFound => (StatusCode::NOT_FOUND, code::SESSION_NOT_FOUND),
         Fault::Unauthenticated => (StatusCode::UNAUTHORIZED, code::UNAUTHENTICATED),
         Fault::Forbidden | Fault::NotPermitted(_) | Fault::InsufficientScope(_) => {
@@ -161,7 +162,7 @@ mod tests {
     /// A fault as both eras answer it: status, code, name, message, data.
     fn answers(fault: &Fault) -> [String; 2] {
         [legacy::error::answer(fault, "r-1"), ModernError::from(fault.clone()).answer("r-1")].map(|error| {
-            assert_eq!(error.data()["code"], error.name);
+            assert_eq!(error.data()["code"], error.outcome.as_str());
             format!("{} {} {} {}", error.status.as_u16(), error.code, error.message, error.data())
         })
     }

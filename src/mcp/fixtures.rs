@@ -8,7 +8,7 @@ use time::OffsetDateTime;
 use time::macros::datetime;
 
 use crate::model::agent::AgentDescription;
-use crate::model::operation::{Content, Contents, Outcome, Page};
+use crate::model::call::{CallResult, Content, Contents, Page};
 use crate::model::resource::{Definition, NewPart, PartKind, Resource};
 use crate::model::scope::Revision;
 use crate::model::uri::ResourceUri;
@@ -77,18 +77,18 @@ pub(super) fn full() -> Resource {
 }
 
 /// A page of both, the last one or not.
-pub(super) fn page() -> Outcome {
-    Outcome::Resources(Page { items: vec![Arc::new(bare("a:b", None)), Arc::new(full())], more: true })
+pub(super) fn page() -> CallResult {
+    CallResult::Resources(Page { items: vec![Arc::new(bare("a:b", None)), Arc::new(full())], more: true })
 }
 
 /// Contents of every kind.
-pub(super) fn contents() -> Outcome {
+pub(super) fn contents() -> CallResult {
     let parts = vec![
         content(None, None, PartKind::Text, "hé \"\n\u{1}".as_bytes()),
         content(Some("a:own"), Some("image/png"), PartKind::Blob, b"\xfb\xff\x00\x01"),
         content(None, None, PartKind::Blob, b""),
     ];
-    Outcome::Contents(Contents {
+    CallResult::Contents(Contents {
         uri: uri("beeos://agent/config"),
         mime_type: Some("text/plain".to_owned()),
         parts,
@@ -97,7 +97,7 @@ pub(super) fn contents() -> Outcome {
 }
 
 /// One text without a MIME type.
-pub(super) fn plain_contents(text: &'static [u8]) -> Outcome {
+pub(super) fn plain_contents(text: &'static [u8]) -> CallResult {
     let parts = vec![content(None, None, PartKind::Text, text)];
-    Outcome::Contents(Contents { uri: uri("a:b"), mime_type: None, parts, revision: Revision(1) })
+    CallResult::Contents(Contents { uri: uri("a:b"), mime_type: None, parts, revision: Revision(1) })
 }

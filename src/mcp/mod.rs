@@ -1,32 +1,37 @@
 //! The MCP endpoint: two thin dialects, one for each era of the protocol, around one core.
+//!
+//! A request passes [`endpoint`] (authentication, admission), [`wire`] (JSON-RPC), [`era`] and `dispatch`, where a dialect
+//! ([`modern`] or [`legacy`]) decodes it; `call_handler` answers what both eras have, from encoded results where it can.
+//! A [`context::RequestContext`] goes along, and `record` completes it.
 
 pub mod accept;
 pub mod call;
+mod call_handler;
 pub mod client;
 mod contents;
-mod converse;
+pub mod context;
 mod costs;
-pub mod counted;
 mod definition;
+mod dispatch;
 pub mod endpoint;
 pub mod era;
 pub mod error;
+mod event_stream;
 #[cfg(test)]
 mod fixtures;
 pub mod headers;
 pub mod legacy;
-mod live;
 pub mod modern;
 mod notification;
-mod open;
-mod performer;
+mod open_stream;
+mod record;
 pub mod reply;
+mod result;
 mod results;
 mod server;
 pub mod sse;
+pub mod stats;
 mod streams;
-mod subject;
-pub mod trail;
 #[cfg(test)]
 mod tests;
 pub mod version;

@@ -1,10 +1,10 @@
-//! Answers over HTTP: results, refusals in the dialect and with the id of what they answer, and nothing at all.
+//! Answers over HTTP: results, errors in the dialect and with the id of the request, and empty bodies.
 
 use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, Response, StatusCode};
 use hyper::body::Incoming as IncomingBody;
 
-use super::endpoint::Arrival;
+use super::context::RequestContext;
 use super::era::{self, RequestEra};
 use super::error::RpcError;
 use super::headers::McpHeaders;
@@ -18,46 +18,43 @@ use crate::http::limits;
 use crate::http::problem;
 use crate::model::fault::Fault;
 
-/// How a request is answered when it fails: in its dialect, with its id.
+/// The form in which a request is answered when it fails: its dialect, its revision and its id.
 pub(super) struct Reply<'a> {
-    pub(super) arrival: &'a Arrival<'a>,
     pub(super) era: RequestEra,
     pub(super) version: Option<ProtocolVersion>,
     pub(super) id: Option<RequestId<'a>>,
 }
 
 impl<'a> Reply<'a> {
-    /// For a request of which only so much is known.
-    fn new(arrival: &'a Arrival<'a>, headers: &McpHeaders<'_>, body: &'a [u8]) -> Self {
+    /// For a request that is refused, from as much of its body as was read.
+    fn refusal(context: &mut RequestContext<'_>, body: &'a [u8]) -> Self {
+        let headers = McpHeaders::read(&context.parts.headers);
         let incoming = parse(body);
-        let (era, version) = (era::decide(headers, &incoming), era::named_version(headers, &incoming));
+        let (era, version) = (era::decide(&headers, &incoming), era::named_version(&headers, &incoming));
         if let Ok(incoming) = &incoming {
-            arrival.trail.read(incoming, version);
+            context.progress.read(incoming, version);
         }
         let id = match incoming {
             Ok(incoming) => incoming.id(),
             Err(rejected) => rejected.id,
         };
-        Self { arrival, era, version, id }
+        Self { era, version, id }
     }
 
-    pub(super) fn request_id(&self) -> &'a str {
-        self.arrival.request_id.to_str().unwrap_or_default()
-    }
-
-    pub(super) fn translate(&self, fault: &Fault) -> RpcError {
+    /// The error that a fault is answered with. The detail of an internal one is logged.
+    pub(super) fn translate(&self, context: &RequestContext<'_>, fault: &Fault) -> RpcError {
+        let request_id = context.request_id();
         if let Fault::Internal(detail) = fault {
-            let request_id = self.request_id();
-            tracing::error!(request_id, detail, "a request failed by a fault of the gateway");
+            tracing::error!(request_id, detail, "request failed internally");
         }
         match self.era {
-            RequestEra::Modern => ModernError::from(fault.clone()).answer(self.request_id()),
-            RequestEra::Legacy(_) => legacy::error::answer(fault, self.request_id()),
+            RequestEra::Modern => ModernError::from(fault.clone()).answer(request_id),
+            RequestEra::Legacy(_) => legacy::error::answer(fault, request_id),
         }
     }
 
-    pub(super) fn fault(&self, fault: &Fault) -> Response<Body> {
-        let mut response = self.error(&self.translate(fault));
+    pub(super) fn fault(&self, context: &mut RequestContext<'_>, fault: &Fault) -> Response<Body> {
+        let mut response = self.error(context, &self.translate(context, fault));
         if let Some(challenge) = challenge::of(fault) {
             response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
         }
@@ -65,9 +62,8 @@ impl<'a> Reply<'a> {
         response
     }
 
-    pub(super) fn error(&self, error: &RpcError) -> Response<Body> {
-        self.arrival.trail.failed(error.name);
-        self.arrival.noted.failed(error.name, self.era.era());
+    pub(super) fn error(&self, context: &mut RequestContext<'_>, error: &RpcError) -> Response<Body> {
+        context.progress.failed(error.outcome, self.era.era());
         let mut response = ok(Body::from(error_message(self.id, self.version, error)));
         *response.status_mut() = error.status;
         if let Some(wait) = error.retry_after {
@@ -78,8 +74,8 @@ impl<'a> Reply<'a> {
 }
 
 /// Answers a request that failed without its body being read.
-pub fn fail(arrival: &Arrival<'_>, fault: &Fault) -> Response<Body> {
-    refuse_read(arrival, fault, b"")
+pub fn fail(context: &mut RequestContext<'_>, fault: &Fault) -> Response<Body> {
+    refuse_read(context, fault, b"")
 }
 
 /// Answers a request of which nothing was read.
@@ -94,16 +90,20 @@ pub fn unread(fault: &Fault) -> Response<Body> {
     response
 }
 
-/// Refuses a request before its body is read; the id is read all the same while there is a place for that.
-pub(super) async fn refuse(arrival: &Arrival<'_>, fault: &Fault, body: &mut IncomingBody) -> Response<Body> {
-    let body = arrival.refusals.read(arrival.client, body).await;
-    arrival.trail.body(body.len());
-    refuse_read(arrival, fault, &body)
+/// Refuses a request before its body is read. The body is read for the id alone, while there is capacity for that.
+pub(super) async fn refuse(
+    context: &mut RequestContext<'_>,
+    fault: &Fault,
+    body: &mut IncomingBody,
+) -> Response<Body> {
+    let body = context.refusals.read(context.client, body).await;
+    context.progress.body(body.len());
+    refuse_read(context, fault, &body)
 }
 
 /// Refuses a request whose body is read.
-pub(super) fn refuse_read(arrival: &Arrival<'_>, fault: &Fault, body: &[u8]) -> Response<Body> {
-    Reply::new(arrival, &McpHeaders::read(&arrival.parts.headers), body).fault(fault)
+pub(super) fn refuse_read(context: &mut RequestContext<'_>, fault: &Fault, body: &[u8]) -> Response<Body> {
+    Reply::refusal(context, body).fault(context, fault)
 }
 
 pub(super) fn ok(body: Body) -> Response<Body> {
@@ -118,12 +118,12 @@ pub(super) fn accepted() -> Response<Body> {
     response
 }
 
-/// The answer to a method that is not served here, which names those that are.
+/// The answer to an HTTP method that the endpoint does not have, naming those that it has.
 pub(super) fn method_not_allowed(allowed: &'static str) -> Response<Body> {
     problem::method_not_allowed(Some(allowed)).map(Body::Axum)
 }
 
-/// The answer to a session's end.
+/// The answer to the end of a session.
 pub(super) fn no_content() -> Response<Body> {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;

@@ -10,8 +10,8 @@ use foldhash::fast::RandomState;
 use moka::sync::Cache;
 use uri_template::UriTemplate;
 
-use super::call::List;
 use super::version::ContentTypes;
+use crate::model::call::List;
 use crate::model::ids::AgentId;
 use crate::model::prompt::PromptName;
 use crate::model::scope::Revision;
@@ -19,11 +19,11 @@ use crate::model::uri::ResourceUri;
 
 /// How many results that were rendered are remembered as asked for once: half a megabyte, and as many results of a few
 /// kilobytes as fill the memory for them.
-const ASKED_ONCE: usize = 1 << 16;
+const DOORKEEPER_SLOTS: usize = 1 << 16;
 
 /// What a result shows.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) enum Shown {
+pub(super) enum ResultSubject {
     /// The contents of a registered resource.
     Resource(ResourceUri),
     /// What this template answers to a URI.
@@ -34,7 +34,7 @@ pub(super) enum Shown {
     Prompt(PromptName, Arc<BTreeMap<String, String>>, ContentTypes),
 }
 
-impl Shown {
+impl ResultSubject {
     /// Whether clients make up what they ask for, so that there are any number of such results and most are never asked
     /// for again.
     fn is_made_up(&self) -> bool {
@@ -55,7 +55,7 @@ impl Shown {
 
 /// Which dialect a result is encoded in. But for the content of prompts, all legacy revisions have the same results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Dialect {
+pub(super) enum DialectKey {
     /// With the agent's description, as it was at this revision, and whether everybody may read the agent.
     Modern { described: Revision, public: bool },
     /// Bare.
@@ -66,11 +66,11 @@ pub(super) enum Dialect {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct ResultKey {
     pub(super) agent: AgentId,
-    pub(super) dialect: Dialect,
-    pub(super) shown: Shown,
+    pub(super) dialect: DialectKey,
+    pub(super) subject: ResultSubject,
     /// Of the snapshot that shows it.
     pub(super) timeline: u64,
-    /// Of what is shown: a busy agent does not lose what did not change.
+    /// Of what is subject: a busy agent does not lose what did not change.
     pub(super) revision: Revision,
 }
 
@@ -82,7 +82,7 @@ pub(super) struct ResultKey {
 pub(super) struct Results {
     /// Clients choose what is in keys, but they see no hash, and the hasher has another seed in each process.
     kept: Cache<ResultKey, Bytes, RandomState>,
-    asked: AskedOnce,
+    doorkeeper: Doorkeeper,
     hits: AtomicU64,
     misses: AtomicU64,
 }
@@ -101,11 +101,11 @@ pub struct ResultStats {
 impl Results {
     pub(super) fn new(max_bytes: u64) -> Self {
         let weigh = |key: &ResultKey, result: &Bytes| {
-            u32::try_from(result.len() + key.shown.weight() + 160).unwrap_or(u32::MAX)
+            u32::try_from(result.len() + key.subject.weight() + 160).unwrap_or(u32::MAX)
         };
         let kept =
             Cache::builder().max_capacity(max_bytes).weigher(weigh).build_with_hasher(RandomState::default());
-        Self { kept, asked: AskedOnce::new(), hits: AtomicU64::new(0), misses: AtomicU64::new(0) }
+        Self { kept, doorkeeper: Doorkeeper::new(), hits: AtomicU64::new(0), misses: AtomicU64::new(0) }
     }
 
     pub(super) fn get(&self, key: &ResultKey) -> Option<Bytes> {
@@ -121,7 +121,7 @@ impl Results {
 
     /// Keeps a result that was not there, if it is likely to be asked for again.
     pub(super) fn keep(&self, key: ResultKey, result: &Bytes) {
-        if !key.shown.is_made_up() || self.asked.before(&key) {
+        if !key.subject.is_made_up() || self.doorkeeper.admit(&key) {
             self.kept.insert(key, result.clone());
         }
     }
@@ -130,20 +130,23 @@ impl Results {
 /// Hashes of the keys that were last asked for, each in its slot of a fixed table, the newer over the older. It may
 /// forget a key, whose result is then kept a time later.
 #[derive(Debug)]
-struct AskedOnce {
+struct Doorkeeper {
     hasher: RandomState,
     slots: Box<[AtomicU64]>,
 }
 
-impl AskedOnce {
+impl Doorkeeper {
     fn new() -> Self {
-        Self { hasher: RandomState::default(), slots: (0..ASKED_ONCE).map(|_| AtomicU64::new(0)).collect() }
+        Self {
+            hasher: RandomState::default(),
+            slots: (0..DOORKEEPER_SLOTS).map(|_| AtomicU64::new(0)).collect(),
+        }
     }
 
     /// Whether this key was asked for before; from now on it was.
-    fn before(&self, key: &ResultKey) -> bool {
+    fn admit(&self, key: &ResultKey) -> bool {
         let hash = self.hasher.hash_one(key);
-        let slot = usize::try_from(hash % ASKED_ONCE as u64).ok().and_then(|slot| self.slots.get(slot));
+        let slot = usize::try_from(hash % DOORKEEPER_SLOTS as u64).ok().and_then(|slot| self.slots.get(slot));
         slot.is_some_and(|slot| slot.swap(hash, Ordering::Relaxed) == hash)
     }
 }
@@ -155,7 +158,7 @@ mod tests {
     use bytes::Bytes;
     use uuid::Uuid;
 
-    use super::{ASKED_ONCE, Dialect, ResultKey, Results, Shown};
+    use super::{DOORKEEPER_SLOTS, DialectKey, ResultKey, ResultSubject, Results};
     use crate::mcp::version::ContentTypes;
     use crate::model::ids::AgentId;
     use crate::model::prompt::PromptName;
@@ -165,9 +168,9 @@ mod tests {
 
     const RESULT: Bytes = Bytes::from_static(b"{}");
 
-    fn key(shown: Shown) -> ResultKey {
-        let (agent, dialect) = (AgentId(Uuid::nil()), Dialect::Legacy);
-        ResultKey { agent, dialect, shown, timeline: 0, revision: Revision(1) }
+    fn key(subject: ResultSubject) -> ResultKey {
+        let (agent, dialect) = (AgentId(Uuid::nil()), DialectKey::Legacy);
+        ResultKey { agent, dialect, subject, timeline: 0, revision: Revision(1) }
     }
 
     fn uri(text: &str) -> ResourceUri {
@@ -175,15 +178,18 @@ mod tests {
     }
 
     fn rendered(number: usize) -> ResultKey {
-        key(Shown::Rendered(uri(&format!("a:{number}")), UriTemplate::parse("a:{n}").unwrap()))
+        key(ResultSubject::Rendered(uri(&format!("a:{number}")), UriTemplate::parse("a:{n}").unwrap()))
     }
 
     #[test]
     fn what_is_registered_is_kept_at_once_and_what_is_rendered_when_it_is_asked_for_again() {
         let results = Results::new(1 << 20);
-        let prompt = Shown::Prompt(PromptName::parse("p").unwrap(), Arc::default(), ContentTypes::First);
-        for (shown, times) in [(Shown::Resource(uri("a:b")), 1), (rendered(1).shown, 2), (prompt, 2)] {
-            let key = key(shown);
+        let prompt =
+            ResultSubject::Prompt(PromptName::parse("p").unwrap(), Arc::default(), ContentTypes::First);
+        for (subject, times) in
+            [(ResultSubject::Resource(uri("a:b")), 1), (rendered(1).subject, 2), (prompt, 2)]
+        {
+            let key = key(subject);
             for time in 0..times {
                 assert_eq!(results.get(&key), None, "{key:?}, asked for {time} times");
                 results.keep(key.clone(), &RESULT);
@@ -204,7 +210,7 @@ mod tests {
     #[test]
     fn requests_that_all_differ_fill_no_memory() {
         let results = Results::new(1 << 30);
-        for number in 0..4 * ASKED_ONCE {
+        for number in 0..4 * DOORKEEPER_SLOTS {
             results.keep(rendered(number), &RESULT);
         }
         results.kept.run_pending_tasks();

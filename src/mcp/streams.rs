@@ -1,4 +1,4 @@
-//! How many streams are open, with each credential and altogether.
+//! The limits on open streams: of a credential, of a session and of the replica.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -11,17 +11,44 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::model::client_address::ClientAddress;
 use crate::model::fault::{Fault, LimitScope, Limited};
 use crate::model::ids::{AgentId, KeyId, SessionUid};
+use crate::model::method::Era;
+use crate::model::outcome::Outcome;
 use crate::registry::access::Caller;
 
-/// Whoever is refused may try again when one of his streams has ended, whenever that may be.
+/// A refused stream may be retried when another one ends, which cannot be predicted.
 const RETRY: Duration = Duration::from_secs(1);
+
+/// Why the gateway ends a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum StreamEnd {
+    /// The gateway is shutting down.
+    Shutdown,
+    /// The agent was disabled or deleted, or the credential revoked, or it expired.
+    NotAllowed,
+    /// The session ended.
+    Session,
+    /// A newer stream of the session replaced it.
+    Superseded,
+}
+
+impl StreamEnd {
+    /// The outcome of a stream that ends so.
+    pub(super) fn outcome(self) -> Outcome {
+        match self {
+            Self::Shutdown => Outcome::EndedShutdown,
+            Self::NotAllowed => Outcome::EndedNotAllowed,
+            Self::Session => Outcome::EndedSession,
+            Self::Superseded => Outcome::EndedSuperseded,
+        }
+    }
+}
 
 /// The streams of this replica.
 #[derive(Debug)]
 pub(super) struct Streams {
     open: Arc<DashMap<Counted, usize>>,
     per_holder: usize,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     eras: [Arc<EraStreams>; 2],
 }
 
@@ -29,46 +56,46 @@ pub(super) struct Streams {
 #[derive(Debug, Default)]
 struct EraStreams {
     open: AtomicUsize,
-    told: AtomicU64,
+    notified: AtomicU64,
 }
 
-/// The streams of an era, in numbers.
+/// The counters of the streams of an era.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StreamStats {
-    /// The era, as it is told.
+    /// The era.
     pub era: &'static str,
-    /// How many are open.
+    /// The number of open streams.
     pub open: usize,
-    /// How many changes were told on them so far.
-    pub told: u64,
+    /// The changes sent on them so far.
+    pub notified: u64,
 }
 
-/// What is counted: the streams of a key, or of somebody without one, and those of a session.
+/// The holders that streams are counted for: a key, or an address without one, and a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Counted {
     Key(KeyId),
-    /// Somebody without a key, at a public agent.
-    Anybody(AgentId, ClientAddress),
+    /// An address without a key, at a public agent.
+    Anonymous(AgentId, ClientAddress),
     Session(SessionUid),
 }
 
-/// The right to one stream, until dropped.
+/// A permit for one stream, released when dropped.
 #[derive(Debug)]
-pub(super) struct StreamPlace {
+pub(super) struct StreamPermit {
     open: Arc<DashMap<Counted, usize>>,
     counted: [Option<Counted>; 2],
     era: Arc<EraStreams>,
-    _place: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
-impl StreamPlace {
-    /// A change was told on the stream.
-    pub(super) fn told(&self) {
-        self.era.told.fetch_add(1, Ordering::Relaxed);
+impl StreamPermit {
+    /// Counts a change that was sent on the stream.
+    pub(super) fn notified(&self) {
+        self.era.notified.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-impl Drop for StreamPlace {
+impl Drop for StreamPermit {
     fn drop(&mut self) {
         self.era.open.fetch_sub(1, Ordering::Relaxed);
         for counted in self.counted.into_iter().flatten() {
@@ -83,37 +110,37 @@ impl Drop for StreamPlace {
 }
 
 impl Streams {
-    pub(super) fn new(per_holder: usize, altogether: usize) -> Self {
-        let places = Arc::new(Semaphore::new(altogether));
-        Self { open: Arc::default(), per_holder, places, eras: Default::default() }
+    pub(super) fn new(per_holder: usize, total: usize) -> Self {
+        let permits = Arc::new(Semaphore::new(total));
+        Self { open: Arc::default(), per_holder, permits, eras: Default::default() }
     }
 
     pub(super) fn stats(&self) -> [StreamStats; 2] {
         let [legacy, modern] = &self.eras;
-        [("legacy", legacy), ("modern", modern)].map(|(era, streams)| StreamStats {
-            era,
+        [(Era::Legacy, legacy), (Era::Modern, modern)].map(|(era, streams)| StreamStats {
+            era: era.as_str(),
             open: streams.open.load(Ordering::Relaxed),
-            told: streams.told.load(Ordering::Relaxed),
+            notified: streams.notified.load(Ordering::Relaxed),
         })
     }
 
-    /// A place for one more stream. One that takes the place of a session's stream may be one too many until the other
-    /// has ended: whoever connects again after a break is not kept out by what broke.
+    /// Acquires a permit for one more stream. The stream that replaces the one of a session may exceed the limit until the
+    /// other has ended: a client that reconnects is not refused for the connection that it lost.
     ///
     /// # Errors
-    /// [`Fault::RateLimited`] where the credential has as many as it may; [`Fault::Unavailable`] where the gateway has.
-    pub(super) fn take(
+    /// [`Fault::RateLimited`] at the limit of the credential; [`Fault::Unavailable`] at the limit of the replica.
+    pub(super) fn acquire(
         &self,
         caller: &Caller,
         client: ClientAddress,
         session: Option<SessionUid>,
-    ) -> Result<StreamPlace, Fault> {
+    ) -> Result<StreamPermit, Fault> {
         let (holder, scope) = match &caller.grant {
             Some(grant) => (Counted::Key(grant.credential.key), LimitScope::Key),
-            None => (Counted::Anybody(caller.agent, client.network()), LimitScope::Address),
+            None => (Counted::Anonymous(caller.agent, client.network()), LimitScope::Address),
         };
-        let place = Arc::clone(&self.places).try_acquire_owned();
-        let place = place.map_err(|_| Fault::Unavailable { retry_after: RETRY })?;
+        let permit = Arc::clone(&self.permits).try_acquire_owned();
+        let permit = permit.map_err(|_| Fault::Unavailable { retry_after: RETRY })?;
         let session = session.map(Counted::Session);
         let replaces = session.is_some_and(|session| self.open.get(&session).is_some_and(|open| *open == 1));
         let mut open = self.open.entry(holder).or_default();
@@ -129,6 +156,11 @@ impl Streams {
         let [legacy, modern] = &self.eras;
         let era = Arc::clone(if session.is_some() { legacy } else { modern });
         era.open.fetch_add(1, Ordering::Relaxed);
-        Ok(StreamPlace { open: Arc::clone(&self.open), counted: [Some(holder), session], era, _place: place })
+        Ok(StreamPermit {
+            open: Arc::clone(&self.open),
+            counted: [Some(holder), session],
+            era,
+            _permit: permit,
+        })
     }
 }

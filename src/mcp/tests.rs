@@ -36,8 +36,10 @@ fn fault(method: &str, era: Era) -> Option<Fault> {
     match era {
         Era::Modern => {
             let sent = [("mcp-protocol-version", "2026-07-28"), ("mcp-method", method), ("mcp-name", "a:b")];
-            let headers: HeaderMap =
-                sent.map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).into_iter().collect();
+            let headers: HeaderMap = sent
+                .map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()))
+                .into_iter()
+                .collect();
             match modern::decode::decode(&McpHeaders::read(&headers), &incoming, 1) {
                 Err(modern::ModernError::Fault(fault)) => Some(fault),
                 decoded => decoded.map(|_| None).unwrap(),

@@ -5,6 +5,5 @@ pub mod checkpoint;
 pub mod encoding;
 pub mod event;
 pub mod ledger;
-pub mod outcome;
 pub mod row;
 pub mod signature;

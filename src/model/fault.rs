@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use super::limits::Rate;
+use super::outcome::Outcome;
 use super::scope::Revision;
 use super::uri::ResourceUri;
 
@@ -202,31 +203,36 @@ impl Fault {
 
     /// The stable name of the contract.
     pub fn name(&self) -> &'static str {
+        self.outcome().as_str()
+    }
+
+    /// The outcome of a request that fails so.
+    pub fn outcome(&self) -> Outcome {
         match self {
-            Self::ParseError(_) => "parse_error",
-            Self::InvalidRequest(_) | Self::SlowBody(_) => "invalid_request",
-            Self::InvalidParams(_) => "invalid_params",
-            Self::MethodNotFound(_) => "method_not_found",
-            Self::ResourceNotFound(_) => "resource_not_found",
-            Self::SessionRequired(_) => "session_required",
-            Self::SessionNotFound => "session_not_found",
-            Self::Unauthenticated => "unauthenticated",
-            Self::Forbidden | Self::NotPermitted(_) => "forbidden",
-            Self::InsufficientScope(_) => "insufficient_scope",
-            Self::AgentDisabled => "agent_disabled",
-            Self::ForbiddenOrigin(_) => "forbidden_origin",
-            Self::UnsupportedMediaType(_) | Self::UnsupportedContentEncoding => "unsupported_media_type",
-            Self::NotAcceptable(_) => "not_acceptable",
-            Self::PayloadTooLarge(_) => "payload_too_large",
-            Self::RateLimited { .. } => "rate_limited",
-            Self::QuotaExceeded { .. } => "quota_exceeded",
-            Self::Unavailable { .. } => "unavailable",
-            Self::StorageUnavailable => "storage_unavailable",
-            Self::Internal(_) => "internal",
-            Self::NotFound(_) => "not_found",
-            Self::AlreadyExists(_) => "already_exists",
-            Self::RevisionMismatch(_) => "revision_mismatch",
-            Self::SlugRetired => "slug_retired",
+            Self::ParseError(_) => Outcome::ParseError,
+            Self::InvalidRequest(_) | Self::SlowBody(_) => Outcome::InvalidRequest,
+            Self::InvalidParams(_) => Outcome::InvalidParams,
+            Self::MethodNotFound(_) => Outcome::MethodNotFound,
+            Self::ResourceNotFound(_) => Outcome::ResourceNotFound,
+            Self::SessionRequired(_) => Outcome::SessionRequired,
+            Self::SessionNotFound => Outcome::SessionNotFound,
+            Self::Unauthenticated => Outcome::Unauthenticated,
+            Self::Forbidden | Self::NotPermitted(_) => Outcome::Forbidden,
+            Self::InsufficientScope(_) => Outcome::InsufficientScope,
+            Self::AgentDisabled => Outcome::AgentDisabled,
+            Self::ForbiddenOrigin(_) => Outcome::ForbiddenOrigin,
+            Self::UnsupportedMediaType(_) | Self::UnsupportedContentEncoding => Outcome::UnsupportedMediaType,
+            Self::NotAcceptable(_) => Outcome::NotAcceptable,
+            Self::PayloadTooLarge(_) => Outcome::PayloadTooLarge,
+            Self::RateLimited { .. } => Outcome::RateLimited,
+            Self::QuotaExceeded { .. } => Outcome::QuotaExceeded,
+            Self::Unavailable { .. } => Outcome::Unavailable,
+            Self::StorageUnavailable => Outcome::StorageUnavailable,
+            Self::Internal(_) => Outcome::Internal,
+            Self::NotFound(_) => Outcome::NotFound,
+            Self::AlreadyExists(_) => Outcome::AlreadyExists,
+            Self::RevisionMismatch(_) => Outcome::RevisionMismatch,
+            Self::SlugRetired => Outcome::SlugRetired,
         }
     }
 

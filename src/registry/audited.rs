@@ -11,6 +11,7 @@ use super::access::Grant;
 use crate::model::audit::encoding;
 use crate::model::audit::event::{Actor, Event, subject};
 use crate::model::fault::Fault;
+use crate::model::outcome::Outcome;
 use crate::store::audit::outbox::OutboxRow;
 use crate::store::write::Told;
 
@@ -99,7 +100,7 @@ impl AuditedCall {
         event.agent = event.agent.or(told.agent);
         event.revision = Some(told.revision);
         event.difference = told.difference;
-        event.outcome = "ok";
+        event.outcome = Outcome::Ok;
         event.micros = self.micros();
         event
     }

@@ -6,8 +6,8 @@ use caseless::Caseless;
 use unicode_normalization::UnicodeNormalization;
 
 use super::snapshot::Definitions;
+use crate::model::call::{Completion, Reference};
 use crate::model::fault::Fault;
-use crate::model::operation::{Completion, Reference};
 
 /// Most values of an answer (server/utilities/completion).
 const MOST_VALUES: usize = 100;
@@ -17,7 +17,7 @@ const MOST_VALUES: usize = 100;
 ///
 /// # Errors
 /// [`Fault::InvalidParams`] where there is no such prompt or template, or it has no such argument or variable.
-pub(super) fn complete(
+pub fn complete(
     definitions: &Definitions,
     reference: &Reference,
     argument: &str,

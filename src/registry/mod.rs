@@ -8,7 +8,7 @@ mod answered;
 pub mod audited;
 mod cell;
 mod compiled;
-mod complete;
+pub mod complete;
 mod difference;
 mod directory;
 pub mod explain;

@@ -1,4 +1,4 @@
-//! Reads: a URI comes to contents and an operation to an outcome, from memory where they can.
+//! Reads: the contents of a URI and the pages of lists, from memory where possible.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,9 +10,9 @@ use super::access::Caller;
 use super::cell::cell_of;
 use super::snapshot::{AgentCell, AgentSnapshot, Definitions, page};
 use super::template_set::Match;
+use crate::model::call::{CallResult, Content, Contents, List};
 use crate::model::fault::Fault;
 use crate::model::ids::{AgentId, TenantId};
-use crate::model::operation::{Content, Contents, Operation, Outcome};
 use crate::model::resource::{ContentHash, Part, Resource};
 use crate::model::uri::ResourceUri;
 use crate::store::StoreError;
@@ -85,34 +85,14 @@ impl Registry {
         cell_of(&self.agents, agent, || AgentCell::new(tenant, agent, self.timeline()))
     }
 
-    /// Does what an operation asks of a snapshot.
-    ///
-    /// # Errors
-    /// [`Fault::InvalidParams`] for what is not there; for a prompt as [`read_resource`](Self::read_resource).
-    pub async fn perform(
-        &self,
-        caller: &Caller,
-        snapshot: Arc<AgentSnapshot>,
-        operation: &Operation,
-    ) -> Result<Outcome, Fault> {
-        let (definitions, size) = (&snapshot.definitions, self.limits.page_size);
-        Ok(match operation {
-            Operation::ListResources { after } => {
-                Outcome::Resources(page(&definitions.resources, after.as_deref(), size))
-            }
-            Operation::ListTemplates { after } => {
-                Outcome::Templates(page(definitions.templates.by_text(), after.as_deref(), size))
-            }
-            Operation::ListPrompts { after } => {
-                Outcome::Prompts(page(&definitions.prompts, after.as_deref(), size))
-            }
-            Operation::GetPrompt { name, arguments } => {
-                Outcome::Prompt(self.get_prompt(caller, snapshot, name.as_str(), arguments).await?)
-            }
-            Operation::Complete { reference, argument, value } => {
-                Outcome::Completion(super::complete::complete(definitions, reference, argument, value)?)
-            }
-        })
+    /// A page of definitions, those after a key.
+    pub fn list(&self, definitions: &Definitions, list: List, after: Option<&str>) -> CallResult {
+        let size = self.limits.page_size;
+        match list {
+            List::Resources => CallResult::Resources(page(&definitions.resources, after, size)),
+            List::Templates => CallResult::Templates(page(definitions.templates.by_text(), after, size)),
+            List::Prompts => CallResult::Prompts(page(&definitions.prompts, after, size)),
+        }
     }
 
     /// The contents that a URI has by what answers to it.

@@ -13,9 +13,9 @@ use super::compiled::{Compiled, Source};
 use super::render::RenderError;
 use super::snapshot::AgentSnapshot;
 use super::template_set::Match;
+use crate::model::call::{Content, Contents, Messages};
 use crate::model::fault::Fault;
 use crate::model::message::{ContentBlock, ContentKind, EmbeddedResource, Message};
-use crate::model::operation::{Content, Contents, Messages};
 use crate::model::prompt::Prompt;
 use crate::model::resource::PartKind;
 use crate::model::uri::ResourceUri;
@@ -50,7 +50,12 @@ impl Registry {
         }))
     }
 
-    pub(super) async fn get_prompt(
+    /// The messages of a prompt.
+    ///
+    /// # Errors
+    /// [`Fault::InvalidParams`] where it does not exist or the arguments are not its own; as
+    /// [`read_resource`](Self::read_resource) for the resources that it embeds.
+    pub async fn get_prompt(
         &self,
         caller: &Caller,
         mut snapshot: Arc<AgentSnapshot>,

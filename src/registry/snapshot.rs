@@ -10,8 +10,8 @@ use tokio::sync::Mutex;
 
 use super::template_set::Templates;
 use crate::model::agent::AgentDescription;
+use crate::model::call::Page;
 use crate::model::ids::{AgentId, TenantId};
-use crate::model::operation::Page;
 use crate::model::prompt::{Prompt, PromptName};
 use crate::model::resource::Resource;
 use crate::model::scope::{Change, ChangeKind, Revision, Scope};

@@ -20,21 +20,19 @@ use tokio::sync::Semaphore;
 
 use super::metrics::{Metrics, Scraper};
 use crate::audit::Audit;
-use crate::http::body::{Body, Lent};
+use crate::http::body::{Body, SharedBody};
 use crate::http::client_address::TrustedProxies;
+use crate::http::client_context::ClientContext;
 use crate::http::intake::Intake;
-use crate::http::key_expiry::KeyExpiry;
 use crate::http::metadata::{Metadata, Protected};
-use crate::http::meter::Noted;
 use crate::http::origin::{self, ADMIN_CORS, Cors, FOREIGN_HOST, MCP_CORS, OriginRules, RequestSource};
 use crate::http::refusals::Refusals;
 use crate::http::request_id::{RequestIds, X_REQUEST_ID};
-use crate::http::visitor::Visitor;
 use crate::http::within::within;
 use crate::http::{challenge, problem};
-use crate::mcp::endpoint::{Arrival, Endpoint};
+use crate::mcp::context::{Progress, RequestContext};
+use crate::mcp::endpoint::Endpoint;
 use crate::mcp::reply;
-use crate::mcp::trail::Trail;
 use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
 use crate::registry::Registry;
@@ -113,7 +111,7 @@ impl Gateway {
         options: GatewayOptions,
     ) -> Self {
         let places = Arc::new(Semaphore::new(options.most_requests));
-        let refusals = Refusals::new(options.most_refused_bodies, Arc::clone(&metrics.grounds.limits));
+        let refusals = Refusals::new(options.most_refused_bodies, Arc::clone(&metrics.services.limits));
         Self { endpoint, admin, registry, audit, ids, metrics, options, places, refusals }
     }
 
@@ -139,19 +137,19 @@ impl Gateway {
             }
             Target::Mcp => self.mcp(request, client, &id).await,
             Target::Admin => {
-                let intake = Intake::new(Arc::clone(&self.metrics.grounds.limits), Arc::clone(&self.places));
-                let visitor = Visitor::new(client, intake);
-                let administer = async |request| self.administer_audited(request, &id, &visitor).await;
+                let intake = Intake::new(Arc::clone(&self.metrics.services.limits), Arc::clone(&self.places));
+                let context = ClientContext::new(client, intake);
+                let administer = async |request| self.administer_audited(request, &id, &context).await;
                 Box::pin(self.lend(request, client, administer)).await
             }
             Target::WellKnown => {
                 let describe =
-                    async |request: Request<Lent>, id: &HeaderValue, _| self.describe(&request, id);
+                    async |request: Request<SharedBody>, id: &HeaderValue, _| self.describe(&request, id);
                 let receive = async |request| self.receive(request, &id, (false, MCP_CORS), describe).await;
                 Box::pin(self.lend(request, client, receive)).await
             }
             Target::Metrics => {
-                let scrape = async |request: Request<Lent>, id: &HeaderValue, foreign_host| {
+                let scrape = async |request: Request<SharedBody>, id: &HeaderValue, foreign_host| {
                     self.scrape(&request, (peer, client), id, foreign_host)
                 };
                 let receive = async |request| self.receive(request, &id, (true, ADMIN_CORS), scrape).await;
@@ -178,7 +176,7 @@ impl Gateway {
 
     fn scrape(
         &self,
-        request: &Request<Lent>,
+        request: &Request<SharedBody>,
         (peer, client): (IpAddr, ClientAddress),
         id: &HeaderValue,
         foreign_host: bool,
@@ -195,17 +193,13 @@ impl Gateway {
         answered.unwrap_or_else(|fault| problem(&fault, id))
     }
 
-    /// Runs what answers until its end or its deadline, by which it is late; a panic in it ends nothing else.
-    async fn guard<T>(
-        &self,
-        answering: impl Future<Output = T>,
-        late: impl FnOnce() -> Fault,
-    ) -> Result<T, Fault> {
+    /// Runs a handler until it completes, panics or exceeds the deadline of requests.
+    async fn guard<T>(&self, answering: impl Future<Output = T>) -> Result<T, Interrupted> {
         let answering = pin!(AssertUnwindSafe(answering).catch_unwind());
         match within(self.options.deadline, answering).await {
             Some(Ok(answer)) => Ok(answer),
-            Some(Err(_)) => Err(Fault::Internal("a handler panicked".to_owned())),
-            None => Err(late()),
+            Some(Err(_)) => Err(Interrupted::Panic),
+            None => Err(Interrupted::Deadline),
         }
     }
 
@@ -224,36 +218,32 @@ impl Gateway {
             Ok(_) if self.is_full() => Err(Fault::BUSY),
             Ok(_) => Ok(()),
         };
-        let noted = Noted::default();
         let (parts, mut body) = request.into_parts();
-        let (expiry, trail) = (KeyExpiry::default(), Trail::begin());
-        let arrival = Arrival {
+        let mut context = RequestContext {
             agent: mcp_agent(parts.uri.path()).unwrap_or_default(),
             parts: &parts,
             request_id: id,
             client,
             foreign_host: source.as_ref().is_ok_and(|source| source.foreign_host),
-            expiry: &expiry,
             admitted,
-            places: &self.places,
+            permits: &self.places,
             refusals: &self.refusals,
-            trail,
-            noted: &noted,
+            progress: Progress::default(),
         };
         let answered = {
-            // Pinned here: what guards it would move all of it.
-            let answering = pin!(self.endpoint.answer(&arrival, &mut body));
-            self.guard(answering, || if arrival.trail.is_awaiting_body() { LATE_BODY } else { Fault::BUSY })
-                .await
+            // Pinned here: the guard would move all of it.
+            let answering = pin!(self.endpoint.answer(&mut context, &mut body));
+            self.guard(answering).await
         };
-        let response = answered.unwrap_or_else(|fault| reply::fail(&arrival, &fault));
-        let mut response = self.endpoint.record(&arrival, response).await;
-        if response.status().is_client_error() {
-            noted.refused();
-        }
-        self.metrics.meter.count(&noted, arrival.trail.took());
-        expiry.tell(response.headers_mut());
-        self.challenge(|| Protected::endpoint_or_gateway(arrival.agent), &parts.headers, &mut response);
+        let response = answered.unwrap_or_else(|interrupted| {
+            let fault = match interrupted {
+                Interrupted::Deadline if context.is_awaiting_body() => LATE_BODY,
+                interrupted => interrupted.fault(),
+            };
+            reply::fail(&mut context, &fault)
+        });
+        let mut response = self.endpoint.complete(&mut context, response, &self.metrics.meter).await;
+        self.challenge(|| Protected::endpoint_or_gateway(context.agent), &parts.headers, &mut response);
         self.refusals.discard(client, &parts.headers, &mut body).await;
         if let Ok(RequestSource { origin: Some(origin), .. }) = source {
             origin::allow(origin, MCP_CORS, response.headers_mut());
@@ -266,10 +256,10 @@ impl Gateway {
         &self,
         request: Request<Incoming>,
         client: ClientAddress,
-        answer: impl AsyncFnOnce(Request<Lent>) -> Response<Body>,
+        answer: impl AsyncFnOnce(Request<SharedBody>) -> Response<Body>,
     ) -> Response<Body> {
         let headers = request.headers().clone();
-        let request = request.map(Lent::new);
+        let request = request.map(SharedBody::new);
         let body = request.body().clone();
         let response = answer(request).await;
         self.refusals.discard(client, &headers, body).await;
@@ -280,10 +270,10 @@ impl Gateway {
     /// a foreign host is left where it reads credentials.
     async fn receive(
         &self,
-        request: Request<Lent>,
+        request: Request<SharedBody>,
         id: &HeaderValue,
         (reads_credentials, cors): (bool, Cors),
-        answer: impl AsyncFnOnce(Request<Lent>, &HeaderValue, bool) -> Response<Body>,
+        answer: impl AsyncFnOnce(Request<SharedBody>, &HeaderValue, bool) -> Response<Body>,
     ) -> Response<Body> {
         let source = match self.options.origins.check(request.uri(), request.headers()) {
             Ok(source) => source,
@@ -305,7 +295,7 @@ impl Gateway {
     }
 
     /// Answers with the metadata of a protected resource, if there is such a one.
-    fn describe(&self, request: &Request<Lent>, id: &HeaderValue) -> Response<Body> {
+    fn describe(&self, request: &Request<SharedBody>, id: &HeaderValue) -> Response<Body> {
         let metadata = self.options.metadata.load();
         let metadata = metadata.as_deref();
         let found = metadata.and_then(|metadata| Some((metadata, metadata.find(request.uri().path())?)));
@@ -326,7 +316,22 @@ impl Gateway {
     }
 }
 
-async fn nothing(_: Request<Lent>, id: &HeaderValue, _: bool) -> Response<Body> {
+/// Why a handler did not complete.
+enum Interrupted {
+    Panic,
+    Deadline,
+}
+
+impl Interrupted {
+    fn fault(&self) -> Fault {
+        match self {
+            Self::Panic => Fault::Internal("a handler panicked".to_owned()),
+            Self::Deadline => Fault::BUSY,
+        }
+    }
+}
+
+async fn nothing(_: Request<SharedBody>, id: &HeaderValue, _: bool) -> Response<Body> {
     problem(&NO_PATH, id)
 }
 
@@ -389,7 +394,7 @@ pub(super) fn status(request: &Request<Incoming>, code: StatusCode, body: Bytes)
 
 /// Notes what went wrong for the audit log.
 fn note(fault: &Fault) {
-    let outcome = fault.name();
+    let outcome = fault.outcome();
     AuditedCall::describe(|event| event.outcome = outcome);
 }
 

@@ -19,8 +19,8 @@ use crate::http::meter::{BOUNDS, Meter};
 use crate::http::operator_keys::OperatorKeys;
 use crate::http::origin::FOREIGN_HOST;
 use crate::http::problem;
-use crate::mcp::counted::EndpointStats;
-use crate::mcp::endpoint::{Endpoint, Grounds};
+use crate::mcp::endpoint::{Endpoint, Services};
+use crate::mcp::stats::EndpointStats;
 use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
 use crate::store::Store;
@@ -39,7 +39,7 @@ pub(crate) struct Metrics {
     /// The requests of MCP endpoints.
     pub(crate) meter: Meter,
     /// What is in memory, whether changes are heard, what becomes of audit events, who was refused.
-    pub(crate) grounds: Grounds,
+    pub(crate) services: Services,
     /// The pool.
     pub(crate) store: Store,
     /// The connections of each listener.
@@ -99,7 +99,7 @@ impl Metrics {
         if !presented && scraper.is_local() {
             return if scraper.names_this_machine { Ok(()) } else { Err(FOREIGN_HOST) };
         }
-        self.grounds.limits.charge_failure(scraper.client)?;
+        self.services.limits.charge_failure(scraper.client)?;
         Err(if scraper.foreign_host { FOREIGN_HOST } else { Fault::Unauthenticated })
     }
 
@@ -143,7 +143,7 @@ impl Metrics {
     }
 
     fn refusals(&self, text: &mut Exposition) {
-        let stats = self.grounds.limits.stats();
+        let stats = self.services.limits.stats();
         let help = "Requests refused by a rate limit, by whose it is.";
         let mut family = text.family("waggle_rate_limited_total", Kind::Counter, help);
         for (scope, count) in stats.refused {
@@ -160,7 +160,7 @@ impl Metrics {
     }
 
     fn feed(&self, text: &mut Exposition) {
-        let stats = self.grounds.feed.stats();
+        let stats = self.services.feed.stats();
         let help = "For how long nothing has proven that changes are heard; +Inf before the first proof.";
         let unproven = stats.unproven.as_secs_f64();
         if stats.unproven == std::time::Duration::MAX {
@@ -181,7 +181,7 @@ impl Metrics {
     }
 
     fn memory(&self, text: &mut Exposition, EndpointStats { results, .. }: EndpointStats) {
-        let stats = self.grounds.registry.stats();
+        let stats = self.services.registry.stats();
         let help = "What is held in memory, in pieces.";
         let mut family = text.family("waggle_cache_entries", Kind::Gauge, help);
         for (cache, entries) in [
@@ -234,7 +234,7 @@ impl Metrics {
     }
 
     fn audit(&self, text: &mut Exposition) {
-        let stats = self.grounds.audit.stats();
+        let stats = self.services.audit.stats();
         let help = "Events that are lost: the database took none, and the spill file was full or missing.";
         text.counter("waggle_audit_lost_total", help, stats.lost);
         let help = "Rows that were added to the audit log.";
@@ -264,7 +264,7 @@ fn streams(text: &mut Exposition, EndpointStats { streams, .. }: EndpointStats) 
     let help = "Changes that were told on streams, by era.";
     let mut family = text.family("waggle_events_total", Kind::Counter, help);
     for stats in streams {
-        family.sample("", &[("era", stats.era)], stats.told);
+        family.sample("", &[("era", stats.era)], stats.notified);
     }
 }
 

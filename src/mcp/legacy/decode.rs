@@ -91,7 +91,8 @@ pub fn batch<'a>(
     }
     let messages: Vec<_> = members.iter().map(|raw| message(raw.get())).collect();
     let initialize = MethodName::Known(Method::Initialize);
-    let opens = |message: &_| matches!(message, Ok(Message::Request(request)) if request.method == initialize);
+    let opens =
+        |message: &_| matches!(message, Ok(Message::Request(request)) if request.method == initialize);
     if messages.iter().any(opens) {
         return Err(initialize_in_batch());
     }

@@ -3,46 +3,38 @@
 use serde::Serialize;
 
 use super::content;
+use crate::mcp::result::{ResultMembers, append};
 use crate::mcp::server::{Capabilities, Implementation};
-use crate::mcp::subject::{Subject, append};
 use crate::mcp::version::ProtocolVersion;
 use crate::model::agent::AgentDescription;
+use crate::model::call::CallResult;
 use crate::model::fault::Fault;
-use crate::model::operation::Outcome;
 
-/// Appends the result of an operation, alike in all revisions of the era but for the content of prompts.
+/// Appends the result of a call, alike in all revisions of the era but for the content of prompts.
 ///
 /// # Errors
-/// [`Fault::Internal`] where stored text is no text.
-pub fn outcome(
+/// [`Fault::Internal`] where stored text is not UTF-8.
+pub fn result(
     out: &mut Vec<u8>,
-    outcome: &Outcome,
+    result: &CallResult,
     next_cursor: Option<&str>,
     version: ProtocolVersion,
 ) -> Result<(), Fault> {
-    let subject = match (outcome, Subject::of(outcome, next_cursor)) {
-        (Outcome::Prompt(told), Subject::Messages { description, .. }) => {
-            let messages = content::known(&told.messages, version.content_types());
-            Subject::Messages { description, messages }
+    let members = match (result, ResultMembers::of(result, next_cursor)) {
+        (CallResult::Prompt(prompt), ResultMembers::Messages { description, .. }) => {
+            let messages = content::known(&prompt.messages, version.content_types());
+            ResultMembers::Messages { description, messages }
         }
-        (_, subject) => subject,
+        (_, members) => members,
     };
-    out.reserve(subject.encoded_len());
-    append(out, &subject)
-}
-
-/// Appends the result of `tools/list`.
-///
-/// # Errors
-/// As [`outcome`].
-pub fn tools(out: &mut Vec<u8>) -> Result<(), Fault> {
-    append(out, &Subject::Tools { tools: [] })
+    out.reserve(members.encoded_len());
+    append(out, &members)
 }
 
 /// Appends the result of `initialize`.
 ///
 /// # Errors
-/// As [`outcome`].
+/// As [`result`].
 pub fn initialize(
     out: &mut Vec<u8>,
     version: ProtocolVersion,
@@ -72,10 +64,11 @@ struct Initialized<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::{EMPTY, initialize, outcome, tools};
+    use super::{EMPTY, initialize, result};
     use crate::mcp::fixtures;
     use crate::mcp::version::ProtocolVersion;
     use crate::model::agent::AgentDescription;
+    use crate::model::call::CallResult;
     use crate::model::fault::Fault;
 
     const NEWEST: ProtocolVersion = ProtocolVersion::NEWEST_LEGACY;
@@ -98,8 +91,8 @@ mod tests {
             r#"]"#,
         );
         let page = fixtures::page();
-        assert_eq!(text(|out| outcome(out, &page, None, NEWEST)), format!("{expected}}}"));
-        let more = text(|out| outcome(out, &page, Some("c\"1"), NEWEST));
+        assert_eq!(text(|out| result(out, &page, None, NEWEST)), format!("{expected}}}"));
+        let more = text(|out| result(out, &page, Some("c\"1"), NEWEST));
         assert_eq!(more, format!(r#"{expected},"nextCursor":"c\"1"}}"#));
     }
 
@@ -112,14 +105,14 @@ mod tests {
             r#"{"uri":"beeos://agent/config","mimeType":"text/plain","blob":""}"#,
             r#"]}"#,
         );
-        assert_eq!(text(|out| outcome(out, &fixtures::contents(), None, NEWEST)), expected);
-        let plain = text(|out| outcome(out, &fixtures::plain_contents(b"x"), None, NEWEST));
+        assert_eq!(text(|out| result(out, &fixtures::contents(), None, NEWEST)), expected);
+        let plain = text(|out| result(out, &fixtures::plain_contents(b"x"), None, NEWEST));
         assert_eq!(plain, r#"{"contents":[{"uri":"a:b","text":"x"}]}"#);
     }
 
     #[test]
     fn text_that_is_none_is_a_bug_and_no_panic() {
-        let fault = outcome(&mut Vec::new(), &fixtures::plain_contents(b"\xff"), None, NEWEST);
+        let fault = result(&mut Vec::new(), &fixtures::plain_contents(b"\xff"), None, NEWEST);
         let expected = Fault::Internal("cannot encode a result: a text part is not UTF-8".to_owned());
         assert_eq!(fault, Err(expected));
     }
@@ -162,7 +155,7 @@ mod tests {
 
     #[test]
     fn small_results_are_what_they_are() {
-        assert_eq!(text(tools), r#"{"tools":[]}"#);
+        assert_eq!(text(|out| result(out, &CallResult::Tools, None, NEWEST)), r#"{"tools":[]}"#);
         assert_eq!(EMPTY, b"{}");
     }
 }

@@ -2,14 +2,14 @@
 
 use axum::http::StatusCode;
 
-use crate::mcp::error::{Dialect, RpcError, code};
+use crate::mcp::error::{EraCodes, RpcError, code};
 use crate::model::fault::Fault;
 
 /// Clients of this era take any `404` in a session for a lost session, so that an unknown method is none.
-const DIALECT: Dialect =
-    Dialect { method_not_found: StatusCode::OK, resource_not_found: code::RESOURCE_NOT_FOUND };
+const CODES: EraCodes =
+    EraCodes { method_not_found: StatusCode::OK, resource_not_found: code::RESOURCE_NOT_FOUND };
 
 /// The error as it is answered. `request_id` is the HTTP request's.
 pub fn answer(fault: &Fault, request_id: &str) -> RpcError {
-    RpcError::of(fault, DIALECT, request_id)
+    RpcError::of(fault, CODES, request_id)
 }

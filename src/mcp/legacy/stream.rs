@@ -7,28 +7,29 @@ use serde_json::{Value, json};
 use time::OffsetDateTime;
 
 use crate::feed::hub::{Reading, Told};
-use crate::mcp::live::{End, Obstacle, Voice};
+use crate::mcp::event_stream::{Obstacle, StreamEncoder};
 use crate::mcp::notification::{self, END};
 use crate::mcp::sse;
+use crate::mcp::streams::StreamEnd;
 use crate::model::scope::Revision;
 use crate::model::session::{LogLevel, Session};
 use crate::model::subject::{Interest, Subject};
 use crate::registry::Registry;
 use crate::registry::sessions::SessionInUse;
 
-/// After how many milliseconds a client may connect again.
+/// The delay after which a client may reconnect, in milliseconds.
 const RETRY_MS: u64 = 1_000;
-/// From when on a client is told that its credential expires.
+/// How long before its expiry a client is warned of it.
 const EXPIRES_SOON: time::Duration = time::Duration::days(1);
 
-/// Where a stream begins.
+/// The position at which a stream begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Start {
-    /// The client was on no stream of the session yet, or does not say where it was.
+    /// The client sends no position: it had no stream of the session yet, or does not resume one.
     First,
-    /// It has been told of everything up to this revision.
+    /// Everything up to this revision was sent.
     Resumed(Revision),
-    /// It says where it was, and that is not to be made out.
+    /// The position cannot be read.
     Unreadable,
 }
 
@@ -41,7 +42,7 @@ impl Start {
         }
     }
 
-    /// What the session wants to be told of, from here on.
+    /// The interests of the session, from this position on.
     pub fn interests(self, session: &Session) -> Vec<Interest> {
         let after = |since: Revision| match self {
             Self::Resumed(watermark) => since.max(watermark),
@@ -72,13 +73,13 @@ fn resumed(session: &Session, id: &str) -> Option<Revision> {
     known.then_some(Revision(watermark))
 }
 
-/// What tells the events of one session from another's.
+/// The prefix of the event ids of a session.
 fn mark(session: &Session) -> String {
     session.uid.0.simple().to_string()[..8].to_owned()
 }
 
-/// What is said on one stream of a session.
-pub struct SessionStream {
+/// Encodes the events of one stream of a session.
+pub struct SessionEncoder {
     registry: Arc<Registry>,
     session: Arc<Session>,
     stream: String,
@@ -86,12 +87,12 @@ pub struct SessionStream {
     watermark: Revision,
     /// The expiry that the client was warned of.
     warned: Option<OffsetDateTime>,
-    /// The stream is open, so its session is in use.
+    /// Keeps the session in use while the stream is open.
     _in_use: SessionInUse,
 }
 
-impl SessionStream {
-    /// For the stream that a session has just been given.
+impl SessionEncoder {
+    /// For the newest stream of a session.
     pub fn new(registry: Arc<Registry>, session: Arc<Session>, watermark: Revision) -> Self {
         let stream = format!("{}{:x}", mark(&session), session.epoch);
         let in_use = registry.use_session(session.uid);
@@ -105,13 +106,13 @@ impl SessionStream {
         id
     }
 
-    /// The event that only says where to resume.
+    /// Appends the event that only carries a position to resume at.
     pub fn prime(&mut self, out: &mut Vec<u8>) {
         let id = self.id(self.watermark);
         sse::priming(out, &id, RETRY_MS);
     }
 
-    /// Says that it is not known what was missed, so that everything is told.
+    /// Appends the warning that missed changes are unknown, so that every subject is notified.
     pub fn log_reset(&mut self, out: &mut Vec<u8>) {
         let message = "what changed since the last event is not known any more: everything may have changed";
         self.log(out, LogLevel::Warning, "replay_incomplete", message);
@@ -129,7 +130,7 @@ impl SessionStream {
         sse::event(out, Some(&id), &[message.as_bytes()]);
     }
 
-    /// Warns once of each expiry that is near: a rotation may set an earlier one.
+    /// Appends a warning for each new expiry that is near: a rotation may set an earlier one.
     fn log_expiry(&mut self, expires_at: Option<OffsetDateTime>, out: &mut Vec<u8>) {
         let soon = self.registry.now() + EXPIRES_SOON;
         let near = expires_at.filter(|expires| *expires <= soon);
@@ -140,7 +141,7 @@ impl SessionStream {
         }
     }
 
-    /// Takes up what was subscribed to since, drops what was unsubscribed from.
+    /// Adds the interests of new subscriptions and drops those that ended.
     async fn adjust(&self, reading: &Reading) -> Result<(), Obstacle> {
         let present: HashSet<_> = reading.subjects().into_iter().collect();
         let mut new: Vec<_> = interests(&self.session).collect();
@@ -152,42 +153,44 @@ impl SessionStream {
         }
         let subjects: Vec<_> = new.iter().map(|interest| interest.subject.clone()).collect();
         reading.take_up(new).await.map(drop).map_err(|_| {
-            // They are taken up again when it next looks.
+            // They are added again by the next check.
             reading.drop_interests(&subjects);
             Obstacle::Unknown
         })
     }
 }
 
-impl Voice for SessionStream {
-    fn tell(&mut self, out: &mut Vec<u8>, told: &Told) {
-        let pieces = notification::changed(&told.subject);
-        let id = self.id(told.watermark);
+impl StreamEncoder for SessionEncoder {
+    fn notification(&mut self, out: &mut Vec<u8>, change: &Told) {
+        let pieces = notification::changed(&change.subject);
+        let id = self.id(change.watermark);
         let [name, value] = pieces.params;
         sse::event(out, Some(&id), &[pieces.head, name, value, END].map(str::as_bytes));
     }
 
-    fn last(&mut self, out: &mut Vec<u8>, end: End) {
+    fn last(&mut self, out: &mut Vec<u8>, end: StreamEnd) {
         let (code, message) = match end {
-            End::Shutdown => ("shutdown", "the gateway is shutting down; connect again"),
-            End::NotAllowed => ("not_allowed", "the credential or the agent is not valid any more"),
-            End::Session => ("session_ended", "the session ended"),
-            End::Superseded => ("superseded", "a newer stream of the session took the place of this one"),
+            StreamEnd::Shutdown => ("shutdown", "the gateway is shutting down; connect again"),
+            StreamEnd::NotAllowed => ("not_allowed", "the credential or the agent is not valid any more"),
+            StreamEnd::Session => ("session_ended", "the session ended"),
+            StreamEnd::Superseded => {
+                ("superseded", "a newer stream of the session took the place of this one")
+            }
         };
         self.log(out, LogLevel::Notice, code, message);
         sse::retry(out, RETRY_MS);
     }
 
-    async fn look_again(
+    async fn check(
         &mut self,
         reading: &Reading,
         expires_at: Option<OffsetDateTime>,
         out: &mut Vec<u8>,
     ) -> Result<(), Obstacle> {
         let session = self.registry.session_now(self.session.uid).await.map_err(|_| Obstacle::Unknown)?;
-        let session = session.ok_or(Obstacle::End(End::Session))?;
+        let session = session.ok_or(Obstacle::End(StreamEnd::Session))?;
         if session.epoch > self.session.epoch {
-            return Err(Obstacle::End(End::Superseded));
+            return Err(Obstacle::End(StreamEnd::Superseded));
         }
         if !Arc::ptr_eq(&session, &self.session) {
             let before = std::mem::replace(&mut self.session, session);

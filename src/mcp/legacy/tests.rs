@@ -67,11 +67,7 @@ fn every_method_of_the_era_is_read() {
             r#"Call(Complete { reference: Template("a:{b}"), argument: "b", value: "" })"#,
         ),
         ("tools/list", "{}", "Call(ListTools)"),
-        (
-            "resources/subscribe",
-            r#"{"uri":"a:b"}"#,
-            r#"InSession(Subscribe, Ok(Subscribe("a:b")))"#,
-        ),
+        ("resources/subscribe", r#"{"uri":"a:b"}"#, r#"InSession(Subscribe, Ok(Subscribe("a:b")))"#),
         (
             "resources/unsubscribe",
             "{}",

@@ -111,8 +111,7 @@ fn check_version(header: &Field<'_>, meta: &Members<'_>) -> Result<(), ModernErr
             return Err(ModernError::HeaderMismatch(differs));
         }
     }
-    let served =
-        ProtocolVersion::parse(&version).filter(|version| version.era() == Era::Modern);
+    let served = ProtocolVersion::parse(&version).filter(|version| version.era() == Era::Modern);
     served.map(|_| ()).ok_or_else(|| ModernError::UnsupportedVersion { requested: shortened(&version) })
 }
 

@@ -3,66 +3,58 @@
 use serde::Serialize;
 use serde_json::value::RawValue;
 
+use crate::mcp::result::{ResultMembers, append};
 use crate::mcp::server::{Capabilities, Implementation};
-use crate::mcp::subject::{Subject, append};
 use crate::mcp::version::ProtocolVersion;
 use crate::mcp::wire::RequestId;
 use crate::model::agent::{Access, AgentDescription};
+use crate::model::call::CallResult;
 use crate::model::fault::Fault;
-use crate::model::operation::Outcome;
 
-/// What every result says besides its subject. Whoever keeps a result forgets it when any of this changes.
+/// The members that every result carries besides those of its method. A cached result is valid as long as they are.
 #[derive(Debug, Clone, Copy)]
-pub struct Surroundings<'a> {
+pub struct ResultEnvelope<'a> {
     /// The agent that answers.
     pub agent: &'a AgentDescription,
-    /// Who may read it: what everybody may read, shared caches may keep.
+    /// The access of the agent: results of a public one may be kept by shared caches.
     pub access: Access,
-    /// For how long a client may keep the result, in milliseconds.
+    /// How long a client may cache the result, in milliseconds.
     pub ttl_ms: u64,
 }
 
-/// Appends the result of an operation.
+/// Appends the result of a call.
 ///
 /// # Errors
-/// [`Fault::Internal`] where stored text is no text.
-pub fn outcome(
+/// [`Fault::Internal`] where stored text is not UTF-8.
+pub fn result(
     out: &mut Vec<u8>,
-    outcome: &Outcome,
+    result: &CallResult,
     next_cursor: Option<&str>,
-    around: Surroundings<'_>,
+    envelope: ResultEnvelope<'_>,
 ) -> Result<(), Fault> {
-    let subject = Subject::of(outcome, next_cursor);
-    out.reserve(subject.encoded_len());
-    let cacheable = subject.is_cacheable();
-    append(out, &around.complete(subject, cacheable))
-}
-
-/// Appends the result of `tools/list`.
-///
-/// # Errors
-/// As [`outcome`].
-pub fn tools(out: &mut Vec<u8>, around: Surroundings<'_>) -> Result<(), Fault> {
-    append(out, &around.complete(Subject::Tools { tools: [] }, true))
+    let members = ResultMembers::of(result, next_cursor);
+    out.reserve(members.encoded_len());
+    let cacheable = members.is_cacheable();
+    append(out, &envelope.complete(members, cacheable))
 }
 
 /// Appends the result of `server/discover`.
 ///
 /// # Errors
-/// As [`outcome`].
-pub fn discover(out: &mut Vec<u8>, around: Surroundings<'_>) -> Result<(), Fault> {
+/// As [`result`].
+pub fn discover(out: &mut Vec<u8>, envelope: ResultEnvelope<'_>) -> Result<(), Fault> {
     let discovery = Discovery {
         supported_versions: ProtocolVersion::SUPPORTED.map(ProtocolVersion::as_str),
         capabilities: Capabilities::of(ProtocolVersion::V2026_07_28),
-        instructions: around.agent.instructions.as_deref(),
+        instructions: envelope.agent.instructions.as_deref(),
     };
-    append(out, &around.complete(discovery, true))
+    append(out, &envelope.complete(discovery, true))
 }
 
 /// Appends what ends the stream of `subscriptions/listen`.
 ///
 /// # Errors
-/// As [`outcome`].
+/// As [`result`].
 pub fn listened(out: &mut Vec<u8>, id: RequestId<'_>, agent: &AgentDescription) -> Result<(), Fault> {
     let subscription_id = RawValue::from_string(id.as_json().to_owned())
         .map_err(|error| Fault::Internal(format!("cannot encode a result: {error}")))?;
@@ -71,8 +63,8 @@ pub fn listened(out: &mut Vec<u8>, id: RequestId<'_>, agent: &AgentDescription) 
     append(out, &Listened { result_type: "complete", meta })
 }
 
-impl<'a> Surroundings<'a> {
-    fn complete<S: Serialize>(self, subject: S, cacheable: bool) -> Complete<'a, S> {
+impl<'a> ResultEnvelope<'a> {
+    fn complete<S: Serialize>(self, members: S, cacheable: bool) -> Complete<'a, S> {
         let cache_scope = match self.access {
             Access::Public => "public",
             Access::Key => "private",
@@ -80,7 +72,7 @@ impl<'a> Surroundings<'a> {
         let titles = ProtocolVersion::V2026_07_28.knows_titles();
         let meta = Meta { server_info: Implementation::of(self.agent, titles) };
         let caching = cacheable.then_some(Caching { ttl_ms: self.ttl_ms, cache_scope });
-        Complete { result_type: "complete", subject, caching, meta }
+        Complete { result_type: "complete", members, caching, meta }
     }
 }
 
@@ -89,14 +81,14 @@ impl<'a> Surroundings<'a> {
 struct Complete<'a, S> {
     result_type: &'static str,
     #[serde(flatten)]
-    subject: S,
+    members: S,
     #[serde(flatten)]
     caching: Option<Caching>,
     #[serde(rename = "_meta")]
     meta: Meta<'a>,
 }
 
-/// For how long, and for whom, a client may keep a result.
+/// How long, and for which callers, a result may be cached.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Caching {
@@ -140,9 +132,10 @@ struct Discovery<'a> {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{Surroundings, discover, outcome, tools};
+    use super::{ResultEnvelope, discover, result};
     use crate::mcp::fixtures;
     use crate::model::agent::Access;
+    use crate::model::call::CallResult;
     use crate::model::fault::Fault;
 
     fn text(encode: impl FnOnce(&mut Vec<u8>) -> Result<(), Fault>) -> String {
@@ -167,14 +160,14 @@ mod tests {
     #[test]
     fn a_result_says_that_it_is_complete_by_whom_and_for_how_long() {
         let agent = fixtures::agent();
-        let around = Surroundings { agent: &agent, access: Access::Key, ttl_ms: 0 };
-        let public = Surroundings { access: Access::Public, ttl_ms: 60_000, ..around };
+        let around = ResultEnvelope { agent: &agent, access: Access::Key, ttl_ms: 0 };
+        let public = ResultEnvelope { access: Access::Public, ttl_ms: 60_000, ..around };
 
-        let read = text(|out| outcome(out, &fixtures::plain_contents(b"x"), None, around));
+        let read = text(|out| result(out, &fixtures::plain_contents(b"x"), None, around));
         let subject = r#"{"resultType":"complete","contents":[{"uri":"a:b","text":"x"}]"#;
         assert_eq!(read, format!("{subject}{}", tail(0, "private")));
 
-        let list = text(|out| outcome(out, &fixtures::page(), Some("c"), public));
+        let list = text(|out| result(out, &fixtures::page(), Some("c"), public));
         let subject = concat!(
             r#"{"resultType":"complete","resources":["#,
             r#"{"uri":"a:b","name":"n","annotations":{"lastModified":"2026-03-04T10:30:05Z"}},"#,
@@ -186,14 +179,14 @@ mod tests {
         );
         assert_eq!(list, format!("{subject}{}", tail(60_000, "public")));
 
-        let tools = text(|out| tools(out, public));
+        let tools = text(|out| result(out, &CallResult::Tools, None, public));
         assert_eq!(tools, format!(r#"{{"resultType":"complete","tools":[]{}"#, tail(60_000, "public")));
     }
 
     #[test]
     fn discover_tells_all_versions_and_what_is_served() {
         let agent = fixtures::agent();
-        let around = Surroundings { agent: &agent, access: Access::Public, ttl_ms: 5 };
+        let around = ResultEnvelope { agent: &agent, access: Access::Public, ttl_ms: 5 };
         let subject = concat!(
             r#"{"resultType":"complete","#,
             r#""supportedVersions":["2026-07-28","2025-11-25","2025-06-18","2025-03-26","2024-11-05"],"#,
@@ -202,7 +195,7 @@ mod tests {
         assert_eq!(text(|out| discover(out, around)), format!("{subject}{}", tail(5, "public")));
 
         let nameless = fixtures::nameless_agent();
-        let around = Surroundings { agent: &nameless, access: Access::Key, ttl_ms: 0 };
+        let around = ResultEnvelope { agent: &nameless, access: Access::Key, ttl_ms: 0 };
         let answer: Value = serde_json::from_str(&text(|out| discover(out, around))).unwrap();
         assert_eq!(answer.get("instructions"), None);
         let info = json!({"name": "a", "version": env!("CARGO_PKG_VERSION")});

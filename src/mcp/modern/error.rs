@@ -2,11 +2,12 @@
 
 use axum::http::StatusCode;
 
-use crate::mcp::error::{Detail, Dialect, RpcError, code};
+use crate::mcp::error::{Detail, EraCodes, RpcError, code};
 use crate::model::fault::Fault;
+use crate::model::outcome::Outcome;
 
-const DIALECT: Dialect =
-    Dialect { method_not_found: StatusCode::NOT_FOUND, resource_not_found: code::INVALID_PARAMS };
+const CODES: EraCodes =
+    EraCodes { method_not_found: StatusCode::NOT_FOUND, resource_not_found: code::INVALID_PARAMS };
 
 /// Why a modern request is refused or failed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -31,16 +32,16 @@ pub enum ModernError {
 impl ModernError {
     /// The error as it is answered. `request_id` is the HTTP request's.
     pub fn answer(&self, request_id: &str) -> RpcError {
-        let (code, name, detail) = match self {
-            Self::Fault(fault) => return RpcError::of(fault, DIALECT, request_id),
-            Self::Meta(_) => (code::INVALID_PARAMS, "invalid_params", None),
-            Self::HeaderMismatch(_) => (code::HEADER_MISMATCH, "header_mismatch", None),
+        let (code, outcome, detail) = match self {
+            Self::Fault(fault) => return RpcError::of(fault, CODES, request_id),
+            Self::Meta(_) => (code::INVALID_PARAMS, Outcome::InvalidParams, None),
+            Self::HeaderMismatch(_) => (code::HEADER_MISMATCH, Outcome::HeaderMismatch, None),
             Self::UnsupportedVersion { requested } => {
                 let detail = Detail::Versions { requested: requested.clone() };
-                (code::UNSUPPORTED_PROTOCOL_VERSION, "unsupported_protocol_version", Some(detail))
+                (code::UNSUPPORTED_PROTOCOL_VERSION, Outcome::UnsupportedProtocolVersion, Some(detail))
             }
         };
         let (status, message) = (StatusCode::BAD_REQUEST, self.to_string().into());
-        RpcError { status, code, name, message, detail, retry_after: None }
+        RpcError { status, code, outcome, message, detail, retry_after: None }
     }
 }

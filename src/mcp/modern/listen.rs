@@ -1,4 +1,4 @@
-//! `subscriptions/listen`: what is asked for, what of it is honoured, and how it is told (2026-07-28, Subscriptions).
+//! `subscriptions/listen`: the filter of a request, the part of it that is honoured, and its events (2026-07-28, Subscriptions).
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,10 +10,11 @@ use time::OffsetDateTime;
 
 use crate::feed::hub::{Reading, Told};
 use crate::mcp::call::members;
-use crate::mcp::live::{End, Obstacle, Voice};
+use crate::mcp::event_stream::{Obstacle, StreamEncoder};
 use crate::mcp::modern::encode;
 use crate::mcp::notification::{self, END};
 use crate::mcp::sse;
+use crate::mcp::streams::StreamEnd;
 use crate::mcp::wire::members::text_of;
 use crate::mcp::wire::{Params, RequestId, RequestIdOwned, result_message};
 use crate::model::agent::AgentDescription;
@@ -27,7 +28,7 @@ use crate::registry::snapshot::AgentSnapshot;
 
 const FILTER: &str = "params.notifications";
 
-/// `SubscriptionFilter` of the specification: what a client wants to be told of.
+/// `SubscriptionFilter` of the specification: the subjects that a client subscribes to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Filter {
     resources: bool,
@@ -57,7 +58,7 @@ impl Filter {
         })
     }
 
-    /// What of it is honoured: a URI that names nothing readable is left out.
+    /// The part that is honoured: a URI that names nothing readable is left out.
     ///
     /// # Errors
     /// As [`Registry::answered`].
@@ -73,7 +74,7 @@ impl Filter {
         Ok(Self { uris: Some(answered.map_err(named)?), ..self })
     }
 
-    /// As what it stands with the hub.
+    /// The interests of the filter, from a revision on.
     pub fn interests(&self, since: Revision) -> Vec<Interest> {
         let lists = [(self.resources, Subject::ResourceList), (self.prompts, Subject::PromptList)];
         let lists = lists.into_iter().filter_map(|(wanted, subject)| wanted.then_some(subject));
@@ -151,22 +152,22 @@ impl<'de> Visitor<'de> for Bounded<'_> {
     }
 }
 
-/// What is said on the stream of one request.
-pub struct Listening {
+/// Encodes the events of one request's stream.
+pub struct ListenEncoder {
     id: RequestIdOwned,
-    /// What every message on the stream says besides.
+    /// The `_meta` of every message on the stream.
     meta: String,
     agent: AgentDescription,
 }
 
-impl Listening {
-    /// For a request's stream.
+impl ListenEncoder {
+    /// For the stream of a request.
     pub fn new(id: RequestId<'_>, agent: AgentDescription) -> Self {
         let meta = format!(r#""_meta":{{"io.modelcontextprotocol/subscriptionId":{}}}"#, id.as_json());
         Self { id: id.to_owned(), meta, agent }
     }
 
-    /// The first event: what of the request is honoured.
+    /// The first event: the part of the filter that is honoured.
     pub fn acknowledge(&self, honoured: &Filter) -> Vec<u8> {
         let mut out = Vec::new();
         let head = r#"{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"#;
@@ -177,9 +178,9 @@ impl Listening {
     }
 }
 
-impl Voice for Listening {
-    fn tell(&mut self, out: &mut Vec<u8>, told: &Told) {
-        let pieces = notification::changed(&told.subject);
+impl StreamEncoder for ListenEncoder {
+    fn notification(&mut self, out: &mut Vec<u8>, change: &Told) {
+        let pieces = notification::changed(&change.subject);
         let [name, value] = pieces.params;
         let comma = if name.is_empty() { "" } else { "," };
         let data = [pieces.head, &self.meta, comma, name, value, END];
@@ -187,14 +188,14 @@ impl Voice for Listening {
     }
 
     /// The answer to the request: it ends gracefully.
-    fn last(&mut self, out: &mut Vec<u8>, _end: End) {
+    fn last(&mut self, out: &mut Vec<u8>, _end: StreamEnd) {
         let mut result = Vec::new();
         if encode::listened(&mut result, self.id.as_id(), &self.agent).is_ok() {
             sse::event(out, None, &[&result_message(self.id.as_id(), &result)]);
         }
     }
 
-    async fn look_again(
+    async fn check(
         &mut self,
         _reading: &Reading,
         _expires_at: Option<OffsetDateTime>,

@@ -6,7 +6,9 @@ pub mod outgoing;
 pub mod params;
 pub mod request_id;
 
-pub use incoming::{Incoming, MAX_BATCH, Message, MethodName, Rejected, Request, message, parse, readable_id};
+pub use incoming::{
+    Incoming, MAX_BATCH, Message, MethodName, Rejected, Request, message, parse, readable_id,
+};
 pub use outgoing::{batch_message, error_message, result_message, result_pieces};
 pub use params::Params;
 pub use request_id::{RequestId, RequestIdOwned};

@@ -11,13 +11,14 @@ use super::{
 };
 use crate::mcp::error::RpcError;
 use crate::mcp::version::ProtocolVersion;
+use crate::model::outcome::Outcome;
 
 /// What a body was read as, in one line.
 fn read(body: &str) -> String {
     let id = |id: Option<RequestId<'_>>| id.map_or("-", RequestId::as_json).to_owned();
     match parse(body.as_bytes()) {
         Ok(Incoming::Message(Message::Request(request))) => {
-            format!("request {} {}", request.id.as_json(), request.method)
+            format!("request {} {}", request.id.as_json(), request.method.as_str())
         }
         Ok(Incoming::Message(Message::Notification { method, .. })) => format!("notification {method}"),
         Ok(Incoming::Message(Message::Response)) => "response".to_owned(),
@@ -214,7 +215,7 @@ fn error(detail_free_message: &'static str) -> RpcError {
     RpcError {
         status: StatusCode::BAD_REQUEST,
         code: -32600,
-        name: "invalid_request",
+        outcome: Outcome::InvalidRequest,
         message: detail_free_message.into(),
         detail: None,
         retry_after: None,

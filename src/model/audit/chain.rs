@@ -216,6 +216,7 @@ mod tests {
     use crate::model::audit::event::{Actor, ActorKind, ClientName, Difference, Event};
     use crate::model::ids::{AgentId, KeyId, PrincipalId, TenantId};
     use crate::model::limits::RateLimit;
+    use crate::model::outcome::Outcome;
     use crate::model::scope::Revision;
 
     /// The event of the example in `docs/audit.md`.
@@ -240,7 +241,7 @@ mod tests {
             session: None,
             method: Cow::Borrowed("resources/read"),
             subject: Some("test://a".into()),
-            outcome: "ok",
+            outcome: Outcome::Ok,
             status: Some(200),
             micros: 42,
             bytes_in: 100,

@@ -38,7 +38,7 @@ pub fn event(out: &mut Vec<u8>, event: &Event) {
     optional(out, event.session, |out, session| uuid(out, session.0));
     text(out, &event.method);
     optional(out, event.subject.as_deref(), text);
-    text(out, event.outcome);
+    text(out, event.outcome.as_str());
     optional(out, event.status, |out, status| field(out, &status.to_be_bytes()));
     unsigned(out, event.micros);
     unsigned(out, event.bytes_in);

@@ -9,6 +9,7 @@ use crate::model::caller::CredentialKind;
 use crate::model::client_address::ClientAddress;
 use crate::model::ids::{AgentId, KeyId, PrincipalId, SessionUid, TenantId};
 use crate::model::limits::RateLimit;
+use crate::model::outcome::Outcome;
 use crate::model::scope::Revision;
 
 /// Most bytes of what a request calls itself, its client or its agent.
@@ -137,8 +138,8 @@ pub struct Event {
     pub method: Cow<'static, str>,
     /// Of what: a URI, the name of a prompt, a key's id, a slug.
     pub subject: Option<Box<str>>,
-    /// `ok`, the contract's name of what went wrong, or how a stream ended.
-    pub outcome: &'static str,
+    /// How the request or the stream ended.
+    pub outcome: Outcome,
     /// The HTTP status of the answer.
     pub status: Option<u16>,
     /// How long it took, in microseconds.
@@ -175,7 +176,7 @@ impl Event {
             session: None,
             method,
             subject: None,
-            outcome: "ok",
+            outcome: Outcome::Ok,
             status: None,
             micros: 0,
             bytes_in: 0,

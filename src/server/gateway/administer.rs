@@ -7,38 +7,39 @@ use tower::ServiceExt;
 
 use super::{Gateway, note, problem};
 use crate::admin;
-use crate::http::body::{Body, Lent};
+use crate::http::body::{Body, SharedBody};
+use crate::http::client_context::ClientContext;
 use crate::http::metadata::Protected;
 use crate::http::origin::ADMIN_CORS;
 use crate::http::precondition;
-use crate::http::visitor::Visitor;
 use crate::model::fault::Fault;
+use crate::model::outcome::Outcome;
 use crate::registry::audited::AuditedCall;
 
 impl Gateway {
     /// Administers; what a call that has changed nothing did is noted here, what a change did stands in the outbox.
     pub(super) async fn administer_audited(
         &self,
-        request: Request<Lent>,
+        request: Request<SharedBody>,
         id: &HeaderValue,
-        visitor: &Visitor,
+        context: &ClientContext,
     ) -> Response<Body> {
-        let arrived = admin::audited::arrived(&request, id, visitor.client, self.audit.now());
+        let arrived = admin::audited::arrived(&request, id, context.client, self.audit.now());
         let Some(event) = arrived else {
-            return self.administer(request, id, visitor).await;
+            return self.administer(request, id, context).await;
         };
         if let Err(fault) = self.audit.admit() {
             return problem(&fault, id);
         }
         let call = AuditedCall::new(event);
-        let response = call.run(self.administer(request, id, visitor)).await;
+        let response = call.run(self.administer(request, id, context)).await;
         let Some(mut event) = call.unwritten() else {
             self.audit.changed();
             return response;
         };
         let status = response.status();
         if status == StatusCode::METHOD_NOT_ALLOWED {
-            event.outcome = "method_not_allowed";
+            event.outcome = Outcome::MethodNotAllowed;
         }
         event.at = self.audit.now();
         event.status = Some(status.as_u16());
@@ -51,31 +52,30 @@ impl Gateway {
 
     async fn administer(
         &self,
-        request: Request<Lent>,
+        request: Request<SharedBody>,
         id: &HeaderValue,
-        visitor: &Visitor,
+        context: &ClientContext,
     ) -> Response<Body> {
         let headers = request.headers().clone();
-        let manage = async |mut request: Request<Lent>, id: &HeaderValue, foreign_host| {
-            request.extensions_mut().insert(Visitor { foreign_host, ..visitor.clone() });
+        let manage = async |mut request: Request<SharedBody>, id: &HeaderValue, foreign_host| {
+            request.extensions_mut().insert(ClientContext { foreign_host, ..context.clone() });
             self.manage(request, id).await
         };
         let mut response = self.receive(request, id, (true, ADMIN_CORS), manage).await;
-        visitor.expiry.tell(response.headers_mut());
-        visitor.intake.tell(response.headers_mut());
+        context.intake.announce(response.headers_mut());
         self.challenge(|| Protected::Gateway, &headers, &mut response);
         // Secrets and other people's data: for nobody's cache.
         response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         response
     }
 
-    async fn manage(&self, request: Request<Lent>, id: &HeaderValue) -> Response<Body> {
+    async fn manage(&self, request: Request<SharedBody>, id: &HeaderValue) -> Response<Body> {
         if self.is_full() {
             return problem(&Fault::BUSY, id);
         }
         let (method, headers) = (request.method().clone(), request.headers().clone());
         let routed = self.admin.clone().oneshot(request.map(axum::body::Body::new));
-        let mut response = match self.guard(routed, || Fault::BUSY).await {
+        let mut response = match self.guard(routed).await {
             Ok(Ok(answered)) => {
                 if let Some(fault) = answered.extensions().get::<Fault>() {
                     note(fault);
@@ -83,7 +83,7 @@ impl Gateway {
                 admin::finish(answered, id.to_str().ok()).map(Body::Axum)
             }
             Ok(Err(never)) => match never {},
-            Err(fault) => problem(&fault, id),
+            Err(interrupted) => problem(&interrupted.fault(), id),
         };
         if precondition::is_known(&method, &headers, response.status(), response.headers()) {
             *response.status_mut() = StatusCode::NOT_MODIFIED;

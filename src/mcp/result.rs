@@ -1,4 +1,4 @@
-//! What a result is about, alike in both eras: a list, contents, messages. Each era adds what it says besides.
+//! The members of a result that both eras encode alike: a list, contents, messages.
 
 use std::borrow::Cow;
 
@@ -6,17 +6,17 @@ use serde::Serialize;
 
 use super::contents::ContentsTold;
 use super::definition::Definitions;
+use crate::model::call::{CallResult, Page};
 use crate::model::fault::Fault;
 use crate::model::message::{ContentKind, EmbeddedResource, Message};
-use crate::model::operation::{Outcome, Page};
 use crate::model::prompt::Prompt;
 use crate::model::resource::Resource;
 use crate::model::template::ResourceTemplate;
 
-/// The members of a result that its method brings.
+/// The members of a result that its method defines. An era adds members of its own.
 #[derive(Serialize)]
 #[serde(untagged, rename_all_fields = "camelCase")]
-pub(super) enum Subject<'a> {
+pub(super) enum ResultMembers<'a> {
     /// Of `resources/list`.
     Resources {
         resources: Definitions<'a, Resource>,
@@ -58,36 +58,39 @@ pub(super) struct Completion<'a> {
     has_more: bool,
 }
 
-impl<'a> Subject<'a> {
-    /// What an outcome is told as. `next_cursor` belongs to a list that goes on.
-    pub(super) fn of(outcome: &'a Outcome, next_cursor: Option<&'a str>) -> Self {
-        match outcome {
-            Outcome::Resources(page) => Self::Resources { resources: Definitions(&page.items), next_cursor },
-            Outcome::Templates(page) => {
+impl<'a> ResultMembers<'a> {
+    /// The members of a result. `next_cursor` belongs to a list that continues.
+    pub(super) fn of(result: &'a CallResult, next_cursor: Option<&'a str>) -> Self {
+        match result {
+            CallResult::Resources(page) => {
+                Self::Resources { resources: Definitions(&page.items), next_cursor }
+            }
+            CallResult::Templates(page) => {
                 Self::Templates { resource_templates: Definitions(&page.items), next_cursor }
             }
-            Outcome::Prompts(page) => Self::Prompts { prompts: Definitions(&page.items), next_cursor },
-            Outcome::Contents(contents) => Self::Contents { contents: ContentsTold(contents) },
-            Outcome::Prompt(told) => Self::Messages {
+            CallResult::Prompts(page) => Self::Prompts { prompts: Definitions(&page.items), next_cursor },
+            CallResult::Contents(contents) => Self::Contents { contents: ContentsTold(contents) },
+            CallResult::Prompt(told) => Self::Messages {
                 description: told.description.as_deref(),
                 messages: Cow::Borrowed(&told.messages),
             },
-            Outcome::Completion(completion) => Self::Completion {
+            CallResult::Completion(completion) => Self::Completion {
                 completion: Completion {
                     values: &completion.values,
                     total: completion.total,
                     has_more: completion.total > completion.values.len(),
                 },
             },
+            CallResult::Tools => Self::Tools { tools: [] },
         }
     }
 
-    /// Whether a modern client is told for how long it may keep the result (2026-07-28, `CacheableResult`).
+    /// Whether a modern result carries cache hints (2026-07-28, `CacheableResult`).
     pub(super) fn is_cacheable(&self) -> bool {
         !matches!(self, Self::Messages { .. } | Self::Completion { .. })
     }
 
-    /// About how many bytes it will take, where they may be many, so that the output grows once.
+    /// The approximate encoded size where it may be large, so that the buffer grows once.
     pub(super) fn encoded_len(&self) -> usize {
         match self {
             Self::Contents { contents } => contents.encoded_len(),
@@ -97,10 +100,10 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// What an encoded message takes besides its long text, roughly.
+/// The approximate size of an encoded message without its text or data.
 const MESSAGE_OVERHEAD: usize = 256;
 
-/// About how many bytes a message takes.
+/// The approximate encoded size of a message.
 fn encoded_len(message: &Message) -> usize {
     let long = match &message.content.kind {
         ContentKind::Text(text) => text.len(),
@@ -110,27 +113,29 @@ fn encoded_len(message: &Message) -> usize {
         }
         ContentKind::ResourceLink(_) => 0,
     };
-    // An eighth more, for what JSON escapes.
+    // An eighth more for JSON escapes.
     long + long / 8 + MESSAGE_OVERHEAD
 }
 
-/// The position of a list that goes on: what the last of its definitions is called.
-pub(super) fn last_of(outcome: &Outcome) -> Option<&str> {
-    fn last<'a, T>(page: &'a Page<T>, called: impl Fn(&'a T) -> &'a str) -> Option<&'a str> {
-        page.items.last().filter(|_| page.more).map(|item| called(item))
+/// The position of a list that continues: the key of its last definition.
+pub(super) fn last_of(result: &CallResult) -> Option<&str> {
+    fn last<'a, T>(page: &'a Page<T>, key: impl Fn(&'a T) -> &'a str) -> Option<&'a str> {
+        page.items.last().filter(|_| page.more).map(|item| key(item))
     }
-    match outcome {
-        Outcome::Resources(page) => last(page, |resource| resource.uri.as_str()),
-        Outcome::Templates(page) => last(page, |template| template.uri_template.as_str()),
-        Outcome::Prompts(page) => last(page, |prompt| prompt.name.as_str()),
-        Outcome::Contents(_) | Outcome::Prompt(_) | Outcome::Completion(_) => None,
+    match result {
+        CallResult::Resources(page) => last(page, |resource| resource.uri.as_str()),
+        CallResult::Templates(page) => last(page, |template| template.uri_template.as_str()),
+        CallResult::Prompts(page) => last(page, |prompt| prompt.name.as_str()),
+        CallResult::Contents(_) | CallResult::Prompt(_) | CallResult::Completion(_) | CallResult::Tools => {
+            None
+        }
     }
 }
 
 /// Appends `value` as JSON.
 ///
 /// # Errors
-/// [`Fault::Internal`] where what is stored cannot be told: text that is no text.
+/// [`Fault::Internal`] where stored text is not UTF-8.
 pub(super) fn append(out: &mut Vec<u8>, value: &impl Serialize) -> Result<(), Fault> {
     serde_json::to_writer(out, value)
         .map_err(|error| Fault::Internal(format!("cannot encode a result: {error}")))

@@ -1,4 +1,4 @@
-//! What is told of the endpoints in numbers.
+//! The counters of the endpoints, and the label of a body in metrics.
 
 use super::wire::{Incoming, Message, Rejected};
 use crate::http::meter::MethodLabel;
@@ -6,12 +6,12 @@ use crate::http::meter::MethodLabel;
 pub use super::results::ResultStats;
 pub use super::streams::StreamStats;
 
-/// What the endpoints hold and did so far, in numbers.
+/// The sizes and counters of the endpoints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EndpointStats {
-    /// Encoded results.
+    /// Of encoded results.
     pub results: ResultStats,
-    /// Streams of both eras.
+    /// Of the streams of both eras.
     pub streams: [StreamStats; 2],
 }
 

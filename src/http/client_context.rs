@@ -5,27 +5,24 @@ use std::sync::Arc;
 use http::Extensions;
 
 use super::intake::Intake;
-use super::key_expiry::KeyExpiry;
 use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
 
 /// Goes with a request as one of its extensions.
 #[derive(Debug, Clone)]
-pub struct Visitor {
+pub struct ClientContext {
     /// The address of the client.
     pub client: ClientAddress,
-    /// Whether the answer has to warn of the key's end.
-    pub expiry: Arc<KeyExpiry>,
     /// The request's `Host` is not allowed, so that it needs a credential that holds.
     pub foreign_host: bool,
     /// What the request holds of what requests share.
     pub intake: Arc<Intake>,
 }
 
-impl Visitor {
+impl ClientContext {
     /// A client with this address.
     pub fn new(client: ClientAddress, intake: Intake) -> Self {
-        Self { client, expiry: Arc::default(), foreign_host: false, intake: Arc::new(intake) }
+        Self { client, foreign_host: false, intake: Arc::new(intake) }
     }
 
     /// The one of a request.
@@ -33,6 +30,8 @@ impl Visitor {
     /// # Errors
     /// [`Fault::Internal`] where the border has put none there.
     pub fn of(extensions: &Extensions) -> Result<&Self, Fault> {
-        extensions.get().ok_or_else(|| Fault::Internal("a request came without its visitor".to_owned()))
+        extensions
+            .get()
+            .ok_or_else(|| Fault::Internal("a request came without its client context".to_owned()))
     }
 }

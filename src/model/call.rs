@@ -1,57 +1,28 @@
-//! What a client asks for and what it is told, in no revision's words.
+//! The parameters and results of calls that both eras have, independent of their encoding.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
 use super::message::Message;
-use super::prompt::{Prompt, PromptName};
+use super::prompt::Prompt;
 use super::resource::{Part, PartKind, Resource};
 use super::scope::Revision;
 use super::template::ResourceTemplate;
 use super::uri::ResourceUri;
 
-/// A request that reads the registry, whichever revision of the protocol it came in.
-///
-/// The contents of a resource are read past it: what answers to a URI is looked up once, to know the result by and to
-/// make it from.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Operation {
-    /// The definitions of resources after a position, in byte order of their URIs.
-    ListResources {
-        /// The last URI of the page before; `None` for the first page.
-        after: Option<String>,
-    },
-    /// The definitions of resource templates after a position, in byte order.
-    ListTemplates {
-        /// The last template of the page before; `None` for the first page.
-        after: Option<String>,
-    },
-    /// The definitions of prompts after a position, in byte order of their names.
-    ListPrompts {
-        /// The last name of the page before; `None` for the first page.
-        after: Option<String>,
-    },
-    /// The messages of a prompt.
-    GetPrompt {
-        /// Which.
-        name: PromptName,
-        /// The values of its arguments, by name.
-        arguments: Arc<BTreeMap<String, String>>,
-    },
-    /// Values for an argument of a prompt or a variable of a template.
-    Complete {
-        /// Of what.
-        reference: Reference,
-        /// Which argument or variable.
-        argument: String,
-        /// What of it is written so far.
-        value: String,
-    },
+/// The lists of definitions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum List {
+    /// `resources/list`.
+    Resources,
+    /// `resources/templates/list`.
+    Templates,
+    /// `prompts/list`.
+    Prompts,
 }
 
-/// What a completion is for.
+/// The owner of the argument to complete.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reference {
     /// An argument of the prompt of this name.
@@ -60,21 +31,23 @@ pub enum Reference {
     Template(String),
 }
 
-/// What an [`Operation`] comes to.
+/// The result of a call that both eras have.
 #[derive(Debug, Clone)]
-pub enum Outcome {
+pub enum CallResult {
     /// A page of resources, in byte order of their URIs.
     Resources(Page<Resource>),
     /// A page of resource templates, in byte order.
     Templates(Page<ResourceTemplate>),
     /// A page of prompts, in byte order of their names.
     Prompts(Page<Prompt>),
-    /// What a resource holds.
+    /// The contents of a resource.
     Contents(Contents),
-    /// What a prompt says.
+    /// The messages of a prompt.
     Prompt(Messages),
-    /// Values that are offered.
+    /// The values offered for an argument.
     Completion(Completion),
+    /// The tools, of which there are none.
+    Tools,
 }
 
 /// A page of definitions.

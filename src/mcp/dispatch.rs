@@ -1,10 +1,11 @@
-//! From a body that was let in to its answer: parsed, charged, and handed to the dialect that it is written in.
+//! From an admitted body to its answer: parsed, charged, and dispatched to the dialect of its era.
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Response};
 
-use super::counted::label_of;
-use super::endpoint::{Arrival, Endpoint};
+use super::call_handler::{Dialect, envelope};
+use super::context::{Asked, Progress, RequestContext};
+use super::endpoint::Endpoint;
 use super::era::{self, RequestEra, VersionSource};
 use super::headers::McpHeaders;
 use super::legacy::decode::{
@@ -12,9 +13,8 @@ use super::legacy::decode::{
 };
 use super::modern::decode::{self as modern_decode, ModernMessage, ModernMethod};
 use super::modern::encode as modern_encode;
-use super::performer::{Dialect, around};
 use super::reply::{Reply, accepted, ok};
-use super::trail::Asked;
+use super::stats::label_of;
 use super::version::ProtocolVersion;
 use super::wire::{
     Incoming, Message, Rejected, RequestId, batch_message, error_message, parse, result_message,
@@ -23,7 +23,9 @@ use super::wire::{
 use super::{accept, costs, legacy};
 use crate::http::body::Body;
 use crate::http::limits::{Admission, Standing};
+use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
+use crate::model::outcome::Outcome;
 use crate::model::session::Session;
 use crate::registry::access::Caller;
 use crate::registry::sessions::NewSession;
@@ -31,37 +33,37 @@ use crate::registry::sessions::NewSession;
 const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 
 impl Endpoint {
-    /// Answers the body of a caller.
-    pub(super) async fn converse(
+    /// Answers the body of an admitted caller.
+    pub(super) async fn dispatch(
         &self,
-        arrival: &Arrival<'_>,
+        context: &mut RequestContext<'_>,
         caller: &Caller,
         admission: &Admission<'_>,
         body: &[u8],
     ) -> Response<Body> {
-        let headers = McpHeaders::read(&arrival.parts.headers);
+        let headers = McpHeaders::read(&context.parts.headers);
         let incoming = parse(body);
         let era = era::decide(&headers, &incoming);
         let version = era::named_version(&headers, &incoming);
-        arrival.noted.asks(label_of(&incoming), era.era());
+        context.progress.classified(label_of(&incoming), era.era());
         if let Ok(incoming) = &incoming {
-            arrival.trail.read(incoming, named_or(version, era));
+            context.progress.read(incoming, named_or(version, era));
         }
         let charged = self.charge(caller, admission, &incoming).await;
         let id = incoming.as_ref().map_or_else(|rejected| rejected.id, Incoming::id);
         let version = match (&incoming, &charged, era) {
-            // What cannot be read is answered in the revision of the session that it was sent in.
+            // A body that cannot be read is answered in the revision of its session.
             (Err(_), Ok(_), RequestEra::Legacy(VersionSource::Session)) => {
-                let session = Box::pin(self.session(caller, &headers, &arrival.trail)).await.ok();
+                let session = Box::pin(self.session(caller, &headers, &mut context.progress)).await.ok();
                 session.and_then(|session| ProtocolVersion::parse(&session.version)).or(version)
             }
             _ => version,
         };
-        let reply = Reply { arrival, era, version, id };
+        let reply = Reply { era, version, id };
         let mut response = match (&incoming, &charged) {
-            (_, Err(fault)) => reply.fault(fault),
-            (Err(rejected), Ok(_)) => reply.fault(&rejected.fault),
-            (Ok(incoming), Ok(_)) => self.respond(caller, &headers, incoming, reply).await,
+            (_, Err(fault)) => reply.fault(context, fault),
+            (Err(rejected), Ok(_)) => reply.fault(context, &rejected.fault),
+            (Ok(incoming), Ok(_)) => self.respond(context, caller, &headers, incoming, reply).await,
         };
         if let Ok(Some(standing)) = charged {
             standing.tell(response.headers_mut());
@@ -69,7 +71,7 @@ impl Endpoint {
         response
     }
 
-    /// Takes what a body costs from the rates and the quotas of whoever sends it.
+    /// Charges a body to the rates and the quotas of its caller.
     async fn charge(
         &self,
         caller: &Caller,
@@ -85,36 +87,41 @@ impl Endpoint {
 
     async fn respond(
         &self,
+        context: &mut RequestContext<'_>,
         caller: &Caller,
         headers: &McpHeaders<'_>,
         incoming: &Incoming<'_>,
         reply: Reply<'_>,
     ) -> Response<Body> {
         match reply.era {
-            RequestEra::Modern => self.modern(caller, headers, incoming, &reply).await,
+            RequestEra::Modern => self.modern(context, caller, headers, incoming, &reply).await,
             RequestEra::Legacy(VersionSource::Session) => {
-                match self.session(caller, headers, &reply.arrival.trail).await {
+                match self.session(caller, headers, &mut context.progress).await {
                     Ok(session) => {
                         let version = ProtocolVersion::parse(&session.version);
                         let version = version.unwrap_or(ProtocolVersion::NEWEST_LEGACY);
-                        let within = Within { caller, version, session: Some(&session) };
-                        self.legacy(within, incoming, &Reply { version: Some(version), ..reply }).await
+                        let legacy = LegacyContext { caller, version, session: Some(&session) };
+                        let reply = Reply { version: Some(version), ..reply };
+                        self.legacy(context, legacy, incoming, &reply).await
                     }
-                    Err(fault) => reply.fault(&fault),
+                    Err(fault) => reply.fault(context, &fault),
                 }
             }
             RequestEra::Legacy(VersionSource::Sessionless(version)) => {
-                self.legacy(Within { caller, version, session: None }, incoming, &reply).await
+                let legacy = LegacyContext { caller, version, session: None };
+                self.legacy(context, legacy, incoming, &reply).await
             }
             RequestEra::Legacy(VersionSource::Negotiation) => {
                 let version = ProtocolVersion::NEWEST_LEGACY;
-                self.legacy(Within { caller, version, session: None }, incoming, &reply).await
+                let legacy = LegacyContext { caller, version, session: None };
+                self.legacy(context, legacy, incoming, &reply).await
             }
         }
     }
 
     async fn modern(
         &self,
+        context: &mut RequestContext<'_>,
         caller: &Caller,
         headers: &McpHeaders<'_>,
         incoming: &Incoming<'_>,
@@ -123,66 +130,75 @@ impl Endpoint {
         let call = match modern_decode::decode(headers, incoming, self.options.uris_per_stream) {
             Ok(ModernMessage::Call(call)) => call,
             Ok(ModernMessage::Notification) => return accepted(),
-            Err(error) => return reply.error(&error.answer(reply.request_id())),
+            Err(error) => {
+                let error = error.answer(context.request_id());
+                return reply.error(context, &error);
+            }
         };
-        let headers = &reply.arrival.parts.headers;
         let result = match &call.method {
             ModernMethod::Listen(filter) => {
-                let listening = Box::pin(self.listen(reply.arrival, caller, filter, call.id)).await;
-                return listening.unwrap_or_else(|fault| reply.fault(&fault));
+                let listening = Box::pin(self.listen(context, caller, filter, call.id)).await;
+                return listening.unwrap_or_else(|fault| reply.fault(context, &fault));
             }
-            _ if !accept::admits_json(headers) => Err(accept::NO_JSON),
+            _ if !accept::admits_json(&context.parts.headers) => Err(accept::NO_JSON),
             ModernMethod::Discover => self.discover(caller).await,
             ModernMethod::Call(call) => {
-                self.performer.perform(caller, call, Dialect::Modern { ttl: self.options.ttl }).await
+                self.call_handler.handle(caller, call, Dialect::Modern { ttl: self.options.ttl }).await
             }
         };
         match result {
             Ok(result) => ok(result_pieces(call.id, result)),
-            Err(fault) => reply.fault(&fault),
+            Err(fault) => reply.fault(context, &fault),
         }
     }
 
     async fn discover(&self, caller: &Caller) -> Result<Bytes, Fault> {
-        let snapshot = self.performer.registry().snapshot(caller).await?;
+        let snapshot = self.call_handler.registry().snapshot(caller).await?;
         let mut out = Vec::new();
-        modern_encode::discover(&mut out, around(caller, &snapshot, self.options.ttl))?;
+        modern_encode::discover(&mut out, envelope(caller, &snapshot, self.options.ttl))?;
         Ok(out.into())
     }
 
-    async fn legacy(&self, within: Within<'_>, incoming: &Incoming<'_>, reply: &Reply<'_>) -> Response<Body> {
-        if !accept::admits_json(&reply.arrival.parts.headers) {
-            return reply.fault(&accept::NO_JSON);
+    async fn legacy(
+        &self,
+        context: &mut RequestContext<'_>,
+        legacy: LegacyContext<'_>,
+        incoming: &Incoming<'_>,
+        reply: &Reply<'_>,
+    ) -> Response<Body> {
+        if !accept::admits_json(&context.parts.headers) {
+            return reply.fault(context, &accept::NO_JSON);
         }
         match incoming {
             Incoming::Message(message) => match legacy_decode::decode(message) {
                 Ok(LegacyMessage::Unanswered) => accepted(),
                 Ok(LegacyMessage::Call(LegacyCall { id, method: LegacyMethod::Initialize(asked) })) => {
-                    let opened = Box::pin(self.initialize(within.caller, &asked, id, reply.arrival)).await;
-                    opened.unwrap_or_else(|fault| reply.fault(&fault))
+                    let client = context.client;
+                    let opened = self.initialize(&mut context.progress, (legacy.caller, client), &asked, id);
+                    Box::pin(opened).await.unwrap_or_else(|fault| reply.fault(context, &fault))
                 }
-                Ok(LegacyMessage::Call(call)) => match self.call(within, &call).await {
+                Ok(LegacyMessage::Call(call)) => match self.call(legacy, &call).await {
                     Ok(result) => ok(result_pieces(call.id, result)),
-                    Err(fault) => reply.fault(&fault),
+                    Err(fault) => reply.fault(context, &fault),
                 },
-                Err(fault) => reply.fault(&fault),
+                Err(fault) => reply.fault(context, &fault),
             },
-            Incoming::Batch(members) => match legacy_decode::batch(members, within.version) {
-                Ok(messages) => Box::pin(self.batch(within, messages, reply)).await,
-                Err(fault) => reply.fault(&fault),
+            Incoming::Batch(members) => match legacy_decode::batch(members, legacy.version) {
+                Ok(messages) => Box::pin(self.batch(context, legacy, messages, reply)).await,
+                Err(fault) => reply.fault(context, &fault),
             },
         }
     }
 
-    /// Opens a session, whose id goes with the answer.
+    /// Opens a session. Its id is a header of the answer.
     async fn initialize(
         &self,
-        caller: &Caller,
+        progress: &mut Progress,
+        (caller, client): (&Caller, ClientAddress),
         asked: &Initialize<'_>,
         id: RequestId<'_>,
-        arrival: &Arrival<'_>,
     ) -> Result<Response<Body>, Fault> {
-        let registry = self.performer.registry();
+        let registry = self.call_handler.registry();
         let snapshot = registry.snapshot(caller).await?;
         let new = NewSession {
             version: asked.version.as_str(),
@@ -190,30 +206,30 @@ impl Endpoint {
             client_version: &asked.client.version,
             capabilities: asked.capabilities.get(),
         };
-        let session = registry.open_session(caller, arrival.client, new).await?;
-        // What is listed from now on, on any replica, is not older than what the session is told of.
+        let session = registry.open_session(caller, client, new).await?;
+        // A list that is read from now on, on any replica, is not older than the revision from which the session notifies.
         self.feed.settled_head(caller.agent).await?;
-        arrival.trail.opened(session.id().uid(), asked.version, &asked.client);
+        progress.opened(session.id().uid(), asked.version, &asked.client);
         let mut result = Vec::new();
         legacy::encode::initialize(&mut result, asked.version, &snapshot.description)?;
         let mut response = ok(result_pieces(id, result.into()));
         let mut header = HeaderValue::try_from(session.id().reveal())
-            .map_err(|_| Fault::Internal("a session's id is no header".to_owned()))?;
+            .map_err(|_| Fault::Internal("session id is not a header value".to_owned()))?;
         header.set_sensitive(true);
         response.headers_mut().insert(SESSION_ID, header);
         Ok(response.map(|body| body.when_taken(move || drop(session.into_id()))))
     }
 
-    async fn call(&self, within: Within<'_>, call: &LegacyCall<'_>) -> Result<Bytes, Fault> {
+    async fn call(&self, legacy: LegacyContext<'_>, call: &LegacyCall<'_>) -> Result<Bytes, Fault> {
         match &call.method {
             LegacyMethod::Ping => Ok(Bytes::from_static(legacy::encode::EMPTY)),
             LegacyMethod::InSession(method, call) => {
-                let session = within.session.ok_or(Fault::SessionRequired(method.name()))?;
-                Box::pin(self.call_session(within.caller, session, call.clone()?)).await
+                let session = legacy.session.ok_or(Fault::SessionRequired(method.name()))?;
+                Box::pin(self.call_session(legacy.caller, session, call.clone()?)).await
             }
             LegacyMethod::Initialize(_) => Err(legacy_decode::initialize_in_batch()),
             LegacyMethod::Call(call) => {
-                self.performer.perform(within.caller, call, Dialect::Legacy(within.version)).await
+                self.call_handler.handle(legacy.caller, call, Dialect::Legacy(legacy.version)).await
             }
         }
     }
@@ -224,11 +240,11 @@ impl Endpoint {
         session: &Session,
         call: SessionCall,
     ) -> Result<Bytes, Fault> {
-        let registry = self.performer.registry();
+        let registry = self.call_handler.registry();
         match call {
             SessionCall::Subscribe(uri) => {
                 registry.subscribe(caller, session, &uri).await?;
-                // What is read from now on, on any replica, is not older than what the session is told of.
+                // A read from now on, on any replica, is not older than the revision from which the session notifies.
                 self.feed.settled_head(caller.agent).await?;
             }
             SessionCall::Unsubscribe(uri) => registry.unsubscribe(session, &uri).await?,
@@ -239,13 +255,13 @@ impl Endpoint {
 
     async fn batch(
         &self,
-        within: Within<'_>,
+        context: &mut RequestContext<'_>,
+        legacy: LegacyContext<'_>,
         messages: Vec<Result<Message<'_>, Rejected<'_>>>,
         reply: &Reply<'_>,
     ) -> Response<Body> {
         let mut answers = Vec::with_capacity(messages.len());
         for message in messages {
-            let trail = &reply.arrival.trail;
             let mut asked = Asked::default();
             let (id, result) = match message {
                 Err(Rejected { fault, id, .. }) => (id, Err(fault)),
@@ -257,28 +273,28 @@ impl Endpoint {
                     };
                     match legacy_decode::decode(&message) {
                         Ok(LegacyMessage::Unanswered) => {
-                            trail.member(asked, None, 0);
+                            context.progress.member(asked, Outcome::Ok, 0);
                             continue;
                         }
-                        Ok(LegacyMessage::Call(call)) => (id, self.call(within, &call).await),
+                        Ok(LegacyMessage::Call(call)) => (id, self.call(legacy, &call).await),
                         Err(fault) => (id, Err(fault)),
                     }
                 }
             };
-            let outcome = result.as_ref().err().map(Fault::name);
+            let outcome = result.as_ref().err().map_or(Outcome::Ok, Fault::outcome);
             let answer = match (id, result) {
                 (Some(id), Ok(result)) => result_message(id, &result),
-                (id, Err(fault)) => error_message(id, reply.version, &reply.translate(&fault)),
+                (id, Err(fault)) => error_message(id, reply.version, &reply.translate(context, &fault)),
                 (None, Ok(_)) => continue,
             };
-            trail.member(asked, outcome, answer.len());
+            context.progress.member(asked, outcome, answer.len());
             answers.push(answer);
         }
         batch_message(&answers).map_or_else(accepted, |answers| ok(Body::from(answers)))
     }
 }
 
-/// The revision that a request names or, without a session, is taken to be in.
+/// The revision that a request names or, without a session, is assumed to be in.
 fn named_or(named: Option<ProtocolVersion>, era: RequestEra) -> Option<ProtocolVersion> {
     match era {
         RequestEra::Legacy(VersionSource::Sessionless(version)) => Some(version),
@@ -286,9 +302,9 @@ fn named_or(named: Option<ProtocolVersion>, era: RequestEra) -> Option<ProtocolV
     }
 }
 
-/// Who speaks in the legacy era, in which revision, and in which session, if in any.
+/// The caller of a legacy request, its revision, and its session, if it has one.
 #[derive(Clone, Copy)]
-struct Within<'a> {
+struct LegacyContext<'a> {
     caller: &'a Caller,
     version: ProtocolVersion,
     session: Option<&'a Session>,

@@ -1,0 +1,219 @@
+//! Calls that both eras have: answered from encoded results, else by the registry and an encoder.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::call::Call;
+use super::legacy;
+use super::modern::encode::{self as modern, ResultEnvelope};
+use super::result::last_of;
+use super::results::{DialectKey, ResultKey, ResultStats, ResultSubject, Results};
+use super::version::{ContentTypes, ProtocolVersion};
+use crate::http::cursor::CursorSeal;
+use crate::model::agent::Access;
+use crate::model::call::{CallResult, List};
+use crate::model::fault::Fault;
+use crate::model::prompt::PromptName;
+use crate::model::scope::Revision;
+use crate::model::uri::ResourceUri;
+use crate::registry::Registry;
+use crate::registry::access::Caller;
+use crate::registry::complete::complete;
+use crate::registry::read::Answering;
+use crate::registry::snapshot::AgentSnapshot;
+use crate::registry::template_set::Match;
+
+/// Most bytes of arguments with which the messages of a prompt are kept: longer ones are rarely repeated.
+const MOST_KEPT_ARGUMENTS: usize = 1_024;
+
+/// The dialect that a result is encoded in.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Dialect {
+    /// 2026-07-28, with the time for which a client may cache the result.
+    Modern { ttl: Duration },
+    /// A revision before.
+    Legacy(ProtocolVersion),
+}
+
+impl Dialect {
+    fn content_types(self) -> ContentTypes {
+        match self {
+            Self::Modern { .. } => ProtocolVersion::V2026_07_28.content_types(),
+            Self::Legacy(version) => version.content_types(),
+        }
+    }
+}
+
+/// Handles calls.
+#[derive(Debug)]
+pub(super) struct CallHandler {
+    registry: Arc<Registry>,
+    seal: CursorSeal,
+    results: Results,
+}
+
+/// The caller of a call, the snapshot that answers it, and the dialect of the answer.
+struct CallContext<'a> {
+    caller: &'a Caller,
+    snapshot: Arc<AgentSnapshot>,
+    dialect: Dialect,
+}
+
+impl CallHandler {
+    pub(super) fn new(registry: Arc<Registry>, seal: CursorSeal, result_bytes: u64) -> Self {
+        Self { registry, seal, results: Results::new(result_bytes) }
+    }
+
+    /// The counters of encoded results.
+    pub(super) fn results(&self) -> ResultStats {
+        self.results.stats()
+    }
+
+    pub(super) fn registry(&self) -> &Arc<Registry> {
+        &self.registry
+    }
+
+    /// The encoded result of a call, without the id of the request.
+    pub(super) async fn handle(
+        &self,
+        caller: &Caller,
+        call: &Call<'_>,
+        dialect: Dialect,
+    ) -> Result<Bytes, Fault> {
+        let snapshot = self.registry.snapshot(caller).await?;
+        let context = CallContext { caller, snapshot, dialect };
+        match call {
+            Call::ReadResource { uri } => self.read(&context, uri).await,
+            Call::List { list, cursor } => {
+                let open = |cursor: &str| self.seal.open(purpose(*list), caller.agent.0, cursor);
+                let after = cursor.as_deref().map(open).transpose()?;
+                self.list(&context, *list, after)
+            }
+            Call::GetPrompt { name, arguments } => self.get_prompt(&context, name, arguments).await,
+            Call::Complete { reference, argument, value } => {
+                let values = complete(&context.snapshot.definitions, reference, argument, value)?;
+                context.encode(&CallResult::Completion(values), None)
+            }
+            Call::ListTools => context.encode(&CallResult::Tools, None),
+        }
+    }
+
+    async fn read(&self, context: &CallContext<'_>, uri: &ResourceUri) -> Result<Bytes, Fault> {
+        let answering = context.snapshot.definitions.answering(uri)?;
+        let key = match &answering {
+            Answering::Registered(resource) => {
+                context.key(ResultSubject::Resource(uri.clone()), resource.revision)
+            }
+            Answering::Rendered(Match { template, .. }) => {
+                let subject = ResultSubject::Rendered(uri.clone(), template.uri_template.clone());
+                context.key(subject, template.revision)
+            }
+        };
+        if let Some(kept) = self.results.get(&key) {
+            return Ok(kept);
+        }
+        let contents = self.registry.read_resource(context.caller, uri, answering).await?;
+        let revision = contents.revision;
+        let result = context.encode(&CallResult::Contents(contents), None)?;
+        // The revision differs where the definition changed meanwhile and its contents were purged.
+        if revision == key.revision {
+            self.results.keep(key, &result);
+        }
+        Ok(result)
+    }
+
+    fn list(&self, context: &CallContext<'_>, list: List, after: Option<String>) -> Result<Bytes, Fault> {
+        let changed = &context.snapshot.changed;
+        let revision = match list {
+            List::Resources => changed.resources,
+            List::Templates => changed.templates,
+            List::Prompts => changed.prompts,
+        };
+        let key = context.key(ResultSubject::Page(list, after.clone()), revision);
+        if let Some(kept) = self.results.get(&key) {
+            return Ok(kept);
+        }
+        let page = self.registry.list(&context.snapshot.definitions, list, after.as_deref());
+        let seal = |last: &str| self.seal.seal(purpose(list), context.caller.agent.0, last);
+        let next = last_of(&page).map(seal);
+        let result = context.encode(&page, next.as_deref())?;
+        self.results.keep(key, &result);
+        Ok(result)
+    }
+
+    async fn get_prompt(
+        &self,
+        context: &CallContext<'_>,
+        name: &PromptName,
+        arguments: &Arc<BTreeMap<String, String>>,
+    ) -> Result<Bytes, Fault> {
+        let Some(prompt) = context.snapshot.definitions.prompts.get(name) else {
+            return Err(Fault::unknown_prompt(name.as_str()));
+        };
+        let types = context.dialect.content_types();
+        let subject = ResultSubject::Prompt(name.clone(), Arc::clone(arguments), types);
+        let key = context.key(subject, prompt.revision);
+        if let Some(kept) = self.results.get(&key) {
+            return Ok(kept);
+        }
+        let snapshot = Arc::clone(&context.snapshot);
+        let messages = self.registry.get_prompt(context.caller, snapshot, name.as_str(), arguments).await?;
+        let (settled, revision) = (messages.settled, messages.revision);
+        let result = context.encode(&CallResult::Prompt(messages), None)?;
+        let length: usize = arguments.iter().map(|(name, value)| name.len() + value.len()).sum();
+        if settled && revision == key.revision && length <= MOST_KEPT_ARGUMENTS {
+            self.results.keep(key, &result);
+        }
+        Ok(result)
+    }
+}
+
+impl CallContext<'_> {
+    fn key(&self, subject: ResultSubject, revision: Revision) -> ResultKey {
+        let dialect = match self.dialect {
+            Dialect::Modern { .. } => DialectKey::Modern {
+                described: self.snapshot.changed.description,
+                public: self.caller.public,
+            },
+            Dialect::Legacy(_) => DialectKey::Legacy,
+        };
+        let (agent, timeline) = (self.caller.agent, self.snapshot.timeline);
+        ResultKey { agent, dialect, subject, timeline, revision }
+    }
+
+    fn encode(&self, result: &CallResult, next: Option<&str>) -> Result<Bytes, Fault> {
+        let mut out = Vec::new();
+        match self.dialect {
+            Dialect::Modern { ttl } => {
+                modern::result(&mut out, result, next, envelope(self.caller, &self.snapshot, ttl))?;
+            }
+            Dialect::Legacy(version) => legacy::encode::result(&mut out, result, next, version)?,
+        }
+        Ok(out.into())
+    }
+}
+
+/// The purpose that the cursors of a list are sealed for.
+fn purpose(list: List) -> &'static str {
+    match list {
+        List::Resources => "mcp resources",
+        List::Templates => "mcp templates",
+        List::Prompts => "mcp prompts",
+    }
+}
+
+/// The envelope of a modern result.
+pub(super) fn envelope<'a>(
+    caller: &Caller,
+    snapshot: &'a AgentSnapshot,
+    ttl: Duration,
+) -> ResultEnvelope<'a> {
+    ResultEnvelope {
+        agent: &snapshot.description,
+        access: if caller.public { Access::Public } else { Access::Key },
+        ttl_ms: u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX),
+    }
+}

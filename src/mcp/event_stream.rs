@@ -1,0 +1,266 @@
+//! An open event stream of either era: sends notifications and keep-alive comments, and ends when access ends.
+//!
+//! A stream is polled by its connection. Its deadlines (the next comment and check, the expiry of its credential) are points
+//! in time that no event moves. A connection whose peer reads nothing does not poll, so a supervisor checks such a stream
+//! at the same interval: it ends in time, with its permit and its audit row, and its last event waits for the peer.
+
+use std::pin::Pin;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::Stream;
+use futures_util::stream::unfold;
+use time::OffsetDateTime;
+use tokio::sync::Mutex;
+use tokio::time::{Instant, MissedTickBehavior};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::record::StreamAuditGuard;
+use super::sse::KEEP_ALIVE;
+use super::streams::{StreamEnd, StreamPermit};
+use crate::feed::hub::{Reading, Told};
+use crate::model::fault::Fault;
+use crate::model::feed::ChangeFeed;
+use crate::registry::Registry;
+use crate::registry::access::Caller;
+
+/// Most bytes that are given to a connection at once; the rest stays a set of dirty subjects.
+const CHUNK: usize = 4 * 1024;
+/// Delay after a failed check, doubled each time up to [`LAST_RETRY`].
+const FIRST_RETRY: Duration = Duration::from_millis(250);
+const LAST_RETRY: Duration = Duration::from_secs(2);
+
+/// Encodes the events of a stream as an era has them.
+pub(super) trait StreamEncoder: Send + Sync + 'static {
+    /// Appends the notification of a change.
+    fn notification(&mut self, out: &mut Vec<u8>, change: &Told);
+
+    /// Appends the last event.
+    fn last(&mut self, out: &mut Vec<u8>, end: StreamEnd);
+
+    /// Checks what the stream depends on besides its caller, and appends the events that follow. The caller's credential
+    /// expires at `expires_at`, as of its newest grant.
+    fn check(
+        &mut self,
+        reading: &Reading,
+        expires_at: Option<OffsetDateTime>,
+        out: &mut Vec<u8>,
+    ) -> impl Future<Output = Result<(), Obstacle>> + Send;
+}
+
+/// Why a stream cannot continue now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Obstacle {
+    /// It must end.
+    End(StreamEnd),
+    /// The check failed and is retried.
+    Unknown,
+}
+
+/// The services and permits of a stream.
+pub(super) struct StreamContext {
+    pub(super) registry: Arc<Registry>,
+    pub(super) feed: Arc<dyn ChangeFeed>,
+    pub(super) caller: Caller,
+    pub(super) keep_alive: Duration,
+    pub(super) closing: CancellationToken,
+    pub(super) permit: StreamPermit,
+}
+
+/// A stream, shared by the connection that polls it and its supervisor.
+struct EventStream<V> {
+    /// `None` once the stream has ended.
+    open: Option<Open<V>>,
+    /// Sent before anything else: the first event, or what the supervisor appended.
+    pending: Vec<u8>,
+}
+
+struct Open<V> {
+    context: StreamContext,
+    reading: Reading,
+    encoder: V,
+    audit: StreamAuditGuard,
+    /// When the next comment and the next check are due, whatever is sent meanwhile.
+    next_check: Instant,
+    /// When a failed check is retried, and the delay after that.
+    retry: Option<(Instant, Duration)>,
+}
+
+/// The bytes of a stream, `first` before everything else.
+pub(super) fn events<V: StreamEncoder>(
+    context: StreamContext,
+    reading: Reading,
+    encoder: V,
+    first: Vec<u8>,
+    mut audit: StreamAuditGuard,
+) -> Pin<Box<dyn Stream<Item = Bytes> + Send>> {
+    // A change between admission and here is found by the first check.
+    reading.suspect();
+    audit.sent(first.len());
+    let every = context.keep_alive;
+    let next_check = Instant::now() + every;
+    let open = Open { context, reading, encoder, audit, next_check, retry: None };
+    // On the heap once: both the state and the future of `unfold` reserve space for what they exchange.
+    let stream = Arc::new(Mutex::new(EventStream { open: Some(open), pending: first }));
+    let supervisor = AbortOnDropHandle::new(tokio::spawn(supervise(Arc::downgrade(&stream), every)));
+    Box::pin(unfold((stream, supervisor), |(stream, supervisor)| async move {
+        let bytes = stream.lock().await.next().await?;
+        Some((bytes, (stream, supervisor)))
+    }))
+}
+
+/// Checks a stream that its connection does not poll because the peer reads nothing. A polled stream checks itself.
+async fn supervise<V: StreamEncoder>(stream: Weak<Mutex<EventStream<V>>>, every: Duration) {
+    let mut ticks = tokio::time::interval(every);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let Some(stream) = stream.upgrade() else { return };
+        let Ok(mut stream) = stream.try_lock() else { continue };
+        match &stream.open {
+            Some(open) => open.reading.suspect(),
+            None => return,
+        }
+        stream.step(false).await;
+    }
+}
+
+impl<V: StreamEncoder> EventStream<V> {
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            if !self.pending.is_empty() {
+                return Some(std::mem::take(&mut self.pending).into());
+            }
+            self.open.as_ref()?.wait().await;
+            self.step(true).await;
+        }
+    }
+
+    /// Ends the stream if it must end, or appends the events that are due. No events are appended for a peer that reads nothing.
+    async fn step(&mut self, polled: bool) {
+        let Some(open) = &mut self.open else { return };
+        let mut out = std::mem::take(&mut self.pending);
+        let before = out.len();
+        let ended = match open.check(&mut out, polled).await {
+            Ok(may_notify) => {
+                if may_notify && polled {
+                    open.notify(&mut out);
+                }
+                false
+            }
+            Err(end) => {
+                open.audit.ended(end);
+                open.encoder.last(&mut out, end);
+                true
+            }
+        };
+        open.audit.sent(out.len() - before);
+        self.pending = out;
+        if ended {
+            // The permit and the interests are released and the audit row is written now, whenever the last event is read.
+            self.open = None;
+        }
+    }
+}
+
+impl<V: StreamEncoder> Open<V> {
+    /// Waits for a change or a deadline. Deadlines come first: a busy stream never waits.
+    async fn wait(&self) {
+        tokio::select! {
+            biased;
+            () = self.context.closing.cancelled() => {}
+            () = tokio::time::sleep_until(self.deadline()) => {}
+            () = self.reading.stirred(), if self.retry.is_none() => {}
+        }
+    }
+
+    /// The next deadline.
+    fn deadline(&self) -> Instant {
+        let expires = self.expires_in().map(|left| Instant::now() + left.min(self.context.keep_alive));
+        let retry = self.retry.map(|(at, _)| at);
+        [expires, retry].into_iter().flatten().fold(self.next_check, Instant::min)
+    }
+
+    /// The time until the newest known grant of the caller expires.
+    fn expires_in(&self) -> Option<Duration> {
+        self.context.registry.expires_in(&self.context.caller)
+    }
+
+    fn has_expired(&self) -> bool {
+        self.expires_in().is_some_and(|left| left.is_zero())
+    }
+
+    /// Whether notifications may be sent now; appends the keep-alive comment that is due on a polled connection.
+    async fn check(&mut self, out: &mut Vec<u8>, polled: bool) -> Result<bool, StreamEnd> {
+        if self.context.closing.is_cancelled() {
+            return Err(StreamEnd::Shutdown);
+        }
+        let now = Instant::now();
+        if polled && now >= self.next_check {
+            self.next_check = now + self.context.keep_alive;
+            self.reading.suspect();
+            out.extend_from_slice(&KEEP_ALIVE);
+        }
+        let expired = self.has_expired();
+        if expired {
+            self.reading.suspect();
+        } else if self.retry.is_some_and(|(at, _)| now < at) {
+            return Ok(false);
+        }
+        match self.check_access(out).await {
+            Err(Obstacle::End(end)) => Err(end),
+            // No newer grant was found.
+            _ if self.has_expired() => Err(StreamEnd::NotAllowed),
+            Err(Obstacle::Unknown) => {
+                self.reading.suspect();
+                let (_, wait) = self.retry.unwrap_or((now, FIRST_RETRY));
+                self.retry = Some((Instant::now() + wait, (wait * 2).min(LAST_RETRY)));
+                Ok(false)
+            }
+            Ok(()) => {
+                self.retry = None;
+                Ok(true)
+            }
+        }
+    }
+
+    /// Appends pending notifications, up to [`CHUNK`].
+    fn notify(&mut self, out: &mut Vec<u8>) {
+        while out.len() < CHUNK
+            && let Some(change) = self.reading.next()
+        {
+            self.encoder.notification(out, &change);
+            self.context.permit.notified();
+        }
+    }
+
+    /// Checks the access of the stream, if something that decides about it may have changed.
+    async fn check_access(&mut self, out: &mut Vec<u8>) -> Result<(), Obstacle> {
+        // While the feed is unproven, a change of access may have been missed.
+        let proven = self.context.feed.unproven_for().is_zero() || self.context.feed.confirm().await.is_ok();
+        if !proven {
+            return Err(Obstacle::Unknown);
+        }
+        if !self.reading.take_suspicion() {
+            return Ok(());
+        }
+        // Boxed: a waiting stream, as nearly all are, does not reserve space for it.
+        Box::pin(self.readmit(out)).await
+    }
+
+    /// Admits the caller again by its newest grant, then checks what the era depends on.
+    async fn readmit(&mut self, out: &mut Vec<u8>) -> Result<(), Obstacle> {
+        let StreamContext { registry, caller, .. } = &mut self.context;
+        match registry.readmit(caller).await {
+            Ok(grant) => caller.grant = grant,
+            Err(Fault::StorageUnavailable | Fault::Unavailable { .. } | Fault::Internal(_)) => {
+                return Err(Obstacle::Unknown);
+            }
+            Err(_) => return Err(Obstacle::End(StreamEnd::NotAllowed)),
+        }
+        let expires_at = caller.grant.as_ref().and_then(|grant| grant.credential.expires_at);
+        self.encoder.check(&self.reading, expires_at, out).await
+    }
+}
