@@ -32,7 +32,7 @@ pub(super) fn start(
         spill_bytes: wanted.spill_bytes,
         retain_days: wanted.retain_days,
         signer: signing::signer(settings)?,
-        checkpoints: wanted.checkpoint_to.clone().map(|to| (to, wanted.checkpoint_every)),
+        checkpoints: wanted.checkpoint_to.clone().map(|to| (to, wanted.checkpoint)),
         key_rate: settings.limits.key,
     };
     match audit::start(store, sources.clone(), &options) {

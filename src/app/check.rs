@@ -22,7 +22,7 @@ pub struct Checked {
 /// Looks at everything that the settings name on this machine.
 pub async fn check(settings: &Settings) -> Checked {
     let mut checked = Checked::default();
-    if let Some(files) = &settings.server.tls {
+    if let Some(files) = &settings.server.tls() {
         checked.note("server.tls_certificate", Tls::load(files.clone()).await);
     }
     if let Some(file) = &settings.admin.operator_keys_file {

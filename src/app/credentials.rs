@@ -23,7 +23,7 @@ pub(super) fn operators(
     embedded: bool,
     sources: &Sources,
 ) -> Result<Vec<SecretKey>, AppError> {
-    let mut keys = settings.admin.operator_keys.clone();
+    let mut keys = settings.admin.operator_keys().to_vec();
     if let Some(file) = &settings.admin.operator_keys_file {
         keys.extend(operator_keys(file)?);
     }

@@ -1,5 +1,7 @@
 //! Selects the database: the configured one, or the embedded one.
 
+use std::path::PathBuf;
+
 use embedded_postgres::{Embedded, EmbeddedOptions};
 use secrecy::{ExposeSecret, SecretString};
 
@@ -27,6 +29,7 @@ pub(super) async fn existing_database(
 /// The options of the embedded database.
 pub(super) fn options(settings: &Settings) -> EmbeddedOptions {
     let config::Embedded { bin_dir, data_dir, path, runtime_dir } = settings.embedded.clone();
+    let runtime_dir = runtime_dir.map(PathBuf::from);
     EmbeddedOptions { bin_dir, path, runtime_dir, ..EmbeddedOptions::new(NAME, data_dir) }
 }
 

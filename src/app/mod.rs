@@ -212,7 +212,7 @@ fn gateway(
 ) -> Gateway {
     let Services { registry, audit, limits, usage, .. } = services;
     let settable = LimitBounds {
-        dearest: settings.costs.dearest().1,
+        dearest: settings.costs.highest().1,
         key: settings.limits.key,
         agent: settings.limits.agent,
         tenant: settings.limits.tenant,

@@ -67,7 +67,7 @@ impl Reloader {
         let Loaded { settings, listing } = (self.load)()?;
         // Everything is read and checked before the first change.
         let operators = credentials::operators(&settings, embedded, &Sources::system())?;
-        let tls = match (&running.listeners.tls, &settings.server.tls) {
+        let tls = match (&running.listeners.tls, &settings.server.tls()) {
             (Some(tls), Some(files)) => Some((
                 tls,
                 tls.prepare(files.clone()).await.map_err(ServerError::from).map_err(AppError::from)?,
@@ -92,7 +92,7 @@ impl Reloader {
 
 /// Plain HTTP does not become TLS while listeners are open, nor the other way round.
 fn warn_of_tls(running: &Running, settings: &Settings) {
-    if running.listeners.tls.is_some() != settings.server.tls.is_some() {
+    if running.listeners.tls.is_some() != settings.server.tls().is_some() {
         tracing::warn!(
             setting = "server.tls_certificate",
             "TLS is switched on or off by a restart alone; restart waggle to apply it"

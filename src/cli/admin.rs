@@ -1,4 +1,4 @@
-//! The admin surface of a gateway, as commands ask it: where `WAGGLE_URL` says, with the key in `WAGGLE_KEY`.
+//! A client of the administration API, at `WAGGLE_URL` with the key `WAGGLE_KEY`.
 
 use std::error::Error;
 use std::ffi::OsStr;
@@ -12,14 +12,14 @@ use tokio::runtime::Builder;
 use super::{Sources, health::local_url, output::Failure};
 use crate::config::{PublicUrl, Purpose};
 
-/// For a whole request: more than a gateway takes over one.
+/// For a whole request: longer than a gateway takes.
 const DEADLINE: Duration = Duration::from_mins(5);
-/// For all of a stream.
+/// For a whole stream.
 const STREAM_DEADLINE: Duration = Duration::from_hours(24);
-/// Bytes of an answer: more than a gateway gives in one.
+/// Bytes of an answer: more than a gateway sends.
 const MOST_BYTES: usize = 2 << 30;
 
-/// A gateway's admin surface, and a key to it.
+/// The administration API of a gateway, and a key.
 pub(super) struct Admin {
     client: Client,
     url: PublicUrl,
@@ -28,16 +28,16 @@ pub(super) struct Admin {
     request_id: Option<String>,
 }
 
-/// What is asked of it.
+/// A call of the administration API.
 pub(super) struct Request {
     pub(super) method: Method,
-    /// Behind `/admin/v1`.
+    /// Below `/admin/v1`.
     pub(super) path: String,
     /// JSON, if any.
     pub(super) body: Option<Vec<u8>>,
 }
 
-/// A problem (RFC 9457) as the admin surface answers it.
+/// A problem document (RFC 9457).
 #[derive(Deserialize)]
 struct Problem {
     code: String,
@@ -45,14 +45,14 @@ struct Problem {
 }
 
 impl Admin {
-    /// Reads where it is and what to show there; without `WAGGLE_URL`, the gateway that the settings describe.
+    /// Reads URL and key from the environment; without `WAGGLE_URL`, the gateway of the settings.
     pub(super) fn of(sources: &Sources<'_>) -> Result<Self, Failure> {
         let usage = |message: String| Failure::Usage(message);
         let key = sources.environment.admin_key().ok_or_else(|| {
-            usage("WAGGLE_KEY is not set: it holds the key to show to the gateway".to_owned())
+            usage("WAGGLE_KEY is not set; expected the key to send to the gateway".to_owned())
         })?;
         let key = text(key).filter(|key| key.bytes().all(|byte| byte.is_ascii_graphic()));
-        let key = key.ok_or_else(|| usage("WAGGLE_KEY: this is no key".to_owned()))?;
+        let key = key.ok_or_else(|| usage("WAGGLE_KEY: not a key".to_owned()))?;
         let url = if let Some(url) = sources.environment.admin_url() {
             let url = PublicUrl::parse(&text(url).unwrap_or_default());
             url.map_err(|wrong| usage(format!("WAGGLE_URL {wrong}")))?
@@ -64,29 +64,29 @@ impl Admin {
         Ok(Self { client, url, key, request_id: None })
     }
 
-    /// Gives all requests this id, by which their rows in the audit log are known.
+    /// Sends this request id with all requests, by which their audit rows are recognised.
     pub(super) fn with_request_id(self, id: String) -> Self {
         Self { request_id: Some(id), ..self }
     }
 
-    /// Asks, and answers the body.
-    pub(super) fn ask(&self, request: &Request) -> Result<Vec<u8>, Failure> {
+    /// Sends a request and returns the body of the answer.
+    pub(super) fn call(&self, request: &Request) -> Result<Vec<u8>, Failure> {
         let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::Runtime)?;
         let answer = runtime.block_on(self.send(request));
-        // A name that is still being resolved is not waited for.
+        // Does not wait for a DNS look-up that is still running.
         runtime.shutdown_background();
         answer
     }
 
-    /// Asks for what may be long, and hands its pieces over as they come, until one breaks.
+    /// Sends a `GET` and passes the parts of the answer on as they arrive, until the callback breaks.
     pub(super) fn stream(
         &self,
         path: &str,
-        form: &str,
+        media_type: &str,
         each: impl FnMut(&[u8]) -> Result<ControlFlow<()>, Failure>,
     ) -> Result<(), Failure> {
         let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::Runtime)?;
-        let done = runtime.block_on(self.receive(path, form, each));
+        let done = runtime.block_on(self.receive(path, media_type, each));
         runtime.shutdown_background();
         done
     }
@@ -94,11 +94,11 @@ impl Admin {
     async fn receive(
         &self,
         path: &str,
-        form: &str,
+        media_type: &str,
         mut each: impl FnMut(&[u8]) -> Result<ControlFlow<()>, Failure>,
     ) -> Result<(), Failure> {
         let failed = |error| unreachable(&self.url, &error);
-        let request = self.client.get(format!("{}/admin/v1{path}", self.url)).header("accept", form);
+        let request = self.client.get(format!("{}/admin/v1{path}", self.url)).header("accept", media_type);
         let request = request.timeout(STREAM_DEADLINE).bearer_auth(&self.key);
         let mut response = request.send().await.map_err(failed)?;
         if !response.status().is_success() {
@@ -117,7 +117,7 @@ impl Admin {
     fn refusal(&self, status: StatusCode, body: &[u8]) -> Failure {
         Failure::Gateway(match serde_json::from_slice(body) {
             Ok(Problem { code, detail }) => format!("{detail} ({code})"),
-            Err(_) => format!("{} answers {status}", self.url),
+            Err(_) => format!("{} answered {status}", self.url),
         })
     }
 
@@ -141,7 +141,7 @@ impl Admin {
     }
 }
 
-/// The body; `None` where it is longer than it may be.
+/// The body; `None` if it is too long.
 async fn whole(response: &mut Response) -> reqwest::Result<Option<Vec<u8>>> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await? {
@@ -159,7 +159,7 @@ fn text(value: &OsStr) -> Option<String> {
 
 fn client(url: &PublicUrl) -> reqwest::Result<Client> {
     let builder = Client::builder().timeout(DEADLINE).redirect(Policy::none());
-    // A bare container image has no certificates, the search for which would fail, and needs none here.
+    // A minimal container image has no certificates, so searching for them would fail; plain HTTP needs none.
     if url.as_str().starts_with("http:") {
         builder.no_proxy().tls_certs_only([]).build()
     } else {
@@ -167,7 +167,7 @@ fn client(url: &PublicUrl) -> reqwest::Result<Client> {
     }
 }
 
-/// The innermost cause tells what happened; those around it only that it did.
+/// A failure with the innermost cause, which has the reason.
 fn unreachable(url: &PublicUrl, error: &reqwest::Error) -> Failure {
     let mut cause: &dyn Error = error;
     while let Some(inner) = cause.source() {

@@ -1,4 +1,4 @@
-//! `waggle apply`: makes of an agent's registry what a manifest says.
+//! `waggle apply`: makes an agent's catalog equal to a manifest.
 
 use std::fmt::Write;
 use std::fs;
@@ -15,37 +15,37 @@ use super::{
 };
 use crate::model::ids::Slug;
 
-/// How many are named of what was created, updated and deleted, each.
+/// How many created, updated and deleted definitions are named, each.
 const MOST_NAMED: usize = 20;
 
 #[derive(Args)]
 pub(super) struct Apply {
-    /// The manifest, a JSON file that names its agent; - is standard input.
+    /// The manifest, a JSON file that names its agent; `-` is standard input.
     #[arg(short, long, value_name = "FILE")]
     file: String,
-    /// Say what would be done, and do nothing.
+    /// Print what would be done, and change nothing.
     #[arg(long)]
     dry_run: bool,
 }
 
-/// What is needed of a manifest to know where it goes.
+/// The member of a manifest that names its agent.
 #[derive(Deserialize)]
 struct Addressed {
     agent: Option<String>,
 }
 
-/// What the gateway did, or would do.
+/// What the gateway changed, or would change.
 #[derive(Deserialize)]
 struct Applied {
     revision: i64,
-    created: Names,
-    updated: Names,
-    deleted: Names,
+    created: Changed,
+    updated: Changed,
+    deleted: Changed,
     unchanged: usize,
 }
 
 #[derive(Deserialize)]
-struct Names {
+struct Changed {
     count: usize,
     resources: Vec<String>,
     templates: Vec<String>,
@@ -59,9 +59,9 @@ impl Apply {
         let agent = addressee(&manifest).map_err(|wrong| Failure::Manifest(self.file, wrong))?;
         let query = if self.dry_run { "?dryRun=true" } else { "" };
         let path = format!("/agents/{agent}/manifest{query}");
-        let answer = admin.ask(&Request { method: Method::PUT, path, body: Some(manifest) })?;
+        let answer = admin.call(&Request { method: Method::PUT, path, body: Some(manifest) })?;
         let applied: Applied = serde_json::from_slice(&answer)
-            .map_err(|error| Failure::Gateway(format!("the answer is not understood: {error}")))?;
+            .map_err(|error| Failure::Gateway(format!("unexpected answer: {error}")))?;
         print(&summary(&agent, &applied, self.dry_run))
     }
 }
@@ -75,10 +75,10 @@ fn read(file: &str) -> io::Result<Vec<u8>> {
     Ok(manifest)
 }
 
-/// The agent that a manifest is for.
+/// The agent of a manifest.
 fn addressee(manifest: &[u8]) -> Result<Slug, String> {
     let Addressed { agent } = serde_json::from_slice(manifest).map_err(|error| error.to_string())?;
-    let agent = agent.ok_or("agent is missing: it says whose registry this is")?;
+    let agent = agent.ok_or("agent is missing; expected the id of the agent")?;
     Slug::parse_agent(&agent).map_err(|error| format!("agent {error}"))
 }
 
@@ -89,7 +89,7 @@ fn summary(agent: &Slug, applied: &Applied, dry_run: bool) -> String {
         name(&mut text, verb, names);
     }
     let (when, done) = if dry_run { ("still at", "would be ") } else { ("at", "") };
-    // Writing to a text does not fail.
+    // Writing to a string does not fail.
     let _ = writeln!(
         text,
         "{agent} is {when} revision {revision}: {done}{} created, {} updated, {} deleted, {unchanged} unchanged",
@@ -98,7 +98,7 @@ fn summary(agent: &Slug, applied: &Applied, dry_run: bool) -> String {
     text
 }
 
-fn name(text: &mut String, verb: &str, names: &Names) {
+fn name(text: &mut String, verb: &str, names: &Changed) {
     let kinds = [("resource", &names.resources), ("template", &names.templates), ("prompt", &names.prompts)];
     let all = kinds.iter().flat_map(|(kind, names)| names.iter().map(move |name| (kind, name)));
     for (kind, name) in all.take(MOST_NAMED) {

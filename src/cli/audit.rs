@@ -1,4 +1,4 @@
-//! `waggle audit`: verify the log in the database, tail it and export it through the admin surface.
+//! `waggle audit`: verifies the log in the database; tails and exports it through the administration API.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -23,23 +23,23 @@ use crate::config::Purpose;
 use crate::model::audit::checkpoint::Checkpoint;
 use crate::model::audit::signature::{PublicKey, PublicKeyError};
 
-/// How often `tail -f` asks.
+/// The polling interval of `tail -f`.
 const POLL: Duration = Duration::from_secs(1);
-/// Rows that `tail` asks for at once.
+/// Rows that `tail` requests at once.
 const PAGE: u32 = 500;
-/// Rows that `tail` knows again: more than one page, since rows may come a moment late.
+/// Rows that `tail` remembers as printed: more than one page, since rows may arrive late.
 const REMEMBERED: usize = 10_000;
 
 #[derive(Subcommand)]
 pub(super) enum Audit {
-    /// Read every chain of the log in the database, and name the first row of each that was changed, or is missing: exit
+    /// Verify every chain of the log in the database, and name the first row of each that was changed or is missing: exit
     /// code 0 intact, 1 tampered with, 2 could not be checked.
     Verify(Verify),
-    /// Print the newest rows; `WAGGLE_URL` and `WAGGLE_KEY` say where and as whom.
+    /// Print the newest rows; `WAGGLE_URL` and `WAGGLE_KEY` name the gateway and the key.
     Tail(Tail),
-    /// Print all rows, the newest first; `WAGGLE_URL` and `WAGGLE_KEY` say where and as whom.
+    /// Print all rows, newest first; `WAGGLE_URL` and `WAGGLE_KEY` name the gateway and the key.
     Export(Export),
-    /// Print where all chains stand, to be kept elsewhere; `WAGGLE_URL` and `WAGGLE_KEY` say where and as whom.
+    /// Print a checkpoint of all chains, to be stored elsewhere; `WAGGLE_URL` and `WAGGLE_KEY` name the gateway and the key.
     Checkpoint,
     /// Print the public key that signs the log, for `verify --trust`.
     Key(Key),
@@ -47,27 +47,27 @@ pub(super) enum Audit {
 
 #[derive(Args)]
 pub(super) struct Verify {
-    /// A checkpoint that was made before, or a directory of them: what they know must be there and the same.
+    /// An earlier checkpoint, or a directory of them: the rows they record must be present and equal.
     #[arg(long, value_name = "PATH")]
     against: Option<PathBuf>,
-    /// Public keys, one a line as `waggle audit key` prints them: no others may have signed.
+    /// Trusted public keys, one per line as printed by `waggle audit key`: no others may have signed.
     #[arg(long, value_name = "FILE")]
     trust: Option<PathBuf>,
 }
 
 #[derive(Args)]
 pub(super) struct Key {
-    /// Make a new key first, which signs from the next start on.
+    /// Generate a new key first, which signs from the next start on.
     #[arg(long)]
     new: bool,
 }
 
 #[derive(Args)]
 pub(super) struct Tail {
-    /// Go on with what comes.
+    /// Print new rows as they arrive.
     #[arg(short, long)]
     follow: bool,
-    /// How many rows to begin with.
+    /// The number of rows to begin with.
     #[arg(short, long, value_name = "ROWS", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=500))]
     lines: u32,
     #[command(flatten)]
@@ -76,7 +76,7 @@ pub(super) struct Tail {
 
 #[derive(Args)]
 pub(super) struct Export {
-    /// The form.
+    /// The format.
     #[arg(long, value_enum, default_value = "ndjson")]
     format: Format,
     #[command(flatten)]
@@ -89,10 +89,10 @@ enum Format {
     Csv,
 }
 
-/// What of the log.
+/// Filters of the log.
 #[derive(Args)]
 struct Filter {
-    /// One agent, as requests name it.
+    /// One agent, as named in requests.
     #[arg(long)]
     agent: Option<String>,
     /// One tenant.
@@ -139,7 +139,7 @@ impl Audit {
             Self::Export(export) => export.run(&Admin::of(sources)?),
             Self::Checkpoint => {
                 let path = "/audit/checkpoint".to_owned();
-                let answer = Admin::of(sources)?.ask(&Request { method: Method::POST, path, body: None })?;
+                let answer = Admin::of(sources)?.call(&Request { method: Method::POST, path, body: None })?;
                 print(&text(answer)?).and_then(|()| print("\n"))
             }
         }
@@ -147,14 +147,14 @@ impl Audit {
 }
 
 impl Verify {
-    /// Whether the log is as it was written.
+    /// Whether the log is intact.
     fn run(self, sources: &Sources<'_>) -> Result<bool, Failure> {
         let checkpoints = self.against.as_deref().map(checkpoints).transpose()?.unwrap_or_default();
         let trusted = self.trust.as_deref().map(keys).transpose()?.unwrap_or_default();
         let settings = sources.load(Purpose::Assist)?.settings;
         let runtime = Runtime::new().map_err(Failure::Runtime)?;
         let verified = runtime.block_on(app::verify_audit(&settings, checkpoints, trusted));
-        // A name that is still being resolved is not waited for.
+        // Does not wait for a DNS look-up that is still running.
         runtime.shutdown_background();
         let verdict = verified?;
         print(&verdict.text)?;
@@ -195,27 +195,27 @@ fn keys(file: &Path) -> Result<Vec<PublicKey>, Failure> {
     let keys: Vec<_> =
         lines.map(|(nth, line)| line.parse().map_err(|error| wrong(nth, error))).collect::<Result<_, _>>()?;
     if keys.is_empty() {
-        return Err(Failure::Usage(format!("{name}: expected public keys, one a line, found none")));
+        return Err(Failure::Usage(format!("{name}: expected public keys, one per line, found none")));
     }
     Ok(keys)
 }
 
 impl Tail {
-    /// Prints all rows but its own, those of the request `id`.
+    /// Prints all rows except its own, those of the request `id`.
     fn run(&self, admin: &Admin, id: &str) -> Result<(), Failure> {
         let mut known = BTreeSet::new();
-        // Of the first page that is followed, older rows are known and not told.
+        // With --follow, older rows of the first page are remembered and not printed.
         let limit = if self.follow { PAGE } else { self.lines };
-        let mut told = self.lines as usize;
+        let mut printed = self.lines as usize;
         loop {
             let mut rows = self.page(admin, limit)?;
             rows.retain(|row| row["requestId"] != id);
             rows.reverse();
-            let untold = rows.len().saturating_sub(told);
+            let skipped = rows.len().saturating_sub(printed);
             for (nth, row) in rows.into_iter().enumerate() {
                 let new =
                     known.insert((row["at"].to_string(), row["chain"].to_string(), row["seq"].as_i64()));
-                if new && nth >= untold && print_piece(format!("{row}\n").as_bytes())?.is_break() {
+                if new && nth >= skipped && print_piece(format!("{row}\n").as_bytes())?.is_break() {
                     return Ok(());
                 }
                 while known.len() > REMEMBERED {
@@ -225,34 +225,34 @@ impl Tail {
             if !self.follow {
                 return Ok(());
             }
-            told = PAGE as usize;
+            printed = PAGE as usize;
             std::thread::sleep(POLL);
         }
     }
 
     fn page(&self, admin: &Admin, limit: u32) -> Result<Vec<Value>, Failure> {
         let path = format!("/audit?limit={limit}{}", self.filter.query());
-        let answer = admin.ask(&Request { method: Method::GET, path, body: None })?;
+        let answer = admin.call(&Request { method: Method::GET, path, body: None })?;
         let page: Page = serde_json::from_slice(&answer)
-            .map_err(|error| Failure::Gateway(format!("the answer is not understood: {error}")))?;
+            .map_err(|error| Failure::Gateway(format!("unexpected answer: {error}")))?;
         Ok(page.items)
     }
 }
 
 impl Export {
     fn run(&self, admin: &Admin) -> Result<(), Failure> {
-        let form = match self.format {
+        let media_type = match self.format {
             Format::Ndjson => "application/x-ndjson",
             Format::Csv => "text/csv",
         };
         let query = self.filter.query();
         let query = query.strip_prefix('&').map(|query| format!("?{query}")).unwrap_or_default();
-        admin.stream(&format!("/audit{query}"), form, print_piece)
+        admin.stream(&format!("/audit{query}"), media_type, print_piece)
     }
 }
 
 impl Filter {
-    /// As it stands behind another parameter.
+    /// The query, beginning with `&`.
     fn query(&self) -> String {
         let Self { agent, tenant, key, method, outcome, from, to } = self;
         let names = ["agent", "tenant", "key", "method", "outcome", "from", "to"];
@@ -269,6 +269,5 @@ impl Filter {
 }
 
 fn text(bytes: Vec<u8>) -> Result<String, Failure> {
-    String::from_utf8(bytes)
-        .map_err(|_| Failure::Gateway("the answer is not understood: it is not UTF-8".to_owned()))
+    String::from_utf8(bytes).map_err(|_| Failure::Gateway("unexpected answer: not UTF-8".to_owned()))
 }

@@ -1,4 +1,4 @@
-//! `waggle config`: the settings, checked or shown.
+//! `waggle config`: validates and prints the settings.
 
 use clap::Subcommand;
 use tokio::runtime::Builder;
@@ -9,15 +9,16 @@ use super::{
     output::{Failure, print},
 };
 use crate::app::{self, Checked};
-use crate::config::{Purpose, Settings};
+use crate::config::{self, Purpose, Settings};
 
 #[derive(Subcommand)]
 pub(super) enum Config {
-    /// Check the settings for `serve`, and the files, directories and ports that they name: everything that is wrong,
-    /// one line each.
+    /// Validate the settings for `serve`, and the files, directories and ports they name: all errors, one per line.
     Check,
-    /// Show the settings in force as a configuration file, secrets masked, each with who set it.
+    /// Print the effective settings as a configuration file, secrets masked, each with its source.
     Show,
+    /// Print every setting with its documentation and default, as a configuration file.
+    Reference,
 }
 
 impl Config {
@@ -25,6 +26,7 @@ impl Config {
         match self {
             Self::Check => check(&sources.load(Purpose::Serve)?.settings),
             Self::Show => print(&sources.load(Purpose::Assist)?.listing.to_string()),
+            Self::Reference => print(&config::reference().map_err(Failure::Config)?),
         }
     }
 }
@@ -45,7 +47,7 @@ fn check(settings: &Settings) -> Result<(), Failure> {
         }
         Ok::<_, Failure>(())
     })?;
-    // A name that is still being resolved is not waited for.
+    // Does not wait for a DNS look-up that is still running.
     runtime.shutdown_background();
     if problems.is_empty() {
         notes.push("the settings are valid\n".to_owned());

@@ -1,4 +1,4 @@
-//! `waggle demo`: the gateway with a demo agent in it.
+//! `waggle demo`: the gateway with a demo agent.
 
 use super::{Sources, output::Failure, serve};
 

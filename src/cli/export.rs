@@ -1,4 +1,4 @@
-//! `waggle export`: an agent's registry as a manifest.
+//! `waggle export`: an agent's catalog as a manifest.
 
 use clap::Args;
 use reqwest::Method;
@@ -10,9 +10,9 @@ use super::{
 };
 use crate::model::ids::Slug;
 
-/// How deep a manifest is laid out: its members, its lists, and the members of what stands in them. What is deeper
-/// stays as the gateway gives it, since an owner's own JSON is told apart by its bytes.
-const LAID_OUT: usize = 3;
+/// How many levels of a manifest are indented: its members, its lists, and the members of their items. Deeper levels are
+/// printed as received, since an owner's own JSON is compared by its bytes.
+const INDENTED_LEVELS: usize = 3;
 
 #[derive(Args)]
 pub(super) struct Export {
@@ -24,15 +24,15 @@ pub(super) struct Export {
 impl Export {
     pub(super) fn run(self, sources: &Sources<'_>) -> Result<(), Failure> {
         let path = format!("/agents/{}/manifest", self.agent);
-        let manifest = Admin::of(sources)?.ask(&Request { method: Method::GET, path, body: None })?;
+        let manifest = Admin::of(sources)?.call(&Request { method: Method::GET, path, body: None })?;
         let manifest = String::from_utf8(manifest)
-            .map_err(|_| Failure::Gateway("the answer is not understood: it is not UTF-8".to_owned()))?;
-        print(&laid_out(&manifest))
+            .map_err(|_| Failure::Gateway("unexpected answer: not UTF-8".to_owned()))?;
+        print(&indent(&manifest))
     }
 }
 
-/// JSON with its outermost levels laid out in lines.
-fn laid_out(json: &str) -> String {
+/// JSON with its outermost levels indented.
+fn indent(json: &str) -> String {
     let mut text = String::with_capacity(json.len() + json.len() / 8);
     let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
     let break_line = |text: &mut String, depth: usize| {
@@ -51,19 +51,19 @@ fn laid_out(json: &str) -> String {
         let closes = matches!(character, '}' | ']');
         if closes {
             depth = depth.saturating_sub(1);
-            if depth < LAID_OUT && !text.ends_with(['{', '[']) {
+            if depth < INDENTED_LEVELS && !text.ends_with(['{', '[']) {
                 break_line(&mut text, depth);
             }
         }
         text.push(character);
         if matches!(character, '{' | '[') {
             depth += 1;
-            if depth <= LAID_OUT && !matches!(characters.peek(), Some('}' | ']')) {
+            if depth <= INDENTED_LEVELS && !matches!(characters.peek(), Some('}' | ']')) {
                 break_line(&mut text, depth);
             }
-        } else if depth <= LAID_OUT && character == ',' {
+        } else if depth <= INDENTED_LEVELS && character == ',' {
             break_line(&mut text, depth);
-        } else if depth <= LAID_OUT && character == ':' {
+        } else if depth <= INDENTED_LEVELS && character == ':' {
             text.push(' ');
         }
     }
@@ -73,10 +73,10 @@ fn laid_out(json: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::laid_out;
+    use super::indent;
 
     #[test]
-    fn the_outermost_levels_are_laid_out_and_the_rest_is_kept() {
+    fn outer_levels_are_indented_and_the_rest_is_unchanged() {
         let json = r#"{"apiVersion":"v","resources":[{"uri":"a:{,}\"[","_meta":{ "a" :[1 ,2]},"contents":[]},{}],"prompts":[]}"#;
         let expected = r#"{
   "apiVersion": "v",
@@ -91,6 +91,6 @@ mod tests {
   "prompts": []
 }
 "#;
-        assert_eq!(laid_out(json), expected);
+        assert_eq!(indent(json), expected);
     }
 }

@@ -1,4 +1,4 @@
-//! `waggle health`: asks a gateway whether it is ready, for containers that have no curl.
+//! `waggle health`: asks a gateway whether it is ready, for containers without curl.
 
 use std::{
     error::Error,
@@ -20,7 +20,7 @@ const DEADLINE: Duration = Duration::from_secs(2);
 
 #[derive(Args)]
 pub(super) struct Health {
-    /// The gateway to ask; without it, the one that the settings describe.
+    /// The URL of the gateway; default: the one of the settings.
     #[arg(long, value_parser = PublicUrl::parse)]
     url: Option<PublicUrl>,
 }
@@ -36,19 +36,17 @@ impl Health {
         };
         let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::Runtime)?;
         let answer = runtime.block_on(ask(&format!("{url}/readyz"), local));
-        // A name that is still being resolved is not waited for.
+        // Does not wait for a DNS look-up that is still running.
         runtime.shutdown_background();
         answer?;
         print("ready\n")
     }
 }
 
-/// Where this machine reaches the gateway: one that listens on every address listens on loopback.
+/// The URL of the gateway from this machine: loopback if it listens on every address.
 pub(super) fn local_url(server: &Server, listen: SocketAddr) -> Result<PublicUrl, Failure> {
     if listen.port() == 0 {
-        return Err(Failure::Usage(
-            "server.listen: port 0 does not tell which port is used; use --url".to_owned(),
-        ));
+        return Err(Failure::Usage("server.listen: port 0 is chosen at startup; use --url".to_owned()));
     }
     let ip = match listen.ip() {
         IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),
@@ -58,7 +56,7 @@ pub(super) fn local_url(server: &Server, listen: SocketAddr) -> Result<PublicUrl
     Ok(server.url_of(SocketAddr::new(ip, listen.port())))
 }
 
-/// Whether a gateway of this program answers, ready or not.
+/// Whether a gateway answers, ready or not.
 pub(super) async fn is_gateway(url: &str) -> bool {
     let asked = async {
         let answer = client(url, true)?.get(format!("{url}/healthz")).send().await?;
@@ -73,24 +71,24 @@ async fn ask(url: &str, local: bool) -> Result<(), Failure> {
     if status.is_success() {
         Ok(())
     } else {
-        Err(Failure::NotReady(format!("not ready: {url} answers {status}")))
+        Err(Failure::NotReady(format!("not ready: {url} answered {status}")))
     }
 }
 
 fn client(url: &str, local: bool) -> reqwest::Result<Client> {
     let builder = Client::builder().timeout(DEADLINE).redirect(Policy::none()).no_proxy();
     if local {
-        // The certificate is not for the address by which this machine reaches it. Nothing is told but a question.
+        // The certificate is not valid for a local address, and the request has no secrets.
         builder.tls_danger_accept_invalid_certs(true).tls_certs_only([]).build()
     } else if url.starts_with("http:") {
-        // A bare container image has no certificates, the search for which would fail, and needs none here.
+        // A minimal container image has no certificates, so searching for them would fail; plain HTTP needs none.
         builder.tls_certs_only([]).build()
     } else {
         builder.build()
     }
 }
 
-/// The innermost cause tells what happened; those around it only that it did.
+/// The innermost cause, which has the reason.
 fn cause(error: &reqwest::Error) -> String {
     if error.is_timeout() {
         return format!("no answer within {} seconds", DEADLINE.as_secs());

@@ -1,4 +1,4 @@
-//! `waggle key`: makes the key that a gateway has to be given.
+//! `waggle key`: generates operator keys.
 
 use std::{fs::OpenOptions, io::Write, os::unix::fs::OpenOptionsExt, path::PathBuf};
 
@@ -9,12 +9,12 @@ use crate::model::key::{KeyKind, SecretKey};
 
 #[derive(Subcommand)]
 pub(super) enum Key {
-    /// Make a new key and print it, or write it to a file; it is kept nowhere else.
+    /// Generate a key and print it, or write it to a file; it is stored nowhere else.
     Generate {
-        /// For `admin.operator_key` or `admin.operator_keys_file`: the key to the administration of the whole gateway.
+        /// An operator key, for `admin.operator_key` or `admin.operator_keys_file`.
         #[arg(long, required = true)]
         operator: bool,
-        /// Write it to this new file, readable by its owner alone, instead of printing it.
+        /// Write the key to this new file, readable by its owner only, instead of printing it.
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
     },
@@ -26,7 +26,7 @@ impl Key {
         let key = SecretKey::generate(KeyKind::Operator, &mut rand::rng());
         let Some(file) = out else { return print(&format!("{}\n", key.reveal())) };
         let mut options = OpenOptions::new();
-        // An existing file may hold a key that is in force.
+        // An existing file may contain a key in use.
         let created = options.write(true).create_new(true).mode(0o600).open(file);
         let written = created.and_then(|mut file| {
             writeln!(file, "{}", key.reveal())?;

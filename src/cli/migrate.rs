@@ -1,4 +1,4 @@
-//! `waggle migrate`: the schema, without the gateway.
+//! `waggle migrate`: applies migrations without starting the gateway.
 
 use clap::Args;
 use tokio::runtime::Runtime;
@@ -11,7 +11,7 @@ use crate::{app, config::Purpose, telemetry};
 
 #[derive(Args)]
 pub(super) struct Migrate {
-    /// Say which migrations the database lacks, and change nothing.
+    /// Print the pending migrations, and change nothing.
     #[arg(long)]
     status: bool,
 }
@@ -24,7 +24,7 @@ impl Migrate {
         let done = runtime.block_on(async {
             if self.status { app::schema_status(settings).await } else { app::migrate(settings).await }
         });
-        // A name that is still being resolved is not waited for.
+        // Does not wait for a DNS look-up that is still running.
         runtime.shutdown_background();
         print(&done?)
     }

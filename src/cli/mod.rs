@@ -1,7 +1,7 @@
-//! The command line: one file a subcommand.
+//! The command line: one file per subcommand.
 //!
-//! What a command is asked for goes to standard output, everything else to standard error. Exit codes: 0 done,
-//! 1 failed, 2 the command line or the configuration is wrong.
+//! Results go to standard output, everything else to standard error. Exit codes: 0 success, 1 failure, 2 invalid command
+//! line or configuration.
 
 mod admin;
 mod apply;
@@ -35,32 +35,32 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run the gateway; without a database URL, on its own embedded database.
+    /// Run the gateway; without a database URL, with an embedded database.
     Serve,
-    /// Run the gateway with a demo agent, and print lines to try it with.
+    /// Run the gateway with a demo agent, and print commands to try it.
     Demo,
-    /// Bring the schema of the database up to date.
+    /// Apply pending migrations to the database.
     Migrate(migrate::Migrate),
-    /// Check or show the settings.
+    /// Validate or print the settings.
     #[command(subcommand)]
     Config(config::Config),
-    /// Make keys.
+    /// Generate keys.
     #[command(subcommand)]
     Key(key::Key),
-    /// Make of an agent's registry what a manifest says; `WAGGLE_URL` and `WAGGLE_KEY` say where and as whom.
+    /// Make an agent's catalog equal to a manifest; `WAGGLE_URL` and `WAGGLE_KEY` name the gateway and the key.
     Apply(apply::Apply),
-    /// Print an agent's registry as a manifest; `WAGGLE_URL` and `WAGGLE_KEY` say where and as whom.
+    /// Print an agent's catalog as a manifest; `WAGGLE_URL` and `WAGGLE_KEY` name the gateway and the key.
     Export(export::Export),
     /// Verify, tail and export the audit log.
     #[command(subcommand)]
     Audit(audit::Audit),
-    /// Ask a gateway whether it is ready: exit code 0 when it is.
+    /// Ask a gateway whether it is ready: exit code 0 if it is.
     Health(health::Health),
-    /// Print the OpenAPI document of the admin surface.
+    /// Print the OpenAPI document of the administration API.
     Openapi,
 }
 
-/// Flags of every command. Their values are checked with the rest of the configuration.
+/// Flags of every command. Their values are validated with the rest of the configuration.
 #[derive(Args)]
 #[command(next_help_heading = "Settings")]
 struct Globals {
@@ -70,7 +70,7 @@ struct Globals {
         long,
         global = true,
         value_name = "DIR",
-        help = "Where the embedded database lies [embedded.data_dir]"
+        help = "The directory of the embedded database [embedded.data_dir]"
     )]
     data_dir: Option<String>,
     #[arg(
@@ -84,21 +84,21 @@ struct Globals {
         long,
         global = true,
         value_name = "URL",
-        help = "The PostgreSQL to use; DATABASE_URL is safer, other users cannot see it [database.url]"
+        help = "The PostgreSQL database; prefer DATABASE_URL, which other users cannot see [database.url]"
     )]
     database_url: Option<String>,
     #[arg(
         long,
         global = true,
         value_name = "FORMAT",
-        help = "The form of log lines, text or json [log.format]"
+        help = "The format of log lines, text or json [log.format]"
     )]
     log_format: Option<String>,
     #[arg(
         long,
         global = true,
         value_name = "FILTER",
-        help = "What is logged, such as info or warn,waggle=debug [log.filter]"
+        help = "The log filter, such as info or warn,waggle=debug [log.filter]"
     )]
     log_filter: Option<String>,
 }
@@ -110,7 +110,7 @@ impl From<Globals> for Flags {
     }
 }
 
-/// The layers that a command reads its settings from.
+/// The layers of a command's settings.
 struct Sources<'a> {
     environment: &'a Environment,
     flags: Flags,
@@ -122,7 +122,7 @@ impl Sources<'_> {
     }
 }
 
-/// Does what the command line of this process says.
+/// Runs the command line of this process.
 pub fn run(environment: &Environment) -> ExitCode {
     let Cli { globals, command } = match Cli::try_parse() {
         Ok(cli) => cli,

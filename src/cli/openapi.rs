@@ -1,4 +1,4 @@
-//! `waggle openapi`: the OpenAPI document of the admin surface.
+//! `waggle openapi`: the OpenAPI document of the administration API.
 
 use super::output::{self, Failure};
 

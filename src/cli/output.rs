@@ -1,4 +1,4 @@
-//! What commands print, and how they end.
+//! Output and exit codes of commands.
 
 use std::{
     io::{self, ErrorKind, Write},
@@ -13,7 +13,7 @@ use crate::app::AppError;
 use crate::config::{ConfigError, LogFormat};
 use crate::telemetry::{self, TelemetryError};
 
-/// Why a command did not do what it was asked for.
+/// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
     #[error(transparent)]
@@ -32,7 +32,7 @@ pub(super) enum Failure {
     NotReady(String),
     #[error("{0}")]
     Gateway(String),
-    #[error("the audit log is not as it was written")]
+    #[error("the audit log was tampered with")]
     Unsound,
     #[error("the audit log could not be verified: {0}")]
     Unverified(Box<Failure>),
@@ -44,12 +44,12 @@ pub(super) enum Failure {
     Manifest(String, String),
 }
 
-/// Prints to standard output. A reader that has gone away has read enough: that is no failure.
+/// Prints to standard output. A closed pipe is not a failure.
 pub(super) fn print(text: &str) -> Result<(), Failure> {
     print_piece(text.as_bytes()).map(|_| ())
 }
 
-/// Prints a piece of what may be long; breaks where the reader has gone away, for whom no more is to be fetched.
+/// Prints a part of a long output; breaks if the pipe is closed.
 pub(super) fn print_piece(bytes: &[u8]) -> Result<ControlFlow<()>, Failure> {
     let mut out = io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
@@ -59,21 +59,21 @@ pub(super) fn print_piece(bytes: &[u8]) -> Result<ControlFlow<()>, Failure> {
     }
 }
 
-/// Ends a command: says on standard error what failed.
+/// The exit code of a command; prints a failure to standard error.
 pub(super) fn exit_code(done: Result<(), Failure>) -> ExitCode {
     let Err(failure) = done else { return ExitCode::SUCCESS };
-    // Nobody is left to tell when standard error itself fails.
-    io::stderr().write_all(last_words(&failure, OffsetDateTime::now_utc()).as_bytes()).ok();
+    // A failure of standard error cannot be reported.
+    io::stderr().write_all(failure_text(&failure, OffsetDateTime::now_utc()).as_bytes()).ok();
     match failure {
         Failure::Config(_) | Failure::Usage(_) | Failure::Unverified(_) => ExitCode::from(2),
         _ => ExitCode::FAILURE,
     }
 }
 
-/// What failed, in the form of the log: plain text, or JSON lines with the members that log lines have.
-fn last_words(failure: &Failure, now: OffsetDateTime) -> String {
+/// A failure in the format of the log: text, or JSON lines with the members of log lines.
+fn failure_text(failure: &Failure, now: OffsetDateTime) -> String {
     let format = match failure {
-        // Logging has not started: only a form that was asked for counts.
+        // Logging has not started: only a configured format counts.
         Failure::Config(error) => error.log_format(),
         _ => telemetry::started_format(),
     };
@@ -93,7 +93,7 @@ fn last_words(failure: &Failure, now: OffsetDateTime) -> String {
     lines.iter().map(line).collect()
 }
 
-/// Ends with what the parser of the command line has to say: help, the version, or an error.
+/// Prints help, the version, or an error of the command line.
 pub(super) fn usage(error: &clap::Error) -> ExitCode {
     error.print().ok();
     if error.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS }

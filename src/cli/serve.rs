@@ -11,7 +11,7 @@ pub(super) fn run(sources: &Sources<'_>) -> Result<(), Failure> {
     serve(sources, false)
 }
 
-/// Runs the gateway until it is told to stop.
+/// Runs the gateway until it is stopped.
 pub(super) fn serve(sources: &Sources<'_>, demo: bool) -> Result<(), Failure> {
     let Loaded { settings, listing } = sources.load(Purpose::Serve)?;
     let filter = telemetry::init(&settings.log)?;
@@ -23,7 +23,7 @@ pub(super) fn serve(sources: &Sources<'_>, demo: bool) -> Result<(), Failure> {
     );
     let runtime = Runtime::new().map_err(Failure::Runtime)?;
     let done = runtime.block_on(app::run(settings, demo, reloader));
-    // A name that is still being resolved is not waited for.
+    // Does not wait for a DNS look-up that is still running.
     runtime.shutdown_background();
     Ok(done?)
 }

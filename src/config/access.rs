@@ -1,38 +1,17 @@
-//! `[access]`: what is remembered of credentials, and how guessing is slowed.
+//! `[access]`: cached credentials, and protection from guessing.
 
-use std::time::Duration;
+use super::section::section;
 
-use super::{
-    number::{Count, Time},
-    reader::Reader,
-};
-
-/// What is remembered of credentials, and how guessing is slowed.
-#[derive(Clone, Debug)]
-pub struct Access {
-    /// How long known credentials and what is in memory are served while the database is away.
-    pub stale: Duration,
-    /// How many keys that are not known to be issued may be looked up in a second, for all addresses together. One
-    /// address has a quarter of it.
-    pub unknown_keys_per_second: u32,
-    /// How many keys that do not exist are remembered, so as not to be looked up again.
-    pub unknown_keys_remembered: usize,
-}
-
-impl Access {
-    pub(super) fn read(reader: &mut Reader) -> Self {
-        Self {
-            stale: reader.value("access.stale_seconds", &Time::seconds(0..=86_400), Duration::from_mins(1)),
-            unknown_keys_per_second: reader.value(
-                "access.unknown_keys_per_second",
-                &Count(1..=1_000_000),
-                200,
-            ),
-            unknown_keys_remembered: reader.value(
-                "access.unknown_keys_remembered",
-                &Count(1..=1_000_000),
-                10_000,
-            ),
-        }
+section! {
+    /// Cached credentials, and protection from guessing.
+    #[derive(Clone, Debug)]
+    pub struct Access["access"] {
+        /// How long known credentials and answers from memory are served during a database outage.
+        stale: seconds(0..=86_400) = 60,
+        /// How many keys that this replica does not know to be issued are looked up per second: forged ones, and those
+        /// created on another replica a moment ago. One address may use a quarter of it. Issued keys do not count.
+        unknown_keys_per_second: count(u32, 1..=1_000_000) = 200,
+        /// How many keys that do not exist are cached, so that they are not looked up again.
+        unknown_keys_remembered: count(usize, 1..=1_000_000) = 10_000,
     }
 }

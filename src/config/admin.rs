@@ -1,36 +1,35 @@
-//! `[admin]`: the administration surface and the operator keys to it.
+//! `[admin]`: the administration API and its operator keys.
 
 use std::{net::SocketAddr, path::PathBuf};
 
-use super::{embedded::PATH, reader::Reader, server::ADDRESS, text::SecretList};
+use super::{embedded::PATH, section::section, server::ADDRESS, text::SecretList};
 use crate::model::key::{KeyError, KeyKind, SecretKey};
 
-/// The administration surface and the operator keys to it. Without `Debug`, as every secret is.
-#[derive(Clone)]
-pub struct Admin {
-    /// The keys to everything, several while one is being replaced. Empty, and without a file, only on the embedded
-    /// database, which makes one.
-    pub operator_keys: Vec<SecretKey>,
-    /// A file with more of them, one a line, read again at `SIGHUP`.
-    pub operator_keys_file: Option<PathBuf>,
-    /// The address of the administration surface; `None`: the gateway's own.
-    pub listen: Option<SocketAddr>,
+section! {
+    /// The administration API and its operator keys. Without `Debug`, as every secret is.
+    #[derive(Clone)]
+    pub struct Admin["admin"] {
+        /// The operator key, from `waggle key generate --operator`; several, separated by commas, while one is replaced.
+        /// Required with a database URL, here or in the file below; otherwise one is generated.
+        operator_key: optional(Vec<SecretKey>, SecretList(operator_key), "wag_..."),
+        /// A file with operator keys, one per line; empty lines and lines that begin with # are ignored. Read again on
+        /// SIGHUP.
+        operator_keys_file: optional(PathBuf, PATH, "/etc/waggle/operator.keys"),
+        /// The address and port of the administration API. Default: those of the MCP endpoints.
+        listen: optional(SocketAddr, ADDRESS, "127.0.0.1:8095"),
+    }
 }
 
 impl Admin {
-    pub(super) fn read(reader: &mut Reader) -> Self {
-        Self {
-            operator_keys: reader
-                .optional("admin.operator_key", &SecretList(operator_key), None)
-                .unwrap_or_default(),
-            operator_keys_file: reader.optional("admin.operator_keys_file", &PATH, None),
-            listen: reader.optional("admin.listen", &ADDRESS, None),
-        }
+    /// The configured keys, without those of the file. Empty, and without a file, only on the embedded database, for
+    /// which one is generated.
+    pub fn operator_keys(&self) -> &[SecretKey] {
+        self.operator_key.as_deref().unwrap_or_default()
     }
 }
 
 fn operator_key(text: &str) -> Result<SecretKey, String> {
-    let advice = "make one with: waggle key generate --operator";
+    let advice = "create one with: waggle key generate --operator";
     match SecretKey::parse(text) {
         Ok(key) if key.kind() == KeyKind::Operator => Ok(key),
         Ok(_) | Err(KeyError::Prefix) => {

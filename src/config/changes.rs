@@ -1,31 +1,14 @@
-//! `[changes]`: how replicas tell each other what changed, and for how long it is known.
+//! `[changes]`: notifications between replicas, and the retention of changes.
 
-use std::time::Duration;
+use super::section::section;
 
-use super::{number::Time, reader::Reader};
-
-/// How replicas tell each other what changed, and for how long it is known.
-#[derive(Clone, Debug)]
-pub struct Changes {
-    /// The least time between notifications that are sent; meanwhile they are gathered.
-    pub notify: Duration,
-    /// How long changes are kept for clients that were away.
-    pub retain: Duration,
-}
-
-impl Changes {
-    pub(super) fn read(reader: &mut Reader) -> Self {
-        Self {
-            notify: reader.value(
-                "changes.notify_ms",
-                &Time::milliseconds(0..=1000),
-                Duration::from_millis(3),
-            ),
-            retain: reader.value(
-                "changes.retain_seconds",
-                &Time::seconds(1..=31_536_000),
-                Duration::from_hours(24),
-            ),
-        }
+section! {
+    /// Notifications between replicas, and the retention of changes.
+    #[derive(Clone, Debug)]
+    pub struct Changes["changes"] {
+        /// The minimum interval between notifications to other replicas; changes in between are sent together.
+        notify: milliseconds(0..=1000) = 3,
+        /// How long changes are retained for clients that resume a stream; later they are notified of everything.
+        retain: seconds(1..=31_536_000) = 86_400,
     }
 }

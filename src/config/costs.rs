@@ -1,50 +1,38 @@
-//! `[costs]`: what a request takes from the rates of `[limits]`, by its method.
+//! `[costs]`: how many units of a rate a request costs, by its method.
 
 use std::num::NonZeroU32;
 
-use super::{number::Count, reader::Reader};
+use super::section::section;
 use crate::model::method::CostClass;
 
-/// What a request takes from the rates, by its method.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Costs {
-    /// A list.
-    pub list: u32,
-    /// `resources/read`.
-    pub read: u32,
-    /// `prompts/get`.
-    pub prompt: u32,
-    /// `completion/complete`.
-    pub complete: u32,
-    /// A stream that is opened: `subscriptions/listen`, and `GET` in a session.
-    pub stream: u32,
-    /// `server/discover`.
-    pub discover: u32,
-    /// Everything else.
-    pub other: u32,
-    /// `GET` on the administration surface.
-    pub admin_read: u32,
-    /// Everything else there.
-    pub admin_write: u32,
+section! {
+    /// How many units of a rate a request costs, by its method.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Costs["costs"] {
+        /// A list.
+        list: count(u32, 0..=1_000) = 1,
+        /// `resources/read`.
+        read: count(u32, 0..=1_000) = 1,
+        /// `prompts/get`.
+        prompt: count(u32, 0..=1_000) = 1,
+        /// `completion/complete`.
+        complete: count(u32, 0..=1_000) = 1,
+        /// Opening a stream: `subscriptions/listen`, and `GET` in a session.
+        stream: count(u32, 0..=1_000) = 5,
+        /// `server/discover`. A client whose probe is refused assumes an old server.
+        discover: count(u32, 0..=1_000) = 0,
+        /// Every other method.
+        other: count(u32, 0..=1_000) = 1,
+        /// `GET` on the administration API, where keys, tenants and addresses have the same rates in separate buckets; the
+        /// operator has none.
+        admin_read: count(u32, 0..=1_000) = 1,
+        /// Every other method there.
+        admin_write: count(u32, 0..=1_000) = 1,
+    }
 }
 
 impl Costs {
-    pub(super) fn read(reader: &mut Reader) -> Self {
-        let mut cost = |name, default| reader.value(name, &Count(0..=1_000), default);
-        Self {
-            list: cost("costs.list", 1),
-            read: cost("costs.read", 1),
-            prompt: cost("costs.prompt", 1),
-            complete: cost("costs.complete", 1),
-            stream: cost("costs.stream", 5),
-            discover: cost("costs.discover", 0),
-            other: cost("costs.other", 1),
-            admin_read: cost("costs.admin_read", 1),
-            admin_write: cost("costs.admin_write", 1),
-        }
-    }
-
-    /// What a request of this class costs.
+    /// The cost of a request of this class.
     pub fn of(&self, class: CostClass) -> u32 {
         match class {
             CostClass::List => self.list,
@@ -57,15 +45,15 @@ impl Costs {
         }
     }
 
-    /// What the cheapest request to an MCP endpoint costs that costs anything.
+    /// The lowest cost of a request to an MCP endpoint that is not free.
     pub fn least(&self) -> Option<NonZeroU32> {
         let Self { list, read, prompt, complete, stream, discover, other, admin_read: _, admin_write: _ } =
             *self;
         [list, read, prompt, complete, stream, discover, other].into_iter().filter_map(NonZeroU32::new).min()
     }
 
-    /// What the dearest request costs, and the setting that says so.
-    pub fn dearest(&self) -> (&'static str, u32) {
+    /// The highest cost of a request, and its setting.
+    pub fn highest(&self) -> (&'static str, u32) {
         let costs = [
             ("costs.list", self.list),
             ("costs.read", self.read),
@@ -77,6 +65,6 @@ impl Costs {
             ("costs.admin_write", self.admin_write),
         ];
         let stream = ("costs.stream", self.stream);
-        costs.into_iter().fold(stream, |dearest, cost| if cost.1 > dearest.1 { cost } else { dearest })
+        costs.into_iter().fold(stream, |highest, cost| if cost.1 > highest.1 { cost } else { highest })
     }
 }

@@ -7,28 +7,28 @@ use std::{
 
 use super::{
     layers::{Layers, Raw},
-    problem::Place,
+    problem::Source,
 };
 
 const PREFIX: &str = "WAGGLE_";
 /// Names the configuration file.
 pub(super) const CONFIG_FILE: &str = "WAGGLE_CONFIG";
-/// What many platforms set; `WAGGLE_DATABASE__URL` goes before it.
+/// Set by many platforms; `WAGGLE_DATABASE__URL` takes precedence.
 pub(super) const SHARED_DATABASE_URL: &str = "DATABASE_URL";
-/// Where the command line finds the admin surface of a gateway.
+/// The URL of the gateway whose administration API the command line calls.
 const ADMIN_URL: &str = "WAGGLE_URL";
-/// The key that it shows there.
+/// The key it sends.
 const ADMIN_KEY: &str = "WAGGLE_KEY";
-/// Read by the command line alone: no settings.
+/// Read by the command line only: not settings.
 const OF_THE_COMMAND_LINE: [&str; 3] = [CONFIG_FILE, ADMIN_URL, ADMIN_KEY];
 
-/// The variables that may be settings. An empty one counts as not set, so that a `${VARIABLE:-}` of a
-/// compose file leaves the default alone.
+/// The variables of the environment. An empty one counts as not set, so that `${VARIABLE:-}` in a compose file keeps the
+/// default.
 #[derive(Clone, Default)]
 pub struct Environment(BTreeMap<String, OsString>);
 
 impl Environment {
-    /// The variables of this process. Nothing else in the program reads them.
+    /// The variables of this process. Nothing else in the program reads the environment.
     pub fn of_process() -> Self {
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value))).collect()
     }
@@ -38,17 +38,17 @@ impl Environment {
         self.0.get(CONFIG_FILE).map(OsString::as_os_str)
     }
 
-    /// `WAGGLE_URL`: where the command line finds the admin surface of a gateway.
+    /// `WAGGLE_URL`: the gateway whose administration API the command line calls.
     pub fn admin_url(&self) -> Option<&OsStr> {
         self.0.get(ADMIN_URL).map(OsString::as_os_str)
     }
 
-    /// `WAGGLE_KEY`: the key that the command line shows there.
+    /// `WAGGLE_KEY`: the key that the command line sends.
     pub fn admin_key(&self) -> Option<&OsStr> {
         self.0.get(ADMIN_KEY).map(OsString::as_os_str)
     }
 
-    /// A variable that the system sets and that is no setting of ours.
+    /// A variable of the system, which is not a setting.
     pub(super) fn of_the_system(&self, name: &str) -> Option<OsString> {
         self.0.get(name).cloned()
     }
@@ -58,9 +58,9 @@ impl Environment {
             if let Some(setting) = setting_of(name, value) {
                 let raw = match value.to_str() {
                     Some(text) => Raw::Text(text.to_owned()),
-                    None => Raw::Unfit("text that is not UTF-8"),
+                    None => Raw::Unsupported("text that is not UTF-8"),
                 };
-                layers.push(&setting, Place::Variable(name.clone()), raw);
+                layers.push(&setting, Source::Variable(name.clone()), raw);
             }
         }
     }
@@ -73,10 +73,9 @@ impl<N: Into<String>, V: Into<OsString>> FromIterator<(N, V)> for Environment {
     }
 }
 
-/// The setting that a variable names, known or not; `None` for a variable that is not ours.
+/// The setting that a variable names, known or not; `None` for a variable of another program.
 ///
-/// `DATABASE_URL` is met before `WAGGLE_…`, because variables are kept in the order of their names, and so
-/// is overridden by it.
+/// Variables are sorted by name, so `DATABASE_URL` precedes `WAGGLE_…` and is overridden by it.
 fn setting_of(name: &str, value: &OsStr) -> Option<String> {
     if name == SHARED_DATABASE_URL {
         return Some("database.url".to_owned());
@@ -89,8 +88,8 @@ fn setting_of(name: &str, value: &OsStr) -> Option<String> {
     Some(if upper { rest.replacen("__", ".", 1).to_ascii_lowercase() } else { rest.to_owned() })
 }
 
-/// Whether a platform put the variable there: Kubernetes tells every pod of a namespace with a service called
-/// `waggle` or `waggle-db` about it by `WAGGLE_SERVICE_HOST`, `WAGGLE_DB_PORT_5432_TCP_ADDR` and the like.
+/// Whether Kubernetes set the variable: every pod of a namespace with a service named `waggle` or `waggle-db` has
+/// `WAGGLE_SERVICE_HOST`, `WAGGLE_DB_PORT_5432_TCP_ADDR` and the like.
 fn is_service_link(rest: &str, value: &OsStr) -> bool {
     let address = || value.to_str().is_some_and(|value| value.contains("://"));
     let protocol_of = |port: &str| {
@@ -110,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_variables_of_a_kubernetes_service_are_not_settings() {
+    fn variables_of_a_kubernetes_service_are_not_settings() {
         let ours = [
             ("WAGGLE_SERVICE_HOST", "10.96.0.7"),
             ("WAGGLE_SERVICE_PORT", "8094"),
@@ -126,18 +125,18 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_that_only_resembles_a_service_link_is_a_setting() {
+    fn variable_that_resembles_a_service_link_is_a_setting() {
         let names = [("WAGGLE_PORT", "8094"), ("WAGGLE_SERVER__PORT", "1"), ("WAGGLE_PORT_X_TCP", "1")]
             .map(|(name, value)| setting_of(name, OsStr::new(value)));
         assert_eq!(names, ["port", "server.port", "port_x_tcp"].map(|name| Some(name.to_owned())));
     }
 
     #[test]
-    fn a_name_in_lower_case_is_no_setting_of_ours() {
+    fn lower_case_name_is_not_a_setting() {
         assert_eq!(
             setting_of("WAGGLE_server__listen", OsStr::new("x")),
             Some("server__listen".to_owned()),
-            "kept as it is, so that it is refused as unknown",
+            "kept unchanged, so that it is refused as unknown",
         );
         assert_eq!(setting_of("waggle_server__listen", OsStr::new("x")), None);
     }

@@ -1,4 +1,4 @@
-//! The layer of the file: TOML, one table a section, every value with its line.
+//! The layer of the configuration file: TOML, one table per section, every value with its line.
 
 use std::{fs::File, io::Read, path::Path};
 
@@ -7,23 +7,23 @@ use toml::de::{DeArray, DeInteger, DeTable, DeValue};
 
 use super::{
     layers::{Layers, Raw},
-    problem::{Place, Problem},
+    problem::{Problem, Source},
 };
 
-/// Larger than any real configuration, small enough to hold whatever was named by mistake.
+/// More than any configuration needs, and little enough to read any file that is named by mistake.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// A configuration file that was read.
+/// The text of a configuration file.
 pub(super) struct ConfigFile {
     pub(super) path: String,
     pub(super) text: String,
 }
 
 impl ConfigFile {
-    /// Reads the file whole.
+    /// Reads the file.
     ///
     /// # Errors
-    /// Says why it cannot be read, with its name.
+    /// Why it cannot be read, with its name.
     pub(super) fn open(path: &Path) -> Result<Self, String> {
         let name = path.display().to_string();
         let mut text = String::new();
@@ -37,23 +37,23 @@ impl ConfigFile {
         }
     }
 
-    /// Adds what the file gives to the layers; or nothing, and tells where the file is not TOML.
+    /// Adds the values of the file to the layers; or none, and returns where the file is not TOML.
     pub(super) fn add_to(&self, layers: &mut Layers) -> Vec<Problem> {
         let (document, errors) = DeTable::parse_recoverable(&self.text);
         if errors.is_empty() {
             self.add_table("", document.get_ref(), layers);
             return Vec::new();
         }
-        // The parser's message names no value; its `Display` quotes the line, which may hold a secret.
+        // The parser's message has no values; its `Display` quotes the line, which may contain a secret.
         let mut problems: Vec<Problem> = errors
             .iter()
             .map(|error| Problem {
-                place: Some(self.place(error.span().map_or(0, |span| span.start))),
+                source: Some(self.source(error.span().map_or(0, |span| span.start))),
                 setting: None,
                 message: format!("not TOML: {}", explained(error.message())),
             })
             .collect();
-        problems.dedup_by(|next, first| next.place == first.place);
+        problems.dedup_by(|next, first| next.source == first.source);
         problems
     }
 
@@ -66,18 +66,18 @@ impl ConfigFile {
             };
             match value.get_ref() {
                 DeValue::Table(table) if !table.is_empty() => self.add_table(&name, table, layers),
-                other => layers.push(&name, self.place(key.span().start), raw(other)),
+                other => layers.push(&name, self.source(key.span().start), raw(other)),
             }
         }
     }
 
-    fn place(&self, offset: usize) -> Place {
+    fn source(&self, offset: usize) -> Source {
         let before = self.text.as_bytes().iter().take(offset);
-        Place::File { path: self.path.clone(), line: 1 + before.filter(|&&byte| byte == b'\n').count() }
+        Source::File { path: self.path.clone(), line: 1 + before.filter(|&&byte| byte == b'\n').count() }
     }
 }
 
-/// The parser's message, in one line, with the commonest cause where it took text for something else.
+/// The parser's message, in one line, with a hint where text without quotes is the likely cause.
 fn explained(message: &str) -> String {
     let message = message.replace('\n', ", ");
     let mistaken = ["invalid float", "invalid mantissa", "invalid integer number", "invalid date-time"];
@@ -92,15 +92,17 @@ fn explained(message: &str) -> String {
 fn raw(value: &DeValue<'_>) -> Raw {
     match value {
         DeValue::String(text) => Raw::Text(text.to_string()),
-        DeValue::Integer(integer) => number(integer).map_or(Raw::Unfit("too large a number"), Raw::Integer),
+        DeValue::Integer(integer) => {
+            number(integer).map_or(Raw::Unsupported("a number that is too large"), Raw::Integer)
+        }
         DeValue::Array(array) => match (list(array), tables(array)) {
             (Some(texts), _) => Raw::List(texts),
             (None, Some(tables)) => Raw::Tables(tables),
-            (None, None) => Raw::Unfit("a list of something other than text"),
+            (None, None) => Raw::Unsupported("a list with other items than text"),
         },
-        DeValue::Float(_) => Raw::Unfit("a number with a fraction"),
-        DeValue::Boolean(_) => Raw::Unfit("true or false"),
-        DeValue::Datetime(_) => Raw::Unfit("a date or time"),
+        DeValue::Float(_) => Raw::Unsupported("a fractional number"),
+        DeValue::Boolean(_) => Raw::Unsupported("a boolean"),
+        DeValue::Datetime(_) => Raw::Unsupported("a date or time"),
         DeValue::Table(_) => Raw::EmptyTable,
     }
 }
@@ -109,13 +111,13 @@ fn number(integer: &DeInteger<'_>) -> Option<i64> {
     i64::from_str_radix(integer.as_str(), integer.radix()).ok()
 }
 
-/// The tables of a list of nothing else.
+/// The items of a list of tables.
 fn tables(array: &DeArray<'_>) -> Option<Vec<Map<String, Json>>> {
     let table = |item: &DeValue<'_>| if let Json::Object(table) = json(item) { Some(table) } else { None };
     array.iter().map(|item| table(item.get_ref())).collect()
 }
 
-/// A value within a table. What JSON has no value for, and no member of a table takes, becomes text.
+/// A value within a table. Types that JSON lacks become text; no member of a table accepts them.
 fn json(value: &DeValue<'_>) -> Json {
     match value {
         DeValue::String(text) => Json::from(&**text),

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use super::{
     layers::{Layers, Raw},
-    problem::Place,
+    problem::Source,
 };
 
-/// The flags that are settings, as they were typed, and `--config`.
+/// `--config`, and the flags that are settings, as typed.
 #[derive(Clone, Default)]
 pub struct Flags {
     /// `--config`: the configuration file.
@@ -35,7 +35,7 @@ impl Flags {
         ];
         for (flag, setting, value) in flags {
             if let Some(text) = value {
-                layers.push(setting, Place::Flag(flag), Raw::Text(text.clone()));
+                layers.push(setting, Source::Flag(flag), Raw::Text(text.clone()));
             }
         }
     }

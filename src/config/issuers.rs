@@ -1,9 +1,9 @@
-//! `[[tokens.issuers]]`: a table for each issuer of access tokens; in the environment the same as a JSON list of objects.
+//! `[[tokens.issuers]]`: one table per issuer of access tokens; in the environment the same as a JSON list of objects.
 
 use serde_json::{Map, Value};
 
 use super::{
-    kind::{Kind, Shown, quote, text_of},
+    kind::{DisplayValue, Kind, quote, text_of},
     layers::Raw,
     secure_url::SecureUrl,
     text::{List, Text},
@@ -11,33 +11,33 @@ use super::{
 use crate::model::algorithm::Algorithm;
 use crate::model::ids::Slug;
 
-/// Most issuers.
+/// The maximum number of issuers.
 const MOST_ISSUERS: usize = 16;
 
-/// An issuer whose access tokens are accepted, and what its tokens may grant.
+/// An issuer whose access tokens are accepted, and what they may grant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenIssuer {
-    /// Its identifier, exactly as its tokens have it in `iss`.
+    /// Its identifier, exactly as in the `iss` of its tokens.
     pub issuer: SecureUrl,
-    /// Where its keys are; `None`: where its discovery document says.
+    /// The URL of its keys; `None`: as its discovery document says.
     pub jwks_url: Option<SecureUrl>,
-    /// The tenants that its tokens reach at most, whatever they claim.
+    /// The tenants that its tokens may reach, whatever they claim.
     pub tenants: IssuerTenants,
-    /// The tenant of all its tokens; `None`: the tenant claim says.
+    /// The tenant of all its tokens; `None`: as the tenant claim says.
     pub tenant: Option<Slug>,
-    /// The claim that names the tenant.
+    /// The claim with the tenant.
     pub tenant_claim: String,
-    /// The claim that lists the agents; `None`: a token reaches all agents of its tenant.
+    /// The claim with the list of agents; `None`: all agents of the tenant.
     pub agents_claim: Option<String>,
-    /// The claim that lists the scopes.
+    /// The claim with the scopes.
     pub scopes_claim: String,
-    /// The algorithms that a token may be signed by.
+    /// The accepted signature algorithms.
     pub algorithms: Vec<Algorithm>,
-    /// An audience that stands for the whole gateway, besides the URLs of the gateway and its endpoints.
+    /// An audience that is valid for the whole gateway, besides the URLs of the gateway and its endpoints.
     pub audience: Option<String>,
 }
 
-/// The tenants that an issuer's tokens reach at most.
+/// The tenants that an issuer's tokens may reach.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IssuerTenants {
     /// All tenants.
@@ -79,7 +79,7 @@ impl Kind for Issuers {
             let Some(issuer) = read else { continue };
             if issuers.iter().any(|known| known.issuer == issuer.issuer) {
                 wrong.push(format!(
-                    "issuers[{at}].issuer: named by an earlier entry; expected one entry an issuer"
+                    "issuers[{at}].issuer: named by an earlier entry; expected one entry per issuer"
                 ));
             }
             issuers.push(issuer);
@@ -87,8 +87,8 @@ impl Kind for Issuers {
         if wrong.is_empty() { Ok(issuers) } else { Err(wrong.join("; ")) }
     }
 
-    fn show(&self, value: &Vec<TokenIssuer>) -> Shown {
-        Shown::Tables(value.iter().map(shown).collect())
+    fn display(&self, value: &Vec<TokenIssuer>) -> DisplayValue {
+        DisplayValue::Tables(value.iter().map(members).collect())
     }
 }
 
@@ -105,7 +105,7 @@ fn tables_of(text: &str) -> Result<Vec<Map<String, Value>>, String> {
     })
 }
 
-/// The members of one entry, taken out one by one.
+/// The members of one entry, removed as they are read.
 struct Members<'w> {
     at: usize,
     table: Map<String, Value>,
@@ -129,7 +129,7 @@ impl Members<'_> {
         if let (Some(tenant), Some(tenants)) = (&tenant, &tenants)
             && !tenants.contains(tenant)
         {
-            self.refuse("tenant", "is not among tenants of the entry, so that no token would reach it");
+            self.refuse("tenant", "is not one of the entry's tenants");
         }
         Some(TokenIssuer {
             issuer: issuer?,
@@ -144,14 +144,14 @@ impl Members<'_> {
         })
     }
 
-    /// A member that an entry may leave out.
+    /// An optional member.
     fn take<K: Kind>(&mut self, name: &str, kind: &K) -> Option<K::Value> {
         let value = self.table.remove(name).filter(|value| !value.is_null())?;
         let read = kind.parse(&raw(value));
         read.map_err(|why| self.refuse(name, &why)).ok()
     }
 
-    /// A member that every entry has.
+    /// A required member.
     fn required<K: Kind>(&mut self, name: &str, kind: &K) -> Option<K::Value> {
         if self.table.get(name).is_none_or(Value::is_null) {
             self.refuse(name, "required in every entry");
@@ -164,19 +164,21 @@ impl Members<'_> {
     }
 }
 
-/// A member as the kinds of settings read it.
+/// A member as an unparsed value.
 fn raw(value: Value) -> Raw {
     match value {
         Value::String(text) => Raw::Text(text),
         Value::Array(items) => {
             let texts =
                 items.into_iter().map(|item| if let Value::String(text) = item { Some(text) } else { None });
-            texts.collect::<Option<_>>().map_or(Raw::Unfit("a list of something other than text"), Raw::List)
+            texts
+                .collect::<Option<_>>()
+                .map_or(Raw::Unsupported("a list with other items than text"), Raw::List)
         }
-        Value::Number(_) => Raw::Unfit("a number"),
-        Value::Bool(_) => Raw::Unfit("true or false"),
-        Value::Object(_) => Raw::Unfit("a table"),
-        Value::Null => Raw::Unfit("null"),
+        Value::Number(_) => Raw::Unsupported("a number"),
+        Value::Bool(_) => Raw::Unsupported("a boolean"),
+        Value::Object(_) => Raw::Unsupported("a table"),
+        Value::Null => Raw::Unsupported("null"),
     }
 }
 
@@ -194,24 +196,24 @@ impl Kind for Tenants {
         }
     }
 
-    fn show(&self, value: &IssuerTenants) -> Shown {
+    fn display(&self, value: &IssuerTenants) -> DisplayValue {
         match value {
-            IssuerTenants::All => Shown::Text("*".to_owned()),
-            IssuerTenants::Only(tenants) => TENANTS.show(tenants),
+            IssuerTenants::All => DisplayValue::Text("*".to_owned()),
+            IssuerTenants::Only(tenants) => TENANTS.display(tenants),
         }
     }
 }
 
-const ISSUER: Text<SecureUrl> = Text { parse: SecureUrl::parse_issuer, show: SecureUrl::to_string };
-const JWKS_URL: Text<SecureUrl> = Text { parse: SecureUrl::parse, show: SecureUrl::to_string };
+const ISSUER: Text<SecureUrl> = Text { parse: SecureUrl::parse_issuer, display: SecureUrl::to_string };
+const JWKS_URL: Text<SecureUrl> = Text { parse: SecureUrl::parse, display: SecureUrl::to_string };
 const ALGORITHMS: List<Algorithm> = List {
-    item: Text { parse: algorithm, show: Algorithm::to_string },
-    never_empty: Some("refuses every token"),
+    item: Text { parse: algorithm, display: Algorithm::to_string },
+    never_empty: Some("would refuse every token"),
 };
-const TENANTS: List<Slug> = List { item: TENANT, never_empty: Some("refuses every token") };
-const TENANT: Text<Slug> = Text { parse: tenant, show: Slug::to_string };
-const CLAIM: Text<String> = Text { parse: claim, show: String::clone };
-const AUDIENCE: Text<String> = Text { parse: audience, show: String::clone };
+const TENANTS: List<Slug> = List { item: TENANT, never_empty: Some("would refuse every token") };
+const TENANT: Text<Slug> = Text { parse: tenant, display: Slug::to_string };
+const CLAIM: Text<String> = Text { parse: claim, display: String::clone };
+const AUDIENCE: Text<String> = Text { parse: audience, display: String::clone };
 
 fn algorithm(text: &str) -> Result<Algorithm, String> {
     Algorithm::parse(text).ok_or_else(|| {
@@ -237,18 +239,18 @@ fn plain(text: &str, otherwise: &str) -> Result<String, String> {
     if plain { Ok(text.to_owned()) } else { Err(otherwise.to_owned()) }
 }
 
-/// An entry with all its members, defaults included.
-fn shown(issuer: &TokenIssuer) -> Vec<(&'static str, Shown)> {
-    let text = |text: &String| Shown::Text(text.clone());
+/// All members of an entry, defaults included.
+fn members(issuer: &TokenIssuer) -> Vec<(&'static str, DisplayValue)> {
+    let text = |text: &String| DisplayValue::Text(text.clone());
     let members = [
-        ("issuer", Some(ISSUER.show(&issuer.issuer))),
-        ("jwks_url", issuer.jwks_url.as_ref().map(|url| JWKS_URL.show(url))),
-        ("tenants", Some(Tenants.show(&issuer.tenants))),
-        ("tenant", issuer.tenant.as_ref().map(|tenant| TENANT.show(tenant))),
+        ("issuer", Some(ISSUER.display(&issuer.issuer))),
+        ("jwks_url", issuer.jwks_url.as_ref().map(|url| JWKS_URL.display(url))),
+        ("tenants", Some(Tenants.display(&issuer.tenants))),
+        ("tenant", issuer.tenant.as_ref().map(|tenant| TENANT.display(tenant))),
         ("tenant_claim", Some(text(&issuer.tenant_claim))),
         ("agents_claim", issuer.agents_claim.as_ref().map(text)),
         ("scopes_claim", Some(text(&issuer.scopes_claim))),
-        ("algorithms", Some(ALGORITHMS.show(&issuer.algorithms))),
+        ("algorithms", Some(ALGORITHMS.display(&issuer.algorithms))),
         ("audience", issuer.audience.as_ref().map(text)),
     ];
     members.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()

@@ -1,42 +1,47 @@
-//! What a setting's value may be: how it is read, and how it is shown again.
+//! Kinds of values: how a value is parsed, and how it is displayed.
 
 use super::layers::Raw;
 
-/// A kind of value.
+/// A kind of value, such as a size within a range.
 pub(super) trait Kind {
     type Value;
 
-    /// Reads a value, or says what is wrong with it in one line.
+    /// Parses a value.
+    ///
+    /// # Errors
+    /// What is wrong with it, in one line.
     fn parse(&self, raw: &Raw) -> Result<Self::Value, String>;
 
-    /// The value as a configuration file would hold it.
-    fn show(&self, value: &Self::Value) -> Shown;
+    /// The value as written in a configuration file.
+    fn display(&self, value: &Self::Value) -> DisplayValue;
 }
 
-/// A value as it is shown to people.
+/// A value as it is displayed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Shown {
+pub(super) enum DisplayValue {
     Integer(u64),
     Text(String),
     List(Vec<String>),
-    Tables(Vec<Vec<(&'static str, Shown)>>),
-    /// Set, and not to be seen.
+    Tables(Vec<Vec<(&'static str, DisplayValue)>>),
+    /// Set, and never displayed.
     Secret,
 }
 
-/// The text of a value that is one value.
+/// The text of a single value.
 pub(super) fn text_of(raw: &Raw) -> Result<String, String> {
     match raw {
         Raw::Text(text) => Ok(text.clone()),
         Raw::Integer(number) => Ok(number.to_string()),
-        Raw::List(_) => Err("a list stands here, where one value belongs".to_owned()),
+        Raw::List(_) => Err("expected a single value, found a list".to_owned()),
         Raw::Tables(_) => Err("expected a single value, found a list of tables".to_owned()),
-        Raw::EmptyTable => Err("a table stands here, where one value belongs".to_owned()),
-        Raw::Unfit(what) => Err(format!("{what} stands here, which no setting takes")),
+        Raw::EmptyTable => Err("expected a single value, found a table".to_owned()),
+        Raw::Unsupported(what) => {
+            Err(format!("expected text, a whole number or a list of text, found {what}"))
+        }
     }
 }
 
-/// A value in a message: quoted, or left out where it is long or may be a secret in the wrong place.
+/// A value in a message: quoted, or omitted if it is long or looks like a secret.
 pub(super) fn quote(value: &str) -> String {
     let secret = ["bak_", "oag_", "wag_", "eyJ"].iter().any(|prefix| value.starts_with(prefix));
     if secret || value.contains('@') || value.len() > 80 {

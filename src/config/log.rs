@@ -1,26 +1,28 @@
-//! `[log]`: what is logged, and in which form.
+//! `[log]`: log format and filter.
 
 use std::fmt;
 
 use tracing_subscriber::EnvFilter;
 
-use super::{reader::Reader, text::Text};
+use super::{section::section, text::Text};
 
-/// What is logged, and in which form.
-#[derive(Clone, Debug)]
-pub struct Log {
-    /// `None`: text on a terminal, else JSON.
-    pub format: Option<LogFormat>,
-    /// What is logged.
-    pub filter: LogFilter,
+section! {
+    /// Log format and filter.
+    #[derive(Clone, Debug)]
+    pub struct Log["log"] {
+        /// text or json. Default: text on a terminal, else json.
+        format: optional(LogFormat, FORMAT, "json"),
+        /// What is logged: a level, or levels by module such as "warn,waggle=debug".
+        filter: value(LogFilter, FILTER) = LogFilter("info".to_owned()),
+    }
 }
 
-/// The form of a log line.
+/// The format of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
     /// For people.
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
@@ -35,17 +37,8 @@ impl LogFilter {
     }
 }
 
-impl Log {
-    pub(super) fn read(reader: &mut Reader) -> Self {
-        Self {
-            format: reader.optional("log.format", &FORMAT, None),
-            filter: reader.value("log.filter", &FILTER, LogFilter("info".to_owned())),
-        }
-    }
-}
-
-const FORMAT: Text<LogFormat> = Text { parse: format, show: LogFormat::to_string };
-const FILTER: Text<LogFilter> = Text { parse: filter, show: |filter| filter.0.clone() };
+const FORMAT: Text<LogFormat> = Text { parse: format, display: LogFormat::to_string };
+const FILTER: Text<LogFilter> = Text { parse: filter, display: |filter| filter.0.clone() };
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 impl fmt::Display for LogFormat {
@@ -66,13 +59,13 @@ fn format(text: &str) -> Result<LogFormat, String> {
 }
 
 fn filter(text: &str) -> Result<LogFilter, String> {
-    // `EnvFilter` takes its places in a directive from the text without the blanks around it, and
-    // the parts from the text with them: it misreads what has them, or panics.
+    // `EnvFilter` computes the offsets of a directive without surrounding blanks and applies them to the text with
+    // blanks, so it misreads such text or panics.
     let words: Vec<&str> = text.split(',').map(str::trim).collect();
     let text = words.join(",");
-    // A lone word that is no level would be taken for a module, all of whose lines are logged.
-    let slip = || words.iter().any(|word| is_lone_word(word) && !is_level(word));
-    if text.is_empty() || !text.contains('[') && slip() || EnvFilter::try_new(&text).is_err() {
+    // `EnvFilter` takes a single word that is not a level for a module, and logs all its events.
+    let misspelt = || words.iter().any(|word| is_single_word(word) && !is_level(word));
+    if text.is_empty() || !text.contains('[') && misspelt() || EnvFilter::try_new(&text).is_err() {
         return Err(format!(
             "is not a filter such as info or warn,waggle=debug; levels are {}",
             LEVELS.join(", ")
@@ -81,7 +74,7 @@ fn filter(text: &str) -> Result<LogFilter, String> {
     Ok(LogFilter(text))
 }
 
-fn is_lone_word(word: &str) -> bool {
+fn is_single_word(word: &str) -> bool {
     !word.contains('=')
 }
 
@@ -96,14 +89,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn levels_and_directives_are_filters() {
+    fn levels_and_directives_are_accepted() {
         for text in ["info", "OFF", "warn,waggle=debug", "[request{id=7}]=debug"] {
             assert_eq!(filter(text), Ok(LogFilter(text.to_owned())));
         }
     }
 
     #[test]
-    fn blanks_around_directives_mean_nothing() {
+    fn blanks_around_directives_are_ignored() {
         for text in [" waggle::feed=trace, info", "waggle::feed=trace ,\tinfo\n"] {
             assert_eq!(filter(text), Ok(LogFilter("waggle::feed=trace,info".to_owned())));
         }
@@ -111,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_misspelt_level_is_not_taken_for_a_module() {
+    fn misspelt_level_is_not_taken_for_a_module() {
         for text in ["", " ", "inof", "warn,debgu", "waggle=loud", "[[", "info,"] {
             let expected = "is not a filter such as info or warn,waggle=debug; \
                             levels are off, error, warn, info, debug, trace";
@@ -121,7 +114,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_directive_is_answered_and_none_panics(text in "[ \u{85}aÎ深=,:{}\"\\[\\]\\-]{0,12}") {
+        fn no_directive_panics(text in "[ \u{85}aÎ深=,:{}\"\\[\\]\\-]{0,12}") {
             filter(&text).ok();
         }
     }

@@ -2,23 +2,20 @@
 
 use secrecy::SecretString;
 
-use super::{reader::Reader, text::Secret};
+use super::{section::section, text::Secret};
 use crate::model::key::SecretKey;
 
-/// Access to `/metrics`.
-#[derive(Clone, Debug)]
-pub struct Metrics {
-    /// A bearer token that is good for `/metrics` alone; `None`: only an operator key opens it from another machine.
-    pub token: Option<SecretString>,
-}
-
-impl Metrics {
-    pub(super) fn read(reader: &mut Reader) -> Self {
-        Self { token: reader.optional("metrics.token", &Secret(token), None) }
+section! {
+    /// Access to `/metrics`.
+    #[derive(Clone, Debug)]
+    pub struct Metrics["metrics"] {
+        /// A bearer token that is valid for /metrics only, for a Prometheus on another machine. Default: none, so that only
+        /// operator keys are accepted from there; a scraper on this machine needs no credential.
+        token: optional(SecretString, Secret(token), "a-random-text"),
     }
 }
 
-/// Characters that a guess needs many attempts for, each charged to its address.
+/// The shortest token: every guess is charged to its address.
 const SHORTEST: usize = 8;
 const LONGEST: usize = 1_024;
 

@@ -1,9 +1,9 @@
-//! The configuration, read once and validated whole. Nothing else reads the environment.
+//! The configuration, read once and validated as a whole. Nothing else reads the environment.
 //!
 //! Four layers, each overriding the one before: built-in defaults, a TOML file, the environment, flags.
-//! Unknown names and bad values of every layer are refused all together, each with its place. A section is a
-//! file, and each of its settings one line there: name, kind, range, default. A field has its setting's name
-//! without the unit, which its type has.
+//! All unknown names and invalid values of every layer are reported together, each with its source. A section is a
+//! file, and each of its settings one row there: documentation, name, kind, range and default
+//! (see the module `section`). A field has the name of its setting without the unit, which its type carries.
 
 mod access;
 mod admin;
@@ -28,6 +28,7 @@ mod origin;
 mod problem;
 mod public_url;
 mod reader;
+mod section;
 mod secure_url;
 mod server;
 mod sessions;
@@ -60,7 +61,7 @@ pub use self::{
     mcp::Mcp,
     metrics::Metrics,
     origin::AllowedOrigin,
-    problem::{ConfigError, Place, Problem},
+    problem::{ConfigError, Problem, Source},
     public_url::PublicUrl,
     secure_url::SecureUrl,
     server::{ForwardedHeader, Server, TlsFiles},
@@ -75,74 +76,74 @@ use self::{environment::CONFIG_FILE, file::ConfigFile, layers::Layers, reader::R
 /// Every setting, by section.
 #[derive(Clone)]
 pub struct Settings {
-    /// Where the gateway listens and who may reach it there.
+    /// Listener, TLS, accepted hosts and origins, proxies, and the bounds of connections.
     pub server: Server,
-    /// The PostgreSQL that holds everything.
+    /// The PostgreSQL database.
     pub database: Database,
-    /// The private database of a gateway that was given none.
+    /// The private database of a gateway without a database URL.
     pub embedded: Embedded,
-    /// The administration surface.
+    /// The administration API.
     pub admin: Admin,
     /// Access to `/metrics`.
     pub metrics: Metrics,
-    /// What is remembered of credentials.
+    /// Cached credentials, and protection from guessing.
     pub access: Access,
-    /// Whose access tokens are believed, and what their claims grant.
+    /// The issuers of access tokens.
     pub tokens: Tokens,
-    /// What one request, one resource and one agent may hold.
+    /// Bounds on requests, catalogs, rates and streams.
     pub limits: Limits,
-    /// What a request takes from the rates.
+    /// The cost of a request.
     pub costs: Costs,
-    /// How what is used is counted.
+    /// How usage is counted.
     pub usage: Usage,
-    /// How long writers queue.
+    /// The write queue of an agent.
     pub writes: Writes,
-    /// How much is kept in memory.
+    /// How much is held in memory.
     pub cache: Cache,
-    /// How replicas tell each other what changed, and for how long it is known.
+    /// Notifications between replicas, and the retention of changes.
     pub changes: Changes,
-    /// The sessions of the legacy revisions, and the streams of both eras.
+    /// Sessions of the legacy revisions, and streams of both eras.
     pub sessions: Sessions,
-    /// What the MCP endpoints tell their clients.
+    /// The answers of the MCP endpoints.
     pub mcp: Mcp,
-    /// What is written down of who asked for what.
+    /// Which events are audited.
     pub audit: Audit,
-    /// What is logged.
+    /// Log format and filter.
     pub log: Log,
 }
 
-/// What the settings are wanted for.
+/// What the settings are used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// To run the gateway: nothing may be missing.
+    /// To run the gateway: all required settings must be set.
     Serve,
-    /// For a task beside it, which needs no operator key.
+    /// For another command, which needs no operator key.
     Assist,
 }
 
-/// The settings and how they came about.
+/// The settings and their sources.
 pub struct Loaded {
-    /// What the program goes by.
+    /// The effective settings.
     pub settings: Settings,
-    /// What people are shown.
+    /// The settings for display.
     pub listing: Listing,
 }
 
 /// Reads all layers.
 ///
 /// # Errors
-/// Everything that is wrong with any of them, together.
+/// All problems of all layers.
 pub fn load(environment: &Environment, flags: &Flags, purpose: Purpose) -> Result<Loaded, ConfigError> {
     read(open(environment, flags), environment, flags, purpose)
 }
 
 fn open(environment: &Environment, flags: &Flags) -> Result<Option<ConfigFile>, Problem> {
-    let (path, place) = match (&flags.config, environment.config_file()) {
-        (Some(path), _) => (path.as_path(), Place::Flag("--config")),
-        (None, Some(path)) => (Path::new(path), Place::Variable(CONFIG_FILE.to_owned())),
+    let (path, source) = match (&flags.config, environment.config_file()) {
+        (Some(path), _) => (path.as_path(), Source::Flag("--config")),
+        (None, Some(path)) => (Path::new(path), Source::Variable(CONFIG_FILE.to_owned())),
         (None, None) => return Ok(None),
     };
-    let problem = |message| Problem { place: Some(place), setting: None, message };
+    let problem = |message| Problem { source: Some(source), setting: None, message };
     ConfigFile::open(path).map(Some).map_err(problem)
 }
 
@@ -157,12 +158,12 @@ fn read(
         Ok(file) => file.map(|file| file.add_to(&mut layers)).unwrap_or_default(),
         Err(problem) => vec![problem],
     };
-    // What seems to be missing may stand in the file that could not be read.
+    // Settings that seem to be missing may be in the file that could not be read.
     let complete = broken.is_empty();
     environment.add_to(&mut layers);
     flags.add_to(&mut layers);
-    let mut reader = Reader::new(layers, broken);
-    let settings = Settings::read(&mut reader, environment);
+    let mut reader = Reader::new(layers, environment.clone(), broken);
+    let settings = Settings::read(&mut reader);
     if complete {
         settings.check_whole(&mut reader, purpose);
     }
@@ -170,13 +171,22 @@ fn read(
     Ok(Loaded { settings, listing: Listing(entries) })
 }
 
+/// The reference configuration: every setting with its documentation and default, as `config/waggle.toml`.
+///
+/// # Errors
+/// None as long as the defaults are valid.
+pub fn reference() -> Result<String, ConfigError> {
+    let loaded = read(Ok(None), &Environment::default(), &Flags::default(), Purpose::Assist)?;
+    Ok(loaded.listing.reference())
+}
+
 impl Settings {
-    /// The order is that of `config/waggle.toml`.
-    fn read(reader: &mut Reader, environment: &Environment) -> Self {
+    /// In the order of `config/waggle.toml`.
+    fn read(reader: &mut Reader) -> Self {
         Self {
             server: Server::read(reader),
             database: Database::read(reader),
-            embedded: Embedded::read(reader, environment),
+            embedded: Embedded::read(reader),
             admin: Admin::read(reader),
             metrics: Metrics::read(reader),
             access: Access::read(reader),
@@ -194,14 +204,14 @@ impl Settings {
         }
     }
 
-    /// What no setting can be blamed for alone.
+    /// Reports missing settings, and settings that contradict each other.
     fn check_whole(&self, reader: &mut Reader, purpose: Purpose) {
         let [url, listen_url] = ["database.url", "database.listen_url"].map(|name| reader.was_given(name));
         let operator_key = ["admin.operator_key", "admin.operator_keys_file"];
         if purpose == Purpose::Serve && url && !operator_key.iter().any(|name| reader.was_given(name)) {
             reader.refuse(
                 "admin.operator_key",
-                "required with a database URL, or admin.operator_keys_file; make one with: waggle key generate \
+                "required with a database URL, or admin.operator_keys_file; create one with: waggle key generate \
                  --operator --out operator.key",
             );
         }
@@ -211,19 +221,22 @@ impl Settings {
         if listen_url && !url {
             reader.refuse("database.url", "required with database.listen_url");
         }
+        Server::check_tls(reader);
         self.tokens.check(reader);
         self.limits.check_uploads(reader);
-        let (dear, cost) = self.costs.dearest();
+        let (highest, cost) = self.costs.highest();
         if let Some((small, burst)) = self.limits.smallest_burst().filter(|(_, burst)| *burst < cost) {
-            // What was not given was not chosen.
-            let blamed = if reader.was_given(dear) { dear } else { small };
+            // A default is not to blame.
+            let blamed = if reader.was_given(highest) { highest } else { small };
             reader.refuse(
                 blamed,
-                &format!("{dear} is {cost}, and {small} only {burst}: it would be refused for ever"),
+                &format!(
+                    "{highest} is {cost}, but {small} is {burst}: such a request would always be refused"
+                ),
             );
         }
         if self.admin.listen == Some(self.server.listen) && self.server.listen.port() != 0 {
-            reader.refuse("admin.listen", "the same as server.listen; leave it out to share that listener");
+            reader.refuse("admin.listen", "the same as server.listen; omit it to share that listener");
         }
     }
 }

@@ -1,9 +1,9 @@
-//! Settings that are numbers: counts, sizes in bytes and durations, each within its range.
+//! Settings that are numbers: counts, sizes in bytes and durations, each with a range.
 
 use std::{fmt::Display, ops::RangeInclusive, time::Duration};
 
 use super::{
-    kind::{Kind, Shown, quote, text_of},
+    kind::{DisplayValue, Kind, quote, text_of},
     layers::Raw,
 };
 
@@ -11,12 +11,12 @@ const KIB: u64 = 1 << 10;
 pub(super) const MIB: u64 = 1 << 20;
 pub(super) const GIB: u64 = 1 << 30;
 
-/// A whole number of the type that the settings hold.
+/// An unsigned integer type.
 pub(super) trait Whole: Copy + PartialOrd + Display + TryFrom<u64> + TryInto<u64> {}
 
 impl<T: Copy + PartialOrd + Display + TryFrom<u64> + TryInto<u64>> Whole for T {}
 
-/// How many of something.
+/// A count.
 pub(super) struct Count<T>(pub(super) RangeInclusive<T>);
 
 impl<T: Whole> Kind for Count<T> {
@@ -34,12 +34,12 @@ impl<T: Whole> Kind for Count<T> {
         })
     }
 
-    fn show(&self, value: &T) -> Shown {
-        Shown::Integer((*value).try_into().unwrap_or(u64::MAX))
+    fn display(&self, value: &T) -> DisplayValue {
+        DisplayValue::Integer((*value).try_into().unwrap_or(u64::MAX))
     }
 }
 
-/// A size in bytes, plain or with `KiB`, `MiB` or `GiB` behind it.
+/// A size in bytes, optionally with the unit `KiB`, `MiB` or `GiB`.
 pub(super) struct Size<T>(pub(super) RangeInclusive<T>);
 
 impl<T: Whole> Kind for Size<T> {
@@ -54,12 +54,12 @@ impl<T: Whole> Kind for Size<T> {
         })
     }
 
-    fn show(&self, value: &T) -> Shown {
-        Shown::Integer((*value).try_into().unwrap_or(u64::MAX))
+    fn display(&self, value: &T) -> DisplayValue {
+        DisplayValue::Integer((*value).try_into().unwrap_or(u64::MAX))
     }
 }
 
-/// A duration in the unit that the setting's name ends with.
+/// A duration in the unit at the end of the setting's name.
 pub(super) struct Time {
     range: RangeInclusive<u64>,
     unit: &'static str,
@@ -75,8 +75,17 @@ impl Time {
         Self { range, unit: "minutes", milliseconds: 60_000 }
     }
 
+    pub(super) fn days(range: RangeInclusive<u64>) -> Self {
+        Self { range, unit: "days", milliseconds: 86_400_000 }
+    }
+
     pub(super) fn milliseconds(range: RangeInclusive<u64>) -> Self {
         Self { range, unit: "milliseconds", milliseconds: 1 }
+    }
+
+    /// The duration of so many units.
+    pub(super) fn duration(&self, number: u64) -> Duration {
+        Duration::from_millis(number * self.milliseconds)
     }
 }
 
@@ -86,15 +95,15 @@ impl Kind for Time {
     fn parse(&self, raw: &Raw) -> Result<Duration, String> {
         let text = text_of(raw)?;
         let whole: Option<u64> = within(&self.range, text.parse().ok());
-        whole.map(|whole| Duration::from_millis(whole * self.milliseconds)).ok_or_else(|| {
+        whole.map(|whole| self.duration(whole)).ok_or_else(|| {
             let (value, least, most) = (quote_number(raw, &text), self.range.start(), self.range.end());
             format!("{value} is not a whole number of {} from {least} to {most}", self.unit)
         })
     }
 
-    fn show(&self, value: &Duration) -> Shown {
+    fn display(&self, value: &Duration) -> DisplayValue {
         let milliseconds = u64::try_from(value.as_millis()).unwrap_or(u64::MAX);
-        Shown::Integer(milliseconds / self.milliseconds)
+        DisplayValue::Integer(milliseconds / self.milliseconds)
     }
 }
 
@@ -136,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_size_is_plain_bytes_or_has_a_unit() {
+    fn size_is_in_bytes_or_has_a_unit() {
         let kind = Size(0..=2 * GIB);
         let read =
             ["0", "4096", "4096 B", "4 KiB", "4KiB", "3 MiB", "2 GiB"].map(|size| kind.parse(&text(size)));
@@ -145,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_size_that_is_none_or_out_of_range_is_told_its_range() {
+    fn invalid_size_is_refused_with_its_range() {
         let kind = Size(KIB..=64 * MIB);
         let refused =
             ["", "lots", "4 MB", "1.5 MiB", "-1", "99999999999999999999", "17179869184 GiB", "65 MiB"];
@@ -159,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_count_stays_within_its_range() {
+    fn count_outside_its_range_is_refused() {
         let kind = Count(4..=1000_u32);
         assert_eq!(kind.parse(&Raw::Integer(4)), Ok(4));
         assert_eq!(kind.parse(&text("1000")), Ok(1000));
@@ -170,21 +179,21 @@ mod tests {
     }
 
     #[test]
-    fn a_duration_has_the_unit_of_its_setting() {
+    fn duration_has_the_unit_of_its_setting() {
         assert_eq!(Time::seconds(1..=60).parse(&Raw::Integer(60)), Ok(Duration::from_mins(1)));
         assert_eq!(Time::milliseconds(1..=60).parse(&text("60")), Ok(Duration::from_millis(60)));
         let expected = Err("\"10s\" is not a whole number of seconds from 1 to 60".to_owned());
         assert_eq!(Time::seconds(1..=60).parse(&text("10s")), expected);
-        assert_eq!(Time::seconds(1..=60).show(&Duration::from_mins(1)), Shown::Integer(60));
+        assert_eq!(Time::seconds(1..=60).display(&Duration::from_mins(1)), DisplayValue::Integer(60));
     }
 
     #[test]
-    fn a_value_of_another_type_is_named() {
+    fn value_of_another_type_is_refused_by_type() {
         let kind = Count(1..=2_u32);
-        let refused = [Raw::List(vec![]), Raw::Unfit("true or false")].map(|raw| kind.parse(&raw));
+        let refused = [Raw::List(vec![]), Raw::Unsupported("a boolean")].map(|raw| kind.parse(&raw));
         let expected = [
-            "a list stands here, where one value belongs",
-            "true or false stands here, which no setting takes",
+            "expected a single value, found a list",
+            "expected text, a whole number or a list of text, found a boolean",
         ];
         assert_eq!(refused, expected.map(|message| Err(message.to_owned())));
     }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use url::Url;
 
-/// An origin that is allowed, compared as a browser writes it in the `Origin` header.
+/// An allowed origin, compared with the `Origin` header of browsers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AllowedOrigin {
     /// Exactly this one.
@@ -14,13 +14,13 @@ pub enum AllowedOrigin {
 }
 
 impl AllowedOrigin {
-    /// Reads `https://app.example.com`, `http://localhost:*` or `vscode-webview://id`.
+    /// Parses `https://app.example.com`, `http://localhost:*` or `vscode-webview://id`.
     ///
     /// # Errors
-    /// Says what the text is not.
+    /// Why the text is not an origin.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text == "*" || text == "null" {
-            return Err("would let any web page in; name the origins".to_owned());
+            return Err("would allow every web page; list the origins".to_owned());
         }
         let any_port = text.strip_suffix(":*");
         let origin = Url::parse(any_port.unwrap_or(text)).ok().and_then(|url| origin_of(&url));
@@ -53,7 +53,7 @@ impl fmt::Display for AllowedOrigin {
     }
 }
 
-/// The origins of pages on this machine, whatever their port, and that of the public URL.
+/// The origins of this machine with any port while listening on loopback, and that of the public URL.
 pub(super) fn default_origins(loopback: bool, public_origin: &str) -> Vec<AllowedOrigin> {
     let mut origins = Vec::new();
     if loopback {
@@ -67,7 +67,7 @@ pub(super) fn default_origins(loopback: bool, public_origin: &str) -> Vec<Allowe
     origins
 }
 
-/// Scheme, host and port as a browser writes them; `None` for a URL that is more than an origin.
+/// Scheme, host and port in the format of browsers; `None` for a URL with more than these.
 fn origin_of(url: &Url) -> Option<String> {
     let bare = matches!(url.path(), "" | "/") && url.query().is_none() && url.fragment().is_none();
     if !bare || url.host_str().is_none_or(str::is_empty) || has_credentials(url) || has_wildcard(url) {
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn an_origin_is_kept_as_a_browser_writes_it() {
+    fn origin_is_normalized_as_browsers_do() {
         let written = [
             "https://App.Example.com",
             "https://app.example.com/",
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_origin_is_refused() {
+    fn invalid_origin_is_refused() {
         let wrong = [
             "",
             "localhost",
@@ -141,13 +141,13 @@ mod tests {
             assert_eq!(shown(text), Err(expected.to_owned()), "{text}");
         }
         for text in ["*", "null"] {
-            let expected = "would let any web page in; name the origins";
+            let expected = "would allow every web page; list the origins";
             assert_eq!(shown(text), Err(expected.to_owned()), "{text}");
         }
     }
 
     #[test]
-    fn any_port_is_any_port_and_nothing_else() {
+    fn any_port_matches_ports_only() {
         let allowed = AllowedOrigin::parse("http://localhost:*").unwrap();
         let passing = ["http://localhost", "http://localhost:1", "HTTP://LOCALHOST:65535"];
         assert!(passing.iter().all(|origin| allowed.allows(origin)));
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exact_origin_allows_itself_alone() {
+    fn exact_origin_allows_only_itself() {
         let allowed = AllowedOrigin::parse("https://app.example.com").unwrap();
         assert!(allowed.allows("https://app.example.com"));
         let stopped =
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_of_this_machine_are_allowed_only_while_listening_to_it() {
+    fn local_origins_are_allowed_only_while_listening_on_loopback() {
         let public = "https://mcp.example.com";
         let shown =
             |loopback| default_origins(loopback, public).iter().map(ToString::to_string).collect::<Vec<_>>();

@@ -1,17 +1,17 @@
-//! What is wrong with the configuration, and where: one line a problem, all of them at once.
+//! Errors of the configuration: one line per problem, all problems at once.
 
 use std::fmt;
 
 use super::log::LogFormat;
 
-/// Where a setting was given. Ordered as the layers are: what stands later overrides.
+/// Where a setting was set. Ordered like the layers: later ones override earlier ones.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Place {
+pub enum Source {
     /// A line of the configuration file.
     File {
-        /// The file, as it was named.
+        /// The path of the file, as given.
         path: String,
-        /// Counted from 1.
+        /// From 1.
         line: usize,
     },
     /// A variable of the environment.
@@ -20,7 +20,7 @@ pub enum Place {
     Flag(&'static str),
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File { path, line } => write!(f, "{path}:{line}"),
@@ -30,31 +30,31 @@ impl fmt::Display for Place {
     }
 }
 
-/// One thing that is wrong. Never holds the value of a secret setting.
+/// One error. Never contains the value of a secret setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Where it stands; `None` for what is missing or does not fit together.
-    pub place: Option<Place>,
-    /// The setting as `section.key`; `None` where no setting could be read at all.
+    /// Where the setting was set; `None` if it is missing or contradicts others.
+    pub source: Option<Source>,
+    /// The setting as `section.key`; `None` if a whole layer could not be read.
     pub setting: Option<String>,
-    /// What is wrong and what would be right.
+    /// What is wrong, and what was expected.
     pub message: String,
 }
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(place) = &self.place {
-            write!(f, "{place}: ")?;
+        if let Some(source) = &self.source {
+            write!(f, "{source}: ")?;
         }
-        // A variable and a flag name their setting already.
-        if let (None | Some(Place::File { .. }), Some(setting)) = (&self.place, &self.setting) {
+        // The name of a variable or flag names its setting.
+        if let (None | Some(Source::File { .. }), Some(setting)) = (&self.source, &self.setting) {
             write!(f, "{}: ", setting.escape_debug())?;
         }
         f.write_str(&self.message)
     }
 }
 
-/// Everything that is wrong with the configuration, shown one problem a line.
+/// All errors of the configuration, displayed one per line.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ConfigError {
     problems: Vec<Problem>,
@@ -62,18 +62,18 @@ pub struct ConfigError {
 }
 
 impl ConfigError {
-    /// Orders the problems by their place: the file by its lines, variables, flags, then the rest.
+    /// Sorts the problems by their source: lines of the file, variables, flags, then the rest.
     pub(super) fn new(mut problems: Vec<Problem>, log_format: Option<LogFormat>) -> Self {
-        problems.sort_by_key(|problem| (problem.place.is_none(), problem.place.clone()));
+        problems.sort_by_key(|problem| (problem.source.is_none(), problem.source.clone()));
         Self { problems, log_format }
     }
 
-    /// The form of log lines that the settings ask for, as far as they could be read.
+    /// The configured log format, if it could be read.
     pub fn log_format(&self) -> Option<LogFormat> {
         self.log_format
     }
 
-    /// The problems, in the order in which they are shown.
+    /// The problems, in the order in which they are displayed.
     pub fn problems(&self) -> &[Problem] {
         &self.problems
     }

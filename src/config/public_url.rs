@@ -1,4 +1,4 @@
-//! The URL that clients reach the gateway by.
+//! The URL that clients use.
 
 use std::{
     fmt,
@@ -7,8 +7,7 @@ use std::{
 
 use url::{Host, Url};
 
-/// An `http` or `https` URL without credentials, query, fragment and trailing slash, so that paths are put
-/// behind it as they are.
+/// An `http` or `https` URL without credentials, query, fragment and trailing slash, so that paths can be appended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublicUrl {
     text: String,
@@ -16,24 +15,24 @@ pub struct PublicUrl {
 }
 
 impl PublicUrl {
-    /// Reads `https://mcp.example.com` or `https://example.com/hub`.
+    /// Parses `https://mcp.example.com` or `https://example.com/hub`.
     ///
     /// # Errors
-    /// Says what the text is not.
+    /// Why the text is not a public URL.
     pub fn parse(text: &str) -> Result<Self, String> {
         let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
         let url = url.ok_or("is not a URL such as https://mcp.example.com")?;
         if !url.username().is_empty() || url.password().is_some() {
-            return Err("holds a user name or password, which a public URL does not".to_owned());
+            return Err("contains a user name or password; remove it".to_owned());
         }
         if url.query().is_some() || url.fragment().is_some() {
-            return Err("has more than a scheme, a host, a port and a path".to_owned());
+            return Err("has a query or fragment; expected scheme, host, port and path only".to_owned());
         }
         let text = url.as_str().trim_end_matches('/').to_owned();
         Ok(Self { text, origin: url.origin().ascii_serialization() })
     }
 
-    /// `http://` and the address, or `https://` where TLS is spoken there.
+    /// `http://` and the address, or `https://` with TLS.
     pub fn of(address: SocketAddr, tls: bool) -> Self {
         let (scheme, usual) = if tls { ("https", 443) } else { ("http", 80) };
         let host: Host = match address.ip() {
@@ -47,12 +46,12 @@ impl PublicUrl {
         Self { origin: text.clone(), text }
     }
 
-    /// The URL, without a slash at its end.
+    /// The URL, without a trailing slash.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Scheme, host and port, as a browser writes them in the `Origin` header.
+    /// Scheme, host and port, as in the `Origin` header of browsers.
     pub fn origin(&self) -> &str {
         &self.origin
     }
@@ -69,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_put_behind_it_as_they_are() {
+    fn public_url_has_no_trailing_slash() {
         let written = [
             "https://mcp.example.com",
             "https://MCP.example.com:443/",
@@ -88,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_gives_the_url_that_it_would_parse_from() {
+    fn url_of_an_address_equals_the_parsed_one() {
         for address in ["127.0.0.1:8094", "0.0.0.0:80", "0.0.0.0:443", "[::1]:8094", "[::ffff:127.0.0.1]:1"] {
             for (scheme, tls) in [("http", false), ("https", true)] {
                 let url = PublicUrl::of(address.parse().unwrap(), tls);
@@ -100,16 +99,16 @@ mod tests {
     }
 
     #[test]
-    fn what_clients_could_not_call_is_refused() {
+    fn invalid_public_url_is_refused() {
         for text in ["", "mcp.example.com", "ftp://example.com", "https://", "http://a.example:port"] {
             let expected = "is not a URL such as https://mcp.example.com".to_owned();
             assert_eq!(PublicUrl::parse(text), Err(expected), "{text}");
         }
         for text in ["https://a.example?q", "https://a.example#f"] {
-            let expected = "has more than a scheme, a host, a port and a path".to_owned();
+            let expected = "has a query or fragment; expected scheme, host, port and path only".to_owned();
             assert_eq!(PublicUrl::parse(text), Err(expected), "{text}");
         }
-        let expected = "holds a user name or password, which a public URL does not".to_owned();
+        let expected = "contains a user name or password; remove it".to_owned();
         assert_eq!(PublicUrl::parse("https://me:pw@a.example"), Err(expected));
     }
 }

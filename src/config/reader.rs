@@ -1,126 +1,179 @@
-//! Takes the settings out of the layers one by one, and keeps what was wrong and what to show.
+//! Takes the settings out of the layers one by one, and collects errors and what to show.
+
+use std::ffi::OsString;
 
 use super::{
-    environment::SHARED_DATABASE_URL,
-    kind::{Kind, Shown},
-    layers::{Given, Layers, Raw},
-    problem::{Place, Problem},
+    environment::{Environment, SHARED_DATABASE_URL},
+    kind::{DisplayValue, Kind},
+    layers::{LayerValue, Layers, Raw},
+    problem::{Problem, Source},
     suggest,
 };
 
-/// A setting that was read, as it is shown.
+/// A setting that was read, with what is shown of it.
 pub(super) struct Entry {
     pub(super) name: &'static str,
-    /// `None` where it is not set and has no default.
-    pub(super) value: Option<Shown>,
-    /// Who gave the value; `None` for a default.
-    pub(super) place: Option<Place>,
-    /// The digest of a secret as it was given, by which a changed one is recognised.
+    /// `None` if it is not set and has no default.
+    pub(super) value: Option<DisplayValue>,
+    /// Where the value was set; `None` for a default.
+    pub(super) source: Option<Source>,
+    /// The digest of a secret as it was given, by which a change is recognised.
     pub(super) secret: Option<[u8; 32]>,
+    /// The documentation, line by line.
+    pub(super) documentation: &'static [&'static str],
+    pub(super) reference: Reference,
 }
 
-/// Reads settings, each once; what is wrong is collected while reading goes on with the defaults.
+/// How `config/waggle.toml` shows a setting.
+#[derive(Clone, Copy, Default)]
+pub(super) enum Reference {
+    /// With its default.
+    #[default]
+    Default,
+    /// As a comment with its default, which follows from other settings.
+    Derived,
+    /// As a comment with this example, written in TOML.
+    Example(&'static str),
+}
+
+/// Reads each setting once. Errors are collected, and reading continues with the default.
 pub(super) struct Reader {
     layers: Layers,
+    environment: Environment,
+    documentation: &'static [&'static str],
+    reference: Reference,
     entries: Vec<Entry>,
     problems: Vec<Problem>,
 }
 
+/// What the layers contain for one setting.
+struct Given<V> {
+    /// The value of the highest layer that has a valid one.
+    value: Option<V>,
+    /// The highest layer that sets it, validly or not.
+    source: Option<Source>,
+    digest: Option<[u8; 32]>,
+}
+
 impl Reader {
-    /// Starts with what was already wrong with the layers themselves.
-    pub(super) fn new(layers: Layers, problems: Vec<Problem>) -> Self {
-        Self { layers, entries: Vec::new(), problems }
+    /// Starts with the errors of the layers themselves.
+    pub(super) fn new(layers: Layers, environment: Environment, problems: Vec<Problem>) -> Self {
+        let (documentation, reference) = (&[][..], Reference::default());
+        Self { layers, environment, documentation, reference, entries: Vec::new(), problems }
+    }
+
+    /// Sets the documentation of the next setting.
+    pub(super) fn document(&mut self, lines: &'static [&'static str]) {
+        self.documentation = lines;
+    }
+
+    /// Sets the example of the next setting.
+    pub(super) fn example(&mut self, toml: &'static str) {
+        self.reference = Reference::Example(toml);
     }
 
     /// Reads a setting that always has a value.
     pub(super) fn value<K: Kind>(&mut self, name: &'static str, kind: &K, default: K::Value) -> K::Value {
-        let (given, place, digest) = self.given(name, kind);
-        let value = given.unwrap_or(default);
-        self.add(name, Some(kind.show(&value)), place, digest);
+        let Given { value, source, digest } = self.given(name, kind);
+        let value = value.unwrap_or(default);
+        self.add(name, Some(kind.display(&value)), source, digest);
         value
     }
 
-    /// Reads a setting that may be without a value.
+    /// As [`value`](Self::value), for a default that follows from other settings.
+    pub(super) fn derived<K: Kind>(&mut self, name: &'static str, kind: &K, default: K::Value) -> K::Value {
+        self.reference = Reference::Derived;
+        self.value(name, kind, default)
+    }
+
+    /// Reads a setting that may have no value.
     pub(super) fn optional<K: Kind>(
         &mut self,
         name: &'static str,
         kind: &K,
         default: Option<K::Value>,
     ) -> Option<K::Value> {
-        let (given, place, digest) = self.given(name, kind);
-        let value = given.or(default);
-        self.add(name, value.as_ref().map(|value| kind.show(value)), place, digest);
+        let Given { value, source, digest } = self.given(name, kind);
+        let value = value.or(default);
+        self.add(name, value.as_ref().map(|value| kind.display(value)), source, digest);
         value
+    }
+
+    /// A variable of the system, which is not a setting.
+    pub(super) fn system(&mut self, variable: &str) -> Option<OsString> {
+        self.documentation = &[];
+        self.environment.of_the_system(variable)
     }
 
     fn add(
         &mut self,
         name: &'static str,
-        value: Option<Shown>,
-        place: Option<Place>,
+        value: Option<DisplayValue>,
+        source: Option<Source>,
         digest: Option<[u8; 32]>,
     ) {
-        let secret = digest.filter(|_| value == Some(Shown::Secret));
-        self.entries.push(Entry { name, value, place, secret });
+        let secret = digest.filter(|_| value == Some(DisplayValue::Secret));
+        let documentation = std::mem::take(&mut self.documentation);
+        let reference = std::mem::take(&mut self.reference);
+        self.entries.push(Entry { name, value, source, secret, documentation, reference });
     }
 
-    /// Whether any layer gives the setting, which must have been read, even wrongly.
+    /// Whether any layer sets the setting, validly or not. It must have been read.
     pub(super) fn was_given(&self, name: &str) -> bool {
-        self.entries.iter().any(|entry| entry.name == name && entry.place.is_some())
+        self.entries.iter().any(|entry| entry.name == name && entry.source.is_some())
     }
 
-    /// Tells what does not fit together, under the setting to change.
+    /// Reports settings that contradict each other, under the one to change.
     pub(super) fn refuse(&mut self, setting: &str, message: &str) {
-        let place =
-            self.entries.iter().find(|entry| entry.name == setting).and_then(|entry| entry.place.clone());
-        let problem = Problem { place, setting: Some(setting.to_owned()), message: message.to_owned() };
+        let source =
+            self.entries.iter().find(|entry| entry.name == setting).and_then(|entry| entry.source.clone());
+        let problem = Problem { source, setting: Some(setting.to_owned()), message: message.to_owned() };
         self.problems.push(problem);
     }
 
-    /// Ends the reading: the settings as they are shown, or everything that is wrong.
+    /// Ends the reading.
+    ///
+    /// # Errors
+    /// All problems, unknown settings included.
     pub(super) fn finish(mut self) -> Result<Vec<Entry>, Vec<Problem>> {
         let known: Vec<&str> = self.entries.iter().map(|entry| entry.name).collect();
         let unknown = self.layers.left_over().filter(|(name, given)| !is_empty_section(name, given, &known));
-        self.problems.extend(unknown.map(|(name, given)| unknown_setting(name, given.place, &known)));
+        self.problems.extend(unknown.map(|(name, given)| unknown_setting(name, given.source, &known)));
         if self.problems.is_empty() { Ok(self.entries) } else { Err(self.problems) }
     }
 
-    /// The highest layer's value and place. Values that are overridden are checked too, so that none waits to
-    /// be found wrong on the day its override goes; but a variable shared with other programs is not ours to judge.
-    fn given<K: Kind>(
-        &mut self,
-        name: &'static str,
-        kind: &K,
-    ) -> (Option<K::Value>, Option<Place>, Option<[u8; 32]>) {
+    /// The value of the highest layer. Overridden values are validated too, so that removing an override never reveals an
+    /// invalid value; but a variable shared with other programs is validated only where it is used.
+    fn given<K: Kind>(&mut self, name: &'static str, kind: &K) -> Given<K::Value> {
         let given = self.layers.take(name);
-        let highest = given.last().map(|one| one.place.clone());
+        let highest = given.last().map(|one| one.source.clone());
         let digest = given.last().map(|one| one.raw.digest());
         let mut value = None;
         for one in given {
-            let shared = one.place == Place::Variable(SHARED_DATABASE_URL.to_owned());
-            if shared && highest.as_ref() != Some(&one.place) {
+            let shared = one.source == Source::Variable(SHARED_DATABASE_URL.to_owned());
+            if shared && highest.as_ref() != Some(&one.source) {
                 continue;
             }
             match kind.parse(&one.raw) {
                 Ok(parsed) => value = Some(parsed),
                 Err(message) => self.problems.push(Problem {
-                    place: Some(one.place),
+                    source: Some(one.source),
                     setting: Some(name.to_owned()),
                     message,
                 }),
             }
         }
-        (value, highest, digest)
+        Given { value, source: highest, digest }
     }
 }
 
-fn is_empty_section(name: &str, given: &Given, known: &[&str]) -> bool {
+fn is_empty_section(name: &str, given: &LayerValue, known: &[&str]) -> bool {
     let section = |setting: &&str| setting.split_once('.').is_some_and(|(section, _)| section == name);
     matches!(given.raw, Raw::EmptyTable) && known.iter().any(section)
 }
 
-fn unknown_setting(name: String, place: Place, known: &[&str]) -> Problem {
-    let in_environment = matches!(place, Place::Variable(_));
+fn unknown_setting(name: String, source: Source, known: &[&str]) -> Problem {
+    let in_environment = matches!(source, Source::Variable(_));
     let advice = suggest::advice(&name, known, |setting| {
         if in_environment {
             format!("WAGGLE_{}", setting.replace('.', "__").to_ascii_uppercase())
@@ -128,5 +181,5 @@ fn unknown_setting(name: String, place: Place, known: &[&str]) -> Problem {
             setting.to_owned()
         }
     });
-    Problem { place: Some(place), setting: Some(name), message: format!("unknown setting{advice}") }
+    Problem { source: Some(source), setting: Some(name), message: format!("unknown setting{advice}") }
 }

@@ -1,41 +1,41 @@
-//! The URL of a server that is trusted for what it says: `https`, or `http` on this machine.
+//! The URL of a trusted server: `https`, or `http` on loopback.
 
 use std::fmt;
 
 use url::{Host, Url};
 
-/// An `https` URL, or an `http` one of a loopback address, without user and fragment; kept as it was written, since
-/// issuers are compared to the letter.
+/// An `https` URL, or an `http` URL of a loopback address, without user and fragment. Not normalized, since issuers are
+/// compared as strings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecureUrl(String);
 
 impl SecureUrl {
-    /// Reads `https://login.example.com/realms/acme`.
+    /// Parses `https://login.example.com/realms/acme`.
     ///
     /// # Errors
-    /// Says what the text is not.
+    /// Why the text is not such a URL.
     pub fn parse(text: &str) -> Result<Self, String> {
         let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
         let url = url.ok_or("is not a URL such as https://login.example.com")?;
         if !url.username().is_empty() || url.password().is_some() || url.fragment().is_some() {
-            return Err("holds a user name, a password or a fragment, which belong elsewhere".to_owned());
+            return Err("contains a user name, a password or a fragment; remove it".to_owned());
         }
         if url.scheme() == "http" && !is_loopback(&url) {
-            return Err("is not https: whoever is on the way could answer in its place".to_owned());
+            return Err("is not https; http is accepted on loopback only".to_owned());
         }
         Ok(Self(text.to_owned()))
     }
 
-    /// As [`parse`](Self::parse), of an issuer, which has no query (`OpenID` Connect Discovery 1.0, section 4).
+    /// As [`parse`](Self::parse), for an issuer, which has no query (`OpenID` Connect Discovery 1.0, section 4).
     ///
     /// # Errors
-    /// Says what the text is not.
+    /// Why the text is not such a URL.
     pub fn parse_issuer(text: &str) -> Result<Self, String> {
         let url = Self::parse(text)?;
-        if text.contains('?') { Err("has a query, which an issuer has not".to_owned()) } else { Ok(url) }
+        if text.contains('?') { Err("has a query; an issuer has none".to_owned()) } else { Ok(url) }
     }
 
-    /// The URL, to the letter.
+    /// The URL, as written.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -61,7 +61,7 @@ mod tests {
     use super::SecureUrl;
 
     #[test]
-    fn https_is_required_but_on_this_machine() {
+    fn https_is_required_except_on_loopback() {
         for good in [
             "https://login.example.com/",
             "https://login.example.com/realms/a?b=c",

@@ -1,9 +1,8 @@
-//! `[server]`: where the gateway listens and who may reach it there.
+//! `[server]`: listener, TLS, accepted hosts and origins, proxies, and the bounds of connections.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     path::PathBuf,
-    time::Duration,
 };
 
 use ipnet::IpNet;
@@ -11,60 +10,67 @@ use url::Host;
 
 use super::{
     embedded::PATH,
-    number::{Count, Size, Time},
     origin::{AllowedOrigin, default_origins},
     public_url::PublicUrl,
     reader::Reader,
+    section::section,
     text::{List, Text},
 };
 
 const KIB: u32 = 1 << 10;
 
-/// Where the gateway listens and who may reach it there.
-#[derive(Clone, Debug)]
-pub struct Server {
-    /// The address of the MCP endpoints, and of everything without a listener of its own.
-    pub listen: SocketAddr,
-    /// What TLS is spoken with; `None`: plain HTTP.
-    pub tls: Option<TlsFiles>,
-    /// What clients reach the gateway by.
-    pub public_url: PublicUrl,
-    /// The hosts that a `Host` header may name, whatever its port; `None`: unchecked.
-    pub allowed_hosts: Option<Vec<Host>>,
-    /// The origins of the web pages that may call.
-    pub allowed_origins: Vec<AllowedOrigin>,
-    /// The proxies that are believed when they report the address of a client.
-    pub trusted_proxies: Vec<IpNet>,
-    /// The one header in which they report it.
-    pub forwarded_header: ForwardedHeader,
-    /// How long requests under way may go on once the gateway is told to stop.
-    pub shutdown: Duration,
-    /// How long requests are still taken after `SIGTERM`, while readiness fails.
-    pub drain: Duration,
-    /// How long one request may take. A stream is no request in this sense.
-    pub request: Duration,
-    /// How long the bytes of a body are counted before they are held against the rate below.
-    pub body_window: Duration,
-    /// How many bytes of a body must arrive a second; a slower one is answered `408`.
-    pub body_bytes_per_second: u32,
-    /// How long the head of a request may take from its first byte, and a TLS handshake.
-    pub head: Duration,
-    /// How long a connection may stay open without a request.
-    pub idle: Duration,
-    /// How many headers a request may have.
-    pub header_count: usize,
-    /// How long the head of a request may be, in bytes.
-    pub header_bytes: u32,
-    /// How many connections one listener has open at once; those above wait to be accepted.
-    pub connections: usize,
-    /// How many of them may come from one address that is no trusted proxy; those above are closed.
-    pub connections_per_address: usize,
+section! {
+    /// Listener, TLS, accepted hosts and origins, proxies, and the bounds of connections.
+    #[derive(Clone, Debug)]
+    pub struct Server["server"] {
+        /// The address and port of the MCP endpoints, and of everything without a listener of its own.
+        listen: value(SocketAddr, ADDRESS) = SocketAddr::from((Ipv4Addr::LOCALHOST, 8094)),
+        /// TLS, on every listener: the PEM file of the certificate, followed by its intermediate certificates. Reloaded when
+        /// it changes. Requires tls_key. Default: plain HTTP.
+        tls_certificate: optional(PathBuf, PATH, "/etc/waggle/tls/fullchain.pem"),
+        /// The PEM file of the certificate's private key.
+        tls_key: optional(PathBuf, PATH, "/etc/waggle/tls/privkey.pem"),
+        /// The URL that clients use. Default: http:// or https:// and the listening address.
+        public_url: derived(PublicUrl, PUBLIC_URL) = PublicUrl::of(listen, tls_certificate.is_some()),
+        /// The accepted Host headers, without ports. Default: these while listening on loopback, else any.
+        allowed_hosts: optional(Vec<Host>, HOSTS, ["localhost", "127.0.0.1", "[::1]"]) = default_hosts(listen),
+        /// The accepted Origin headers (CORS). Default: these while listening on loopback, and the public URL's.
+        allowed_origins: derived(Vec<AllowedOrigin>, ORIGINS) = default_origins(is_loopback(listen), public_url.origin()),
+        /// The proxies that are trusted to report the address of a client, as addresses or networks.
+        trusted_proxies: value(Vec<IpNet>, PROXIES) = Vec::new(),
+        /// The one header in which they report it: X-Forwarded-For, or Forwarded (RFC 7239). Each proxy must append the
+        /// address of its peer, or replace the header.
+        forwarded_header: value(ForwardedHeader, FORWARDED_HEADER) = ForwardedHeader::default(),
+        /// Graceful shutdown: how long requests in flight may take after the gateway stopped accepting others.
+        shutdown: seconds(0..=600) = 10,
+        /// How long requests are still accepted after SIGTERM, while /readyz fails, so that load balancers notice first.
+        drain: seconds(0..=600) = 5,
+        /// How long one request may take; streams are exempt.
+        request: seconds(1..=3600) = 30,
+        /// The window over which the speed of a body is measured.
+        body_window: seconds(1..=3600) = 5,
+        /// The minimum speed of a body, on average over each window. A slower one is answered 408. 0 disables the check.
+        body_bytes_per_second: count(u32, 0..=1_000_000_000) = 65_536,
+        /// How long the head of a request may take from its first byte, and a TLS handshake.
+        head: seconds(1..=3600) = 15,
+        /// The idle timeout of a connection without a request: longer than that of clients, which is 90 seconds mostly.
+        idle: seconds(1..=86_400) = 95,
+        /// How many headers a request may have; more are answered 431.
+        header_count: count(usize, 16..=1_000) = 100,
+        /// How long the head of a request may be; a longer one is answered 431.
+        header_bytes: size(u32, 8 * KIB..=1024 * KIB) = 32 * KIB,
+        /// How many connections a listener has open; further ones wait to be accepted.
+        connections: count(usize, 1..=1_000_000) = 10_000,
+        /// How many of them may come from one address (an IPv6 /64 is one) that is not a trusted proxy; further ones are
+        /// closed. Behind a proxy that is missing in trusted_proxies all clients are one address.
+        connections_per_address: count(usize, 1..=1_000_000) = 1_000,
+    }
 }
 
 /// The header in which trusted proxies report the address of a client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ForwardedHeader {
-    /// `X-Forwarded-For`: addresses with commas between.
+    /// `X-Forwarded-For`: addresses separated by commas.
     #[default]
     XForwardedFor,
     /// `Forwarded` (RFC 7239).
@@ -82,77 +88,39 @@ impl ForwardedHeader {
     }
 }
 
-/// The files that TLS is spoken with, in PEM.
+/// The files of TLS, in PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// The certificate, and behind it those that vouch for it.
+    /// The certificate, followed by its intermediate certificates.
     pub certificate: PathBuf,
     /// The private key of the certificate.
     pub key: PathBuf,
 }
 
 impl Server {
-    pub(super) fn read(reader: &mut Reader) -> Self {
-        let listen = reader.value("server.listen", &ADDRESS, SocketAddr::from((Ipv4Addr::LOCALHOST, 8094)));
-        let tls = tls(reader);
-        let public_url = PublicUrl::of(listen, tls.is_some());
-        let public_url = reader.value("server.public_url", &PUBLIC_URL, public_url);
-        let loopback = listen.ip().to_canonical().is_loopback();
-        let hosts = loopback.then(loopback_hosts);
-        let origins = default_origins(loopback, public_url.origin());
-        Self {
-            listen,
-            tls,
-            public_url,
-            allowed_hosts: reader.optional("server.allowed_hosts", &HOSTS, hosts),
-            allowed_origins: reader.value("server.allowed_origins", &ORIGINS, origins),
-            trusted_proxies: reader.value("server.trusted_proxies", &PROXIES, Vec::new()),
-            forwarded_header: reader.value(
-                "server.forwarded_header",
-                &FORWARDED_HEADER,
-                ForwardedHeader::default(),
-            ),
-            shutdown: reader.value(
-                "server.shutdown_seconds",
-                &Time::seconds(0..=600),
-                Duration::from_secs(10),
-            ),
-            drain: reader.value("server.drain_seconds", &Time::seconds(0..=600), Duration::from_secs(5)),
-            request: reader.value(
-                "server.request_seconds",
-                &Time::seconds(1..=3600),
-                Duration::from_secs(30),
-            ),
-            body_window: reader.value(
-                "server.body_window_seconds",
-                &Time::seconds(1..=3600),
-                Duration::from_secs(5),
-            ),
-            body_bytes_per_second: reader.value(
-                "server.body_bytes_per_second",
-                &Count(0..=1_000_000_000),
-                65_536,
-            ),
-            head: reader.value("server.head_seconds", &Time::seconds(1..=3600), Duration::from_secs(15)),
-            idle: reader.value("server.idle_seconds", &Time::seconds(1..=86_400), Duration::from_secs(95)),
-            header_count: reader.value("server.header_count", &Count(16..=1_000), 100),
-            header_bytes: reader.value("server.header_bytes", &Size(8 * KIB..=1024 * KIB), 32 * KIB),
-            connections: reader.value("server.connections", &Count(1..=1_000_000), 10_000),
-            connections_per_address: reader.value(
-                "server.connections_per_address",
-                &Count(1..=1_000_000),
-                1_000,
-            ),
+    /// The files of TLS; `None`: plain HTTP.
+    pub fn tls(&self) -> Option<TlsFiles> {
+        let (certificate, key) = (self.tls_certificate.clone()?, self.tls_key.clone()?);
+        Some(TlsFiles { certificate, key })
+    }
+
+    /// Reports one file of TLS without the other: a gateway that is configured for TLS never serves plain HTTP.
+    pub(super) fn check_tls(reader: &mut Reader) {
+        let names = ["server.tls_certificate", "server.tls_key"];
+        for (given, needed) in [(names[0], names[1]), (names[1], names[0])] {
+            if reader.was_given(given) && !reader.was_given(needed) {
+                reader.refuse(needed, &format!("required with {given}"));
+            }
         }
     }
 
-    /// Where an address of this gateway's is reached.
+    /// The URL of an address of this gateway.
     pub fn url_of(&self, address: SocketAddr) -> PublicUrl {
-        PublicUrl::of(address, self.tls.is_some())
+        PublicUrl::of(address, self.tls_certificate.is_some())
     }
 
-    /// The same once the listener is bound: where the system chose a port in the place of port 0, a public URL
-    /// that was not given has that port too.
+    /// The settings after the listener is bound: if the system chose the port (port 0), a derived public URL has that
+    /// port too.
     #[must_use]
     pub fn bound_to(mut self, address: SocketAddr) -> Self {
         if self.public_url == self.url_of(self.listen) {
@@ -163,30 +131,18 @@ impl Server {
     }
 }
 
-/// Both files, or neither: who means TLS never gets plain HTTP.
-fn tls(reader: &mut Reader) -> Option<TlsFiles> {
-    let certificate = reader.optional("server.tls_certificate", &PATH, None);
-    let key = reader.optional("server.tls_key", &PATH, None);
-    for (given, needed) in
-        [("server.tls_certificate", "server.tls_key"), ("server.tls_key", "server.tls_certificate")]
-    {
-        if reader.was_given(given) && !reader.was_given(needed) {
-            reader.refuse(needed, &format!("required with {given}"));
-        }
-    }
-    Some(TlsFiles { certificate: certificate?, key: key? })
-}
-
-pub(super) const ADDRESS: Text<SocketAddr> = Text { parse: address, show: SocketAddr::to_string };
-const PUBLIC_URL: Text<PublicUrl> = Text { parse: PublicUrl::parse, show: PublicUrl::to_string };
-const HOSTS: List<Host> =
-    List { item: Text { parse: host, show: Host::to_string }, never_empty: Some("refuses every request") };
+pub(super) const ADDRESS: Text<SocketAddr> = Text { parse: address, display: SocketAddr::to_string };
+const PUBLIC_URL: Text<PublicUrl> = Text { parse: PublicUrl::parse, display: PublicUrl::to_string };
+const HOSTS: List<Host> = List {
+    item: Text { parse: host, display: Host::to_string },
+    never_empty: Some("would refuse every request"),
+};
 const PROXIES: List<IpNet> =
-    List { item: Text { parse: network, show: IpNet::to_string }, never_empty: None };
+    List { item: Text { parse: network, display: IpNet::to_string }, never_empty: None };
 const FORWARDED_HEADER: Text<ForwardedHeader> =
-    Text { parse: forwarded_header, show: |header| header.as_str().to_owned() };
+    Text { parse: forwarded_header, display: |header| header.as_str().to_owned() };
 const ORIGINS: List<AllowedOrigin> =
-    List { item: Text { parse: AllowedOrigin::parse, show: AllowedOrigin::to_string }, never_empty: None };
+    List { item: Text { parse: AllowedOrigin::parse, display: AllowedOrigin::to_string }, never_empty: None };
 
 fn address(text: &str) -> Result<SocketAddr, String> {
     let named = text.starts_with("localhost");
@@ -213,10 +169,17 @@ fn host(text: &str) -> Result<Host, String> {
     })
 }
 
-fn loopback_hosts() -> Vec<Host> {
-    vec![
-        Host::Domain("localhost".to_owned()),
-        Host::Ipv4(Ipv4Addr::LOCALHOST),
-        Host::Ipv6(Ipv6Addr::LOCALHOST),
-    ]
+fn is_loopback(listen: SocketAddr) -> bool {
+    listen.ip().to_canonical().is_loopback()
+}
+
+/// The names of this machine while listening on loopback; `None`, which accepts any, otherwise.
+fn default_hosts(listen: SocketAddr) -> Option<Vec<Host>> {
+    is_loopback(listen).then(|| {
+        vec![
+            Host::Domain("localhost".to_owned()),
+            Host::Ipv4(Ipv4Addr::LOCALHOST),
+            Host::Ipv6(Ipv6Addr::LOCALHOST),
+        ]
+    })
 }

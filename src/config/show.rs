@@ -1,22 +1,74 @@
-//! The settings as a configuration file, secrets masked, each with who set it.
+//! The settings as a configuration file: the effective ones with their source, secrets masked, and the reference.
 
-use std::fmt;
+use std::{fmt, fmt::Write};
 
 use toml::Value;
 
-use super::{kind::Shown, reader::Entry};
+use super::{
+    kind::DisplayValue,
+    reader::{Entry, Reference},
+};
 
 const MASK: &str = "********";
 
-/// Shows as TOML: a table a section, in the order of `config/waggle.toml`.
+/// The head of `config/waggle.toml`.
+const REFERENCE_HEAD: &str = "\
+# Every setting of Waggle with its default. Generated: `waggle config reference` prints this file.
+#
+# Name this file with --config or WAGGLE_CONFIG. An environment variable named after section and key overrides a
+# setting, such as WAGGLE_SERVER__LISTEN for listen in [server]; items of a list are separated by commas, and an empty
+# variable counts as not set. Flags override both. `waggle config check` reports all errors; `waggle config show` prints
+# the effective settings and their source.
+#
+# A line that begins with \"# \" and a name is a setting without a default, or with one that follows from others.
+# Sizes are in bytes, or text such as \"4 MiB\".
+";
+
+/// The settings, displayed as TOML: a table per section, in the order of `config/waggle.toml`.
 pub struct Listing(pub(super) Vec<Entry>);
 
 impl Listing {
-    /// The settings whose values differ, whoever set them.
+    /// The settings whose values differ, whatever their source.
     pub fn differences(&self, other: &Self) -> Vec<&'static str> {
         let pairs = self.0.iter().zip(&other.0);
         let differing = pairs.filter(|(one, other)| (&one.value, one.secret) != (&other.value, other.secret));
         differing.map(|(one, _)| one.name).collect()
+    }
+
+    /// The settings with their documentation; those without a constant default as comments.
+    pub(super) fn reference(&self) -> String {
+        let mut text = REFERENCE_HEAD.to_owned();
+        let mut open = "";
+        for entry in &self.0 {
+            let (section, key) = entry.name.split_once('.').unwrap_or(("", entry.name));
+            if section != open {
+                text.push_str(&format!("\n[{section}]\n"));
+                open = section;
+            }
+            document(&mut text, entry.documentation);
+            let value = entry.value.as_ref().map(|value| toml(value).to_string()).unwrap_or_default();
+            // Writing to a string does not fail.
+            let _ = match entry.reference {
+                Reference::Default => writeln!(text, "{key} = {value}"),
+                Reference::Derived => writeln!(text, "# {key} = {value}"),
+                Reference::Example(example) => writeln!(text, "# {key} = {example}"),
+            };
+        }
+        text
+    }
+}
+
+/// Appends documentation as comments. Code is indented, so that its lines are not taken for settings.
+fn document(text: &mut String, lines: &[&str]) {
+    let mut in_code = false;
+    for line in lines {
+        if line.trim_start().starts_with("```") {
+            in_code = !in_code;
+        } else {
+            let indent = if in_code { "  " } else { "" };
+            text.push_str(format!("#{indent}{line}").trim_end());
+            text.push('\n');
+        }
     }
 }
 
@@ -34,8 +86,8 @@ impl fmt::Display for Listing {
                 Some(value) => write!(f, "{key} = {}", toml(value))?,
                 None => write!(f, "# {key} is not set")?,
             }
-            match &entry.place {
-                Some(place) => writeln!(f, " # {place}")?,
+            match &entry.source {
+                Some(source) => writeln!(f, " # {source}")?,
                 None => writeln!(f)?,
             }
         }
@@ -43,18 +95,20 @@ impl fmt::Display for Listing {
     }
 }
 
-fn toml(value: &Shown) -> Value {
+fn toml(value: &DisplayValue) -> Value {
     match value {
-        Shown::Integer(number) => {
+        DisplayValue::Integer(number) => {
             i64::try_from(*number).map_or_else(|_| number.to_string().into(), Value::from)
         }
-        Shown::Text(text) => text.as_str().into(),
-        Shown::List(items) => items.clone().into(),
-        Shown::Tables(tables) => tables.iter().map(|members| table(members)).collect::<Vec<_>>().into(),
-        Shown::Secret => MASK.into(),
+        DisplayValue::Text(text) => text.as_str().into(),
+        DisplayValue::List(items) => items.clone().into(),
+        DisplayValue::Tables(tables) => {
+            tables.iter().map(|members| table(members)).collect::<Vec<_>>().into()
+        }
+        DisplayValue::Secret => MASK.into(),
     }
 }
 
-fn table(members: &[(&'static str, Shown)]) -> Value {
+fn table(members: &[(&'static str, DisplayValue)]) -> Value {
     Value::Table(members.iter().map(|(name, value)| ((*name).to_owned(), toml(value))).collect())
 }

@@ -1,8 +1,8 @@
-//! What somebody may have meant by a name that is no setting.
+//! Suggestions for unknown settings.
 
-/// Advice for an unknown name: the setting it resembles, else what its section has. Empty where nothing fits.
+/// Advice for an unknown name: the setting it resembles, else the settings of its section. Empty if there is none.
 ///
-/// `spell` writes a setting the way its place does: `server.listen` or `WAGGLE_SERVER__LISTEN`.
+/// `spell` formats a setting for its source: `server.listen` or `WAGGLE_SERVER__LISTEN`.
 pub(super) fn advice(unknown: &str, settings: &[&str], spell: impl Fn(&str) -> String) -> String {
     if let Some(near) = nearest(unknown, settings) {
         return format!("; did you mean {}?", spell(near));
@@ -12,7 +12,7 @@ pub(super) fn advice(unknown: &str, settings: &[&str], spell: impl Fn(&str) -> S
         setting.split_once('.').is_some_and(|(of, _)| strsim::damerau_levenshtein(of, &section) <= 1)
     };
     let keys: Vec<String> = settings.iter().filter(in_section).map(|setting| spell(setting)).collect();
-    if keys.is_empty() { String::new() } else { format!("; there is {}", keys.join(", ")) }
+    if keys.is_empty() { String::new() } else { format!("; the section has {}", keys.join(", ")) }
 }
 
 fn nearest<'a>(unknown: &str, settings: &[&'a str]) -> Option<&'a str> {
@@ -26,7 +26,7 @@ fn nearest<'a>(unknown: &str, settings: &[&'a str]) -> Option<&'a str> {
     close.or(key_alone).copied()
 }
 
-/// The name without what only its place put there.
+/// The name in lower case, with uniform separators.
 fn plain(name: &str) -> String {
     name.to_ascii_lowercase().replace("__", "_").replace(['.', '-'], "_")
 }
@@ -43,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slip_of_the_finger_finds_its_setting() {
+    fn misspelt_name_finds_its_setting() {
         assert_eq!(near("server.listn"), Some("server.listen"));
         assert_eq!(near("sever.listen"), Some("server.listen"));
         assert_eq!(near("server_listen"), Some("server.listen"));
@@ -53,29 +53,29 @@ mod tests {
     }
 
     #[test]
-    fn a_key_without_its_section_finds_the_first_of_that_name() {
+    fn key_without_section_finds_the_first_of_that_name() {
         assert_eq!(near("listen"), Some("server.listen"));
         assert_eq!(near("public_url"), Some("server.public_url"));
     }
 
     #[test]
-    fn a_setting_written_as_a_table_is_found() {
+    fn setting_written_as_a_table_is_found() {
         assert_eq!(near("database.url.host"), Some("database.url"));
     }
 
     #[test]
-    fn another_word_is_told_what_its_section_has() {
+    fn unknown_key_lists_the_settings_of_its_section() {
         for unknown in ["log.level", "log_level", "logs.level", "LOG__LEVEL", "log"] {
             assert_eq!(
                 advice(unknown, &SETTINGS, str::to_owned),
-                "; there is log.format, log.filter",
+                "; the section has log.format, log.filter",
                 "{unknown}"
             );
         }
     }
 
     #[test]
-    fn a_name_like_no_other_gets_no_advice() {
+    fn unrelated_name_gets_no_advice() {
         assert_eq!(advice("colour.background", &SETTINGS, str::to_owned), "");
     }
 }

@@ -1,17 +1,17 @@
 //! Settings that are text: one value, a list of them, or a secret.
 
 use super::{
-    kind::{Kind, Shown, quote, text_of},
+    kind::{DisplayValue, Kind, quote, text_of},
     layers::Raw,
 };
 
-/// Reads one text, or says what it is not: a predicate such as `is not an address`.
+/// Parses one text. The error is a predicate such as `is not an address`.
 pub(super) type Parse<T> = fn(&str) -> Result<T, String>;
 
-/// One text of a certain form.
+/// A text in a given format.
 pub(super) struct Text<T> {
     pub(super) parse: Parse<T>,
-    pub(super) show: fn(&T) -> String,
+    pub(super) display: fn(&T) -> String,
 }
 
 impl<T> Kind for Text<T> {
@@ -22,15 +22,15 @@ impl<T> Kind for Text<T> {
         (self.parse)(&text).map_err(|why| format!("{} {why}", quote(&text)))
     }
 
-    fn show(&self, value: &T) -> Shown {
-        Shown::Text((self.show)(value))
+    fn display(&self, value: &T) -> DisplayValue {
+        DisplayValue::Text((self.display)(value))
     }
 }
 
-/// Some texts of a form: a TOML array, or separated by commas.
+/// A list of texts: a TOML array, or separated by commas.
 pub(super) struct List<T> {
     pub(super) item: Text<T>,
-    /// What an empty list would do, where that is nothing anybody wants.
+    /// The effect of an empty list, if an empty list is refused.
     pub(super) never_empty: Option<&'static str>,
 }
 
@@ -62,12 +62,12 @@ impl<T> Kind for List<T> {
         self.each(text_of(raw)?.split(',').map(str::trim).filter(|item| !item.is_empty()))
     }
 
-    fn show(&self, value: &Vec<T>) -> Shown {
-        Shown::List(value.iter().map(self.item.show).collect())
+    fn display(&self, value: &Vec<T>) -> DisplayValue {
+        DisplayValue::List(value.iter().map(self.item.display).collect())
     }
 }
 
-/// One text that no message and no listing repeats.
+/// A text that is never displayed, not even in errors.
 pub(super) struct Secret<T>(pub(super) Parse<T>);
 
 impl<T> Kind for Secret<T> {
@@ -77,12 +77,12 @@ impl<T> Kind for Secret<T> {
         (self.0)(&text_of(raw)?).map_err(|why| format!("the value {why}"))
     }
 
-    fn show(&self, _: &T) -> Shown {
-        Shown::Secret
+    fn display(&self, _: &T) -> DisplayValue {
+        DisplayValue::Secret
     }
 }
 
-/// One or several texts, separated by commas, that no message and no listing repeats.
+/// A list of texts that are never displayed, not even in errors.
 pub(super) struct SecretList<T>(pub(super) Parse<T>);
 
 impl<T> Kind for SecretList<T> {
@@ -99,14 +99,14 @@ impl<T> Kind for SecretList<T> {
             }
         };
         if values.is_empty() {
-            Err("the list is empty; leave the setting out instead".to_owned())
+            Err("the list is empty; omit the setting instead".to_owned())
         } else {
             Ok(values)
         }
     }
 
-    fn show(&self, _: &Vec<T>) -> Shown {
-        Shown::Secret
+    fn display(&self, _: &Vec<T>) -> DisplayValue {
+        DisplayValue::Secret
     }
 }
 
@@ -119,11 +119,11 @@ mod tests {
     }
 
     fn list(never_empty: Option<&'static str>) -> List<String> {
-        List { item: Text { parse: short, show: Clone::clone }, never_empty }
+        List { item: Text { parse: short, display: Clone::clone }, never_empty }
     }
 
     #[test]
-    fn a_list_is_an_array_or_separated_by_commas() {
+    fn list_is_an_array_or_separated_by_commas() {
         let array = Raw::List(vec!["a".to_owned(), "b,c".to_owned()]);
         assert_eq!(list(None).parse(&array), Ok(vec!["a".to_owned(), "b,c".to_owned()]));
         let text = Raw::Text(" a, b ,,c".to_owned());
@@ -131,14 +131,14 @@ mod tests {
     }
 
     #[test]
-    fn every_wrong_item_of_a_list_is_told() {
+    fn every_invalid_item_of_a_list_is_reported() {
         let text = Raw::Text("long,b,longer".to_owned());
         let expected = r#""long" is too long; "longer" is too long"#;
         assert_eq!(list(None).parse(&text), Err(expected.to_owned()));
     }
 
     #[test]
-    fn an_empty_list_is_refused_only_where_it_makes_no_sense() {
+    fn empty_list_is_refused_only_where_declared() {
         let empty = Raw::List(vec![]);
         assert_eq!(list(None).parse(&empty), Ok(vec![]));
         let expected = "the list is empty, which stops everything".to_owned();
@@ -146,16 +146,16 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_neither_repeated_nor_shown() {
+    fn secret_is_never_displayed() {
         let kind = Secret(short);
         let refused = kind.parse(&Raw::Text("hunter2".to_owned()));
         assert_eq!(refused, Err("the value is too long".to_owned()));
-        assert_eq!(kind.show(&"abc".to_owned()), Shown::Secret);
+        assert_eq!(kind.display(&"abc".to_owned()), DisplayValue::Secret);
     }
 
     #[test]
-    fn what_looks_like_a_secret_is_not_repeated_wherever_it_stands() {
-        let kind = Text { parse: short, show: Clone::clone };
+    fn values_that_look_like_secrets_are_omitted_from_errors() {
+        let kind = Text { parse: short, display: Clone::clone };
         let suspects = ["postgres://me:hunter2@host/db", "wag_0123", "eyJhbGciOiJIUzI1NiJ9"];
         for suspect in suspects {
             let refused = kind.parse(&Raw::Text(suspect.to_owned()));

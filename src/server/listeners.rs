@@ -52,7 +52,7 @@ impl Listeners {
     pub(crate) async fn open(settings: &Settings, sources: &Sources) -> Result<Self, ServerError> {
         let instance = sources.uid()?;
         tracing::info!(version = env!("CARGO_PKG_VERSION"), %instance, "gateway starting");
-        let tls = match &settings.server.tls {
+        let tls = match &settings.server.tls() {
             Some(files) => Some(Arc::new(Tls::load(files.clone()).await?)),
             None => None,
         };

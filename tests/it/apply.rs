@@ -117,7 +117,7 @@ async fn what_goes_wrong_is_said_on_one_line() {
         (&without, good.as_str(), "this credential lacks the scope registry (insufficient_scope)\n"),
         (&key, &of(r#""other""#), "no such agent (not_found)\n"),
         (&key, &good.replace("v1", "v2"), "apiVersion must be waggle/v1 (invalid_params)\n"),
-        (&key, "{}", "-: agent is missing: it says whose registry this is\n"),
+        (&key, "{}", "-: agent is missing; expected the id of the agent\n"),
         (&key, "{", "-: EOF while parsing an object at line 1 column 1\n"),
         (&key, &of(r#""../../b""#), "-: agent must match ^[a-z0-9][a-z0-9_-]{0,62}$\n"),
     ] {
@@ -132,12 +132,12 @@ async fn what_goes_wrong_is_said_on_one_line() {
     assert!(code == Some(2) && err.contains("must match"), "{err}");
 
     let no_key = run(&[], &["export", "a"], "").await;
-    assert_eq!(no_key, says(2, "", "WAGGLE_KEY is not set: it holds the key to show to the gateway\n"));
+    assert_eq!(no_key, says(2, "", "WAGGLE_KEY is not set; expected the key to send to the gateway\n"));
     let variables = [("WAGGLE_KEY", "k"), ("WAGGLE_URL", "nonsense")];
     let expected = "WAGGLE_URL is not a URL such as https://mcp.example.com\n";
     assert_eq!(run(&variables, &["export", "a"], "").await, says(2, "", expected));
     let variables = [("WAGGLE_KEY", "two words")];
-    assert_eq!(run(&variables, &["export", "a"], "").await, says(2, "", "WAGGLE_KEY: this is no key\n"));
+    assert_eq!(run(&variables, &["export", "a"], "").await, says(2, "", "WAGGLE_KEY: not a key\n"));
     let variables = [("WAGGLE_KEY", "k"), ("WAGGLE_ADMIN__LISTEN", "127.0.0.1:1")];
     let expected = "http://127.0.0.1:1: Connection refused (os error 111)\n";
     assert_eq!(run(&variables, &["export", "a"], "").await, says(1, "", expected));

@@ -233,7 +233,7 @@ fn the_url_of_the_flag_is_asked_whatever_the_settings_are() {
 fn a_gateway_that_is_not_ready_fails_and_redirects_are_not_followed() {
     for status in ["503 Service Unavailable", "302 Found"] {
         let (address, asked) = gateway(status);
-        let expected = format!("not ready: http://{address}/readyz answers {status}\n");
+        let expected = format!("not ready: http://{address}/readyz answered {status}\n");
         assert_eq!(run(&[], &["health", "--url", &format!("http://{address}")]), says(1, "", &expected));
         asked.join().unwrap();
     }
@@ -253,6 +253,6 @@ fn a_gateway_that_says_nothing_is_given_up() {
 fn nobody_there_is_not_ready() {
     let expected = "not ready: http://127.0.0.1:1/readyz: Connection refused (os error 111)\n";
     assert_eq!(run(&[], &["health", "--listen", "127.0.0.1:1"]), says(1, "", expected));
-    let expected = "server.listen: port 0 does not tell which port is used; use --url\n";
+    let expected = "server.listen: port 0 is chosen at startup; use --url\n";
     assert_eq!(run(&[], &["health", "--listen", "127.0.0.1:0"]), says(2, "", expected));
 }

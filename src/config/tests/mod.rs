@@ -6,7 +6,7 @@ mod values;
 
 use super::*;
 
-/// A key whose check sum is right; made for these tests.
+/// A key with a valid check sum, made for these tests.
 const OPERATOR_KEY: &str = "wag_00000000000000000000000000000000000000000003NxIRP";
 
 /// The layers of a test.
@@ -44,9 +44,9 @@ fn variables<'a>(variables: &'a [(&'a str, &'a str)]) -> Given<'a> {
     Given { variables, ..Given::default() }
 }
 
-/// The settings as they are shown, whoever set them.
+/// The displayed settings, without their sources.
 fn shown(text: &str) -> String {
     let mut listing = file(text).read(Purpose::Serve).unwrap_or_else(|error| panic!("{error}")).listing;
-    listing.0.iter_mut().for_each(|entry| entry.place = None);
+    listing.0.iter_mut().for_each(|entry| entry.source = None);
     listing.to_string()
 }

@@ -1,4 +1,4 @@
-//! `config/waggle.toml` holds what it says it holds.
+//! `config/waggle.toml` is the reference of the declared settings.
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn names(loaded: &Loaded) -> Vec<&'static str> {
     loaded.listing.0.iter().map(|entry| entry.name).collect()
 }
 
-/// The reference file with its commented settings put in force.
+/// The reference file with commented settings enabled.
 fn uncommented(keep: impl Fn(&str) -> bool) -> String {
     let setting = |line: &&str| {
         let key = line.split_once(" = ").map_or("", |(key, _)| key);
@@ -22,12 +22,20 @@ fn uncommented(keep: impl Fn(&str) -> bool) -> String {
 }
 
 #[test]
-fn the_reference_file_is_the_built_in_defaults() {
+fn reference_file_is_generated_from_the_declarations() {
+    let declared = reference().unwrap();
+    let differing = declared.lines().zip(REFERENCE.lines()).find(|(declared, written)| declared != written);
+    let hint = "write it again: waggle config reference > config/waggle.toml";
+    assert!(declared == REFERENCE, "{hint}; the first difference is {differing:?}");
+}
+
+#[test]
+fn reference_file_has_the_built_in_defaults() {
     assert_eq!(shown(REFERENCE), shown(""));
 }
 
 #[test]
-fn the_reference_file_names_every_setting_in_order() {
+fn reference_file_names_every_setting_in_order() {
     let text = uncommented(|_| true);
     let mut section = "";
     let mut named = Vec::new();
@@ -42,7 +50,7 @@ fn the_reference_file_names_every_setting_in_order() {
 }
 
 #[test]
-fn the_commented_defaults_of_the_reference_file_are_the_derived_ones() {
+fn commented_defaults_of_the_reference_file_are_the_derived_ones() {
     let derived = uncommented(|line| line.starts_with("public_url") || line.starts_with("allowed_"));
     let [read, default] = [file(&derived), file("")].map(|given| given.settings().server);
     assert_eq!(format!("{read:?}"), format!("{default:?}"));
@@ -50,8 +58,8 @@ fn the_commented_defaults_of_the_reference_file_are_the_derived_ones() {
 }
 
 #[test]
-fn the_examples_of_the_reference_file_are_valid_but_for_the_key() {
+fn examples_of_the_reference_file_are_valid_except_the_key() {
     let expected = "waggle.toml:83: admin.operator_key: the value is not 53 characters long: part of it is missing, \
-                    or something was added; make one with: waggle key generate --operator";
+                    or something was added; create one with: waggle key generate --operator";
     assert_eq!(file(&uncommented(|_| true)).refused(), expected);
 }

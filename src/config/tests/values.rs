@@ -1,4 +1,4 @@
-//! What overrides what, and what is shown of it.
+//! The precedence of layers, and the displayed settings.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -21,7 +21,7 @@ fn each_layer_overrides_the_one_before() {
 }
 
 #[test]
-fn the_shared_database_url_gives_way_to_our_own() {
+fn shared_database_url_is_overridden_by_waggle_database_url() {
     let url = |variables: &[(&str, &str)]| {
         let settings = Given { variables, ..Given::default() }.settings();
         settings.database.url.map(|url| url.expose_secret().to_owned())
@@ -36,7 +36,7 @@ fn the_shared_database_url_gives_way_to_our_own() {
 }
 
 #[test]
-fn notifications_are_listened_for_on_the_database_unless_told_otherwise() {
+fn listen_url_defaults_to_the_database_url() {
     let listening = |variables: &[(&str, &str)]| {
         let settings = Given { variables, ..Given::default() }.settings();
         settings.database.listen_url.map(|url| url.expose_secret().to_owned())
@@ -50,7 +50,7 @@ fn notifications_are_listened_for_on_the_database_unless_told_otherwise() {
 }
 
 #[test]
-fn the_surroundings_follow_the_address() {
+fn derived_defaults_follow_the_address() {
     let server = variables(&[("WAGGLE_SERVER__LISTEN", "0.0.0.0:80")]).settings().server;
     assert_eq!(server.public_url.as_str(), "http://0.0.0.0");
     assert_eq!(server.allowed_hosts, None);
@@ -59,7 +59,7 @@ fn the_surroundings_follow_the_address() {
 }
 
 #[test]
-fn a_port_chosen_by_the_system_reaches_a_derived_public_url_alone() {
+fn port_chosen_by_the_system_changes_only_a_derived_public_url() {
     let bound: SocketAddr = "127.0.0.1:40404".parse().unwrap();
     let listen = ("WAGGLE_SERVER__LISTEN", "127.0.0.1:0");
     let derived = variables(&[listen]).settings().server.bound_to(bound);
@@ -70,11 +70,11 @@ fn a_port_chosen_by_the_system_reaches_a_derived_public_url_alone() {
 }
 
 #[test]
-fn with_tls_the_surroundings_are_https() {
+fn with_tls_the_derived_defaults_are_https() {
     let listen = ("WAGGLE_SERVER__LISTEN", "0.0.0.0:443");
     let files = [("WAGGLE_SERVER__TLS_CERTIFICATE", "c.pem"), ("WAGGLE_SERVER__TLS_KEY", "k.pem")];
     let server = variables(&[listen, files[0], files[1]]).settings().server;
-    assert_eq!(server.tls, Some(TlsFiles { certificate: "c.pem".into(), key: "k.pem".into() }));
+    assert_eq!(server.tls(), Some(TlsFiles { certificate: "c.pem".into(), key: "k.pem".into() }));
     assert_eq!(server.public_url.as_str(), "https://0.0.0.0");
     assert_eq!(server.allowed_origins, [AllowedOrigin::parse("https://0.0.0.0").unwrap()]);
     let bound = server.bound_to("127.0.0.1:40404".parse().unwrap());
@@ -82,7 +82,7 @@ fn with_tls_the_surroundings_are_https() {
 }
 
 #[test]
-fn settings_arrive_typed() {
+fn settings_have_types() {
     let text = "[limits]\nbody_bytes = '1 MiB'\n[changes]\nnotify_ms = 7\n[database]\nlock_seconds = 9\n[sessions]\nidle_seconds = 2";
     let settings = file(text).settings();
     assert_eq!(settings.limits.body_bytes, 1 << 20);
@@ -91,7 +91,7 @@ fn settings_arrive_typed() {
     assert_eq!(settings.sessions.idle, Duration::from_secs(2));
 }
 
-/// What is shown of the settings of the test below.
+/// The displayed settings of the test below.
 const SHOWN: &str = r#"[server]
 listen = "127.0.0.1:9" # --listen
 # tls_certificate is not set
@@ -241,7 +241,7 @@ filter = "info"
 "#;
 
 #[test]
-fn the_settings_show_as_a_file_with_masked_secrets_and_their_places() {
+fn settings_are_displayed_with_masked_secrets_and_sources() {
     let variables = [
         ("WAGGLE_ADMIN__OPERATOR_KEY", OPERATOR_KEY),
         ("WAGGLE_DATABASE__URL", "postgres://me:hunter2@host/db"),
@@ -254,14 +254,14 @@ fn the_settings_show_as_a_file_with_masked_secrets_and_their_places() {
 }
 
 #[test]
-fn what_is_shown_reads_back_as_it_was() {
+fn displayed_settings_parse_to_the_same_settings() {
     let text =
         "[server]\nlisten = '[::]:80'\n[embedded]\nbin_dir = 'a \"quoted\" \\ path'\n[log]\nformat = 'json'";
     assert_eq!(shown(&shown(text)), shown(text));
 }
 
 #[test]
-fn issuers_of_the_file_and_of_the_environment_are_read_alike() {
+fn issuers_of_file_and_environment_are_equal() {
     let text = "\
 [[tokens.issuers]]
 issuer = 'https://a.example'
@@ -288,5 +288,5 @@ jwks_url = 'https://b.example/keys'";
     assert_eq!((first.tenant_claim.as_str(), first.scopes_claim.as_str()), ("waggle_tenant", "scope"));
     assert_eq!(first.agents_claim.as_deref(), Some("/x/agents"));
     assert_eq!(second.tenant, Some(acme));
-    assert_eq!(shown(&shown(text)), shown(text), "what is shown reads back");
+    assert_eq!(shown(&shown(text)), shown(text), "displayed settings parse again");
 }
