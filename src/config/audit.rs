@@ -1,8 +1,8 @@
 //! `[audit]`: which events are recorded, and how durably.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use super::{embedded::PATH, section::section, secure_url::SecureUrl, text::Text};
+use super::{embedded::PATH, reader::Reader, section::section, secure_url::SecureUrl, text::Text};
 
 const MIB: u64 = 1 << 20;
 
@@ -60,6 +60,19 @@ pub enum AuditedEvents {
     All,
     /// Changes only.
     Changes,
+}
+
+impl Audit {
+    /// Refuses checkpoints beside what they prove: whoever can replace the data directory could replace them too.
+    pub(super) fn check_checkpoints(&self, reader: &mut Reader, data_dir: &Path) {
+        let Some(CheckpointTarget::Directory(directory)) = &self.checkpoint_to else { return };
+        // A path that cannot be made absolute is reported where it is used.
+        let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        if absolute(directory).starts_with(absolute(data_dir)) {
+            let message = format!("must be outside embedded.data_dir, which is {}", data_dir.display());
+            reader.refuse("audit.checkpoint_to", &message);
+        }
+    }
 }
 
 const DURABILITY: Text<Durability> = Text {

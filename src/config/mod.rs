@@ -224,6 +224,7 @@ impl Settings {
         Server::check_tls(reader);
         self.tokens.check(reader);
         self.limits.check_uploads(reader);
+        self.audit.check_checkpoints(reader, &self.embedded.data_dir);
         let (highest, cost) = self.costs.highest();
         if let Some((small, burst)) = self.limits.smallest_burst().filter(|(_, burst)| *burst < cost) {
             // A default is not to blame.

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Feed;
 use crate::model::scope::{Revision, Scope};
-use crate::model::sources::Point;
+use crate::model::sources::FailPoint;
 use crate::store::wakes::{ReplicaId, Wake, WakeSender};
 
 /// Scopes that wait to be told; a wake past it is dropped, and the sweeps of the others find the change.
@@ -117,7 +117,7 @@ impl Feed {
     fn messages(&self) -> Vec<Wake> {
         let State { mut revisions, asked, asks, answers } = self.pending.take();
         let all = revisions.len();
-        revisions.retain(|_, _| !self.sources.loses(Point::Wake));
+        revisions.retain(|_, _| !self.sources.fails(FailPoint::Notify));
         let mut messages: Vec<_> =
             revisions.iter().map(|(scope, revision)| Wake::Raised(*scope, *revision)).collect();
         let me = self.members.me;

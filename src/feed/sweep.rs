@@ -15,7 +15,7 @@ use super::Feed;
 use super::timeline::Timeline;
 use crate::model::clock::ClockSample;
 use crate::model::feed::Unconfirmed;
-use crate::model::sources::Point;
+use crate::model::sources::FailPoint;
 use crate::store::StoreError;
 use crate::store::changes::{Sweep, SweepConnection};
 
@@ -131,8 +131,8 @@ impl Feed {
     /// Sweeps on the connection of the last sweep, or on up to [`NEW_CONNECTIONS`] new ones where the server closes them:
     /// a closed connection says nothing about the database. A sweep that is late is dropped with this future.
     async fn read_changes(&self, state: &mut State) -> Result<Sweep, StoreError> {
-        self.sources.pause(Point::Sweep).await;
-        if self.sources.loses(Point::Sweep) {
+        self.sources.pause(FailPoint::Sweep).await;
+        if self.sources.fails(FailPoint::Sweep) {
             return Err(StoreError::closed());
         }
         if let Some(connection) = state.connection.take() {

@@ -1,4 +1,4 @@
-//! What the world gives: time, randomness and, under test, interference. All passed in, never reached for.
+//! Time, randomness and, under test, fault injection. All are passed in, never global.
 
 use std::fmt;
 use std::future::Future;
@@ -65,54 +65,55 @@ impl Random for SystemRandom {
     }
 }
 
-/// The points at which a test may hold the gateway, or make it lose something. Production has none.
+/// A point at which a test may pause the gateway or make an action of it fail. Production injects nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Point {
-    /// A cache has read a scope's rows and has not kept them yet.
+pub enum FailPoint {
+    /// A cache has read a scope's rows and has not stored them yet.
     CacheFillRead,
-    /// A snapshot has read its definitions and not yet their contents.
+    /// A snapshot has read its definitions, but not their contents.
     SnapshotBetweenReads,
-    /// A credential was read and has not been kept yet.
+    /// A credential was read and is not cached yet.
     CredentialFillRead,
-    /// A session was read and has not been kept yet.
+    /// A session was read and is not cached yet.
     SessionFillRead,
-    /// A write has done everything but commit.
+    /// A write is complete except for its commit.
     BeforeCommit,
-    /// A write has committed, and nothing is published of it yet.
+    /// A write has committed, and nothing is published yet.
     AfterCommit,
-    /// A wake is about to be sent.
-    Wake,
-    /// A sweep is about to ask the database.
+    /// A `NOTIFY` is about to be sent.
+    Notify,
+    /// A sweep is about to query the database.
     Sweep,
     /// Something that is not in memory is about to be loaded.
     Load,
-    /// It is known that an agent with streams changed; the changes are not read yet.
+    /// An agent with streams is known to have changed; the changes are not read yet.
     BeforeStreamsRead,
-    /// Changes of an agent with streams were read, and everybody has heard of them; the streams are not told yet.
-    BeforeTold,
-    /// A stream is about to take up an interest.
-    BeforeInterest,
-    /// It was read what of an agent's changes is retained; they are not read yet.
+    /// The changes of an agent with streams were read and all replicas have acknowledged them; the streams have not
+    /// received them yet.
+    BeforeDelivery,
+    /// A stream is about to subscribe.
+    BeforeSubscription,
+    /// The range of an agent's retained changes was read; the changes are not read yet.
     DuringReplay,
 }
 
-/// Something that interferes at a [`Point`].
-pub trait Interfere: Send + Sync {
-    /// Returns when the gateway may go on.
-    fn pause(&self, point: Point) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
-    /// Whether what is about to happen at `point` is lost instead.
-    fn loses(&self, point: Point) -> bool;
+/// Pauses the gateway, or makes an action fail, at a [`FailPoint`].
+pub trait FaultInjector: Send + Sync {
+    /// Returns when the gateway may continue.
+    fn pause(&self, point: FailPoint) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
+    /// Whether the action at `point` fails, or what it sends is lost.
+    fn fails(&self, point: FailPoint) -> bool;
 }
 
-/// Time, randomness and interference, handed to whoever needs them.
+/// Time, randomness and fault injection.
 #[derive(Clone)]
 pub struct Sources {
     /// The time of day.
     pub clock: Arc<dyn Clock>,
     /// Unpredictable bytes.
     pub random: Arc<dyn Random>,
-    /// Who interferes; nobody in production.
-    pub interference: Option<Arc<dyn Interfere>>,
+    /// Injects faults under test; `None` in production.
+    pub fault_injector: Option<Arc<dyn FaultInjector>>,
 }
 
 impl Sources {
@@ -121,7 +122,7 @@ impl Sources {
         Self {
             clock: Arc::new(DatabaseClock::new(SystemClock)),
             random: Arc::new(SystemRandom),
-            interference: None,
+            fault_injector: None,
         }
     }
 
@@ -147,16 +148,16 @@ impl Sources {
         Ok(StdRng::from_seed(seed))
     }
 
-    /// Waits where a test wants to hold the gateway.
-    pub async fn pause(&self, point: Point) {
-        if let Some(interference) = &self.interference {
-            interference.pause(point).await;
+    /// Waits while a test pauses the gateway at `point`.
+    pub async fn pause(&self, point: FailPoint) {
+        if let Some(injector) = &self.fault_injector {
+            injector.pause(point).await;
         }
     }
 
-    /// Whether what is about to happen at `point` is lost.
-    pub fn loses(&self, point: Point) -> bool {
-        self.interference.as_ref().is_some_and(|i| i.loses(point))
+    /// Whether a test makes the action at `point` fail.
+    pub fn fails(&self, point: FailPoint) -> bool {
+        self.fault_injector.as_ref().is_some_and(|injector| injector.fails(point))
     }
 }
 

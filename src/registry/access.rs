@@ -18,7 +18,7 @@ use crate::model::fault::Fault;
 use crate::model::ids::{AgentId, KeyId, TenantId};
 use crate::model::key::{KeyHash, KeyKind, SecretKey};
 use crate::model::scope::{Change, ChangeKind, Scope};
-use crate::model::sources::Point;
+use crate::model::sources::FailPoint;
 use crate::store::StoreError;
 use crate::tokens::VerifiedToken;
 
@@ -259,7 +259,7 @@ impl Registry {
                     .load(
                         &self.store,
                         &self.sources,
-                        Point::CredentialFillRead,
+                        FailPoint::CredentialFillRead,
                         async |view| {
                             Ok(view.credential(tenant, hash).await?.map(|found| Grant::of_key(found, hash)))
                         },
@@ -295,7 +295,7 @@ impl Registry {
                 cell.load(
                     &self.store,
                     &self.sources,
-                    Point::CacheFillRead,
+                    FailPoint::CacheFillRead,
                     async |view| view.agent_access(tenant, agent).await,
                     |held, access| {
                         if let Some(access) = access.clone().or(absent) {

@@ -15,7 +15,7 @@ use quick_cache::sync::Cache;
 use tokio::sync::Mutex;
 
 use crate::model::scope::{Change, ChangeKind, Revision, Scope};
-use crate::model::sources::{Point, Sources};
+use crate::model::sources::{FailPoint, Sources};
 use crate::store::snapshot::Snapshot;
 use crate::store::{Store, StoreError};
 
@@ -136,7 +136,7 @@ impl<H: Held> Cell<H> {
         &self,
         store: &Store,
         sources: &Sources,
-        point: Point,
+        point: FailPoint,
         read: impl AsyncFnOnce(&mut Snapshot) -> Result<T, StoreError>,
         keep: impl FnOnce(&mut H, &T),
     ) -> Result<T, StoreError> {

@@ -10,7 +10,7 @@ use super::cell::Held;
 use crate::model::fault::Fault;
 use crate::model::ids::{AgentId, Slug, TenantId};
 use crate::model::scope::{Change, ChangeKind};
-use crate::model::sources::Point;
+use crate::model::sources::FailPoint;
 
 /// Slugs that name nothing, remembered until there are so many; then all are forgotten.
 const MOST_UNKNOWN_SLUGS: usize = 10_000;
@@ -126,7 +126,7 @@ impl Registry {
                         .load(
                             &self.store,
                             &self.sources,
-                            Point::CacheFillRead,
+                            FailPoint::CacheFillRead,
                             async |view| view.agent_address(slug).await,
                             |held, address| held.keep_agent(slug, *address),
                         )
@@ -149,7 +149,7 @@ impl Registry {
                         .load(
                             &self.store,
                             &self.sources,
-                            Point::CacheFillRead,
+                            FailPoint::CacheFillRead,
                             async |view| {
                                 let found = view.tenant_address(slug).await?;
                                 Ok(found.map(|(uid, created_at, recreated)| TenantAddress {

@@ -13,7 +13,7 @@ use super::strangers::{absent, is_present};
 use crate::model::fault::Fault;
 use crate::model::ids::{Slug, TenantId};
 use crate::model::key::{KeyHash, KeyKind};
-use crate::model::sources::Point;
+use crate::model::sources::FailPoint;
 use crate::store::look_up::LookUp;
 
 /// What is known of a credential before it is verified.
@@ -88,7 +88,7 @@ impl Registry {
             &self.unissued_fills
         };
         let found = self.fill_within(fills, async || self.store.look_up(hash, slug).await).await?;
-        self.sources.pause(Point::CredentialFillRead).await;
+        self.sources.pause(FailPoint::CredentialFillRead).await;
         let tenant = found.as_ref().map(|found| found.credential.tenant);
         // What another timeline of the database knew of the key says nothing now.
         if self.timeline() == began.timeline {

@@ -57,7 +57,7 @@ use crate::model::ids::{AgentId, SessionUid, TenantId};
 use crate::model::key::KeyHash;
 use crate::model::resource::ContentHash;
 use crate::model::scope::{Change, Revision, Scope};
-use crate::model::sources::{Point, RandomError, Sources};
+use crate::model::sources::{FailPoint, RandomError, Sources};
 use crate::model::uri::ResourceUri;
 use crate::store::{Store, StoreError};
 use crate::tokens::Tokens;
@@ -213,8 +213,8 @@ impl Registry {
         let deadline = if self.feed.is_away() { WHILE_AWAY } else { fills.deadline };
         let loading = async {
             let _place = fills.places.acquire().await;
-            self.sources.pause(Point::Load).await;
-            if self.sources.loses(Point::Load) {
+            self.sources.pause(FailPoint::Load).await;
+            if self.sources.fails(FailPoint::Load) {
                 return Err(StoreError::closed());
             }
             let attempts = if self.feed.is_away() { LOAD_ATTEMPTS_WHILE_AWAY } else { LOAD_ATTEMPTS };

@@ -17,7 +17,7 @@ use crate::model::fault::Fault;
 use crate::model::ids::{PrincipalId, SessionUid};
 use crate::model::scope::{Change, Scope};
 use crate::model::session::{Session, SessionId, uid_of};
-use crate::model::sources::Point;
+use crate::model::sources::FailPoint;
 use crate::store::StoreError;
 use crate::store::sessions::StoredSession;
 
@@ -113,7 +113,7 @@ impl Registry {
         cell.load(
             &self.store,
             &self.sources,
-            Point::SessionFillRead,
+            FailPoint::SessionFillRead,
             async |view| {
                 Ok(view.session(session).await?.map(|stored| Known::new(stored, &self.session_uses)))
             },

@@ -15,7 +15,7 @@ use crate::model::ids::{AgentId, TenantId};
 use crate::model::prompt::{Prompt, PromptName};
 use crate::model::resource::Resource;
 use crate::model::scope::{Change, ChangeKind, Revision, Scope};
-use crate::model::sources::{Point, Sources};
+use crate::model::sources::{FailPoint, Sources};
 use crate::model::uri::ResourceUri;
 use crate::store::snapshot::{Head, Snapshot};
 use crate::store::{Store, StoreError};
@@ -161,7 +161,7 @@ impl AgentCell {
             None => (self.read(&mut view, sources).await?, Changed::all_at(head.revision)),
         };
         view.end().await?;
-        sources.pause(Point::CacheFillRead).await;
+        sources.pause(FailPoint::CacheFillRead).await;
         let loaded = Arc::new(AgentSnapshot {
             timeline: self.timeline,
             revision: head.revision,

@@ -14,7 +14,7 @@ use super::limits::RegistryLimits;
 use crate::model::fault::Fault;
 use crate::model::ids::{SessionUid, TenantId};
 use crate::model::scope::{Change, ChangeKind, Revision, Scope};
-use crate::model::sources::Point;
+use crate::model::sources::FailPoint;
 use crate::store::StoreError;
 use crate::store::write::Write;
 
@@ -193,11 +193,11 @@ impl Registry {
                 write.abandon().await?;
                 return done;
             }
-            self.sources.pause(Point::BeforeCommit).await;
+            self.sources.pause(FailPoint::BeforeCommit).await;
             let entry = self.entry(write.told())?;
             let unanswered = UnansweredCommit { registry: self, changes: access_changes(&write) };
             let revisions = write.commit(entry.as_ref().map(|entry| &entry.row)).await?;
-            self.sources.pause(Point::AfterCommit).await;
+            self.sources.pause(FailPoint::AfterCommit).await;
             self.publish(&revisions);
             unanswered.committed();
             entry.into_iter().for_each(Entry::committed);

@@ -11,7 +11,7 @@ use super::write::{Put, Removal, Write};
 use crate::model::ids::{AgentId, TenantId};
 use crate::model::resource::{ContentHash, Definition, NewResource, Part, PartKind, Resource};
 use crate::model::scope::Revision;
-use crate::model::sources::{Point, Sources};
+use crate::model::sources::{FailPoint, Sources};
 use crate::model::uri::ResourceUri;
 
 struct Row {
@@ -173,7 +173,7 @@ impl Snapshot {
         only: Option<&[String]>,
         sources: &Sources,
     ) -> Result<Vec<Resource>, StoreError> {
-        let between = sources.pause(Point::SnapshotBetweenReads);
+        let between = sources.pause(FailPoint::SnapshotBetweenReads);
         match only {
             Some(uris) => named(self.connection(), tenant, agent, uris, between).await,
             None => all(self.connection(), tenant, agent, between).await,

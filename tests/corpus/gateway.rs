@@ -1,16 +1,18 @@
-//! The binary under test, on an embedded database of its own.
+//! The binary under test, on a database of its own.
 
 use std::ffi::OsString;
-use std::fs::{self, File, Permissions};
+use std::fs::{self, File};
 use std::net::TcpListener;
-use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use sqlx::ConnectOptions;
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
+use waggle::model::key::{KeyKind, SecretKey};
 
 use crate::case::Case;
+use crate::cluster::database;
 use crate::normalize::{Answer, Variables};
 
 /// The longest that a start may take.
@@ -50,8 +52,8 @@ impl Gateway {
     pub(crate) async fn start() -> Self {
         rustls::crypto::ring::default_provider().install_default().ok();
         let folder = tempfile::Builder::new().prefix("waggle-corpus-").tempdir().unwrap();
-        // The database leaves the privileges of root behind and must still reach its directory.
-        fs::set_permissions(&folder, Permissions::from_mode(0o711)).unwrap();
+        let database = database().await.options.to_url_lossy();
+        let operator = SecretKey::generate(KeyKind::Operator, &mut rand::rng()).reveal().to_owned();
         let (address, log) = (free_address(), folder.path().join("log"));
         let mut child = Command::new(binary())
             .args(["serve", "--listen", &address, "--data-dir"])
@@ -59,6 +61,8 @@ impl Gateway {
             .current_dir(folder.path())
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("DATABASE_URL", database.as_str())
+            .env("WAGGLE_ADMIN__OPERATOR_KEY", &operator)
             .envs(SETTINGS)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -76,8 +80,7 @@ impl Gateway {
             assert!(ended.is_none() && began.elapsed() < START, "no start: {ended:?} {}", printed());
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        let operator = fs::read_to_string(folder.path().join("data/operator.key")).unwrap();
-        Self { client, address, operator: operator.trim().to_owned(), _child: child, _folder: folder }
+        Self { client, address, operator, _child: child, _folder: folder }
     }
 
     pub(crate) fn operator(&self) -> &str {

@@ -11,6 +11,9 @@
 
 mod case;
 mod cases;
+#[path = "../it/support/cluster/mod.rs"]
+#[expect(dead_code, reason = "shared with the other tests, which use more of it")]
+mod cluster;
 mod gateway;
 mod normalize;
 mod recording;

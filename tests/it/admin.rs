@@ -16,8 +16,8 @@ mod tenants;
 
 use serde_json::Value;
 
-use crate::app::Replica;
-use crate::http::Answer;
+use crate::support::app::Replica;
+use crate::support::http::Answer;
 
 /// Asks the admin surface with headers of one's own.
 async fn ask(

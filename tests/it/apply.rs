@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
-use crate::app::{Replica, gateway};
+use crate::support::app::{Replica, gateway};
 
 type Said = (Option<i32>, String, String);
 
@@ -68,7 +68,7 @@ const MANIFEST: &str = r#"{
 "#;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_exported_is_what_was_applied() {
+async fn exported_manifest_equals_the_applied_one() {
     let (_database, replica) = gateway().await;
     let key = replica.acme("a").await;
     let folder = TempDir::new().unwrap();
@@ -106,7 +106,7 @@ async fn what_is_exported_is_what_was_applied() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_goes_wrong_is_said_on_one_line() {
+async fn errors_are_printed_on_one_line() {
     let (_database, replica) = gateway().await;
     let key = replica.acme("a").await;
     let (_, without) = replica.key("a", &["mcp"]).await;

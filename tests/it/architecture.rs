@@ -117,7 +117,7 @@ fn module(file: &Path) -> Vec<String> {
 }
 
 #[test]
-fn no_module_imports_what_it_must_not_know() {
+fn no_module_imports_against_the_layering() {
     let all: Vec<_> = sources()
         .iter()
         .flat_map(|(path, module)| breaches(module, &fs::read_to_string(path).unwrap()))
@@ -126,14 +126,14 @@ fn no_module_imports_what_it_must_not_know() {
 }
 
 #[test]
-fn every_room_stands_in_the_table_and_the_table_names_no_other() {
+fn layering_table_lists_exactly_the_modules() {
     let there: BTreeSet<_> = sources().into_iter().filter_map(|(_, module)| module.get(1).cloned()).collect();
     let told: BTreeSet<_> = ROOMS.iter().map(|(name, _)| (*name).to_owned()).collect();
     assert_eq!(there, told);
 }
 
 #[test]
-fn every_file_says_what_it_does_and_is_short_enough_to_be_read() {
+fn every_file_has_module_docs_and_at_most_450_lines() {
     for (path, _) in sources() {
         let text = fs::read_to_string(&path).unwrap();
         assert!(text.starts_with("//! "), "{} does not begin with `//! `", path.display());
@@ -143,13 +143,17 @@ fn every_file_says_what_it_does_and_is_short_enough_to_be_read() {
 }
 
 #[test]
-fn a_forbidden_path_is_found_wherever_it_hides() {
+fn forbidden_import_is_found_in_any_position() {
     let cases = [
         ("registry::read", "use crate::feed::Feed;", "imports crate::feed::Feed"),
         ("registry::read", "use crate::{feed::Feed as F, model};", "imports crate::feed::Feed"),
         ("mcp::endpoint", "fn f() { let s: super::super::store::Store; }", "imports crate::store::Store"),
         ("mcp", "fn f() { crate /* here */ :: admin::router(); }", "imports crate::admin::router"),
-        ("model::uri", "mod tests { fn f() { super::super::super::http::g(); } }", "imports crate::http::g"),
+        (
+            "model::uri",
+            "mod tests { fn f() { super::super::super::http::g(); } }",
+            "imports crate::support::http::g",
+        ),
         ("mcp::modern::decode", "use crate::mcp::{legacy::{encode::*}};", "names crate::mcp::legacy::encode"),
         ("mcp::legacy", "use super::modern;", "names crate::mcp::modern"),
         ("admin::keys", "fn f(_: &'static ::sqlx::Error) {}", "names sqlx::Error"),
@@ -170,7 +174,7 @@ fn a_forbidden_path_is_found_wherever_it_hides() {
 }
 
 #[test]
-fn what_only_looks_like_a_path_is_none() {
+fn text_that_resembles_an_import_is_ignored() {
     let texts = [
         "// use crate::store::Store;\n/* use sqlx; /* nested */ use sqlx; */",
         "//! [`Store`](crate::store::Store)",

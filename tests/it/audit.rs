@@ -13,7 +13,6 @@ mod messages;
 mod named;
 mod outages;
 mod partitions;
-mod post;
 mod reading;
 mod set_aside;
 mod set_back;

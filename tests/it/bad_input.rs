@@ -2,7 +2,6 @@
 
 mod bodies;
 mod definitions;
-mod faults;
 mod fields;
 mod manifests;
 mod messages;
@@ -13,17 +12,16 @@ mod templates;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use crate::app::{Builder, Replica};
-use crate::cluster::database;
-use crate::whole::{exact, problem};
-
-use faults::Faults;
+use crate::support::answers::{exact, problem};
+use crate::support::app::{Builder, Replica};
+use crate::support::cluster::database;
+use crate::support::errors::ErrorLog;
 
 /// A gateway with one of each, and an ear on what it logs as errors.
 struct Stage {
     replica: Replica,
     key: String,
-    faults: Faults,
+    errors: ErrorLog,
     before: Value,
     asked: usize,
 }
@@ -35,13 +33,13 @@ impl Stage {
 
     /// With so many seconds for a request.
     async fn within(seconds: u32) -> Self {
-        let faults = Faults::heard();
+        let errors = ErrorLog::start();
         let database = database().await;
         let replica = Builder::new(&database).set("WAGGLE_SERVER__REQUEST_SECONDS", seconds).start().await;
         let key = replica.acme("a").await;
         replica.put("a", "x:1", "text").await;
         let before = all(&replica).await;
-        Self { replica, key, faults, before, asked: 0 }
+        Self { replica, key, errors, before, asked: 0 }
     }
 
     /// Asks the admin surface as the operator; the body is said to be JSON.
@@ -74,7 +72,7 @@ impl Stage {
     async fn struck(self) -> usize {
         assert_eq!(all(&self.replica).await, self.before);
         assert_eq!(self.replica.http.text("a", &self.key, "x:1").await.as_deref(), Some("text"));
-        assert_eq!(self.faults.take(), [""; 0]);
+        assert_eq!(self.errors.take(), [""; 0]);
         self.asked
     }
 }

@@ -3,8 +3,8 @@
 use jsonschema::Validator;
 use serde_json::{Value, json};
 
-use crate::app::{Replica, gateway};
-use crate::whole::exact;
+use crate::support::answers::exact;
+use crate::support::app::{Replica, gateway};
 
 const MODERN: &str = "2026-07-28";
 const REVISIONS: [&str; 5] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", MODERN];
@@ -275,7 +275,7 @@ fn complete(revision: &str, case: &Case) -> Value {
 }
 
 #[tokio::test]
-async fn every_read_is_answered_whole_in_all_five_revisions() {
+async fn every_read_is_answered_in_all_five_revisions() {
     let (_database, replica) = gateway().await;
     let key = replica.acme("a").await;
     let manifest = manifest();
@@ -291,7 +291,11 @@ async fn every_read_is_answered_whole_in_all_five_revisions() {
                 let result = complete(revision, &case);
                 let expected = json!({"jsonrpc": "2.0", "id": "i", "result": result});
                 let (method, params) = (case.method, &case.params);
-                assert_eq!(answer, crate::whole::message(&expected), "{revision} {method} {params}");
+                assert_eq!(
+                    answer,
+                    crate::support::answers::message(&expected),
+                    "{revision} {method} {params}"
+                );
                 schema.check(case.result, &result);
                 schema.check(envelope, &expected);
             }

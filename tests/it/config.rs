@@ -55,7 +55,7 @@ fn gateway(status: &'static str) -> (SocketAddr, JoinHandle<String>) {
 }
 
 #[test]
-fn an_error_in_three_places_prints_three_lines() {
+fn each_configuration_error_is_printed_on_its_own_line() {
     let folder = TempDir::new().unwrap();
     fs::write(folder.path().join("waggle.toml"), "[limits]\nbody_bytes = 0\n").unwrap();
     let variables = [("WAGGLE_CONFIG", "waggle.toml"), ("WAGGLE_SERVER__LISTN", "127.0.0.1:1")];
@@ -73,7 +73,7 @@ environment variable WAGGLE_SERVER__LISTN: unknown setting; did you mean WAGGLE_
 }
 
 #[test]
-fn the_flag_for_the_file_goes_before_the_variable() {
+fn config_flag_overrides_the_variable() {
     let folder = TempDir::new().unwrap();
     fs::write(folder.path().join("flag.toml"), "[mcp]\npage_size = 7\n").unwrap();
     let variables = [("WAGGLE_CONFIG", "nowhere.toml")];
@@ -83,7 +83,7 @@ fn the_flag_for_the_file_goes_before_the_variable() {
 }
 
 #[test]
-fn a_file_that_cannot_be_read_is_told_with_the_rest() {
+fn unreadable_file_is_reported_with_other_errors() {
     let variables = [("WAGGLE_CONFIG", "nowhere.toml"), ("WAGGLE_MCP__PAGE_SIZE", "0")];
     let expected = "\
 environment variable WAGGLE_CONFIG: cannot read nowhere.toml: No such file or directory (os error 2)
@@ -95,7 +95,7 @@ environment variable WAGGLE_MCP__PAGE_SIZE: \"0\" is not a whole number from 1 t
 }
 
 #[test]
-fn valid_settings_check_out() {
+fn valid_settings_pass_the_check() {
     let variables = [
         ("DATABASE_URL", "postgres://a/b"),
         ("WAGGLE_ADMIN__OPERATOR_KEY", OPERATOR_KEY),
@@ -119,7 +119,7 @@ fn no_command_prints_a_secret() {
 }
 
 #[test]
-fn a_generated_key_is_one_line_that_the_configuration_takes() {
+fn generated_key_is_one_line_accepted_by_the_configuration() {
     let (code, key, err) = run(&[], &["key", "generate", "--operator"]);
     assert_eq!((code, err.as_str(), key.lines().count()), (Some(0), "", 1));
     let variables = [
@@ -187,7 +187,7 @@ server.listen: {address} is in use by another program
 }
 
 #[test]
-fn nonsense_on_the_command_line_is_a_usage_error() {
+fn invalid_arguments_are_a_usage_error() {
     for arguments in [&[][..], &["nonsense"], &["serve", "--nonsense"], &["key", "generate"], &["--listen"]] {
         let (code, out, err) = run(&[], arguments);
         assert_eq!((code, out.as_str()), (Some(2), ""), "{arguments:?}");
@@ -196,7 +196,7 @@ fn nonsense_on_the_command_line_is_a_usage_error() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_failure_and_a_full_disk_is() {
+fn closed_pipe_is_no_failure_and_a_full_disk_is() {
     let printing = |stdout: Stdio| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_waggle"));
         let output = command.env_clear().args(["config", "show"]).stdout(stdout).output().unwrap();
@@ -211,7 +211,7 @@ fn a_reader_that_goes_away_is_no_failure_and_a_full_disk_is() {
 }
 
 #[test]
-fn a_ready_gateway_is_healthy() {
+fn ready_gateway_is_healthy() {
     let (address, asked) = gateway("200 OK");
     let variables = [("WAGGLE_SERVER__LISTEN", format!("0.0.0.0:{}", address.port()))];
     let variables = variables.each_ref().map(|(name, value)| (*name, value.as_str()));
@@ -220,7 +220,7 @@ fn a_ready_gateway_is_healthy() {
 }
 
 #[test]
-fn the_url_of_the_flag_is_asked_whatever_the_settings_are() {
+fn health_url_flag_overrides_the_settings() {
     let (address, asked) = gateway("204 No Content");
     let url = format!("http://{address}/hub/");
     let variables =
@@ -230,7 +230,7 @@ fn the_url_of_the_flag_is_asked_whatever_the_settings_are() {
 }
 
 #[test]
-fn a_gateway_that_is_not_ready_fails_and_redirects_are_not_followed() {
+fn unready_gateway_is_unhealthy_and_redirects_are_not_followed() {
     for status in ["503 Service Unavailable", "302 Found"] {
         let (address, asked) = gateway(status);
         let expected = format!("not ready: http://{address}/readyz answered {status}\n");
@@ -240,7 +240,7 @@ fn a_gateway_that_is_not_ready_fails_and_redirects_are_not_followed() {
 }
 
 #[test]
-fn a_gateway_that_says_nothing_is_given_up() {
+fn silent_gateway_fails_the_health_check_in_time() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", silent.local_addr().unwrap());
     let started = Instant::now();
@@ -250,7 +250,7 @@ fn a_gateway_that_says_nothing_is_given_up() {
 }
 
 #[test]
-fn nobody_there_is_not_ready() {
+fn health_check_fails_without_a_gateway() {
     let expected = "not ready: http://127.0.0.1:1/readyz: Connection refused (os error 111)\n";
     assert_eq!(run(&[], &["health", "--listen", "127.0.0.1:1"]), says(1, "", expected));
     let expected = "server.listen: port 0 is chosen at startup; use --url\n";

@@ -37,7 +37,7 @@ fn settings() -> Vec<(&'static str, String)> {
 }
 
 #[test]
-fn the_settings_of_the_image_and_of_compose_are_valid() {
+fn settings_of_image_and_compose_are_valid() {
     let settings = settings();
     assert!(settings.len() > 5, "{settings:?}");
     let variables = settings.into_iter().map(|(name, value)| (format!("WAGGLE_{name}"), value));
@@ -49,7 +49,7 @@ fn the_settings_of_the_image_and_of_compose_are_valid() {
 }
 
 #[test]
-fn the_example_names_what_compose_asks_for_and_leaves_open_what_must_be_given() {
+fn example_environment_lists_the_variables_of_compose() {
     let asked = variables(COMPOSE);
     let demanded: BTreeSet<_> =
         asked.iter().filter(|(_, rest)| rest.starts_with(":?")).map(|(name, _)| format!("{name}=")).collect();
@@ -62,7 +62,7 @@ fn the_example_names_what_compose_asks_for_and_leaves_open_what_must_be_given() 
 }
 
 #[test]
-fn the_image_is_built_with_the_workspace_s_rust_and_the_manifests_of_all_members() {
+fn image_uses_the_workspace_rust_and_all_manifests() {
     let manifest: toml::Table = MANIFEST.parse().unwrap();
     let rust = manifest["workspace"]["package"]["rust-version"].as_str().unwrap();
     assert!(DOCKERFILE.contains(&format!("\nFROM docker.io/library/rust:{rust}-bookworm AS build\n")));

@@ -2,35 +2,32 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 use sqlx::ConnectOptions;
 use tokio::process::Command;
 use waggle::model::key::{KeyKind, SecretKey};
 
-use crate::app::resource;
-use crate::cluster::database;
-use crate::http::Client;
-use crate::process::Site;
+use crate::support::app::resource;
+use crate::support::cluster::database;
+use crate::support::http::Client;
+use crate::support::process::Site;
+use crate::support::wait::eventually_some;
 
 /// The demo agent as it is registered.
 fn manifest() -> Value {
     serde_json::from_str(include_str!("../../config/demo/research.json")).unwrap()
 }
 
-/// The commands that the demo prints, each with the comment before it.
-async fn commands(site: &Site) -> Vec<String> {
-    for _ in 0..500 {
+/// The commands that the starts of the demo have printed, each with the comment before it, once there are so many.
+async fn commands(site: &Site, count: usize) -> Vec<String> {
+    eventually_some("the demo prints its commands", async || {
         let printed = site.printed("stdout");
         let paragraphs = printed.split("\n\n").map(str::trim).filter(|text| text.starts_with('#'));
         let commands: Vec<_> = paragraphs.map(str::to_owned).collect();
-        if commands.len() >= 4 && printed.ends_with("\n\n") {
-            return commands;
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    panic!("the demo prints nothing to paste: {}", site.printed("stdout"));
+        (commands.len() >= count && printed.ends_with("\n\n")).then_some(commands)
+    })
+    .await
 }
 
 /// The form of a command: what differs from one to the next left out.
@@ -120,7 +117,7 @@ fn listed(resource: &Value) -> Value {
 async fn demo_keeps_its_key_and_what_its_user_changed() {
     let site = Site::new();
     let first = site.start("demo").await;
-    let printed = commands(&site).await;
+    let printed = commands(&site, 4).await;
     assert_eq!(printed.len(), 4);
     let expected = answers();
     for (command, expected) in printed.iter().zip(&expected) {
@@ -128,7 +125,7 @@ async fn demo_keeps_its_key_and_what_its_user_changed() {
         assert_eq!(without_times(paste(&site, command).await), *expected, "{command}");
         assert_eq!(without_times(post(&site.http, command).await), *expected, "{command}");
     }
-    let mode = fs::metadata(site.place.data_dir().join("demo.key")).unwrap().permissions().mode();
+    let mode = fs::metadata(site.folder.data_dir().join("demo.key")).unwrap().permissions().mode();
     assert_eq!(mode & 0o7777, 0o600);
     let changed = json!({"name": "mine", "contents": [{"text": "changed"}]});
     let path = resource("research", "beeos://agent/config");
@@ -137,11 +134,7 @@ async fn demo_keeps_its_key_and_what_its_user_changed() {
 
     let second = site.start("demo").await;
     // Both starts print into one file.
-    let mut all = commands(&site).await;
-    while all.len() < 8 {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-        all = commands(&site).await;
-    }
+    let all = commands(&site, 8).await;
     assert_eq!(all[4..], printed, "the same key");
     assert_eq!(paste(&site, &printed[1]).await["result"]["contents"][0]["text"], "changed");
     assert_eq!(without_times(paste(&site, &printed[3]).await), expected[3]);
@@ -149,12 +142,12 @@ async fn demo_keeps_its_key_and_what_its_user_changed() {
 }
 
 #[tokio::test]
-async fn the_demo_runs_on_a_database_that_it_is_given_too() {
+async fn demo_runs_on_a_given_database() {
     let url = database().await.options.to_url_lossy();
     let operator = SecretKey::generate(KeyKind::Operator, &mut rand::rng());
     let site = Site::new().set("DATABASE_URL", url).set("WAGGLE_ADMIN__OPERATOR_KEY", operator.reveal());
     let gateway = site.start("demo").await;
-    for (command, expected) in commands(&site).await.iter().zip(&answers()) {
+    for (command, expected) in commands(&site, 4).await.iter().zip(&answers()) {
         assert_eq!(without_times(paste(&site, command).await), *expected, "{command}");
     }
     assert!(!site.operator_file().exists());

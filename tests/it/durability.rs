@@ -9,9 +9,10 @@ use http::StatusCode;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::app::{encode, resource};
-use crate::embedded::support::{eventually, kill_hard};
-use crate::process::{Site, ready_again};
+use crate::support::app::{encode, resource};
+use crate::support::folder::kill_hard;
+use crate::support::process::{Site, ready_again};
+use crate::support::wait::eventually;
 
 const AGENTS: usize = 16;
 const WRITES: usize = 5_000;
@@ -83,6 +84,7 @@ impl Writer {
             assert_eq!(answer.json()["code"], "storage_unavailable");
             assert_eq!(answer.header("retry-after"), Some("1"));
             self.refusals += 1;
+            // The database is away for a while; a client tries again, not all the time.
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
@@ -163,7 +165,7 @@ async fn while_writing(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_acknowledged_write_is_lost_when_the_gateway_and_then_its_database_are_killed() {
+async fn acknowledged_writes_survive_killed_gateway_and_database() {
     let site = Arc::new(Site::unlimited());
     let gateway = site.serve().await;
     let mut writers: Vec<_> = (0..AGENTS).map(|n| Writer::new(format!("agent-{n}"))).collect();
@@ -180,7 +182,7 @@ async fn no_acknowledged_write_is_lost_when_the_gateway_and_then_its_database_ar
 
     let gateway = site.serve().await;
     println!("ready {:?} after a kill -9 of the gateway with {broken} writes under way", gateway.start);
-    let killed = site.place.postmaster().unwrap();
+    let killed = site.folder.postmaster().unwrap();
     writers = while_writing(&site, writers, &progress, WRITES, async {
         progress.reaches(DATABASE_DIES).await;
         kill_hard(killed);
@@ -191,7 +193,7 @@ async fn no_acknowledged_write_is_lost_when_the_gateway_and_then_its_database_ar
     println!("{refusals} writes were refused after a kill -9 of the database");
     assert!(refusals > 0, "the database was killed while nobody wrote");
     assert_eq!(count(&writers, |writer| writer.unknown.len()), broken, "the gateway outlives its database");
-    assert_ne!(site.place.postmaster(), Some(killed));
+    assert_ne!(site.folder.postmaster(), Some(killed));
 
     let mut checks = JoinSet::new();
     for writer in writers {

@@ -14,8 +14,8 @@ mod versions;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use crate::app::Replica;
-use crate::http::Answer;
+use crate::support::app::Replica;
+use crate::support::http::Answer;
 
 const MODERN: &str = "2026-07-28";
 /// As `MCP-Protocol-Version` names them; a request may do without in the legacy era.
@@ -70,5 +70,5 @@ fn told(revision: Option<&str>, subject: &Value) -> Value {
         result["cacheScope"] = json!("private");
         result["_meta"] = json!({"io.modelcontextprotocol/serverInfo": server});
     }
-    crate::whole::message(&json!({"jsonrpc": "2.0", "id": 7, "result": result}))
+    crate::support::answers::message(&json!({"jsonrpc": "2.0", "id": 7, "result": result}))
 }

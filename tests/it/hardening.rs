@@ -2,9 +2,7 @@
 
 mod connections;
 mod deadlines;
-mod flood;
-mod frames;
-pub(crate) mod metrics;
+mod metrics;
 mod million;
 mod multiplexed;
 mod tls;
@@ -16,6 +14,8 @@ use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+
+use crate::support::wait::DEADLINE;
 
 /// Whether the other side closes a connection within a time, and what it says until then.
 async fn heard(stream: &mut TcpStream, within: Duration) -> (String, bool) {
@@ -31,13 +31,14 @@ async fn trickle(address: SocketAddr, first: &str) -> (String, Duration) {
     let (mut read, mut write) = stream.into_split();
     write.write_all(first.as_bytes()).await.unwrap();
     let dripping = tokio::spawn(async move {
+        let mut drops = tokio::time::interval(Duration::from_millis(100));
         while write.write_all(b" ").await.is_ok() {
-            tokio::time::sleep(Duration::from_millis(100)).await;
+            drops.tick().await;
         }
     });
     let mut said = Vec::new();
     // What was still being sent when the other side closed resets the connection: said is what was heard before.
-    let _ = tokio::time::timeout(Duration::from_secs(30), read.read_to_end(&mut said)).await.unwrap();
+    let _ = tokio::time::timeout(DEADLINE, read.read_to_end(&mut said)).await.unwrap();
     dripping.abort();
     (String::from_utf8_lossy(&said).into_owned(), began.elapsed())
 }

@@ -6,11 +6,12 @@ use serde_json::{Value, json};
 use time::macros::datetime;
 use time::{Duration, OffsetDateTime};
 
-use crate::app::{Builder, Replica, mistyped};
-use crate::clock::ManualClock;
-use crate::cluster::{Database, database};
-use crate::http::Answer;
-use crate::whole::{problem, whole};
+use crate::support::answers::{problem, whole};
+use crate::support::app::{Builder, Replica, mistyped};
+use crate::support::clock::ManualClock;
+use crate::support::cluster::{Database, database};
+use crate::support::http::Answer;
+use crate::support::wait::eventually;
 
 const START: OffsetDateTime = datetime!(2026-11-21 12:00 UTC);
 
@@ -64,7 +65,7 @@ fn secret(made: &Value) -> &str {
 }
 
 #[tokio::test]
-async fn a_key_is_refused_from_elsewhere_as_if_it_were_none() {
+async fn key_outside_its_networks_is_refused_like_an_unknown_one() {
     let stage = Stage::set().await;
     let networks = json!(["10.1.2.3/8", "2001:db8::/32", "192.0.2.7"]);
     let asked = json!({"scopes": ["mcp", "registry"], "networks": networks});
@@ -90,7 +91,7 @@ async fn a_key_is_refused_from_elsewhere_as_if_it_were_none() {
 }
 
 #[tokio::test]
-async fn an_unreadable_forwarded_entry_does_not_open_a_key_bound_to_the_proxy() {
+async fn unreadable_forwarded_entry_matches_no_network() {
     let stage = Stage::set().await;
     let asked = json!({"scopes": ["mcp", "registry"], "networks": ["127.0.0.1/32"]});
     let bound = stage.made("/agents/a/keys", asked).await;
@@ -100,16 +101,15 @@ async fn an_unreadable_forwarded_entry_does_not_open_a_key_bound_to_the_proxy() 
         assert_eq!(stage.from(forwarded, secret(&bound)).await, [401, 401], "{forwarded:?}");
         assert_eq!(stage.from(forwarded, secret(&free)).await, [200, 200], "{forwarded:?}");
     }
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
-    while !stage.replica.admin("GET", "/audit?limit=500", None).await.text().contains(r#""client":"unknown""#)
-    {
-        assert!(std::time::Instant::now() < deadline, "no audit row of an unknown client");
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-    }
+    eventually("the audit log names an unknown client", async || {
+        let rows = stage.replica.admin("GET", "/audit?limit=500", None).await;
+        rows.text().contains(r#""client":"unknown""#)
+    })
+    .await;
 }
 
 #[tokio::test]
-async fn networks_that_are_none_are_told_by_their_place() {
+async fn invalid_networks_are_named_by_index() {
     let stage = Stage::set().await;
     let many = vec!["10.0.0.0/8"; 33];
     for (networks, detail) in [
@@ -130,7 +130,7 @@ async fn networks_that_are_none_are_told_by_their_place() {
 }
 
 #[tokio::test]
-async fn a_key_that_is_too_old_for_its_tenant_is_refused_as_one_that_expired() {
+async fn key_beyond_the_tenants_maximum_age_is_refused_as_expired() {
     let stage = Stage::set().await;
     let age = async |days: Value| {
         let changed =
@@ -189,7 +189,7 @@ async fn a_key_that_is_too_old_for_its_tenant_is_refused_as_one_that_expired() {
 }
 
 #[tokio::test]
-async fn keys_too_old_to_be_used_are_not_counted() {
+async fn keys_beyond_the_maximum_age_are_not_counted() {
     let stage = Stage::set().await;
     for _ in 0..10 {
         stage.made("/agents/a/keys", json!({})).await;
@@ -201,7 +201,7 @@ async fn keys_too_old_to_be_used_are_not_counted() {
 }
 
 #[tokio::test]
-async fn a_key_tells_in_its_last_fortnight_when_it_expires() {
+async fn expiry_header_is_sent_in_the_last_fourteen_days() {
     let stage = Stage::set().await;
     let expiring = json!({"scopes": ["mcp", "registry"], "expiresAt": "2026-12-21T12:00:00Z"});
     let key = stage.made("/agents/a/keys", expiring).await;

@@ -14,16 +14,18 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use waggle::model::key::{KeyKind, SecretKey};
 
-use crate::cluster::database;
-use crate::embedded::support::{children, eventually};
-use crate::process::{Site, free_address, ready_again};
-use crate::proxy::Proxy;
+use crate::support::cluster::database;
+use crate::support::folder::children;
+use crate::support::http::CONTINUE;
+use crate::support::process::{Site, free_address, ready_again};
+use crate::support::proxy::Proxy;
+use crate::support::wait::eventually;
 
 /// Far above what a start takes, on a machine that is busy with other tests.
 const LONGEST_START: Duration = Duration::from_secs(40);
 
 #[tokio::test]
-async fn a_gateway_is_ready_soon_and_sooner_when_its_database_is_there() {
+async fn second_start_is_faster_than_the_first() {
     let site = Site::new();
     let first = site.serve().await;
     let first_start = first.start;
@@ -36,13 +38,13 @@ async fn a_gateway_is_ready_soon_and_sooner_when_its_database_is_there() {
 }
 
 #[tokio::test]
-async fn a_second_gateway_on_the_same_data_directory_is_refused_in_the_form_of_the_log() {
+async fn second_gateway_on_the_data_directory_is_refused_as_logged() {
     let site = Site::new();
     let first = site.serve().await;
     let sentence = format!(
         "the data directory {} is in use by another process (process {}); stop that gateway, or choose another data \
          directory with --data-dir",
-        site.place.data_dir().canonicalize().unwrap().display(),
+        site.folder.data_dir().canonicalize().unwrap().display(),
         first.pid()
     );
     for format in ["text", "json"] {
@@ -62,7 +64,7 @@ async fn a_second_gateway_on_the_same_data_directory_is_refused_in_the_form_of_t
     assert_eq!(first.stop().await.code(), Some(0));
 }
 
-/// A request to write a resource of which only the first half has arrived.
+/// A request to write a resource whose body the gateway reads, and which lacks its end.
 struct HalfSent {
     connection: TcpStream,
     rest: Vec<u8>,
@@ -71,15 +73,19 @@ struct HalfSent {
 impl HalfSent {
     async fn to(site: &Site, agent: &str) -> Self {
         let body = json!({"name": "late", "contents": [{"text": "written while stopping"}]}).to_string();
-        let request = format!(
+        let head = format!(
             "PUT /admin/v1/agents/{agent}/resources?uri=x:late HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\n\
-             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+             Content-Type: application/json\r\nContent-Length: {}\r\nExpect: 100-continue\r\n\r\n",
             site.address,
             site.operator(),
             body.len()
         );
         let mut connection = TcpStream::connect(site.address).await.unwrap();
-        let (sent, rest) = request.as_bytes().split_at(request.len() - 10);
+        connection.write_all(head.as_bytes()).await.unwrap();
+        let mut go_on = [0; CONTINUE.len()];
+        connection.read_exact(&mut go_on).await.unwrap();
+        assert_eq!(std::str::from_utf8(&go_on), Ok(CONTINUE));
+        let (sent, rest) = body.as_bytes().split_at(body.len() - 10);
         connection.write_all(sent).await.unwrap();
         Self { connection, rest: rest.to_vec() }
     }
@@ -98,21 +104,21 @@ async fn closed(site: &Site) {
 }
 
 #[tokio::test]
-async fn a_gateway_that_is_told_to_end_finishes_what_is_under_way_first() {
+async fn terminated_gateway_finishes_requests_in_flight() {
     let site = Site::new();
     let gateway = site.serve().await;
     let owner = site.tenant("acme", ["a".to_owned()]).await;
     let under_way = HalfSent::to(&site, "a").await;
     let mut idle = TcpStream::connect(site.address).await.unwrap();
-    // Long enough that both are served, and nobody only waits to be accepted.
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    // Connections are accepted in their order: one that came later is served already.
+    assert!(site.is_ready().await);
     gateway.terminate();
     closed(&site).await;
     assert_eq!(idle.read(&mut [0; 1]).await.unwrap(), 0, "a connection without a request is closed");
     let answer = under_way.finish().await;
     assert!(answer.starts_with("HTTP/1.1 201 Created\r\n"), "{answer}");
     assert_eq!(gateway.ended().await.code(), Some(0));
-    assert_eq!(site.place.postmaster(), None, "the database ended in order");
+    assert_eq!(site.folder.postmaster(), None, "the database ended in order");
 
     let again = site.serve().await;
     let read = json!({"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": {"uri": "x:late"}});
@@ -122,12 +128,11 @@ async fn a_gateway_that_is_told_to_end_finishes_what_is_under_way_first() {
 }
 
 #[tokio::test]
-async fn a_request_that_never_comes_to_its_end_does_not_keep_the_gateway() {
+async fn unfinished_request_does_not_delay_shutdown_forever() {
     let site = Site::new().set("WAGGLE_SERVER__SHUTDOWN_SECONDS", 1);
     let gateway = site.serve().await;
     site.tenant("acme", ["a".to_owned()]).await;
     let under_way = HalfSent::to(&site, "a").await;
-    tokio::time::sleep(Duration::from_millis(300)).await;
     let told = Instant::now();
     assert_eq!(gateway.stop().await.code(), Some(0));
     let took = told.elapsed();
@@ -138,7 +143,7 @@ async fn a_request_that_never_comes_to_its_end_does_not_keep_the_gateway() {
 }
 
 #[tokio::test]
-async fn a_database_that_does_not_answer_does_not_keep_the_gateway() {
+async fn unresponsive_database_does_not_delay_shutdown_forever() {
     let database = database().await;
     let proxy = Proxy::before(&database.options).await;
     let operator = SecretKey::generate(KeyKind::Operator, &mut rand::rng());
@@ -153,6 +158,7 @@ async fn a_database_that_does_not_answer_does_not_keep_the_gateway() {
         // Whether it is answered before the gateway leaves is not asked here.
         http.try_send("GET", "/admin/v1/agents/a", &[("authorization", &bearer)], "").await.ok()
     });
+    // Not for a condition: the request reaches the gateway in this time and waits for the database, unseen.
     tokio::time::sleep(Duration::from_millis(300)).await;
     let told = Instant::now();
     assert_eq!(gateway.stop().await.code(), Some(0));
@@ -162,7 +168,7 @@ async fn a_database_that_does_not_answer_does_not_keep_the_gateway() {
 }
 
 #[tokio::test]
-async fn a_gateway_whose_database_swallows_what_it_says_at_first_starts_once_it_is_heard() {
+async fn gateway_starts_when_a_silent_database_answers() {
     let database = database().await;
     let proxy = Proxy::before(&database.options).await;
     let operator = SecretKey::generate(KeyKind::Operator, &mut rand::rng());
@@ -171,7 +177,7 @@ async fn a_gateway_whose_database_swallows_what_it_says_at_first_starts_once_it_
         .set("WAGGLE_ADMIN__OPERATOR_KEY", operator.reveal());
     proxy.swallow(true);
     let heard = async {
-        // What was said by then is answered by nobody, ever.
+        // Not for a condition: what was sent by then is never answered.
         tokio::time::sleep(Duration::from_secs(1)).await;
         proxy.swallow(false);
     };
@@ -180,7 +186,7 @@ async fn a_gateway_whose_database_swallows_what_it_says_at_first_starts_once_it_
 }
 
 #[tokio::test]
-async fn a_gateway_that_is_told_to_end_while_it_waits_for_its_database_ends_at_once() {
+async fn gateway_waiting_for_its_database_terminates_at_once() {
     for (subcommand, code) in [("serve", 0), ("migrate", 1)] {
         let operator = SecretKey::generate(KeyKind::Operator, &mut rand::rng());
         let site = Site::new()
@@ -198,7 +204,7 @@ async fn a_gateway_that_is_told_to_end_while_it_waits_for_its_database_ends_at_o
 }
 
 #[tokio::test]
-async fn the_operators_key_is_made_once_for_the_gateways_user_alone_and_never_told() {
+async fn operator_key_is_created_once_privately_and_never_logged() {
     // At `trace` the libraries below tell of every header and every statement that they know.
     let site = Site::new().set("WAGGLE_LOG__FILTER", "trace");
     let gateway = site.serve().await;
@@ -219,8 +225,8 @@ async fn the_operators_key_is_made_once_for_the_gateways_user_alone_and_never_to
 
     assert_eq!(site.printed("stdout"), "");
     assert!(site.printed("stderr").contains("wakes are heard"), "something is logged");
-    assert_eq!(files_with(site.place.root.path(), &key), ["operator.key"]);
-    assert_eq!(files_with(site.place.root.path(), &owner), [""; 0]);
+    assert_eq!(files_with(site.folder.root.path(), &key), ["operator.key"]);
+    assert_eq!(files_with(site.folder.root.path(), &owner), [""; 0]);
 }
 
 /// The names of the files below a folder that hold a text.
@@ -243,7 +249,7 @@ fn holds(bytes: &[u8], text: &[u8]) -> bool {
 }
 
 #[tokio::test]
-async fn health_tells_by_its_exit_code_whether_the_gateway_is_ready() {
+async fn health_exit_code_reflects_readiness() {
     let site = Site::new();
     let refused = format!("not ready: http://{}/readyz: Connection refused (os error 111)\n", site.address);
     assert_eq!(health(&site).await, (Some(1), String::new(), refused.clone()));
@@ -251,7 +257,7 @@ async fn health_tells_by_its_exit_code_whether_the_gateway_is_ready() {
     let ready = (Some(0), "ready\n".to_owned(), String::new());
     assert_eq!(health(&site).await, ready);
 
-    let postmaster = site.place.postmaster().unwrap();
+    let postmaster = site.folder.postmaster().unwrap();
     let database: Vec<_> = children(postmaster).into_iter().chain([postmaster]).collect();
     send(&database, Signal::SIGSTOP);
     eventually("it notices", async || !site.is_ready().await).await;

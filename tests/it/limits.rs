@@ -11,9 +11,9 @@ mod rates;
 
 use serde_json::{Value, json};
 
-use crate::app::{Builder, Replica};
-use crate::cluster::Database;
-use crate::http::Answer;
+use crate::support::app::{Builder, Replica};
+use crate::support::cluster::Database;
+use crate::support::http::Answer;
 
 const LIST: &str = "resources/list";
 

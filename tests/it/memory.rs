@@ -65,9 +65,9 @@ const CASES: [Case; 18] = [
 ];
 
 #[test]
-fn hostile_templates_take_no_more_than_64_mebibytes() {
+fn hostile_templates_use_at_most_64_mebibytes() {
     let (_, path) = module_path!().split_once("::").unwrap();
-    let child = format!("{path}::the_process_of_one_case");
+    let child = format!("{path}::process_of_one_case");
     for (case, (name, ..)) in CASES.iter().enumerate() {
         let ran = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", &child, "--nocapture"])
@@ -85,7 +85,7 @@ fn hostile_templates_take_no_more_than_64_mebibytes() {
 
 /// Nothing, unless the test above runs it in a process of its own.
 #[test]
-fn the_process_of_one_case() {
+fn process_of_one_case() {
     let Ok(case) = std::env::var(CASE) else { return };
     let (_, source, topic) = CASES[case.parse::<usize>().unwrap()];
     let (source, topic) = (source(), topic());

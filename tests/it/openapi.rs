@@ -2,21 +2,21 @@
 
 use serde_json::Value;
 
-use crate::app::gateway;
+use crate::support::app::gateway;
 
 fn document() -> Value {
     serde_json::from_str(&waggle::app::openapi()).unwrap()
 }
 
 #[test]
-fn the_document_is_checked_in_as_it_is_generated() {
+fn checked_in_openapi_document_is_current() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/openapi.json");
     let checked_in = std::fs::read_to_string(path).unwrap();
     assert!(checked_in == waggle::app::openapi(), "openapi.json is out of date: run make openapi");
 }
 
 #[test]
-fn it_is_openapi_3_1_and_every_reference_leads_somewhere() {
+fn document_is_openapi_3_1_with_valid_references() {
     let document = document();
     assert_eq!(document["openapi"], "3.1.0");
     let mut references = Vec::new();
@@ -40,7 +40,7 @@ fn collect<'a>(value: &'a Value, references: &mut Vec<&'a str>) {
 }
 
 #[tokio::test]
-async fn it_is_served_and_browsable_with_nothing_from_elsewhere() {
+async fn document_is_served_with_a_self_contained_browser() {
     let (_database, replica) = gateway().await;
     let served = replica.http.get("/admin/openapi.json").await;
     assert_eq!((served.status.as_u16(), served.header("content-type")), (200, Some("application/json")));
@@ -70,7 +70,7 @@ async fn it_is_served_and_browsable_with_nothing_from_elsewhere() {
 
 /// Whoever adds a route documents it: each operation is there, and asks for a credential.
 #[tokio::test]
-async fn every_operation_is_there_and_needs_a_credential() {
+async fn every_operation_is_documented_and_requires_a_credential() {
     let (_database, replica) = gateway().await;
     let document = document();
     let mut operations = std::collections::BTreeSet::new();

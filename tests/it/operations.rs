@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use sqlx::ConnectOptions;
 use waggle::model::key::{KeyKind, SecretKey};
 
-use crate::cluster::database;
-use crate::embedded::support::eventually;
-use crate::process::{Gateway, Site, free_address};
+use crate::support::cluster::database;
+use crate::support::process::{Gateway, Site, free_address};
+use crate::support::wait::eventually;
 
 pub(crate) fn operator() -> String {
     SecretKey::generate(KeyKind::Operator, &mut rand::rng()).reveal().to_owned()
@@ -34,13 +34,13 @@ fn count(site: &Site, message: &str) -> usize {
 }
 
 #[tokio::test]
-async fn gateway_without_its_database_lives_and_says_why_it_is_not_ready() {
+async fn gateway_without_database_is_alive_and_says_why_not_ready() {
     let nowhere = free_address();
     let site = Site::new()
         .set("DATABASE_URL", format!("postgres://waggle:hunter2@{nowhere}/books"))
         .set("WAGGLE_ADMIN__OPERATOR_KEY", operator());
     let mut child = site.command("serve");
-    let printed = site.place.root.path().join("stderr");
+    let printed = site.folder.root.path().join("stderr");
     let mut child = child.stderr(fs::File::create(&printed).unwrap()).spawn().unwrap();
     let unready = json!({"status": "unready", "reasons": ["database_unreachable"]});
     eventually("readiness says why", async || {
@@ -78,7 +78,7 @@ async fn gateway_without_its_database_lives_and_says_why_it_is_not_ready() {
 }
 
 #[tokio::test]
-async fn terminated_gateway_fails_readiness_and_serves_while_it_drains() {
+async fn draining_gateway_serves_but_is_not_ready() {
     let site = Site::new().set("WAGGLE_SERVER__DRAIN_SECONDS", 600);
     let gateway = site.serve().await;
     gateway.terminate();
@@ -106,7 +106,7 @@ impl Reloaded {
     pub(crate) async fn start(config: &str, keys: &str) -> Self {
         let site = Site::new().set("WAGGLE_CONFIG", "waggle.toml").set("WAGGLE_LOG__FORMAT", "json");
         let [config_file, keys_file] =
-            ["waggle.toml", "operator.keys"].map(|name| site.place.root.path().join(name));
+            ["waggle.toml", "operator.keys"].map(|name| site.folder.root.path().join(name));
         fs::write(&config_file, config).unwrap();
         fs::write(&keys_file, keys).unwrap();
         let site = site.set("WAGGLE_ADMIN__OPERATOR_KEYS_FILE", keys_file.display());
@@ -128,7 +128,7 @@ impl Reloaded {
 }
 
 #[tokio::test]
-async fn hangup_replaces_operator_keys_and_audit_rows_name_them() {
+async fn sighup_replaces_operator_keys_and_rows_name_them() {
     let [first, second] = [operator(), operator()];
     let reloaded = Reloaded::start("", &format!("{first}\n")).await;
     assert_eq!((reloaded.status(&first).await, reloaded.status(&second).await), (200, 401));
@@ -166,7 +166,7 @@ async fn hangup_replaces_operator_keys_and_audit_rows_name_them() {
 }
 
 #[tokio::test]
-async fn hangup_applies_all_of_a_good_configuration_or_nothing_of_a_bad_one() {
+async fn sighup_applies_a_valid_configuration_or_none_of_it() {
     let key = operator();
     let reloaded = Reloaded::start("[log]\nfilter = \"info\"\n", &key).await;
     let write = |text: &str| fs::write(&reloaded.config, text).unwrap();
@@ -191,7 +191,7 @@ async fn run(site: &Site, arguments: &[&str]) -> (Option<i32>, String, String) {
 }
 
 #[tokio::test]
-async fn migrate_says_what_it_did_and_status_what_it_would_do() {
+async fn migrate_reports_what_it_did_or_would_do() {
     let database = database().await;
     database.execute("delete from _sqlx_migrations where version = 2").await;
     let site =
@@ -208,11 +208,11 @@ async fn migrate_says_what_it_did_and_status_what_it_would_do() {
     let (code, out, error) = run(&empty, &["migrate", "--status"]).await;
     assert_eq!((code, out.as_str()), (Some(1), ""));
     assert!(error.contains("there is no embedded database in "), "{error}");
-    assert!(!empty.place.data_dir().exists(), "a command that only reads makes no database");
+    assert!(!empty.folder.data_dir().exists(), "a command that only reads makes no database");
 }
 
 #[tokio::test]
-async fn newer_schema_is_reported_at_the_start_and_left_alone() {
+async fn newer_schema_is_reported_and_not_migrated() {
     let database = database().await;
     let newest = database.number("select max(version) from _sqlx_migrations").await;
     database
@@ -235,7 +235,7 @@ async fn newer_schema_is_reported_at_the_start_and_left_alone() {
 }
 
 #[tokio::test]
-async fn configuration_errors_are_json_lines_where_the_log_is() {
+async fn configuration_errors_follow_the_log_format() {
     let site = Site::new().set("WAGGLE_LIMITS__BODY_BYTES", 1);
     let (code, out, error) = run(&site, &["serve", "--log-format", "json"]).await;
     assert_eq!((code, out.as_str(), error.lines().count()), (Some(2), "", 1));

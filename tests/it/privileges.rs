@@ -10,7 +10,7 @@ use std::fmt::Write;
 use serde_json::Value;
 
 use self::callers::{Caller, World};
-use crate::http::Answer;
+use crate::support::http::Answer;
 
 const PAGE: &str = "docs/privileges.md";
 
@@ -110,7 +110,7 @@ fn head(first: &str, callers: &[Caller]) -> String {
 }
 
 #[tokio::test]
-async fn every_credential_may_do_what_the_table_of_privilege_says() {
+async fn every_credential_has_the_documented_privileges() {
     let document = Document::read();
     let mut world = World::start().await;
     let mut page = HEAD.to_owned();

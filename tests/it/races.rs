@@ -5,26 +5,24 @@ mod narrowing;
 mod sessions;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use http::StatusCode;
 use serde_json::json;
-use waggle::model::sources::Point;
+use waggle::model::sources::FailPoint;
 
-use crate::app::{Builder, Replica, resource};
-use crate::cluster::{Database, database};
-use crate::interference::Director;
-use crate::proxy::Proxy;
-
-/// Longer than a commit takes to be known, were its wake late and a sweep to find it.
-const HEARD: Duration = Duration::from_secs(1);
+use crate::support::app::{Builder, Replica, resource};
+use crate::support::cluster::{Database, database};
+use crate::support::faults::FaultScript;
+use crate::support::proxy::Proxy;
+use crate::support::wait::eventually;
 
 /// A replica that writes and one that is interfered with, with an agent `a` on both.
 struct Pair {
     database: Database,
     writer: Replica,
     reader: Replica,
-    director: Arc<Director>,
+    faults: Arc<FaultScript>,
     key: String,
 }
 
@@ -32,38 +30,38 @@ struct Pair {
 async fn pair() -> Pair {
     let database = database().await;
     let reader = Builder::new(&database);
-    pair_of(database, &Director::new(), reader).await
+    pair_of(database, &FaultScript::new(), reader).await
 }
 
 /// The reader hears of no commit, and learns of it only from what it reads itself.
 async fn deaf_pair() -> Pair {
-    let silent = Director::new();
-    silent.lose_wakes(100);
+    let silent = FaultScript::new();
+    silent.lose_notifications(100);
     let database = database().await;
     let reader = Builder::new(&database).set("WAGGLE_DATABASE__SWEEP_MS", 10_000);
     pair_of(database, &silent, reader).await
 }
 
-async fn pair_of(database: Database, wakes: &Arc<Director>, reader: Builder) -> Pair {
-    let writer = Builder::new(&database).interference(wakes.clone()).start().await;
-    let director = Director::new();
-    let reader = reader.interference(director.clone()).start().await;
+async fn pair_of(database: Database, wakes: &Arc<FaultScript>, reader: Builder) -> Pair {
+    let writer = Builder::new(&database).fault_injector(wakes.clone()).start().await;
+    let faults = FaultScript::new();
+    let reader = reader.fault_injector(faults.clone()).start().await;
     let key = writer.acme("a").await;
-    Pair { database, writer, reader, director, key }
+    Pair { database, writer, reader, faults, key }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_commit_during_a_fill_is_not_overwritten_by_what_the_fill_read() {
+async fn commit_during_a_cache_fill_is_not_overwritten() {
     let pair = pair().await;
     pair.writer.put("a", "x:1", "old").await;
     // The key and the directory are in memory; only the snapshot is still to be filled.
     assert_eq!(pair.reader.http.post("a", &pair.key, &json!({})).await.status, StatusCode::BAD_REQUEST);
-    let held = pair.director.hold(Point::CacheFillRead);
+    let held = pair.faults.hold(FailPoint::CacheFillRead);
     let (http, key) = (pair.reader.http.clone(), pair.key.clone());
     let first = tokio::spawn(async move { http.text("a", &key, "x:1").await });
     held.meanwhile(async {
         pair.writer.put("a", "x:1", "new").await;
-        tokio::time::sleep(HEARD).await;
+        pair.reader.caught_up().await;
     })
     .await;
     assert!(first.await.unwrap().is_some());
@@ -71,7 +69,7 @@ async fn a_commit_during_a_fill_is_not_overwritten_by_what_the_fill_read() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_snapshot_is_not_torn_between_definition_and_contents() {
+async fn snapshot_is_consistent_between_definition_and_contents() {
     // A wake would have it loaded again, and a torn one never be seen.
     let pair = deaf_pair().await;
     let write = async |mime: &str, text: &str| {
@@ -80,7 +78,7 @@ async fn a_snapshot_is_not_torn_between_definition_and_contents() {
         assert!(done.status.is_success());
     };
     write("text/old", "old").await;
-    let held = pair.director.hold(Point::SnapshotBetweenReads);
+    let held = pair.faults.hold(FailPoint::SnapshotBetweenReads);
     let (http, key) = (pair.reader.http.clone(), pair.key.clone());
     let first =
         tokio::spawn(async move { http.call("a", &key, "resources/read", json!({"uri": "x:1"})).await });
@@ -92,15 +90,15 @@ async fn a_snapshot_is_not_torn_between_definition_and_contents() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_agent_born_again_under_another_tenant_shows_nothing_of_its_former_life() {
+async fn agent_recreated_by_another_tenant_reveals_no_old_content() {
     let pair = pair().await;
     pair.writer.put("a", "x:1", "acme's").await;
     assert_eq!(pair.reader.http.text("a", &pair.key, "x:1").await.as_deref(), Some("acme's"));
 
     // The reader hears no wake: it holds the old agent until a sweep tells it otherwise.
-    let deaf = Director::new();
-    deaf.lose_wakes(100);
-    let writer = Builder::new(&pair.database).interference(deaf).start().await;
+    let deaf = FaultScript::new();
+    deaf.lose_notifications(100);
+    let writer = Builder::new(&pair.database).fault_injector(deaf).start().await;
     writer.tenant("rival").await;
     assert_eq!(writer.admin("DELETE", "/agents/a", None).await.status, StatusCode::NO_CONTENT);
     let taken = writer.admin("POST", "/agents", Some(json!({"id": "a", "tenant": "rival"}))).await;
@@ -111,51 +109,47 @@ async fn an_agent_born_again_under_another_tenant_shows_nothing_of_its_former_li
     let (_, key) = writer.key("a", &["mcp"]).await;
     writer.put("a", "x:1", "rival's").await;
 
-    let deadline = Instant::now() + Duration::from_secs(5);
-    loop {
+    eventually("the new agent is seen", async || {
         let theirs = pair.reader.http.text("a", &key, "x:1").await;
         assert_ne!(theirs.as_deref(), Some("acme's"));
         let ours = pair.reader.http.text("a", &pair.key, "x:1").await;
         assert_ne!(ours.as_deref(), Some("rival's"));
-        if theirs.as_deref() == Some("rival's") && ours.is_none() {
-            break;
-        }
-        assert!(Instant::now() < deadline, "the new agent is not seen");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+        theirs.as_deref() == Some("rival's") && ours.is_none()
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_transaction_that_commits_late_does_not_escape_the_sweep() {
+async fn late_commit_is_found_by_the_sweep() {
     let database = database().await;
-    let slow = Director::new();
-    slow.lose_wakes(100);
-    let writer = Builder::new(&database).interference(slow.clone()).start().await;
+    let slow = FaultScript::new();
+    slow.lose_notifications(100);
+    let writer = Builder::new(&database).fault_injector(slow.clone()).start().await;
     let reader = Builder::new(&database).set("WAGGLE_DATABASE__SWEEP_MS", 200).start().await;
     let key = writer.acme("a").await;
     writer.agent("acme", "b").await;
     writer.put("a", "x:1", "old").await;
     assert_eq!(reader.http.text("a", &key, "x:1").await.as_deref(), Some("old"));
 
-    let held = slow.hold(Point::BeforeCommit);
+    let held = slow.hold(FailPoint::BeforeCommit);
     let (write, _) = tokio::join!(
         writer.put("a", "x:1", "new"),
         held.meanwhile(async {
             // Younger transactions commit, and sweeps see them, while the older one is open.
             for round in 0..5 {
                 writer.put("b", "x:2", &format!("{round}")).await;
-                tokio::time::sleep(Duration::from_millis(250)).await;
+                reader.caught_up().await;
             }
             assert_eq!(reader.http.text("a", &key, "x:1").await.as_deref(), Some("old"));
         })
     );
     assert!(write > 0);
-    tokio::time::sleep(Duration::from_millis(1_000)).await;
+    reader.caught_up().await;
     assert_eq!(reader.http.text("a", &key, "x:1").await.as_deref(), Some("new"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_listener_whose_packets_are_swallowed_is_noticed_and_nothing_stale_is_read() {
+async fn lost_listen_connection_is_noticed_before_stale_reads() {
     let database = database().await;
     let proxy = Proxy::before(&database.options).await;
     let writer = Builder::new(&database).start().await;
@@ -170,16 +164,20 @@ async fn a_listener_whose_packets_are_swallowed_is_noticed_and_nothing_stale_is_
     assert_eq!(reader.http.text("a", &key, "x:1").await.as_deref(), Some("0"));
 
     proxy.swallow(true);
-    tokio::time::sleep(Duration::from_millis(800)).await;
+    // Until a probe has failed, an answer from memory may be older.
+    eventually("the feed is unproven", async || reader.metric("waggle_feed_unproven_seconds").await > 0.0)
+        .await;
     for round in 1..20 {
         let text = round.to_string();
         writer.put("a", "x:1", &text).await;
         assert_eq!(reader.http.text("a", &key, "x:1").await, Some(text), "an older text was read");
     }
-    tokio::time::sleep(Duration::from_millis(1_500)).await;
-    let ready = reader.http.get("/readyz").await;
     let degraded = r#"{"reasons":["listen_lost"],"status":"degraded"}"#;
-    assert_eq!((ready.status, ready.text().as_str()), (StatusCode::OK, degraded));
+    eventually("readiness says why", async || {
+        let ready = reader.http.get("/readyz").await;
+        (ready.status, ready.text().as_str()) == (StatusCode::OK, degraded)
+    })
+    .await;
     assert_eq!(reader.http.get("/healthz").await.status, StatusCode::OK);
 
     proxy.swallow(false);
@@ -187,7 +185,7 @@ async fn a_listener_whose_packets_are_swallowed_is_noticed_and_nothing_stale_is_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn memory_is_answered_for_a_while_when_the_database_is_away_and_then_no_more() {
+async fn memory_is_served_for_a_bounded_time_without_database() {
     let database = database().await;
     let proxy = Proxy::before(&database.options).await;
     let replica = Builder::new(&database)
@@ -206,7 +204,8 @@ async fn memory_is_answered_for_a_while_when_the_database_is_away_and_then_no_mo
     assert_eq!(replica.http.text("a", &key, "x:1").await.as_deref(), Some("kept"));
 
     proxy.swallow(true);
-    tokio::time::sleep(Duration::from_millis(600)).await;
+    let is_known = async || replica.http.get("/readyz").await.text().contains("listen_lost");
+    eventually("the database is known to be away", is_known).await;
     assert_eq!(replica.http.text("a", &key, "x:1").await.as_deref(), Some("kept"));
     let list = json!({"jsonrpc": "2.0", "id": 7, "method": "resources/list"});
     let unknown = replica.http.post("a", &unseen, &list).await;
@@ -220,8 +219,9 @@ async fn memory_is_answered_for_a_while_when_the_database_is_away_and_then_no_mo
         }})
     );
 
-    tokio::time::sleep(Duration::from_secs(5)).await;
-    assert_eq!(replica.http.post("a", &key, &list).await.status, StatusCode::SERVICE_UNAVAILABLE);
+    let is_refused =
+        async || replica.http.post("a", &key, &list).await.status == StatusCode::SERVICE_UNAVAILABLE;
+    eventually("memory is too old", is_refused).await;
     proxy.swallow(false);
     tokio::time::timeout(Duration::from_secs(30), replica.ready()).await.unwrap();
     assert_eq!(replica.http.text("a", &key, "x:1").await.as_deref(), Some("kept"));

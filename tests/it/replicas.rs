@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use crate::app::{Builder, Replica};
-use crate::cluster::database;
-use crate::interference::Director;
+use crate::support::app::{Builder, Replica};
+use crate::support::cluster::database;
+use crate::support::faults::FaultScript;
 
 /// The longest that a replica which hears no wake may take to know of a commit.
 const BOUND: Duration = Duration::from_millis(1_200);
@@ -69,6 +69,7 @@ async fn lag(reader: &Replica, agent: &str, owner: &str, round: usize) -> Durati
             return asked - written;
         }
         assert!(written.elapsed() < Duration::from_secs(10), "{agent} stays at {answer}");
+        // The pace of a client that polls: often while a notification may still come, then less.
         let wait = if written.elapsed() < PROMPT { 2 } else { 40 };
         tokio::time::sleep(Duration::from_millis(wait)).await;
     }
@@ -79,12 +80,12 @@ fn percentile(sorted: &[Duration], percent: usize) -> Duration {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ten_thousand_writes_are_read_elsewhere_even_when_wakes_are_lost() {
+async fn ten_thousand_writes_are_read_despite_lost_notifications() {
     let database = database().await;
-    let director = Director::new();
-    let writer = Arc::new(Builder::new(&database).interference(director.clone()).start().await);
+    let faults = FaultScript::new();
+    let writer = Arc::new(Builder::new(&database).fault_injector(faults.clone()).start().await);
     let reader = Arc::new(Builder::new(&database).start().await);
-    director.lose_wakes(20);
+    faults.lose_notifications(20);
     let lags = lags(&writer, &reader, 100, 10_000, BOUND).await;
     println!(
         "10,000 writes, a fifth of the wakes lost: p50 {:?}, p99 {:?}, longest {:?}",
@@ -96,7 +97,7 @@ async fn ten_thousand_writes_are_read_elsewhere_even_when_wakes_are_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wake_makes_a_write_known_long_before_a_sweep_would() {
+async fn notification_announces_a_write_before_the_sweep() {
     let database = database().await;
     let writer = Arc::new(Builder::new(&database).start().await);
     // No sweep comes to the help of a wake that is not sent, not heard or not understood.
@@ -112,7 +113,7 @@ async fn a_wake_makes_a_write_known_long_before_a_sweep_would() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_replicas_that_start_on_an_empty_database_migrate_it_once() {
+async fn concurrent_starts_migrate_an_empty_database_once() {
     let database = database().await;
     database.execute("drop schema public cascade").await;
     database.execute("create schema public").await;
@@ -127,7 +128,7 @@ async fn two_replicas_that_start_on_an_empty_database_migrate_it_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_older_gateway_runs_on_a_newer_schema() {
+async fn older_gateway_runs_on_a_newer_schema() {
     let database = database().await;
     database
         .execute(
@@ -147,6 +148,6 @@ async fn an_older_gateway_runs_on_a_newer_schema() {
              select scope, revision, 0, 'tool_added', 'hammer' from bumped",
         )
         .await;
-    tokio::time::sleep(Duration::from_millis(1_300)).await;
+    replica.caught_up().await;
     assert_eq!(replica.http.text("a", &key, "x:1").await.as_deref(), Some("read"));
 }

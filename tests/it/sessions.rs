@@ -19,10 +19,10 @@ use waggle::registry::Registry;
 use waggle::registry::access::{Caller, Shown};
 use waggle::registry::sessions::{NewSession, OpenedSession};
 
-use crate::app::{Builder, Replica, gateway};
-use crate::clock::ManualClock;
-use crate::cluster::database;
-use crate::embedded::support::eventually;
+use crate::support::app::{Builder, Replica, gateway};
+use crate::support::clock::ManualClock;
+use crate::support::cluster::database;
+use crate::support::wait::eventually;
 
 const CLIENT: NewSession<'static> = NewSession {
     version: "2025-11-25",
@@ -67,7 +67,7 @@ impl Replica {
 }
 
 #[tokio::test]
-async fn a_session_holds_what_was_negotiated() {
+async fn session_keeps_the_negotiated_values() {
     let (database, replica) = gateway().await;
     let key = replica.acme("a").await;
     let since = replica.put("a", "x:1", "one").await;
@@ -93,7 +93,7 @@ async fn a_session_holds_what_was_negotiated() {
 }
 
 #[tokio::test]
-async fn what_a_client_says_of_itself_is_cut_and_bounded() {
+async fn client_info_is_truncated() {
     let (_database, replica) = gateway().await;
     let caller = replica.caller(&replica.acme("a").await, "a").await;
     let (long, nul) = (format!("{}é", "x".repeat(511)), "a\0b".to_owned());
@@ -115,7 +115,7 @@ async fn what_a_client_says_of_itself_is_cut_and_bounded() {
 }
 
 #[tokio::test]
-async fn a_session_exists_for_its_principal_at_its_agent_alone() {
+async fn session_is_bound_to_its_principal_and_agent() {
     let (_database, replica) = gateway().await;
     let key = replica.acme("a").await;
     let open = Some(json!({"id": "b", "tenant": "acme", "access": "public"}));
@@ -140,7 +140,7 @@ async fn a_session_exists_for_its_principal_at_its_agent_alone() {
 }
 
 #[tokio::test]
-async fn a_rotated_key_keeps_the_session_of_the_key_that_it_replaces() {
+async fn session_survives_key_rotation() {
     let (_database, replica) = gateway().await;
     replica.acme("a").await;
     let (key_id, key) = replica.key("a", &["mcp"]).await;
@@ -152,14 +152,14 @@ async fn a_rotated_key_keeps_the_session_of_the_key_that_it_replaces() {
 }
 
 #[tokio::test]
-async fn a_subscription_keeps_the_revision_at_which_it_was_taken_up() {
+async fn subscription_keeps_its_starting_revision() {
     let (database, replica) = gateway().await;
     let key = replica.acme("a").await;
     let caller = replica.caller(&key, "a").await;
     let registry = replica.registry();
     replica.put("a", "x:2", "two").await;
     let body = json!({"name": "n", "template": "{{ a }}"});
-    let path = format!("/agents/a/templates?uriTemplate={}", crate::app::encode("y:{a}"));
+    let path = format!("/agents/a/templates?uriTemplate={}", crate::support::app::encode("y:{a}"));
     assert_eq!(replica.admin("PUT", &path, Some(body)).await.status, 201);
     let id = replica.open(&caller).await;
     let session = replica.found(&caller, &id).await;
@@ -194,7 +194,7 @@ async fn a_subscription_keeps_the_revision_at_which_it_was_taken_up() {
 }
 
 #[tokio::test]
-async fn a_session_has_no_more_subscriptions_than_it_may() {
+async fn subscription_limit_of_a_session_is_enforced() {
     let database = database().await;
     let replica = Builder::new(&database).set("WAGGLE_SESSIONS__SUBSCRIPTIONS", 2).start().await;
     let caller = replica.caller(&replica.acme("a").await, "a").await;
@@ -213,7 +213,7 @@ async fn a_session_has_no_more_subscriptions_than_it_may() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn any_replica_serves_a_session_and_hears_of_its_changes() {
+async fn session_is_served_and_updated_on_any_replica() {
     let database = database().await;
     let here = Builder::new(&database).start().await;
     // What is heard there is heard by wakes.
@@ -257,7 +257,7 @@ async fn any_replica_serves_a_session_and_hears_of_its_changes() {
 }
 
 #[tokio::test]
-async fn one_session_too_many_ends_the_one_used_longest_ago() {
+async fn session_beyond_the_limit_ends_the_least_recently_used() {
     let database = database().await;
     let clock = ManualClock::at(datetime!(2026-01-01 0:00 UTC));
     let settings = Builder::new(&database).set("WAGGLE_SESSIONS__PER_PRINCIPAL", 2);
@@ -299,7 +299,7 @@ async fn one_session_too_many_ends_the_one_used_longest_ago() {
 }
 
 #[tokio::test]
-async fn sessions_past_the_bound_end_together_when_there_are_a_sixteenth_too_many() {
+async fn sessions_beyond_the_limit_are_ended_in_groups() {
     let database = database().await;
     let replica = Builder::new(&database).set("WAGGLE_SESSIONS__PER_PRINCIPAL", 32).start().await;
     let key = replica.acme("a").await;

@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt;
 use http::StatusCode;
 use serde_json::json;
-use waggle::model::sources::Point;
+use waggle::model::sources::FailPoint;
 
-use crate::app::{Builder, Replica};
-use crate::cluster::{Database, database};
-use crate::embedded::support::eventually;
-use crate::interference::{Director, Fault};
-use crate::proxy::Proxy;
+use crate::support::app::{Builder, Replica};
+use crate::support::cluster::{Database, database};
+use crate::support::faults::{Fault, FaultScript};
+use crate::support::proxy::Proxy;
+use crate::support::wait::eventually;
 
 /// `access.stale_seconds` of the replicas here.
 const STALE: Duration = Duration::from_secs(2);
@@ -70,16 +70,17 @@ async fn honoured_for(reader: &Replica, agent: &str, key: &str, revoked: Instant
         if sent > STALE + AFTER {
             return last;
         }
+        // Asked again and again for a given time, and not all the time: nine rows run at once.
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
 /// What is wrong with a row, if anything.
 async fn check(writer: Arc<Replica>, database: Database, row: Row) -> Option<String> {
-    let (proxy, director) = (Proxy::before(&database.options).await, Director::new());
+    let (proxy, faults) = (Proxy::before(&database.options).await, FaultScript::new());
     let reader = Builder::new(&database)
         .set("WAGGLE_ACCESS__STALE_SECONDS", STALE.as_secs())
-        .interference(director.clone())
+        .fault_injector(faults.clone())
         .store(|store| store.listen = proxy.options.clone())
         .start()
         .await;
@@ -88,8 +89,8 @@ async fn check(writer: Arc<Replica>, database: Database, row: Row) -> Option<Str
     assert_eq!(reader.http.text(&agent, &key, "x:1").await.as_deref(), Some("read"));
 
     proxy.fail(row.listen);
-    director.fail(Point::Sweep, row.sweep);
-    director.fail(Point::Load, row.load);
+    faults.fail(FailPoint::Sweep, row.sweep);
+    faults.fail(FailPoint::Load, row.load);
     let revoked = revoke(&writer, &id).await;
     let last = honoured_for(&reader, &agent, &key, revoked).await;
     if last > STALE {
@@ -115,7 +116,7 @@ async fn revoked_key_is_refused_within_the_bound_whatever_fails() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn revoked_key_is_refused_within_the_bound_when_the_role_may_not_connect() {
+async fn revoked_key_is_refused_in_time_without_connection_slots() {
     let database = database().await;
     let role = format!("{}_limited", database.options.get_database().unwrap());
     database
@@ -164,6 +165,7 @@ async fn longest_read(reader: &Replica, key: &str) -> Duration {
         let sent = Instant::now();
         assert_eq!(reader.http.text("a", key, "x:1").await.as_deref(), Some("read"));
         longest = longest.max(sent.elapsed());
+        // A pause between samples, so that they measure the gateway and not the client.
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     longest
@@ -205,11 +207,11 @@ async fn reads_from_memory_do_not_wait_while_the_database_is_away() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn load_is_repeated_when_its_connection_breaks() {
-    let (database, director) = (database().await, Director::new());
-    let replica = Builder::new(&database).interference(director.clone()).start().await;
+    let (database, faults) = (database().await, FaultScript::new());
+    let replica = Builder::new(&database).fault_injector(faults.clone()).start().await;
     let key = replica.acme("a").await;
     replica.put("a", "x:1", "read").await;
-    let hold = director.hold(Point::SnapshotBetweenReads);
+    let hold = faults.hold(FailPoint::SnapshotBetweenReads);
     let reading = async { replica.http.text("a", &key, "x:1").await };
     let cutting = hold.meanwhile(database.execute(
         "select pg_terminate_backend(pid) from pg_stat_activity \

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::app::{Builder, Replica, resource};
-use crate::cluster::{Database, database};
-use crate::embedded::support::eventually;
-use crate::events::{Events, Session, listen};
+use crate::support::app::{Builder, Replica, resource};
+use crate::support::cluster::{Database, database};
+use crate::support::events::{Events, Session, listen};
+use crate::support::wait::eventually;
 
 /// `access.stale_seconds` here, and so the bound on what may be honoured of the lost history.
 const STALE: Duration = Duration::from_secs(5);
@@ -150,7 +150,7 @@ fn everything() -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn restored_backup_is_noticed_and_streams_are_notified_of_everything() {
+async fn restored_backup_is_noticed_and_replayed_to_streams() {
     let pair = Pair::start().await;
     let session = Session::open(&pair.one, "a", &pair.key, "2025-06-18").await;
     session.subscribe(&pair.one, TEXT).await;

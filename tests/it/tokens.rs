@@ -2,21 +2,19 @@
 
 mod bad;
 mod claims;
-pub(crate) mod issuer;
 mod life;
 mod metadata;
 mod reload;
 mod rotation;
-pub(crate) mod signer;
 
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 
-use crate::app::{Builder, Replica};
-use crate::cluster::{Database, database};
-use crate::http::Answer;
-use issuer::Issuer;
-use signer::Signer;
+use crate::support::app::{Builder, Replica};
+use crate::support::cluster::{Database, database};
+use crate::support::http::Answer;
+use crate::support::issuer::Issuer;
+use crate::support::signer::Signer;
 
 const ISSUERS: &str = "WAGGLE_TOKENS__ISSUERS";
 /// By what clients reach the gateways of these tests.

@@ -8,12 +8,12 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 use time::macros::datetime;
 
-use crate::app::{Builder, Replica};
-use crate::clock::ManualClock;
-use crate::cluster::{Database, database};
-use crate::embedded::support::eventually;
-use crate::http::Answer;
-use crate::proxy::Proxy;
+use crate::support::app::{Builder, Replica};
+use crate::support::clock::ManualClock;
+use crate::support::cluster::{Database, database};
+use crate::support::http::Answer;
+use crate::support::proxy::Proxy;
+use crate::support::wait::eventually;
 
 async fn list(replica: &Replica, agent: &str, key: &str) -> Answer {
     replica.http.post(agent, key, &json!({"jsonrpc": "2.0", "id": 1, "method": "resources/list"})).await
@@ -37,6 +37,13 @@ async fn limit(replica: &Replica, path: &str, limits: Value) {
     assert_eq!(set.status, 200, "{}", set.text());
 }
 
+/// Waits until the replica knows that its database does not answer.
+async fn is_away(replica: &Replica) {
+    let away = "database_unreachable";
+    eventually("the database is away", async || replica.http.get("/readyz").await.text().contains(away))
+        .await;
+}
+
 /// Three replicas, and the agent `a` with a key.
 async fn three(database: &Database) -> (Vec<Arc<Replica>>, String) {
     let replicas = join_all((0..3).map(|_| Builder::new(database).start())).await;
@@ -45,11 +52,12 @@ async fn three(database: &Database) -> (Vec<Arc<Replica>>, String) {
 }
 
 #[tokio::test]
-async fn a_quota_is_kept_by_three_replicas_together() {
+async fn three_replicas_share_one_quota() {
     let database = database().await;
     let (replicas, key) = three(&database).await;
     limit(&replicas[0], "/agents/a", json!({"callsPerDay": 2_000, "callsPerMonth": 3_000})).await;
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    join_all(replicas.iter().map(|replica| replica.caught_up())).await;
+    let mut given_out = 0;
     for quota in [2_000_u32, 1_000] {
         let answered = AtomicU32::new(0);
         join_all((0..24).map(async |caller| {
@@ -57,20 +65,23 @@ async fn a_quota_is_kept_by_three_replicas_together() {
             answered.fetch_add(count, Ordering::Relaxed);
         }))
         .await;
-        // What lay with a replica that had no callers any more comes back after a second or two.
-        tokio::time::sleep(Duration::from_millis(3_500)).await;
+        // What lies with a replica that has no callers any more is given back.
+        given_out += i64::from(answered.load(Ordering::Relaxed));
+        let taken = "select calls from quotas where period = 'month'";
+        eventually("the rest is given back", async || database.number(taken).await == given_out).await;
         let rest = until_refused(&replicas[0], "a", &key).await;
         let (answered, lay) = (answered.into_inner(), f64::from(rest) / f64::from(quota));
         assert_eq!(answered + rest, quota);
         assert!(lay <= 0.01, "{rest} of {quota} were refused before they were used up");
+        given_out += i64::from(rest);
         // The month goes on where the day ended.
         limit(&replicas[0], "/agents/a", json!({"callsPerMonth": 3_000})).await;
-        tokio::time::sleep(Duration::from_millis(1_200)).await;
+        join_all(replicas.iter().map(|replica| replica.caught_up())).await;
     }
 }
 
 #[tokio::test]
-async fn what_is_used_up_is_told_with_when_it_comes_back() {
+async fn exhausted_quota_is_refused_with_its_reset_time() {
     let database = database().await;
     let clock = ManualClock::at(datetime!(2026-12-31 23:59 UTC));
     let replica = Builder::new(&database).clock(clock.clone()).start().await;
@@ -103,7 +114,7 @@ async fn what_is_used_up_is_told_with_when_it_comes_back() {
 }
 
 #[tokio::test]
-async fn a_refused_tenant_takes_nothing_from_its_agent_and_a_batch_counts_its_requests() {
+async fn refused_calls_take_no_quota_and_batches_count_requests() {
     let database = database().await;
     let replica = Builder::new(&database).start().await;
     let key = replica.acme("a").await;
@@ -122,7 +133,7 @@ async fn a_refused_tenant_takes_nothing_from_its_agent_and_a_batch_counts_its_re
 }
 
 #[tokio::test]
-async fn strangers_at_a_public_agent_have_quotas_of_their_own() {
+async fn anonymous_callers_have_a_quota_of_their_own() {
     let database = database().await;
     let replica = Builder::new(&database).set("WAGGLE_LIMITS__STRANGERS_PERCENT", 50).start().await;
     let own = replica.acme("a").await;
@@ -159,7 +170,7 @@ async fn strangers_at_a_public_agent_have_quotas_of_their_own() {
 }
 
 #[tokio::test]
-async fn what_a_replica_took_and_did_not_give_out_is_given_back_when_it_stops() {
+async fn unused_quota_is_returned_at_shutdown() {
     let database = database().await;
     let replica = Builder::new(&database).start().await;
     let key = replica.acme("a").await;
@@ -174,7 +185,7 @@ async fn what_a_replica_took_and_did_not_give_out_is_given_back_when_it_stops() 
 }
 
 #[tokio::test]
-async fn calls_are_let_in_on_credit_while_the_database_is_away_and_settled_afterwards() {
+async fn calls_during_an_outage_are_charged_afterwards() {
     let database = database().await;
     let proxy = Proxy::before(&database.options).await;
     let replica = Builder::new(&database)
@@ -190,18 +201,21 @@ async fn calls_are_let_in_on_credit_while_the_database_is_away_and_settled_after
     limit(&replica, "/agents/a", json!({"callsPerDay": 20})).await;
     assert_eq!(list(&replica, "a", &key).await.status, 200);
     proxy.swallow(true);
-    tokio::time::sleep(Duration::from_millis(600)).await;
+    is_away(&replica).await;
     for _ in 0..5 {
         let answer = list(&replica, "a", &key).await;
         assert_eq!(answer.status, 200, "{}", answer.text());
     }
     proxy.swallow(false);
-    tokio::time::sleep(Duration::from_secs(5)).await;
+    let is_ready = async || replica.http.get("/readyz").await.text() == r#"{"status":"ready"}"#;
+    eventually("the database is there", is_ready).await;
+    // Not for a condition: for a second after the last attempt nobody asks the database for a share.
+    tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(until_refused(&replica, "a", &key).await, 14);
 }
 
 #[tokio::test]
-async fn usage_is_settled_again_after_a_network_has_lost_an_answer() {
+async fn usage_is_written_again_after_a_lost_answer() {
     let database = database().await;
     let proxy = Proxy::before(&database.options).await;
     let replica = Builder::new(&database)
@@ -216,7 +230,8 @@ async fn usage_is_settled_again_after_a_network_has_lost_an_answer() {
     let settled = "select coalesce(sum(calls), 0)::bigint from agent_usage where method = 'resources/list'";
     for calls in 1..3 {
         assert_eq!(list(&replica, "a", &key).await.status, 200);
-        // What is settled in this time is lost on its way, or its answer is, without an end of the connection.
+        // Not for a condition: what is settled in this time is lost on its way, or its answer is, without an end of the
+        // connection, and the gateway shows none of it.
         proxy.swallow(calls == 1);
         tokio::time::sleep(Duration::from_millis(1_500)).await;
         proxy.swallow(false);
@@ -225,7 +240,7 @@ async fn usage_is_settled_again_after_a_network_has_lost_an_answer() {
 }
 
 #[tokio::test]
-async fn usage_is_told_by_hour_or_day_and_method_to_whoever_manages_the_agent() {
+async fn usage_is_reported_by_hour_or_day_and_method() {
     let database = database().await;
     let clock = ManualClock::at(datetime!(2026-05-01 10:59:59 UTC));
     let replica = Builder::new(&database).clock(clock.clone()).start().await;
@@ -268,13 +283,7 @@ async fn usage_is_told_by_hour_or_day_and_method_to_whoever_manages_the_agent() 
         item(eleven, "ping", 2, 0, 0),
         item(eleven, "resources/list", 1, 0, 1),
     ]);
-    for _ in 0..100 {
-        if usage("").await == expected {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-    assert_eq!(usage("").await, expected);
+    eventually("all is counted", async || usage("").await == expected).await;
     assert_eq!(usage("?from=2026-05-01T11:00:00Z").await.as_array().unwrap().len(), 3);
     assert_eq!(usage("?to=2026-05-01T11:00:00Z").await, json!([item(ten, "resources/read", 3, 1, 0)]));
     assert_eq!(usage("?bucket=day").await[2], item("2026-05-01T00:00:00Z", "resources/list", 1, 0, 1));

@@ -7,18 +7,19 @@ use std::time::{Duration, Instant};
 use http::StatusCode;
 use serde_json::json;
 use tokio::task::JoinSet;
-use waggle::model::sources::Point;
+use waggle::model::sources::FailPoint;
 
-use crate::app::{Builder, Replica};
-use crate::cluster::database;
-use crate::interference::Director;
-use crate::proxy::Proxy;
+use crate::support::app::{Builder, Replica};
+use crate::support::cluster::database;
+use crate::support::faults::FaultScript;
+use crate::support::proxy::Proxy;
+use crate::support::wait::eventually;
 
 /// A resource of an agent.
 const PATH: &str = "/agents/a/resources?uri=x:1";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_thousand_writers_of_one_agent_leave_no_gap_and_a_quiet_agent_does_not_wait_for_them() {
+async fn thousand_writers_leave_no_gap_and_delay_no_other_agent() {
     let database = database().await;
     // A machine that is busy with other tests may take longer over a thousand writes than a writer usually waits.
     let builder = Builder::new(&database).set("WAGGLE_WRITES__WAIT_SECONDS", 60);
@@ -67,6 +68,7 @@ async fn quiet_writes(replica: &Replica, life: usize, end: impl Fn() -> bool) ->
         if round >= 200 && (life == 0 || end()) {
             break;
         }
+        // The pace of a quiet writer.
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     took
@@ -78,7 +80,7 @@ fn p99(mut took: Vec<Duration>) -> Duration {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn past_the_bound_of_its_queue_an_agents_writers_are_told_to_come_again() {
+async fn writers_beyond_the_queue_of_an_agent_are_refused() {
     let database = database().await;
     let replica = Builder::new(&database).set("WAGGLE_WRITES__QUEUE_PER_AGENT", 5).start().await;
     let replica = Arc::new(replica);
@@ -89,8 +91,9 @@ async fn past_the_bound_of_its_queue_an_agents_writers_are_told_to_come_again() 
         let replica = Arc::clone(&replica);
         writers.spawn(async move {
             let body = serde_json::json!({"name": "n", "contents": [{"text": "t"}]});
-            let answer =
-                replica.admin("PUT", &crate::app::resource("a", &format!("x:{n}")), Some(body)).await;
+            let answer = replica
+                .admin("PUT", &crate::support::app::resource("a", &format!("x:{n}")), Some(body))
+                .await;
             if answer.status.is_success() {
                 return true;
             }
@@ -107,42 +110,42 @@ async fn past_the_bound_of_its_queue_an_agents_writers_are_told_to_come_again() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_write_whose_caller_goes_away_is_finished_and_told() {
-    use waggle::model::sources::Point;
+async fn write_of_a_disconnected_client_is_completed() {
+    use waggle::model::sources::FailPoint;
     let database = database().await;
-    let director = crate::interference::Director::new();
-    let writer = Builder::new(&database).interference(director.clone()).start().await;
+    let faults = crate::support::faults::FaultScript::new();
+    let writer = Builder::new(&database).fault_injector(faults.clone()).start().await;
     let reader = Builder::new(&database).set("WAGGLE_DATABASE__SWEEP_MS", 10_000).start().await;
     let key = writer.acme("a").await;
     writer.put("a", "x:1", "old").await;
     assert_eq!(reader.http.text("a", &key, "x:1").await.as_deref(), Some("old"));
-    let held = director.hold(Point::BeforeCommit);
+    let held = faults.hold(FailPoint::BeforeCommit);
     let caller = {
         let http = writer.http.clone();
         let operator = writer.operator.clone();
         tokio::spawn(async move {
             let body = serde_json::json!({"name": "a name", "contents": [{"text": "new"}]});
-            http.admin(&operator, "PUT", &crate::app::resource("a", "x:1"), Some(body)).await
+            http.admin(&operator, "PUT", &crate::support::app::resource("a", "x:1"), Some(body)).await
         })
     };
     held.meanwhile(async {
         caller.abort();
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        assert!(caller.await.unwrap_err().is_cancelled());
     })
     .await;
-    tokio::time::sleep(Duration::from_millis(500)).await;
-    assert_eq!(reader.http.text("a", &key, "x:1").await.as_deref(), Some("new"));
+    let is_new = async || reader.http.text("a", &key, "x:1").await.as_deref() == Some("new");
+    eventually("the write is read on the other replica", is_new).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_write_that_the_network_loses_holds_up_the_next_for_some_seconds_only() {
+async fn lost_write_delays_the_next_for_seconds_only() {
     let database = database().await;
-    let (proxy, director) = (Proxy::before(&database.options).await, Director::new());
-    let cut_off = Builder::new(&database).interference(director.clone());
+    let (proxy, faults) = (Proxy::before(&database.options).await, FaultScript::new());
+    let cut_off = Builder::new(&database).fault_injector(faults.clone());
     let cut_off = Arc::new(cut_off.store(|store| store.connect = proxy.options.clone()).start().await);
     let replica = Builder::new(&database).start().await;
     let key = replica.acme("a").await;
-    let held = director.hold(Point::BeforeCommit);
+    let held = faults.hold(FailPoint::BeforeCommit);
     let lost = Arc::clone(&cut_off);
     let body = |text: &str| json!({"name": "n", "contents": [{"text": text}]});
     let losing = body("lost");

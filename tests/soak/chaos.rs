@@ -7,10 +7,10 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::Form;
-use crate::cluster::Database;
 use crate::fleet::Fleet;
 use crate::ledger::{Ledger, count};
-use crate::proxy::Proxy;
+use crate::support::cluster::Database;
+use crate::support::proxy::Proxy;
 
 /// What is torn down.
 #[derive(Clone)]

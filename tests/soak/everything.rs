@@ -9,10 +9,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::chaos::Chaos;
 use crate::client::{Client, Seen, Worker};
-use crate::cluster::database;
 use crate::fleet::{Fleet, Urls};
 use crate::ledger::Ledger;
-use crate::proxy::Proxy;
+use crate::support::cluster::database;
+use crate::support::proxy::Proxy;
 use crate::world::{AGENTS, Wish, World};
 use crate::writer::Writer;
 use crate::{ALONE, Form, form, legacy, modern, truth};

@@ -15,14 +15,16 @@ use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng};
 use serde_json::json;
 use sqlx::ConnectOptions;
+use sqlx::postgres::PgConnectOptions;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::ALONE;
 use crate::fleet::{Fleet, Urls};
-use crate::interference::Fault;
 use crate::postgres::Servers;
-use crate::proxy::Proxy;
+use crate::support::faults::Fault;
+use crate::support::proxy::Proxy;
 
 const REPLICAS: usize = 3;
 const REVOKERS: usize = 4;
@@ -166,6 +168,8 @@ struct Chaos {
     servers: Servers,
     /// Of each replica: the way for LISTEN, and for everything else.
     proxies: Vec<[Proxy; 2]>,
+    /// Where new connections of the proxies lead.
+    primary: watch::Sender<PgConnectOptions>,
     saved: bool,
 }
 
@@ -241,10 +245,7 @@ impl Chaos {
         let lost = Duration::from_millis(self.random.random_range(0..2_000));
         self.findings.history.fetch_add(1, Ordering::SeqCst);
         self.servers.fail_over(lost).await;
-        let options = self.servers.database().options;
-        for proxy in self.proxies.iter().flatten() {
-            proxy.lead_to(&options);
-        }
+        self.primary.send_replace(self.servers.database().options);
         self.findings.history.fetch_add(1, Ordering::SeqCst);
         self.servers.add_standby().await;
         "failed over"
@@ -258,10 +259,10 @@ async fn revoked_key_is_never_honoured_beyond_the_bound() {
     let seed = setting("VERIFY_FAULTS_SEED").unwrap_or_else(|| rand::random_range(0..1_000_000));
     println!("seed: {seed}, {lasts:?}");
     let servers = Servers::start().await;
-    let options = servers.database().options;
+    let (primary, target) = watch::channel(servers.database().options);
     let mut proxies = Vec::new();
     for _ in 0..REPLICAS {
-        proxies.push([Proxy::before(&options).await, Proxy::before(&options).await]);
+        proxies.push([Proxy::following(target.clone()).await, Proxy::following(target.clone()).await]);
     }
     let url = |proxy: &Proxy| proxy.options.to_url_lossy().to_string();
     let urls = proxies.iter().map(|[listen, pool]| Urls { listen: url(listen), database: url(pool) });
@@ -285,6 +286,7 @@ async fn revoked_key_is_never_honoured_beyond_the_bound() {
         findings: Arc::clone(&findings),
         servers,
         proxies,
+        primary,
         saved: false,
     };
     chaos.rage(lasts).await;

@@ -12,30 +12,22 @@
 
 mod chaos;
 mod client;
-#[path = "../it/cluster.rs"]
-#[expect(dead_code, reason = "shared with the other tests, which use more of it")]
-mod cluster;
-mod embedded;
 mod everything;
 mod faults;
 mod fleet;
-#[path = "../it/hardening/flood.rs"]
-mod flood;
 mod http;
-#[path = "../it/interference.rs"]
-#[expect(dead_code, reason = "shared with the other tests, which use more of it")]
-mod interference;
 mod ledger;
 mod legacy;
 mod million;
 mod modern;
 mod postgres;
-#[path = "../it/proxy.rs"]
-mod proxy;
 mod reader;
 mod shares;
 mod slow;
 mod sse;
+#[path = "../it/support/mod.rs"]
+#[expect(dead_code, reason = "shared with the other tests, which use more of it")]
+mod support;
 mod truth;
 mod world;
 mod writer;

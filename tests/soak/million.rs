@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use sqlx::ConnectOptions;
 
-use crate::cluster::database;
 use crate::fleet::{Fleet, Urls};
-use crate::flood::{flood, good_caller, percentile, resident};
+use crate::support::cluster::database;
+use crate::support::flood::{flood, good_caller, percentile, resident};
 use crate::{ALONE, is_long};
 
 /// In MiB: what the tables of the limits, the keys that were looked up and the buffers of connections may take together.

@@ -8,8 +8,8 @@ use sqlx::postgres::PgConnectOptions;
 use tempfile::TempDir;
 use tokio::process::Command;
 
-use crate::cluster::Database;
 use crate::fleet::free_port;
+use crate::support::cluster::Database;
 
 /// The longest that a server may take to start, or to be copied.
 const PATIENCE: Duration = Duration::from_secs(120);

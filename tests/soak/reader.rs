@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::cluster::database;
 use crate::fleet::{Fleet, Urls};
 use crate::slow::Slow;
+use crate::support::cluster::database;
 use crate::world::resource;
 use crate::{ALONE, is_long};
 

@@ -7,9 +7,9 @@ use futures_util::future::join_all;
 use serde_json::json;
 use sqlx::ConnectOptions;
 
-use crate::cluster::database;
 use crate::fleet::{Fleet, Urls, is_release};
-use crate::flood::{good_caller, percentile};
+use crate::support::cluster::database;
+use crate::support::flood::{good_caller, percentile};
 use crate::{ALONE, is_long};
 
 const REPLICAS: usize = 3;

@@ -124,6 +124,22 @@ database.url: required with database.listen_url";
 }
 
 #[test]
+fn checkpoints_inside_the_data_directory_are_refused() {
+    let text =
+        |data: &str, to: &str| format!("[embedded]\ndata_dir = '{data}'\n[audit]\ncheckpoint_to = '{to}'");
+    for (data, to) in [("/data", "/data/checkpoints"), ("/data", "/data"), ("data", "./data/checkpoints")] {
+        let expected =
+            format!("waggle.toml:4: audit.checkpoint_to: must be outside embedded.data_dir, which is {data}");
+        assert_eq!(file(&text(data, to)).refused(), expected);
+    }
+    for (data, to) in
+        [("/data", "/database"), ("/data/waggle", "/data/checkpoints"), ("/data", "https://a/data")]
+    {
+        assert!(file(&text(data, to)).read(Purpose::Serve).is_ok(), "{data} {to}");
+    }
+}
+
+#[test]
 fn insecure_issuers_and_algorithms_are_refused() {
     let text = "\
 [[tokens.issuers]]

@@ -7,7 +7,7 @@ use super::topic::Topic;
 use crate::feed::Feed;
 use crate::model::fault::Fault;
 use crate::model::scope::{Revision, Scope};
-use crate::model::sources::Point;
+use crate::model::sources::FailPoint;
 use crate::model::subject::{Interest, Subject};
 
 /// A stream of what happens to an agent; dropped, it is none any more.
@@ -53,7 +53,7 @@ impl Reading {
     /// # Errors
     /// [`Fault::StorageUnavailable`]; those that were taken up stay so.
     pub async fn take_up(&self, interests: Vec<Interest>) -> Result<bool, Fault> {
-        self.feed.sources.pause(Point::BeforeInterest).await;
+        self.feed.sources.pause(FailPoint::BeforeSubscription).await;
         let (interests, seen) = self.topic.enter(&self.reader, interests);
         let replayed = self.feed.replay(&self.topic, &self.reader, &interests, seen).await;
         replayed.map_err(|error| {

@@ -8,7 +8,7 @@ use super::topic::Topic;
 use super::touched::Touched;
 use crate::feed::Feed;
 use crate::model::scope::{Revision, Scope};
-use crate::model::sources::Point;
+use crate::model::sources::FailPoint;
 use crate::model::subject::{Interest, Subject};
 use crate::store::StoreError;
 
@@ -32,7 +32,7 @@ impl Feed {
         let scope = Scope::from(topic.agent);
         // Floor and rows in one view: what is pruned meanwhile is still seen, or its floor is.
         let read = self.hub.read(&self.store, scope, async |view, head| {
-            self.sources.pause(Point::DuringReplay).await;
+            self.sources.pause(FailPoint::DuringReplay).await;
             let changes = view.changes_after(scope, since, MOST_CHANGES + 1).await?;
             let known = head.floor <= since && changes.len() <= MOST_CHANGES;
             Ok(known.then_some(changes))

@@ -15,7 +15,7 @@ use super::touched::Touched;
 use crate::feed::Feed;
 use crate::model::ids::{AgentId, TenantId};
 use crate::model::scope::{Change, Revision, Scope};
-use crate::model::sources::Point;
+use crate::model::sources::FailPoint;
 use crate::model::subject::{Interest, Subject, Watched};
 use crate::model::uri::ResourceUri;
 use crate::store::StoreError;
@@ -274,7 +274,7 @@ impl Feed {
             return Ok(());
         }
         let scope = Scope::from(topic.agent);
-        self.sources.pause(Point::BeforeStreamsRead).await;
+        self.sources.pause(FailPoint::BeforeStreamsRead).await;
         let read = self.hub.read(&self.store, scope, async |view, head| {
             let changes = view.changes_after(scope, seen, MOST_CHANGES + 1).await?;
             let known = head.floor <= seen && changes.len() <= MOST_CHANGES;
@@ -289,7 +289,7 @@ impl Feed {
             }
             Some(Read::Changes(changes, until)) => {
                 self.settle(scope, until).await;
-                self.sources.pause(Point::BeforeTold).await;
+                self.sources.pause(FailPoint::BeforeDelivery).await;
                 let touched = self.touched(topic, &changes, || topic.uris()).await;
                 topic.mark(&touched, until, timeline);
             }

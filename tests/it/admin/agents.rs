@@ -3,11 +3,11 @@
 use serde_json::{Value, json};
 
 use super::{owner, say};
-use crate::app::gateway;
-use crate::whole::{answered, problem, whole};
+use crate::support::answers::{answered, problem, whole};
+use crate::support::app::gateway;
 
 #[tokio::test]
-async fn an_agent_is_made_shown_changed_and_deleted() {
+async fn agent_is_created_read_updated_and_deleted() {
     let (_database, replica) = gateway().await;
     replica.tenant("acme").await;
     let admin = async |method, path, body| whole(&replica.admin(method, path, body).await);
@@ -55,7 +55,7 @@ async fn an_agent_is_made_shown_changed_and_deleted() {
 }
 
 #[tokio::test]
-async fn an_agent_cannot_be_made_without_a_tenant_twice_or_under_a_reserved_name() {
+async fn agent_needs_a_tenant_and_an_unused_unreserved_slug() {
     let (_database, replica) = gateway().await;
     replica.acme("a").await;
     let form = "id must match ^[a-z0-9][a-z0-9_-]{0,62}$";
@@ -80,7 +80,7 @@ async fn an_agent_cannot_be_made_without_a_tenant_twice_or_under_a_reserved_name
 }
 
 #[tokio::test]
-async fn what_an_agent_cannot_do_without_cannot_be_taken_away() {
+async fn required_fields_of_an_agent_cannot_be_removed() {
     let (_database, replica) = gateway().await;
     replica.acme("a").await;
     for (patch, member, expected) in [
@@ -96,7 +96,7 @@ async fn what_an_agent_cannot_do_without_cannot_be_taken_away() {
 }
 
 #[tokio::test]
-async fn a_slug_stays_with_its_tenant_and_continues_above_its_old_revisions() {
+async fn reused_slug_stays_with_its_tenant_and_its_revisions_go_on() {
     let (_database, replica) = gateway().await;
     replica.acme("a").await;
     replica.tenant("bee").await;

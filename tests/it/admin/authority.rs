@@ -7,10 +7,10 @@ use time::Duration;
 use time::macros::datetime;
 
 use super::{ask, owner};
-use crate::app::{Builder, Replica};
-use crate::clock::ManualClock;
-use crate::cluster::database;
-use crate::http::Answer;
+use crate::support::app::{Builder, Replica};
+use crate::support::clock::ManualClock;
+use crate::support::cluster::database;
+use crate::support::http::Answer;
 
 /// `U` is 401 unauthenticated, `F` 403 forbidden, `S` 403 `insufficient_scope`, `-` 404 `not_found`.
 const EXPECTED: &str = "
@@ -206,7 +206,7 @@ fn cell(answer: &Answer) -> String {
 }
 
 #[tokio::test]
-async fn everybody_may_do_what_the_contract_says_and_nothing_else() {
+async fn each_credential_is_authorized_as_the_contract_says() {
     let stage = Stage::set().await;
     let mut table = "\n".to_owned();
     write!(table, "{:30}", "").unwrap();
@@ -225,19 +225,22 @@ async fn everybody_may_do_what_the_contract_says_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_missing_scope_is_named_and_asked_for() {
+async fn missing_scope_is_named_in_the_challenge() {
     let stage = Stage::set().await;
     let mcp = &stage.callers[5];
-    let refused = crate::whole::whole(&stage.ask(mcp, "GET", "/agents/a/resources", None).await);
-    let mut expected =
-        crate::whole::problem(403, "insufficient_scope", "this credential lacks the scope registry");
+    let refused = crate::support::answers::whole(&stage.ask(mcp, "GET", "/agents/a/resources", None).await);
+    let mut expected = crate::support::answers::problem(
+        403,
+        "insufficient_scope",
+        "this credential lacks the scope registry",
+    );
     let challenge = "Bearer realm=\"MCP\", error=\"insufficient_scope\", scope=\"registry\"";
     expected["headers"]["www-authenticate"] = json!(challenge);
     assert_eq!(refused, expected);
 }
 
 #[tokio::test]
-async fn two_different_credentials_are_none() {
+async fn two_different_credentials_are_refused() {
     let stage = Stage::set().await;
     let (_, key) = stage.replica.key("a", &["registry"]).await;
     let operator = stage.replica.operator.clone();

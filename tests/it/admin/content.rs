@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use super::ask;
-use crate::app::{Builder, Replica, encode, gateway, resource};
-use crate::cluster::database;
-use crate::whole::{answered, problem, whole};
+use crate::support::answers::{answered, problem, whole};
+use crate::support::app::{Builder, Replica, encode, gateway, resource};
+use crate::support::cluster::database;
 
 const CURL: &str = "application/x-www-form-urlencoded";
 
@@ -32,7 +32,7 @@ async fn shown(replica: &Replica, uri: &str) -> Value {
 }
 
 #[tokio::test]
-async fn bytes_come_back_as_they_were_sent_with_their_mime_type() {
+async fn raw_content_keeps_its_bytes_and_mime_type() {
     let (_database, replica) = gateway().await;
     replica.acme("a").await;
     let every_byte: Vec<u8> = (0..=255).collect();
@@ -95,7 +95,7 @@ async fn raw_content_replaces_the_content_and_keeps_the_definition() {
 }
 
 #[tokio::test]
-async fn raw_content_without_a_type_keeps_the_type_and_form_of_the_content() {
+async fn raw_content_without_a_type_keeps_the_previous_type() {
     let (_database, replica) = gateway().await;
     replica.acme("a").await;
     let mut shown_as = json!({
@@ -160,7 +160,7 @@ async fn a_body_in_a_content_coding_is_refused() {
 }
 
 #[tokio::test]
-async fn contents_are_taken_up_to_their_limit_and_no_further() {
+async fn content_beyond_its_size_limit_is_refused() {
     let database = database().await;
     let replica = Builder::new(&database).set("WAGGLE_LIMITS__CONTENT_BYTES", 65_536).start().await;
     replica.acme("a").await;

@@ -5,10 +5,10 @@ use time::Duration;
 use time::macros::datetime;
 
 use super::{ask, owner};
-use crate::app::{Builder, Replica, gateway};
-use crate::clock::ManualClock;
-use crate::cluster::database;
-use crate::whole::{answered, problem, whole};
+use crate::support::answers::{answered, problem, whole};
+use crate::support::app::{Builder, Replica, gateway};
+use crate::support::clock::ManualClock;
+use crate::support::cluster::database;
 
 /// The status of a list that is asked for with a key.
 async fn status(replica: &Replica, key: &str) -> u16 {
@@ -21,7 +21,7 @@ fn key_of(answer: &Value) -> (String, String) {
 }
 
 #[tokio::test]
-async fn a_key_is_shown_once_and_listed_without_its_secret() {
+async fn key_secret_is_returned_once_and_never_listed() {
     let (_database, replica) = gateway().await;
     replica.tenant("acme").await;
     replica.agent("acme", "a").await;
@@ -62,7 +62,7 @@ async fn a_key_is_shown_once_and_listed_without_its_secret() {
 }
 
 #[tokio::test]
-async fn an_owner_key_reaches_its_tenants_agents_as_far_as_its_scopes_go() {
+async fn owner_key_reaches_agents_of_its_tenant_within_its_scopes() {
     let (_database, replica) = gateway().await;
     replica.acme("a").await;
     let made = replica.admin("POST", "/tenants/acme/keys", Some(json!({}))).await;
@@ -94,7 +94,7 @@ async fn an_owner_key_reaches_its_tenants_agents_as_far_as_its_scopes_go() {
 }
 
 #[tokio::test]
-async fn there_are_ten_active_keys_at_the_most_and_each_can_be_rotated() {
+async fn ten_active_keys_are_the_most_and_each_can_be_rotated() {
     let database = database().await;
     let clock = ManualClock::at(datetime!(2026-11-21 12:00 UTC));
     let replica = Builder::new(&database).clock(clock.clone()).start().await;
@@ -130,7 +130,7 @@ async fn there_are_ten_active_keys_at_the_most_and_each_can_be_rotated() {
 }
 
 #[tokio::test]
-async fn a_rotated_key_is_the_old_one_anew_and_the_old_one_dies_after_its_grace() {
+async fn rotated_key_inherits_settings_and_the_old_expires_after_grace() {
     let database = database().await;
     let clock = ManualClock::at(datetime!(2026-11-21 12:00 UTC));
     let replica = Builder::new(&database).clock(clock.clone()).start().await;
@@ -182,7 +182,7 @@ async fn a_rotated_key_is_the_old_one_anew_and_the_old_one_dies_after_its_grace(
 }
 
 #[tokio::test]
-async fn an_expired_key_is_refused_from_the_moment_on() {
+async fn key_is_refused_from_its_expiry_on() {
     let database = database().await;
     let clock = ManualClock::at(datetime!(2026-11-21 12:00 UTC));
     let replica = Builder::new(&database).clock(clock.clone()).start().await;
@@ -202,7 +202,7 @@ async fn an_expired_key_is_refused_from_the_moment_on() {
 }
 
 #[tokio::test]
-async fn the_last_use_of_a_key_is_told_to_the_minute() {
+async fn last_use_of_a_key_is_recorded_to_the_minute() {
     let database = database().await;
     let clock = ManualClock::at(datetime!(2026-11-21 12:34:56 UTC));
     let replica = Builder::new(&database).clock(clock.clone()).start().await;

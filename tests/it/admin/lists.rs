@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::app::{Replica, gateway};
-use crate::whole::{problem, whole};
+use crate::support::answers::{problem, whole};
+use crate::support::app::{Replica, gateway};
 
 /// Reads a list to its end; answers the `member` of its items by page.
 async fn walk(replica: &Replica, path: &str, limit: usize, member: &str) -> Vec<Vec<String>> {
@@ -26,7 +26,7 @@ async fn walk(replica: &Replica, path: &str, limit: usize, member: &str) -> Vec<
 }
 
 #[tokio::test]
-async fn a_list_of_many_is_read_whole_and_in_order_whatever_its_pages() {
+async fn list_is_complete_and_ordered_for_any_page_size() {
     let (database, replica) = gateway().await;
     replica.acme("a").await;
     database
@@ -47,7 +47,7 @@ async fn a_list_of_many_is_read_whole_and_in_order_whatever_its_pages() {
 }
 
 #[tokio::test]
-async fn every_list_can_be_read_one_by_one() {
+async fn every_list_can_be_paged_by_one() {
     let (_database, replica) = gateway().await;
     let ids = ["b", "a0", "a-b", "a_b", "a"];
     for id in ids {
@@ -89,7 +89,7 @@ async fn every_list_can_be_read_one_by_one() {
 }
 
 #[tokio::test]
-async fn the_limit_of_a_page_is_a_number_from_1_to_500() {
+async fn page_limit_is_a_number_from_1_to_500() {
     let (_database, replica) = gateway().await;
     replica.acme("a").await;
     for list in [
@@ -120,7 +120,7 @@ async fn the_limit_of_a_page_is_a_number_from_1_to_500() {
 }
 
 #[tokio::test]
-async fn a_cursor_is_good_for_the_list_it_came_from_and_for_no_other() {
+async fn cursor_of_another_list_is_refused() {
     let (_database, replica) = gateway().await;
     let key = replica.acme("a").await;
     replica.agent("acme", "b").await;
@@ -152,7 +152,7 @@ async fn a_cursor_is_good_for_the_list_it_came_from_and_for_no_other() {
     let refused = problem(400, "invalid_params", "cursor is not one of this list");
     let follow = async |list: &str, cursor: &str| {
         let separator = if list.contains('?') { '&' } else { '?' };
-        let cursor = crate::app::encode(cursor);
+        let cursor = crate::support::app::encode(cursor);
         whole(&replica.admin("GET", &format!("{list}{separator}cursor={cursor}"), None).await)
     };
     for (list, own) in lists.iter().zip(&cursors) {

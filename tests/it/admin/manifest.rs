@@ -3,13 +3,13 @@
 use std::time::Instant;
 
 use serde_json::{Value, json};
-use waggle::model::sources::Point;
+use waggle::model::sources::FailPoint;
 
 use super::{ask, say};
-use crate::app::{Builder, Replica, gateway};
-use crate::cluster::database;
-use crate::interference::Director;
-use crate::whole::{answered, exact, problem, whole};
+use crate::support::answers::{answered, exact, problem, whole};
+use crate::support::app::{Builder, Replica, gateway};
+use crate::support::cluster::database;
+use crate::support::faults::FaultScript;
 
 const PATH: &str = "/agents/a/manifest";
 
@@ -66,7 +66,7 @@ fn sorted(mut manifest: Value) -> Value {
 }
 
 #[tokio::test]
-async fn what_is_applied_comes_back_and_applied_again_changes_nothing() {
+async fn applying_an_exported_manifest_changes_nothing() {
     let (_database, replica) = gateway().await;
     let key = replica.acme("a").await;
     let mut demo: Value = serde_json::from_str(include_str!("../../../config/demo/research.json")).unwrap();
@@ -98,7 +98,7 @@ async fn what_is_applied_comes_back_and_applied_again_changes_nothing() {
 }
 
 #[tokio::test]
-async fn an_owners_json_survives_a_manifest_byte_for_byte() {
+async fn manifest_keeps_the_owners_json_byte_for_byte() {
     let (_database, replica) = gateway().await;
     replica.acme("a").await;
     let meta = r#"{"z":12345678901234567890123,  "a":-0.0, "\u00e9" : "\/" }"#;
@@ -110,7 +110,7 @@ async fn an_owners_json_survives_a_manifest_byte_for_byte() {
 }
 
 #[tokio::test]
-async fn only_what_differs_is_written_in_one_revision_and_told_by_its_number() {
+async fn manifest_writes_only_differences_in_one_revision() {
     let (database, replica) = gateway().await;
     let key = replica.acme("a").await;
     let three = |of: fn(&str, &str) -> Value, [a, b, c]: [&str; 3]| vec![of(a, "1"), of(b, "1"), of(c, "1")];
@@ -151,7 +151,7 @@ async fn only_what_differs_is_written_in_one_revision_and_told_by_its_number() {
     assert_eq!(database.number(told).await, 1);
     assert_eq!(database.number("select resource_count::bigint from agents where slug = 'a'").await, 3);
     // What stayed keeps the revision that last changed it.
-    let resource = |uri| crate::app::resource("a", uri);
+    let resource = |uri| crate::support::app::resource("a", uri);
     assert_eq!(replica.admin("GET", &resource("x:a"), None).await.revision(), 2);
     assert_eq!(replica.admin("GET", &resource("x:b"), None).await.revision(), 4);
     assert_eq!(replica.http.text("a", &key, "x:b").await.as_deref(), Some("2"));
@@ -165,7 +165,7 @@ async fn only_what_differs_is_written_in_one_revision_and_told_by_its_number() {
 }
 
 #[tokio::test]
-async fn a_manifest_is_applied_to_the_revision_that_it_is_for() {
+async fn manifest_is_refused_when_its_revision_is_not_current() {
     let (_database, replica) = gateway().await;
     replica.acme("a").await;
     let under = async |query: &str, tag: &str| {
@@ -189,7 +189,7 @@ async fn a_manifest_is_applied_to_the_revision_that_it_is_for() {
 }
 
 #[tokio::test]
-async fn a_manifest_touches_no_other_agent() {
+async fn manifest_changes_no_other_agent() {
     let (database, replica) = gateway().await;
     replica.acme("a").await;
     replica.agent("acme", "b").await;
@@ -224,14 +224,14 @@ async fn a_manifest_touches_no_other_agent() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_manifest_is_shown_as_it_was_at_one_revision() {
+async fn exported_manifest_is_a_snapshot_of_one_revision() {
     let database = database().await;
-    let director = Director::new();
-    let replica = Builder::new(&database).interference(director.clone()).start().await;
+    let faults = FaultScript::new();
+    let replica = Builder::new(&database).fault_injector(faults.clone()).start().await;
     replica.acme("a").await;
     let before = manifest(vec![resource("x:1", "1")], vec![template("y:{v}", "1")], vec![prompt("p", "1")]);
     assert_eq!(put(&replica, &before).await["status"], 200);
-    let hold = director.hold(Point::SnapshotBetweenReads);
+    let hold = faults.hold(FailPoint::SnapshotBetweenReads);
     let after = manifest(vec![resource("x:2", "2")], vec![template("y:{v}", "2")], vec![]);
     let (shown, written) = tokio::join!(get(&replica), hold.meanwhile(put(&replica, &after)));
     assert_eq!(written["headers"]["etag"], "\"3\"");
@@ -240,7 +240,7 @@ async fn a_manifest_is_shown_as_it_was_at_one_revision() {
 }
 
 #[tokio::test]
-async fn what_is_larger_than_a_manifest_may_be_is_read_one_by_one() {
+async fn agent_too_large_for_a_manifest_is_not_exported() {
     let database = database().await;
     let replica = Builder::new(&database).set("WAGGLE_LIMITS__MANIFEST_BYTES", 65_536).start().await;
     replica.acme("a").await;
@@ -263,7 +263,7 @@ async fn what_is_larger_than_a_manifest_may_be_is_read_one_by_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ten_thousand_resources_are_applied_at_once_and_one_of_them_changes_alone() {
+async fn manifest_of_ten_thousand_resources_then_changes_one_alone() {
     let (database, replica) = gateway().await;
     let key = replica.acme("a").await;
     let uri = |n: usize| format!("x://host/{n:05}");

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::ask;
-use crate::app::{Replica, gateway, resource};
-use crate::whole::{problem, whole};
+use crate::support::answers::{problem, whole};
+use crate::support::app::{Replica, gateway, resource};
 
 async fn under(replica: &Replica, call: (&str, &str), condition: (&str, &str)) -> Value {
     let body = match call {
@@ -26,7 +26,7 @@ fn mismatch() -> Value {
 }
 
 #[tokio::test]
-async fn a_write_is_done_where_its_condition_holds_and_not_where_it_does_not() {
+async fn write_with_a_failed_precondition_changes_nothing() {
     let (_database, replica) = gateway().await;
     replica.acme("a").await;
     let revision = replica.put("a", "x:1", "t").await;
@@ -113,7 +113,7 @@ async fn a_write_is_done_where_its_condition_holds_and_not_where_it_does_not() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_matches_nothing() {
+async fn absent_resource_matches_no_entity_tag() {
     let (_database, replica) = gateway().await;
     replica.acme("a").await;
     let resource = resource("a", "x:1");
@@ -132,7 +132,7 @@ async fn what_is_not_there_matches_nothing() {
 }
 
 #[tokio::test]
-async fn several_headers_and_both_conditions_count() {
+async fn repeated_and_combined_preconditions_all_apply() {
     let (_database, replica) = gateway().await;
     replica.acme("a").await;
     replica.put("a", "x:1", "t").await;
@@ -150,7 +150,7 @@ async fn several_headers_and_both_conditions_count() {
 }
 
 #[tokio::test]
-async fn who_has_it_already_is_told_so_and_no_more() {
+async fn matching_if_none_match_is_answered_304() {
     let (_database, replica) = gateway().await;
     replica.acme("a").await;
     replica.put("a", "x:1", "t").await;
@@ -174,7 +174,7 @@ async fn who_has_it_already_is_told_so_and_no_more() {
 }
 
 #[tokio::test]
-async fn writes_of_keys_answer_the_revision_that_makes_the_next_conditional() {
+async fn key_writes_return_the_entity_tag_for_the_next_write() {
     let (_database, replica) = gateway().await;
     replica.acme("a").await;
     let made = replica.admin("POST", "/agents/a/keys", Some(json!({}))).await;

@@ -9,10 +9,10 @@ use waggle::model::key_bounds::Maker;
 use waggle::registry::keys::NewKey;
 use waggle::registry::write::Precondition;
 
-use crate::app::{Builder, Replica};
-use crate::clock::ManualClock;
-use crate::cluster::{Database, database};
-use crate::whole::{problem, without_rates};
+use crate::support::answers::{problem, without_rates};
+use crate::support::app::{Builder, Replica};
+use crate::support::clock::ManualClock;
+use crate::support::cluster::{Database, database};
 
 const END: &str = "2027-01-01T00:00:00Z";
 
@@ -102,7 +102,7 @@ fn narrow() -> Value {
 }
 
 #[tokio::test]
-async fn a_narrow_owner_key_makes_keys_within_its_own_bounds() {
+async fn narrow_owner_key_creates_keys_within_its_bounds() {
     let stage = Stage::start().await;
     let owner = stage.owner(narrow()).await;
     let make = async |body: Value| stage.call(&owner, "POST", "/agents/a/keys", body).await;
@@ -145,7 +145,7 @@ async fn a_narrow_owner_key_makes_keys_within_its_own_bounds() {
 }
 
 #[tokio::test]
-async fn a_narrow_owner_key_rotates_and_limits_keys_within_its_own_bounds() {
+async fn narrow_owner_key_rotates_and_limits_keys_within_its_bounds() {
     let stage = Stage::start().await;
     let owner = stage.owner(narrow()).await;
     let operators = async |body: Value| -> Key {
@@ -184,7 +184,7 @@ async fn a_narrow_owner_key_rotates_and_limits_keys_within_its_own_bounds() {
 }
 
 #[tokio::test]
-async fn keys_record_who_made_them_and_are_revoked_with_their_maker() {
+async fn keys_are_revoked_with_the_key_that_created_them() {
     let stage = Stage::start().await;
     let (owner, other) = (stage.owner(json!({})).await, stage.owner(json!({})).await);
     let of_owner = [stage.made(&owner, "a", json!({})).await, stage.made(&owner, "b", json!({})).await];
@@ -223,7 +223,7 @@ async fn keys_record_who_made_them_and_are_revoked_with_their_maker() {
 }
 
 #[tokio::test]
-async fn a_key_that_ended_meanwhile_makes_none() {
+async fn key_revoked_during_the_request_creates_no_key() {
     let stage = Stage::start().await;
     let owner = stage.owner(narrow()).await;
     let registry = &stage.replica.running.registry;
@@ -256,7 +256,7 @@ async fn a_key_that_ended_meanwhile_makes_none() {
 }
 
 #[tokio::test]
-async fn a_call_that_requires_another_key_says_which() {
+async fn refused_call_names_the_required_credential() {
     let stage = Stage::start().await;
     let owner = stage.owner(json!({})).await;
     let agent = stage.made(&owner, "a", json!({"scopes": ["mcp", "registry", "audit"]})).await;

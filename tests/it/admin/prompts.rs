@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::say;
-use crate::app::{Replica, encode, gateway};
-use crate::whole::{answered, problem, whole};
+use crate::support::answers::{answered, problem, whole};
+use crate::support::app::{Replica, encode, gateway};
 
 fn prompt(name: &str) -> String {
     format!("/agents/a/prompts/{}", encode(name))
@@ -23,7 +23,7 @@ fn text(text: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_prompt_is_added_shown_rendered_replaced_and_removed() {
+async fn prompt_is_created_read_rendered_replaced_and_deleted() {
     let (_database, replica) = gateway().await;
     let key = replica.acme("a").await;
     let none = Value::Null;
@@ -95,7 +95,7 @@ async fn a_prompt_is_added_shown_rendered_replaced_and_removed() {
 }
 
 #[tokio::test]
-async fn what_its_owner_sends_with_a_prompt_comes_back_byte_for_byte() {
+async fn prompt_metadata_is_kept_byte_for_byte() {
     let (_database, replica) = gateway().await;
     replica.acme("a").await;
     let raws = r#""icons":[ {"src":"data:,a" } ],"_meta":{"z":12345678901234567890123,  "a":-0.0 }"#;
@@ -108,7 +108,7 @@ async fn what_its_owner_sends_with_a_prompt_comes_back_byte_for_byte() {
 }
 
 #[tokio::test]
-async fn only_what_changes_of_a_prompt_is_told() {
+async fn unchanged_prompt_causes_no_notification() {
     let (database, replica) = gateway().await;
     replica.acme("a").await;
     let body = r#"{"arguments":[{"name":"a","completions":["1"]}],"messages":[{"role":"user","content":{"type":"text","text":"{{ a }}"}}]}"#;
@@ -134,7 +134,7 @@ async fn only_what_changes_of_a_prompt_is_told() {
 }
 
 #[tokio::test]
-async fn arguments_that_no_message_can_print_are_refused() {
+async fn prompt_arguments_unusable_in_a_template_are_refused() {
     let (_database, replica) = gateway().await;
     replica.acme("a").await;
     for name in ["x-y", "if", "a b", "{{"] {
@@ -148,12 +148,12 @@ async fn arguments_that_no_message_can_print_are_refused() {
 }
 
 #[tokio::test]
-async fn an_embedded_reference_keeps_its_metadata_and_type() {
+async fn embedded_reference_keeps_its_metadata_and_type() {
     let (_database, replica) = gateway().await;
     let key = replica.acme("a").await;
     replica.put("a", "x:text", "registered").await;
     let empty = json!({"name": "n", "mimeType": "text/csv", "contents": []});
-    let path = crate::app::resource("a", "x:empty");
+    let path = crate::support::app::resource("a", "x:empty");
     assert_eq!(replica.admin("PUT", &path, Some(empty)).await.status, 201);
     let embedded =
         |resource: Value| json!({"role": "user", "content": {"type": "resource", "resource": resource}});

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::say;
-use crate::app::{Replica, gateway, resource};
-use crate::whole::{answered, problem, whole};
+use crate::support::answers::{answered, problem, whole};
+use crate::support::app::{Replica, gateway, resource};
 
 async fn put(replica: &Replica, uri: &str, body: &str) -> Value {
     whole(&say(replica, ("PUT", &resource("a", uri)), body).await)
@@ -15,7 +15,7 @@ async fn get(replica: &Replica, uri: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_resource_is_added_shown_replaced_touched_and_removed() {
+async fn resource_is_created_read_replaced_touched_and_deleted() {
     let (_database, replica) = gateway().await;
     replica.acme("a").await;
     let none = Value::Null;
@@ -56,7 +56,7 @@ async fn a_resource_is_added_shown_replaced_touched_and_removed() {
 }
 
 #[tokio::test]
-async fn what_is_listed_is_the_definition_and_its_size_without_content() {
+async fn listed_resource_has_definition_and_size_but_no_content() {
     let (_database, replica) = gateway().await;
     replica.acme("a").await;
     let full = json!({
@@ -81,7 +81,7 @@ async fn what_is_listed_is_the_definition_and_its_size_without_content() {
 }
 
 #[tokio::test]
-async fn what_its_owner_sends_comes_back_byte_for_byte() {
+async fn resource_metadata_is_kept_byte_for_byte() {
     let (_database, replica) = gateway().await;
     let key = replica.acme("a").await;
     let annotations =
@@ -105,7 +105,7 @@ async fn what_its_owner_sends_comes_back_byte_for_byte() {
 }
 
 #[tokio::test]
-async fn a_put_that_changes_nothing_keeps_the_revision() {
+async fn put_without_a_change_keeps_the_revision() {
     let (_database, replica) = gateway().await;
     replica.acme("a").await;
     let body = r#"{"name":"n","_meta":{"a":1},"contents":[{"text":"one"},{"blob":"AA=="}]}"#;
@@ -134,10 +134,12 @@ async fn a_put_that_changes_nothing_keeps_the_revision() {
 }
 
 #[tokio::test]
-async fn an_agent_has_no_more_resources_than_it_may_and_what_goes_makes_room() {
-    let database = crate::cluster::database().await;
-    let replica =
-        crate::app::Builder::new(&database).set("WAGGLE_LIMITS__RESOURCES_PER_AGENT", 2).start().await;
+async fn resource_limit_of_an_agent_is_enforced_and_frees_on_delete() {
+    let database = crate::support::cluster::database().await;
+    let replica = crate::support::app::Builder::new(&database)
+        .set("WAGGLE_LIMITS__RESOURCES_PER_AGENT", 2)
+        .start()
+        .await;
     replica.acme("a").await;
     let body = r#"{"name":"n","contents":[]}"#;
     let full = problem(400, "invalid_params", "the agent has as many resources as it may have");
@@ -151,7 +153,7 @@ async fn an_agent_has_no_more_resources_than_it_may_and_what_goes_makes_room() {
 }
 
 #[tokio::test]
-async fn icons_that_a_client_must_not_load_are_refused() {
+async fn icons_with_unsafe_sources_are_refused() {
     let (_database, replica) = gateway().await;
     replica.acme("a").await;
     let put = async |src: &str| {

@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 
 use super::{ask, owner};
-use crate::app::gateway;
+use crate::support::app::gateway;
 
 #[tokio::test]
-async fn what_is_somebody_elses_and_what_is_not_there_are_answered_alike() {
+async fn foreign_and_missing_objects_are_answered_alike() {
     let (_database, replica) = gateway().await;
     replica.acme("mine").await;
     replica.tenant("bees").await;

@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use super::say;
-use crate::app::{Builder, Replica, encode, gateway};
-use crate::cluster::database;
-use crate::whole::{answered, problem, whole};
+use crate::support::answers::{answered, problem, whole};
+use crate::support::app::{Builder, Replica, encode, gateway};
+use crate::support::cluster::database;
 
 fn template(text: &str) -> String {
     format!("/agents/a/templates?uriTemplate={}", encode(text))
@@ -20,7 +20,7 @@ async fn get(replica: &Replica, text: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_template_is_added_shown_rendered_replaced_and_removed() {
+async fn template_is_created_read_rendered_replaced_and_deleted() {
     let (_database, replica) = gateway().await;
     let key = replica.acme("a").await;
     let none = Value::Null;
@@ -56,7 +56,7 @@ async fn a_template_is_added_shown_rendered_replaced_and_removed() {
 }
 
 #[tokio::test]
-async fn what_its_owner_sends_with_a_template_comes_back_byte_for_byte() {
+async fn template_metadata_is_kept_byte_for_byte() {
     let (_database, replica) = gateway().await;
     replica.acme("a").await;
     let raws = r#""annotations":{ "priority" : 1.0e0},"icons":[ {"src":"data:,a" } ],"_meta":{"z":12345678901234567890123,  "a":-0.0 }"#;
@@ -68,7 +68,7 @@ async fn what_its_owner_sends_with_a_template_comes_back_byte_for_byte() {
 }
 
 #[tokio::test]
-async fn only_what_changes_of_a_template_is_told() {
+async fn unchanged_template_causes_no_notification() {
     let (database, replica) = gateway().await;
     replica.acme("a").await;
     let body = r#"{"name":"n","completions":{"a":["1"]},"template":"{{ a }}"}"#;
@@ -94,7 +94,7 @@ async fn only_what_changes_of_a_template_is_told() {
 }
 
 #[tokio::test]
-async fn templates_that_tie_are_refused_beside_each_other_and_not_after_each_other() {
+async fn ambiguous_templates_are_refused_together_but_not_in_turn() {
     let (_database, replica) = gateway().await;
     replica.acme("a").await;
     let body = r#"{"name":"n","template":""}"#;
@@ -114,7 +114,7 @@ async fn templates_that_tie_are_refused_beside_each_other_and_not_after_each_oth
 }
 
 #[tokio::test]
-async fn an_agent_has_no_more_templates_and_prompts_than_it_may() {
+async fn template_and_prompt_limits_of_an_agent_are_enforced() {
     let database = database().await;
     let settings = Builder::new(&database).set("WAGGLE_LIMITS__TEMPLATES_PER_AGENT", 2);
     let replica = settings.set("WAGGLE_LIMITS__PROMPTS_PER_AGENT", 2).start().await;

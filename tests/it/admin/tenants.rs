@@ -3,11 +3,11 @@
 use serde_json::{Value, json};
 
 use super::say;
-use crate::app::gateway;
-use crate::whole::{answered, problem, whole};
+use crate::support::answers::{answered, problem, whole};
+use crate::support::app::gateway;
 
 #[tokio::test]
-async fn a_tenant_is_made_shown_renamed_and_deleted() {
+async fn tenant_is_created_read_renamed_and_deleted() {
     let (_database, replica) = gateway().await;
     let admin = async |method, path, body| whole(&replica.admin(method, path, body).await);
 
@@ -43,7 +43,7 @@ async fn a_tenant_is_made_shown_renamed_and_deleted() {
 }
 
 #[tokio::test]
-async fn what_is_answered_to_a_creation_is_what_is_shown_later() {
+async fn creation_returns_the_same_representation_as_a_later_read() {
     let (_database, replica) = gateway().await;
     for (made, shown, body) in [
         ("/tenants", "/tenants/acme", json!({"id": "acme"})),
@@ -61,7 +61,7 @@ async fn what_is_answered_to_a_creation_is_what_is_shown_later() {
 }
 
 #[tokio::test]
-async fn a_tenant_takes_its_agents_and_keys_with_it() {
+async fn deleting_a_tenant_deletes_its_agents_and_keys() {
     let (_database, replica) = gateway().await;
     let key = replica.acme("a").await;
     let owner = super::owner(&replica, "acme").await;
@@ -77,7 +77,7 @@ async fn a_tenant_takes_its_agents_and_keys_with_it() {
 }
 
 #[tokio::test]
-async fn members_and_parameters_that_nobody_knows_are_refused_by_name() {
+async fn unknown_members_and_parameters_are_refused_by_name() {
     let (_database, replica) = gateway().await;
     replica.acme("a").await;
     let unknown = |member: &str, known: &str, column: usize| {

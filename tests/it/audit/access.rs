@@ -4,7 +4,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::calls::reaches;
-use crate::app::{Replica, gateway};
+use crate::support::app::{Replica, gateway};
 
 async fn seen(replica: &Replica, key: &str, query: &str) -> (StatusCode, Value) {
     let answer = replica.http.admin(key, "GET", &format!("/audit{query}"), None).await;
@@ -17,7 +17,7 @@ async fn seen(replica: &Replica, key: &str, query: &str) -> (StatusCode, Value) 
 }
 
 #[tokio::test]
-async fn a_key_sees_what_concerns_its_tenant_or_its_agent_and_the_operator_all() {
+async fn audit_rows_are_visible_within_the_scope_of_a_key() {
     let (database, replica) = gateway().await;
     let key = replica.acme("research").await;
     replica.agent("acme", "other").await;
@@ -55,7 +55,7 @@ async fn a_key_sees_what_concerns_its_tenant_or_its_agent_and_the_operator_all()
 }
 
 #[tokio::test]
-async fn a_page_goes_on_where_the_one_before_ended() {
+async fn audit_page_continues_where_the_previous_ended() {
     let (database, replica) = gateway().await;
     replica.acme("research").await;
     for number in 0..5 {

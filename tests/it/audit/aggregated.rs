@@ -4,10 +4,10 @@ use serde_json::json;
 use time::{Duration, OffsetDateTime};
 
 use super::calls::rows;
-use crate::app::Builder;
-use crate::clock::ManualClock;
-use crate::cluster::{Database, database};
-use crate::embedded::support::eventually;
+use crate::support::app::Builder;
+use crate::support::clock::ManualClock;
+use crate::support::cluster::{Database, database};
+use crate::support::wait::eventually;
 
 const COLUMNS: &str = "method, slug, principal_kind, outcome, split_part(subject, ' ', 1), key is not null";
 
@@ -17,7 +17,7 @@ async fn has(database: &Database, count: i64) {
 }
 
 #[tokio::test]
-async fn refused_requests_share_rows_past_60_a_minute_and_at_the_shutdown() {
+async fn refused_requests_are_aggregated_past_60_a_minute() {
     let database = database().await;
     let clock = ManualClock::at(OffsetDateTime::now_utc());
     let builder = Builder::new(&database).set("WAGGLE_AUDIT__DURABILITY", "sync").clock(clock.clone());
@@ -47,7 +47,7 @@ async fn refused_requests_share_rows_past_60_a_minute_and_at_the_shutdown() {
 }
 
 #[tokio::test]
-async fn refusals_of_a_valid_key_share_rows_past_its_burst() {
+async fn refusals_of_a_valid_key_are_aggregated_past_its_burst() {
     let database = database().await;
     let replica = Builder::new(&database)
         .set("WAGGLE_LIMITS__KEY_PER_SECOND", 1)

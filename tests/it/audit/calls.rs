@@ -1,13 +1,12 @@
 //! What the log says of calls of the admin surface.
 
-use std::time::Duration;
-
 use http::StatusCode;
 use serde_json::json;
 use sqlx::Row;
 
-use crate::app::{Replica, gateway, resource};
-use crate::cluster::Database;
+use crate::support::app::{Replica, gateway, resource};
+use crate::support::cluster::Database;
+use crate::support::wait::eventually;
 
 /// Rows of the log in their order, some columns of each as text.
 pub(super) async fn rows(database: &Database, columns: &str) -> Vec<String> {
@@ -19,17 +18,12 @@ pub(super) async fn rows(database: &Database, columns: &str) -> Vec<String> {
 
 /// Waits until the log has so many rows.
 pub(super) async fn reaches(database: &Database, count: i64) {
-    for _ in 0..500 {
-        if database.number("select count(*) from audit_log").await >= count {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("{:#?}", rows(database, "method, outcome").await);
+    let rows = async || database.number("select count(*) from audit_log").await;
+    eventually(&format!("the log has {count} rows"), async || rows().await >= count).await;
 }
 
 #[tokio::test]
-async fn each_call_has_one_row_whether_it_changes_something_or_not() {
+async fn each_administration_call_has_exactly_one_row() {
     let (database, replica) = gateway().await;
     replica.acme("research").await;
     replica.put("research", "test://a", "one").await;
@@ -73,13 +67,5 @@ async fn stopped(replica: Replica, database: &Database) {
 
 /// Waits until a query answers so.
 pub(super) async fn becomes(database: &Database, query: &str, expected: i64) {
-    let mut found = 0;
-    for _ in 0..500 {
-        found = database.number(query).await;
-        if found == expected {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("{query}: {found} instead of {expected}");
+    eventually(&format!("{expected}: {query}"), async || database.number(query).await == expected).await;
 }

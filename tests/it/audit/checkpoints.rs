@@ -10,9 +10,9 @@ use waggle::store::Store;
 
 use super::cut::signer;
 use super::tampering::{findings, held_against};
-use crate::app::Builder;
-use crate::cluster::{database, store_options};
-use crate::embedded::support::{PATIENCE, eventually};
+use crate::support::app::Builder;
+use crate::support::cluster::{database, store_options};
+use crate::support::wait::{DEADLINE, eventually};
 
 fn files(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).into_iter().flatten();
@@ -23,7 +23,7 @@ fn files(folder: &Path) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn checkpoint_is_written_to_a_directory_under_a_name_of_its_own() {
+async fn checkpoint_is_written_to_a_new_file_in_the_directory() {
     let (database, folder) = (database().await, tempfile::tempdir().unwrap());
     let (file, key) = signer(folder.path(), 1);
     let outside = folder.path().join("checkpoints");
@@ -47,7 +47,7 @@ async fn checkpoint_is_written_to_a_directory_under_a_name_of_its_own() {
 }
 
 #[tokio::test]
-async fn one_replica_undertakes_a_checkpoint_that_is_due() {
+async fn due_checkpoint_is_written_by_one_replica() {
     let database = database().await;
     let store = Store::new(store_options(database.options.clone()));
     let hour = Duration::from_hours(1);
@@ -64,7 +64,7 @@ async fn one_replica_undertakes_a_checkpoint_that_is_due() {
 }
 
 #[tokio::test]
-async fn checkpoint_is_put_to_an_address() {
+async fn checkpoint_is_sent_to_a_url() {
     let database = database().await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}/worm/?sig=a", listener.local_addr().unwrap());
@@ -78,7 +78,7 @@ async fn checkpoint_is_put_to_an_address() {
         stream.write_all(b"HTTP/1.1 201 Created\r\ncontent-length: 0\r\n\r\n").await.unwrap();
         String::from_utf8(request).unwrap()
     };
-    let request = tokio::time::timeout(PATIENCE, receive).await.unwrap();
+    let request = tokio::time::timeout(DEADLINE, receive).await.unwrap();
     let (head, body) = request.split_once("\r\n\r\n").unwrap();
     assert!(head.starts_with("PUT /worm/waggle-audit-2"), "{head}");
     assert!(head.contains(".json?sig=a HTTP/1.1\r\n"), "{head}");

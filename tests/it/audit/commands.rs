@@ -8,9 +8,9 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, Command};
 
 use super::calls::reaches;
-use crate::app::{Replica, gateway};
-use crate::cluster::Database;
-use crate::embedded::support::PATIENCE;
+use crate::support::app::{Replica, gateway};
+use crate::support::cluster::Database;
+use crate::support::wait::DEADLINE;
 
 /// Rows that take long enough to be read that it shows.
 const MANY: i64 = 20_000;
@@ -73,7 +73,7 @@ fn cell(value: &Value) -> String {
 }
 
 #[tokio::test]
-async fn the_log_is_exported_whole_as_lines_and_as_csv() {
+async fn audit_log_is_exported_as_ndjson_and_csv() {
     let (_database, replica, _) = log(7).await;
     let rows = rows(&replica).await;
     assert_eq!(rows.len(), 7);
@@ -91,7 +91,7 @@ async fn the_log_is_exported_whole_as_lines_and_as_csv() {
 }
 
 #[tokio::test]
-async fn the_newest_rows_are_told_in_their_order_and_those_that_come() {
+async fn audit_tail_prints_the_newest_rows_then_follows() {
     let (database, replica, key) = log(7).await;
     let all = rows(&replica).await;
     assert_eq!(printed(&replica, &["tail", "--lines", "3"]).await, lines(all[..3].iter().rev()));
@@ -99,7 +99,7 @@ async fn the_newest_rows_are_told_in_their_order_and_those_that_come() {
     let mut child = audit(&replica, &["tail", "-f", "--lines", "3"]);
     let mut told = BufReader::new(child.stdout.take().unwrap()).lines();
     let mut next = async || {
-        let line = tokio::time::timeout(PATIENCE, told.next_line()).await.unwrap();
+        let line = tokio::time::timeout(DEADLINE, told.next_line()).await.unwrap();
         line.unwrap().unwrap() + "\n"
     };
     for row in all[..3].iter().rev() {
@@ -124,14 +124,14 @@ async fn becomes(database: &Database, reads: i64) {
 
 /// How a command ends by itself, and what it has to say.
 async fn ended(child: &mut Child) -> (Option<i32>, String) {
-    let status = tokio::time::timeout(PATIENCE, child.wait()).await.unwrap().unwrap();
+    let status = tokio::time::timeout(DEADLINE, child.wait()).await.unwrap().unwrap();
     let mut said = String::new();
     child.stderr.take().unwrap().read_to_string(&mut said).await.unwrap();
     (status.code(), said)
 }
 
 #[tokio::test]
-async fn followed_log_has_one_row_of_the_reader_that_it_does_not_print() {
+async fn following_the_log_adds_one_row_that_is_not_printed() {
     let (database, replica) = gateway().await;
     let mut child = Command::new(env!("CARGO_BIN_EXE_waggle"))
         .env_clear()
@@ -149,7 +149,7 @@ async fn followed_log_has_one_row_of_the_reader_that_it_does_not_print() {
     // Each is printed by another poll.
     for name in ["one", "two", "three"] {
         replica.tenant(name).await;
-        let line = tokio::time::timeout(PATIENCE, printed.next_line()).await.unwrap().unwrap().unwrap();
+        let line = tokio::time::timeout(DEADLINE, printed.next_line()).await.unwrap().unwrap().unwrap();
         let row: Value = serde_json::from_str(&line).unwrap();
         assert_eq!((&row["method"], &row["subject"]), (&"POST /admin/v1/tenants".into(), &name.into()));
     }
@@ -157,7 +157,7 @@ async fn followed_log_has_one_row_of_the_reader_that_it_does_not_print() {
 }
 
 #[tokio::test]
-async fn an_export_ends_when_nobody_reads_it() {
+async fn export_ends_when_its_reader_closes_the_pipe() {
     let (database, replica, _) = log(1).await;
     let copies = format!(
         "create temp table one as select * from audit_log where method = 'resources/read'; \

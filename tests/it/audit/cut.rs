@@ -8,9 +8,9 @@ use waggle::model::audit::signature::{PublicKey, Signer};
 
 use super::calls::{becomes, reaches};
 use super::tampering::{findings, held_against};
-use crate::app::{Builder, Replica};
-use crate::clock::ManualClock;
-use crate::cluster::{Database, database};
+use crate::support::app::{Builder, Replica};
+use crate::support::clock::ManualClock;
+use crate::support::cluster::{Database, database};
 
 /// What the owner of the database does who knows the code but has no key: deletes rows, enters them as dropped, hashes the
 /// entry, and raises the record of how far the chain of chains goes. `$body` enters.
@@ -81,7 +81,7 @@ async fn log(days: i64, key: Option<&str>) -> (Database, Replica, Checkpoint) {
 const TODAY: &str = "cutoff := current_date + 1; days := 90;";
 
 #[tokio::test]
-async fn cut_is_found_with_a_checkpoint_in_an_unsigned_log() {
+async fn truncation_of_an_unsigned_log_is_found_by_a_checkpoint() {
     for (fields, version, expected) in [
         ("", 1, "it does not say under which retention"),
         (TODAY, 2, "its cut-off day is less than the retention of 90 days before it"),
@@ -104,7 +104,7 @@ async fn cut_is_found_with_a_checkpoint_in_an_unsigned_log() {
 }
 
 #[tokio::test]
-async fn cut_behind_rows_that_are_as_old_is_found() {
+async fn truncation_behind_rows_of_the_same_age_is_found() {
     let (database, _replica, checkpoint) = log(120, None).await;
     database.execute(&cut(5, 14, "cutoff := current_date - 90; days := 90;", 2)).await;
     let expected = "chain … row 1: rows that were not older than it were dropped for their age, and it was left: \
@@ -113,7 +113,7 @@ async fn cut_behind_rows_that_are_as_old_is_found() {
 }
 
 #[tokio::test]
-async fn cut_is_found_by_the_signature_alone() {
+async fn truncation_of_a_signed_log_is_found_without_checkpoint() {
     let folder = tempfile::tempdir().unwrap();
     let (file, key) = signer(folder.path(), 7);
     // Old enough to be dropped, from its first row on: without signatures nothing tells it from a drop.

@@ -3,10 +3,10 @@
 use serde_json::Value;
 
 use super::calls::reaches;
-use crate::app::gateway;
+use crate::support::app::gateway;
 
 #[tokio::test]
-async fn all_rows_come_as_lines_and_as_csv_the_newest_first() {
+async fn audit_rows_are_returned_as_ndjson_and_csv_newest_first() {
     let (database, replica) = gateway().await;
     replica.acme("research").await;
     for number in 0..1_200 {

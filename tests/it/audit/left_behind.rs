@@ -4,8 +4,8 @@ use std::fs;
 
 use sqlx::{AssertSqlSafe, Connection, Executor};
 
-use super::post::Post;
-use crate::interference::Fault;
+use crate::support::audit_site::AuditSite;
+use crate::support::faults::Fault;
 
 /// All rows of the oldest chain that has reads, whole.
 const FIRST_CHAIN: &str = "select r::text from audit_log r where chain = \
@@ -15,7 +15,7 @@ const FIRST_CHAIN: &str = "select r::text from audit_log r where chain = \
 pub(super) const CHAINS: &str = "select string_agg(kind, ' ' order by number) from audit_chains \
     group by chain order by min(number)";
 
-impl Post {
+impl AuditSite {
     pub(super) async fn texts(&self, query: &str) -> Vec<String> {
         let mut connection = self.database.connect().await;
         sqlx::query_scalar(AssertSqlSafe(query.to_owned())).fetch_all(&mut connection).await.unwrap()
@@ -28,8 +28,8 @@ impl Post {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rows_that_were_left_behind_twice_come_before_newer_ones() {
-    let (post, gateway) = Post::new(&[]).await;
+async fn rows_spilled_by_two_dead_processes_come_before_newer_ones() {
+    let (post, gateway) = AuditSite::new(&[]).await;
     let mut ids = vec!["known".to_owned()];
     ids.extend(post.read_often("first-written", 3).await);
     post.is_written().await;
@@ -71,8 +71,8 @@ async fn rows_that_were_left_behind_twice_come_before_newer_ones() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rows_of_which_a_process_that_died_had_brought_some_into_the_log_are_completed() {
-    let (post, gateway) = Post::new(&[]).await;
+async fn partly_written_spill_of_a_dead_process_is_completed() {
+    let (post, gateway) = AuditSite::new(&[]).await;
     post.is_written().await;
     post.proxy.fail(Fault::Refused);
     post.read_often("spilled", 20).await;
@@ -107,8 +107,8 @@ async fn rows_of_which_a_process_that_died_had_brought_some_into_the_log_are_com
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rows_that_the_database_takes_too_late_are_written_and_counted_once() {
-    let (post, gateway) = Post::new(&[]).await;
+async fn rows_written_after_the_timeout_are_counted_once() {
+    let (post, gateway) = AuditSite::new(&[]).await;
     post.is_written().await;
     let mut holder = post.database.connect().await;
     holder.execute("begin; select from audit_heads for update").await.unwrap();

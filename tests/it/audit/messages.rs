@@ -5,15 +5,15 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::calls::{reaches, rows};
-use crate::app::{Builder, gateway};
-use crate::cluster::database;
+use crate::support::app::{Builder, gateway};
+use crate::support::cluster::database;
 
 const COLUMNS: &str = "method, coalesce(subject, '-'), principal_kind, coalesce(protocol, '-'), \
                        coalesce(client_name || '/' || client_version, '-'), outcome, status, \
                        agent is not null, bytes_in > 0, bytes_out";
 
 #[tokio::test]
-async fn each_message_has_one_row_in_either_era() {
+async fn each_message_has_one_audit_row_in_either_era() {
     let (database, replica) = gateway().await;
     let key = replica.acme("research").await;
     replica.put("research", "test://a", "one").await;
@@ -62,7 +62,7 @@ async fn each_message_has_one_row_in_either_era() {
 }
 
 #[tokio::test]
-async fn a_session_and_its_stream_stand_in_the_log_from_beginning_to_end() {
+async fn session_and_stream_have_start_and_end_rows() {
     let (database, replica) = gateway().await;
     let key = replica.acme("research").await;
     let opened = replica.http.ask("research", &key, &json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
@@ -92,7 +92,7 @@ async fn a_session_and_its_stream_stand_in_the_log_from_beginning_to_end() {
 }
 
 #[tokio::test]
-async fn without_accesses_the_log_has_the_changes_alone() {
+async fn log_without_accesses_has_changes_only() {
     let database = database().await;
     let replica = Builder::new(&database).set("WAGGLE_AUDIT__EVENTS", "changes").start().await;
     let key = replica.acme("research").await;

@@ -4,7 +4,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::calls::{becomes, reaches};
-use crate::app::{Replica, gateway};
+use crate::support::app::{Replica, gateway};
 
 /// The agent and outcome of the rows of pings that a query finds, the oldest first.
 async fn pings(replica: &Replica, key: &str, query: &str) -> Vec<String> {
@@ -19,7 +19,7 @@ async fn pings(replica: &Replica, key: &str, query: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn refused_rows_are_found_by_the_agent_that_they_name() {
+async fn refused_rows_are_found_by_the_agent_they_name() {
     let (database, replica) = gateway().await;
     let key = replica.acme("helper").await;
     let shaped = "0b5a7f52-6e4f-4b3c-9a3f-2f4d5e6a7b8c";
@@ -67,7 +67,7 @@ async fn refused_rows_are_found_by_the_agent_that_they_name() {
 }
 
 #[tokio::test]
-async fn unknown_outcome_is_refused() {
+async fn unknown_outcome_filter_is_refused() {
     let (_database, replica) = gateway().await;
     let refused = replica.admin("GET", "/audit?outcome=bogus", None).await;
     assert_eq!(
@@ -81,7 +81,7 @@ async fn unknown_outcome_is_refused() {
 }
 
 #[tokio::test]
-async fn repeated_read_of_the_log_has_one_row() {
+async fn repeated_reads_of_the_log_have_one_row() {
     let (database, replica) = gateway().await;
     let reads = "select count(*) from audit_log where method = 'GET /admin/v1/audit'";
     for _ in 0..5 {

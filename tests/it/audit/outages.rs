@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use crate::embedded::support::kill_hard;
-use crate::process::{Site, ready_again};
+use crate::support::folder::kill_hard;
+use crate::support::process::{Site, ready_again};
+use crate::support::wait::eventually;
 
 const CLIENTS: usize = 16;
 /// The longest until what waits in a spill file is in the log.
@@ -58,6 +59,7 @@ async fn read(
             answered.insert(id);
         } else {
             unanswered.insert(id);
+            // The gateway is away for a while; a client tries again, not all the time.
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
@@ -87,6 +89,7 @@ async fn counted_all(site: &Site, answered: &BTreeSet<String>) -> BTreeMap<Strin
             return counts;
         }
         assert!(began.elapsed() < CATCHES_UP, "{missing} of {} have no row", answered.len());
+        // Each look reads the whole log.
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
 }
@@ -98,7 +101,7 @@ async fn verified(site: &Site) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_request_has_exactly_one_row_though_the_database_was_away_in_the_middle() {
+async fn each_request_has_one_row_despite_a_database_outage() {
     let requests = if long() { 200_000 } else { 6_000 };
     let site = Arc::new(Site::unlimited());
     let gateway = site.serve().await;
@@ -109,10 +112,8 @@ async fn each_request_has_exactly_one_row_though_the_database_was_away_in_the_mi
         let (site, sent, stop) = (Arc::clone(&site), Arc::clone(&sent), Arc::clone(&stop));
         clients.spawn(read(site, key.clone(), client, sent, requests, stop));
     }
-    while sent.load(Ordering::Relaxed) < requests / 3 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    kill_hard(site.place.postmaster().unwrap());
+    eventually("a third is sent", async || sent.load(Ordering::Relaxed) >= requests / 3).await;
+    kill_hard(site.folder.postmaster().unwrap());
     let (mut answered, mut unanswered) = (BTreeSet::new(), BTreeSet::new());
     for (some, others) in clients.join_all().await {
         answered.extend(some);
@@ -131,7 +132,7 @@ async fn each_request_has_exactly_one_row_though_the_database_was_away_in_the_mi
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn with_sync_each_answered_request_has_its_row_whoever_is_killed() {
+async fn synchronous_log_keeps_answered_requests_across_kills() {
     let kills = if long() { 20 } else { 4 };
     let site = Arc::new(Site::unlimited().set("WAGGLE_AUDIT__DURABILITY", "sync"));
     let mut gateway = site.serve().await;
@@ -144,10 +145,11 @@ async fn with_sync_each_answered_request_has_its_row_whoever_is_killed() {
             let (site, sent, stop) = (Arc::clone(&site), Arc::clone(&sent), Arc::clone(&stop));
             clients.spawn(read(site, key.clone(), client, sent, usize::MAX, stop));
         }
+        // Not for a condition: what is killed is killed at any moment, in the middle of whatever it does.
         tokio::time::sleep(Duration::from_millis(300 + 170 * (round as u64 % 5))).await;
         // The database alone, both of them, the gateway alone.
         if round % 3 != 2 {
-            kill_hard(site.place.postmaster().unwrap());
+            kill_hard(site.folder.postmaster().unwrap());
             tokio::time::sleep(Duration::from_millis(150 * (round as u64 % 3 + 1))).await;
         }
         if round % 3 == 0 {

@@ -5,12 +5,12 @@ use time::{Duration, OffsetDateTime};
 
 use super::calls::reaches;
 use super::tampering::findings;
-use crate::app::{Builder, gateway};
-use crate::clock::ManualClock;
-use crate::cluster::database;
+use crate::support::app::{Builder, gateway};
+use crate::support::clock::ManualClock;
+use crate::support::cluster::database;
 
 #[tokio::test]
-async fn rows_are_neither_updated_nor_deleted_nor_truncated() {
+async fn audit_rows_cannot_be_updated_deleted_or_truncated() {
     let (database, replica) = gateway().await;
     replica.acme("research").await;
     reaches(&database, 3).await;
@@ -42,7 +42,7 @@ async fn rows_are_neither_updated_nor_deleted_nor_truncated() {
 }
 
 #[tokio::test]
-async fn the_role_that_runs_the_gateway_may_add_to_the_log_and_no_more() {
+async fn runtime_role_may_only_append_to_the_log() {
     let database = database().await;
     let role = format!("runner_{}", std::process::id());
     database.execute(&format!("create role {role} login")).await;
@@ -77,7 +77,7 @@ async fn the_role_that_runs_the_gateway_may_add_to_the_log_and_no_more() {
 }
 
 #[tokio::test]
-async fn old_partitions_are_dropped_whole_and_the_rest_is_still_proven() {
+async fn dropped_partitions_leave_the_rest_of_the_log_verifiable() {
     let database = database().await;
     let clock = ManualClock::at(OffsetDateTime::now_utc() - Duration::days(120));
     for round in 0..3 {

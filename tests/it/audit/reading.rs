@@ -4,9 +4,10 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Output;
 
-use super::post::Post;
-use crate::interference::Fault;
-use crate::process::Site;
+use crate::support::audit_site::AuditSite;
+use crate::support::faults::Fault;
+use crate::support::process::Site;
+use crate::support::wait::eventually;
 
 /// A command line, in the site's environment.
 async fn run(site: &Site, arguments: &[&str]) -> (Option<i32>, String, String) {
@@ -17,9 +18,9 @@ async fn run(site: &Site, arguments: &[&str]) -> (Option<i32>, String, String) {
 }
 
 #[tokio::test]
-async fn reading_commands_never_create_a_database() {
+async fn read_only_commands_never_create_a_database() {
     let site = Site::new().set("WAGGLE_KEY", "wag_none");
-    let checkpoint = site.place.root.path().join("checkpoint.json");
+    let checkpoint = site.folder.root.path().join("checkpoint.json");
     for arguments in [
         &["audit", "verify"][..],
         &["audit", "verify", "--against", checkpoint.to_str().unwrap()],
@@ -41,22 +42,22 @@ async fn reading_commands_never_create_a_database() {
             _ => 1,
         };
         assert_eq!(code, Some(expected), "{arguments:?}: {stderr}");
-        assert!(!site.place.data_dir().exists(), "{arguments:?}");
+        assert!(!site.folder.data_dir().exists(), "{arguments:?}");
     }
     let (_, _, stderr) = run(&site, &["audit", "verify"]).await;
     assert!(stderr.contains("there is no embedded database in"), "{stderr}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn verification_tells_tampering_from_failure_by_its_exit_code() {
-    let (post, gateway) = Post::new(&[]).await;
+async fn verification_exit_codes_distinguish_tampering_from_failure() {
+    let (post, gateway) = AuditSite::new(&[]).await;
     post.is_written().await;
     assert!(gateway.stop().await.success());
     let (code, stdout, _) = run(&post.site, &["audit", "verify"]).await;
     assert_eq!(code, Some(0), "{stdout}");
     assert!(stdout.contains("\nunsigned: ") || stdout.starts_with("unsigned: "), "{stdout}");
 
-    let folder = post.site.place.root.path();
+    let folder = post.site.folder.root.path();
     let (missing, broken, empty) = (folder.join("missing"), folder.join("broken.json"), folder.join("empty"));
     fs::write(&broken, "{}").unwrap();
     fs::create_dir(&empty).unwrap();
@@ -83,21 +84,21 @@ async fn verification_tells_tampering_from_failure_by_its_exit_code() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn embedded_gateway_signs_with_a_key_of_its_own() {
+async fn embedded_gateway_signs_with_its_own_key() {
     let site = Site::new();
-    let outside = site.place.root.path().join("checkpoints");
+    let outside = site.folder.root.path().join("checkpoints");
     let site = site.set("WAGGLE_AUDIT__CHECKPOINT_TO", outside.display());
     let gateway = site.serve().await;
-    let file = site.place.data_dir().join("audit.key");
+    let file = site.folder.data_dir().join("audit.key");
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     let (_, key, _) = run(&site, &["audit", "key"]).await;
     assert!(key.starts_with("ed25519:"), "{key}");
-    crate::embedded::support::eventually("a checkpoint is written", async || {
+    eventually("a checkpoint is written", async || {
         fs::read_dir(&outside).is_ok_and(|mut entries| entries.next().is_some())
     })
     .await;
     assert!(gateway.stop().await.success());
-    let trust = site.place.root.path().join("trusted.pub");
+    let trust = site.folder.root.path().join("trusted.pub");
     fs::write(&trust, format!("# one a replica\n{key}")).unwrap();
     let verify =
         ["audit", "verify", "--trust", trust.to_str().unwrap(), "--against", outside.to_str().unwrap()];

@@ -7,11 +7,11 @@ use sqlx::ConnectOptions;
 use waggle::model::key::{KeyKind, SecretKey};
 
 use super::left_behind::CHAINS;
-use super::post::Post;
-use crate::app::encode;
-use crate::cluster::database_in;
-use crate::interference::Fault;
-use crate::process::Site;
+use crate::support::app::encode;
+use crate::support::audit_site::AuditSite;
+use crate::support::cluster::database_in;
+use crate::support::faults::Fault;
+use crate::support::process::Site;
 
 /// The database refuses what is said to be poison, as one that cannot encode it does.
 const REFUSE: &str = "create function refuse_poison() returns trigger language plpgsql as $$
@@ -20,8 +20,8 @@ const REFUSE: &str = "create function refuse_poison() returns trigger language p
     for each row when (new.subject like '%poison%') execute function refuse_poison()";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rows_with_refused_values_are_quarantined_and_the_log_goes_on() {
-    let (post, gateway) = Post::new(&[("WAGGLE_AUDIT__DURABILITY", "sync")]).await;
+async fn rows_with_invalid_values_are_quarantined() {
+    let (post, gateway) = AuditSite::new(&[("WAGGLE_AUDIT__DURABILITY", "sync")]).await;
     post.is_written().await;
     post.database.execute(REFUSE).await;
     let mut ids = vec!["known".to_owned()];
@@ -56,8 +56,8 @@ async fn rows_with_refused_values_are_quarantined_and_the_log_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_corrupt_spill_record_is_reported_and_later_rows_are_kept() {
-    let (post, gateway) = Post::new(&[]).await;
+async fn corrupt_spill_record_is_reported_and_later_rows_are_kept() {
+    let (post, gateway) = AuditSite::new(&[]).await;
     post.is_written().await;
     post.proxy.fail(Fault::Refused);
     let mut ids = Vec::new();
@@ -90,7 +90,7 @@ async fn a_corrupt_spill_record_is_reported_and_later_rows_are_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_database_that_is_not_utf8_is_refused() {
+async fn database_that_is_not_utf8_is_refused() {
     let database = database_in("LATIN1").await;
     let operator = SecretKey::generate(KeyKind::Operator, &mut rand::rng());
     let site = Site::new()

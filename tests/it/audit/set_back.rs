@@ -3,11 +3,11 @@
 use serde_json::json;
 
 use super::calls::{becomes, reaches};
-use super::post::Post;
 use super::tampering::findings;
-use crate::app::gateway;
-use crate::embedded::support::eventually;
-use crate::hardening::metrics::sample;
+use crate::support::app::gateway;
+use crate::support::audit_site::AuditSite;
+use crate::support::metrics::sample;
+use crate::support::wait::eventually;
 
 /// The chain that the first gateway began.
 const OLD: &str = "(select chain from audit_chains where number = 1)";
@@ -15,8 +15,8 @@ const NEW_ROWS: &str = "select count(*) from audit_log where chain <> \
     (select chain from audit_chains where number = 1)";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn after_a_loss_of_rows_new_ones_go_into_another_chain_with_which_nothing_is_wrong() {
-    let (post, gateway) = Post::new(&[]).await;
+async fn rows_after_a_loss_continue_in_a_valid_new_chain() {
+    let (post, gateway) = AuditSite::new(&[]).await;
     post.read_often("old", 5).await;
     post.is_written().await;
     let old = post.database.number("select count(*) from audit_log").await;
@@ -50,7 +50,7 @@ async fn after_a_loss_of_rows_new_ones_go_into_another_chain_with_which_nothing_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_chain_that_was_left_during_a_slow_move_is_not_returned_to() {
+async fn chain_abandoned_during_a_slow_move_is_not_reused() {
     let (database, replica) = gateway().await;
     let key = replica.acme("a").await;
     becomes(&database, "select count(*) from audit_outbox", 0).await;
@@ -77,7 +77,7 @@ async fn a_chain_that_was_left_during_a_slow_move_is_not_returned_to() {
 }
 
 #[tokio::test]
-async fn a_log_that_was_set_back_with_all_its_records_is_found_with_a_checkpoint_alone() {
+async fn rolled_back_log_is_found_by_a_checkpoint_alone() {
     let (database, replica) = gateway().await;
     for number in 0..6 {
         replica.tenant(&format!("tenant-{number}")).await;

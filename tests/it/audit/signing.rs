@@ -10,9 +10,9 @@ use waggle::store::audit::partitions::Dropped;
 use super::calls::{becomes, reaches};
 use super::cut::signer;
 use super::tampering::{findings, held_against};
-use crate::app::Builder;
-use crate::clock::ManualClock;
-use crate::cluster::{Database, database, store_options};
+use crate::support::app::Builder;
+use crate::support::clock::ManualClock;
+use crate::support::cluster::{Database, database, store_options};
 
 /// One life of a gateway, with a change in it.
 async fn live(database: &Database, name: &str, key: Option<&str>) -> Checkpoint {
@@ -28,7 +28,7 @@ async fn live(database: &Database, name: &str, key: Option<&str>) -> Checkpoint 
 }
 
 #[tokio::test]
-async fn every_entry_is_signed_by_a_key_that_is_entered_first() {
+async fn every_entry_is_signed_by_a_previously_entered_key() {
     let (database, folder) = (database().await, tempfile::tempdir().unwrap());
     let (file, key) = signer(folder.path(), 1);
     let checkpoint = live(&database, "one", Some(&file)).await;
@@ -51,7 +51,7 @@ async fn every_entry_is_signed_by_a_key_that_is_entered_first() {
 }
 
 #[tokio::test]
-async fn key_that_is_not_trusted_is_found() {
+async fn signature_by_an_untrusted_key_is_found() {
     let (database, folder) = (database().await, tempfile::tempdir().unwrap());
     let ((file, key), (foreign, other)) = (signer(folder.path(), 1), signer(folder.path(), 2));
     live(&database, "one", Some(&file)).await;
@@ -86,7 +86,7 @@ async fn unsigned_entry_after_a_signed_one_is_found() {
 }
 
 #[tokio::test]
-async fn successor_is_entered_by_the_key_that_it_replaces() {
+async fn successor_key_is_entered_by_its_predecessor() {
     let (database, folder) = (database().await, tempfile::tempdir().unwrap());
     let (file, key) = signer(folder.path(), 1);
     live(&database, "one", Some(&file)).await;
@@ -118,7 +118,7 @@ async fn edited_signature_or_entry_is_found() {
 }
 
 #[tokio::test]
-async fn drops_are_signed_and_kept_back_without_a_key() {
+async fn partition_drops_are_signed_and_wait_for_a_key() {
     let (database, folder) = (database().await, tempfile::tempdir().unwrap());
     let (file, key) = signer(folder.path(), 1);
     let clock = ManualClock::at(OffsetDateTime::now_utc() - Duration::days(120));

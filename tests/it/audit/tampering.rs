@@ -7,8 +7,8 @@ use waggle::model::audit::signature::PublicKey;
 use waggle::store::audit::scan::Scan;
 
 use super::calls::{becomes, reaches};
-use crate::app::Builder;
-use crate::cluster::{Database, database};
+use crate::support::app::Builder;
+use crate::support::cluster::{Database, database};
 
 /// What verification finds, with the ids of chains left out.
 pub(super) async fn findings(database: &Database, checkpoint: Option<&Checkpoint>) -> Vec<String> {
@@ -76,7 +76,7 @@ const RECOMPUTE: &str = "do $$
     end $$";
 
 /// Two chains of ten rows, one of which has ended, and a checkpoint.
-async fn log() -> (Database, crate::app::Replica, Checkpoint) {
+async fn log() -> (Database, crate::support::app::Replica, Checkpoint) {
     let database = database().await;
     let first = Builder::new(&database).start().await;
     for number in 0..10 {
@@ -96,7 +96,7 @@ async fn log() -> (Database, crate::app::Replica, Checkpoint) {
 }
 
 #[tokio::test]
-async fn each_way_of_changing_the_log_is_found_and_named() {
+async fn each_kind_of_tampering_is_found_and_named() {
     let (database, _replica, checkpoint) = log().await;
     assert_eq!(database.number("select count(*) from audit_log r where r.hash <> real_hash(r)").await, 0);
     assert_eq!(findings(&database, None).await, [""; 0]);
@@ -173,7 +173,7 @@ async fn each_way_of_changing_the_log_is_found_and_named() {
 }
 
 #[tokio::test]
-async fn a_chain_that_was_hashed_anew_is_found_with_a_checkpoint_alone() {
+async fn rehashed_chain_is_found_by_a_checkpoint_alone() {
     let (database, _replica, checkpoint) = log().await;
     let open = "chain = (select chain from audit_chains group by chain having count(*) = 1)";
     let edit = format!("{OWNER}; update audit_log set subject = 'x' where {open} and seq = 4; {RECOMPUTE}");

@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use super::{Stage, invalid};
-use crate::app::encode;
-use crate::whole::problem;
+use crate::support::answers::problem;
+use crate::support::app::encode;
 
 const TENANTS: (&str, &str) = ("POST", "/tenants");
 
@@ -13,7 +13,7 @@ fn no_json(why: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_body_that_is_no_object_of_json_is_refused() {
+async fn body_that_is_not_a_json_object_is_refused() {
     let mut stage = Stage::set().await;
     let deep = |levels: usize| format!("{{\"id\":{}{}}}", "[".repeat(levels), "]".repeat(levels));
     let too_deep = problem(400, "invalid_request", "the body nests deeper than 64 levels");
@@ -63,7 +63,7 @@ async fn a_body_that_is_no_object_of_json_is_refused() {
 }
 
 #[tokio::test]
-async fn a_body_must_be_declared_to_be_json_and_small() {
+async fn body_must_be_declared_json_and_within_its_limit() {
     let mut stage = Stage::set().await;
     let operator = format!("Bearer {}", stage.replica.operator);
     let operator = ("authorization", operator.as_str());
@@ -98,7 +98,7 @@ async fn a_body_must_be_declared_to_be_json_and_small() {
 }
 
 #[tokio::test]
-async fn paths_and_queries_that_name_nothing_are_refused() {
+async fn unknown_paths_and_queries_are_refused() {
     let mut stage = Stage::set().await;
     let gone = |what: &str| problem(404, "not_found", &format!("no such {what}"));
     let long = format!("/agents/{}", "a".repeat(60_000));
@@ -171,7 +171,7 @@ async fn paths_and_queries_that_name_nothing_are_refused() {
 }
 
 #[tokio::test]
-async fn methods_that_a_path_has_not_are_told_which_it_has() {
+async fn unsupported_http_method_is_answered_with_allow() {
     let mut stage = Stage::set().await;
     for (method, path, allowed) in [
         ("PUT", "/tenants", "POST,GET,HEAD"),
@@ -183,7 +183,7 @@ async fn methods_that_a_path_has_not_are_told_which_it_has() {
         ("PUT", "/agents/a/resources/touch", "POST"),
         ("TRACE", "/agents", "POST,GET,HEAD"),
     ] {
-        let expected = crate::whole::method_not_allowed(allowed, true);
+        let expected = crate::support::answers::method_not_allowed(allowed, true);
         assert_eq!(stage.admin((method, path), "").await, expected, "{method} {path}");
     }
     stage.struck().await;

@@ -1,10 +1,10 @@
 //! Keys, agents and resources that are JSON and make no sense.
 
 use super::{Stage, invalid};
-use crate::whole::problem;
+use crate::support::answers::problem;
 
 #[tokio::test]
-async fn keys_and_agents_that_make_no_sense_are_refused() {
+async fn invalid_keys_and_agents_are_refused() {
     let mut stage = Stage::set().await;
     let keys = ("POST", "/agents/a/keys");
     for (body, detail) in [
@@ -115,7 +115,7 @@ async fn all_keys(stage: &Stage) -> String {
 }
 
 #[tokio::test]
-async fn resources_that_the_specification_does_not_know_are_refused() {
+async fn resources_outside_the_specification_are_refused() {
     let mut stage = Stage::set().await;
     let put = ("PUT", "/agents/a/resources?uri=x:1");
     let long = format!(r#""_meta":{{"a":"{}"}}"#, "a".repeat(65_536));
@@ -181,7 +181,7 @@ async fn resources_that_the_specification_does_not_know_are_refused() {
 }
 
 #[tokio::test]
-async fn contents_that_are_none_are_refused() {
+async fn invalid_contents_are_refused() {
     let mut stage = Stage::set().await;
     let put = ("PUT", "/agents/a/resources?uri=x:1");
     let neither = "contents[0] must have either text or blob";

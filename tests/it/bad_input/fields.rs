@@ -91,7 +91,7 @@ fn path_to(value: &Value, wanted: &str) -> Option<String> {
 }
 
 #[tokio::test]
-async fn a_text_that_is_none_or_cannot_be_kept_is_refused_in_every_place() {
+async fn invalid_text_is_refused_in_every_field() {
     let mut stage = Stage::set().await;
     for field in FIELDS {
         let Field { called, least, most, .. } = field;

@@ -1,12 +1,12 @@
 //! Manifests that are JSON and make no sense: each is refused whole, and says where.
 
 use super::{Stage, invalid};
-use crate::whole::problem;
+use crate::support::answers::problem;
 
 const PUT: (&str, &str) = ("PUT", "/agents/a/manifest");
 
 #[tokio::test]
-async fn manifests_that_are_none_are_refused() {
+async fn invalid_manifests_are_refused() {
     let mut stage = Stage::set().await;
     for (body, detail) in [
         ("{}", "missing field `apiVersion` at line 1 column 2"),
@@ -38,7 +38,7 @@ async fn manifests_that_are_none_are_refused() {
 }
 
 #[tokio::test]
-async fn one_wrong_thing_is_named_and_nothing_of_the_manifest_is_done() {
+async fn manifest_with_one_error_names_it_and_changes_nothing() {
     let mut stage = Stage::set().await;
     let resource = r#"{"uri":"x:1","name":"n","contents":[]}"#;
     let template = r#"{"uriTemplate":"y:{a}","name":"n","template":""}"#;
@@ -107,7 +107,7 @@ async fn one_wrong_thing_is_named_and_nothing_of_the_manifest_is_done() {
 }
 
 #[tokio::test]
-async fn a_manifest_holds_no_more_than_an_agent_may_have() {
+async fn manifest_beyond_the_limits_of_an_agent_is_refused() {
     let mut stage = Stage::set().await;
     let templates: Vec<_> =
         (0..1_001).map(|n| format!(r#"{{"uriTemplate":"t{n}:{{a}}","name":"n","template":""}}"#)).collect();

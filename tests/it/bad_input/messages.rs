@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::Stage;
-use crate::whole::{error, message};
+use crate::support::answers::{error, message};
 
 const MODERN: &str = "2026-07-28";
 
@@ -20,7 +20,7 @@ fn bad_params(why: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_body_that_is_no_message_is_refused_with_its_id_where_it_has_one() {
+async fn invalid_message_is_refused_with_its_id_if_present() {
     let mut stage = Stage::set().await;
     let not = |why: &str| parse_error(&format!("the body is not JSON: {why}"));
     let utf16: Vec<u8> = r#"{"id":7}"#.encode_utf16().flat_map(u16::to_le_bytes).collect();
@@ -117,7 +117,7 @@ async fn a_body_that_is_no_message_is_refused_with_its_id_where_it_has_one() {
 }
 
 #[tokio::test]
-async fn what_is_too_deep_too_many_or_too_long_is_refused_and_cheap() {
+async fn oversized_messages_are_refused_cheaply() {
     let mut stage = Stage::set().await;
     let nested = |open: &str, close: &str, levels: usize| {
         let value = format!("{}0{}", open.repeat(levels), close.repeat(levels));
@@ -168,7 +168,7 @@ async fn what_is_too_deep_too_many_or_too_long_is_refused_and_cheap() {
 }
 
 #[tokio::test]
-async fn parameters_that_make_no_sense_are_refused() {
+async fn invalid_parameters_are_refused() {
     let mut stage = Stage::set().await;
     let no_uri = "params.uri is not an absolute URI of RFC 3986";
     let long = format!(r#"{{"uri":"x:{}"}}"#, "a".repeat(3_000));
@@ -225,7 +225,7 @@ async fn parameters_that_make_no_sense_are_refused() {
 }
 
 #[tokio::test]
-async fn a_modern_request_that_is_broken_is_refused_without_an_id_it_does_not_have() {
+async fn broken_modern_request_is_refused_without_inventing_an_id() {
     let mut stage = Stage::set().await;
     let version = ("mcp-protocol-version", MODERN);
     let no_version = "params._meta must have io.modelcontextprotocol/protocolVersion, a string";

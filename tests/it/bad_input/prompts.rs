@@ -1,13 +1,13 @@
 //! Prompts that are JSON and make no sense.
 
 use super::{Stage, invalid};
-use crate::app::encode;
-use crate::whole::problem;
+use crate::support::answers::problem;
+use crate::support::app::encode;
 
 const PUT: (&str, &str) = ("PUT", "/agents/a/prompts/p");
 
 #[tokio::test]
-async fn names_that_are_none_are_refused() {
+async fn invalid_prompt_names_are_refused() {
     let mut stage = Stage::set().await;
     let body = r#"{"messages":[{"role":"user","content":{"type":"text","text":""}}]}"#;
     for (name, wrong) in [
@@ -29,7 +29,7 @@ async fn names_that_are_none_are_refused() {
 }
 
 #[tokio::test]
-async fn arguments_that_make_no_sense_are_refused() {
+async fn invalid_prompt_arguments_are_refused() {
     let mut stage = Stage::set().await;
     let many = |count: usize, each: &str| {
         let arguments: Vec<_> = (0..count).map(|n| format!(r#"{{"name":"a{n}"{each}}}"#)).collect();
@@ -79,7 +79,7 @@ async fn arguments_that_make_no_sense_are_refused() {
 }
 
 #[tokio::test]
-async fn messages_that_make_no_sense_are_refused() {
+async fn invalid_prompt_messages_are_refused() {
     let mut stage = Stage::set().await;
     let say = |content: &str| format!(r#"[{{"role":"user","content":{content}}}]"#);
     let both =
@@ -195,7 +195,7 @@ async fn messages_that_make_no_sense_are_refused() {
 }
 
 #[tokio::test]
-async fn messages_that_are_too_much_together_are_refused() {
+async fn prompt_messages_beyond_their_total_limit_are_refused() {
     let mut stage = Stage::set().await;
     let messages = |count: usize, text: &str| {
         let one = format!(r#"{{"role":"user","content":{{"type":"text","text":"{text}"}}}}"#);

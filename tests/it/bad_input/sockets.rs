@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::Stage;
-use crate::whole::{error, exact, message, problem, raw};
+use crate::support::answers::{error, exact, message, problem, raw};
 
 const PING: &str = r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#;
 
@@ -44,7 +44,7 @@ fn pong() -> Value {
 }
 
 #[tokio::test]
-async fn a_length_that_lies_is_found_out() {
+async fn wrong_content_length_is_detected() {
     let mut stage = Stage::set().await;
     let post = "POST /a/mcp HTTP/1.1\r\nHost: localhost";
     let own = format!("Content-Length: {}", PING.len());
@@ -77,7 +77,7 @@ async fn a_length_that_lies_is_found_out() {
 }
 
 #[tokio::test]
-async fn a_body_that_never_ends_is_waited_for_as_long_as_a_request_may_take() {
+async fn endless_body_is_limited_by_the_request_timeout() {
     let mut stage = Stage::within(2).await;
     let late = error(400, "null", -32600, "invalid_request", "the body did not arrive in time");
     let busy = problem(503, "unavailable", "the gateway is overloaded or shutting down; try again");
@@ -97,11 +97,11 @@ async fn a_body_that_never_ends_is_waited_for_as_long_as_a_request_may_take() {
 }
 
 #[tokio::test]
-async fn what_is_hardly_http_is_answered_all_the_same() {
+async fn malformed_http_is_answered() {
     let mut stage = Stage::set().await;
     let own = format!("Content-Length: {}", PING.len());
     let forbidden = error(403, "7", -31011, "forbidden", "this credential does not reach that agent");
-    let not_allowed = crate::whole::method_not_allowed("POST", false);
+    let not_allowed = crate::support::answers::method_not_allowed("POST", false);
     let host = "HTTP/1.1\r\nHost: localhost";
     for (head, expected) in [
         (format!("POST http://localhost/a/mcp {host}"), pong()),

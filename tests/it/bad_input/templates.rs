@@ -1,15 +1,15 @@
 //! Resource templates that are JSON and make no sense.
 
 use super::{Stage, invalid};
-use crate::app::encode;
-use crate::whole::problem;
+use crate::support::answers::problem;
+use crate::support::app::encode;
 
 fn template(text: &str) -> String {
     format!("/agents/a/templates?uriTemplate={}", encode(text))
 }
 
 #[tokio::test]
-async fn uri_templates_that_could_be_read_in_two_ways_are_refused() {
+async fn ambiguous_uri_templates_are_refused() {
     let mut stage = Stage::set().await;
     for (text, wrong) in [
         ("x:{a}{b}", "has a and b side by side: put a literal between them, such as /"),
@@ -36,7 +36,7 @@ async fn uri_templates_that_could_be_read_in_two_ways_are_refused() {
 }
 
 #[tokio::test]
-async fn templates_that_make_no_sense_are_refused() {
+async fn invalid_templates_are_refused() {
     let mut stage = Stage::set().await;
     let path = template("x:{a}/{b}");
     let put = ("PUT", path.as_str());
@@ -86,7 +86,7 @@ async fn templates_that_make_no_sense_are_refused() {
 }
 
 #[tokio::test]
-async fn bodies_that_cannot_be_rendered_are_refused_with_the_line() {
+async fn unrenderable_template_bodies_are_refused_with_their_line() {
     let mut stage = Stage::set().await;
     let path = template("x:{a}/{b}");
     let long = "a".repeat(65_537);

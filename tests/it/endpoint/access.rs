@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use super::{REVISIONS, post, speak};
-use crate::app::{Replica, gateway, mistyped};
-use crate::http::Answer;
-use crate::whole::{error, exact};
+use crate::support::answers::{error, exact};
+use crate::support::app::{Replica, gateway, mistyped};
+use crate::support::http::Answer;
 
 const PING: &str = r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#;
 
@@ -86,7 +86,7 @@ fn named(expected: &[(&'static str, &str)]) -> Vec<(&'static str, String)> {
 }
 
 #[tokio::test]
-async fn an_agent_answers_those_it_should_whatever_it_is_set_to() {
+async fn agent_access_setting_decides_who_is_answered() {
     let stage = Stage::set().await;
     let private = named(&[
         ("nobody", "401 unauthenticated"),
@@ -133,7 +133,7 @@ async fn an_agent_answers_those_it_should_whatever_it_is_set_to() {
 }
 
 #[tokio::test]
-async fn a_foreign_agent_an_unknown_one_and_one_that_is_no_slug_are_answered_alike() {
+async fn foreign_unknown_and_invalid_agents_are_answered_alike() {
     let stage = Stage::set().await;
     let replica = &stage.replica;
     replica.agent("bee", "d").await;
@@ -165,7 +165,7 @@ async fn a_foreign_agent_an_unknown_one_and_one_that_is_no_slug_are_answered_ali
 }
 
 #[tokio::test]
-async fn a_credential_is_taken_from_either_header_and_from_both_if_it_is_one() {
+async fn credential_is_accepted_in_either_or_both_headers() {
     let stage = Stage::set().await;
     let bearer = |key: &str| format!("Bearer {key}");
     let own = bearer(&stage.own);
@@ -190,7 +190,7 @@ async fn a_credential_is_taken_from_either_header_and_from_both_if_it_is_one() {
 }
 
 #[tokio::test]
-async fn refusals_are_whole_in_every_revision() {
+async fn refusals_are_complete_in_every_revision() {
     let stage = Stage::set().await;
     for revision in REVISIONS {
         let ask =
@@ -213,7 +213,7 @@ async fn refusals_are_whole_in_every_revision() {
 }
 
 #[tokio::test]
-async fn what_everybody_may_read_may_be_kept_by_shared_caches_and_nothing_else() {
+async fn only_public_answers_may_be_cached_by_shared_caches() {
     let stage = Stage::set().await;
     stage.replica.put("a", "x:1", "text").await;
     let scope = async |method: &str| {

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::{MODERN, post};
-use crate::app::{Replica, gateway};
-use crate::whole::{error, exact, message};
+use crate::support::answers::{error, exact, message};
+use crate::support::app::{Replica, gateway};
 
 async fn batch(replica: &Replica, key: &str, revision: Option<&str>, body: String) -> Value {
     let mut headers = vec![("x-agent-api-key", key)];
@@ -18,7 +18,7 @@ fn pings(count: usize) -> String {
 }
 
 #[tokio::test]
-async fn each_message_of_a_batch_is_answered_by_itself_and_in_its_turn() {
+async fn batch_messages_are_answered_separately_in_order() {
     let (_database, replica) = gateway().await;
     let key = replica.acme("a").await;
     replica.put("a", "x:1", "text").await;
@@ -79,7 +79,7 @@ async fn a_batch_has_from_1_to_50_messages_and_no_initialize() {
 }
 
 #[tokio::test]
-async fn other_revisions_have_no_batches() {
+async fn batches_are_refused_in_other_revisions() {
     let (_database, replica) = gateway().await;
     let key = replica.acme("a").await;
     for (revision, id) in [("2024-11-05", "null"), ("2025-06-18", "null"), ("2025-11-25", ""), (MODERN, "")] {

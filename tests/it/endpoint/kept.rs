@@ -7,9 +7,9 @@ use sqlx::{ConnectOptions, Connection, Executor};
 use tokio::time::timeout;
 
 use super::{MODERN, speak};
-use crate::app::Builder;
-use crate::cluster::database;
-use crate::whole::exact;
+use crate::support::answers::exact;
+use crate::support::app::Builder;
+use crate::support::cluster::database;
 
 fn manifest(changed: &str) -> Value {
     let resources: Vec<_> = (0..10_000)
@@ -27,7 +27,7 @@ fn manifest(changed: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_changed_resource_of_ten_thousand_leaves_the_other_results_in_memory() {
+async fn changing_one_resource_keeps_cached_results_of_others() {
     let database = database().await;
     // Contents and what is compiled are not kept, so that only a kept result can answer without the database.
     let builder = Builder::new(&database).set("WAGGLE_CACHE__CONTENT_BYTES", 0);

@@ -3,13 +3,13 @@
 use serde_json::json;
 
 use super::post;
-use crate::app::Builder;
-use crate::cluster::database;
-use crate::http::Client;
-use crate::whole::exact;
+use crate::support::answers::exact;
+use crate::support::app::Builder;
+use crate::support::cluster::database;
+use crate::support::http::Client;
 
 #[tokio::test]
-async fn administration_on_its_own_listener_is_nowhere_else_and_nothing_else_is_there() {
+async fn admin_listener_serves_administration_exclusively() {
     let database = database().await;
     let replica = Builder::new(&database).set("WAGGLE_ADMIN__LISTEN", "127.0.0.1:0").start().await;
     assert_ne!(replica.running.address, replica.running.admin_address);
@@ -24,7 +24,7 @@ async fn administration_on_its_own_listener_is_nowhere_else_and_nothing_else_is_
     let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"});
     assert_eq!(replica.http.post("a", key, &ping).await.status, 200);
 
-    let mut nowhere = crate::whole::problem(404, "not_found", "no such path");
+    let mut nowhere = crate::support::answers::problem(404, "not_found", "no such path");
     nowhere["headers"].as_object_mut().unwrap().remove("cache-control");
     for path in ["/admin/v1/agents", "/admin", "/admin/openapi.json"] {
         let answer = replica.http.send("GET", path, &[("authorization", &replica.operator)], "").await;
@@ -38,7 +38,7 @@ async fn administration_on_its_own_listener_is_nowhere_else_and_nothing_else_is_
 }
 
 #[tokio::test]
-async fn a_public_name_is_served_where_it_is_allowed() {
+async fn allowed_public_host_is_served() {
     let database = database().await;
     let replica = Builder::new(&database)
         .set("WAGGLE_SERVER__ALLOWED_HOSTS", "localhost,127.0.0.1,mcp.example.com")
@@ -72,19 +72,19 @@ async fn a_public_name_is_served_where_it_is_allowed() {
 }
 
 #[tokio::test]
-async fn a_gateway_with_more_requests_than_it_takes_says_so_with_their_ids() {
-    use crate::interference::Director;
-    use crate::whole::error;
-    use waggle::model::sources::Point;
+async fn overloaded_gateway_refuses_requests_with_their_ids() {
+    use crate::support::answers::error;
+    use crate::support::faults::FaultScript;
+    use waggle::model::sources::FailPoint;
     let database = database().await;
-    let director = Director::new();
+    let faults = FaultScript::new();
     let replica = Builder::new(&database)
         .set("WAGGLE_LIMITS__CONCURRENT_REQUESTS", 1)
-        .interference(director.clone())
+        .fault_injector(faults.clone())
         .start()
         .await;
     replica.tenant("acme").await;
-    let held = director.hold(Point::BeforeCommit);
+    let held = faults.hold(FailPoint::BeforeCommit);
     let (http, operator) = (replica.http.clone(), replica.operator.clone());
     let slow = tokio::spawn(async move {
         http.admin(&operator, "POST", "/agents", Some(json!({"id": "a", "tenant": "acme"}))).await.status
@@ -95,7 +95,7 @@ async fn a_gateway_with_more_requests_than_it_takes_says_so_with_their_ids() {
         let mut expected = error(503, "\"p\"", -31017, "unavailable", sentence);
         expected["headers"]["retry-after"] = json!("1");
         assert_eq!(exact(&post(&replica, "/a/mcp", &[], ping).await), expected);
-        let mut expected = crate::whole::problem(503, "unavailable", sentence);
+        let mut expected = crate::support::answers::problem(503, "unavailable", sentence);
         expected["headers"]["retry-after"] = json!("1");
         assert_eq!(exact(&replica.admin("GET", "/agents", None).await), expected);
         assert_eq!(replica.http.get("/healthz").await.status, 200);

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::{MODERN, meta, post};
-use crate::app::gateway;
-use crate::whole::{error, exact};
+use crate::support::answers::{error, exact};
+use crate::support::app::gateway;
 
 fn read(meta: &Value) -> String {
     let params = json!({"uri": "x:1", "_meta": meta});
@@ -28,7 +28,7 @@ fn unsupported(version: &str) -> Value {
 }
 
 #[tokio::test]
-async fn the_rules_are_checked_in_the_order_of_the_contract() {
+async fn header_rules_are_checked_in_the_order_of_the_contract() {
     let (_database, replica) = gateway().await;
     let key = replica.acme("a").await;
     let no_version = "params._meta must have io.modelcontextprotocol/protocolVersion, a string";
@@ -125,7 +125,7 @@ async fn the_rules_are_checked_in_the_order_of_the_contract() {
 }
 
 #[tokio::test]
-async fn after_the_headers_come_the_method_and_then_its_parameters() {
+async fn method_is_checked_after_headers_and_before_parameters() {
     let (_database, replica) = gateway().await;
     let key = replica.acme("a").await;
     replica.put("a", "x:%C3%BC", "text").await;
@@ -157,7 +157,7 @@ async fn after_the_headers_come_the_method_and_then_its_parameters() {
 }
 
 #[tokio::test]
-async fn neither_a_session_nor_the_headers_of_its_era_make_a_request_modern_or_legacy() {
+async fn era_is_not_decided_by_session_or_headers() {
     let (_database, replica) = gateway().await;
     let key = replica.acme("a").await;
     replica.put("a", "x:1", "text").await;

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::{MODERN, REVISIONS, speak};
-use crate::app::{Builder, Replica, gateway};
-use crate::cluster::database;
+use crate::support::app::{Builder, Replica, gateway};
+use crate::support::cluster::database;
 
 /// Reads the list to its end; answers the URIs page by page.
 async fn walk(replica: &Replica, key: &str, revision: Option<&str>) -> Vec<Vec<String>> {
@@ -28,7 +28,7 @@ async fn walk(replica: &Replica, key: &str, revision: Option<&str>) -> Vec<Vec<S
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_hundred_and_fifty_resources_come_in_three_pages_in_byte_order() {
+async fn resources_are_listed_in_pages_in_byte_order() {
     let (_database, replica) = gateway().await;
     let replica = Arc::new(replica);
     let key = replica.acme("a").await;
@@ -53,7 +53,7 @@ async fn two_hundred_and_fifty_resources_come_in_three_pages_in_byte_order() {
 }
 
 #[tokio::test]
-async fn a_page_is_as_long_as_it_was_set_and_the_last_has_no_cursor() {
+async fn page_size_is_configurable_and_the_last_has_no_cursor() {
     let database = database().await;
     let replica = Builder::new(&database).set("WAGGLE_MCP__PAGE_SIZE", 2).start().await;
     let key = replica.acme("a").await;
@@ -66,7 +66,7 @@ async fn a_page_is_as_long_as_it_was_set_and_the_last_has_no_cursor() {
 }
 
 #[tokio::test]
-async fn a_cursor_is_a_place_in_one_agents_list_whatever_happens_to_the_list() {
+async fn cursor_stays_valid_while_the_list_changes() {
     let database = database().await;
     let replica = Builder::new(&database).set("WAGGLE_MCP__PAGE_SIZE", 1).start().await;
     let key = replica.acme("a").await;
@@ -84,7 +84,7 @@ async fn a_cursor_is_a_place_in_one_agents_list_whatever_happens_to_the_list() {
     assert_eq!(uri(&next(&cursor).await).as_deref(), Some("x:4"));
     replica.put("a", "x:3", "").await;
     assert_eq!(uri(&next(&cursor).await).as_deref(), Some("x:3"));
-    replica.admin("DELETE", &crate::app::resource("a", "x:2"), None).await;
+    replica.admin("DELETE", &crate::support::app::resource("a", "x:2"), None).await;
     assert_eq!(uri(&next(&cursor).await).as_deref(), Some("x:3"), "though the place it names is gone");
 
     let refused = json!({"code": -32602, "message": "cursor is not one of this list", "data": {"code": "invalid_params"}});
@@ -115,7 +115,7 @@ const LISTS: [(&str, &str, &str); 3] = [
 ];
 
 #[tokio::test]
-async fn every_list_comes_in_pages_whose_cursors_are_its_own_to_the_last_bit() {
+async fn altered_or_foreign_list_cursors_are_refused() {
     let database = database().await;
     let replica = Builder::new(&database).set("WAGGLE_MCP__PAGE_SIZE", 2).start().await;
     let key = replica.acme("a").await;

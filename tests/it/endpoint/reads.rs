@@ -5,13 +5,13 @@ use time::Duration;
 use time::macros::datetime;
 
 use super::{MODERN, REVISIONS, speak, told};
-use crate::app::{Builder, resource};
-use crate::clock::ManualClock;
-use crate::cluster::database;
-use crate::whole::{exact, message};
+use crate::support::answers::{exact, message};
+use crate::support::app::{Builder, resource};
+use crate::support::clock::ManualClock;
+use crate::support::cluster::database;
 
 #[tokio::test]
-async fn what_is_registered_is_listed_and_read_in_every_revision() {
+async fn registered_resources_are_served_in_every_revision() {
     let database = database().await;
     let clock = ManualClock::at(datetime!(2026-11-21 12:00 UTC));
     let replica = Builder::new(&database).clock(clock.clone()).start().await;
@@ -95,7 +95,7 @@ async fn what_is_registered_is_listed_and_read_in_every_revision() {
 }
 
 #[tokio::test]
-async fn what_changes_is_told_at_once_in_every_revision() {
+async fn changes_are_visible_at_once_in_every_revision() {
     let database = database().await;
     let clock = ManualClock::at(datetime!(2026-11-21 12:00 UTC));
     let replica = Builder::new(&database).clock(clock.clone()).start().await;
@@ -140,7 +140,7 @@ async fn what_changes_is_told_at_once_in_every_revision() {
 }
 
 #[tokio::test]
-async fn an_unknown_resource_has_the_code_of_its_era() {
+async fn unknown_resource_has_the_error_code_of_the_era() {
     let database = database().await;
     let replica = Builder::new(&database).start().await;
     let key = replica.acme("a").await;
@@ -158,7 +158,7 @@ async fn an_unknown_resource_has_the_code_of_its_era() {
 }
 
 #[tokio::test]
-async fn a_uri_is_compared_byte_for_byte() {
+async fn uris_are_compared_byte_for_byte() {
     let database = database().await;
     let replica = Builder::new(&database).start().await;
     let key = replica.acme("a").await;
@@ -173,7 +173,7 @@ async fn a_uri_is_compared_byte_for_byte() {
 }
 
 #[tokio::test]
-async fn a_long_result_arrives_whole() {
+async fn long_result_arrives_complete() {
     let database = database().await;
     let replica = Builder::new(&database).start().await;
     let key = replica.acme("a").await;

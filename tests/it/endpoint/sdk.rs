@@ -14,8 +14,8 @@ use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use serde_json::json;
 
-use crate::app::{Builder, Replica, encode, mistyped, resource};
-use crate::cluster::database;
+use crate::support::app::{Builder, Replica, encode, mistyped, resource};
+use crate::support::cluster::database;
 
 /// How the client presents the key.
 #[derive(Clone, Copy, Debug)]
@@ -104,7 +104,7 @@ async fn read_what_is_rendered(client: &RunningService<RoleClient, ClientConfig>
 }
 
 #[tokio::test]
-async fn the_sdk_lists_and_reads_in_every_revision_with_either_header() {
+async fn sdk_lists_and_reads_in_every_revision() {
     let database = database().await;
     let replica = Builder::new(&database).set("WAGGLE_MCP__PAGE_SIZE", 2).start().await;
     let key = replica.acme("a").await;
@@ -146,7 +146,7 @@ async fn the_sdk_lists_and_reads_in_every_revision_with_either_header() {
 }
 
 #[tokio::test]
-async fn the_sdk_sees_a_refusal_for_what_it_is() {
+async fn sdk_recognizes_refusals() {
     let database = database().await;
     let replica = Builder::new(&database).start().await;
     let key = replica.acme("a").await;

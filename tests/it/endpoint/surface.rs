@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 use waggle::model::key::{KeyKind, SecretKey};
 
 use super::{post, request};
-use crate::app::{Replica, gateway, mistyped};
-use crate::whole::{error, exact, method_not_allowed, raw};
+use crate::support::answers::{error, exact, method_not_allowed, raw};
+use crate::support::app::{Replica, gateway, mistyped};
 
 const PING: &str = r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#;
 const ORIGIN: &str = "http://localhost:3000";
@@ -27,7 +27,7 @@ fn admin_readable() -> Value {
 }
 
 fn not_found() -> Value {
-    let mut problem = crate::whole::problem(404, "not_found", "no such path");
+    let mut problem = crate::support::answers::problem(404, "not_found", "no such path");
     problem["headers"].as_object_mut().unwrap().remove("cache-control");
     problem
 }
@@ -37,7 +37,7 @@ async fn send(replica: &Replica, method: &str, path: &str, headers: &[(&str, &st
 }
 
 #[tokio::test]
-async fn without_a_session_there_is_nothing_to_get_and_nothing_to_delete() {
+async fn get_and_delete_without_a_session_are_refused() {
     let (_database, replica) = gateway().await;
     let key = replica.acme("a").await;
     let expected = method_not_allowed("POST", false);
@@ -60,7 +60,7 @@ async fn without_a_session_there_is_nothing_to_get_and_nothing_to_delete() {
 }
 
 #[tokio::test]
-async fn a_preflight_is_answered_to_an_allowed_origin_and_to_no_other() {
+async fn preflight_is_answered_for_allowed_origins_only() {
     let (_database, replica) = gateway().await;
     replica.acme("a").await;
     let mut headers = readable();
@@ -109,7 +109,7 @@ async fn a_preflight_is_answered_to_an_allowed_origin_and_to_no_other() {
 }
 
 #[tokio::test]
-async fn every_answer_to_an_allowed_origin_can_be_read_by_its_page() {
+async fn every_answer_to_an_allowed_origin_has_cors_headers() {
     let (_database, replica) = gateway().await;
     let key = replica.acme("a").await;
     let (mcp, admin) = (readable(), admin_readable());
@@ -140,7 +140,7 @@ async fn every_answer_to_an_allowed_origin_can_be_read_by_its_page() {
 }
 
 #[tokio::test]
-async fn a_forbidden_host_or_origin_is_refused_with_the_requests_id() {
+async fn forbidden_host_or_origin_is_refused_with_the_request_id() {
     let (_database, replica) = gateway().await;
     let key = replica.acme("a").await;
     let wrong = mistyped(&key);
@@ -183,7 +183,7 @@ async fn a_forbidden_host_or_origin_is_refused_with_the_requests_id() {
             "{name}"
         );
     }
-    let mut admin = crate::whole::problem(403, "forbidden_origin", "this Host is not allowed");
+    let mut admin = crate::support::answers::problem(403, "forbidden_origin", "this Host is not allowed");
     let operator = format!("Bearer {}", replica.operator);
     let bad = format!("Bearer {}", mistyped(&replica.operator));
     let foreign = ("host", "evil.example");
@@ -202,7 +202,7 @@ async fn a_forbidden_host_or_origin_is_refused_with_the_requests_id() {
 }
 
 #[tokio::test]
-async fn health_is_told_under_any_host_by_get_and_head_only() {
+async fn health_is_served_under_any_host_by_get_and_head() {
     let (_database, replica) = gateway().await;
     for (path, word) in [("/healthz", "alive"), ("/readyz", "ready")] {
         let mut expected = json!({
@@ -219,11 +219,14 @@ async fn health_is_told_under_any_host_by_get_and_head_only() {
 }
 
 #[tokio::test]
-async fn a_path_that_leads_nowhere_says_so() {
+async fn unknown_path_is_not_found() {
     let (_database, replica) = gateway().await;
     let key = replica.acme("a").await;
     let slash = post(&replica, "/a/mcp/", &[("x-agent-api-key", &key)], PING).await;
-    assert_eq!(exact(&slash), crate::whole::message(&json!({"jsonrpc": "2.0", "id": 7, "result": {}})));
+    assert_eq!(
+        exact(&slash),
+        crate::support::answers::message(&json!({"jsonrpc": "2.0", "id": 7, "result": {}}))
+    );
     for path in [
         "/",
         "/a",
@@ -245,7 +248,7 @@ async fn a_path_that_leads_nowhere_says_so() {
 }
 
 #[tokio::test]
-async fn the_id_of_a_request_is_the_callers_where_it_is_short_and_visible() {
+async fn valid_request_id_of_the_client_is_used() {
     let (_database, replica) = gateway().await;
     let key = replica.acme("a").await;
     let long = "~".repeat(128);
@@ -279,7 +282,7 @@ async fn the_id_of_a_request_is_the_callers_where_it_is_short_and_visible() {
 }
 
 #[tokio::test]
-async fn a_target_with_a_host_is_judged_by_it_and_two_hosts_are_none() {
+async fn absolute_target_host_is_checked_and_two_hosts_refused() {
     let (_database, replica) = gateway().await;
     let key = replica.acme("a").await;
     let ask_as = async |key: &str, target: &str, hosts: &[&str]| {
@@ -292,7 +295,7 @@ async fn a_target_with_a_host_is_judged_by_it_and_two_hosts_are_none() {
         exact(&raw(replica.running.address, bytes.as_bytes()).await)
     };
     let ask = async |target, hosts: &[&str]| ask_as(&key, target, hosts).await;
-    let pong = crate::whole::message(&json!({"jsonrpc": "2.0", "id": 7, "result": {}}));
+    let pong = crate::support::answers::message(&json!({"jsonrpc": "2.0", "id": 7, "result": {}}));
     let forbidden = error(403, "7", -31013, "forbidden_origin", "this Host is not allowed");
     assert_eq!(ask("/a/mcp", &["localhost"]).await, pong);
     assert_eq!(ask("http://localhost:9/a/mcp", &["evil.example"]).await, pong);
@@ -313,7 +316,7 @@ async fn a_target_with_a_host_is_judged_by_it_and_two_hosts_are_none() {
 }
 
 #[tokio::test]
-async fn a_client_that_accepts_json_is_answered_and_one_that_does_not_is_told_so() {
+async fn accept_header_must_allow_json() {
     let (_database, replica) = gateway().await;
     let key = replica.acme("a").await;
     let key = ("x-agent-api-key", key.as_str());

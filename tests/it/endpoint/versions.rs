@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::{MODERN, REVISIONS, meta, post, request, speak, told};
-use crate::app::gateway;
-use crate::whole::{error, exact, message};
+use crate::support::answers::{error, exact, message};
+use crate::support::app::gateway;
 
 const SUPPORTED: [&str; 5] = ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
 
@@ -17,7 +17,7 @@ fn capabilities() -> Value {
 }
 
 #[tokio::test]
-async fn initialize_agrees_on_what_was_asked_for_or_on_the_newest_of_its_era() {
+async fn initialize_negotiates_the_protocol_version() {
     let (_database, replica) = gateway().await;
     let key = replica.acme("a").await;
     let described = json!({"name": "Research", "title": "研究", "instructions": "Read."});
@@ -58,7 +58,7 @@ async fn initialize_agrees_on_what_was_asked_for_or_on_the_newest_of_its_era() {
 }
 
 #[tokio::test]
-async fn initialize_without_what_it_needs_says_what() {
+async fn initialize_names_missing_parameters() {
     let (_database, replica) = gateway().await;
     let key = replica.acme("a").await;
     let whole = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}});
@@ -87,7 +87,7 @@ async fn initialize_without_what_it_needs_says_what() {
 }
 
 #[tokio::test]
-async fn each_era_has_its_own_calls() {
+async fn each_era_has_its_own_methods() {
     let (_database, replica) = gateway().await;
     let key = replica.acme("a").await;
     for revision in REVISIONS {
@@ -119,7 +119,7 @@ async fn each_era_has_its_own_calls() {
 }
 
 #[tokio::test]
-async fn an_endpoint_is_discovered_with_what_its_agent_says_of_itself() {
+async fn discovery_returns_the_agents_description() {
     let (_database, replica) = gateway().await;
     let key = replica.acme("a").await;
     let described = json!({"name": "Research", "title": "研究", "instructions": "Read.", "access": "public"});
@@ -135,7 +135,7 @@ async fn an_endpoint_is_discovered_with_what_its_agent_says_of_itself() {
 }
 
 #[tokio::test]
-async fn a_notification_is_accepted_and_a_response_in_the_legacy_era_only() {
+async fn notifications_are_accepted_and_responses_in_legacy_only() {
     let (_database, replica) = gateway().await;
     let key = replica.acme("a").await;
     let accepted = json!({"status": 202, "headers": {}, "body": null});
@@ -164,7 +164,7 @@ async fn a_notification_is_accepted_and_a_response_in_the_legacy_era_only() {
 }
 
 #[tokio::test]
-async fn where_no_id_can_be_read_its_place_is_the_revisions_choice() {
+async fn unreadable_id_is_answered_as_the_revision_defines() {
     let (_database, replica) = gateway().await;
     let key = replica.acme("a").await;
     for revision in REVISIONS {
@@ -205,7 +205,7 @@ async fn where_no_id_can_be_read_its_place_is_the_revisions_choice() {
 }
 
 #[tokio::test]
-async fn the_text_of_an_id_comes_back_as_it_was_sent() {
+async fn request_id_is_returned_byte_for_byte() {
     let (_database, replica) = gateway().await;
     let key = replica.acme("a").await;
     let headers = [("x-agent-api-key", key.as_str())];
@@ -236,7 +236,7 @@ async fn the_text_of_an_id_comes_back_as_it_was_sent() {
 }
 
 #[tokio::test]
-async fn a_session_that_is_not_there_is_not_found() {
+async fn unknown_session_is_not_found() {
     let (_database, replica) = gateway().await;
     let key = replica.acme("a").await;
     for revision in &REVISIONS[..5] {
@@ -249,7 +249,7 @@ async fn a_session_that_is_not_there_is_not_found() {
 }
 
 #[tokio::test]
-async fn an_unreadable_body_is_answered_in_the_revision_of_its_session() {
+async fn unreadable_body_is_answered_in_the_sessions_revision() {
     let (_database, replica) = gateway().await;
     let key = replica.acme("a").await;
     for (version, has_id) in [("2025-11-25", false), ("2025-06-18", true)] {

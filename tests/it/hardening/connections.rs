@@ -6,8 +6,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::heard;
-use crate::app::{Builder, Replica};
-use crate::cluster::database;
+use crate::support::app::{Builder, Replica};
+use crate::support::cluster::database;
+use crate::support::wait::eventually;
 
 const REQUEST: &[u8] = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
@@ -24,7 +25,7 @@ async fn served(replica: &Replica) -> Option<TcpStream> {
 const OWN: usize = 1;
 
 #[tokio::test]
-async fn an_address_has_so_many_connections_and_one_more_is_closed_at_once() {
+async fn connection_beyond_the_limit_of_an_address_is_closed() {
     let database = database().await;
     let most = 3 + OWN;
     let replica = Builder::new(&database).set("WAGGLE_SERVER__CONNECTIONS_PER_ADDRESS", most).start().await;
@@ -35,12 +36,11 @@ async fn an_address_has_so_many_connections_and_one_more_is_closed_at_once() {
     let mut refused = TcpStream::connect(replica.running.address).await.unwrap();
     assert_eq!(heard(&mut refused, Duration::from_secs(5)).await, (String::new(), true));
     held.pop();
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    assert!(served(&replica).await.is_some(), "a place was given back");
+    eventually("a place is given back", async || served(&replica).await.is_some()).await;
 }
 
 #[tokio::test]
-async fn a_trusted_proxy_has_as_many_connections_as_there_are() {
+async fn trusted_proxy_has_no_connection_limit() {
     let database = database().await;
     let replica = Builder::new(&database)
         .set("WAGGLE_SERVER__CONNECTIONS_PER_ADDRESS", 1 + OWN)
@@ -54,7 +54,7 @@ async fn a_trusted_proxy_has_as_many_connections_as_there_are() {
 }
 
 #[tokio::test]
-async fn one_more_than_the_listener_takes_waits_until_another_ends() {
+async fn connection_beyond_the_total_limit_waits_for_a_free_slot() {
     let database = database().await;
     let replica = Builder::new(&database).set("WAGGLE_SERVER__CONNECTIONS", 2 + OWN).start().await;
     let (first, second) = (served(&replica).await.unwrap(), served(&replica).await.unwrap());
@@ -69,7 +69,7 @@ async fn one_more_than_the_listener_takes_waits_until_another_ends() {
 }
 
 #[tokio::test]
-async fn a_head_has_as_many_headers_and_bytes_as_it_may_and_no_more() {
+async fn request_head_beyond_its_limits_is_refused() {
     let database = database().await;
     let replica = Builder::new(&database)
         .set("WAGGLE_SERVER__HEADER_COUNT", 20)
@@ -79,7 +79,7 @@ async fn a_head_has_as_many_headers_and_bytes_as_it_may_and_no_more() {
     let ask = async |headers: String| {
         let request =
             format!("GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}\r\n");
-        crate::whole::raw(replica.running.address, request.as_bytes()).await.status.as_u16()
+        crate::support::answers::raw(replica.running.address, request.as_bytes()).await.status.as_u16()
     };
     assert_eq!(ask("X: y\r\n".repeat(18)).await, 200);
     assert_eq!(ask("X: y\r\n".repeat(19)).await, 431);

@@ -2,15 +2,11 @@
 
 use serde_json::json;
 
-use crate::app::{Builder, Replica, gateway};
-use crate::cluster::database;
-use crate::http::{Answer, Client};
-use crate::whole::{exact, problem};
-
-/// The value of a sample, as it is told.
-pub(crate) fn sample<'a>(text: &'a str, name: &str) -> Option<&'a str> {
-    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))
-}
+use crate::support::answers::{exact, problem};
+use crate::support::app::{Builder, Replica, gateway};
+use crate::support::cluster::database;
+use crate::support::http::{Answer, Client};
+use crate::support::metrics::sample;
 
 async fn scrape(client: &Client, headers: &[(&str, &str)]) -> Answer {
     client.send("GET", "/metrics", headers, "").await
@@ -23,7 +19,7 @@ fn refused() -> serde_json::Value {
 }
 
 #[tokio::test]
-async fn only_this_machine_and_the_operator_see_the_numbers() {
+async fn metrics_are_visible_to_loopback_and_the_operator_only() {
     let (_database, replica) = gateway().await;
     let key = replica.acme("a").await;
     let [operator, agent] = [&replica.operator, &key].map(|key| format!("Bearer {key}"));
@@ -55,7 +51,7 @@ async fn only_this_machine_and_the_operator_see_the_numbers() {
 }
 
 #[tokio::test]
-async fn metrics_token_opens_metrics_alone_from_any_machine_under_any_host() {
+async fn metrics_token_opens_only_metrics_from_any_address() {
     const TOKEN: &str = "a-token-of-prometheus";
     let database = database().await;
     let builder = Builder::new(&database).set("WAGGLE_SERVER__ALLOWED_HOSTS", "mcp.example.com");
@@ -84,7 +80,7 @@ async fn metrics_token_opens_metrics_alone_from_any_machine_under_any_host() {
 }
 
 #[tokio::test]
-async fn credentials_that_do_not_hold_are_charged_to_their_address() {
+async fn invalid_metrics_credentials_are_charged_to_their_address() {
     let database = database().await;
     let replica = Builder::new(&database)
         .set("WAGGLE_LIMITS__ADDRESS_PER_SECOND", 1)
@@ -99,7 +95,7 @@ async fn credentials_that_do_not_hold_are_charged_to_their_address() {
 }
 
 #[tokio::test]
-async fn the_numbers_are_where_administration_is() {
+async fn metrics_are_served_by_the_admin_listener() {
     let database = database().await;
     let replica = Builder::new(&database).set("WAGGLE_ADMIN__LISTEN", "127.0.0.1:0").start().await;
     let admin = Client::new(replica.running.admin_address);
@@ -112,7 +108,7 @@ async fn the_numbers_are_where_administration_is() {
 }
 
 #[tokio::test]
-async fn what_happened_is_counted() {
+async fn metrics_count_requests_and_events() {
     let database = database().await;
     let replica = Builder::new(&database)
         .set("WAGGLE_LIMITS__KEY_PER_SECOND", 1)
@@ -127,7 +123,7 @@ async fn what_happened_is_counted() {
     replica.http.call("a", &key, "resources/read", json!({"uri": "x:2"})).await;
     replica.http.call("a", &key, "made/up", json!({})).await;
     replica.http.call("a", &key, "ping", json!({})).await;
-    replica.http.call("a", &crate::app::mistyped(&key), "ping", json!({})).await;
+    replica.http.call("a", &crate::support::app::mistyped(&key), "ping", json!({})).await;
     let told = scrape(&replica.http, &[]).await.text();
     let requests = |method: &str, outcome: &str| {
         let name =
@@ -178,7 +174,7 @@ async fn told(replica: &Replica, name: &str) -> Option<String> {
 }
 
 #[tokio::test]
-async fn keys_that_expire_soon_are_counted() {
+async fn keys_expiring_soon_are_counted() {
     let (_database, replica) = gateway().await;
     replica.acme("a").await;
     for days in [1, 13, 15] {

@@ -2,16 +2,16 @@
 
 use std::time::{Duration, Instant};
 
-use super::flood::{flood, good_caller, percentile, resident};
-use crate::app::Builder;
-use crate::cluster::database;
+use crate::support::app::Builder;
+use crate::support::cluster::database;
+use crate::support::flood::{flood, good_caller, percentile, resident};
 
 const ADDRESSES: u32 = 100_000;
 const REMEMBERED: u64 = 20_000;
 const LOOK_UPS: u64 = 50;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn very_many_addresses_with_bad_keys_cost_no_memory_no_database_and_nobody_else_his_time() {
+async fn flood_of_bad_keys_has_bounded_cost_and_delays_no_caller() {
     let database = database().await;
     let replica = Builder::new(&database)
         .set("WAGGLE_SERVER__TRUSTED_PROXIES", "127.0.0.1")
@@ -23,6 +23,7 @@ async fn very_many_addresses_with_bad_keys_cost_no_memory_no_database_and_nobody
         .await;
     let key = replica.acme("a").await;
     let address = replica.running.address;
+    // For how long the caller is measured without a flood.
     let rest = tokio::time::sleep(Duration::from_secs(2));
     let before = good_caller(address, "a", &key, rest).await;
     let looked_up = replica.running.registry.stats().key_look_ups;

@@ -18,10 +18,12 @@ use waggle::config::{self, Environment, Flags, Purpose};
 use waggle::http::operator_keys::OperatorKeys;
 use waggle::model::key::{KeyKind, SecretKey};
 
-use super::frames::{Spoken, get};
-use crate::app::Replica;
-use crate::cluster::{Database, database, store_options};
-use crate::http::Client;
+use crate::support::app::Replica;
+use crate::support::cluster::{Database, database, store_options};
+use crate::support::errors::ErrorLog;
+use crate::support::frames::{Spoken, get};
+use crate::support::http::Client;
+use crate::support::wait::eventually;
 
 /// The files of a certificate for `localhost`.
 struct Files {
@@ -100,7 +102,7 @@ async fn is_alive(stream: &mut TlsStream<TcpStream>) -> bool {
 }
 
 #[tokio::test]
-async fn both_protocols_are_spoken_over_tls_and_nothing_without_it() {
+async fn tls_listener_serves_both_protocols_and_refuses_plaintext() {
     let database = database().await;
     let (files, certificate) = Files::new();
     let replica = start(&database, &files, &[("WAGGLE_ADMIN__LISTEN", "127.0.0.1:0")]).await;
@@ -119,7 +121,7 @@ async fn both_protocols_are_spoken_over_tls_and_nothing_without_it() {
 }
 
 #[tokio::test]
-async fn a_new_certificate_is_for_new_connections_and_open_ones_go_on() {
+async fn renewed_certificate_applies_to_new_connections() {
     let database = database().await;
     let (files, first) = Files::new();
     let replica = start(&database, &files, &[]).await;
@@ -127,43 +129,41 @@ async fn a_new_certificate_is_for_new_connections_and_open_ones_go_on() {
     let mut open = connect(address, &first, &[]).await.unwrap();
     assert!(is_alive(&mut open).await);
     let second = files.renew();
-    let mut looks = 0;
-    while connect(address, &second, &[]).await.is_err() {
-        looks += 1;
-        assert!(looks < 100, "the new certificate is not used");
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
+    let is_used = async || connect(address, &second, &[]).await.is_ok();
+    eventually("the new certificate is used", is_used).await;
     assert!(connect(address, &first, &[]).await.is_err(), "the one before is gone");
     assert!(is_alive(&mut open).await);
 }
 
 #[tokio::test]
-async fn a_broken_certificate_changes_nothing_and_the_next_good_one_does() {
+async fn broken_certificate_is_ignored_until_a_valid_one_appears() {
     let database = database().await;
     let (files, first) = Files::new();
     let replica = start(&database, &files, &[]).await;
     let address = replica.running.address;
+    let log = ErrorLog::start();
+    let is_refused = async || eventually("the files are refused", async || !log.take().is_empty()).await;
     for broken in ["", "-----BEGIN CERTIFICATE-----\nnonsense\n-----END CERTIFICATE-----\n"] {
         fs::write(files.certificate(), broken).unwrap();
-        tokio::time::sleep(Duration::from_millis(2_500)).await;
+        is_refused().await;
         assert!(is_alive(&mut connect(address, &first, &[]).await.unwrap()).await, "{broken:?}");
     }
     let key = fs::read(files.key()).unwrap();
     let second = files.renew();
     let renewed = fs::read(files.key()).unwrap();
     fs::write(files.key(), key).unwrap();
-    tokio::time::sleep(Duration::from_millis(2_500)).await;
+    is_refused().await;
     assert!(connect(address, &first, &[]).await.is_ok(), "a certificate without its own key");
     fs::remove_file(files.key()).unwrap();
-    tokio::time::sleep(Duration::from_millis(2_500)).await;
+    is_refused().await;
     assert!(connect(address, &first, &[]).await.is_ok(), "no key at all");
     fs::write(files.key(), renewed).unwrap();
-    tokio::time::sleep(Duration::from_millis(3_500)).await;
-    assert!(connect(address, &second, &[]).await.is_ok());
+    let is_used = async || connect(address, &second, &[]).await.is_ok();
+    eventually("the renewed certificate is used", is_used).await;
 }
 
 #[tokio::test]
-async fn a_handshake_that_does_not_come_is_not_waited_for() {
+async fn missing_tls_handshake_times_out() {
     let database = database().await;
     let (files, certificate) = Files::new();
     let replica = start(&database, &files, &[("WAGGLE_SERVER__HEAD_SECONDS", "1")]).await;
@@ -174,7 +174,7 @@ async fn a_handshake_that_does_not_come_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn a_gateway_that_cannot_speak_tls_says_why_and_speaks_nothing() {
+async fn start_with_an_invalid_tls_key_is_refused() {
     let database = database().await;
     let (files, _) = Files::new();
     fs::write(files.key(), "no key").unwrap();

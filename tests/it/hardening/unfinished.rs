@@ -8,13 +8,14 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 use waggle::model::key::{KeyKind, SecretKey};
-use waggle::model::sources::Point;
+use waggle::model::sources::FailPoint;
 
-use super::frames::{HEADERS, Spoken, unfinished_post};
-use crate::app::{Builder, Replica};
-use crate::cluster::{Database, database};
-use crate::http::Client;
-use crate::interference::Director;
+use crate::support::app::{Builder, Replica};
+use crate::support::cluster::{Database, database};
+use crate::support::faults::FaultScript;
+use crate::support::frames::{HEADERS, Spoken, unfinished_post};
+use crate::support::http::Client;
+use crate::support::wait::eventually;
 
 const PING: &str = r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#;
 const WAIT: Duration = Duration::from_secs(30);
@@ -95,13 +96,14 @@ async fn calls_beside(replica: &Replica, key: &str, mut attackers: JoinSet<()>) 
     for nth in 0..100 {
         let answered = caller.post("a", key, &ping()).await;
         assert_eq!(answered.status, 200, "request {nth}: {}", answered.text());
+        // A pause in which the attackers go on.
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     assert!(attackers.try_join_next().is_none(), "an attacker gave up");
 }
 
 #[tokio::test]
-async fn unfinished_requests_without_a_valid_credential_take_no_place_of_callers() {
+async fn unfinished_requests_without_credential_occupy_no_slots() {
     let database = database().await;
     let replica = narrow(&database).start().await;
     let key = replica.acme("a").await;
@@ -114,7 +116,7 @@ async fn unfinished_requests_without_a_valid_credential_take_no_place_of_callers
 }
 
 #[tokio::test]
-async fn unfinished_http_2_requests_without_a_valid_credential_take_no_place_of_callers() {
+async fn unfinished_http_2_requests_occupy_no_slots() {
     let database = database().await;
     let replica = narrow(&database).start().await;
     let key = replica.acme("a").await;
@@ -127,7 +129,7 @@ async fn unfinished_http_2_requests_without_a_valid_credential_take_no_place_of_
 }
 
 #[tokio::test]
-async fn unfinished_bodies_of_a_valid_key_hold_no_place_of_its_agent_or_of_the_gateway() {
+async fn unfinished_bodies_of_a_valid_key_occupy_no_slots() {
     let database = database().await;
     let replica = narrow(&database).set("WAGGLE_LIMITS__CONCURRENT_PER_AGENT", 1).start().await;
     let first = replica.acme("a").await;
@@ -153,7 +155,7 @@ async fn unfinished_bodies_of_a_valid_key_hold_no_place_of_its_agent_or_of_the_g
 }
 
 #[tokio::test]
-async fn requests_past_those_of_a_key_under_way_are_refused() {
+async fn requests_beyond_the_concurrency_of_a_key_are_refused() {
     let database = database().await;
     let replica = Builder::new(&database).set("WAGGLE_LIMITS__CONCURRENT_PER_KEY", 2).start().await;
     let key = replica.acme("a").await;
@@ -163,20 +165,17 @@ async fn requests_past_those_of_a_key_under_way_are_refused() {
     assert_eq!((refused.status.as_u16(), &refused.json()["id"]), (503, &json!(7)));
     assert_eq!(replica.http.post("a", &other, &ping()).await.status, 200);
     held.pop();
-    let deadline = tokio::time::Instant::now() + WAIT;
-    while replica.http.post("a", &key, &ping()).await.status != 200 {
-        assert!(tokio::time::Instant::now() < deadline, "the place was not given back");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    let is_free = async || replica.http.post("a", &key, &ping()).await.status == 200;
+    eventually("the place is given back", is_free).await;
 }
 
 #[tokio::test]
-async fn requests_past_those_of_an_agent_at_work_are_refused_with_their_id() {
+async fn requests_beyond_the_concurrency_of_an_agent_are_refused() {
     let database = database().await;
-    let director = Director::new();
+    let faults = FaultScript::new();
     let replica = Builder::new(&database)
         .set("WAGGLE_LIMITS__CONCURRENT_PER_AGENT", 1)
-        .interference(director.clone())
+        .fault_injector(faults.clone())
         .start()
         .await;
     let key = replica.acme("a").await;
@@ -184,7 +183,7 @@ async fn requests_past_those_of_an_agent_at_work_are_refused_with_their_id() {
     assert_eq!(replica.http.post("a", &other, &ping()).await.status, 200);
     assert_eq!(replica.http.post("a", &key, &ping()).await.status, 200);
     // A ping needs nothing of the registry; the first list loads it.
-    let held = director.hold(Point::CacheFillRead);
+    let held = faults.hold(FailPoint::CacheFillRead);
     let (http, working) = (replica.http.clone(), key.clone());
     let list = json!({"jsonrpc": "2.0", "id": 1, "method": "resources/list"});
     let working = tokio::spawn(async move { http.post("a", &working, &list).await.status });
@@ -197,7 +196,7 @@ async fn requests_past_those_of_an_agent_at_work_are_refused_with_their_id() {
 }
 
 #[tokio::test]
-async fn a_caller_without_rate_or_quota_is_refused_before_its_body_is_read() {
+async fn exhausted_caller_is_refused_before_its_body_is_read() {
     let database = database().await;
     let replica = Builder::new(&database)
         .set("WAGGLE_LIMITS__KEY_PER_SECOND", 1)
@@ -231,7 +230,7 @@ async fn a_caller_without_rate_or_quota_is_refused_before_its_body_is_read() {
 }
 
 #[tokio::test]
-async fn the_id_of_a_refused_request_is_read_while_a_place_is_free_and_never_for_a_barred_address() {
+async fn refused_request_id_is_read_while_a_slot_is_free() {
     let database = database().await;
     for (places, id) in [(8, json!(7)), (0, json!(null))] {
         let replica = Builder::new(&database)

@@ -6,8 +6,9 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::app::{Builder, Replica};
-use crate::cluster::database;
+use crate::support::app::{Builder, Replica};
+use crate::support::cluster::database;
+use crate::support::wait::eventually;
 
 const MIB: usize = 1 << 20;
 const WAIT: Duration = Duration::from_secs(30);
@@ -35,11 +36,7 @@ async fn reserved(replica: &Replica) -> usize {
 }
 
 async fn wait_for_reserved(replica: &Replica, bytes: usize) {
-    let deadline = tokio::time::Instant::now() + WAIT;
-    while reserved(replica).await != bytes {
-        assert!(tokio::time::Instant::now() < deadline, "{} bytes are reserved", reserved(replica).await);
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    eventually(&format!("{bytes} bytes are reserved"), async || reserved(replica).await == bytes).await;
 }
 
 /// The first bytes of an answer.
@@ -50,7 +47,7 @@ async fn answer(stream: &mut TcpStream) -> String {
 }
 
 #[tokio::test]
-async fn of_24_large_manifests_of_one_key_memory_is_reserved_for_one() {
+async fn concurrent_uploads_of_one_key_reserve_memory_once() {
     let database = database().await;
     let replica = Builder::new(&database).set("WAGGLE_SERVER__BODY_BYTES_PER_SECOND", 0).start().await;
     let key = replica.acme("a").await;
@@ -68,7 +65,7 @@ async fn of_24_large_manifests_of_one_key_memory_is_reserved_for_one() {
 }
 
 #[tokio::test]
-async fn a_tenant_has_a_quarter_of_the_memory_for_bodies_and_other_tenants_the_rest() {
+async fn upload_memory_is_shared_between_tenants() {
     let database = database().await;
     let replica = Builder::new(&database)
         .set("WAGGLE_SERVER__BODY_BYTES_PER_SECOND", 0)
@@ -97,7 +94,7 @@ async fn a_tenant_has_a_quarter_of_the_memory_for_bodies_and_other_tenants_the_r
 }
 
 #[tokio::test]
-async fn a_body_slower_than_the_settings_say_is_answered_408_on_both_surfaces() {
+async fn slow_body_is_answered_408_on_both_surfaces() {
     let database = database().await;
     let replica = Builder::new(&database).set("WAGGLE_SERVER__BODY_WINDOW_SECONDS", 1).start().await;
     let key = replica.acme("a").await;

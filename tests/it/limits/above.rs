@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use super::{list, lists};
-use crate::app::{Builder, Replica};
-use crate::cluster::{Database, database};
-use crate::whole::{problem, whole, without_rates};
+use crate::support::answers::{problem, whole, without_rates};
+use crate::support::app::{Builder, Replica};
+use crate::support::cluster::{Database, database};
 
 /// A gateway with the tenant `acme`, its agent `a`, and an owner key.
 struct Stage {
@@ -57,7 +57,7 @@ fn forbidden(detail: &str) -> Value {
 }
 
 #[tokio::test]
-async fn an_owner_neither_sets_nor_lifts_the_limits_of_an_agent() {
+async fn owner_cannot_change_the_limits_of_an_agent() {
     let stage = Stage::start().await;
     let limits = json!({"callsPerDay": 1, "perSecond": 0});
     stage.operator("PATCH", "/agents/a", json!({"limits": limits})).await;
@@ -75,7 +75,7 @@ async fn an_owner_neither_sets_nor_lifts_the_limits_of_an_agent() {
 }
 
 #[tokio::test]
-async fn limits_and_use_of_an_agent_survive_its_deletion() {
+async fn limits_and_usage_of_an_agent_survive_its_deletion() {
     let rate = |builder: Builder| {
         builder.set("WAGGLE_LIMITS__AGENT_PER_SECOND", 1).set("WAGGLE_LIMITS__AGENT_BURST", 100_000)
     };
@@ -102,7 +102,7 @@ async fn limits_and_use_of_an_agent_survive_its_deletion() {
 }
 
 #[tokio::test]
-async fn a_new_agent_starts_with_the_limits_that_its_tenant_gives() {
+async fn new_agent_inherits_the_default_limits_of_its_tenant() {
     let stage = Stage::start().await;
     let given = json!({"callsPerDay": 7});
     let tenant = stage.operator("PATCH", "/tenants/acme", json!({"agentLimits": given})).await;
@@ -125,7 +125,7 @@ async fn a_new_agent_starts_with_the_limits_that_its_tenant_gives() {
 }
 
 #[tokio::test]
-async fn an_owner_does_not_enable_what_the_operator_disabled() {
+async fn owner_cannot_enable_an_agent_the_operator_disabled() {
     let stage = Stage::start().await;
     let refused = forbidden("enabled: the operator disabled this agent; only the operator key enables it");
     let enabled = async |enabled: bool| stage.owner("PATCH", "/agents/a", json!({"enabled": enabled})).await;
@@ -151,7 +151,7 @@ async fn an_owner_does_not_enable_what_the_operator_disabled() {
 }
 
 #[tokio::test]
-async fn an_owner_limits_a_key_beside_the_operator_and_lifts_its_own_limit_alone() {
+async fn owner_limits_of_a_key_are_separate_from_the_operators() {
     let stage = Stage::with(|builder| builder.set("WAGGLE_LIMITS__KEY_PER_SECOND", 50)).await;
     let (id, key) = stage.replica.key("a", &["mcp"]).await;
     let path = format!("/keys/{id}");
@@ -181,7 +181,7 @@ async fn an_owner_limits_a_key_beside_the_operator_and_lifts_its_own_limit_alone
 }
 
 #[tokio::test]
-async fn a_tenant_has_only_so_many_agents_and_retired_ids_and_none_is_released() {
+async fn agent_limit_of_a_tenant_includes_retired_ids() {
     let stage = Stage::with(|builder| {
         builder.set("WAGGLE_LIMITS__AGENTS_PER_TENANT", 2).set("WAGGLE_LIMITS__RETIRED_SLUGS_PER_TENANT", 2)
     })

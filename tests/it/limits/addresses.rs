@@ -5,8 +5,9 @@ use waggle::model::key::{KeyKind, SecretKey};
 use waggle::model::sources::Sources;
 
 use super::{LIST, lists, message};
-use crate::app::{Builder, Replica, mistyped};
-use crate::cluster::{Database, database};
+use crate::support::app::{Builder, Replica, mistyped};
+use crate::support::cluster::{Database, database};
+use crate::support::wait::eventually;
 
 fn five_for_an_address(database: &Database) -> Builder {
     Builder::new(database)
@@ -29,10 +30,10 @@ async fn from(replica: &Replica, client: &str, key: Option<&str>) -> u16 {
 }
 
 #[tokio::test]
-async fn credentials_that_do_not_hold_are_charged_to_their_address_which_is_then_barred() {
+async fn invalid_credentials_exhaust_and_block_their_address() {
     let database = database().await;
     let replica =
-        five_for_an_address(&database).set("WAGGLE_LIMITS__ADDRESS_PENALTY_SECONDS", 3).start().await;
+        five_for_an_address(&database).set("WAGGLE_LIMITS__ADDRESS_PENALTY_SECONDS", 6).start().await;
     let key = replica.acme("a").await;
     let (_, fresh) = replica.key("a", &["mcp"]).await;
     assert_eq!(from(&replica, "192.0.2.1", Some(&key)).await, 200);
@@ -40,18 +41,19 @@ async fn credentials_that_do_not_hold_are_charged_to_their_address_which_is_then
         assert_eq!(from(&replica, "192.0.2.1", Some(&bad)).await, 401);
     }
     assert_eq!(from(&replica, "192.0.2.1", Some(&unknown())).await, 429);
+    // Not for a condition: a unit of the rate comes back in this time, and must not lift the penalty.
     tokio::time::sleep(std::time::Duration::from_millis(1_100)).await;
-    assert_eq!(from(&replica, "192.0.2.1", Some(&unknown())).await, 429, "a unit came back, for nothing");
+    assert_eq!(from(&replica, "192.0.2.1", Some(&unknown())).await, 429);
     assert_eq!(from(&replica, "192.0.2.1", None).await, 429);
     assert_eq!(from(&replica, "192.0.2.1", Some(&fresh)).await, 200, "an issued key passes from there too");
     assert_eq!(from(&replica, "192.0.2.1", Some(&key)).await, 200, "who is known goes on");
     assert_eq!(from(&replica, "192.0.2.2", Some(&fresh)).await, 200, "and so does every other address");
-    tokio::time::sleep(std::time::Duration::from_millis(2_000)).await;
-    assert_eq!(from(&replica, "192.0.2.1", Some(&unknown())).await, 401);
+    let is_over = async || from(&replica, "192.0.2.1", Some(&unknown())).await == 401;
+    eventually("the penalty is over", is_over).await;
 }
 
 #[tokio::test]
-async fn who_has_no_credential_is_charged_to_his_address_and_a_network_of_version_6_is_one() {
+async fn anonymous_requests_are_charged_per_address_or_ipv6_network() {
     let database = database().await;
     let replica = five_for_an_address(&database).start().await;
     replica.acme("a").await;
@@ -65,7 +67,7 @@ async fn who_has_no_credential_is_charged_to_his_address_and_a_network_of_versio
 }
 
 #[tokio::test]
-async fn unknown_clients_of_one_proxy_share_a_rate() {
+async fn unidentified_clients_of_a_proxy_share_one_rate() {
     let database = database().await;
     let replica = five_for_an_address(&database).start().await;
     replica.acme("a").await;
@@ -91,7 +93,7 @@ async fn valid_credentials_are_charged_to_no_address() {
 }
 
 #[tokio::test]
-async fn the_admin_surface_charges_bad_credentials_to_the_same_address() {
+async fn administration_charges_invalid_credentials_to_the_address() {
     let database = database().await;
     let replica = five_for_an_address(&database).start().await;
     replica.acme("a").await;

@@ -7,15 +7,15 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::{five_for_a_key, left, lists};
-use crate::app::{Builder, Replica};
-use crate::cluster::database;
+use crate::support::app::{Builder, Replica};
+use crate::support::cluster::database;
 
 async fn get(replica: &Replica, key: &str, path: &str) -> u16 {
     replica.http.admin(key, "GET", path, None).await.status.as_u16()
 }
 
 #[tokio::test]
-async fn a_key_has_a_rate_of_its_own_for_administration_and_the_operator_has_none() {
+async fn administration_rate_is_per_key_and_not_for_the_operator() {
     let database = database().await;
     let replica = five_for_a_key(&database).start().await;
     let key = replica.acme("a").await;
@@ -44,7 +44,7 @@ async fn a_key_has_a_rate_of_its_own_for_administration_and_the_operator_has_non
 }
 
 #[tokio::test]
-async fn keys_of_a_tenant_share_its_rate_for_administration_and_writes_cost_what_is_set() {
+async fn tenant_keys_share_an_administration_rate_by_cost() {
     let database = database().await;
     let replica = Builder::new(&database)
         .set("WAGGLE_LIMITS__TENANT_PER_SECOND", 1)
@@ -67,7 +67,7 @@ async fn keys_of_a_tenant_share_its_rate_for_administration_and_writes_cost_what
 }
 
 #[tokio::test]
-async fn calls_that_need_no_credential_are_charged_to_an_address_bucket_of_administration() {
+async fn anonymous_administration_calls_are_charged_to_the_address() {
     let database = database().await;
     let replica = Builder::new(&database)
         .set("WAGGLE_LIMITS__ADDRESS_PER_SECOND", 1)
@@ -92,7 +92,7 @@ async fn calls_that_need_no_credential_are_charged_to_an_address_bucket_of_admin
 }
 
 #[tokio::test]
-async fn a_key_without_rate_is_refused_before_the_body_is_read() {
+async fn exhausted_administration_key_is_refused_before_the_body() {
     let database = database().await;
     let replica = five_for_a_key(&database).start().await;
     let key = replica.acme("a").await;
@@ -111,7 +111,7 @@ async fn a_key_without_rate_is_refused_before_the_body_is_read() {
 }
 
 #[test]
-fn every_operation_documents_the_refusal_by_rate() {
+fn every_operation_documents_status_429() {
     let document: Value = serde_json::from_str(&waggle::app::openapi()).unwrap();
     let operations: Vec<_> =
         document["paths"].as_object().unwrap().values().flat_map(|path| path.as_object().unwrap()).collect();

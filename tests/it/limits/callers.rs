@@ -5,12 +5,12 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::{five_for_a_key, left, list, lists};
-use crate::app::Builder;
-use crate::cluster::database;
-use crate::loads::Loads;
+use crate::support::app::Builder;
+use crate::support::cluster::database;
+use crate::support::load_counter::LoadCounter;
 
 #[tokio::test]
-async fn a_foreign_key_neither_takes_what_is_a_victims_nor_learns_that_it_is_there() {
+async fn foreign_key_neither_consumes_nor_discovers_an_agent() {
     let database = database().await;
     let replica = five_for_a_key(&database)
         .set("WAGGLE_LIMITS__AGENT_PER_SECOND", 1)
@@ -37,29 +37,29 @@ async fn a_foreign_key_neither_takes_what_is_a_victims_nor_learns_that_it_is_the
 }
 
 #[tokio::test]
-async fn what_is_not_there_takes_as_long_to_find_out_as_what_is_anothers() {
+async fn unknown_and_foreign_agents_cost_equal_look_ups() {
     let database = database().await;
     let elsewhere = Builder::new(&database).start().await;
     elsewhere.acme("a").await;
     elsewhere.tenant("rival").await;
     elsewhere.agent("rival", "r").await;
     let (_, foreign) = elsewhere.key("r", &["mcp"]).await;
-    let loads = Arc::new(Loads::default());
-    let replica = Builder::new(&database).interference(Arc::clone(&loads) as Arc<_>).start().await;
+    let loads = Arc::new(LoadCounter::default());
+    let replica = Builder::new(&database).fault_injector(Arc::clone(&loads) as Arc<_>).start().await;
     list(&replica, "r", &foreign).await;
     let mut costs = Vec::new();
     for agent in ["a", "unknown"] {
-        let before = loads.so_far();
+        let before = loads.count();
         assert_eq!(list(&replica, agent, &foreign).await.status, 403);
-        let first = loads.so_far();
+        let first = loads.count();
         assert_eq!(list(&replica, agent, &foreign).await.status, 403);
-        costs.push((first - before, loads.so_far() - first));
+        costs.push((first - before, loads.count() - first));
     }
     assert_eq!(costs, [(2, 0), (2, 0)]);
 }
 
 #[tokio::test]
-async fn strangers_at_a_public_agent_share_what_is_not_its_owners() {
+async fn anonymous_callers_share_the_rate_left_by_the_owner() {
     let database = database().await;
     let replica = Builder::new(&database)
         .set("WAGGLE_LIMITS__AGENT_PER_SECOND", 1)

@@ -11,11 +11,12 @@ use waggle::registry::access::Shown;
 use waggle::registry::look_up::Recognition;
 
 use super::{LIST, message};
-use crate::app::{Builder, Replica};
-use crate::cluster::{Database, database};
-use crate::http::Client;
-use crate::interference::Director;
-use crate::loads::Loads;
+use crate::support::app::{Builder, Replica};
+use crate::support::cluster::{Database, database};
+use crate::support::faults::FaultScript;
+use crate::support::http::Client;
+use crate::support::load_counter::LoadCounter;
+use crate::support::wait::eventually;
 
 const KEYS: usize = 600;
 
@@ -60,7 +61,7 @@ fn recognition(replica: &Replica, key: &SecretKey) -> Recognition {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn issued_keys_are_admitted_after_a_start_beside_a_flood_of_made_up_keys() {
+async fn issued_keys_are_admitted_during_a_flood_of_unknown_keys() {
     let database = database().await;
     Builder::new(&database).start().await.acme("a").await;
     let keys = issue(&database, KEYS).await;
@@ -106,11 +107,11 @@ async fn issued_keys_are_admitted_after_a_start_beside_a_flood_of_made_up_keys()
 }
 
 #[tokio::test]
-async fn a_key_made_elsewhere_is_looked_up_at_the_expense_of_its_address() {
+async fn key_unknown_to_the_filter_is_charged_to_the_address() {
     let database = database().await;
-    let silent = Director::new();
-    silent.lose_wakes(100);
-    let writer = Builder::new(&database).interference(silent).start().await;
+    let silent = FaultScript::new();
+    silent.lose_notifications(100);
+    let writer = Builder::new(&database).fault_injector(silent).start().await;
     writer.acme("a").await;
     let builder = behind_a_proxy(&database).await.set("WAGGLE_DATABASE__SWEEP_MS", 10_000);
     // A quarter for each address.
@@ -136,32 +137,29 @@ async fn a_key_made_elsewhere_is_looked_up_at_the_expense_of_its_address() {
 }
 
 #[tokio::test]
-async fn keys_made_elsewhere_reach_the_filter_by_the_feed() {
+async fn keys_created_on_another_replica_reach_the_filter() {
     let database = database().await;
     let [writer, reader] = [Builder::new(&database).start().await, Builder::new(&database).start().await];
     writer.acme("a").await;
     let key = SecretKey::parse(&writer.key("a", &["mcp"]).await.1).unwrap();
     assert_eq!(recognition(&writer, &key), Recognition::Recognized, "at once where it was made");
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while recognition(&reader, &key) != Recognition::Recognized {
-        assert!(Instant::now() < deadline, "the filter does not hear of the key");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    let is_recognized = async || recognition(&reader, &key) == Recognition::Recognized;
+    eventually("the filter of the other replica has the key", is_recognized).await;
     assert_eq!(recognition(&reader, &made_up()), Recognition::NotIssued);
 }
 
 #[tokio::test]
-async fn the_first_use_of_a_key_takes_one_look_up_for_credential_slug_and_access() {
+async fn first_use_of_a_key_takes_one_look_up() {
     let database = database().await;
     let writer = Builder::new(&database).start().await;
     let key = writer.acme("a").await;
-    let loads = Arc::new(Loads::default());
-    let replica = Builder::new(&database).interference(Arc::clone(&loads) as Arc<_>).start().await;
+    let loads = Arc::new(LoadCounter::default());
+    let replica = Builder::new(&database).fault_injector(Arc::clone(&loads) as Arc<_>).start().await;
     let ping: Value = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"});
-    let before = loads.so_far();
+    let before = loads.count();
     for _ in 0..3 {
         assert_eq!(replica.http.post("a", &key, &ping).await.status, 200);
     }
-    assert_eq!(loads.so_far() - before, 1);
+    assert_eq!(loads.count() - before, 1);
     assert_eq!(replica.running.registry.stats().key_look_ups, 1);
 }

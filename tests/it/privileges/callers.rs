@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::app::Replica;
-use crate::http::Answer;
+use crate::support::app::Replica;
+use crate::support::http::Answer;
 use crate::tokens;
 
 /// Units of a key that has no limits of its own: enough for the test.
@@ -24,7 +24,7 @@ pub(super) struct World {
 
 impl World {
     pub(super) async fn start() -> Self {
-        let rate = |builder: crate::app::Builder| {
+        let rate = |builder: crate::support::app::Builder| {
             builder.set("WAGGLE_LIMITS__KEY_PER_SECOND", RATE).set("WAGGLE_LIMITS__KEY_BURST", RATE)
         };
         let stage = tokens::Stage::with(rate).await;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::callers::{Caller, World};
 use super::{Document, Operation, cell, head};
-use crate::http::Answer;
+use crate::support::http::Answer;
 
 pub(super) const HEAD: &str = "
 ## Limits

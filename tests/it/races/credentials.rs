@@ -5,13 +5,14 @@ use std::time::Duration;
 use http::StatusCode;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
-use waggle::model::sources::Point;
+use waggle::model::sources::FailPoint;
 
-use super::{HEARD, Pair, deaf_pair, pair, pair_of};
-use crate::app::Builder;
-use crate::cluster::database;
-use crate::interference::{Director, Hold};
-use crate::proxy::Proxy;
+use super::{Pair, deaf_pair, pair, pair_of};
+use crate::support::app::Builder;
+use crate::support::cluster::database;
+use crate::support::faults::{FaultScript, Hold};
+use crate::support::proxy::Proxy;
+use crate::support::wait::eventually;
 
 fn list() -> Value {
     json!({"jsonrpc": "2.0", "id": 1, "method": "resources/list"})
@@ -24,7 +25,7 @@ impl Pair {
 
     /// Asks with a key that the reader does not hold, and holds it between reading the key and keeping it.
     fn fill(&self, key: &str) -> (Hold, JoinHandle<StatusCode>) {
-        let held = self.director.hold(Point::CredentialFillRead);
+        let held = self.faults.hold(FailPoint::CredentialFillRead);
         let (http, key) = (self.reader.http.clone(), key.to_owned());
         (held, tokio::spawn(async move { http.post("a", &key, &list()).await.status }))
     }
@@ -36,13 +37,13 @@ impl Pair {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_revocation_during_the_first_fill_of_a_tenant_stands() {
+async fn revocation_during_the_first_cache_fill_holds() {
     let pair = pair().await;
     let (id, key) = pair.writer.key("a", &["mcp"]).await;
     let (held, first) = pair.fill(&key);
     held.meanwhile(async {
         pair.revoke(&id).await;
-        tokio::time::sleep(HEARD).await;
+        pair.reader.caught_up().await;
     })
     .await;
     // It was asked before the revocation; whatever it got, nobody gets it again.
@@ -51,7 +52,7 @@ async fn a_revocation_during_the_first_fill_of_a_tenant_stands() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_revocation_that_the_tenant_has_caught_up_with_during_the_fill_stands() {
+async fn revocation_caught_up_during_the_fill_holds() {
     let pair = pair().await;
     let (id, key) = pair.writer.key("a", &["mcp"]).await;
     // What is held of the tenant is brought up to the revocation, and forgets a key that is not there yet.
@@ -59,7 +60,7 @@ async fn a_revocation_that_the_tenant_has_caught_up_with_during_the_fill_stands(
     let (held, first) = pair.fill(&key);
     held.meanwhile(async {
         pair.revoke(&id).await;
-        tokio::time::sleep(HEARD).await;
+        pair.reader.caught_up().await;
         assert_eq!(pair.ask(&pair.key).await, StatusCode::OK);
     })
     .await;
@@ -68,7 +69,7 @@ async fn a_revocation_that_the_tenant_has_caught_up_with_during_the_fill_stands(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_revocation_that_only_a_younger_fill_has_seen_stands() {
+async fn revocation_seen_by_a_newer_fill_only_holds() {
     let pair = deaf_pair().await;
     let (id, key) = pair.writer.key("a", &["mcp"]).await;
     let (held, first) = pair.fill(&key);
@@ -83,7 +84,7 @@ async fn a_revocation_that_only_a_younger_fill_has_seen_stands() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_revocation_that_was_heard_of_during_the_fill_stands_while_the_database_is_away() {
+async fn revocation_notified_during_the_fill_holds_without_database() {
     let database = database().await;
     let proxy = Proxy::before(&database.options).await;
     // The wakes come another way.
@@ -91,14 +92,16 @@ async fn a_revocation_that_was_heard_of_during_the_fill_stands_while_the_databas
         store.acquire = Duration::from_secs(1);
         store.connect = proxy.options.clone();
     });
-    let pair = pair_of(database, &Director::new(), reader).await;
+    let pair = pair_of(database, &FaultScript::new(), reader).await;
     let (id, key) = pair.writer.key("a", &["mcp"]).await;
     assert_eq!(pair.ask(&pair.key).await, StatusCode::OK);
     let (held, first) = pair.fill(&key);
     held.meanwhile(async {
+        let behind = async || pair.reader.metric("waggle_feed_catch_ups_total").await;
+        let before = behind().await;
         proxy.swallow(true);
         pair.revoke(&id).await;
-        tokio::time::sleep(HEARD).await;
+        eventually("the tenant is known to be behind", async || behind().await > before).await;
     })
     .await;
     first.await.unwrap();

@@ -4,18 +4,18 @@ use std::time::Duration;
 
 use http::StatusCode;
 use serde_json::{Value, json};
-use waggle::model::sources::Point;
+use waggle::model::sources::FailPoint;
 
-use crate::app::{Builder, Replica};
-use crate::cluster::{Database, database};
-use crate::interference::Director;
-use crate::proxy::Proxy;
+use crate::support::app::{Builder, Replica};
+use crate::support::cluster::{Database, database};
+use crate::support::faults::FaultScript;
+use crate::support::proxy::Proxy;
 
 /// A replica whose database can be taken away while wakes still arrive, with an agent of `acme` and one of `other`.
 struct Stage {
     _database: Database,
     replica: Replica,
-    director: std::sync::Arc<Director>,
+    faults: std::sync::Arc<FaultScript>,
     proxy: Proxy,
     /// A key that nothing is done to.
     control: String,
@@ -24,7 +24,7 @@ struct Stage {
 impl Stage {
     async fn set() -> Self {
         let database = database().await;
-        let (proxy, director) = (Proxy::before(&database.options).await, Director::new());
+        let (proxy, faults) = (Proxy::before(&database.options).await, FaultScript::new());
         let replica = Builder::new(&database)
             .set("WAGGLE_DATABASE__ACQUIRE_SECONDS", 1)
             .set("WAGGLE_DATABASE__STATEMENT_SECONDS", 3)
@@ -32,14 +32,14 @@ impl Stage {
                 store.acquire = Duration::from_secs(1);
                 store.connect = proxy.options.clone();
             })
-            .interference(director.clone())
+            .fault_injector(faults.clone())
             .start()
             .await;
         replica.tenant("acme").await;
         replica.tenant("other").await;
         replica.agent("other", "b").await;
         let control = replica.key("b", &["mcp"]).await.1;
-        Self { _database: database, replica, director, proxy, control }
+        Self { _database: database, replica, faults, proxy, control }
     }
 
     async fn ask(&self, agent: &str, key: &str) -> StatusCode {
@@ -56,7 +56,7 @@ impl Stage {
         key: &str,
     ) -> [StatusCode; 3] {
         assert_eq!([self.ask(agent, key).await, self.ask("b", &self.control).await], [StatusCode::OK; 2]);
-        let held = self.director.hold(Point::AfterCommit);
+        let held = self.faults.hold(FailPoint::AfterCommit);
         let (method, path, body) = call;
         let (done, ()) = tokio::join!(
             self.replica.admin(method, path, body),
@@ -72,20 +72,34 @@ impl Stage {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_narrowing_holds_where_the_database_goes_away_before_it_is_read_again() {
+async fn narrowed_key_holds_when_the_database_then_goes_away() {
     let stage = Stage::set().await;
-    for (nth, what) in ["revoke", "rotate", "disable", "delete agent", "max age"].into_iter().enumerate() {
+    let narrowings = [
+        "revoke",
+        "rotate",
+        "disable",
+        "delete agent",
+        "max age",
+        "limits of the key",
+        "limits of the agent",
+        "limits of the tenant",
+    ];
+    for (nth, what) in narrowings.into_iter().enumerate() {
         let agent = format!("a{nth}");
         stage.replica.agent("acme", &agent).await;
         let (id, key) = stage.replica.key(&agent, &["mcp"]).await;
         let [of_key, of_agent] = [format!("/keys/{id}"), format!("/agents/{agent}")];
         let rotate = format!("{of_key}/rotate");
+        let slow = json!({"limits": {"perSecond": 1, "burst": 5}});
         let call = match what {
             "revoke" => ("DELETE", of_key.as_str(), None),
             "rotate" => ("POST", rotate.as_str(), Some(json!({"graceSeconds": 0}))),
             "disable" => ("PATCH", of_agent.as_str(), Some(json!({"enabled": false}))),
             "delete agent" => ("DELETE", of_agent.as_str(), None),
-            _ => ("PATCH", "/tenants/acme", Some(json!({"maxKeyAgeDays": 1}))),
+            "max age" => ("PATCH", "/tenants/acme", Some(json!({"maxKeyAgeDays": 1}))),
+            "limits of the key" => ("PATCH", of_key.as_str(), Some(slow.clone())),
+            "limits of the agent" => ("PATCH", of_agent.as_str(), Some(slow.clone())),
+            _ => ("PATCH", "/tenants/acme", Some(slow.clone())),
         };
         let [done, narrowed, control] = stage.cut_after_commit(call, &agent, &key).await;
         assert!(done.is_success(), "{what}: {done}");
@@ -96,12 +110,12 @@ async fn a_narrowing_holds_where_the_database_goes_away_before_it_is_read_again(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_revocation_in_doubt_is_not_answered_from_memory() {
+async fn uncertain_revocation_is_not_answered_from_memory() {
     let stage = Stage::set().await;
     stage.replica.agent("acme", "a").await;
     let (id, key) = stage.replica.key("a", &["mcp"]).await;
     assert_eq!([stage.ask("a", &key).await, stage.ask("b", &stage.control).await], [StatusCode::OK; 2]);
-    let held = stage.director.hold(Point::AfterCommit);
+    let held = stage.faults.hold(FailPoint::AfterCommit);
     let (http, operator) = (stage.replica.http.clone(), stage.replica.operator.clone());
     let revoking =
         tokio::spawn(async move { http.admin(&operator, "DELETE", &format!("/keys/{id}"), None).await });

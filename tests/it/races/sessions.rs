@@ -2,22 +2,22 @@
 
 use std::time::Duration;
 
-use waggle::model::sources::Point;
+use waggle::model::sources::FailPoint;
 
-use super::{HEARD, deaf_pair, pair};
+use super::{deaf_pair, pair};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_that_ends_while_it_is_read_has_ended() {
+async fn session_ended_during_its_load_is_not_cached() {
     let pair = pair().await;
     let (writing, reading) =
         (pair.writer.caller(&pair.key, "a").await, pair.reader.caller(&pair.key, "a").await);
     let id = pair.writer.open(&writing).await;
     let session = pair.writer.found(&writing, &id).await;
-    let held = pair.director.hold(Point::SessionFillRead);
+    let held = pair.faults.hold(FailPoint::SessionFillRead);
     let first = pair.reader.registry().session(&reading, &id);
     let meanwhile = held.meanwhile(async {
         pair.writer.registry().end_session(&session).await.unwrap();
-        tokio::time::sleep(HEARD).await;
+        pair.reader.caught_up().await;
     });
     // It was asked before the end; whatever it got, nobody gets it again.
     let (found, ()) = tokio::join!(first, meanwhile);
@@ -26,13 +26,13 @@ async fn a_session_that_ends_while_it_is_read_has_ended() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_that_only_a_younger_fill_has_seen_stands() {
+async fn change_seen_by_a_newer_fill_only_holds() {
     let pair = deaf_pair().await;
     let (writing, reading) =
         (pair.writer.caller(&pair.key, "a").await, pair.reader.caller(&pair.key, "a").await);
     let id = pair.writer.open(&writing).await;
     let session = pair.writer.found(&writing, &id).await;
-    let held = pair.director.hold(Point::SessionFillRead);
+    let held = pair.faults.hold(FailPoint::SessionFillRead);
     let first = pair.reader.registry().session(&reading, &id);
     let meanwhile = held.meanwhile(async {
         pair.writer.registry().take_stream(&session).await.unwrap();

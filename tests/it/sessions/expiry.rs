@@ -7,14 +7,14 @@ use time::Duration;
 use time::macros::datetime;
 use tokio_util::sync::CancellationToken;
 use waggle::model::fault::Fault;
-use waggle::model::sources::{Clock, Point};
+use waggle::model::sources::{Clock, FailPoint};
 
-use crate::app::{Builder, Replica};
-use crate::clock::ManualClock;
-use crate::cluster::{Database, database};
-use crate::embedded::support::eventually;
-use crate::interference::Director;
-use crate::proxy::Proxy;
+use crate::support::app::{Builder, Replica};
+use crate::support::clock::ManualClock;
+use crate::support::cluster::{Database, database};
+use crate::support::faults::FaultScript;
+use crate::support::proxy::Proxy;
+use crate::support::wait::eventually;
 
 /// Two replicas at the same time of day, with an agent `a`.
 struct Pair {
@@ -22,18 +22,18 @@ struct Pair {
     clock: Arc<ManualClock>,
     here: Replica,
     there: Replica,
-    director: Arc<Director>,
+    faults: Arc<FaultScript>,
     key: String,
 }
 
 async fn pair() -> Pair {
     let database = database().await;
     let clock = ManualClock::at(datetime!(2026-01-01 0:00 UTC));
-    let director = Director::new();
-    let here = Builder::new(&database).clock(clock.clone()).interference(director.clone()).start().await;
+    let faults = FaultScript::new();
+    let here = Builder::new(&database).clock(clock.clone()).fault_injector(faults.clone()).start().await;
     let there = Builder::new(&database).clock(clock.clone()).start().await;
     let key = here.acme("a").await;
-    Pair { database, clock, here, there, director, key }
+    Pair { database, clock, here, there, faults, key }
 }
 
 async fn expire(replica: &Replica) {
@@ -55,7 +55,7 @@ impl Pair {
 }
 
 #[tokio::test]
-async fn a_session_that_nobody_uses_for_half_an_hour_is_gone() {
+async fn session_expires_after_half_an_hour_without_use() {
     let pair = pair().await;
     let caller = pair.here.caller(&pair.key, "a").await;
     let id = pair.here.open(&caller).await;
@@ -70,7 +70,7 @@ async fn a_session_that_nobody_uses_for_half_an_hour_is_gone() {
 }
 
 #[tokio::test]
-async fn a_use_on_one_replica_keeps_a_session_alive_on_the_others() {
+async fn use_on_one_replica_keeps_a_session_alive_on_the_others() {
     let pair = pair().await;
     let (here, there) = (pair.here.caller(&pair.key, "a").await, pair.there.caller(&pair.key, "a").await);
     let id = pair.here.open(&here).await;
@@ -86,7 +86,7 @@ async fn a_use_on_one_replica_keeps_a_session_alive_on_the_others() {
 }
 
 #[tokio::test]
-async fn a_session_in_memory_is_served_while_the_database_is_away_and_none_is_said_to_be_gone() {
+async fn cached_session_is_served_without_database() {
     let database = database().await;
     let proxy = Proxy::before(&database.options).await;
     let clock = ManualClock::at(datetime!(2026-01-01 0:00 UTC));
@@ -105,7 +105,7 @@ async fn a_session_in_memory_is_served_while_the_database_is_away_and_none_is_sa
 }
 
 #[tokio::test]
-async fn a_stream_keeps_its_session_alive() {
+async fn open_stream_keeps_its_session_alive() {
     let pair = pair().await;
     let here = pair.here.caller(&pair.key, "a").await;
     let (id, other) = (pair.here.open(&here).await, pair.here.open(&here).await);
@@ -126,7 +126,7 @@ async fn a_stream_keeps_its_session_alive() {
 }
 
 #[tokio::test]
-async fn the_uses_of_a_session_are_written_once_a_minute_at_the_most() {
+async fn session_use_is_written_at_most_once_a_minute() {
     let pair = pair().await;
     let caller = pair.here.caller(&pair.key, "a").await;
     let id = pair.here.open(&caller).await;
@@ -168,14 +168,14 @@ async fn idle_sessions_end_for_all_replicas() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_idle_sessions_end_at_once_and_one_replica_ends_them() {
+async fn idle_sessions_are_ended_in_bulk_by_one_replica() {
     let pair = pair().await;
     let here = pair.here.caller(&pair.key, "a").await;
     for _ in 0..150 {
         pair.here.open(&here).await;
     }
     pair.clock.advance(Duration::seconds(1_800));
-    let held = pair.director.hold(Point::BeforeCommit);
+    let held = pair.faults.hold(FailPoint::BeforeCommit);
     let ending = expire(&pair.here);
     let meanwhile = held.meanwhile(async {
         // A part is locked by the first, and the rest is not; both are left to it.
@@ -189,7 +189,7 @@ async fn many_idle_sessions_end_at_once_and_one_replica_ends_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_gateway_ends_idle_sessions_by_itself() {
+async fn idle_sessions_are_ended_in_the_background() {
     let database = database().await;
     let replica = Builder::new(&database).set("WAGGLE_SESSIONS__IDLE_SECONDS", 2).start().await;
     let caller = replica.caller(&replica.acme("a").await, "a").await;
@@ -197,7 +197,6 @@ async fn the_gateway_ends_idle_sessions_by_itself() {
     let ended =
         format!("select count(*) from sessions where uid = '{}' and ended_at is not null", idle.uid());
     eventually("the idle one ends", async || {
-        tokio::time::sleep(Span::from_millis(200)).await;
         replica.found(&caller, &used).await;
         database.number(&ended).await == 1
     })
@@ -206,7 +205,7 @@ async fn the_gateway_ends_idle_sessions_by_itself() {
 }
 
 #[tokio::test]
-async fn what_ended_is_purged_with_its_head_after_half_an_hour() {
+async fn ended_session_is_purged_with_its_head() {
     let pair = pair().await;
     let caller = pair.here.caller(&pair.key, "a").await;
     pair.here.put("a", "x:1", "one").await;
@@ -228,7 +227,7 @@ async fn what_ended_is_purged_with_its_head_after_half_an_hour() {
 }
 
 #[tokio::test]
-async fn a_deleted_agent_is_purged_with_its_sessions() {
+async fn deleted_agent_is_purged_with_its_sessions() {
     let pair = pair().await;
     let caller = pair.here.caller(&pair.key, "a").await;
     for _ in 0..3 {

@@ -7,10 +7,10 @@ use serde_json::json;
 use waggle::registry::access::Caller;
 
 use super::{CLIENT, LOCALHOST};
-use crate::app::{Builder, Replica};
-use crate::cluster::{Database, database};
-use crate::embedded::support::eventually;
-use crate::events::Session;
+use crate::support::app::{Builder, Replica};
+use crate::support::cluster::{Database, database};
+use crate::support::events::Session;
+use crate::support::wait::eventually;
 
 const OPEN: &str = "select count(*) from sessions where ended_at is null";
 
@@ -23,7 +23,7 @@ async fn few_sessions(database: &Database, settings: &[(&str, &str)]) -> Replica
 }
 
 #[tokio::test]
-async fn strangers_of_one_address_do_not_end_sessions_of_another() {
+async fn anonymous_sessions_of_one_address_do_not_end_others() {
     let database = database().await;
     let replica = few_sessions(&database, &[("WAGGLE_SERVER__TRUSTED_PROXIES", "127.0.0.1/32")]).await;
     replica.tenant("acme").await;
@@ -49,7 +49,7 @@ async fn strangers_of_one_address_do_not_end_sessions_of_another() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn session_with_an_open_stream_outlives_newer_ones() {
+async fn session_with_an_open_stream_outlives_newer_sessions() {
     let database = database().await;
     let (here, there) = tokio::join!(few_sessions(&database, &[]), few_sessions(&database, &[]));
     let key = here.acme("a").await;
@@ -72,7 +72,7 @@ async fn open_and_leave(replica: &Replica, caller: &Caller) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn client_that_leaves_during_initialize_leaves_no_session() {
+async fn client_that_disconnects_during_initialize_leaves_no_session() {
     let database = database().await;
     let replica = few_sessions(&database, &[]).await;
     let caller = replica.caller(&replica.acme("a").await, "a").await;

@@ -1,15 +1,13 @@
 //! Old changes are pruned: by prefix, and nobody who held what is older goes on with it.
 
-use std::time::Duration;
-
 use http::StatusCode;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::app::{Builder, Replica, gateway};
-use crate::cluster::{Database, database};
-use crate::embedded::support::eventually;
-use crate::interference::Director;
+use crate::support::app::{Builder, Replica, gateway};
+use crate::support::cluster::{Database, database};
+use crate::support::faults::FaultScript;
+use crate::support::wait::eventually;
 
 async fn prune(replica: &Replica) {
     replica.registry().prune_changes(&CancellationToken::new()).await;
@@ -42,7 +40,7 @@ async fn age(database: &Database, revisions: &str) {
 }
 
 #[tokio::test]
-async fn changes_are_pruned_by_prefix_and_the_floor_says_how_far() {
+async fn changes_are_pruned_by_prefix_and_raise_the_floor() {
     let (database, replica) = gateway().await;
     replica.acme("a").await;
     for n in 2..=6 {
@@ -63,7 +61,7 @@ async fn changes_are_pruned_by_prefix_and_the_floor_says_how_far() {
 }
 
 #[tokio::test]
-async fn long_histories_and_large_revisions_are_pruned_whole() {
+async fn long_histories_and_large_revisions_are_pruned_completely() {
     let (database, replica) = gateway().await;
     replica.acme("a").await;
     let scope = "(select uid from agents where slug = 'a')";
@@ -84,7 +82,7 @@ async fn long_histories_and_large_revisions_are_pruned_whole() {
 }
 
 #[tokio::test]
-async fn changes_of_what_is_gone_are_pruned_too() {
+async fn changes_of_deleted_scopes_are_pruned() {
     let (database, replica) = gateway().await;
     replica.acme("a").await;
     let insert = "insert into changes (scope, revision, ordinal, kind, subject, at) \
@@ -97,7 +95,7 @@ async fn changes_of_what_is_gone_are_pruned_too() {
 }
 
 #[tokio::test]
-async fn only_one_replica_prunes() {
+async fn one_replica_prunes_at_a_time() {
     let (database, replica) = gateway().await;
     replica.acme("a").await;
     age(&database, "1").await;
@@ -115,11 +113,11 @@ async fn only_one_replica_prunes() {
 
 /// A replica that heard of nothing before all of it was pruned.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_missed_what_is_pruned_learns_that_something_changed() {
+async fn replica_that_missed_pruned_changes_reloads() {
     let database = database().await;
-    let silent = Director::new();
-    silent.lose_wakes(100);
-    let writer = Builder::new(&database).interference(silent).start().await;
+    let silent = FaultScript::new();
+    silent.lose_notifications(100);
+    let writer = Builder::new(&database).fault_injector(silent).start().await;
     let reader = Builder::new(&database).set("WAGGLE_DATABASE__SWEEP_MS", 4_000).start().await;
     let key = writer.acme("a").await;
     let (revoked_id, revoked) = writer.key("a", &["mcp"]).await;
@@ -135,7 +133,6 @@ async fn who_missed_what_is_pruned_learns_that_something_changed() {
     prune(&writer).await;
     assert_eq!(database.number("select count(*) from changes").await, 0);
     eventually("the text is read anew", async || {
-        tokio::time::sleep(Duration::from_millis(100)).await;
         reader.http.text("a", &key, "x:1").await.as_deref() == Some("new")
     })
     .await;

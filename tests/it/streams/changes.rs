@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::app::{Replica, encode, gateway, resource};
-use crate::events::{Events, Session, listen};
+use crate::support::app::{Replica, encode, gateway, resource};
+use crate::support::events::{Events, Session, listen};
 
 const QUIET: Duration = Duration::from_millis(300);
 
@@ -50,7 +50,7 @@ fn body(text: &str) -> Value {
 }
 
 /// `x:a` is a resource, `t:/bern` and `t:/old/bonn` are served by templates; all are subscribed to.
-async fn both() -> (crate::cluster::Database, Both) {
+async fn both() -> (crate::support::cluster::Database, Both) {
     let (database, replica) = gateway().await;
     let key = replica.acme("a").await;
     replica.put("a", "x:a", "1").await;
@@ -73,7 +73,7 @@ async fn both() -> (crate::cluster::Database, Both) {
 }
 
 #[tokio::test]
-async fn contents_definitions_and_lists_of_resources_are_told_as_what_they_are() {
+async fn resource_changes_cause_the_matching_notifications() {
     let (_database, mut both) = both().await;
     let path = resource("a", "x:a");
     let named = |name: &str, text: &str| json!({"name": name, "contents": [{"text": text}]});
@@ -97,7 +97,7 @@ async fn contents_definitions_and_lists_of_resources_are_told_as_what_they_are()
 }
 
 #[tokio::test]
-async fn a_template_tells_of_what_it_serves() {
+async fn template_change_notifies_subscribers_of_its_uris() {
     let (_database, mut both) = both().await;
     both.put(&template("t:/{city}"), body("2 {{ city }}")).await;
     both.tell(&["updated t:/bern"], "it changed").await;
@@ -120,7 +120,7 @@ async fn a_template_tells_of_what_it_serves() {
 }
 
 #[tokio::test]
-async fn prompts_tell_of_their_list_alone() {
+async fn prompt_change_notifies_of_the_list_only() {
     let (_database, mut both) = both().await;
     let prompt = |description: &str, text: &str| {
         let messages = json!([{"role": "user", "content": {"type": "text", "text": text}}]);
@@ -138,7 +138,7 @@ async fn prompts_tell_of_their_list_alone() {
 }
 
 #[tokio::test]
-async fn a_manifest_that_changes_ten_thousand_things_is_one_change_of_the_list() {
+async fn large_manifest_causes_one_list_notification() {
     let (_database, mut both) = both().await;
     let mut manifest = both.replica.admin("GET", "/agents/a/manifest", None).await.json();
     let resource = |n| json!({"uri": format!("y:{n}"), "name": "n", "contents": [{"text": "1"}]});

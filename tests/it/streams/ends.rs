@@ -4,9 +4,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::app::{Builder, Replica, gateway};
-use crate::cluster::{Database, database};
-use crate::events::{Events, Session, listen};
+use crate::support::app::{Builder, Replica, gateway};
+use crate::support::cluster::{Database, database};
+use crate::support::events::{Events, Session, listen};
+use crate::support::wait::eventually;
 
 /// Within a second of what ends it.
 const SOON: Duration = Duration::from_secs(1);
@@ -54,7 +55,7 @@ async fn two() -> (Database, Replica, Replica, String) {
 }
 
 #[tokio::test]
-async fn an_agent_that_is_disabled_or_deleted_ends_its_streams_elsewhere() {
+async fn disabling_or_deleting_an_agent_ends_remote_streams() {
     let (_database, one, two, key) = two().await;
     let open = streams(&two, &key).await;
     let since = Instant::now();
@@ -62,9 +63,8 @@ async fn an_agent_that_is_disabled_or_deleted_ends_its_streams_elsewhere() {
     open.end(since, "not_allowed").await;
 
     assert_eq!(one.admin("PATCH", "/agents/a", Some(json!({"enabled": true}))).await.status, 200);
-    while two.http.call("a", &key, "ping", json!({})).await["error"].is_object() {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    let is_enabled = async || !two.http.call("a", &key, "ping", json!({})).await["error"].is_object();
+    eventually("the agent is enabled elsewhere", is_enabled).await;
     let open = streams(&two, &key).await;
     let since = Instant::now();
     assert_eq!(one.admin("DELETE", "/agents/a", None).await.status, 204);
@@ -72,7 +72,7 @@ async fn an_agent_that_is_disabled_or_deleted_ends_its_streams_elsewhere() {
 }
 
 #[tokio::test]
-async fn a_key_that_is_revoked_or_expires_ends_its_streams() {
+async fn revoked_or_expired_key_ends_its_streams() {
     let (_database, one, two, _) = two().await;
     let (id, key) = one.key("a", &["mcp"]).await;
     let open = streams(&two, &key).await;
@@ -91,7 +91,7 @@ async fn a_key_that_is_revoked_or_expires_ends_its_streams() {
 }
 
 #[tokio::test]
-async fn a_session_that_is_deleted_ends_its_stream_elsewhere() {
+async fn deleted_session_ends_its_stream_on_another_replica() {
     let (_database, one, two, key) = two().await;
     let Streams { mut legacy, session, modern: _modern } = streams(&two, &key).await;
     let since = Instant::now();
@@ -103,7 +103,7 @@ async fn a_session_that_is_deleted_ends_its_stream_elsewhere() {
 }
 
 #[tokio::test]
-async fn a_gateway_that_shuts_down_ends_its_streams_first() {
+async fn shutdown_ends_streams_first() {
     let (_database, replica) = gateway().await;
     let key = replica.acme("a").await;
     let open = streams(&replica, &key).await;
@@ -113,7 +113,7 @@ async fn a_gateway_that_shuts_down_ends_its_streams_first() {
 }
 
 #[tokio::test]
-async fn a_stream_without_news_gives_signs_of_life_and_keeps_its_session() {
+async fn quiet_stream_sends_comments_and_keeps_its_session() {
     let database = database().await;
     let replica = Builder::new(&database).set("WAGGLE_SESSIONS__IDLE_SECONDS", 4).start().await;
     let key = replica.acme("a").await;

@@ -6,27 +6,28 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
-use waggle::model::sources::Point;
+use waggle::model::sources::FailPoint;
 
-use crate::app::{Builder, Replica, resource};
-use crate::cluster::{Database, database};
-use crate::events::{Event, Events, Session, listen};
-use crate::interference::Director;
-use crate::proxy::Proxy;
+use crate::support::app::{Builder, Replica, resource};
+use crate::support::cluster::{Database, database};
+use crate::support::events::{Event, Events, Session, listen};
+use crate::support::faults::FaultScript;
+use crate::support::proxy::Proxy;
+use crate::support::wait::eventually;
 
 const QUIET: Duration = Duration::from_millis(300);
 
 /// Two replicas, of which the first can be held, and an agent `a` with `x:a` and `x:b`.
-async fn two() -> (Database, Arc<Director>, Replica, Replica, String) {
+async fn two() -> (Database, Arc<FaultScript>, Replica, Replica, String) {
     let database = database().await;
-    let director = Director::new();
-    let held = Builder::new(&database).interference(Arc::clone(&director) as Arc<_>);
+    let faults = FaultScript::new();
+    let held = Builder::new(&database).fault_injector(Arc::clone(&faults) as Arc<_>);
     let (one, two) = tokio::join!(held.start(), Builder::new(&database).start());
     let key = one.acme("a").await;
     for uri in ["x:a", "x:b"] {
         one.put("a", uri, "1").await;
     }
-    (database, director, one, two, key)
+    (database, faults, one, two, key)
 }
 
 async fn watching(replica: &Replica, key: &str, uri: &str) -> Events {
@@ -36,12 +37,12 @@ async fn watching(replica: &Replica, key: &str, uri: &str) -> Events {
 }
 
 #[tokio::test]
-async fn a_change_that_is_read_before_the_subscription_to_it_is_heard_of_is_told() {
-    let (_database, director, one, two, key) = two().await;
+async fn change_read_before_a_remote_subscription_is_delivered() {
+    let (_database, faults, one, two, key) = two().await;
     let session = Session::open(&one, "a", &key, "2025-06-18").await;
     let mut stream = session.stream(&one, None).await;
     let mut other = watching(&one, &key, "x:a").await;
-    let hold = director.hold(Point::BeforeInterest);
+    let hold = faults.hold(FailPoint::BeforeSubscription);
     session.subscribe(&two, "x:a").await;
     hold.meanwhile(async {
         two.put("a", "x:a", "2").await;
@@ -52,13 +53,13 @@ async fn a_change_that_is_read_before_the_subscription_to_it_is_heard_of_is_told
 }
 
 #[tokio::test]
-async fn what_was_coalesced_and_broken_off_is_told_when_the_stream_goes_on() {
-    let (_database, director, one, two, key) = two().await;
+async fn coalesced_changes_are_delivered_after_a_resume() {
+    let (_database, faults, one, two, key) = two().await;
     let session = Session::open(&one, "a", &key, "2025-06-18").await;
     session.subscribe(&one, "x:a").await;
     session.subscribe(&one, "x:b").await;
     let mut stream = session.stream(&one, None).await;
-    let hold = director.hold(Point::BeforeStreamsRead);
+    let hold = faults.hold(FailPoint::BeforeStreamsRead);
     let first = one.put("a", "x:a", "2").await;
     hold.meanwhile(async {
         one.put("a", "x:b", "2").await;
@@ -80,14 +81,14 @@ async fn what_was_coalesced_and_broken_off_is_told_when_the_stream_goes_on() {
 }
 
 #[tokio::test]
-async fn of_two_streams_of_a_session_on_two_replicas_only_the_newer_is_told() {
-    let (_database, director, one, two, key) = two().await;
+async fn only_the_newest_stream_of_a_session_receives_events() {
+    let (_database, faults, one, two, key) = two().await;
     let session = Session::open(&one, "a", &key, "2025-06-18").await;
     session.subscribe(&one, "x:a").await;
     // The first replica attends to the agent's changes already: a stream does not wait for that.
     let _attended = watching(&one, &key, "x:b").await;
     // What the first replica does is heard of by the second when it sweeps, and not before.
-    director.lose_wakes(100);
+    faults.lose_notifications(100);
     let mut older = session.stream(&two, None).await;
     for _ in 0..3 {
         let mut newer = session.stream(&one, None).await;
@@ -103,21 +104,22 @@ async fn of_two_streams_of_a_session_on_two_replicas_only_the_newer_is_told() {
 }
 
 #[tokio::test]
-async fn what_is_pruned_beside_a_replay_is_told_all_the_same() {
+async fn changes_pruned_during_a_replay_are_delivered() {
     let database = database().await;
-    let director = Director::new();
-    let builder = Builder::new(&database).interference(Arc::clone(&director) as Arc<_>);
+    let faults = FaultScript::new();
+    let builder = Builder::new(&database).fault_injector(Arc::clone(&faults) as Arc<_>);
     let replica = builder.set("WAGGLE_CHANGES__RETAIN_SECONDS", 1).start().await;
     let key = replica.acme("a").await;
     replica.put("a", "x:a", "1").await;
     let session = Session::open(&replica, "a", &key, "2025-06-18").await;
     session.subscribe(&replica, "x:a").await;
     replica.put("a", "x:a", "2").await;
-    let hold = director.hold(Point::DuringReplay);
+    let hold = faults.hold(FailPoint::DuringReplay);
     let (mut stream, pruned) = tokio::join!(
         session.stream(&replica, None),
         hold.meanwhile(async {
-            tokio::time::sleep(Duration::from_millis(1_200)).await;
+            let kept = "select count(*) from changes where at > now() - interval '1100 ms'";
+            eventually("the changes are too old to be kept", async || database.number(kept).await == 0).await;
             replica.running.registry.prune_changes(&CancellationToken::new()).await;
             database.number("select count(*) from changes").await
         })
@@ -127,10 +129,10 @@ async fn what_is_pruned_beside_a_replay_is_told_all_the_same() {
 }
 
 #[tokio::test]
-async fn a_quiet_subject_beside_a_busy_one_is_told_within_a_second() {
+async fn quiet_subject_is_delivered_beside_a_busy_one() {
     let database = database().await;
-    let director = Director::new();
-    let replica = Builder::new(&database).interference(Arc::clone(&director) as Arc<_>).start().await;
+    let faults = FaultScript::new();
+    let replica = Builder::new(&database).fault_injector(Arc::clone(&faults) as Arc<_>).start().await;
     let key = replica.acme("a").await;
     for uri in ["x:busy", "x:quiet"] {
         replica.put("a", uri, "1").await;
@@ -139,17 +141,18 @@ async fn a_quiet_subject_beside_a_busy_one_is_told_within_a_second() {
     let mut events = listen(&replica, "a", &key, json!(1), filter).await;
     // Whenever changes are about to be told, there is a newer one.
     let busy = async {
-        let mut hold = director.hold(Point::BeforeTold);
+        let mut hold = faults.hold(FailPoint::BeforeDelivery);
         for n in 0.. {
             let newer = async {
                 replica.put("a", "x:busy", &n.to_string()).await;
-                director.hold(Point::BeforeTold)
+                faults.hold(FailPoint::BeforeDelivery)
             };
             hold = hold.meanwhile(newer).await;
         }
     };
     let quiet = async {
         for n in 0..5 {
+            // Not for a condition: in this time the busy subject is written to again and again.
             tokio::time::sleep(Duration::from_millis(300)).await;
             replica.put("a", "x:quiet", &n.to_string()).await;
             let written = Instant::now();
@@ -174,9 +177,9 @@ struct Late {
 
 impl Late {
     async fn new() -> Self {
-        let (database, director, writer, streams, key) = two().await;
+        let (database, faults, writer, streams, key) = two().await;
         let reader = Builder::new(&database).start().await;
-        director.lose_wakes(100);
+        faults.lose_notifications(100);
         Self { writer, streams, reader, key, _database: database }
     }
 
@@ -195,7 +198,7 @@ impl Late {
 const TIMES: usize = 6;
 
 #[tokio::test]
-async fn who_listens_reads_anywhere_what_was_there_before() {
+async fn listen_makes_earlier_writes_readable_on_every_replica() {
     let late = Late::new().await;
     for text in (0..TIMES).map(|n| n.to_string()) {
         late.write(&text).await;
@@ -205,7 +208,7 @@ async fn who_listens_reads_anywhere_what_was_there_before() {
 }
 
 #[tokio::test]
-async fn who_subscribes_reads_anywhere_what_was_there_before() {
+async fn subscribe_makes_earlier_writes_readable_on_every_replica() {
     let late = Late::new().await;
     let sessions = (0..TIMES).map(|_| Session::open(&late.streams, "a", &late.key, "2025-06-18"));
     let sessions = futures_util::future::join_all(sessions).await;
@@ -217,7 +220,7 @@ async fn who_subscribes_reads_anywhere_what_was_there_before() {
 }
 
 #[tokio::test]
-async fn who_opens_a_session_lists_anywhere_what_was_there_before() {
+async fn initialize_makes_earlier_writes_listed_on_every_replica() {
     let late = Late::new().await;
     for n in 0..TIMES {
         let list = async || late.reader.http.call("a", &late.key, "resources/list", json!({})).await;
@@ -230,7 +233,7 @@ async fn who_opens_a_session_lists_anywhere_what_was_there_before() {
 }
 
 #[tokio::test]
-async fn who_resumes_reads_anywhere_what_it_is_told_of() {
+async fn resumed_events_are_readable_on_every_replica() {
     let late = Late::new().await;
     let session = Session::open(&late.streams, "a", &late.key, "2025-06-18").await;
     session.subscribe(&late.streams, "x:a").await;
@@ -240,12 +243,12 @@ async fn who_resumes_reads_anywhere_what_it_is_told_of() {
         assert_eq!(stream.told().await, "updated x:a");
         assert_eq!(late.read().await, text, "older than what was told");
         drop(stream);
-        tokio::time::sleep(QUIET).await;
+        late.streams.has_streams(0).await;
     }
 }
 
 #[tokio::test]
-async fn connections_that_were_cut_do_not_make_memory_answer_what_is_older_than_what_was_told() {
+async fn cut_connections_cause_no_reads_older_than_events() {
     let (database, _director, one, two, key) = two().await;
     let mut events = watching(&one, &key, "x:a").await;
     let cut = "select pg_terminate_backend(pid) from pg_stat_activity \
@@ -278,7 +281,7 @@ const WRITERS: usize = 50;
 const EVENTS: usize = 200;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_is_told_of_a_change_reads_it_on_a_replica_that_hears_nothing() {
+async fn notified_change_is_readable_on_a_replica_without_listen() {
     let database = database().await;
     let proxy = Arc::new(Proxy::before(&database.options).await);
     let deaf = Builder::new(&database).store(|store| store.listen = proxy.options.clone());
@@ -309,6 +312,7 @@ async fn who_is_told_of_a_change_reads_it_on_a_replica_that_hears_nothing() {
     };
     let deafen = async {
         loop {
+            // Not for a condition: the network fails at any moment, for as long as it likes.
             let millis = |range| Duration::from_millis(rand::random_range(range));
             tokio::time::sleep(millis(100..1_000)).await;
             proxy.swallow(true);

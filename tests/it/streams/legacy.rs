@@ -1,18 +1,17 @@
 //! Sessions and their streams.
 
-use std::time::Duration;
-
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::app::{Builder, gateway};
-use crate::cluster::database;
-use crate::events::{Event, Session};
+use crate::support::app::{Builder, gateway};
+use crate::support::cluster::database;
+use crate::support::events::{Event, Session};
+use crate::support::wait::eventually;
 
 const VERSIONS: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
 
 #[tokio::test]
-async fn a_session_is_opened_in_every_revision_and_only_the_newest_primes_its_stream() {
+async fn only_the_newest_legacy_revision_primes_its_stream() {
     let (_database, replica) = gateway().await;
     let key = replica.acme("a").await;
     replica.put("a", "x:a", "1").await;
@@ -43,7 +42,7 @@ async fn a_session_is_opened_in_every_revision_and_only_the_newest_primes_its_st
 }
 
 #[tokio::test]
-async fn a_session_says_what_it_cannot_do_and_ends_when_it_is_deleted() {
+async fn session_refuses_unknown_methods_and_can_be_deleted() {
     let (_database, replica) = gateway().await;
     let key = replica.acme("a").await;
     replica.put("a", "x:a", "1").await;
@@ -86,7 +85,7 @@ async fn a_session_says_what_it_cannot_do_and_ends_when_it_is_deleted() {
 }
 
 #[tokio::test]
-async fn a_session_is_nobody_elses() {
+async fn session_is_refused_to_other_keys() {
     let (_database, replica) = gateway().await;
     let key = replica.acme("a").await;
     replica.agent("acme", "b").await;
@@ -102,7 +101,7 @@ async fn a_session_is_nobody_elses() {
 }
 
 #[tokio::test]
-async fn a_first_stream_tells_of_what_changed_since_each_subscription() {
+async fn first_stream_delivers_changes_since_each_subscription() {
     let (_database, replica) = gateway().await;
     let key = replica.acme("a").await;
     for uri in ["x:a", "x:b", "x:c"] {
@@ -123,7 +122,7 @@ async fn a_first_stream_tells_of_what_changed_since_each_subscription() {
 }
 
 #[tokio::test]
-async fn a_stream_goes_on_where_it_broke_on_any_replica() {
+async fn stream_resumes_on_any_replica() {
     let database = database().await;
     let (one, two) = tokio::join!(Builder::new(&database).start(), Builder::new(&database).start());
     let key = one.acme("a").await;
@@ -151,7 +150,7 @@ async fn a_stream_goes_on_where_it_broke_on_any_replica() {
 }
 
 #[tokio::test]
-async fn a_cursor_that_is_not_to_be_made_out_has_everything_told() {
+async fn unreadable_event_id_replays_everything() {
     let (_database, replica) = gateway().await;
     let key = replica.acme("a").await;
     for uri in ["x:a", "x:b"] {
@@ -175,7 +174,7 @@ async fn a_cursor_that_is_not_to_be_made_out_has_everything_told() {
 }
 
 #[tokio::test]
-async fn what_is_not_retained_any_more_is_told_as_everything() {
+async fn resume_beyond_retained_changes_replays_everything() {
     let database = database().await;
     let replica = Builder::new(&database).set("WAGGLE_CHANGES__RETAIN_SECONDS", 1).start().await;
     let key = replica.acme("a").await;
@@ -187,7 +186,8 @@ async fn what_is_not_retained_any_more_is_told_as_everything() {
     session.subscribe(&replica, "x:b").await;
     let primed = session.stream(&replica, None).await.next().await.unwrap();
     replica.put("a", "x:c", "2").await;
-    tokio::time::sleep(Duration::from_millis(1_200)).await;
+    let kept = "select count(*) from changes where at > now() - interval '1100 ms'";
+    eventually("the changes are too old to be kept", async || database.number(kept).await == 0).await;
     replica.running.registry.prune_changes(&CancellationToken::new()).await;
     let mut resumed = session.stream(&replica, primed.id.as_deref()).await;
     resumed.next().await.unwrap();
@@ -204,7 +204,7 @@ async fn what_is_not_retained_any_more_is_told_as_everything() {
 }
 
 #[tokio::test]
-async fn messages_of_the_log_are_told_from_the_level_on_that_was_asked_for() {
+async fn log_messages_are_sent_from_the_requested_level() {
     let (_database, replica) = gateway().await;
     replica.acme("a").await;
     let soon = time::OffsetDateTime::now_utc() + time::Duration::hours(23);
@@ -237,7 +237,7 @@ async fn messages_of_the_log_are_told_from_the_level_on_that_was_asked_for() {
 }
 
 #[tokio::test]
-async fn who_connects_again_is_not_kept_out_by_the_stream_that_broke() {
+async fn reconnect_replaces_the_broken_stream() {
     let database = database().await;
     let replica = Builder::new(&database).set("WAGGLE_LIMITS__STREAMS_PER_KEY", 1).start().await;
     let key = replica.acme("a").await;

@@ -10,14 +10,14 @@ use tokio::task::JoinHandle;
 
 use reader::StreamSocket;
 
-use crate::app::{Builder, Replica, encode, gateway};
-use crate::clock::ShiftedClock;
-use crate::cluster::{Database, database};
-use crate::embedded::support::eventually;
-use crate::events::{Session, listen};
-use crate::proxy::Proxy;
-use crate::tokens::issuer::Issuer;
-use crate::tokens::signer::Signer;
+use crate::support::app::{Builder, Replica, encode, gateway};
+use crate::support::clock::ShiftedClock;
+use crate::support::cluster::{Database, database};
+use crate::support::events::{Session, listen};
+use crate::support::issuer::Issuer;
+use crate::support::proxy::Proxy;
+use crate::support::signer::Signer;
+use crate::support::wait::eventually;
 use crate::tokens::{believing, claims_for, with};
 
 /// Far longer than any of it takes.
@@ -155,6 +155,7 @@ impl Stage {
             futures_util::future::join_all(agents.iter().map(|agent| self.touch(agent, round))).await;
             let mut last = before;
             loop {
+                // Not for a condition: nothing is sent for this time.
                 tokio::time::sleep(Duration::from_millis(500)).await;
                 let now = self.told().await;
                 if now == last {
@@ -249,6 +250,7 @@ impl Row {
 async fn keep_busy(stage: &Stage, agents: &[String]) {
     for round in 1.. {
         futures_util::future::join_all(agents.iter().map(|agent| stage.touch(agent, round))).await;
+        // The pace at which the agents change.
         tokio::time::sleep(BUSY).await;
     }
 }
@@ -311,8 +313,9 @@ async fn lifecycle_rules_hold_for_quiet_busy_and_stopped_readers() {
 
 async fn wait_for_end(stage: &Stage, row: &Row, wrong: &mut Vec<String>) {
     let ended = async {
+        let mut looks = tokio::time::interval(Duration::from_millis(100));
         while !stage.ended(&row.agent).await {
-            tokio::time::sleep(Duration::from_millis(100)).await;
+            looks.tick().await;
         }
     };
     // One that never ends is waited for once.
@@ -330,7 +333,7 @@ fn check_last_words(row: &Row, read: Option<String>, wrong: &mut Vec<String>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn busy_stream_warns_of_the_expiry_that_a_rotation_sets() {
+async fn busy_stream_announces_expiry_after_rotation() {
     let (_database, replica) = gateway().await;
     replica.acme("a").await;
     let (id, key) = replica.key("a", &["mcp"]).await;
@@ -351,7 +354,7 @@ async fn busy_stream_warns_of_the_expiry_that_a_rotation_sets() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn streams_carry_comments_while_the_feed_is_unproven() {
+async fn comments_are_sent_while_the_feed_is_unproven() {
     let database = database().await;
     let proxy = Proxy::before(&database.options).await;
     let replica = Builder::new(&database)

@@ -1,14 +1,12 @@
 //! `subscriptions/listen`.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 
-use crate::app::{Builder, gateway};
-use crate::cluster::database;
-use crate::embedded::support::eventually;
-use crate::events::{listen, try_listen};
-use crate::http::Answer;
+use crate::support::app::{Builder, gateway};
+use crate::support::cluster::database;
+use crate::support::events::{listen, try_listen};
+use crate::support::http::Answer;
+use crate::support::wait::eventually;
 
 async fn refusal(response: reqwest::Response) -> Answer {
     let (status, headers) = (response.status(), response.headers().clone());
@@ -16,7 +14,7 @@ async fn refusal(response: reqwest::Response) -> Answer {
 }
 
 #[tokio::test]
-async fn a_stream_acknowledges_what_it_honours_and_tells_of_nothing_else() {
+async fn stream_acknowledges_and_delivers_only_honoured_filters() {
     let (_database, replica) = gateway().await;
     let key = replica.acme("a").await;
     replica.put("a", "x:a", "1").await;
@@ -55,7 +53,7 @@ async fn a_stream_acknowledges_what_it_honours_and_tells_of_nothing_else() {
 }
 
 #[tokio::test]
-async fn several_streams_of_one_client_are_told_each_what_it_asked_for() {
+async fn each_stream_of_a_client_receives_its_own_filter() {
     let (_database, replica) = gateway().await;
     let key = replica.acme("a").await;
     replica.put("a", "x:a", "1").await;
@@ -80,7 +78,7 @@ async fn several_streams_of_one_client_are_told_each_what_it_asked_for() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_asked_for_is_refused_with_its_id() {
+async fn invalid_filter_is_refused_with_the_request_id() {
     let (_database, replica) = gateway().await;
     let key = replica.acme("a").await;
     for (filter, wrong) in [
@@ -108,7 +106,7 @@ async fn what_cannot_be_asked_for_is_refused_with_its_id() {
 }
 
 #[tokio::test]
-async fn subscriptions_are_counted_before_they_are_matched() {
+async fn subscription_count_is_checked_before_matching() {
     let database = database().await;
     let replica = Builder::new(&database).set("WAGGLE_SESSIONS__SUBSCRIPTIONS", 2).start().await;
     let key = replica.acme("a").await;
@@ -124,7 +122,7 @@ async fn subscriptions_are_counted_before_they_are_matched() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn product_of_uris_and_templates_is_bounded_and_off_the_async_threads() {
+async fn product_of_uris_and_templates_is_bounded() {
     let (_database, replica) = gateway().await;
     let key = replica.acme("a").await;
     let templates: Vec<_> = (0..900)
@@ -162,7 +160,7 @@ async fn product_of_uris_and_templates_is_bounded_and_off_the_async_threads() {
 }
 
 #[tokio::test]
-async fn a_key_has_only_so_many_streams_and_gets_another_when_one_ends() {
+async fn stream_limit_of_a_key_frees_when_a_stream_ends() {
     let database = database().await;
     let replica = Builder::new(&database).set("WAGGLE_LIMITS__STREAMS_PER_KEY", 2).start().await;
     let key = replica.acme("a").await;
@@ -181,17 +179,11 @@ async fn a_key_has_only_so_many_streams_and_gets_another_when_one_ends() {
     let other = replica.key("a", &["mcp"]).await.1;
     assert_eq!(try_listen(&replica, "a", &other, json!(1), json!({})).await.status(), 200);
     drop(first);
-    for _ in 0..100 {
-        if open().await.status() == 200 {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    panic!("a stream that ended is still counted");
+    eventually("a stream that ended is not counted", async || open().await.status() == 200).await;
 }
 
 #[tokio::test]
-async fn a_client_that_takes_no_events_is_told_so_and_one_that_takes_only_events_is_served() {
+async fn accept_header_of_a_stream_must_allow_events() {
     let (_database, replica) = gateway().await;
     let key = replica.acme("a").await;
     let meta = json!({

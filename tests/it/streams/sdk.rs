@@ -18,7 +18,7 @@ use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use tokio::sync::mpsc;
 
-use crate::app::{Replica, gateway};
+use crate::support::app::{Replica, gateway};
 
 const QUIET: Duration = Duration::from_millis(300);
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -66,7 +66,7 @@ async fn read(client: &RunningService<RoleClient, Told>) -> String {
 }
 
 #[tokio::test]
-async fn the_sdk_is_told_in_a_session_what_it_subscribed_to() {
+async fn sdk_receives_its_subscriptions_in_a_session() {
     let (_database, replica) = gateway().await;
     let key = replica.acme("a").await;
     replica.put("a", "x:a", "old").await;
@@ -84,7 +84,7 @@ async fn the_sdk_is_told_in_a_session_what_it_subscribed_to() {
 }
 
 #[tokio::test]
-async fn the_sdk_is_told_on_the_stream_that_it_listens_to() {
+async fn sdk_receives_events_of_a_listen_stream() {
     let (_database, replica) = gateway().await;
     let key = replica.acme("a").await;
     replica.put("a", "x:a", "old").await;

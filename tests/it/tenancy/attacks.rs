@@ -10,9 +10,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::probes::message;
-use crate::app::{Replica, gateway};
-use crate::cluster::Database;
-use crate::http::Answer;
+use crate::support::app::{Replica, gateway};
+use crate::support::cluster::Database;
+use crate::support::http::Answer;
 
 /// What must never be read with a credential of `acme`.
 const SECRET: &str = "rival's secret";

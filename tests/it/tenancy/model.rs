@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::probes::{self, Bearer, Probe, UNKNOWN, UNKNOWN_KEY, message};
 use super::world::{AGENTS, Due, Key, TENANTS, URIS, World, settled};
-use crate::http::{Answer, Client};
+use crate::support::http::{Answer, Client};
 
 /// Sequences, and steps of each.
 const CASES: u32 = 4;
@@ -66,7 +66,7 @@ fn turns() -> impl Strategy<Value = Vec<Turn>> {
 }
 
 #[test]
-fn whatever_happens_nobody_is_told_what_is_anothers() {
+fn random_histories_leak_nothing_between_tenants() {
     let config =
         Config { cases: CASES, max_shrink_iters: 30, failure_persistence: None, ..Config::default() };
     let runtime = tokio::runtime::Runtime::new().unwrap();
@@ -302,7 +302,7 @@ async fn look_back(world: &World) {
             (&json!(agent.enabled), &json!(TENANTS[agent.tenant]))
         );
         for uri in URIS {
-            let path = crate::app::resource(slug, uri);
+            let path = crate::support::app::resource(slug, uri);
             let full = world.replicas[1].admin("GET", &path, None).await.json();
             assert_eq!(full["contents"][0]["text"].as_str(), agent.texts.get(uri).map(String::as_str));
         }

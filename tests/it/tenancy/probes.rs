@@ -4,8 +4,8 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::app::encode;
-use crate::http::{Answer, Client};
+use crate::support::app::encode;
+use crate::support::http::{Answer, Client};
 
 /// Of all agents, the one that nobody makes.
 pub(super) const UNKNOWN: &str = "never-was";

@@ -6,8 +6,8 @@ use std::time::Duration;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::app::{Builder, Replica, resource};
-use crate::cluster::{Database, database};
+use crate::support::app::{Builder, Replica, resource};
+use crate::support::cluster::{Database, database};
 
 pub(super) const TENANTS: [&str; 3] = ["acme", "rival", "third"];
 pub(super) const AGENTS: [&str; 4] = ["a", "b", "c", "d"];
@@ -106,7 +106,7 @@ impl World {
         method: &str,
         path: &str,
         body: Option<Value>,
-    ) -> crate::http::Answer {
+    ) -> crate::support::http::Answer {
         let answer = self.replicas[replica].admin(method, path, body).await;
         assert!(answer.status.is_success() || answer.status == StatusCode::CONFLICT, "{}", answer.text());
         answer
@@ -265,11 +265,12 @@ impl World {
 /// Asks until the answer is right, on a replica that may not have heard yet.
 pub(super) async fn settled<T, E: std::fmt::Display>(ask: impl AsyncFn() -> Result<T, E>) -> T {
     let deadline = tokio::time::Instant::now() + SETTLE;
+    let mut looks = tokio::time::interval(Duration::from_millis(5));
     loop {
+        looks.tick().await;
         match ask().await {
             Ok(right) => return right,
             Err(wrong) => assert!(tokio::time::Instant::now() < deadline, "{wrong}"),
         }
-        tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

@@ -4,9 +4,9 @@ use hmac::{Hmac, KeyInit, Mac};
 use serde_json::{Value, json};
 use sha2::Sha256;
 
-use super::signer::{Signer, encode};
 use super::{Stage, endpoint, now};
-use crate::whole::{error, exact};
+use crate::support::answers::{error, exact};
+use crate::support::signer::{Signer, encode};
 
 /// Tokens with a wrong claim.
 fn wrong_claims(stage: &Stage) -> Vec<(&'static str, String)> {
@@ -127,7 +127,7 @@ fn wrong_forms(stage: &Stage) -> Vec<(&'static str, String)> {
 }
 
 #[tokio::test]
-async fn bad_tokens_are_answered_alike_whatever_is_wrong() {
+async fn invalid_tokens_are_answered_alike() {
     let stage = Stage::set().await;
     assert_eq!(stage.status("a", &stage.token(json!({}))).await, 200);
     let mut expected = error(401, "7", -31010, "unauthenticated", "a valid credential is required");
@@ -149,7 +149,7 @@ async fn bad_tokens_are_answered_alike_whatever_is_wrong() {
 }
 
 #[tokio::test]
-async fn a_bad_token_is_not_taken_at_a_public_agent_either() {
+async fn invalid_token_is_refused_at_a_public_agent() {
     let stage = Stage::set().await;
     stage.replica.admin("PATCH", "/agents/a", Some(json!({"access": "public"}))).await;
     assert_eq!(stage.status("a", &stage.token(json!({"exp": 0}))).await, 401);
@@ -158,14 +158,14 @@ async fn a_bad_token_is_not_taken_at_a_public_agent_either() {
 }
 
 #[tokio::test]
-async fn an_algorithm_that_is_not_allowed_is_refused_though_its_key_is_known() {
+async fn disallowed_algorithm_is_refused_for_a_known_key() {
     let stage = Stage::entry(json!({"algorithms": ["RS256", "EdDSA"]})).await;
     assert_eq!(stage.status("a", &stage.token(json!({}))).await, 401);
 }
 
 #[tokio::test]
-async fn without_an_issuer_no_token_is_believed() {
-    let (_database, replica) = crate::app::gateway().await;
+async fn tokens_are_refused_without_a_configured_issuer() {
+    let (_database, replica) = crate::support::app::gateway().await;
     replica.acme("a").await;
     let signer = Signer::new("k1", "ES256");
     let token = signer.token(&super::claims_for("https://login.example.com", "a"));

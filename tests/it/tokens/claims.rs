@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::signer::Signer;
 use super::{PUBLIC_URL, Stage, endpoint};
-use crate::http::Answer;
-use crate::whole::exact;
+use crate::support::answers::exact;
+use crate::support::http::Answer;
+use crate::support::signer::Signer;
 
 fn verdict(answer: &Answer) -> String {
     let name = answer.json()["error"]["data"]["code"].as_str().unwrap_or("pong").to_owned();
@@ -13,7 +13,7 @@ fn verdict(answer: &Answer) -> String {
 }
 
 #[tokio::test]
-async fn every_algorithm_that_is_allowed_is_understood() {
+async fn every_allowed_algorithm_is_verified() {
     let stage = Stage::set().await;
     let algorithms = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA"];
     let signers: Vec<_> = algorithms.iter().map(|algorithm| Signer::new(algorithm, algorithm)).collect();
@@ -34,7 +34,7 @@ async fn every_algorithm_that_is_allowed_is_understood() {
 }
 
 #[tokio::test]
-async fn a_token_reaches_what_its_claims_name() {
+async fn token_reaches_the_agents_its_claims_name() {
     let stage = Stage::entry(json!({"agents_claim": "/waggle/agents"})).await;
     stage.replica.agent("acme", "off").await;
     stage.replica.admin("PATCH", "/agents/off", Some(json!({"enabled": false}))).await;
@@ -98,7 +98,7 @@ async fn unknown_and_foreign_agents_are_refused_alike() {
 }
 
 #[tokio::test]
-async fn a_fixed_tenant_is_everybodys_whatever_the_claim_says() {
+async fn fixed_tenant_overrides_the_claim() {
     let stage = Stage::entry(json!({"tenant": "acme"})).await;
     for tenant in [json!("bee"), Value::Null] {
         let token = stage.token(json!({"waggle_tenant": tenant, "aud": [endpoint("a"), endpoint("c")]}));
@@ -108,7 +108,7 @@ async fn a_fixed_tenant_is_everybodys_whatever_the_claim_says() {
 }
 
 #[tokio::test]
-async fn claims_have_the_names_of_the_settings() {
+async fn claim_names_are_configurable() {
     let stage = Stage::entry(json!({
         "tenant_claim": "https://example.com/tenant", "scopes_claim": "/resource_access/waggle/roles",
     }))
@@ -123,7 +123,7 @@ async fn claims_have_the_names_of_the_settings() {
 }
 
 #[tokio::test]
-async fn a_token_without_the_scope_is_told_which_it_lacks() {
+async fn token_without_a_scope_is_told_which_is_missing() {
     let stage = Stage::set().await;
     for scope in [Value::Null, json!("openid profile"), json!("registry"), json!(["MCP"]), json!(7)] {
         let refused = exact(&stage.ping("a", &stage.token(json!({"scope": scope}))).await);
@@ -139,7 +139,7 @@ async fn a_token_without_the_scope_is_told_which_it_lacks() {
 }
 
 #[tokio::test]
-async fn a_token_for_the_gateway_manages_registries_as_an_agents_key_does() {
+async fn gateway_token_manages_registries_like_an_agent_key() {
     let stage = Stage::set().await;
     let ask = async |token: &str, method: &str, path: &str, body: Option<Value>| {
         stage.replica.http.admin(token, method, path, body).await.status.as_u16()
@@ -168,7 +168,7 @@ async fn a_token_for_the_gateway_manages_registries_as_an_agents_key_does() {
 }
 
 #[tokio::test]
-async fn an_audience_of_the_entry_stands_for_the_whole_gateway() {
+async fn configured_audience_covers_the_whole_gateway() {
     let stage = Stage::entry(json!({"audience": "api://waggle"})).await;
     let token = stage.token(json!({"aud": ["api://waggle", "api://other"], "scope": "mcp registry"}));
     assert_eq!(verdict(&stage.ping("a", &token).await), "200 pong");

@@ -8,10 +8,10 @@ use time::OffsetDateTime;
 use time::macros::datetime;
 
 use super::{Stage, endpoint, now, with};
-use crate::clock::ManualClock;
-use crate::events::Events;
-use crate::http::Answer;
-use crate::loads::Loads;
+use crate::support::clock::ManualClock;
+use crate::support::events::Events;
+use crate::support::http::Answer;
+use crate::support::load_counter::LoadCounter;
 
 const START: OffsetDateTime = datetime!(2026-11-21 12:00 UTC);
 
@@ -29,7 +29,7 @@ async fn clocked() -> (Arc<ManualClock>, Stage) {
 }
 
 #[tokio::test]
-async fn a_token_is_believed_from_its_first_to_its_last_moment_and_the_leeway() {
+async fn token_is_valid_within_its_times_and_the_leeway() {
     let (clock, stage) = clocked().await;
     let start = START.unix_timestamp();
     let token = issued_at(
@@ -44,11 +44,11 @@ async fn a_token_is_believed_from_its_first_to_its_last_moment_and_the_leeway() 
 }
 
 #[tokio::test]
-async fn a_bad_token_reaches_no_database_and_a_good_one_once() {
-    let loads = Arc::new(Loads::default());
+async fn invalid_token_causes_no_database_load() {
+    let loads = Arc::new(LoadCounter::default());
     let counted = Arc::clone(&loads);
-    let stage = Stage::with(|builder| builder.interference(counted)).await;
-    let count = || loads.so_far();
+    let stage = Stage::with(|builder| builder.fault_injector(counted)).await;
+    let count = || loads.count();
     let before = count();
     for n in 0..10 {
         let stranger = json!({"exp": 0, "waggle_tenant": format!("t{n}"), "aud": endpoint(&format!("x{n}"))});
@@ -72,7 +72,7 @@ async fn a_bad_token_reaches_no_database_and_a_good_one_once() {
 }
 
 #[tokio::test]
-async fn what_is_disabled_or_deleted_is_so_for_tokens_too() {
+async fn tokens_are_refused_for_disabled_or_deleted_agents() {
     let (clock, stage) = clocked().await;
     let token = issued_at(&stage, START, json!({}));
     let name = async |answer: Answer| answer.json()["error"]["data"]["code"].as_str().map(str::to_owned);
@@ -108,7 +108,7 @@ async fn what_is_disabled_or_deleted_is_so_for_tokens_too() {
 }
 
 #[tokio::test]
-async fn an_agent_made_later_is_reached_by_a_token_that_names_it() {
+async fn token_reaches_an_agent_created_later() {
     let stage = Stage::entry(json!({"agents_claim": "agents"})).await;
     let token = stage.token(json!({"agents": ["later"], "aud": endpoint("later")}));
     assert_eq!(stage.status("later", &token).await, 403);
@@ -117,7 +117,7 @@ async fn an_agent_made_later_is_reached_by_a_token_that_names_it() {
 }
 
 #[tokio::test]
-async fn a_session_belongs_to_the_subject_whatever_token_it_shows() {
+async fn session_belongs_to_the_subject_of_the_token() {
     let stage = Stage::set().await;
     let message = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
         "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}});
@@ -159,7 +159,7 @@ async fn listen(stage: &Stage, token: &str) -> Events {
 }
 
 #[tokio::test]
-async fn a_stream_ends_with_its_token() {
+async fn stream_ends_when_its_token_expires() {
     let stage = Stage::with(|builder| builder.set("WAGGLE_TOKENS__LEEWAY_SECONDS", 0)).await;
     let since = Instant::now();
     let mut events = listen(&stage, &stage.token(json!({"exp": now() + 3, "iat": null, "nbf": null}))).await;
@@ -171,7 +171,7 @@ async fn a_stream_ends_with_its_token() {
 }
 
 #[tokio::test]
-async fn a_stream_ends_when_the_issuer_gives_up_the_key() {
+async fn stream_ends_when_the_issuer_withdraws_the_key() {
     let stage = Stage::with(|builder| {
         builder.set("WAGGLE_TOKENS__REFRESH_SECONDS", 1).set("WAGGLE_SESSIONS__KEEP_ALIVE_SECONDS", 1)
     })

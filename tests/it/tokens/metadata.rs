@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use super::{Stage, believing};
-use crate::app::{Builder, gateway};
-use crate::cluster::database;
-use crate::whole::{exact, problem};
+use crate::support::answers::{exact, problem};
+use crate::support::app::{Builder, gateway};
+use crate::support::cluster::database;
 
 const ROOT: &str = "/.well-known/oauth-protected-resource";
 
@@ -19,7 +19,7 @@ fn document(issuer: &str, resource: &str, scopes: Value) -> Value {
 }
 
 #[tokio::test]
-async fn every_agent_that_could_be_has_a_document() {
+async fn every_possible_agent_has_a_metadata_document() {
     let stage = Stage::set().await;
     let issuer = stage.issuer.url();
     for agent in ["a", "nobody", "0_-"] {
@@ -47,7 +47,7 @@ async fn every_agent_that_could_be_has_a_document() {
 }
 
 #[tokio::test]
-async fn without_an_issuer_there_is_no_document_and_a_plain_challenge() {
+async fn no_issuer_means_no_document_and_a_plain_challenge() {
     let (_database, replica) = gateway().await;
     for path in ["", "/a/mcp"] {
         let refused = exact(&replica.http.get(&format!("{ROOT}{path}")).await);
@@ -60,7 +60,7 @@ async fn without_an_issuer_there_is_no_document_and_a_plain_challenge() {
 }
 
 #[tokio::test]
-async fn a_challenge_leads_to_the_document() {
+async fn challenge_links_to_the_metadata_document() {
     let stage = Stage::set().await;
     let ping = json!({"jsonrpc": "2.0", "id": 7, "method": "ping"}).to_string();
     let ask = async |path: &str, headers: &[(&str, &str)]| {
@@ -83,7 +83,7 @@ async fn a_challenge_leads_to_the_document() {
 }
 
 #[tokio::test]
-async fn a_public_url_with_a_path_has_its_document_behind_the_well_known_path() {
+async fn public_url_path_follows_the_well_known_prefix() {
     let signer = super::Signer::new("k1", "ES256");
     let issuer = super::Issuer::start(&[&signer]).await;
     let database = database().await;

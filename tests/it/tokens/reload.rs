@@ -4,13 +4,13 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use super::issuer::Issuer;
-use super::signer::Signer;
 use super::{claims_for, with};
-use crate::app::resource;
-use crate::events::Events;
-use crate::http::Client;
 use crate::operations::{Reloaded, operator};
+use crate::support::app::resource;
+use crate::support::events::Events;
+use crate::support::http::Client;
+use crate::support::issuer::Issuer;
+use crate::support::signer::Signer;
 
 /// An issuer with the one key that it signs with.
 struct Signed {
@@ -60,7 +60,7 @@ async fn status(http: &Client, token: &str) -> u16 {
 }
 
 #[tokio::test]
-async fn hangup_ends_streams_of_removed_issuers_and_refuses_their_tokens() {
+async fn sighup_ends_streams_and_tokens_of_removed_issuers() {
     let (kept, removed) = (Signed::start().await, Signed::start().await);
     let key = operator();
     let reloaded = Reloaded::start(&(kept.entry() + &removed.entry()), &key).await;

@@ -4,14 +4,14 @@ use http::StatusCode;
 use serde_json::json;
 
 use super::{owner, read, rivals};
-use crate::app::{Builder, resource};
-use crate::cluster::database;
+use crate::support::app::{Builder, resource};
+use crate::support::cluster::database;
 use crate::tenancy::probes::{Probe, message};
 use crate::tenancy::world::settled;
 
 /// Two replicas, and an agent `a` of `acme` that was deleted and made again.
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_of_a_deleted_agent_opens_the_one_that_has_its_slug_now() {
+async fn credentials_of_a_deleted_agent_do_not_open_its_successor() {
     let database = database().await;
     let replicas = [
         Builder::new(&database).set("WAGGLE_MCP__PAGE_SIZE", 1).start().await,
@@ -64,7 +64,7 @@ async fn nothing_of_a_deleted_agent_opens_the_one_that_has_its_slug_now() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tenant_that_is_made_again_is_another_one() {
+async fn recreated_tenant_is_a_different_tenant() {
     let rivals = rivals().await;
     let replica = &rivals.replica;
     assert_eq!(replica.admin("DELETE", "/tenants/rival", None).await.status, StatusCode::NO_CONTENT);

@@ -3,7 +3,7 @@
 use super::{SECRET, read, rivals, text_of};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_spelling_of_a_path_leads_to_another_tenants_agent() {
+async fn no_path_spelling_reaches_a_foreign_agent() {
     let rivals = rivals().await;
     let address = rivals.replica.running.address;
     let spellings = [
@@ -73,7 +73,7 @@ async fn no_spelling_of_a_path_leads_to_another_tenants_agent() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_spelling_of_a_path_administers_another_tenants_agent() {
+async fn no_path_spelling_administers_a_foreign_agent() {
     let rivals = rivals().await;
     let spellings = [
         "/agents/b",
@@ -121,7 +121,7 @@ async fn no_spelling_of_a_path_administers_another_tenants_agent() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_header_beside_the_path_says_which_agent_is_meant() {
+async fn no_header_overrides_the_agent_of_the_path() {
     let rivals = rivals().await;
     for header in [
         "X-Original-URL: /b/mcp",

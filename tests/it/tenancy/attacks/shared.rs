@@ -7,12 +7,12 @@ use serde_json::json;
 use waggle::store::Store;
 
 use super::{Rivals, SECRET, owner, rivals};
-use crate::app::{Builder, encode, resource};
-use crate::cluster::{database, store_options};
+use crate::support::app::{Builder, encode, resource};
+use crate::support::cluster::{database, store_options};
 use crate::tenancy::probes::message;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_same_bytes_at_two_tenants_are_nobodys_oracle_and_outlive_each_other() {
+async fn equal_contents_of_two_tenants_are_independent() {
     let rivals = rivals().await;
     let Rivals { replica, _database: database, .. } = &rivals;
     replica.agent("acme", "c").await;
@@ -39,7 +39,7 @@ async fn the_same_bytes_at_two_tenants_are_nobodys_oracle_and_outlive_each_other
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cursor_is_good_for_the_one_list_of_the_one_thing_it_was_given_for() {
+async fn cursor_is_bound_to_its_list_and_owner() {
     let database = database().await;
     let replica = Builder::new(&database).set("WAGGLE_MCP__PAGE_SIZE", 1).start().await;
     replica.tenant("acme").await;
@@ -123,7 +123,7 @@ async fn a_cursor_is_good_for_the_one_list_of_the_one_thing_it_was_given_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_purge_takes_what_templates_and_prompts_named_and_keeps_what_they_name() {
+async fn purge_keeps_contents_that_are_still_referenced() {
     let rivals = rivals().await;
     let Rivals { replica, _database: database, .. } = &rivals;
     let purge = async || {

@@ -4,11 +4,11 @@ use http::StatusCode;
 use serde_json::json;
 
 use super::{Rivals, SECRET, read, rivals, text_of};
-use crate::app::mistyped;
+use crate::support::app::mistyped;
 use crate::tenancy::probes::{self, UNKNOWN};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_credentials_are_worth_no_more_than_none() {
+async fn two_credentials_are_refused_like_none() {
     let rivals = rivals().await;
     let Rivals { replica, a, b, acme, rival, .. } = &rivals;
     let bearer = |key: &str| format!("Bearer {key}");
@@ -49,7 +49,7 @@ async fn two_credentials_are_worth_no_more_than_none() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_operators_key_reads_no_agent_and_learns_of_none_at_the_endpoints() {
+async fn operator_key_is_refused_at_agent_endpoints() {
     let rivals = rivals().await;
     let operator = rivals.replica.operator.as_str();
     for probe in probes::of_endpoints("x:1") {
@@ -61,7 +61,7 @@ async fn the_operators_key_reads_no_agent_and_learns_of_none_at_the_endpoints() 
 
 /// Everything that strangers can send, all of it, with every kind of credential that is good for something else.
 #[tokio::test(flavor = "multi_thread")]
-async fn no_stranger_can_tell_an_agent_that_is_not_theirs_from_one_that_is_not() {
+async fn foreign_agent_is_indistinguishable_from_an_unknown_one() {
     let rivals = rivals().await;
     let replica = &rivals.replica;
     replica.agent("rival", "disabled").await;
@@ -98,7 +98,7 @@ async fn no_stranger_can_tell_an_agent_that_is_not_theirs_from_one_that_is_not()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_taken_slug_is_told_and_nothing_of_who_has_it() {
+async fn slug_conflict_does_not_reveal_the_owner() {
     let rivals = rivals().await;
     let replica = &rivals.replica;
     replica.agent("rival", "gone").await;

@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use waggle::model::key::SecretKey;
 
-use crate::http::Answer;
+use super::http::Answer;
 
 /// An answer as [`exact`] has it, with names in the place of what differs from run to run.
 pub(crate) fn whole(answer: &Answer) -> Value {

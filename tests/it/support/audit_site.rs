@@ -8,27 +8,27 @@ use serde_json::json;
 use sqlx::ConnectOptions;
 use waggle::model::key::{KeyKind, SecretKey};
 
-use crate::app::encode;
-use crate::cluster::{Database, database};
-use crate::embedded::support::eventually;
-use crate::hardening::metrics::sample;
-use crate::http::Answer;
-use crate::interference::Fault;
-use crate::process::{Gateway, Site};
-use crate::proxy::Proxy;
+use super::app::encode;
+use super::cluster::{Database, database};
+use super::faults::Fault;
+use super::http::Answer;
+use super::metrics::sample;
+use super::process::{Gateway, Site};
+use super::proxy::Proxy;
+use super::wait::eventually;
 
 /// An agent `research` with the resource `test://a`, whose gateways run here one after the other.
-pub(super) struct Post {
-    pub(super) database: Database,
-    pub(super) proxy: Proxy,
-    pub(super) site: Site,
+pub(crate) struct AuditSite {
+    pub(crate) database: Database,
+    pub(crate) proxy: Proxy,
+    pub(crate) site: Site,
     /// A key to the agent.
-    pub(super) key: String,
+    pub(crate) key: String,
 }
 
-impl Post {
+impl AuditSite {
     /// With the first gateway running.
-    pub(super) async fn new(settings: &[(&str, &str)]) -> (Self, Gateway) {
+    pub(crate) async fn new(settings: &[(&str, &str)]) -> (Self, Gateway) {
         let database = database().await;
         let proxy = Proxy::before(&database.options).await;
         let operator = SecretKey::generate(KeyKind::Operator, &mut rand::rng());
@@ -37,7 +37,7 @@ impl Post {
             .fold(Site::unlimited(), |site, (name, value)| site.set(name, value))
             .set("DATABASE_URL", proxy.options.to_url_lossy())
             .set("WAGGLE_ADMIN__OPERATOR_KEY", operator.reveal());
-        fs::create_dir_all(site.place.data_dir()).unwrap();
+        fs::create_dir_all(site.folder.data_dir()).unwrap();
         fs::write(site.operator_file(), operator.reveal()).unwrap();
         let gateway = site.serve().await;
         let key = site.tenant("acme", ["research".to_owned()]).await;
@@ -50,7 +50,7 @@ impl Post {
     }
 
     /// Reads a resource in a request with this id.
-    pub(super) async fn read(&self, id: &str, uri: &str) -> Answer {
+    pub(crate) async fn read(&self, id: &str, uri: &str) -> Answer {
         let message = json!({"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": {"uri": uri}});
         let bearer = format!("Bearer {}", self.key);
         let headers =
@@ -59,7 +59,7 @@ impl Post {
     }
 
     /// Reads so often, each in a request of its own; answers their ids.
-    pub(super) async fn read_often(&self, name: &str, count: usize) -> Vec<String> {
+    pub(crate) async fn read_often(&self, name: &str, count: usize) -> Vec<String> {
         let ids: Vec<_> = (0..count).map(|number| format!("{name}-{number}")).collect();
         for id in &ids {
             assert_eq!(self.read(id, "test://a").await.status, 200);
@@ -68,18 +68,18 @@ impl Post {
     }
 
     /// One of the numbers of the audit log.
-    pub(super) async fn number(&self, name: &str) -> i64 {
+    pub(crate) async fn number(&self, name: &str) -> i64 {
         let told = self.site.http.get("/metrics").await.text();
         sample(&told, &format!("waggle_audit_{name}")).unwrap().parse().unwrap()
     }
 
     /// Waits until nothing is in memory alone.
-    pub(super) async fn is_safe(&self) {
+    pub(crate) async fn is_safe(&self) {
         eventually("all events are safe", async || self.number("waiting").await == 0).await;
     }
 
     /// Waits until the log has all that was taken, and all changes.
-    pub(super) async fn is_written(&self) {
+    pub(crate) async fn is_written(&self) {
         eventually("all events are in the log", async || {
             self.number("waiting").await == 0
                 && self.number("spilled_bytes").await == 0
@@ -89,14 +89,14 @@ impl Post {
     }
 
     /// Waits until so many rows of reads are in the log.
-    pub(super) async fn has_read(&self, count: usize) {
+    pub(crate) async fn has_read(&self, count: usize) {
         let query = "select count(*) from audit_log where method = 'resources/read'";
         let count = i64::try_from(count).unwrap();
         eventually("all reads are in the log", async || self.database.number(query).await >= count).await;
     }
 
     /// The ids of the requests that read, in the order in which their rows were committed.
-    pub(super) async fn reads(&self) -> Vec<String> {
+    pub(crate) async fn reads(&self) -> Vec<String> {
         let mut connection = self.database.connect().await;
         let query = "select request from audit_log where method = 'resources/read' \
                      order by xmin::text::bigint, seq";
@@ -104,9 +104,10 @@ impl Post {
     }
 
     /// Takes the database away for a while, in which the next gateway is started.
-    pub(super) async fn start_without_database(&self) -> Gateway {
+    pub(crate) async fn start_without_database(&self) -> Gateway {
         self.proxy.fail(Fault::Refused);
         let back = async {
+            // Not for a condition: the gateway starts in this time, without its database.
             tokio::time::sleep(Duration::from_millis(500)).await;
             self.proxy.fail(Fault::None);
         };
@@ -114,8 +115,8 @@ impl Post {
     }
 
     /// The spill files that there are.
-    pub(super) fn files(&self) -> Vec<PathBuf> {
-        let folders = fs::read_dir(self.site.place.data_dir().join("audit")).unwrap();
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
+        let folders = fs::read_dir(self.site.folder.data_dir().join("audit")).unwrap();
         let files = folders.flat_map(|folder| fs::read_dir(folder.unwrap().path()).unwrap());
         let mut files: Vec<_> = files.map(|file| file.unwrap().path()).collect();
         files.sort();
@@ -123,7 +124,7 @@ impl Post {
     }
 
     /// What `waggle audit verify` says, and with which code it ends.
-    pub(super) async fn verify(&self) -> (Option<i32>, String) {
+    pub(crate) async fn verify(&self) -> (Option<i32>, String) {
         let output = self.site.command("audit").arg("verify").output().await.unwrap();
         (output.status.code(), String::from_utf8(output.stdout).unwrap())
     }

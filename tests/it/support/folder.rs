@@ -1,24 +1,19 @@
-//! Helpers of the tests: data directories, conditions, processes.
+//! Folders in which gateways run, and the processes that they start.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
 
-use embedded_postgres::EmbeddedOptions;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
-/// The longest that any single step of a test may take, on a machine that is busy with others.
-pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
-
-/// A data directory below a folder that every user may pass through.
-pub(crate) struct Place {
+/// A folder that every user may pass through, with the data directory of a gateway in it.
+pub(crate) struct TestFolder {
     pub(crate) root: TempDir,
 }
 
-impl Place {
+impl TestFolder {
     pub(crate) fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
         fs::set_permissions(root.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -32,21 +27,6 @@ impl Place {
     pub(crate) fn postmaster(&self) -> Option<Pid> {
         let text = fs::read_to_string(self.data_dir().join("postgres/postmaster.pid")).ok()?;
         text.lines().next()?.trim().parse().ok().map(Pid::from_raw)
-    }
-}
-
-/// Options for a database whose files nobody will miss.
-pub(crate) fn options(data_dir: &Path) -> EmbeddedOptions {
-    let path = std::env::var_os("PATH");
-    EmbeddedOptions { durable: false, path, ..EmbeddedOptions::new("waggle", data_dir) }
-}
-
-/// Waits until `condition` holds.
-pub(crate) async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
-    let began = Instant::now();
-    while !condition().await {
-        assert!(began.elapsed() < PATIENCE, "in vain: {what}");
-        tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 

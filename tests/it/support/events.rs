@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::app::Replica;
-use crate::http::Answer;
+use super::app::Replica;
+use super::http::Answer;
 
 /// Far longer than anything takes to be told.
 const PATIENCE: Duration = Duration::from_secs(10);

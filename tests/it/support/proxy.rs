@@ -1,4 +1,4 @@
-//! A TCP proxy before PostgreSQL that can swallow everything without closing anything, or refuse every connection.
+//! A TCP proxy in front of PostgreSQL that can drop all bytes without closing a connection, or refuse every connection.
 
 use std::path::PathBuf;
 
@@ -7,25 +7,30 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::sync::watch;
 
-use crate::interference::Fault;
+use super::faults::Fault;
 
 pub(crate) struct Proxy {
-    /// The database, by way of the proxy.
+    /// How to connect to the database through the proxy.
     pub(crate) options: PgConnectOptions,
     fault: watch::Sender<Fault>,
-    behind: watch::Sender<Behind>,
 }
 
 impl Proxy {
+    /// A proxy of one database.
     pub(crate) async fn before(database: &PgConnectOptions) -> Self {
+        Self::following(watch::channel(database.clone()).1).await
+    }
+
+    /// A proxy whose new connections lead to the database that was last sent.
+    pub(crate) async fn following(target: watch::Receiver<PgConnectOptions>) -> Self {
+        let database = target.borrow().clone();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let (fault, faults) = watch::channel(Fault::None);
-        let (behind, behinds) = watch::channel(Behind::of(database));
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                let behind = behinds.borrow().clone();
-                tokio::spawn(carry(client, behind, faults.clone()));
+                let server = Address::of(&target.borrow());
+                tokio::spawn(carry(client, server, faults.clone()));
             }
         });
         let options = PgConnectOptions::new_without_pgpass()
@@ -34,7 +39,7 @@ impl Proxy {
             .ssl_mode(sqlx::postgres::PgSslMode::Disable)
             .username(database.get_username())
             .database(database.get_database().unwrap());
-        Self { options, fault, behind }
+        Self { options, fault }
     }
 
     /// From now on nothing passes, in either direction, and nothing is closed; or everything passes again, on new
@@ -47,20 +52,14 @@ impl Proxy {
     pub(crate) fn fail(&self, fault: Fault) {
         self.fault.send_replace(fault);
     }
-
-    /// New connections lead to another server from now on.
-    pub(crate) fn lead_to(&self, database: &PgConnectOptions) {
-        self.behind.send_replace(Behind::of(database));
-    }
 }
 
-#[derive(Clone)]
-enum Behind {
+enum Address {
     Socket(PathBuf),
     Port(String, u16),
 }
 
-impl Behind {
+impl Address {
     fn of(options: &PgConnectOptions) -> Self {
         match options.get_socket() {
             Some(folder) => Self::Socket(folder.join(format!(".s.PGSQL.{}", options.get_port()))),
@@ -69,22 +68,22 @@ impl Behind {
     }
 }
 
-async fn carry(client: TcpStream, behind: Behind, mut faults: watch::Receiver<Fault>) {
+async fn carry(client: TcpStream, server: Address, mut faults: watch::Receiver<Fault>) {
     if *faults.borrow() == Fault::Refused {
         return;
     }
     let (from_client, to_client) = client.into_split();
     let observed = faults.clone();
     let pumping = async {
-        match behind {
-            Behind::Socket(path) => {
-                let Ok(server) = UnixStream::connect(path).await else { return };
-                let (from, to) = server.into_split();
+        match server {
+            Address::Socket(path) => {
+                let Ok(stream) = UnixStream::connect(path).await else { return };
+                let (from, to) = stream.into_split();
                 tokio::join!(pump(from_client, to, &observed), pump(from, to_client, &observed));
             }
-            Behind::Port(host, port) => {
-                let Ok(server) = TcpStream::connect((host, port)).await else { return };
-                let (from, to) = server.into_split();
+            Address::Port(host, port) => {
+                let Ok(stream) = TcpStream::connect((host, port)).await else { return };
+                let (from, to) = stream.into_split();
                 tokio::join!(pump(from_client, to, &observed), pump(from, to_client, &observed));
             }
         }

@@ -12,32 +12,32 @@ use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
 /// The errors that are logged as long as this lives.
-pub(super) struct Faults {
-    heard: Arc<Mutex<Vec<String>>>,
-    _listening: DefaultGuard,
+pub(crate) struct ErrorLog {
+    lines: Arc<Mutex<Vec<String>>>,
+    _guard: DefaultGuard,
 }
 
-impl Faults {
+impl ErrorLog {
     /// Begins to listen.
-    pub(super) fn heard() -> Self {
-        let heard = Arc::default();
-        let subscriber = tracing_subscriber::registry().with(Ear(Arc::clone(&heard)));
-        let faults = Self { heard, _listening: tracing::subscriber::set_default(subscriber) };
+    pub(crate) fn start() -> Self {
+        let lines = Arc::default();
+        let subscriber = tracing_subscriber::registry().with(Recorder(Arc::clone(&lines)));
+        let log = Self { lines, _guard: tracing::subscriber::set_default(subscriber) };
         tracing::error!("a control");
         tracing::warn!("no error");
-        assert_eq!(faults.take(), [" message=a control"]);
-        faults
+        assert_eq!(log.take(), [" message=a control"]);
+        log
     }
 
     /// What was heard since it was last taken.
-    pub(super) fn take(&self) -> Vec<String> {
-        std::mem::take(&mut self.heard.lock().unwrap())
+    pub(crate) fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.lines.lock().unwrap())
     }
 }
 
-struct Ear(Arc<Mutex<Vec<String>>>);
+struct Recorder(Arc<Mutex<Vec<String>>>);
 
-impl<S: Subscriber> Layer<S> for Ear {
+impl<S: Subscriber> Layer<S> for Recorder {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         if *event.metadata().level() == Level::ERROR {
             let mut line = Line::default();
@@ -57,9 +57,9 @@ impl Visit for Line {
 }
 
 #[tokio::test]
-async fn a_fault_of_the_gateways_is_heard_and_one_of_another_thread_is_not() {
-    let faults = Faults::heard();
+async fn error_log_records_this_thread_only() {
+    let log = ErrorLog::start();
     tokio::spawn(async { tracing::error!(detail = 7, "heard") }).await.unwrap();
     std::thread::spawn(|| tracing::error!("not heard")).join().unwrap();
-    assert_eq!(faults.take(), [" message=heard detail=7"]);
+    assert_eq!(log.take(), [" message=heard detail=7"]);
 }

@@ -12,12 +12,13 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};
 
-use crate::embedded::support::{PATIENCE, Place, eventually};
-use crate::http::{Answer, Client};
+use super::folder::TestFolder;
+use super::http::{Answer, Client};
+use super::wait::{DEADLINE, eventually};
 
 /// Where gateways of one test run, one after the other: a data directory, an address, and what they print.
 pub(crate) struct Site {
-    pub(crate) place: Place,
+    pub(crate) folder: TestFolder,
     pub(crate) address: SocketAddr,
     pub(crate) http: Client,
     variables: Vec<(String, String)>,
@@ -33,7 +34,7 @@ pub(crate) struct Gateway {
 impl Site {
     pub(crate) fn new() -> Self {
         let address = free_address();
-        Self { place: Place::new(), address, http: Client::new(address), variables: Vec::new() }
+        Self { folder: TestFolder::new(), address, http: Client::new(address), variables: Vec::new() }
     }
 
     /// Where more is asked for than people ask for.
@@ -54,8 +55,8 @@ impl Site {
         let mut command = Command::new(env!("CARGO_BIN_EXE_waggle"));
         command
             .args([subcommand, "--listen", &self.address.to_string(), "--data-dir"])
-            .arg(self.place.data_dir())
-            .current_dir(&self.place.root)
+            .arg(self.folder.data_dir())
+            .current_dir(&self.folder.root)
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("WAGGLE_SERVER__DRAIN_SECONDS", "0")
@@ -78,7 +79,7 @@ impl Site {
         let mut child = command.stdout(add_to("stdout")).stderr(add_to("stderr")).spawn().unwrap();
         while !self.is_ready().await {
             let ended = child.try_wait().unwrap();
-            assert!(ended.is_none() && began.elapsed() < PATIENCE, "{ended:?}: {}", self.printed("stderr"));
+            assert!(ended.is_none() && began.elapsed() < DEADLINE, "{ended:?}: {}", self.printed("stderr"));
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         Gateway { child, start: began.elapsed() }
@@ -90,7 +91,7 @@ impl Site {
     }
 
     fn printed_in(&self, name: &str) -> PathBuf {
-        self.place.root.path().join(name)
+        self.folder.root.path().join(name)
     }
 
     /// What the gateways printed to `stdout` or `stderr`.
@@ -99,7 +100,7 @@ impl Site {
     }
 
     pub(crate) fn operator_file(&self) -> PathBuf {
-        self.place.data_dir().join("operator.key")
+        self.folder.data_dir().join("operator.key")
     }
 
     pub(crate) fn operator(&self) -> String {
@@ -143,7 +144,7 @@ impl Gateway {
 
     /// Waits until it has ended by itself.
     pub(crate) async fn ended(mut self) -> ExitStatus {
-        tokio::time::timeout(PATIENCE, self.child.wait()).await.unwrap().unwrap()
+        tokio::time::timeout(DEADLINE, self.child.wait()).await.unwrap().unwrap()
     }
 
     /// Asks it to end, and waits.

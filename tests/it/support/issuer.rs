@@ -63,8 +63,9 @@ async fn discovery(State((address, published)): App) -> impl IntoResponse {
 
 async fn keys(State((_, published)): App) -> axum::response::Response {
     published.lock().fetches += 1;
+    let mut looks = tokio::time::interval(Duration::from_millis(20));
     while published.lock().how == How::Held {
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        looks.tick().await;
     }
     let published = published.lock();
     let keys = json!({"keys": published.keys});

@@ -1,7 +1,6 @@
 //! Starts gateways, and speaks to them.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -9,11 +8,13 @@ use waggle::app::{self, Running};
 use waggle::config::{self, Environment, Flags, Purpose};
 use waggle::http::operator_keys::OperatorKeys;
 use waggle::model::key::{KeyKind, SecretKey};
-use waggle::model::sources::{Clock, Interfere, Sources};
+use waggle::model::sources::{Clock, FaultInjector, Sources};
 use waggle::store::StoreOptions;
 
-use crate::cluster::{Database, database, store_options};
-use crate::http::{Answer, Client};
+use super::cluster::{Database, database, store_options};
+use super::http::{Answer, Client};
+use super::metrics::sample;
+use super::wait::eventually;
 
 /// A gateway of a test, and the operator's key.
 pub(crate) struct Replica {
@@ -56,8 +57,8 @@ impl Builder {
         self
     }
 
-    pub(crate) fn interference(mut self, interference: Arc<dyn Interfere>) -> Self {
-        self.sources.interference = Some(interference);
+    pub(crate) fn fault_injector(mut self, injector: Arc<dyn FaultInjector>) -> Self {
+        self.sources.fault_injector = Some(injector);
         self
     }
 
@@ -104,13 +105,32 @@ pub(crate) async fn gateway() -> (Database, Replica) {
 
 impl Replica {
     pub(crate) async fn ready(&self) {
-        for _ in 0..500 {
-            if self.http.get("/readyz").await.status == StatusCode::OK {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        panic!("the gateway does not become ready");
+        let is_ready = async || self.http.get("/readyz").await.status == StatusCode::OK;
+        eventually("the gateway is ready", is_ready).await;
+    }
+
+    /// The value of a metric; the name includes its labels.
+    pub(crate) async fn metric(&self, name: &str) -> f64 {
+        let metrics = self.http.get("/metrics").await.text();
+        sample(&metrics, name).unwrap_or_else(|| panic!("no {name} in {metrics}")).parse().unwrap()
+    }
+
+    /// Waits until the replica has so many open streams.
+    pub(crate) async fn has_streams(&self, count: usize) {
+        let streams = async || {
+            let metrics = self.http.get("/metrics").await.text();
+            let lines = metrics.lines().filter(|line| line.starts_with("waggle_streams{"));
+            lines.map(|line| line.rsplit(' ').next().unwrap().parse::<usize>().unwrap()).sum::<usize>()
+        };
+        eventually(&format!("{count} open streams"), async || streams().await == count).await;
+    }
+
+    /// Waits until this replica knows all changes that are committed now: a sweep that began later has ended.
+    pub(crate) async fn caught_up(&self) {
+        let sweeps = async || self.metric("waggle_feed_sweeps_total{outcome=\"ok\"}").await;
+        // One may be under way, and have begun before the last commit.
+        let enough = sweeps().await + 2.0;
+        eventually("two more sweeps", async || sweeps().await >= enough).await;
     }
 
     /// Asks the admin surface as the operator.

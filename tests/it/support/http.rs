@@ -6,8 +6,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+
+use super::wait::DEADLINE;
+
+/// Sent where a client waits to be asked for the body (RFC 9110, section 10.1.1).
+pub(crate) const CONTINUE: &str = "HTTP/1.1 100 Continue\r\n\r\n";
 
 #[derive(Clone)]
 pub(crate) struct Client {
@@ -127,15 +132,18 @@ impl Client {
         self.send("POST", &format!("/{agent}/mcp"), &headers, message.to_string()).await
     }
 
-    /// Begins a request whose body of so many bytes does not come.
+    /// Begins a request of whose body only the first byte of so many comes; returns when the gateway reads the body.
     pub(crate) async fn begin(&self, agent: &str, key: &str, length: usize) -> TcpStream {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
         let head = format!(
             "POST /{agent}/mcp HTTP/1.1\r\nHost: localhost\r\nX-Agent-API-Key: {key}\r\n\
-             Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{{"
+             Content-Type: application/json\r\nContent-Length: {length}\r\nExpect: 100-continue\r\n\r\n"
         );
         stream.write_all(head.as_bytes()).await.unwrap();
-        tokio::time::sleep(Duration::from_millis(300)).await;
+        let mut go_on = [0; CONTINUE.len()];
+        tokio::time::timeout(DEADLINE, stream.read_exact(&mut go_on)).await.unwrap().unwrap();
+        assert_eq!(std::str::from_utf8(&go_on), Ok(CONTINUE));
+        stream.write_all(b"{").await.unwrap();
         stream
     }
 

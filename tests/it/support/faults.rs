@@ -1,4 +1,4 @@
-//! Holds a gateway at a point, or makes it lose something there.
+//! Pauses a gateway at a fail point, or makes an action fail there.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -6,24 +6,24 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::oneshot;
-use waggle::model::sources::{Interfere, Point};
+use waggle::model::sources::{FailPoint, FaultInjector};
 
-/// Tells that somebody came, and hears that he may go on.
+/// Signals that the gateway has arrived, and waits for its release.
 type Held = (oneshot::Sender<()>, oneshot::Receiver<()>);
 
-/// Interference that a test directs.
+/// Faults that a test sets and removes.
 #[derive(Default)]
-pub(crate) struct Director {
-    holds: Mutex<HashMap<Point, Held>>,
-    faults: Mutex<HashMap<Point, Fault>>,
-    /// Of each hundred wakes, how many are lost.
-    pub(crate) lost_percent: AtomicU32,
+pub(crate) struct FaultScript {
+    holds: Mutex<HashMap<FailPoint, Held>>,
+    faults: Mutex<HashMap<FailPoint, Fault>>,
+    /// How many of a hundred notifications are lost.
+    lost_percent: AtomicU32,
 }
 
 /// How a path to the database fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Fault {
-    /// It does not.
+    /// Not at all.
     #[default]
     None,
     /// At once.
@@ -32,41 +32,41 @@ pub(crate) enum Fault {
     Swallowed,
 }
 
-/// A gateway that will be held when it comes to a point, once.
+/// A pause at a fail point, for the first request that arrives there.
 pub(crate) struct Hold {
     reached: oneshot::Receiver<()>,
     release: oneshot::Sender<()>,
 }
 
-impl Director {
+impl FaultScript {
     pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self::default())
     }
 
-    /// Holds whoever comes to `point` next.
-    pub(crate) fn hold(&self, point: Point) -> Hold {
+    /// Pauses the next arrival at `point`.
+    pub(crate) fn hold(&self, point: FailPoint) -> Hold {
         let (reached_send, reached) = oneshot::channel();
         let (release, release_receive) = oneshot::channel();
         self.holds.lock().unwrap().insert(point, (reached_send, release_receive));
         Hold { reached, release }
     }
 
-    /// From now on everything that comes to `point` fails like this.
-    pub(crate) fn fail(&self, point: Point, fault: Fault) {
+    /// Makes every action at `point` fail in this way from now on.
+    pub(crate) fn fail(&self, point: FailPoint, fault: Fault) {
         self.faults.lock().unwrap().insert(point, fault);
     }
 
-    fn fault(&self, point: Point) -> Fault {
+    fn fault(&self, point: FailPoint) -> Fault {
         self.faults.lock().unwrap().get(&point).copied().unwrap_or_default()
     }
 
-    pub(crate) fn lose_wakes(&self, percent: u32) {
+    pub(crate) fn lose_notifications(&self, percent: u32) {
         self.lost_percent.store(percent, Ordering::Relaxed);
     }
 }
 
 impl Hold {
-    /// Waits until the gateway is there, then lets the test do something, then lets the gateway go on.
+    /// Waits until the gateway has arrived, runs `work`, then releases the gateway.
     pub(crate) async fn meanwhile<T>(self, work: impl Future<Output = T>) -> T {
         tokio::time::timeout(std::time::Duration::from_secs(20), self.reached).await.unwrap().unwrap();
         let done = work.await;
@@ -75,8 +75,8 @@ impl Hold {
     }
 }
 
-impl Interfere for Director {
-    fn pause(&self, point: Point) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+impl FaultInjector for FaultScript {
+    fn pause(&self, point: FailPoint) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         let held = self.holds.lock().unwrap().remove(&point);
         Box::pin(async move {
             if let Some((reached, release)) = held {
@@ -89,8 +89,9 @@ impl Interfere for Director {
         })
     }
 
-    fn loses(&self, point: Point) -> bool {
+    fn fails(&self, point: FailPoint) -> bool {
         self.fault(point) == Fault::Refused
-            || point == Point::Wake && rand::random_range(0..100) < self.lost_percent.load(Ordering::Relaxed)
+            || point == FailPoint::Notify
+                && rand::random_range(0..100) < self.lost_percent.load(Ordering::Relaxed)
     }
 }

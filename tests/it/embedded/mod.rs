@@ -1,3 +1,0 @@
-//! Helpers of tests on the embedded database.
-
-pub(crate) mod support;

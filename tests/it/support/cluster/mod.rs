@@ -1,0 +1,158 @@
+//! One PostgreSQL cluster for all test processes of a target directory, and a database for each test. `DATABASE_URL`
+//! names another cluster to use.
+//!
+//! The first process that needs the cluster starts a [`keeper`]; later ones find it by its state file, so that a test
+//! costs no `initdb`. The databases of tests are copies of a template, which is migrated once for a set of migrations.
+
+mod keeper;
+
+use std::path::Path;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+use sqlx::postgres::{PgConnectOptions, PgConnection};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor};
+use waggle::store::{Store, StoreOptions};
+
+use keeper::Lease;
+
+static CLUSTER: LazyLock<Cluster> = LazyLock::new(|| {
+    // Tests run on runtimes of their own, which end with them.
+    let preparing = std::thread::spawn(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(Cluster::prepare())
+    });
+    preparing.join().unwrap()
+});
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
+/// The advisory lock under which the template is made.
+const TEMPLATE_LOCK: i64 = 0x7761_6767_7465_7374;
+
+/// The cluster as this process uses it.
+struct Cluster {
+    options: PgConnectOptions,
+    /// A migrated database.
+    template: String,
+    /// How the names of this process's databases begin.
+    prefix: String,
+    _lease: Option<Lease>,
+}
+
+impl Cluster {
+    async fn prepare() -> Self {
+        let prefix = format!("t{:012x}", rand::random::<u64>() >> 16);
+        let (options, lease) = match std::env::var("DATABASE_URL") {
+            Ok(url) => (url.parse::<PgConnectOptions>().unwrap(), None),
+            Err(_) => {
+                let (options, lease) = Lease::acquire(&prefix).await;
+                (options, Some(lease))
+            }
+        };
+        let template = format!("template_{}", digest_of_migrations());
+        make_template(&options, &template).await;
+        Self { options, template, prefix, _lease: lease }
+    }
+
+    /// Creates a database of the test's own; answers its name.
+    async fn create(&self, description: &str) -> String {
+        let name = format!("{}_{}", self.prefix, NEXT.fetch_add(1, Ordering::Relaxed));
+        let mut connection = self.options.connect().await.unwrap();
+        let statement = format!("create database {name} {description}");
+        connection.execute(AssertSqlSafe(statement)).await.unwrap();
+        connection.close().await.unwrap();
+        name
+    }
+}
+
+/// Names a set of migrations.
+fn digest_of_migrations() -> String {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations");
+    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    let mut digest = Sha256::new();
+    for file in files {
+        digest.update(file.file_name().unwrap().as_encoded_bytes());
+        digest.update(std::fs::read(&file).unwrap());
+    }
+    digest.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Makes the template where it is missing. It gets its name when it is complete.
+async fn make_template(options: &PgConnectOptions, name: &str) {
+    let mut connection = options.connect().await.unwrap();
+    sqlx::query("select pg_advisory_lock($1)").bind(TEMPLATE_LOCK).execute(&mut connection).await.unwrap();
+    let exists = sqlx::query("select from pg_database where datname = $1").bind(name);
+    if exists.fetch_optional(&mut connection).await.unwrap().is_none() {
+        let draft = format!("{name}_draft");
+        let mut run = async |statement: String| connection.execute(AssertSqlSafe(statement)).await.unwrap();
+        run(format!("drop database if exists {draft} with (force)")).await;
+        run(format!("create database {draft}")).await;
+        let store = Store::new(store_options(options.clone().database(&draft)));
+        store.migrate(Duration::from_secs(60)).await.unwrap();
+        store.close().await;
+        run(format!("alter database {draft} rename to {name}")).await;
+        run(format!("alter database {name} with allow_connections false")).await;
+    }
+    connection.close().await.unwrap();
+}
+
+async fn cluster() -> &'static Cluster {
+    // The first test prepares the cluster; none may block the runtime of another meanwhile.
+    tokio::task::spawn_blocking(|| &*CLUSTER).await.unwrap()
+}
+
+/// A migrated database of the test's own.
+pub(crate) async fn database() -> Database {
+    let cluster = cluster().await;
+    let name = cluster.create(&format!("template {}", cluster.template)).await;
+    Database { options: cluster.options.clone().database(&name) }
+}
+
+/// An empty database of the test's own, in another encoding than UTF-8.
+pub(crate) async fn database_in(encoding: &str) -> Database {
+    let cluster = cluster().await;
+    let description = format!("encoding '{encoding}' lc_collate 'C' lc_ctype 'C' template template0");
+    let name = cluster.create(&description).await;
+    Database { options: cluster.options.clone().database(&name) }
+}
+
+#[derive(Clone)]
+pub(crate) struct Database {
+    pub(crate) options: PgConnectOptions,
+}
+
+impl Database {
+    pub(crate) async fn connect(&self) -> PgConnection {
+        self.options.connect().await.unwrap()
+    }
+
+    pub(crate) async fn execute(&self, sql: &str) -> u64 {
+        let mut connection = self.connect().await;
+        let done = connection.execute(AssertSqlSafe(sql.to_owned())).await.unwrap();
+        connection.close().await.unwrap();
+        done.rows_affected()
+    }
+
+    pub(crate) async fn number(&self, sql: &str) -> i64 {
+        let mut connection = self.connect().await;
+        let number =
+            sqlx::query_scalar(AssertSqlSafe(sql.to_owned())).fetch_one(&mut connection).await.unwrap();
+        connection.close().await.unwrap();
+        number
+    }
+}
+
+pub(crate) fn store_options(connect: PgConnectOptions) -> StoreOptions {
+    StoreOptions {
+        listen: connect.clone(),
+        owner: None,
+        connect,
+        max_connections: 16,
+        acquire: Duration::from_secs(5),
+        statement: Duration::from_secs(30),
+        lock: Duration::from_secs(5),
+    }
+}

@@ -1,0 +1,21 @@
+//! What tests share: gateways and clients of them, databases, clocks, faults, and how to wait.
+
+pub(crate) mod answers;
+pub(crate) mod app;
+pub(crate) mod audit_site;
+pub(crate) mod clock;
+pub(crate) mod cluster;
+pub(crate) mod errors;
+pub(crate) mod events;
+pub(crate) mod faults;
+pub(crate) mod flood;
+pub(crate) mod folder;
+pub(crate) mod frames;
+pub(crate) mod http;
+pub(crate) mod issuer;
+pub(crate) mod load_counter;
+pub(crate) mod metrics;
+pub(crate) mod process;
+pub(crate) mod proxy;
+pub(crate) mod signer;
+pub(crate) mod wait;
