@@ -19,7 +19,7 @@ demo: prerequisites ## Run the gateway with a demo agent, its own database in ./
 	cargo build --locked --workspace --bin waggle --examples
 	@unset DATABASE_URL; exec "$${CARGO_TARGET_DIR:-target}/debug/waggle" demo
 
-test: prerequisites ## Run all tests, on PostgreSQL clusters of their own unless DATABASE_URL is set
+test: prerequisites ## Run all tests, on a PostgreSQL cluster of their own unless DATABASE_URL is set
 	@scripts/install-node
 	cargo test --workspace --locked
 	@tests/conformance/run

@@ -137,10 +137,10 @@ impl Database {
     }
 }
 
-async fn told(stream: &mut Events, expected: &[&str]) {
+async fn next_events(stream: &mut Events, expected: &[&str]) {
     let mut missing: Vec<_> = expected.to_vec();
     while !missing.is_empty() {
-        let told = stream.told().await;
+        let told = stream.next_summary().await;
         missing.retain(|expected| *expected != told);
     }
 }
@@ -162,8 +162,8 @@ async fn restored_backup_is_noticed_and_replayed_to_streams() {
     let mut legacy = session.stream(&pair.one, None).await;
 
     pair.database.restore().await;
-    told(&mut modern, &["resources", "prompts", "updated x:1"]).await;
-    told(&mut legacy, &["resources", "prompts", "updated x:1"]).await;
+    next_events(&mut modern, &["resources", "prompts", "updated x:1"]).await;
+    next_events(&mut legacy, &["resources", "prompts", "updated x:1"]).await;
     pair.both_read(Some("saved")).await;
     for replica in [&pair.one, &pair.two] {
         let refused = async || status(replica, &lost).await == StatusCode::UNAUTHORIZED;
@@ -171,8 +171,8 @@ async fn restored_backup_is_noticed_and_replayed_to_streams() {
     }
     pair.is_whole().await;
     pair.write(&pair.one, "after").await;
-    told(&mut modern, &["updated x:1"]).await;
-    told(&mut legacy, &["updated x:1"]).await;
+    next_events(&mut modern, &["updated x:1"]).await;
+    next_events(&mut legacy, &["updated x:1"]).await;
     pair.check("after").await;
 }
 
@@ -209,6 +209,6 @@ async fn renewed_epoch_is_noticed() {
     let mut stream = listen(&pair.two, "a", &pair.key, json!("l"), everything()).await;
     stream.next().await.unwrap();
     pair.database.execute("update gateway set epoch = gen_random_uuid()").await;
-    told(&mut stream, &["resources", "prompts", "updated x:1"]).await;
+    next_events(&mut stream, &["resources", "prompts", "updated x:1"]).await;
     pair.check("saved").await;
 }

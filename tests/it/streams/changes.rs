@@ -22,12 +22,12 @@ impl Both {
         for stream in [&mut self.modern, &mut self.legacy] {
             let mut told = Vec::new();
             for _ in expected {
-                told.push(stream.told().await);
+                told.push(stream.next_summary().await);
             }
             told.sort();
             assert_eq!(told, expected, "{why}");
         }
-        let (modern, legacy) = tokio::join!(self.modern.told_for(QUIET), self.legacy.told_for(QUIET));
+        let (modern, legacy) = tokio::join!(self.modern.drain(QUIET), self.legacy.drain(QUIET));
         assert_eq!([modern, legacy], [const { Vec::<String>::new() }; 2], "{why}");
     }
 
@@ -67,7 +67,7 @@ async fn both() -> (crate::support::cluster::Database, Both) {
         "resourcesListChanged": true, "promptsListChanged": true, "resourceSubscriptions": uris,
     });
     let mut modern = listen(&replica, "a", &key, json!(1), filter).await;
-    assert_eq!(modern.told().await, "notifications/subscriptions/acknowledged");
+    assert_eq!(modern.next_summary().await, "notifications/subscriptions/acknowledged");
     let legacy = session.stream(&replica, None).await;
     (database, Both { replica, modern, legacy })
 }

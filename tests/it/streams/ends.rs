@@ -38,7 +38,7 @@ impl Streams {
         );
         assert_eq!(meta["io.modelcontextprotocol/serverInfo"]["name"], "a");
         assert_eq!(self.modern.next().await, None);
-        assert_eq!(self.legacy.told().await, format!("log {why}"));
+        assert_eq!(self.legacy.next_summary().await, format!("log {why}"));
         let retry = self.legacy.next().await.unwrap();
         assert_eq!((retry.id, retry.retry, retry.data), (None, Some(1_000), None));
         assert_eq!(self.legacy.next().await, None);
@@ -84,7 +84,7 @@ async fn revoked_or_expired_key_ends_its_streams() {
     let expires = end.format(&time::format_description::well_known::Rfc3339).unwrap();
     let made = one.admin("POST", "/agents/a/keys", Some(json!({"expiresAt": expires}))).await.json();
     let mut open = streams(&two, made["key"].as_str().unwrap()).await;
-    assert_eq!(open.legacy.told().await, "log key_expires");
+    assert_eq!(open.legacy.next_summary().await, "log key_expires");
     let left: Duration = (end - time::OffsetDateTime::now_utc()).try_into().unwrap();
     let since = Instant::now() + left;
     open.end(since, "not_allowed").await;
@@ -96,7 +96,7 @@ async fn deleted_session_ends_its_stream_on_another_replica() {
     let Streams { mut legacy, session, modern: _modern } = streams(&two, &key).await;
     let since = Instant::now();
     assert_eq!(session.send(&one, "DELETE", &[]).await.status, 204);
-    assert_eq!(legacy.told().await, "log session_ended");
+    assert_eq!(legacy.next_summary().await, "log session_ended");
     assert_eq!(legacy.next().await.unwrap().retry, Some(1_000));
     assert_eq!(legacy.next().await, None);
     assert!(since.elapsed() < SOON, "{:?}", since.elapsed());
@@ -120,7 +120,7 @@ async fn quiet_stream_sends_comments_and_keeps_its_session() {
     let kept = Session::open(&replica, "a", &key, "2025-06-18").await;
     let idle = Session::open(&replica, "a", &key, "2025-06-18").await;
     let mut stream = kept.stream(&replica, None).await;
-    assert_eq!(stream.told_for(Duration::from_secs(6)).await, Vec::<String>::new());
+    assert_eq!(stream.drain(Duration::from_secs(6)).await, Vec::<String>::new());
     assert_eq!(idle.call(&replica, "ping", json!({})).await.status, 404);
     assert_eq!(kept.call(&replica, "ping", json!({})).await.status, 200);
     assert!(stream.comments() >= 4, "{}", stream.comments());

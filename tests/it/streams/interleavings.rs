@@ -32,7 +32,7 @@ async fn two() -> (Database, Arc<FaultScript>, Replica, Replica, String) {
 
 async fn watching(replica: &Replica, key: &str, uri: &str) -> Events {
     let mut events = listen(replica, "a", key, json!(1), json!({"resourceSubscriptions": [uri]})).await;
-    assert_eq!(events.told().await, "notifications/subscriptions/acknowledged");
+    assert_eq!(events.next_summary().await, "notifications/subscriptions/acknowledged");
     events
 }
 
@@ -46,10 +46,10 @@ async fn change_read_before_a_remote_subscription_is_delivered() {
     session.subscribe(&two, "x:a").await;
     hold.meanwhile(async {
         two.put("a", "x:a", "2").await;
-        assert_eq!(other.told().await, "updated x:a", "the change was read");
+        assert_eq!(other.next_summary().await, "updated x:a", "the change was read");
     })
     .await;
-    stream.tells(&["updated x:a"]).await;
+    stream.expect_events(&["updated x:a"]).await;
 }
 
 #[tokio::test]
@@ -68,16 +68,16 @@ async fn coalesced_changes_are_delivered_after_a_resume() {
     .await;
     let event = stream.next().await.unwrap();
     assert_eq!(
-        (event.told(), event.cursor().1),
+        (event.summary(), event.cursor().1),
         ("updated x:a".to_owned(), first),
         "x:b is still to be told"
     );
     drop(stream);
     let mut resumed = session.stream(&two, event.id.as_deref()).await;
     let told = [resumed.next().await.unwrap(), resumed.next().await.unwrap()];
-    assert_eq!(told.each_ref().map(Event::told), ["updated x:b", "updated x:a"]);
+    assert_eq!(told.each_ref().map(Event::summary), ["updated x:b", "updated x:a"]);
     assert_eq!(told.map(|event| event.cursor().1), [first + 1, first + 2]);
-    resumed.tells(&[]).await;
+    resumed.expect_events(&[]).await;
 }
 
 #[tokio::test]
@@ -94,12 +94,12 @@ async fn only_the_newest_stream_of_a_session_receives_events() {
         let mut newer = session.stream(&one, None).await;
         two.put("a", "x:a", "2").await;
         two.put("a", "x:a", "1").await;
-        let told = tokio::join!(older.told_for(QUIET), newer.told_for(Duration::from_secs(2)));
+        let told = tokio::join!(older.drain(QUIET), newer.drain(Duration::from_secs(2)));
         assert_eq!(told.0, Vec::<String>::new());
         assert!(told.1.iter().all(|told| told == "updated x:a") && !told.1.is_empty(), "{:?}", told.1);
         older = session.stream(&two, None).await;
-        newer.tells(&[]).await;
-        older.told_for(QUIET).await;
+        newer.expect_events(&[]).await;
+        older.drain(QUIET).await;
     }
 }
 
@@ -125,7 +125,7 @@ async fn changes_pruned_during_a_replay_are_delivered() {
         })
     );
     assert_eq!(pruned, 0);
-    stream.tells(&["updated x:a"]).await;
+    stream.expect_events(&["updated x:a"]).await;
 }
 
 #[tokio::test]
@@ -156,7 +156,7 @@ async fn quiet_subject_is_delivered_beside_a_busy_one() {
             tokio::time::sleep(Duration::from_millis(300)).await;
             replica.put("a", "x:quiet", &n.to_string()).await;
             let written = Instant::now();
-            while events.told().await != "updated x:quiet" {}
+            while events.next_summary().await != "updated x:quiet" {}
             assert!(written.elapsed() < Duration::from_secs(1), "{:?}", written.elapsed());
         }
     };
@@ -240,7 +240,7 @@ async fn resumed_events_are_readable_on_every_replica() {
     for text in (0..TIMES).map(|n| n.to_string()) {
         late.write(&text).await;
         let mut stream = session.stream(&late.streams, None).await;
-        assert_eq!(stream.told().await, "updated x:a");
+        assert_eq!(stream.next_summary().await, "updated x:a");
         assert_eq!(late.read().await, text, "older than what was told");
         drop(stream);
         late.streams.has_streams(0).await;
@@ -262,7 +262,7 @@ async fn cut_connections_cause_no_reads_older_than_events() {
         let body = json!({"name": "a name", "contents": [{"text": &text}]});
         // What is under way when it is cut is refused, and nothing else.
         while !one.admin("PUT", &resource("a", "x:a"), Some(body.clone())).await.status.is_success() {}
-        assert_eq!(events.told().await, "updated x:a");
+        assert_eq!(events.next_summary().await, "updated x:a");
         let read = async {
             loop {
                 if let Some(read) = read().await {
@@ -271,7 +271,7 @@ async fn cut_connections_cause_no_reads_older_than_events() {
             }
         };
         assert_eq!(read.await, text);
-        events.told_for(QUIET).await;
+        events.drain(QUIET).await;
     }
 }
 
@@ -304,7 +304,7 @@ async fn notified_change_is_readable_on_a_replica_without_listen() {
             events.next().await.unwrap();
             for written in 1..=EVENTS {
                 told.put(&agent, "x:a", &written.to_string()).await;
-                assert_eq!(events.told().await, "updated x:a");
+                assert_eq!(events.next_summary().await, "updated x:a");
                 let read = deaf.http.text(&agent, &key, "x:a").await.unwrap();
                 assert_eq!(read, written.to_string(), "an older text was read");
             }

@@ -114,11 +114,11 @@ async fn first_stream_delivers_changes_since_each_subscription() {
     session.subscribe(&replica, "x:b").await;
     session.subscribe(&replica, "x:c").await;
     let mut stream = session.stream(&replica, None).await;
-    stream.tells(&["updated x:a"]).await;
+    stream.expect_events(&["updated x:a"]).await;
     session.unsubscribe(&replica, "x:a").await;
     replica.put("a", "x:a", "3").await;
     replica.put("a", "x:c", "2").await;
-    stream.tells(&["updated x:c"]).await;
+    stream.expect_events(&["updated x:c"]).await;
 }
 
 #[tokio::test]
@@ -136,15 +136,15 @@ async fn stream_resumes_on_any_replica() {
     let primed = stream.next().await.unwrap();
     one.put("a", "x:a", "2").await;
     let last = stream.next().await.unwrap();
-    assert_eq!(last.told(), "updated x:a");
+    assert_eq!(last.summary(), "updated x:a");
     drop(stream);
     one.put("a", "x:b", "2").await;
     let mut resumed = session.stream(&two, last.id.as_deref()).await;
     resumed.next().await.unwrap();
-    resumed.tells(&["updated x:b"]).await;
+    resumed.expect_events(&["updated x:b"]).await;
     let mut from_the_start = session.stream(&one, primed.id.as_deref()).await;
     from_the_start.next().await.unwrap();
-    from_the_start.tells(&["updated x:a", "updated x:b"]).await;
+    from_the_start.expect_events(&["updated x:a", "updated x:b"]).await;
     let ids = [primed.cursor().0, last.cursor().0];
     assert_eq!(ids[0], ids[1], "both are of one stream");
 }
@@ -169,7 +169,9 @@ async fn unreadable_event_id_replays_everything() {
     for id in ["", "x", "1-2-3", "ä", &foreign, &future, &later, &format!("{stream}-{watermark}-0-1")] {
         let mut resumed = session.stream(&replica, Some(id)).await;
         resumed.next().await.unwrap();
-        resumed.tells(&["log replay_incomplete", "resources", "prompts", "updated x:a", "updated x:b"]).await;
+        resumed
+            .expect_events(&["log replay_incomplete", "resources", "prompts", "updated x:a", "updated x:b"])
+            .await;
     }
 }
 
@@ -195,12 +197,12 @@ async fn resume_beyond_retained_changes_replays_everything() {
     while events.len() < 4 {
         events.push(resumed.next().await.unwrap());
     }
-    let told: Vec<_> = events.iter().map(Event::told).collect();
+    let told: Vec<_> = events.iter().map(Event::summary).collect();
     assert_eq!(told, ["resources", "prompts", "updated x:a", "updated x:b"]);
     let watermarks: Vec<_> = events.iter().map(|event| event.cursor().1).collect();
     assert_eq!(watermarks[..3], [0, 0, 0], "until all is told, nothing counts as told");
     assert!(watermarks[3] > 0);
-    resumed.tells(&[]).await;
+    resumed.expect_events(&[]).await;
 }
 
 #[tokio::test]
@@ -222,7 +224,7 @@ async fn log_messages_are_sent_from_the_requested_level() {
             session.done(&replica, "logging/setLevel", json!({"level": level})).await;
         }
         let mut stream = session.stream(&replica, None).await;
-        stream.tells(&told).await;
+        stream.expect_events(&told).await;
     }
     let session = Session::open(&replica, "a", key, "2025-06-18").await;
     session.done(&replica, "logging/setLevel", json!({"level": "info"})).await;

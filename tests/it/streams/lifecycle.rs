@@ -140,7 +140,7 @@ impl Stage {
         assert!(status.is_success() || status == 404, "{status}");
     }
 
-    async fn told(&self) -> u64 {
+    async fn sent_events(&self) -> u64 {
         let bearer = format!("Bearer {}", self.replica.operator);
         let metrics = self.replica.http.send("GET", "/metrics", &[("authorization", &bearer)], "").await;
         let counts = metrics.text();
@@ -151,13 +151,13 @@ impl Stage {
     /// Writes until nothing more is sent to readers that do not read.
     async fn stall(&self, agents: &[&str]) {
         for round in 1.. {
-            let before = self.told().await;
+            let before = self.sent_events().await;
             futures_util::future::join_all(agents.iter().map(|agent| self.touch(agent, round))).await;
             let mut last = before;
             loop {
                 // Not for a condition: nothing is sent for this time.
                 tokio::time::sleep(Duration::from_millis(500)).await;
-                let now = self.told().await;
+                let now = self.sent_events().await;
                 if now == last {
                     break;
                 }
@@ -346,7 +346,7 @@ async fn busy_stream_announces_expiry_after_rotation() {
     assert_eq!(replica.admin("POST", &format!("/keys/{id}/rotate"), grace).await.status, 201);
     for n in 1.. {
         replica.put("a", "x:a", &n.to_string()).await;
-        if stream.told().await == "log key_expires" {
+        if stream.next_summary().await == "log key_expires" {
             return;
         }
         assert!(n < 100, "the stream does not warn");
@@ -364,13 +364,13 @@ async fn comments_are_sent_while_the_feed_is_unproven() {
         .await;
     let key = replica.acme("a").await;
     let mut stream = listen(&replica, "a", &key, json!(1), json!({"promptsListChanged": true})).await;
-    stream.told().await;
+    stream.next_summary().await;
     proxy.swallow(true);
     eventually("the feed is unproven", async || replica.http.get("/readyz").await.status != 200).await;
     let before = stream.comments();
     let begun = std::time::Instant::now();
     while stream.comments() < before + 3 {
         assert!(begun.elapsed() < PATIENCE, "{} comments", stream.comments() - before);
-        assert_eq!(stream.told_for(Duration::from_secs(1)).await, Vec::<String>::new());
+        assert_eq!(stream.drain(Duration::from_secs(1)).await, Vec::<String>::new());
     }
 }

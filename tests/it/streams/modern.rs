@@ -49,7 +49,7 @@ async fn stream_acknowledges_and_delivers_only_honoured_filters() {
         "params": {"_meta": {"io.modelcontextprotocol/subscriptionId": "l-1"}},
     });
     assert_eq!(stream.next().await.unwrap().json(), listed);
-    stream.tells(&[]).await;
+    stream.expect_events(&[]).await;
 }
 
 #[tokio::test]
@@ -72,9 +72,9 @@ async fn each_stream_of_a_client_receives_its_own_filter() {
     replica.put("a", "x:a", "2").await;
     let prompt = json!({"messages": [{"role": "user", "content": {"type": "text", "text": "p"}}]});
     assert_eq!(replica.admin("PUT", "/agents/a/prompts/p", Some(prompt)).await.status, 201);
-    one.tells(&["updated x:a"]).await;
-    two.tells(&["prompts"]).await;
-    none.tells(&[]).await;
+    one.expect_events(&["updated x:a"]).await;
+    two.expect_events(&["prompts"]).await;
+    none.expect_events(&[]).await;
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! A client of server-sent events that shows each as it came.
+//! A client of server-sent events.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use super::app::Replica;
 use super::http::Answer;
 
-/// Far longer than anything takes to be told.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The longest that an event may take.
+const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Longer than what is told at all takes after what was told before it.
+/// Longer than an event follows the one before it, where both are due.
 const QUIET: Duration = Duration::from_millis(300);
 
 /// One event.
@@ -40,8 +40,8 @@ impl Event {
         (parts[0].to_owned(), parts[1].parse().unwrap(), parts[2].parse().unwrap())
     }
 
-    /// What it tells in short: `updated x:a`, `resources`, `prompts`, or the method.
-    pub(crate) fn told(&self) -> String {
+    /// The event in short: `updated x:a`, `resources`, `prompts`, or the method.
+    pub(crate) fn summary(&self) -> String {
         let message = self.json();
         match message["method"].as_str() {
             Some("notifications/resources/updated") => {
@@ -70,35 +70,35 @@ impl Events {
         Self { response, unread: String::new(), comments: 0 }
     }
 
-    /// The next event; `None` where the stream ended in good order.
+    /// The next event; `None` where the stream ended.
     pub(crate) async fn next(&mut self) -> Option<Event> {
         tokio::time::timeout(PATIENCE, self.read())
             .await
-            .unwrap_or_else(|_| panic!("nothing was told in time"))
+            .unwrap_or_else(|_| panic!("no event within {PATIENCE:?}"))
     }
 
     /// The next event, in short.
-    pub(crate) async fn told(&mut self) -> String {
-        self.next().await.unwrap_or_else(|| panic!("the stream ended")).told()
+    pub(crate) async fn next_summary(&mut self) -> String {
+        self.next().await.unwrap_or_else(|| panic!("the stream ended")).summary()
     }
 
-    /// Tells this, in short and in this order, and nothing else.
-    pub(crate) async fn tells(&mut self, expected: &[&str]) {
+    /// Receives these events, in short and in this order, and no others.
+    pub(crate) async fn expect_events(&mut self, expected: &[&str]) {
         for expected in expected {
-            assert_eq!(self.told().await, *expected);
+            assert_eq!(self.next_summary().await, *expected);
         }
-        assert_eq!(self.told_for(QUIET).await, Vec::<String>::new());
+        assert_eq!(self.drain(QUIET).await, Vec::<String>::new());
     }
 
-    /// What is told until nothing is for a while, in short.
-    pub(crate) async fn told_for(&mut self, quiet: Duration) -> Vec<String> {
-        let mut told = Vec::new();
+    /// The events, in short, until none arrives for a while.
+    pub(crate) async fn drain(&mut self, quiet: Duration) -> Vec<String> {
+        let mut summaries = Vec::new();
         while let Ok(Some(event)) = tokio::time::timeout(quiet, self.read()).await {
             if event.data.is_some() {
-                told.push(event.told());
+                summaries.push(event.summary());
             }
         }
-        told
+        summaries
     }
 
     /// How many comments were read.

@@ -154,7 +154,7 @@ async fn listen(stage: &Stage, token: &str) -> Events {
     ];
     let response = stage.replica.http.respond("POST", "/a/mcp", &headers, message.to_string()).await.unwrap();
     let mut events = Events::of(response);
-    assert_eq!(events.next().await.unwrap().told(), "notifications/subscriptions/acknowledged");
+    assert_eq!(events.next().await.unwrap().summary(), "notifications/subscriptions/acknowledged");
     events
 }
 
@@ -178,6 +178,6 @@ async fn stream_ends_when_the_issuer_withdraws_the_key() {
     .await;
     let mut events = listen(&stage, &stage.token(json!({}))).await;
     stage.issuer.publish(&[]);
-    assert_eq!(events.next().await.unwrap().told(), "result");
+    assert_eq!(events.next().await.unwrap().summary(), "result");
     assert_eq!(events.next().await, None);
 }

@@ -50,7 +50,7 @@ async fn listen(http: &Client, token: &str) -> Events {
         ("mcp-method", "subscriptions/listen"),
     ];
     let mut stream = Events::of(http.respond("POST", "/a/mcp", &headers, message.to_string()).await.unwrap());
-    assert_eq!(stream.told().await, "notifications/subscriptions/acknowledged");
+    assert_eq!(stream.next_summary().await, "notifications/subscriptions/acknowledged");
     stream
 }
 
@@ -76,17 +76,17 @@ async fn sighup_ends_streams_and_tokens_of_removed_issuers() {
 
     fs::write(&reloaded.config, kept.entry()).unwrap();
     reloaded.hang_up("settings reloaded").await;
-    assert_eq!(streams[1].told().await, "result", "the stream ends in good order");
+    assert_eq!(streams[1].next_summary().await, "result", "the stream ends in good order");
     assert_eq!([status(http, &tokens[0]).await, status(http, &tokens[1]).await], [200, 401]);
     let document = http.get("/.well-known/oauth-protected-resource").await.json();
     assert_eq!(document["authorization_servers"], json!([kept.issuer.url()]));
     let definition = json!({"name": "n", "contents": [{"text": "new"}]});
     http.admin(&key, "PUT", &resource("a", "x:1"), Some(definition)).await;
-    assert_eq!(streams[0].told().await, "resources", "the other stream goes on");
+    assert_eq!(streams[0].next_summary().await, "resources", "the other stream goes on");
 
     fs::write(&reloaded.config, kept.entry().replace("'*'", "['other']") + &removed.entry()).unwrap();
     reloaded.hang_up("settings reloaded").await;
-    assert_eq!(streams[0].told().await, "result", "its entry has changed");
+    assert_eq!(streams[0].next_summary().await, "result", "its entry has changed");
     assert_eq!([status(http, &tokens[0]).await, status(http, &tokens[1]).await], [403, 200]);
 
     fs::write(&reloaded.config, "").unwrap();
