@@ -23,7 +23,7 @@ use super::extract::{Nothing, Params};
 use super::openapi::Problems;
 use super::page::{Items, PageParams};
 use super::{Admin, Answer, App};
-use crate::audit::Audit;
+use crate::audit::AuditRecorder;
 use crate::model::audit::checkpoint::Checkpoint;
 use crate::model::audit::encoding;
 use crate::model::audit::row::{AgentFilter, AuditFilter, AuditPosition, AuditRow};
@@ -157,7 +157,7 @@ fn time(name: &str, text: Option<&str>) -> Result<Option<OffsetDateTime>, Fault>
 
 /// All rows, a piece at a time: as fast as they are taken.
 fn stream(
-    audit: Arc<Audit>,
+    audit: Arc<AuditRecorder>,
     filter: AuditFilter,
     form: Form,
 ) -> impl Stream<Item = Result<Bytes, std::io::Error>> {

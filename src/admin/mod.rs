@@ -30,7 +30,7 @@ use tokio::sync::Semaphore;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::audit::Audit;
+use crate::audit::AuditRecorder;
 use crate::config::Costs;
 use crate::http::cursor::CursorSeal;
 use crate::http::limits::Limits;
@@ -46,7 +46,7 @@ pub struct Admin {
     /// The use cases.
     pub registry: Arc<Registry>,
     /// The audit log.
-    pub audit: Arc<Audit>,
+    pub audit: Arc<AuditRecorder>,
     /// Reads of it that may be repeated without a row.
     pub audit_reads: AuditReads,
     /// Seals the cursors of lists.

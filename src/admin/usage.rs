@@ -12,11 +12,11 @@ use super::extract::{Params, Segment};
 use super::openapi::Problems;
 use super::{Answer, App};
 use crate::model::fault::Fault;
-use crate::model::usage::{Bucket, UsageRow};
+use crate::model::usage::{UsageInterval, UsageRow};
 
 /// Of how long one may ask, by the hour and by the day.
-const LONGEST: [(Bucket, Duration); 2] =
-    [(Bucket::Hour, Duration::days(31)), (Bucket::Day, Duration::days(400))];
+const LONGEST: [(UsageInterval, Duration); 2] =
+    [(UsageInterval::Hour, Duration::days(31)), (UsageInterval::Day, Duration::days(400))];
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -30,7 +30,7 @@ pub(super) struct UsageParams {
     to: Option<OffsetDateTime>,
     /// In which steps.
     #[param(inline)]
-    bucket: Option<Bucket>,
+    bucket: Option<UsageInterval>,
 }
 
 /// What was used in an hour or a day, in UTC, by one method.
@@ -99,10 +99,14 @@ pub(super) async fn read(
 }
 
 impl UsageParams {
-    fn span(&self, bucket: Bucket, now: OffsetDateTime) -> Result<(OffsetDateTime, OffsetDateTime), Fault> {
+    fn span(
+        &self,
+        bucket: UsageInterval,
+        now: OffsetDateTime,
+    ) -> Result<(OffsetDateTime, OffsetDateTime), Fault> {
         let usual = match bucket {
-            Bucket::Hour => Duration::DAY,
-            Bucket::Day => Duration::days(30),
+            UsageInterval::Hour => Duration::DAY,
+            UsageInterval::Day => Duration::days(30),
         };
         let to = self.to.unwrap_or(now);
         let from = self.from.or_else(|| to.checked_sub(usual)).unwrap_or(to);

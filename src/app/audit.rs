@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::{AppError, signing};
-use crate::audit::{self, AuditError, AuditOptions, Durability, Started};
+use crate::audit::{self, AuditError, AuditOptions, Durability, RunningAudit};
 use crate::config::{self, AuditedEvents, Settings};
 use crate::model::audit::chain::Digest;
 use crate::model::sources::Sources;
@@ -18,7 +18,7 @@ pub(super) fn start(
     store: &Store,
     secret: &[u8],
     sources: Sources,
-) -> Result<Started, AppError> {
+) -> Result<RunningAudit, AppError> {
     let wanted = &settings.audit;
     let options = AuditOptions {
         durability: match wanted.durability {
@@ -27,7 +27,7 @@ pub(super) fn start(
         },
         accesses: wanted.events == AuditedEvents::All,
         queue: wanted.queue,
-        patience: wanted.patience,
+        write_timeout: wanted.patience,
         spill_dir: Some(spill_dir(settings, secret)),
         spill_bytes: wanted.spill_bytes,
         retain_days: wanted.retain_days,

@@ -41,7 +41,7 @@ pub async fn database(settings: &Settings) -> Result<(StoreOptions, Option<Embed
     let configured = &settings.database;
     let (connect, listen, owner, embedded) = if let Some(url) = &configured.url {
         let parse = |setting, url: &SecretString| {
-            store::address(url.expose_secret()).map_err(|error| AppError::Url(setting, error))
+            store::parse_url(url.expose_secret()).map_err(|error| AppError::Url(setting, error))
         };
         let connect = parse("database.url", url)?;
         let listen =

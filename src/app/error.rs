@@ -7,7 +7,7 @@ use crate::model::audit::signature::SigningKeyError;
 use crate::model::key::KeyError;
 use crate::model::sources::RandomError;
 use crate::server::ServerError;
-use crate::store::{AddressError, DatabasePlace, StoreError};
+use crate::store::{DatabaseLocation, DatabaseUrlError, StoreError};
 use crate::tokens::FetchError;
 
 /// Why the gateway cannot run.
@@ -18,7 +18,7 @@ pub enum AppError {
     Store(#[from] StoreError),
     /// A database does not do.
     #[error("{0}: {1}")]
-    Database(DatabasePlace, #[source] StoreError),
+    Database(DatabaseLocation, #[source] StoreError),
     /// The audit log cannot be begun.
     #[error("the audit log: {0}")]
     Audit(#[from] AuditError),
@@ -27,7 +27,7 @@ pub enum AppError {
     Embedded(#[from] EmbeddedError),
     /// A database URL has not the form of one.
     #[error("{0} is not a PostgreSQL URL: {1}")]
-    Url(&'static str, #[source] AddressError),
+    Url(&'static str, #[source] DatabaseUrlError),
     /// Issuers of access tokens cannot be asked for their keys.
     #[error(transparent)]
     Tokens(#[from] FetchError),

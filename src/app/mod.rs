@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::admin::{self, Admin, AuditReads, LimitBounds};
-use crate::audit::Started;
+use crate::audit::RunningAudit;
 use crate::config::Settings;
 use crate::feed::Feed;
 use crate::http::client_address::TrustedProxies;
@@ -83,7 +83,7 @@ pub struct Running {
     pub registry: Arc<Registry>,
     feed: Arc<Feed>,
     store: Store,
-    audit: Started,
+    audit: RunningAudit,
     operators: OperatorKeys,
     tokens: Arc<Tokens>,
     metadata: SharedMetadata,

@@ -17,7 +17,7 @@ pub(super) fn feed_options(settings: &Settings) -> FeedOptions {
         probe: settings.database.probe,
         sweep: settings.database.sweep,
         notify: settings.changes.notify,
-        patience: settings.database.acquire.min(Duration::from_secs(2)),
+        timeout: settings.database.acquire.min(Duration::from_secs(2)),
     }
 }
 

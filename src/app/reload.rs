@@ -83,7 +83,7 @@ impl Reloader {
         running.tokens.replace(issuers, &running.background, &running.background_stop);
         running.metadata.store(super::metadata(&settings).map(Arc::new));
         // Streams of tokens whose issuer is gone end.
-        running.feed.suspect_streams();
+        running.feed.recheck_streams();
         running.operators.replace(&operators);
         super::log_operator_keys(&running.operators);
         Ok(listing)

@@ -39,7 +39,7 @@ pub async fn migrate(settings: Settings) -> Result<String, AppError> {
 pub async fn schema_status(settings: Settings) -> Result<String, AppError> {
     let (database, embedded) = existing_database(&settings).await?;
     let store = Store::new(database);
-    let status = store.schema().await.map_err(|error| AppError::Database(store.place(), error));
+    let status = store.schema().await.map_err(|error| AppError::Database(store.location(), error));
     store.close().await;
     if let Some(embedded) = embedded {
         embedded.stop().await;

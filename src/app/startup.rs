@@ -38,11 +38,11 @@ pub(super) async fn prepare(
                 report(&before);
                 return Ok(secret);
             }
-            Err(StoreError::Away(error)) => {
+            Err(StoreError::Unavailable(error)) => {
                 gateway.set_database_unreachable();
                 backoff.wait(&error).await;
             }
-            Err(error) => return Err(AppError::Database(store.place(), error)),
+            Err(error) => return Err(AppError::Database(store.location(), error)),
         }
     }
 }
@@ -57,8 +57,8 @@ pub(super) async fn migrate(store: &Store) -> Result<SchemaStatus, AppError> {
     loop {
         match store.migrate(PATIENCE).await {
             Ok(before) => return Ok(before),
-            Err(StoreError::Away(error)) if Instant::now() < deadline => backoff.wait(&error).await,
-            Err(error) => return Err(AppError::Database(store.place(), error)),
+            Err(StoreError::Unavailable(error)) if Instant::now() < deadline => backoff.wait(&error).await,
+            Err(error) => return Err(AppError::Database(store.location(), error)),
         }
     }
 }
@@ -85,7 +85,7 @@ impl<'s> Backoff<'s> {
     }
 
     async fn wait(&mut self, error: &(dyn std::error::Error + Send + Sync)) {
-        let place = self.store.place();
+        let place = self.store.location();
         tracing::warn!(
             host = place.host, port = place.port, database = place.database, %error,
             retry_in_ms = u64::try_from(self.next.as_millis()).unwrap_or(u64::MAX),

@@ -1,30 +1,30 @@
-//! `waggle audit verify`: the log of the configured database, read without the gateway.
+//! `waggle audit verify`: verifies the audit log of the configured database, without a gateway.
 
 use std::fmt::Write;
 
 use super::AppError;
 use super::embedded::existing_database;
-use crate::audit::verify::{Evidence, Report, Signing, verify};
+use crate::audit::verify::{Evidence, Report, SignatureReport, verify};
 use crate::config::Settings;
 use crate::model::audit::checkpoint::Checkpoint;
 use crate::model::audit::signature::PublicKey;
 use crate::store::StoreError;
-use crate::store::audit::scan::Scan;
+use crate::store::audit::scan::AuditScan;
 
-/// What verification says.
+/// Result of a verification.
 #[derive(Debug)]
 pub struct Verdict {
-    /// For people.
+    /// A report for people.
     pub text: String,
-    /// Whether all is as it was written.
+    /// Whether there are no findings.
     pub sound: bool,
 }
 
-/// Verifies the audit log of the configured database, against checkpoints and keys that are trusted where there are any.
-/// The private database is started for it, so that no gateway may be running on it; it is not created.
+/// Verifies the audit log of the configured database, with checkpoints and trusted keys if given. An embedded database
+/// is started for it, so that no gateway may be running on it; it is not created.
 ///
 /// # Errors
-/// When the database cannot be read to the end.
+/// If the database cannot be read to the end.
 pub async fn verify_audit(
     settings: &Settings,
     checkpoints: Vec<Checkpoint>,
@@ -33,7 +33,7 @@ pub async fn verify_audit(
     let (options, embedded) = existing_database(settings).await?;
     let evidence = Evidence { checkpoints, trusted };
     let verified = async {
-        let mut scan = Scan::begin(&options.listen).await?;
+        let mut scan = AuditScan::begin(&options.listen).await?;
         let report = verify(&mut scan, &evidence).await?;
         scan.end().await?;
         Ok::<_, StoreError>(report)
@@ -43,14 +43,15 @@ pub async fn verify_audit(
         embedded.stop().await;
     }
     let schema = |error: StoreError| {
-        if error.is_other_schema() { AppError::Schema(error) } else { error.into() }
+        if error.is_schema_mismatch() { AppError::Schema(error) } else { error.into() }
     };
     let report = report.map_err(schema)?;
     Ok(Verdict { text: text(&report), sound: report.findings.is_empty() })
 }
 
 fn text(report: &Report) -> String {
-    let Report { rows, chains, open, dropped, retain_days, quarantined, signing, unmoved, findings } = report;
+    let Report { rows, chains, open, dropped, retain_days, quarantined, signatures, unmoved, findings } =
+        report;
     let mut text = String::new();
     // Writing to a text does not fail.
     for finding in findings {
@@ -58,40 +59,42 @@ fn text(report: &Report) -> String {
     }
     let (count, named) = quarantined;
     for (chain, seq) in named {
-        let _ = writeln!(text, "chain {chain} row {seq} is quarantined: the database refused it");
+        let _ = writeln!(text, "chain {chain} row {seq} is quarantined: the database rejected it");
     }
     if *count > named.len() {
         let _ = writeln!(text, "{} more rows are quarantined", count - named.len());
     }
     for (chain, seq) in open {
         let _ =
-            writeln!(text, "chain {chain} is open at row {seq}: its gateway runs, or ended without a word");
+            writeln!(text, "chain {chain} is open at row {seq}: its gateway is running or exited uncleanly");
     }
     if let (count @ 1.., Some(first)) = unmoved {
-        let _ = writeln!(text, "{count} rows wait in the outbox, the first being {first}");
+        let _ = writeln!(text, "{count} rows are in the outbox; the oldest is {first}");
     }
-    let _ = writeln!(text, "{}", signatures(signing));
+    let _ = writeln!(text, "{}", signature_summary(signatures));
     let dropped = match (dropped, retain_days) {
-        (1.., Some(days)) => format!(", {dropped} dropped for their age, after {days} days at the least"),
-        (1.., None) => format!(", {dropped} dropped for their age"),
+        (1.., Some(days)) => format!(", {dropped} expired after at least {days} days"),
+        (1.., None) => format!(", {dropped} expired"),
         _ => String::new(),
     };
-    let wrong =
-        if findings.is_empty() { "nothing is wrong".to_owned() } else { format!("{} wrong", findings.len()) };
-    let _ = writeln!(text, "{rows} rows in {chains} chains{dropped}: {wrong}");
+    let result = match findings.len() {
+        0 => "intact".to_owned(),
+        1 => "1 finding".to_owned(),
+        count => format!("{count} findings"),
+    };
+    let _ = writeln!(text, "{rows} rows in {chains} chains{dropped}: {result}");
     text
 }
 
-fn signatures(Signing { since, keys, compared }: &Signing) -> String {
+fn signature_summary(SignatureReport { since, keys, against_trusted }: &SignatureReport) -> String {
     let Some(since) = since else {
-        return "unsigned: whoever owns the database can rewrite what no checkpoint knows".to_owned();
+        return "unsigned: the owner of the database can rewrite all rows that no checkpoint covers"
+            .to_owned();
     };
-    if *compared {
-        return format!("signed since entry {since} of the chain of chains, held against the trusted keys");
+    if *against_trusted {
+        return format!("signed since ledger entry {since}, verified with the trusted keys");
     }
     let keys: Vec<_> = keys.iter().map(ToString::to_string).collect();
     let keys = keys.join(", ");
-    format!(
-        "signed since entry {since} of the chain of chains, by {keys}; not held against trusted keys (--trust)"
-    )
+    format!("signed since ledger entry {since}, by {keys}; not compared with trusted keys (--trust)")
 }

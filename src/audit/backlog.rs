@@ -1,4 +1,5 @@
-//! What waits in files until the database takes it: of processes that are no more, the oldest first, then of this one.
+//! The rows that wait in spill files: those of terminated processes, oldest first, then those of this
+//! process.
 
 use std::collections::VecDeque;
 use std::io;
@@ -6,132 +7,139 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::spill::{Next, Record, Spill, SpillError};
-use super::tally::Tally;
+use super::metrics::AuditMetrics;
+use super::spill::{NextContent, Record, Spill, SpillError};
 use crate::model::audit::chain::{Batch, Chain};
 
-/// What the database is to do with what waits first.
+/// The next database operation for the backlog.
 #[derive(Debug)]
 pub(super) enum Step {
-    /// A chain whose process is no more, or that could not go on, ends; another begins.
-    Turn { ended: Option<Uuid>, begun: Option<Uuid> },
-    /// These rows are added to their chain.
+    /// Ends the chain of a terminated process, or one that could not be continued, and opens another.
+    SwitchChain { ended: Option<Uuid>, opened: Option<Uuid> },
+    /// Appends rows to their chain.
     Rows(Batch),
-    /// A spill file is corrupt. Behind that it goes on with `chain`, which stood at `state`; where that is another chain
-    /// than before, the one before ends.
+    /// Records corruption of a spill file, after which the file continues with `chain`, whose last row is
+    /// `state`. If that is another chain, the one before ends.
     Damaged { ended: Option<Uuid>, chain: Uuid, state: Option<Chain> },
 }
 
-/// What waits, in the order in which the database gets it.
+/// Spill files in the order in which they are drained.
 #[derive(Debug)]
 pub(super) struct Backlog {
-    left: VecDeque<Spill>,
+    orphaned: VecDeque<Spill>,
     own: Option<Spill>,
-    /// The chain of a process without a file, until it has begun.
+    /// The chain of a process without a spill file, until it is opened.
     unopened: Option<Uuid>,
-    /// The chain that the database is at.
+    /// The chain that was last opened in the database.
     chain: Option<Uuid>,
-    /// Rows that it got since it had nothing to catch up with.
+    /// Number of rows appended since the backlog was last empty.
     rows: i64,
-    under_way: Option<UnderWay>,
-    tally: Arc<Tally>,
+    pending: Option<PendingStep>,
+    metrics: Arc<AuditMetrics>,
 }
 
-/// What holds once the database has done the step that it was given.
+/// State after the database has completed the current step.
 #[derive(Debug)]
-struct UnderWay {
-    /// How far the file is read; `None` where all is done with.
+struct PendingStep {
+    /// Offset up to which the file is drained; `None` once it is complete.
     read: Option<u64>,
     chain: Option<Uuid>,
     rows: i64,
 }
 
 impl Backlog {
-    /// That of a process that begins `chain`. Its file says so; without one, this does.
-    pub(super) fn new(left: Vec<Spill>, own: Option<Spill>, chain: Uuid, tally: Arc<Tally>) -> Self {
+    /// The backlog of a process whose chain is `chain`. The chain is opened by the record in its spill file,
+    /// or without one by this.
+    pub(super) fn new(
+        orphaned: Vec<Spill>,
+        own: Option<Spill>,
+        chain: Uuid,
+        metrics: Arc<AuditMetrics>,
+    ) -> Self {
         let unopened = own.is_none().then_some(chain);
-        let backlog = Self { left: left.into(), own, unopened, chain: None, rows: 0, under_way: None, tally };
-        backlog.count();
+        let backlog =
+            Self { orphaned: orphaned.into(), own, unopened, chain: None, rows: 0, pending: None, metrics };
+        backlog.update_metrics();
         backlog
     }
 
-    /// Whether the database has all of it.
+    /// Whether the database has everything.
     pub(super) fn is_empty(&self) -> bool {
-        self.left.is_empty() && self.unopened.is_none() && self.own.as_ref().is_none_or(Spill::is_drained)
+        self.orphaned.is_empty() && self.unopened.is_none() && self.own.as_ref().is_none_or(Spill::is_drained)
     }
 
-    /// Whether it can hold rows.
+    /// Whether rows can be added.
     pub(super) fn has_file(&self) -> bool {
         self.own.is_some()
     }
 
-    /// Adds to it, on disk.
+    /// Appends a record to this process's spill file and syncs it.
     pub(super) fn append(&mut self, record: &Record) -> Result<(), SpillError> {
-        let appended = self.own.as_mut().ok_or(SpillError::Nowhere)?.append(record);
-        self.count();
+        let appended = self.own.as_mut().ok_or(SpillError::NoDirectory)?.append(record);
+        self.update_metrics();
         appended
     }
 
-    /// Tells how much waits.
-    fn count(&self) {
-        self.tally.spill(self.left.iter().chain(&self.own).map(Spill::waiting).sum());
+    /// Updates the metric of waiting bytes.
+    fn update_metrics(&self) {
+        self.metrics.set_spilled_bytes(self.orphaned.iter().chain(&self.own).map(Spill::waiting).sum());
     }
 
-    /// What is first, as often as it is asked for until it is done; `None` where there is nothing.
+    /// The first step, the same on each call until it is [`done`](Self::done); `None` if there is none.
     pub(super) fn first(&mut self) -> io::Result<Option<Step>> {
-        let file = self.left.front_mut().or(self.own.as_mut());
+        let file = self.orphaned.front_mut().or(self.own.as_mut());
         let next = file.as_deref().map(Spill::peek).transpose()?.flatten();
-        let (step, under_way) = match next {
-            Some((Next::Damaged(state), read)) => {
+        let (step, pending) = match next {
+            Some((NextContent::Damaged(state), read)) => {
                 if file.is_some_and(Spill::report_damage) {
-                    self.tally.damage();
+                    self.metrics.add_damage();
                 }
                 let step = self.after_damage(state);
                 let chain = state.map(|state| state.id).or(self.chain);
-                (step, UnderWay { read: Some(read), chain, rows: 0 })
+                (step, PendingStep { read: Some(read), chain, rows: 0 })
             }
-            Some((Next::Record(Record::Rows(batch)), read)) => {
+            Some((NextContent::Record(Record::Rows(batch)), read)) => {
                 let rows = batch.after.seq - batch.before.seq;
-                (Step::Rows(batch), UnderWay { read: Some(read), chain: self.chain, rows })
+                (Step::Rows(batch), PendingStep { read: Some(read), chain: self.chain, rows })
             }
-            Some((Next::Record(Record::Chain(chain)), read)) => {
-                let turn = Step::Turn { ended: self.chain, begun: Some(chain) };
-                (turn, UnderWay { read: Some(read), chain: Some(chain), rows: 0 })
+            Some((NextContent::Record(Record::Chain(chain)), read)) => {
+                let step = Step::SwitchChain { ended: self.chain, opened: Some(chain) };
+                (step, PendingStep { read: Some(read), chain: Some(chain), rows: 0 })
             }
-            None if self.left.is_empty() => {
+            None if self.orphaned.is_empty() => {
                 let Some(chain) = self.unopened else { return Ok(None) };
-                let turn = Step::Turn { ended: None, begun: Some(chain) };
-                (turn, UnderWay { read: None, chain: Some(chain), rows: 0 })
+                let step = Step::SwitchChain { ended: None, opened: Some(chain) };
+                (step, PendingStep { read: None, chain: Some(chain), rows: 0 })
             }
             None => {
-                let turn = Step::Turn { ended: self.chain, begun: None };
-                (turn, UnderWay { read: None, chain: None, rows: 0 })
+                let step = Step::SwitchChain { ended: self.chain, opened: None };
+                (step, PendingStep { read: None, chain: None, rows: 0 })
             }
         };
-        self.under_way = Some(under_way);
+        self.pending = Some(pending);
         Ok(Some(step))
     }
 
     fn after_damage(&self, state: Option<Chain>) -> Step {
         let Some(chain) = state.map(|state| state.id).or(self.chain) else {
-            return Step::Turn { ended: None, begun: None };
+            return Step::SwitchChain { ended: None, opened: None };
         };
         Step::Damaged { ended: self.chain.filter(|known| *known != chain), chain, state }
     }
 
-    /// The database has done what was first.
+    /// Records that the database has completed the first step.
     pub(super) fn done(&mut self) -> io::Result<()> {
-        let done = self.pass();
-        self.count();
+        let done = self.advance();
+        self.update_metrics();
         done
     }
 
-    fn pass(&mut self) -> io::Result<()> {
-        let Some(UnderWay { read, chain, rows }) = self.under_way.take() else { return Ok(()) };
+    fn advance(&mut self) -> io::Result<()> {
+        let Some(PendingStep { read, chain, rows }) = self.pending.take() else { return Ok(()) };
         let ended = std::mem::replace(&mut self.chain, chain);
         self.rows += rows;
-        match (self.left.front_mut(), read) {
-            (Some(file), Some(read)) => file.pass(read),
+        match (self.orphaned.front_mut(), read) {
+            (Some(file), Some(read)) => file.advance(read),
             (Some(file), None) => {
                 let (chain, rows) = (ended.map(tracing::field::display), std::mem::take(&mut self.rows));
                 let torn_bytes = file.waiting();
@@ -144,27 +152,24 @@ impl Backlog {
                         "audit chain of an unclean exit ended; its spill file is corrupt and kept"
                     ),
                 }
-                self.left.pop_front().map(Spill::remove).transpose()?;
+                self.orphaned.pop_front().map(Spill::remove).transpose()?;
             }
-            (None, _) => return self.done_with_own(read),
+            (None, _) => return self.advance_own(read),
         }
         Ok(())
     }
 
-    fn done_with_own(&mut self, read: Option<u64>) -> io::Result<()> {
+    fn advance_own(&mut self, read: Option<u64>) -> io::Result<()> {
         self.unopened = None;
         let Some((own, read)) = self.own.as_mut().zip(read) else { return Ok(()) };
-        own.pass(read);
+        own.advance(read);
         if own.is_drained() && self.rows > 0 {
-            tracing::info!(
-                rows = std::mem::take(&mut self.rows),
-                "all audit rows that were kept back are in the log"
-            );
+            tracing::info!(rows = std::mem::take(&mut self.rows), "audit spill file drained");
         }
-        own.shorten()
+        own.truncate()
     }
 
-    /// Takes the file away, with whose chain all is in order.
+    /// Removes this process's spill file after its chain was closed.
     pub(super) fn remove(&mut self) -> io::Result<()> {
         self.own.take().map_or(Ok(()), Spill::remove)
     }

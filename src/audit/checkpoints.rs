@@ -1,4 +1,4 @@
-//! Checkpoints that are written by themselves, by one replica at a time, to a place outside under names never used before.
+//! Periodic checkpoints, written by one replica at a time to an external destination under unique names.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -11,17 +11,16 @@ use reqwest::{Client, StatusCode, redirect::Policy};
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
-use super::checkpoint;
-use super::start::AuditError;
+use super::error::AuditError;
 use crate::config::CheckpointTarget;
 use crate::model::audit::checkpoint::Checkpoint;
 use crate::model::audit::signature::Signer;
 use crate::model::sources::{RandomError, Sources};
 use crate::store::{Store, StoreError};
 
-/// How often a replica looks whether a checkpoint is due.
+/// Interval of checks whether a checkpoint is due.
 const POLL: Duration = Duration::from_secs(10);
-/// How long one may take to be put at its address; less than the lease of the replica that does it.
+/// Timeout of an upload; shorter than the lease of the replica that performs it.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 /// Why a checkpoint was not written.
@@ -37,24 +36,25 @@ enum CheckpointError {
     File(PathBuf, #[source] io::Error),
     #[error("{0}")]
     Address(#[source] reqwest::Error),
-    #[error("its address answers {0}")]
+    #[error("the checkpoint address responded with {0}")]
     Status(StatusCode),
-    #[error("its address cannot have a name behind it")]
+    #[error("the checkpoint address cannot be extended by a file name")]
     Name,
 }
 
-/// Where checkpoints are written to.
-pub(super) enum Target {
+/// Destination of checkpoints.
+pub(super) enum CheckpointDestination {
     Directory(PathBuf),
     Address(Client, String),
 }
 
-impl Target {
+impl CheckpointDestination {
     pub(super) fn new(target: CheckpointTarget) -> Result<Self, AuditError> {
         match target {
             CheckpointTarget::Directory(path) => Ok(Self::Directory(path)),
             CheckpointTarget::Address(url) => {
-                // Whoever runs the gateway as a library may not have chosen a provider; a choice already made stands.
+                // An application that embeds the gateway may have chosen no provider; an earlier choice
+                // remains in force.
                 rustls::crypto::ring::default_provider().install_default().ok();
                 let client = Client::builder().timeout(DEADLINE).redirect(Policy::none()).no_proxy().build();
                 Ok(Self::Address(client.map_err(AuditError::Client)?, url.as_str().to_owned()))
@@ -77,7 +77,7 @@ impl Target {
                 url.path_segments_mut().map_err(|()| CheckpointError::Name)?.pop_if_empty().push(&name);
                 let request = client.put(url).header(CONTENT_TYPE, "application/json");
                 let request = request.header(IF_NONE_MATCH, "*").body(json);
-                // The query of the address may be what gives access to it.
+                // The query of the address may contain a credential.
                 let answer =
                     request.send().await.map_err(|error| CheckpointError::Address(error.without_url()))?;
                 let status = answer.status();
@@ -87,7 +87,7 @@ impl Target {
     }
 }
 
-/// Creates a file, whole or not at all, which nobody replaces.
+/// Creates a file atomically, without replacing an existing one.
 fn create(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     let (file, unfinished) = (folder.join(name), folder.join(format!("{name}.new")));
@@ -97,45 +97,58 @@ fn create(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Writes checkpoints.
-pub(super) struct Checkpoints {
-    pub(super) target: Target,
+/// Task that writes checkpoints.
+pub(super) struct CheckpointWriter {
+    pub(super) target: CheckpointDestination,
     pub(super) every: Duration,
     pub(super) store: Store,
     pub(super) sources: Sources,
     pub(super) signer: Option<Arc<Signer>>,
 }
 
-impl Checkpoints {
+impl CheckpointWriter {
     /// Writes a checkpoint whenever one is due, until `stop`.
     pub(super) async fn run(self, stop: CancellationToken) {
         let mut tick = tokio::time::interval(POLL);
         while stop.run_until_cancelled(tick.tick()).await.is_some() {
             match stop.run_until_cancelled(self.write_if_due()).await {
                 Some(Ok(Some(name))) => tracing::info!(name, "audit checkpoint written"),
-                Some(Err(error)) => tracing::warn!(%error, "audit checkpoint not written"),
+                Some(Err(error)) => tracing::warn!(%error, "writing an audit checkpoint failed"),
                 Some(Ok(None)) | None => {}
             }
         }
     }
 
-    /// Writes a checkpoint if one is due and no other replica is writing it; answers its name.
+    /// Writes a checkpoint if one is due and no other replica is writing it; returns its name.
     async fn write_if_due(&self) -> Result<Option<String>, CheckpointError> {
         if !self.store.lease_checkpoint(self.every).await? {
             return Ok(None);
         }
-        let made = checkpoint(&self.store, self.sources.clock.now(), self.signer.as_deref()).await?;
+        let made = make_checkpoint(&self.store, self.sources.clock.now(), self.signer.as_deref()).await?;
         let name = self.name(&made)?;
         let mut json = serde_json::to_vec_pretty(&made)?;
         json.push(b'\n');
         self.target.write(name.clone(), json).await?;
-        self.store.checkpoint_made().await?;
+        self.store.record_checkpoint().await?;
         Ok(Some(name))
     }
 
-    /// A name that no other checkpoint has; sorted by time.
+    /// A unique name that sorts by time.
     fn name(&self, made: &Checkpoint) -> Result<String, RandomError> {
         let time: String = made.at.chars().take(19).filter(|c| !matches!(c, '-' | ':')).collect();
         Ok(format!("waggle-audit-{time}Z-{}.json", self.sources.uid()?))
     }
+}
+
+/// Makes a checkpoint of all chains, signed if there is a key.
+pub(super) async fn make_checkpoint(
+    store: &Store,
+    at: time::OffsetDateTime,
+    signer: Option<&Signer>,
+) -> Result<Checkpoint, StoreError> {
+    let checkpoint = store.audit_checkpoint(at).await?;
+    Ok(match signer {
+        Some(signer) => checkpoint.signed(signer),
+        None => checkpoint,
+    })
 }

@@ -1,4 +1,5 @@
-//! Rows that the database refuses for what they hold (SQLSTATE class 22): kept in a file, so that the log goes on.
+//! Quarantine: writes rows that the database rejects as invalid data (SQLSTATE class 22) to a file, so that
+//! the writer can continue.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -8,34 +9,34 @@ use std::sync::Arc;
 
 use time::OffsetDateTime;
 
-use super::tally::Tally;
+use super::metrics::AuditMetrics;
 use crate::model::audit::chain::{Batch, Chain};
-use crate::model::audit::ledger::Missing;
+use crate::model::audit::ledger::MissingRows;
 use crate::store::audit::outbox::Moved;
 use crate::store::audit::{AppendError, AuditLog};
 
-/// The extension of the files.
+/// Extension of quarantine files.
 const EXTENSION: &str = "quarantined";
-/// Most bytes of one file; rows past it keep their place in the chain alone.
-const MOST_BYTES: u64 = 16 << 20;
+/// Maximum size of a file in bytes; of further rows only the position in the chain is kept.
+const MAX_BYTES: u64 = 16 << 20;
 
-/// Where refused rows go.
+/// Where rejected rows are written.
 #[derive(Debug, Clone)]
 pub(super) struct Quarantine {
-    /// The directory of the spill files; `None` where there is none.
+    /// The directory of the spill files, if any.
     folder: Option<PathBuf>,
-    tally: Arc<Tally>,
+    metrics: Arc<AuditMetrics>,
 }
 
 impl Quarantine {
-    pub(super) fn new(folder: Option<PathBuf>, tally: Arc<Tally>) -> Self {
-        Self { folder, tally }
+    pub(super) fn new(folder: Option<PathBuf>, metrics: Arc<AuditMetrics>) -> Self {
+        Self { folder, metrics }
     }
 
-    /// Appends a batch. A row in it that the database refuses is quarantined; the others are in the log.
+    /// Appends a batch, quarantining the rows that the database rejects.
     ///
     /// # Errors
-    /// As of [`AuditLog::append`], but for rows that are refused for what they hold.
+    /// Those of [`AuditLog::append`], except rejected data.
     pub(super) async fn append(
         &self,
         log: &mut AuditLog,
@@ -46,7 +47,7 @@ impl Quarantine {
             Err(error) if error.is_data_exception() => vec![(batch.clone(), error)],
             done => return done,
         };
-        // The part that comes first is on top, and refused as a whole.
+        // The part that comes first is on top, and was rejected as a whole.
         while let Some((batch, error)) = refused.pop() {
             let Some((first, second)) = batch.halves() else {
                 self.set_aside(batch.clone(), &error).await;
@@ -67,10 +68,10 @@ impl Quarantine {
         Ok(())
     }
 
-    /// Moves rows from the outbox, at most `most`. One that the log refuses is quarantined.
+    /// Moves at most `most` rows from the outbox, quarantining a row that the log rejects.
     ///
     /// # Errors
-    /// As of [`AuditLog::move_outbox`].
+    /// Those of [`AuditLog::move_outbox`], except rejected data.
     pub(super) async fn move_outbox(
         &self,
         log: &mut AuditLog,
@@ -89,7 +90,7 @@ impl Quarantine {
                     return Ok(match log.quarantine_outbox(row.id, place, at).await {
                         Ok(true) => Moved::Done(1, after),
                         Ok(false) => Moved::Done(0, chain),
-                        // Where the chain stands is asked before anything else is added to it.
+                        // The end of the chain is read before anything else is appended.
                         Err(_) => Moved::InDoubt,
                     });
                 }
@@ -98,15 +99,16 @@ impl Quarantine {
         }
     }
 
-    /// Writes a row to a file and says so. Where that fails, its place in the chain is all that is kept of it.
+    /// Writes a row to the quarantine file and logs it. If that fails, only its position in the chain is
+    /// kept.
     async fn set_aside(&self, batch: Batch, error: &AppendError) {
-        self.tally.quarantine();
+        self.metrics.add_quarantined();
         let Chain { id: chain, seq, .. } = batch.after;
         let file =
             self.folder.as_ref().map(|folder| folder.join(chain.to_string()).with_extension(EXTENSION));
         let written = match file.clone() {
             Some(file) => tokio::task::spawn_blocking(move || write(&file, &batch.rows)).await,
-            None => Ok(Err(io::Error::other("there is no audit.spill_dir"))),
+            None => Ok(Err(io::Error::other("no audit spill directory is configured"))),
         };
         let file = file.as_ref().map(|file| tracing::field::display(file.display()));
         match written.unwrap_or_else(|ended| Err(io::Error::other(ended))) {
@@ -118,17 +120,17 @@ impl Quarantine {
     }
 }
 
-fn missing(batch: &Batch) -> Missing {
-    Missing { before: batch.before, after: batch.after }
+fn missing(batch: &Batch) -> MissingRows {
+    MissingRows { before: batch.before, after: batch.after }
 }
 
 fn write(path: &Path, row: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
-    if file.metadata()?.len() + row.len() as u64 > MOST_BYTES {
-        return Err(io::Error::other("the file is full"));
+    if file.metadata()?.len() + row.len() as u64 > MAX_BYTES {
+        return Err(io::Error::other("the quarantine file is full"));
     }
     file.write_all(row)?;
     file.sync_data()?;
-    // The name as well.
+    // The directory entry as well.
     path.parent().map_or(Ok(()), |folder| fs::File::open(folder)?.sync_all())
 }

@@ -1,4 +1,4 @@
-//! Events that wait for the writer: bounded, and cheap to add to.
+//! The queue of encoded events between the requests and the writer.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -7,56 +7,56 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
-use crate::model::audit::chain::MOST_ROOM;
+use crate::model::audit::chain::MAX_BUFFER;
 use crate::model::audit::encoding;
 use crate::model::audit::event::Event;
 
-/// Events that are taken at once, and make a batch.
-pub(super) const MOST_EVENTS: usize = 4_096;
-/// How often the log is told that events are being lost.
-const TELL_EVERY: Duration = Duration::from_secs(1);
-/// Bytes that an event hardly ever needs more than.
-const USUAL: usize = 384;
+/// Maximum number of events per batch.
+pub(super) const MAX_EVENTS: usize = 4_096;
+/// Minimum interval between log events about lost audit events.
+const REPORT_INTERVAL: Duration = Duration::from_secs(1);
+/// Expected size of an encoded event, in bytes.
+const EXPECTED_SIZE: usize = 384;
 
-/// There is no room.
+/// The event was not accepted: the queue is full, or rows cannot be made durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Full;
 
-/// Encoded events that were taken together, and those who wait until they are safe.
+/// A batch of encoded events, and the channels that are signalled once it is durable.
 #[derive(Debug, Default)]
-pub(super) struct Events {
+pub(super) struct EventBatch {
     bytes: Vec<u8>,
-    /// Where each of them ends.
+    /// End offset of each event.
     ends: Vec<usize>,
     pub(super) waiters: Vec<oneshot::Sender<()>>,
 }
 
-impl Events {
+impl EventBatch {
     fn push(&mut self, event: &[u8], waiter: Option<oneshot::Sender<()>>) {
         self.bytes.extend_from_slice(event);
         self.ends.push(self.bytes.len());
         self.waiters.extend(waiter);
     }
 
-    /// How many there are.
+    /// Number of events.
     pub(super) fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Bytes of all of them.
+    /// Total size in bytes.
     pub(super) fn size(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Each of them, encoded.
+    /// The encoded events.
     pub(super) fn iter(&self) -> impl Iterator<Item = &[u8]> {
         let starts = std::iter::once(&0).chain(&self.ends);
         starts.zip(&self.ends).filter_map(|(start, end)| self.bytes.get(*start..*end))
     }
 
-    /// None of them, in the memory of those that were: the next ones find room without asking for it.
+    /// An empty batch that reuses the allocated memory.
     fn cleared(mut self) -> Self {
-        if self.bytes.capacity() > MOST_ROOM {
+        if self.bytes.capacity() > MAX_BUFFER {
             return Self::default();
         }
         self.bytes.clear();
@@ -66,35 +66,35 @@ impl Events {
     }
 }
 
-/// Events in the order in which they came.
+/// A bounded first-in, first-out queue.
 #[derive(Debug)]
 pub(super) struct Queue {
     state: Mutex<State>,
-    most: usize,
-    /// Told when the first event comes, and when there is something in the outbox.
-    some: Notify,
+    capacity: usize,
+    /// Notified of the first event and of rows in the outbox.
+    changed: Notify,
     outbox: AtomicBool,
     shed: AtomicU64,
-    /// When the log was told that events are lost.
-    told: Mutex<Option<Instant>>,
+    /// When the loss of events was last logged.
+    last_report: Mutex<Option<Instant>>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// The oldest first, as many together as are taken at once.
-    events: VecDeque<Events>,
+    /// The oldest batch first.
+    events: VecDeque<EventBatch>,
     count: usize,
-    /// Where the next ones find room.
-    room: Events,
-    /// Nothing can be made safe: nobody is to wait for it.
-    refuses: bool,
+    /// An empty batch with allocated memory, for reuse.
+    spare: EventBatch,
+    /// Rows cannot be made durable: requests must not wait for it.
+    suspended: bool,
 }
 
 impl State {
-    /// Those that the next event belongs to.
-    fn last(&mut self) -> &mut Events {
-        if self.events.back().is_none_or(|last| last.len() >= MOST_EVENTS) {
-            self.events.push_back(std::mem::take(&mut self.room));
+    /// The batch to add the next event to.
+    fn last(&mut self) -> &mut EventBatch {
+        if self.events.back().is_none_or(|last| last.len() >= MAX_EVENTS) {
+            self.events.push_back(std::mem::take(&mut self.spare));
         }
         let last = self.events.len() - 1;
         &mut self.events[last]
@@ -102,118 +102,119 @@ impl State {
 }
 
 impl Queue {
-    pub(super) fn new(most: usize) -> Self {
+    pub(super) fn new(capacity: usize) -> Self {
         Self {
             state: Mutex::default(),
-            most,
-            some: Notify::new(),
+            capacity,
+            changed: Notify::new(),
             outbox: AtomicBool::new(false),
             shed: AtomicU64::new(0),
-            told: Mutex::default(),
+            last_report: Mutex::default(),
         }
     }
 
-    /// Whether an event that somebody waits for can be added.
+    /// Whether an event can be queued and made durable.
     pub(super) fn is_open(&self) -> bool {
         let state = self.state.lock();
-        !state.refuses && state.count < self.most
+        !state.suspended && state.count < self.capacity
     }
 
     pub(super) fn len(&self) -> usize {
         self.state.lock().count
     }
 
-    /// Adds an event; one that there is no room for is lost.
+    /// Queues an event; drops and counts it if the queue is full.
     pub(super) fn push(&self, event: &Event) {
-        // What becomes of it is counted.
+        // A dropped event is counted.
         let _ = self.add(event, None);
     }
 
-    /// Adds an event; what is answered ends well when it is safe, and ill when it is given up. It is added, if there is
-    /// room, even where nobody may wait for it.
-    pub(super) fn push_awaited(&self, event: &Event) -> Result<oneshot::Receiver<()>, Full> {
-        let (waiter, safe) = oneshot::channel();
-        self.add(event, Some(waiter)).map(|()| safe)
+    /// Queues an event and returns a channel that resolves once its row is durable, and closes if it cannot
+    /// be made so. With [`Full`], the event is queued all the same if there is room.
+    pub(super) fn push_durable(&self, event: &Event) -> Result<oneshot::Receiver<()>, Full> {
+        let (waiter, durable) = oneshot::channel();
+        self.add(event, Some(waiter)).map(|()| durable)
     }
 
     fn add(&self, event: &Event, mut waiter: Option<oneshot::Sender<()>>) -> Result<(), Full> {
-        let mut bytes = Vec::with_capacity(USUAL);
+        let mut bytes = Vec::with_capacity(EXPECTED_SIZE);
         encoding::event(&mut bytes, event);
         let mut state = self.state.lock();
-        if state.count >= self.most {
+        if state.count >= self.capacity {
             drop(state);
             self.shed();
             return Err(Full);
         }
-        let refused = state.refuses && waiter.take().is_some();
+        let refused = state.suspended && waiter.take().is_some();
         state.last().push(&bytes, waiter);
         state.count += 1;
         let first = state.count == 1;
         drop(state);
         if first {
-            self.some.notify_one();
+            self.changed.notify_one();
         }
         if refused { Err(Full) } else { Ok(()) }
     }
 
-    /// Nothing can be made safe any more: whoever waits is told so, and nobody else is to wait.
-    pub(super) fn refuse(&self) {
+    /// Fails all waiting requests and suspended new ones until [`resume`](Self::resume): rows cannot be made
+    /// durable.
+    pub(super) fn suspend(&self) {
         let mut state = self.state.lock();
-        state.refuses = true;
+        state.suspended = true;
         state.events.iter_mut().for_each(|events| events.waiters.clear());
     }
 
-    /// Events can be made safe again.
-    pub(super) fn accept(&self) {
-        self.state.lock().refuses = false;
+    /// Rows can be made durable again.
+    pub(super) fn resume(&self) {
+        self.state.lock().suspended = false;
     }
 
-    /// Counts an event that is lost. The log is told at once, and every second while it lasts.
+    /// Counts a lost event, and logs the loss at once and then every [`REPORT_INTERVAL`].
     fn shed(&self) {
         let shed = self.shed.fetch_add(1, Ordering::Relaxed) + 1;
-        if self.is_to_tell() {
+        if self.should_report() {
             tracing::error!(
                 shed,
-                "audit events are lost: the database takes none, and the spill file is full or missing"
+                "audit events lost: the database is unreachable and the spill file full or missing"
             );
         }
     }
 
-    /// Whether the log is to be told now.
-    fn is_to_tell(&self) -> bool {
-        let (mut told, now) = (self.told.lock(), Instant::now());
-        let due = told.is_none_or(|told| now.duration_since(told) >= TELL_EVERY);
+    /// Whether the loss is to be logged now.
+    fn should_report(&self) -> bool {
+        let (mut last, now) = (self.last_report.lock(), Instant::now());
+        let due = last.is_none_or(|last| now.duration_since(last) >= REPORT_INTERVAL);
         if due {
-            *told = Some(now);
+            *last = Some(now);
         }
         due
     }
 
-    pub(super) fn shed_so_far(&self) -> u64 {
+    pub(super) fn shed_count(&self) -> u64 {
         self.shed.load(Ordering::Relaxed)
     }
 
-    pub(super) fn point_at_outbox(&self) {
+    pub(super) fn notify_outbox(&self) {
         if !self.outbox.swap(true, Ordering::Relaxed) {
-            self.some.notify_one();
+            self.changed.notify_one();
         }
     }
 
-    /// Whether something was left in the outbox since the last time that this was asked.
+    /// Returns whether a row was left in the outbox since the last call.
     pub(super) fn take_outbox(&self) -> bool {
         self.outbox.swap(false, Ordering::Relaxed)
     }
 
-    /// Returns when something came.
-    pub(super) async fn some(&self) {
-        self.some.notified().await;
+    /// Waits until there is something to write.
+    pub(super) async fn changed(&self) {
+        self.changed.notified().await;
     }
 
-    /// Takes the oldest events, at most [`MOST_EVENTS`]; those that were taken before leave their memory.
-    pub(super) fn take(&self, before: Events) -> Events {
+    /// Takes the oldest batch, of at most [`MAX_EVENTS`] events. The memory of `before` is reused.
+    pub(super) fn take(&self, before: EventBatch) -> EventBatch {
         let before = before.cleared();
         let mut state = self.state.lock();
-        state.room = before;
+        state.spare = before;
         let events = state.events.pop_front().unwrap_or_default();
         state.count -= events.len();
         events
@@ -232,7 +233,7 @@ mod tests {
     use time::OffsetDateTime;
     use tokio::sync::oneshot::error::TryRecvError;
 
-    use super::{Events, Full, MOST_EVENTS, Queue};
+    use super::{EventBatch, Full, MAX_EVENTS, Queue};
     use crate::model::audit::encoding;
     use crate::model::audit::event::Event;
 
@@ -250,36 +251,36 @@ mod tests {
         numbers.map(encode).collect()
     }
 
-    fn taken(events: &Events) -> Vec<Vec<u8>> {
+    fn taken(events: &EventBatch) -> Vec<Vec<u8>> {
         events.iter().map(<[u8]>::to_vec).collect()
     }
 
     #[test]
-    fn events_are_taken_in_their_order_as_many_as_make_a_batch() {
+    fn events_are_taken_in_order_in_batches() {
         let queue = Queue::new(usize::MAX);
-        (0..=MOST_EVENTS).for_each(|number| queue.push(&event(number)));
-        let first = queue.take(Events::default());
-        assert_eq!(taken(&first), encoded(0..MOST_EVENTS));
-        queue.push(&event(MOST_EVENTS + 1));
+        (0..=MAX_EVENTS).for_each(|number| queue.push(&event(number)));
+        let first = queue.take(EventBatch::default());
+        assert_eq!(taken(&first), encoded(0..MAX_EVENTS));
+        queue.push(&event(MAX_EVENTS + 1));
         assert_eq!(queue.len(), 2);
         let second = queue.take(first);
-        assert_eq!(taken(&second), encoded(MOST_EVENTS..MOST_EVENTS + 2), "in memory that was used before");
+        assert_eq!(taken(&second), encoded(MAX_EVENTS..MAX_EVENTS + 2), "in reused memory");
         assert!(queue.is_empty());
         assert_eq!(queue.take(second).len(), 0);
     }
 
     #[test]
-    fn one_too_many_is_lost_and_nobody_waits_where_nothing_can_be_made_safe() {
+    fn overflow_is_dropped_and_refusing_queue_fails_waiters() {
         let queue = Queue::new(2);
-        let mut waits = queue.push_awaited(&event(0)).unwrap();
-        queue.refuse();
+        let mut waits = queue.push_durable(&event(0)).unwrap();
+        queue.suspend();
         assert_eq!(waits.try_recv(), Err(TryRecvError::Closed));
-        assert_eq!(queue.push_awaited(&event(1)).unwrap_err(), Full);
+        assert_eq!(queue.push_durable(&event(1)).unwrap_err(), Full);
         queue.push(&event(2));
-        assert_eq!((queue.len(), queue.shed_so_far()), (2, 1), "what is refused is written all the same");
-        queue.accept();
-        let all = queue.take(Events::default());
+        assert_eq!((queue.len(), queue.shed_count()), (2, 1), "the refused event is queued all the same");
+        queue.resume();
+        let all = queue.take(EventBatch::default());
         assert_eq!(taken(&all), encoded(0..2));
-        assert!(queue.push_awaited(&event(3)).is_ok());
+        assert!(queue.push_durable(&event(3)).is_ok());
     }
 }

@@ -1,4 +1,4 @@
-//! The start: a chain begins, behind what other processes left behind.
+//! Starts the audit log of a process: opens a chain and adopts the spill files of terminated processes.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,119 +9,107 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
-use super::aggregate::Aggregator;
+use super::aggregator::Aggregator;
 use super::backlog::Backlog;
-use super::checkpoints::{Checkpoints, Target};
-use super::keep::{self, Keeping};
+use super::checkpoints::{CheckpointDestination, CheckpointWriter};
+use super::error::AuditError;
+use super::metrics::AuditMetrics;
 use super::quarantine::Quarantine;
 use super::queue::Queue;
+use super::recorder::{AuditRecorder, Durability};
+use super::retention::{self, RetentionOptions};
 use super::spill::Spill;
 #[cfg(test)]
 use super::spill::SpillError;
-use super::tally::Tally;
-use super::writer::{Pace, Writer};
-use super::{Audit, Durability};
+use super::writer::{BatchOptions, Writer};
 use crate::config::CheckpointTarget;
 use crate::model::audit::signature::Signer;
 use crate::model::limits::Rate;
-use crate::model::sources::{RandomError, Sources};
+use crate::model::sources::Sources;
 use crate::store::Store;
 
-/// How long a batch may take on its way into the log, once it need not be waited for.
-const DEADLINE: Duration = Duration::from_secs(10);
-/// How long others are waited for after the first event of a batch.
+/// Timeout of a write into the log once nothing waits for it.
+const LOG_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a batch waits for further events after its first.
 const LINGER: Duration = Duration::from_millis(30);
 
-/// How the log is kept.
+/// Options of the audit log.
 #[derive(Debug, Clone)]
 pub struct AuditOptions {
-    /// When an answer may leave.
+    /// When a response may be sent.
     pub durability: Durability,
-    /// Whether accesses are written down; changes always are.
+    /// Whether accesses are recorded; changes always are.
     pub accesses: bool,
-    /// Most events that wait in memory.
+    /// Maximum number of queued events.
     pub queue: usize,
-    /// How long a batch waits for the database before it goes into the file.
-    pub patience: Duration,
-    /// Where the file is; `None` for none.
+    /// How long a batch waits for the database before it is written to the spill file.
+    pub write_timeout: Duration,
+    /// Directory of the spill file; `None` for no spill file.
     pub spill_dir: Option<PathBuf>,
-    /// Most bytes of the file.
+    /// Maximum size of the spill file in bytes.
     pub spill_bytes: u64,
-    /// For how many days rows are kept.
+    /// Retention of rows, in days.
     pub retain_days: u32,
-    /// Signs entries of the chain of chains, and checkpoints.
+    /// Signs ledger entries and checkpoints.
     pub signer: Option<Arc<Signer>>,
-    /// Where checkpoints are written to, and how often.
+    /// Where checkpoints are written to, and their interval.
     pub checkpoints: Option<(CheckpointTarget, Duration)>,
-    /// The rate of a key for which none is set: its burst bounds the rows of its refusals.
+    /// The default rate of keys, whose burst bounds the rows of refused requests.
     pub key_rate: Option<Rate>,
 }
 
-/// Why the audit log cannot be begun.
-#[derive(Debug, thiserror::Error)]
-pub enum AuditError {
-    /// The machine gives no randomness.
-    #[error(transparent)]
-    Random(#[from] RandomError),
-    /// The spill file cannot be made.
-    #[error("{0}: {1}; audit.spill_dir names a directory that the gateway may write to")]
-    File(PathBuf, #[source] io::Error),
-    /// Checkpoints cannot be written to their address.
-    #[error("audit.checkpoint_to: {0}")]
-    Client(#[source] reqwest::Error),
-}
-
-/// An audit log that is written, and what ends it.
+/// A running audit log and its tasks.
 #[derive(Debug)]
-pub struct Started {
-    /// Takes events.
-    pub audit: Arc<Audit>,
+pub struct RunningAudit {
+    /// Records events.
+    pub audit: Arc<AuditRecorder>,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
 
-impl Started {
-    /// Writes what was taken, and ends the chain.
+impl RunningAudit {
+    /// Writes all queued events and closes the chain.
     pub async fn stop(&self) {
-        self.audit.end_sums();
+        self.audit.flush_aggregates();
         self.stop.cancel();
         self.tasks.close();
         self.tasks.wait().await;
     }
 }
 
-/// Begins a chain, and writes from then on: a start waits for no database, nor for what others left behind. All that is
-/// the writer's to bring into the log, before anything newer; meanwhile events are safe in the file, or wait.
+/// Starts the audit log without waiting for the database. The spill files of terminated processes are
+/// adopted: the writer appends their rows before any newer ones, which wait in this process's spill file or
+/// in memory meanwhile.
 ///
 /// # Errors
-/// When the directory of the spill file does not do.
-pub fn start(store: &Store, sources: Sources, options: &AuditOptions) -> Result<Started, AuditError> {
+/// If the directory of the spill file is not usable.
+pub fn start(store: &Store, sources: Sources, options: &AuditOptions) -> Result<RunningAudit, AuditError> {
     let chain = sources.uid()?;
-    let (left, own) = match &options.spill_dir {
-        Some(folder) => files(folder, chain, options.spill_bytes)
+    let (orphaned, own) = match &options.spill_dir {
+        Some(folder) => spill_files(folder, chain, options.spill_bytes)
             .map_err(|error| AuditError::File(folder.clone(), error))?,
         None => (Vec::new(), None),
     };
-    if !left.is_empty() {
-        tracing::warn!(gateways = left.len(), "what gateways that are no more had to audit is taken over");
+    if !orphaned.is_empty() {
+        tracing::warn!(files = orphaned.len(), "adopting spill files of terminated processes");
     }
-    let (queue, tally) = (Arc::new(Queue::new(options.queue)), Arc::new(Tally::default()));
-    tally.has_file(own.is_some());
+    let (queue, metrics) = (Arc::new(Queue::new(options.queue)), Arc::new(AuditMetrics::default()));
+    metrics.set_has_file(own.is_some());
     let linger = if options.durability == Durability::Sync { Duration::ZERO } else { LINGER };
-    let pace = Pace { linger, patience: options.patience };
-    let backlog = Backlog::new(left, own, chain, Arc::clone(&tally));
-    let log = store.audit_log(DEADLINE, options.signer.clone());
-    let taken = (Arc::clone(&queue), Arc::clone(&tally));
-    let quarantine = Quarantine::new(options.spill_dir.clone(), Arc::clone(&tally));
-    let writer = Writer::new(taken, (quarantine, sources.clone()), pace, chain, backlog, log);
+    let batching = BatchOptions { linger, timeout: options.write_timeout };
+    let backlog = Backlog::new(orphaned, own, chain, Arc::clone(&metrics));
+    let log = store.audit_log(LOG_TIMEOUT, options.signer.clone());
+    let shared = (Arc::clone(&queue), Arc::clone(&metrics));
+    let quarantine = Quarantine::new(options.spill_dir.clone(), Arc::clone(&metrics));
+    let writer = Writer::new(shared, (quarantine, sources.clone()), batching, chain, backlog, log);
     let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
     tasks.spawn(writer.run(stop.clone()));
-    let keeping = Keeping { retain_days: options.retain_days, sources: sources.clone() };
-    let owned = store.owned_audit_log(DEADLINE, options.signer.clone());
-    tasks.spawn(keep::keep(owned, keeping, stop.clone()));
+    let retention_options = RetentionOptions { retain_days: options.retain_days, sources: sources.clone() };
+    let owned = store.owned_audit_log(LOG_TIMEOUT, options.signer.clone());
+    tasks.spawn(retention::run(owned, retention_options, stop.clone()));
     if let Some((target, every)) = options.checkpoints.clone() {
-        let checkpoints = Checkpoints {
-            target: Target::new(target)?,
+        let checkpoints = CheckpointWriter {
+            target: CheckpointDestination::new(target)?,
             every,
             store: store.clone(),
             sources: sources.clone(),
@@ -132,25 +120,25 @@ pub fn start(store: &Store, sources: Sources, options: &AuditOptions) -> Result<
     let (durability, accesses, signer) = (options.durability, options.accesses, options.signer.clone());
     let aggregator = Aggregator::new(options.key_rate, sources.csprng()?, sources.clock.now());
     let store = store.clone();
-    let audit = Audit { queue, aggregator, tally, durability, accesses, sources, store, signer };
+    let audit = AuditRecorder { queue, aggregator, metrics, durability, accesses, sources, store, signer };
     let audit = Arc::new(audit);
-    tasks.spawn(Arc::clone(&audit).write_sums(stop.clone()));
-    Ok(Started { audit, tasks, stop })
+    tasks.spawn(Arc::clone(&audit).write_aggregates(stop.clone()));
+    Ok(RunningAudit { audit, tasks, stop })
 }
 
-/// The files of processes that are no more, and that of this one; none where the file system is full.
-fn files(folder: &Path, chain: Uuid, most: u64) -> io::Result<(Vec<Spill>, Option<Spill>)> {
-    let left = Spill::left_behind(folder)?;
-    Ok((left, unless_full(Spill::create(folder, chain, most), folder)?))
+/// The spill files of terminated processes, and a new one for this process unless the file system is full.
+fn spill_files(folder: &Path, chain: Uuid, max_bytes: u64) -> io::Result<(Vec<Spill>, Option<Spill>)> {
+    let orphaned = Spill::orphaned(folder)?;
+    Ok((orphaned, unless_full(Spill::create(folder, chain, max_bytes), folder)?))
 }
 
-/// A full file system is no reason to refuse a start: the database is there to take the rows.
+/// Ignores a full file system: it must not prevent a start, since the database can take the rows.
 fn unless_full<T>(created: io::Result<T>, folder: &Path) -> io::Result<Option<T>> {
     match created {
         Err(error) if is_full(&error) => {
             tracing::error!(
                 folder = %folder.display(), %error,
-                "audit spill file not created; while the database is away, audit rows wait in memory"
+                "audit spill file not created; audit rows wait in memory while the database is unreachable"
             );
             Ok(None)
         }
@@ -158,7 +146,7 @@ fn unless_full<T>(created: io::Result<T>, folder: &Path) -> io::Result<Option<T>
     }
 }
 
-/// Whether the file system has no room. The cause may be wrapped by what was attempted.
+/// Whether the file system has no space left. The cause may be wrapped.
 fn is_full(error: &io::Error) -> bool {
     use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
@@ -167,7 +155,7 @@ fn is_full(error: &io::Error) -> bool {
         if kind.is_some_and(|kind| matches!(kind, StorageFull | QuotaExceeded | FileTooLarge)) {
             return true;
         }
-        // What an `io::Error` wraps is not its source, but the source of its source.
+        // `source` of an `io::Error` skips the error that it wraps.
         let wrapped = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
         cause = wrapped.map(|wrapped| wrapped as _).or_else(|| error.source());
     }

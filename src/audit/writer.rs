@@ -1,9 +1,9 @@
-//! The one writer of a process: takes events from the queue, gives them their place in the chain, and sees to it that
-//! they are safe: in the log, or in the spill file until the log can take them.
+//! The writer, one per process: takes events from the queue, assigns their position in the chain, and makes
+//! them durable, either in the log or in the spill file.
 //!
-//! What it asks of the database is one thing at a time and may last; meanwhile events go on into the file.
+//! Database operations run one at a time and may take long; meanwhile events are written to the spill file.
 
-mod ending;
+mod shutdown;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,171 +16,172 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::backlog::Backlog;
+use super::job::{self, Job, JobResult, MAX_MOVED, RunningJob, finished};
+use super::metrics::AuditMetrics;
 use super::quarantine::Quarantine;
-use super::queue::{Events, MOST_EVENTS, Queue};
-use super::recover::{Kept, lost};
+use super::queue::{EventBatch, MAX_EVENTS, Queue};
+use super::salvage::{Appended, loss_event};
 use super::spill::{Record, SpillError};
-use super::tally::Tally;
-use super::work::{Done, Job, MOST_MOVED, Work, perform, under_way};
 use crate::model::audit::chain::{Batch, Chain};
 use crate::model::audit::encoding;
 use crate::model::sources::Sources;
 use crate::store::audit::outbox::Moved;
 use crate::store::audit::{AppendError, AuditLog};
 
-/// How long after a change its row is moved: it is safe where it is, and more may come.
-const MOVE_AFTER: Duration = Duration::from_millis(100);
-/// How often the outbox is looked at for what others left behind.
-const SWEEP_EVERY: Duration = Duration::from_secs(2);
-/// How long after a failure the database is asked again.
-const RETRY: Duration = Duration::from_millis(250);
-/// How long events wait for what is being moved from the outbox, since it takes places in the chain.
-const MOVE_PATIENCE: Duration = Duration::from_secs(1);
+/// Delay between a change and moving its row out of the outbox, so that several are moved together.
+const MOVE_DELAY: Duration = Duration::from_millis(100);
+/// Interval of checks for rows that other processes left in the outbox.
+const OUTBOX_INTERVAL: Duration = Duration::from_secs(2);
+/// Delay before a failed database operation is repeated.
+const RETRY_DELAY: Duration = Duration::from_millis(250);
+/// How long queued events wait for a move from the outbox, which assigns positions in the chain.
+const MOVE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How events are gathered.
+/// How events are batched.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Pace {
-    /// How long others are waited for after the first event of a batch.
+pub(super) struct BatchOptions {
+    /// How long a batch waits for further events after its first.
     pub(super) linger: Duration,
-    /// How long a batch may take before it goes into the file.
-    pub(super) patience: Duration,
+    /// How long a batch waits for the database before it is written to the spill file.
+    pub(super) timeout: Duration,
 }
 
-/// The writer.
+/// State of the writer.
 pub(super) struct Writer {
     queue: Arc<Queue>,
-    tally: Arc<Tally>,
+    metrics: Arc<AuditMetrics>,
     quarantine: Quarantine,
     sources: Sources,
-    pace: Pace,
+    options: BatchOptions,
     chain: Chain,
-    /// Shared with a thread that may wait for the disk.
+    /// Shared with a blocking task that writes to the disk.
     backlog: Arc<Mutex<Backlog>>,
     log: Option<AuditLog>,
-    work: Option<Work>,
-    /// Whether what is under way, or broke off, decides where the chain goes on.
-    uncertain: bool,
-    /// Rows that are safe nowhere yet, for whose sake nothing newer is taken.
-    stuck: Option<Arc<Batch>>,
+    job: Option<RunningJob>,
+    /// Whether the end of the chain in the database is unknown, because of an operation that is running or
+    /// failed.
+    end_unknown: bool,
+    /// A batch that could be written to neither the log nor the spill file. No newer one is taken before it.
+    blocked: Option<Arc<Batch>>,
     outbox: bool,
     next_move: Instant,
-    retry: Option<Instant>,
-    told_shed: u64,
-    /// Up to which row of which chain rows were counted.
+    retry_at: Option<Instant>,
+    reported_shed: u64,
+    /// The last row that was counted as written.
     counted: Chain,
-    /// Those that were taken last.
-    events: Events,
-    /// Memory for the rows of the next batch: asked for anew each time it would cost more than the rows.
-    room: Vec<u8>,
+    /// The last batch that was taken; its memory is reused.
+    events: EventBatch,
+    /// Memory for the rows of the next batch: allocating it each time would cost more than encoding the rows.
+    row_buffer: Vec<u8>,
 }
 
 impl Writer {
     pub(super) fn new(
-        (queue, tally): (Arc<Queue>, Arc<Tally>),
+        (queue, metrics): (Arc<Queue>, Arc<AuditMetrics>),
         (quarantine, sources): (Quarantine, Sources),
-        pace: Pace,
+        options: BatchOptions,
         chain: Uuid,
         backlog: Backlog,
         log: AuditLog,
     ) -> Self {
         Self {
             queue,
-            tally,
+            metrics,
             quarantine,
             sources,
-            pace,
+            options,
             chain: Chain::new(chain),
             backlog: Arc::new(Mutex::new(backlog)),
             log: Some(log),
-            work: None,
-            uncertain: false,
-            stuck: None,
-            // Somebody may have left something.
+            job: None,
+            end_unknown: false,
+            blocked: None,
+            // A previous process may have left rows.
             outbox: true,
             next_move: Instant::now(),
-            retry: None,
-            told_shed: 0,
+            retry_at: None,
+            reported_shed: 0,
             counted: Chain::new(chain),
-            events: Events::default(),
-            room: Vec::new(),
+            events: EventBatch::default(),
+            row_buffer: Vec::new(),
         }
     }
 
-    /// Writes until `stop`, then ends the chain.
+    /// Writes until `stop`, then closes the chain.
     pub(super) async fn run(mut self, stop: CancellationToken) {
         loop {
-            let (free, next) = (self.stuck.is_none(), self.next_step());
+            let (free, next) = (self.blocked.is_none(), self.next_job_at());
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
-                (log, done) = under_way(&mut self.work) => {
-                    self.end_work(log, done).await;
-                    // What was left behind for its sake announces itself no more.
-                    self.take().await;
+                (log, result) = finished(&mut self.job) => {
+                    self.finish_job(log, result).await;
+                    // Events queued meanwhile have not notified the writer.
+                    self.write_queued().await;
                 }
-                () = self.queue.some(), if free => {
-                    sleep(self.pace.linger).await;
-                    self.take().await;
+                () = self.queue.changed(), if free => {
+                    sleep(self.options.linger).await;
+                    self.write_queued().await;
                 }
-                () = sleep_until(next), if self.work.is_none() => self.step().await,
+                () = sleep_until(next), if self.job.is_none() => self.start_next_job().await,
             }
         }
         self.finish().await;
     }
 
-    /// When the database is asked next, if nobody comes before.
-    fn next_step(&self) -> Instant {
-        let urgent = self.stuck.is_some() || self.uncertain || self.is_behind();
+    /// When the next database operation is due.
+    fn next_job_at(&self) -> Instant {
+        let urgent = self.blocked.is_some() || self.end_unknown || self.is_behind();
         let wanted = match (urgent, self.outbox) {
             (true, _) => Instant::now(),
             (false, true) => self.next_move,
-            (false, false) => self.next_move + SWEEP_EVERY,
+            (false, false) => self.next_move + OUTBOX_INTERVAL,
         };
-        self.retry.map_or(wanted, |retry| retry.max(wanted))
+        self.retry_at.map_or(wanted, |retry| retry.max(wanted))
     }
 
-    /// Whether something waits that comes before whatever is new.
+    /// Whether older rows wait in a spill file.
     fn is_behind(&self) -> bool {
         !self.backlog.lock().is_empty()
     }
 
-    /// Asks the database for whatever comes next: to settle a doubt, to take what waits in files, what is stuck, what
-    /// lies in the outbox.
-    async fn step(&mut self) {
-        if self.uncertain {
-            self.begin(Job::Find(self.chain.id));
+    /// Starts the next database operation: resolving the end of the chain, draining spill files, retrying a
+    /// batch, or moving rows from the outbox, in this order.
+    async fn start_next_job(&mut self) {
+        if self.end_unknown {
+            self.start(Job::FindEnd(self.chain.id));
         } else if self.is_behind() {
-            self.catch_up().await;
-        } else if let Some(batch) = &self.stuck {
-            self.begin(Job::Write(Arc::clone(batch)));
+            self.append_spilled().await;
+        } else if let Some(batch) = &self.blocked {
+            self.start(Job::Write(Arc::clone(batch)));
         } else {
-            self.uncertain = true;
+            self.end_unknown = true;
             self.outbox = false;
             self.queue.take_outbox();
-            self.next_move = Instant::now() + MOVE_AFTER;
-            self.begin(Job::Move(self.chain));
+            self.next_move = Instant::now() + MOVE_DELAY;
+            self.start(Job::MoveOutbox(self.chain));
         }
     }
 
-    fn begin(&mut self, job: Job) {
+    fn start(&mut self, job: Job) {
         if let Some(log) = self.log.take() {
             let with = (self.quarantine.clone(), self.sources.clone());
-            self.work = Some(Box::pin(perform(log, job, with)));
+            self.job = Some(Box::pin(job::run(log, job, with)));
         }
     }
 
-    /// Hands what is first of the backlog to the database.
-    async fn catch_up(&mut self) {
+    /// Starts to append what is next in the spill files.
+    async fn append_spilled(&mut self) {
         match self.with_backlog(Backlog::first).await {
-            Ok(Ok(Some(step))) => self.begin(Job::CatchUp(step)),
+            Ok(Ok(Some(step))) => self.start(Job::AppendSpilled(step)),
             failed => {
-                tracing::error!(?failed, "the spill file of the audit log cannot be read; it is tried again");
-                self.retry = Some(Instant::now() + RETRY);
+                tracing::error!(?failed, "reading the audit spill file failed; retrying");
+                self.retry_at = Some(Instant::now() + RETRY_DELAY);
             }
         }
     }
 
-    /// Does something with the backlog where it may block, whether anybody waits for it to end or not.
+    /// Runs an operation on the backlog in a blocking task, which completes even if this future is dropped.
     fn with_backlog<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Backlog) -> T + Send + 'static,
@@ -189,115 +190,117 @@ impl Writer {
         tokio::task::spawn_blocking(move || work(&mut backlog.lock()))
     }
 
-    /// Something that the database was asked is done.
-    async fn end_work(&mut self, log: AuditLog, done: Done) {
+    /// Handles the result of a database operation.
+    async fn finish_job(&mut self, log: AuditLog, result: JobResult) {
         self.log = Some(log);
-        self.work = None;
-        match done {
-            Done::Written(Ok(kept)) => self.end_write(kept).await,
-            Done::CaughtUp(Ok(kept)) => {
-                self.retry = None;
+        self.job = None;
+        match result {
+            JobResult::Written(Ok(appended)) => self.finish_write(appended).await,
+            JobResult::SpillAppended(Ok(appended)) => {
+                self.retry_at = None;
                 if let Ok(Err(error)) = self.with_backlog(Backlog::done).await {
-                    tracing::warn!(%error, "the spill file of the audit log stays as it is");
+                    tracing::warn!(%error, "truncating the audit spill file failed");
                 }
-                if let Some(kept) = kept {
-                    self.count(kept).await;
+                if let Some(appended) = appended {
+                    self.count(appended).await;
                 }
             }
-            Done::Moved(Ok(Moved::Done(count, chain))) => {
+            JobResult::OutboxMoved(Ok(Moved::Done(count, chain))) => {
                 self.resume(chain);
                 let count = i64::try_from(count).unwrap_or(i64::MAX);
                 let before = Chain { seq: chain.seq.saturating_sub(count), ..chain };
-                self.count(Kept { before, after: chain, elsewhere: false }).await;
-                self.outbox |= count >= MOST_MOVED;
+                self.count(Appended { before, after: chain, relocated: false }).await;
+                self.outbox |= count >= MAX_MOVED;
             }
-            // Asked at once where it stands.
-            Done::Moved(Ok(Moved::InDoubt)) => {}
-            Done::Moved(Err(AppendError::Foreign(..))) | Done::Found(Ok(None)) => {
-                if self.uncertain {
-                    self.go_on_anew().await;
+            // The next step asks for the end of the chain.
+            JobResult::OutboxMoved(Ok(Moved::InDoubt)) => {}
+            JobResult::OutboxMoved(Err(AppendError::Foreign(..))) | JobResult::EndFound(Ok(None)) => {
+                if self.end_unknown {
+                    self.switch_chain().await;
                 }
             }
-            Done::Found(Ok(Some(chain))) => self.resume(chain),
-            Done::Moved(Err(error)) => {
-                self.uncertain = false;
+            JobResult::EndFound(Ok(Some(chain))) => self.resume(chain),
+            JobResult::OutboxMoved(Err(error)) => {
+                self.end_unknown = false;
                 self.outbox = true;
-                self.fail(&error);
+                self.schedule_retry(&error);
             }
-            Done::Written(Err(error)) | Done::Found(Err(error)) | Done::CaughtUp(Err(error)) => {
-                self.fail(&error);
+            JobResult::Written(Err(error))
+            | JobResult::EndFound(Err(error))
+            | JobResult::SpillAppended(Err(error)) => {
+                self.schedule_retry(&error);
             }
         }
     }
 
-    /// Goes on where the database says that the chain stands, unless the chain was left before the answer came: rows
-    /// behind the end of a chain are a finding of verification.
+    /// Continues the chain from where the database has it. Ignored if the chain was switched meanwhile: rows
+    /// after the end of a chain would fail verification.
     fn resume(&mut self, chain: Chain) {
-        self.retry = None;
+        self.retry_at = None;
         if chain.id == self.chain.id {
-            self.uncertain = false;
+            self.end_unknown = false;
             self.chain = chain;
         }
     }
 
-    async fn end_write(&mut self, kept: Kept) {
-        self.retry = None;
-        if self.stuck.take_if(|batch| batch.after == kept.after).is_some() {
+    async fn finish_write(&mut self, appended: Appended) {
+        self.retry_at = None;
+        if self.blocked.take_if(|batch| batch.after == appended.after).is_some() {
             self.release(Vec::new());
-            self.queue.accept();
+            self.queue.resume();
         }
-        self.count(kept).await;
+        self.count(appended).await;
     }
 
-    /// Counts rows that are in the log, but for those that were counted before: what took too long is in the file as
-    /// well, and written from there once more. A chain that somebody else has changed is left.
-    async fn count(&mut self, Kept { before, after, elsewhere }: Kept) {
+    /// Counts appended rows once. A batch that took too long is in the spill file as well, and appended again
+    /// from there. A chain that was changed by another process is abandoned.
+    async fn count(&mut self, Appended { before, after, relocated }: Appended) {
         let known = if self.counted.id == after.id { self.counted.seq.max(before.seq) } else { before.seq };
         if after.seq > known {
-            self.tally.write(after.seq - known);
+            self.metrics.add_written(after.seq - known);
             self.counted = after;
         }
-        if elsewhere && after.id == self.chain.id {
-            self.go_on_anew().await;
+        if relocated && after.id == self.chain.id {
+            self.switch_chain().await;
         }
     }
 
-    fn fail(&mut self, error: &AppendError) {
-        if self.retry.is_none() {
-            tracing::warn!(%error, "audit rows are kept back until the database takes them");
+    fn schedule_retry(&mut self, error: &AppendError) {
+        if self.retry_at.is_none() {
+            tracing::warn!(%error, "audit log write failed; retrying");
         }
-        self.retry = Some(Instant::now() + RETRY);
+        self.retry_at = Some(Instant::now() + RETRY_DELAY);
     }
 
-    /// Takes what the queue holds and makes it safe, batch after batch.
-    async fn take(&mut self) {
-        while self.stuck.is_none() {
+    /// Takes batches from the queue and makes them durable.
+    async fn write_queued(&mut self) {
+        while self.blocked.is_none() {
             self.outbox |= self.queue.take_outbox();
-            if self.queue.is_empty() || !self.settle().await {
+            if self.queue.is_empty() || !self.resolve_end().await {
                 return;
             }
-            // Counted twice for a moment, so that whoever asks never finds too few.
-            self.tally.hold(self.queue.len().min(MOST_EVENTS));
+            // Counted twice for a moment, so that the metric never shows too few.
+            self.metrics.set_pending(self.queue.len().min(MAX_EVENTS));
             self.events = self.queue.take(std::mem::take(&mut self.events));
-            let batch = self.chain_up();
+            let batch = self.build_batch();
             let waiters = std::mem::take(&mut self.events.waiters);
-            self.keep(batch, waiters).await;
+            self.make_durable(batch, waiters).await;
         }
     }
 
-    /// Sees to it that it is certain where the chain goes on; otherwise it goes on in another chain, or, where there is
-    /// no file that could say so, not now.
-    async fn settle(&mut self) -> bool {
-        let deadline = Instant::now() + MOVE_PATIENCE;
-        while self.uncertain {
-            if self.work.is_none() {
-                self.begin(Job::Find(self.chain.id));
+    /// Resolves the end of the chain. If that does not succeed in time, switches to another chain, provided
+    /// that there is a spill file to record it in. Returns whether the end is known.
+    async fn resolve_end(&mut self) -> bool {
+        let deadline = Instant::now() + MOVE_TIMEOUT;
+        while self.end_unknown {
+            if self.job.is_none() {
+                self.start(Job::FindEnd(self.chain.id));
             }
-            let ended = timeout_at(deadline, under_way(&mut self.work)).await;
+            let ended = timeout_at(deadline, finished(&mut self.job)).await;
             match ended {
-                Ok((log, done)) => {
-                    let failed = matches!(&done, Done::Found(Err(_)));
-                    self.end_work(log, done).await;
+                Ok((log, result)) => {
+                    let failed = matches!(&result, JobResult::EndFound(Err(_)));
+                    self.finish_job(log, result).await;
                     if failed {
                         break;
                     }
@@ -305,52 +308,53 @@ impl Writer {
                 Err(_) => break,
             }
         }
-        if self.uncertain && self.backlog.lock().has_file() {
-            self.go_on_anew().await;
+        if self.end_unknown && self.backlog.lock().has_file() {
+            self.switch_chain().await;
         }
-        !self.uncertain
+        !self.end_unknown
     }
 
-    /// Begins another chain; the one before ends where the database says that it does.
-    async fn go_on_anew(&mut self) {
+    /// Switches to a new chain; the previous one ends where the database has it.
+    async fn switch_chain(&mut self) {
         let Ok(id) = self.sources.uid() else { return };
         let appended = self.with_backlog(move |backlog| backlog.append(&Record::Chain(id))).await;
         match appended {
             Ok(Ok(())) => {
-                tracing::warn!(left = %self.chain.id, chain = %id, "the audit log goes on in another chain");
+                tracing::warn!(previous = %self.chain.id, chain = %id, "audit chain switched");
                 self.chain = Chain::new(id);
-                self.uncertain = false;
+                self.end_unknown = false;
             }
-            failed => tracing::error!(?failed, "the audit log cannot go on in another chain"),
+            failed => tracing::error!(?failed, "switching the audit chain failed"),
         }
     }
 
-    /// Gives the events that were taken their place in the chain. That some were lost is an event itself.
-    fn chain_up(&mut self) -> Batch {
-        let mut batch = Batch::with_room(self.chain, std::mem::take(&mut self.room));
+    /// Builds a batch of the events taken, preceded by an event for any that were lost.
+    fn build_batch(&mut self) -> Batch {
+        let mut batch = Batch::with_buffer(self.chain, std::mem::take(&mut self.row_buffer));
         batch.reserve(self.events.len(), self.events.size());
-        let shed = self.queue.shed_so_far();
-        if shed > self.told_shed {
+        let shed = self.queue.shed_count();
+        if shed > self.reported_shed {
             let mut event = Vec::new();
-            encoding::event(&mut event, &lost(shed - self.told_shed, self.sources.clock.now()));
+            encoding::event(&mut event, &loss_event(shed - self.reported_shed, self.sources.clock.now()));
             batch.push(&event);
-            self.told_shed = shed;
+            self.reported_shed = shed;
         }
         self.events.iter().for_each(|event| batch.push(event));
         self.chain = batch.after;
         batch
     }
 
-    /// Makes a batch safe: in the log, where that is soon done and nothing older waits; else in the file.
-    async fn keep(&mut self, batch: Batch, waiters: Vec<oneshot::Sender<()>>) {
+    /// Makes a batch durable: in the log if that succeeds in time and nothing older waits, otherwise in the
+    /// spill file.
+    async fn make_durable(&mut self, batch: Batch, waiters: Vec<oneshot::Sender<()>>) {
         let batch = Arc::new(batch);
-        if self.work.is_none() && !self.is_behind() && self.retry.is_none() {
-            self.begin(Job::Write(Arc::clone(&batch)));
-            if let Ok((log, done)) = timeout(self.pace.patience, under_way(&mut self.work)).await {
-                let written = matches!(&done, Done::Written(Ok(_)));
-                self.end_work(log, done).await;
+        if self.job.is_none() && !self.is_behind() && self.retry_at.is_none() {
+            self.start(Job::Write(Arc::clone(&batch)));
+            if let Ok((log, result)) = timeout(self.options.timeout, finished(&mut self.job)).await {
+                let written = matches!(&result, JobResult::Written(Ok(_)));
+                self.finish_job(log, result).await;
                 if written {
-                    self.room = Arc::into_inner(batch).map(Batch::into_room).unwrap_or_default();
+                    self.row_buffer = Arc::into_inner(batch).map(Batch::into_buffer).unwrap_or_default();
                     return self.release(waiters);
                 }
             }
@@ -358,20 +362,20 @@ impl Writer {
         match self.spill(Batch::clone(&batch)).await {
             Ok(()) => self.release(waiters),
             Err(error) => {
-                tracing::error!(%error, "audit rows wait in memory");
-                // Those who wait for these rows are told so, as the others are.
+                tracing::error!(%error, "audit rows not durable; they wait in memory");
+                // Requests that wait for these rows fail, like the ones after them.
                 drop(waiters);
-                self.queue.refuse();
-                self.stuck = Some(batch);
+                self.queue.suspend();
+                self.blocked = Some(batch);
             }
         }
     }
 
-    /// Rows are safe.
+    /// Signals that rows are durable.
     fn release(&self, waiters: Vec<oneshot::Sender<()>>) {
-        self.tally.hold(0);
+        self.metrics.set_pending(0);
         for waiter in waiters {
-            // One who has gone away waits no more.
+            // The request may have been cancelled.
             let _ = waiter.send(());
         }
     }
@@ -381,10 +385,10 @@ impl Writer {
             let first = backlog.is_empty();
             backlog.append(&Record::Rows(batch))?;
             if first {
-                tracing::warn!("audit rows go into the spill file until the database takes them");
+                tracing::warn!("audit rows are written to the spill file until the database accepts them");
             }
             Ok(())
         });
-        spilled.await.unwrap_or(Err(SpillError::Nowhere))
+        spilled.await.unwrap_or(Err(SpillError::NoDirectory))
     }
 }

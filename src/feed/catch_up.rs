@@ -1,66 +1,38 @@
-//! Brings scopes that are behind up to date before anybody asks.
+//! Refreshes scopes that fell behind in the background, before a request needs them.
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::Mutex;
-use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::Feed;
+use super::service::Feed;
 use crate::model::feed::Follower;
 use crate::model::scope::Scope;
 
-/// Scopes caught up at once: a share of the pool, so that readers find connections too.
-const AT_ONCE: usize = 2;
-
-/// Scopes that are behind: at most as many as are held.
-#[derive(Debug, Default)]
-pub(super) struct CatchUp {
-    behind: Mutex<HashSet<Scope>>,
-    some: Notify,
-    begun: AtomicU64,
-}
-
-impl CatchUp {
-    pub(super) fn add(&self, scope: Scope) {
-        self.behind.lock().insert(scope);
-        self.some.notify_one();
-    }
-
-    fn take(&self) -> HashSet<Scope> {
-        let taken = std::mem::take(&mut *self.behind.lock());
-        self.begun.fetch_add(taken.len() as u64, Ordering::Relaxed);
-        taken
-    }
-
-    /// How many scopes were caught up so far, each as often as it was behind.
-    pub(super) fn begun(&self) -> u64 {
-        self.begun.load(Ordering::Relaxed)
-    }
-}
+/// Number of scopes refreshed concurrently: a share of the connection pool, so that requests still obtain
+/// connections.
+const CONCURRENCY: usize = 2;
 
 impl Feed {
     pub(super) async fn catch_up(self: Arc<Self>, stop: CancellationToken) {
-        while stop.run_until_cancelled(self.catch_up.some.notified()).await.is_some() {
+        while stop.run_until_cancelled(self.behind.added.notified()).await.is_some() {
             let Some(follower) = self.follower() else { return };
-            if stop.run_until_cancelled(all(&follower, self.catch_up.take())).await.is_none() {
+            if stop.run_until_cancelled(refresh_all(&follower, self.behind.take_all())).await.is_none() {
                 return;
             }
         }
     }
 }
 
-async fn all(follower: &Arc<dyn Follower>, behind: HashSet<Scope>) {
-    let mut under_way = JoinSet::new();
+async fn refresh_all(follower: &Arc<dyn Follower>, behind: HashSet<Scope>) {
+    let mut running = JoinSet::new();
     for scope in behind {
-        if under_way.len() >= AT_ONCE {
-            under_way.join_next().await;
+        if running.len() >= CONCURRENCY {
+            running.join_next().await;
         }
         let follower = Arc::clone(follower);
-        under_way.spawn(async move { follower.catch_up(scope).await });
+        running.spawn(async move { follower.catch_up(scope).await });
     }
-    while under_way.join_next().await.is_some() {}
+    while running.join_next().await.is_some() {}
 }

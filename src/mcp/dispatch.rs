@@ -208,7 +208,7 @@ impl Endpoint {
         };
         let session = registry.open_session(caller, client, new).await?;
         // A list that is read from now on, on any replica, is not older than the revision from which the session notifies.
-        self.feed.settled_head(caller.agent).await?;
+        self.feed.acknowledged_head(caller.agent).await?;
         progress.opened(session.id().uid(), asked.version, &asked.client);
         let mut result = Vec::new();
         legacy::encode::initialize(&mut result, asked.version, &snapshot.description)?;
@@ -245,7 +245,7 @@ impl Endpoint {
             SessionCall::Subscribe(uri) => {
                 registry.subscribe(caller, session, &uri).await?;
                 // A read from now on, on any replica, is not older than the revision from which the session notifies.
-                self.feed.settled_head(caller.agent).await?;
+                self.feed.acknowledged_head(caller.agent).await?;
             }
             SessionCall::Unsubscribe(uri) => registry.unsubscribe(session, &uri).await?,
             SessionCall::SetLevel(level) => registry.set_level(session, level).await?,

@@ -18,7 +18,7 @@ use super::reply::{fail, method_not_allowed, no_content, refuse, refuse_read};
 use super::stats::{EndpointStats, label_of};
 use super::streams::Streams;
 use super::wire::parse;
-use crate::audit::Audit;
+use crate::audit::AuditRecorder;
 use crate::config::Costs;
 use crate::feed::Feed;
 use crate::http::body::{self, Body, Received};
@@ -64,7 +64,7 @@ pub struct Endpoint {
     pub(super) call_handler: CallHandler,
     pub(super) feed: Arc<Feed>,
     pub(super) streams: Streams,
-    pub(super) audit: Arc<Audit>,
+    pub(super) audit: Arc<AuditRecorder>,
     limits: Arc<Limits>,
     pub(super) usage: Arc<UsageBook>,
     pub(super) options: EndpointOptions,
@@ -81,7 +81,7 @@ pub struct Services {
     /// The change feed.
     pub feed: Arc<Feed>,
     /// The audit log.
-    pub audit: Arc<Audit>,
+    pub audit: Arc<AuditRecorder>,
     /// Rate limits and requests in flight.
     pub limits: Arc<Limits>,
     /// Quotas and usage counters.

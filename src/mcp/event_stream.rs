@@ -20,7 +20,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::record::StreamAuditGuard;
 use super::sse::KEEP_ALIVE;
 use super::streams::{StreamEnd, StreamPermit};
-use crate::feed::hub::{Reading, Told};
+use crate::feed::hub::{ChangeEvent, Subscription};
 use crate::model::fault::Fault;
 use crate::model::feed::ChangeFeed;
 use crate::registry::Registry;
@@ -35,7 +35,7 @@ const LAST_RETRY: Duration = Duration::from_secs(2);
 /// Encodes the events of a stream as an era has them.
 pub(super) trait StreamEncoder: Send + Sync + 'static {
     /// Appends the notification of a change.
-    fn notification(&mut self, out: &mut Vec<u8>, change: &Told);
+    fn notification(&mut self, out: &mut Vec<u8>, change: &ChangeEvent);
 
     /// Appends the last event.
     fn last(&mut self, out: &mut Vec<u8>, end: StreamEnd);
@@ -44,7 +44,7 @@ pub(super) trait StreamEncoder: Send + Sync + 'static {
     /// expires at `expires_at`, as of its newest grant.
     fn check(
         &mut self,
-        reading: &Reading,
+        subscription: &Subscription,
         expires_at: Option<OffsetDateTime>,
         out: &mut Vec<u8>,
     ) -> impl Future<Output = Result<(), Obstacle>> + Send;
@@ -79,7 +79,7 @@ struct EventStream<V> {
 
 struct Open<V> {
     context: StreamContext,
-    reading: Reading,
+    subscription: Subscription,
     encoder: V,
     audit: StreamAuditGuard,
     /// When the next comment and the next check are due, whatever is sent meanwhile.
@@ -91,17 +91,17 @@ struct Open<V> {
 /// The bytes of a stream, `first` before everything else.
 pub(super) fn events<V: StreamEncoder>(
     context: StreamContext,
-    reading: Reading,
+    subscription: Subscription,
     encoder: V,
     first: Vec<u8>,
     mut audit: StreamAuditGuard,
 ) -> Pin<Box<dyn Stream<Item = Bytes> + Send>> {
     // A change between admission and here is found by the first check.
-    reading.suspect();
+    subscription.request_recheck();
     audit.sent(first.len());
     let every = context.keep_alive;
     let next_check = Instant::now() + every;
-    let open = Open { context, reading, encoder, audit, next_check, retry: None };
+    let open = Open { context, subscription, encoder, audit, next_check, retry: None };
     // On the heap once: both the state and the future of `unfold` reserve space for what they exchange.
     let stream = Arc::new(Mutex::new(EventStream { open: Some(open), pending: first }));
     let supervisor = AbortOnDropHandle::new(tokio::spawn(supervise(Arc::downgrade(&stream), every)));
@@ -120,7 +120,7 @@ async fn supervise<V: StreamEncoder>(stream: Weak<Mutex<EventStream<V>>>, every:
         let Some(stream) = stream.upgrade() else { return };
         let Ok(mut stream) = stream.try_lock() else { continue };
         match &stream.open {
-            Some(open) => open.reading.suspect(),
+            Some(open) => open.subscription.request_recheck(),
             None => return,
         }
         stream.step(false).await;
@@ -172,7 +172,7 @@ impl<V: StreamEncoder> Open<V> {
             biased;
             () = self.context.closing.cancelled() => {}
             () = tokio::time::sleep_until(self.deadline()) => {}
-            () = self.reading.stirred(), if self.retry.is_none() => {}
+            () = self.subscription.ready(), if self.retry.is_none() => {}
         }
     }
 
@@ -200,12 +200,12 @@ impl<V: StreamEncoder> Open<V> {
         let now = Instant::now();
         if polled && now >= self.next_check {
             self.next_check = now + self.context.keep_alive;
-            self.reading.suspect();
+            self.subscription.request_recheck();
             out.extend_from_slice(&KEEP_ALIVE);
         }
         let expired = self.has_expired();
         if expired {
-            self.reading.suspect();
+            self.subscription.request_recheck();
         } else if self.retry.is_some_and(|(at, _)| now < at) {
             return Ok(false);
         }
@@ -214,7 +214,7 @@ impl<V: StreamEncoder> Open<V> {
             // No newer grant was found.
             _ if self.has_expired() => Err(StreamEnd::NotAllowed),
             Err(Obstacle::Unknown) => {
-                self.reading.suspect();
+                self.subscription.request_recheck();
                 let (_, wait) = self.retry.unwrap_or((now, FIRST_RETRY));
                 self.retry = Some((Instant::now() + wait, (wait * 2).min(LAST_RETRY)));
                 Ok(false)
@@ -229,7 +229,7 @@ impl<V: StreamEncoder> Open<V> {
     /// Appends pending notifications, up to [`CHUNK`].
     fn notify(&mut self, out: &mut Vec<u8>) {
         while out.len() < CHUNK
-            && let Some(change) = self.reading.next()
+            && let Some(change) = self.subscription.next()
         {
             self.encoder.notification(out, &change);
             self.context.permit.notified();
@@ -243,7 +243,7 @@ impl<V: StreamEncoder> Open<V> {
         if !proven {
             return Err(Obstacle::Unknown);
         }
-        if !self.reading.take_suspicion() {
+        if !self.subscription.take_recheck() {
             return Ok(());
         }
         // Boxed: a waiting stream, as nearly all are, does not reserve space for it.
@@ -261,6 +261,6 @@ impl<V: StreamEncoder> Open<V> {
             Err(_) => return Err(Obstacle::End(StreamEnd::NotAllowed)),
         }
         let expires_at = caller.grant.as_ref().and_then(|grant| grant.credential.expires_at);
-        self.encoder.check(&self.reading, expires_at, out).await
+        self.encoder.check(&self.subscription, expires_at, out).await
     }
 }

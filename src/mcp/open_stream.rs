@@ -13,7 +13,7 @@ use super::modern::listen::{Filter, ListenEncoder};
 use super::sse;
 use super::version::ProtocolVersion;
 use super::wire::RequestId;
-use crate::feed::hub::Reading;
+use crate::feed::hub::Subscription;
 use crate::http::body::Body;
 use crate::model::fault::Fault;
 use crate::model::ids::SessionUid;
@@ -38,15 +38,15 @@ impl Endpoint {
         let stream = self.stream_context(context, caller, None)?;
         let snapshot = stream.registry.snapshot(caller).await?;
         let honoured = filter.clone().honoured(&stream.registry, caller, &snapshot).await?;
-        let reading = self.read(caller, None).await?;
+        let subscription = self.read(caller, None).await?;
         // The interests are listed first, so that no change is missed. Older changes are not notified, so every replica must
         // already answer with them.
-        let since = self.feed.settled_head(caller.agent).await?;
-        reading.take_up(honoured.interests(since)).await?;
+        let since = self.feed.acknowledged_head(caller.agent).await?;
+        subscription.add_interests(honoured.interests(since)).await?;
         let encoder = ListenEncoder::new(id, snapshot.description.clone());
         let first = encoder.acknowledge(&honoured);
         let audit = self.stream_audit_guard(context);
-        Ok(sse::response(event_stream::events(stream, reading, encoder, first, audit)))
+        Ok(sse::response(event_stream::events(stream, subscription, encoder, first, audit)))
     }
 
     /// Answers `GET` with the stream of a session, which replaces the one before.
@@ -60,21 +60,22 @@ impl Endpoint {
         let (session, revision) = stream.registry.take_stream(session).await?;
         if session.epoch > 1 {
             // The replica that has the old stream learns of this one before anything is sent here.
-            self.feed.settle(Scope::from(session.uid), revision).await;
+            self.feed.wait_for_replicas(Scope::from(session.uid), revision).await;
         }
         let last = context.parts.headers.get(&LAST_EVENT_ID).map(|id| id.to_str().unwrap_or_default());
         let start = match Start::read(&session, last) {
             Start::Resumed(watermark) if watermark > self.feed.head(caller.agent).await? => Start::Unreadable,
             start => start,
         };
-        let reading = self.read(caller, Some(Scope::from(session.uid))).await?;
-        let known = reading.take_up(start.interests(&session)).await?;
+        let subscription = self.read(caller, Some(Scope::from(session.uid))).await?;
+        let known = subscription.add_interests(start.interests(&session)).await?;
         let reset = !known || start == Start::Unreadable;
         if reset {
-            reading.reset();
+            subscription.mark_all_dirty();
         }
         let primed = ProtocolVersion::parse(&session.version).is_some_and(ProtocolVersion::primes_streams);
-        let mut encoder = SessionEncoder::new(Arc::clone(&stream.registry), session, reading.watermark());
+        let mut encoder =
+            SessionEncoder::new(Arc::clone(&stream.registry), session, subscription.watermark());
         let mut first = Vec::new();
         if primed {
             encoder.prime(&mut first);
@@ -83,7 +84,7 @@ impl Endpoint {
             encoder.log_reset(&mut first);
         }
         let audit = self.stream_audit_guard(context);
-        Ok(sse::response(event_stream::events(stream, reading, encoder, first, audit)))
+        Ok(sse::response(event_stream::events(stream, subscription, encoder, first, audit)))
     }
 
     fn stream_context(
@@ -107,12 +108,12 @@ impl Endpoint {
     }
 
     /// Opens a subscription to the caller's agent, which is checked again when access to the agent changes, or the session.
-    async fn read(&self, caller: &Caller, session: Option<Scope>) -> Result<Reading, Fault> {
+    async fn read(&self, caller: &Caller, session: Option<Scope>) -> Result<Subscription, Fault> {
         let own = caller.grant.as_ref().map(|grant| Scope::from(grant.credential.tenant));
         let agents = Scope::from(caller.tenant);
         let mut watched = vec![agents];
         watched.extend(own.filter(|own| *own != agents));
         watched.extend(session);
-        self.feed.open(caller.tenant, caller.agent, &watched).await
+        self.feed.subscribe(caller.tenant, caller.agent, &watched).await
     }
 }

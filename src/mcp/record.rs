@@ -12,11 +12,11 @@ use super::context::{Asked, Member, QuotaHolder, RequestContext};
 use super::endpoint::Endpoint;
 use super::reply::fail;
 use super::streams::StreamEnd;
-use crate::audit::Audit;
+use crate::audit::AuditRecorder;
 use crate::http::body::Body;
 use crate::http::key_expiry;
 use crate::http::meter::{Meter, RequestLabels};
-use crate::model::audit::event::{ClientName, Difference, Event, named, trace};
+use crate::model::audit::event::{ChangeHashes, ClientName, Event, named, trace};
 use crate::model::fault::Fault;
 use crate::model::outcome::Outcome;
 use crate::model::usage::Usage;
@@ -35,7 +35,7 @@ struct CompletedRequest {
 
 impl CompletedRequest {
     /// Completes the record of a request with its answer.
-    fn new(context: &mut RequestContext<'_>, audit: &Audit, response: &Response<Body>) -> Self {
+    fn new(context: &mut RequestContext<'_>, audit: &AuditRecorder, response: &Response<Body>) -> Self {
         let progress = &mut context.progress;
         let (asked, client) = (std::mem::take(&mut progress.asked), progress.client.take());
         let (members, quotas) = (std::mem::take(&mut progress.members), progress.quotas.take());
@@ -139,7 +139,7 @@ impl Endpoint {
 /// The row of a request, as far as it is known.
 fn event(
     context: &RequestContext<'_>,
-    audit: &Audit,
+    audit: &AuditRecorder,
     asked: Asked,
     client_name: Option<ClientName>,
 ) -> Event {
@@ -165,7 +165,7 @@ fn event(
         bytes_in: progress.bytes_in,
         bytes_out: None,
         revision: None,
-        difference: Difference::default(),
+        difference: ChangeHashes::default(),
     }
 }
 
@@ -193,7 +193,7 @@ fn micros(took: Duration) -> u64 {
 /// Writes the audit row of a stream's end when it is dropped.
 #[derive(Debug)]
 pub(super) struct StreamAuditGuard {
-    audit: Arc<Audit>,
+    audit: Arc<AuditRecorder>,
     usage: Arc<UsageBook>,
     quotas: Option<QuotaHolder>,
     event: Option<Event>,
@@ -228,6 +228,6 @@ impl Drop for StreamAuditGuard {
             let usage = Usage { bytes_out: self.bytes, ..Usage::default() };
             self.usage.count(holders, usage_method(&event), event.at, &usage);
         }
-        self.audit.note(&event);
+        self.audit.record_detached(&event);
     }
 }

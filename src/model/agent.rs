@@ -1,4 +1,4 @@
-//! Tenants and agents, as the registry knows them.
+//! Tenants and agents.
 
 use std::sync::Arc;
 
@@ -13,14 +13,14 @@ use super::scope::Revision;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, serde::Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase", try_from = "String")]
 pub enum Access {
-    /// Whoever holds a key of the agent or of its tenant.
+    /// Holders of a key of the agent or of its tenant.
     Key,
-    /// Everybody, read only.
+    /// Everyone, read-only.
     Public,
 }
 
 impl Access {
-    /// As it is stored and sent.
+    /// The value that is stored and sent.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Key => "key",
@@ -28,7 +28,7 @@ impl Access {
         }
     }
 
-    /// Reads what is stored.
+    /// Parses the stored value.
     pub fn parse(text: &str) -> Option<Self> {
         match text {
             "key" => Some(Self::Key),
@@ -46,69 +46,70 @@ impl TryFrom<String> for Access {
     }
 }
 
-/// What decides over access to an agent. It changes with its tenant's scope.
+/// The access settings of an agent. They change with its tenant's scope.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentAccess {
     /// The agent.
     pub agent: AgentId,
-    /// Whose it is.
+    /// Tenant of the agent.
     pub tenant: TenantId,
     /// Who may read it.
     pub access: Access,
-    /// Whether it answers at all.
+    /// Whether requests to the agent are answered.
     pub enabled: bool,
-    /// How much may be used of it.
+    /// Limits of the agent and its tenant.
     pub limits: Arc<AccessLimits>,
 }
 
-/// What was set for an agent and for its tenant.
+/// The limits that apply to the use of an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccessLimits {
     /// The agent under which quotas and rates are counted.
     pub quota_holder: AgentId,
-    /// For the agent.
+    /// Limits of the agent.
     pub agent: UseLimits,
-    /// For the tenant.
+    /// Limits of the tenant.
     pub tenant: UseLimits,
 }
 
 impl AccessLimits {
-    /// Those of an agent for which, and for whose tenant, nothing was set.
+    /// Without any limits set.
     pub fn unset(agent: AgentId) -> Self {
         Self { quota_holder: agent, agent: UseLimits::default(), tenant: UseLimits::default() }
     }
 }
 
-/// What an agent says of itself. It changes with the agent's own scope.
+/// The description of an agent for clients. It changes with the agent's scope.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentDescription {
-    /// The name of the `serverInfo`.
+    /// Name in `serverInfo`.
     pub name: String,
-    /// A title for people.
+    /// Title for people.
     pub title: Option<String>,
-    /// What a client's model is told about using this server.
+    /// Instructions for the model of a client.
     pub instructions: Option<String>,
 }
 
-/// How old keys may become, in days of 24 hours: 1 to 3650.
+/// Maximum age of keys, in days of 24 hours: 1 to 3650.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeyAge(u16);
 
 impl KeyAge {
     /// Ten years.
-    const MOST_DAYS: u16 = 3650;
+    const MAX_DAYS: u16 = 3650;
 
-    /// So many days; `None` where they are none or too many.
+    /// A number of days; `None` if it is out of range.
     pub fn from_days(days: u16) -> Option<Self> {
-        (1..=Self::MOST_DAYS).contains(&days).then_some(Self(days))
+        (1..=Self::MAX_DAYS).contains(&days).then_some(Self(days))
     }
 
-    /// In days.
+    /// The number of days.
     pub fn days(self) -> u16 {
         self.0
     }
 
-    /// When a key that was made then is too old, and no later than it expires anyway.
+    /// The expiry of a key created at `made`: the requested one, or when the maximum age is reached if that
+    /// is earlier.
     pub fn cap(
         made: OffsetDateTime,
         expires: Option<OffsetDateTime>,
@@ -119,52 +120,52 @@ impl KeyAge {
     }
 }
 
-/// A tenant, whole.
+/// A tenant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tenant {
-    /// Its identity.
+    /// Identity of the tenant.
     pub uid: TenantId,
-    /// What people type.
+    /// Name in URLs.
     pub slug: Slug,
-    /// What people read.
+    /// Name for people.
     pub name: String,
-    /// How many days old a key of it may become; `None`: as old as it likes.
+    /// Maximum age of its keys, if limited.
     pub max_key_age: Option<KeyAge>,
-    /// How much it may use.
+    /// Its limits.
     pub limits: UseLimits,
-    /// The limits that a new agent of it starts with.
+    /// The initial limits of its new agents.
     pub agent_limits: UseLimits,
     /// The revision of its scope that last changed it.
     pub revision: Revision,
-    /// When it was made.
+    /// Time of creation.
     pub created_at: OffsetDateTime,
 }
 
-/// An agent, whole.
+/// An agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Agent {
-    /// Its identity.
+    /// Identity of the agent.
     pub uid: AgentId,
-    /// What people type.
+    /// Name in URLs.
     pub slug: Slug,
-    /// Whose it is.
+    /// Tenant of the agent.
     pub tenant: TenantId,
     /// The tenant's slug.
     pub tenant_slug: Slug,
-    /// What it says of itself.
+    /// Description for clients.
     pub description: AgentDescription,
     /// Who may read it.
     pub access: Access,
-    /// Whether it answers at all.
+    /// Whether requests to the agent are answered.
     pub enabled: bool,
-    /// Whether the operator disabled it, so that only the operator enables it again.
+    /// Whether the operator disabled it, so that only the operator can enable it.
     pub disabled_by_operator: bool,
-    /// How much may be used of it.
+    /// Its limits.
     pub limits: UseLimits,
-    /// The agent under which its quotas and rates are counted: the first that had its slug.
+    /// The agent under which quotas and rates are counted: the first that had this slug.
     pub quota_holder: AgentId,
-    /// The revision of its registry.
+    /// The current revision of its scope.
     pub revision: Revision,
-    /// When it was made.
+    /// Time of creation.
     pub created_at: OffsetDateTime,
 }

@@ -1,8 +1,9 @@
-//! The algorithms by which issuers sign access tokens (RFC 7518, RFC 8037): asymmetric ones alone.
+//! The signature algorithms of access tokens (RFC 7518, RFC 8037). Only asymmetric ones are supported.
 
 use std::fmt;
 
-/// How a token is signed. There is no `none`, and nothing that a public key could be mistaken for the secret of.
+/// A signature algorithm. There is neither `none` nor a symmetric one, so that a public key cannot be misused
+/// as a secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Algorithm {
     /// RSASSA-PKCS1-v1_5 with SHA-256.
@@ -26,7 +27,7 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    /// All of them.
+    /// All algorithms.
     pub const ALL: [Self; 9] = [
         Self::Rs256,
         Self::Rs384,
@@ -39,7 +40,7 @@ impl Algorithm {
         Self::EdDsa,
     ];
 
-    /// As the header of a token names it.
+    /// The value of the `alg` header.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Rs256 => "RS256",
@@ -54,7 +55,8 @@ impl Algorithm {
         }
     }
 
-    /// Reads a name, to the letter; `Ed25519` is the newer one of `EdDSA` on that curve (RFC 9864).
+    /// Parses a value of `alg`, case-sensitively. `Ed25519` is the newer name of `EdDSA` with that curve (RFC
+    /// 9864).
     pub fn parse(text: &str) -> Option<Self> {
         let named = Self::ALL.into_iter().find(|algorithm| algorithm.as_str() == text);
         named.or_else(|| (text == "Ed25519").then_some(Self::EdDsa))
@@ -72,7 +74,7 @@ mod tests {
     use super::Algorithm;
 
     #[test]
-    fn names_are_read_to_the_letter_and_none_is_symmetric() {
+    fn algorithm_names_are_case_sensitive_and_asymmetric() {
         for algorithm in Algorithm::ALL {
             assert_eq!(Algorithm::parse(algorithm.as_str()), Some(algorithm));
         }

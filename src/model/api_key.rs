@@ -1,4 +1,4 @@
-//! Issued keys, as their owners see them.
+//! Issued keys.
 
 use time::OffsetDateTime;
 
@@ -8,45 +8,45 @@ use super::limits::KeyLimits;
 use super::networks::Networks;
 use super::scope::Revision;
 
-/// A key as its owner sees it: everything but the secret.
+/// An issued key, without its secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiKey {
-    /// Its identity.
+    /// Identity of the key.
     pub uid: KeyId,
-    /// Whose it is.
+    /// Tenant of the key.
     pub tenant: TenantId,
-    /// The one agent it reaches; `None` for an owner key.
+    /// The agent that it reaches; `None` for an owner key.
     pub agent: Option<AgentId>,
-    /// Its first 12 characters.
+    /// The first 12 characters of the key.
     pub display: String,
-    /// What its owner calls it.
+    /// Name for people.
     pub name: String,
-    /// What it may do.
+    /// Permitted scopes.
     pub scopes: Vec<KeyScope>,
-    /// How much it may use.
+    /// Limits of the key.
     pub limits: KeyLimits,
-    /// Who acts with it.
+    /// Principal that acts with the key.
     pub principal: PrincipalId,
     /// The principal of the key that created or rotated it; `None` for the operator.
     pub maker: Option<PrincipalId>,
     /// The revision of the tenant's scope that last changed it.
     pub revision: Revision,
-    /// When it was made.
+    /// Time of creation.
     pub created_at: OffsetDateTime,
-    /// From when on it is refused: the earlier of what was asked for and what the tenant's maximum age allows.
+    /// When it expires: the requested expiry, or when the tenant's maximum age is reached if that is earlier.
     pub expires_at: Option<OffsetDateTime>,
-    /// The expiry that was asked for, or that a rotation left it.
+    /// The expiry that was requested, or that a rotation set.
     pub asked_expiry: Option<OffsetDateTime>,
-    /// From where it may be used.
+    /// Networks from which it may be used.
     pub networks: Networks,
     /// When it was revoked.
     pub revoked_at: Option<OffsetDateTime>,
-    /// When it was last used, to the minute.
+    /// When it was last used, with a resolution of a minute.
     pub last_used_at: Option<OffsetDateTime>,
 }
 
 impl ApiKey {
-    /// Whether it is neither revoked nor expired.
+    /// Whether the key is neither revoked nor expired.
     pub fn is_active(&self, now: OffsetDateTime) -> bool {
         self.revoked_at.is_none() && self.expires_at.is_none_or(|end| end > now)
     }

@@ -1,7 +1,8 @@
-//! The audit log as values: events, how they are written down as bytes, and the chains that these form.
+//! The audit log as values: events, their encoding, the hash chains formed of them, and signatures.
 
 pub mod chain;
 pub mod checkpoint;
+pub mod digest;
 pub mod encoding;
 pub mod event;
 pub mod ledger;

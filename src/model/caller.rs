@@ -1,4 +1,4 @@
-//! Who calls, and what a credential allows.
+//! Credentials and what they grant.
 
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
@@ -7,20 +7,20 @@ use super::ids::{AgentId, KeyId, PrincipalId, TenantId};
 use super::limits::KeyLimits;
 use super::networks::Networks;
 
-/// What a key may do.
+/// A scope of a credential.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase", try_from = "String")]
 pub enum KeyScope {
-    /// Use the MCP endpoint.
+    /// Use of the MCP endpoint.
     Mcp,
-    /// Manage the agent's registry through the admin surface.
+    /// Management of the agent's catalog.
     Registry,
-    /// Read the agent's audit log.
+    /// Access to the agent's audit log.
     Audit,
 }
 
 impl KeyScope {
-    /// As it is stored and sent.
+    /// The value that is stored and sent.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Mcp => "mcp",
@@ -29,7 +29,7 @@ impl KeyScope {
         }
     }
 
-    /// Reads what is stored.
+    /// Parses the stored value.
     pub fn parse(text: &str) -> Option<Self> {
         [Self::Mcp, Self::Registry, Self::Audit].into_iter().find(|s| s.as_str() == text)
     }
@@ -43,10 +43,10 @@ impl TryFrom<String> for KeyScope {
     }
 }
 
-/// What a credential is.
+/// The kind of a credential.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CredentialKind {
-    /// A key of one agent.
+    /// A key of an agent.
     AgentKey,
     /// A key of a tenant.
     OwnerKey,
@@ -54,45 +54,45 @@ pub enum CredentialKind {
     Token,
 }
 
-/// Which agents of its tenant a credential reaches.
+/// The agents of its tenant that a credential may be used with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reach {
-    /// All of them.
+    /// All agents.
     Tenant,
-    /// These: one for an agent's key, at most a hundred for a token.
+    /// These agents: one for an agent key, at most 100 for a token.
     Agents(Vec<AgentId>),
 }
 
-/// What a verified credential grants.
+/// A verified credential.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Credential {
-    /// What it is.
+    /// Kind of the credential.
     pub kind: CredentialKind,
-    /// The key; of a token, what stands for its subject.
+    /// Id of the key; for a token, an id derived from its subject.
     pub key: KeyId,
-    /// Who acts with it.
+    /// Principal that acts with the credential.
     pub principal: PrincipalId,
-    /// The tenant whose scope it changes with.
+    /// Tenant with whose scope the credential changes.
     pub tenant: TenantId,
-    /// The agents that it reaches.
+    /// Agents that it may be used with.
     pub reach: Reach,
-    /// From where it may be used.
+    /// Networks from which it may be used.
     pub networks: Networks,
-    /// What it may do.
+    /// Permitted scopes.
     pub scopes: Vec<KeyScope>,
-    /// From when on it is refused.
+    /// When it expires.
     pub expires_at: Option<OffsetDateTime>,
-    /// How much it may use.
+    /// Limits of the credential.
     pub limits: KeyLimits,
 }
 
 impl Credential {
-    /// Whether it may do `scope` at all. An owner key has all scopes, unless it was made with fewer.
+    /// Whether the credential has a scope.
     pub fn allows(&self, scope: KeyScope) -> bool {
         self.scopes.contains(&scope)
     }
 
-    /// Whether it reaches this agent of this tenant.
+    /// Whether the credential may be used with this agent of this tenant.
     pub fn reaches(&self, tenant: TenantId, agent: AgentId) -> bool {
         let reached = match &self.reach {
             Reach::Tenant => true,
@@ -101,17 +101,8 @@ impl Credential {
         reached && self.tenant == tenant
     }
 
-    /// Whether it ends with this agent: whether it is a key of it.
+    /// Whether the credential is a key of this agent, and is revoked with it.
     pub fn ends_with(&self, agent: AgentId) -> bool {
         matches!(&self.reach, Reach::Agents(own) if *own == [agent])
     }
-}
-
-/// Who acts on the admin surface.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Administrator {
-    /// The gateway's operator: everything.
-    Operator,
-    /// A key of a tenant or of an agent.
-    Key(std::sync::Arc<Credential>),
 }

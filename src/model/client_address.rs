@@ -1,14 +1,16 @@
-//! The address of a client, as far as the gateway can establish it.
+//! The address of a client.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 
-/// The address that a request comes from.
+/// The address of the client that sent a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ClientAddress {
-    /// The peer of the connection, or the address that a trusted proxy names. Never an IPv4-mapped IPv6 address.
+    /// The peer of the connection, or the address reported by a trusted proxy. Never an IPv4-mapped IPv6
+    /// address.
     Known(IpAddr),
-    /// A trusted proxy names a client that cannot be read as an address. It is in no network and never local.
+    /// A trusted proxy reports a client without a valid address. Such a client is in no network and not
+    /// local.
     Unknown {
         /// The proxy.
         proxy: IpAddr,
@@ -16,7 +18,7 @@ pub enum ClientAddress {
 }
 
 impl ClientAddress {
-    /// The address; `None` for an unknown one.
+    /// The address, if known.
     pub fn known(self) -> Option<IpAddr> {
         match self {
             Self::Known(address) => Some(address),
@@ -24,8 +26,8 @@ impl ClientAddress {
         }
     }
 
-    /// What rates and stream limits of an address are counted by: the /64 of an IPv6 address, and one for all unknown
-    /// clients of a proxy.
+    /// The address by which rates and streams are counted: the /64 of an IPv6 address, and one value for all
+    /// unknown clients of a proxy.
     #[must_use]
     pub fn network(self) -> Self {
         match self {
@@ -50,7 +52,7 @@ impl fmt::Display for ClientAddress {
     }
 }
 
-/// An IPv4 address, or the /64 of an IPv6 address: what one network assigns to one client.
+/// An IPv4 address, or the /64 of an IPv6 address, which a provider assigns to one client.
 pub fn network_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => IpAddr::V4(address),

@@ -1,58 +1,86 @@
-//! The time that all replicas share: the database's.
+//! The clock: that of the system, or one that follows the database's, so that all replicas share one time.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use time::{Duration, OffsetDateTime};
 
-use super::sources::Clock;
+/// A source of the current time.
+pub trait Clock: Send + Sync {
+    /// The current UTC time in whole microseconds, the resolution of the database.
+    fn now(&self) -> OffsetDateTime;
 
-/// A reading of the database's clock, made between two readings of the local one.
+    /// Adjusts the clock by a reading of the database's clock. A clock that does not follow the database ignores it.
+    fn adjust(&self, _sample: ClockSample) {}
+
+    /// The current correction of the local clock towards the database's clock.
+    fn offset(&self) -> time::Duration {
+        time::Duration::ZERO
+    }
+
+    /// Whether the local clock differed from the database's by a minute or more in the last sample.
+    fn is_skewed(&self) -> bool {
+        false
+    }
+}
+
+/// The system clock.
+#[derive(Debug, Clone, Copy)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now(&self) -> OffsetDateTime {
+        OffsetDateTime::now_utc().truncate_to_microsecond()
+    }
+}
+
+/// A reading of the database's clock between two readings of the local clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClockSample {
-    /// Before the database was asked.
+    /// Local time before the query was sent.
     pub before: OffsetDateTime,
-    /// What the database answered.
+    /// The database's time.
     pub database: OffsetDateTime,
-    /// After its answer.
+    /// Local time after the result was received.
     pub after: OffsetDateTime,
 }
 
-/// Samples that took longer say too little.
-const LONGEST_SAMPLE: Duration = Duration::seconds(1);
-/// The largest offset that is followed: beyond it one of the clocks is not set at all, and following it would bring
-/// expired credentials back.
-const LARGEST_OFFSET: Duration = Duration::DAY;
-/// From this difference on, the local clock is wrong.
-const SKEWED: Duration = Duration::MINUTE;
+/// Samples that took longer are not accurate enough.
+const MAX_SAMPLE_DURATION: Duration = Duration::seconds(1);
+/// Larger offsets are not followed: one of the clocks is not set, and following it could make expired
+/// credentials valid again.
+const MAX_OFFSET: Duration = Duration::DAY;
+/// From this difference on, the local clock is considered wrong.
+const SKEW_THRESHOLD: Duration = Duration::MINUTE;
 
-/// A clock that follows the database's, so that replicas whose clocks differ agree on what has expired.
+/// A clock that follows the database's, so that replicas with different local clocks agree on what has
+/// expired.
 ///
-/// The offset is moved only as far as a sample requires: while the local clock lies within what a sample allows, nothing
-/// moves, so readings do not jitter with the latency of the network.
+/// The offset changes only as far as a sample requires. While the local time lies within the bounds of a
+/// sample, the offset remains unchanged, so that the time does not jitter with network latency.
 #[derive(Debug)]
 pub struct DatabaseClock<C> {
     local: C,
-    /// What is added to the local clock, in microseconds.
+    /// Added to the local clock, in microseconds.
     offset: AtomicI64,
-    /// Whether the local clock is wrong, as last measured.
+    /// Whether the local clock differed by [`SKEW_THRESHOLD`] or more in the last sample.
     skewed: AtomicBool,
 }
 
 impl<C> DatabaseClock<C> {
-    /// Follows no database yet.
+    /// A clock without an offset.
     pub fn new(local: C) -> Self {
         Self { local, offset: AtomicI64::new(0), skewed: AtomicBool::new(false) }
     }
 
-    /// Takes in by how much the database's clock is ahead of the local one.
+    /// Updates and logs whether the local clock is skewed.
     fn compare(&self, difference: Duration) {
-        let skewed = difference.abs() >= SKEWED;
+        let skewed = difference.abs() >= SKEW_THRESHOLD;
         match (self.skewed.swap(skewed, Ordering::AcqRel), skewed) {
             (false, true) => tracing::error!(
                 offset_seconds = difference.whole_seconds(),
-                "clock differs from the database's by a minute or more; not ready until it is corrected"
+                "local clock differs from the database's by a minute or more; not ready until it is corrected"
             ),
-            (true, false) => tracing::info!("clock agrees with the database's again"),
+            (true, false) => tracing::info!("local clock agrees with the database's again"),
             _ => {}
         }
     }
@@ -66,17 +94,17 @@ impl<C: Clock> Clock for DatabaseClock<C> {
 
     fn adjust(&self, sample: ClockSample) {
         let took = sample.after - sample.before;
-        if took.is_negative() || took > LONGEST_SAMPLE {
+        if took.is_negative() || took > MAX_SAMPLE_DURATION {
             return;
         }
         let (least, most) = (sample.database - sample.after, sample.database - sample.before);
         let change = Duration::ZERO.clamp(least, most);
         let offset = self.offset() + change;
         self.compare(offset);
-        if offset.abs() > LARGEST_OFFSET {
+        if offset.abs() > MAX_OFFSET {
             tracing::error!(
                 offset_seconds = offset.whole_seconds(),
-                "clock differs from the database's by more than a day; not followed"
+                "local clock differs from the database's by more than a day; not followed"
             );
             return;
         }
@@ -96,7 +124,7 @@ impl<C: Clock> Clock for DatabaseClock<C> {
 mod tests {
     use super::*;
 
-    /// Stands still.
+    /// A clock that stands still.
     struct Fixed(OffsetDateTime);
 
     impl Clock for Fixed {
@@ -107,7 +135,7 @@ mod tests {
 
     const START: OffsetDateTime = OffsetDateTime::UNIX_EPOCH;
 
-    /// A clock after samples of (milliseconds before, of the database, after).
+    /// A clock that was adjusted by samples of milliseconds before, of the database, and after.
     fn sampled(samples: &[(i64, i64, i64)]) -> DatabaseClock<Fixed> {
         let clock = DatabaseClock::new(Fixed(START));
         let at = |millis| START + Duration::milliseconds(millis);
@@ -124,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn local_clock_is_skewed_from_a_difference_of_a_minute_on_though_it_follows_the_database() {
+    fn clock_is_skewed_from_a_difference_of_a_minute() {
         let skewed = |samples: &[_]| sampled(samples).is_skewed();
         assert!(!skewed(&[]));
         assert_eq!(
@@ -139,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn clock_follows_the_database_no_further_than_a_sample_requires() {
+    fn clock_follows_no_further_than_a_sample_requires() {
         assert_eq!(offset(&[(0, 5, 10)]), 0, "within the sample");
         assert_eq!(offset(&[(0, 3_600_000, 10)]), 3_599_990);
         assert_eq!(offset(&[(0, -3_600_000, 10)]), -3_600_000);
@@ -148,9 +176,9 @@ mod tests {
     }
 
     #[test]
-    fn samples_that_say_too_little_are_ignored() {
+    fn inaccurate_samples_are_ignored() {
         assert_eq!(offset(&[(0, 5_000, 1_001)]), 0, "slow");
         assert_eq!(offset(&[(10, 5_000, 0)]), 0, "the local clock was set back meanwhile");
-        assert_eq!(offset(&[(0, 25 * 3_600_000, 10)]), 0, "not set at all");
+        assert_eq!(offset(&[(0, 25 * 3_600_000, 10)]), 0, "clock not set");
     }
 }

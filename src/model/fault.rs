@@ -1,4 +1,4 @@
-//! Everything that can go wrong for a caller, by the contract's stable names.
+//! Why a request fails, independent of the protocol that reports it.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -8,10 +8,10 @@ use super::outcome::Outcome;
 use super::scope::Revision;
 use super::uri::ResourceUri;
 
-/// Most bytes of what a client sent that an error says back to it.
+/// Maximum bytes of client input that an error message repeats.
 const MAX_ECHO: usize = 256;
 
-/// What a client sent, short enough to be said back to it.
+/// Truncates client input for an error message.
 pub fn shortened(text: &str) -> String {
     if text.len() <= MAX_ECHO {
         return text.to_owned();
@@ -20,147 +20,165 @@ pub fn shortened(text: &str) -> String {
     format!("{}…", &text[..end])
 }
 
-/// Why a request is refused or failed. Each border maps it once to its own status codes.
+/// Why a request was refused or failed. Each surface maps it to its own status codes, once.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Fault {
     /// The body is not JSON.
     #[error("{0}")]
     ParseError(Cow<'static, str>),
-    /// The body is JSON, and not a message of the protocol.
+    /// The body is JSON, but not a message of the protocol.
     #[error("{0}")]
     InvalidRequest(Cow<'static, str>),
-    /// The parameters, or a member of the body, are wrong.
+    /// A parameter or a member of the body is invalid.
     #[error("{0}")]
     InvalidParams(Cow<'static, str>),
-    /// The method is not one of this revision of the protocol.
+    /// The protocol revision does not have this method.
     #[error("unknown method: {0}")]
     MethodNotFound(String),
-    /// No resource answers to this URI.
+    /// No resource or template serves this URI.
     #[error("resource not found: {0}")]
     ResourceNotFound(ResourceUri),
-    /// Needs a session.
+    /// The method requires a session.
     #[error("{0} needs a session; send initialize first")]
     SessionRequired(&'static str),
-    /// The session is unknown, expired, ended or someone else's.
+    /// The session does not exist, has ended, or belongs to another principal.
     #[error("session not found")]
     SessionNotFound,
-    /// No credential, or none that is valid.
+    /// The credential is missing or invalid.
     #[error("a valid credential is required")]
     Unauthenticated,
-    /// Valid, and not for this.
+    /// The credential is valid, but not for this agent.
     #[error("this credential does not reach that agent")]
     Forbidden,
-    /// Valid, and not for this call or not for so much; says what the call requires or which bound holds.
+    /// The credential is valid, but not for this call; names the requirement or bound that is violated.
     #[error("{0}")]
     NotPermitted(Cow<'static, str>),
-    /// The credential lacks a scope.
+    /// The credential does not have the required scope.
     #[error("this credential lacks the scope {0}")]
     InsufficientScope(&'static str),
-    /// The agent is switched off; told to its own credentials only.
+    /// The agent is disabled. Reported only to credentials of the agent.
     #[error("this agent is disabled")]
     AgentDisabled,
     /// `Origin` or `Host` is not allowed.
     #[error("{0}")]
     ForbiddenOrigin(&'static str),
-    /// The body is declared to be something else than asked for.
+    /// The `Content-Type` of the body is not the expected one.
     #[error("Content-Type must be {0}")]
     UnsupportedMediaType(&'static str),
-    /// The body is in a content coding.
+    /// The body has a `Content-Encoding`.
     #[error("Content-Encoding is not supported; send the body as it is")]
     UnsupportedContentEncoding,
-    /// The caller does not accept what would be sent.
+    /// `Accept` excludes the media type of the response.
     #[error("Accept must admit {0}")]
     NotAcceptable(&'static str),
-    /// The body is longer than the limit, in bytes.
+    /// The body exceeds the limit, in bytes.
     #[error("the body is longer than {0} bytes")]
     PayloadTooLarge(usize),
-    /// The body arrives at less than so many bytes a second.
+    /// The body arrives at less than the minimum rate, in bytes per second.
     #[error(
         "the body arrived too slowly: at least {0} bytes/s are expected; send it again over a faster connection"
     )]
     SlowBody(u32),
-    /// The caller asks for more than he may.
-    #[error("more than {limited} for this {}", scope.as_str())]
+    /// A rate or the number of streams exceeds its limit.
+    #[error("{limited} for this {}; retry in {} s", scope.as_str(), retry_seconds(*retry_after))]
     RateLimited {
-        /// Whose limit it is.
+        /// What the limit applies to.
         scope: LimitScope,
-        /// What is limited, and to how much.
+        /// The limit that was exceeded.
         limited: Limited,
-        /// When to try again.
+        /// Time until a retry can succeed.
         retry_after: Duration,
     },
-    /// What may be used in a day or a month is used up.
-    #[error("the {quota} of this {} are used up", scope.as_str())]
+    /// A quota per day or month is exceeded.
+    #[error("{quota} quota of this {} exceeded", scope.as_str())]
     QuotaExceeded {
-        /// Whose quota it is.
+        /// What the quota applies to.
         scope: LimitScope,
-        /// Which one, such as `calls of a day`.
+        /// Which quota, such as `daily call`.
         quota: &'static str,
-        /// When the next day or month begins.
+        /// Time until the next period begins.
         retry_after: Duration,
     },
-    /// The gateway has more to do than it takes on.
+    /// The gateway is overloaded or shutting down.
     #[error("the gateway is overloaded or shutting down; try again")]
     Unavailable {
-        /// When to try again.
+        /// Time until a retry can succeed.
         retry_after: Duration,
     },
-    /// The database is away and the answer is not held in memory.
+    /// The database is unavailable, and the answer is not in memory.
     #[error("the database cannot be reached; try again")]
     StorageUnavailable,
-    /// A bug; what it is stands in the log under the request's id, and nowhere else.
+    /// A bug. The details are logged with the request's id, and not sent.
     #[error("internal error")]
     Internal(String),
-    /// No such thing, or not the caller's.
+    /// The object does not exist or is not accessible to the caller.
     #[error("no such {0}")]
     NotFound(&'static str),
-    /// There is one already.
+    /// An object with this name exists.
     #[error("{0} exists already")]
     AlreadyExists(&'static str),
-    /// `If-Match` does not name the present revision, if there is one, or `If-None-Match` does.
-    #[error("If-Match or If-None-Match does not hold")]
+    /// `If-Match` or `If-None-Match` failed; with the current revision of the object, if it exists.
+    #[error("precondition failed: {}", current(*.0))]
     RevisionMismatch(Option<Revision>),
-    /// The slug belonged to another tenant's agent.
+    /// The slug belonged to an agent of another tenant.
     #[error("this slug is retired")]
     SlugRetired,
 }
 
-/// Whose use is limited.
+/// A waiting time in whole seconds, rounded up and at least 1, as in `Retry-After`.
+fn retry_seconds(wait: Duration) -> u64 {
+    (wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).max(1)
+}
+
+fn current(revision: Option<Revision>) -> Cow<'static, str> {
+    match revision {
+        Some(revision) => format!("the current revision is {revision}").into(),
+        None => "it does not exist".into(),
+    }
+}
+
+/// What a limit applies to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LimitScope {
-    /// That of one key.
+    /// One key.
     Key,
-    /// That of one agent.
+    /// One agent.
     Agent,
-    /// That of one tenant.
+    /// One tenant.
     Tenant,
-    /// That of one address.
+    /// One client address.
     Address,
 }
 
-/// What is limited, and to how much.
+/// A limit that was exceeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limited {
-    /// What may be used in a time.
+    /// The rate of requests.
     Rate(Rate),
-    /// Streams that are open at once.
+    /// The number of open streams.
     Streams(usize),
 }
 
 impl std::fmt::Display for Limited {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Rate(rate) => write!(formatter, "{} requests a second", rate.per_second),
-            Self::Streams(most) => write!(formatter, "{most} streams"),
+            Self::Rate(rate) => {
+                let plural = if rate.per_second.get() == 1 { "" } else { "s" };
+                write!(formatter, "rate limit exceeded: {} request{plural}/s", rate.per_second)
+            }
+            Self::Streams(most) => {
+                let plural = if *most == 1 { "" } else { "s" };
+                write!(formatter, "stream limit exceeded: {most} stream{plural}")
+            }
         }
     }
 }
 
 impl LimitScope {
-    /// Every one.
+    /// All scopes.
     pub const ALL: [Self; 4] = [Self::Key, Self::Agent, Self::Tenant, Self::Address];
 
-    /// As it is told.
+    /// The value of `data.scope`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Key => "key",
@@ -172,36 +190,36 @@ impl LimitScope {
 }
 
 impl Fault {
-    /// Bad parameters, with what is wrong.
+    /// [`InvalidParams`](Self::InvalidParams) with a message.
     pub fn invalid_params(message: impl Into<Cow<'static, str>>) -> Self {
         Self::InvalidParams(message.into())
     }
 
-    /// Not permitted, with what the call requires or which bound holds.
+    /// [`NotPermitted`](Self::NotPermitted) with a message.
     pub fn not_permitted(message: impl Into<Cow<'static, str>>) -> Self {
         Self::NotPermitted(message.into())
     }
 
-    /// Says of bad parameters in what they stand; any other fault stays as it is.
+    /// Prefixes the message of [`InvalidParams`](Self::InvalidParams) with its place; leaves other faults unchanged.
     #[must_use]
     pub fn within(self, place: impl std::fmt::Display) -> Self {
         match self {
-            Self::InvalidParams(wrong) => Self::invalid_params(format!("{place}: {wrong}")),
+            Self::InvalidParams(message) => Self::invalid_params(format!("{place}: {message}")),
             other => other,
         }
     }
 
-    /// Bad parameters: what they name is not there.
+    /// [`InvalidParams`](Self::InvalidParams) for a name that does not exist.
     pub fn unknown(what: &str, name: &str) -> Self {
         Self::invalid_params(format!("unknown {what}: {}", shortened(name)))
     }
 
-    /// As [`unknown`](Self::unknown), of a prompt.
+    /// [`unknown`](Self::unknown) for a prompt.
     pub fn unknown_prompt(name: &str) -> Self {
         Self::unknown("prompt", name)
     }
 
-    /// The stable name of the contract.
+    /// The stable name of the fault, as in `data.code` and problem documents.
     pub fn name(&self) -> &'static str {
         self.outcome().as_str()
     }
@@ -236,10 +254,10 @@ impl Fault {
         }
     }
 
-    /// More is asked for at once than there is room for. Another try helps soon.
+    /// [`Unavailable`](Self::Unavailable) for a temporary lack of capacity.
     pub const BUSY: Self = Self::Unavailable { retry_after: Duration::from_secs(1) };
 
-    /// How long to wait before another try, where another try may help.
+    /// The time after which a retry may succeed, if it may at all.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Unavailable { retry_after }
@@ -256,7 +274,7 @@ mod tests {
     use super::shortened;
 
     #[test]
-    fn an_echo_is_cut_between_characters() {
+    fn echoed_input_is_truncated_at_a_character() {
         assert_eq!(shortened(&"x".repeat(256)), "x".repeat(256));
         assert_eq!(shortened(&format!("{}ää", "x".repeat(255))), format!("{}…", "x".repeat(255)));
     }

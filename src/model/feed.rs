@@ -1,4 +1,4 @@
-//! How the registry and the change feed meet without knowing each other.
+//! Ports between the cached scopes and the change feed, so that neither imports the other.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -8,18 +8,18 @@ use super::ids::{AgentId, TenantId};
 use super::scope::{Change, Revision, Scope};
 use super::uri::ResourceUri;
 
-/// A future that a trait object answers with.
+/// A boxed future, as returned by the methods of object-safe traits.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// The database could not be asked what is new.
+/// The database could not be asked for recent changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the database could not be asked what is new")]
+#[error("the database could not be asked for recent changes")]
 pub struct Unconfirmed;
 
-/// The state of the change feed, as readiness reports it.
+/// State of the change feed for readiness.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own, and every combination occurs")]
-pub struct FeedHealth {
+#[expect(clippy::struct_excessive_bools, reason = "the flags are independent")]
+pub struct FeedStatus {
     /// Notifications were delivered, and a sweep succeeded, at least once.
     pub started: bool,
     /// Notifications are delivered.
@@ -32,46 +32,54 @@ pub struct FeedHealth {
     pub clock_skewed: bool,
 }
 
-/// What the registry asks of the change feed.
+/// The change feed, as used by the modules that answer from memory.
 pub trait ChangeFeed: Send + Sync + 'static {
-    /// For how long the feed has not proven that it hears of changes; zero while it is heard from in time.
+    /// How long ago it was last certain that every change was received; zero while the feed is proven.
     fn unproven_for(&self) -> Duration;
 
-    /// Whether the database did not answer the last sweep.
-    fn is_away(&self) -> bool;
+    /// Whether the last sweep failed.
+    fn is_unreachable(&self) -> bool;
 
-    /// What readiness reports of the feed.
-    fn health(&self) -> FeedHealth;
+    /// The state of the feed, for readiness.
+    fn status(&self) -> FeedStatus;
 
-    /// Asks the database what changed, for an answer from memory while the feed is unproven. On success all that was
-    /// committed before the call has reached the [`Follower`]. Callers at the same time share one question; while the
-    /// database is [away](Self::is_away) they fail at once.
+    /// Asks the database for recent changes, for an answer from memory while the feed is unproven. On
+    /// success, everything that was committed before the call has reached the [`Follower`]. Concurrent
+    /// callers share one sweep.
+    ///
+    /// # Errors
+    /// [`Unconfirmed`] if the sweep fails; at once while the database is [unreachable](Self::is_unreachable).
     fn confirm(&self) -> BoxFuture<'_, Result<(), Unconfirmed>>;
 
-    /// Tells the other replicas of what this one committed. Never waits; a wake that is lost is found by the sweep.
+    /// Announces committed revisions to the other replicas. Never waits; lost messages are recovered by
+    /// sweeps.
     fn announce(&self, revisions: &[(Scope, Revision)]);
 }
 
-/// Who holds scopes in memory and must learn of their changes.
+/// Holds scopes in memory and follows their changes.
 pub trait Follower: Send + Sync + 'static {
-    /// A scope is at this revision or a newer one. Cheap; from now on nothing older is answered. True where the scope
-    /// is held and behind, so that [`catch_up`](Follower::catch_up) has something to do.
+    /// Records that a scope is at this revision or a newer one, after which nothing older is served. Cheap.
+    /// Returns true if the scope is in memory and behind, so that [`catch_up`](Follower::catch_up) should be
+    /// called.
     fn raise(&self, scope: Scope, revision: Revision) -> bool;
 
-    /// The revision that a scope in memory is at.
+    /// The revision of a scope in memory.
     fn applied(&self, scope: Scope) -> Option<Revision>;
 
-    /// The revisions that all scopes in memory are at.
+    /// The revisions of all scopes in memory.
     fn held(&self) -> Vec<(Scope, Revision)>;
 
-    /// The database went back in time: nothing in memory holds any more.
+    /// Drops everything from memory because the database went back in time.
     fn forget_all(&self);
 
-    /// Reads what changed in a scope that is behind.
+    /// Reads the changes of a scope that is behind.
     fn catch_up(&self, scope: Scope) -> BoxFuture<'_, ()>;
 
-    /// Which of these URIs of an agent are answered otherwise since changes of its resource templates, each with the
-    /// revision that did it.
+    /// The URIs among `uris` that are served differently since changes of the agent's resource templates,
+    /// each with the revision that changed it.
+    ///
+    /// # Errors
+    /// [`Unconfirmed`] if this could not be determined.
     fn served<'a>(
         &'a self,
         tenant: TenantId,

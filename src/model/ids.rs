@@ -1,4 +1,4 @@
-//! Identities: the uids that name things for good, and the slugs that people type.
+//! Identifiers: UUIDs, which identify permanently, and slugs, the names in URLs.
 
 use std::fmt;
 use std::sync::Arc;
@@ -28,57 +28,63 @@ macro_rules! uid {
 }
 
 uid! {
-    /// A tenant, for good: a tenant re-created under an old slug has another one.
+    /// Identifies a tenant. A tenant re-created under the same slug has a different id.
     TenantId
 }
 uid! {
-    /// An agent, for good: an agent re-created under an old slug has another one.
+    /// Identifies an agent. An agent re-created under the same slug has a different id.
     AgentId
 }
 uid! {
-    /// One issued key.
+    /// Identifies a key.
     KeyId
 }
 uid! {
-    /// Who acts: a key and all that replaced it by rotation are one principal.
+    /// Identifies a principal: a key and its successors by rotation have the same principal.
     PrincipalId
 }
 uid! {
-    /// A session, for good. Tells nothing of the id that its client shows.
+    /// Identifies a session. The client's session id cannot be derived from it.
     SessionUid
 }
 
-/// Slugs that name a path of the gateway itself, refused to agents.
+/// Slugs that agents cannot have, since they are paths of the gateway.
 const RESERVED: [&str; 6] = ["admin", "healthz", "readyz", "metrics", "well-known", "assets"];
 
-/// What people type for a tenant or an agent: `^[a-z0-9][a-z0-9_-]{0,62}$`.
+/// The name of a tenant or an agent in URLs: `^[a-z0-9][a-z0-9_-]{0,62}$`.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
 pub struct Slug(Arc<str>);
 
-/// Why a text is no slug.
+/// Why a text is not a slug.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SlugError {
-    /// It does not have the form.
+    /// It does not match the pattern.
     #[error("must match ^[a-z0-9][a-z0-9_-]{{0,62}}$")]
     Form,
-    /// It names a path of the gateway itself.
+    /// It is a path of the gateway.
     #[error("is reserved")]
     Reserved,
 }
 
 impl Slug {
     /// Parses the slug of a tenant.
+    ///
+    /// # Errors
+    /// If the text does not match the pattern.
     pub fn parse(text: &str) -> Result<Self, SlugError> {
         if Self::is_slug(text) { Ok(Self(text.into())) } else { Err(SlugError::Form) }
     }
 
-    /// Parses the slug of an agent, which must not shadow a path of the gateway.
+    /// Parses the slug of an agent.
+    ///
+    /// # Errors
+    /// If the text does not match the pattern or is reserved.
     pub fn parse_agent(text: &str) -> Result<Self, SlugError> {
         if RESERVED.contains(&text) { Err(SlugError::Reserved) } else { Self::parse(text) }
     }
 
-    /// Whether a text has the form of a slug.
+    /// Whether a text matches the pattern of slugs.
     pub fn is_slug(text: &str) -> bool {
         let plain = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit();
         matches!(text.len(), 1..=63)
@@ -115,7 +121,7 @@ mod tests {
     use super::{Slug, SlugError};
 
     #[test]
-    fn a_slug_has_the_form_of_the_contract() {
+    fn slug_matches_the_pattern() {
         for good in ["a", "0", "research", "a-b_c", &"a".repeat(63)] {
             assert_eq!(Slug::parse_agent(good).map(|s| s.to_string()), Ok(good.to_owned()));
         }
@@ -125,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_cannot_take_a_path_of_the_gateway() {
+    fn agent_slug_must_not_be_a_path_of_the_gateway() {
         for reserved in ["admin", "healthz", "readyz", "metrics", "well-known", "assets"] {
             assert_eq!(Slug::parse_agent(reserved), Err(SlugError::Reserved));
         }

@@ -1,4 +1,4 @@
-//! JSON as the contract takes it: bounded in depth, without NUL or lone surrogates, kept as it was sent.
+//! JSON validation: bounded depth, no NUL, no lone surrogates, no duplicate members; stored as it was sent.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -9,36 +9,37 @@ use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor}
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// Most levels of nesting that a message may have.
+/// Maximum nesting depth of a message.
 pub const MAX_DEPTH: usize = 64;
 
-/// Why a JSON text that parses is refused all the same.
+/// Why valid JSON is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JsonError {
-    /// A string in it cannot be represented.
+    /// A string or number cannot be represented.
     #[error("holds a lone surrogate or a number out of range")]
     Unrepresentable,
-    /// A string in it holds NUL, which the database cannot keep.
+    /// A string contains NUL, which the database cannot store.
     #[error("holds a NUL character")]
     Nul,
-    /// An object in it has a member twice, and readers differ in which one they take.
+    /// An object has a duplicate member, which parsers interpret differently.
     #[error("holds an object that has a member twice")]
     Duplicate,
-    /// It is not of the asked-for type.
+    /// The value has another type than expected.
     #[error("must be {0}")]
     Type(&'static str),
-    /// It is longer than may be kept.
+    /// The text is too long to be stored.
     #[error("is longer than {0} bytes")]
     TooLong(usize),
 }
 
-/// Whether the text nests deeper than [`MAX_DEPTH`] levels. One pass, no allocation; it need not be valid JSON.
+/// Whether a text nests deeper than [`MAX_DEPTH`]. One pass without allocation; the text need not be valid
+/// JSON.
 pub fn is_too_deep(text: &[u8]) -> bool {
-    // Hardly any text has as many brackets, and to count them is quicker than to tell which are open.
+    // Few texts have that many brackets, and counting them is faster than tracking which are open.
     opening_brackets(text) > MAX_DEPTH && nests_too_deep(text)
 }
 
-/// Counted in bytes, by as many as a byte can count, which is done to many at once.
+/// Counts in `u8` per chunk, which is vectorized.
 fn opening_brackets(text: &[u8]) -> usize {
     let count = |bytes: &[u8]| bytes.iter().map(|byte| u8::from(matches!(byte, b'[' | b'{'))).sum::<u8>();
     text.chunks(u8::MAX.into()).map(|bytes| usize::from(count(bytes))).sum()
@@ -75,8 +76,11 @@ fn skip_string(bytes: &mut std::slice::Iter<'_, u8>) {
     }
 }
 
-/// Parses what was kept as text, so that everything in it is known to be representable, free of NUL and read alike by
-/// everybody.
+/// Parses stored JSON and checks that its strings are representable and free of NUL, and that no object has a
+/// duplicate member.
+///
+/// # Errors
+/// [`JsonError`] if it is too long or one of these checks fails.
 pub fn check(raw: &RawValue, max_bytes: usize) -> Result<Value, JsonError> {
     if raw.get().len() > max_bytes {
         return Err(JsonError::TooLong(max_bytes));
@@ -98,7 +102,7 @@ fn has_nul(value: &Value) -> bool {
     }
 }
 
-/// Any JSON value in which no object has a member twice.
+/// Any JSON value without duplicate members.
 struct Unambiguous;
 
 impl<'de> Deserialize<'de> for Unambiguous {
@@ -146,8 +150,7 @@ impl<'de> Visitor<'de> for UnambiguousVisitor {
     scalars! { visit_bool(bool) visit_i64(i64) visit_u64(u64) visit_f64(f64) visit_str(&str) }
 }
 
-/// A JSON object, read into `T`. What is derived for a struct takes an array as well, its members in their order,
-/// which nobody means.
+/// A JSON object deserialized into `T`. A derived `Deserialize` would accept an array of the members as well.
 #[derive(Debug)]
 pub struct Object<T>(pub T);
 
@@ -157,12 +160,12 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
     }
 }
 
-/// Reads a member that is an object, as [`Object`] does.
+/// Deserializes a member that must be an object, see [`Object`].
 pub(super) fn object<'de, T: Deserialize<'de>, D: Deserializer<'de>>(input: D) -> Result<T, D::Error> {
     Object::deserialize(input).map(|Object(object)| object)
 }
 
-/// As [`object`], of a member that may be `null`.
+/// Like [`object`], for a member that may be `null`.
 pub(super) fn optional_object<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     input: D,
 ) -> Result<Option<T>, D::Error> {
@@ -190,7 +193,7 @@ mod tests {
     use serde_json::value::RawValue;
 
     #[test]
-    fn depth_is_counted_outside_of_strings() {
+    fn depth_is_counted_outside_strings() {
         let nested = |n: usize| format!("{}{}", "[".repeat(n), "]".repeat(n));
         assert!(!is_too_deep(nested(64).as_bytes()));
         assert!(is_too_deep(nested(65).as_bytes()));
@@ -201,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_database_cannot_keep_is_refused() {
+    fn json_that_cannot_be_stored_is_rejected() {
         let check =
             |text: &str| check(&RawValue::from_string(text.to_owned()).unwrap(), 100).map(|v| v.to_string());
         assert_eq!(check(r#"{"a":"\u00e4"}"#), Ok(r#"{"a":"ä"}"#.to_owned()));
@@ -215,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_is_read_from_an_object_only() {
+    fn array_is_not_accepted_as_an_object() {
         #[derive(Debug, Deserialize)]
         struct Pair {
             a: Box<RawValue>,

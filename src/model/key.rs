@@ -1,4 +1,4 @@
-//! Secret keys: their shape, their check sum, and the hash that stands for them once they are issued.
+//! Secret keys: format, checksum, and the hash under which they are stored.
 
 use std::fmt;
 
@@ -8,31 +8,31 @@ use sha2::{Digest, Sha256};
 
 const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 const PREFIX: usize = 4;
-/// 43 characters of 62 hold 256 bits.
+/// 43 base62 characters have 256 bits.
 const RANDOM: usize = 43;
-/// Six characters of 62 hold the 32 bits of a CRC.
+/// Six base62 characters have the 32 bits of a CRC.
 const CHECKSUM: usize = 6;
 const BODY: usize = PREFIX + RANDOM;
 const LENGTH: usize = BODY + CHECKSUM;
 const DISPLAY: usize = 12;
-/// The largest multiple of 62 that a byte can count to: bytes from here on would favour some characters.
+/// The largest multiple of 62 that fits into a byte: larger bytes would make some characters more likely.
 const FAIR_BYTES: u8 = 248;
 
-/// What a key reaches.
+/// The kind of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum KeyKind {
-    /// The one agent it was issued for.
+    /// A key of one agent.
     Agent,
-    /// Every agent of its tenant.
+    /// A key of a tenant, for all its agents.
     Owner,
-    /// The admin surface of the whole gateway.
+    /// A key of the operator, for the administration of the gateway.
     Operator,
 }
 
 impl KeyKind {
     const ALL: [Self; 3] = [Self::Agent, Self::Owner, Self::Operator];
 
-    /// The four characters that every key of this kind begins with.
+    /// The first four characters of keys of this kind.
     pub const fn prefix(self) -> &'static str {
         match self {
             Self::Agent => "bak_",
@@ -42,26 +42,26 @@ impl KeyKind {
     }
 }
 
-/// Why a text is not a key. Tells nothing of the text itself.
+/// Why a text is not a key. Does not contain the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// Neither an agent's, an owner's nor an operator's.
+    /// Not the prefix of any kind of key.
     #[error("does not begin with bak_, oag_ or wag_")]
     Prefix,
-    /// Too short or too long.
-    #[error("is not {LENGTH} characters long: part of it is missing, or something was added")]
+    /// Wrong length.
+    #[error("is not {LENGTH} characters long: it was truncated or extended")]
     Length,
-    /// Holds something other than base62.
-    #[error("holds a character that no key has")]
+    /// A character outside base62.
+    #[error("contains a character other than letters and digits")]
     Alphabet,
-    /// One character or more differs from what was issued.
-    #[error("does not match its own check sum: a character of it is wrong")]
+    /// The checksum does not match: a character was changed.
+    #[error("does not match its checksum: a character is wrong")]
     Checksum,
 }
 
-/// A key as its holder has it: the kind's prefix, 43 random characters and a check sum of 6.
+/// A secret key: the prefix of its kind, 43 random characters, and a checksum of six characters.
 ///
-/// It has no `Debug` and no `Display`, and is wiped from memory when dropped.
+/// It implements neither `Debug` nor `Display`, and is zeroed when dropped.
 #[derive(Clone)]
 pub struct SecretKey {
     kind: KeyKind,
@@ -69,7 +69,7 @@ pub struct SecretKey {
 }
 
 impl SecretKey {
-    /// Makes a key of 256 random bits.
+    /// Generates a key of 256 random bits.
     pub fn generate(kind: KeyKind, random: &mut impl CryptoRng) -> Self {
         let mut text = Zeroizing::new([0; LENGTH]);
         text[..PREFIX].copy_from_slice(kind.prefix().as_bytes());
@@ -79,10 +79,10 @@ impl SecretKey {
         Self { kind, text }
     }
 
-    /// Reads a key of any kind, without a look-up and without an allocation.
+    /// Parses a key of any kind, without a lookup or an allocation.
     ///
     /// # Errors
-    /// Says in which way the text is no key; a mistyped one fails its check sum.
+    /// [`KeyError`]; a mistyped key fails its checksum.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
         let bytes = text.as_bytes();
         let kind = KeyKind::ALL
@@ -99,28 +99,28 @@ impl SecretKey {
         Ok(Self { kind, text: Zeroizing::new(*bytes) })
     }
 
-    /// What the key reaches.
+    /// The kind of the key.
     pub fn kind(&self) -> KeyKind {
         self.kind
     }
 
-    /// What is stored and looked up in the key's place: the SHA-256 of its whole text.
+    /// The SHA-256 of the whole key, under which it is stored and looked up.
     pub fn hash(&self) -> KeyHash {
         KeyHash(Sha256::digest(self.text.as_slice()).into())
     }
 
-    /// The first 12 characters, by which people tell keys apart. Not secret.
+    /// The first 12 characters, by which people distinguish keys. Not secret.
     pub fn display(&self) -> &str {
         ascii(&self.text[..DISPLAY])
     }
 
-    /// The whole key, to be shown to its holder once and never again.
+    /// The whole key, to be shown to its holder once.
     pub fn reveal(&self) -> &str {
         ascii(self.text.as_slice())
     }
 }
 
-/// The SHA-256 of a key's whole text.
+/// The SHA-256 of a whole key.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct KeyHash(pub [u8; 32]);
 
@@ -148,7 +148,7 @@ fn fill_base62(characters: &mut [u8], random: &mut impl CryptoRng) {
     }
 }
 
-/// CRC-32 (IEEE) in base62, most significant first, padded with zeros.
+/// CRC-32 (IEEE) in base62, most significant digit first, padded with zeros.
 fn checksum(body: &[u8]) -> [u8; CHECKSUM] {
     let mut rest = crc32fast::hash(body);
     let mut digits = [0; CHECKSUM];
@@ -159,7 +159,7 @@ fn checksum(body: &[u8]) -> [u8; CHECKSUM] {
     digits
 }
 
-/// Every byte of a key is ASCII, by construction.
+/// The bytes of a key are always ASCII.
 fn ascii(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap_or_default()
 }
@@ -183,7 +183,7 @@ mod tests {
         SecretKey::generate(kind, &mut StdRng::seed_from_u64(seed))
     }
 
-    /// Plays back given bytes, then zeros.
+    /// Returns given bytes, then zeros.
     struct Tape(Vec<u8>);
 
     impl TryRng for Tape {
@@ -211,7 +211,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_generated_key_parses_to_itself(kind in kinds(), seed: u64) {
+        fn generated_key_parses_to_itself(kind in kinds(), seed: u64) {
             let made = key(kind, seed);
             let read = SecretKey::parse(made.reveal()).unwrap();
             prop_assert_eq!(read.reveal(), made.reveal());
@@ -220,7 +220,7 @@ mod tests {
         }
 
         #[test]
-        fn a_generated_key_has_the_shape_on_the_wire(kind in kinds(), seed: u64) {
+        fn generated_key_has_the_documented_format(kind in kinds(), seed: u64) {
             let made = key(kind, seed);
             prop_assert!(made.reveal().starts_with(kind.prefix()));
             prop_assert_eq!(made.reveal().len(), 53);
@@ -229,7 +229,7 @@ mod tests {
         }
 
         #[test]
-        fn any_one_wrong_character_is_refused(seed: u64, place in 4..53_usize, other in 0..62_usize) {
+        fn single_wrong_character_is_rejected(seed: u64, place in 4..53_usize, other in 0..62_usize) {
             let mut text = key(KeyKind::Agent, seed).reveal().as_bytes().to_vec();
             prop_assume!(text[place] != ALPHABET[other]);
             text[place] = ALPHABET[other];
@@ -238,7 +238,7 @@ mod tests {
         }
 
         #[test]
-        fn two_neighbours_exchanged_are_refused(seed: u64, place in 4..52_usize) {
+        fn swapped_neighbours_are_rejected(seed: u64, place in 4..52_usize) {
             let mut text = key(KeyKind::Owner, seed).reveal().as_bytes().to_vec();
             prop_assume!(text[place] != text[place + 1]);
             text.swap(place, place + 1);
@@ -246,33 +246,33 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_answered_and_none_panics(text: String, tail in "\\PC{45,55}") {
+        fn arbitrary_text_is_rejected_without_panic(text: String, tail in "\\PC{45,55}") {
             prop_assert!(SecretKey::parse(&text).is_err());
             prop_assert!(SecretKey::parse(&["bak_", &tail].concat()).is_err());
         }
     }
 
     #[test]
-    fn the_check_sum_is_crc_32_ieee_in_base62() {
-        // Both reckoned apart from this code, with the CRC-32 of zlib.
+    fn checksum_is_crc_32_ieee_in_base62() {
+        // Computed independently with the CRC-32 of zlib.
         assert_eq!(&checksum(b"123456789"), b"3jZRME");
         assert!(SecretKey::parse(&format!("{KNOWN}1wWFc0")).is_ok());
     }
 
     #[test]
-    fn a_small_check_sum_is_padded_with_zeros() {
+    fn small_checksum_is_padded_with_zeros() {
         assert_eq!(&checksum(b""), b"000000");
     }
 
     #[test]
-    fn the_hash_is_the_sha_256_of_the_whole_text() {
+    fn hash_is_the_sha_256_of_the_whole_key() {
         let key = key(KeyKind::Operator, 7);
         let expected: [u8; 32] = Sha256::digest(key.reveal()).into();
         assert_eq!(key.hash(), KeyHash(expected));
     }
 
     #[test]
-    fn bytes_that_would_favour_some_characters_are_thrown_away() {
+    fn biased_random_bytes_are_discarded() {
         let mut tape = vec![255, 248, 247, 61, 62];
         tape.extend([1; 59]);
         let key = SecretKey::generate(KeyKind::Agent, &mut Tape(tape));
@@ -280,13 +280,13 @@ mod tests {
     }
 
     #[test]
-    fn too_few_fair_bytes_are_asked_for_again() {
+    fn discarded_random_bytes_are_replaced() {
         let key = SecretKey::generate(KeyKind::Agent, &mut Tape(vec![255; 100]));
         assert_eq!(&key.reveal()[..47], format!("bak_{}", "0".repeat(43)));
     }
 
     #[test]
-    fn each_fault_is_told_apart() {
+    fn errors_are_distinguished() {
         let good = key(KeyKind::Agent, 1);
         let good = good.reveal();
         let faults = [
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hash_shows_as_hexadecimal() {
+    fn hash_is_displayed_as_hexadecimal() {
         let hash = KeyHash([0x0f; 32]);
         assert_eq!(hash.to_string(), "0f".repeat(32));
         assert_eq!(format!("{hash:?}"), format!("KeyHash({})", "0f".repeat(32)));

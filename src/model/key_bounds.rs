@@ -1,5 +1,5 @@
-//! What a key passes on: the scopes, networks, life and rate of keys that it creates, rotates or changes lie within its
-//! own. What is not asked for is inherited from it where it is narrower; asking for more is refused.
+//! Bounds on the keys that a key creates, rotates or changes: their scopes, networks, lifetime and rate must
+//! be within its own. What is not requested is inherited where that is narrower; requesting more is rejected.
 
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -14,36 +14,37 @@ use super::networks::Networks;
 /// Who creates, rotates or changes a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Maker {
-    /// The operator, whom nothing bounds.
+    /// The operator, without bounds.
     Operator,
     /// An owner key.
     Key(KeyId),
 }
 
-/// What bounds the keys that somebody creates, rotates or changes.
+/// The bounds on keys that a caller creates, rotates or changes.
 #[derive(Debug)]
 pub struct KeyBounds {
     /// `None` for the operator.
     maker: Option<ApiKey>,
-    /// The rate of a key for which nothing is set.
+    /// The default rate of keys.
     default: Option<Rate>,
 }
 
 impl KeyBounds {
-    /// The bounds that a key sets, or none for the operator.
+    /// The bounds of a key, or none for the operator.
     pub fn new(maker: Option<ApiKey>, default: Option<Rate>) -> Self {
         Self { maker, default }
     }
 
-    /// The principal that is recorded with what is made.
+    /// The principal recorded as the creator.
     pub fn principal(&self) -> Option<PrincipalId> {
         self.maker.as_ref().map(|maker| maker.principal)
     }
 
-    /// The scopes of a new key: those asked for, else as many of `default` as the maker has, else the maker's.
+    /// The scopes of a new key: those requested, otherwise those of `default` that the calling key has,
+    /// otherwise all that it has.
     ///
     /// # Errors
-    /// [`Fault::InsufficientScope`] names the first that the maker lacks.
+    /// [`Fault::InsufficientScope`] with the first requested scope that the calling key lacks.
     pub fn scopes(&self, asked: Option<Vec<KeyScope>>, default: &[KeyScope]) -> Result<Vec<KeyScope>, Fault> {
         let Some(maker) = &self.maker else { return Ok(asked.unwrap_or_else(|| default.to_vec())) };
         if let Some(asked) = asked {
@@ -54,10 +55,10 @@ impl KeyBounds {
         Ok(if shared.is_empty() { maker.scopes.clone() } else { shared })
     }
 
-    /// The networks of a new key: those asked for, else the maker's.
+    /// The networks of a new key: those requested, otherwise those of the calling key.
     ///
     /// # Errors
-    /// [`Fault::NotPermitted`] names the first that is not the maker's.
+    /// [`Fault::NotPermitted`] with the first network outside those of the calling key.
     pub fn networks(&self, asked: Option<Networks>) -> Result<Networks, Fault> {
         match (&self.maker, asked) {
             (None, asked) => Ok(asked.unwrap_or_default()),
@@ -69,10 +70,10 @@ impl KeyBounds {
         }
     }
 
-    /// The expiry of a new key: the one asked for, else the maker's.
+    /// The expiry of a new key: the one requested, otherwise that of the calling key.
     ///
     /// # Errors
-    /// [`Fault::NotPermitted`] where the maker expires earlier.
+    /// [`Fault::NotPermitted`] if the calling key expires earlier.
     pub fn expiry(&self, asked: Option<OffsetDateTime>) -> Result<Option<OffsetDateTime>, Fault> {
         let end = self.maker.as_ref().and_then(|maker| maker.expires_at);
         match (asked, end) {
@@ -84,10 +85,11 @@ impl KeyBounds {
         }
     }
 
-    /// The limits of a new key: those asked for, else the maker's rate where that is below the default.
+    /// The limits of a new key: those requested, otherwise the rate of the calling key if it is below the
+    /// default.
     ///
     /// # Errors
-    /// [`Fault::InvalidParams`] above the default, [`Fault::NotPermitted`] above the maker's rate.
+    /// [`Fault::InvalidParams`] above the default, [`Fault::NotPermitted`] above the rate of the calling key.
     pub fn limits(&self, asked: Option<RateLimit>) -> Result<KeyLimits, Fault> {
         let Some(own) = self.own_rate() else {
             return Ok(KeyLimits { operator: asked.unwrap_or_default(), owner: RateLimit::default() });
@@ -96,11 +98,12 @@ impl KeyBounds {
         Ok(KeyLimits { operator, owner: self.owner_part(operator, asked, own)? })
     }
 
-    /// The limits of a key that is changed. The operator sets the operator's part and owners theirs; `None` takes that
-    /// part away.
+    /// The limits of a changed key. The operator sets the operator's part and an owner the owner's part;
+    /// `None` removes that part.
     ///
     /// # Errors
-    /// As [`limits`](Self::limits), and [`Fault::NotPermitted`] where only the operator's part is there to be taken away.
+    /// Those of [`limits`](Self::limits), and [`Fault::NotPermitted`] if there is only an operator's part to
+    /// remove.
     pub fn changed_limits(&self, present: KeyLimits, asked: Option<RateLimit>) -> Result<KeyLimits, Fault> {
         let Some(own) = self.own_rate() else {
             return Ok(KeyLimits { operator: asked.unwrap_or_default(), ..present });
@@ -114,11 +117,12 @@ impl KeyBounds {
         Ok(KeyLimits { owner: self.owner_part(present.operator, asked, own)?, ..present })
     }
 
-    /// The terms of the key that replaces `old`: its own, ended no later and limited no less than the calling key.
+    /// Expiry and limits of the key that replaces `old`: those of `old`, within the expiry and rate of the
+    /// calling key.
     ///
     /// # Errors
-    /// [`Fault::InsufficientScope`], [`Fault::NotPermitted`] where `old` has a scope or a network that the calling key has
-    /// not.
+    /// [`Fault::InsufficientScope`] or [`Fault::NotPermitted`] if `old` has a scope or network that the
+    /// calling key lacks.
     pub fn successor(&self, old: &ApiKey) -> Result<(Option<OffsetDateTime>, KeyLimits), Fault> {
         let (Some(maker), Some(own)) = (&self.maker, self.own_rate()) else {
             return Ok((old.asked_expiry, old.limits));
@@ -141,7 +145,7 @@ impl KeyBounds {
         self.maker.as_ref().map(|maker| maker.limits.over(self.default))
     }
 
-    /// What an owner key with the rate `own` may set beside the operator's part.
+    /// The limit that an owner key with the rate `own` may set in addition to the operator's.
     fn owner_part(
         &self,
         operator: RateLimit,
@@ -157,15 +161,15 @@ impl KeyBounds {
         let rate = asked.over(most);
         if Rate::exceeds(rate, ceiling) {
             return Err(if operator == RateLimit::default() {
-                Fault::invalid_params("limits: only the operator gives a key more than it has by itself")
+                Fault::invalid_params("limits: only the operator can set more than the default rate")
             } else {
-                above("the operator set for this key", ceiling)
+                above("set by the operator for this key", ceiling)
             });
         }
         if Rate::exceeds(rate, own) {
-            return Err(above("the calling key has", own));
+            return Err(above("the limits of the calling key", own));
         }
-        // A burst alone leaves the rate to the settings, which may allow more than the calling key has.
+        // A burst alone leaves the rate at the default, which may exceed that of the calling key.
         let inherits = asked.per_second.is_none() && Rate::exceeds(ceiling, own);
         Ok(rate.filter(|_| inherits).map_or(asked, RateLimit::from))
     }
@@ -185,10 +189,10 @@ fn within(maker: &ApiKey, networks: &Networks) -> Result<(), Fault> {
     })
 }
 
-fn above(whose: &str, most: Option<Rate>) -> Fault {
+fn above(source: &str, most: Option<Rate>) -> Fault {
     let (per_second, burst) = most.map_or((0, 0), |rate| (rate.per_second.get(), rate.burst.get()));
     Fault::not_permitted(format!(
-        "limits must be at most {per_second} a second and {burst} at once, which {whose}"
+        "limits must not exceed {per_second} requests/s and a burst of {burst}, {source}"
     ))
 }
 
@@ -238,12 +242,12 @@ mod tests {
         RateLimit { per_second: per_second.into(), burst: burst.into() }
     }
 
-    fn told<T: std::fmt::Debug>(refused: Result<T, Fault>) -> String {
+    fn message<T: std::fmt::Debug>(refused: Result<T, Fault>) -> String {
         refused.unwrap_err().to_string()
     }
 
     #[test]
-    fn scopes_are_those_of_the_maker_at_most() {
+    fn scopes_are_within_those_of_the_calling_key() {
         use KeyScope::{Audit, Mcp, Registry};
         let of = |own: &[KeyScope], asked: Option<&[KeyScope]>| {
             bounds(Some(key(own, &[], None))).scopes(asked.map(<[_]>::to_vec), &[Mcp])
@@ -251,12 +255,15 @@ mod tests {
         assert_eq!(of(&[Mcp, Registry], Some(&[Mcp])), Ok(vec![Mcp]));
         assert_eq!(of(&[Mcp, Registry], None), Ok(vec![Mcp]));
         assert_eq!(of(&[Registry], None), Ok(vec![Registry]), "inherited");
-        assert_eq!(told(of(&[Registry], Some(&[Registry, Audit]))), "this credential lacks the scope audit");
+        assert_eq!(
+            message(of(&[Registry], Some(&[Registry, Audit]))),
+            "this credential lacks the scope audit"
+        );
         assert_eq!(bounds(None).scopes(Some(vec![Audit]), &[Mcp]), Ok(vec![Audit]));
     }
 
     #[test]
-    fn networks_and_expiry_are_those_of_the_maker_at_most() {
+    fn networks_and_expiry_are_within_those_of_the_calling_key() {
         let narrow = bounds(Some(key(&[], &["10.0.0.0/8"], Some(END))));
         let networks = |items: &[&str]| Networks::parse(items.iter().copied()).unwrap();
         assert_eq!(narrow.networks(None), Ok(networks(&["10.0.0.0/8"])));
@@ -264,45 +271,46 @@ mod tests {
         for (asked, outside) in [(&["11.0.0.1"][..], "11.0.0.1/32"), (&[], "any address")] {
             let refusal =
                 format!("networks: {outside} is outside of 10.0.0.0/8, the networks of the calling key");
-            assert_eq!(told(narrow.networks(Some(networks(asked)))), refusal);
+            assert_eq!(message(narrow.networks(Some(networks(asked)))), refusal);
         }
         assert_eq!(narrow.expiry(None), Ok(Some(END)));
         assert_eq!(narrow.expiry(Some(END)), Ok(Some(END)));
         let refusal = "expiresAt must be at most 2026-12-01T00:00:00Z, when the calling key expires";
-        assert_eq!(told(narrow.expiry(Some(END + time::Duration::SECOND))), refusal);
+        assert_eq!(message(narrow.expiry(Some(END + time::Duration::SECOND))), refusal);
         assert_eq!(bounds(None).expiry(None), Ok(None));
     }
 
     #[test]
-    fn a_rate_is_that_of_the_maker_at_most() {
+    fn rate_is_within_that_of_the_calling_key() {
         let owner = |maker, asked| bounds(Some(maker)).limits(asked).map(|limits| limits.owner);
         let wide = || limited(1_000, 2_000);
         assert_eq!(owner(wide(), None), Ok(limit(None, None)), "more than the default is not inherited");
         assert_eq!(owner(wide(), Some(limit(100, None))), Ok(limit(100, None)));
-        let default = "limits: only the operator gives a key more than it has by itself";
-        assert_eq!(told(owner(wide(), Some(limit(201, 400)))), default);
-        assert_eq!(told(owner(wide(), Some(limit(0, None)))), default);
+        let default = "limits: only the operator can set more than the default rate";
+        assert_eq!(message(owner(wide(), Some(limit(201, 400)))), default);
+        assert_eq!(message(owner(wide(), Some(limit(0, None)))), default);
         let narrow = || limited(50, 60);
         assert_eq!(owner(narrow(), None), Ok(limit(50, 60)));
         assert_eq!(owner(narrow(), Some(limit(20, 40))), Ok(limit(20, 40)));
         assert_eq!(owner(narrow(), Some(limit(None, 10))), Ok(limit(50, 10)), "a burst alone");
-        let most = "limits must be at most 50 a second and 60 at once, which the calling key has";
-        assert_eq!(told(owner(narrow(), Some(limit(51, 60)))), most);
-        assert_eq!(told(owner(narrow(), Some(limit(40, None)))), most, "80 at once");
+        let most = "limits must not exceed 50 requests/s and a burst of 60, the limits of the calling key";
+        assert_eq!(message(owner(narrow(), Some(limit(51, 60)))), most);
+        assert_eq!(message(owner(narrow(), Some(limit(40, None)))), most, "80 at once");
     }
 
     #[test]
-    fn an_owner_changes_its_own_part_of_the_limits_alone() {
+    fn owner_changes_only_its_own_part_of_the_limits() {
         let wide = bounds(Some(limited(1_000, 2_000)));
         let present = KeyLimits { operator: limit(100, 200), owner: limit(50, 100) };
         let owner = |asked| wide.changed_limits(present, asked);
         assert_eq!(owner(Some(limit(100, 200))), Ok(KeyLimits { owner: limit(100, 200), ..present }));
         assert_eq!(owner(None), Ok(KeyLimits { owner: limit(None, None), ..present }));
-        let most = "limits must be at most 100 a second and 200 at once, which the operator set for this key";
-        assert_eq!(told(owner(Some(limit(101, 200)))), most);
+        let most =
+            "limits must not exceed 100 requests/s and a burst of 200, set by the operator for this key";
+        assert_eq!(message(owner(Some(limit(101, 200)))), most);
         let operators = KeyLimits { owner: RateLimit::default(), ..present };
         let refusal = "limits: the operator set the limits of this key; only the operator key changes them";
-        assert_eq!(told(wide.changed_limits(operators, None)), refusal);
+        assert_eq!(message(wide.changed_limits(operators, None)), refusal);
         let operator = bounds(None).changed_limits(present, None);
         assert_eq!(operator, Ok(KeyLimits { operator: limit(None, None), ..present }));
         let narrow = bounds(Some(limited(20, 30)));
@@ -310,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_successor_is_no_wider_than_the_calling_key() {
+    fn successor_is_within_the_bounds_of_the_calling_key() {
         use KeyScope::{Mcp, Registry};
         let maker = || ApiKey { networks: Networks::parse(["10.0.0.0/8"]).unwrap(), ..limited(50, 60) };
         let by = |maker: ApiKey, old: &ApiKey| bounds(Some(maker)).successor(old);
@@ -321,9 +329,9 @@ mod tests {
         let shortened = by(ApiKey { expires_at: Some(END), ..maker() }, &earlier).unwrap();
         assert_eq!(shortened.0, earlier.asked_expiry);
         let wider = key(&[Mcp, Registry], &["10.0.0.1"], None);
-        assert_eq!(told(by(maker(), &wider)), "this credential lacks the scope mcp");
+        assert_eq!(message(by(maker(), &wider)), "this credential lacks the scope mcp");
         let refusal = "networks: any address is outside of 10.0.0.0/8, the networks of the calling key";
-        assert_eq!(told(by(maker(), &key(&[Registry], &[], None))), refusal);
+        assert_eq!(message(by(maker(), &key(&[Registry], &[], None))), refusal);
         assert_eq!(bounds(None).successor(&wider), Ok((None, wider.limits)));
     }
 }

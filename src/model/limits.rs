@@ -1,30 +1,30 @@
-//! How much somebody may use: a rate, and quotas of a day and of a month.
+//! Rates, and quotas per day and month.
 
 use std::num::NonZeroU32;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Units that may be had at once, and how many of them come back in a second.
+/// A rate: a token bucket of `burst` units that is refilled at `per_second`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rate {
-    /// Units that come back in a second.
+    /// Units refilled per second.
     pub per_second: NonZeroU32,
-    /// Units that may be had at once.
+    /// Capacity in units.
     pub burst: NonZeroU32,
 }
 
 impl Rate {
-    /// Most units a second, and at once, that a rate may have.
+    /// Maximum of both values.
     pub const MOST: u32 = 1_000_000;
 
-    /// A rate; `None` where nothing comes back, by which one turns it off.
+    /// A rate; `None` if `per_second` is 0, which means no limit. A burst of 0 means that of `per_second`.
     pub fn new(per_second: u32, burst: u32) -> Option<Self> {
         let per_second = NonZeroU32::new(per_second)?;
         Some(Self { per_second, burst: NonZeroU32::new(burst).unwrap_or(per_second) })
     }
 
-    /// Whether a rate allows more than another, `None` being no limit.
+    /// Whether a rate exceeds another; `None` is no limit.
     pub fn exceeds(rate: Option<Self>, most: Option<Self>) -> bool {
         match (rate, most) {
             (_, None) => false,
@@ -33,7 +33,7 @@ impl Rate {
         }
     }
 
-    /// The tighter of two rates, `None` being no limit.
+    /// The lower of two rates in both values; `None` is no limit.
     pub fn tighter(one: Option<Self>, other: Option<Self>) -> Option<Self> {
         match (one, other) {
             (Some(one), Some(other)) => Some(Self {
@@ -44,61 +44,61 @@ impl Rate {
         }
     }
 
-    /// In how many seconds, rounded up, `units` come back.
+    /// The time until `units` are refilled, in seconds, rounded up.
     pub fn seconds(self, units: u32) -> u32 {
         units.div_ceil(self.per_second.get())
     }
 }
 
-/// What differs for one key, agent or tenant from the rate of the settings.
+/// A rate set for one key, agent or tenant, overriding the default of the settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct RateLimit {
-    /// Units that come back in a second; 0 for no limit.
+    /// Units refilled per second; 0 for no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(maximum = 1_000_000)]
     pub per_second: Option<u32>,
-    /// Units that may be had at once; twice those of a second unless given.
+    /// Maximum burst in units; by default twice `perSecond`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 1_000_000)]
     pub burst: Option<u32>,
 }
 
-/// What one agent or tenant may use.
+/// The limits of an agent or a tenant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct UseLimits {
-    /// Units that come back in a second; 0 for no limit.
+    /// Units refilled per second; 0 for no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(maximum = 1_000_000)]
     pub per_second: Option<u32>,
-    /// Units that may be had at once; twice those of a second unless given.
+    /// Maximum burst in units; by default twice `perSecond`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 1_000_000)]
     pub burst: Option<u32>,
-    /// Requests of a day, in UTC, over all replicas.
+    /// Requests per day (UTC), over all replicas.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub calls_per_day: Option<u64>,
-    /// Requests of a month.
+    /// Requests per month.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub calls_per_month: Option<u64>,
-    /// Bytes of the bodies of a day, in and out.
+    /// Bytes of request and response bodies per day.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes_per_day: Option<u64>,
-    /// Bytes of a month.
+    /// Bytes of request and response bodies per month.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes_per_month: Option<u64>,
-    /// What strangers to a public agent may use in addition to each of these quotas, in percent of it.
+    /// Additional quota for anonymous callers of a public agent, in percent of each quota.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(maximum = 1_000)]
     pub strangers_percent: Option<u16>,
 }
 
 impl UseLimits {
-    /// The largest part of a quota that strangers may have, in percent.
+    /// Maximum of [`strangers_percent`](Self::strangers_percent).
     pub const MOST_STRANGERS_PERCENT: u16 = 1_000;
 
-    /// The quotas of strangers, where the settings give them so many percent.
+    /// The quotas of anonymous callers; `percent` is the default of the settings.
     #[must_use]
     pub fn of_strangers(self, percent: u16) -> Self {
         let percent = u128::from(self.strangers_percent.unwrap_or(percent));
@@ -114,20 +114,20 @@ impl UseLimits {
         }
     }
 
-    /// Whether there is anything that is used up.
+    /// Whether there is any quota.
     pub fn has_quota(&self) -> bool {
         let quotas = [self.calls_per_day, self.calls_per_month, self.bytes_per_day, self.bytes_per_month];
         quotas.iter().any(Option::is_some)
     }
 
-    /// The part of it that is a rate.
+    /// The part that is a rate.
     pub fn rate(&self) -> RateLimit {
         RateLimit { per_second: self.per_second, burst: self.burst }
     }
 }
 
 impl RateLimit {
-    /// The rate that is in force where the settings say `default`; `None` for no limit.
+    /// The effective rate, given the default of the settings; `None` for no limit.
     pub fn over(self, default: Option<Rate>) -> Option<Rate> {
         match (self.per_second, self.burst) {
             (None, None) => default,
@@ -145,28 +145,28 @@ impl From<Rate> for RateLimit {
     }
 }
 
-/// What differs for one key, by who set it. The tighter of both is in force.
+/// Rates set for one key. The lower one applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct KeyLimits {
-    /// Set by the operator, who may set more than the settings give.
+    /// Set by the operator, and may exceed the default.
     pub operator: RateLimit,
     /// Set by an owner key.
     pub owner: RateLimit,
 }
 
 impl KeyLimits {
-    /// The rate without the owner's part, where the settings say `default`.
+    /// The rate without the owner's part, given the default of the settings.
     pub fn ceiling(self, default: Option<Rate>) -> Option<Rate> {
         self.operator.over(default)
     }
 
-    /// The rate that is in force where the settings say `default`; `None` for no limit.
+    /// The effective rate, given the default of the settings; `None` for no limit.
     pub fn over(self, default: Option<Rate>) -> Option<Rate> {
         let ceiling = self.ceiling(default);
         Rate::tighter(ceiling, self.owner.over(ceiling))
     }
 
-    /// Both parts as one limit.
+    /// Both parts combined into one limit.
     pub fn combined(self) -> RateLimit {
         let Self { operator, owner } = self;
         if operator == RateLimit::default() || owner == RateLimit::default() {
@@ -186,7 +186,7 @@ impl KeyLimits {
 }
 
 impl RateLimit {
-    /// The burst that it sets, given or implied.
+    /// The burst, given or implied.
     fn most_at_once(self) -> Option<u32> {
         self.burst.or(self.per_second.map(|per_second| per_second.saturating_mul(2)))
     }
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tighter_of_operator_and_owner_limits_is_in_force() {
+    fn lower_of_operator_and_owner_limits_applies() {
         let (default, none) = (Rate::new(200, 400), RateLimit::default());
         for (operator, owner, rate, combined) in [
             (none, none, default, none),
@@ -212,7 +212,7 @@ mod tests {
             (limit(50, None), limit(None, 10), Rate::new(50, 10), limit(50, 10)),
             (limit(0, None), limit(50, None), Rate::new(50, 100), limit(50, None)),
             (limit(50, None), limit(0, None), Rate::new(50, 100), limit(50, None)),
-            // The settings were lowered after the owner had set its limit.
+            // The default was lowered after the owner had set its limit.
             (none, limit(300, 600), default, limit(300, 600)),
         ] {
             let limits = KeyLimits { operator, owner };
@@ -222,18 +222,18 @@ mod tests {
     }
 
     #[test]
-    fn strangers_have_their_percentage_of_each_quota() {
+    fn anonymous_callers_have_their_percentage_of_each_quota() {
         let own =
             UseLimits { calls_per_day: Some(260), bytes_per_month: Some(u64::MAX), ..UseLimits::default() };
         let part = own.of_strangers(10);
         assert_eq!((part.calls_per_day, part.calls_per_month), (Some(26), None));
         assert_eq!(own.of_strangers(1_000).bytes_per_month, Some(u64::MAX));
         let set = UseLimits { strangers_percent: Some(0), ..own };
-        assert_eq!(set.of_strangers(10).calls_per_day, Some(0), "what is set counts, not the settings");
+        assert_eq!(set.of_strangers(10).calls_per_day, Some(0), "overrides the default");
     }
 
     #[test]
-    fn what_is_given_stands_over_the_default() {
+    fn given_values_override_the_default() {
         let default = Rate::new(200, 400);
         let over = |per_second, burst| RateLimit { per_second, burst }.over(default);
         assert_eq!(over(None, None), default);
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn units_come_back_in_whole_seconds() {
+    fn refill_time_is_rounded_up_to_seconds() {
         let rate = Rate::new(3, 10).unwrap();
         assert_eq!([0, 1, 3, 4].map(|units| rate.seconds(units)), [0, 1, 1, 2]);
     }

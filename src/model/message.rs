@@ -1,6 +1,6 @@
-//! The messages of a prompt, in the MCP specification's own words (server/prompts, `PromptMessage`).
+//! Messages of prompts, in the format of the MCP specification (server/prompts, `PromptMessage`).
 //!
-//! As registered, their texts are templates; as answered, those texts are rendered.
+//! Registered messages contain templates; served messages contain the rendered texts.
 
 use serde::ser::{SerializeMap, Serializer};
 use serde::{Deserialize, Serialize};
@@ -12,14 +12,14 @@ use super::json;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Message {
-    /// Who says it.
+    /// Role of the speaker.
     pub role: Role,
-    /// What is said.
+    /// Content of the message.
     #[serde(deserialize_with = "json::object")]
     pub content: ContentBlock,
 }
 
-/// Who says a message.
+/// Role of the speaker of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
@@ -29,15 +29,15 @@ pub enum Role {
     Assistant,
 }
 
-/// What a message says: `ContentBlock` of the specification.
+/// Content of a message (`ContentBlock`).
 #[derive(Debug, Clone, Deserialize)]
 #[serde(try_from = "Flat")]
 pub struct ContentBlock {
-    /// What kind it is, and what belongs to the kind.
+    /// The kind, with its members.
     pub kind: ContentKind,
-    /// As sent.
+    /// Annotations as sent.
     pub annotations: Option<Box<RawValue>>,
-    /// As sent.
+    /// `_meta` as sent.
     pub meta: Option<Box<RawValue>>,
 }
 
@@ -48,16 +48,16 @@ pub enum ContentKind {
     Text(String),
     /// An image.
     Image(Media),
-    /// A sound.
+    /// Audio.
     Audio(Media),
-    /// A resource that the client may read.
+    /// A link to a resource.
     ResourceLink(Box<ResourceLink>),
-    /// The contents of a resource.
+    /// An embedded resource.
     Resource(EmbeddedResource),
 }
 
 impl ContentKind {
-    /// The `type` that it is written as.
+    /// The value of the member `type`.
     fn as_str(&self) -> &'static str {
         match self {
             Self::Text(_) => "text",
@@ -69,69 +69,69 @@ impl ContentKind {
     }
 }
 
-/// An image or a sound.
+/// An image or audio.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Media {
-    /// In base64.
+    /// Base64-encoded data.
     pub data: String,
-    /// The MIME type of it.
+    /// MIME type.
     pub mime_type: String,
 }
 
-/// `ResourceLink` of the specification.
+/// A link to a resource (`ResourceLink`).
 #[derive(Debug, Clone)]
 pub struct ResourceLink {
-    /// Which resource.
+    /// URI of the resource.
     pub uri: String,
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// A title for people.
+    /// Title for people.
     pub title: Option<String>,
-    /// What it is.
+    /// Description.
     pub description: Option<String>,
-    /// Its MIME type.
+    /// MIME type.
     pub mime_type: Option<String>,
-    /// Its size in bytes.
+    /// Size in bytes.
     pub size: Option<u64>,
-    /// As sent.
+    /// Icons as sent.
     pub icons: Option<Box<RawValue>>,
 }
 
-/// The resource of an embedded one. As registered, one with neither text nor blob names a registered resource, which
-/// is read in full when the prompt is asked for; as answered, each has one of the two.
+/// An embedded resource. A registered one with neither text nor blob refers to a registered resource, whose
+/// content is read when the prompt is served; a served one has one of the two.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct EmbeddedResource {
-    /// Its URI.
+    /// URI of the resource.
     pub uri: String,
-    /// Its MIME type.
+    /// MIME type.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mime_type: Option<String>,
-    /// Its text.
+    /// Text content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// Its bytes in base64.
+    /// Binary content, base64-encoded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blob: Option<String>,
-    /// As sent.
+    /// `_meta` as sent.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Box<RawValue>>,
 }
 
 impl EmbeddedResource {
-    /// Whether it names a registered resource.
+    /// Whether it refers to a registered resource.
     pub fn is_reference(&self) -> bool {
         self.text.is_none() && self.blob.is_none()
     }
 }
 
-/// Whether a text has anything to render: there is no tag without a brace.
+/// Whether a text has anything to render: every tag contains a brace.
 pub fn is_template(text: &str) -> bool {
     text.contains('{')
 }
 
 impl Message {
-    /// The texts that are templates as registered, always in the same order.
+    /// The texts that are templates, in a fixed order.
     pub fn templates_mut(&mut self) -> impl Iterator<Item = &mut String> {
         let texts = match &mut self.content.kind {
             ContentKind::Text(text) => [Some(text), None, None, None],
@@ -146,7 +146,7 @@ impl Message {
     }
 }
 
-/// A content block as it is read: all members of all kinds beside each other.
+/// A content block with the members of all kinds.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Flat {
@@ -168,7 +168,7 @@ struct Flat {
     meta: Option<Box<RawValue>>,
 }
 
-/// The members that each kind has besides `type`, `annotations` and `_meta`.
+/// Members of each kind in addition to `type`, `annotations` and `_meta`.
 const MEMBERS: [(&str, &[&str]); 5] = [
     ("text", &["text"]),
     ("image", &["data", "mimeType"]),
@@ -241,7 +241,7 @@ impl TryFrom<Flat> for ContentBlock {
     }
 }
 
-/// As it is written: without a copy, since messages are answered as often as they are rendered.
+/// Written by hand to avoid a copy: messages are serialized as often as they are rendered.
 impl Serialize for ContentBlock {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut block = serializer.serialize_map(None)?;
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_content_comes_back_as_it_was_sent() {
+    fn every_kind_of_content_round_trips() {
         for content in [
             r#"{"type":"text","text":"{{ a }}","annotations":{ "priority":1.0},"_meta":{ }}"#,
             r#"{"type":"image","data":"AA==","mimeType":"image/png"}"#,
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_belong_to_a_kind_is_refused() {
+    fn members_of_other_kinds_are_rejected() {
         for (content, expected) in [
             (r#"{"type":"video"}"#, "unknown content type `video`"),
             (r#"{"type":"text"}"#, "content of type text needs `text`"),

@@ -1,4 +1,4 @@
-//! Values, parsed and valid by construction. Nothing here knows of HTTP, SQL or a runtime.
+//! Domain types, valid by construction. No module here depends on HTTP, SQL or an async runtime.
 
 pub mod agent;
 pub mod algorithm;

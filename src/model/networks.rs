@@ -6,35 +6,34 @@ use ipnet::{IpNet, Ipv4Net};
 
 use super::client_address::ClientAddress;
 
-/// Most networks of one key.
-pub const MOST_NETWORKS: usize = 32;
+/// Maximum number of networks of a key.
+pub const MAX_NETWORKS: usize = 32;
 
-/// From where a key may be used; no network at all means from anywhere.
+/// The networks from which a key may be used; an empty list allows any address.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Networks(Vec<IpNet>);
 
-/// Why a list of networks is refused.
+/// Why a list of networks is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NetworksError {
-    /// An item is no network.
+    /// An item is neither a network nor an address.
     #[error("networks[{0}] is not a network such as 10.0.0.0/8 or 2001:db8::/32, or a single address")]
     Form(usize),
-    /// There are too many.
-    #[error("networks may name {MOST_NETWORKS} networks at most")]
-    Many,
+    /// There are more than [`MAX_NETWORKS`].
+    #[error("networks must not have more than {MAX_NETWORKS} items")]
+    TooMany,
 }
 
 impl Networks {
-    /// Reads networks in CIDR form, or single addresses. What is said of a version 4 address in the form of version 6
-    /// is taken as said of the former.
+    /// Parses networks in CIDR notation, or single addresses. IPv4-mapped IPv6 networks become IPv4 networks.
     ///
     /// # Errors
-    /// When an item is neither, or there are more than [`MOST_NETWORKS`].
+    /// If an item is neither, or there are more than [`MAX_NETWORKS`].
     pub fn parse<'a>(items: impl IntoIterator<Item = &'a str>) -> Result<Self, NetworksError> {
         let mut networks = Vec::new();
         for (at, item) in items.into_iter().enumerate() {
-            if at >= MOST_NETWORKS {
-                return Err(NetworksError::Many);
+            if at >= MAX_NETWORKS {
+                return Err(NetworksError::TooMany);
             }
             let network = network(item).ok_or(NetworksError::Form(at))?;
             if !networks.contains(&network) {
@@ -44,13 +43,13 @@ impl Networks {
         Ok(Self(networks))
     }
 
-    /// In CIDR form.
+    /// In CIDR notation.
     pub fn to_texts(&self) -> Vec<String> {
         self.0.iter().map(ToString::to_string).collect()
     }
 
-    /// The first of some networks that does not lie within these; no network at all stands for every address. What
-    /// several of these cover together counts as covered.
+    /// The first of `inner` that is not covered by these networks, alone or together. An empty list stands
+    /// for all addresses.
     pub fn first_outside(&self, inner: &Self) -> Option<String> {
         if self.0.is_empty() {
             return None;
@@ -76,13 +75,13 @@ fn network(text: &str) -> Option<IpNet> {
     Some(canonical(network).trunc())
 }
 
-/// Addresses of version 4 that are written as ones of version 6 begin with so many bits.
-const MAPPED: u8 = 96;
+/// Prefix length of IPv4-mapped IPv6 addresses.
+const MAPPED_PREFIX: u8 = 96;
 
 fn canonical(network: IpNet) -> IpNet {
     let IpNet::V6(six) = network else { return network };
     let mapped = |address: Ipv6Addr| address.to_ipv4_mapped();
-    let four = six.prefix_len().checked_sub(MAPPED).zip(mapped(six.addr()));
+    let four = six.prefix_len().checked_sub(MAPPED_PREFIX).zip(mapped(six.addr()));
     four.and_then(|(length, address)| Ipv4Net::new(address, length).ok()).map_or(network, IpNet::V4)
 }
 
@@ -96,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn networks_and_addresses_are_read_in_one_form() {
+    fn networks_and_addresses_are_normalized() {
         let given =
             ["10.1.2.3/8", "192.0.2.7", "2001:db8::1/32", "::1", "::ffff:10.9.9.9/104", "::ffff:192.0.2.7"];
         let expected = ["10.0.0.0/8", "192.0.2.7/32", "2001:db8::/32", "::1/128"].map(str::to_owned);
@@ -105,15 +104,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_network_is_told_by_its_place() {
+    fn invalid_network_is_reported_with_its_index() {
         for bad in ["", "10.0.0.0/33", "10.0.0.0/-1", "example.com", "10.0.0", "10.0.0.0/8 ", "::1/129"] {
             assert_eq!(shown(&["10.0.0.0/8", bad]), Err(NetworksError::Form(1)), "{bad}");
         }
-        assert_eq!(shown(&["10.0.0.0/8"; 33]), Err(NetworksError::Many));
+        assert_eq!(shown(&["10.0.0.0/8"; 33]), Err(NetworksError::TooMany));
     }
 
     #[test]
-    fn networks_outside_of_others_are_named() {
+    fn networks_outside_others_are_reported() {
         let networks = |items: &[&str]| Networks::parse(items.iter().copied()).unwrap();
         let first = |outer: &[&str], inner: &[&str]| networks(outer).first_outside(&networks(inner));
         assert_eq!(first(&[], &[]), None);
@@ -128,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn only_who_is_inside_may_use_the_key() {
+    fn key_is_usable_from_its_networks_only() {
         let admits = |networks: &[&str], client: &str| {
             Networks::parse(networks.iter().copied()).unwrap().admit(client.parse::<IpAddr>().unwrap().into())
         };
@@ -142,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_client_is_in_no_network() {
+    fn unknown_client_is_in_no_network() {
         let unknown = ClientAddress::Unknown { proxy: "127.0.0.1".parse().unwrap() };
         for networks in [&["127.0.0.1/32"][..], &["0.0.0.0/0", "::/0"]] {
             assert!(!Networks::parse(networks.iter().copied()).unwrap().admit(unknown));

@@ -1,4 +1,4 @@
-//! A prompt: messages that are rendered with a client's arguments.
+//! Prompts: messages rendered with a client's arguments.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use super::resource::{ContentHash, NewContent};
 use super::scope::Revision;
 
-/// Most bytes that the name of a prompt may have.
+/// Maximum length of a prompt's name in bytes.
 pub const MAX_NAME_BYTES: usize = 512;
 
 /// The name of a prompt, compared byte for byte.
@@ -17,19 +17,22 @@ pub const MAX_NAME_BYTES: usize = 512;
 #[serde(transparent)]
 pub struct PromptName(Arc<str>);
 
-/// Why a text is no name of a prompt.
+/// Why a text is not the name of a prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PromptNameError {
-    /// It is empty or longer than [`MAX_NAME_BYTES`].
+    /// Empty or longer than [`MAX_NAME_BYTES`].
     #[error("must have 1 to {MAX_NAME_BYTES} bytes")]
     Length,
-    /// It holds a control character.
+    /// Contains a control character.
     #[error("holds a control character")]
     Control,
 }
 
 impl PromptName {
-    /// Parses a name: anything that fits on a line.
+    /// Parses a name of any characters except control characters.
+    ///
+    /// # Errors
+    /// If the length is out of range or there is a control character.
     pub fn parse(text: &str) -> Result<Self, PromptNameError> {
         if !(1..=MAX_NAME_BYTES).contains(&text.len()) {
             Err(PromptNameError::Length)
@@ -40,7 +43,7 @@ impl PromptName {
         }
     }
 
-    /// The text, as given.
+    /// The name as given.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -64,21 +67,21 @@ impl fmt::Debug for PromptName {
     }
 }
 
-/// What its owner says of a prompt: everything but its name, its arguments and its messages.
+/// The definition of a prompt without its name, arguments and messages.
 #[derive(Debug, Clone, Default, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PromptDefinition {
-    /// A title for people.
+    /// Title for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What it is for.
+    /// Purpose of the prompt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// As sent.
+    /// Icons as sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<Object>>)]
     pub icons: Option<Box<RawValue>>,
-    /// As sent.
+    /// `_meta` as sent.
     #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub meta: Option<Box<RawValue>>,
@@ -99,24 +102,24 @@ impl PartialEq for PromptDefinition {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Argument {
-    /// What the messages and the client call it.
+    /// Name in the messages and for clients.
     pub name: String,
-    /// A title for people.
+    /// Title for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What it is for.
+    /// Purpose of the argument.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Whether a client must give it; `None` where its owner did not say, which is no.
+    /// Whether clients must give it; absent means no.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub required: Option<bool>,
-    /// Values that are offered for it; no list of prompts shows them.
+    /// Completion values; not part of lists of prompts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub completions: Vec<String>,
 }
 
 impl Argument {
-    /// Whether a list of prompts shows both alike.
+    /// Whether both are equal in a list of prompts.
     pub fn is_listed_as(&self, other: &Self) -> bool {
         (&self.name, &self.title, &self.description, &self.required)
             == (&other.name, &other.title, &other.description, &other.required)
@@ -126,28 +129,28 @@ impl Argument {
 /// A registered prompt.
 #[derive(Debug, Clone)]
 pub struct Prompt {
-    /// Its name.
+    /// Name of the prompt.
     pub name: PromptName,
-    /// What its owner says of it.
+    /// Definition.
     pub definition: PromptDefinition,
-    /// Its arguments, in their order.
+    /// Arguments, in order.
     pub arguments: Vec<Argument>,
-    /// Where its messages are, a JSON list.
+    /// Hash of its messages, a JSON array.
     pub messages: ContentHash,
     /// The revision of the agent's scope that last changed it.
     pub revision: Revision,
 }
 
-/// A prompt as its owner wants it.
+/// A prompt to be registered.
 #[derive(Debug, Clone)]
 pub struct NewPrompt {
-    /// Its name.
+    /// Name of the prompt.
     pub name: PromptName,
-    /// What its owner says of it.
+    /// Definition.
     pub definition: PromptDefinition,
-    /// Its arguments, in their order.
+    /// Arguments, in order.
     pub arguments: Vec<Argument>,
-    /// Its messages, a JSON list of [`Message`](super::message::Message).
+    /// Messages, a JSON array of [`Message`](super::message::Message).
     pub messages: NewContent,
 }
 
@@ -156,7 +159,7 @@ mod tests {
     use super::{PromptName, PromptNameError};
 
     #[test]
-    fn a_name_is_anything_that_fits_on_a_line() {
+    fn name_has_no_control_characters_and_a_bounded_length() {
         for good in ["a", "code review/v2", "研究", &"a".repeat(512)] {
             assert_eq!(PromptName::parse(good).map(|name| name.to_string()), Ok(good.to_owned()));
         }

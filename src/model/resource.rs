@@ -1,4 +1,4 @@
-//! A resource: its definition as the MCP specification lists it, and the parts of its contents.
+//! Resources: their definitions, as listed by MCP, and the parts of their content.
 
 use std::fmt;
 
@@ -11,12 +11,12 @@ use time::OffsetDateTime;
 use super::scope::Revision;
 use super::uri::ResourceUri;
 
-/// The SHA-256 of some content: its address.
+/// The SHA-256 of content, under which it is stored.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ContentHash(pub [u8; 32]);
 
 impl ContentHash {
-    /// The address of `bytes`.
+    /// Hashes `bytes`.
     pub fn of(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
     }
@@ -28,40 +28,41 @@ impl fmt::Debug for ContentHash {
     }
 }
 
-/// Bytes about to be stored under their address.
+/// Content to be stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewContent {
-    /// Their address.
+    /// Hash of the bytes.
     pub hash: ContentHash,
     /// The bytes.
     pub bytes: Bytes,
 }
 
 impl NewContent {
-    /// Addresses `bytes`.
+    /// Hashes `bytes`.
     pub fn new(bytes: Bytes) -> Self {
         Self { hash: ContentHash::of(&bytes), bytes }
     }
 }
 
-/// How a part of the contents travels.
+/// How a part is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PartKind {
     /// As text; the bytes are UTF-8.
     Text,
-    /// As base64.
+    /// Base64-encoded.
     Blob,
 }
 
 impl PartKind {
-    /// How bytes of a MIME type travel: as text where both the type, if there is one, and the bytes allow it. Bytes in
-    /// another character set than UTF-8 travel as they are.
+    /// Text if both the MIME type, if any, and the bytes allow it. Bytes in a character set other than UTF-8
+    /// are sent as a blob.
     pub fn of(mime_type: Option<&str>, bytes: &[u8]) -> Self {
         let textual = mime_type.and_then(parse_mime).is_none_or(|mime| is_textual(&mime) && is_utf8(&mime));
         if textual && is_text(bytes) { Self::Text } else { Self::Blob }
     }
 
-    /// How bytes travel that replace others of a type that stays: what was text remains text where the bytes allow it.
+    /// The kind of bytes that replace others without a change of the MIME type: text remains text if the
+    /// bytes allow it.
     #[must_use]
     pub fn replacing(self, mime_type: Option<&str>, bytes: &[u8]) -> Self {
         match self {
@@ -74,7 +75,7 @@ impl PartKind {
         }
     }
 
-    /// As it is stored, and the member that carries it.
+    /// The stored value, which is also the name of the member.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Text => "text",
@@ -83,13 +84,13 @@ impl PartKind {
     }
 }
 
-/// Parses a MIME type; white space may stand around its semicolons (RFC 9110 section 5.6.6).
+/// Parses a MIME type; white space is allowed around semicolons (RFC 9110, section 5.6.6).
 pub fn parse_mime(text: &str) -> Option<mime::Mime> {
     let parsed = text.parse().ok();
     parsed.or_else(|| text.split(';').map(str::trim).collect::<Vec<_>>().join(";").parse().ok())
 }
 
-/// Whether a type names text: by its top-level type, its subtype, or its suffix.
+/// Whether a MIME type denotes text, by its type, subtype or suffix.
 fn is_textual(mime: &mime::Mime) -> bool {
     const SUBTYPES: [&str; 21] = [
         "ecmascript",
@@ -122,7 +123,7 @@ fn is_textual(mime: &mime::Mime) -> bool {
         || matches!(mime.suffix().map(|suffix| suffix.as_str()), Some("json" | "xml" | "yaml"))
 }
 
-/// Whether its character set, if it names one, is UTF-8 or a part of it.
+/// Whether the character set, if given, is UTF-8 or a subset of it.
 fn is_utf8(mime: &mime::Mime) -> bool {
     let known = ["utf-8", "utf8", "us-ascii", "ascii"];
     let charset = mime.get_param(mime::CHARSET);
@@ -134,32 +135,32 @@ fn is_text(bytes: &[u8]) -> bool {
     !bytes.contains(&0) && std::str::from_utf8(bytes).is_ok()
 }
 
-/// One of a resource's contents, without its bytes.
+/// A part of a resource's content, without its bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
-    /// Its own URI, where it differs from the resource's.
+    /// URI of the part, if it differs from the resource's.
     pub uri: Option<ResourceUri>,
-    /// Its own MIME type, where it was given one.
+    /// MIME type of the part, if given.
     pub mime_type: Option<String>,
-    /// How it travels.
+    /// How it is sent.
     pub kind: PartKind,
-    /// Where its bytes are.
+    /// Hash of its bytes.
     pub hash: ContentHash,
-    /// Decoded, in bytes.
+    /// Size of the decoded bytes.
     pub size: u64,
 }
 
-/// A part with its bytes, about to be stored.
+/// A part with its bytes, to be stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewPart {
     /// The part.
     pub part: Part,
-    /// Its bytes, decoded.
+    /// Decoded bytes.
     pub bytes: Bytes,
 }
 
 impl NewPart {
-    /// Addresses and measures `bytes`.
+    /// Hashes and measures `bytes`.
     pub fn new(uri: Option<ResourceUri>, mime_type: Option<String>, kind: PartKind, bytes: Bytes) -> Self {
         let part = Part {
             uri,
@@ -172,30 +173,30 @@ impl NewPart {
     }
 }
 
-/// What its owner says of a resource: everything but the contents.
+/// The definition of a resource or resource template without its URI and content.
 #[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Definition {
-    /// The name; programs use it, people see it where there is no title.
+    /// Name for programs, and for people if there is no title.
     pub name: String,
-    /// A title for people.
+    /// Title for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What it is.
+    /// Description.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// The MIME type of its contents.
+    /// MIME type of the content.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mime_type: Option<String>,
-    /// `audience`, `priority`, `lastModified`, as sent.
+    /// `audience`, `priority` and `lastModified` as sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub annotations: Option<Box<RawValue>>,
-    /// As sent.
+    /// Icons as sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<Object>>)]
     pub icons: Option<Box<RawValue>>,
-    /// As sent.
+    /// `_meta` as sent.
     #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub meta: Option<Box<RawValue>>,
@@ -217,11 +218,11 @@ impl PartialEq for Definition {
 /// A registered resource.
 #[derive(Debug, Clone)]
 pub struct Resource {
-    /// Its URI.
+    /// URI of the resource.
     pub uri: ResourceUri,
-    /// What its owner says of it.
+    /// Definition.
     pub definition: Definition,
-    /// Its contents, in their order.
+    /// Parts of its content, in order.
     pub parts: Vec<Part>,
     /// The revision of the agent's scope that last changed it.
     pub revision: Revision,
@@ -230,7 +231,7 @@ pub struct Resource {
 }
 
 impl Resource {
-    /// The decoded bytes of a single content; several have no one size.
+    /// Size of the decoded bytes if there is a single part.
     pub fn size(&self) -> Option<u64> {
         match self.parts.as_slice() {
             [only] => Some(only.size),
@@ -238,20 +239,20 @@ impl Resource {
         }
     }
 
-    /// The MIME type that a part is answered with.
+    /// The MIME type of a part: its own or the resource's.
     pub fn mime_type_of<'a>(&'a self, part: &'a Part) -> Option<&'a str> {
         part.mime_type.as_deref().or(self.definition.mime_type.as_deref())
     }
 }
 
-/// A resource as its owner wants it.
+/// A resource to be registered.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewResource {
-    /// Its URI.
+    /// URI of the resource.
     pub uri: ResourceUri,
-    /// What its owner says of it.
+    /// Definition.
     pub definition: Definition,
-    /// Its contents.
+    /// Parts of its content.
     pub parts: Vec<NewPart>,
 }
 
@@ -261,7 +262,7 @@ mod tests {
     use super::{PartKind, parse_mime};
 
     #[test]
-    fn types_that_name_text_travel_as_text() {
+    fn textual_mime_types_are_sent_as_text() {
         for mime in [
             "application/x-yaml",
             "application/x-ndjson",
@@ -283,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn text_in_another_character_set_travels_as_it_is() {
+    fn text_in_another_character_set_is_sent_as_blob() {
         for mime in
             ["text/plain;charset=iso-8859-1", "text/html; charset=Shift_JIS", "text/csv ; charset=utf-16"]
         {
@@ -293,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn text_of_a_type_that_stays_remains_text() {
+    fn replaced_text_remains_text() {
         assert_eq!(Text.replacing(Some("image/png"), b"a"), Text);
         assert_eq!(Text.replacing(Some("image/png"), b"\xff"), Blob);
         assert_eq!(Blob.replacing(Some("image/png"), b"a"), Blob);
@@ -301,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn white_space_may_stand_around_semicolons() {
+    fn white_space_is_allowed_around_semicolons() {
         assert!(parse_mime("text/plain ; charset=utf-8").is_some());
         assert!(parse_mime("text / plain").is_none());
     }

@@ -1,4 +1,4 @@
-//! Scopes, revisions and changes: the idea that everything here rests on.
+//! Scopes, revisions and changes, the basis of caching and of the change feed.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,13 +8,13 @@ use uuid::Uuid;
 
 use super::ids::{AgentId, SessionUid, TenantId};
 
-/// Something that changes as a whole, by gapless revisions: the gateway's own settings, a tenant's access, an
-/// agent's registry, a session.
+/// A unit of state with a gapless revision: the gateway's own state, a tenant's access, an agent's catalog,
+/// or a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Scope(pub Uuid);
 
 impl Scope {
-    /// The gateway's own settings, the directory of agent slugs among them.
+    /// The gateway's own state, including the directory of slugs.
     pub const GATEWAY: Self = Self(Uuid::nil());
 }
 
@@ -36,7 +36,7 @@ impl From<SessionUid> for Scope {
     }
 }
 
-/// How often a scope has changed. Revisions of one scope are committed in their order, without a gap.
+/// The number of changes of a scope. Revisions of a scope are committed in order, without a gap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Revision(pub i64);
@@ -55,29 +55,29 @@ impl FromStr for Revision {
     }
 }
 
-/// One subject that one revision of a scope touched.
+/// A change of one subject in one revision of a scope.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// The revision that did it.
+    /// Revision of the change.
     pub revision: Revision,
-    /// What was done.
+    /// What was changed.
     pub kind: ChangeKind,
-    /// To what: a URI, a slug or a uid, as the kind says.
+    /// The URI, slug or UUID concerned, depending on the kind.
     pub subject: String,
 }
 
 macro_rules! kinds {
     ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
-        /// What a change did, and what its subject names.
+        /// The kind of a change, and what its subject is.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum ChangeKind {
             $($(#[$doc])* $name,)*
-            /// Written by a newer version of the gateway: whoever meets it forgets all it holds of the scope.
+            /// Written by a newer version: everything of the scope must be read again.
             Unknown,
         }
 
         impl ChangeKind {
-            /// As it stands in `changes`.
+            /// The value stored in `changes`.
             pub fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$name => $text,)*
@@ -85,7 +85,7 @@ macro_rules! kinds {
                 }
             }
 
-            /// Reads what stands in `changes`.
+            /// Parses the value stored in `changes`.
             pub fn parse(text: &str) -> Self {
                 match text {
                     $($text => Self::$name,)*
@@ -97,31 +97,33 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// Gateway scope: an agent slug came to name another agent, or none. Subject: the slug.
+    /// Gateway scope: a slug was assigned to another agent, or to none. Subject: the slug.
     Slug = "slug",
-    /// Gateway or tenant scope: a tenant was made, changed or deleted. Subject: the tenant's uid.
+    /// Gateway or tenant scope: a tenant was created, changed or deleted. Subject: the tenant's UUID.
     Tenant = "tenant",
-    /// Tenant scope: an agent's access changed; agent scope: its description did. Subject: the agent's uid.
+    /// Tenant scope: an agent's access settings changed; agent scope: its description. Subject: the agent's
+    /// UUID.
     Agent = "agent",
-    /// Tenant scope: a key was made, revoked or shortened. Subject: the key's uid.
+    /// Tenant scope: a key was created, revoked or its lifetime reduced. Subject: the key's UUID.
     Key = "key",
     /// Agent scope: a resource was added. Subject: its URI.
     ResourceAdded = "resource_added",
     /// Agent scope: a resource was removed. Subject: its URI.
     ResourceRemoved = "resource_removed",
-    /// Agent scope: what a list shows of a resource changed. Subject: its URI.
+    /// Agent scope: the definition of a resource changed. Subject: its URI.
     ResourceDefined = "resource_defined",
-    /// Agent scope: only the contents of a resource changed. Subject: its URI.
+    /// Agent scope: only the content of a resource changed. Subject: its URI.
     ResourceContents = "resource_contents",
-    /// Agent scope: its owner says that a resource changed, without new content. Subject: its URI.
+    /// Agent scope: a resource was touched, without new content. Subject: its URI.
     ResourceTouched = "resource_touched",
     /// Agent scope: a resource template was added. Subject: the template.
     TemplateAdded = "template_added",
     /// Agent scope: a resource template was removed. Subject: the template.
     TemplateRemoved = "template_removed",
-    /// Agent scope: what a list shows of a resource template changed. Subject: the template.
+    /// Agent scope: the definition of a resource template changed. Subject: the template.
     TemplateDefined = "template_defined",
-    /// Agent scope: only the body of a resource template changed, and maybe its completions. Subject: the template.
+    /// Agent scope: only the body of a resource template changed, and possibly its completions. Subject: the
+    /// template.
     TemplateBody = "template_body",
     /// Agent scope: only the completions of a resource template changed. Subject: the template.
     TemplateCompletions = "template_completions",
@@ -129,22 +131,22 @@ kinds! {
     PromptAdded = "prompt_added",
     /// Agent scope: a prompt was removed. Subject: its name.
     PromptRemoved = "prompt_removed",
-    /// Agent scope: what a list shows of a prompt changed. Subject: its name.
+    /// Agent scope: the definition of a prompt changed. Subject: its name.
     PromptDefined = "prompt_defined",
     /// Agent scope: only the messages of a prompt changed, or its completions. Subject: its name.
     PromptMessages = "prompt_messages",
-    /// Session scope: it subscribed to a resource or no longer does. Subject: the URI.
+    /// Session scope: a subscription was added or removed. Subject: the URI.
     SessionSubscription = "session_subscription",
-    /// Session scope: it asks for messages from another level on. Subject: the level.
+    /// Session scope: the level of log messages was set. Subject: the level.
     SessionLevel = "session_level",
-    /// Session scope: a new stream delivers from here on. Subject: the epoch.
+    /// Session scope: a new stream was opened. Subject: the epoch.
     SessionStream = "session_stream",
-    /// Session scope: it ended. Subject: the session's uid.
+    /// Session scope: the session ended. Subject: the session's UUID.
     SessionEnded = "session_ended",
 }
 
 impl ChangeKind {
-    /// Whether it decides who may do what: it may revoke, disable or narrow something.
+    /// Whether the change may revoke, disable or narrow access.
     pub fn decides_access(self) -> bool {
         matches!(
             self,
@@ -152,7 +154,7 @@ impl ChangeKind {
         )
     }
 
-    /// Whether it is about a resource.
+    /// Whether a resource was changed.
     pub fn is_of_resource(self) -> bool {
         matches!(
             self,
@@ -164,22 +166,22 @@ impl ChangeKind {
         )
     }
 
-    /// Whether it is about a resource template.
+    /// Whether a resource template was changed.
     pub fn is_of_template(self) -> bool {
         self.relists_templates() || matches!(self, Self::TemplateBody | Self::TemplateCompletions)
     }
 
-    /// Whether it changes what a list of resource templates shows.
+    /// Whether the list of resource templates changed.
     pub fn relists_templates(self) -> bool {
         matches!(self, Self::TemplateAdded | Self::TemplateRemoved | Self::TemplateDefined)
     }
 
-    /// Whether it is about a prompt.
+    /// Whether a prompt was changed.
     pub fn is_of_prompt(self) -> bool {
         self.relists_prompts() || self == Self::PromptMessages
     }
 
-    /// Whether it changes what a list of prompts shows.
+    /// Whether the list of prompts changed.
     pub fn relists_prompts(self) -> bool {
         matches!(self, Self::PromptAdded | Self::PromptRemoved | Self::PromptDefined)
     }
@@ -190,7 +192,7 @@ mod tests {
     use super::ChangeKind;
 
     #[test]
-    fn a_kind_of_a_newer_version_is_unknown_and_not_an_error() {
+    fn kind_of_a_newer_version_is_unknown() {
         assert_eq!(ChangeKind::parse("resource_added"), ChangeKind::ResourceAdded);
         assert_eq!(ChangeKind::parse("tool_added"), ChangeKind::Unknown);
     }

@@ -1,4 +1,4 @@
-//! Sessions of the legacy revisions: what a client negotiated, and what it wants to be told of.
+//! Sessions of the legacy protocol revisions: what a client negotiated, and its subscriptions.
 
 use std::fmt;
 
@@ -14,46 +14,46 @@ use super::ids::{AgentId, PrincipalId, SessionUid, TenantId};
 use super::scope::Revision;
 use super::uri::ResourceUri;
 
-/// 43 characters of 64 hold 256 bits.
+/// 43 characters of base64url have 256 bits.
 const LENGTH: usize = 43;
 
-/// What a client shows to take part in a session: 256 random bits in base64url. Whoever has it can try to, so it is a
-/// secret: only its hash is stored, and it is wiped from memory when dropped.
+/// The session id of a client: 256 random bits in base64url. It is a secret, since it gives access to the
+/// session: only its hash is stored, and it is zeroed when dropped.
 #[derive(Clone)]
 pub struct SessionId(Zeroizing<String>);
 
 impl SessionId {
-    /// Makes an id of 256 random bits.
+    /// Generates an id of 256 random bits.
     pub fn generate(random: &mut impl CryptoRng) -> Self {
         let mut bytes = Zeroizing::new([0; 32]);
         random.fill_bytes(bytes.as_mut_slice());
         Self(Zeroizing::new(BASE64_URL_SAFE_NO_PAD.encode(bytes.as_slice())))
     }
 
-    /// Reads what has the shape of an id.
+    /// Parses a text in the format of an id.
     pub fn parse(text: &str) -> Option<Self> {
         let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
         let is_one = text.len() == LENGTH && text.bytes().all(fits);
         is_one.then(|| Self(Zeroizing::new(text.to_owned())))
     }
 
-    /// The text, to be shown to the client and to nobody else.
+    /// The id, to be sent to the client only.
     pub fn reveal(&self) -> &str {
         &self.0
     }
 
-    /// What is stored in its place: the SHA-256 of its text.
+    /// The SHA-256 of the id, which is stored instead of it.
     pub fn hash(&self) -> [u8; 32] {
         Sha256::digest(self.0.as_bytes()).into()
     }
 
-    /// The session that it would be the id of: the first half of its hash.
+    /// The UUID of the session: the first half of the hash.
     pub fn uid(&self) -> SessionUid {
         uid_of(&self.hash())
     }
 }
 
-/// The session whose id has this hash.
+/// The UUID of the session whose id has this hash.
 pub fn uid_of(hash: &[u8; 32]) -> SessionUid {
     let (half, _) = hash.split_at(16);
     SessionUid(Uuid::from_slice(half).unwrap_or_default())
@@ -65,12 +65,13 @@ impl fmt::Debug for SessionId {
     }
 }
 
-/// Whom sessions are accounted to: a principal or, without a credential, an address. No holder's sessions end another's.
+/// The holder for which sessions are counted: a principal or, without a credential, an address. Limits of one
+/// holder do not affect others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SessionHolder(pub Uuid);
 
 impl SessionHolder {
-    /// The holder of what is opened without a credential: the same for all addresses of one network.
+    /// The holder of sessions opened without a credential: one per network.
     pub fn address(client: ClientAddress) -> Self {
         let named = match client.network() {
             ClientAddress::Known(address) => format!("address {address}"),
@@ -88,24 +89,24 @@ impl From<PrincipalId> for SessionHolder {
     }
 }
 
-/// How grave a message of the gateway's is; a client asks for those from one level on (RFC 5424).
+/// Severity of a log message (RFC 5424).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LogLevel {
-    /// What helps to find a fault.
+    /// Debugging information.
     Debug,
-    /// What went as it should.
+    /// Normal operation.
     Info,
-    /// What went as it should and is worth a look.
+    /// Normal but significant.
     Notice,
-    /// What may go wrong.
+    /// Potential problems.
     Warning,
-    /// What went wrong.
+    /// Errors.
     Error,
-    /// A part that failed.
+    /// Failure of a component.
     Critical,
-    /// What must be seen to at once.
+    /// Immediate action required.
     Alert,
-    /// Nothing works.
+    /// The system is unusable.
     Emergency,
 }
 
@@ -121,7 +122,7 @@ impl LogLevel {
         Self::Emergency,
     ];
 
-    /// As it is sent and stored.
+    /// The value that is sent and stored.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Debug => "debug",
@@ -135,46 +136,46 @@ impl LogLevel {
         }
     }
 
-    /// Reads what is sent or stored.
+    /// Parses the value that is sent or stored.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|level| level.as_str() == text)
     }
 }
 
-/// A resource that a session wants to be told of.
+/// A subscription of a session to a URI.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Subscription {
-    /// The resource, or what a template makes of this URI.
+pub struct ResourceSubscription {
+    /// The resource, or a URI served by a template.
     pub uri: ResourceUri,
-    /// The revision of the agent's scope when it was taken up: what changed the resource later is told.
+    /// The revision of the agent's scope when it was added; later changes are sent.
     pub since: Revision,
 }
 
-/// A session as it is at one revision of its scope.
+/// A session at one revision of its scope.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Session {
-    /// Its identity.
+    /// Identity of the session.
     pub uid: SessionUid,
-    /// The agent's tenant.
+    /// Tenant of the agent.
     pub tenant: TenantId,
-    /// The agent that it is a session with.
+    /// Agent of the session.
     pub agent: AgentId,
-    /// Who opened it; `None` for anybody at a public agent.
+    /// Principal that opened it; `None` for an anonymous caller of a public agent.
     pub principal: Option<PrincipalId>,
-    /// The negotiated revision of the protocol.
+    /// The negotiated protocol revision.
     pub version: String,
-    /// What the client calls itself.
+    /// Name of the client, as sent by it.
     pub client_name: String,
-    /// Which version of itself the client says that it is.
+    /// Version of the client, as sent by it.
     pub client_version: String,
-    /// From which level on the client wants to see messages, if it said so.
+    /// Minimum level of log messages to send, if set.
     pub level: Option<LogLevel>,
-    /// How many streams it has had; the newest is the one that delivers.
+    /// Number of streams opened so far; only the newest one is served.
     pub epoch: i64,
-    /// The revision of the agent's scope when it was opened.
+    /// The revision of the agent's scope when the session was opened.
     pub since: Revision,
-    /// What it wants to be told of, in byte order of the URIs.
-    pub subscriptions: Vec<Subscription>,
+    /// Its subscriptions, in byte order of the URIs.
+    pub subscriptions: Vec<ResourceSubscription>,
 }
 
 #[cfg(test)]
@@ -191,7 +192,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_generated_id_parses_to_itself_and_shows_itself_to_nobody(seed: u64) {
+        fn generated_id_parses_to_itself_and_has_no_debug_output(seed: u64) {
             let made = id(seed);
             let read = SessionId::parse(made.reveal()).unwrap();
             prop_assert_eq!(read.reveal(), made.reveal());
@@ -202,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_an_id_is_none() {
+    fn malformed_ids_are_rejected() {
         let good = id(1);
         let good = good.reveal();
         for bad in
@@ -213,14 +214,14 @@ mod tests {
     }
 
     #[test]
-    fn the_uid_is_the_first_half_of_the_hash() {
+    fn uuid_is_the_first_half_of_the_hash() {
         let hash: [u8; 32] = Sha256::digest(id(7).reveal()).into();
         assert_eq!(id(7).hash(), hash);
         assert_eq!(id(7).uid().0.as_bytes()[..], hash[..16]);
     }
 
     #[test]
-    fn levels_are_ordered_and_read_back() {
+    fn levels_are_ordered_and_parse_to_themselves() {
         for pair in LogLevel::ALL.windows(2) {
             assert!(pair[0] < pair[1]);
         }

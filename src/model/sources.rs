@@ -7,55 +7,27 @@ use std::sync::Arc;
 
 use rand::rngs::StdRng;
 use rand::{SeedableRng, TryRng};
-use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::clock::{ClockSample, DatabaseClock};
+use super::clock::DatabaseClock;
 
-/// Tells the time of day.
-pub trait Clock: Send + Sync {
-    /// Now, in UTC and as exactly as the database keeps it: in whole microseconds.
-    fn now(&self) -> OffsetDateTime;
+pub use super::clock::{Clock, SystemClock};
 
-    /// Takes in a reading of the database's clock. A clock that does not follow the database ignores it.
-    fn adjust(&self, _sample: ClockSample) {}
-
-    /// What following the database has added to the local clock.
-    fn offset(&self) -> time::Duration {
-        time::Duration::ZERO
-    }
-
-    /// Whether the local clock differs from the database's by a minute or more, as last measured.
-    fn is_skewed(&self) -> bool {
-        false
-    }
-}
-
-/// The machine's clock.
-#[derive(Debug, Clone, Copy)]
-pub struct SystemClock;
-
-impl Clock for SystemClock {
-    fn now(&self) -> OffsetDateTime {
-        OffsetDateTime::now_utc().truncate_to_microsecond()
-    }
-}
-
-/// Gives unpredictable bytes.
+/// A source of random bytes.
 pub trait Random: Send + Sync {
     /// Fills `bytes`.
     ///
     /// # Errors
-    /// When the machine's source of randomness fails.
+    /// If the system's random source fails.
     fn fill(&self, bytes: &mut [u8]) -> Result<(), RandomError>;
 }
 
-/// The machine's source of randomness failed; nothing secret can be made.
+/// The system's random source failed, so that no secret can be generated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the machine's source of randomness failed")]
+#[error("the system's random source failed")]
 pub struct RandomError;
 
-/// The machine's source of randomness.
+/// The system's random source.
 #[derive(Debug, Clone, Copy)]
 pub struct SystemRandom;
 
@@ -108,16 +80,16 @@ pub trait FaultInjector: Send + Sync {
 /// Time, randomness and fault injection.
 #[derive(Clone)]
 pub struct Sources {
-    /// The time of day.
+    /// The current time.
     pub clock: Arc<dyn Clock>,
-    /// Unpredictable bytes.
+    /// Random bytes.
     pub random: Arc<dyn Random>,
     /// Injects faults under test; `None` in production.
     pub fault_injector: Option<Arc<dyn FaultInjector>>,
 }
 
 impl Sources {
-    /// The machine's own; its clock follows the database's.
+    /// The system's sources; the clock follows the database's.
     pub fn system() -> Self {
         Self {
             clock: Arc::new(DatabaseClock::new(SystemClock)),
@@ -126,10 +98,10 @@ impl Sources {
         }
     }
 
-    /// A new uid, ordered by time (`UUIDv7`).
+    /// Generates a UUID that is ordered by time (`UUIDv7`).
     ///
     /// # Errors
-    /// When the source of randomness fails.
+    /// If the random source fails.
     pub fn uid(&self) -> Result<Uuid, RandomError> {
         let mut bytes = [0; 10];
         self.random.fill(&mut bytes)?;
@@ -138,10 +110,10 @@ impl Sources {
         Ok(uuid::Builder::from_unix_timestamp_millis(millis, &bytes).into_uuid())
     }
 
-    /// A cryptographically secure generator, seeded with 256 unpredictable bits.
+    /// A cryptographically secure generator, seeded with 256 random bits.
     ///
     /// # Errors
-    /// When the source of randomness fails.
+    /// If the random source fails.
     pub fn csprng(&self) -> Result<StdRng, RandomError> {
         let mut seed = [0; 32];
         self.random.fill(&mut seed)?;

@@ -1,4 +1,4 @@
-//! What a client may be told of, and since when it wants to know.
+//! The subjects that a client can subscribe to.
 
 use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};
@@ -9,71 +9,71 @@ use serde_json::Value;
 use super::scope::Revision;
 use super::uri::ResourceUri;
 
-/// Something of an agent that clients are told of when it changes.
+/// A part of an agent that clients are notified of when it changes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Subject {
     /// The lists of resources and of resource templates.
     ResourceList,
     /// The list of prompts.
     PromptList,
-    /// What a URI is answered with.
-    Resource(Arc<Watched>),
+    /// The content of a URI.
+    Resource(Arc<WatchedUri>),
 }
 
-/// A URI that somebody wants to hear of, the same one for all who do.
+/// A subscribed URI, shared by all streams interested in it.
 #[derive(Debug)]
-pub struct Watched {
+pub struct WatchedUri {
     /// The URI.
     pub uri: ResourceUri,
-    /// The same as JSON, so that no event has to encode it.
+    /// The URI encoded as a JSON string, once for all events.
     pub json: Box<str>,
 }
 
-impl Watched {
+impl WatchedUri {
     fn new(uri: ResourceUri) -> Self {
         let json = Value::from(uri.as_str()).to_string().into();
         Self { uri, json }
     }
 }
 
-impl PartialEq for Watched {
+impl PartialEq for WatchedUri {
     fn eq(&self, other: &Self) -> bool {
         self.uri == other.uri
     }
 }
 
-impl Eq for Watched {}
+impl Eq for WatchedUri {}
 
-impl Hash for Watched {
+impl Hash for WatchedUri {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.uri.hash(state);
     }
 }
 
-impl PartialOrd for Watched {
+impl PartialOrd for WatchedUri {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Watched {
+impl Ord for WatchedUri {
     fn cmp(&self, other: &Self) -> Ordering {
         self.uri.cmp(&other.uri)
     }
 }
 
-/// What somebody wants to hear of.
+/// An interest in a subject.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Interest {
-    /// Of what.
+    /// The subject.
     pub subject: Subject,
-    /// Changes above this revision are told.
+    /// Only changes above this revision are sent.
     pub since: Revision,
 }
 
 impl Subject {
-    /// What a URI is answered with.
+    /// The content of a URI.
     pub fn resource(uri: ResourceUri) -> Self {
-        Self::Resource(Arc::new(Watched::new(uri)))
+        Self::Resource(Arc::new(WatchedUri::new(uri)))
     }
 }

@@ -1,4 +1,4 @@
-//! A resource template: a body that answers to every URI that its URI template matches.
+//! Resource templates: a body that is rendered for every URI that matches a URI template.
 
 use std::collections::BTreeMap;
 
@@ -7,33 +7,33 @@ use uri_template::UriTemplate;
 use super::resource::{ContentHash, Definition, NewContent};
 use super::scope::Revision;
 
-/// Values that are offered for variables or arguments, by their names.
+/// Completion values of variables or arguments, by name.
 pub type Completions = BTreeMap<String, Vec<String>>;
 
 /// A registered resource template.
 #[derive(Debug, Clone)]
 pub struct ResourceTemplate {
-    /// What the URIs look like.
+    /// Pattern of the URIs.
     pub uri_template: UriTemplate,
-    /// What its owner says of it.
+    /// Definition.
     pub definition: Definition,
-    /// Values that are offered for its variables.
+    /// Completion values of its variables.
     pub completions: Completions,
-    /// Where the body is that is rendered.
+    /// Hash of the body that is rendered.
     pub body: ContentHash,
     /// The revision of the agent's scope that last changed it.
     pub revision: Revision,
 }
 
-/// A resource template as its owner wants it.
+/// A resource template to be registered.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewTemplate {
-    /// What the URIs look like.
+    /// Pattern of the URIs.
     pub uri_template: UriTemplate,
-    /// What its owner says of it.
+    /// Definition.
     pub definition: Definition,
-    /// Values that are offered for its variables.
+    /// Completion values of its variables.
     pub completions: Completions,
-    /// What is rendered with the values of the variables, in UTF-8.
+    /// The body, rendered with the values of the variables, in UTF-8.
     pub body: NewContent,
 }

@@ -1,4 +1,4 @@
-//! The URI of a resource.
+//! URIs of resources.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,28 +7,31 @@ use iri_string::types::{IriStr, UriStr};
 use serde::Serialize;
 use uri_template::iri::{encode_non_ascii, is_bidi_formatting};
 
-/// Most bytes a URI may have.
+/// Maximum length of a URI in bytes.
 pub const MAX_URI_BYTES: usize = 2_048;
 
-/// An absolute URI of RFC 3986, kept as given and compared byte for byte. An IRI (RFC 3987) is kept as the URI that it
-/// maps to: every character outside of ASCII percent-encoded in UTF-8.
+/// An absolute URI (RFC 3986), stored as given and compared byte for byte. An IRI (RFC 3987) is stored as the
+/// URI it maps to, with every non-ASCII character percent-encoded in UTF-8.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
 pub struct ResourceUri(Arc<str>);
 
-/// Why a text is no URI of a resource.
+/// Why a text is not the URI of a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum UriError {
-    /// It is longer than [`MAX_URI_BYTES`].
+    /// Longer than [`MAX_URI_BYTES`].
     #[error("is longer than {MAX_URI_BYTES} bytes")]
     TooLong,
-    /// It is no absolute URI.
+    /// Not an absolute URI.
     #[error("is not an absolute URI of RFC 3986")]
     Form,
 }
 
 impl ResourceUri {
-    /// Parses a URI or an IRI: with a scheme, every `%` followed by two hexadecimal digits.
+    /// Parses a URI or an IRI: with a scheme, and two hexadecimal digits after each `%`.
+    ///
+    /// # Errors
+    /// If the text is too long or is not an absolute URI.
     pub fn parse(text: &str) -> Result<Self, UriError> {
         if text.len() > MAX_URI_BYTES {
             return Err(UriError::TooLong);
@@ -43,7 +46,7 @@ impl ResourceUri {
         Ok(Self(text.into()))
     }
 
-    /// The text, as given.
+    /// The URI.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -72,7 +75,7 @@ mod tests {
     use super::{MAX_URI_BYTES, ResourceUri, UriError};
 
     #[test]
-    fn absolute_uris_are_kept_as_given() {
+    fn absolute_uris_are_unchanged() {
         for uri in [
             "beeos://agent/config",
             "file:///a/../b",
@@ -87,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn iris_are_kept_as_the_uris_that_they_map_to() {
+    fn iris_are_mapped_to_uris() {
         for (iri, uri) in [
             ("notes://笔记/今天?q=ä#é", "notes://%E7%AC%94%E8%AE%B0/%E4%BB%8A%E5%A4%A9?q=%C3%A4#%C3%A9"),
             ("urn:x:%e4%BD北", "urn:x:%e4%BD%E5%8C%97"),
@@ -97,11 +100,11 @@ mod tests {
             assert_eq!(parsed, ResourceUri::parse(uri));
         }
         let long = format!("a:{}", "北".repeat(MAX_URI_BYTES / 9 + 1));
-        assert_eq!(ResourceUri::parse(&long), Err(UriError::TooLong), "counted as it is kept");
+        assert_eq!(ResourceUri::parse(&long), Err(UriError::TooLong), "counted after encoding");
     }
 
     #[test]
-    fn what_is_no_absolute_uri_is_refused() {
+    fn relative_and_malformed_uris_are_rejected() {
         for bad in [
             "",
             "a",

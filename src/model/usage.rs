@@ -1,4 +1,4 @@
-//! What was used, and what may be.
+//! Usage counters and quotas.
 
 use std::borrow::Cow;
 
@@ -6,23 +6,23 @@ use time::{Date, Duration, Month, OffsetDateTime, Time};
 
 use super::ids::AgentId;
 
-/// What was used in some time.
+/// Usage within a period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Usage {
     /// Requests.
     pub calls: u64,
-    /// Those that failed.
+    /// Requests that failed.
     pub errors: u64,
-    /// Those that were refused for a limit or a quota, or for want of a scope.
+    /// Requests that were refused because of a limit, a quota or a missing scope.
     pub denied: u64,
-    /// Bytes of their bodies.
+    /// Bytes of request bodies.
     pub bytes_in: u64,
-    /// Bytes of the answers.
+    /// Bytes of response bodies.
     pub bytes_out: u64,
 }
 
 impl Usage {
-    /// Adds what another says.
+    /// Adds the counters of `other`.
     pub fn add(&mut self, other: &Self) {
         self.calls += other.calls;
         self.errors += other.errors;
@@ -32,32 +32,32 @@ impl Usage {
     }
 }
 
-/// What was used of an agent by one method.
+/// Usage of an agent by one method.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UsageRow {
     /// The agent.
     pub agent: AgentId,
-    /// When the hour or day begins.
+    /// Start of the hour or day.
     pub at: OffsetDateTime,
     /// The method.
     pub method: Cow<'static, str>,
-    /// How much.
+    /// The counters.
     pub usage: Usage,
 }
 
-/// In which steps usage is told.
+/// The interval by which usage is grouped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Bucket {
-    /// By the hour.
+pub enum UsageInterval {
+    /// By hour.
     #[default]
     Hour,
-    /// By the day, in UTC.
+    /// By day (UTC).
     Day,
 }
 
-impl Bucket {
-    /// As the database calls it.
+impl UsageInterval {
+    /// The argument of `date_trunc`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Hour => "hour",
@@ -66,7 +66,7 @@ impl Bucket {
     }
 }
 
-/// For how long a quota lasts, in UTC.
+/// The period of a quota, in UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Period {
     /// A day.
@@ -76,7 +76,7 @@ pub enum Period {
 }
 
 impl Period {
-    /// As it is stored.
+    /// The stored value.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Day => "day",
@@ -84,7 +84,7 @@ impl Period {
         }
     }
 
-    /// The day on which the period that a moment lies in began.
+    /// The first day of the period that contains `at`.
     pub fn start(self, at: OffsetDateTime) -> Date {
         let today = at.to_offset(time::UtcOffset::UTC).date();
         match self {
@@ -93,7 +93,7 @@ impl Period {
         }
     }
 
-    /// How long it is until the period that a moment lies in is over.
+    /// The time from `at` until the end of the period.
     pub fn left(self, at: OffsetDateTime) -> std::time::Duration {
         let start = self.start(at);
         let next = match self {
@@ -108,22 +108,22 @@ impl Period {
     }
 }
 
-/// What a replica asks of a quota.
+/// A request of a replica for a share of a quota.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Need {
-    /// Of which period.
+pub struct QuotaRequest {
+    /// Period of the quota.
     pub period: Period,
-    /// When it began.
+    /// First day of the period.
     pub start: Date,
-    /// The most calls, and how many are needed now.
+    /// The quota in calls, if limited, and how many are needed now.
     pub calls: (Option<i64>, i64),
-    /// The most bytes, and how many are needed now.
+    /// The quota in bytes, if limited, and how many are needed now.
     pub bytes: (Option<i64>, i64),
 }
 
-/// What a replica is given of a quota, or gives back.
+/// A share of a quota that a replica reserves or returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Share {
+pub struct QuotaShare {
     /// Calls.
     pub calls: i64,
     /// Bytes.
@@ -139,7 +139,7 @@ mod tests {
     use super::Period;
 
     #[test]
-    fn days_and_months_begin_and_end_in_utc() {
+    fn periods_start_and_end_in_utc() {
         let at = datetime!(2026-12-31 23:30 -1);
         assert_eq!(Period::Day.start(at), date!(2027 - 01 - 01));
         assert_eq!(Period::Month.start(at), date!(2027 - 01 - 01));

@@ -13,7 +13,7 @@ use crate::model::ids::{AgentId, Slug, TenantId};
 use crate::model::limits::UseLimits;
 use crate::model::scope::{ChangeKind, Revision, Scope};
 use crate::store::agents::RetiredSlug;
-use crate::store::write::{Told, Write};
+use crate::store::write::{Write, WriteSummary};
 
 const NO_AGENT: Fault = Fault::NotFound("agent");
 
@@ -155,7 +155,7 @@ impl Registry {
         };
         write.insert_agent(&agent).await?;
         announce(write, &agent);
-        write.tell(told(&agent, agent.revision, None, Some(&agent)));
+        write.set_summary(told(&agent, agent.revision, None, Some(&agent)));
         Ok(agent)
     }
 
@@ -220,7 +220,7 @@ impl Registry {
                     let now = registry.sources.clock.now();
                     write.delete_agent(old.tenant, old.uid, revision, now).await?;
                     announce(write, &old);
-                    write.tell(told(&old, revision, Some(&old), None));
+                    write.set_summary(told(&old, revision, Some(&old), None));
                     Ok(revision)
                 })
                 .await
@@ -285,7 +285,7 @@ async fn update(
     write.update_agent(&new).await?;
     write.change(Scope::from(new.tenant), ChangeKind::Agent, new.uid.to_string());
     write.change(Scope::from(new.uid), ChangeKind::Agent, new.uid.to_string());
-    write.tell(told(&new, revision, Some(&old), Some(&new)));
+    write.set_summary(told(&new, revision, Some(&old), Some(&new)));
     Ok(new)
 }
 
@@ -297,8 +297,8 @@ fn announce(write: &mut Write, agent: &Agent) {
 }
 
 /// What a write tells the audit log that makes, changes or deletes an agent.
-fn told(agent: &Agent, revision: Revision, old: Option<&Agent>, new: Option<&Agent>) -> Told {
-    Told {
+fn told(agent: &Agent, revision: Revision, old: Option<&Agent>, new: Option<&Agent>) -> WriteSummary {
+    WriteSummary {
         subject: agent.slug.to_string(),
         revision,
         created: old.is_none(),

@@ -13,7 +13,7 @@ use crate::model::audit::event::{Actor, Event, subject};
 use crate::model::fault::Fault;
 use crate::model::outcome::Outcome;
 use crate::store::audit::outbox::OutboxRow;
-use crate::store::write::Told;
+use crate::store::write::WriteSummary;
 
 impl From<&Grant> for Actor {
     fn from(grant: &Grant) -> Self {
@@ -91,7 +91,7 @@ impl AuditedCall {
         u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
 
-    fn changed(&self, told: &Told) -> Event {
+    fn changed(&self, told: &WriteSummary) -> Event {
         let mut event = self.event.lock().clone();
         let (created, changed) = *self.statuses.lock();
         event.status = Some(if told.created { created } else { changed });
@@ -121,7 +121,7 @@ impl Entry {
 
 impl Registry {
     /// The row of a write that tells this of itself; `None` where it belongs to no call.
-    pub(super) fn entry(&self, told: Option<Told>) -> Result<Option<Entry>, Fault> {
+    pub(super) fn entry(&self, told: Option<WriteSummary>) -> Result<Option<Entry>, Fault> {
         let Some((call, told)) = AuditedCall::current().zip(told) else { return Ok(None) };
         let mut event = call.changed(&told);
         event.at = self.sources.clock.now();

@@ -219,7 +219,7 @@ mod tests {
 
     use super::{Cell, Held};
     use crate::model::scope::{Change, ChangeKind, Revision, Scope};
-    use crate::store::{Store, StoreOptions, address};
+    use crate::store::{Store, StoreOptions, parse_url};
 
     #[derive(Debug, Default)]
     struct Nothing;
@@ -230,7 +230,7 @@ mod tests {
 
     /// One that nobody asks anything.
     fn no_store() -> Store {
-        let nowhere = address("postgres://nobody@127.0.0.1:1/none").unwrap();
+        let nowhere = parse_url("postgres://nobody@127.0.0.1:1/none").unwrap();
         Store::new(StoreOptions {
             connect: nowhere.clone(),
             listen: nowhere,

@@ -8,11 +8,11 @@ use super::target::Target;
 use crate::model::agent::{Agent, KeyAge, Tenant};
 use crate::model::api_key::ApiKey;
 use crate::model::audit::chain::Digest;
-use crate::model::audit::event::Difference;
+use crate::model::audit::event::ChangeHashes;
 use crate::model::prompt::{Argument, NewPrompt, Prompt, PromptDefinition};
 use crate::model::resource::{ContentHash, Definition, NewResource, Part, Resource};
 use crate::model::template::{Completions, NewTemplate, ResourceTemplate};
-use crate::store::write::Told;
+use crate::store::write::WriteSummary;
 
 /// Something with a fingerprint.
 pub(super) trait Fingerprint {
@@ -159,8 +159,8 @@ pub(super) fn told(
     subject: &str,
     old: Option<&impl Fingerprint>,
     new: Option<&impl Fingerprint>,
-) -> Told {
-    Told {
+) -> WriteSummary {
+    WriteSummary {
         subject: subject.to_owned(),
         revision: target.revision,
         created: old.is_none(),
@@ -171,8 +171,8 @@ pub(super) fn told(
 }
 
 /// As far as there is something before and after.
-pub(super) fn difference(old: Option<&impl Fingerprint>, new: Option<&impl Fingerprint>) -> Difference {
-    Difference { before: old.map(Fingerprint::fingerprint), after: new.map(Fingerprint::fingerprint) }
+pub(super) fn difference(old: Option<&impl Fingerprint>, new: Option<&impl Fingerprint>) -> ChangeHashes {
+    ChangeHashes { before: old.map(Fingerprint::fingerprint), after: new.map(Fingerprint::fingerprint) }
 }
 
 /// Those of a whole registry together, each kind in byte order of its keys.

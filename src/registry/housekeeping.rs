@@ -50,7 +50,7 @@ impl Registry {
         if uses.is_empty() {
             return;
         }
-        if let Err(error) = self.store.note_key_use(&uses).await {
+        if let Err(error) = self.store.record_key_uses(&uses).await {
             tracing::warn!(%error, keys = uses.len(), "the last uses of some keys could not be noted");
         }
     }
@@ -96,5 +96,5 @@ impl Registry {
 
 /// A step that ends, whether the network brings its answers or not: locks would be held, and nothing done ever again.
 async fn in_time<T>(step: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
-    tokio::time::timeout(STEP, step).await.unwrap_or(Err(StoreError::Late))
+    tokio::time::timeout(STEP, step).await.unwrap_or(Err(StoreError::Timeout))
 }

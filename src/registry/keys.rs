@@ -22,7 +22,7 @@ use crate::model::limits::{KeyLimits, RateLimit};
 use crate::model::networks::Networks;
 use crate::model::scope::{ChangeKind, Revision, Scope};
 use crate::store::keys::KeyEnd;
-use crate::store::write::{Told, Write};
+use crate::store::write::{Write, WriteSummary};
 
 /// Active keys of one agent, and active owner keys of one tenant.
 const MOST_ACTIVE: i64 = 10;
@@ -105,7 +105,7 @@ impl Registry {
                 .transact(scope, async |write| {
                     let revision = lock(write, scope).await?;
                     if let Some(agent) = new.agent
-                        && !write.agent_lives(new.tenant, agent).await?
+                        && !write.agent_exists(new.tenant, agent).await?
                     {
                         return Err(Fault::NotFound("agent"));
                     }
@@ -205,7 +205,7 @@ impl Registry {
         write.insert_key(&key, secret.hash()).await?;
         self.issued.insert(secret.hash());
         write.change(Scope::from(key.tenant), ChangeKind::Key, key.uid.to_string());
-        write.tell(told(&key, revision, replaced, Some(&key)));
+        write.set_summary(told(&key, revision, replaced, Some(&key)));
         Ok(IssuedKey { key, secret })
     }
 
@@ -240,7 +240,10 @@ impl Registry {
                         write.set_key_limits(&present).await?;
                         write.change(scope, ChangeKind::Key, key.to_string());
                         let after = Some(&present);
-                        write.tell(Told { created: false, ..told(&present, revision, Some(&old), after) });
+                        write.set_summary(WriteSummary {
+                            created: false,
+                            ..told(&present, revision, Some(&old), after)
+                        });
                     }
                     Ok(present)
                 })
@@ -280,7 +283,7 @@ impl Registry {
                             write.revoke_keys_made_by(tenant, present.principal, revision, now).await?;
                         announce(write, tenant, &revoked);
                     }
-                    write.tell(told(&present, revision, Some(&present), None));
+                    write.set_summary(told(&present, revision, Some(&present), None));
                     Ok(ended)
                 })
                 .await
@@ -358,8 +361,8 @@ fn announce(write: &mut Write, tenant: TenantId, keys: &[KeyId]) {
 }
 
 /// What a write tells the audit log that makes a key, replaces one by another, or ends one.
-fn told(key: &ApiKey, revision: Revision, old: Option<&ApiKey>, new: Option<&ApiKey>) -> Told {
-    Told {
+fn told(key: &ApiKey, revision: Revision, old: Option<&ApiKey>, new: Option<&ApiKey>) -> WriteSummary {
+    WriteSummary {
         subject: key.uid.to_string(),
         revision,
         created: new.is_some(),

@@ -14,7 +14,7 @@ use crate::model::fault::Fault;
 use crate::model::ids::{Slug, TenantId};
 use crate::model::key::{KeyHash, KeyKind};
 use crate::model::sources::FailPoint;
-use crate::store::look_up::LookUp;
+use crate::store::key_lookup::KeyLookup;
 
 /// What is known of a credential before it is verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,7 +87,7 @@ impl Registry {
             self.key_look_ups.take()?;
             &self.unissued_fills
         };
-        let found = self.fill_within(fills, async || self.store.look_up(hash, slug).await).await?;
+        let found = self.fill_within(fills, async || self.store.look_up_key(hash, slug).await).await?;
         self.sources.pause(FailPoint::CredentialFillRead).await;
         let tenant = found.as_ref().map(|found| found.credential.tenant);
         // What another timeline of the database knew of the key says nothing now.
@@ -102,8 +102,8 @@ impl Registry {
 
     /// Keeps what was looked up. The cells may be made only now, when it is known whose they are: a scope that was raised
     /// since the look-up began may not have found its cell, so nothing is kept then, and each fact is loaded by itself.
-    fn keep_look_up(&self, hash: KeyHash, slug: Option<&str>, found: LookUp, began: &Began) {
-        let LookUp { credential, tenant, gateway, agent } = found;
+    fn keep_look_up(&self, hash: KeyHash, slug: Option<&str>, found: KeyLookup, began: &Began) {
+        let KeyLookup { credential, tenant, gateway, agent } = found;
         self.key_tenants.insert(hash, credential.tenant);
         let own = self.tenant_cell(credential.tenant);
         let access =

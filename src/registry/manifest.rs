@@ -16,7 +16,7 @@ use super::target::{NO_AGENT, Target};
 use super::write::Precondition;
 use crate::model::agent::Agent;
 use crate::model::audit::chain::Digest;
-use crate::model::audit::event::Difference;
+use crate::model::audit::event::ChangeHashes;
 use crate::model::fault::{Fault, shortened};
 use crate::model::ids::{AgentId, TenantId};
 use crate::model::prompt::{NewPrompt, Prompt};
@@ -25,7 +25,7 @@ use crate::model::scope::{Revision, Scope};
 use crate::model::template::{NewTemplate, ResourceTemplate};
 use crate::store::StoreError;
 use crate::store::snapshot::Snapshot;
-use crate::store::write::{Told, Write};
+use crate::store::write::{Write, WriteSummary};
 
 /// Bytes of contents read by one statement, but for a single content that has more.
 const READ_BYTES: usize = 8 << 20;
@@ -89,7 +89,7 @@ impl Registry {
                     registry.carry_out(write, &target, &plan).await?;
                     let changed = plan.changes().next().is_some();
                     if changed && AuditedCall::current().is_some() {
-                        write.tell(told_of_all(&target, &stored, &wanted));
+                        write.set_summary(told_of_all(&target, &stored, &wanted));
                     }
                     Ok(plan.into_applied(if changed { target.revision } else { target.present() }))
                 })
@@ -229,20 +229,20 @@ impl Registry {
 }
 
 /// What a write that applies a manifest tells the audit log.
-fn told_of_all(target: &Target, stored: &Stored, wanted: &NewManifest) -> Told {
+fn told_of_all(target: &Target, stored: &Stored, wanted: &NewManifest) -> WriteSummary {
     let before = of_all([prints(&stored.resources), prints(&stored.templates), prints(&stored.prompts)]);
     let after = of_all([
         new_prints::<Resource>(&wanted.resources),
         new_prints::<ResourceTemplate>(&wanted.templates),
         new_prints::<Prompt>(&wanted.prompts),
     ]);
-    Told {
+    WriteSummary {
         subject: "manifest".to_owned(),
         revision: target.revision,
         created: false,
         tenant: Some(target.tenant),
         agent: Some(target.agent),
-        difference: Difference { before: Some(before), after: Some(after) },
+        difference: ChangeHashes { before: Some(before), after: Some(after) },
     }
 }
 

@@ -210,14 +210,14 @@ impl Registry {
         fills: &Fills,
         load: impl AsyncFnOnce() -> Result<T, StoreError> + Clone,
     ) -> Result<T, StoreError> {
-        let deadline = if self.feed.is_away() { WHILE_AWAY } else { fills.deadline };
+        let deadline = if self.feed.is_unreachable() { WHILE_AWAY } else { fills.deadline };
         let loading = async {
             let _place = fills.places.acquire().await;
             self.sources.pause(FailPoint::Load).await;
             if self.sources.fails(FailPoint::Load) {
                 return Err(StoreError::closed());
             }
-            let attempts = if self.feed.is_away() { LOAD_ATTEMPTS_WHILE_AWAY } else { LOAD_ATTEMPTS };
+            let attempts = if self.feed.is_unreachable() { LOAD_ATTEMPTS_WHILE_AWAY } else { LOAD_ATTEMPTS };
             for _ in 1..attempts {
                 match load.clone()().await {
                     Err(error) if error.is_disconnected() => {}
@@ -226,12 +226,12 @@ impl Registry {
             }
             load().await
         };
-        tokio::time::timeout(deadline.min(fills.deadline), loading).await.unwrap_or(Err(StoreError::Late))
+        tokio::time::timeout(deadline.min(fills.deadline), loading).await.unwrap_or(Err(StoreError::Timeout))
     }
 
     /// Whether memory answers without an attempt to load: the database is away, and memory is still trusted.
     fn answers_from_memory(&self) -> bool {
-        self.feed.is_away() && self.trusts_memory()
+        self.feed.is_unreachable() && self.trusts_memory()
     }
 
     /// Whether memory is all there is, after something could not be loaded: the database is asked once more, since one
@@ -357,7 +357,7 @@ impl Fills {
 impl From<StoreError> for Fault {
     fn from(error: StoreError) -> Self {
         match error {
-            StoreError::Away(_) | StoreError::Late => {
+            StoreError::Unavailable(_) | StoreError::Timeout => {
                 tracing::debug!(%error, "the database is away");
                 Self::StorageUnavailable
             }

@@ -100,7 +100,7 @@ impl Registry {
         }
         write.put_prompts(tenant, agent, &[put], revision, self.sources.clock.now()).await?;
         write.change(scope, kind, new.name.as_str());
-        write.tell(told(target, new.name.as_str(), old.as_ref(), Some(new)));
+        write.set_summary(told(target, new.name.as_str(), old.as_ref(), Some(new)));
         Ok(Written { revision, created: old.is_none() })
     }
 
@@ -126,7 +126,7 @@ impl Registry {
                     let now = registry.sources.clock.now();
                     write.delete_prompts(tenant, agent, &[removal(&old)], now).await?;
                     write.change(scope, ChangeKind::PromptRemoved, name.as_str());
-                    write.tell(told(&target, name.as_str(), Some(&old), None::<&NewPrompt>));
+                    write.set_summary(told(&target, name.as_str(), Some(&old), None::<&NewPrompt>));
                     Ok(revision)
                 })
                 .await

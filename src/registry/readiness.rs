@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Registry;
-use crate::model::feed::FeedHealth;
+use crate::model::feed::FeedStatus;
 
 /// Why a gateway is not fully ready. Codes only: no host, no address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,8 +49,8 @@ pub enum Readiness {
 
 impl Readiness {
     /// `stale` is how old memory may be; `holds` whether there is anything in it.
-    fn of(health: FeedHealth, stale: Duration, holds: bool) -> Self {
-        let FeedHealth { started, listening, sweeping, sweep_age, clock_skewed } = health;
+    fn of(health: FeedStatus, stale: Duration, holds: bool) -> Self {
+        let FeedStatus { started, listening, sweeping, sweep_age, clock_skewed } = health;
         if !started {
             return Self::Unready(vec![Reason::Starting]);
         }
@@ -82,7 +82,7 @@ impl Readiness {
 impl Registry {
     /// Whether requests can be answered now.
     pub fn readiness(&self) -> Readiness {
-        Readiness::of(self.feed.health(), self.limits.stale, !self.agents.is_empty())
+        Readiness::of(self.feed.status(), self.limits.stale, !self.agents.is_empty())
     }
 }
 
@@ -95,7 +95,7 @@ mod tests {
         use Reason::{ClockSkew, DatabaseUnreachable, ListenLost, MemoryEmpty, MemoryExpired, Starting};
         let health = |listening, sweeping, age: u64| {
             let sweep_age = Duration::from_secs(age);
-            FeedHealth { started: true, listening, sweeping, sweep_age, clock_skewed: false }
+            FeedStatus { started: true, listening, sweeping, sweep_age, clock_skewed: false }
         };
         let of = |listening, sweeping, age, holds| {
             Readiness::of(health(listening, sweeping, age), Duration::from_mins(1), holds)
@@ -106,10 +106,10 @@ mod tests {
         assert_eq!(of(false, false, 59, true), Readiness::Degraded(vec![DatabaseUnreachable, ListenLost]));
         assert_eq!(of(true, false, 60, true), Readiness::Unready(vec![DatabaseUnreachable, MemoryExpired]));
         assert_eq!(of(true, false, 1, false), Readiness::Unready(vec![DatabaseUnreachable, MemoryEmpty]));
-        let new = FeedHealth { started: false, ..health(false, true, 0) };
+        let new = FeedStatus { started: false, ..health(false, true, 0) };
         assert_eq!(Readiness::of(new, Duration::MAX, true), Readiness::Unready(vec![Starting]));
         let skewed = |listening| {
-            let health = FeedHealth { clock_skewed: true, ..health(listening, true, 0) };
+            let health = FeedStatus { clock_skewed: true, ..health(listening, true, 0) };
             Readiness::of(health, Duration::from_mins(1), true)
         };
         assert_eq!(skewed(true), Readiness::Unready(vec![ClockSkew]));

@@ -172,7 +172,7 @@ impl Registry {
         }
         write.put_resources(tenant, agent, &[put], revision, self.sources.clock.now()).await?;
         write.change(scope, kind, new.uri.as_str());
-        write.tell(told(target, new.uri.as_str(), old.as_ref(), Some(new)));
+        write.set_summary(told(target, new.uri.as_str(), old.as_ref(), Some(new)));
         Ok(Written { revision, created: old.is_none() })
     }
 
@@ -205,7 +205,7 @@ impl Registry {
                     let now = registry.sources.clock.now();
                     write.touch_resource(tenant, agent, &uri, revision, now).await?;
                     write.change(scope, ChangeKind::ResourceTouched, uri.as_str());
-                    write.tell(told(&target, uri.as_str(), Some(&old), Some(&old)));
+                    write.set_summary(told(&target, uri.as_str(), Some(&old), Some(&old)));
                     Ok(Written { revision, created: false })
                 })
                 .await
@@ -235,7 +235,7 @@ impl Registry {
                     write.delete_resources(tenant, agent, &[removal(&old)], now).await?;
                     write.count_resources(tenant, agent, -1).await?;
                     write.change(scope, ChangeKind::ResourceRemoved, uri.as_str());
-                    write.tell(told(&target, uri.as_str(), Some(&old), None::<&NewResource>));
+                    write.set_summary(told(&target, uri.as_str(), Some(&old), None::<&NewResource>));
                     Ok(revision)
                 })
                 .await

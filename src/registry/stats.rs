@@ -38,7 +38,7 @@ impl Registry {
             content_bytes: self.contents.weighted_size(),
             compiled_bytes: self.compilations.bytes(),
             free_renders: self.renderer.free(),
-            key_look_ups: self.store.key_look_ups(),
+            key_look_ups: self.store.key_lookups(),
             expiring_keys: self.expiring_keys.load(Ordering::Relaxed).try_into().ok(),
         }
     }

@@ -22,7 +22,7 @@ impl Target {
     pub(super) async fn lock(write: &mut Write, tenant: TenantId, agent: AgentId) -> Result<Self, Fault> {
         let scope = Scope::from(agent);
         let revision = write.lock(scope).await?.ok_or(NO_AGENT)?;
-        if write.agent_lives(tenant, agent).await? {
+        if write.agent_exists(tenant, agent).await? {
             Ok(Self { tenant, agent, scope, revision })
         } else {
             Err(NO_AGENT)

@@ -102,7 +102,7 @@ impl Registry {
         }
         write.put_templates(tenant, agent, &[put], revision, self.sources.clock.now()).await?;
         write.change(scope, kind, new.uri_template.as_str());
-        write.tell(told(target, new.uri_template.as_str(), old.as_ref(), Some(new)));
+        write.set_summary(told(target, new.uri_template.as_str(), old.as_ref(), Some(new)));
         Ok(Written { revision, created: old.is_none() })
     }
 
@@ -140,7 +140,7 @@ impl Registry {
                     let now = registry.sources.clock.now();
                     write.delete_templates(tenant, agent, &[removal(&old)], now).await?;
                     write.change(scope, ChangeKind::TemplateRemoved, uri_template.as_str());
-                    write.tell(told(&target, uri_template.as_str(), Some(&old), None::<&NewTemplate>));
+                    write.set_summary(told(&target, uri_template.as_str(), Some(&old), None::<&NewTemplate>));
                     Ok(revision)
                 })
                 .await

@@ -10,7 +10,7 @@ use crate::model::fault::Fault;
 use crate::model::ids::{Slug, TenantId};
 use crate::model::limits::UseLimits;
 use crate::model::scope::{ChangeKind, Revision, Scope};
-use crate::store::write::{Told, Write};
+use crate::store::write::{Write, WriteSummary};
 
 const NO_TENANT: Fault = Fault::NotFound("tenant");
 /// The gateway's scope is made by the first migration.
@@ -84,7 +84,7 @@ impl Registry {
         write.insert_tenant(&tenant).await?;
         write.change(Scope::GATEWAY, ChangeKind::Tenant, uid.to_string());
         write.change(Scope::from(uid), ChangeKind::Tenant, uid.to_string());
-        write.tell(told(&tenant, revision, None, Some(&tenant)));
+        write.set_summary(told(&tenant, revision, None, Some(&tenant)));
         Ok(tenant)
     }
 
@@ -117,7 +117,7 @@ impl Registry {
                         wanted.revision = revision;
                         write.update_tenant(&wanted).await?;
                         write.change(Scope::from(uid), ChangeKind::Tenant, uid.to_string());
-                        write.tell(told(&wanted, revision, Some(&tenant), Some(&wanted)));
+                        write.set_summary(told(&wanted, revision, Some(&tenant), Some(&wanted)));
                     }
                     Ok(wanted)
                 })
@@ -165,7 +165,7 @@ impl Registry {
         write.delete_tenant(&tenant, revision, now).await?;
         write.change(Scope::GATEWAY, ChangeKind::Tenant, tenant.uid.to_string());
         write.change(scope, ChangeKind::Tenant, tenant.uid.to_string());
-        write.tell(told(&tenant, revision, Some(&tenant), None));
+        write.set_summary(told(&tenant, revision, Some(&tenant), None));
         Ok(Written { revision, created: false })
     }
 }
@@ -180,8 +180,8 @@ pub(super) async fn lock(write: &mut Write, scope: Scope) -> Result<Revision, Fa
 }
 
 /// What a write tells the audit log that makes, renames or deletes a tenant.
-fn told(tenant: &Tenant, revision: Revision, old: Option<&Tenant>, new: Option<&Tenant>) -> Told {
-    Told {
+fn told(tenant: &Tenant, revision: Revision, old: Option<&Tenant>, new: Option<&Tenant>) -> WriteSummary {
+    WriteSummary {
         subject: tenant.slug.to_string(),
         revision,
         created: old.is_none(),

@@ -189,12 +189,12 @@ impl Registry {
         let writing = async {
             let mut write = self.store.write().await?;
             let done = work(&mut write).await;
-            if done.is_err() || !write.changes_anything() {
-                write.abandon().await?;
+            if done.is_err() || !write.has_changes() {
+                write.roll_back().await?;
                 return done;
             }
             self.sources.pause(FailPoint::BeforeCommit).await;
-            let entry = self.entry(write.told())?;
+            let entry = self.entry(write.take_summary())?;
             let unanswered = UnansweredCommit { registry: self, changes: access_changes(&write) };
             let revisions = write.commit(entry.as_ref().map(|entry| &entry.row)).await?;
             self.sources.pause(FailPoint::AfterCommit).await;
@@ -217,7 +217,7 @@ impl Registry {
     ) -> Result<T, Fault> {
         let _turn = self.writers.turn(scope).await?;
         let done = tokio::time::timeout(self.limits.write_deadline, statement).await;
-        Ok(done.unwrap_or(Err(StoreError::Late))?)
+        Ok(done.unwrap_or(Err(StoreError::Timeout))?)
     }
 
     /// Forgets what a committed write touched, before it is answered: if the database goes away before this replica has

@@ -19,7 +19,7 @@ use hyper::body::Incoming;
 use tokio::sync::Semaphore;
 
 use super::metrics::{Metrics, Scraper};
-use crate::audit::Audit;
+use crate::audit::AuditRecorder;
 use crate::http::body::{Body, SharedBody};
 use crate::http::client_address::TrustedProxies;
 use crate::http::client_context::ClientContext;
@@ -58,7 +58,7 @@ pub(crate) struct Gateway {
     endpoint: Endpoint,
     admin: Router,
     registry: Arc<Registry>,
-    audit: Arc<Audit>,
+    audit: Arc<AuditRecorder>,
     ids: RequestIds,
     metrics: Metrics,
     options: GatewayOptions,
@@ -105,7 +105,7 @@ impl Gateway {
         endpoint: Endpoint,
         admin: Router,
         registry: Arc<Registry>,
-        audit: Arc<Audit>,
+        audit: Arc<AuditRecorder>,
         ids: RequestIds,
         metrics: Metrics,
         options: GatewayOptions,

@@ -169,7 +169,7 @@ impl Metrics {
             text.gauge("waggle_feed_unproven_seconds", help, unproven);
         }
         let help = "How often the database was found in another timeline: restored, or failed over.";
-        text.counter("waggle_feed_timeline_changes_total", help, stats.timelines);
+        text.counter("waggle_feed_timeline_changes_total", help, stats.timeline_changes);
         let help = "What is added to the local clock to follow the database's.";
         text.gauge("waggle_clock_offset_seconds", help, stats.clock_offset.as_seconds_f64());
         let help = "Sweeps of the log of changes, by whether the database answered.";

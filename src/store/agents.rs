@@ -1,4 +1,4 @@
-//! Agents, and the slugs they leave behind.
+//! Agents, and the retired slugs of deleted agents.
 
 use std::sync::Arc;
 
@@ -60,7 +60,7 @@ fn access(text: &str) -> Result<Access, StoreError> {
     Access::parse(text).ok_or(StoreError::Unreadable("access"))
 }
 
-/// What decides over access to an agent, with its limits and those of its tenant.
+/// The access settings of an agent, with the limits of the agent and its tenant.
 pub(super) fn agent_access(
     (tenant, agent): (TenantId, AgentId),
     stored: &str,
@@ -70,23 +70,23 @@ pub(super) fn agent_access(
     Ok(AgentAccess { agent, tenant, access: access(stored)?, enabled, limits: Arc::new(limits) })
 }
 
-/// An agent's slug that was used before.
+/// A slug that belonged to an agent that was deleted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RetiredSlug {
-    /// The slug of the tenant that it stays with.
+    /// Slug of the tenant that may use it again.
     pub tenant: String,
-    /// Where the revisions of its last life ended.
+    /// Last revision of the deleted agent.
     pub last_revision: Revision,
-    /// How much may be used of the agent that has it next.
+    /// Limits that the next agent of this slug inherits.
     pub limits: UseLimits,
-    /// Whether the operator disabled its last agent.
+    /// Whether the operator had disabled the deleted agent.
     pub disabled_by_operator: bool,
-    /// The agent under which quotas and rates are counted; `None` where that was not recorded.
+    /// The agent under which quotas and rates are counted; `None` if that was not recorded.
     pub quota_holder: Option<AgentId>,
 }
 
 impl Store {
-    /// The living agent of this slug.
+    /// Reads the agent with this slug, unless it is deleted.
     pub async fn agent(&self, slug: &str) -> Result<Option<Agent>, StoreError> {
         let row = self
             .run(async |connection| {
@@ -106,7 +106,7 @@ impl Store {
         row.map(Agent::try_from).transpose()
     }
 
-    /// Living agents after a slug, in byte order; of one tenant where one is named.
+    /// Lists agents that are not deleted, after a slug, in byte order; of one tenant if given.
     pub async fn agents(
         &self,
         tenant: Option<TenantId>,
@@ -136,7 +136,7 @@ impl Store {
 }
 
 impl Snapshot {
-    /// Which agent of which tenant a slug names.
+    /// Resolves a slug to an agent and its tenant.
     pub async fn agent_address(&mut self, slug: &str) -> Result<Option<(TenantId, AgentId)>, StoreError> {
         let row = sqlx::query!("select tenant, uid from agents where slug = $1 and deleted_at is null", slug)
             .fetch_optional(self.connection())
@@ -144,7 +144,7 @@ impl Snapshot {
         Ok(row.map(|row| (TenantId(row.tenant), AgentId(row.uid))))
     }
 
-    /// What decides over access to an agent.
+    /// Reads the access settings of an agent.
     pub async fn agent_access(
         &mut self,
         tenant: TenantId,
@@ -171,7 +171,7 @@ impl Snapshot {
         .transpose()
     }
 
-    /// What an agent says of itself.
+    /// Reads the description of an agent.
     pub async fn agent_description(
         &mut self,
         tenant: TenantId,
@@ -190,7 +190,7 @@ impl Snapshot {
 }
 
 impl Write {
-    /// The living agent of this slug, as this transaction sees it.
+    /// Reads the agent with this slug in this transaction, unless it is deleted.
     pub async fn agent(&mut self, slug: &Slug) -> Result<Option<Agent>, StoreError> {
         let row = sqlx::query_as!(
             Row,
@@ -206,7 +206,7 @@ impl Write {
         row.map(Agent::try_from).transpose()
     }
 
-    /// The living agents of a tenant, in the order in which their scopes are locked.
+    /// The agents of a tenant that are not deleted, in the order in which their scopes are locked.
     pub async fn agents_of(&mut self, tenant: TenantId) -> Result<Vec<(AgentId, String)>, StoreError> {
         let rows = sqlx::query!(
             "select uid, slug from agents where tenant = $1 and deleted_at is null order by uid",
@@ -217,7 +217,7 @@ impl Write {
         Ok(rows.into_iter().map(|row| (AgentId(row.uid), row.slug)).collect())
     }
 
-    /// An earlier life of this slug.
+    /// Reads the retired slug, if an agent had it before.
     pub async fn retired_agent(&mut self, slug: &Slug) -> Result<Option<RetiredSlug>, StoreError> {
         let row = sqlx::query!(
             r#"select tenant, last_revision, limits as "limits: Json<UseLimits>", disabled_by_operator, quota_holder
@@ -235,7 +235,7 @@ impl Write {
         }))
     }
 
-    /// How many agents of a tenant live.
+    /// Number of agents of a tenant that are not deleted.
     pub async fn count_agents(&mut self, tenant: TenantId) -> Result<i64, StoreError> {
         let count = sqlx::query_scalar!(
             r#"select count(*) as "count!" from agents where tenant = $1 and deleted_at is null"#,
@@ -246,7 +246,7 @@ impl Write {
         Ok(count)
     }
 
-    /// How many slugs stay with a tenant because agents of it had them.
+    /// Number of slugs reserved for a tenant because its deleted agents had them.
     pub async fn count_retired_slugs(&mut self, tenant: &Slug) -> Result<i64, StoreError> {
         let count = sqlx::query_scalar!(
             r#"select count(*) as "count!" from retired_agents where tenant = $1"#,
@@ -257,7 +257,7 @@ impl Write {
         Ok(count)
     }
 
-    /// Adds an agent.
+    /// Inserts an agent.
     pub async fn insert_agent(&mut self, agent: &Agent) -> Result<(), StoreError> {
         sqlx::query!(
             "insert into agents (uid, tenant, slug, name, title, instructions, access, enabled, limits, created_at, \
@@ -281,7 +281,7 @@ impl Write {
         Ok(())
     }
 
-    /// Writes an agent's description, access and limits.
+    /// Updates an agent's description, access and limits.
     pub async fn update_agent(&mut self, agent: &Agent) -> Result<(), StoreError> {
         sqlx::query!(
             "update agents set name = $3, title = $4, instructions = $5, access = $6, enabled = $7, limits = $8, \
@@ -301,8 +301,8 @@ impl Write {
         Ok(())
     }
 
-    /// Ends an agent and its keys, and keeps its slug for its tenant, with what the operator set for it. Its rows are
-    /// purged later.
+    /// Marks an agent as deleted, revokes its keys, and reserves its slug for its tenant, with the operator's
+    /// settings. The agent's rows are purged later.
     pub async fn delete_agent(
         &mut self,
         tenant: TenantId,
@@ -334,7 +334,8 @@ impl Write {
         Ok(())
     }
 
-    /// Counts resources in or out; answers how many the agent has now, `None` where it is gone.
+    /// Adds `by` to the number of resources of an agent, and returns the new number; `None` if the agent is
+    /// deleted.
     pub async fn count_resources(
         &mut self,
         tenant: TenantId,
@@ -353,8 +354,8 @@ impl Write {
         Ok(count)
     }
 
-    /// Whether the agent is there and not deleted.
-    pub async fn agent_lives(&mut self, tenant: TenantId, agent: AgentId) -> Result<bool, StoreError> {
+    /// Whether the agent exists and is not deleted.
+    pub async fn agent_exists(&mut self, tenant: TenantId, agent: AgentId) -> Result<bool, StoreError> {
         let lives = sqlx::query_scalar!(
             r#"select exists (
                 select from agents where tenant = $1 and uid = $2 and deleted_at is null

@@ -1,4 +1,5 @@
-//! The audit log's own connection, and what one writer does with it: rows are added, the heads of chains raised.
+//! Writing the audit log on a dedicated connection: rows are appended to their chain together with the
+//! chain's head.
 
 pub mod ledger;
 pub mod outbox;
@@ -17,39 +18,39 @@ use super::{Store, StoreError};
 use crate::model::audit::chain::{Batch, Chain, Digest};
 use crate::model::audit::signature::Signer;
 
-/// What begins and ends every binary copy.
+/// Header and trailer of a binary `COPY`.
 const COPY_HEAD: &[u8] = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
 const COPY_TAIL: &[u8] = b"\xff\xff";
-/// Bytes of one message of a copy.
+/// Size of one `COPY` message, in bytes.
 const COPY_PIECE: usize = 1 << 20;
-/// How long a connection may take to be opened, and the end of one to be said.
+/// Timeout of opening and of closing a connection.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// A connection of the audit writer's own: it waits for no pool, and no request waits for it.
+/// A dedicated connection to the audit log, independent of the pool.
 #[derive(Debug)]
 pub struct AuditLog {
     options: PgConnectOptions,
     connection: Option<PgConnection>,
-    /// Days whose partition is known to be there.
+    /// Days whose partition is known to exist.
     days: HashSet<i32>,
     deadline: Duration,
-    /// Signs entries of the chain of chains.
+    /// Signs ledger entries.
     signer: Option<Arc<Signer>>,
 }
 
-/// Why rows were not added.
+/// Why rows were not appended.
 #[derive(Debug, thiserror::Error)]
 pub enum AppendError {
-    /// The database did not do it, or it is not known whether it did.
+    /// The database failed, or it is not known whether the transaction committed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The chain goes on otherwise than its only writer left it.
-    #[error("the audit chain {} stands at {} and not at {}; somebody else wrote to it", .0.id, .0.seq, .1)]
+    /// The chain does not end where its writer left it.
+    #[error("audit chain {} ends at row {}, expected row {}: it was modified by another writer", .0.id, .0.seq, .1)]
     Foreign(Chain, i64),
 }
 
 impl AppendError {
-    /// Whether one of the rows is refused for what it holds.
+    /// Whether a row was rejected as invalid data (SQLSTATE class 22).
     pub fn is_data_exception(&self) -> bool {
         matches!(self, Self::Store(error) if error.is_data_exception())
     }
@@ -62,14 +63,14 @@ impl From<sqlx::Error> for AppendError {
 }
 
 impl Store {
-    /// The audit log of this database, whose chain of chains `signer` signs. Each thing that it does must be done within
+    /// The audit log of this database. `signer` signs ledger entries. Each operation must complete within
     /// `deadline`.
     pub fn audit_log(&self, deadline: Duration, signer: Option<Arc<Signer>>) -> AuditLog {
         let options = (*self.pool.connect_options()).clone();
         AuditLog { options, connection: None, days: HashSet::new(), deadline, signer }
     }
 
-    /// The audit log as its owner sees it, who alone may drop what is old.
+    /// The audit log on a connection of the tables' owner, the only role that may drop partitions.
     pub fn owned_audit_log(&self, deadline: Duration, signer: Option<Arc<Signer>>) -> AuditLog {
         let log = self.audit_log(deadline, signer);
         AuditLog { options: self.owner.clone().unwrap_or(log.options), ..log }
@@ -77,8 +78,8 @@ impl Store {
 }
 
 impl AuditLog {
-    /// Does something on the connection, which is kept only where all went well: whatever was begun on one that is
-    /// dropped is undone, unless its commit was under way.
+    /// Runs an operation on the connection. If it fails, the connection is dropped, which rolls back its
+    /// transaction unless the commit was already sent.
     async fn with<T, E: From<StoreError>>(
         &mut self,
         work: impl AsyncFnOnce(&mut PgConnection) -> Result<T, E>,
@@ -92,14 +93,17 @@ impl AuditLog {
             let done = work(&mut connection).await?;
             Ok::<_, E>((connection, done))
         };
-        let late = |_| Err(StoreError::Late.into());
+        let late = |_| Err(StoreError::Timeout.into());
         let (connection, done) = tokio::time::timeout(deadline, working).await.unwrap_or_else(late)?;
         self.connection = Some(connection);
         Ok(done)
     }
 
-    /// Adds rows to their chain, in one transaction with its head. Rows that are there already, since a commit of which
-    /// nothing was heard did take place, are left as they are.
+    /// Appends rows to their chain, in one transaction with its head. Succeeds without effect if the rows are
+    /// in the log already, after a commit whose response was lost.
+    ///
+    /// # Errors
+    /// [`AppendError::Foreign`] if the chain does not end where the batch begins.
     pub async fn append(&mut self, batch: &Batch) -> Result<(), AppendError> {
         self.prepare(&batch.days).await?;
         let outcome = self
@@ -116,7 +120,7 @@ impl AuditLog {
         if outcome { Ok(()) } else { self.look_up(batch).await }
     }
 
-    /// Whether the last row of a batch is there, or quarantined, by its place and its hash.
+    /// Checks whether the last row of a batch is in the log or quarantined, with the same number and hash.
     async fn look_up(&mut self, batch: &Batch) -> Result<(), AppendError> {
         let (id, seq) = (batch.after.id, batch.after.seq);
         let found = self
@@ -140,15 +144,16 @@ impl AuditLog {
         Err(AppendError::Foreign(head, batch.before.seq))
     }
 
-    /// How far a chain goes; `None` for one that was never opened. Waits for a transaction that is about to raise it.
+    /// Reads the end of a chain; `None` if it was never opened. Waits for a concurrent transaction that moves
+    /// it.
     pub async fn head(&mut self, chain: Uuid) -> Result<Option<Chain>, StoreError> {
         self.with(async |connection| head(connection, chain).await).await
     }
 
-    /// Ends the connection.
+    /// Closes the connection.
     pub async fn close(mut self) {
         if let Some(connection) = self.connection.take() {
-            // A database that is gone needs no goodbye.
+            // If the database is unreachable, closing fails, and the connection is dropped.
             let _ = tokio::time::timeout(CONNECT, connection.close()).await;
         }
     }
@@ -156,7 +161,7 @@ impl AuditLog {
 
 async fn connect(options: &PgConnectOptions, deadline: Duration) -> Result<PgConnection, StoreError> {
     let mut connection =
-        tokio::time::timeout(CONNECT, options.connect()).await.map_err(|_| StoreError::Late)??;
+        tokio::time::timeout(CONNECT, options.connect()).await.map_err(|_| StoreError::Timeout)??;
     let millis = deadline.as_millis().to_string();
     sqlx::query!(
         "select set_config('statement_timeout', $1, false) as statement, \
@@ -169,7 +174,7 @@ async fn connect(options: &PgConnectOptions, deadline: Duration) -> Result<PgCon
     Ok(connection)
 }
 
-/// Moves the head of a chain on, if it stands where it should.
+/// Moves the head of a chain from `before` to `after`; returns false if the head is not at `before`.
 async fn raise(connection: &mut PgConnection, before: Chain, after: Chain) -> Result<bool, StoreError> {
     let raised = sqlx::query!(
         "update audit_heads set seq = $2, hash = $3, at = now() where chain = $1 and seq = $4 and hash = $5",

@@ -1,18 +1,18 @@
-//! How much one statement carries.
+//! Splits rows into batches that one statement can carry.
 
-/// Rows of one statement.
-const MOST_ROWS: usize = 5_000;
-/// Bytes of one statement, but for a single row that has more.
-const MOST_BYTES: usize = 8 << 20;
+/// Maximum number of rows per statement.
+const MAX_ROWS: usize = 5_000;
+/// Maximum size of a statement in bytes, except for a single larger row.
+const MAX_BYTES: usize = 8 << 20;
 
-/// Rows in their order, as many at once as one statement carries; `size` says how many bytes a row has.
+/// Splits rows into batches in order; `size` returns the size of a row in bytes.
 pub(super) fn batches<T>(rows: &[T], size: impl Fn(&T) -> usize) -> impl Iterator<Item = &[T]> {
     let mut rest = rows;
     std::iter::from_fn(move || {
         let mut bytes = 0;
-        let fits = rest.iter().take(MOST_ROWS).take_while(|row| {
+        let fits = rest.iter().take(MAX_ROWS).take_while(|row| {
             bytes += size(row);
-            bytes <= MOST_BYTES
+            bytes <= MAX_BYTES
         });
         let (batch, others) = rest.split_at(fits.count().max(1).min(rest.len()));
         rest = others;
@@ -22,14 +22,14 @@ pub(super) fn batches<T>(rows: &[T], size: impl Fn(&T) -> usize) -> impl Iterato
 
 #[cfg(test)]
 mod tests {
-    use super::{MOST_BYTES, MOST_ROWS, batches};
+    use super::{MAX_BYTES, MAX_ROWS, batches};
 
     #[test]
-    fn a_statement_carries_bounded_rows_and_bytes_and_always_one_row() {
+    fn batches_are_bounded_in_rows_and_bytes() {
         let lengths = |sizes: &[usize]| batches(sizes, |size| *size).map(<[_]>::len).collect::<Vec<_>>();
         assert_eq!(lengths(&[]), [0; 0]);
-        assert_eq!(lengths(&vec![1; 2 * MOST_ROWS + 1]), [MOST_ROWS, MOST_ROWS, 1]);
-        assert_eq!(lengths(&[MOST_BYTES / 2; 5]), [2, 2, 1]);
-        assert_eq!(lengths(&[2 * MOST_BYTES, 1, 2 * MOST_BYTES, 2 * MOST_BYTES]), [1, 1, 1, 1]);
+        assert_eq!(lengths(&vec![1; 2 * MAX_ROWS + 1]), [MAX_ROWS, MAX_ROWS, 1]);
+        assert_eq!(lengths(&[MAX_BYTES / 2; 5]), [2, 2, 1]);
+        assert_eq!(lengths(&[2 * MAX_BYTES, 1, 2 * MAX_BYTES, 2 * MAX_BYTES]), [1, 1, 1, 1]);
     }
 }

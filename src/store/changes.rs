@@ -1,4 +1,4 @@
-//! The log of changes: what happened to a scope after a revision, and to any scope since a moment.
+//! The `changes` table: the changes of one scope after a revision, and of all scopes since a transaction.
 
 use sqlx::{ConnectOptions, PgConnection};
 use time::OffsetDateTime;
@@ -8,26 +8,26 @@ use super::snapshot::Snapshot;
 use super::{Store, StoreError};
 use crate::model::scope::{Change, ChangeKind, Revision, Scope};
 
-/// What a sweep found.
+/// Result of a sweep.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sweep {
-    /// Where the next sweep begins: the oldest transaction that was unfinished during this one.
+    /// Where the next sweep begins: the oldest transaction that was in progress during this one.
     pub horizon: String,
-    /// The newest revision of each scope written since the horizon of the sweep before; of every scope, where some of
-    /// what was written since is pruned already.
+    /// The newest revision of each scope written since the previous sweep's horizon; of all scopes, if some
+    /// of those changes have been pruned.
     pub heads: Vec<(Scope, Revision)>,
-    /// Which server, database and table of revisions answered.
+    /// Identifies the server, database and table of revisions.
     pub server: String,
     /// The epoch of the gateway.
     pub epoch: Option<Uuid>,
-    /// The first transaction id that was not assigned yet.
+    /// The first unassigned transaction id.
     pub next_xid: u64,
-    /// The database's clock, between when the question left and when its answer came.
+    /// The database's clock, read between sending the query and receiving its result.
     pub now: OffsetDateTime,
 }
 
 impl Snapshot {
-    /// The changes of a scope after a revision, at most `limit`, in their order.
+    /// The changes of a scope after a revision, at most `limit`, in order.
     pub async fn changes_after(
         &mut self,
         scope: Scope,
@@ -52,15 +52,15 @@ impl Snapshot {
     }
 }
 
-/// A connection of its own for sweeps.
+/// A dedicated connection for sweeps.
 #[derive(Debug)]
 pub struct SweepConnection {
     connection: PgConnection,
 }
 
 impl Store {
-    /// Opens a connection for sweeps, outside of the pool: whether the database can be reached is known at once, where
-    /// the pool would go on trying.
+    /// Opens a connection for sweeps outside the pool, so that an unreachable database is detected at once;
+    /// the pool would retry.
     pub async fn sweep_connection(&self) -> Result<SweepConnection, StoreError> {
         let mut connection = self.pool.connect_options().connect().await?;
         self.session.set(&mut connection).await?;
@@ -69,11 +69,12 @@ impl Store {
 }
 
 impl SweepConnection {
-    /// The revisions written since `horizon` (the first sweep has none and finds nothing: nothing is held yet).
+    /// Reads the revisions written since `horizon`. The first sweep has no horizon and returns no revisions,
+    /// since nothing is in memory yet.
     ///
-    /// Rows of a transaction that was unfinished at the last sweep have an `xid` at or above its horizon, however
-    /// late they commit, so none escapes. What is found twice is known already and costs nothing. Who has not swept for
-    /// so long that changes were pruned meanwhile is told of all heads.
+    /// Rows of a transaction that was in progress during the previous sweep have an `xid` at or above its
+    /// horizon, however late they commit, so that none is missed. Rows that are found twice are harmless. If
+    /// changes since the horizon have been pruned, all heads are returned.
     pub async fn sweep(&mut self, horizon: Option<&str>) -> Result<Sweep, StoreError> {
         let rows = sqlx::query!(
             r#"with now as materialized (
@@ -111,7 +112,7 @@ impl SweepConnection {
         Ok(Sweep { horizon, heads, server, epoch, next_xid, now })
     }
 
-    /// The present revisions of scopes; those without a head are left out.
+    /// Reads the current revisions of scopes; scopes without a head are omitted.
     pub async fn heads(&mut self, scopes: &[Scope]) -> Result<Vec<(Scope, Revision)>, StoreError> {
         let uids: Vec<_> = scopes.iter().map(|scope| scope.0).collect();
         let rows = sqlx::query!("select scope, revision from heads where scope = any($1)", &uids)
@@ -120,8 +121,8 @@ impl SweepConnection {
         Ok(rows.into_iter().map(|row| (Scope(row.scope), Revision(row.revision))).collect())
     }
 
-    /// Renews the epoch, unless another replica has done so since it was `known`. Replicas sweep the new
-    /// timeline from its begin, so that nothing pruned before matters to them.
+    /// Renews the epoch, unless another replica has renewed it since it was `known`. Replicas sweep the new
+    /// timeline from its beginning, so that changes pruned before do not matter.
     pub async fn renew_epoch(&mut self, known: Option<Uuid>) -> Result<(), StoreError> {
         sqlx::query!(
             "update gateway set epoch = gen_random_uuid(), pruned_xid = least(pruned_xid, pg_current_xact_id()) \

@@ -1,4 +1,4 @@
-//! Contents: immutable bytes, addressed by what they hold. Resources, templates and prompts name them.
+//! Content: immutable bytes addressed by their SHA-256 hash, referenced by resources, templates and prompts.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,7 @@ fn addressed(rows: Vec<(Vec<u8>, Vec<u8>)>) -> Result<BTreeMap<ContentHash, Byte
 }
 
 impl Store {
-    /// The bytes behind these addresses; those that are purged are left out.
+    /// Reads the bytes with these hashes; purged ones are omitted.
     pub async fn contents(
         &self,
         tenant: TenantId,
@@ -49,7 +49,7 @@ impl Store {
 }
 
 impl Snapshot {
-    /// The bytes behind these addresses, in this view.
+    /// Reads the bytes with these hashes in this snapshot.
     pub async fn contents(
         &mut self,
         tenant: TenantId,
@@ -59,7 +59,7 @@ impl Snapshot {
         addressed(read(self.connection(), tenant, agent, hashes).await?)
     }
 
-    /// How many bytes stand behind these addresses.
+    /// The sizes in bytes of the content with these hashes.
     pub async fn content_sizes(
         &mut self,
         tenant: TenantId,
@@ -81,19 +81,19 @@ impl Snapshot {
 }
 
 impl Write {
-    /// Stores bytes under their addresses, so that they can be named.
+    /// Stores bytes under their hashes, so that they can be referenced.
     pub(super) async fn put_contents<'b>(
         &mut self,
         tenant: TenantId,
         agent: AgentId,
         contents: impl IntoIterator<Item = (ContentHash, &'b Bytes)>,
     ) -> Result<(), StoreError> {
-        // Each once: no statement may update a row twice.
+        // Each hash once: a statement must not update a row twice.
         let contents: Vec<_> = contents.into_iter().collect::<BTreeMap<_, _>>().into_iter().collect();
         for batch in batches(&contents, |(_, bytes)| bytes.len()) {
             let hashes: Vec<_> = batch.iter().map(|(hash, _)| &hash.0[..]).collect();
             let bytes: Vec<_> = batch.iter().map(|(_, bytes)| &bytes[..]).collect();
-            // The update locks a row that is there, so that the purge cannot take what is about to be named.
+            // The update locks an existing row, so that the purge cannot delete it before it is referenced.
             sqlx::query!(
                 "insert into contents (tenant, agent, hash, bytes) \
                  select $1, $2, new.* from unnest($3::bytea[], $4::bytea[]) as new \
@@ -109,7 +109,7 @@ impl Write {
         Ok(())
     }
 
-    /// Notes that something names bytes no more. They stay until the purge finds nobody naming them.
+    /// Marks content as possibly unreferenced. The purge deletes it once nothing references it.
     pub(super) async fn orphan_contents(
         &mut self,
         tenant: TenantId,

@@ -1,4 +1,4 @@
-//! The columns that definitions of several kinds share.
+//! Columns shared by several kinds of definitions.
 
 use serde_json::value::RawValue;
 
@@ -9,17 +9,17 @@ pub(super) fn hash(bytes: Vec<u8>) -> Result<ContentHash, StoreError> {
     bytes.try_into().map(ContentHash).map_err(|_| StoreError::Unreadable("content hash"))
 }
 
-/// JSON that is kept as it was sent.
+/// Parses JSON that is stored as it was sent.
 pub(super) fn raw(json: Option<String>) -> Result<Option<Box<RawValue>>, StoreError> {
     json.map(RawValue::from_string).transpose().map_err(|_| StoreError::Unreadable("JSON"))
 }
 
-/// JSON that was kept as it was sent, as a column of text.
+/// JSON that is stored as it was sent, as a text column.
 pub(super) fn text(raw: Option<&RawValue>) -> Option<&str> {
     raw.map(RawValue::get)
 }
 
-/// Definitions of resources or templates, an array a column.
+/// Definitions as one array per column.
 #[derive(Debug, Default)]
 pub(super) struct Columns<'d> {
     pub(super) names: Vec<&'d str>,
@@ -47,7 +47,7 @@ impl<'d> FromIterator<&'d Definition> for Columns<'d> {
     }
 }
 
-/// How many bytes a definition has.
+/// Size of a definition in bytes.
 pub(super) fn size(definition: &Definition) -> usize {
     let texts = [&definition.title, &definition.description, &definition.mime_type];
     let raws = [&definition.annotations, &definition.icons, &definition.meta];

@@ -1,62 +1,61 @@
-//! What can go wrong in the database, sorted by what a caller can do about it.
+//! Database errors, classified by what a caller can do about them.
 
 use sqlx::error::DatabaseError;
 
-use super::lease;
-
-/// Why the database did not do what it was asked.
+/// A failed database operation.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// It cannot be reached, is stopping, or has no time or room for us; later it may.
-    #[error("the database is away: {0}")]
-    Away(#[source] sqlx::Error),
-    /// It did not answer in time.
-    #[error("the database does not answer in time")]
-    Late,
-    /// It refused what should have been right: a bug.
-    #[error("the database refused a statement: {0}")]
-    Refused(#[source] sqlx::Error),
-    /// The database's encoding cannot hold every text.
+    /// The database is unreachable, shutting down, or out of resources; a retry may succeed.
+    #[error("the database is unavailable: {0}")]
+    Unavailable(#[source] sqlx::Error),
+    /// The database did not answer in time.
+    #[error("the database did not answer in time")]
+    Timeout,
+    /// The database rejected a statement that should be valid: a bug.
+    #[error("the database rejected a statement: {0}")]
+    Rejected(#[source] sqlx::Error),
+    /// The encoding of the database is not UTF-8.
     #[error(
         "the database is encoded in {0}, which cannot hold every text; expected UTF8: create one with \
         \"create database … encoding 'UTF8' template template0\" and move the data there with pg_dump and pg_restore"
     )]
     Encoding(String),
-    /// A row holds what this version cannot read.
-    #[error("a stored {0} cannot be read")]
+    /// A row has a value that this version cannot read.
+    #[error("unreadable stored value: {0}")]
     Unreadable(&'static str),
-    /// The schema could not be brought up to date.
-    #[error("the schema could not be migrated: {0}")]
+    /// A migration of the schema failed.
+    #[error("migrating the schema failed: {0}")]
     Migrate(#[from] sqlx::migrate::MigrateError),
 }
 
 impl StoreError {
-    /// Whether a statement names a table or a column that the schema does not have.
-    pub fn is_other_schema(&self) -> bool {
-        let Self::Refused(sqlx::Error::Database(error)) = self else { return false };
+    /// Whether a statement refers to a table or column that does not exist.
+    pub fn is_schema_mismatch(&self) -> bool {
+        let Self::Rejected(sqlx::Error::Database(error)) = self else { return false };
         error.code().is_some_and(|code| code == "42P01" || code == "42703")
     }
 
-    /// For what is asked of a gateway that is going away.
+    /// The error of a gateway that is shutting down.
     pub fn closed() -> Self {
-        Self::Away(sqlx::Error::PoolClosed)
+        Self::Unavailable(sqlx::Error::PoolClosed)
     }
 
-    /// Whether the connection broke, so that the same question may be answered on another one.
+    /// Whether the connection was lost, so that a retry on another connection may succeed.
     pub fn is_disconnected(&self) -> bool {
-        matches!(self, Self::Away(error) if lease::is_cut(error))
+        matches!(self, Self::Unavailable(error) if is_connection_lost(error))
     }
 
-    /// Whether the database refused a value as such (SQLSTATE class 22, data exception): it will refuse it again.
+    /// Whether the database rejected a value (SQLSTATE class 22, data exception), so that a retry would fail
+    /// again.
     pub fn is_data_exception(&self) -> bool {
-        let Self::Refused(sqlx::Error::Database(error)) = self else { return false };
+        let Self::Rejected(sqlx::Error::Database(error)) = self else { return false };
         error.code().is_some_and(|code| code.starts_with("22"))
     }
 }
 
 impl From<sqlx::Error> for StoreError {
     fn from(error: sqlx::Error) -> Self {
-        let away = match &error {
+        let unavailable = match &error {
             sqlx::Error::Io(_)
             | sqlx::Error::Tls(_)
             | sqlx::Error::Protocol(_)
@@ -64,19 +63,29 @@ impl From<sqlx::Error> for StoreError {
             | sqlx::Error::PoolClosed
             | sqlx::Error::WorkerCrashed
             | sqlx::Error::BeginFailed => true,
-            sqlx::Error::Database(database) => is_away(database.as_ref()),
+            sqlx::Error::Database(database) => is_temporary(database.as_ref()),
             _ => false,
         };
-        if away { Self::Away(error) } else { Self::Refused(error) }
+        if unavailable { Self::Unavailable(error) } else { Self::Rejected(error) }
     }
 }
 
-/// Classes of SQLSTATE that say «not now»: connection exceptions, transaction rollback (deadlock, serialization), no
-/// resources, lock not available, operator intervention (shutdown, cancelled by a timeout), read-only after a failover.
-fn is_away(error: &dyn DatabaseError) -> bool {
+/// SQLSTATE classes of temporary conditions: connection exceptions, transaction rollback (deadlock,
+/// serialization), insufficient resources, lock not available, operator intervention (shutdown, statement
+/// timeout), read-only after a failover.
+fn is_temporary(error: &dyn DatabaseError) -> bool {
     error.code().is_some_and(|code| {
         ["08", "40", "53", "57"].iter().any(|class| code.starts_with(class))
             || code == "55P03"
             || code == "25006"
     })
+}
+
+/// Whether an error means that the connection is lost.
+pub(super) fn is_connection_lost(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Io(_) | sqlx::Error::Protocol(_) => true,
+        sqlx::Error::Database(database) => database.code().is_some_and(|code| code.starts_with("57P")),
+        _ => false,
+    }
 }

@@ -1,9 +1,9 @@
-//! What all replicas share.
+//! Settings shared by all replicas.
 
 use super::{Store, StoreError};
 
 impl Store {
-    /// The secret under which cursors are signed; `candidate` becomes it where there is none yet.
+    /// Reads the secret with which cursors are signed; stores `candidate` if there is none yet.
     pub async fn cursor_secret(&self, candidate: [u8; 32]) -> Result<Vec<u8>, StoreError> {
         self.run(async |connection| {
             sqlx::query!(

@@ -1,21 +1,21 @@
-//! The hashes of issued keys, for the filter that replicas keep in memory.
+//! The hashes of issued keys, for the filter of known keys in memory.
 
 use super::{Store, StoreError};
 use crate::model::key::KeyHash;
 
-/// Keys of which the log of changes tells since a horizon.
+/// Keys that changed since a horizon.
 #[derive(Debug)]
 pub struct IssuedSince {
-    /// Where the next question begins: the oldest transaction that was unfinished during this one.
+    /// Where the next query begins: the oldest transaction that was in progress during this one.
     pub horizon: String,
-    /// Whether changes since the horizon were pruned, so that some keys may be missing.
+    /// Whether changes since the horizon were pruned, so that keys may be missing.
     pub pruned: bool,
-    /// The hashes of the keys that changed, at most as many as asked for.
+    /// The hashes of the changed keys, at most as many as requested.
     pub hashes: Vec<KeyHash>,
 }
 
 impl Store {
-    /// The oldest transaction that is unfinished now: keys of no older one are missing from what is read from now on.
+    /// The oldest transaction in progress. Keys written by older ones are visible to later reads.
     pub async fn horizon(&self) -> Result<String, StoreError> {
         self.run(async |connection| {
             sqlx::query_scalar!(r#"select pg_snapshot_xmin(pg_current_snapshot())::text as "horizon!""#)
@@ -25,7 +25,7 @@ impl Store {
         .await
     }
 
-    /// The hashes of keys that are not revoked, after one of them, in byte order.
+    /// The hashes of keys that are not revoked, after a hash, in byte order.
     pub async fn issued_hashes(&self, after: &[u8], limit: i64) -> Result<Vec<KeyHash>, StoreError> {
         let rows = self
             .run(async |connection| {
@@ -41,7 +41,7 @@ impl Store {
         rows.into_iter().map(key_hash).collect()
     }
 
-    /// The keys that were made, or otherwise changed, since `horizon`.
+    /// The keys that were created or changed since `horizon`.
     pub async fn issued_since(&self, horizon: &str, limit: i64) -> Result<IssuedSince, StoreError> {
         let rows = self
             .run(async |connection| {

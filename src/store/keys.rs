@@ -1,4 +1,4 @@
-//! API keys. Only their hashes are known.
+//! API keys, of which only the hashes are stored.
 
 use sqlx::types::Json;
 use time::OffsetDateTime;
@@ -62,7 +62,7 @@ impl TryFrom<Row> for ApiKey {
     }
 }
 
-/// What decides what a key grants.
+/// The columns that determine the grant of a key.
 pub(super) struct CredentialRow {
     pub(super) uid: Uuid,
     pub(super) principal: Uuid,
@@ -77,7 +77,7 @@ pub(super) struct CredentialRow {
 }
 
 impl CredentialRow {
-    /// What the key of a tenant grants.
+    /// The credential of a tenant's key.
     pub(super) fn grant(self, tenant: TenantId) -> Result<Credential, StoreError> {
         let (kind, reach) = match self.agent {
             Some(agent) => (CredentialKind::AgentKey, Reach::Agents(vec![AgentId(agent)])),
@@ -106,7 +106,7 @@ fn scopes(stored: &[String]) -> Result<Vec<KeyScope>, StoreError> {
 }
 
 impl Store {
-    /// How many keys that hold now will have expired by a moment.
+    /// Number of keys valid now that expire until `by`.
     pub async fn keys_expiring(&self, now: OffsetDateTime, by: OffsetDateTime) -> Result<i64, StoreError> {
         self.run(async |connection| {
             sqlx::query_scalar!(
@@ -121,7 +121,7 @@ impl Store {
         .await
     }
 
-    /// A key by its identity.
+    /// Reads a key.
     pub async fn key(&self, key: KeyId) -> Result<Option<ApiKey>, StoreError> {
         let row = self
             .run(async |connection| {
@@ -140,7 +140,7 @@ impl Store {
         row.map(ApiKey::try_from).transpose()
     }
 
-    /// The keys of an agent, or a tenant's owner keys, after one of them, oldest first.
+    /// The keys of an agent, or a tenant's owner keys, after a key, oldest first.
     pub async fn keys(
         &self,
         tenant: TenantId,
@@ -169,8 +169,8 @@ impl Store {
         rows.into_iter().map(ApiKey::try_from).collect()
     }
 
-    /// Notes when keys were last used. Not a change: nobody reads it from memory.
-    pub async fn note_key_use(&self, uses: &[(KeyId, OffsetDateTime)]) -> Result<(), StoreError> {
+    /// Records when keys were last used. Not logged as a change, since nothing caches it.
+    pub async fn record_key_uses(&self, uses: &[(KeyId, OffsetDateTime)]) -> Result<(), StoreError> {
         let keys: Vec<_> = uses.iter().map(|(key, _)| key.0).collect();
         let times: Vec<_> = uses.iter().map(|(_, at)| *at).collect();
         self.run(async |connection| {
@@ -190,7 +190,7 @@ impl Store {
 }
 
 impl Snapshot {
-    /// What a key grants; `None` for one that is revoked or not the tenant's.
+    /// Reads the credential of a key; `None` if it is revoked or belongs to another tenant.
     pub async fn credential(
         &mut self,
         tenant: TenantId,
@@ -213,7 +213,7 @@ impl Snapshot {
 }
 
 impl Write {
-    /// How many keys of an agent, or owner keys of a tenant, are neither revoked nor expired.
+    /// Number of keys of an agent, or owner keys of a tenant, that are neither revoked nor expired.
     pub async fn active_keys(
         &mut self,
         tenant: TenantId,
@@ -235,7 +235,7 @@ impl Write {
         Ok(active)
     }
 
-    /// Adds a key.
+    /// Inserts a key.
     pub async fn insert_key(&mut self, key: &ApiKey, hash: KeyHash) -> Result<(), StoreError> {
         let scopes: Vec<_> = key.scopes.iter().map(|scope| scope.as_str().to_owned()).collect();
         sqlx::query!(
@@ -264,7 +264,7 @@ impl Write {
         Ok(())
     }
 
-    /// The key as this transaction sees it.
+    /// Reads a key in this transaction.
     pub async fn key(&mut self, tenant: TenantId, key: KeyId) -> Result<Option<ApiKey>, StoreError> {
         let row = sqlx::query_as!(
             Row,
@@ -280,7 +280,7 @@ impl Write {
         row.map(ApiKey::try_from).transpose()
     }
 
-    /// Writes how much a key may use.
+    /// Updates the limits of a key.
     pub async fn set_key_limits(&mut self, key: &ApiKey) -> Result<(), StoreError> {
         sqlx::query!(
             "update api_keys set limits = $3, owner_limits = $4, revision = $5 where tenant = $1 and uid = $2",
@@ -295,7 +295,7 @@ impl Write {
         Ok(())
     }
 
-    /// Revokes a key, at once or from a moment on.
+    /// Revokes a key, or makes it expire.
     pub async fn end_key(
         &mut self,
         tenant: TenantId,
@@ -323,7 +323,8 @@ impl Write {
 }
 
 impl Write {
-    /// Revokes the active keys that a principal made, and those that these made; answers which.
+    /// Revokes the active keys that a principal created, and transitively those created with them; returns
+    /// their ids.
     pub async fn revoke_keys_made_by(
         &mut self,
         tenant: TenantId,
@@ -354,8 +355,8 @@ impl Write {
 /// How a key ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyEnd {
-    /// Now.
+    /// Revoked at this time.
     Revoked(OffsetDateTime),
-    /// At the latest then.
+    /// Expires at this time at the latest.
     Expires(OffsetDateTime),
 }

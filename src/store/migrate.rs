@@ -1,4 +1,4 @@
-//! Brings the schema up to date, one replica at a time.
+//! Migrates the schema, one replica at a time.
 
 use std::time::Duration;
 
@@ -7,49 +7,48 @@ use sqlx::{ConnectOptions, Connection, Executor, PgConnection};
 
 use super::{Store, StoreError, roles};
 
-/// Names the lock among the database's advisory locks.
+/// Key of the advisory lock held during migrations.
 const LOCK: i64 = 0x7761_6767_6c65_0001;
-/// How often the lock is asked for. Asked for, never waited on: a waiter holds a snapshot, and `create index
-/// concurrently` of the replica that has the lock would wait for the waiter.
+/// Interval between attempts to acquire the lock. Waiting for it would hold a snapshot, for which `create
+/// index concurrently` of the migrating replica would wait.
 const POLL: Duration = Duration::from_millis(50);
-/// The longest that the database may take to answer what is quickly answered: a network that swallows packets would hold
-/// the start for good.
-const ANSWERS: Duration = Duration::from_secs(5);
-/// The longest that all migrations may take.
-const MIGRATES: Duration = Duration::from_mins(10);
+/// Timeout of statements that complete quickly, for networks that drop packets.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Timeout of all migrations together.
+const MIGRATION_TIMEOUT: Duration = Duration::from_mins(10);
 
-/// SQLSTATE of a table that does not exist.
+/// SQLSTATE of an undefined table.
 const UNDEFINED_TABLE: &str = "42P01";
 
-/// A migration of this version of the program.
+/// A migration known to this version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SchemaMigration {
-    /// Its number.
+    /// Number of the migration.
     pub version: i64,
-    /// Its name.
+    /// Name of the migration.
     pub name: String,
 }
 
-/// The schema of the database beside the one that this version of the program knows.
+/// The schema of the database compared with the one that this version expects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SchemaStatus {
-    /// The migrations that the database lacks.
+    /// Migrations that are not applied.
     pub missing: Vec<SchemaMigration>,
-    /// The newest migration of the database; `None` where it has none.
+    /// The newest applied migration, if any.
     pub applied: Option<i64>,
-    /// The newest migration of this version.
+    /// The newest migration known to this version.
     pub known: i64,
 }
 
 impl SchemaStatus {
-    /// Whether a newer version of the program has migrated the database.
+    /// Whether a newer version has migrated the database.
     pub fn is_newer(&self) -> bool {
         self.applied > Some(self.known)
     }
 
     async fn read(migrator: &Migrator, connection: &mut PgConnection) -> Result<Self, StoreError> {
         let listed = connection.list_applied_migrations(&migrator.table_name);
-        let listed = tokio::time::timeout(ANSWERS, listed).await.map_err(|_| StoreError::Late)?;
+        let listed = tokio::time::timeout(RESPONSE_TIMEOUT, listed).await.map_err(|_| StoreError::Timeout)?;
         let applied: Vec<i64> = match listed {
             Ok(applied) => applied.into_iter().map(|migration| migration.version).collect(),
             Err(MigrateError::Execute(sqlx::Error::Database(error)))
@@ -77,66 +76,66 @@ fn migrator() -> Migrator {
 }
 
 impl Store {
-    /// Reads which migrations the database lacks, and changes nothing.
+    /// Reads which migrations are missing, without applying them.
     ///
     /// # Errors
-    /// When the database is away or refuses.
+    /// [`StoreError`] if the database cannot be read.
     pub async fn schema(&self) -> Result<SchemaStatus, StoreError> {
         let mut connection = self.owner_connection().await?;
         let status = SchemaStatus::read(&migrator(), &mut connection).await?;
-        answered(connection.close()).await?;
+        in_time(connection.close()).await?;
         Ok(status)
     }
 
     async fn owner_connection(&self) -> Result<PgConnection, StoreError> {
-        answered(self.owner.as_ref().unwrap_or(&self.listen).connect()).await
+        in_time(self.owner.as_ref().unwrap_or(&self.listen).connect()).await
     }
 
-    /// Applies the migrations that are missing. A newer schema than this version knows is left as it is, so that
-    /// an old replica runs beside a new one. Returns the status before: what it lacked was applied.
+    /// Applies the missing migrations. A newer schema is left unchanged, so that an old replica can run
+    /// beside a new one. Returns the status before the migration.
     ///
     /// # Errors
-    /// When the database is not encoded in UTF-8, is away, another replica holds the lock for longer than `wait`, or a
-    /// migration fails.
+    /// If the database is not encoded in UTF-8 or is unavailable, another replica holds the lock for longer
+    /// than `wait`, or a migration fails.
     pub async fn migrate(&self, wait: Duration) -> Result<SchemaStatus, StoreError> {
         let mut connection = self.owner_connection().await?;
         check_encoding(&mut connection).await?;
         let deadline = tokio::time::Instant::now() + wait;
         while !try_lock(&mut connection).await? {
             if tokio::time::Instant::now() >= deadline {
-                return Err(StoreError::Late);
+                return Err(StoreError::Timeout);
             }
             tokio::time::sleep(POLL).await;
         }
         let migrator = migrator();
         let before = SchemaStatus::read(&migrator, &mut connection).await?;
-        // The library creates its table where there is one already, of which PostgreSQL sends a notice.
-        answered(connection.execute("set client_min_messages to warning")).await?;
+        // sqlx creates its table if it does not exist, for which PostgreSQL sends a notice if it does.
+        in_time(connection.execute("set client_min_messages to warning")).await?;
         let migrating = migrator.run_direct(None, &mut connection, false);
-        tokio::time::timeout(MIGRATES, migrating).await.map_err(|_| StoreError::Late)??;
+        tokio::time::timeout(MIGRATION_TIMEOUT, migrating).await.map_err(|_| StoreError::Timeout)??;
         if self.owner.is_some() {
             roles::grant(&mut connection, self.listen.get_username()).await?;
         }
-        // Closing the connection gives the lock back.
-        answered(connection.close()).await?;
+        // Closing the connection releases the lock.
+        in_time(connection.close()).await?;
         Ok(before)
     }
 }
 
-/// Refuses a database that cannot hold every text: a row that it refuses later would be missing in the audit log.
+/// Rejects a database that is not UTF-8: it could later reject rows of the audit log.
 async fn check_encoding(connection: &mut PgConnection) -> Result<(), StoreError> {
     let encoding = sqlx::query_scalar!(r#"select current_setting('server_encoding') as "encoding!""#);
-    let encoding = answered(encoding.fetch_one(connection)).await?;
+    let encoding = in_time(encoding.fetch_one(connection)).await?;
     if encoding == "UTF8" { Ok(()) } else { Err(StoreError::Encoding(encoding)) }
 }
 
 async fn try_lock(connection: &mut PgConnection) -> Result<bool, StoreError> {
     let locked = sqlx::query_scalar!(r#"select pg_try_advisory_lock($1) as "locked!""#, LOCK);
-    answered(locked.fetch_one(connection)).await
+    in_time(locked.fetch_one(connection)).await
 }
 
-/// An answer in time; one that does not come is a database that is away.
-async fn answered<T>(answer: impl Future<Output = sqlx::Result<T>>) -> Result<T, StoreError> {
+/// Applies the timeout; an elapsed timeout is reported as an unavailable database.
+async fn in_time<T>(answer: impl Future<Output = sqlx::Result<T>>) -> Result<T, StoreError> {
     let late = |_| sqlx::Error::Io(std::io::ErrorKind::TimedOut.into());
-    Ok(tokio::time::timeout(ANSWERS, answer).await.map_err(late)??)
+    Ok(tokio::time::timeout(RESPONSE_TIMEOUT, answer).await.map_err(late)??)
 }

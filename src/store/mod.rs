@@ -1,7 +1,7 @@
-//! All SQL. One database, tested for real: no repository traits.
+//! All SQL statements, one file per table, checked at build time.
 //!
-//! Reads are methods of [`Store`] or take the connection of a [`Snapshot`](snapshot::Snapshot); writes are methods of
-//! [`Write`](write::Write), which holds the locks of the scopes it changes.
+//! Reads are methods of [`Store`], or of a [`Snapshot`](snapshot::Snapshot) if several must be consistent.
+//! Writes are methods of [`Write`](write::Write), a transaction that locks the scopes it changes.
 
 pub mod agents;
 pub mod audit;
@@ -12,10 +12,11 @@ mod definition;
 pub mod error;
 pub mod gateway;
 pub mod issued_keys;
+pub mod key_lookup;
 pub mod keys;
 mod lease;
-pub mod look_up;
 pub mod migrate;
+pub mod notify;
 pub mod prompts;
 pub mod prune;
 pub mod purge;
@@ -26,7 +27,6 @@ pub mod snapshot;
 pub mod templates;
 pub mod tenants;
 pub mod usage;
-pub mod wakes;
 pub mod write;
 
 use std::sync::Arc;
@@ -39,87 +39,87 @@ use sqlx::{PgConnection, PgPool};
 
 pub use error::StoreError;
 
-/// Why a text is no PostgreSQL URL.
+/// The text is not a PostgreSQL URL.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
-pub struct AddressError(sqlx::Error);
+pub struct DatabaseUrlError(sqlx::Error);
 
-/// Where a database is, from its URL.
+/// Parses the URL of a database.
 ///
 /// # Errors
-/// Where the text does not have the form of a PostgreSQL URL.
-pub fn address(url: &str) -> Result<PgConnectOptions, AddressError> {
-    let options: PgConnectOptions = url.parse().map_err(AddressError)?;
+/// If the text is not a PostgreSQL URL.
+pub fn parse_url(url: &str) -> Result<PgConnectOptions, DatabaseUrlError> {
+    let options: PgConnectOptions = url.parse().map_err(DatabaseUrlError)?;
     Ok(options.application_name("waggle"))
 }
 
-/// The host, the port and the name of a database, without user and password.
+/// Host, port and name of a database, without credentials.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DatabasePlace {
-    /// Its host, or the directory of its socket.
+pub struct DatabaseLocation {
+    /// Host name, or the directory of the Unix socket.
     pub host: String,
-    /// Its port.
+    /// Port.
     pub port: u16,
-    /// Its name, which is that of the user where none is given.
+    /// Database name, by default that of the user.
     pub database: String,
 }
 
-impl std::fmt::Display for DatabasePlace {
+impl std::fmt::Display for DatabaseLocation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { host, port, database } = self;
         write!(f, "database {database} on {host}:{port}")
     }
 }
 
-/// The least for which a transaction may be left alone: none does as much between two statements.
-const LEFT_ALONE: Duration = Duration::from_secs(5);
+/// Minimum idle timeout of a transaction; none takes as long between two statements.
+const MIN_IDLE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long after the database has ended a statement its answer is waited for: then the network has lost it.
-const LOST: Duration = Duration::from_secs(1);
+/// How long to wait for the response after the statement timeout has passed; then it is lost.
+const RESPONSE_GRACE: Duration = Duration::from_secs(1);
 
-/// How the pool is made.
+/// Options of the database connections.
 #[derive(Debug, Clone)]
 pub struct StoreOptions {
-    /// Where the database is, for everything but LISTEN and migrations.
+    /// For everything except `LISTEN` and migrations.
     pub connect: PgConnectOptions,
-    /// Where LISTEN and session locks work: not through a transaction-mode pooler.
+    /// For `LISTEN` and session locks, which do not work through a pooler in transaction mode.
     pub listen: PgConnectOptions,
-    /// As whom the tables are made and the audit log's partitions dropped, where that is another role than the one that
-    /// runs the gateway and owns nothing.
+    /// The role that owns the tables, if the gateway runs as another role: for migrations and dropping
+    /// partitions.
     pub owner: Option<PgConnectOptions>,
-    /// Most connections of the pool.
+    /// Maximum number of connections in the pool.
     pub max_connections: u32,
-    /// How long a caller waits for a connection.
+    /// Timeout of acquiring a connection.
     pub acquire: Duration,
-    /// How long a statement may run.
+    /// Timeout of a statement.
     pub statement: Duration,
-    /// How long a statement may wait for a lock.
+    /// Timeout of acquiring a lock.
     pub lock: Duration,
 }
 
-/// The database.
+/// The database. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Store {
     pool: PgPool,
     listen: PgConnectOptions,
     owner: Option<PgConnectOptions>,
-    /// How long a single statement is waited for.
-    answers: Duration,
-    key_look_ups: Arc<AtomicU64>,
-    session: Session,
-    /// Connections of the pool from before are not used again.
+    /// Timeout of the response to a single statement.
+    response_timeout: Duration,
+    key_lookups: Arc<AtomicU64>,
+    session: SessionTimeouts,
+    /// Connections of the pool that were opened before this time are not used again.
     retired: Arc<Mutex<Option<Instant>>>,
 }
 
-/// The time limits that PostgreSQL holds a connection to, in milliseconds.
+/// Timeouts set in each PostgreSQL session, in milliseconds.
 #[derive(Debug, Clone)]
-struct Session {
+struct SessionTimeouts {
     statement: String,
     lock: String,
     idle: String,
 }
 
-impl Session {
+impl SessionTimeouts {
     async fn set(&self, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
         sqlx::query!(
             "select set_config('statement_timeout', $1, false) as statement, \
@@ -136,57 +136,59 @@ impl Session {
 }
 
 impl Store {
-    /// Makes the pool. Connects when first asked something.
+    /// Creates the pool. Connections are opened on demand.
     pub fn new(options: StoreOptions) -> Self {
-        // One whose gateway the network lost keeps its locks no longer than others wait for them.
-        let idle = millis(options.lock.max(LEFT_ALONE));
-        let session = Session { statement: millis(options.statement), lock: millis(options.lock), idle };
-        let of_pool = session.clone();
+        // The transaction of a gateway that the network lost must not hold locks for longer than others wait
+        // for them.
+        let idle = millis(options.lock.max(MIN_IDLE_TIMEOUT));
+        let session =
+            SessionTimeouts { statement: millis(options.statement), lock: millis(options.lock), idle };
+        let pool_session = session.clone();
         let retired = Arc::new(Mutex::new(None::<Instant>));
-        let before = Arc::clone(&retired);
-        let answers = options.statement + LOST;
+        let retired_at = Arc::clone(&retired);
+        let response_timeout = options.statement + RESPONSE_GRACE;
         let pool = PgPoolOptions::new()
             .max_connections(options.max_connections)
             .acquire_timeout(options.acquire)
-            // A restarted database leaves dead connections behind; a failed statement closes its own, and the next
-            // one opened is new. Asking each before use would cost a round trip a query.
+            // After a restart of the database, pooled connections are dead; a failed statement closes its
+            // connection, and the next one is new. Testing each before use would cost a round trip per query.
             .test_before_acquire(false)
             .after_connect(move |connection, _| {
-                let session = of_pool.clone();
+                let session = pool_session.clone();
                 Box::pin(async move { session.set(connection).await })
             })
-            .before_acquire(move |_, about| {
-                let retired = before.lock().is_some_and(|at| about.age >= at.elapsed());
+            .before_acquire(move |_, metadata| {
+                let retired = retired_at.lock().is_some_and(|at| metadata.age >= at.elapsed());
                 Box::pin(async move { Ok(!retired) })
             })
             .connect_lazy_with(options.connect);
         let (listen, owner) = (options.listen, options.owner);
-        Self { pool, listen, owner, answers, key_look_ups: Arc::default(), session, retired }
+        Self { pool, listen, owner, response_timeout, key_lookups: Arc::default(), session, retired }
     }
 
-    /// Where migrations are applied.
-    pub fn place(&self) -> DatabasePlace {
+    /// The database to which migrations are applied.
+    pub fn location(&self) -> DatabaseLocation {
         let options = self.owner.as_ref().unwrap_or(&self.listen);
         let host = options
             .get_socket()
             .map_or_else(|| options.get_host().to_owned(), |directory| directory.display().to_string());
         let database = options.get_database().unwrap_or_else(|| options.get_username()).to_owned();
-        DatabasePlace { host, port: options.get_port(), database }
+        DatabaseLocation { host, port: options.get_port(), database }
     }
 
-    /// How many connections of the pool are in use, and how many are idle.
+    /// The numbers of pooled connections in use and idle.
     pub fn connections(&self) -> (usize, usize) {
         let (all, idle) = (self.pool.size() as usize, self.pool.num_idle());
         (all.saturating_sub(idle), idle)
     }
 
-    /// Has every connection of the pool that is open now closed instead of used again: it may lead to another server than
-    /// new ones.
+    /// Closes all currently open connections of the pool instead of using them again, since they may lead to
+    /// another server than new ones.
     pub fn retire_connections(&self) {
         *self.retired.lock() = Some(Instant::now());
     }
 
-    /// Waits until every connection is given back and closed.
+    /// Waits until all connections are returned and closed.
     pub async fn close(&self) {
         self.pool.close().await;
     }

@@ -43,7 +43,7 @@ impl TryFrom<Row> for Prompt {
     }
 }
 
-/// All, or those named, in byte order.
+/// Reads all prompts, or those named, in byte order.
 async fn read(
     connection: &mut PgConnection,
     tenant: TenantId,
@@ -75,7 +75,7 @@ async fn read(
             .await?
         }
     };
-    // Ordered here: to give the order, the database might read all that the agent has.
+    // Sorted here: sorting in SQL could make the database read all rows of the agent.
     let mut read = rows.into_iter().map(Prompt::try_from).collect::<Result<Vec<_>, _>>()?;
     read.sort_unstable_by(|one, other| one.name.cmp(&other.name));
     Ok(read)
@@ -113,7 +113,7 @@ impl Snapshot {
 }
 
 impl Write {
-    /// The prompts of an agent as this transaction sees them, in byte order of their names: all, or those named.
+    /// The prompts of an agent in this transaction, in byte order of their names: all, or those named.
     pub async fn prompts(
         &mut self,
         tenant: TenantId,
@@ -123,7 +123,7 @@ impl Write {
         read(self.connection(), tenant, agent, only).await
     }
 
-    /// How many prompts an agent has.
+    /// Number of prompts of an agent.
     pub async fn count_prompts(&mut self, tenant: TenantId, agent: AgentId) -> Result<i64, StoreError> {
         Ok(sqlx::query_scalar!(
             r#"select count(*) as "count!" from prompts where tenant = $1 and agent = $2"#,
@@ -134,7 +134,7 @@ impl Write {
         .await?)
     }
 
-    /// Adds or replaces prompts, each once.
+    /// Inserts or replaces prompts, each at most once.
     pub async fn put_prompts(
         &mut self,
         tenant: TenantId,
@@ -199,7 +199,7 @@ impl Write {
         Ok(())
     }
 
-    /// Removes prompts.
+    /// Deletes prompts.
     pub async fn delete_prompts(
         &mut self,
         tenant: TenantId,
@@ -224,7 +224,7 @@ impl Write {
     }
 }
 
-/// How many bytes a definition has.
+/// Size of a definition in bytes.
 fn size(definition: &PromptDefinition) -> usize {
     let texts = [&definition.title, &definition.description].into_iter().flatten();
     let raws = [&definition.icons, &definition.meta].into_iter().flatten();

@@ -1,23 +1,23 @@
-//! Takes old changes away, in small steps: of each scope the oldest revisions first, each whole, and never one that is
-//! younger than one that stays.
+//! Prunes old changes in small batches: of each scope the oldest revisions first, each as a whole, and none
+//! that is newer than one that remains.
 
 use std::time::Duration;
 
 use super::lease::Lease;
 use super::{Store, StoreError};
 
-/// Names the lock of whoever prunes among the database's advisory locks.
+/// Key of the advisory lock held while pruning.
 const LOCK: i64 = 0x7761_6767_6c65_0003;
-/// Old changes that one step looks at.
-const LOOK: i64 = 10_000;
-/// Scopes of one step: while it lasts, who writes to them waits.
-const SCOPES: i64 = 50;
-/// Changes of one scope that one step takes away, but for a single revision that has more.
-const CHANGES: i64 = 500;
+/// Maximum number of old changes examined per batch.
+const EXAMINED_CHANGES: i64 = 10_000;
+/// Maximum number of scopes per batch; writes to these scopes wait for the batch.
+const SCOPES_PER_BATCH: i64 = 50;
+/// Maximum number of changes deleted per scope and batch, except for a single larger revision.
+const CHANGES_PER_SCOPE: i64 = 500;
 
 impl Store {
-    /// Takes away some of the changes that were written longer than `retain` ago, by the database's clock; answers
-    /// whether there may be more. Where another replica is at it, there is nothing to do.
+    /// Deletes a batch of the changes written longer than `retain` ago, by the database's clock. Returns
+    /// whether there may be more; false if another replica is pruning.
     pub async fn prune(&self, retain: Duration) -> Result<bool, StoreError> {
         let retain = retain.as_secs_f64();
         let mut tx = self.transaction("begin").await?;
@@ -25,14 +25,14 @@ impl Store {
             .fetch_one(tx.connection())
             .await?;
         let pruned = alone && (prune_scopes(&mut tx, retain).await? | prune_orphans(&mut tx, retain).await?);
-        tx.settle("commit").await?;
+        tx.end("commit").await?;
         Ok(pruned)
     }
 }
 
-/// Raises the floors of some scopes, and takes away what is below.
+/// Raises the floors of some scopes and deletes the changes below.
 async fn prune_scopes(tx: &mut Lease, retain: f64) -> Result<bool, StoreError> {
-    // Locked, so that no revision comes between the look and the floor. Nobody is waited for.
+    // Locked, so that no revision is added before the floor is raised. Locked scopes are skipped.
     let scopes = sqlx::query_scalar!(
         "select scope from heads where scope in (
             select scope from (
@@ -40,8 +40,8 @@ async fn prune_scopes(tx: &mut Lease, retain: f64) -> Result<bool, StoreError> {
             ) as old
         ) order by scope limit $3 for no key update skip locked",
         retain,
-        LOOK,
-        SCOPES,
+        EXAMINED_CHANGES,
+        SCOPES_PER_BATCH,
     )
     .fetch_all(tx.connection())
     .await?;
@@ -84,14 +84,14 @@ async fn prune_scopes(tx: &mut Lease, retain: f64) -> Result<bool, StoreError> {
         select exists (select from gone) as "pruned!""#,
         &scopes,
         retain,
-        CHANGES,
+        CHANGES_PER_SCOPE,
     )
     .fetch_one(tx.connection())
     .await?;
     Ok(pruned)
 }
 
-/// Takes away old changes of scopes that are gone.
+/// Deletes old changes of scopes that do not exist any more.
 async fn prune_orphans(tx: &mut Lease, retain: f64) -> Result<bool, StoreError> {
     let gone = sqlx::query!(
         "delete from changes using (
@@ -101,7 +101,7 @@ async fn prune_orphans(tx: &mut Lease, retain: f64) -> Result<bool, StoreError> 
         where changes.scope = old.scope and changes.revision = old.revision and changes.ordinal = old.ordinal
         and not exists (select from heads where heads.scope = old.scope)",
         retain,
-        LOOK,
+        EXAMINED_CHANGES,
     )
     .execute(tx.connection())
     .await?;

@@ -1,14 +1,15 @@
-//! Takes away, in small steps, what is deleted and what nothing names any more.
+//! Purges deleted and unreferenced rows in small batches.
 
 use time::OffsetDateTime;
 
 use super::{Store, StoreError};
 
-/// Most rows that one step takes away.
-const STEP: i64 = 1_000;
+/// Maximum number of rows per batch.
+const BATCH: i64 = 1_000;
 
 impl Store {
-    /// Takes away some of what was deleted or orphaned before `before`; answers whether there may be more.
+    /// Purges a batch of what was deleted or became unreferenced before `before`. Returns whether there may
+    /// be more.
     pub async fn purge(&self, before: OffsetDateTime) -> Result<bool, StoreError> {
         Ok(self.purge_contents(before).await?
             | self.purge_sessions(before).await?
@@ -16,8 +17,7 @@ impl Store {
             | self.purge_tenant(before).await?)
     }
 
-    /// Contents that nothing names. What was orphaned by one resource, template or prompt and is still named by another
-    /// stays.
+    /// Purges unreferenced content. Content that is still referenced elsewhere is kept.
     async fn purge_contents(&self, before: OffsetDateTime) -> Result<bool, StoreError> {
         let done = self
             .run(async |connection| {
@@ -42,7 +42,7 @@ impl Store {
             delete from contents c using orphans o
             where not o.named and c.tenant = o.tenant and c.agent = o.agent and c.hash = o.hash",
                     before,
-                    STEP,
+                    BATCH,
                 )
                 .execute(connection)
                 .await
@@ -51,7 +51,7 @@ impl Store {
         Ok(done.rows_affected() > 0)
     }
 
-    /// Sessions that ended, with their subscriptions and heads.
+    /// Purges ended sessions, with their subscriptions and heads.
     async fn purge_sessions(&self, before: OffsetDateTime) -> Result<bool, StoreError> {
         let done = self
             .run(async |connection| {
@@ -64,7 +64,7 @@ impl Store {
                     )
                     delete from heads using gone where scope = gone.uid",
                     before,
-                    STEP,
+                    BATCH,
                 )
                 .execute(connection)
                 .await
@@ -73,8 +73,8 @@ impl Store {
         Ok(done.rows_affected() > 0)
     }
 
-    /// Some of the sessions with a deleted agent, ended or not: nobody reaches them any more. Their heads are locked
-    /// first, as by whoever ends them for being idle.
+    /// Purges a batch of the sessions of a deleted agent. Their heads are locked first, as when idle sessions
+    /// are ended.
     async fn purge_sessions_of(&self, tenant: uuid::Uuid, agent: uuid::Uuid) -> Result<bool, StoreError> {
         let done = self
             .run(async |connection| {
@@ -87,7 +87,7 @@ impl Store {
                     delete from heads using gone where scope = gone.uid",
                     tenant,
                     agent,
-                    STEP,
+                    BATCH,
                 )
                 .execute(connection)
                 .await
@@ -96,9 +96,9 @@ impl Store {
         Ok(done.rows_affected() > 0)
     }
 
-    /// The rows of one deleted agent: what it registered and its sessions, then the contents of that, then everything else.
+    /// Purges the rows of one deleted agent: its definitions and sessions, then its content, then the agent.
     async fn purge_agent(&self, before: OffsetDateTime) -> Result<bool, StoreError> {
-        let dead = self
+        let deleted = self
             .run(async |connection| {
                 sqlx::query!(
                     "select tenant, uid from agents where deleted_at < $1 order by deleted_at limit 1",
@@ -108,9 +108,9 @@ impl Store {
                 .await
             })
             .await?;
-        let Some(dead) = dead else { return Ok(false) };
-        if self.purge_registry(dead.tenant, dead.uid).await?
-            | self.purge_sessions_of(dead.tenant, dead.uid).await?
+        let Some(deleted) = deleted else { return Ok(false) };
+        if self.purge_definitions(deleted.tenant, deleted.uid).await?
+            | self.purge_sessions_of(deleted.tenant, deleted.uid).await?
         {
             return Ok(true);
         }
@@ -120,22 +120,22 @@ impl Store {
                     "delete from contents where tenant = $1 and agent = $2 and hash in (
                 select hash from contents where tenant = $1 and agent = $2 limit $3
             )",
-                    dead.tenant,
-                    dead.uid,
-                    STEP,
+                    deleted.tenant,
+                    deleted.uid,
+                    BATCH,
                 )
                 .execute(connection)
                 .await
             })
             .await?;
         if contents.rows_affected() == 0 {
-            self.forget_agent(dead.tenant, dead.uid).await?;
+            self.delete_agent_rows(deleted.tenant, deleted.uid).await?;
         }
         Ok(true)
     }
 
-    /// Some of what a deleted agent registered; answers whether there was any.
-    async fn purge_registry(&self, tenant: uuid::Uuid, agent: uuid::Uuid) -> Result<bool, StoreError> {
+    /// Purges a batch of a deleted agent's definitions; returns whether there were any.
+    async fn purge_definitions(&self, tenant: uuid::Uuid, agent: uuid::Uuid) -> Result<bool, StoreError> {
         self.run(async |connection| {
             sqlx::query_scalar!(
                 r#"with gone_templates as (
@@ -157,7 +157,7 @@ impl Store {
                         or exists (select from gone_resources) as "any!""#,
                 tenant,
                 agent,
-                STEP,
+                BATCH,
             )
             .fetch_one(connection)
             .await
@@ -165,9 +165,9 @@ impl Store {
         .await
     }
 
-    /// The rows of one deleted tenant, once its agents are gone.
+    /// Purges the rows of one deleted tenant, once its agents are purged.
     async fn purge_tenant(&self, before: OffsetDateTime) -> Result<bool, StoreError> {
-        let dead = self
+        let deleted = self
             .run(async |connection| {
                 sqlx::query_scalar!(
                     "select uid from tenants t where deleted_at < $1 \
@@ -178,16 +178,16 @@ impl Store {
                 .await
             })
             .await?;
-        let Some(dead) = dead else { return Ok(false) };
+        let Some(deleted) = deleted else { return Ok(false) };
         let mut tx = self.transaction("begin").await?;
-        sqlx::query!("delete from api_keys where tenant = $1", dead).execute(tx.connection()).await?;
-        sqlx::query!("delete from tenants where uid = $1", dead).execute(tx.connection()).await?;
-        sqlx::query!("delete from heads where scope = $1", dead).execute(tx.connection()).await?;
-        tx.settle("commit").await?;
+        sqlx::query!("delete from api_keys where tenant = $1", deleted).execute(tx.connection()).await?;
+        sqlx::query!("delete from tenants where uid = $1", deleted).execute(tx.connection()).await?;
+        sqlx::query!("delete from heads where scope = $1", deleted).execute(tx.connection()).await?;
+        tx.end("commit").await?;
         Ok(true)
     }
 
-    async fn forget_agent(&self, tenant: uuid::Uuid, agent: uuid::Uuid) -> Result<(), StoreError> {
+    async fn delete_agent_rows(&self, tenant: uuid::Uuid, agent: uuid::Uuid) -> Result<(), StoreError> {
         let mut tx = self.transaction("begin").await?;
         sqlx::query!("delete from api_keys where tenant = $1 and agent = $2", tenant, agent)
             .execute(tx.connection())
@@ -196,6 +196,6 @@ impl Store {
             .execute(tx.connection())
             .await?;
         sqlx::query!("delete from heads where scope = $1", agent).execute(tx.connection()).await?;
-        tx.settle("commit").await
+        tx.end("commit").await
     }
 }

@@ -1,4 +1,4 @@
-//! Resources and what they name as their contents.
+//! Resources and the references to their content.
 
 use sqlx::PgConnection;
 use time::OffsetDateTime;
@@ -81,7 +81,7 @@ impl TryFrom<PartRow> for Part {
     }
 }
 
-/// Joins definitions and their parts, both in the order of their URIs.
+/// Joins definitions and their parts, both ordered by URI.
 fn join(definitions: Vec<Row>, parts: Vec<PartRow>) -> Result<Vec<Resource>, StoreError> {
     let mut parts = parts.into_iter().peekable();
     let mut resources = Vec::with_capacity(definitions.len());
@@ -95,8 +95,7 @@ fn join(definitions: Vec<Row>, parts: Vec<PartRow>) -> Result<Vec<Resource>, Sto
     Ok(resources)
 }
 
-/// The resources of an agent in byte order of their URIs. `between` may pause between the two reads that belong
-/// together.
+/// Reads the resources of an agent in byte order of their URIs. `between` is awaited between the two reads.
 async fn all(
     connection: &mut PgConnection,
     tenant: TenantId,
@@ -125,7 +124,7 @@ async fn all(
     join(definitions, parts)
 }
 
-/// As [`all`], of those that are named.
+/// Like [`all`], for the named resources.
 async fn named(
     connection: &mut PgConnection,
     tenant: TenantId,
@@ -133,7 +132,7 @@ async fn named(
     uris: &[String],
     between: impl Future<Output = ()>,
 ) -> Result<Vec<Resource>, StoreError> {
-    // Ordered here: to give the order, the database might read all that the agent has.
+    // Sorted here: sorting in SQL could make the database read all rows of the agent.
     let mut definitions = sqlx::query_as!(
         Row,
         "select uri, name, title, description, mime_type, annotations, icons, meta, revision, last_modified \
@@ -164,8 +163,8 @@ async fn named(
 }
 
 impl Snapshot {
-    /// The resources of an agent in byte order of their URIs: all, or those named. `sources` may pause between the
-    /// two reads that belong together.
+    /// The resources of an agent in byte order of their URIs: all, or those named. Tests may pause between
+    /// the two reads by way of `sources`.
     pub async fn resources(
         &mut self,
         tenant: TenantId,
@@ -180,7 +179,7 @@ impl Snapshot {
         }
     }
 
-    /// URIs of an agent's resources after one of them, in byte order.
+    /// The URIs of an agent's resources after one of them, in byte order.
     pub async fn resource_uris(
         &mut self,
         tenant: TenantId,
@@ -201,12 +200,12 @@ impl Snapshot {
 }
 
 impl Write {
-    /// The resources of an agent as this transaction sees them, in byte order of their URIs.
+    /// The resources of an agent in this transaction, in byte order of their URIs.
     pub async fn resources(&mut self, tenant: TenantId, agent: AgentId) -> Result<Vec<Resource>, StoreError> {
         all(self.connection(), tenant, agent, async {}).await
     }
 
-    /// A resource as this transaction sees it.
+    /// Reads a resource in this transaction.
     pub async fn resource(
         &mut self,
         tenant: TenantId,
@@ -217,7 +216,7 @@ impl Write {
         Ok(named(self.connection(), tenant, agent, &uri, async {}).await?.pop())
     }
 
-    /// Adds or replaces resources, each once.
+    /// Inserts or replaces resources, each at most once.
     pub async fn put_resources(
         &mut self,
         tenant: TenantId,
@@ -237,7 +236,7 @@ impl Write {
                 replaced.push((new.uri.as_str(), &freed[..]));
             }
         }
-        // What named nothing has nothing to free.
+        // New resources have no references to delete.
         replaced.retain(|(_, freed)| !freed.is_empty());
         self.free_parts(tenant, agent, &replaced, now).await?;
         let parts = renewed.iter().flat_map(|new| &new.parts);
@@ -284,7 +283,7 @@ impl Write {
         Ok(())
     }
 
-    /// Names the contents of resources that name none.
+    /// Inserts the content references of resources that have none.
     async fn put_parts(
         &mut self,
         tenant: TenantId,
@@ -325,7 +324,7 @@ impl Write {
         Ok(())
     }
 
-    /// Takes away what resources name as their contents: each resource with the addresses of those.
+    /// Deletes the content references of resources: each URI with the hashes of its content.
     async fn free_parts(
         &mut self,
         tenant: TenantId,
@@ -336,7 +335,7 @@ impl Write {
         for batch in batches(named, |(uri, freed)| uri.len() + size_of_val(*freed)) {
             let uris: Vec<_> = batch.iter().map(|(uri, _)| *uri).collect();
             let hashes: Vec<_> = batch.iter().flat_map(|(_, freed)| *freed).map(|hash| &hash.0[..]).collect();
-            // The bytes stay until the purge finds nobody naming them.
+            // The purge deletes the bytes once nothing references them.
             sqlx::query!(
                 "with freed as (
                     delete from resource_contents where tenant = $1 and agent = $2 and uri = any($3)
@@ -354,7 +353,7 @@ impl Write {
         Ok(())
     }
 
-    /// Notes that a resource changed, without new content.
+    /// Records that a resource changed, without new content.
     pub async fn touch_resource(
         &mut self,
         tenant: TenantId,
@@ -377,7 +376,7 @@ impl Write {
         Ok(())
     }
 
-    /// Removes resources.
+    /// Deletes resources.
     pub async fn delete_resources(
         &mut self,
         tenant: TenantId,
@@ -402,7 +401,7 @@ impl Write {
     }
 }
 
-/// The parts of a resource, each with its number and the resource's URI.
+/// The parts of a resource, each with its ordinal and the resource's URI.
 fn numbered(resource: &NewResource) -> impl Iterator<Item = (i32, &str, &Part)> {
     (0..).zip(&resource.parts).map(|(ordinal, new)| (ordinal, resource.uri.as_str(), &new.part))
 }

@@ -1,11 +1,11 @@
-//! Two roles: one that owns the tables, and one that runs the gateway and owns nothing. The second is granted what it needs:
-//! to the audit log it may add, and no more.
+//! Privileges of the role that runs the gateway, if another role owns the tables. It may only append to the
+//! audit log.
 
 use sqlx::{AssertSqlSafe, Executor, PgConnection};
 
 use super::StoreError;
 
-/// Grants a role what the gateway needs.
+/// Grants a role the privileges that the gateway needs.
 pub(super) async fn grant(connection: &mut PgConnection, role: &str) -> Result<(), StoreError> {
     let statements = sqlx::query_scalar!(
         r#"with tables as (

@@ -1,8 +1,8 @@
 //! Sessions and their subscriptions.
 
-mod housekeeping;
+mod maintenance;
 
-pub use housekeeping::{Crowd, SessionUse};
+pub use maintenance::{SessionCap, SessionUse};
 
 use sqlx::PgConnection;
 use time::OffsetDateTime;
@@ -12,73 +12,73 @@ use super::write::Write;
 use super::{Store, StoreError};
 use crate::model::ids::{AgentId, PrincipalId, SessionUid, TenantId};
 use crate::model::scope::Revision;
-use crate::model::session::{LogLevel, Session, SessionHolder, Subscription};
+use crate::model::session::{LogLevel, ResourceSubscription, Session, SessionHolder};
 use crate::model::uri::ResourceUri;
 
-/// A session that is not there yet.
+/// A session to be opened.
 #[derive(Debug, Clone)]
-pub struct OpenSession {
-    /// The hash of its id.
+pub struct SessionRow {
+    /// Hash of its id.
     pub hash: [u8; 32],
-    /// Its identity.
+    /// Identity.
     pub uid: SessionUid,
-    /// The agent's tenant.
+    /// Tenant of the agent.
     pub tenant: TenantId,
     /// The agent.
     pub agent: AgentId,
-    /// Who opens it.
+    /// The principal that opens it.
     pub principal: Option<PrincipalId>,
-    /// Whom it is accounted to.
+    /// The holder that it is counted for.
     pub holder: SessionHolder,
-    /// The negotiated revision of the protocol.
+    /// The negotiated protocol revision.
     pub version: String,
-    /// What the client calls itself.
+    /// Name of the client, as sent by it.
     pub client_name: String,
-    /// Which version of itself the client says that it is.
+    /// Version of the client, as sent by it.
     pub client_version: String,
-    /// What the client can do, as JSON.
+    /// Capabilities of the client, as JSON.
     pub capabilities: String,
-    /// Now.
+    /// Current time.
     pub now: OffsetDateTime,
 }
 
-/// What became of a session that was to be opened.
+/// Result of opening a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Opened {
-    /// It is there.
+pub enum OpenOutcome {
+    /// It was opened.
     Yes,
-    /// The holder has as many as it may have.
+    /// The holder has reached the maximum.
     Full,
-    /// The agent is gone.
+    /// The agent does not exist any more.
     NoAgent,
 }
 
-/// A session as it is stored.
+/// A session as stored.
 #[derive(Debug, Clone)]
 pub struct StoredSession {
     /// The session.
     pub session: Session,
-    /// The hash of its id.
+    /// Hash of its id.
     pub hash: [u8; 32],
-    /// When it was last noted to be used.
+    /// Persisted time of last use.
     pub used_at: OffsetDateTime,
 }
 
-/// What decides over a new subscription.
+/// State needed to add a subscription.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Subscribing {
-    /// Whether the session has it already.
+pub struct SubscriptionState {
+    /// Whether the session already has it.
     pub present: bool,
-    /// How many the session has.
+    /// Number of subscriptions of the session.
     pub count: i64,
-    /// The revision of the agent's scope.
+    /// Current revision of the agent's scope.
     pub since: Revision,
 }
 
 impl Store {
-    /// Opens a session, with its head, unless its holder has `most` that have not ended. Holders that open many at the
-    /// same moment may have some more.
-    pub async fn open_session(&self, new: &OpenSession, most: i64) -> Result<Opened, StoreError> {
+    /// Opens a session and creates its head, unless its holder has `most` open sessions. Concurrent calls of
+    /// one holder may exceed this slightly.
+    pub async fn open_session(&self, new: &SessionRow, most: i64) -> Result<OpenOutcome, StoreError> {
         let row = self
             .run(async |connection| {
                 sqlx::query!(
@@ -121,32 +121,32 @@ impl Store {
             })
             .await?;
         Ok(match (row.opened, row.agent) {
-            (true, _) => Opened::Yes,
-            (false, true) => Opened::Full,
-            (false, false) => Opened::NoAgent,
+            (true, _) => OpenOutcome::Yes,
+            (false, true) => OpenOutcome::Full,
+            (false, false) => OpenOutcome::NoAgent,
         })
     }
 }
 
 impl Snapshot {
-    /// A session that has not ended.
+    /// Reads a session, unless it has ended.
     pub async fn session(&mut self, session: SessionUid) -> Result<Option<StoredSession>, StoreError> {
         read(self.connection(), session).await
     }
 }
 
 impl Write {
-    /// A session that has not ended, as this transaction sees it.
+    /// Reads a session in this transaction, unless it has ended.
     pub async fn session(&mut self, session: SessionUid) -> Result<Option<Session>, StoreError> {
         Ok(read(self.connection(), session).await?.map(|stored| stored.session))
     }
 
-    /// What decides over a new subscription of a session; `None` where the session ended.
-    pub async fn subscribing(
+    /// Reads the state needed to add a subscription; `None` if the session has ended.
+    pub async fn subscription_state(
         &mut self,
         session: SessionUid,
         uri: &ResourceUri,
-    ) -> Result<Option<Subscribing>, StoreError> {
+    ) -> Result<Option<SubscriptionState>, StoreError> {
         let row = sqlx::query!(
             r#"select h.revision,
                 exists (select from subscriptions u where u.session = s.uid and u.uri = $2) as "present!",
@@ -158,14 +158,14 @@ impl Write {
         )
         .fetch_optional(self.connection())
         .await?;
-        Ok(row.map(|row| Subscribing {
+        Ok(row.map(|row| SubscriptionState {
             present: row.present,
             count: row.count,
             since: Revision(row.revision),
         }))
     }
 
-    /// Adds a subscription.
+    /// Inserts a subscription.
     pub async fn insert_subscription(
         &mut self,
         session: SessionUid,
@@ -183,7 +183,7 @@ impl Write {
         Ok(())
     }
 
-    /// Removes a subscription; answers whether there was one.
+    /// Deletes a subscription; returns whether it existed.
     pub async fn delete_subscription(
         &mut self,
         session: SessionUid,
@@ -199,7 +199,7 @@ impl Write {
         Ok(done.rows_affected() > 0)
     }
 
-    /// Sets from which level on a session sees messages.
+    /// Sets the minimum level of log messages sent to a session.
     pub async fn set_session_level(
         &mut self,
         session: SessionUid,
@@ -211,7 +211,7 @@ impl Write {
         Ok(())
     }
 
-    /// Sets how many streams a session has had, the last of which opens now.
+    /// Sets the number of streams that a session has had, including the one opening now.
     pub async fn set_session_epoch(
         &mut self,
         session: SessionUid,
@@ -229,7 +229,7 @@ impl Write {
         Ok(())
     }
 
-    /// Ends a session; answers whether it had not ended before.
+    /// Ends a session; returns false if it had ended before.
     pub async fn end_session(
         &mut self,
         session: SessionUid,
@@ -284,7 +284,7 @@ impl Row {
     fn read(self, uid: SessionUid) -> Result<StoredSession, StoreError> {
         let subscription = |(uri, since): (String, i64)| {
             let uri = ResourceUri::parse(&uri).map_err(|_| StoreError::Unreadable("subscription"))?;
-            Ok(Subscription { uri, since: Revision(since) })
+            Ok(ResourceSubscription { uri, since: Revision(since) })
         };
         let level = |level: &String| LogLevel::parse(level).ok_or(StoreError::Unreadable("level"));
         let session = Session {

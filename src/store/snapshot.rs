@@ -1,4 +1,4 @@
-//! One view of the database over several statements.
+//! A consistent view of the database over several statements.
 
 use sqlx::PgConnection;
 
@@ -6,20 +6,20 @@ use super::lease::Lease;
 use super::{Store, StoreError};
 use crate::model::scope::{Revision, Scope};
 
-/// A `repeatable read, read only` transaction: what it reads belongs together.
+/// A `repeatable read, read only` transaction.
 #[derive(Debug)]
 pub struct Snapshot {
     lease: Lease,
 }
 
 impl Store {
-    /// Begins a snapshot. Its view is taken by the first statement.
+    /// Begins a snapshot, which is taken by its first statement.
     pub async fn snapshot(&self) -> Result<Snapshot, StoreError> {
         let lease = self.transaction("begin isolation level repeatable read, read only").await?;
         Ok(Snapshot { lease })
     }
 
-    /// The present revisions of `scopes`; those without a head are left out.
+    /// Reads the current revisions of scopes; scopes without a head are omitted.
     pub async fn heads(&self, scopes: &[Scope]) -> Result<Vec<(Scope, Revision)>, StoreError> {
         let uids: Vec<_> = scopes.iter().map(|scope| scope.0).collect();
         let rows = self
@@ -34,12 +34,12 @@ impl Store {
 }
 
 impl Snapshot {
-    /// The connection, for the reads of the other files.
+    /// The connection, for reads in other files.
     pub(super) fn connection(&mut self) -> &mut PgConnection {
         self.lease.connection()
     }
 
-    /// The scope's revision and floor in this view; `None` where it has no head.
+    /// Reads the scope's revision and floor; `None` if it has no head.
     pub async fn head(&mut self, scope: Scope) -> Result<Option<Head>, StoreError> {
         let row = sqlx::query!("select revision, floor from heads where scope = $1", scope.0)
             .fetch_optional(self.connection())
@@ -47,17 +47,17 @@ impl Snapshot {
         Ok(row.map(|row| Head { revision: Revision(row.revision), floor: Revision(row.floor) }))
     }
 
-    /// Ends the view; one that is dropped instead costs its connection.
+    /// Ends the snapshot. Dropping it instead closes its connection.
     pub async fn end(self) -> Result<(), StoreError> {
-        self.lease.settle("commit").await
+        self.lease.end("commit").await
     }
 }
 
-/// Where a scope stands.
+/// The head of a scope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Head {
-    /// Its newest revision.
+    /// Current revision.
     pub revision: Revision,
-    /// Changes at or below it are pruned.
+    /// Changes at or below this revision are pruned.
     pub floor: Revision,
 }

@@ -57,7 +57,7 @@ impl TryFrom<Row> for ResourceTemplate {
     }
 }
 
-/// All, or those named, in byte order.
+/// Reads all templates, or those named, in byte order.
 async fn read(
     connection: &mut PgConnection,
     tenant: TenantId,
@@ -91,7 +91,7 @@ async fn read(
             .await?
         }
     };
-    // Ordered here: to give the order, the database might read all that the agent has.
+    // Sorted here: sorting in SQL could make the database read all rows of the agent.
     let mut read = rows.into_iter().map(ResourceTemplate::try_from).collect::<Result<Vec<_>, _>>()?;
     read.sort_unstable_by(|one, other| one.uri_template.cmp(&other.uri_template));
     Ok(read)
@@ -108,7 +108,7 @@ impl Snapshot {
         read(self.connection(), tenant, agent, only).await
     }
 
-    /// The texts of an agent's templates after one of them, in byte order.
+    /// The URI templates of an agent after one of them, in byte order.
     pub async fn uri_templates(
         &mut self,
         tenant: TenantId,
@@ -130,7 +130,7 @@ impl Snapshot {
 }
 
 impl Write {
-    /// The templates of an agent as this transaction sees them, in byte order: all, or those named.
+    /// The templates of an agent in this transaction, in byte order: all, or those named.
     pub async fn templates(
         &mut self,
         tenant: TenantId,
@@ -140,7 +140,7 @@ impl Write {
         read(self.connection(), tenant, agent, only).await
     }
 
-    /// The texts of all templates of an agent, in byte order.
+    /// All URI templates of an agent in this transaction, in byte order.
     pub async fn uri_templates(
         &mut self,
         tenant: TenantId,
@@ -156,7 +156,7 @@ impl Write {
         texts.iter().map(|text| parsed(text)).collect()
     }
 
-    /// Adds or replaces templates, each once.
+    /// Inserts or replaces templates, each at most once.
     pub async fn put_templates(
         &mut self,
         tenant: TenantId,
@@ -222,7 +222,7 @@ impl Write {
         Ok(())
     }
 
-    /// Removes templates.
+    /// Deletes templates.
     pub async fn delete_templates(
         &mut self,
         tenant: TenantId,

@@ -39,7 +39,7 @@ impl TryFrom<Row> for Tenant {
     }
 }
 
-/// Reads how old keys may become.
+/// Reads the maximum age of keys.
 pub(super) fn key_age(days: Option<i32>) -> Result<Option<KeyAge>, StoreError> {
     let age = |days: i32| u16::try_from(days).ok().and_then(KeyAge::from_days);
     days.map(|days| age(days).ok_or(StoreError::Unreadable("maximum age of keys"))).transpose()
@@ -50,7 +50,7 @@ fn days(age: Option<KeyAge>) -> Option<i32> {
 }
 
 impl Store {
-    /// The living tenant of this slug.
+    /// Reads the tenant with this slug, unless it is deleted.
     pub async fn tenant(&self, slug: &Slug) -> Result<Option<Tenant>, StoreError> {
         let row = self
             .run(async |connection| {
@@ -68,7 +68,7 @@ impl Store {
         row.map(Tenant::try_from).transpose()
     }
 
-    /// Living tenants after a slug, in byte order.
+    /// Lists tenants that are not deleted, after a slug, in byte order.
     pub async fn tenants(&self, after: &str, limit: i64) -> Result<Vec<Tenant>, StoreError> {
         let rows = self
             .run(async |connection| {
@@ -89,7 +89,7 @@ impl Store {
 }
 
 impl Snapshot {
-    /// The living tenant of this slug, when it was made, and whether another tenant had the slug before.
+    /// Resolves a slug to a tenant, with its time of creation and whether another tenant had the slug before.
     pub async fn tenant_address(
         &mut self,
         slug: &Slug,
@@ -107,7 +107,7 @@ impl Snapshot {
 }
 
 impl Write {
-    /// The living tenant of this slug, as this transaction sees it.
+    /// Reads the tenant with this slug in this transaction, unless it is deleted.
     pub async fn tenant(&mut self, slug: &Slug) -> Result<Option<Tenant>, StoreError> {
         let row = sqlx::query_as!(
             Row,
@@ -121,7 +121,7 @@ impl Write {
         row.map(Tenant::try_from).transpose()
     }
 
-    /// How old the keys of a tenant may become.
+    /// The maximum age of a tenant's keys.
     pub async fn max_key_age(&mut self, tenant: TenantId) -> Result<Option<KeyAge>, StoreError> {
         let days = sqlx::query_scalar!("select max_key_age_days from tenants where uid = $1", tenant.0)
             .fetch_optional(self.connection())
@@ -129,7 +129,7 @@ impl Write {
         key_age(days.flatten())
     }
 
-    /// The last revision of an earlier tenant of this slug; 0 where there was none.
+    /// The last revision of a deleted tenant with this slug; 0 if there was none.
     pub async fn retired_tenant(&mut self, slug: &Slug) -> Result<Revision, StoreError> {
         let last =
             sqlx::query_scalar!("select last_revision from retired_tenants where slug = $1", slug.as_str())
@@ -138,7 +138,7 @@ impl Write {
         Ok(Revision(last.unwrap_or(0)))
     }
 
-    /// Adds a tenant.
+    /// Inserts a tenant.
     pub async fn insert_tenant(&mut self, tenant: &Tenant) -> Result<(), StoreError> {
         sqlx::query!(
             "insert into tenants (uid, slug, name, limits, revision, created_at, max_key_age_days, agent_limits) \
@@ -157,7 +157,7 @@ impl Write {
         Ok(())
     }
 
-    /// Writes what may change about a tenant.
+    /// Updates a tenant.
     pub async fn update_tenant(&mut self, tenant: &Tenant) -> Result<(), StoreError> {
         sqlx::query!(
             "update tenants set name = $2, max_key_age_days = $3, limits = $4, revision = $5, agent_limits = $6 \
@@ -174,7 +174,7 @@ impl Write {
         Ok(())
     }
 
-    /// Ends a tenant and every key of it, and remembers where its revisions ended.
+    /// Marks a tenant as deleted, revokes its keys, and records its last revision.
     pub async fn delete_tenant(
         &mut self,
         tenant: &Tenant,

@@ -1,14 +1,14 @@
-//! What was used of agents, and what is left of quotas.
+//! Usage counters of agents, and quotas.
 
 use time::{Date, OffsetDateTime};
 use uuid::Uuid;
 
 use super::{Store, StoreError};
 use crate::model::ids::AgentId;
-use crate::model::usage::{Bucket, Need, Period, Share, Usage, UsageRow};
+use crate::model::usage::{Period, QuotaRequest, QuotaShare, Usage, UsageInterval, UsageRow};
 
 impl Store {
-    /// Adds to what was used.
+    /// Adds to the usage counters.
     pub async fn add_usage(&self, rows: &[UsageRow]) -> Result<(), StoreError> {
         let agents: Vec<_> = rows.iter().map(|row| row.agent.0).collect();
         let hours: Vec<_> = rows.iter().map(|row| row.at).collect();
@@ -41,13 +41,13 @@ impl Store {
         Ok(())
     }
 
-    /// What was used of an agent from a time on and before another, by hour or day in UTC and by method; at most so
-    /// many rows.
+    /// The usage of an agent from a time up to another (exclusive), by hour or day in UTC and by method; at
+    /// most `limit` rows.
     pub async fn usage(
         &self,
         agent: AgentId,
         (from, to): (OffsetDateTime, OffsetDateTime),
-        bucket: Bucket,
+        interval: UsageInterval,
         limit: i64,
     ) -> Result<Vec<UsageRow>, StoreError> {
         let rows = self
@@ -61,7 +61,7 @@ impl Store {
                     agent.0,
                     from,
                     to,
-                    bucket.as_str(),
+                    interval.as_str(),
                     limit,
                 )
                 .fetch_all(connection)
@@ -86,8 +86,12 @@ impl Store {
             .collect())
     }
 
-    /// Takes what one replica is given of what is left to an agent or a tenant.
-    pub async fn take_quota(&self, holder: Uuid, need: &Need) -> Result<Share, StoreError> {
+    /// Reserves a share of the remaining quota of an agent or a tenant for this replica.
+    pub async fn reserve_quota(
+        &self,
+        holder: Uuid,
+        request: &QuotaRequest,
+    ) -> Result<QuotaShare, StoreError> {
         let row = self
             .run(async |connection| {
                 sqlx::query!(
@@ -101,26 +105,31 @@ impl Store {
                         granted_bytes = quota_grant(q.bytes, $6, $7)
                     returning granted_calls, granted_bytes",
                     holder,
-                    need.period.as_str(),
-                    need.start,
-                    need.calls.0,
-                    need.calls.1,
-                    need.bytes.0,
-                    need.bytes.1,
+                    request.period.as_str(),
+                    request.start,
+                    request.calls.0,
+                    request.calls.1,
+                    request.bytes.0,
+                    request.bytes.1,
                 )
                 .fetch_one(connection)
                 .await
             })
             .await?;
-        Ok(Share { calls: row.granted_calls, bytes: row.granted_bytes })
+        Ok(QuotaShare { calls: row.granted_calls, bytes: row.granted_bytes })
     }
 
-    /// What replicas have taken of a quota so far.
-    pub async fn used_quota(&self, holder: Uuid, period: Period, start: Date) -> Result<Share, StoreError> {
+    /// The part of a quota that replicas have reserved so far.
+    pub async fn reserved_quota(
+        &self,
+        holder: Uuid,
+        period: Period,
+        start: Date,
+    ) -> Result<QuotaShare, StoreError> {
         let row = self
             .run(async |connection| {
                 sqlx::query_as!(
-                    Share,
+                    QuotaShare,
                     "select calls, bytes from quotas where holder = $1 and period = $2 and start = $3",
                     holder,
                     period.as_str(),
@@ -133,13 +142,13 @@ impl Store {
         Ok(row.unwrap_or_default())
     }
 
-    /// Gives back what was not needed.
-    pub async fn give_back_quota(
+    /// Returns the unused part of a reserved share.
+    pub async fn return_quota(
         &self,
         holder: Uuid,
         period: Period,
         start: Date,
-        share: Share,
+        share: QuotaShare,
     ) -> Result<(), StoreError> {
         self.run(async |connection| {
             sqlx::query!(
@@ -158,8 +167,8 @@ impl Store {
         Ok(())
     }
 
-    /// Takes away what was used before a time, and quotas of periods long over.
-    pub async fn forget_usage(&self, before: OffsetDateTime, quotas: Date) -> Result<(), StoreError> {
+    /// Deletes usage counters from before a time, and quotas of past periods.
+    pub async fn delete_usage_before(&self, before: OffsetDateTime, quotas: Date) -> Result<(), StoreError> {
         self.run(async |connection| {
             sqlx::query!(
                 "with old as (delete from quotas where start < $2) delete from agent_usage where hour < $1",

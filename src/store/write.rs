@@ -1,4 +1,4 @@
-//! A write: one transaction that locks the scopes it changes, in the order gateway, tenant, agent, session.
+//! A write transaction: locks the scopes it changes, in the order gateway, tenant, agent, session.
 
 use sqlx::PgConnection;
 
@@ -7,65 +7,65 @@ use super::batch::batches;
 use super::lease::Lease;
 use super::{Store, StoreError};
 use crate::model::audit::encoding::VERSION;
-use crate::model::audit::event::Difference;
+use crate::model::audit::event::ChangeHashes;
 use crate::model::ids::{AgentId, TenantId};
 use crate::model::resource::ContentHash;
 use crate::model::scope::{ChangeKind, Revision, Scope};
 
-/// A transaction that changes scopes. Dropped without [`commit`](Write::commit), it has done nothing.
+/// A transaction that changes scopes. Dropping it without [`commit`](Write::commit) rolls it back.
 #[derive(Debug)]
 pub struct Write {
     lease: Lease,
-    scopes: Vec<Locked>,
-    told: Option<Told>,
+    scopes: Vec<LockedScope>,
+    summary: Option<WriteSummary>,
 }
 
-/// What a write tells the audit log of itself.
+/// Summary of a write, for its audit row.
 #[derive(Debug)]
-pub struct Told {
-    /// What was changed.
+pub struct WriteSummary {
+    /// The object that was changed.
     pub subject: String,
-    /// The revision that did it.
+    /// The revision of the change.
     pub revision: Revision,
-    /// Whether it is new.
+    /// Whether the object is new.
     pub created: bool,
-    /// Whose it is.
+    /// The tenant of the object.
     pub tenant: Option<TenantId>,
-    /// The agent that it belongs to.
+    /// The agent of the object.
     pub agent: Option<AgentId>,
-    /// What it was and what it is.
-    pub difference: Difference,
+    /// Hashes before and after.
+    pub difference: ChangeHashes,
 }
 
 #[derive(Debug)]
-struct Locked {
+struct LockedScope {
     scope: Scope,
     next: Revision,
     changes: Vec<(ChangeKind, String)>,
 }
 
-/// Something to add or replace.
+/// A definition to insert or replace.
 #[derive(Debug)]
 pub struct Put<'n, N> {
-    /// As its owner wants it.
+    /// The new definition.
     pub new: &'n N,
-    /// Where it names other bytes than before: those that it named before, none where it is new.
+    /// If it references other content than before: the content referenced before, empty for a new definition.
     pub freed: Option<Vec<ContentHash>>,
 }
 
-/// Something to remove.
+/// A definition to delete.
 #[derive(Debug)]
 pub struct Removal<'k> {
-    /// What it is called.
+    /// Its key.
     pub key: &'k str,
-    /// The bytes that it names.
+    /// The content it references.
     pub freed: Vec<ContentHash>,
 }
 
 impl Store {
     /// Begins a write.
     pub async fn write(&self) -> Result<Write, StoreError> {
-        Ok(Write { lease: self.transaction("begin").await?, scopes: Vec::new(), told: None })
+        Ok(Write { lease: self.transaction("begin").await?, scopes: Vec::new(), summary: None })
     }
 }
 
@@ -74,9 +74,9 @@ impl Write {
         self.lease.connection()
     }
 
-    /// Locks a scope and answers the revision that this write will give it; `None` where it has no head.
+    /// Locks a scope and returns the revision that this write will give it; `None` if it has no head.
     ///
-    /// What is read after this is the newest committed state of the scope: whoever writes to it holds this lock.
+    /// Later reads see the newest committed state of the scope, since every write to it holds this lock.
     pub async fn lock(&mut self, scope: Scope) -> Result<Option<Revision>, StoreError> {
         let next = sqlx::query_scalar!(
             r#"select revision + 1 as "next!" from heads where scope = $1 for no key update"#,
@@ -86,68 +86,69 @@ impl Write {
         .await?
         .map(Revision);
         if let Some(next) = next {
-            self.locked(scope, next);
+            self.add_locked(scope, next);
         }
         Ok(next)
     }
 
-    /// A scope is locked, and this write will give it the revision `next`.
-    pub(super) fn locked(&mut self, scope: Scope, next: Revision) {
-        self.scopes.push(Locked { scope, next, changes: Vec::new() });
+    /// Records that a scope is locked and that this write will give it the revision `next`.
+    pub(super) fn add_locked(&mut self, scope: Scope, next: Revision) {
+        self.scopes.push(LockedScope { scope, next, changes: Vec::new() });
     }
 
-    /// Makes a scope that continues after `last`, and locks it.
+    /// Creates a scope whose revisions continue after `last`, and locks it.
     pub async fn create(&mut self, scope: Scope, last: Revision) -> Result<Revision, StoreError> {
         sqlx::query!("insert into heads (scope, revision, floor) values ($1, $2, $2)", scope.0, last.0)
             .execute(self.connection())
             .await?;
         let next = Revision(last.0 + 1);
-        self.locked(scope, next);
+        self.add_locked(scope, next);
         Ok(next)
     }
 
-    /// Records what this write does to a scope that it has locked.
+    /// Records a change of a locked scope.
     pub fn change(&mut self, scope: Scope, kind: ChangeKind, subject: impl Into<String>) {
         if let Some(locked) = self.scopes.iter_mut().find(|locked| locked.scope == scope) {
             locked.changes.push((kind, subject.into()));
         }
     }
 
-    /// Tells the audit log what this write does, as a whole.
-    pub fn tell(&mut self, told: Told) {
-        self.told = Some(told);
+    /// Sets the summary for the audit row.
+    pub fn set_summary(&mut self, summary: WriteSummary) {
+        self.summary = Some(summary);
     }
 
-    /// What it told.
-    pub fn told(&mut self) -> Option<Told> {
-        self.told.take()
+    /// Takes the summary.
+    pub fn take_summary(&mut self) -> Option<WriteSummary> {
+        self.summary.take()
     }
 
-    /// What is to be committed: the changes of each scope, with its new revision.
+    /// The changes to be committed, by scope, with its new revision.
     pub fn changes(&self) -> impl Iterator<Item = (Scope, Revision, &[(ChangeKind, String)])> {
         self.scopes.iter().map(|locked| (locked.scope, locked.next, locked.changes.as_slice()))
     }
 
     /// Whether there is anything to commit.
-    pub fn changes_anything(&self) -> bool {
+    pub fn has_changes(&self) -> bool {
         self.scopes.iter().any(|locked| !locked.changes.is_empty())
     }
 
-    /// Raises the heads of the scopes that changed, writes their changes and a row for the audit log, and commits;
-    /// answers the new revisions.
+    /// Raises the heads of the changed scopes, writes their changes and an audit row, and commits. Returns
+    /// the new revisions.
     ///
     /// # Errors
-    /// When the connection breaks during the commit, whether it took place is not known.
+    /// [`StoreError`]; if the connection is lost during the commit, it is not known whether the write was
+    /// committed.
     pub async fn commit(mut self, audited: Option<&OutboxRow>) -> Result<Vec<(Scope, Revision)>, StoreError> {
         self.scopes.retain(|locked| !locked.changes.is_empty());
         self.log(audited).await?;
-        self.lease.settle("commit").await?;
+        self.lease.end("commit").await?;
         Ok(self.scopes.into_iter().map(|locked| (locked.scope, locked.next)).collect())
     }
 
-    /// Gives up: nothing was done. A write that is dropped instead costs its connection.
-    pub async fn abandon(self) -> Result<(), StoreError> {
-        self.lease.settle("rollback").await
+    /// Rolls back. Dropping the write instead closes its connection.
+    pub async fn roll_back(self) -> Result<(), StoreError> {
+        self.lease.end("rollback").await
     }
 
     async fn log(&mut self, mut audited: Option<&OutboxRow>) -> Result<(), StoreError> {
@@ -162,7 +163,7 @@ impl Write {
             let ordinals: Vec<_> = batch.iter().map(|(_, _, ordinal, _)| *ordinal).collect();
             let kinds: Vec<_> = batch.iter().map(|(.., (kind, _))| kind.as_str()).collect();
             let subjects: Vec<_> = batch.iter().map(|(.., (_, subject))| subject.as_str()).collect();
-            // In the same statement: it costs no turn of its own.
+            // In the same statement, to avoid a round trip.
             let audited = audited.take();
             sqlx::query!(
                 "with written as (

@@ -17,7 +17,7 @@ use crate::model::fault::{Fault, LimitScope};
 use crate::model::ids::{AgentId, TenantId};
 use crate::model::limits::UseLimits;
 use crate::model::sources::Sources;
-use crate::model::usage::{Bucket, Share, Usage, UsageRow};
+use crate::model::usage::{QuotaShare, Usage, UsageInterval, UsageRow};
 use crate::store::Store;
 
 /// How often what lies idle of a quota is given back.
@@ -111,7 +111,7 @@ impl UsageBook {
             let taken = Box::pin(self.quotas.take(uid, &limits, calls, self.sources.clock.now())).await;
             if let Err(refused) = taken {
                 for (_, uid, limits) in self.quotas_of(holders).take(nth) {
-                    self.quotas.adjust(uid, &limits, Share { calls, bytes: 0 });
+                    self.quotas.adjust(uid, &limits, QuotaShare { calls, bytes: 0 });
                 }
                 return Err(refused.of(scope));
             }
@@ -137,7 +137,7 @@ impl UsageBook {
         self.counters.count(holders.agent, method, at, usage);
         let bytes = i64::try_from(usage.bytes_in + usage.bytes_out).unwrap_or(i64::MAX);
         for (_, uid, limits) in self.quotas_of(holders) {
-            self.quotas.adjust(uid, &limits, Share { calls: 0, bytes: -bytes });
+            self.quotas.adjust(uid, &limits, QuotaShare { calls: 0, bytes: -bytes });
         }
     }
 
@@ -147,7 +147,7 @@ impl UsageBook {
         &self,
         agent: AgentId,
         span: (OffsetDateTime, OffsetDateTime),
-        bucket: Bucket,
+        bucket: UsageInterval,
     ) -> Result<Vec<UsageRow>, Fault> {
         Ok(self.store.usage(agent, span, bucket, MOST_ROWS).await?)
     }
@@ -172,7 +172,7 @@ impl UsageBook {
     async fn forget(&self) {
         let now = self.sources.clock.now();
         let quotas = now.date().saturating_sub(time::Duration::days(70));
-        if let Err(error) = self.store.forget_usage(now - self.options.retain, quotas).await {
+        if let Err(error) = self.store.delete_usage_before(now - self.options.retain, quotas).await {
             tracing::warn!(%error, "old usage is taken away later");
         }
     }

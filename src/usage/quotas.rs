@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use crate::model::fault::{Fault, LimitScope};
 use crate::model::limits::UseLimits;
-use crate::model::usage::{Need, Period, Share};
+use crate::model::usage::{Period, QuotaRequest, QuotaShare};
 use crate::store::{Store, StoreError};
 
 /// How long one goes by it that a quota is used up, before asking whether somebody gave something back.
@@ -50,7 +50,7 @@ struct Holder {
 struct Left {
     start: Option<Date>,
     /// Less than nothing where more was used than there was.
-    share: Share,
+    share: QuotaShare,
     /// When the database had nothing more, under which limits.
     used_up: Option<(Instant, Most)>,
 }
@@ -81,7 +81,7 @@ impl Most {
 enum Taken {
     Yes,
     /// There is too little here.
-    Short(Need),
+    Short(QuotaRequest),
     /// There is nothing anywhere.
     No(&'static str),
 }
@@ -89,10 +89,10 @@ enum Taken {
 /// What a quota is called when it is used up.
 fn name(period: Period, calls: bool) -> &'static str {
     match (period, calls) {
-        (Period::Day, true) => "calls of a day",
-        (Period::Day, false) => "bytes of a day",
-        (Period::Month, true) => "calls of a month",
-        (Period::Month, false) => "bytes of a month",
+        (Period::Day, true) => "daily call",
+        (Period::Day, false) => "daily byte",
+        (Period::Month, true) => "monthly call",
+        (Period::Month, false) => "monthly byte",
     }
 }
 
@@ -129,7 +129,7 @@ impl Left {
             return Taken::No(name(period, short_of_calls));
         }
         let needed = |short: bool, needed: i64| if short { needed } else { 0 };
-        Taken::Short(Need {
+        Taken::Short(QuotaRequest {
             period,
             start,
             calls: (most.calls, needed(short_of_calls, calls - self.share.calls)),
@@ -146,7 +146,7 @@ impl Holder {
         }
     }
 
-    fn adjust(&self, period: Period, most: Most, by: Share) {
+    fn adjust(&self, period: Period, most: Most, by: QuotaShare) {
         let share = &mut self.left(period).lock().share;
         if most.calls.is_some() {
             share.calls = share.calls.saturating_add(by.calls);
@@ -197,7 +197,7 @@ impl Quotas {
             }
             let taken = self.take_of(uid, &holder, (period, most), calls, at).await;
             if taken.is_err() && period == Period::Month {
-                holder.adjust(Period::Day, Most::of(limits, Period::Day), Share { calls, bytes: 0 });
+                holder.adjust(Period::Day, Most::of(limits, Period::Day), QuotaShare { calls, bytes: 0 });
             }
             taken?;
         }
@@ -228,7 +228,7 @@ impl Quotas {
                 Taken::Short(need) => need,
             };
             let Some(share) = self.ask(uid, &need).await? else {
-                holder.adjust(period, most, Share { calls: -calls, bytes: 0 });
+                holder.adjust(period, most, QuotaShare { calls: -calls, bytes: 0 });
                 return Ok(());
             };
             let mut left = holder.left(period).lock();
@@ -240,12 +240,12 @@ impl Quotas {
     }
 
     /// What the database grants; `None`, for credit, while it is away and has not been for too long.
-    async fn ask(&self, uid: Uuid, need: &Need) -> Result<Option<Share>, Refused> {
+    async fn ask(&self, uid: Uuid, need: &QuotaRequest) -> Result<Option<QuotaShare>, Refused> {
         if self.away.lock().is_some_and(|(_, asked)| asked.elapsed() < ASK_AGAIN) {
             return Ok(None);
         }
-        let asking = tokio::time::timeout(PATIENCE, self.store.take_quota(uid, need));
-        let granted = asking.await.unwrap_or(Err(StoreError::Late));
+        let asking = tokio::time::timeout(PATIENCE, self.store.reserve_quota(uid, need));
+        let granted = asking.await.unwrap_or(Err(StoreError::Timeout));
         let mut away = self.away.lock();
         match granted {
             Ok(share) => {
@@ -282,7 +282,7 @@ impl Quotas {
             let (most, start) = (Most::of(limits, period), period.start(at));
             let here = holder.as_ref().map(|holder| *holder.left(period).lock());
             let here = here.filter(|left| left.start == Some(start)).unwrap_or_default().share;
-            let used = self.store.used_quota(uid, period, start).await?;
+            let used = self.store.reserved_quota(uid, period, start).await?;
             let is_over = |most: Option<i64>, used, here| most.is_some_and(|most| used >= most && here <= 0);
             let over = [
                 (is_over(most.calls, used.calls, here.calls), true),
@@ -297,7 +297,7 @@ impl Quotas {
 
     /// Changes what is left to an agent or a tenant: back goes what was taken for nothing, off what is known only after a
     /// request, so that the last one may go beyond a quota.
-    pub(super) fn adjust(&self, uid: Uuid, limits: &UseLimits, by: Share) {
+    pub(super) fn adjust(&self, uid: Uuid, limits: &UseLimits, by: QuotaShare) {
         if let Some(holder) = self.holders.get(&uid) {
             for period in [Period::Day, Period::Month] {
                 holder.adjust(period, Most::of(limits, period), by);
@@ -320,7 +320,7 @@ impl Quotas {
                 }
             }
             let idle = |holder: &Holder| {
-                let nothing = |left: &Mutex<Left>| left.lock().share == Share::default();
+                let nothing = |left: &Mutex<Left>| left.lock().share == QuotaShare::default();
                 !holder.touched.load(Ordering::Relaxed) && nothing(&holder.day) && nothing(&holder.month)
             };
             self.holders.remove_if(&uid, |_, holder| Arc::strong_count(holder) <= 2 && idle(holder));
@@ -334,8 +334,8 @@ impl Quotas {
             // Less than nothing was used beyond what was taken, which is written down so.
             (left.start, std::mem::take(&mut left.share))
         };
-        let Some(start) = start.filter(|_| share != Share::default()) else { return true };
-        let given = self.store.give_back_quota(uid, period, start, share).await;
+        let Some(start) = start.filter(|_| share != QuotaShare::default()) else { return true };
+        let given = self.store.return_quota(uid, period, start, share).await;
         if given.is_err() {
             let mut left = holder.left(period).lock();
             left.share.calls += share.calls;

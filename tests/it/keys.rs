@@ -121,7 +121,7 @@ async fn invalid_networks_are_named_by_index() {
             json!(["10.0.0.0/33"]),
             "networks[0] is not a network such as 10.0.0.0/8 or 2001:db8::/32, or a single address",
         ),
-        (json!(many), "networks may name 32 networks at most"),
+        (json!(many), "networks must not have more than 32 items"),
     ] {
         let refused =
             stage.replica.admin("POST", "/agents/a/keys", Some(json!({"networks": networks}))).await;

@@ -224,7 +224,7 @@ async fn operator_key_is_created_once_privately_and_never_logged() {
     assert_eq!(again.stop().await.code(), Some(0));
 
     assert_eq!(site.printed("stdout"), "");
-    assert!(site.printed("stderr").contains("wakes are heard"), "something is logged");
+    assert!(site.printed("stderr").contains("listen connection established"), "something is logged");
     assert_eq!(files_with(site.folder.root.path(), &key), ["operator.key"]);
     assert_eq!(files_with(site.folder.root.path(), &owner), [""; 0]);
 }

@@ -13,7 +13,7 @@ use waggle::model::client_address::ClientAddress;
 use waggle::model::fault::Fault;
 use waggle::model::key::SecretKey;
 use waggle::model::scope::Revision;
-use waggle::model::session::{LogLevel, Session, SessionId, Subscription};
+use waggle::model::session::{LogLevel, ResourceSubscription, Session, SessionId};
 use waggle::model::uri::ResourceUri;
 use waggle::registry::Registry;
 use waggle::registry::access::{Caller, Shown};
@@ -173,7 +173,7 @@ async fn subscription_keeps_its_starting_revision() {
     registry.subscribe(&caller, &session, &uri("x:1")).await.unwrap();
     replica.put("a", "x:1", "one again").await;
     registry.subscribe(&caller, &session, &uri("x:1")).await.unwrap();
-    let subscribed = |text: &str, since| Subscription { uri: uri(text), since: Revision(since) };
+    let subscribed = |text: &str, since| ResourceSubscription { uri: uri(text), since: Revision(since) };
     let expected = [subscribed("x:1", second), subscribed("x:2", first), subscribed("y:any", second)];
     assert_eq!(replica.found(&caller, &id).await.subscriptions, expected);
 

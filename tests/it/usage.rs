@@ -100,7 +100,7 @@ async fn exhausted_quota_is_refused_with_its_reset_time() {
         "id": 1,
         "error": {
             "code": -31016,
-            "message": "the calls of a day of this tenant are used up",
+            "message": "daily call quota of this tenant exceeded",
             "data": {"code": "quota_exceeded", "retryAfterMs": 60_000, "scope": "tenant"},
         },
     });

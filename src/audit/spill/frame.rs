@@ -1,14 +1,13 @@
 //! The encoding of a spill file: frames of length, CRC-32 and payload.
 //!
-//! A payload is a record, or a *sync marker*: written after a record has been synced, it names its own offset and the
-//! state of the chain after that record. Whatever lies before a valid marker was on disk, so damage there is corruption
-//! and not a torn write.
+//! The payload is a record or a *sync marker*. A marker is written after a record was synced, and contains
+//! its own offset and the state of the chain after that record. Everything before a valid marker was on disk,
+//! so that damage there is corruption and not a torn write.
 
 use std::collections::BTreeSet;
 
 use uuid::Uuid;
 
-use super::Record;
 use crate::model::audit::chain::{Batch, Chain, Digest};
 
 /// Bytes before the payload of a frame: its length and its CRC-32.
@@ -16,14 +15,24 @@ pub(super) const HEADER: usize = 8;
 /// Bytes of a sync marker: kind, offset, and the chain's id, sequence number and hash.
 pub(super) const MARKER: usize = HEADER + MARKER_PAYLOAD;
 const MARKER_PAYLOAD: usize = 1 + 8 + 16 + 8 + 32;
-/// The length of a marker's payload, as its frame begins. No text holds these control characters.
+/// The encoded length of a marker's payload, with which its frame begins. Text does not contain these control
+/// characters.
 const MARKER_START: [u8; 4] = [0, 0, 0, 65];
-/// The largest payload that a record may have.
-const MOST_PAYLOAD: u32 = 256 << 20;
+/// Maximum size of a record's payload.
+const MAX_PAYLOAD: u32 = 256 << 20;
 
 const CHAIN: u8 = 0;
 const ROWS: u8 = 1;
 const SYNCED: u8 = 2;
+
+/// A record of a spill file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::audit) enum Record {
+    /// The process continues with this chain.
+    Chain(Uuid),
+    /// Rows.
+    Rows(Batch),
+}
 
 /// Encodes a record as a frame.
 pub(super) fn encode(record: &Record) -> Vec<u8> {
@@ -48,7 +57,7 @@ pub(super) fn encode(record: &Record) -> Vec<u8> {
     seal(out)
 }
 
-/// Encodes the sync marker at `offset`: everything before it is on disk, and the chain stands at `chain`.
+/// Encodes the sync marker at `offset`, with the state of the chain after the record before it.
 pub(super) fn encode_marker(offset: u64, chain: Chain) -> Vec<u8> {
     let mut out = vec![0; HEADER];
     out.push(SYNCED);
@@ -71,14 +80,15 @@ fn seal(mut frame: Vec<u8>) -> Vec<u8> {
     frame
 }
 
-/// Reads the header of a frame: the length of its payload, if it is plausible, and the CRC-32.
+/// Decodes the header of a frame into the length of its payload and its CRC-32; `None` if the length is too
+/// large.
 pub(super) fn decode_header(header: [u8; HEADER]) -> Option<(u32, u32)> {
     let [length, sum] = header.as_chunks::<4>().0 else { return None };
     let (length, sum) = (u32::from_be_bytes(*length), u32::from_be_bytes(*sum));
-    (length <= MOST_PAYLOAD).then_some((length, sum))
+    (length <= MAX_PAYLOAD).then_some((length, sum))
 }
 
-/// Decodes the payload of a record; `None` where it is damaged or no record.
+/// Decodes the payload of a record; `None` if it is damaged or not a record.
 pub(super) fn decode(payload: &[u8], sum: u32) -> Option<Record> {
     if crc32fast::hash(payload) != sum {
         return None;
@@ -110,7 +120,7 @@ fn decode_position(id: Uuid, bytes: &[u8]) -> Option<(Chain, &[u8])> {
     Some((Chain { id, seq: i64::from_be_bytes(*seq), head: Digest(*head) }, rest))
 }
 
-/// Decodes the sync marker at `offset`; `None` where these bytes are none, or the marker of another offset.
+/// Decodes the sync marker at `offset`; `None` if these bytes are not a marker, or one of another offset.
 pub(super) fn decode_marker(frame: &[u8], offset: u64) -> Option<Chain> {
     let (header, payload) = frame.split_first_chunk::<HEADER>()?;
     if header[..4] != MARKER_START || payload.len() != MARKER_PAYLOAD {

@@ -1,4 +1,4 @@
-//! Records, markers and damage, bit by bit.
+//! Records, markers, and damage at every byte.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use uuid::Uuid;
 
 use super::frame::MARKER;
-use super::{Next, Record, Spill, SpillError};
+use super::{NextContent, Record, Spill, SpillError};
 use crate::model::audit::chain::{Batch, Chain};
 
 const CHAIN: Uuid = Uuid::from_u128(7);
@@ -19,27 +19,27 @@ fn rows(chain: Chain) -> Batch {
     batch
 }
 
-fn contents(spill: &mut Spill) -> Vec<Next> {
+fn contents(spill: &mut Spill) -> Vec<NextContent> {
     std::iter::from_fn(|| {
         let (record, next) = spill.peek().unwrap()?;
-        spill.pass(next);
+        spill.advance(next);
         Some(record)
     })
     .collect()
 }
 
-fn adopted(folder: &Path) -> Vec<Next> {
-    let mut left = Spill::left_behind(folder).unwrap();
+fn adopted(folder: &Path) -> Vec<NextContent> {
+    let mut left = Spill::orphaned(folder).unwrap();
     assert_eq!(left.len(), 1);
     contents(&mut left[0])
 }
 
-fn intact(records: impl IntoIterator<Item = Record>) -> Vec<Next> {
-    records.into_iter().map(Next::Record).collect()
+fn intact(records: impl IntoIterator<Item = Record>) -> Vec<NextContent> {
+    records.into_iter().map(NextContent::Record).collect()
 }
 
-/// The file of a process that is gone, with the bytes of each record, without its marker.
-struct LeftBehind {
+/// The spill file of a terminated process, with the range of each record without its marker.
+struct OrphanedFile {
     folder: tempfile::TempDir,
     path: PathBuf,
     bytes: Vec<u8>,
@@ -47,7 +47,7 @@ struct LeftBehind {
     records: Vec<Range<usize>>,
 }
 
-impl LeftBehind {
+impl OrphanedFile {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut spill = Spill::create(folder.path(), CHAIN, 1 << 20).unwrap();
@@ -67,23 +67,23 @@ impl LeftBehind {
         Self { folder, path, bytes, batches, records }
     }
 
-    fn with(&self, bytes: &[u8]) -> Vec<Next> {
+    fn with(&self, bytes: &[u8]) -> Vec<NextContent> {
         fs::write(&self.path, bytes).unwrap();
         adopted(self.folder.path())
     }
 }
 
-/// The rows of intact records, one batch each, however they are joined.
-fn found(next: &[Next]) -> Vec<i64> {
+/// The rows of intact records, however they are joined.
+fn found(next: &[NextContent]) -> Vec<i64> {
     let ranges = next.iter().filter_map(|next| match next {
-        Next::Record(Record::Rows(batch)) => Some(batch.before.seq + 1..=batch.after.seq),
+        NextContent::Record(Record::Rows(batch)) => Some(batch.before.seq + 1..=batch.after.seq),
         _ => None,
     });
     ranges.flatten().collect()
 }
 
 #[test]
-fn what_is_spilled_is_read_back_in_order_by_the_next_process() {
+fn spilled_records_are_read_back_in_order_by_the_next_process() {
     let folder = tempfile::tempdir().unwrap();
     let mut spill = Spill::create(folder.path(), CHAIN, 1 << 20).unwrap();
     let first = rows(Chain::new(CHAIN));
@@ -91,9 +91,9 @@ fn what_is_spilled_is_read_back_in_order_by_the_next_process() {
     for batch in [&first, &second] {
         spill.append(&Record::Rows(batch.clone())).unwrap();
     }
-    assert!(Spill::left_behind(folder.path()).unwrap().is_empty());
+    assert!(Spill::orphaned(folder.path()).unwrap().is_empty());
     drop(spill);
-    // Together, since the second goes on where the first ends.
+    // Joined, since the second continues the first.
     let mut both = first;
     assert!(both.join(&second));
     assert_eq!(adopted(folder.path()), intact([Record::Chain(CHAIN), Record::Rows(both)]));
@@ -121,14 +121,14 @@ fn torn_record_at_the_end_is_skipped() {
 
 #[test]
 fn every_flipped_bit_is_reported_or_in_the_torn_tail() {
-    let left = LeftBehind::new();
+    let left = OrphanedFile::new();
     let synced = left.records.last().unwrap().end;
     assert_eq!(found(&left.with(&left.bytes)), [1, 2, 3]);
     for place in 0..left.bytes.len() {
         let mut bytes = left.bytes.clone();
         bytes[place] ^= 1 << (place % 8);
         let next = left.with(&bytes);
-        let reported: Vec<_> = next.iter().filter(|next| matches!(next, Next::Damaged(_))).collect();
+        let reported: Vec<_> = next.iter().filter(|next| matches!(next, NextContent::Damaged(_))).collect();
         let damaged = left.records.iter().position(|record| record.contains(&place));
         let rows: Vec<_> = (1..=3).filter(|row| damaged != Some(*row)).collect();
         let rows: Vec<_> = rows.into_iter().map(|row| i64::try_from(row).unwrap()).collect();
@@ -138,7 +138,7 @@ fn every_flipped_bit_is_reported_or_in_the_torn_tail() {
             Some(record) => Some(left.batches[record - 1].after),
             None => None,
         };
-        let expected = Next::Damaged(state);
+        let expected = NextContent::Damaged(state);
         let expected = if place < synced { vec![&expected] } else { vec![] };
         assert_eq!(reported, expected, "byte {place}");
     }
@@ -146,20 +146,20 @@ fn every_flipped_bit_is_reported_or_in_the_torn_tail() {
 
 #[test]
 fn damage_over_several_records_is_reported_up_to_the_next_marker() {
-    let left = LeftBehind::new();
+    let left = OrphanedFile::new();
     let mut bytes = left.bytes.clone();
     bytes[left.records[1].start..left.records[2].end].fill(0xff);
     let next = left.with(&bytes);
     let expected = [
-        Next::Record(Record::Chain(CHAIN)),
-        Next::Damaged(Some(left.batches[1].after)),
-        Next::Record(Record::Rows(left.batches[2].clone())),
+        NextContent::Record(Record::Chain(CHAIN)),
+        NextContent::Damaged(Some(left.batches[1].after)),
+        NextContent::Record(Record::Rows(left.batches[2].clone())),
     ];
     assert_eq!(next, expected);
 }
 
 #[test]
-fn the_running_process_reports_damage_of_its_last_record() {
+fn running_process_reports_damage_of_its_last_record() {
     let folder = tempfile::tempdir().unwrap();
     let mut spill = Spill::create(folder.path(), CHAIN, 1 << 20).unwrap();
     let (start, batch) = (spill.end, rows(Chain::new(CHAIN)));
@@ -168,34 +168,34 @@ fn the_running_process_reports_damage_of_its_last_record() {
     bytes[usize::try_from(start).unwrap()..].fill(0);
     fs::write(&spill.path, bytes).unwrap();
     let next = contents(&mut spill);
-    assert_eq!(next, [Next::Record(Record::Chain(CHAIN)), Next::Damaged(Some(batch.after))]);
+    assert_eq!(next, [NextContent::Record(Record::Chain(CHAIN)), NextContent::Damaged(Some(batch.after))]);
     assert!(spill.is_drained());
 }
 
 #[test]
-fn a_damaged_file_is_kept_under_another_name() {
-    let left = LeftBehind::new();
+fn damaged_file_is_kept_under_another_name() {
+    let left = OrphanedFile::new();
     let mut bytes = left.bytes.clone();
     bytes[left.records[1].start + 9] ^= 1;
     fs::write(&left.path, &bytes).unwrap();
-    let mut spills = Spill::left_behind(left.folder.path()).unwrap();
+    let mut spills = Spill::orphaned(left.folder.path()).unwrap();
     let mut spill = spills.remove(0);
     while let Some((next, end)) = spill.peek().unwrap() {
-        if matches!(next, Next::Damaged(_)) {
+        if matches!(next, NextContent::Damaged(_)) {
             assert!(spill.report_damage());
             assert!(!spill.report_damage(), "once");
         }
-        spill.pass(end);
+        spill.advance(end);
     }
     let kept = spill.kept_as().unwrap();
     spill.remove().unwrap();
     assert!(!left.path.exists());
     assert_eq!(fs::read(kept).unwrap(), bytes);
-    assert!(Spill::left_behind(left.folder.path()).unwrap().is_empty());
+    assert!(Spill::orphaned(left.folder.path()).unwrap().is_empty());
 }
 
 #[test]
-fn a_file_that_is_full_takes_more_once_it_is_drained() {
+fn full_file_accepts_records_once_it_is_drained() {
     let folder = tempfile::tempdir().unwrap();
     let mut spill = Spill::create(folder.path(), CHAIN, 540).unwrap();
     let first = rows(Chain::new(CHAIN));
@@ -203,7 +203,7 @@ fn a_file_that_is_full_takes_more_once_it_is_drained() {
     let second = Record::Rows(rows(first.after));
     assert!(matches!(spill.append(&second), Err(SpillError::Full)));
     assert_eq!(contents(&mut spill), intact([Record::Chain(CHAIN), Record::Rows(first)]));
-    spill.shorten().unwrap();
+    spill.truncate().unwrap();
     spill.append(&second).unwrap();
     assert_eq!(contents(&mut spill), intact([second]));
 }

@@ -223,7 +223,7 @@ fn invalid_secret_is_refused_without_repeating_it() {
         ("WAGGLE_SERVER__PUBLIC_URL", "https://me:hunter2@host"),
     ];
     let expected = "\
-environment variable WAGGLE_ADMIN__OPERATOR_KEY: the value does not match its own check sum: a character of it is wrong; create one with: waggle key generate --operator
+environment variable WAGGLE_ADMIN__OPERATOR_KEY: the value does not match its checksum: a character is wrong; create one with: waggle key generate --operator
 environment variable WAGGLE_DATABASE__URL: the value is not a URL (invalid port number); in a password, characters such as / # ? @ : are percent-encoded
 environment variable WAGGLE_SERVER__PUBLIC_URL: the value contains a user name or password; remove it";
     assert_eq!(variables(&given).refused(), expected);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 
-use crate::feed::hub::{Reading, Told};
+use crate::feed::hub::{ChangeEvent, Subscription};
 use crate::mcp::event_stream::{Obstacle, StreamEncoder};
 use crate::mcp::notification::{self, END};
 use crate::mcp::sse;
@@ -142,26 +142,26 @@ impl SessionEncoder {
     }
 
     /// Adds the interests of new subscriptions and drops those that ended.
-    async fn adjust(&self, reading: &Reading) -> Result<(), Obstacle> {
-        let present: HashSet<_> = reading.subjects().into_iter().collect();
+    async fn adjust(&self, subscription: &Subscription) -> Result<(), Obstacle> {
+        let present: HashSet<_> = subscription.subjects().into_iter().collect();
         let mut new: Vec<_> = interests(&self.session).collect();
         let wanted: HashSet<_> = new.iter().map(|interest| interest.subject.clone()).collect();
-        reading.drop_interests(&present.difference(&wanted).cloned().collect::<Vec<_>>());
+        subscription.remove_interests(&present.difference(&wanted).cloned().collect::<Vec<_>>());
         new.retain(|interest| !present.contains(&interest.subject));
         if new.is_empty() {
             return Ok(());
         }
         let subjects: Vec<_> = new.iter().map(|interest| interest.subject.clone()).collect();
-        reading.take_up(new).await.map(drop).map_err(|_| {
+        subscription.add_interests(new).await.map(drop).map_err(|_| {
             // They are added again by the next check.
-            reading.drop_interests(&subjects);
+            subscription.remove_interests(&subjects);
             Obstacle::Unknown
         })
     }
 }
 
 impl StreamEncoder for SessionEncoder {
-    fn notification(&mut self, out: &mut Vec<u8>, change: &Told) {
+    fn notification(&mut self, out: &mut Vec<u8>, change: &ChangeEvent) {
         let pieces = notification::changed(&change.subject);
         let id = self.id(change.watermark);
         let [name, value] = pieces.params;
@@ -183,7 +183,7 @@ impl StreamEncoder for SessionEncoder {
 
     async fn check(
         &mut self,
-        reading: &Reading,
+        subscription: &Subscription,
         expires_at: Option<OffsetDateTime>,
         out: &mut Vec<u8>,
     ) -> Result<(), Obstacle> {
@@ -194,7 +194,7 @@ impl StreamEncoder for SessionEncoder {
         }
         if !Arc::ptr_eq(&session, &self.session) {
             let before = std::mem::replace(&mut self.session, session);
-            self.adjust(reading).await.inspect_err(|_| self.session = before)?;
+            self.adjust(subscription).await.inspect_err(|_| self.session = before)?;
         }
         self.log_expiry(expires_at, out);
         Ok(())

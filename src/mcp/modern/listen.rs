@@ -8,7 +8,7 @@ use serde::de::{DeserializeSeed, Error as _, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 use time::OffsetDateTime;
 
-use crate::feed::hub::{Reading, Told};
+use crate::feed::hub::{ChangeEvent, Subscription};
 use crate::mcp::call::members;
 use crate::mcp::event_stream::{Obstacle, StreamEncoder};
 use crate::mcp::modern::encode;
@@ -179,7 +179,7 @@ impl ListenEncoder {
 }
 
 impl StreamEncoder for ListenEncoder {
-    fn notification(&mut self, out: &mut Vec<u8>, change: &Told) {
+    fn notification(&mut self, out: &mut Vec<u8>, change: &ChangeEvent) {
         let pieces = notification::changed(&change.subject);
         let [name, value] = pieces.params;
         let comma = if name.is_empty() { "" } else { "," };
@@ -197,7 +197,7 @@ impl StreamEncoder for ListenEncoder {
 
     async fn check(
         &mut self,
-        _reading: &Reading,
+        _subscription: &Subscription,
         _expires_at: Option<OffsetDateTime>,
         _out: &mut Vec<u8>,
     ) -> Result<(), Obstacle> {

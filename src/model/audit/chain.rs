@@ -1,118 +1,74 @@
-//! A chain: rows that each carry the hash of the one before.
+//! Hash chains: rows that each contain the hash of the row before.
 
 use std::collections::BTreeSet;
-use std::fmt;
 
-use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
+pub use super::digest::Digest;
 use super::encoding::{VERSION, day, field, int8, split, uuid};
 
-/// A SHA-256.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Digest(pub [u8; 32]);
-
-impl Digest {
-    /// What stands before the first row of a chain.
-    pub const NONE: Self = Self([0; 32]);
-
-    /// That of `bytes`.
-    pub fn of(bytes: &[u8]) -> Self {
-        Self(Sha256::digest(bytes).into())
-    }
-
-    /// One that is stored; `None` where it has not 32 bytes.
-    pub fn read(bytes: &[u8]) -> Option<Self> {
-        bytes.try_into().ok().map(Self)
-    }
-
-    /// One in hexadecimal.
-    pub fn parse(text: &str) -> Option<Self> {
-        let digits = text.as_bytes();
-        if digits.len() != 64 || !digits.iter().all(u8::is_ascii_hexdigit) {
-            return None;
-        }
-        let mut bytes = [0; 32];
-        for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
-            *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
-        }
-        Some(Self(bytes))
-    }
-}
-
-impl fmt::Display for Digest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
-
-impl fmt::Debug for Digest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-/// How far a chain goes.
+/// The end of a chain: its last row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Chain {
-    /// Which.
+    /// Identifies the chain.
     pub id: Uuid,
-    /// Its last row.
+    /// Number of the last row; 0 if there is none.
     pub seq: i64,
-    /// The hash of its last row.
+    /// Hash of the last row.
     pub head: Digest,
 }
 
 impl Chain {
-    /// One without rows.
+    /// A chain without rows.
     pub fn new(id: Uuid) -> Self {
         Self { id, seq: 0, head: Digest::NONE }
     }
 }
 
-/// Rows that follow each other in one chain, in the form in which they are copied into the table.
+/// Consecutive rows of one chain, encoded for PostgreSQL's binary `COPY`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Batch {
-    /// Where the chain stands before them.
+    /// The end of the chain before these rows.
     pub before: Chain,
-    /// Where it stands after them.
+    /// The end of the chain after these rows.
     pub after: Chain,
-    /// The days that they are of, counted from the first of 2000.
+    /// The days of the rows, counted from 2000-01-01.
     pub days: BTreeSet<i32>,
-    /// The rows: of each the number of its fields, then the fields.
+    /// The encoded rows: of each, the number of its fields followed by the fields.
     pub rows: Vec<u8>,
 }
 
-/// Most bytes of memory that are kept for events or rows to come.
-pub const MOST_ROOM: usize = 4 << 20;
-/// Bytes of a row around those of its event: the number of its fields, its version, its place, and two hashes.
+/// Maximum size of a buffer that is kept for reuse, in bytes.
+pub const MAX_BUFFER: usize = 4 << 20;
+/// Bytes of a row in addition to its event: the number of fields, version, chain, sequence number, and two
+/// hashes.
 const AROUND: usize = 2 + (4 + 2) + (4 + 16) + (4 + 8) + 2 * (4 + 32);
-/// The columns of a row.
+/// The number of columns of a row.
 const COLUMNS: i16 = 29;
 
 impl Batch {
-    /// Nothing yet, in continuation of a chain.
+    /// An empty batch that continues a chain.
     pub fn after(chain: Chain) -> Self {
         Self { before: chain, after: chain, days: BTreeSet::new(), rows: Vec::new() }
     }
 
-    /// Nothing yet, in memory that held the rows of another.
-    pub fn with_room(chain: Chain, room: Vec<u8>) -> Self {
-        Self { rows: room, ..Self::after(chain) }
+    /// An empty batch that reuses a buffer.
+    pub fn with_buffer(chain: Chain, buffer: Vec<u8>) -> Self {
+        Self { rows: buffer, ..Self::after(chain) }
     }
 
-    /// Makes room for so many events of so many bytes together.
+    /// Reserves memory for `events` events of `bytes` bytes in total.
     pub fn reserve(&mut self, events: usize, bytes: usize) {
         self.rows.reserve(bytes + events * AROUND);
     }
 
-    /// The memory of its rows, without them, unless it is much.
-    pub fn into_room(mut self) -> Vec<u8> {
+    /// The buffer for reuse by another batch; empty if it grew too large.
+    pub fn into_buffer(mut self) -> Vec<u8> {
         self.rows.clear();
-        if self.rows.capacity() > MOST_ROOM { Vec::new() } else { self.rows }
+        if self.rows.capacity() > MAX_BUFFER { Vec::new() } else { self.rows }
     }
 
-    /// Adds an encoded event, which gets the next place in the chain.
+    /// Appends an encoded event as the next row of the chain.
     pub fn push(&mut self, event: &[u8]) {
         let Chain { id, seq, head } = self.after;
         self.rows.extend_from_slice(&COLUMNS.to_be_bytes());
@@ -128,9 +84,9 @@ impl Batch {
         self.after = Chain { id, seq: seq + 1, head: hash };
     }
 
-    /// The same events in another chain.
+    /// The same events as rows of another chain.
     #[must_use]
-    pub fn again(&self, chain: Chain) -> Self {
+    pub fn rechained(&self, chain: Chain) -> Self {
         let mut batch = Self::after(chain);
         let mut rest = self.rows.as_slice();
         while let Some((event, others)) = event_of(rest) {
@@ -140,7 +96,7 @@ impl Batch {
         batch
     }
 
-    /// Adds the rows of another batch, if they go on where these end.
+    /// Appends the rows of another batch, if it continues this one; returns whether it does.
     pub fn join(&mut self, next: &Self) -> bool {
         if next.before != self.after {
             return false;
@@ -151,8 +107,8 @@ impl Batch {
         true
     }
 
-    /// The rows after a place in the chain; `None` where it is no place between them.
-    pub fn since(&self, place: Chain) -> Option<Self> {
+    /// The rows after `place`; `None` if that is not the end of a row of this batch.
+    pub fn rows_after(&self, place: Chain) -> Option<Self> {
         let rows = usize::try_from(place.seq - self.before.seq).ok().filter(|rows| *rows > 0)?;
         let (mut rest, mut last) = (self.rows.as_slice(), None);
         for _ in 0..rows {
@@ -164,7 +120,7 @@ impl Batch {
         fits.then(|| Self { before: place, after: self.after, days: self.days.clone(), rows: rest.to_vec() })
     }
 
-    /// Its rows in two halves; `None` where there are fewer than two.
+    /// Splits the batch into two; `None` if it has fewer than two rows.
     pub fn halves(&self) -> Option<(Self, Self)> {
         let count = self.after.seq - self.before.seq;
         let (mut rest, mut middle) = (self.rows.as_slice(), self.before);
@@ -179,13 +135,13 @@ impl Batch {
         (count > 1).then(|| (part(self.before, middle, first), part(middle, self.after, rest.to_vec())))
     }
 
-    /// Whether there is nothing in it.
+    /// Whether the batch has no rows.
     pub fn is_empty(&self) -> bool {
         self.before.seq == self.after.seq
     }
 }
 
-/// Fields of a row before those of its event.
+/// Number of fields before those of the event.
 const PLACE: i16 = 4;
 
 /// The event of the first row, and the rows after it.
@@ -213,7 +169,7 @@ mod tests {
 
     use super::{Batch, Chain, Digest};
     use crate::model::audit::encoding;
-    use crate::model::audit::event::{Actor, ActorKind, ClientName, Difference, Event};
+    use crate::model::audit::event::{Actor, ActorKind, ChangeHashes, ClientName, Event};
     use crate::model::ids::{AgentId, KeyId, PrincipalId, TenantId};
     use crate::model::limits::RateLimit;
     use crate::model::outcome::Outcome;
@@ -247,7 +203,7 @@ mod tests {
             bytes_in: 100,
             bytes_out: Some(200),
             revision: Some(Revision(7)),
-            difference: Difference::default(),
+            difference: ChangeHashes::default(),
         }
     }
 
@@ -261,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_is_hashed_as_the_guide_says() {
+    fn event_is_hashed_as_documented() {
         let after = batch().after;
         assert_eq!(after.seq, 2);
         let guide = include_str!("../../../docs/audit.md");
@@ -270,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_carries_the_hash_of_the_one_before_and_its_own() {
+    fn row_contains_the_previous_hash_and_its_own() {
         let batch = batch();
         let second = &batch.rows[batch.rows.len() / 2..];
         let (fields, hash) = second[2..].split_at(second.len() - 2 - 36);
@@ -282,15 +238,15 @@ mod tests {
     }
 
     #[test]
-    fn events_can_go_into_another_chain() {
+    fn events_can_be_moved_to_another_chain() {
         let batch = batch();
-        let other = batch.again(Chain::new(Uuid::from_u128(0xd)));
+        let other = batch.rechained(Chain::new(Uuid::from_u128(0xd)));
         assert_ne!(other, batch);
-        assert_eq!(other.again(batch.before), batch);
+        assert_eq!(other.rechained(batch.before), batch);
     }
 
     #[test]
-    fn a_batch_is_joined_to_the_one_before_and_parted_where_the_database_stands() {
+    fn batches_join_and_split_at_the_end_of_a_row() {
         let (first, mut bytes) = (batch(), Vec::new());
         encoding::event(&mut bytes, &example());
         let mut second = Batch::after(first.after);
@@ -299,14 +255,14 @@ mod tests {
         assert!(both.join(&second));
         assert_eq!((both.before, both.after), (first.before, second.after));
         assert!(!both.clone().join(&second));
-        assert_eq!(both.since(first.after), Some(second));
+        assert_eq!(both.rows_after(first.after), Some(second));
         for elsewhere in [
             first.before,
             Chain { head: Digest::NONE, ..first.after },
             Chain { id: Uuid::nil(), ..first.after },
             Chain { seq: 9, ..first.after },
         ] {
-            assert_eq!(both.since(elsewhere), None, "{elsewhere:?}");
+            assert_eq!(both.rows_after(elsewhere), None, "{elsewhere:?}");
         }
     }
 
@@ -324,17 +280,9 @@ mod tests {
     }
 
     #[test]
-    fn what_a_terminal_would_obey_is_replaced() {
+    fn control_characters_are_replaced() {
         let mut out = Vec::new();
         encoding::text(&mut out, "a\u{1b}[31m\0\u{85}ä");
         assert_eq!(&out[4..], "a\u{fffd}[31m\u{fffd}\u{fffd}ä".as_bytes());
-    }
-
-    #[test]
-    fn a_digest_is_read_as_it_is_written() {
-        let digest = Digest::of(b"x");
-        assert_eq!(Digest::parse(&digest.to_string()), Some(digest));
-        assert_eq!(Digest::parse(&"g".repeat(64)), None);
-        assert_eq!(Digest::parse(&"ä".repeat(32)), None);
     }
 }

@@ -1,58 +1,59 @@
-//! A checkpoint: where all chains stood at some moment, to be kept where nobody can change it who can change the log.
+//! Checkpoints: the ends of all chains at one time, to be stored outside the reach of those who can modify
+//! the log.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::chain::Digest;
 use super::encoding::{field, int8, text, uuid as uid};
-use super::signature::{PublicKey, Purpose, Signature, Signer};
+use super::signature::{PublicKey, Signature, SignaturePurpose, Signer};
 
-/// What a checkpoint says that it is.
+/// The `apiVersion` of checkpoints.
 pub const API_VERSION: &str = "waggle/audit/v1";
 
-/// Where all chains stood.
+/// The ends of all chains at one time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Checkpoint {
-    /// `waggle/audit/v1`.
+    /// Always `waggle/audit/v1`.
     pub api_version: String,
-    /// When it was made.
+    /// When the checkpoint was made (RFC 3339).
     pub at: String,
-    /// The chain of chains, which holds where each chain ended that has ended.
+    /// The ledger: the chain of entries about all chains, including where closed chains ended.
     pub ledger: LedgerHead,
-    /// The chains that had not ended.
+    /// The chains that were open.
     pub chains: Vec<ChainHead>,
-    /// The public key of the gateway that made it, where it has one.
+    /// The public key of the gateway that made the checkpoint, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub signer: Option<PublicKey>,
-    /// Its signature over all the rest.
+    /// The signature over all other members.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub signature: Option<Signature>,
 }
 
 impl Checkpoint {
-    /// Signs it.
+    /// Signs the checkpoint.
     #[must_use]
     pub fn signed(mut self, signer: &Signer) -> Self {
         self.signer = Some(signer.public());
-        self.signature = Some(signer.sign(Purpose::Checkpoint, &self.digest()));
+        self.signature = Some(signer.sign(SignaturePurpose::Checkpoint, &self.digest()));
         self
     }
 
-    /// Whether its signature is that of the key it names; `None` where it has neither.
+    /// Whether the signature is valid for the key in the checkpoint; `None` if there is neither.
     pub fn is_authentic(&self) -> Option<bool> {
         match (&self.signer, &self.signature) {
             (None, None) => None,
             (Some(signer), Some(signature)) => {
-                Some(signer.verify(Purpose::Checkpoint, &self.digest(), signature))
+                Some(signer.verify(SignaturePurpose::Checkpoint, &self.digest(), signature))
             }
             _ => Some(false),
         }
     }
 
-    /// The SHA-256 that is signed (`docs/audit.md`).
+    /// The SHA-256 hash that is signed (`docs/audit.md`).
     pub fn digest(&self) -> Digest {
         let mut out = Vec::new();
         text(&mut out, &self.api_version);
@@ -71,26 +72,26 @@ impl Checkpoint {
     }
 }
 
-/// How far the chain of chains went.
+/// The last entry of the ledger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LedgerHead {
-    /// Its last entry.
+    /// Number of the last entry.
     pub number: i64,
-    /// The hash of that.
+    /// Hash of the last entry.
     #[schema(value_type = String)]
     pub hash: Digest,
 }
 
-/// How far a chain went.
+/// The last row of a chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ChainHead {
-    /// Which.
+    /// Identifies the chain.
     pub chain: Uuid,
-    /// Its last row.
+    /// Number of the last row.
     pub seq: i64,
-    /// The hash of that.
+    /// Hash of the last row.
     #[schema(value_type = String)]
     pub hash: Digest,
 }

@@ -1,7 +1,8 @@
-//! How an event is written down: fields in the order of the table's columns, each its length in four bytes and then its
-//! value as PostgreSQL sends it in binary form. `docs/audit.md` describes it byte for byte.
+//! The binary encoding of events: the fields in the order of the table's columns, each as its length in four
+//! bytes followed by its value in PostgreSQL's binary format. Specified in `docs/audit.md`.
 //!
-//! The same bytes are hashed, copied into the table and kept in the spill file, so that an event is encoded once.
+//! The same bytes are hashed, copied into the table and written to the spill file, so that an event is
+//! encoded once.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -15,12 +16,13 @@ use crate::model::client_address::ClientAddress;
 
 /// The version of this encoding.
 pub const VERSION: i16 = 1;
-/// Where PostgreSQL's time begins.
+/// The epoch of PostgreSQL's timestamps.
 const EPOCH: OffsetDateTime = datetime!(2000-01-01 00:00 UTC);
 const NULL: [u8; 4] = [0xff; 4];
 const MICROS_A_DAY: i64 = 86_400_000_000;
 
-/// Appends everything of an event but its place in a chain: the fields from `at` to `after`.
+/// Appends the fields of an event, from `at` to `after`; the fields of its position in the chain are not
+/// included.
 pub fn event(out: &mut Vec<u8>, event: &Event) {
     int8(out, micros(event.at));
     text(out, &event.request);
@@ -48,14 +50,14 @@ pub fn event(out: &mut Vec<u8>, event: &Event) {
     optional(out, event.difference.after, |out, hash| field(out, &hash.0));
 }
 
-/// Appends a value with its length before it.
+/// Appends a value preceded by its length.
 pub fn field(out: &mut Vec<u8>, value: &[u8]) {
     let length = i32::try_from(value.len()).unwrap_or(i32::MAX);
     out.extend_from_slice(&length.to_be_bytes());
     out.extend_from_slice(value);
 }
 
-/// Appends a value or its absence.
+/// Appends a value or NULL.
 pub fn optional<T>(out: &mut Vec<u8>, value: Option<T>, write: impl FnOnce(&mut Vec<u8>, T)) {
     match value {
         Some(value) => write(out, value),
@@ -63,31 +65,30 @@ pub fn optional<T>(out: &mut Vec<u8>, value: Option<T>, write: impl FnOnce(&mut 
     }
 }
 
-/// Appends a whole number of eight bytes.
+/// Appends an eight-byte integer.
 pub fn int8(out: &mut Vec<u8>, value: i64) {
     field(out, &value.to_be_bytes());
 }
 
-/// Appends a whole number of four bytes.
+/// Appends a four-byte integer.
 pub fn int4(out: &mut Vec<u8>, value: i32) {
     field(out, &value.to_be_bytes());
 }
 
-/// Appends a uid.
+/// Appends a UUID.
 pub fn uuid(out: &mut Vec<u8>, value: Uuid) {
     field(out, value.as_bytes());
 }
 
-/// Appends text, as [`line()`] has it.
+/// Appends text, sanitized by [`line()`].
 pub fn text(out: &mut Vec<u8>, value: &str) {
     field(out, line(value).as_bytes());
 }
 
-/// Text as it stands in the log: a character that is no part of a line, which PostgreSQL may refuse and a terminal may
-/// obey, is replaced.
+/// Replaces control characters, which PostgreSQL may reject and a terminal may interpret.
 pub fn line(value: &str) -> Cow<'_, str> {
-    // All control characters begin with one of these bytes. To look at every byte, many at once, is quicker than to stop
-    // at the first.
+    // Every control character begins with one of these bytes. Checking all bytes, which is vectorized, is
+    // faster than stopping at the first match.
     let suspicious = |byte: u8| byte < 0x20 || byte == 0x7f || byte == 0xc2;
     if !value.bytes().fold(false, |found, byte| found | suspicious(byte)) {
         return Cow::Borrowed(value);
@@ -99,7 +100,7 @@ fn unsigned(out: &mut Vec<u8>, value: u64) {
     int8(out, i64::try_from(value).unwrap_or(i64::MAX));
 }
 
-/// Appends an address as text. Those of IPv4, which most are, without the machinery of formatting.
+/// Appends an address as text. IPv4 addresses, the common case, bypass the formatting machinery.
 fn address(out: &mut Vec<u8>, address: ClientAddress) {
     let ClientAddress::Known(IpAddr::V4(address)) = address else {
         return field(out, address.to_string().as_bytes());
@@ -115,23 +116,23 @@ fn address(out: &mut Vec<u8>, address: ClientAddress) {
     out[start..start + NULL.len()].copy_from_slice(&length.to_be_bytes());
 }
 
-/// Microseconds since the beginning of 2000 in UTC.
+/// Microseconds since 2000-01-01 UTC.
 pub fn micros(at: OffsetDateTime) -> i64 {
     i64::try_from((at - EPOCH).whole_microseconds()).unwrap_or(i64::MAX)
 }
 
-/// The day of an encoded event, counted from the first of 2000; `None` for what is no event.
+/// The day of an encoded event, counted from 2000-01-01; `None` if the bytes are not an event.
 pub fn day(event: &[u8]) -> Option<i32> {
     let micros = i64::from_be_bytes(event.get(4..12)?.try_into().ok()?);
     i32::try_from(micros.div_euclid(MICROS_A_DAY)).ok()
 }
 
-/// The day of a time in microseconds since the beginning of 2000, counted from the first of 2000.
+/// The day of a time in microseconds since 2000-01-01 UTC, counted from that day.
 pub fn day_of_micros(micros: i64) -> i32 {
     i32::try_from(micros.div_euclid(MICROS_A_DAY)).unwrap_or(if micros < 0 { i32::MIN } else { i32::MAX })
 }
 
-/// Takes the first field off some bytes: its value, or none, and the rest.
+/// Splits off the first field: its value, if not NULL, and the remaining bytes. `None` if it is truncated.
 pub fn split(bytes: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
     let (length, rest) = bytes.split_first_chunk()?;
     if *length == NULL {
@@ -159,14 +160,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_address_is_written_as_it_is_shown(given: IpAddr) {
+        fn address_is_encoded_as_its_display_form(given: IpAddr) {
             let given = ClientAddress::Known(given);
             let shown = given.to_string();
             prop_assert_eq!(written(|out| address(out, given)), written(|out| field(out, shown.as_bytes())));
         }
 
         #[test]
-        fn what_is_no_part_of_a_line_is_replaced_wherever_it_stands(given in "[a ~é\u{0}\u{1f}\u{7f}\u{80}\u{9f}\u{a0}深]{0,40}") {
+        fn control_characters_are_replaced_in_any_position(given in "[a ~é\u{0}\u{1f}\u{7f}\u{80}\u{9f}\u{a0}深]{0,40}") {
             let clean: String = given.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
             prop_assert_eq!(written(|out| text(out, &given)), written(|out| field(out, clean.as_bytes())));
         }

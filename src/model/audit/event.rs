@@ -1,10 +1,10 @@
-//! What the audit log says of one request, one call or one end of a stream.
+//! An audit event: one request, call, or end of a stream.
 
 use std::borrow::Cow;
 
 use time::OffsetDateTime;
 
-use super::chain::Digest;
+use super::digest::Digest;
 use crate::model::caller::CredentialKind;
 use crate::model::client_address::ClientAddress;
 use crate::model::ids::{AgentId, KeyId, PrincipalId, SessionUid, TenantId};
@@ -12,24 +12,24 @@ use crate::model::limits::RateLimit;
 use crate::model::outcome::Outcome;
 use crate::model::scope::Revision;
 
-/// Most bytes of what a request calls itself, its client or its agent.
-const MOST_NAME: usize = 256;
-/// Most bytes of a subject: that of a URI.
-const MOST_SUBJECT: usize = 2_048;
+/// Maximum length in bytes of an id, method, client name or slug.
+const MAX_NAME: usize = 256;
+/// Maximum length in bytes of a subject: that of a URI.
+const MAX_SUBJECT: usize = 2_048;
 
-/// Who asked.
+/// The kind of the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ActorKind {
-    /// Nobody knows: the credential is not valid, or was not looked at.
+    /// Not known: the credential is not valid, or was not verified.
     #[default]
     Unknown,
-    /// Somebody without a credential.
+    /// A caller without a credential.
     Anybody,
-    /// An agent's key.
+    /// An agent key.
     Agent,
     /// A tenant's owner key.
     Owner,
-    /// Whoever has an access token of an issuer.
+    /// An access token of an issuer.
     Token,
     /// The operator.
     Operator,
@@ -46,7 +46,7 @@ impl From<CredentialKind> for ActorKind {
 }
 
 impl ActorKind {
-    /// As it stands in the log.
+    /// The value of the column `principal_kind`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Unknown => "unknown",
@@ -59,21 +59,21 @@ impl ActorKind {
     }
 }
 
-/// Who asked, and with which key.
+/// The caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Actor {
-    /// What he is.
+    /// The kind of the caller.
     pub kind: ActorKind,
-    /// Who he is.
+    /// Identity of the caller.
     pub principal: Option<PrincipalId>,
-    /// His key.
+    /// The key used.
     pub key: Option<KeyId>,
-    /// What was set for the key's rate, which bounds the rows of its refusals. Not part of a row.
+    /// The rate limit of the key, which bounds the rows of its refused requests. Not part of the row.
     pub limits: RateLimit,
 }
 
 impl Actor {
-    /// Somebody without a credential.
+    /// A caller without a credential.
     pub fn anybody() -> Self {
         Self { kind: ActorKind::Anybody, ..Self::default() }
     }
@@ -84,78 +84,78 @@ impl Actor {
     }
 }
 
-/// What a client calls itself, bounded.
+/// Name and version of a client, as sent by it, truncated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientName {
-    /// Its name.
+    /// Name of the client.
     pub name: Box<str>,
-    /// Its version.
+    /// Version of the client.
     pub version: Box<str>,
 }
 
 impl ClientName {
-    /// As much of it as the log keeps.
+    /// Truncates the name and version of a client.
     pub fn new(name: &str, version: &str) -> Self {
         Self { name: named(name), version: named(version) }
     }
 }
 
-/// What changed: hashes of the definition with its contents, or nothing where there was or is none.
+/// Hashes of a definition and its content before and after a change; `None` if it did not exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Difference {
-    /// Of what was there before.
+pub struct ChangeHashes {
+    /// Hash before the change.
     pub before: Option<Digest>,
-    /// Of what is there now.
+    /// Hash after the change.
     pub after: Option<Digest>,
 }
 
-/// One line of the audit log, before it has its place in a chain. It never holds contents, arguments or secrets.
+/// An audit event, before it has a position in a chain. It never contains content, arguments or secrets.
 #[derive(Debug, Clone)]
 pub struct Event {
-    /// When it was made, in whole microseconds.
+    /// When the event was created, in whole microseconds.
     pub at: OffsetDateTime,
-    /// The request's id.
+    /// Id of the request.
     pub request: Box<str>,
-    /// The trace that the client says the request belongs to.
+    /// Trace id of the request, as sent by the client.
     pub trace: Option<[u8; 16]>,
-    /// The tenant of what was asked for.
+    /// Tenant of the object of the request.
     pub tenant: Option<TenantId>,
-    /// The agent that was asked.
+    /// Agent of the request.
     pub agent: Option<AgentId>,
-    /// The agent as the request names it.
+    /// Slug of the agent as named in the request.
     pub slug: Option<Box<str>>,
-    /// Who asked.
+    /// The caller.
     pub actor: Actor,
-    /// From where.
+    /// Address of the client.
     pub client: ClientAddress,
-    /// With what, by the client's own word.
+    /// Name and version of the client, as sent by it.
     pub client_name: Option<ClientName>,
-    /// In which revision of the protocol.
+    /// Protocol revision.
     pub protocol: Option<&'static str>,
-    /// In which session.
+    /// Session of the request.
     pub session: Option<SessionUid>,
-    /// For what.
+    /// MCP method, or HTTP method and path.
     pub method: Cow<'static, str>,
-    /// Of what: a URI, the name of a prompt, a key's id, a slug.
+    /// Object of the request: a URI, the name of a prompt, a key's id, or a slug.
     pub subject: Option<Box<str>>,
     /// How the request or the stream ended.
     pub outcome: Outcome,
-    /// The HTTP status of the answer.
+    /// HTTP status of the response.
     pub status: Option<u16>,
-    /// How long it took, in microseconds.
+    /// Duration in microseconds.
     pub micros: u64,
-    /// Bytes of the request's body.
+    /// Bytes of the request body.
     pub bytes_in: u64,
-    /// Bytes of the answer's body; none where it is not known when the event is made.
+    /// Bytes of the response body, if known when the event is created.
     pub bytes_out: Option<u64>,
-    /// The revision that was written or told.
+    /// The revision that was written or served.
     pub revision: Option<Revision>,
-    /// What a change did.
-    pub difference: Difference,
+    /// What a change modified.
+    pub difference: ChangeHashes,
 }
 
 impl Event {
-    /// A request that has just arrived: who asked and what came of it is not known yet.
+    /// An event with the given request, and without caller and outcome.
     pub fn new(
         at: OffsetDateTime,
         request: Box<str>,
@@ -182,22 +182,22 @@ impl Event {
             bytes_in: 0,
             bytes_out: None,
             revision: None,
-            difference: Difference::default(),
+            difference: ChangeHashes::default(),
         }
     }
 }
 
-/// As much as the log keeps of a name, an id or a method.
+/// Truncates a name, an id or a method.
 pub fn named(text: &str) -> Box<str> {
-    text[..text.floor_char_boundary(MOST_NAME)].into()
+    text[..text.floor_char_boundary(MAX_NAME)].into()
 }
 
-/// As much as the log keeps of a subject.
+/// Truncates a subject.
 pub fn subject(text: &str) -> Box<str> {
-    text[..text.floor_char_boundary(MOST_SUBJECT)].into()
+    text[..text.floor_char_boundary(MAX_SUBJECT)].into()
 }
 
-/// The trace of a `traceparent` header (W3C Trace Context, version 00 or a later one), where it is a valid one.
+/// The trace id of a valid `traceparent` header (W3C Trace Context, version 00 or later).
 pub fn trace(traceparent: &[u8]) -> Option<[u8; 16]> {
     let (version, rest) = (traceparent.get(..2)?, traceparent.get(2..)?);
     let lower = |bytes: &[u8]| bytes.iter().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
@@ -221,7 +221,7 @@ mod tests {
     use super::{named, trace};
 
     #[test]
-    fn a_trace_is_taken_from_a_valid_header_only() {
+    fn trace_id_requires_a_valid_header() {
         let good = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
         let id = 0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736_u128.to_be_bytes();
         assert_eq!(trace(good.as_bytes()), Some(id));
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_client_says_is_kept_as_far_as_it_is_short() {
+    fn long_names_are_truncated_at_a_character() {
         assert_eq!(&*named("curl"), "curl");
         assert_eq!(&*named(&format!("{}ää", "x".repeat(255))), "x".repeat(255));
     }

@@ -1,5 +1,5 @@
-//! The chain of chains: which chains there are, where they ended, which of their rows were dropped for their age, and
-//! which keys sign its entries.
+//! The ledger: a chain of entries about all chains. They record when a chain was opened and ended, which of
+//! its rows are missing for a reason, and which keys sign entries.
 
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -8,62 +8,63 @@ use super::chain::{Chain, Digest};
 use super::encoding::{field, int4, int8, micros, optional, text, uuid};
 use super::signature::PublicKey;
 
-/// The version of the encoding of entries. Those of version 1 have neither a cut-off day nor a signature.
+/// The version of the encoding of entries. Version 1 has neither cutoff days nor signatures.
 pub const VERSION: i16 = 2;
 
-/// Kinds that later versions enter. Entries of them are hashed and signed like all others and say nothing of the rows of
-/// a chain to a version that does not know them.
+/// Kinds added by later versions. This version hashes and verifies such entries, but draws no conclusion
+/// about the rows of a chain from them.
 pub const RESERVED: [&str; 1] = ["archived"];
 
-/// What became of a chain.
+/// A kind of ledger entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Entry {
-    /// It began.
+pub enum EntryKind {
+    /// The chain was opened.
     Opened,
-    /// It ended with its process, in order.
+    /// The process of the chain shut down after this row.
     Closed(Chain),
-    /// Its process ended without a word; all that is known of it is written.
+    /// The process of the chain terminated uncleanly; this is the last known row.
     Interrupted(Chain),
-    /// Its rows from `first` on were dropped, which followed `before`, up to and including those of `last`.
+    /// Expired rows were dropped, from `first` to `last`.
     Dropped {
-        /// The first that is gone.
+        /// The first dropped row.
         first: i64,
         /// The hash before it.
         before: Digest,
-        /// The last that is gone, and its hash.
+        /// The last dropped row and its hash.
         last: Chain,
-        /// Why they are gone.
+        /// The retention applied.
         cutoff: Cutoff,
     },
-    /// A key signs entries from here on. Signed by the key that it replaces, if any, else by itself.
+    /// A key that signs later entries. Signed by the key that it replaces, or by itself.
     Key(PublicKey),
-    /// The database refused this row; its place and its hash are kept.
-    Quarantined(Missing),
-    /// These rows were lost with a corrupt spill file; none where it is not known that any were.
-    Damaged(Missing),
+    /// The database rejected this row; its position and hash are recorded.
+    Quarantined(MissingRows),
+    /// These rows were lost with a corrupt spill file. The range is empty if it is not known whether any
+    /// were.
+    Damaged(MissingRows),
 }
 
-/// Rows of a chain that are not in the log, and the hashes at both ends.
+/// Rows of a chain that are not in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Missing {
-    /// Where the chain stands before them.
+pub struct MissingRows {
+    /// The end of the chain before these rows.
     pub before: Chain,
-    /// Where it stands after them.
+    /// The end of the chain after these rows.
     pub after: Chain,
 }
 
-/// Which rows were too old to be kept.
+/// The retention applied to dropped rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cutoff {
-    /// The cut-off day, in days since 2000-01-01: rows of the days before it are gone.
+    /// The cutoff day, in days since 2000-01-01: rows of earlier days have expired.
     pub day: i32,
-    /// For how many days rows were kept.
+    /// The retention in days.
     pub retain_days: i32,
 }
 
-impl Entry {
-    /// As it stands in the table.
-    pub fn kind(&self) -> &'static str {
+impl EntryKind {
+    /// The value of the column `kind`.
+    pub fn as_str(&self) -> &'static str {
         match self {
             Self::Opened => "opened",
             Self::Closed(_) => "closed",
@@ -76,67 +77,67 @@ impl Entry {
     }
 }
 
-/// An entry in its place.
+/// A ledger entry with its position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Record {
-    /// Its place, from 1.
+pub struct LedgerEntry {
+    /// Number of the entry, from 1.
     pub number: i64,
-    /// The hash of the one before.
+    /// Hash of the previous entry.
     pub previous: Digest,
-    /// When it was made.
+    /// When the entry was made.
     pub at: OffsetDateTime,
-    /// Of which chain; the nil UUID for `key`.
+    /// The chain concerned; the nil UUID for `key`.
     pub chain: Uuid,
-    /// What became of it.
-    pub entry: Entry,
-    /// The key that signs it.
+    /// What the entry records.
+    pub kind: EntryKind,
+    /// The key that signs the entry.
     pub signer: Option<PublicKey>,
 }
 
-/// What depends on the kind of an entry, as it stands in the table.
+/// The columns that depend on the kind of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Columns {
-    /// Of `dropped`: the first row that is gone.
+pub struct EntryColumns {
+    /// The first missing row.
     pub first: Option<i64>,
-    /// Of `dropped`: the hash before it.
+    /// The hash before it.
     pub before: Option<Digest>,
-    /// The last row, of the chain or of what was dropped, and its hash.
+    /// The last row, of the chain or of the missing range, and its hash.
     pub last: (i64, Digest),
-    /// Of `dropped`.
+    /// Of `dropped` only.
     pub cutoff: Option<Cutoff>,
-    /// Of `key`.
+    /// Of `key` only.
     pub key: Option<PublicKey>,
 }
 
-impl Record {
-    /// What depends on its kind.
-    pub fn columns(&self) -> Columns {
-        let bare = Columns { first: None, before: None, last: (0, Digest::NONE), cutoff: None, key: None };
-        match self.entry {
-            Entry::Opened => bare,
-            Entry::Closed(chain) | Entry::Interrupted(chain) => {
-                Columns { last: (chain.seq, chain.head), ..bare }
+impl LedgerEntry {
+    /// The columns that depend on the kind.
+    pub fn columns(&self) -> EntryColumns {
+        let bare =
+            EntryColumns { first: None, before: None, last: (0, Digest::NONE), cutoff: None, key: None };
+        match self.kind {
+            EntryKind::Opened => bare,
+            EntryKind::Closed(chain) | EntryKind::Interrupted(chain) => {
+                EntryColumns { last: (chain.seq, chain.head), ..bare }
             }
-            Entry::Dropped { first, before, last, cutoff } => Columns {
+            EntryKind::Dropped { first, before, last, cutoff } => EntryColumns {
                 first: Some(first),
                 before: Some(before),
                 last: (last.seq, last.head),
                 cutoff: Some(cutoff),
                 ..bare
             },
-            Entry::Key(key) => Columns { key: Some(key), ..bare },
-            Entry::Quarantined(Missing { before, after }) | Entry::Damaged(Missing { before, after }) => {
-                Columns {
-                    first: Some(before.seq + 1),
-                    before: Some(before.head),
-                    last: (after.seq, after.head),
-                    ..bare
-                }
-            }
+            EntryKind::Key(key) => EntryColumns { key: Some(key), ..bare },
+            EntryKind::Quarantined(MissingRows { before, after })
+            | EntryKind::Damaged(MissingRows { before, after }) => EntryColumns {
+                first: Some(before.seq + 1),
+                before: Some(before.head),
+                last: (after.seq, after.head),
+                ..bare
+            },
         }
     }
 
-    /// Its hash: of all columns in their order, as with the rows of the log.
+    /// The hash of the entry, over all its columns, as for rows of the log.
     pub fn hash(&self) -> Digest {
         let columns = self.columns();
         let (last, head) = columns.last;
@@ -145,7 +146,7 @@ impl Record {
         int8(&mut out, self.number);
         field(&mut out, &self.previous.0);
         int8(&mut out, micros(self.at));
-        text(&mut out, self.entry.kind());
+        text(&mut out, self.kind.as_str());
         uuid(&mut out, self.chain);
         optional(&mut out, columns.first, int8);
         optional(&mut out, columns.before, |out, hash| field(out, &hash.0));
@@ -165,25 +166,25 @@ mod tests {
     use time::macros::datetime;
     use uuid::Uuid;
 
-    use super::{Cutoff, Entry, Record};
+    use super::{Cutoff, EntryKind, LedgerEntry};
     use crate::model::audit::chain::{Chain, Digest};
-    use crate::model::audit::signature::{Purpose, Signer};
+    use crate::model::audit::signature::{SignaturePurpose, Signer};
 
     fn hex(bytes: &[u8]) -> String {
         bytes.iter().fold("\\x".to_owned(), |text, byte| format!("{text}{byte:02x}"))
     }
 
     #[test]
-    fn entry_is_hashed_and_signed_as_the_guide_says() {
+    fn entry_is_hashed_and_signed_as_documented() {
         let signer = Signer::parse(Signer::pem(&[7; 32]).as_bytes()).unwrap();
         let chain = Uuid::from_u128(0xc);
         let (before, head) = (Digest::of(b"before"), Digest::of(b"last"));
-        let record = Record {
+        let record = LedgerEntry {
             number: 3,
             previous: Digest::of(b"previous"),
             at: datetime!(2026-07-28 12:00:00.000001 UTC),
             chain,
-            entry: Entry::Dropped {
+            kind: EntryKind::Dropped {
                 first: 5,
                 before,
                 last: Chain { id: chain, seq: 14, head },
@@ -196,7 +197,7 @@ mod tests {
             "version": 2, "number": 3, "previous": hex(&record.previous.0), "at": "2026-07-28T12:00:00.000001+00:00",
             "kind": "dropped", "chain": chain, "first": 5, "before": hex(&before.0), "last": 14, "head": hex(&head.0),
             "cutoff": "2026-04-29", "retain_days": 90, "key": null, "signer": hex(&signer.public().0),
-            "hash": hex(&hash.0), "signature": hex(&signer.sign(Purpose::Entry, &hash).0),
+            "hash": hex(&hash.0), "signature": hex(&signer.sign(SignaturePurpose::Entry, &hash).0),
         });
         let guide = include_str!("../../../docs/audit.md");
         let example = guide.rsplit("```json\n").next().and_then(|rest| rest.split("```").next()).unwrap();

@@ -1,4 +1,4 @@
-//! A line of the audit log as people read it.
+//! A row of the audit log as returned by the administration API.
 
 use serde::{Serialize, Serializer};
 use time::OffsetDateTime;
@@ -7,87 +7,87 @@ use uuid::Uuid;
 use super::chain::Digest;
 use crate::model::ids::{AgentId, KeyId, TenantId};
 
-/// A row of the log.
+/// A row of the audit log.
 #[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
 #[schema(as = AuditRow)]
 #[serde(rename_all = "camelCase")]
 pub struct AuditRow {
-    /// The version of the encoding under which it is hashed.
+    /// Version of the encoding that is hashed.
     pub version: i16,
-    /// Its chain.
+    /// Chain of the row.
     pub chain: Uuid,
-    /// Its place in the chain, from 1.
+    /// Number of the row in its chain, from 1.
     pub seq: i64,
-    /// When it was made.
+    /// When the event was created.
     #[serde(serialize_with = "micros")]
     pub at: OffsetDateTime,
-    /// The request's id.
+    /// Id of the request.
     pub request_id: String,
-    /// The trace that the client says it belongs to.
+    /// Trace id of the request, as sent by the client.
     pub trace_id: Option<String>,
-    /// The tenant of what was asked for.
+    /// Tenant of the object of the request.
     pub tenant_id: Option<Uuid>,
-    /// The agent that was asked.
+    /// Agent of the request.
     pub agent_id: Option<Uuid>,
-    /// The agent as the request names it.
+    /// Slug of the agent as named in the request.
     pub agent: Option<String>,
-    /// Who asked.
+    /// Identity of the caller.
     pub principal_id: Option<Uuid>,
-    /// What he is: `operator`, `owner`, `agent`, `token`, `anybody`, or `unknown`.
+    /// Kind of the caller: `operator`, `owner`, `agent`, `token`, `anybody`, or `unknown`.
     pub principal: String,
-    /// His key.
+    /// Key used.
     pub key_id: Option<Uuid>,
-    /// His address.
+    /// Address of the client.
     pub client: String,
-    /// What his client calls itself.
+    /// Name of the client, as sent by it.
     pub client_name: Option<String>,
-    /// And which version of it.
+    /// Version of the client, as sent by it.
     pub client_version: Option<String>,
-    /// The revision of the protocol.
+    /// Protocol revision.
     pub protocol_version: Option<String>,
-    /// The session.
+    /// Session of the request.
     pub session_id: Option<Uuid>,
-    /// What was asked: a method of MCP, or method and path of the admin surface.
+    /// MCP method, or method and path of the administration API.
     pub method: String,
-    /// Of what.
+    /// Object of the request.
     pub subject: Option<String>,
-    /// `ok`, the name of what went wrong, or how a stream ended.
+    /// `ok`, the name of the fault, or how a stream ended.
     pub outcome: String,
-    /// The HTTP status.
+    /// HTTP status of the response.
     pub status: Option<i16>,
-    /// How long it took, in microseconds.
+    /// Duration in microseconds.
     pub micros: i64,
-    /// Bytes of the request's body.
+    /// Bytes of the request body.
     pub bytes_in: i64,
-    /// Bytes of the answer's body, where they were known.
+    /// Bytes of the response body, if known.
     pub bytes_out: Option<i64>,
-    /// The revision that was written or told.
+    /// The revision that was written or served.
     pub revision: Option<i64>,
-    /// The hash of what was there before a change.
+    /// Hash of the definition and its content before a change.
     #[schema(value_type = Option<String>)]
     pub before: Option<Digest>,
-    /// The hash of what is there after it.
+    /// Hash of the definition and its content after a change.
     #[schema(value_type = Option<String>)]
     pub after: Option<Digest>,
-    /// The hash of the row before.
+    /// Hash of the previous row.
     #[schema(value_type = String)]
     pub previous: Digest,
-    /// Its own.
+    /// Hash of this row.
     #[schema(value_type = String)]
     pub hash: Digest,
 }
 
-/// Rows about agents: those that are known to be about one of them, and those whose request names it so.
+/// Selects rows of agents, by identity or by the slug in the request.
 #[derive(Debug, Clone, Default)]
 pub struct AgentFilter {
-    /// Who they are.
+    /// Identities of the agents.
     pub ids: Vec<AgentId>,
-    /// What the request calls it, whoever that is and whether it is there or not.
+    /// The slug in the request, whether or not an agent has it.
     pub name: Option<String>,
 }
 
 impl AgentFilter {
-    /// The same for the same agents alone.
+    /// Identifies the filter, for cursors: equal filters have equal fingerprints.
     pub fn fingerprint(&self) -> Uuid {
         let ids = self.ids.iter().flat_map(|id| id.0.into_bytes());
         let bytes: Vec<u8> = ids.chain(self.name.iter().flat_map(|name| name.bytes())).collect();
@@ -97,38 +97,38 @@ impl AgentFilter {
     }
 }
 
-/// What is asked of the log; what is left out does not matter.
+/// A filter of rows; absent members match every row.
 #[derive(Debug, Clone, Default)]
 pub struct AuditFilter {
-    /// One tenant.
+    /// Rows of one tenant.
     pub tenant: Option<TenantId>,
-    /// Some agents.
+    /// Rows of some agents.
     pub agent: Option<AgentFilter>,
-    /// One key.
+    /// Rows of one key.
     pub key: Option<KeyId>,
-    /// One method.
+    /// Rows of one method.
     pub method: Option<String>,
-    /// One outcome.
+    /// Rows of one outcome.
     pub outcome: Option<String>,
-    /// Not before.
+    /// Rows at or after this time.
     pub from: Option<OffsetDateTime>,
-    /// Before.
+    /// Rows before this time.
     pub to: Option<OffsetDateTime>,
 }
 
-/// Where a row stands among all, the newest first.
+/// The position of a row in the order of the log, newest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AuditPosition {
-    /// When it was made.
+    /// When the event was created.
     pub at: OffsetDateTime,
-    /// Its chain.
+    /// Chain of the row.
     pub chain: Uuid,
-    /// Its place there.
+    /// Number of the row in its chain.
     pub seq: i64,
 }
 
 impl AuditRow {
-    /// Where it stands.
+    /// The position of this row.
     pub fn position(&self) -> AuditPosition {
         AuditPosition { at: self.at, chain: self.chain, seq: self.seq }
     }
@@ -141,7 +141,7 @@ impl std::fmt::Display for AuditPosition {
 }
 
 impl AuditPosition {
-    /// Reads what was written of one.
+    /// Parses the `Display` form.
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split(' ');
         let at = OffsetDateTime::from_unix_timestamp_nanos(parts.next()?.parse().ok()?).ok()?;
@@ -149,7 +149,7 @@ impl AuditPosition {
     }
 }
 
-/// As RFC 3339 has it, always with six digits behind the second.
+/// Formats a time as RFC 3339 with microseconds.
 pub fn timestamp(at: OffsetDateTime) -> String {
     let at = at.to_offset(time::UtcOffset::UTC);
     let (date, time) = (at.date(), at.time());
@@ -158,17 +158,4 @@ pub fn timestamp(at: OffsetDateTime) -> String {
 
 fn micros<S: Serializer>(at: &OffsetDateTime, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&timestamp(*at))
-}
-
-impl Serialize for Digest {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> serde::Deserialize<'de> for Digest {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        Self::parse(&text).ok_or_else(|| serde::de::Error::custom("a hash has 64 hexadecimal digits"))
-    }
 }

@@ -1,6 +1,6 @@
-//! Ed25519 signatures (RFC 8032) of entries and checkpoints, and the keys that make and verify them.
+//! Ed25519 signatures (RFC 8032) of ledger entries and checkpoints, and signing keys.
 //!
-//! What is signed is a purpose and a SHA-256, so that a signature made for one purpose is worth nothing for another.
+//! The signed message is a purpose and a SHA-256 hash, so that a signature is valid for one purpose only.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,24 +14,24 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::chain::Digest;
 
-/// What stands before the base64 of a public key.
+/// Prefix of the text form of a public key.
 const ALGORITHM: &str = "ed25519:";
 /// A PKCS#8 document (RFC 8410, section 7) up to the 32 bytes of the private key.
 const PKCS8_HEAD: [u8; 16] =
     [0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20];
-/// Keys that one file may hold.
-const MOST_KEYS: usize = 16;
+/// Maximum number of keys per file.
+const MAX_KEYS: usize = 16;
 
 /// What a signature is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Purpose {
-    /// An entry of the chain of chains.
+pub enum SignaturePurpose {
+    /// An entry of the ledger.
     Entry,
     /// A checkpoint.
     Checkpoint,
 }
 
-impl Purpose {
+impl SignaturePurpose {
     /// The bytes that are signed.
     fn message(self, digest: &Digest) -> Vec<u8> {
         let purpose: &[u8] = match self {
@@ -42,18 +42,18 @@ impl Purpose {
     }
 }
 
-/// A public key.
+/// An Ed25519 public key.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PublicKey(pub [u8; 32]);
 
-/// Why a text is no public key.
+/// The text is not a public key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("expected ed25519: and the base64 of 32 bytes, as `waggle audit key` prints it")]
 pub struct PublicKeyError;
 
 impl PublicKey {
-    /// Whether `signature` was made by the holder of the private key.
-    pub fn verify(&self, purpose: Purpose, digest: &Digest, signature: &Signature) -> bool {
+    /// Whether `signature` is valid.
+    pub fn verify(&self, purpose: SignaturePurpose, digest: &Digest, signature: &Signature) -> bool {
         UnparsedPublicKey::new(&ED25519, self.0).verify(&purpose.message(digest), &signature.0).is_ok()
     }
 }
@@ -91,7 +91,7 @@ impl<'de> Deserialize<'de> for PublicKey {
     }
 }
 
-/// A signature.
+/// An Ed25519 signature.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Signature(pub [u8; 64]);
 
@@ -121,66 +121,67 @@ impl<'de> Deserialize<'de> for Signature {
     }
 }
 
-/// Why the text of a file holds no signing keys.
+/// Why a file has no usable signing keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SigningKeyError {
-    /// It has no private key, or too many.
-    #[error("expected 1 to {MOST_KEYS} Ed25519 private keys in PEM (PKCS#8)")]
+    /// The file has no private key, or too many.
+    #[error("expected 1 to {MAX_KEYS} Ed25519 private keys in PEM (PKCS#8)")]
     Count,
-    /// A block is not PEM, or what is in it is no Ed25519 key.
+    /// A block is not PEM, or its content is not an Ed25519 key.
     #[error("private key {0} is not an Ed25519 key in PEM (PKCS#8)")]
     Key(usize),
 }
 
-/// The key that signs, and those that it replaced.
+/// The signing key, and the keys that it replaced.
 pub struct Signer {
     pair: Ed25519KeyPair,
     replaced: Vec<Ed25519KeyPair>,
 }
 
 impl Signer {
-    /// Reads the PEM of private keys: the first one signs, the others are those that it replaced.
+    /// Parses private keys in PEM. The first one signs; the others are the keys that it replaced, newest
+    /// first.
     ///
     /// # Errors
-    /// When there is none, or one of them is no Ed25519 key.
+    /// If there is no key, there are too many, or one is not an Ed25519 key.
     pub fn parse(pem: &[u8]) -> Result<Self, SigningKeyError> {
         let mut pairs = Vec::new();
-        for (nth, block) in PrivatePkcs8KeyDer::pem_slice_iter(pem).enumerate().take(MOST_KEYS + 1) {
+        for (nth, block) in PrivatePkcs8KeyDer::pem_slice_iter(pem).enumerate().take(MAX_KEYS + 1) {
             let wrong = SigningKeyError::Key(nth + 1);
             let document = block.map_err(|_| wrong)?;
             let pair = Ed25519KeyPair::from_pkcs8_maybe_unchecked(document.secret_pkcs8_der());
             pairs.push(pair.map_err(|_| wrong)?);
         }
-        if pairs.is_empty() || pairs.len() > MOST_KEYS {
+        if pairs.is_empty() || pairs.len() > MAX_KEYS {
             return Err(SigningKeyError::Count);
         }
         let pair = pairs.remove(0);
         Ok(Self { pair, replaced: pairs })
     }
 
-    /// The PEM of a private key made of 32 unpredictable bytes.
+    /// Encodes 32 random bytes as a private key in PEM.
     pub fn pem(private: &[u8; 32]) -> String {
         let document = STANDARD.encode([&PKCS8_HEAD[..], private].concat());
         format!("-----BEGIN PRIVATE KEY-----\n{document}\n-----END PRIVATE KEY-----\n")
     }
 
-    /// The public key of the one that signs.
+    /// The public key of the signing key.
     pub fn public(&self) -> PublicKey {
         public(&self.pair)
     }
 
-    /// The public keys that it replaced, the newest first.
+    /// The public keys of the replaced keys, newest first.
     pub fn replaced(&self) -> impl Iterator<Item = PublicKey> {
         self.replaced.iter().map(public)
     }
 
-    /// Signs.
-    pub fn sign(&self, purpose: Purpose, digest: &Digest) -> Signature {
+    /// Signs a hash.
+    pub fn sign(&self, purpose: SignaturePurpose, digest: &Digest) -> Signature {
         sign(&self.pair, purpose, digest)
     }
 
-    /// Signs as one of the keys; `None` where it is not one of them.
-    pub fn sign_as(&self, key: &PublicKey, purpose: Purpose, digest: &Digest) -> Option<Signature> {
+    /// Signs with the private key of `key`; `None` if the signer does not have it.
+    pub fn sign_as(&self, key: &PublicKey, purpose: SignaturePurpose, digest: &Digest) -> Option<Signature> {
         let pair = std::iter::once(&self.pair).chain(&self.replaced).find(|pair| public(pair) == *key)?;
         Some(sign(pair, purpose, digest))
     }
@@ -192,7 +193,7 @@ fn public(pair: &Ed25519KeyPair) -> PublicKey {
     PublicKey(bytes)
 }
 
-fn sign(pair: &Ed25519KeyPair, purpose: Purpose, digest: &Digest) -> Signature {
+fn sign(pair: &Ed25519KeyPair, purpose: SignaturePurpose, digest: &Digest) -> Signature {
     let mut bytes = [0; 64];
     bytes.copy_from_slice(pair.sign(&purpose.message(digest)).as_ref());
     Signature(bytes)
@@ -206,7 +207,7 @@ impl fmt::Debug for Signer {
 
 #[cfg(test)]
 mod tests {
-    use super::{PublicKey, PublicKeyError, Purpose, Signature, Signer, SigningKeyError};
+    use super::{PublicKey, PublicKeyError, Signature, SignaturePurpose, Signer, SigningKeyError};
     use crate::model::audit::chain::Digest;
 
     fn pems(privates: &[u8]) -> String {
@@ -214,15 +215,15 @@ mod tests {
     }
 
     #[test]
-    fn signature_is_valid_for_its_key_purpose_and_digest_alone() {
+    fn signature_is_valid_for_its_key_purpose_and_digest_only() {
         let signer = Signer::parse(pems(&[1]).as_bytes()).unwrap();
         let digest = Digest::of(b"x");
-        let signature = signer.sign(Purpose::Entry, &digest);
-        assert!(signer.public().verify(Purpose::Entry, &digest, &signature));
-        assert!(!signer.public().verify(Purpose::Checkpoint, &digest, &signature));
-        assert!(!signer.public().verify(Purpose::Entry, &Digest::of(b"y"), &signature));
+        let signature = signer.sign(SignaturePurpose::Entry, &digest);
+        assert!(signer.public().verify(SignaturePurpose::Entry, &digest, &signature));
+        assert!(!signer.public().verify(SignaturePurpose::Checkpoint, &digest, &signature));
+        assert!(!signer.public().verify(SignaturePurpose::Entry, &Digest::of(b"y"), &signature));
         let other = Signer::parse(pems(&[2]).as_bytes()).unwrap();
-        assert!(!other.public().verify(Purpose::Entry, &digest, &signature));
+        assert!(!other.public().verify(SignaturePurpose::Entry, &digest, &signature));
     }
 
     #[test]
@@ -231,13 +232,13 @@ mod tests {
         let of = |private| Signer::parse(pems(&[private]).as_bytes()).unwrap().public();
         assert_eq!((signer.public(), signer.replaced().collect()), (of(3), vec![of(2), of(1)]));
         let digest = Digest::of(b"x");
-        let signature = signer.sign_as(&of(1), Purpose::Entry, &digest).unwrap();
-        assert!(of(1).verify(Purpose::Entry, &digest, &signature));
-        assert_eq!(signer.sign_as(&of(4), Purpose::Entry, &digest), None);
+        let signature = signer.sign_as(&of(1), SignaturePurpose::Entry, &digest).unwrap();
+        assert!(of(1).verify(SignaturePurpose::Entry, &digest, &signature));
+        assert_eq!(signer.sign_as(&of(4), SignaturePurpose::Entry, &digest), None);
     }
 
     #[test]
-    fn key_of_openssl_is_read() {
+    fn openssl_key_is_parsed() {
         // RFC 8410, section 10.3, without and with attributes and the public key.
         let v1 = "-----BEGIN PRIVATE KEY-----\n\
             MC4CAQAwBQYDK2VwBCIEINTuctv5E1hK1bbY8fdp+K06/nwoy/HU++CXqI9EdVhC\n-----END PRIVATE KEY-----\n";
@@ -255,14 +256,14 @@ mod tests {
     }
 
     #[test]
-    fn public_key_and_signature_are_read_as_they_are_written() {
+    fn public_key_and_signature_parse_to_themselves() {
         let signer = Signer::parse(pems(&[1]).as_bytes()).unwrap();
         let key = signer.public();
         assert_eq!(key.to_string().parse(), Ok(key));
         for wrong in ["", "ed25519:", "ed25519:AAAA", &key.to_string()[8..]] {
             assert_eq!(wrong.parse::<PublicKey>(), Err(PublicKeyError), "{wrong}");
         }
-        let signature = signer.sign(Purpose::Entry, &Digest::of(b"x"));
+        let signature = signer.sign(SignaturePurpose::Entry, &Digest::of(b"x"));
         let json = serde_json::to_string(&signature).unwrap();
         assert_eq!(serde_json::from_str::<Signature>(&json).unwrap(), signature);
     }

@@ -54,7 +54,7 @@ impl Registry {
         let now = self.sources.clock.now();
         let before = now - self.limits.session_idle;
         self.transact(NOBODY, async |write| {
-            if !write.ends_idle_sessions().await? {
+            if !write.try_lock_idle_sessions().await? {
                 return Ok(0);
             }
             let ended = write.end_idle_sessions(before, now, BATCH).await?;

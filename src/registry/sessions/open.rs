@@ -13,7 +13,7 @@ use crate::model::scope::{ChangeKind, Scope};
 use crate::model::session::{SessionHolder, SessionId};
 use crate::registry::Registry;
 use crate::registry::access::Caller;
-use crate::store::sessions::{Crowd, OpenSession, Opened};
+use crate::store::sessions::{OpenOutcome, SessionCap, SessionRow};
 
 /// Most bytes that are kept of what a client calls itself.
 const MOST_NAME: usize = 512;
@@ -96,7 +96,7 @@ impl Registry {
         let id = SessionId::generate(&mut self.sources.csprng()?);
         let principal = principal_of(caller);
         let holder = principal.map_or_else(|| SessionHolder::address(client), SessionHolder::from);
-        let new = OpenSession {
+        let new = SessionRow {
             hash: id.hash(),
             uid: id.uid(),
             tenant: caller.tenant,
@@ -116,23 +116,23 @@ impl Registry {
 
     async fn insert_within_bounds(
         self: Arc<Self>,
-        new: OpenSession,
+        new: SessionRow,
         id: SessionId,
     ) -> Result<OpenedSession, Fault> {
         let most = i64::from(self.limits.sessions_per_principal);
         let crowd = most + most / CROWD;
         let mut opened = self.insert_session(&new, crowd).await?;
-        if opened == Opened::Full {
+        if opened == OpenOutcome::Full {
             self.make_room(new.agent, new.holder, (most - 1, crowd)).await?;
             opened = self.insert_session(&new, i64::MAX).await?;
         }
         match opened {
-            Opened::Yes => Ok(OpenedSession { registry: self, id, received: false }),
-            Opened::Full | Opened::NoAgent => Err(Fault::Forbidden),
+            OpenOutcome::Yes => Ok(OpenedSession { registry: self, id, received: false }),
+            OpenOutcome::Full | OpenOutcome::NoAgent => Err(Fault::Forbidden),
         }
     }
 
-    async fn insert_session(&self, new: &OpenSession, most: i64) -> Result<Opened, Fault> {
+    async fn insert_session(&self, new: &SessionRow, most: i64) -> Result<OpenOutcome, Fault> {
         self.in_turn(Scope::from(new.uid), self.store.open_session(new, most)).await
     }
 
@@ -148,7 +148,7 @@ impl Registry {
         self.note_uses_of(&present).await;
         let now = self.sources.clock.now();
         let streams_since = now - self.session_uses.lease();
-        let crowd = Crowd { agent, holder, most, crowd, streams_since };
+        let crowd = SessionCap { agent, holder, keep: most, threshold: crowd, streams_since };
         self.transact(queue(agent, holder), async |write| {
             for session in write.end_sessions_beyond(crowd, now, MOST_ENDED).await? {
                 write.change(Scope::from(session), ChangeKind::SessionEnded, session.to_string());

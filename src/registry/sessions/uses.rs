@@ -189,7 +189,7 @@ impl Registry {
                 streams: self.open_streams.has(*session),
             };
             let rows: Vec<_> = batch.iter().zip(&times).map(row).collect();
-            match self.store.note_session_uses(&rows).await {
+            match self.store.record_session_uses(&rows).await {
                 Ok(()) => {
                     for ((_, used), written) in batch.iter().zip(times) {
                         used.written.fetch_max(written, Ordering::Relaxed);

@@ -46,7 +46,7 @@ impl Registry {
         uri: &ResourceUri,
     ) -> Result<(), Fault> {
         lock(write, session).await?;
-        let at = write.subscribing(session, uri).await?.ok_or(Fault::SessionNotFound)?;
+        let at = write.subscription_state(session, uri).await?.ok_or(Fault::SessionNotFound)?;
         if at.present {
             return Ok(());
         }

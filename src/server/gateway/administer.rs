@@ -34,7 +34,7 @@ impl Gateway {
         let call = AuditedCall::new(event);
         let response = call.run(self.administer(request, id, context)).await;
         let Some(mut event) = call.unwritten() else {
-            self.audit.changed();
+            self.audit.notify_outbox();
             return response;
         };
         let status = response.status();

@@ -1,4 +1,4 @@
-//! The chain of chains: that one begins or ends is an entry in it.
+//! Writing the ledger, in which each opened and ended chain has an entry.
 
 use std::sync::Arc;
 
@@ -8,15 +8,15 @@ use uuid::Uuid;
 
 use super::{AppendError, AuditLog, head, raise};
 use crate::model::audit::chain::{Chain, Digest};
-use crate::model::audit::ledger::{Columns, Entry, Missing, Record, VERSION};
-use crate::model::audit::signature::{PublicKey, Purpose, Signer};
+use crate::model::audit::ledger::{EntryColumns, EntryKind, LedgerEntry, MissingRows, VERSION};
+use crate::model::audit::signature::{PublicKey, SignaturePurpose, Signer};
 use crate::store::StoreError;
 
-/// Under this id stands how far the chain of chains goes.
+/// The id under which the head of the ledger is stored.
 const LEDGER: Uuid = Uuid::nil();
 
 impl AuditLog {
-    /// Begins a chain, unless it has begun.
+    /// Opens a chain, unless it is open.
     pub async fn open_chain(&mut self, chain: Uuid, at: OffsetDateTime) -> Result<(), StoreError> {
         let signer = self.signer.clone();
         self.with(async |connection| {
@@ -31,7 +31,7 @@ impl AuditLog {
             .execute(&mut *connection)
             .await?;
             if new.rows_affected() == 1 {
-                ledger.enter(connection, at, chain, Entry::Opened).await?;
+                ledger.enter(connection, at, chain, EntryKind::Opened).await?;
             }
             connection.execute("commit").await?;
             Ok(())
@@ -39,22 +39,23 @@ impl AuditLog {
         .await
     }
 
-    /// Ends a chain whose process ended in order, where that process left it, unless it has ended. Where the database
-    /// says that it goes elsewhere, verification finds so.
+    /// Ends the chain of a process that shut down, at the row where that process left it, unless it was
+    /// ended. If the recorded head differs, verification reports it.
     pub async fn close_chain(&mut self, last: Chain, at: OffsetDateTime) -> Result<(), StoreError> {
-        self.end_chain(last.id, at, |_| Entry::Closed(last)).await
+        self.end_chain(last.id, at, |_| EntryKind::Closed(last)).await
     }
 
-    /// Ends a chain whose process is no more, or left it, where it stands, unless it has ended.
+    /// Ends the chain of a terminated process, or one that was abandoned, at its recorded head, unless it was
+    /// ended.
     pub async fn interrupt_chain(&mut self, chain: Uuid, at: OffsetDateTime) -> Result<(), StoreError> {
-        self.end_chain(chain, at, Entry::Interrupted).await
+        self.end_chain(chain, at, EntryKind::Interrupted).await
     }
 
     async fn end_chain(
         &mut self,
         chain: Uuid,
         at: OffsetDateTime,
-        entry: impl FnOnce(Chain) -> Entry,
+        kind: impl FnOnce(Chain) -> EntryKind,
     ) -> Result<(), StoreError> {
         let signer = self.signer.clone();
         self.with(async |connection| {
@@ -69,7 +70,7 @@ impl AuditLog {
             .fetch_one(&mut *connection)
             .await?;
             if let Some(end) = head(connection, chain).await?.filter(|_| !ended) {
-                ledger.enter(connection, at, chain, entry(end)).await?;
+                ledger.enter(connection, at, chain, kind(end)).await?;
             }
             connection.execute("commit").await?;
             Ok(())
@@ -77,12 +78,12 @@ impl AuditLog {
         .await
     }
 
-    /// Moves a chain past a row that the database refuses, and enters that it is quarantined. Does nothing where that
-    /// was done before.
+    /// Skips a row that the database rejects, and records that it is quarantined. Has no effect if this was
+    /// done before.
     ///
     /// # Errors
-    /// [`AppendError::Foreign`] where the chain stands elsewhere.
-    pub async fn quarantine(&mut self, row: Missing, at: OffsetDateTime) -> Result<(), AppendError> {
+    /// [`AppendError::Foreign`] if the chain does not end before the row.
+    pub async fn quarantine(&mut self, row: MissingRows, at: OffsetDateTime) -> Result<(), AppendError> {
         let signer = self.signer.clone();
         self.with(async |connection| {
             connection.execute("begin").await?;
@@ -93,8 +94,8 @@ impl AuditLog {
         .await
     }
 
-    /// Enters that a spill file was corrupt, and moves the chain to where the file says that it stood behind the
-    /// corruption. Answers how many rows are missing for it; none where that was entered before.
+    /// Records that a spill file was corrupt, and moves the chain to its state after the corruption. Returns
+    /// the number of rows lost; 0 if the damage was recorded before.
     pub async fn enter_damage(
         &mut self,
         chain: Uuid,
@@ -108,7 +109,7 @@ impl AuditLog {
             let missing = match head(connection, chain).await? {
                 Some(before) => {
                     let after = state.filter(|state| state.seq > before.seq).unwrap_or(before);
-                    damage(connection, &mut ledger, Missing { before, after }, at).await?
+                    damage(connection, &mut ledger, MissingRows { before, after }, at).await?
                 }
                 None => 0,
             };
@@ -119,14 +120,14 @@ impl AuditLog {
     }
 }
 
-/// Moves a chain past a row and enters that it is quarantined, in the transaction of the caller.
+/// Skips a row and records that it is quarantined, in the caller's transaction.
 pub(super) async fn quarantine(
     connection: &mut PgConnection,
     signer: Option<&Arc<Signer>>,
-    row: Missing,
+    row: MissingRows,
     at: OffsetDateTime,
 ) -> Result<(), AppendError> {
-    let Missing { before, after } = row;
+    let MissingRows { before, after } = row;
     let mut ledger = lock(connection, signer, at).await?;
     if is_missing(connection, "quarantined", after).await? {
         return Ok(());
@@ -135,27 +136,27 @@ pub(super) async fn quarantine(
         let found = head(connection, after.id).await?.unwrap_or(Chain::new(after.id));
         return Err(AppendError::Foreign(found, before.seq));
     }
-    Ok(ledger.enter(connection, at, after.id, Entry::Quarantined(row)).await?)
+    Ok(ledger.enter(connection, at, after.id, EntryKind::Quarantined(row)).await?)
 }
 
 async fn damage(
     connection: &mut PgConnection,
-    ledger: &mut Ledger,
-    rows: Missing,
+    ledger: &mut LockedLedger,
+    rows: MissingRows,
     at: OffsetDateTime,
 ) -> Result<i64, StoreError> {
-    let Missing { before, after } = rows;
+    let MissingRows { before, after } = rows;
     if is_missing(connection, "damaged", after).await? {
         return Ok(0);
     }
     if after != before {
         raise(connection, before, after).await?;
     }
-    ledger.enter(connection, at, after.id, Entry::Damaged(rows)).await?;
+    ledger.enter(connection, at, after.id, EntryKind::Damaged(rows)).await?;
     Ok(after.seq - before.seq)
 }
 
-/// Whether an entry says of rows up to this one that they are missing.
+/// Whether an entry of this kind declares rows up to `last` missing.
 async fn is_missing(connection: &mut PgConnection, kind: &str, last: Chain) -> Result<bool, StoreError> {
     let entered = sqlx::query_scalar!(
         r#"select exists (
@@ -169,20 +170,20 @@ async fn is_missing(connection: &mut PgConnection, kind: &str, last: Chain) -> R
     Ok(entered.fetch_one(connection).await?)
 }
 
-/// The chain of chains, to which nobody else adds until the transaction ends.
-pub(super) struct Ledger {
+/// The locked ledger, to which no other transaction adds until this one ends.
+pub(super) struct LockedLedger {
     at: Chain,
     signer: Option<Arc<Signer>>,
 }
 
-/// Locks the chain of chains. A key that is to sign entries is entered first, if it is not yet.
+/// Locks the ledger. If the signing key has no entry yet, adds one.
 pub(super) async fn lock(
     connection: &mut PgConnection,
     signer: Option<&Arc<Signer>>,
     at: OffsetDateTime,
-) -> Result<Ledger, StoreError> {
+) -> Result<LockedLedger, StoreError> {
     let head = head(connection, LEDGER).await?.ok_or(StoreError::Unreadable("audit head"))?;
-    let mut ledger = Ledger { at: head, signer: signer.map(Arc::clone) };
+    let mut ledger = LockedLedger { at: head, signer: signer.map(Arc::clone) };
     if let Some(signer) = signer
         && !is_entered(connection, &signer.public()).await?
     {
@@ -193,35 +194,41 @@ pub(super) async fn lock(
                 break;
             }
         }
-        let record = ledger.next(at, LEDGER, Entry::Key(signer.public()), Some(author));
-        ledger.append(connection, &record).await?;
+        let entry = ledger.next(at, LEDGER, EntryKind::Key(signer.public()), Some(author));
+        ledger.append(connection, &entry).await?;
     }
     Ok(ledger)
 }
 
-impl Ledger {
-    /// Adds an entry, signed where the gateway has a key.
+impl LockedLedger {
+    /// Adds an entry, signed if the gateway has a key.
     pub(super) async fn enter(
         &mut self,
         connection: &mut PgConnection,
         at: OffsetDateTime,
         chain: Uuid,
-        entry: Entry,
+        kind: EntryKind,
     ) -> Result<(), StoreError> {
         let signer = self.signer.as_ref().map(|signer| signer.public());
-        let record = self.next(at, chain, entry, signer);
-        self.append(connection, &record).await
+        let entry = self.next(at, chain, kind, signer);
+        self.append(connection, &entry).await
     }
 
-    fn next(&self, at: OffsetDateTime, chain: Uuid, entry: Entry, signer: Option<PublicKey>) -> Record {
-        Record { number: self.at.seq + 1, previous: self.at.head, at, chain, entry, signer }
+    fn next(
+        &self,
+        at: OffsetDateTime,
+        chain: Uuid,
+        kind: EntryKind,
+        signer: Option<PublicKey>,
+    ) -> LedgerEntry {
+        LedgerEntry { number: self.at.seq + 1, previous: self.at.head, at, chain, kind, signer }
     }
 
-    async fn append(&mut self, connection: &mut PgConnection, record: &Record) -> Result<(), StoreError> {
-        let Columns { first, before, last: (last, head), cutoff, key } = record.columns();
-        let hash = record.hash();
-        let sign = |author: &PublicKey| self.signer.as_ref()?.sign_as(author, Purpose::Entry, &hash);
-        let signature = record.signer.as_ref().and_then(sign);
+    async fn append(&mut self, connection: &mut PgConnection, entry: &LedgerEntry) -> Result<(), StoreError> {
+        let EntryColumns { first, before, last: (last, head), cutoff, key } = entry.columns();
+        let hash = entry.hash();
+        let sign = |author: &PublicKey| self.signer.as_ref()?.sign_as(author, SignaturePurpose::Entry, &hash);
+        let signature = entry.signer.as_ref().and_then(sign);
         sqlx::query!(
             "with entered as (
                 insert into audit_chains (version, number, previous, at, kind, chain, first, before, last, head,
@@ -230,11 +237,11 @@ impl Ledger {
                     $17)
             )
             update audit_heads set seq = $1, hash = $10, at = $3 where chain = $11",
-            record.number,
-            &record.previous.0[..],
-            record.at,
-            record.entry.kind(),
-            record.chain,
+            entry.number,
+            &entry.previous.0[..],
+            entry.at,
+            entry.kind.as_str(),
+            entry.chain,
             first,
             before.as_ref().map(|hash| &hash.0[..]),
             last,
@@ -245,12 +252,12 @@ impl Ledger {
             cutoff.map(|cutoff| cutoff.day),
             cutoff.map(|cutoff| cutoff.retain_days),
             key.as_ref().map(|key| &key.0[..]),
-            record.signer.as_ref().map(|key| &key.0[..]),
+            entry.signer.as_ref().map(|key| &key.0[..]),
             signature.as_ref().map(|signature| &signature.0[..]),
         )
         .execute(connection)
         .await?;
-        self.at = Chain { id: LEDGER, seq: record.number, head: hash };
+        self.at = Chain { id: LEDGER, seq: entry.number, head: hash };
         Ok(())
     }
 }
@@ -263,7 +270,7 @@ async fn is_entered(connection: &mut PgConnection, key: &PublicKey) -> Result<bo
     Ok(entered.fetch_one(connection).await?)
 }
 
-/// Whether entries of the chain of chains are signed.
+/// Whether ledger entries are signed.
 pub(super) async fn is_signed(connection: &mut PgConnection) -> Result<bool, StoreError> {
     let signed =
         sqlx::query_scalar!(r#"select exists (select from audit_chains where key is not null) as "signed!""#);

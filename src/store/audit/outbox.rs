@@ -1,4 +1,4 @@
-//! The outbox: what changes say of themselves in their own transactions, moved into the log exactly once.
+//! The outbox: audit rows written in the transactions of changes, and moved into the log exactly once.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -9,33 +9,33 @@ use uuid::Uuid;
 use super::{AppendError, AuditLog, copy, ledger, raise};
 use crate::model::audit::chain::{Batch, Chain};
 use crate::model::audit::encoding::VERSION;
-use crate::model::audit::ledger::Missing;
+use crate::model::audit::ledger::MissingRows;
 use crate::store::StoreError;
 
-/// What a change says of itself: an encoded event under a uid of its own.
+/// A row of the outbox.
 #[derive(Debug)]
 pub struct OutboxRow {
-    /// Ordered by time.
+    /// Id, ordered by time.
     pub id: Uuid,
-    /// Everything of a row but its place in a chain.
+    /// The encoded event, without its position in a chain.
     pub event: Vec<u8>,
 }
 
-/// What became of an attempt to move rows.
+/// Result of moving rows.
 #[derive(Debug)]
 pub enum Moved {
-    /// So many were moved, and the chain stands here now.
+    /// Number of rows moved, and the end of the chain after them.
     Done(usize, Chain),
-    /// The commit broke off: whether they were is to be found out before anything else is added to the chain.
+    /// The commit failed: the end of the chain must be read before anything else is appended.
     InDoubt,
 }
 
 impl AuditLog {
-    /// Moves at most so many rows from the outbox to the end of a chain, those of replicas that are no more included.
-    /// Rows that another replica is moving are left to it.
+    /// Moves at most `most` rows from the outbox, of any replica, to the end of a chain. Rows that another
+    /// replica is moving are skipped.
     ///
     /// # Errors
-    /// When nothing was moved.
+    /// If nothing was moved.
     pub async fn move_outbox(&mut self, chain: Chain, most: i64) -> Result<Moved, AppendError> {
         let mut committing = false;
         let moved = self.try_move(chain, most, &mut committing).await;
@@ -45,7 +45,7 @@ impl AuditLog {
         }
     }
 
-    /// The oldest row of the outbox that no other replica is moving, which stays there.
+    /// Reads the oldest row of the outbox that no other replica is moving.
     pub async fn first_of_outbox(&mut self) -> Result<Option<OutboxRow>, StoreError> {
         self.with(async |connection| {
             let row = sqlx::query_as!(
@@ -58,11 +58,12 @@ impl AuditLog {
         .await
     }
 
-    /// Takes a row that the log refuses out of the outbox, and quarantines it. Answers whether it was there.
+    /// Deletes a row that the log rejects from the outbox and quarantines it. Returns whether it was in the
+    /// outbox.
     pub async fn quarantine_outbox(
         &mut self,
         id: Uuid,
-        row: Missing,
+        row: MissingRows,
         at: OffsetDateTime,
     ) -> Result<bool, AppendError> {
         let signer = self.signer.clone();
@@ -87,19 +88,20 @@ impl AuditLog {
     ) -> Result<Moved, AppendError> {
         loop {
             let days = self.days.clone();
-            let taken = self.with(async |connection| take(connection, chain, most, &days, committing).await);
-            match taken.await? {
-                Taken::Moved(count, chain) => return Ok(Moved::Done(count, chain)),
-                Taken::Unprepared(days) => self.prepare(&days).await?,
+            let attempt =
+                self.with(async |connection| take(connection, chain, most, &days, committing).await);
+            match attempt.await? {
+                MoveAttempt::Moved(count, chain) => return Ok(Moved::Done(count, chain)),
+                MoveAttempt::Unprepared(days) => self.prepare(&days).await?,
             }
         }
     }
 }
 
-/// What became of the rows that were taken.
-enum Taken {
+/// Result of one attempt to move rows.
+enum MoveAttempt {
     Moved(usize, Chain),
-    /// They were given back, since the partitions of these days may be missing.
+    /// Rolled back because the partitions of these days may be missing.
     Unprepared(BTreeSet<i32>),
 }
 
@@ -109,7 +111,7 @@ async fn take(
     most: i64,
     prepared: &HashSet<i32>,
     committing: &mut bool,
-) -> Result<Taken, AppendError> {
+) -> Result<MoveAttempt, AppendError> {
     connection.execute("begin").await?;
     let mut rows = sqlx::query!(
         "delete from audit_outbox where id in (
@@ -128,7 +130,11 @@ async fn take(
     let unprepared = !batch.days.iter().all(|day| prepared.contains(day));
     if unprepared || batch.is_empty() {
         connection.execute("rollback").await?;
-        return Ok(if unprepared { Taken::Unprepared(batch.days) } else { Taken::Moved(0, chain) });
+        return Ok(if unprepared {
+            MoveAttempt::Unprepared(batch.days)
+        } else {
+            MoveAttempt::Moved(0, chain)
+        });
     }
     if !raise(connection, batch.before, batch.after).await? {
         return Err(AppendError::Foreign(batch.after, chain.seq));
@@ -136,5 +142,5 @@ async fn take(
     copy(connection, &batch.rows).await?;
     *committing = true;
     connection.execute("commit").await?;
-    Ok(Taken::Moved(rows.len(), batch.after))
+    Ok(MoveAttempt::Moved(rows.len(), batch.after))
 }

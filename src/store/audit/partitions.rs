@@ -1,4 +1,4 @@
-//! The partitions of the log, a day each: made before they are needed, dropped whole when they are old.
+//! The daily partitions of the audit log: created in advance and dropped when expired.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,31 +9,31 @@ use uuid::Uuid;
 
 use super::{AuditLog, ledger};
 use crate::model::audit::chain::{Chain, Digest};
-use crate::model::audit::ledger::{Cutoff, Entry};
+use crate::model::audit::ledger::{Cutoff, EntryKind};
 use crate::model::audit::signature::Signer;
 use crate::store::StoreError;
 
-/// Where days are counted from.
+/// The first day of the encoding's epoch.
 const FIRST: Date = time::macros::date!(2000 - 01 - 01);
-/// The lock of whoever drops partitions, among the database's advisory locks.
+/// Advisory lock held while partitions are dropped.
 const LOCK: i64 = 0x7761_6767_6c65_0005;
-/// Gaps that are entered at once.
-const GAPS: usize = 1_000;
+/// Maximum number of runs recorded per transaction.
+const RUNS_PER_TRANSACTION: usize = 1_000;
 
-/// The day of a time, counted from the first of 2000 in UTC.
+/// The day of a time, counted from 2000-01-01 UTC.
 pub fn day_of(at: OffsetDateTime) -> i32 {
     at.to_offset(time::UtcOffset::UTC).to_julian_day() - FIRST.to_julian_day()
 }
 
-/// Rows that follow each other and are to be dropped.
-struct Gap {
+/// A range of consecutive rows to be dropped.
+struct DroppedRun {
     first: i64,
     before: Digest,
     last: Chain,
 }
 
 impl AuditLog {
-    /// Makes the partitions of these days that are not known to be there.
+    /// Creates the partitions of days that are not known to exist.
     pub async fn prepare(&mut self, days: &BTreeSet<i32>) -> Result<(), StoreError> {
         let missing: Vec<_> = days.iter().copied().filter(|day| !self.days.contains(day)).collect();
         for day in missing {
@@ -43,24 +43,24 @@ impl AuditLog {
         Ok(())
     }
 
-    /// Drops the partitions whose rows are older than `retain_days`, the oldest first, after it is entered which rows of
-    /// which chains that takes away. A partition stays, with all newer ones, while it has rows of a chain that was opened
-    /// less than `retain_days` ago, which came late.
+    /// PartitionDrop the partitions whose rows are older than `retain_days`, oldest first, after recording in the
+    /// ledger which rows are dropped. A partition is kept, with all newer ones, while it has late rows of a
+    /// chain that was opened less than `retain_days` ago.
     pub async fn drop_old(&mut self, retain_days: i32, at: OffsetDateTime) -> Result<Dropped, StoreError> {
         let cutoff = Cutoff { day: day_of(at).saturating_sub(retain_days), retain_days };
-        let drops = Drops { cutoff, at, signer: self.signer.clone() };
-        let dropped = self.with(async |connection| drops.run(connection).await).await?;
+        let drop = PartitionDrop { cutoff, at, signer: self.signer.clone() };
+        let dropped = self.with(async |connection| drop.run(connection).await).await?;
         self.days.retain(|known| *known >= cutoff.day);
         Ok(dropped)
     }
 }
 
-/// What became of old partitions.
+/// Result of dropping partitions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dropped {
-    /// So many were dropped; none where another replica is at it.
+    /// Number of partitions dropped; 0 if another replica is dropping them.
     Done(usize),
-    /// They are kept: entries are signed, and this gateway has no key to sign that it dropped rows.
+    /// None dropped: ledger entries are signed, and this gateway has no signing key.
     Unsigned,
 }
 
@@ -71,14 +71,14 @@ async fn make(connection: &mut PgConnection, day: i32) -> Result<(), StoreError>
     Ok(())
 }
 
-/// What is dropped now, and who signs it.
-struct Drops {
+/// Parameters of a run.
+struct PartitionDrop {
     cutoff: Cutoff,
     at: OffsetDateTime,
     signer: Option<Arc<Signer>>,
 }
 
-impl Drops {
+impl PartitionDrop {
     async fn run(&self, connection: &mut PgConnection) -> Result<Dropped, StoreError> {
         let alone = sqlx::query_scalar!(r#"select pg_try_advisory_lock($1) as "locked!""#, LOCK)
             .fetch_one(&mut *connection)
@@ -98,10 +98,10 @@ impl Drops {
                 if self.signer.is_none() && ledger::is_signed(connection).await? {
                     return Ok(Dropped::Unsigned);
                 }
-                if self.is_young(connection, &name).await? {
+                if self.has_young_chain(connection, &name).await? {
                     break;
                 }
-                self.enter_gaps(connection, &name, day).await?;
+                self.record_runs(connection, &name, day).await?;
             }
             detach(connection, &name).await?;
             connection.execute(AssertSqlSafe(format!("drop table if exists {name}"))).await?;
@@ -111,7 +111,7 @@ impl Drops {
     }
 
     /// Whether a partition has rows of a chain that was opened less than the retention ago.
-    async fn is_young(&self, connection: &mut PgConnection, name: &str) -> Result<bool, StoreError> {
+    async fn has_young_chain(&self, connection: &mut PgConnection, name: &str) -> Result<bool, StoreError> {
         let statement = format!(
             "select exists (
                 select from audit_chains c where c.kind = 'opened' and c.at > $1 - make_interval(days => $2)
@@ -122,43 +122,44 @@ impl Drops {
         Ok(young.fetch_one(connection).await?)
     }
 
-    /// Enters which rows the partition of a day takes away: runs without a break, each with the hashes at both ends.
-    async fn enter_gaps(
+    /// Records the rows of a partition as dropped: runs of consecutive rows, each with the hashes at both
+    /// ends.
+    async fn record_runs(
         &self,
         connection: &mut PgConnection,
         name: &str,
         day: i32,
     ) -> Result<(), StoreError> {
-        // No more is claimed than is done: partitions of later days may remain, should this break off.
+        // The cutoff of this partition only: later ones may remain if the run is interrupted.
         let cutoff = Cutoff { day: day.saturating_add(1), ..self.cutoff };
         let mut after = (Uuid::nil(), 0_i64);
         loop {
             connection.execute("begin").await?;
             let mut ledger = ledger::lock(connection, self.signer.as_ref(), self.at).await?;
-            let gaps = gaps(connection, name, after).await?;
-            for Gap { first, before, last } in &gaps {
-                let entry = Entry::Dropped { first: *first, before: *before, last: *last, cutoff };
-                ledger.enter(connection, self.at, last.id, entry).await?;
+            let runs = runs(connection, name, after).await?;
+            for DroppedRun { first, before, last } in &runs {
+                let kind = EntryKind::Dropped { first: *first, before: *before, last: *last, cutoff };
+                ledger.enter(connection, self.at, last.id, kind).await?;
             }
             connection.execute("commit").await?;
-            match gaps.last() {
-                Some(gap) if gaps.len() == GAPS => after = (gap.last.id, gap.last.seq),
+            match runs.last() {
+                Some(run) if runs.len() == RUNS_PER_TRANSACTION => after = (run.last.id, run.last.seq),
                 _ => return Ok(()),
             }
         }
     }
 }
 
-/// The partition of a day.
+/// A partition of the log.
 struct Partition {
-    /// Made by the log itself: letters, digits and underscores.
+    /// Generated name, of letters, digits and underscores.
     name: String,
     day: i32,
-    /// Whether it is part of the log still.
+    /// Whether it is still attached to the log.
     attached: bool,
 }
 
-/// The partitions of days before `day`, the oldest first.
+/// The partitions of days before `day`, oldest first.
 async fn partitions(connection: &mut PgConnection, day: i32) -> Result<Vec<Partition>, StoreError> {
     let rows = sqlx::query!(
         r#"select c.relname::text as "name!",
@@ -186,7 +187,7 @@ async fn detach(connection: &mut PgConnection, name: &str) -> Result<(), StoreEr
     let how = match pending {
         None => return Ok(()),
         Some(false) => "concurrently",
-        // It broke off the last time.
+        // A previous run was interrupted.
         Some(true) => "finalize",
     };
     let statement = format!("alter table audit_log detach partition {name} {how}");
@@ -194,7 +195,11 @@ async fn detach(connection: &mut PgConnection, name: &str) -> Result<(), StoreEr
     Ok(())
 }
 
-async fn gaps(connection: &mut PgConnection, name: &str, after: (Uuid, i64)) -> Result<Vec<Gap>, StoreError> {
+async fn runs(
+    connection: &mut PgConnection,
+    name: &str,
+    after: (Uuid, i64),
+) -> Result<Vec<DroppedRun>, StoreError> {
     type Row = (Uuid, i64, Vec<u8>, i64, Vec<u8>);
     let statement = format!(
         "with placed as (
@@ -212,7 +217,7 @@ async fn gaps(connection: &mut PgConnection, name: &str, after: (Uuid, i64)) -> 
         )
         order by r.chain, r.first limit $3"
     );
-    let limit = i64::try_from(GAPS).unwrap_or(i64::MAX);
+    let limit = i64::try_from(RUNS_PER_TRANSACTION).unwrap_or(i64::MAX);
     let rows: Vec<Row> = sqlx::query_as(AssertSqlSafe(statement))
         .bind(after.0)
         .bind(after.1)
@@ -222,7 +227,7 @@ async fn gaps(connection: &mut PgConnection, name: &str, after: (Uuid, i64)) -> 
     let hash = |bytes: &[u8]| Digest::read(bytes).ok_or(StoreError::Unreadable("audit hash"));
     rows.into_iter()
         .map(|(id, first, before, seq, head)| {
-            Ok(Gap { first, before: hash(&before)?, last: Chain { id, seq, head: hash(&head)? } })
+            Ok(DroppedRun { first, before: hash(&before)?, last: Chain { id, seq, head: hash(&head)? } })
         })
         .collect()
 }

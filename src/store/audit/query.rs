@@ -1,4 +1,4 @@
-//! The log as people ask for it: newest first, by whom and what it is about; and where its chains stand.
+//! Querying the audit log, newest rows first, and making checkpoints.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::model::audit::row::{AgentFilter, AuditFilter, AuditPosition, AuditRow
 use crate::store::{Store, StoreError};
 
 impl Store {
-    /// Rows that a filter lets pass, the newest first, from behind a position.
+    /// Reads the rows that match a filter, newest first, after a position.
     pub async fn audit_rows(
         &self,
         filter: &AuditFilter,
@@ -23,7 +23,7 @@ impl Store {
         let agents = filter.agent.as_ref().map(ids);
         let name = filter.agent.as_ref().and_then(|agent| agent.name.as_deref());
         let mut tx = self.transaction("begin read only").await?;
-        // Planned for the filters that are given, since only with these there is an index.
+        // Planned for the given filters, since only with these an index can be used.
         tx.connection().execute("set local plan_cache_mode = force_custom_plan").await?;
         let rows = sqlx::query!(
             "select version, chain, seq, previous, at, request, encode(trace, 'hex') as trace, tenant, agent, slug,
@@ -52,7 +52,7 @@ impl Store {
         )
         .fetch_all(tx.connection())
         .await?;
-        tx.settle("commit").await?;
+        tx.end("commit").await?;
         rows.into_iter()
             .map(|row| {
                 Ok(AuditRow {
@@ -90,7 +90,7 @@ impl Store {
             .collect()
     }
 
-    /// Where the chain of chains stands, and each chain that has not ended.
+    /// Reads the ends of the ledger and of all open chains.
     pub async fn audit_checkpoint(&self, at: OffsetDateTime) -> Result<Checkpoint, StoreError> {
         let heads = self
             .run(async |connection| {
@@ -125,8 +125,8 @@ impl Store {
         })
     }
 
-    /// Undertakes to write a checkpoint, if the last one is older than `every` and no other replica has undertaken it in
-    /// the last minute.
+    /// Acquires the lease to write a checkpoint. Returns false if the last one is younger than `every`, or
+    /// another replica acquired the lease within the last minute.
     pub async fn lease_checkpoint(&self, every: Duration) -> Result<bool, StoreError> {
         let seconds = i32::try_from(every.as_secs()).unwrap_or(i32::MAX);
         let leased = self
@@ -143,8 +143,8 @@ impl Store {
         Ok(leased.rows_affected() == 1)
     }
 
-    /// Notes that a checkpoint was written.
-    pub async fn checkpoint_made(&self) -> Result<(), StoreError> {
+    /// Records that a checkpoint was written.
+    pub async fn record_checkpoint(&self) -> Result<(), StoreError> {
         self.run(async |connection| {
             sqlx::query!("update audit_checkpoints set made = now(), leased = '-infinity'")
                 .execute(connection)

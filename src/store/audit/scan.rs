@@ -1,5 +1,4 @@
-//! The whole log as it stands, row by row in the order of its chains, for whoever verifies it: one view of the database,
-//! read as a stream.
+//! Reads the whole log for verification, ordered by chain and row, as a stream from one snapshot.
 
 use std::time::Duration;
 
@@ -13,23 +12,23 @@ use crate::model::audit::chain::{Chain, Digest};
 use crate::model::audit::encoding;
 use crate::store::StoreError;
 
-/// How long nothing may come of the stream; the database sorts before the first row.
-const PATIENCE: Duration = Duration::from_mins(10);
-/// What stands before the first row of a binary copy.
+/// Maximum time without data; the database sorts before it sends the first row.
+const READ_TIMEOUT: Duration = Duration::from_mins(10);
+/// Length of the header of a binary `COPY`.
 const HEAD: usize = 19;
 
-/// A view of the log.
+/// A snapshot of the log.
 #[derive(Debug)]
-pub struct Scan {
+pub struct AuditScan {
     connection: PgConnection,
 }
 
-impl Scan {
-    /// Takes a view of the log of this database.
+impl AuditScan {
+    /// Begins a snapshot.
     pub async fn begin(options: &PgConnectOptions) -> Result<Self, StoreError> {
         let mut connection = options.connect().await?;
         connection.execute("set statement_timeout = 0").await?;
-        // Sorted in memory as far as it goes, by the indices else.
+        // Sorts in memory if possible.
         connection.execute("set work_mem = '64MB'").await?;
         connection.execute("begin isolation level repeatable read, read only").await?;
         Ok(Self { connection })
@@ -41,7 +40,7 @@ impl Scan {
         Ok(now.fetch_one(&mut self.connection).await?)
     }
 
-    /// How far each chain goes; the nil chain is the chain of chains.
+    /// The ends of all chains; the nil chain is the ledger.
     pub async fn heads(&mut self) -> Result<Vec<Chain>, StoreError> {
         let rows = sqlx::query!("select chain, seq, hash from audit_heads order by chain")
             .fetch_all(&mut self.connection)
@@ -52,7 +51,7 @@ impl Scan {
             .collect()
     }
 
-    /// Hands over the fields of each entry of the chain of chains.
+    /// Calls `each` with the columns of each ledger entry.
     pub async fn ledger(&mut self, each: impl FnMut(&[u8])) -> Result<(), StoreError> {
         let statement = "copy (
             select version, number, previous, at, kind, chain, first, before, last, head, cutoff, retain_days, key,
@@ -62,7 +61,7 @@ impl Scan {
         self.copy(statement, each).await
     }
 
-    /// Hands over the fields of each row, chain by chain in their order.
+    /// Calls `each` with the columns of each row, ordered by chain and number.
     pub async fn rows(&mut self, each: impl FnMut(&[u8])) -> Result<(), StoreError> {
         let statement = "copy (
             select version, chain, seq, previous, at, request, trace, tenant, agent, slug, principal,
@@ -73,7 +72,7 @@ impl Scan {
         self.copy(statement, each).await
     }
 
-    /// How many rows wait in the outbox, and the first of them.
+    /// Number of rows in the outbox, and the first of them.
     pub async fn outbox(&mut self) -> Result<(i64, Option<Uuid>), StoreError> {
         let row = sqlx::query!(
             r#"select count(*) as "count!", (select id from audit_outbox order by id limit 1) as "first?"
@@ -84,7 +83,7 @@ impl Scan {
         Ok((row.count, row.first))
     }
 
-    /// Ends the view.
+    /// Ends the snapshot.
     pub async fn end(self) -> Result<(), StoreError> {
         Ok(self.connection.close().await?)
     }
@@ -94,7 +93,8 @@ impl Scan {
         let mut bytes = Vec::new();
         let mut headed = false;
         loop {
-            let piece = tokio::time::timeout(PATIENCE, stream.next()).await.map_err(|_| StoreError::Late)?;
+            let piece =
+                tokio::time::timeout(READ_TIMEOUT, stream.next()).await.map_err(|_| StoreError::Timeout)?;
             let Some(piece) = piece else { return Ok(()) };
             bytes.extend_from_slice(&piece?);
             if !headed {
@@ -115,7 +115,7 @@ impl Scan {
     }
 }
 
-/// The fields of the first row of some, and what follows it; `None` where it is not whole, or the end.
+/// Splits off the fields of the first row; `None` if it is incomplete or the end of the data.
 fn tuple(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (count, fields) = bytes.split_first_chunk::<2>()?;
     let count = i16::from_be_bytes(*count);

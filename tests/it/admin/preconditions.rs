@@ -21,8 +21,9 @@ async fn under(replica: &Replica, call: (&str, &str), condition: (&str, &str)) -
     whole(&ask(replica, &replica.operator, call, &headers, body).await)
 }
 
-fn mismatch() -> Value {
-    problem(412, "revision_mismatch", "If-Match or If-None-Match does not hold")
+fn mismatch(current: i64) -> Value {
+    let detail = format!("precondition failed: the current revision is {current}");
+    problem(412, "revision_mismatch", &detail)
 }
 
 #[tokio::test]
@@ -60,8 +61,8 @@ async fn write_with_a_failed_precondition_changes_nothing() {
         (("PATCH", "/tenants/acme"), 1),
         (("DELETE", "/tenants/acme"), 1),
     ];
-    for (call, present) in calls {
-        let present = format!("\"{present}\"");
+    for (call, current) in calls {
+        let present = format!("\"{current}\"");
         for (name, value) in [
             ("if-match", "\"999\""),
             ("if-match", "\"0\""),
@@ -77,7 +78,11 @@ async fn write_with_a_failed_precondition_changes_nothing() {
             ("if-none-match", &present),
             ("if-none-match", &format!("\"999\", W/{present}")),
         ] {
-            assert_eq!(under(&replica, call, (name, value)).await, mismatch(), "{call:?} {name}: {value}");
+            assert_eq!(
+                under(&replica, call, (name, value)).await,
+                mismatch(current),
+                "{call:?} {name}: {value}"
+            );
         }
         for (name, malformed) in [
             ("if-match", "1"),
@@ -118,17 +123,20 @@ async fn absent_resource_matches_no_entity_tag() {
     replica.acme("a").await;
     let resource = resource("a", "x:1");
     let content = resource.replace("resources?", "resources/content?");
+    let absent = problem(412, "revision_mismatch", "precondition failed: it does not exist");
     for put in [("PUT", resource.as_str()), ("PUT", &content)] {
         for tag in ["*", "\"1\"", "W/\"1\""] {
-            assert_eq!(under(&replica, put, ("if-match", tag)).await, mismatch(), "{put:?} {tag}");
+            assert_eq!(under(&replica, put, ("if-match", tag)).await, absent, "{put:?} {tag}");
         }
     }
     // What cannot be done at all is told first (section 13.2.1).
     let gone = problem(404, "not_found", "no such resource");
     assert_eq!(under(&replica, ("DELETE", &resource), ("if-match", "*")).await, gone);
     // Create, and do not replace.
-    assert_eq!(under(&replica, ("PUT", &resource), ("if-none-match", "*")).await["status"], 201);
-    assert_eq!(under(&replica, ("PUT", &resource), ("if-none-match", "*")).await, mismatch());
+    let created = under(&replica, ("PUT", &resource), ("if-none-match", "*")).await;
+    assert_eq!(created["status"], 201);
+    let revision = replica.admin("GET", &resource, None).await.revision();
+    assert_eq!(under(&replica, ("PUT", &resource), ("if-none-match", "*")).await, mismatch(revision));
 }
 
 #[tokio::test]

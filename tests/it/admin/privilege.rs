@@ -137,7 +137,7 @@ async fn narrow_owner_key_creates_keys_within_its_bounds() {
     let later = make(json!({"expiresAt": "2027-01-01T00:00:01Z"})).await;
     let detail = format!("expiresAt must be at most {END}, when the calling key expires");
     assert_eq!(later, forbidden(&detail));
-    let detail = "limits must be at most 20 a second and 30 at once, which the calling key has";
+    let detail = "limits must not exceed 20 requests/s and a burst of 30, the limits of the calling key";
     assert_eq!(make(json!({"limits": {"perSecond": 21, "burst": 30}})).await, forbidden(detail));
     assert_eq!(make(json!({"limits": {"perSecond": 0}})).await["status"], 400);
     let listed = stage.replica.admin("GET", "/agents/a/keys", None).await.json();
@@ -172,7 +172,7 @@ async fn narrow_owner_key_rotates_and_limits_keys_within_its_bounds() {
     let limits = async |limits: Value| {
         stage.call(&owner, "PATCH", &format!("/keys/{}", wide.id), json!({"limits": limits})).await
     };
-    let detail = "limits must be at most 20 a second and 30 at once, which the calling key has";
+    let detail = "limits must not exceed 20 requests/s and a burst of 30, the limits of the calling key";
     assert_eq!(limits(json!({"perSecond": 30})).await, forbidden(detail));
     assert_eq!(limits(json!({"perSecond": 10})).await["body"]["limits"], json!({"perSecond": 10}));
     let lifted = limits(Value::Null).await;

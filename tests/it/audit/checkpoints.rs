@@ -56,7 +56,7 @@ async fn due_checkpoint_is_written_by_one_replica() {
     // The one that undertook it is gone.
     database.execute("update audit_checkpoints set leased = leased - interval '61 seconds'").await;
     assert!(store.lease_checkpoint(hour).await.unwrap());
-    store.checkpoint_made().await.unwrap();
+    store.record_checkpoint().await.unwrap();
     assert!(!store.lease_checkpoint(hour).await.unwrap());
     database.execute("update audit_checkpoints set made = made - interval '61 minutes'").await;
     assert!(store.lease_checkpoint(hour).await.unwrap());

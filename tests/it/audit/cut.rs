@@ -1,4 +1,4 @@
-//! Rows that the owner of the database cuts out of a chain and declares to be dropped for their age.
+//! Rows that the owner of the database cuts out of a chain and declares expired.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use crate::support::clock::ManualClock;
 use crate::support::cluster::{Database, database};
 
 /// What the owner of the database does who knows the code but has no key: deletes rows, enters them as dropped, hashes the
-/// entry, and raises the record of how far the chain of chains goes. `$body` enters.
+/// entry, and raises the record of the end of the ledger. `$body` enters.
 fn cut(first: i64, last: i64, fields: &str, version: i16) -> String {
     format!(
         "set session_replication_role = replica;
@@ -83,19 +83,19 @@ const TODAY: &str = "cutoff := current_date + 1; days := 90;";
 #[tokio::test]
 async fn truncation_of_an_unsigned_log_is_found_by_a_checkpoint() {
     for (fields, version, expected) in [
-        ("", 1, "it does not say under which retention"),
-        (TODAY, 2, "its cut-off day is less than the retention of 90 days before it"),
+        ("", 1, "it does not name a retention"),
+        (TODAY, 2, "its cutoff day is less than the retention of 90 days before it"),
         (
             "cutoff := current_date - 90; days := 90;",
             2,
             "its chain was opened less than the retention of 90 days before it",
         ),
-        ("cutoff := current_date + 1; days := 0;", 2, "a retention of 0 days is none"),
+        ("cutoff := current_date + 1; days := 0;", 2, "invalid retention of 0 days"),
     ] {
         let (database, _replica, checkpoint) = log(0, None).await;
         database.execute(&cut(5, 14, fields, version)).await;
         let expected = [
-            format!("chain … entry 2 declares rows 5 to 14 dropped for their age: {expected}"),
+            format!("chain … entry 2 declares rows 5 to 14 expired: {expected}"),
             "chain … row 15: missing before it: rows 5 to 14".to_owned(),
         ];
         assert_eq!(findings(&database, Some(&checkpoint)).await, expected);
@@ -107,8 +107,7 @@ async fn truncation_of_an_unsigned_log_is_found_by_a_checkpoint() {
 async fn truncation_behind_rows_of_the_same_age_is_found() {
     let (database, _replica, checkpoint) = log(120, None).await;
     database.execute(&cut(5, 14, "cutoff := current_date - 90; days := 90;", 2)).await;
-    let expected = "chain … row 1: rows that were not older than it were dropped for their age, and it was left: \
-        they were cut out";
+    let expected = "chain … row 1: newer rows are declared expired, but this row remains: they were cut out";
     assert_eq!(findings(&database, Some(&checkpoint)).await, [expected]);
 }
 
@@ -126,7 +125,7 @@ async fn truncation_of_a_signed_log_is_found_without_checkpoint() {
     assert_eq!(checkpoint.is_authentic(), Some(true));
     signed.execute(&cut).await;
     let expected = [
-        "chain … entry 3 declares rows 1 to 14 dropped for their age: it is not signed, and entries before it are",
+        "chain … entry 3 declares rows 1 to 14 expired: not signed, although earlier ledger entries are",
         "chain … row 15: missing before it: rows 1 to 14",
     ];
     assert_eq!(findings(&signed, None).await, expected);

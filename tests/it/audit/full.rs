@@ -56,7 +56,7 @@ fn lost_lines(post: &AuditSite) -> Vec<Value> {
     let printed = post.site.printed("stderr");
     // The last line may be incomplete.
     let lines = printed.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    lines.filter(|line| line["message"].as_str().unwrap().starts_with("audit events are lost")).collect()
+    lines.filter(|line| line["message"].as_str().unwrap().starts_with("audit events lost")).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -85,7 +85,7 @@ async fn corrupt_spill_record_is_reported_and_later_rows_are_kept() {
     assert_eq!(post.texts(CHAINS).await, ["opened damaged interrupted", "opened closed"]);
     let (code, text) = post.verify().await;
     assert_eq!(code, Some(1), "{text}");
-    assert!(text.contains(": a spill file was corrupt: row") && text.contains(": 1 wrong"), "{text}");
+    assert!(text.contains(": corrupt spill file: row") && text.contains(": 1 finding"), "{text}");
     assert!(post.site.printed("stderr").contains("audit spill file corrupt"));
 }
 

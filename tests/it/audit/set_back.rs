@@ -41,12 +41,12 @@ async fn rows_after_a_loss_continue_in_a_valid_new_chain() {
     let query = "select chain::text from audit_chains where number = 1";
     let chain: String = sqlx::query_scalar(query).fetch_one(&mut connection).await.unwrap();
     let expected = format!(
-        "chain {chain}: the record of how far it goes is missing\n\
-            unsigned: whoever owns the database can rewrite what no checkpoint knows\n\
-            9 rows in 3 chains: 1 wrong\n"
+        "chain {chain}: the record of its last row is missing\n\
+            unsigned: the owner of the database can rewrite all rows that no checkpoint covers\n\
+            9 rows in 3 chains: 1 finding\n"
     );
     assert_eq!(post.verify().await, (Some(1), expected));
-    assert!(post.site.printed("stderr").contains("audit rows go into a chain of their own"));
+    assert!(post.site.printed("stderr").contains("audit rows do not fit their chain"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -97,5 +97,5 @@ async fn rolled_back_log_is_found_by_a_checkpoint_alone() {
     replica.running.stop().await;
     assert_eq!(findings(&database, None).await, [""; 0]);
     let found = findings(&database, Some(&checkpoint)).await;
-    assert_eq!(found, ["chain … row 6: the checkpoint knows it, and it is missing"]);
+    assert_eq!(found, ["chain … row 6: recorded in a checkpoint, but missing"]);
 }

@@ -41,12 +41,12 @@ async fn every_entry_is_signed_by_a_previously_entered_key() {
     let edited = Checkpoint { at: "2026-01-01T00:00:00.000000Z".to_owned(), ..checkpoint.clone() };
     assert_eq!(
         findings(&database, Some(&edited)).await,
-        ["the checkpoint of 2026-01-01T00:00:00.000000Z: its signature is not that of the key it names"]
+        ["checkpoint of 2026-01-01T00:00:00.000000Z: invalid signature"]
     );
     let unsigned = Checkpoint { signer: None, signature: None, ..edited };
     assert_eq!(
         findings(&database, Some(&unsigned)).await,
-        ["the checkpoint of 2026-01-01T00:00:00.000000Z: it is not signed, and entries before it are"]
+        ["checkpoint of 2026-01-01T00:00:00.000000Z: not signed, although earlier ledger entries are"]
     );
 }
 
@@ -59,10 +59,10 @@ async fn signature_by_an_untrusted_key_is_found() {
     // Any replica may have a key of its own, so that only the keys that are trusted tell.
     assert_eq!(findings(&database, None).await, [""; 0]);
     assert_eq!(held_against(&database, None, &[key, other]).await, [""; 0]);
-    let doubt = format!("{other} is not one of the keys that are trusted, and none of these has entered it");
-    let entry = format!("the chain of chains: entry 4: {doubt}");
+    let doubt = format!("{other} is not a trusted key, and was not entered by one");
+    let entry = format!("ledger: entry 4: {doubt}");
     assert_eq!(held_against(&database, None, &[key]).await, std::slice::from_ref(&entry));
-    let checkpoint_of = format!("the checkpoint of {}: {doubt}", checkpoint.at);
+    let checkpoint_of = format!("checkpoint of {}: {doubt}", checkpoint.at);
     assert_eq!(held_against(&database, Some(&checkpoint), &[key]).await, [entry, checkpoint_of]);
 }
 
@@ -73,7 +73,7 @@ async fn unsigned_entry_after_a_signed_one_is_found() {
     live(&database, "one", None).await;
     // Without a key there is nothing to find, unless somebody trusts one.
     assert_eq!(findings(&database, None).await, [""; 0]);
-    let none = "the chain of chains: no entry is signed, and keys are trusted that should have signed it";
+    let none = "ledger: no entry is signed, although trusted keys were given";
     assert_eq!(held_against(&database, None, &[key]).await, [none]);
     // One that began before the first key ends without a signature.
     let before = Builder::new(&database).start().await;
@@ -81,7 +81,7 @@ async fn unsigned_entry_after_a_signed_one_is_found() {
     before.running.stop().await;
     assert_eq!(held_against(&database, None, &[key]).await, [""; 0]);
     live(&database, "three", None).await;
-    let found = ["the chain of chains: entry 8: it is not signed, and entries before it are"];
+    let found = ["ledger: entry 8: not signed, although earlier ledger entries are"];
     assert_eq!(findings(&database, None).await, found);
 }
 
@@ -98,7 +98,7 @@ async fn successor_key_is_entered_by_its_predecessor() {
     assert_ne!(successor, key);
     // The predecessor signs no more.
     live(&database, "three", Some(&file)).await;
-    let found = [format!("the chain of chains: entry 7: {key} signs it, which entry 4 replaced")];
+    let found = [format!("ledger: entry 7: signed by {key}, a key that entry 4 replaced")];
     assert_eq!(held_against(&database, None, &[key]).await, found);
 }
 
@@ -113,7 +113,7 @@ async fn edited_signature_or_entry_is_found() {
             "{owner}; update audit_chains set signature = set_byte(signature, 5, 0) where number = 2"
         ))
         .await;
-    let found = ["the chain of chains: entry 2: its signature is not that of the key it names"];
+    let found = ["ledger: entry 2: invalid signature"];
     assert_eq!(findings(&database, None).await, found);
 }
 

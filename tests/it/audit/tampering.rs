@@ -4,7 +4,7 @@ use sqlx::{AssertSqlSafe, Executor};
 use waggle::audit::verify::{Evidence, verify};
 use waggle::model::audit::checkpoint::Checkpoint;
 use waggle::model::audit::signature::PublicKey;
-use waggle::store::audit::scan::Scan;
+use waggle::store::audit::scan::AuditScan;
 
 use super::calls::{becomes, reaches};
 use crate::support::app::Builder;
@@ -21,7 +21,7 @@ pub(super) async fn held_against(
     checkpoint: Option<&Checkpoint>,
     trusted: &[PublicKey],
 ) -> Vec<String> {
-    let mut scan = Scan::begin(&database.options).await.unwrap();
+    let mut scan = AuditScan::begin(&database.options).await.unwrap();
     let checkpoints = checkpoint.cloned().into_iter().collect();
     let evidence = Evidence { checkpoints, trusted: trusted.to_vec() };
     let report = verify(&mut scan, &evidence).await.unwrap();
@@ -159,15 +159,15 @@ async fn each_kind_of_tampering_is_found_and_named() {
         connection.execute(AssertSqlSafe(RESTORE.to_owned())).await.unwrap();
     }
     insta::assert_snapshot!(found.join("\n"), @r"
-    an edited field: chain … row 4: what it holds is not what was hashed: it was edited or moved
-    an edited row, hashed anew: chain … row 5: it does not follow row 4: one of the two was edited or exchanged, and hashed anew
+    an edited field: chain … row 4: content does not match its hash: it was edited or moved
+    an edited row, hashed anew: chain … row 5: does not follow row 4: one of the two was edited or exchanged, and rehashed
     a deleted row: chain … row 5: missing before it: row 4
-    a swapped pair: chain … row 4: what it holds is not what was hashed: it was edited or moved
-    an inserted row: chain … row 4: there is another row in its place: it was inserted
+    a swapped pair: chain … row 4: content does not match its hash: it was edited or moved
+    an inserted row: chain … row 4: duplicate row number: it was inserted
     a truncated tail: chain … missing at its end: rows 8 to 10
     a truncated tail with its record: chain … missing at its end: rows 8 to 10
-    a chain cut in two: chain … it has rows and was never opened; chain … missing at its end: rows 6 to 10
-    a whole chain removed: the chain of chains: entry 3: 2 before it are missing: a chain may have been removed
+    a chain cut in two: chain … has rows, but was never opened; chain … missing at its end: rows 6 to 10
+    a whole chain removed: ledger: entry 3: 2 entries before it are missing: a chain may have been removed
     a tail of the open chain: chain … missing at its end: rows 6 to 10
     ");
 }
@@ -180,5 +180,5 @@ async fn rehashed_chain_is_found_by_a_checkpoint_alone() {
     database.execute(&edit).await;
     assert_eq!(findings(&database, None).await, [""; 0]);
     let found = findings(&database, Some(&checkpoint)).await;
-    assert_eq!(found, ["chain … row 9: it is not the one of the checkpoint"]);
+    assert_eq!(found, ["chain … row 9: differs from the row in a checkpoint"]);
 }

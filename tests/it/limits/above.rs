@@ -161,7 +161,7 @@ async fn owner_limits_of_a_key_are_separate_from_the_operators() {
     stage.operator("PATCH", &path, json!({"limits": operators})).await;
     let lifted = "limits: the operator set the limits of this key; only the operator key changes them";
     assert_eq!(owner(Value::Null).await, forbidden(lifted));
-    let above = "limits must be at most 1 a second and 20 at once, which the operator set for this key";
+    let above = "limits must not exceed 1 requests/s and a burst of 20, set by the operator for this key";
     assert_eq!(owner(json!({"perSecond": 2, "burst": 20})).await, forbidden(above));
     let owners = json!({"perSecond": 1, "burst": 5});
     assert_eq!(limits(owner(owners.clone()).await).await, Some(owners.clone()));

@@ -32,7 +32,7 @@ async fn administration_rate_is_per_key_and_not_for_the_operator() {
         "type": "about:blank",
         "title": "Too Many Requests",
         "status": 429,
-        "detail": "more than 1 requests a second for this key",
+        "detail": "rate limit exceeded: 1 request/s for this key; retry in 1 s",
         "code": "rate_limited",
     });
     assert_eq!(refused.json(), expected);

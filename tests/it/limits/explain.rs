@@ -85,7 +85,7 @@ async fn explain_names_the_deciding_rule() {
         "rule": "quota",
         "code": "quota_exceeded",
         "status": 429,
-        "detail": "the calls of a day of this agent are used up",
+        "detail": "daily call quota of this agent exceeded",
     });
     assert_eq!(ask(&replica, "b", json!({"keyId": used_id})).await, expected);
 }

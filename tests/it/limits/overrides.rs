@@ -96,14 +96,14 @@ async fn invalid_limits_are_refused() {
             "/agents/a/keys",
             json!({"perSecond": 51}),
             400,
-            "limits: only the operator gives a key more than it has by itself",
+            "limits: only the operator can set more than the default rate",
         ),
         (
             owner,
             "/agents/a/keys",
             json!({"perSecond": 0}),
             400,
-            "limits: only the operator gives a key more than it has by itself",
+            "limits: only the operator can set more than the default rate",
         ),
     ] {
         assert_eq!(detail(key, path, limits.clone()).await, (status, expected.to_owned()), "{path} {limits}");

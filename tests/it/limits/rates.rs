@@ -30,7 +30,7 @@ async fn exhausted_rate_is_refused_with_a_retry_time() {
         "id": 1,
         "error": {
             "code": -31015,
-            "message": "more than 1 requests a second for this key",
+            "message": "rate limit exceeded: 1 request/s for this key; retry in 1 s",
             "data": {"code": "rate_limited", "retryAfterMs": null, "scope": "key"},
         },
     });

@@ -1,5 +1,5 @@
-//! The look-up of a key that is not in memory: one statement reads the key, what the slug of the request names, what
-//! decides over access to that agent, and the heads of the scopes that these belong to.
+//! The lookup of a key that is not in memory. One statement reads the key, the agent named by the request's
+//! slug, the access settings of that agent, and the heads of the scopes concerned.
 
 use std::sync::atomic::Ordering;
 
@@ -15,28 +15,32 @@ use crate::model::key::KeyHash;
 use crate::model::limits::{RateLimit, UseLimits};
 use crate::model::scope::{Revision, Scope};
 
-/// What a look-up found, all as of one moment.
+/// Result of a lookup, from one snapshot.
 #[derive(Debug)]
-pub struct LookUp {
-    /// What the key grants.
+pub struct KeyLookup {
+    /// The credential of the key.
     pub credential: Credential,
     /// The revision of the key's tenant.
     pub tenant: Revision,
-    /// The revision of the gateway, whose directory names the agent.
+    /// The revision of the gateway, whose directory resolves the slug.
     pub gateway: Revision,
-    /// The agent that the slug names, with the revision of its tenant.
+    /// The agent named by the slug, with the revision of its tenant.
     pub agent: Option<(AgentAccess, Revision)>,
 }
 
 impl Store {
-    /// How often a key was looked up.
-    pub fn key_look_ups(&self) -> u64 {
-        self.key_look_ups.load(Ordering::Relaxed)
+    /// Number of lookups so far.
+    pub fn key_lookups(&self) -> u64 {
+        self.key_lookups.load(Ordering::Relaxed)
     }
 
-    /// Looks up a key, and the agent that `slug` names; `None` for a key that does not exist or is revoked.
-    pub async fn look_up(&self, hash: KeyHash, slug: Option<&str>) -> Result<Option<LookUp>, StoreError> {
-        self.key_look_ups.fetch_add(1, Ordering::Relaxed);
+    /// Looks up a key and the agent named by `slug`; `None` if the key does not exist or is revoked.
+    pub async fn look_up_key(
+        &self,
+        hash: KeyHash,
+        slug: Option<&str>,
+    ) -> Result<Option<KeyLookup>, StoreError> {
+        self.key_lookups.fetch_add(1, Ordering::Relaxed);
         let row = self
             .run(async |connection| {
                 sqlx::query!(
@@ -92,7 +96,7 @@ impl Store {
             owner_limits: row.owner_limits,
             max_age: row.max_age,
         };
-        Ok(Some(LookUp {
+        Ok(Some(KeyLookup {
             credential: credential.grant(TenantId(row.tenant))?,
             tenant: Revision(row.tenant_revision),
             gateway: Revision(row.gateway_revision),

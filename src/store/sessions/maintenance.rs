@@ -1,4 +1,4 @@
-//! What becomes of sessions by itself: uses are noted, the idle end, the ended are taken away.
+//! Maintenance of sessions: recording their use, and ending those that are idle or too many.
 
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -9,7 +9,7 @@ use crate::model::session::SessionHolder;
 use crate::store::write::Write;
 use crate::store::{Store, StoreError};
 
-/// Names the lock of whoever ends idle sessions among the database's advisory locks.
+/// Key of the advisory lock held while idle sessions are ended.
 const LOCK: i64 = 0x7761_6767_6c65_0002;
 
 /// A use of a session.
@@ -23,24 +23,24 @@ pub struct SessionUse {
     pub streams: bool,
 }
 
-/// The sessions that a holder has with an agent, and how many may stay when there are too many.
+/// The sessions of one holder with an agent, and the number to keep if there are too many.
 #[derive(Debug, Clone, Copy)]
-pub struct Crowd {
+pub struct SessionCap {
     /// The agent.
     pub agent: AgentId,
-    /// Whose they are.
+    /// The holder.
     pub holder: SessionHolder,
-    /// How many stay.
-    pub most: i64,
-    /// From how many on some end.
-    pub crowd: i64,
-    /// A session noted later than this to have an open stream has it still.
+    /// Number of sessions to keep.
+    pub keep: i64,
+    /// Number of sessions from which on some are ended.
+    pub threshold: i64,
+    /// A session recorded to have an open stream after this time is considered to have one.
     pub streams_since: OffsetDateTime,
 }
 
 impl Store {
-    /// Notes uses of sessions. Not a change: a reader that depends on it reads the row.
-    pub async fn note_session_uses(&self, uses: &[SessionUse]) -> Result<(), StoreError> {
+    /// Records uses of sessions. Not logged as a change: code that depends on it reads the row.
+    pub async fn record_session_uses(&self, uses: &[SessionUse]) -> Result<(), StoreError> {
         let sessions: Vec<_> = uses.iter().map(|used| used.session.0).collect();
         let times: Vec<_> = uses.iter().map(|used| used.at).collect();
         let streams: Vec<_> = uses.iter().map(|used| used.streams).collect();
@@ -62,7 +62,7 @@ impl Store {
         Ok(())
     }
 
-    /// Sessions of a holder with an agent that have not ended, at most so many.
+    /// The open sessions of a holder with an agent, at most `limit`.
     pub async fn sessions_of(
         &self,
         agent: AgentId,
@@ -87,16 +87,17 @@ impl Store {
 }
 
 impl Write {
-    /// Whether this replica is the one that ends idle sessions, until this transaction ends.
-    pub async fn ends_idle_sessions(&mut self) -> Result<bool, StoreError> {
+    /// Acquires the lock for ending idle sessions until this transaction ends; returns whether it is
+    /// acquired.
+    pub async fn try_lock_idle_sessions(&mut self) -> Result<bool, StoreError> {
         let locked = sqlx::query_scalar!(r#"select pg_try_advisory_xact_lock($1) as "locked!""#, LOCK)
             .fetch_one(self.connection())
             .await?;
         Ok(locked)
     }
 
-    /// Locks and ends some of the sessions that were not used since `before`; those that somebody is writing to are
-    /// left for later.
+    /// Locks and ends sessions that were not used since `before`. Sessions with a concurrent write are
+    /// skipped.
     pub async fn end_idle_sessions(
         &mut self,
         before: OffsetDateTime,
@@ -104,7 +105,7 @@ impl Write {
         limit: i64,
     ) -> Result<Vec<SessionUid>, StoreError> {
         let idle = sqlx::query_as!(
-            Found,
+            IdleSession,
             r#"select h.scope, h.revision + 1 as "next!" from sessions s join heads h on h.scope = s.uid
             where s.ended_at is null and s.used_at <= $1
             order by s.used_at limit $2 for no key update of h skip locked"#,
@@ -116,18 +117,17 @@ impl Write {
         self.end_locked(idle, Some(before), now).await
     }
 
-    /// Locks and ends the sessions of a holder with an agent that are beyond [`Crowd::most`], and at most `limit`: first
-    /// those without an open stream, and of these the one used longest ago. Those that somebody is writing to are left
-    /// for later.
+    /// Locks and ends at most `limit` of the sessions of a holder beyond [`SessionCap::keep`]: those without an
+    /// open stream first, and of these the least recently used. Sessions with a concurrent write are skipped.
     pub async fn end_sessions_beyond(
         &mut self,
-        crowd: Crowd,
+        cap: SessionCap,
         now: OffsetDateTime,
         limit: i64,
     ) -> Result<Vec<SessionUid>, StoreError> {
-        // The subquery has no lock: what an `offset` passes over would be locked as well.
+        // The subquery does not lock: `offset` would lock the rows it skips as well.
         let beyond = sqlx::query_as!(
-            Found,
+            IdleSession,
             r#"select h.scope, h.revision + 1 as "next!"
             from (
                 select uid, count(*) over () as present, row_number() over (
@@ -138,29 +138,29 @@ impl Write {
             ) as s join heads h on h.scope = s.uid
             where s.present >= $4 and s.place > $3
             order by s.place desc limit $5 for no key update of h skip locked"#,
-            crowd.agent.0,
-            crowd.holder.0,
-            crowd.most,
-            crowd.crowd,
+            cap.agent.0,
+            cap.holder.0,
+            cap.keep,
+            cap.threshold,
             limit,
-            crowd.streams_since,
+            cap.streams_since,
         )
         .fetch_all(self.connection())
         .await?;
         self.end_locked(beyond, None, now).await
     }
 
-    /// Ends sessions whose heads are locked. What happened before the lock was there is seen only now: a use may have
-    /// been noted, or the session may have ended.
+    /// Ends sessions whose heads are locked. Uses recorded and sessions ended before the lock was acquired
+    /// are visible only now.
     async fn end_locked(
         &mut self,
-        found: Vec<Found>,
+        found: Vec<IdleSession>,
         before: Option<OffsetDateTime>,
         now: OffsetDateTime,
     ) -> Result<Vec<SessionUid>, StoreError> {
         let uids: Vec<_> = found.iter().map(|row| row.scope).collect();
         for row in found {
-            self.locked(Scope(row.scope), Revision(row.next));
+            self.add_locked(Scope(row.scope), Revision(row.next));
         }
         let ended = sqlx::query_scalar!(
             "update sessions set ended_at = $3 \
@@ -175,8 +175,8 @@ impl Write {
     }
 }
 
-/// A session that is to end, and the revision that this gives its scope.
-struct Found {
+/// A session to end, and the next revision of its scope.
+struct IdleSession {
     scope: Uuid,
     next: i64,
 }

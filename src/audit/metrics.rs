@@ -1,32 +1,32 @@
-//! What the audit log counts of itself.
+//! Counters of the audit log.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// How the audit log of this process fares.
+/// Counters and state of the audit log of this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AuditStats {
-    /// Events that are lost, since there was no room for them.
+    /// Number of events lost because neither the database nor the spill file could take them.
     pub lost: u64,
-    /// Events in memory that are not safe yet.
+    /// Number of events in memory that are not durable yet.
     pub waiting: u64,
     /// Bytes of spill files that are not in the log yet.
     pub spilled_bytes: u64,
-    /// Events that share a row with others.
+    /// Number of events that were aggregated into shared rows.
     pub aggregated: u64,
-    /// Rows that the database refused for what they hold.
+    /// Number of rows that the database rejected as invalid data.
     pub quarantined: u64,
-    /// Places at which a spill file was corrupt.
+    /// Number of corruptions found in spill files.
     pub damaged: u64,
-    /// Rows that were added to the log, those of processes that are no more included.
+    /// Number of rows added to the log, including those of adopted spill files.
     pub written: u64,
     /// Whether this process has a spill file.
     pub has_file: bool,
 }
 
-/// What the writer counts, for others to read at any time.
+/// The counters, updated by the writer and read for metrics.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
-    held: AtomicU64,
+pub(super) struct AuditMetrics {
+    pending: AtomicU64,
     spilled_bytes: AtomicU64,
     written: AtomicU64,
     has_file: AtomicBool,
@@ -35,47 +35,47 @@ pub(super) struct Tally {
     damaged: AtomicU64,
 }
 
-impl Tally {
-    /// Whether this process has a spill file.
-    pub(super) fn has_file(&self, has_file: bool) {
+impl AuditMetrics {
+    /// Records whether this process has a spill file.
+    pub(super) fn set_has_file(&self, has_file: bool) {
         self.has_file.store(has_file, Ordering::Relaxed);
     }
 
-    /// So many events were taken from the queue and are not safe yet.
-    pub(super) fn hold(&self, events: usize) {
-        self.held.store(events as u64, Ordering::Relaxed);
+    /// Sets the number of events that were taken from the queue and are not durable yet.
+    pub(super) fn set_pending(&self, events: usize) {
+        self.pending.store(events as u64, Ordering::Relaxed);
     }
 
-    /// So many bytes wait in files.
-    pub(super) fn spill(&self, bytes: u64) {
+    /// Sets the number of bytes that wait in spill files.
+    pub(super) fn set_spilled_bytes(&self, bytes: u64) {
         self.spilled_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// So many rows more are in the log.
-    pub(super) fn write(&self, rows: i64) {
+    /// Counts rows that were added to the log.
+    pub(super) fn add_written(&self, rows: i64) {
         self.written.fetch_add(u64::try_from(rows).unwrap_or_default(), Ordering::Relaxed);
     }
 
-    /// An event shares a row with others.
-    pub(super) fn aggregate(&self) {
+    /// Counts an aggregated event.
+    pub(super) fn add_aggregated(&self) {
         self.aggregated.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A row was refused.
-    pub(super) fn quarantine(&self) {
+    /// Counts a quarantined row.
+    pub(super) fn add_quarantined(&self) {
         self.quarantined.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A spill file is corrupt at one place more.
-    pub(super) fn damage(&self) {
+    /// Counts a corruption of a spill file.
+    pub(super) fn add_damage(&self) {
         self.damaged.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// What there is to tell, with what the queue knows.
+    /// The counters, together with those of the queue.
     pub(super) fn stats(&self, queued: usize, lost: u64) -> AuditStats {
         AuditStats {
             lost,
-            waiting: queued as u64 + self.held.load(Ordering::Relaxed),
+            waiting: queued as u64 + self.pending.load(Ordering::Relaxed),
             spilled_bytes: self.spilled_bytes.load(Ordering::Relaxed),
             written: self.written.load(Ordering::Relaxed),
             has_file: self.has_file.load(Ordering::Relaxed),

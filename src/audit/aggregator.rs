@@ -1,5 +1,6 @@
-//! Bounds the rows that callers write who do not pay for them: requests without a valid credential past a number a
-//! minute, and refusals of a key past its burst, share rows that say how many they stand for.
+//! Aggregation: bounds the number of audit rows that unauthenticated or rate-limited callers cause. Requests
+//! without a valid credential beyond a number per minute, and refused requests of a key beyond its burst,
+//! share rows with a count.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -17,29 +18,30 @@ use crate::model::ids::{AgentId, KeyId, TenantId};
 use crate::model::limits::Rate;
 use crate::model::outcome::Outcome;
 
-/// For how long rows are counted before their sums are written.
+/// Duration of a window, after which its sums are written.
 const WINDOW: Duration = Duration::MINUTE;
-/// Rows of a window that requests of one address without a valid credential may have.
+/// Own rows per window for requests of one address without a valid credential.
 const ROWS_PER_ADDRESS: u32 = 60;
-/// Rows of a window that all requests without a valid credential may have.
-const ROWS_OF_STRANGERS: u32 = 600;
-/// Rows of a window that refusals of a key without a rate may have.
+/// Own rows per window for all requests without a valid credential.
+const ROWS_UNAUTHENTICATED: u32 = 600;
+/// Own rows per window for refused requests of a key without a rate.
 const ROWS_PER_KEY: u32 = 400;
-/// Most keys whose refusals are counted; those of others share rows at once.
-const MOST_KEYS: usize = 4_096;
-/// Most sums by source and agent in a window: a sample where there are more, the rest of which is summed by outcome.
-const MOST_GROUPS: usize = 128;
-/// Most bytes of the agent's name in a sum: that of a valid one.
-const MOST_SLUG: usize = 64;
+/// Maximum number of keys whose refusals are counted; those of further keys are aggregated at once.
+const MAX_KEYS: usize = 4_096;
+/// Maximum number of sums by source and agent per window. With more groups, a random sample is kept and the
+/// rest is summed by outcome.
+const MAX_GROUPS: usize = 128;
+/// Maximum bytes of the agent's name in a sum: that of a valid slug.
+const MAX_SLUG: usize = 64;
 
-/// The method of a row that stands for several requests.
+/// The method of an aggregated row.
 pub(super) const METHOD: &str = "audit/aggregated";
 
-/// What is counted in the current window.
+/// Counts the rows of the current window.
 #[derive(Debug)]
 pub(super) struct Aggregator {
     state: Mutex<Window>,
-    /// The rate of a key for which none is set.
+    /// The default rate of keys.
     key_rate: Option<Rate>,
 }
 
@@ -47,13 +49,13 @@ pub(super) struct Aggregator {
 struct Window {
     since: OffsetDateTime,
     rows: u32,
-    /// At most as many as there are rows.
+    /// At most as many entries as rows.
     addresses: HashMap<ClientAddress, u32>,
     keys: HashMap<KeyId, u32>,
     sums: Vec<(Group, Sum)>,
-    /// How many groups came once there was no room.
-    turned_away: usize,
-    /// By outcome.
+    /// Number of groups that came after the maximum was reached.
+    overflow: usize,
+    /// Sums of the groups that are not in the sample, by outcome.
     rest: Vec<(Outcome, Sum)>,
     rng: StdRng,
 }
@@ -83,13 +85,13 @@ impl Aggregator {
         Self { state: Mutex::new(Window::new(rng, now)), key_rate }
     }
 
-    /// Whether an event keeps a row of its own; otherwise it is added to a sum.
+    /// Whether an event gets a row of its own; otherwise it is added to a sum.
     pub(super) fn admit(&self, event: &Event) -> bool {
         let refused = event.status.is_some_and(|status| status >= 400);
         match (event.actor.kind, event.actor.key) {
             (ActorKind::Unknown | ActorKind::Anybody, _) => {
                 let mut window = self.state.lock();
-                window.admit_stranger(event.client.network()) || window.add(event)
+                window.admit_unauthenticated(event.client.network()) || window.add(event)
             }
             (_, Some(key)) if refused => {
                 let rate = event.actor.limits.over(self.key_rate);
@@ -101,14 +103,14 @@ impl Aggregator {
         }
     }
 
-    /// The sums of the window, if it is over or `now` is none of its times; the next one begins.
+    /// The sums of the window, if it is over or `now` lies before it. Starts the next window.
     pub(super) fn due(&self, now: OffsetDateTime) -> Vec<Event> {
         let mut window = self.state.lock();
         let over = now < window.since || now - window.since >= WINDOW;
         if over { window.end(now) } else { Vec::new() }
     }
 
-    /// The sums of the window, whether it is over or not.
+    /// The sums of the window, whether it is over or not. Starts the next window.
     pub(super) fn end(&self, now: OffsetDateTime) -> Vec<Event> {
         self.state.lock().end(now)
     }
@@ -122,14 +124,14 @@ impl Window {
             addresses: HashMap::new(),
             keys: HashMap::new(),
             sums: Vec::new(),
-            turned_away: 0,
+            overflow: 0,
             rest: Vec::new(),
             rng,
         }
     }
 
-    fn admit_stranger(&mut self, address: ClientAddress) -> bool {
-        if self.rows >= ROWS_OF_STRANGERS {
+    fn admit_unauthenticated(&mut self, address: ClientAddress) -> bool {
+        if self.rows >= ROWS_UNAUTHENTICATED {
             return false;
         }
         let rows = self.addresses.entry(address).or_default();
@@ -140,7 +142,7 @@ impl Window {
     }
 
     fn admit_refusal(&mut self, key: KeyId, most: u32) -> bool {
-        if self.keys.len() >= MOST_KEYS && !self.keys.contains_key(&key) {
+        if self.keys.len() >= MAX_KEYS && !self.keys.contains_key(&key) {
             return false;
         }
         let rows = self.keys.entry(key).or_default();
@@ -149,9 +151,9 @@ impl Window {
         admitted
     }
 
-    /// Adds an event to a sum. Answers that it has no row of its own.
+    /// Adds an event to a sum. Returns false, for "no own row".
     fn add(&mut self, event: &Event) -> bool {
-        let slug = event.slug.as_deref().map(|slug| slug[..slug.floor_char_boundary(MOST_SLUG)].into());
+        let slug = event.slug.as_deref().map(|slug| slug[..slug.floor_char_boundary(MAX_SLUG)].into());
         let group = Group {
             client: event.client.network(),
             actor: event.actor,
@@ -163,12 +165,12 @@ impl Window {
         let one = Sum::of(event);
         if let Some((_, sum)) = self.sums.iter_mut().find(|(known, _)| *known == group) {
             sum.add(one);
-        } else if self.sums.len() < MOST_GROUPS {
+        } else if self.sums.len() < MAX_GROUPS {
             self.sums.push((group, one));
         } else {
-            self.turned_away += 1;
-            // A reservoir: each group is as likely to be in the sample as any other.
-            let place = self.rng.random_range(0..MOST_GROUPS + self.turned_away);
+            self.overflow += 1;
+            // Reservoir sampling: each group is in the sample with the same probability.
+            let place = self.rng.random_range(0..MAX_GROUPS + self.overflow);
             let (outcome, left) = match self.sums.get_mut(place) {
                 Some(sampled) => {
                     let (left, sum) = std::mem::replace(sampled, (group, one));
@@ -195,7 +197,7 @@ impl Window {
             (Group { client, actor, outcome, tenant: None, agent: None, slug: None }, sum)
         });
         let rows = self.sums.drain(..).chain(rest).map(|(group, sum)| sum.row(group, now)).collect();
-        (self.since, self.rows, self.turned_away) = (now, 0, 0);
+        (self.since, self.rows, self.overflow) = (now, 0, 0);
         self.addresses.clear();
         self.keys.clear();
         rows
@@ -245,7 +247,7 @@ mod tests {
     use time::{Duration, OffsetDateTime};
     use uuid::Uuid;
 
-    use super::{Aggregator, MOST_GROUPS};
+    use super::{Aggregator, MAX_GROUPS};
     use crate::model::audit::event::{Actor, ActorKind, Event};
     use crate::model::client_address::ClientAddress;
     use crate::model::ids::{KeyId, PrincipalId};
@@ -284,7 +286,7 @@ mod tests {
         Event { actor, outcome, status: Some(status), ..refused("192.0.2.1", "helper") }
     }
 
-    /// Agent, outcome, client and subject of the rows that several requests share.
+    /// Agent, outcome, client and subject of aggregated rows.
     fn told(rows: &[Event]) -> Vec<String> {
         let told = |row: &Event| {
             let slug = row.slug.as_deref().unwrap_or("-");
@@ -299,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_without_a_valid_credential_share_rows_past_a_number_a_minute() {
+    fn unauthenticated_requests_share_rows_beyond_the_limit() {
         let aggregator = aggregator();
         let mut event = refused("192.0.2.1", "helper");
         let own = (0..1_200).filter(|second| {
@@ -323,25 +325,28 @@ mod tests {
     }
 
     #[test]
-    fn all_requests_without_a_valid_credential_have_600_rows_a_minute() {
+    fn unauthenticated_requests_have_600_rows_per_minute() {
         let aggregator = aggregator();
         let addresses = (0..2_000_u32).map(|number| IpAddr::from((0x0a00_0000 + number).to_be_bytes()));
         let own = addresses.filter(|address| aggregator.admit(&refused(&address.to_string(), "helper")));
         assert_eq!(own.count(), 600);
         assert_eq!(aggregator.state.lock().addresses.len(), 600);
         let rows = aggregator.end(START);
-        assert_eq!(rows.len(), MOST_GROUPS + 1);
+        assert_eq!(rows.len(), MAX_GROUPS + 1);
         let sum = |row: &Event| row.subject.as_deref()?.split(' ').next()?.parse::<u64>().ok();
         assert_eq!(rows.iter().filter_map(sum).sum::<u64>(), 1_400);
         assert_eq!(
             rows.last().map(|row| (row.client.to_string(), &row.slug)),
             Some(("0.0.0.0".to_owned(), &None))
         );
-        assert!(rows.iter().any(|row| row.client.to_string().as_str() > "10.0.5.220"), "late ones too");
+        assert!(
+            rows.iter().any(|row| row.client.to_string().as_str() > "10.0.5.220"),
+            "groups that came late are sampled too"
+        );
     }
 
     #[test]
-    fn requests_for_several_agents_share_a_row_each() {
+    fn aggregated_rows_are_separate_per_agent() {
         let aggregator = aggregator();
         (0..60).for_each(|_| assert!(aggregator.admit(&refused("192.0.2.1", "x"))));
         for slug in ["helper", "other", "helper", &"ä".repeat(100)] {
@@ -352,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_of_a_key_have_rows_up_to_its_burst() {
+    fn refusals_of_a_key_have_own_rows_up_to_its_burst() {
         let aggregator = aggregator();
         let wider = RateLimit { burst: Some(30), ..RateLimit::default() };
         for (key, limits, expected) in [(1, RateLimit::default(), 10), (2, wider, 30)] {
@@ -367,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_ends_when_the_clock_is_set_back() {
+    fn window_ends_when_the_clock_is_set_back() {
         let aggregator = aggregator();
         (0..61).for_each(|_| {
             aggregator.admit(&refused("192.0.2.1", "helper"));

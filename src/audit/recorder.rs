@@ -1,0 +1,170 @@
+//! Records audit events: aggregates or queues them and, with [`Durability::Sync`], waits until they are durable.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::aggregator::Aggregator;
+use super::checkpoints::make_checkpoint;
+use super::metrics::{AuditMetrics, AuditStats};
+use super::queue::{Full, Queue};
+use crate::model::audit::checkpoint::Checkpoint;
+use crate::model::audit::event::Event;
+use crate::model::audit::row::{AuditFilter, AuditPosition, AuditRow};
+use crate::model::audit::signature::Signer;
+use crate::model::fault::Fault;
+use crate::model::sources::Sources;
+use crate::store::{Store, StoreError};
+
+/// When a response may be sent, relative to its audit row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// At once; the row is written within milliseconds.
+    Batched,
+    /// Once the row is on disk.
+    Sync,
+}
+
+/// How often it is checked whether the minute of aggregation is over.
+const AGGREGATION_POLL: Duration = Duration::from_millis(500);
+
+const FULL: Fault = Fault::Unavailable { retry_after: Duration::from_secs(1) };
+
+/// Records audit events: the entry point for every surface.
+#[derive(Debug)]
+pub struct AuditRecorder {
+    pub(super) queue: Arc<Queue>,
+    pub(super) aggregator: Aggregator,
+    pub(super) metrics: Arc<AuditMetrics>,
+    pub(super) durability: Durability,
+    pub(super) accesses: bool,
+    pub(super) sources: Sources,
+    pub(super) store: Store,
+    pub(super) signer: Option<Arc<Signer>>,
+}
+
+impl AuditRecorder {
+    /// The time for events.
+    pub fn now(&self) -> time::OffsetDateTime {
+        self.sources.clock.now()
+    }
+
+    /// Checks that a request can be audited before it is admitted.
+    ///
+    /// # Errors
+    /// [`Fault::Unavailable`] if responses wait for their row (`sync`) and no more rows can be queued or made
+    /// durable.
+    pub fn admit(&self) -> Result<(), Fault> {
+        let refuses = self.accesses && self.durability == Durability::Sync && !self.queue.is_open();
+        if refuses { Err(FULL) } else { Ok(()) }
+    }
+
+    /// Records the event of an access; with [`Durability::Sync`], returns once its row is durable. Events
+    /// that share an aggregated row are not waited for.
+    ///
+    /// # Errors
+    /// With [`Durability::Sync`], [`Fault::Unavailable`] if the row cannot be made durable; the response must
+    /// not be sent. With [`Durability::Batched`], an event that exceeds the queue is dropped and counted.
+    pub async fn record(&self, event: &Event) -> Result<(), Fault> {
+        if !self.has_own_row(event) {
+            return Ok(());
+        }
+        match self.durability {
+            Durability::Batched => {
+                self.queue.push(event);
+                Ok(())
+            }
+            Durability::Sync => {
+                let durable = self.queue.push_durable(event).map_err(|Full| FULL)?;
+                durable.await.map_err(|_| FULL)
+            }
+        }
+    }
+
+    /// Records the events of one response, like [`record`](Self::record).
+    ///
+    /// # Errors
+    /// Those of [`record`](Self::record).
+    pub async fn record_all(&self, events: &[Event]) -> Result<(), Fault> {
+        let rows = events.iter().filter(|event| self.has_own_row(event));
+        match self.durability {
+            Durability::Batched => rows.for_each(|event| self.queue.push(event)),
+            Durability::Sync => {
+                let pushed = rows.map(|event| self.queue.push_durable(event));
+                let pending: Vec<_> = pushed.collect::<Result<_, Full>>().map_err(|Full| FULL)?;
+                for durable in pending {
+                    durable.await.map_err(|_| FULL)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Records an event without waiting for its row.
+    pub fn record_detached(&self, event: &Event) {
+        if self.has_own_row(event) {
+            self.queue.push(event);
+        }
+    }
+
+    /// Whether an event gets a row of its own; otherwise it was added to an aggregated row.
+    fn has_own_row(&self, event: &Event) -> bool {
+        if !self.accesses {
+            return false;
+        }
+        let admitted = self.aggregator.admit(event);
+        if !admitted {
+            self.metrics.add_aggregated();
+        }
+        admitted
+    }
+
+    /// Queues the aggregated rows of each minute until `stop`.
+    pub(super) async fn write_aggregates(self: Arc<Self>, stop: CancellationToken) {
+        let mut tick = tokio::time::interval(AGGREGATION_POLL);
+        while stop.run_until_cancelled(tick.tick()).await.is_some() {
+            for row in self.aggregator.due(self.now()) {
+                self.queue.push(&row);
+            }
+        }
+    }
+
+    /// Queues the aggregated rows of the current minute.
+    pub(super) fn flush_aggregates(&self) {
+        for row in self.aggregator.end(self.now()) {
+            self.queue.push(&row);
+        }
+    }
+
+    /// Notifies the writer of a row that a change has left in the outbox.
+    pub fn notify_outbox(&self) {
+        self.queue.notify_outbox();
+    }
+
+    /// Reads the rows that match a filter, newest first, after a position.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the database cannot be read.
+    pub async fn rows(
+        &self,
+        filter: &AuditFilter,
+        after: Option<AuditPosition>,
+        limit: i64,
+    ) -> Result<Vec<AuditRow>, StoreError> {
+        self.store.audit_rows(filter, after, limit).await
+    }
+
+    /// The counters of this process.
+    pub fn stats(&self) -> AuditStats {
+        self.metrics.stats(self.queue.len(), self.queue.shed_count())
+    }
+
+    /// Makes a checkpoint of all chains, signed if the gateway has a key.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the database cannot be read.
+    pub async fn checkpoint(&self) -> Result<Checkpoint, StoreError> {
+        make_checkpoint(&self.store, self.now(), self.signer.as_deref()).await
+    }
+}

@@ -1,0 +1,55 @@
+//! Shutdown of the writer: flushes all events and closes the chain.
+
+use tokio::time::{Duration, Instant, timeout_at};
+
+use super::Writer;
+use crate::audit::backlog::Backlog;
+use crate::audit::job::finished;
+
+/// How long the shutdown may wait for the database.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(1_500);
+
+impl Writer {
+    /// Flushes all events and closes the chain. What the database does not accept in time remains in the
+    /// spill file, for the next process.
+    pub(super) async fn finish(mut self) {
+        self.write_queued().await;
+        self.outbox = true;
+        if !self.flush(Instant::now() + SHUTDOWN_TIMEOUT).await {
+            // Written to the spill file as far as there is room.
+            self.write_queued().await;
+            tracing::warn!("audit chain left open; the next start with this spill directory closes it");
+            return;
+        }
+        let at = self.sources.clock.now();
+        let Some(mut log) = self.log.take() else { return };
+        match log.close_chain(self.chain, at).await {
+            Ok(()) => {
+                if let Ok(Err(error)) = self.with_backlog(Backlog::remove).await {
+                    tracing::warn!(%error, "removing the audit spill file failed");
+                }
+            }
+            Err(error) => tracing::warn!(%error, "closing the audit chain failed"),
+        }
+        log.close().await;
+    }
+
+    /// Flushes everything into the log; returns whether that succeeded before the deadline.
+    async fn flush(&mut self, deadline: Instant) -> bool {
+        while Instant::now() < deadline {
+            if self.job.is_some() {
+                // A running operation continues after the deadline, so that its batch is not dropped.
+                let Ok((log, result)) = timeout_at(deadline, finished(&mut self.job)).await else { break };
+                self.finish_job(log, result).await;
+            } else if self.retry_at.is_some() {
+                break;
+            } else if self.end_unknown || self.is_behind() || self.blocked.is_some() || self.outbox {
+                self.start_next_job().await;
+            } else {
+                self.write_queued().await;
+                return self.queue.is_empty() && self.blocked.is_none() && !self.is_behind();
+            }
+        }
+        false
+    }
+}

@@ -1,0 +1,215 @@
+//! The dirty set of one stream: the subjects that it has yet to send, each with the first revision that made it
+//! dirty.
+
+use std::collections::{BTreeSet, HashMap};
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::model::scope::Revision;
+use crate::model::subject::{Interest, Subject};
+
+/// The interests and dirty subjects of one stream. Its size is bounded by the number of interests, however
+/// slowly the client reads.
+#[derive(Debug, Default)]
+pub(super) struct DirtySet {
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    interests: HashMap<Subject, InterestState>,
+    /// In the order in which they are sent.
+    dirty: BTreeSet<(Revision, Subject)>,
+    /// Whether the stream must recheck whether it may continue.
+    recheck: bool,
+}
+
+#[derive(Debug)]
+struct InterestState {
+    since: Revision,
+    /// The first unsent revision above `since`.
+    dirty: Option<Revision>,
+}
+
+impl DirtySet {
+    /// Adds interests; existing ones remain unchanged.
+    pub(super) fn add(&self, interests: &[Interest]) {
+        let mut state = self.state.lock();
+        for Interest { subject, since } in interests {
+            state.interests.entry(subject.clone()).or_insert(InterestState { since: *since, dirty: None });
+        }
+    }
+
+    /// Removes an interest and its dirty mark.
+    pub(super) fn remove(&self, subject: &Subject) {
+        let mut state = self.state.lock();
+        if let Some(InterestState { dirty: Some(first), .. }) = state.interests.remove(subject) {
+            state.dirty.remove(&(first, subject.clone()));
+        }
+    }
+
+    /// The subjects of all interests.
+    pub(super) fn subjects(&self) -> Vec<Subject> {
+        self.state.lock().interests.keys().cloned().collect()
+    }
+
+    /// Marks a subject dirty if `revision` is newer than the interest in it.
+    pub(super) fn mark(&self, subject: &Subject, revision: Revision) {
+        if self.state.lock().mark(subject, revision) {
+            self.changed.notify_one();
+        }
+    }
+
+    /// Marks subjects dirty from `first` on, whatever the revision of the interest, because their changes are
+    /// unknown.
+    pub(super) fn mark_unknown<'s>(&self, subjects: impl IntoIterator<Item = &'s Subject>, first: Revision) {
+        let mut state = self.state.lock();
+        for subject in subjects {
+            state.mark_from(subject, first);
+        }
+        self.changed.notify_one();
+    }
+
+    /// Marks the subjects of all interests dirty from `first` on.
+    pub(super) fn mark_all(&self, first: Revision) {
+        self.mark_unknown(&self.subjects(), first);
+    }
+
+    /// Marks everything dirty because the revisions of the previous timeline do not apply any more.
+    pub(super) fn restart(&self) {
+        let mut state = self.state.lock();
+        for interest in state.interests.values_mut() {
+            interest.since = Revision(0);
+        }
+        drop(state);
+        self.mark_all(Revision(1));
+    }
+
+    /// Requests that the stream checks whether it may continue.
+    pub(super) fn request_recheck(&self) {
+        self.state.lock().recheck = true;
+        self.changed.notify_one();
+    }
+
+    /// Returns whether a recheck was requested since the last call.
+    pub(super) fn take_recheck(&self) -> bool {
+        std::mem::take(&mut self.state.lock().recheck)
+    }
+
+    /// Waits until a subject is dirty or a recheck is requested.
+    pub(super) async fn ready(&self) {
+        loop {
+            {
+                let state = self.state.lock();
+                if state.recheck || !state.dirty.is_empty() {
+                    return;
+                }
+            }
+            self.changed.notified().await;
+        }
+    }
+
+    /// Removes and returns the subject that has been dirty for longest, with the first revision that is still
+    /// unsent after it.
+    pub(super) fn take(&self) -> Option<(Subject, Option<Revision>)> {
+        let mut state = self.state.lock();
+        let (_, subject) = state.dirty.pop_first()?;
+        if let Some(interest) = state.interests.get_mut(&subject) {
+            interest.dirty = None;
+        }
+        Some((subject, state.oldest()))
+    }
+
+    /// The first unsent revision.
+    pub(super) fn oldest(&self) -> Option<Revision> {
+        self.state.lock().oldest()
+    }
+}
+
+impl State {
+    fn oldest(&self) -> Option<Revision> {
+        self.dirty.first().map(|(revision, _)| *revision)
+    }
+
+    fn mark(&mut self, subject: &Subject, revision: Revision) -> bool {
+        let wanted = self.interests.get(subject).is_some_and(|interest| revision > interest.since);
+        wanted && self.mark_from(subject, revision)
+    }
+
+    fn mark_from(&mut self, subject: &Subject, revision: Revision) -> bool {
+        let Some(interest) = self.interests.get_mut(subject) else { return false };
+        match interest.dirty {
+            Some(first) if first <= revision => return false,
+            Some(later) => {
+                self.dirty.remove(&(later, subject.clone()));
+            }
+            None => {}
+        }
+        interest.dirty = Some(revision);
+        self.dirty.insert((revision, subject.clone()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::DirtySet;
+    use crate::model::scope::Revision;
+    use crate::model::subject::{Interest, Subject};
+    use crate::model::uri::ResourceUri;
+
+    fn of(uri: &str) -> Subject {
+        Subject::resource(ResourceUri::parse(uri).unwrap())
+    }
+
+    fn set(uris: &[(&str, i64)]) -> DirtySet {
+        let set = DirtySet::default();
+        let interest = |(uri, since): &(&str, i64)| Interest { subject: of(uri), since: Revision(*since) };
+        set.add(&uris.iter().map(interest).collect::<Vec<_>>());
+        set
+    }
+
+    fn drain(set: &DirtySet) -> Vec<(Subject, Option<i64>)> {
+        std::iter::from_fn(|| set.take()).map(|(subject, next)| (subject, next.map(|r| r.0))).collect()
+    }
+
+    #[test]
+    fn oldest_dirty_subject_is_taken_first_and_once() {
+        let set = set(&[("x:a", 0), ("x:b", 0)]);
+        for (uri, revision) in [("x:a", 5), ("x:b", 6), ("x:a", 7), ("x:a", 8), ("x:c", 9)] {
+            set.mark(&of(uri), Revision(revision));
+        }
+        assert_eq!(drain(&set), [(of("x:a"), Some(6)), (of("x:b"), None)]);
+        set.mark(&of("x:a"), Revision(10));
+        assert_eq!(drain(&set), [(of("x:a"), None)]);
+    }
+
+    #[test]
+    fn marking_an_earlier_revision_moves_the_subject_forward() {
+        let set = set(&[("x:a", 0), ("x:b", 0)]);
+        set.mark(&of("x:a"), Revision(9));
+        set.mark(&of("x:b"), Revision(8));
+        set.mark(&of("x:a"), Revision(3));
+        assert_eq!(drain(&set), [(of("x:a"), Some(8)), (of("x:b"), None)]);
+    }
+
+    #[test]
+    fn only_changes_after_the_interest_are_marked() {
+        let set = set(&[("x:a", 5), ("x:b", 7)]);
+        set.mark(&of("x:a"), Revision(5));
+        set.mark(&of("x:b"), Revision(6));
+        assert_eq!(drain(&set), []);
+        set.mark_all(Revision(4));
+        assert_eq!(
+            drain(&set),
+            [(of("x:a"), Some(4)), (of("x:b"), None)],
+            "unknown changes are marked regardless of `since`"
+        );
+        set.mark_all(Revision(9));
+        set.remove(&of("x:a"));
+        assert_eq!(drain(&set), [(of("x:b"), None)]);
+        set.mark(&of("x:a"), Revision(20));
+        assert_eq!(drain(&set), []);
+    }
+}

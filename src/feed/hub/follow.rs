@@ -1,0 +1,127 @@
+//! Follows the changes of an agent with open streams, and marks the subjects they affect.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::affected::{Affected, affects_templated_uris, directly_affected};
+use super::streams::MAX_CHANGES;
+use super::topic::Topic;
+use crate::feed::service::Feed;
+use crate::model::scope::{Change, Revision, Scope};
+use crate::model::sources::FailPoint;
+use crate::model::uri::ResourceUri;
+use crate::store::StoreError;
+
+/// Wait after a failed read; doubled after each further failure, up to [`LAST_WAIT`].
+const FIRST_WAIT: Duration = Duration::from_millis(50);
+const LAST_WAIT: Duration = Duration::from_secs(1);
+
+/// Result of reading the changes after a revision.
+enum Read {
+    /// All changes up to a revision.
+    Changes(Vec<Change>, Revision),
+    /// The changes up to a revision are not all retained, or too many.
+    Unknown(Revision),
+}
+
+impl Feed {
+    /// Reads an agent's changes for its streams until the topic ends.
+    pub(super) async fn follow_changes(self: Arc<Self>, topic: Arc<Topic>) {
+        let stop = topic.stop.clone();
+        let following = async {
+            let mut wait = FIRST_WAIT;
+            loop {
+                match self.advance(&topic).await {
+                    Ok(()) => wait = FIRST_WAIT,
+                    Err(error) => {
+                        tracing::debug!(%error, agent = %topic.agent, "reading changes for streams failed");
+                        tokio::time::sleep(wait).await;
+                        wait = (wait * 2).min(LAST_WAIT);
+                        continue;
+                    }
+                }
+                if !topic.is_behind() {
+                    topic.changed.notified().await;
+                }
+            }
+        };
+        let _ = stop.run_until_cancelled(following).await;
+    }
+
+    /// Reads the changes since the last call, waits for the replicas to acknowledge them, and marks what they
+    /// affect.
+    async fn advance(&self, topic: &Topic) -> Result<(), StoreError> {
+        let timeline = topic.timeline();
+        let seen = topic.seen();
+        if seen.0 < 0 {
+            return self.start_topic(topic).await;
+        }
+        if !topic.is_behind() {
+            return Ok(());
+        }
+        let scope = Scope::from(topic.agent);
+        self.sources.pause(FailPoint::BeforeStreamsRead).await;
+        let read = self.hub.read(&self.store, scope, async |view, head| {
+            let changes = view.changes_after(scope, seen, MAX_CHANGES + 1).await?;
+            let known = head.floor <= seen && changes.len() <= MAX_CHANGES;
+            Ok(if known { Read::Changes(changes, head.revision) } else { Read::Unknown(head.revision) })
+        });
+        match read.await? {
+            // The agent was deleted: its streams end by their own recheck.
+            None => topic.mark(&[], Revision(topic.wanted.load(Ordering::Acquire)), timeline),
+            Some(Read::Unknown(until)) => {
+                self.wait_for_replicas(scope, until).await;
+                topic.mark_all(until, timeline);
+            }
+            Some(Read::Changes(changes, until)) => {
+                self.wait_for_replicas(scope, until).await;
+                self.sources.pause(FailPoint::BeforeDelivery).await;
+                let affected = self.affected_subjects(topic, &changes, || topic.uris()).await;
+                topic.mark(&affected, until, timeline);
+            }
+        }
+        Ok(())
+    }
+
+    async fn start_topic(&self, topic: &Topic) -> Result<(), StoreError> {
+        let (scope, timeline) = (Scope::from(topic.agent), topic.timeline());
+        let head = self.hub.read(&self.store, scope, async |_, head| Ok(head.revision));
+        let head = head.await?.unwrap_or_default();
+        // A resumed stream sends changes up to this head at once, so the replicas must have acknowledged it.
+        self.wait_for_replicas(scope, head).await;
+        topic.start_at(head, timeline);
+        Ok(())
+    }
+
+    /// The subjects that changes affect, each with its revision. `uris` is called if resource templates
+    /// changed, to find out which URIs are served differently.
+    pub(super) async fn affected_subjects(
+        &self,
+        topic: &Topic,
+        changes: &[Change],
+        uris: impl FnOnce() -> Vec<ResourceUri>,
+    ) -> Vec<(Revision, Affected)> {
+        let mut affected: Vec<_> = changes.iter().flat_map(directly_affected).collect();
+        let template_changes: Vec<_> =
+            changes.iter().filter(|change| affects_templated_uris(change.kind)).cloned().collect();
+        let Some(last) = template_changes.last().map(|change| change.revision) else { return affected };
+        let uris = uris();
+        if uris.is_empty() {
+            return affected;
+        }
+        let served = match self.follower() {
+            Some(follower) => follower.served(topic.tenant, topic.agent, &template_changes, &uris).await.ok(),
+            None => None,
+        };
+        match served {
+            Some(served) => {
+                affected
+                    .extend(served.into_iter().map(|(revision, uri)| (revision, Affected::Resource(uri))));
+            }
+            // Without an answer, every URI may have changed.
+            None => affected.extend(uris.into_iter().map(|uri| (last, Affected::Resource(uri)))),
+        }
+        affected
+    }
+}

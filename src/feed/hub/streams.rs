@@ -1,0 +1,151 @@
+//! The topics and streams of this replica.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::dirty_set::DirtySet;
+use super::topic::Topic;
+use crate::model::ids::AgentId;
+use crate::model::scope::{Revision, Scope};
+use crate::store::snapshot::{Head, Snapshot};
+use crate::store::{Store, StoreError};
+
+/// Number of concurrent reads of changes: a share of the connection pool.
+const CONCURRENT_READS: usize = 4;
+/// Maximum number of changes per read; with more, every subject is marked dirty.
+pub(super) const MAX_CHANGES: usize = 20_000;
+
+/// The topics and streams of this replica.
+#[derive(Debug)]
+pub(in crate::feed) struct Hub {
+    pub(super) topics: Mutex<HashMap<AgentId, TopicEntry>>,
+    /// The streams to recheck when a scope changes, since the scope decides whether they may continue.
+    pub(super) watched: Mutex<HashMap<Scope, Vec<Arc<DirtySet>>>>,
+    pub(super) read_permits: Semaphore,
+    pub(super) timeout: Duration,
+    pub(super) tasks: TaskTracker,
+    pub(super) stop: CancellationToken,
+}
+
+#[derive(Debug)]
+pub(super) struct TopicEntry {
+    pub(super) topic: Arc<Topic>,
+    pub(super) streams: usize,
+}
+
+impl Hub {
+    pub(in crate::feed) fn new(timeout: Duration) -> Self {
+        Self {
+            topics: Mutex::default(),
+            watched: Mutex::default(),
+            read_permits: Semaphore::new(CONCURRENT_READS),
+            timeout,
+            tasks: TaskTracker::new(),
+            stop: CancellationToken::new(),
+        }
+    }
+
+    /// Records that a scope is at this revision or a newer one.
+    pub(in crate::feed) fn raise(&self, scope: Scope, revision: Revision) {
+        let topic = self.topics.lock().get(&AgentId(scope.0)).map(|entry| Arc::clone(&entry.topic));
+        if let Some(topic) = topic {
+            topic.raise(revision);
+        }
+        if let Some(subscribers) = self.watched.lock().get(&scope) {
+            for subscriber in subscribers {
+                subscriber.request_recheck();
+            }
+        }
+    }
+
+    /// The revision up to which the changes of a scope with streams are marked.
+    pub(in crate::feed) fn seen(&self, scope: Scope) -> Option<Revision> {
+        self.topics.lock().get(&AgentId(scope.0)).map(|entry| entry.topic.seen())
+    }
+
+    /// [`seen`](Self::seen) for all scopes with streams.
+    pub(in crate::feed) fn all_seen(&self) -> Vec<(Scope, Revision)> {
+        let topics = self.topics.lock();
+        topics.iter().map(|(agent, entry)| (Scope::from(*agent), entry.topic.seen())).collect()
+    }
+
+    /// Marks every subject dirty and rechecks every stream, after the database went back in time.
+    pub(in crate::feed) fn restart(&self) {
+        for entry in self.topics.lock().values() {
+            entry.topic.restart();
+        }
+        self.recheck_all();
+    }
+
+    /// Requests a recheck of every stream.
+    pub(in crate::feed) fn recheck_all(&self) {
+        for subscriber in self.watched.lock().values().flatten() {
+            subscriber.request_recheck();
+        }
+    }
+
+    /// Stops the topics' tasks and waits for them.
+    pub(in crate::feed) async fn end(&self) {
+        self.stop.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+
+    /// Registers a stream to be rechecked when one of the scopes changes.
+    pub(super) fn watch(&self, scopes: &[Scope], subscriber: &Arc<DirtySet>) {
+        let mut watched = self.watched.lock();
+        for scope in scopes {
+            watched.entry(*scope).or_default().push(Arc::clone(subscriber));
+        }
+    }
+
+    /// Removes a stream, and the agent's topic with its last stream.
+    pub(super) fn unsubscribe(&self, agent: AgentId, scopes: &[Scope], subscriber: &Arc<DirtySet>) {
+        let mut watched = self.watched.lock();
+        for scope in scopes {
+            if let Entry::Occupied(mut entry) = watched.entry(*scope) {
+                entry.get_mut().retain(|other| !Arc::ptr_eq(other, subscriber));
+                if entry.get().is_empty() {
+                    entry.remove();
+                }
+            }
+        }
+        drop(watched);
+        let mut topics = self.topics.lock();
+        if let Entry::Occupied(mut entry) = topics.entry(agent) {
+            entry.get_mut().streams -= 1;
+            if entry.get().streams == 0 {
+                entry.remove().topic.end();
+            }
+        }
+    }
+
+    /// Reads the head of a scope and something else in one snapshot, within the limit of concurrent reads and
+    /// the timeout. Returns `None` if the scope does not exist.
+    pub(super) async fn read<T>(
+        &self,
+        store: &Store,
+        scope: Scope,
+        read: impl AsyncFnOnce(&mut Snapshot, Head) -> Result<T, StoreError>,
+    ) -> Result<Option<T>, StoreError> {
+        let read = async {
+            let _permit = self.read_permits.acquire().await;
+            let mut view = store.snapshot().await?;
+            let Some(head) = view.head(scope).await? else {
+                view.end().await?;
+                return Ok(None);
+            };
+            let read = read(&mut view, head).await?;
+            view.end().await?;
+            Ok(Some(read))
+        };
+        tokio::time::timeout(self.timeout, read).await.unwrap_or(Err(StoreError::Timeout))
+    }
+}

@@ -1,0 +1,77 @@
+//! Subscribing to an agent, and waiting until the replicas have acknowledged a revision.
+
+use std::sync::Arc;
+
+use super::dirty_set::DirtySet;
+use super::streams::TopicEntry;
+use super::subscription::Subscription;
+use super::topic::Topic;
+use crate::feed::service::Feed;
+use crate::model::fault::Fault;
+use crate::model::ids::{AgentId, TenantId};
+use crate::model::scope::{Revision, Scope};
+
+impl Feed {
+    /// Subscribes to an agent, without any interests yet. The subscription is asked to recheck whether it may
+    /// continue when one of the scopes `watched` changes.
+    ///
+    /// # Errors
+    /// [`Fault::StorageUnavailable`] if the agent's head could not be read in time.
+    pub async fn subscribe(
+        self: &Arc<Self>,
+        tenant: TenantId,
+        agent: AgentId,
+        watched: &[Scope],
+    ) -> Result<Subscription, Fault> {
+        let topic = self.topic(tenant, agent);
+        let subscriber = Arc::new(DirtySet::default());
+        self.hub.watch(watched, &subscriber);
+        // From here on, dropping the subscription undoes the registration.
+        let subscription = Subscription::new(Arc::clone(self), topic, subscriber, watched.to_vec());
+        subscription.wait_until_ready().await?;
+        Ok(subscription)
+    }
+
+    /// Reads the current revision of an agent.
+    ///
+    /// # Errors
+    /// [`Fault::StorageUnavailable`] if the database does not answer; [`Fault::Forbidden`] if the agent does
+    /// not exist any more.
+    pub async fn head(&self, agent: AgentId) -> Result<Revision, Fault> {
+        let scope = Scope::from(agent);
+        let head = self.hub.read(&self.store, scope, async |_, head| Ok(head.revision)).await;
+        head.map_err(|_| Fault::StorageUnavailable)?.ok_or(Fault::Forbidden)
+    }
+
+    /// Reads the current revision of an agent and waits until every replica has acknowledged it. A client that
+    /// subscribes from this revision on can read earlier changes from any replica.
+    ///
+    /// # Errors
+    /// Those of [`head`](Self::head).
+    pub async fn acknowledged_head(&self, agent: AgentId) -> Result<Revision, Fault> {
+        let head = self.head(agent).await?;
+        self.wait_for_replicas(Scope::from(agent), head).await;
+        Ok(head)
+    }
+
+    /// Waits until every replica that may answer from memory has acknowledged that a scope is at `revision`.
+    /// The wait is bounded by the time after which a replica without notifications has swept, or stops
+    /// answering from memory.
+    pub async fn wait_for_replicas(&self, scope: Scope, revision: Revision) {
+        let request = self.pending.request_ack(scope, revision);
+        // A replica that receives no messages has swept after this time, or its feed is unproven.
+        let longest = self.options.sweep * 2;
+        let _ = tokio::time::timeout(longest, self.replicas.wait_for_acks(request)).await;
+    }
+
+    fn topic(self: &Arc<Self>, tenant: TenantId, agent: AgentId) -> Arc<Topic> {
+        let mut topics = self.hub.topics.lock();
+        let entry = topics.entry(agent).or_insert_with(|| {
+            let topic = Arc::new(Topic::new(tenant, agent, self.hub.stop.child_token()));
+            self.hub.tasks.spawn(Arc::clone(self).follow_changes(Arc::clone(&topic)));
+            TopicEntry { topic, streams: 0 }
+        });
+        entry.streams += 1;
+        Arc::clone(&entry.topic)
+    }
+}

@@ -1,0 +1,119 @@
+//! A stream's subscription to an agent: its interests and the events to send next.
+
+use std::sync::Arc;
+
+use super::dirty_set::DirtySet;
+use super::topic::Topic;
+use crate::feed::service::Feed;
+use crate::model::fault::Fault;
+use crate::model::scope::{Revision, Scope};
+use crate::model::sources::FailPoint;
+use crate::model::subject::{Interest, Subject};
+
+/// A subscription to an agent's changes. Dropping it removes it from the hub.
+#[derive(Debug)]
+pub struct Subscription {
+    feed: Arc<Feed>,
+    topic: Arc<Topic>,
+    subscriber: Arc<DirtySet>,
+    watched: Vec<Scope>,
+}
+
+/// A change to send.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChangeEvent {
+    /// The subject that changed.
+    pub subject: Subject,
+    /// Once this event is sent, no change at or below this revision is unsent.
+    pub watermark: Revision,
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        self.topic.remove_subscriber(&self.subscriber);
+        self.feed.hub.unsubscribe(self.topic.agent, &self.watched, &self.subscriber);
+    }
+}
+
+impl Subscription {
+    pub(super) fn new(
+        feed: Arc<Feed>,
+        topic: Arc<Topic>,
+        subscriber: Arc<DirtySet>,
+        watched: Vec<Scope>,
+    ) -> Self {
+        topic.add_subscriber(&subscriber);
+        Self { feed, topic, subscriber, watched }
+    }
+
+    /// Waits until the topic has read the agent's head.
+    pub(super) async fn wait_until_ready(&self) -> Result<(), Fault> {
+        let ready = tokio::time::timeout(self.feed.hub.timeout, self.topic.ready()).await;
+        if ready.unwrap_or(false) { Ok(()) } else { Err(Fault::StorageUnavailable) }
+    }
+
+    /// Adds interests and marks what changed above the `since` of each. Returns whether those changes are
+    /// known; if they are not, all interests are marked dirty.
+    ///
+    /// # Errors
+    /// [`Fault::StorageUnavailable`] if the changes could not be read; the interests are added all the same.
+    pub async fn add_interests(&self, interests: Vec<Interest>) -> Result<bool, Fault> {
+        self.feed.sources.pause(FailPoint::BeforeSubscription).await;
+        let (interests, seen) = self.topic.add_interests(&self.subscriber, interests);
+        let replayed = self.feed.replay(&self.topic, &self.subscriber, &interests, seen).await;
+        replayed.map_err(|error| {
+            tracing::debug!(%error, "reading changes for a stream failed");
+            Fault::StorageUnavailable
+        })
+    }
+
+    /// Removes interests and their dirty marks.
+    pub fn remove_interests(&self, subjects: &[Subject]) {
+        self.topic.remove_interests(&self.subscriber, subjects);
+    }
+
+    /// The subjects of all interests.
+    pub fn subjects(&self) -> Vec<Subject> {
+        self.subscriber.subjects()
+    }
+
+    /// Marks every interest dirty, including what was already sent.
+    pub fn mark_all_dirty(&self) {
+        self.subscriber.mark_all(Revision(1));
+    }
+
+    /// Waits until there is an event to send or a recheck is requested.
+    pub async fn ready(&self) {
+        self.subscriber.ready().await;
+    }
+
+    /// Returns whether a recheck was requested since the last call: a scope changed that decides whether the
+    /// stream may continue.
+    pub fn take_recheck(&self) -> bool {
+        self.subscriber.take_recheck()
+    }
+
+    /// Requests a recheck.
+    pub fn request_recheck(&self) {
+        self.subscriber.request_recheck();
+    }
+
+    /// Removes and returns the event that has waited for longest.
+    pub fn next(&self) -> Option<ChangeEvent> {
+        // Read before the set: every change up to here is in the set or was sent.
+        let seen = self.topic.seen();
+        let (subject, unsent) = self.subscriber.take()?;
+        Some(ChangeEvent { subject, watermark: watermark(seen, unsent) })
+    }
+
+    /// The highest revision at or below which no change is unsent.
+    pub fn watermark(&self) -> Revision {
+        let seen = self.topic.seen();
+        watermark(seen, self.subscriber.oldest())
+    }
+}
+
+fn watermark(seen: Revision, unsent: Option<Revision>) -> Revision {
+    // Negative while the topic is starting, when nothing is known.
+    unsent.map_or(seen, |unsent| Revision(unsent.0 - 1)).min(seen).max(Revision(0))
+}

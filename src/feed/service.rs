@@ -1,0 +1,170 @@
+//! The state of the change feed of one replica. Its tasks are in the files named after them.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use uuid::Uuid;
+
+use super::behind::BehindScopes;
+use super::health::{FeedHealth, heartbeat_lease};
+use super::hub::streams::Hub;
+use super::options::FeedOptions;
+use super::pending::PendingMessages;
+use super::replicas::Replicas;
+use super::sweeper::Sweeper;
+use crate::model::feed::{BoxFuture, ChangeFeed, FeedStatus, Follower, Unconfirmed};
+use crate::model::scope::{Revision, Scope};
+use crate::model::sources::Sources;
+use crate::store::Store;
+use crate::store::notify::ReplicaId;
+
+/// Counters and state of the feed, for metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FeedStats {
+    /// Zero while heartbeats and sweeps arrive in time, otherwise the age of the last successful sweep.
+    pub unproven: Duration,
+    /// Number of successful sweeps.
+    pub sweeps: u64,
+    /// Number of failed sweeps.
+    pub failed_sweeps: u64,
+    /// Number of scopes that were refreshed in the background after they fell behind.
+    pub catch_ups: u64,
+    /// Number of times that the database was found restored to, or failed over to, an earlier state.
+    pub timeline_changes: u64,
+    /// Current correction of the local clock towards the database's clock.
+    pub clock_offset: time::Duration,
+}
+
+/// The change feed of one replica.
+pub struct Feed {
+    pub(super) store: Store,
+    pub(super) sources: Sources,
+    pub(super) options: FeedOptions,
+    pub(super) health: FeedHealth,
+    pub(super) sweeper: Sweeper,
+    pub(super) pending: PendingMessages,
+    pub(super) behind: BehindScopes,
+    pub(super) replicas: Replicas,
+    pub(super) hub: Hub,
+    follower: OnceLock<Weak<dyn Follower>>,
+    /// Number of times that the database went back in time; identifies the current timeline.
+    timeline_changes: AtomicU64,
+}
+
+impl Feed {
+    /// Creates a feed that is unproven until it starts. `instance` identifies this replica among the others.
+    pub fn new(store: Store, sources: Sources, instance: Uuid, options: FeedOptions) -> Self {
+        Self {
+            health: FeedHealth::new(&options),
+            replicas: Replicas::new(ReplicaId(instance), heartbeat_lease(&options)),
+            hub: Hub::new(options.timeout),
+            store,
+            sources,
+            options,
+            sweeper: Sweeper::default(),
+            pending: PendingMessages::default(),
+            behind: BehindScopes::default(),
+            follower: OnceLock::new(),
+            timeline_changes: AtomicU64::new(0),
+        }
+    }
+
+    /// Starts the feed's tasks, which run until `stop` is cancelled. From then on the follower receives every
+    /// change. A second call has no effect.
+    pub fn start(
+        self: &Arc<Self>,
+        follower: Weak<dyn Follower>,
+        tasks: &TaskTracker,
+        stop: &CancellationToken,
+    ) {
+        if self.follower.set(follower).is_err() {
+            return;
+        }
+        tasks.spawn(Arc::clone(self).listen(stop.clone()));
+        tasks.spawn(Arc::clone(self).sweep_regularly(stop.clone()));
+        tasks.spawn(Arc::clone(self).notify(stop.clone()));
+        tasks.spawn(Arc::clone(self).catch_up(stop.clone()));
+    }
+
+    /// Returns the feed's counters.
+    pub fn stats(&self) -> FeedStats {
+        let (sweeps, failed_sweeps) = self.sweeper.counts();
+        let (unproven, catch_ups) = (self.health.unproven_for(), self.behind.started());
+        let (timeline_changes, clock_offset) = (self.timeline(), self.sources.clock.offset());
+        FeedStats { unproven, sweeps, failed_sweeps, catch_ups, timeline_changes, clock_offset }
+    }
+
+    /// Passes revisions that were received or swept to the follower and to the hub.
+    pub(super) fn deliver(&self, revisions: &[(Scope, Revision)]) {
+        let Some(follower) = self.follower() else { return };
+        for (scope, revision) in revisions {
+            if follower.raise(*scope, *revision) {
+                self.behind.add(*scope);
+            }
+            self.hub.raise(*scope, *revision);
+        }
+    }
+
+    pub(super) fn timeline(&self) -> u64 {
+        self.timeline_changes.load(Ordering::Acquire)
+    }
+
+    pub(super) fn next_timeline(&self) {
+        self.timeline_changes.fetch_add(1, Ordering::AcqRel);
+        self.pending.request_heartbeat();
+    }
+
+    pub(super) fn follower(&self) -> Option<Arc<dyn Follower>> {
+        self.follower.get().and_then(Weak::upgrade)
+    }
+
+    /// Requests that every stream checks at once whether it may continue.
+    pub fn recheck_streams(&self) {
+        self.hub.recheck_all();
+    }
+
+    /// Stops the tasks that read changes for streams.
+    pub async fn end_streams(&self) {
+        self.hub.end().await;
+    }
+}
+
+impl ChangeFeed for Feed {
+    fn unproven_for(&self) -> Duration {
+        self.health.unproven_for()
+    }
+
+    fn is_unreachable(&self) -> bool {
+        self.sweeper.is_failing()
+    }
+
+    fn status(&self) -> FeedStatus {
+        FeedStatus {
+            started: self.health.has_started(),
+            listening: self.health.is_listening(),
+            sweeping: !self.sweeper.is_failing() && self.health.is_sweeping(),
+            sweep_age: self.health.sweep_age(),
+            clock_skewed: self.sources.clock.is_skewed(),
+        }
+    }
+
+    fn confirm(&self) -> BoxFuture<'_, Result<(), Unconfirmed>> {
+        Box::pin(self.sweep_for_caller())
+    }
+
+    fn announce(&self, revisions: &[(Scope, Revision)]) {
+        self.pending.add(revisions);
+        for (scope, revision) in revisions {
+            self.hub.raise(*scope, *revision);
+        }
+    }
+}
+
+impl std::fmt::Debug for Feed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Feed").field("options", &self.options).finish_non_exhaustive()
+    }
+}
