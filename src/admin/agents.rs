@@ -23,29 +23,28 @@ use crate::model::ids::Slug;
 use crate::model::limits::UseLimits;
 use crate::registry::agents::{AgentPatch, NewAgent};
 
-/// An agent to be created. Its name is its id unless it is given one; it is enabled and needs a key unless told
-/// otherwise.
+/// A new agent. Defaults: its id as name, enabled, access with a key.
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(as = NewAgent)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Create {
     /// `^[a-z0-9][a-z0-9_-]{0,62}$`, unique over the whole gateway.
     id: String,
-    /// The id of its tenant.
+    /// The id of the tenant.
     tenant: String,
     name: Option<Name>,
     title: Option<Name>,
     instructions: Option<Instructions>,
     access: Option<Access>,
-    /// Enabled unless given, where the operator did not disable the last agent with this id.
+    /// Default: enabled, unless the operator disabled the previous agent with this id.
     enabled: Option<bool>,
-    /// How much may be used of it; for the operator to set. Left out, as much as of the last agent with this id, or what
-    /// agents of the tenant start with.
+    /// Its limits; only the operator sets them. Default: those of the previous agent with this id, or the tenant's
+    /// `agentLimits`.
     #[serde(default, deserialize_with = "present")]
     limits: Option<Option<UseLimits>>,
 }
 
-/// A member that is left out stays as it is, `null` takes away what an agent can do without.
+/// A change of an agent. Omitted members stay unchanged; `null` removes an optional one.
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(as = AgentPatch)]
 #[serde(deny_unknown_fields)]
@@ -58,10 +57,10 @@ pub(super) struct Update {
     instructions: Option<Option<Instructions>>,
     #[serde(default, deserialize_with = "present")]
     access: Option<Access>,
-    /// What the operator disabled, only the operator enables.
+    /// An agent that the operator disabled is enabled by the operator only.
     #[serde(default, deserialize_with = "present")]
     enabled: Option<bool>,
-    /// As a whole; `null` for what the settings say. For the operator to change.
+    /// Replaced as a whole; `null` restores the settings. Only the operator changes them.
     #[serde(default, deserialize_with = "present")]
     limits: Option<Option<UseLimits>>,
 }
@@ -70,12 +69,12 @@ pub(super) struct Update {
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ListParams {
-    /// Only the agents of this tenant.
+    /// The tenant of the agents.
     tenant: Option<String>,
-    /// Most items of the page.
+    /// The maximum number of items on the page.
     #[param(minimum = 1, maximum = 500, default = 100)]
     limit: Option<i64>,
-    /// `nextCursor` of the page before.
+    /// The `nextCursor` of the previous page.
     cursor: Option<String>,
 }
 
@@ -83,7 +82,7 @@ pub(super) struct ListParams {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Agent)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Shown {
+pub(super) struct AgentView {
     #[schema(value_type = String)]
     id: Slug,
     #[schema(value_type = String)]
@@ -93,14 +92,14 @@ pub(super) struct Shown {
     instructions: Option<String>,
     access: Access,
     enabled: bool,
-    /// How much may be used of it, where that is not what the settings say.
+    /// Its limits, if they differ from the settings.
     #[serde(skip_serializing_if = "is_default")]
     limits: UseLimits,
     #[serde(with = "time::serde::rfc3339")]
     created_at: OffsetDateTime,
 }
 
-impl From<Agent> for Shown {
+impl From<Agent> for AgentView {
     fn from(agent: Agent) -> Self {
         Self {
             id: agent.slug,
@@ -123,7 +122,7 @@ impl From<Agent> for Shown {
     operation_id = "createAgent",
     tag = "Agents",
     request_body = Create,
-    responses((status = 201, description = "The agent", body = Shown, headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
+    responses((status = 201, description = "The agent", body = AgentView, headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
 )]
 pub(super) async fn create(
     State(app): App,
@@ -144,7 +143,7 @@ pub(super) async fn create(
     let (tenant, enabled) = (tenant.slug, new.enabled);
     let new = NewAgent { slug, tenant, description, access, enabled, limits, by_operator };
     let agent = app.registry.create_agent(new).await?;
-    Ok((StatusCode::CREATED, [(ETAG, etag(agent.revision))], Json(Shown::from(agent))))
+    Ok((StatusCode::CREATED, [(ETAG, etag(agent.revision))], Json(AgentView::from(agent))))
 }
 
 /// Lists agents.
@@ -154,7 +153,7 @@ pub(super) async fn create(
     operation_id = "listAgents",
     tag = "Agents",
     params(ListParams),
-    responses((status = 200, description = "A page of agents", body = Items<Shown>), Problems)
+    responses((status = 200, description = "A page of agents", body = Items<AgentView>), Problems)
 )]
 pub(super) async fn list(
     State(app): App,
@@ -169,7 +168,7 @@ pub(super) async fn list(
     let uid = tenant.map_or(Uuid::nil(), |tenant| tenant.0);
     let page = PageParams::new(params.limit, params.cursor).open(&app.seal, "agents", uid)?;
     let agents = app.registry.agents(tenant, &page.after, page.read()).await?;
-    Ok(page.answer(agents, |agent| agent.slug.to_string(), Shown::from))
+    Ok(page.answer(agents, |agent| agent.slug.to_string(), AgentView::from))
 }
 
 /// Reads an agent.
@@ -179,7 +178,7 @@ pub(super) async fn list(
     operation_id = "readAgent",
     tag = "Agents",
     params(("agent" = String, Path, description = "The id of the agent")),
-    responses((status = 200, description = "The agent", body = Shown, headers(("ETag" = String, description = "The revision that last changed it"))), Problems)
+    responses((status = 200, description = "The agent", body = AgentView, headers(("ETag" = String, description = "The revision that last changed it"))), Problems)
 )]
 pub(super) async fn read(
     State(app): App,
@@ -188,7 +187,7 @@ pub(super) async fn read(
     _: Params<Nothing>,
 ) -> Answer<impl IntoResponse> {
     let agent = authority.agent(&app.registry, &slug).await?;
-    Ok(([(ETAG, etag(agent.revision))], Json(Shown::from(agent))))
+    Ok(([(ETAG, etag(agent.revision))], Json(AgentView::from(agent))))
 }
 
 /// Changes an agent.
@@ -199,7 +198,7 @@ pub(super) async fn read(
     tag = "Agents",
     params(("agent" = String, Path, description = "The id of the agent"), Preconditions),
     request_body = Update,
-    responses((status = 200, description = "The agent", body = Shown, headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
+    responses((status = 200, description = "The agent", body = AgentView, headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
 )]
 pub(super) async fn update(
     State(app): App,
@@ -220,17 +219,17 @@ pub(super) async fn update(
         by_operator: authority.is_operator(),
     };
     let agent = app.registry.patch_agent(&agent, patch, condition).await?;
-    Ok(([(ETAG, etag(agent.revision))], Json(Shown::from(agent))))
+    Ok(([(ETAG, etag(agent.revision))], Json(AgentView::from(agent))))
 }
 
-/// Deletes an agent with all that it has registered.
+/// Deletes an agent with its catalog.
 #[utoipa::path(
     delete,
     path = "/admin/v1/agents/{agent}",
     operation_id = "deleteAgent",
     tag = "Agents",
     params(("agent" = String, Path, description = "The id of the agent"), Preconditions),
-    responses((status = 204, description = "It is deleted", headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
+    responses((status = 204, description = "Deleted", headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
 )]
 pub(super) async fn remove(
     State(app): App,

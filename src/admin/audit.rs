@@ -1,4 +1,4 @@
-//! `/audit`: the log as it is asked for, and checkpoints of its chains.
+//! `/audit`: queries of the audit log, and checkpoints of its chains.
 
 use std::sync::Arc;
 
@@ -31,38 +31,38 @@ use crate::model::fault::{Fault, shortened};
 use crate::model::ids::KeyId;
 use crate::model::outcome::Outcome;
 
-/// Rows of one piece of a stream.
+/// Rows per chunk of a stream.
 const PIECE: i64 = 500;
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Asked {
-    /// The agent as requests name it, whether they were let in or not, or the `agentId` of a row, since ids are given anew.
+    /// The agent as named in requests, refused ones included, or the `agentId` of a row.
     agent: Option<String>,
     /// The tenant.
     tenant: Option<String>,
     /// The id of the key.
     key: Option<Uuid>,
-    /// The method, whole.
+    /// The full method.
     method: Option<String>,
-    /// `ok`, or the name of what went wrong.
+    /// `ok`, or the name of the error.
     outcome: Option<String>,
     /// Not before this time (RFC 3339).
     from: Option<String>,
     /// Before this time (RFC 3339).
     to: Option<String>,
-    /// Most items of the page.
+    /// The maximum number of items on the page.
     #[param(minimum = 1, maximum = 500, default = 100)]
     limit: Option<i64>,
-    /// `nextCursor` of the page before.
+    /// The `nextCursor` of the previous page.
     cursor: Option<String>,
 }
 
-/// Reads the audit log, the newest row first.
+/// Reads the audit log, newest row first.
 ///
-/// The operator sees all of it, an owner what concerns its tenant, an agent's key with the scope `audit` what concerns its
-/// agent. With `Accept: application/x-ndjson` or `text/csv` all rows come as one stream, without pages.
+/// The operator reads all rows, an owner those of its tenant, an agent key with the scope `audit` those of its agent. With
+/// `Accept: application/x-ndjson` or `text/csv` all rows are sent as one stream, without pages.
 #[utoipa::path(
     get,
     path = "/admin/v1/audit",
@@ -82,7 +82,7 @@ pub(super) async fn read(
     let filter = filter(&app, &authority, &asked).await?;
     if let Some(form) = Form::of(headers.get(ACCEPT)) {
         if asked.limit.is_some() || asked.cursor.is_some() {
-            return Err(Fault::invalid_params("a stream has no pages: leave out limit and cursor").into());
+            return Err(Fault::invalid_params("a stream has no pages: omit limit and cursor").into());
         }
         let body = Body::from_stream(stream(Arc::clone(&app.audit), filter, form));
         return Ok(([(CONTENT_TYPE, form.mime_type())], body).into_response());
@@ -90,17 +90,17 @@ pub(super) async fn read(
     let agent = filter.agent.as_ref().map(AgentFilter::fingerprint);
     let uid = agent.or(filter.tenant.map(|tenant| tenant.0)).unwrap_or_default();
     let page = PageParams::new(asked.limit, asked.cursor.clone()).open(&app.seal, "audit", uid)?;
-    let wrong = || Fault::invalid_params("cursor is not one of this list");
+    let wrong = || Fault::invalid_params("cursor is not valid for this list");
     let after = (!page.after.is_empty()).then(|| AuditPosition::parse(&page.after).ok_or_else(wrong));
     let rows = app.audit.rows(&filter, after.transpose()?, page.read()).await.map_err(Fault::from)?;
     app.audit_reads.omit_repeated(&asked);
     Ok(page.answer(rows, |row| row.position().to_string(), |row| row).into_response())
 }
 
-/// Answers where all chains of the audit log stand.
+/// Creates a checkpoint: the last row of every chain of the audit log.
 ///
-/// Kept where nobody can change it who can change the database, it proves with `waggle audit verify --against` that what
-/// was written before is there and the same.
+/// Stored out of reach of the owner of the database, it proves with `waggle audit verify --against` that earlier rows are
+/// present and unchanged.
 #[utoipa::path(
     post,
     path = "/admin/v1/audit/checkpoint",
@@ -117,7 +117,7 @@ pub(super) async fn checkpoint(
     Ok(Json(app.audit.checkpoint().await.map_err(Fault::from)?))
 }
 
-/// What was asked for, of what the caller may see.
+/// The filter of the request, restricted to what the caller may read.
 async fn filter(app: &Admin, authority: &Authority, asked: &Asked) -> Result<AuditFilter, Fault> {
     let mut filter = AuditFilter {
         key: asked.key.map(KeyId),
@@ -155,7 +155,7 @@ fn time(name: &str, text: Option<&str>) -> Result<Option<OffsetDateTime>, Fault>
     parsed.map_err(|_| Fault::invalid_params(format!("{name} is not a time such as 2026-07-28T12:00:00Z")))
 }
 
-/// All rows, a piece at a time: as fast as they are taken.
+/// All rows, in chunks, as fast as the client reads them.
 fn stream(
     audit: Arc<AuditRecorder>,
     filter: AuditFilter,

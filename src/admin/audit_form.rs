@@ -1,16 +1,16 @@
-//! The forms in which all of the audit log is sent: a JSON object a line, or CSV.
+//! The formats of the audit log as a stream: NDJSON or CSV.
 
 use http::HeaderValue;
 use serde_json::Value;
 
 use crate::model::audit::row::AuditRow;
 
-/// A form.
+/// A format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
-    /// A JSON object a line.
+    /// One JSON object per line.
     Lines,
-    /// RFC 4180, with the names of the columns first.
+    /// RFC 4180, with a header line.
     Csv,
 }
 
@@ -48,7 +48,7 @@ const COLUMNS: [&str; 29] = [
 ];
 
 impl Form {
-    /// The form that is asked for, unless it is a page.
+    /// The requested format; `None` for a page.
     pub(super) fn of(accept: Option<&HeaderValue>) -> Option<Self> {
         let accept = accept?.to_str().ok()?;
         let mut wanted = accept.split(',').filter_map(|range| range.parse::<mime::Mime>().ok());
@@ -66,7 +66,7 @@ impl Form {
         }
     }
 
-    /// What stands before the first row.
+    /// The header, before the first row.
     pub(super) fn head(self) -> Vec<u8> {
         match self {
             Self::Lines => Vec::new(),
@@ -76,7 +76,7 @@ impl Form {
 
     /// Appends a row.
     pub(super) fn write(self, out: &mut Vec<u8>, row: &AuditRow) {
-        // A row is plain values: nothing of it can fail to be JSON.
+        // A row consists of plain values, which always serialize.
         let Ok(value) = serde_json::to_value(row) else { return };
         match self {
             Self::Lines => {

@@ -1,4 +1,4 @@
-//! Reads of the audit log that repeat one that has its row, as `waggle audit tail -f` does each second.
+//! Repeated reads of the audit log, as by `waggle audit tail -f`, which have no audit row of their own.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -10,20 +10,19 @@ use tokio::time::Instant;
 use crate::model::audit::chain::Digest;
 use crate::registry::audited::AuditedCall;
 
-/// For how long after a read the same one repeats it.
+/// How long after a read an equal one counts as repeated.
 const REPEATS_WITHIN: Duration = Duration::from_mins(1);
-/// Reads that are remembered; those that find no room have a row each.
+/// How many reads are remembered; further ones have a row each.
 const MOST: usize = 1_024;
 
-/// Which reads were made lately, by whom and for what.
+/// Recent reads, by caller, address and query.
 #[derive(Debug, Default)]
 pub struct AuditReads {
     recent: Mutex<HashMap<Digest, Instant>>,
 }
 
 impl AuditReads {
-    /// Omits the row of the call that this runs for, if the same caller at the same address has asked for the same in the
-    /// last minute: that has a row, or repeats one that has.
+    /// Omits the audit row of the current call if the same caller at the same address made the same read in the last minute.
     pub(super) fn omit_repeated(&self, asked: &impl Debug) {
         let Some(call) = AuditedCall::current() else { return };
         let mut read = String::new();

@@ -1,4 +1,4 @@
-//! What the audit log says of calls of the admin surface.
+//! Audit events of administration calls.
 
 use std::borrow::Cow;
 
@@ -15,10 +15,10 @@ use crate::model::audit::event::{Actor, Event, named, subject, trace};
 use crate::model::client_address::ClientAddress;
 use crate::registry::audited::AuditedCall;
 
-/// Where the calls are that are audited; what else is there is the document of the API and the page that shows it.
+/// The prefix of audited calls; the API document and its browser are outside of it.
 const CALLS: &str = "/admin/v1";
 
-/// A call that has arrived; `None` for what is no call.
+/// The event of a new call; `None` for a request that is not a call.
 pub(crate) fn arrived<B>(
     request: &http::Request<B>,
     id: &HeaderValue,
@@ -35,7 +35,7 @@ pub(crate) fn arrived<B>(
     Some(Event { trace, ..Event::new(at, request, client, method.into()) })
 }
 
-/// Notes which call it is, once that is known.
+/// Records the route, once it is known.
 pub(super) async fn name(request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
     if let Some(call) = AuditedCall::current() {
@@ -72,14 +72,14 @@ fn place(event: &mut Event, params: &RawPathParams) {
     }
 }
 
-/// The thing that the query names.
+/// The object named by the query.
 fn asked_for(parts: &Parts) -> Option<Box<str>> {
     let query = url::form_urlencoded::parse(parts.uri.query()?.as_bytes());
     let mut named = query.filter(|(name, _)| matches!(&**name, "uri" | "uriTemplate"));
     named.next().map(|(_, value)| subject(&value))
 }
 
-/// Notes who calls.
+/// Records the caller.
 pub(super) fn identify(authority: &Authority) {
     let actor = match authority {
         Authority::Operator(key) => Actor::operator(*key),
@@ -88,12 +88,12 @@ pub(super) fn identify(authority: &Authority) {
     AuditedCall::describe(|event| event.actor = actor);
 }
 
-/// Notes the agent that the call is about.
+/// Records the agent of the call.
 pub(super) fn about_agent(agent: &Agent) {
     AuditedCall::describe(|event| (event.agent, event.tenant) = (Some(agent.uid), Some(agent.tenant)));
 }
 
-/// Notes the tenant that the call is about.
+/// Records the tenant of the call.
 pub(super) fn about_tenant(tenant: &Tenant) {
     AuditedCall::describe(|event| event.tenant = Some(tenant.uid));
 }

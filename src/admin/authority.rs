@@ -1,4 +1,4 @@
-//! Who may do what on the admin surface.
+//! The access decision of the administration API.
 
 use std::sync::Arc;
 
@@ -26,11 +26,11 @@ use crate::registry::access::{Grant, Shown};
 const NO_AGENT: Fault = Fault::NotFound("agent");
 const NO_TENANT: Fault = Fault::NotFound("tenant");
 
-/// Who calls, with a verified credential.
+/// A caller with a verified credential.
 pub(super) enum Authority {
-    /// The gateway's operator, with one of the operator keys: everything.
+    /// The operator, with one of the operator keys: may do everything.
     Operator(KeyId),
-    /// A tenant's owner key, an agent's key, or an access token, which may do what an agent's key may.
+    /// An owner key, an agent key, or an access token, which has the privileges of an agent key.
     Key(Arc<Grant>),
 }
 
@@ -50,7 +50,7 @@ impl FromRequestParts<Arc<Admin>> for Authority {
     }
 }
 
-/// A call that needs no credential, charged to its address.
+/// Charges a call that needs no credential to its address.
 pub(super) struct Visit;
 
 impl FromRequestParts<Arc<Admin>> for Visit {
@@ -77,7 +77,7 @@ async fn identify(parts: &Parts, admin: &Admin, context: &ClientContext) -> Resu
     Ok(Authority::Key(grant.ok_or(Fault::Unauthenticated)?))
 }
 
-/// Refuses a request for a foreign `Host` unless its credential holds.
+/// Refuses a request with a foreign `Host` unless its credential is valid.
 pub(super) async fn check_host(State(admin): App, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
     if parts.extensions.get::<ClientContext>().is_some_and(|context| context.foreign_host) {
@@ -91,7 +91,7 @@ pub(super) async fn check_host(State(admin): App, request: Request, next: Next) 
 }
 
 impl Authority {
-    /// The grant of the credential; `None` for the operator's.
+    /// The grant of the credential; `None` for the operator.
     fn grant(&self) -> Option<&Arc<Grant>> {
         match self {
             Self::Operator(_) => None,
@@ -99,7 +99,7 @@ impl Authority {
         }
     }
 
-    /// Only the operator.
+    /// Requires the operator.
     pub(super) fn operator(&self) -> Result<(), Fault> {
         match self {
             Self::Operator(_) => Ok(()),
@@ -107,7 +107,7 @@ impl Authority {
         }
     }
 
-    /// As whom the caller creates, rotates or changes keys.
+    /// The creator recorded for keys that the caller creates, rotates or changes.
     pub(super) fn maker(&self) -> Maker {
         match self {
             Self::Operator(_) => Maker::Operator,
@@ -115,12 +115,12 @@ impl Authority {
         }
     }
 
-    /// Whether the operator calls.
+    /// Whether the caller is the operator.
     pub(super) fn is_operator(&self) -> bool {
         matches!(self, Self::Operator(_))
     }
 
-    /// The owner key that calls; `None` for the operator, refused for an agent's key and for a token.
+    /// The calling owner key; `None` for the operator; an agent key and a token are refused.
     pub(super) fn owner(&self) -> Result<Option<&Credential>, Fault> {
         match self {
             Self::Operator(_) => Ok(None),
@@ -134,7 +134,7 @@ impl Authority {
         }
     }
 
-    /// A tenant that the caller may read: its own, or any for the operator.
+    /// A tenant that the caller may read: its own; for the operator any.
     pub(super) async fn tenant(&self, registry: &Registry, slug: &str) -> Result<Tenant, Fault> {
         let owner = self.owner()?;
         let tenant = registry.tenant(&Slug::parse(slug).map_err(|_| NO_TENANT)?).await?;
@@ -145,7 +145,7 @@ impl Authority {
         Ok(tenant)
     }
 
-    /// An agent that the caller may manage: of its own tenant, or any for the operator.
+    /// An agent that the caller may manage: one of its tenant; for the operator any.
     pub(super) async fn agent(&self, registry: &Registry, slug: &str) -> Result<Agent, Fault> {
         let owner = self.owner()?;
         let agent = registry.agent(slug).await?;
@@ -156,7 +156,7 @@ impl Authority {
         Ok(agent)
     }
 
-    /// An agent whose registry the caller may manage: as [`agent`](Self::agent), and an agent's key with the scope
+    /// An agent whose catalog the caller may change: as [`agent`](Self::agent), and for an agent key with the scope
     /// `registry` its own.
     pub(super) async fn registry_of(&self, registry: &Registry, slug: &str) -> Result<Agent, Fault> {
         let agent = registry.agent(slug).await?;
@@ -173,7 +173,7 @@ impl Authority {
         Ok(agent)
     }
 
-    /// What of the audit log the caller may see: the operator all, a key with the scope `audit` what concerns its tenant
+    /// The audit rows that the caller may read: for the operator all, for a key with the scope `audit` those of its tenant
     /// or its agents.
     pub(super) fn audit(&self) -> Result<Sight, Fault> {
         match self {
@@ -189,7 +189,7 @@ impl Authority {
         }
     }
 
-    /// Whether the caller may end or rotate a key: the operator any, an owner the keys of its agents.
+    /// Whether the caller may revoke or rotate a key: the operator any, an owner the keys of its agents.
     pub(super) fn manages(&self, key: &ApiKey) -> Result<(), Fault> {
         match self.owner()? {
             None => Ok(()),
@@ -199,7 +199,7 @@ impl Authority {
     }
 }
 
-/// What of the audit log somebody sees.
+/// The audit rows that a caller may read.
 #[derive(Debug, Clone)]
 pub(super) struct Sight {
     /// Of one tenant; `None` for all.
@@ -209,14 +209,14 @@ pub(super) struct Sight {
 }
 
 impl Sight {
-    /// A tenant that is seen.
+    /// A tenant whose rows the caller may read.
     pub(super) async fn tenant_called(&self, registry: &Registry, slug: &str) -> Result<TenantId, Fault> {
         let tenant = registry.tenant(&Slug::parse(slug).map_err(|_| NO_TENANT)?).await?.uid;
         if self.tenant.is_none_or(|own| own == tenant) { Ok(tenant) } else { Err(NO_TENANT) }
     }
 
-    /// The agents that a caller means by what it calls one: by its id, or by the `agentId` of a row, for agents that are no
-    /// more. Of what all callers asked for the operator sees also what names an agent so that is not there.
+    /// The agents that a filter names: by id, or by the `agentId` of a row, for deleted agents. The operator also finds rows
+    /// that name an agent which does not exist.
     pub(super) async fn agents_named(&self, registry: &Registry, name: &str) -> Result<AgentFilter, Fault> {
         let registered = match registry.agent(name).await {
             Ok(agent) => Some(agent),
@@ -234,20 +234,20 @@ impl Sight {
         Ok(AgentFilter { ids, name })
     }
 
-    /// Whether an agent's rows are seen, if the tenant's are.
+    /// Whether the caller may read an agent's rows, if it may read those of the tenant.
     pub(super) fn sees(&self, agent: AgentId) -> bool {
         self.agents.as_ref().is_none_or(|own| own.contains(&agent))
     }
 
-    /// The one agent that is seen where none is named; `None` where all are.
+    /// The only agent of the caller, if the filter names none; `None` for all agents.
     ///
     /// # Errors
-    /// [`Fault::InvalidParams`] where several are seen, and one must be named.
+    /// [`Fault::InvalidParams`] if the caller has several and must name one.
     pub(super) fn only_agent(&self) -> Result<Option<AgentFilter>, Fault> {
         match self.agents.as_deref() {
             None => Ok(None),
             Some([only]) => Ok(Some(AgentFilter { ids: vec![*only], name: None })),
-            Some(_) => Err(Fault::invalid_params("agent must name one of the agents that this token is for")),
+            Some(_) => Err(Fault::invalid_params("agent must be one of the agents of this token")),
         }
     }
 }

@@ -1,7 +1,6 @@
-//! The page that shows the OpenAPI document: Swagger UI, from this gateway alone.
+//! The browser of the OpenAPI document: Swagger UI, served by this gateway alone.
 //!
-//! Its large files are compressed when the gateway is built (`build.rs`) and sent so: a client that does not take gzip
-//! has no use for them.
+//! Its large files are compressed when the gateway is built (`build.rs`) and sent compressed: every browser accepts gzip.
 
 use axum::Router;
 use axum::http::HeaderValue;
@@ -9,20 +8,20 @@ use axum::http::header::{CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE
 use axum::response::{IntoResponse, Redirect};
 use axum::routing::get;
 
-/// Where the page is; its files are below.
+/// The path of the page; its files are below it.
 const PAGE: &str = "/admin/docs";
 
-/// Nothing from elsewhere. Swagger UI sets styles as it runs.
+/// Loads nothing from other origins. Swagger UI sets inline styles.
 const POLICY: &str = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:";
 
-/// What is served as it is: name, media type, text.
+/// Uncompressed files: name, media type, text.
 const TEXTS: [(&str, &str, &str); 3] = [
     ("", "text/html", include_str!("browser/index.html")),
     ("initializer.js", "text/javascript", include_str!("browser/initializer.js")),
     ("page.css", "text/css", include_str!("browser/page.css")),
 ];
 
-/// What is served compressed: name, media type, gzip.
+/// Compressed files: name, media type, gzip.
 const COMPRESSED: [(&str, &str, &[u8]); 3] = [
     ("swagger-ui.css", "text/css", include_bytes!(concat!(env!("OUT_DIR"), "/swagger-ui.css.gz"))),
     (

@@ -16,10 +16,10 @@ use crate::model::fault::Fault;
 use crate::model::resource::PartKind;
 use crate::registry::resources::RawContent;
 
-/// What `curl --data-binary` says where nobody told it otherwise: nothing about the file.
+/// The default of `curl --data-binary`, which says nothing about the file.
 const CURL_DEFAULT: &str = "application/x-www-form-urlencoded";
 
-/// Replaces the content of a resource by raw bytes; adds a resource where there is none.
+/// Replaces the content of a resource by raw bytes, or adds a resource.
 ///
 /// Without a `Content-Type` the content keeps its MIME type. A resource with several contents is refused.
 #[utoipa::path(
@@ -29,7 +29,7 @@ const CURL_DEFAULT: &str = "application/x-www-form-urlencoded";
     tag = "Resources",
     params(("agent" = String, Path, description = "The id of the agent"), UriParam, Preconditions),
     request_body(content = Vec<u8>, description = "The bytes, `Content-Type` being their MIME type", content_type = "*/*"),
-    responses((status = 200, description = "They are replaced, or were the same", headers(("ETag" = String, description = "The revision that last changed it"))), (status = 201, description = "A resource is added", headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
+    responses((status = 200, description = "Replaced, or unchanged", headers(("ETag" = String, description = "The revision that last changed it"))), (status = 201, description = "A resource was added", headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
 )]
 pub(super) async fn write(
     State(app): App,
@@ -66,21 +66,23 @@ pub(super) async fn read(
     let agent = authority.registry_of(&app.registry, &slug).await?;
     let full = app.registry.resource(&agent, &param.check()?).await?;
     let [part] = full.resource.parts.as_slice() else {
-        return Err(Fault::invalid_params("the resource has not exactly one content; read it as JSON").into());
+        return Err(
+            Fault::invalid_params("the resource does not have exactly one content; read it as JSON").into()
+        );
     };
     let mime = full.resource.mime_type_of(part).unwrap_or(default_mime(part.kind));
     let mime = HeaderValue::try_from(mime).unwrap_or(HeaderValue::from_static("application/octet-stream"));
     let headers = [
         (CONTENT_TYPE, mime),
         (ETAG, etag(full.resource.revision)),
-        // Somebody else's bytes, which no browser may take for a page of ours.
+        // Content of a tenant: browsers must not interpret it as a page of the gateway.
         (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
         (CONTENT_DISPOSITION, HeaderValue::from_static("attachment")),
     ];
     Ok((headers, full.bytes.get(&part.hash).cloned().unwrap_or_default()))
 }
 
-/// The MIME type that the request declares; `None` keeps the resource's.
+/// The MIME type of the request; `None` keeps the resource's.
 fn declared(headers: &HeaderMap) -> Result<Option<String>, Fault> {
     let Some(value) = headers.get(CONTENT_TYPE) else { return Ok(None) };
     let wrong = || Fault::invalid_params("Content-Type is not a MIME type");

@@ -1,4 +1,4 @@
-//! `/agents/{agent}/explain`: what would be decided about a request with a key, and by which rule.
+//! `/agents/{agent}/explain`: whether a request with a key would be admitted, and by which rule.
 
 use std::net::IpAddr;
 
@@ -22,68 +22,68 @@ use crate::model::method::{CostClass, Method};
 use crate::registry::explain::AccessRule;
 use crate::usage::Holders;
 
-/// A request, as far as its decision depends on it.
+/// The properties of a request on which the decision depends.
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(as = ExplainRequest)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Question {
-    /// The id of the key that it would be sent with.
+    /// The id of the key.
     #[schema(value_type = uuid::Uuid)]
     key_id: KeyId,
-    /// The message; `resources/read` unless given.
+    /// The message. Default: `resources/read`.
     request: Option<Asked>,
-    /// Where it would be sent from; networks are not looked at unless it is given.
+    /// The address of the client. If omitted, the networks of the key are not checked.
     #[schema(value_type = Option<String>, example = "192.0.2.1")]
     address: Option<IpAddr>,
 }
 
-/// A message of MCP. What its parameters name is not looked up.
+/// An MCP message. The objects named by its parameters are not looked up.
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(as = ExplainMessage)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Asked {
-    /// Its method, on which depends what it costs.
+    /// Its method, which decides its cost.
     method: String,
 }
 
-/// What would be decided.
+/// The decision.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Explanation)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Explanation {
-    /// Whether the request would be let in.
+    /// Whether the request would be admitted.
     allowed: bool,
-    /// By which rule.
+    /// The rule that decides.
     rule: Rule,
     /// The stable name of the refusal.
     code: Option<&'static str>,
-    /// The HTTP status that it would be answered with.
+    /// The HTTP status of the answer.
     status: u16,
-    /// What it would be told.
+    /// The message of the refusal.
     detail: Option<String>,
 }
 
-/// What decides, in this order.
+/// The rules, in the order in which they are checked.
 #[derive(Debug, Clone, Copy, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 enum Rule {
     /// The key was revoked.
     Revoked,
-    /// The key expired, or is older than its tenant lets keys become.
+    /// The key expired, or is older than its tenant permits.
     Expired,
-    /// The key may not be used from there.
+    /// The address is not in the networks of the key.
     Network,
-    /// The key does not reach that agent.
+    /// The key is not valid for that agent.
     WrongAgent,
     /// The agent is disabled.
     AgentDisabled,
     /// The key lacks a scope.
     MissingScope,
-    /// A rate is used up now.
+    /// A rate limit is exceeded now.
     RateLimit,
-    /// A quota is used up.
+    /// A quota is exceeded.
     Quota,
-    /// Nothing is in the way.
+    /// The request is admitted.
     Allowed,
 }
 
@@ -100,8 +100,7 @@ impl From<AccessRule> for Rule {
     }
 }
 
-/// Tells what would be decided now about a request with a key, by this replica, and by which rule. Takes nothing from
-/// any limit.
+/// Explains whether this replica would admit a request with a key now, and by which rule. Charges nothing to any limit.
 #[utoipa::path(
     post,
     path = "/admin/v1/agents/{agent}/explain",
@@ -109,7 +108,7 @@ impl From<AccessRule> for Rule {
     tag = "Agents",
     params(("agent" = String, Path, description = "The id of the agent")),
     request_body = Question,
-    responses((status = 200, description = "What would be decided", body = Explanation), WriteProblems)
+    responses((status = 200, description = "The decision", body = Explanation), WriteProblems)
 )]
 pub(super) async fn explain(
     State(app): App,
@@ -120,7 +119,7 @@ pub(super) async fn explain(
 ) -> Answer<impl IntoResponse> {
     let agent = authority.agent(&app.registry, &slug).await?;
     let key = app.registry.key(question.key_id).await?;
-    // Of a foreign key an owner learns nothing.
+    // Nothing about another tenant's key is revealed to an owner.
     if authority.owner()?.is_some_and(|owner| owner.tenant != key.tenant) {
         return Err(Fault::NotFound("key").into());
     }

@@ -1,4 +1,4 @@
-//! What a handler takes from a request: query, JSON body, raw body, `If-Match`; and how a fault is answered.
+//! Extractors: query, JSON body, raw body, `If-Match`; and the answer of a fault.
 
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::response::{IntoResponse, Response};
@@ -17,19 +17,19 @@ use crate::model::json::{Object, is_too_deep};
 use crate::registry::audited::AuditedCall;
 use crate::registry::write::Precondition;
 
-/// Most bytes of a JSON body that carries no contents.
+/// The body limit of a JSON body without contents.
 const SMALL_BODY: usize = 256 * 1024;
 
 impl IntoResponse for AdminFault {
     fn into_response(self) -> Response {
-        // The border fills in the request's id, which is not known here.
+        // The surface adds the request's id, which is not known here.
         let mut response = StatusCode::INTERNAL_SERVER_ERROR.into_response();
         response.extensions_mut().insert(self.0);
         response
     }
 }
 
-/// Replaces the mark that a handler left by the problem it stands for.
+/// Replaces the marker of a handler by its problem document.
 pub(crate) fn finish(mut response: Response, request_id: Option<&str>) -> Response {
     match response.extensions_mut().remove::<Fault>() {
         Some(fault) => problem::response(&fault, request_id),
@@ -37,12 +37,12 @@ pub(crate) fn finish(mut response: Response, request_id: Option<&str>) -> Respon
     }
 }
 
-/// A known path, and a method that it has not.
+/// The answer of a known path to an unsupported method.
 pub(super) async fn method_not_allowed(_: Visit) -> Response {
     problem::method_not_allowed(None)
 }
 
-/// What stands in the path. What is no text names nothing.
+/// The parameter of the path. One that is not UTF-8 names nothing.
 pub(super) struct Segment(pub(super) String);
 
 impl<S: Send + Sync> FromRequestParts<S> for Segment {
@@ -54,7 +54,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Segment {
     }
 }
 
-/// What stands in the path in two places.
+/// Two parameters of the path.
 pub(super) struct Segments(pub(super) String, pub(super) String);
 
 impl<S: Send + Sync> FromRequestParts<S> for Segments {
@@ -66,12 +66,12 @@ impl<S: Send + Sync> FromRequestParts<S> for Segments {
     }
 }
 
-/// No query at all: a parameter that would be ignored is one that somebody relies on.
+/// Requires an empty query: an ignored parameter would be one that a client relies on.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Nothing {}
 
-/// The query, with every name known.
+/// The query; unknown parameters are refused.
 pub(super) struct Params<T>(pub(super) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
@@ -87,14 +87,14 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
     }
 }
 
-/// For a member that may be left out: `null` is not the same as that, and taken or refused as `T` says.
+/// For an optional member where `null` differs from omission, and is accepted or refused by `T`.
 pub(super) fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     input: D,
 ) -> Result<Option<T>, D::Error> {
     T::deserialize(input).map(Some)
 }
 
-/// For a member that is not shown where nothing was set.
+/// For a member that is omitted if it is not set.
 pub(super) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
@@ -110,7 +110,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Condition {
     }
 }
 
-/// A JSON body of at most [`SMALL_BODY`] bytes, with every member known.
+/// A JSON body of at most [`SMALL_BODY`] bytes; unknown members are refused.
 pub(super) struct Json<T>(pub(super) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
@@ -126,13 +126,13 @@ pub(super) async fn json<T: DeserializeOwned>(request: Request, limit: usize) ->
     parse(&json_bytes(request, limit).await?)
 }
 
-/// Reads a body of at most `limit` bytes that says it is JSON.
+/// Reads a body of at most `limit` bytes that is declared as JSON.
 pub(super) async fn json_bytes(request: Request, limit: usize) -> Result<Bytes, Fault> {
     media_type::check_json(request.headers())?;
     bytes(request, limit).await
 }
 
-/// Reads a JSON body of at most [`SMALL_BODY`] bytes, which may be left out.
+/// Reads an optional JSON body of at most [`SMALL_BODY`] bytes.
 pub(super) async fn optional_json<T: DeserializeOwned + Default>(request: Request) -> Result<T, Fault> {
     let declared = media_type::is_json(request.headers());
     let body = bytes(request, SMALL_BODY).await?;
@@ -143,7 +143,7 @@ pub(super) async fn optional_json<T: DeserializeOwned + Default>(request: Reques
     }
 }
 
-/// Reads a body of at most `limit` bytes, in no content coding.
+/// Reads a body of at most `limit` bytes without a content coding.
 pub(super) async fn bytes(request: Request, limit: usize) -> Result<Bytes, Fault> {
     media_type::check_encoding(request.headers())?;
     let (parts, mut body) = request.into_parts();
@@ -152,7 +152,7 @@ pub(super) async fn bytes(request: Request, limit: usize) -> Result<Bytes, Fault
     Ok(read)
 }
 
-/// Parses a JSON object into what it must be.
+/// Parses a JSON object.
 pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Fault> {
     if is_too_deep(body) {
         return Err(Fault::InvalidRequest("the body nests deeper than 64 levels".into()));
@@ -163,21 +163,21 @@ pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Fault> {
         Err(error) if is_json_text(body) => {
             let (line, column) = (error.line(), error.column());
             let what = "a lone surrogate or a number out of range";
-            Err(Fault::invalid_params(format!("the body holds {what} at line {line} column {column}")))
+            Err(Fault::invalid_params(format!("the body contains {what} at line {line} column {column}")))
         }
         Err(error) => Err(Fault::ParseError(format!("the body is not JSON: {error}").into())),
     }
 }
 
-/// What is wrong with the members of a body, after the path of the one that it is about. The path is looked for only
-/// when something is wrong: following it takes time.
+/// The error of a body, preceded by the path of the member. The path is tracked only after an error, since tracking takes
+/// time.
 fn located<T: DeserializeOwned>(body: &[u8], error: &serde_json::Error) -> String {
     let input = &mut serde_json::Deserializer::from_slice(body);
     let Err(found) = serde_path_to_error::deserialize::<_, Object<T>>(input) else {
         return error.to_string();
     };
     let (path, error) = (found.path().to_string(), error.to_string());
-    // Of an unknown member the message has the name, and the path ends with it.
+    // The message about an unknown member has its name, with which the path ends.
     let path = if error.starts_with("unknown field") {
         path.rsplit_once('.').map_or("", |(parent, _)| parent)
     } else {
@@ -186,7 +186,7 @@ fn located<T: DeserializeOwned>(body: &[u8], error: &serde_json::Error) -> Strin
     if path.is_empty() { error } else { format!("{path}: {error}") }
 }
 
-/// Whether it has the form of JSON, whatever its strings and numbers stand for.
+/// Whether it is syntactically JSON.
 fn is_json_text(body: &[u8]) -> bool {
     std::str::from_utf8(body).is_ok_and(|text| serde_json::from_str::<IgnoredAny>(text).is_ok())
 }

@@ -33,51 +33,51 @@ const DEFAULT_GRACE: u64 = 3_600;
 /// Thirty days.
 const LONGEST_GRACE: u64 = 30 * 24 * 3_600;
 
-/// A key to be created.
+/// A new key.
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(as = NewKey)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Create {
     name: Option<Name>,
-    /// `mcp` alone for an agent key, all for an owner key, unless given; never more than the calling key has.
+    /// Default: `mcp` for an agent key, all for an owner key; at most those of the calling key.
     scopes: Option<Vec<KeyScope>>,
-    /// When it stops; when the calling key does unless given, and no later. Beyond the tenant's `maxKeyAgeDays` it is refused.
+    /// The expiry. Default and maximum: that of the calling key. Beyond the tenant's `maxKeyAgeDays` it is refused.
     #[serde(default, with = "time::serde::rfc3339::option")]
     expires_at: Option<OffsetDateTime>,
-    /// From where it may be used, as networks or addresses; from where the calling key may be unless given, and from nowhere
-    /// else.
+    /// The networks or addresses it is valid from. Default and maximum: those of the calling key.
     #[schema(max_items = 32)]
     networks: Option<Vec<String>>,
-    /// How much it may use, where that is not what the settings say; never more than the calling key.
+    /// Its limits, if they differ from the settings; at most those of the calling key.
     limits: Option<RateLimit>,
 }
 
-/// What is to change of a key.
+/// A change of a key.
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(as = KeyPatch)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Update {
-    /// As a whole; `null` for what the settings say. The operator and owners set limits apart, and the tighter are in force.
+    /// Replaced as a whole; `null` restores the settings. Those of the operator and of owners are separate, and the tighter
+    /// apply.
     #[serde(default, deserialize_with = "present")]
     limits: Option<Option<RateLimit>>,
 }
 
-/// How a key is replaced.
+/// The rotation of a key.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[schema(as = Rotation)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Rotate {
-    /// For how long the old key still works.
+    /// How long the old key remains valid, in seconds.
     #[schema(maximum = 2_592_000, default = 3600)]
     grace_seconds: Option<u64>,
 }
 
-/// What is revoked.
+/// The scope of a revocation.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Revocation {
-    /// Whether the keys that this one made, or any key of the same principal, are revoked as well, with those that they made.
+    /// Whether the keys created by its principal are revoked as well, with those that they created.
     #[serde(default)]
     #[param(default = false)]
     descendants: bool,
@@ -87,27 +87,27 @@ pub(super) struct Revocation {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Key)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Shown {
+pub(super) struct KeyView {
     #[schema(value_type = Uuid)]
     id: KeyId,
-    /// The key itself, in the answer that creates it and in no other.
+    /// The key itself, only in the answer that creates it.
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<String>,
-    /// Its first twelve characters.
+    /// Its first 12 characters.
     display: String,
     name: String,
     scopes: Vec<KeyScope>,
-    /// How much it may use, where that is not what the settings say.
+    /// Its limits, if they differ from the settings.
     #[serde(skip_serializing_if = "is_default")]
     limits: RateLimit,
     #[serde(with = "time::serde::rfc3339")]
     created_at: OffsetDateTime,
-    /// The earlier of what was asked for and what the tenant's maximum age allows.
+    /// The expiry: the requested one, or the one that the tenant's maximum age implies.
     #[serde(with = "time::serde::rfc3339::option")]
     expires_at: Option<OffsetDateTime>,
-    /// From where it may be used; an empty list: from anywhere.
+    /// The networks it is valid from; an empty list: all.
     networks: Vec<String>,
-    /// The principal of the key that created or rotated it; absent where the operator did.
+    /// The principal of the key that created or rotated it; absent if the operator did.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Uuid>)]
     created_by: Option<PrincipalId>,
@@ -118,7 +118,7 @@ pub(super) struct Shown {
     last_used_at: Option<OffsetDateTime>,
 }
 
-impl From<ApiKey> for Shown {
+impl From<ApiKey> for KeyView {
     fn from(key: ApiKey) -> Self {
         let to_the_minute = |at: OffsetDateTime| at.replace_nanosecond(0).and_then(|at| at.replace_second(0));
         Self {
@@ -138,22 +138,18 @@ impl From<ApiKey> for Shown {
     }
 }
 
-/// The one answer that holds a secret.
+/// The only answer that contains a secret.
 fn issued(issued: IssuedKey) -> impl IntoResponse {
     let tag = etag(issued.key.revision);
     let secret = issued.secret.reveal().to_owned();
-    (StatusCode::CREATED, [(ETAG, tag)], Json(Shown { key: Some(secret), ..Shown::from(issued.key) }))
+    (StatusCode::CREATED, [(ETAG, tag)], Json(KeyView { key: Some(secret), ..KeyView::from(issued.key) }))
 }
 
 fn checked_scopes(given: Option<Vec<KeyScope>>) -> Result<Option<Vec<KeyScope>>, Fault> {
     let Some(mut scopes) = given else { return Ok(None) };
     scopes.sort_unstable();
     scopes.dedup();
-    if scopes.is_empty() {
-        Err(Fault::invalid_params("scopes must name at least one"))
-    } else {
-        Ok(Some(scopes))
-    }
+    if scopes.is_empty() { Err(Fault::invalid_params("scopes must not be empty")) } else { Ok(Some(scopes)) }
 }
 
 fn checked_networks(given: Option<Vec<String>>) -> Result<Option<Networks>, Fault> {
@@ -161,15 +157,16 @@ fn checked_networks(given: Option<Vec<String>>) -> Result<Option<Networks>, Faul
     given.map(parse).transpose().map_err(|error| Fault::invalid_params(error.to_string()))
 }
 
-/// The moment in UTC, as exactly as the database keeps it.
+/// The time in UTC, with the precision of the database.
 fn checked_end(given: Option<OffsetDateTime>) -> Result<Option<OffsetDateTime>, Fault> {
     let in_utc = |end: OffsetDateTime| end.checked_to_offset(UtcOffset::UTC);
-    let end =
-        given.map(|end| in_utc(end).ok_or(Fault::invalid_params("expiresAt is too far away"))).transpose()?;
+    let end = given
+        .map(|end| in_utc(end).ok_or(Fault::invalid_params("expiresAt is too far in the future")))
+        .transpose()?;
     Ok(end.map(OffsetDateTime::truncate_to_microsecond))
 }
 
-/// Creates a key of an agent. The answer is the only one that ever holds it.
+/// Creates a key of an agent. The answer is the only one that contains it.
 #[utoipa::path(
     post,
     path = "/admin/v1/agents/{agent}/keys",
@@ -177,7 +174,7 @@ fn checked_end(given: Option<OffsetDateTime>) -> Result<Option<OffsetDateTime>, 
     tag = "Keys",
     params(("agent" = String, Path, description = "The id of the agent")),
     request_body = Create,
-    responses((status = 201, description = "The key", body = Shown, headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
+    responses((status = 201, description = "The key", body = KeyView, headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
 )]
 pub(super) async fn create_agent(
     State(app): App,
@@ -199,7 +196,7 @@ pub(super) async fn create_agent(
     Ok(issued(app.registry.create_key(new, authority.maker()).await?))
 }
 
-/// Creates an owner key of a tenant. The answer is the only one that ever holds it.
+/// Creates an owner key of a tenant. The answer is the only one that contains it.
 #[utoipa::path(
     post,
     path = "/admin/v1/tenants/{tenant}/keys",
@@ -207,7 +204,7 @@ pub(super) async fn create_agent(
     tag = "Keys",
     params(("tenant" = String, Path, description = "The id of the tenant")),
     request_body = Create,
-    responses((status = 201, description = "The key", body = Shown, headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
+    responses((status = 201, description = "The key", body = KeyView, headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
 )]
 pub(super) async fn create_owner(
     State(app): App,
@@ -237,7 +234,7 @@ pub(super) async fn create_owner(
     operation_id = "listAgentKeys",
     tag = "Keys",
     params(("agent" = String, Path, description = "The id of the agent"), PageParams),
-    responses((status = 200, description = "A page of keys", body = Items<Shown>), Problems)
+    responses((status = 200, description = "A page of keys", body = Items<KeyView>), Problems)
 )]
 pub(super) async fn list_agent(
     State(app): App,
@@ -249,7 +246,7 @@ pub(super) async fn list_agent(
     let page = params.open(&app.seal, "keys", agent.uid.0)?;
     let after = page.after.parse().unwrap_or(Uuid::nil());
     let keys = app.registry.keys(agent.tenant, Some(agent.uid), after, page.read()).await?;
-    Ok(page.answer(keys, |key| key.uid.to_string(), Shown::from))
+    Ok(page.answer(keys, |key| key.uid.to_string(), KeyView::from))
 }
 
 /// Lists the owner keys of a tenant.
@@ -259,7 +256,7 @@ pub(super) async fn list_agent(
     operation_id = "listOwnerKeys",
     tag = "Keys",
     params(("tenant" = String, Path, description = "The id of the tenant"), PageParams),
-    responses((status = 200, description = "A page of keys", body = Items<Shown>), Problems)
+    responses((status = 200, description = "A page of keys", body = Items<KeyView>), Problems)
 )]
 pub(super) async fn list_owner(
     State(app): App,
@@ -272,10 +269,10 @@ pub(super) async fn list_owner(
     let page = params.open(&app.seal, "keys", tenant.uid.0)?;
     let after = page.after.parse().unwrap_or(Uuid::nil());
     let keys = app.registry.keys(tenant.uid, None, after, page.read()).await?;
-    Ok(page.answer(keys, |key| key.uid.to_string(), Shown::from))
+    Ok(page.answer(keys, |key| key.uid.to_string(), KeyView::from))
 }
 
-/// Changes how much a key may use.
+/// Changes the limits of a key.
 #[utoipa::path(
     patch,
     path = "/admin/v1/keys/{key}",
@@ -283,7 +280,7 @@ pub(super) async fn list_owner(
     tag = "Keys",
     params(("key" = String, Path, description = "The id of the key"), Preconditions),
     request_body = Update,
-    responses((status = 200, description = "The key", body = Shown, headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
+    responses((status = 200, description = "The key", body = KeyView, headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
 )]
 pub(super) async fn update(
     State(app): App,
@@ -296,17 +293,17 @@ pub(super) async fn update(
     let key = find(&app, &authority, &id).await?;
     let limits = patch.limits.map(|limits| app.settable.key(limits)).transpose()?;
     let key = app.registry.limit_key(&key, limits, authority.maker(), condition).await?;
-    Ok(([(ETAG, etag(key.revision))], Json(Shown::from(key))))
+    Ok(([(ETAG, etag(key.revision))], Json(KeyView::from(key))))
 }
 
-/// Revokes a key, and the keys that it made where that is asked for.
+/// Revokes a key, optionally with the keys that it created.
 #[utoipa::path(
     delete,
     path = "/admin/v1/keys/{key}",
     operation_id = "revokeKey",
     tag = "Keys",
     params(("key" = String, Path, description = "The id of the key"), Revocation, Preconditions),
-    responses((status = 204, description = "It is revoked", headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
+    responses((status = 204, description = "The key is revoked", headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
 )]
 pub(super) async fn revoke(
     State(app): App,
@@ -320,7 +317,7 @@ pub(super) async fn revoke(
     Ok((StatusCode::NO_CONTENT, [(ETAG, etag(revision))]))
 }
 
-/// Replaces a key by a new one; the old one dies after the grace.
+/// Replaces a key by a new one; the old one stays valid for the grace period.
 ///
 /// An owner key rotates only keys whose scopes and networks it has; the new key expires no later than the calling key and
 /// has no higher rate.
@@ -331,7 +328,7 @@ pub(super) async fn revoke(
     tag = "Keys",
     params(("key" = String, Path, description = "The id of the key"), Preconditions),
     request_body = Option<Rotate>,
-    responses((status = 201, description = "The new key", body = Shown, headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
+    responses((status = 201, description = "The new key", body = KeyView, headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
 )]
 pub(super) async fn rotate(
     State(app): App,
@@ -350,7 +347,7 @@ pub(super) async fn rotate(
     Ok(issued(app.registry.rotate_key(&key, Duration::from_secs(grace), authority.maker(), condition).await?))
 }
 
-/// The key, if it is there and the caller manages it; to all others there is no such key.
+/// The key, if it exists and the caller manages it; otherwise not found.
 async fn find(app: &super::Admin, authority: &Authority, id: &str) -> Result<ApiKey, Fault> {
     authority.owner()?;
     let uid = id.parse().map_err(|_| Fault::NotFound("key"))?;

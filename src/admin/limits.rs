@@ -1,35 +1,34 @@
-//! Limits, as far as they may be set.
+//! Validation of limits.
 
 use super::authority::Authority;
 use crate::model::fault::Fault;
 use crate::model::limits::{Rate, RateLimit, UseLimits};
 
-/// What limits that are set here are held against.
+/// The bounds of limits that may be set.
 #[derive(Debug, Clone)]
 pub struct LimitBounds {
-    /// What the dearest request costs: a smaller burst would refuse it for ever.
+    /// The highest cost of a request: a smaller burst would always refuse it.
     pub dearest: u32,
-    /// The rate of a key for which nothing is set.
+    /// The default rate of a key.
     pub key: Option<Rate>,
-    /// That of an agent.
+    /// The default rate of an agent.
     pub agent: Option<Rate>,
-    /// That of a tenant.
+    /// The default rate of a tenant.
     pub tenant: Option<Rate>,
 }
 
 impl LimitBounds {
-    /// The limits of an agent, which only the operator sets, changes and takes away: they are what keeps its owner within
-    /// bounds.
+    /// Validates the limits of an agent, which only the operator sets, changes and removes.
     pub(super) fn agent(&self, authority: &Authority, given: Option<UseLimits>) -> Result<UseLimits, Fault> {
         Self::set(authority, given, |limits| self.check(limits.rate(), self.agent))
     }
 
-    /// The limits of a tenant, as those of an agent.
+    /// Validates the limits of a tenant, like those of an agent.
     pub(super) fn tenant(&self, authority: &Authority, given: Option<UseLimits>) -> Result<UseLimits, Fault> {
         Self::set(authority, given, |limits| self.check(limits.rate(), self.tenant))
     }
 
-    /// The limits of a key, as far as that can be told without the keys that bound them.
+    /// Validates the limits of a key, without those of the calling key.
     pub(super) fn key(&self, given: Option<RateLimit>) -> Result<Option<RateLimit>, Fault> {
         given.map_or(Ok(()), |limit| self.check(limit, self.key))?;
         Ok(given)
@@ -59,7 +58,7 @@ impl LimitBounds {
         Ok(limits)
     }
 
-    /// Whether a limit can be met by every request.
+    /// Validates that no request exceeds the burst.
     fn check(&self, limit: RateLimit, default: Option<Rate>) -> Result<(), Fault> {
         if [limit.per_second, limit.burst].into_iter().flatten().any(|units| units > Rate::MOST) {
             return Err(Fault::invalid_params(format!("limits: at most {} units", Rate::MOST)));
@@ -67,7 +66,7 @@ impl LimitBounds {
         let rate = limit.over(default);
         if limit.burst == Some(0) || rate.is_some_and(|rate| rate.burst.get() < self.dearest) {
             return Err(Fault::invalid_params(format!(
-                "limits: a burst below {} would refuse for ever what costs that much",
+                "limits: burst must be at least {}, the highest cost of a request",
                 self.dearest
             )));
         }

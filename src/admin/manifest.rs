@@ -1,4 +1,4 @@
-//! `/agents/{agent}/manifest`: the whole registry of an agent at once.
+//! `/agents/{agent}/manifest`: the whole catalog of an agent.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use utoipa::{IntoParams, ToSchema};
 
 use super::authority::Authority;
-use super::definition::{ManifestInput, ManifestShown};
+use super::definition::{ManifestInput, ManifestView};
 use super::extract::{Condition, Nothing, Params, Segment, json_bytes, parse};
 use super::openapi::{Preconditions, Problems, WriteProblems};
 use super::{Admin, Answer, App};
@@ -26,48 +26,48 @@ use crate::registry::manifest::{Applied, Names, NewManifest, too_large};
 #[into_params(parameter_in = Query)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct ApplyParams {
-    /// Whether to answer only what would be done.
+    /// Whether to return only what would be changed.
     #[serde(default)]
     dry_run: bool,
 }
 
-/// What was done, or would be.
+/// What was changed, or would be.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Applied)]
 #[serde(rename_all = "camelCase")]
-struct AppliedShown {
-    /// Of the registry.
+struct AppliedView {
+    /// The revision of the catalog.
     #[schema(value_type = i64)]
     revision: Revision,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     dry_run: bool,
-    created: NamesShown,
-    updated: NamesShown,
-    deleted: NamesShown,
-    /// How many definitions stay as they are.
+    created: NamesView,
+    updated: NamesView,
+    deleted: NamesView,
+    /// The number of unchanged definitions.
     unchanged: usize,
 }
 
-/// Definitions by what they are called.
+/// Definitions by URI, URI template or name.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Names)]
-struct NamesShown {
+struct NamesView {
     count: usize,
     resources: Vec<String>,
     templates: Vec<String>,
     prompts: Vec<String>,
 }
 
-impl From<Names> for NamesShown {
+impl From<Names> for NamesView {
     fn from(names: Names) -> Self {
         let Names { resources, templates, prompts } = names;
         Self { count: resources.len() + templates.len() + prompts.len(), resources, templates, prompts }
     }
 }
 
-/// Makes a manifest the whole registry of an agent, in one transaction and one revision.
+/// Makes an agent's catalog equal to a manifest, in one transaction and one revision.
 ///
-/// What is not in it is deleted; what does not differ stays as it is.
+/// Definitions that are not in it are deleted; those that do not differ stay unchanged.
 #[utoipa::path(
     put,
     path = "/admin/v1/agents/{agent}/manifest",
@@ -75,7 +75,7 @@ impl From<Names> for NamesShown {
     tag = "Manifests",
     params(("agent" = String, Path, description = "The id of the agent"), ApplyParams, Preconditions),
     request_body = ManifestInput,
-    responses((status = 200, description = "What was done, or would be", body = AppliedShown, headers(("ETag" = String, description = "The revision of the registry"))), WriteProblems)
+    responses((status = 200, description = "What was changed, or would be", body = AppliedView, headers(("ETag" = String, description = "The revision of the catalog"))), WriteProblems)
 )]
 pub(super) async fn apply(
     State(app): App,
@@ -96,11 +96,11 @@ pub(super) async fn apply(
     };
     let Applied { revision, created, updated, deleted, unchanged } = applied;
     let (created, updated, deleted) = (created.into(), updated.into(), deleted.into());
-    let shown = AppliedShown { revision, dry_run, created, updated, deleted, unchanged };
+    let shown = AppliedView { revision, dry_run, created, updated, deleted, unchanged };
     Ok(([(ETAG, etag(revision))], Json(shown)))
 }
 
-/// Parses and checks a manifest, off the threads that others are served by.
+/// Parses and validates a manifest on a separate thread.
 async fn read(app: &Admin, body: Bytes, slug: String) -> Result<NewManifest, Fault> {
     let content_bytes = app.content_bytes;
     off(move || {
@@ -114,14 +114,14 @@ async fn read(app: &Admin, body: Bytes, slug: String) -> Result<NewManifest, Fau
     .await
 }
 
-/// Reads the whole registry of an agent, as `PUT` takes it.
+/// Reads the whole catalog of an agent, in the format of `PUT`.
 #[utoipa::path(
     get,
     path = "/admin/v1/agents/{agent}/manifest",
     operation_id = "readManifest",
     tag = "Manifests",
     params(("agent" = String, Path, description = "The id of the agent")),
-    responses((status = 200, description = "The manifest", body = ManifestShown, headers(("ETag" = String, description = "The revision of the registry"))), Problems)
+    responses((status = 200, description = "The manifest", body = ManifestView, headers(("ETag" = String, description = "The revision of the catalog"))), Problems)
 )]
 pub(super) async fn show(
     State(app): App,
@@ -136,7 +136,7 @@ pub(super) async fn show(
     let tag = etag(full.revision);
     let text = off(move || {
         let mut text = Bounded { text: Vec::new(), most };
-        let written = serde_json::to_writer(&mut text, &ManifestShown::whole(agent.slug, full)?);
+        let written = serde_json::to_writer(&mut text, &ManifestView::whole(agent.slug, full)?);
         match written {
             Ok(()) => Ok(text.text),
             Err(error) if error.is_io() => Err(too_large(most)),
@@ -147,21 +147,21 @@ pub(super) async fn show(
     Ok(([(ETAG, tag), (CONTENT_TYPE, http::HeaderValue::from_static("application/json"))], text))
 }
 
-/// Runs what computes for long.
+/// Runs a long computation on a separate thread.
 async fn off<T: Send + 'static>(job: impl FnOnce() -> Result<T, Fault> + Send + 'static) -> Result<T, Fault> {
     let done = tokio::task::spawn_blocking(job).await;
     done.unwrap_or_else(|error| Err(Fault::Internal(error.to_string())))
 }
 
 impl Admin {
-    /// Waits for a place among those who work on a manifest; the request's own deadline ends the wait.
+    /// Waits for a permit to process a manifest; the request's deadline bounds the wait.
     async fn place(&self) -> Result<OwnedSemaphorePermit, Fault> {
         let place = Arc::clone(&self.manifests).acquire_owned().await;
         place.map_err(|error| Fault::Internal(error.to_string()))
     }
 }
 
-/// Text that is refused past so many bytes.
+/// A writer that fails above a number of bytes.
 struct Bounded {
     text: Vec<u8>,
     most: usize,

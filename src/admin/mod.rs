@@ -1,4 +1,4 @@
-//! The admin surface, `/admin/v1`: one file a resource of the API.
+//! The administration API, `/admin/v1`: one file per resource of the API.
 
 mod agents;
 mod audit;
@@ -40,32 +40,32 @@ use crate::model::fault::Fault;
 use crate::registry::Registry;
 use crate::usage::UsageBook;
 
-/// What the handlers share.
+/// The services of the handlers.
 #[derive(Debug)]
 pub struct Admin {
     /// The use cases.
     pub registry: Arc<Registry>,
     /// The audit log.
     pub audit: Arc<AuditRecorder>,
-    /// Reads of it that may be repeated without a row.
+    /// Recent reads of it, which may be repeated without a row.
     pub audit_reads: AuditReads,
     /// Seals the cursors of lists.
     pub seal: CursorSeal,
-    /// The operator keys in force.
+    /// The valid operator keys.
     pub operators: OperatorKeys,
-    /// Whose credentials may still be tried.
+    /// The rate limits.
     pub limits: Arc<Limits>,
-    /// What was used.
+    /// The usage.
     pub usage: Arc<UsageBook>,
-    /// What requests cost.
+    /// The cost of requests.
     pub costs: Costs,
-    /// What limits may be set to.
+    /// The bounds of limits that may be set.
     pub settable: LimitBounds,
-    /// Most bytes of the contents of one resource.
+    /// The maximum size of a resource's contents, in bytes.
     pub content_bytes: usize,
-    /// Most bytes of a manifest, as JSON.
+    /// The maximum size of a manifest as JSON, in bytes.
     pub manifest_bytes: usize,
-    /// Places of those who work on a manifest: each takes several times its bytes.
+    /// Permits for processing a manifest, which takes several times its size in memory.
     pub manifests: Arc<Semaphore>,
 }
 
@@ -77,7 +77,7 @@ pub use limits::LimitBounds;
 type App = axum::extract::State<Arc<Admin>>;
 type Answer<T> = Result<T, AdminFault>;
 
-/// The admin surface: the routes below `/admin/v1`, and their document.
+/// The administration API: the routes below `/admin/v1`, and their document.
 pub fn router(admin: Arc<Admin>) -> Router {
     let (routes, document) = operations().split_for_parts();
     let charged = axum::middleware::from_extractor_with_state::<Visit, _>(Arc::clone(&admin));
@@ -91,7 +91,7 @@ pub fn router(admin: Arc<Admin>) -> Router {
 }
 
 impl Admin {
-    /// What a call takes from the rates.
+    /// The cost of a call.
     fn cost(&self, method: &Method) -> u32 {
         if matches!(*method, Method::GET | Method::HEAD) {
             self.costs.admin_read
@@ -101,7 +101,7 @@ impl Admin {
     }
 }
 
-/// The OpenAPI document of the admin surface, as JSON.
+/// The OpenAPI document of the administration API, as JSON.
 pub fn document() -> String {
     openapi::text(operations().get_openapi())
 }

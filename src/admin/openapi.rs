@@ -1,4 +1,4 @@
-//! The OpenAPI document of the admin surface.
+//! The OpenAPI document of the administration API.
 
 use std::collections::BTreeMap;
 
@@ -13,35 +13,35 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::http::problem::Problem;
 
-/// Where the document is served.
+/// The path of the document.
 const DOCUMENT: &str = "/admin/openapi.json";
 
-/// What the document says besides its operations.
+/// The document without its operations.
 #[derive(OpenApi)]
 #[openapi(
     info(
         title = "Waggle administration",
-        description = "What operators, owners of tenants and hosted agents manage: tenants, agents, keys, and what \
-                       an agent registers for MCP clients to read."
+        description = "Manages tenants, agents, keys, and the catalogs that MCP clients read: resources, resource templates and \
+                       prompts."
     ),
     servers((url = "/", description = "This gateway")),
     components(schemas(Problem)),
     security(("key" = [])),
     modifiers(&Credential),
     tags(
-        (name = "Tenants", description = "Who agents belong to."),
+        (name = "Tenants", description = "Owners of agents and keys."),
         (name = "Agents", description = "MCP servers, each with an endpoint of its own at `/{agent}/mcp`."),
         (name = "Keys", description = "Credentials of agents and of tenants."),
-        (name = "Resources", description = "What clients read by URI."),
-        (name = "Templates", description = "What answers to every URI that matches, rendered when it is read."),
+        (name = "Resources", description = "Contents that clients read by URI."),
+        (name = "Templates", description = "Bodies for all URIs that match a template, rendered on read."),
         (name = "Prompts", description = "Messages that are rendered with a client's arguments."),
-        (name = "Manifests", description = "The whole registry of an agent as one document."),
-        (name = "Audit", description = "Who asked for what, and when."),
+        (name = "Manifests", description = "The whole catalog of an agent as one document."),
+        (name = "Audit", description = "The audit log."),
     )
 )]
 struct Frame;
 
-/// The one scheme: every key goes as a bearer token.
+/// The security scheme: every key is sent as a bearer token.
 struct Credential;
 
 impl Modify for Credential {
@@ -54,38 +54,38 @@ impl Modify for Credential {
     }
 }
 
-/// Conditions on the present revision.
+/// Conditions on the current revision.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]
 #[expect(dead_code, reason = "describes what `Condition` reads")]
 pub(super) struct Preconditions {
-    /// Only where the present `ETag` is one of these; `*` where there is one at all.
+    /// Proceeds only if the current `ETag` is one of these; `*`: if the object exists.
     #[param(rename = "If-Match")]
     if_match: Option<String>,
-    /// Only where the present `ETag` is none of these; `*` where there is none at all.
+    /// Proceeds only if the current `ETag` is none of these; `*`: if the object does not exist.
     #[param(rename = "If-None-Match")]
     if_none_match: Option<String>,
 }
 
-/// What every operation may answer when it fails.
+/// The failures of every operation.
 pub(super) struct Problems;
 
-/// What a write may answer besides.
+/// Further failures of a write.
 pub(super) struct WriteProblems;
 
 const COMMON: [(&str, &str); 6] = [
     ("400", "`invalid_params`, `invalid_request`, `parse_error`"),
     ("401", "`unauthenticated`"),
     ("403", "`forbidden`, `insufficient_scope`, `forbidden_origin`"),
-    ("404", "`not_found`: no such thing, or not yours"),
-    ("429", "`rate_limited`: try again after `Retry-After` seconds; `RateLimit` names the rate"),
-    ("503", "`unavailable`, `storage_unavailable`: try again after `Retry-After` seconds"),
+    ("404", "`not_found`: does not exist, or belongs to another tenant"),
+    ("429", "`rate_limited`: retry after `Retry-After` seconds; `RateLimit` names the rate"),
+    ("503", "`unavailable`, `storage_unavailable`: retry after `Retry-After` seconds"),
 ];
 
 const OF_WRITES: [(&str, &str); 5] = [
     ("408", "`invalid_request`: the body arrived too slowly"),
     ("409", "`already_exists`, `slug_retired`"),
-    ("412", "`revision_mismatch`: `If-Match` or `If-None-Match` does not hold"),
+    ("412", "`revision_mismatch`: the precondition `If-Match` or `If-None-Match` failed"),
     ("413", "`payload_too_large`"),
     ("415", "`unsupported_media_type`"),
 ];
@@ -112,14 +112,14 @@ impl IntoResponses for WriteProblems {
     }
 }
 
-/// A router that notes what it routes.
+/// A router that records its routes in the document.
 pub(super) fn router<S: Clone + Send + Sync + 'static>() -> OpenApiRouter<S> {
     OpenApiRouter::with_openapi(Frame::openapi())
 }
 
-/// The document as it is checked in and served.
+/// The document as committed and served.
 pub(super) fn text(document: &utoipa::openapi::OpenApi) -> String {
-    // Nothing in it can fail to be JSON.
+    // The document always serializes.
     document.to_pretty_json().unwrap_or_default() + "\n"
 }
 

@@ -1,4 +1,4 @@
-//! Lists: `?limit=` and `?cursor=` in, items and `nextCursor` out.
+//! Pagination of lists: the parameters `limit` and `cursor`, and the answer with `items` and `nextCursor`.
 
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -10,25 +10,25 @@ use crate::model::fault::Fault;
 const DEFAULT: i64 = 100;
 const MOST: i64 = 500;
 
-/// Where a page begins and how long it may be.
+/// The parameters of a page.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PageParams {
-    /// Most items of the page.
+    /// The maximum number of items on the page.
     #[param(minimum = 1, maximum = 500, default = 100)]
     limit: Option<i64>,
-    /// `nextCursor` of the page before.
+    /// The `nextCursor` of the previous page.
     cursor: Option<String>,
 }
 
 impl PageParams {
-    /// From its two parameters, where a list has others besides.
+    /// From the two parameters of a list with further ones.
     pub(super) fn new(limit: Option<i64>, cursor: Option<String>) -> Self {
         Self { limit, cursor }
     }
 
-    /// Checks the parameters against the list they are for.
+    /// Verifies the cursor for the list, and the limit.
     pub(super) fn open<'a>(
         &self,
         seal: &'a CursorSeal,
@@ -44,13 +44,13 @@ impl PageParams {
     }
 }
 
-/// A page that is being read.
+/// The position and size of a page.
 pub(super) struct Page<'a> {
     seal: &'a CursorSeal,
     list: &'static str,
     uid: Uuid,
     limit: i64,
-    /// The position of the last item of the page before; empty for the first page.
+    /// The position of the last item of the previous page; empty for the first page.
     pub(super) after: String,
 }
 
@@ -59,17 +59,17 @@ pub(super) struct Page<'a> {
 #[serde(rename_all = "camelCase")]
 pub(super) struct Items<T> {
     items: Vec<T>,
-    /// Where the next page begins; `null` on the last.
+    /// The cursor of the next page; `null` on the last one.
     next_cursor: Option<String>,
 }
 
 impl Page<'_> {
-    /// How many items to read: one more than the page holds, to know whether there is another.
+    /// How many items to read: one more than the page holds, to know whether there is a next page.
     pub(super) fn read(&self) -> i64 {
         self.limit + 1
     }
 
-    /// Makes the answer of what was read.
+    /// The answer with the items that were read.
     pub(super) fn answer<R, T>(
         &self,
         rows: Vec<R>,
@@ -79,7 +79,7 @@ impl Page<'_> {
         axum::Json(self.items(rows, position, show))
     }
 
-    /// Makes the page of what was read.
+    /// The page with the items that were read.
     pub(super) fn items<R, T>(
         &self,
         mut rows: Vec<R>,

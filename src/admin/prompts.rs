@@ -7,7 +7,7 @@ use http::StatusCode;
 use http::header::ETAG;
 
 use super::authority::Authority;
-use super::definition::{PromptInput, PromptShown};
+use super::definition::{PromptInput, PromptView};
 use super::extract::{Condition, Nothing, Params, Segment, Segments, json};
 use super::openapi::{Preconditions, Problems, WriteProblems};
 use super::page::{Items, PageParams};
@@ -21,14 +21,14 @@ fn checked(name: &str) -> Result<PromptName, Fault> {
     PromptName::parse(name).map_err(|error| Fault::invalid_params(format!("name {error}")))
 }
 
-/// Lists definitions of prompts, without their messages.
+/// Lists prompts, without their messages.
 #[utoipa::path(
     get,
     path = "/admin/v1/agents/{agent}/prompts",
     operation_id = "listPrompts",
     tag = "Prompts",
     params(("agent" = String, Path, description = "The id of the agent"), PageParams),
-    responses((status = 200, description = "A page of definitions", body = Items<PromptShown>), Problems)
+    responses((status = 200, description = "A page of definitions", body = Items<PromptView>), Problems)
 )]
 pub(super) async fn list(
     State(app): App,
@@ -39,17 +39,17 @@ pub(super) async fn list(
     let agent = authority.registry_of(&app.registry, &slug).await?;
     let page = params.open(&app.seal, "prompts", agent.uid.0)?;
     let prompts = app.registry.prompts(&agent, &page.after, page.read()).await?;
-    Ok(page.answer(prompts, |prompt| prompt.name.to_string(), PromptShown::listed))
+    Ok(page.answer(prompts, |prompt| prompt.name.to_string(), PromptView::listed))
 }
 
-/// Reads a prompt, as `PUT` takes it.
+/// Reads a prompt, in the format of `PUT`.
 #[utoipa::path(
     get,
     path = "/admin/v1/agents/{agent}/prompts/{name}",
     operation_id = "readPrompt",
     tag = "Prompts",
     params(("agent" = String, Path, description = "The id of the agent"), ("name" = String, Path, description = "The name of the prompt")),
-    responses((status = 200, description = "The prompt", body = PromptShown, headers(("ETag" = String, description = "The revision that last changed it"))), Problems)
+    responses((status = 200, description = "The prompt", body = PromptView, headers(("ETag" = String, description = "The revision that last changed it"))), Problems)
 )]
 pub(super) async fn read(
     State(app): App,
@@ -60,7 +60,7 @@ pub(super) async fn read(
     let agent = authority.registry_of(&app.registry, &slug).await?;
     let full = app.registry.prompt(&agent, &checked(&name)?).await?;
     let tag = etag(full.prompt.revision);
-    Ok(([(ETAG, tag)], Json(PromptShown::whole(full.prompt, &full.messages)?)))
+    Ok(([(ETAG, tag)], Json(PromptView::whole(full.prompt, &full.messages)?)))
 }
 
 /// Adds or replaces a prompt.
@@ -71,7 +71,7 @@ pub(super) async fn read(
     tag = "Prompts",
     params(("agent" = String, Path, description = "The id of the agent"), ("name" = String, Path, description = "The name of the prompt"), Preconditions),
     request_body = PromptInput,
-    responses((status = 200, description = "It is replaced, or was the same", headers(("ETag" = String, description = "The revision that last changed it"))), (status = 201, description = "It is added", headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
+    responses((status = 200, description = "Replaced, or unchanged", headers(("ETag" = String, description = "The revision that last changed it"))), (status = 201, description = "Added", headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
 )]
 pub(super) async fn write(
     State(app): App,
@@ -83,7 +83,7 @@ pub(super) async fn write(
 ) -> Answer<impl IntoResponse> {
     let agent = authority.registry_of(&app.registry, &slug).await?;
     let name = checked(&name)?;
-    // Text may come with every character escaped.
+    // Every character of text may be escaped.
     let input: PromptInput = json(request, app.content_bytes * 2 + AROUND_CONTENTS).await?;
     let new = input.check(name, app.content_bytes)?;
     let written = app.registry.put_prompt(&agent, new, condition).await?;
@@ -97,7 +97,7 @@ pub(super) async fn write(
     operation_id = "deletePrompt",
     tag = "Prompts",
     params(("agent" = String, Path, description = "The id of the agent"), ("name" = String, Path, description = "The name of the prompt"), Preconditions),
-    responses((status = 204, description = "It is removed", headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
+    responses((status = 204, description = "Removed", headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
 )]
 pub(super) async fn remove(
     State(app): App,

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::authority::Authority;
-use super::definition::{ResourceInput, ResourceShown};
+use super::definition::{ResourceInput, ResourceView};
 use super::extract::{Condition, Params, Segment, json};
 use super::openapi::{Preconditions, Problems, WriteProblems};
 use super::page::{Items, PageParams};
@@ -19,19 +19,19 @@ use crate::model::agent::Agent;
 use crate::model::fault::Fault;
 use crate::model::uri::ResourceUri;
 
-/// JSON around the contents, and the definition beside them.
+/// The size of the definition and of the JSON around the contents.
 pub(super) const AROUND_CONTENTS: usize = 1024 * 1024;
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ListParams {
-    /// One resource, whole.
+    /// One resource with its contents.
     uri: Option<String>,
-    /// Most items of the page.
+    /// The maximum number of items on the page.
     #[param(minimum = 1, maximum = 500, default = 100)]
     limit: Option<i64>,
-    /// `nextCursor` of the page before.
+    /// The `nextCursor` of the previous page.
     cursor: Option<String>,
 }
 
@@ -43,12 +43,12 @@ pub(super) struct UriParam {
     uri: String,
 }
 
-/// What reading answers.
+/// A page, or one definition.
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
 enum ListedOrRead {
-    Listed(Items<ResourceShown>),
-    Read(ResourceShown),
+    Listed(Items<ResourceView>),
+    Read(ResourceView),
 }
 
 impl UriParam {
@@ -57,16 +57,16 @@ impl UriParam {
     }
 }
 
-/// Lists definitions of resources, or reads one resource whole.
+/// Lists resources, or reads one.
 ///
-/// With `uri` one resource, without it a page of definitions.
+/// With `uri` one resource with its contents, without it a page of definitions.
 #[utoipa::path(
     get,
     path = "/admin/v1/agents/{agent}/resources",
     operation_id = "readResources",
     tag = "Resources",
     params(("agent" = String, Path, description = "The id of the agent"), ListParams),
-    responses((status = 200, description = "Without `uri` a page of definitions; with it that resource with its contents, as `PUT` takes it", body = inline(ListedOrRead), headers(("ETag" = String, description = "With `uri`, the revision that last changed it"))), Problems)
+    responses((status = 200, description = "Without `uri` a page of definitions; with it that resource with its contents, in the format of `PUT`", body = inline(ListedOrRead), headers(("ETag" = String, description = "With `uri`, the revision that last changed it"))), Problems)
 )]
 pub(super) async fn list_or_read(
     State(app): App,
@@ -77,7 +77,7 @@ pub(super) async fn list_or_read(
     let agent = authority.registry_of(&app.registry, &slug).await?;
     match params.uri {
         Some(_) if params.limit.is_some() || params.cursor.is_some() => {
-            Err(Fault::invalid_params("query: uri names one resource, limit and cursor a page of all").into())
+            Err(Fault::invalid_params("query: uri cannot be combined with limit or cursor").into())
         }
         Some(uri) => Ok(read(&app, &agent, UriParam { uri }).await?.into_response()),
         None => {
@@ -90,13 +90,13 @@ pub(super) async fn list_or_read(
 async fn read(app: &Admin, agent: &Agent, param: UriParam) -> Result<impl IntoResponse + use<>, Fault> {
     let full = app.registry.resource(agent, &param.check()?).await?;
     let tag = etag(full.resource.revision);
-    Ok(([(ETAG, tag)], Json(ListedOrRead::Read(ResourceShown::whole(full.resource, &full.bytes)))))
+    Ok(([(ETAG, tag)], Json(ListedOrRead::Read(ResourceView::whole(full.resource, &full.bytes)))))
 }
 
 async fn list(app: &Admin, agent: &Agent, params: &PageParams) -> Result<impl IntoResponse + use<>, Fault> {
     let page = params.open(&app.seal, "resources", agent.uid.0)?;
     let resources = app.registry.resources(agent, &page.after, page.read()).await?;
-    let items = page.items(resources, |resource| resource.uri.to_string(), ResourceShown::listed);
+    let items = page.items(resources, |resource| resource.uri.to_string(), ResourceView::listed);
     Ok(Json(ListedOrRead::Listed(items)))
 }
 
@@ -108,7 +108,7 @@ async fn list(app: &Admin, agent: &Agent, params: &PageParams) -> Result<impl In
     tag = "Resources",
     params(("agent" = String, Path, description = "The id of the agent"), UriParam, Preconditions),
     request_body = ResourceInput,
-    responses((status = 200, description = "It is replaced, or was the same", headers(("ETag" = String, description = "The revision that last changed it"))), (status = 201, description = "It is added", headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
+    responses((status = 200, description = "Replaced, or unchanged", headers(("ETag" = String, description = "The revision that last changed it"))), (status = 201, description = "Added", headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
 )]
 pub(super) async fn write(
     State(app): App,
@@ -120,7 +120,7 @@ pub(super) async fn write(
 ) -> Answer<impl IntoResponse> {
     let agent = authority.registry_of(&app.registry, &slug).await?;
     let uri = param.check()?;
-    // Text may come with every character escaped, base64 takes four bytes for three.
+    // Every character of text may be escaped; base64 has four bytes for three.
     let input: ResourceInput = json(request, app.content_bytes * 2 + AROUND_CONTENTS).await?;
     let new = input.check(uri, app.content_bytes)?;
     let written = app.registry.put_resource(&agent, new, condition).await?;
@@ -138,7 +138,7 @@ pub(super) fn created(created: bool) -> StatusCode {
     operation_id = "deleteResource",
     tag = "Resources",
     params(("agent" = String, Path, description = "The id of the agent"), UriParam, Preconditions),
-    responses((status = 204, description = "It is removed", headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
+    responses((status = 204, description = "Removed", headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
 )]
 pub(super) async fn remove(
     State(app): App,
@@ -152,14 +152,14 @@ pub(super) async fn remove(
     Ok((StatusCode::NO_CONTENT, [(ETAG, etag(revision))]))
 }
 
-/// Tells subscribers that a resource changed, without new content.
+/// Notifies the subscribers of a resource, without new content.
 #[utoipa::path(
     post,
     path = "/admin/v1/agents/{agent}/resources/touch",
     operation_id = "touchResource",
     tag = "Resources",
     params(("agent" = String, Path, description = "The id of the agent"), UriParam, Preconditions),
-    responses((status = 202, description = "They are told", headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
+    responses((status = 202, description = "Subscribers are notified", headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
 )]
 pub(super) async fn touch(
     State(app): App,

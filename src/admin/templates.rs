@@ -10,7 +10,7 @@ use uri_template::UriTemplate;
 use utoipa::{IntoParams, ToSchema};
 
 use super::authority::Authority;
-use super::definition::{TemplateInput, TemplateShown};
+use super::definition::{TemplateInput, TemplateView};
 use super::extract::{Condition, Params, Segment, json};
 use super::openapi::{Preconditions, Problems, WriteProblems};
 use super::page::{Items, PageParams};
@@ -20,28 +20,28 @@ use crate::http::precondition::etag;
 use crate::model::agent::Agent;
 use crate::model::fault::Fault;
 
-/// Most bytes of the JSON of one template: every member as long as it may be, every character escaped.
+/// The body limit of a template: every member at its maximum length, every character escaped.
 const MOST_BYTES: usize = 1024 * 1024;
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct ListParams {
-    /// One template, whole.
+    /// One template with its body.
     uri_template: Option<String>,
-    /// Most items of the page.
+    /// The maximum number of items on the page.
     #[param(minimum = 1, maximum = 500, default = 100)]
     limit: Option<i64>,
-    /// `nextCursor` of the page before.
+    /// The `nextCursor` of the previous page.
     cursor: Option<String>,
 }
 
-/// What reading answers.
+/// A page, or one definition.
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
 enum ListedOrRead {
-    Listed(Items<TemplateShown>),
-    Read(TemplateShown),
+    Listed(Items<TemplateView>),
+    Read(TemplateView),
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -59,16 +59,16 @@ impl TemplateParam {
     }
 }
 
-/// Lists definitions of resource templates, or reads one template whole.
+/// Lists resource templates, or reads one.
 ///
-/// With `uriTemplate` one template, without it a page of definitions.
+/// With `uriTemplate` one template with its body, without it a page of definitions.
 #[utoipa::path(
     get,
     path = "/admin/v1/agents/{agent}/templates",
     operation_id = "readTemplates",
     tag = "Templates",
     params(("agent" = String, Path, description = "The id of the agent"), ListParams),
-    responses((status = 200, description = "Without `uriTemplate` a page of definitions; with it that template with its body, as `PUT` takes it", body = inline(ListedOrRead), headers(("ETag" = String, description = "With `uriTemplate`, the revision that last changed it"))), Problems)
+    responses((status = 200, description = "Without `uriTemplate` a page of definitions; with it that template with its body, in the format of `PUT`", body = inline(ListedOrRead), headers(("ETag" = String, description = "With `uriTemplate`, the revision that last changed it"))), Problems)
 )]
 pub(super) async fn list_or_read(
     State(app): App,
@@ -79,7 +79,7 @@ pub(super) async fn list_or_read(
     let agent = authority.registry_of(&app.registry, &slug).await?;
     match params.uri_template {
         Some(_) if params.limit.is_some() || params.cursor.is_some() => {
-            let both = "query: uriTemplate names one template, limit and cursor a page of all";
+            let both = "query: uriTemplate cannot be combined with limit or cursor";
             Err(Fault::invalid_params(both).into())
         }
         Some(uri_template) => Ok(read(&app, &agent, TemplateParam { uri_template }).await?.into_response()),
@@ -93,13 +93,13 @@ pub(super) async fn list_or_read(
 async fn read(app: &Admin, agent: &Agent, param: TemplateParam) -> Result<impl IntoResponse + use<>, Fault> {
     let full = app.registry.template(agent, &param.check()?).await?;
     let tag = etag(full.template.revision);
-    Ok(([(ETAG, tag)], Json(ListedOrRead::Read(TemplateShown::whole(full.template, &full.body)))))
+    Ok(([(ETAG, tag)], Json(ListedOrRead::Read(TemplateView::whole(full.template, &full.body)))))
 }
 
 async fn list(app: &Admin, agent: &Agent, params: &PageParams) -> Result<impl IntoResponse + use<>, Fault> {
     let page = params.open(&app.seal, "templates", agent.uid.0)?;
     let templates = app.registry.templates(agent, &page.after, page.read()).await?;
-    let items = page.items(templates, |template| template.uri_template.to_string(), TemplateShown::listed);
+    let items = page.items(templates, |template| template.uri_template.to_string(), TemplateView::listed);
     Ok(Json(ListedOrRead::Listed(items)))
 }
 
@@ -111,7 +111,7 @@ async fn list(app: &Admin, agent: &Agent, params: &PageParams) -> Result<impl In
     tag = "Templates",
     params(("agent" = String, Path, description = "The id of the agent"), TemplateParam, Preconditions),
     request_body = TemplateInput,
-    responses((status = 200, description = "It is replaced, or was the same", headers(("ETag" = String, description = "The revision that last changed it"))), (status = 201, description = "It is added", headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
+    responses((status = 200, description = "Replaced, or unchanged", headers(("ETag" = String, description = "The revision that last changed it"))), (status = 201, description = "Added", headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
 )]
 pub(super) async fn write(
     State(app): App,
@@ -136,7 +136,7 @@ pub(super) async fn write(
     operation_id = "deleteTemplate",
     tag = "Templates",
     params(("agent" = String, Path, description = "The id of the agent"), TemplateParam, Preconditions),
-    responses((status = 204, description = "It is removed", headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
+    responses((status = 204, description = "Removed", headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
 )]
 pub(super) async fn remove(
     State(app): App,

@@ -23,36 +23,36 @@ use crate::model::ids::Slug;
 use crate::model::limits::UseLimits;
 use crate::registry::tenants::{self, TenantChange};
 
-/// A tenant to be created. Its name is its id unless it is given one.
+/// A new tenant. Default: its id as name.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct NewTenant {
     id: String,
     name: Option<Name>,
-    /// How many days old its keys may become; as old as they like unless given.
+    /// The maximum age of its keys, in days. Default: unlimited.
     #[schema(minimum = 1, maximum = 3650)]
     max_key_age_days: Option<u16>,
-    /// How much it may use, where that is not what the settings say.
+    /// Its limits, if they differ from the settings.
     limits: Option<UseLimits>,
-    /// The limits that a new agent of it starts with.
+    /// The initial limits of a new agent.
     agent_limits: Option<UseLimits>,
 }
 
-/// What is to change about a tenant.
+/// A change of a tenant.
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(as = TenantPatch)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Update {
     #[serde(default, deserialize_with = "present")]
     name: Option<Name>,
-    /// How many days old its keys may become; `null`: as old as they like.
+    /// The maximum age of its keys, in days; `null`: unlimited.
     #[serde(default, deserialize_with = "present")]
     #[schema(minimum = 1, maximum = 3650)]
     max_key_age_days: Option<Option<u16>>,
-    /// As a whole; `null` for what the settings say.
+    /// Replaced as a whole; `null` restores the settings.
     #[serde(default, deserialize_with = "present")]
     limits: Option<Option<UseLimits>>,
-    /// The limits that a new agent of it starts with, as a whole; `null` for what the settings say.
+    /// The initial limits of a new agent, replaced as a whole; `null` restores the settings.
     #[serde(default, deserialize_with = "present")]
     agent_limits: Option<Option<UseLimits>>,
 }
@@ -61,24 +61,24 @@ pub(super) struct Update {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Tenant)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Shown {
+pub(super) struct TenantView {
     #[schema(value_type = String)]
     id: Slug,
     name: String,
-    /// How many days old its keys may become; `null`: as old as they like.
+    /// The maximum age of its keys, in days; `null`: unlimited.
     #[schema(minimum = 1, maximum = 3650)]
     max_key_age_days: Option<u16>,
-    /// How much it may use, where that is not what the settings say.
+    /// Its limits, if they differ from the settings.
     #[serde(skip_serializing_if = "is_default")]
     limits: UseLimits,
-    /// The limits that a new agent of it starts with, where they are not what the settings say.
+    /// The initial limits of a new agent, if they differ from the settings.
     #[serde(skip_serializing_if = "is_default")]
     agent_limits: UseLimits,
     #[serde(with = "time::serde::rfc3339")]
     created_at: OffsetDateTime,
 }
 
-impl From<Tenant> for Shown {
+impl From<Tenant> for TenantView {
     fn from(tenant: Tenant) -> Self {
         Self {
             id: tenant.slug,
@@ -103,7 +103,7 @@ fn checked_age(days: Option<u16>) -> Result<Option<KeyAge>, Fault> {
     operation_id = "createTenant",
     tag = "Tenants",
     request_body = NewTenant,
-    responses((status = 201, description = "The tenant", body = Shown, headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
+    responses((status = 201, description = "The tenant", body = TenantView, headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
 )]
 pub(super) async fn create(
     State(app): App,
@@ -119,7 +119,7 @@ pub(super) async fn create(
     let agent_limits = app.settable.agent(&authority, new.agent_limits)?;
     let new = tenants::NewTenant { slug, name, max_key_age, limits, agent_limits };
     let tenant = app.registry.create_tenant(new).await?;
-    Ok((StatusCode::CREATED, [(ETAG, etag(tenant.revision))], Json(Shown::from(tenant))))
+    Ok((StatusCode::CREATED, [(ETAG, etag(tenant.revision))], Json(TenantView::from(tenant))))
 }
 
 /// Lists tenants.
@@ -129,7 +129,7 @@ pub(super) async fn create(
     operation_id = "listTenants",
     tag = "Tenants",
     params(PageParams),
-    responses((status = 200, description = "A page of tenants", body = Items<Shown>), Problems)
+    responses((status = 200, description = "A page of tenants", body = Items<TenantView>), Problems)
 )]
 pub(super) async fn list(
     State(app): App,
@@ -139,7 +139,7 @@ pub(super) async fn list(
     authority.operator()?;
     let page = params.open(&app.seal, "tenants", Uuid::nil())?;
     let tenants = app.registry.tenants(&page.after, page.read()).await?;
-    Ok(page.answer(tenants, |tenant| tenant.slug.to_string(), Shown::from))
+    Ok(page.answer(tenants, |tenant| tenant.slug.to_string(), TenantView::from))
 }
 
 /// Reads a tenant.
@@ -149,7 +149,7 @@ pub(super) async fn list(
     operation_id = "readTenant",
     tag = "Tenants",
     params(("tenant" = String, Path, description = "The id of the tenant")),
-    responses((status = 200, description = "The tenant", body = Shown, headers(("ETag" = String, description = "The revision that last changed it"))), Problems)
+    responses((status = 200, description = "The tenant", body = TenantView, headers(("ETag" = String, description = "The revision that last changed it"))), Problems)
 )]
 pub(super) async fn read(
     State(app): App,
@@ -158,7 +158,7 @@ pub(super) async fn read(
     _: Params<Nothing>,
 ) -> Answer<impl IntoResponse> {
     let tenant = authority.tenant(&app.registry, &slug).await?;
-    Ok(([(ETAG, etag(tenant.revision))], Json(Shown::from(tenant))))
+    Ok(([(ETAG, etag(tenant.revision))], Json(TenantView::from(tenant))))
 }
 
 /// Changes a tenant.
@@ -169,7 +169,7 @@ pub(super) async fn read(
     tag = "Tenants",
     params(("tenant" = String, Path, description = "The id of the tenant"), Preconditions),
     request_body = Update,
-    responses((status = 200, description = "The tenant", body = Shown, headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
+    responses((status = 200, description = "The tenant", body = TenantView, headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
 )]
 pub(super) async fn update(
     State(app): App,
@@ -188,7 +188,7 @@ pub(super) async fn update(
         agent_limits: patch.agent_limits.map(|limits| app.settable.agent(&authority, limits)).transpose()?,
     };
     let tenant = app.registry.update_tenant(tenant.slug, change, condition).await?;
-    Ok(([(ETAG, etag(tenant.revision))], Json(Shown::from(tenant))))
+    Ok(([(ETAG, etag(tenant.revision))], Json(TenantView::from(tenant))))
 }
 
 /// Deletes a tenant with its agents.
@@ -198,7 +198,7 @@ pub(super) async fn update(
     operation_id = "deleteTenant",
     tag = "Tenants",
     params(("tenant" = String, Path, description = "The id of the tenant"), Preconditions),
-    responses((status = 204, description = "It is deleted", headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
+    responses((status = 204, description = "Deleted", headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
 )]
 pub(super) async fn remove(
     State(app): App,

@@ -14,7 +14,7 @@ use super::{Answer, App};
 use crate::model::fault::Fault;
 use crate::model::usage::{UsageInterval, UsageRow};
 
-/// Of how long one may ask, by the hour and by the day.
+/// The longest period, by hour and by day.
 const LONGEST: [(UsageInterval, Duration); 2] =
     [(UsageInterval::Hour, Duration::days(31)), (UsageInterval::Day, Duration::days(400))];
 
@@ -22,40 +22,40 @@ const LONGEST: [(UsageInterval, Duration); 2] =
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct UsageParams {
-    /// Since when, to the hour; a day before `to` unless given, thirty by the day.
+    /// The beginning of the period, to the hour. Default: a day before `to`, or thirty days with `day`.
     #[serde(default, with = "time::serde::rfc3339::option")]
     from: Option<OffsetDateTime>,
-    /// Until when, to the hour; now unless given.
+    /// The end of the period, to the hour. Default: now.
     #[serde(default, with = "time::serde::rfc3339::option")]
     to: Option<OffsetDateTime>,
-    /// In which steps.
+    /// The size of the buckets.
     #[param(inline)]
     bucket: Option<UsageInterval>,
 }
 
-/// What was used in an hour or a day, in UTC, by one method.
+/// The usage of one method in an hour or a day, in UTC.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = UsageItem)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Shown {
-    /// When the hour or day began.
+pub(super) struct UsageView {
+    /// The beginning of the hour or day.
     #[serde(with = "time::serde::rfc3339")]
     at: OffsetDateTime,
-    /// `other` for whatever is no method of MCP.
+    /// The MCP method, or `other`.
     method: String,
-    /// Requests, whatever became of them.
+    /// All requests.
     calls: u64,
-    /// Those that failed.
+    /// Failed requests.
     errors: u64,
-    /// Those that were refused for a rate, a quota or a bound on what is under way.
+    /// Requests refused by a rate limit, a quota or a bound on requests in flight.
     denied: u64,
-    /// Bytes of bodies and answers.
+    /// Bytes of request and response bodies.
     bytes: u64,
     bytes_in: u64,
     bytes_out: u64,
 }
 
-impl From<UsageRow> for Shown {
+impl From<UsageRow> for UsageView {
     fn from(UsageRow { at, method, usage, .. }: UsageRow) -> Self {
         Self {
             at,
@@ -70,20 +70,20 @@ impl From<UsageRow> for Shown {
     }
 }
 
-/// What was used of an agent, oldest first.
+/// The usage of an agent, oldest first.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Usage {
-    items: Vec<Shown>,
+    items: Vec<UsageView>,
 }
 
-/// Tells what was used of an agent, by hour or day and by method. What was used in the last seconds may not be in it yet.
+/// Reads the usage of an agent, by hour or day and by method. The last seconds may be missing.
 #[utoipa::path(
     get,
     path = "/admin/v1/agents/{agent}/usage",
     operation_id = "readUsage",
     tag = "Agents",
     params(("agent" = String, Path, description = "The id of the agent"), UsageParams),
-    responses((status = 200, description = "What was used", body = Usage), Problems)
+    responses((status = 200, description = "The usage", body = Usage), Problems)
 )]
 pub(super) async fn read(
     State(app): App,
@@ -95,7 +95,7 @@ pub(super) async fn read(
     let bucket = params.bucket.unwrap_or_default();
     let span = params.span(bucket, app.registry.now())?;
     let rows = app.usage.usage(agent.uid, span, bucket).await?;
-    Ok(Json(Usage { items: rows.into_iter().map(Shown::from).collect() }))
+    Ok(Json(Usage { items: rows.into_iter().map(UsageView::from).collect() }))
 }
 
 impl UsageParams {
@@ -118,7 +118,7 @@ impl UsageParams {
         if to - from > longest {
             let days = longest.whole_days();
             return Err(Fault::invalid_params(format!(
-                "from and to may be {days} days apart with this bucket"
+                "from and to may be at most {days} days apart with this bucket"
             )));
         }
         Ok((from.truncate_to_hour(), to))

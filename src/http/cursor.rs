@@ -33,7 +33,8 @@ impl CursorSeal {
     /// # Errors
     /// [`Fault::InvalidParams`] for any other text, a cursor of another list or thing included.
     pub fn open(&self, list: &str, uid: Uuid, cursor: &str) -> Result<String, Fault> {
-        self.opened(list, uid, cursor).ok_or_else(|| Fault::invalid_params("cursor is not one of this list"))
+        self.opened(list, uid, cursor)
+            .ok_or_else(|| Fault::invalid_params("cursor is not valid for this list"))
     }
 
     fn opened(&self, list: &str, uid: Uuid, cursor: &str) -> Option<String> {

@@ -16,13 +16,13 @@ pub const MAX_DEPTH: usize = 64;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JsonError {
     /// A string or number cannot be represented.
-    #[error("holds a lone surrogate or a number out of range")]
+    #[error("contains a lone surrogate or a number out of range")]
     Unrepresentable,
     /// A string contains NUL, which the database cannot store.
-    #[error("holds a NUL character")]
+    #[error("contains a NUL character")]
     Nul,
     /// An object has a duplicate member, which parsers interpret differently.
-    #[error("holds an object that has a member twice")]
+    #[error("contains an object with a duplicate member")]
     Duplicate,
     /// The value has another type than expected.
     #[error("must be {0}")]

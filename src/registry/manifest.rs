@@ -289,16 +289,14 @@ async fn contents(
     if read.len() == sizes.len() { Ok(read) } else { Err(StoreError::Unreadable("content").into()) }
 }
 
-/// Checks how many there are, and that none stands there twice.
+/// Checks how many there are, and that none is a duplicate.
 fn check_list<R: Registered>(list: &'static str, wanted: &[R::New], most: usize) -> Result<(), Fault> {
     if wanted.len() > most {
         return Err(Fault::invalid_params(format!("{list}: the agent may have at most {most}")));
     }
     let mut seen = BTreeSet::new();
     let twice = wanted.iter().map(R::key_of).find(|key| !seen.insert(*key));
-    twice.map_or(Ok(()), |key| {
-        Err(Fault::invalid_params(format!("{list}: {} stands there twice", shortened(key))))
-    })
+    twice.map_or(Ok(()), |key| Err(Fault::invalid_params(format!("{list}: duplicate {}", shortened(key)))))
 }
 
 impl Stored {

@@ -106,7 +106,7 @@ async fn client_info_is_truncated() {
     assert_eq!([&cut.client_name, &cut.client_version], [&"x".repeat(511), &"x".repeat(511)]);
 
     let refused = open(NewSession { client_name: &nul, ..CLIENT }).await.unwrap_err();
-    assert_eq!(refused, Fault::invalid_params("clientInfo.name holds a NUL character"));
+    assert_eq!(refused, Fault::invalid_params("clientInfo.name contains a NUL character"));
     let most = format!("[{}]", " ".repeat((64 << 10) - 2));
     assert!(open(NewSession { capabilities: &most, ..CLIENT }).await.is_ok());
     let more = format!("{most} ");

@@ -289,7 +289,7 @@ async fn usage_is_reported_by_hour_or_day_and_method() {
     assert_eq!(usage("?bucket=day").await[2], item("2026-05-01T00:00:00Z", "resources/list", 1, 0, 1));
     for (query, detail) in [
         ("?from=2026-05-01T11:00:00Z&to=2026-05-01T10:00:00Z", "from must not be after to"),
-        ("?from=2026-03-01T11:00:00Z", "from and to may be 31 days apart with this bucket"),
+        ("?from=2026-03-01T11:00:00Z", "from and to may be at most 31 days apart with this bucket"),
     ] {
         let refused = replica.admin("GET", &format!("/agents/a/usage{query}"), None).await;
         assert_eq!((refused.status.as_u16(), refused.json()["detail"].as_str()), (400, Some(detail)));

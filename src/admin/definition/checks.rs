@@ -1,4 +1,4 @@
-//! What is checked of members that several kinds of definitions have.
+//! Validation of members that several kinds of definitions share.
 
 use base64::prelude::BASE64_STANDARD;
 use base64::{DecodeError, Engine};
@@ -30,7 +30,7 @@ macro_rules! text {
                 let range: std::ops::RangeInclusive<usize> = $range;
                 let (least, most) = (range.start(), range.end());
                 if text.contains('\0') {
-                    Err(concat!($called, " holds a NUL character").to_owned())
+                    Err(concat!($called, " contains a NUL character").to_owned())
                 } else if range.contains(&text.len()) {
                     Ok(Self(text))
                 } else {
@@ -64,7 +64,7 @@ text! {
     MimeText, "a MIME type", 1..=255
 }
 
-/// What its owner says of a resource or a resource template.
+/// The common members of a resource and a resource template.
 #[derive(Debug)]
 pub(super) struct DefinitionInput {
     pub(super) name: Name,
@@ -77,7 +77,7 @@ pub(super) struct DefinitionInput {
 }
 
 impl DefinitionInput {
-    /// Checks everything that the types do not say.
+    /// Validates everything that the types do not guarantee.
     pub(super) fn check(self) -> Result<Definition, Fault> {
         Ok(Definition {
             name: self.name.into(),
@@ -91,9 +91,9 @@ impl DefinitionInput {
     }
 }
 
-/// Checks a MIME type and gives it back as it was sent.
+/// Validates a MIME type and returns it as sent.
 pub(crate) fn checked_mime(field: &str, mime: MimeText) -> Result<String, Fault> {
-    // A range of types parses, and so does half of one.
+    // The parser accepts ranges such as `*/*`.
     let names_one = |parsed: mime::Mime| {
         ![parsed.type_(), parsed.subtype()].iter().any(|half| *half == "" || *half == "*")
     };
@@ -104,12 +104,12 @@ pub(crate) fn checked_mime(field: &str, mime: MimeText) -> Result<String, Fault>
     }
 }
 
-/// Base64 that is kept as it was sent.
+/// Validates base64 that is stored as sent.
 pub(super) fn check_base64(field: &str, text: &str) -> Result<(), Fault> {
     decoded(field, text).map(drop)
 }
 
-/// What stands behind base64.
+/// Decodes base64.
 pub(super) fn decoded(field: &str, text: &str) -> Result<Vec<u8>, Fault> {
     BASE64_STANDARD.decode(text).map_err(|error| {
         let why = match error {
@@ -123,10 +123,10 @@ pub(super) fn decoded(field: &str, text: &str) -> Result<Vec<u8>, Fault> {
     })
 }
 
-/// Text that the database can keep.
+/// Validates text that the database can store.
 pub(super) fn check_text(field: &str, text: &str) -> Result<(), Fault> {
     if text.contains('\0') {
-        return Err(Fault::invalid_params(format!("{field} holds a NUL character")));
+        return Err(Fault::invalid_params(format!("{field} contains a NUL character")));
     }
     Ok(())
 }
@@ -171,7 +171,7 @@ fn check_annotations(value: &Value) -> Result<(), String> {
             _ => return Err(format!(": unknown member `{name}`")),
         };
         if !good {
-            return Err(format!(".{name} is not what the specification asks for"));
+            return Err(format!(".{name} does not match the specification"));
         }
     }
     Ok(())
@@ -188,7 +188,7 @@ fn check_icons(value: &Value) -> Result<(), String> {
         let theme = icon.get("theme").is_none_or(|theme| theme == "light" || theme == "dark");
         let src = icon.get("src").and_then(Value::as_str);
         if !(icon.is_object() && src.is_some_and(is_uri) && text("mimeType") && sizes && theme) {
-            return Err(format!("[{index}] is not an icon of the specification"));
+            return Err(format!("[{index}] is not an icon as the specification defines"));
         }
         if !src.is_some_and(is_image_uri) {
             return Err(format!("[{index}].src must be an http, https or data URI"));
@@ -197,12 +197,12 @@ fn check_icons(value: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// An icon's `src` may be a `data:` URI, longer than a resource's URI may be.
+/// An icon's `src` may be a `data:` URI, which may be longer than a resource's URI.
 fn is_uri(text: &str) -> bool {
     iri_string::types::UriStr::new(text).is_ok()
 }
 
-/// Whether clients may load an image from there; others, such as `javascript:`, they must refuse.
+/// Whether clients may load an image from the URI; they must refuse others, such as `javascript:`.
 fn is_image_uri(uri: &str) -> bool {
     let scheme = uri.split_once(':').map(|(scheme, _)| scheme);
     scheme.is_some_and(|scheme| {

@@ -1,10 +1,10 @@
-//! A manifest: an agent's whole registry, as it is sent and shown.
+//! A manifest: an agent's whole catalog, as sent and returned.
 
 use serde::{Deserialize, Serialize};
 use uri_template::UriTemplate;
 use utoipa::ToSchema;
 
-use super::{PromptInput, PromptShown, ResourceInput, ResourceShown, TemplateInput, TemplateShown};
+use super::{PromptInput, PromptView, ResourceInput, ResourceView, TemplateInput, TemplateView};
 use crate::model::fault::Fault;
 use crate::model::ids::Slug;
 use crate::model::json::Object;
@@ -14,17 +14,17 @@ use crate::model::template::NewTemplate;
 use crate::model::uri::ResourceUri;
 use crate::registry::manifest::{FullManifest, NewManifest, Place};
 
-/// The version of this form.
+/// The version of the format.
 const VERSION: &str = "waggle/v1";
 
-/// A manifest as it is sent.
+/// A manifest as sent.
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(as = NewManifest)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ManifestInput {
     /// `waggle/v1`.
     api_version: String,
-    /// Whose it is; must be the agent of the request, where both are given.
+    /// The id of the agent. Must equal the agent of the path if both are set.
     pub agent: Option<String>,
     #[serde(default)]
     #[schema(value_type = Vec<ResourceInput>)]
@@ -38,11 +38,11 @@ pub struct ManifestInput {
 }
 
 impl ManifestInput {
-    /// Checks everything that the types do not say and that one thing alone can be blamed for, but whether templates
-    /// and messages compile.
+    /// Validates everything about each definition that the types do not guarantee, except that templates and messages
+    /// compile.
     ///
     /// # Errors
-    /// [`Fault::InvalidParams`], saying where.
+    /// [`Fault::InvalidParams`], with the path of the member.
     pub fn check(self, content_bytes: usize) -> Result<NewManifest, Fault> {
         if self.api_version != VERSION {
             return Err(Fault::invalid_params(format!("apiVersion must be {VERSION}")));
@@ -67,7 +67,7 @@ fn checked<I, N>(
         let name = name(&input).unwrap_or_default().to_owned();
         let wrong = |fault: Fault| match fault {
             Fault::PayloadTooLarge(most) => {
-                Fault::invalid_params(format!("its contents are longer than {most} bytes"))
+                Fault::invalid_params(format!("its contents exceed {most} bytes"))
             }
             other => other,
         };
@@ -95,39 +95,38 @@ fn prompt(input: PromptInput, content_bytes: usize) -> Result<NewPrompt, Fault> 
     input.check(name, content_bytes)
 }
 
-/// A manifest as it is shown: what is sent for it.
+/// A manifest as returned, in the format of `PUT`.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Manifest)]
 #[serde(rename_all = "camelCase")]
-pub struct ManifestShown {
+pub struct ManifestView {
     api_version: &'static str,
     #[schema(value_type = String)]
     agent: Slug,
-    resources: Vec<ResourceShown>,
-    templates: Vec<TemplateShown>,
-    prompts: Vec<PromptShown>,
+    resources: Vec<ResourceView>,
+    templates: Vec<TemplateView>,
+    prompts: Vec<PromptView>,
 }
 
-impl ManifestShown {
-    /// All of it, as `PUT` takes it.
+impl ManifestView {
+    /// With everything, in the format of `PUT`.
     ///
     /// # Errors
-    /// [`Fault::Internal`] where what is stored cannot be read.
+    /// [`Fault::Internal`] if a stored definition cannot be parsed.
     pub fn whole(agent: Slug, manifest: FullManifest) -> Result<Self, Fault> {
         let FullManifest { resources, templates, prompts, bytes, .. } = manifest;
         let behind = |hash: ContentHash| bytes.get(&hash).map_or(&[][..], |bytes| &bytes[..]);
         let prompts = prompts.into_iter().map(|prompt| {
             let messages = behind(prompt.messages);
-            PromptShown::whole(prompt, messages)
+            PromptView::whole(prompt, messages)
         });
         let prompts = prompts.collect::<Result<_, _>>()?;
         let templates = templates.into_iter().map(|template| {
             let body = behind(template.body);
-            TemplateShown::whole(template, body)
+            TemplateView::whole(template, body)
         });
         let templates = templates.collect();
-        let resources =
-            resources.into_iter().map(|resource| ResourceShown::whole(resource, &bytes)).collect();
+        let resources = resources.into_iter().map(|resource| ResourceView::whole(resource, &bytes)).collect();
         Ok(Self { api_version: VERSION, agent, resources, templates, prompts })
     }
 }

@@ -1,4 +1,4 @@
-//! The messages of a prompt, as its owner sends them.
+//! Validation of the messages of a prompt.
 
 use super::checks::{self, MimeText, check_base64, check_text, checked_mime};
 use crate::model::fault::Fault;
@@ -7,7 +7,7 @@ use crate::model::message::{
 };
 use crate::model::uri::ResourceUri;
 
-/// Checks everything about a message that its types do not say, but whether its texts compile.
+/// Validates everything about a message that its types do not guarantee, except that its texts compile.
 pub(super) fn checked(message: Message, index: usize) -> Result<Message, Fault> {
     let place = format!("messages[{index}].content");
     let within = |member: &str| format!("{place}.{member}");
@@ -44,7 +44,7 @@ fn check_resource(place: &str, resource: &mut EmbeddedResource) -> Result<(), Fa
     settle_uri(&within("uri"), &mut resource.uri)?;
     resource.mime_type.iter().try_for_each(|mime| check_mime(place, mime))?;
     if resource.text.is_some() && resource.blob.is_some() {
-        let wrong = "must have text or blob, or neither to name a registered resource";
+        let wrong = "must have text or blob, or neither to refer to a registered resource";
         return Err(Fault::invalid_params(format!("{place} {wrong}")));
     }
     resource.text.iter().try_for_each(|text| check_text(&within("text"), text))?;
@@ -53,7 +53,7 @@ fn check_resource(place: &str, resource: &mut EmbeddedResource) -> Result<(), Fa
     Ok(())
 }
 
-/// Checks a URI, and puts the URI in the place of an IRI. One that is a template is checked when it is rendered.
+/// Validates a URI, and replaces an IRI by its URI. A URI that is a template is validated when it is rendered.
 fn settle_uri(field: &str, uri: &mut String) -> Result<(), Fault> {
     check_text(field, uri)?;
     if is_template(uri) {

@@ -1,4 +1,4 @@
-//! What an agent registers, as it is sent to and shown by the admin surface and in manifests: one file a kind.
+//! Definitions as sent to and returned by the administration API and in manifests: one file per kind.
 
 mod checks;
 mod manifest;
@@ -8,7 +8,7 @@ mod resource;
 mod template;
 
 pub(super) use checks::{Instructions, MimeText, Name, checked_mime};
-pub use manifest::{ManifestInput, ManifestShown};
-pub(super) use prompt::{PromptInput, PromptShown};
-pub(super) use resource::{ResourceInput, ResourceShown};
-pub(super) use template::{TemplateInput, TemplateShown};
+pub use manifest::{ManifestInput, ManifestView};
+pub(super) use prompt::{PromptInput, PromptView};
+pub(super) use resource::{ResourceInput, ResourceView};
+pub(super) use template::{TemplateInput, TemplateView};

@@ -1,4 +1,4 @@
-//! A prompt as it is sent to and shown by the admin surface and in manifests.
+//! A prompt as sent to and returned by the administration API and in manifests.
 
 use std::collections::BTreeSet;
 
@@ -16,19 +16,19 @@ use crate::model::prompt::{Argument, NewPrompt, Prompt, PromptDefinition, Prompt
 use crate::model::resource::NewContent;
 use crate::registry::render::is_variable_name;
 
-/// Arguments of one prompt.
+/// The maximum number of arguments of a prompt.
 const MOST_ARGUMENTS: usize = 100;
-/// Bytes of them as JSON, together.
+/// The maximum size of the arguments as JSON, together.
 const MOST_ARGUMENT_BYTES: usize = 256 * 1024;
-/// Messages of one prompt.
+/// The maximum number of messages of a prompt.
 const MOST_MESSAGES: usize = 100;
 
-/// A prompt as its owner sends it.
+/// A prompt as sent.
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(as = NewPrompt)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct PromptInput {
-    /// Must be the name of the request, where both are given.
+    /// Must equal the name of the path if both are set.
     pub(crate) name: Option<String>,
     title: Option<Name>,
     description: Option<Description>,
@@ -40,7 +40,7 @@ pub(crate) struct PromptInput {
     meta: Option<Box<RawValue>>,
     #[schema(value_type = Option<Vec<ArgumentInput>>)]
     arguments: Option<Vec<Object<ArgumentInput>>>,
-    /// A list of `PromptMessage` of the MCP specification, their texts being templates.
+    /// A list of `PromptMessage` of the MCP specification, whose texts are templates.
     #[schema(value_type = Vec<Object>)]
     messages: Vec<Object<Message>>,
 }
@@ -58,7 +58,7 @@ struct ArgumentInput {
 }
 
 impl PromptInput {
-    /// Checks everything that the types do not say, but whether the messages compile.
+    /// Validates everything that the types do not guarantee, except that the messages compile.
     ///
     /// # Errors
     /// [`Fault::InvalidParams`], and [`Fault::PayloadTooLarge`] for messages over `content_bytes` as JSON.
@@ -74,7 +74,7 @@ impl PromptInput {
         };
         let arguments = checked_arguments(self.arguments.unwrap_or_default())?;
         if !(1..=MOST_MESSAGES).contains(&self.messages.len()) {
-            return Err(Fault::invalid_params(format!("messages: 1 to {MOST_MESSAGES}")));
+            return Err(Fault::invalid_params(format!("messages: expected 1 to {MOST_MESSAGES}")));
         }
         let messages = self.messages.into_iter().enumerate();
         let messages = messages.map(|(index, Object(message))| message::checked(message, index));
@@ -96,17 +96,17 @@ fn checked_arguments(sent: Vec<Object<ArgumentInput>>) -> Result<Vec<Argument>, 
         let argument = argument.check(index)?;
         if !names.insert(argument.name.clone()) {
             let name = shortened(&argument.name);
-            return Err(Fault::invalid_params(format!("arguments: {name} stands there twice")));
+            return Err(Fault::invalid_params(format!("arguments: duplicate name {name}")));
         }
         completion_bytes += json(&argument.completions)?.len();
         arguments.push(argument);
     }
     if completion_bytes > MOST_RAW {
-        let wrong = format!("arguments: their completions are longer than {MOST_RAW} bytes together");
+        let wrong = format!("arguments: all completions together exceed {MOST_RAW} bytes");
         return Err(Fault::invalid_params(wrong));
     }
     if json(&arguments)?.len() > MOST_ARGUMENT_BYTES {
-        return Err(Fault::invalid_params(format!("arguments are longer than {MOST_ARGUMENT_BYTES} bytes")));
+        return Err(Fault::invalid_params(format!("arguments exceed {MOST_ARGUMENT_BYTES} bytes")));
     }
     Ok(arguments)
 }
@@ -139,10 +139,10 @@ fn json(value: &impl Serialize) -> Result<Vec<u8>, Fault> {
     serde_json::to_vec(value).map_err(|error| Fault::Internal(error.to_string()))
 }
 
-/// A prompt as it is shown: what was sent.
+/// A prompt as returned: what was sent.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Prompt)]
-pub(crate) struct PromptShown {
+pub(crate) struct PromptView {
     #[schema(value_type = String)]
     name: PromptName,
     #[serde(flatten)]
@@ -155,17 +155,17 @@ pub(crate) struct PromptShown {
     messages: Option<Box<RawValue>>,
 }
 
-impl PromptShown {
-    /// Everything but the messages.
+impl PromptView {
+    /// Without the messages.
     pub(crate) fn listed(prompt: Prompt) -> Self {
         let Prompt { name, definition, arguments, .. } = prompt;
         Self { name, definition, arguments, messages: None }
     }
 
-    /// All of it, as `PUT` takes it.
+    /// With everything, in the format of `PUT`.
     ///
     /// # Errors
-    /// [`Fault::Internal`] where the messages are no JSON.
+    /// [`Fault::Internal`] if the stored messages are not JSON.
     pub(crate) fn whole(prompt: Prompt, messages: &[u8]) -> Result<Self, Fault> {
         let messages = String::from_utf8_lossy(messages).into_owned();
         let messages = RawValue::from_string(messages).map_err(|error| Fault::Internal(error.to_string()))?;

@@ -1,4 +1,4 @@
-//! A resource as it is sent to and shown by the admin surface and in manifests.
+//! A resource as sent to and returned by the administration API and in manifests.
 
 use std::collections::BTreeMap;
 
@@ -15,15 +15,15 @@ use crate::model::json::Object;
 use crate::model::resource::{ContentHash, Definition, NewPart, NewResource, PartKind, Resource};
 use crate::model::uri::ResourceUri;
 
-/// Contents of one resource.
+/// The maximum number of contents of a resource.
 const MOST_PARTS: usize = 1_000;
 
-/// A resource as its owner sends it.
+/// A resource as sent.
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(as = NewResource)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct ResourceInput {
-    /// Must be the URI of the request, where both are given.
+    /// Must equal the URI of the query if both are set.
     pub(crate) uri: Option<String>,
     name: Name,
     title: Option<Name>,
@@ -54,7 +54,7 @@ struct ContentInput {
 }
 
 impl ResourceInput {
-    /// Checks everything that the types do not say.
+    /// Validates everything that the types do not guarantee.
     ///
     /// # Errors
     /// [`Fault::InvalidParams`], and [`Fault::PayloadTooLarge`] for contents over `content_bytes` together.
@@ -89,7 +89,7 @@ impl ContentInput {
         let wrong = |what: &str| Fault::invalid_params(format!("contents[{index}]{what}"));
         let (kind, bytes) = match (self.text, self.blob) {
             (Some(text), None) if text.contains('\0') => {
-                return Err(wrong(".text holds a NUL character; send it as blob"));
+                return Err(wrong(".text contains a NUL character; send it as blob"));
             }
             (Some(text), None) => (PartKind::Text, Bytes::from(text)),
             (None, Some(blob)) => {
@@ -105,11 +105,11 @@ impl ContentInput {
     }
 }
 
-/// A resource as it is shown: what was sent.
+/// A resource as returned: what was sent.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Resource)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct ResourceShown {
+pub(crate) struct ResourceView {
     #[schema(value_type = String)]
     uri: ResourceUri,
     #[serde(flatten)]
@@ -117,42 +117,42 @@ pub(crate) struct ResourceShown {
     #[serde(skip_serializing_if = "Option::is_none")]
     size: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    contents: Option<Vec<ContentShown>>,
+    contents: Option<Vec<ContentView>>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-struct ContentShown {
+struct ContentView {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     uri: Option<ResourceUri>,
     #[serde(skip_serializing_if = "Option::is_none")]
     mime_type: Option<String>,
     #[serde(flatten)]
-    body: BodyShown,
+    body: BodyView,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-enum BodyShown {
+enum BodyView {
     Text(String),
     Blob(String),
 }
 
-impl ResourceShown {
-    /// The definition alone, with its size.
+impl ResourceView {
+    /// The definition without contents, with their size.
     pub(crate) fn listed(resource: Resource) -> Self {
         let size = resource.size();
         Self { uri: resource.uri, definition: resource.definition, size, contents: None }
     }
 
-    /// All of it, as `PUT` takes it.
+    /// With everything, in the format of `PUT`.
     pub(crate) fn whole(resource: Resource, bytes: &BTreeMap<ContentHash, Bytes>) -> Self {
         let body = |kind, bytes: &[u8]| match kind {
-            PartKind::Text => BodyShown::Text(String::from_utf8_lossy(bytes).into_owned()),
-            PartKind::Blob => BodyShown::Blob(BASE64_STANDARD.encode(bytes)),
+            PartKind::Text => BodyView::Text(String::from_utf8_lossy(bytes).into_owned()),
+            PartKind::Blob => BodyView::Blob(BASE64_STANDARD.encode(bytes)),
         };
-        let contents = resource.parts.into_iter().map(|part| ContentShown {
+        let contents = resource.parts.into_iter().map(|part| ContentView {
             body: body(part.kind, bytes.get(&part.hash).map_or(&[], |bytes| &bytes[..])),
             uri: part.uri,
             mime_type: part.mime_type,

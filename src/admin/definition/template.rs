@@ -1,4 +1,4 @@
-//! A resource template as it is sent to and shown by the admin surface and in manifests.
+//! A resource template as sent to and returned by the administration API and in manifests.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -12,12 +12,12 @@ use crate::model::json;
 use crate::model::resource::{Definition, NewContent};
 use crate::model::template::{Completions, NewTemplate, ResourceTemplate};
 
-/// A resource template as its owner sends it.
+/// A resource template as sent.
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(as = NewTemplate)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct TemplateInput {
-    /// Must be the template of the request, where both are given.
+    /// Must equal the template of the query if both are set.
     pub(crate) uri_template: Option<String>,
     name: Name,
     title: Option<Name>,
@@ -32,15 +32,15 @@ pub(crate) struct TemplateInput {
     #[serde(rename = "_meta")]
     #[schema(value_type = Option<Object>)]
     meta: Option<Box<RawValue>>,
-    /// Values that are offered for variables, by their names.
+    /// Completion values of variables, by their names.
     #[schema(value_type = Option<HashMap<String, Vec<String>>>)]
     completions: Option<Box<RawValue>>,
-    /// What is rendered with the variables.
+    /// The body, which is rendered with the variables.
     template: String,
 }
 
 impl TemplateInput {
-    /// Checks everything that the types do not say, but whether the body compiles.
+    /// Validates everything that the types do not guarantee, except that the body compiles.
     ///
     /// # Errors
     /// [`Fault::InvalidParams`].
@@ -85,11 +85,11 @@ fn checked_completions(
     }
 }
 
-/// A resource template as it is shown: what was sent.
+/// A resource template as returned: what was sent.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Template)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct TemplateShown {
+pub(crate) struct TemplateView {
     #[schema(value_type = String)]
     uri_template: UriTemplate,
     #[serde(flatten)]
@@ -101,14 +101,14 @@ pub(crate) struct TemplateShown {
     template: Option<String>,
 }
 
-impl TemplateShown {
-    /// Everything but the body.
+impl TemplateView {
+    /// Without the body.
     pub(crate) fn listed(template: ResourceTemplate) -> Self {
         let ResourceTemplate { uri_template, definition, completions, .. } = template;
         Self { uri_template, definition, completions, template: None }
     }
 
-    /// All of it, as `PUT` takes it.
+    /// With everything, in the format of `PUT`.
     pub(crate) fn whole(template: ResourceTemplate, body: &[u8]) -> Self {
         Self { template: Some(String::from_utf8_lossy(body).into_owned()), ..Self::listed(template) }
     }

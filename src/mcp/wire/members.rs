@@ -143,7 +143,7 @@ fn pass<'a>(
 }
 
 /// The text of a JSON string, borrowed where nothing in it is escaped; `None` where it is another kind of value, or
-/// holds a lone surrogate.
+/// contains a lone surrogate.
 pub fn text_of(raw: &RawValue) -> Option<Cow<'_, str>> {
     let inner = raw.get().strip_prefix('"')?.strip_suffix('"')?;
     if inner.contains('\\') {

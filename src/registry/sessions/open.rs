@@ -168,7 +168,7 @@ fn queue(agent: AgentId, holder: SessionHolder) -> Scope {
 fn kept(member: &str, name: &str) -> Result<String, Fault> {
     let name = &name[..name.floor_char_boundary(MOST_NAME)];
     if name.contains('\0') {
-        return Err(Fault::invalid_params(format!("{member} holds a NUL character")));
+        return Err(Fault::invalid_params(format!("{member} contains a NUL character")));
     }
     Ok(name.to_owned())
 }

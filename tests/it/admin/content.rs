@@ -128,7 +128,7 @@ async fn raw_content_does_not_replace_several_contents() {
     let body =
         json!({"name": "n", "contents": [{"text": "one"}, {"text": "two", "uri": "x:2"}, {"blob": ""}]});
     assert_eq!(replica.admin("PUT", &resource("a", "x:1"), Some(body)).await.status, 201);
-    let several = "the resource has not exactly one content; read it as JSON";
+    let several = "the resource does not have exactly one content; read it as JSON";
     let read = replica.admin("GET", &content("x:1"), None).await;
     assert_eq!(whole(&read), problem(400, "invalid_params", several));
     let wrong = "the resource has 3 contents, expected at most one; replace all of them as JSON";

@@ -149,7 +149,7 @@ async fn cursor_of_another_list_is_refused() {
         let page = replica.admin("GET", &format!("{list}{separator}limit=1"), None).await.json();
         cursors.push(page["nextCursor"].as_str().unwrap().to_owned());
     }
-    let refused = problem(400, "invalid_params", "cursor is not one of this list");
+    let refused = problem(400, "invalid_params", "cursor is not valid for this list");
     let follow = async |list: &str, cursor: &str| {
         let separator = if list.contains('?') { '&' } else { '?' };
         let cursor = crate::support::app::encode(cursor);

@@ -134,11 +134,7 @@ async fn unknown_members_and_parameters_are_refused_by_name() {
         ("DELETE", "/agents/a/resources?uri=x:1&all=1", "all: unknown field `all`, expected `uri`"),
         ("GET", "/agents?limit=1&limit=2", "duplicate field `limit`"),
         ("PUT", "/agents/a/resources/content", "missing field `uri`"),
-        (
-            "GET",
-            "/agents/a/resources?uri=x:1&limit=1",
-            "uri names one resource, limit and cursor a page of all",
-        ),
+        ("GET", "/agents/a/resources?uri=x:1&limit=1", "uri cannot be combined with limit or cursor"),
     ] {
         let expected = problem(400, "invalid_params", &format!("query: {detail}"));
         assert_eq!(whole(&say(&replica, (method, path), "{}").await), expected, "{method} {path}");

@@ -96,10 +96,10 @@ async fn invalid_text_is_refused_in_every_field() {
     for field in FIELDS {
         let Field { called, least, most, .. } = field;
         let (of_nul, of_length) = (
-            format!("{called} holds a NUL character"),
+            format!("{called} contains a NUL character"),
             format!("{called} must have {least} to {most} bytes"),
         );
-        let surrogate = "the body holds a lone surrogate or a number out of range";
+        let surrogate = "the body contains a lone surrogate or a number out of range";
         let no_text = |what: &str| format!("invalid type: {what}, expected a string");
         let long = format!("\"{}\"", "ü".repeat(most / 2 + 1));
         let length = (most / 2 + 1) * 2;

@@ -61,7 +61,7 @@ async fn manifest_with_one_error_names_it_and_changes_nothing() {
              standard alphabet of RFC 4648"
                 .to_owned(),
         ),
-        ("resources", twice(resource), "resources: x:1 stands there twice".to_owned()),
+        ("resources", twice(resource), "resources: duplicate x:1".to_owned()),
         (
             "templates",
             r#"{"name":"n","template":""}"#.to_owned(),
@@ -78,7 +78,7 @@ async fn manifest_with_one_error_names_it_and_changes_nothing() {
             format!("{template},{}", template.replace("y:", "z:").replace(r#"e":"""#, r#"e":"{{ b }}""#)),
             format!("templates[1] (z:{{a}}): template: {}", undeclared.replace("`a`", "`b`")),
         ),
-        ("templates", twice(template), "templates: y:{a} stands there twice".to_owned()),
+        ("templates", twice(template), "templates: duplicate y:{a}".to_owned()),
         (
             "templates",
             format!("{template},{}", template.replace("{a}", "{b}")),
@@ -87,7 +87,7 @@ async fn manifest_with_one_error_names_it_and_changes_nothing() {
         ("prompts", r#"{"messages":[]}"#.to_owned(), "prompts[0]: name is missing".to_owned()),
         ("prompts", good_prompt.replace("\"p\"", "\"\""), "prompts[0]: name must have 1 to 512 bytes".to_owned()),
         ("prompts", prompt.to_owned(), format!("prompts[0] (p): messages[0]: {undeclared}")),
-        ("prompts", twice(&good_prompt), "prompts: p stands there twice".to_owned()),
+        ("prompts", twice(&good_prompt), "prompts: duplicate p".to_owned()),
     ] {
         // Beside it, what would be done alone.
         let others = ["resources", "templates", "prompts"].into_iter().filter(|other| *other != list);
@@ -117,7 +117,7 @@ async fn manifest_beyond_the_limits_of_an_agent_is_refused() {
     let body = format!(
         r#"{{"apiVersion":"waggle/v1","resources":[{{"uri":"x:1","name":"n","contents":[{{"text":"{text}"}}]}}]}}"#
     );
-    let too_long = "resources[0] (x:1): its contents are longer than 16777216 bytes";
+    let too_long = "resources[0] (x:1): its contents exceed 16777216 bytes";
     assert_eq!(stage.admin(PUT, body).await, invalid(too_long));
     stage.struck().await;
 }

@@ -49,9 +49,9 @@ async fn invalid_prompt_arguments_are_refused() {
         ),
         (
             r#"[{"name":"a\u0000"}]"#,
-            "arguments[0].name: a name or title holds a NUL character at line 1 column 32",
+            "arguments[0].name: a name or title contains a NUL character at line 1 column 32",
         ),
-        (r#"[{"name":"a"},{"name":"\u0061"}]"#, "arguments: a stands there twice"),
+        (r#"[{"name":"a"},{"name":"\u0061"}]"#, "arguments: duplicate name a"),
         (
             r#"[{"name":"a","type":"string"}]"#,
             "arguments[0]: unknown field `type`, expected one of `name`, `title`, `description`, `required`, `completions` \
@@ -63,11 +63,11 @@ async fn invalid_prompt_arguments_are_refused() {
         ),
         (
             r#"[{"name":"a","completions":["b","\u0000"]}]"#,
-            "arguments[0].completions[1] holds a NUL character",
+            "arguments[0].completions[1] contains a NUL character",
         ),
         (&many(101, ""), "arguments: at most 100"),
-        (&many(2, &completions), "arguments: their completions are longer than 65536 bytes together"),
-        (&many(17, &description), "arguments are longer than 262144 bytes"),
+        (&many(2, &completions), "arguments: all completions together exceed 65536 bytes"),
+        (&many(17, &description), "arguments exceed 262144 bytes"),
     ] {
         let body = format!(
             r#"{{"arguments":{arguments},"messages":[{{"role":"user","content":{{"type":"text","text":""}}}}]}}"#
@@ -83,11 +83,11 @@ async fn invalid_prompt_messages_are_refused() {
     let mut stage = Stage::set().await;
     let say = |content: &str| format!(r#"[{{"role":"user","content":{content}}}]"#);
     let both =
-        "messages[0].content.resource must have text or blob, or neither to name a registered resource";
+        "messages[0].content.resource must have text or blob, or neither to refer to a registered resource";
     let meta = |within: &str| format!("messages[0].content.{within}_meta must be an object");
     let cases = [
         ("{}", "messages: invalid type: map, expected a sequence at line 1 column 12".to_owned()),
-        ("[]", "messages: 1 to 100".to_owned()),
+        ("[]", "messages: expected 1 to 100".to_owned()),
         ("[7]", "messages[0]: invalid type: integer `7`, expected an object at line 1 column 14".to_owned()),
         (
             r#"[["user",{}]]"#,
@@ -114,19 +114,19 @@ async fn invalid_prompt_messages_are_refused() {
         assert_eq!(answer, invalid(&detail), "{messages}");
     }
     for (content, detail) in [
-        (r#"{"type":"text","text":"a\u0000"}"#, "messages[0].content.text holds a NUL character"),
+        (r#"{"type":"text","text":"a\u0000"}"#, "messages[0].content.text contains a NUL character"),
         (
             r#"{"type":"text","text":"","annotations":[]}"#,
             "messages[0].content.annotations must be an object",
         ),
         (
             r#"{"type":"text","text":"","annotations":{"priority":2}}"#,
-            "messages[0].content.annotations.priority is not what the specification asks for",
+            "messages[0].content.annotations.priority does not match the specification",
         ),
         (r#"{"type":"text","text":"","_meta":[]}"#, &meta("")),
         (
             r#"{"type":"text","text":"","_meta":{"a":"\u0000"}}"#,
-            "messages[0].content._meta holds a NUL character",
+            "messages[0].content._meta contains a NUL character",
         ),
         (
             r#"{"type":"image","data":"YQ","mimeType":"image/png"}"#,
@@ -146,15 +146,15 @@ async fn invalid_prompt_messages_are_refused() {
         ),
         (
             r#"{"type":"resource_link","uri":"{{ a }}\u0000","name":"n"}"#,
-            "messages[0].content.uri holds a NUL character",
+            "messages[0].content.uri contains a NUL character",
         ),
         (
             r#"{"type":"resource_link","uri":"a:b","name":"\u0000"}"#,
-            "messages[0].content.name holds a NUL character",
+            "messages[0].content.name contains a NUL character",
         ),
         (
             r#"{"type":"resource_link","uri":"a:b","name":"n","icons":[{}]}"#,
-            "messages[0].content.icons[0] is not an icon of the specification",
+            "messages[0].content.icons[0] is not an icon as the specification defines",
         ),
         (
             r#"{"type":"resource_link","uri":"a:b","name":"n","mimeType":"a"}"#,
@@ -172,7 +172,7 @@ async fn invalid_prompt_messages_are_refused() {
         ),
         (
             r#"{"type":"resource","resource":{"uri":"a:b","text":"\u0000"}}"#,
-            "messages[0].content.resource.text holds a NUL character",
+            "messages[0].content.resource.text contains a NUL character",
         ),
         (
             r#"{"type":"resource","resource":{"uri":"a:b","mimeType":"a","text":""}}"#,
@@ -201,7 +201,7 @@ async fn prompt_messages_beyond_their_total_limit_are_refused() {
         let one = format!(r#"{{"role":"user","content":{{"type":"text","text":"{text}"}}}}"#);
         format!(r#"{{"messages":[{}]}}"#, vec![one; count].join(","))
     };
-    assert_eq!(stage.admin(PUT, messages(101, "")).await, invalid("messages: 1 to 100"));
+    assert_eq!(stage.admin(PUT, messages(101, "")).await, invalid("messages: expected 1 to 100"));
     let loops = "{% for a in [1,2,3,4,5,6,7,8,9,10] %}".repeat(2) + "." + &"{% endfor %}".repeat(2);
     let too_much =
         "messages: the template takes too much work to render; make its loops, lists and texts smaller";

@@ -44,8 +44,8 @@ async fn invalid_templates_are_refused() {
     let long = format!(r#""completions":{{"a":["{}"]}}"#, "a".repeat(65_536));
     for (members, detail) in [
         (r#""annotations":[]"#, "annotations must be an object"),
-        (r#""icons":[{"src":"relative"}]"#, "icons[0] is not an icon of the specification"),
-        (r#""_meta":{"a":1,"\u0061":2}"#, "_meta holds an object that has a member twice"),
+        (r#""icons":[{"src":"relative"}]"#, "icons[0] is not an icon as the specification defines"),
+        (r#""_meta":{"a":1,"\u0061":2}"#, "_meta contains an object with a duplicate member"),
         (r#""mimeType":"text""#, "mimeType is not a MIME type"),
         (r#""uriTemplate":"x:{b}""#, "uriTemplate differs from the one in the query"),
         (r#""completions":[]"#, no_lists),
@@ -53,8 +53,8 @@ async fn invalid_templates_are_refused() {
         (r#""completions":{"a":[1]}"#, no_lists),
         (r#""completions":{"a":null}"#, no_lists),
         (r#""completions":{"c":[]}"#, "completions: c is not a variable of the template"),
-        (r#""completions":{"a":[],"\u0061":[]}"#, "completions holds an object that has a member twice"),
-        (r#""completions":{"a":["\u0000"]}"#, "completions holds a NUL character"),
+        (r#""completions":{"a":[],"\u0061":[]}"#, "completions contains an object with a duplicate member"),
+        (r#""completions":{"a":["\u0000"]}"#, "completions contains a NUL character"),
         (&long, "completions is longer than 65536 bytes"),
     ] {
         let body = format!(r#"{{"name":"n",{members},"template":""}}"#);
@@ -95,7 +95,7 @@ async fn unrenderable_template_bodies_are_refused_with_their_line() {
         + &"a".repeat(60_000)
         + "{% endfor %}";
     for (body, detail) in [
-        (r"a\u0000b", "template holds a NUL character"),
+        (r"a\u0000b", "template contains a NUL character"),
         ("{{ c }}", "template: line 1: `c` is not declared; declare it as an argument or correct the name"),
         (
             r"\n\n{{ a | indent }}",

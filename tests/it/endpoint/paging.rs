@@ -87,7 +87,7 @@ async fn cursor_stays_valid_while_the_list_changes() {
     replica.admin("DELETE", &crate::support::app::resource("a", "x:2"), None).await;
     assert_eq!(uri(&next(&cursor).await).as_deref(), Some("x:3"), "though the place it names is gone");
 
-    let refused = json!({"code": -32602, "message": "cursor is not one of this list", "data": {"code": "invalid_params"}});
+    let refused = json!({"code": -32602, "message": "cursor is not valid for this list", "data": {"code": "invalid_params"}});
     let foreign = replica.http.call("b", &other, "resources/list", json!({"cursor": cursor})).await;
     assert_eq!(foreign["error"], refused);
     let admin = replica.admin("GET", "/agents/a/resources?limit=1", None).await.json();

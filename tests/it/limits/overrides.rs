@@ -76,7 +76,7 @@ async fn invalid_limits_are_refused() {
         (answer.status.as_u16(), answer.json()["detail"].as_str().unwrap_or_default().to_owned())
     };
     let operator = &replica.operator;
-    let dear = "limits: a burst below 5 would refuse for ever what costs that much";
+    let dear = "limits: burst must be at least 5, the highest cost of a request";
     for (key, path, limits, status, expected) in [
         (operator.as_str(), "/tenants/acme", json!({"perSecond": 1, "burst": 4}), 400, dear),
         (operator, "/agents/a", json!({"perSecond": 2}), 400, dear),
