@@ -94,6 +94,7 @@ impl Fleet {
         if let Some(mut child) = self.replicas[number].child.lock().await.take() {
             child.kill().await.unwrap();
         }
+        // For how long the replica is away.
         tokio::time::sleep(Duration::from_millis(300)).await;
         self.up(number).await;
     }

@@ -159,7 +159,7 @@ async fn a_reader_that_stops_costs_its_set_and_is_told_of_each_subject_once() {
     let stopped = Instant::now();
     let most = site.change_all_often(rounds, lasting).await;
     site.change_last().await;
-    // The set is complete once the last change is marked.
+    // Not for a condition: the set is complete once the last change is marked, which nothing shows.
     tokio::time::sleep(Duration::from_secs(1)).await;
     let stopped = stopped.elapsed();
 

@@ -26,10 +26,10 @@ async fn rule(replica: &Replica, agent: &str, id: &str, key: &str) -> String {
 async fn explain_names_the_deciding_rule() {
     let database = database().await;
     let replica = Builder::new(&database)
-        // Five lists; the next unit for one more comes back after hours.
+        // Five lists; the next unit for one more comes back after a minute.
         .set("WAGGLE_LIMITS__KEY_PER_SECOND", 1)
-        .set("WAGGLE_LIMITS__KEY_BURST", 50_000)
-        .set("WAGGLE_COSTS__LIST", 10_000)
+        .set("WAGGLE_LIMITS__KEY_BURST", 500)
+        .set("WAGGLE_COSTS__LIST", 100)
         .set("WAGGLE_SERVER__TRUSTED_PROXIES", "127.0.0.1")
         .start()
         .await;
