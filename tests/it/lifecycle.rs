@@ -261,7 +261,7 @@ async fn health_exit_code_reflects_readiness() {
     let database: Vec<_> = children(postmaster).into_iter().chain([postmaster]).collect();
     send(&database, Signal::SIGSTOP);
     eventually("it notices", async || !site.is_ready().await).await;
-    let unready = format!("not ready: http://{}/readyz answers 503 Service Unavailable\n", site.address);
+    let unready = format!("not ready: http://{}/readyz answered 503 Service Unavailable\n", site.address);
     assert_eq!(health(&site).await, (Some(1), String::new(), unready));
     send(&database, Signal::SIGCONT);
     ready_again(&site).await;
