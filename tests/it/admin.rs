@@ -1,6 +1,7 @@
-//! The admin surface, each call whole.
+//! The administration API; answers are compared whole.
 
 mod agents;
+mod anonymous;
 mod authority;
 mod content;
 mod keys;
@@ -10,7 +11,6 @@ mod preconditions;
 mod privilege;
 mod prompts;
 mod resources;
-mod strangers;
 mod templates;
 mod tenants;
 

@@ -1,4 +1,4 @@
-//! `waggle apply` and `waggle export`, against a gateway that runs.
+//! `waggle apply` and `waggle export` against a running gateway.
 
 use std::fs;
 use std::process::Stdio;

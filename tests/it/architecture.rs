@@ -1,4 +1,4 @@
-//! Which way the arrows run: every path in the sources is read and held against what its module may import.
+//! The direction of imports: every path in the sources is checked against what its module may import.
 
 use std::collections::BTreeSet;
 use std::fs;

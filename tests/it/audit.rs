@@ -1,20 +1,20 @@
-//! The audit log: what is in it, that nothing is lost, and that it shows when somebody has changed it.
+//! The audit log: its rows, their durability, and the detection of tampering.
 
 mod access;
+mod adopted_spill;
 mod aggregated;
 mod calls;
 mod checkpoints;
 mod commands;
-mod cut;
-mod forms;
+mod filters;
+mod formats;
 mod full;
-mod left_behind;
 mod messages;
-mod named;
 mod outages;
 mod partitions;
+mod quarantine;
 mod reading;
-mod set_aside;
-mod set_back;
+mod rollback;
 mod signing;
 mod tampering;
+mod truncation;

@@ -1,4 +1,4 @@
-//! Broken requests of every kind. Each is told what is wrong with it; none is a fault of the gateway's.
+//! Invalid requests of every kind: each answer names the error, and none causes an internal error.
 
 mod bodies;
 mod definitions;

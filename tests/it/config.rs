@@ -1,4 +1,4 @@
-//! The binary as its user meets it: what it prints, where, and with which exit code.
+//! The binary on the command line: output, streams and exit codes.
 
 use std::{
     fs::{self, File},

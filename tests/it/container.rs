@@ -1,4 +1,4 @@
-//! What the Dockerfile and `deploy/` say of the gateway and of this workspace is so.
+//! The Dockerfile and `deploy/` agree with the gateway and the workspace.
 
 use std::collections::BTreeSet;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! `waggle demo`: what it prints can be pasted, and goes on working.
+//! `waggle demo`: the commands that it prints work, also after a restart.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -1,4 +1,4 @@
-//! What was acknowledged is kept, whatever is killed.
+//! Acknowledged writes survive killed processes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
-//! The MCP endpoint over the real socket, in every revision of the protocol.
+//! The MCP endpoint over a real socket, in every revision of the protocol.
 
 mod access;
 mod batches;
-mod kept;
+mod cached_results;
 mod listeners;
 mod modern;
 mod paging;

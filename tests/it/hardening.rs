@@ -1,10 +1,10 @@
-//! Those who mean harm, or hold on without asking for anything: what they cost, and that others do not notice.
+//! Hostile and slow clients: what they cost, and that others are not affected.
 
+mod bad_key_flood;
 mod connections;
 mod deadlines;
+mod http2;
 mod metrics;
-mod million;
-mod multiplexed;
 mod tls;
 mod unfinished;
 mod uploads;

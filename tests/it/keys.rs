@@ -1,4 +1,4 @@
-//! Keys to live with: from where they may be used, how old they may become, and how their end is told.
+//! Networks, maximum age and expiry of keys.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The gateway as a process: how it starts, says that it is ready, is asked to end, and keeps its key to itself.
+//! The gateway as a process: start, readiness, shutdown, and its operator key.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};

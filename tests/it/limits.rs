@@ -1,12 +1,12 @@
-//! How much one may use, and that nobody uses what is another's.
+//! Rate limits, and their isolation between callers.
 
-mod above;
 mod addresses;
 mod administration;
 mod callers;
 mod explain;
 mod look_ups;
 mod overrides;
+mod precedence;
 mod rates;
 
 use serde_json::{Value, json};

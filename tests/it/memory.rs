@@ -1,4 +1,4 @@
-//! How much memory hostile templates take, measured in a process of their own.
+//! Memory of hostile templates, each measured in its own process.
 
 use std::fs::read_to_string;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! The OpenAPI document: checked in as generated, served, browsable, and true.
+//! The OpenAPI document: current, served, browsable and complete.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! Operating the gateway: a start without its database, draining, reloading, migrations, and what the log says of them.
+//! Operation: start without the database, draining, reload, migrations, and their log events.
 
 use std::fs;
 use std::path::PathBuf;

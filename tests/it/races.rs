@@ -1,4 +1,4 @@
-//! The races that the rules of the house exist for, each held open at the worst moment.
+//! Race conditions, each held open at its worst moment by a fail point.
 
 mod credentials;
 mod narrowing;

@@ -1,4 +1,4 @@
-//! What is written through one replica is read on another.
+//! A write through one replica is readable on another.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

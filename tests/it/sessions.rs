@@ -1,4 +1,4 @@
-//! Sessions behind the wire: whose they are, what they hold, on which replica whatsoever.
+//! Sessions: their owners, contents and replicas.
 
 mod expiry;
 mod holders;

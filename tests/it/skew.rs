@@ -1,4 +1,4 @@
-//! Replicas whose clocks differ.
+//! Replicas with skewed clocks.
 
 use http::StatusCode;
 use serde_json::{Value, json};

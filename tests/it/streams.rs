@@ -1,4 +1,4 @@
-//! Streams of both eras: a change reaches whoever asked for it, once the write is committed.
+//! Streams of both eras: subscribers receive each committed change.
 
 mod changes;
 mod ends;

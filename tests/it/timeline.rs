@@ -1,4 +1,4 @@
-//! A database that goes back in time under running replicas.
+//! A database that is restored to an older state under running replicas.
 
 use std::time::{Duration, Instant};
 

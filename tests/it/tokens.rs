@@ -1,4 +1,4 @@
-//! Access tokens: what is believed, what it grants, and what is said to those who have none.
+//! Access tokens: validation, grants and challenges.
 
 mod bad;
 mod claims;

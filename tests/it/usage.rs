@@ -1,4 +1,4 @@
-//! Quotas, for all replicas together, and what is told of what was used.
+//! Quotas shared by all replicas, and usage reports.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

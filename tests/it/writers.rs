@@ -1,4 +1,4 @@
-//! Many writers: one agent's wait for each other, and for nobody else's.
+//! Concurrent writers of one agent and of several.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What goes wrong, again and again.
+//! Recurring faults.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! A change reaches every subscriber, on every replica, whatever is torn down meanwhile.
+//! A change reaches every subscriber on every replica, whatever fails meanwhile.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! Requests to replicas that may be gone.
+//! Requests to replicas that may be down.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What is known of all clients and writers together, as it comes.
+//! Shared records of all clients and writers.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Mutex;

@@ -1,4 +1,4 @@
-//! Clients in a session, which go on where they broke off, on any replica.
+//! Clients with a session, which resume on any replica.
 
 use serde_json::json;
 

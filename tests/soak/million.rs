@@ -1,5 +1,4 @@
-//! A million addresses with keys that nobody has, against the real binary with its own limits, and somebody with a good
-//! key beside them.
+//! A million addresses with unknown keys against the binary with its default limits, and a valid caller beside them.
 
 use std::time::{Duration, Instant};
 

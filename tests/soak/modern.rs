@@ -1,4 +1,4 @@
-//! Clients that listen, and read anew whenever they have to listen again.
+//! Clients with `subscriptions/listen`, which read again after each reconnect.
 
 use std::collections::HashSet;
 

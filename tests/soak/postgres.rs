@@ -1,4 +1,4 @@
-//! A PostgreSQL primary with a standby that can take over before it has received everything.
+//! A PostgreSQL primary with a standby that can be promoted before it has received everything.
 
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Callers who ask for twice what they may have, of three replicas at once, and a quiet tenant beside them.
+//! Callers at twice their limits on three replicas, and a quiet tenant beside them.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

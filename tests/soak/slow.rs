@@ -1,4 +1,4 @@
-//! A stream that reads over a connection with little room, and may stop reading.
+//! A stream over a connection with small buffers, which may stop reading.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What agents say in the end, as the admin surface shows it, and who has not been told.
+//! The final state as the administration API shows it, and which clients missed it.
 
 use std::collections::HashMap;
 use std::sync::Arc;

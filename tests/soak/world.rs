@@ -1,4 +1,4 @@
-//! Tenants and agents that all have the same URIs, and who subscribes to what.
+//! Tenants and agents with equal URIs, and their subscribers.
 
 use serde_json::{Value, json};
 

@@ -1,5 +1,5 @@
-//! Writers: every kind of change that tells somebody something, through any replica. Each write says on what it builds, so
-//! that of two the older never comes out on top, whatever became of its answer.
+//! Writers: every kind of change that causes a notification, through any replica. Each write names the state that it
+//! builds on, so that an older one never overwrites a newer one, whatever became of its answer.
 
 use std::sync::Arc;
 

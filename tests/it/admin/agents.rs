@@ -1,4 +1,4 @@
-//! `/agents`, and what becomes of their slugs.
+//! `/agents`, and the reuse of slugs.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Who may do what: every call by everybody.
+//! Authorization: every call with every kind of credential.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! Keys: shown once, few at a time, expiring, revoked, rotated, and when they were last used.
+//! Keys: creation, limit, expiry, revocation, rotation and last use.
 
 use serde_json::{Value, json};
 use time::Duration;

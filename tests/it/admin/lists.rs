@@ -1,4 +1,4 @@
-//! Pages of lists, and cursors that lead nowhere else.
+//! Pages of lists, and their cursors.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! What an owner key passes on: never more than it has; and what a key made is revoked with it.
+//! Keys created by owner keys: within the bounds of their maker, and revoked with it.
 
 use serde_json::{Value, json};
 use time::Duration;

@@ -1,4 +1,4 @@
-//! Who sees what of the log.
+//! Which rows a credential can read.
 
 use http::StatusCode;
 use serde_json::{Value, json};

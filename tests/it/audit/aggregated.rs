@@ -1,4 +1,4 @@
-//! Rows that stand for several requests.
+//! Aggregated rows, which stand for several requests.
 
 use serde_json::json;
 use time::{Duration, OffsetDateTime};

@@ -1,4 +1,4 @@
-//! What the log says of calls of the admin surface.
+//! Rows of administration calls.
 
 use http::StatusCode;
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! Checkpoints that are written by themselves.
+//! Scheduled checkpoints.
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,8 +8,8 @@ use tokio::net::TcpListener;
 use waggle::model::audit::checkpoint::Checkpoint;
 use waggle::store::Store;
 
-use super::cut::signer;
 use super::tampering::{findings, held_against};
+use super::truncation::signer;
 use crate::support::app::Builder;
 use crate::support::cluster::{database, store_options};
 use crate::support::wait::{DEADLINE, eventually};

@@ -1,4 +1,4 @@
-//! `waggle audit tail` and `waggle audit export`, with the real binary.
+//! `waggle audit tail` and `waggle audit export`, run as processes.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};

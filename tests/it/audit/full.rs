@@ -1,4 +1,4 @@
-//! What becomes of requests while the database is away and the spill file is full.
+//! Requests while the database is unreachable and the spill file is full.
 
 use std::sync::Arc;
 use std::time::Instant;

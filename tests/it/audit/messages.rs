@@ -1,4 +1,4 @@
-//! What the log says of MCP requests and streams.
+//! Rows of MCP requests and streams.
 
 use std::time::Duration;
 

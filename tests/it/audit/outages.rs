@@ -1,4 +1,4 @@
-//! Nothing is lost while the database is away, and nothing that was answered when somebody is killed.
+//! No row is lost while the database is unreachable, and none of an answered request when a process is killed.
 //!
 //! `SOAK=long` makes them as long as it takes to be sure.
 

@@ -1,4 +1,4 @@
-//! Partitions: made ahead, dropped whole, and nobody changes a row.
+//! Partitions: created ahead and dropped whole; rows cannot be changed.
 
 use sqlx::{AssertSqlSafe, ConnectOptions, Executor};
 use time::{Duration, OffsetDateTime};

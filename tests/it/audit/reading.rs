@@ -1,4 +1,4 @@
-//! Commands that only read: how verification ends, and that nothing is created.
+//! Commands that only read: exit codes, and that they create nothing.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

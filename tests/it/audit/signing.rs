@@ -1,4 +1,4 @@
-//! Signatures of entries and checkpoints, and the keys that make them.
+//! Signatures of entries and checkpoints, and their keys.
 
 use time::{Duration, OffsetDateTime};
 use waggle::model::audit::checkpoint::Checkpoint;
@@ -8,8 +8,8 @@ use waggle::store::Store;
 use waggle::store::audit::partitions::Dropped;
 
 use super::calls::{becomes, reaches};
-use super::cut::signer;
 use super::tampering::{findings, held_against};
+use super::truncation::signer;
 use crate::support::app::Builder;
 use crate::support::clock::ManualClock;
 use crate::support::cluster::{Database, database, store_options};

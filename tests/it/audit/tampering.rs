@@ -1,4 +1,4 @@
-//! Verification finds whatever somebody has done to the log.
+//! Verification finds each kind of tampering.
 
 use sqlx::{AssertSqlSafe, Executor};
 use waggle::audit::verify::{Evidence, verify};

@@ -1,4 +1,4 @@
-//! Bodies of the admin surface that are no JSON, or no object, or not declared; paths and queries that name nothing.
+//! Administration bodies that are not JSON objects or not declared as such; unknown paths and queries.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! Keys, agents and resources that are JSON and make no sense.
+//! Invalid keys, agents and resources.
 
 use super::{Stage, invalid};
 use crate::support::answers::problem;

@@ -1,4 +1,4 @@
-//! Each text of the admin surface with everything in its place that is no such text.
+//! Each text field of the administration API with every kind of invalid value.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! Manifests that are JSON and make no sense: each is refused whole, and says where.
+//! Invalid manifests: each is refused as a whole, with the place of the error.
 
 use super::{Stage, invalid};
 use crate::support::answers::problem;

@@ -1,4 +1,4 @@
-//! Messages to the MCP endpoint that are none.
+//! Invalid messages to the MCP endpoint.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Prompts that are JSON and make no sense.
+//! Invalid prompts.
 
 use super::{Stage, invalid};
 use crate::support::answers::problem;

@@ -1,4 +1,4 @@
-//! Bytes that are no HTTP, or HTTP that lies about itself.
+//! Bytes that are not HTTP, and HTTP with wrong lengths.
 
 use std::time::{Duration, Instant};
 

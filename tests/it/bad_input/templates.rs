@@ -1,4 +1,4 @@
-//! Resource templates that are JSON and make no sense.
+//! Invalid resource templates.
 
 use super::{Stage, invalid};
 use crate::support::answers::problem;

@@ -1,4 +1,4 @@
-//! Who may use an endpoint, and what the others are told: nothing.
+//! Access to an endpoint, and uniform refusals.
 
 use serde_json::{Value, json};
 

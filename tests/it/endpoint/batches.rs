@@ -1,4 +1,4 @@
-//! Batches of JSON-RPC, which one revision has.
+//! JSON-RPC batches, which one revision has.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Administration on a listener of its own.
+//! Administration on its own listener.
 
 use serde_json::json;
 

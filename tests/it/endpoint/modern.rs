@@ -1,4 +1,4 @@
-//! The rules of the modern era: the first breach answers.
+//! The rules of the modern era, in their order.
 
 use serde_json::{Value, json};
 

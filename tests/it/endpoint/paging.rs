@@ -1,4 +1,4 @@
-//! Lists in pages.
+//! Pages of lists.
 
 use std::sync::Arc;
 

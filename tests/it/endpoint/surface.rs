@@ -1,4 +1,4 @@
-//! What HTTP has around the endpoint: methods, origins, hosts, paths, ids of requests.
+//! HTTP around the endpoint: methods, origins, hosts, paths, request ids.
 
 use serde_json::{Value, json};
 use waggle::model::key::{KeyKind, SecretKey};

@@ -1,4 +1,4 @@
-//! Revisions: negotiated, told apart, and what each answers to the calls that not all have.
+//! Protocol revisions: negotiation, detection, and methods that not all of them have.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Connections: how many there may be.
+//! Connection limits.
 
 use std::time::Duration;
 

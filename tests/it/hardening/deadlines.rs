@@ -1,4 +1,4 @@
-//! Requests that come a byte at a time, and connections on which nothing comes.
+//! Timeouts of slow requests and idle connections.
 
 use std::time::{Duration, Instant};
 

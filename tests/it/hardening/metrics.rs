@@ -1,4 +1,4 @@
-//! `/metrics`: who may see it, where, and what it says.
+//! `/metrics`: access, listener and content.
 
 use serde_json::json;
 

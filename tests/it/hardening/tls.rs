@@ -1,4 +1,4 @@
-//! TLS: spoken with a certificate, and with the next one once that is there.
+//! TLS, and the renewal of certificates.
 
 use std::fs;
 use std::path::PathBuf;

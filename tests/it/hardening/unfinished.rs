@@ -1,4 +1,4 @@
-//! Requests whose bodies do not end: what they hold, and that others are served beside them.
+//! Requests with unfinished bodies: what they occupy, and that others are served.
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Bodies that are large or slow: what memory they may take, and how long they are waited for.
+//! Large and slow bodies: memory and timeouts.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Addresses: what those use who have no credential, or none that holds.
+//! Rates of addresses, for callers without a valid credential.
 
 use serde_json::json;
 use waggle::model::key::{KeyKind, SecretKey};

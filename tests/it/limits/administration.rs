@@ -1,4 +1,4 @@
-//! Rates of the administration surface.
+//! Rates of the administration API.
 
 use std::time::Duration;
 

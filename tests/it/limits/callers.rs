@@ -1,4 +1,4 @@
-//! Nobody uses up what is another's, and nobody finds out by a limit whether there is something.
+//! No caller consumes the rate of another, or learns from a limit that an agent exists.
 
 use std::sync::Arc;
 

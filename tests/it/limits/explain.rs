@@ -1,4 +1,4 @@
-//! What would be decided about a key, by which rule.
+//! `explain`: the decision about a key, and the rule behind it.
 
 use serde_json::{Value, json};
 

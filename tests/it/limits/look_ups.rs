@@ -1,4 +1,4 @@
-//! Look-ups of keys that are not in memory: issued ones pass, others are charged to their address.
+//! Look-ups of keys that are not cached: issued keys pass, others are charged to their address.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! Limits of single tenants, agents and keys, set through the admin surface.
+//! Limits of single tenants, agents and keys, set through the administration API.
 
 use serde_json::{Value, json};
 

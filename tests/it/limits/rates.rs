@@ -1,4 +1,4 @@
-//! What a request takes, and what is answered when there is nothing left.
+//! The cost of requests, and refusals by rate.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Every kind of credential, at a gateway with two tenants.
+//! Every kind of credential, on a gateway with two tenants.
 
 use serde_json::{Value, json};
 

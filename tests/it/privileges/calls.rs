@@ -1,4 +1,4 @@
-//! Each call, as it is usually made, on the agent `a` of the tenant `acme`.
+//! A typical request of each call, on the agent `a` of the tenant `acme`.
 
 use std::fmt::Write;
 

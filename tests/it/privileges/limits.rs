@@ -1,4 +1,4 @@
-//! Each member of a body that is a limit, asked to be wider than what the operator set or what the calling key has.
+//! Each limit in a body, asked to be wider than what the operator set or what the calling key has.
 
 use std::fmt::Write;
 

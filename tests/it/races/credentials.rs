@@ -1,4 +1,4 @@
-//! A credential that is read while it is revoked: whatever the order, it is not kept.
+//! A credential that is loaded while it is revoked is not cached.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What was narrowed is narrow on the replica that did it, whether or not the database stays for it to be read again.
+//! A narrowed key, agent or tenant is narrow on the replica that narrowed it, even if the database then goes away.
 
 use std::time::Duration;
 

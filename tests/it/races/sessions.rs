@@ -1,4 +1,4 @@
-//! A session that is read while it ends is not kept.
+//! A session that is loaded while it ends is not cached.
 
 use std::time::Duration;
 

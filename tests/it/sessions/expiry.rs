@@ -1,4 +1,4 @@
-//! Sessions that nobody uses end, whoever looks, and those that somebody uses do not.
+//! Expiry of idle sessions, and what keeps a session alive.
 
 use std::sync::Arc;
 use std::time::Duration as Span;

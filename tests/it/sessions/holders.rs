@@ -1,4 +1,4 @@
-//! Sessions are accounted to whoever opens them, and those in use stay.
+//! Sessions are accounted to their holder, and those in use survive.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Old changes are pruned: by prefix, and nobody who held what is older goes on with it.
+//! Pruning of old changes, and replicas that missed them.
 
 use http::StatusCode;
 use serde_json::json;

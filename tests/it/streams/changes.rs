@@ -1,4 +1,4 @@
-//! What is a change, as both eras are told of it.
+//! Which notifications a change causes, in both eras.
 
 use std::time::Duration;
 

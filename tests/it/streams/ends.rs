@@ -1,4 +1,4 @@
-//! How streams end: in good order, and within a second of what ends them.
+//! How streams end, and within which time.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! What must not be lost, told twice or told too early, however things fall together. Each rule of the feed has a test
+//! Orders of events in which a change could be lost, repeated or delivered too early. Each rule of the feed has a test
 //! here that fails without it.
 
 use std::sync::Arc;

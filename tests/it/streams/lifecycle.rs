@@ -1,4 +1,4 @@
-//! What ends a stream ends it, and an open stream keeps its session, whether its reader is quiet, busy or stopped.
+//! What ends a stream does so, and an open stream keeps its session, for quiet, busy and stopped readers.
 
 mod reader;
 

@@ -1,4 +1,4 @@
-//! The official Rust SDK subscribes, is told, reads, unsubscribes and is told no more, in both eras.
+//! The official Rust SDK subscribes, receives, reads and unsubscribes, in both eras.
 
 #![expect(deprecated, reason = "subscribing by request is deprecated with the revisions that have it")]
 

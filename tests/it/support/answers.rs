@@ -1,4 +1,4 @@
-//! Answers whole, as values that can be compared: what differs from run to run is checked for its form and named.
+//! Complete answers as comparable values: what differs between runs is validated and replaced by a name.
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Starts gateways, and speaks to them.
+//! Starts gateways in the process of the test.
 
 use std::sync::Arc;
 

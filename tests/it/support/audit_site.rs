@@ -1,4 +1,4 @@
-//! A gateway, the real binary, on a database that can be taken away from it.
+//! A gateway process whose database can be made unreachable.
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! A clock that a test sets.
+//! Clocks that a test sets.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};

@@ -1,4 +1,4 @@
-//! Very many addresses, each with a key that nobody has or that is none, and somebody with a good key beside them.
+//! A flood of requests from many addresses with unknown keys, and a caller with a valid key beside it.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};

@@ -1,4 +1,4 @@
-//! HTTP/2 by its frames (RFC 9113), so that a test may say what no library would.
+//! HTTP/2 frames (RFC 9113), for requests that no library would send.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A client that shows answers whole.
+//! An HTTP client that returns complete answers.
 
 use std::net::SocketAddr;
 use std::time::Duration;

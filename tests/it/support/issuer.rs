@@ -1,4 +1,4 @@
-//! An issuer of access tokens, as far as a gateway sees it: discovery document and key set on a real socket.
+//! An issuer of access tokens: discovery document and key set on a real socket.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

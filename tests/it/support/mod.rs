@@ -1,4 +1,4 @@
-//! What tests share: gateways and clients of them, databases, clocks, faults, and how to wait.
+//! Helpers of the tests: gateways, clients, databases, clocks, faults and waiting.
 
 pub(crate) mod answers;
 pub(crate) mod app;

@@ -1,4 +1,4 @@
-//! The real binary, started as its user starts it, on the embedded database.
+//! The gateway as a process, on the embedded database unless a test says otherwise.
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};

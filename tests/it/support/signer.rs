@@ -1,4 +1,4 @@
-//! Keys that a test signs tokens with, and tokens made of anything.
+//! Signing keys, and tokens with arbitrary content.
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};

@@ -1,9 +1,9 @@
-//! What somebody would try who wants another tenant's agent.
+//! Attacks on another tenant's agent.
 
-mod former_lives;
+mod foreign_credentials;
 mod paths;
+mod recreated;
 mod shared;
-mod strangers;
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -1,4 +1,4 @@
-//! No tenant ever reads, changes or learns of what is another's.
+//! Isolation of tenants.
 
 mod attacks;
 mod model;

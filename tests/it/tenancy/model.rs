@@ -1,4 +1,4 @@
-//! Random tenants, agents, keys and requests over two replicas, held against what ought to be.
+//! Random tenants, agents, keys and requests on two replicas, compared with a model.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,4 @@
-//! What a stranger may send: every method of both eras and every call of the admin surface, for an agent, a key or a
-//! tenant that is filled in.
+//! Every method of both eras and every administration call, for a given agent, key or tenant.
 
 use http::StatusCode;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Tenants, agents and keys as they ought to be, beside two gateways that ought to agree.
+//! The model: tenants, agents and keys as they should be on two gateways.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

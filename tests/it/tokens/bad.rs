@@ -1,4 +1,4 @@
-//! Tokens that are not believed, each for another reason, and all answered alike.
+//! Invalid tokens, each for another reason, all answered alike.
 
 use hmac::{Hmac, KeyInit, Mac};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! What the claims of a believed token grant.
+//! What the claims of a valid token grant.
 
 use serde_json::{Value, json};
 

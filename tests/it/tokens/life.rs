@@ -1,4 +1,4 @@
-//! What a token can do while it lasts, and what ends it.
+//! The lifetime of a token, and what ends it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! The metadata of protected resources, and the challenges that lead there.
+//! Protected resource metadata (RFC 9728), and the challenges that link to it.
 
 use serde_json::{Value, json};
 

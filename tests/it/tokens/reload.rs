@@ -1,4 +1,4 @@
-//! Issuers that are added and removed while the gateway runs.
+//! Issuers added and removed by a reload.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! An issuer whose keys change, or that is away.
+//! Key rotation and outages of an issuer.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! A client over a socket of its own, with a small receive buffer: it reads only when it is asked to.
+//! A client with its own socket and a small receive buffer, which reads only on request.
 
 use std::net::SocketAddr;
 use std::time::Duration;

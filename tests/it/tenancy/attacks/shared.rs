@@ -1,4 +1,4 @@
-//! With what the gateway keeps for several tenants at once: bytes that both have, and cursors.
+//! Through what tenants share: equal contents, and cursors.
 
 use std::time::Duration;
 

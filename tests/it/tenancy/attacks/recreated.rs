@@ -1,4 +1,4 @@
-//! With what is left over from an agent or a tenant that was deleted.
+//! With credentials of a deleted agent or tenant.
 
 use http::StatusCode;
 use serde_json::json;

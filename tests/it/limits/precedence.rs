@@ -1,4 +1,4 @@
-//! Limits hold from above: what the operator set, an owner neither widens, lifts nor sheds.
+//! Limits of the operator take precedence: an owner can neither widen, remove nor evade them.
 
 use serde_json::{Value, json};
 

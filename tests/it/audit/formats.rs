@@ -1,4 +1,4 @@
-//! The log as a stream of lines and as CSV, and what its filters let pass.
+//! The log as NDJSON and CSV, and its filters.
 
 use serde_json::Value;
 

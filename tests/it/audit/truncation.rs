@@ -1,4 +1,4 @@
-//! Rows that the owner of the database cuts out of a chain and declares expired.
+//! Rows that the owner of the database removes from a chain and declares expired.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! With credentials that are good for something else.
+//! With credentials that are valid elsewhere.
 
 use http::StatusCode;
 use serde_json::json;

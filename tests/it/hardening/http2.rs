@@ -1,4 +1,4 @@
-//! HTTP/2: many requests on one connection, and what can be done with that.
+//! HTTP/2: abuse of many streams on one connection.
 
 use serde_json::json;
 use tokio::net::TcpStream;

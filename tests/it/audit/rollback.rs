@@ -1,4 +1,4 @@
-//! A database that is set back to an older state while a gateway writes to it.
+//! A database that is restored to an older state while a gateway writes to it.
 
 use serde_json::json;
 

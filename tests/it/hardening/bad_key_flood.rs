@@ -1,4 +1,4 @@
-//! A hundred thousand addresses with keys that nobody has. The long form, with a million, is in `tests/soak`.
+//! A hundred thousand addresses with unknown keys. The long form, with a million, is in `tests/soak`.
 
 use std::time::{Duration, Instant};
 

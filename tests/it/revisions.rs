@@ -1,4 +1,4 @@
-//! Every read case in all five revisions of both eras: whole answers, each held against its revision's own schema.
+//! Every read case in all five revisions of both eras: complete answers, each validated against its revision's schema.
 
 use jsonschema::Validator;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! What somebody else's looks like: nothing at all.
+//! Foreign and missing objects cannot be told apart.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Rows by the agent as requests name it, and by their outcome.
+//! Filters by the agent that a request names, and by outcome.
 
 use http::StatusCode;
 use serde_json::{Value, json};

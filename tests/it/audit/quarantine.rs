@@ -1,4 +1,4 @@
-//! Rows that cannot come into the log: refused by the database, or lost with a corrupt spill file.
+//! Rows that cannot be written: refused by the database, or lost in a corrupt spill file.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use serde_json::json;
 use sqlx::ConnectOptions;
 use waggle::model::key::{KeyKind, SecretKey};
 
-use super::left_behind::CHAINS;
+use super::adopted_spill::CHAINS;
 use crate::support::app::encode;
 use crate::support::audit_site::AuditSite;
 use crate::support::cluster::database_in;

@@ -1,4 +1,4 @@
-//! Results that are kept: one change leaves the others in memory.
+//! Cached results: a change invalidates its own result alone.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What processes that are no more left behind.
+//! Spill files of terminated processes.
 
 use std::fs;
 
