@@ -8,14 +8,19 @@ pub mod model;
 
 pub mod config;
 pub mod telemetry;
-pub mod tokens;
 
 pub mod store;
 
+pub mod cache;
+
 pub mod audit;
 pub mod feed;
-pub mod registry;
-pub mod usage;
+
+pub mod identity;
+pub mod quota;
+
+pub mod catalog;
+pub mod sessions;
 
 pub mod http;
 

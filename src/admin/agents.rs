@@ -17,11 +17,11 @@ use super::openapi::{Preconditions, Problems, WriteProblems};
 use super::page::{Items, PageParams};
 use super::{Answer, App};
 use crate::http::precondition::etag;
+use crate::identity::agents::{AgentPatch, NewAgent};
 use crate::model::agent::{Access, Agent, AgentDescription};
 use crate::model::fault::Fault;
 use crate::model::ids::Slug;
 use crate::model::limits::UseLimits;
-use crate::registry::agents::{AgentPatch, NewAgent};
 
 /// A new agent. Defaults: its id as name, enabled, access with a key.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -131,7 +131,7 @@ pub(super) async fn create(
     Input(new): Input<Create>,
 ) -> Answer<impl IntoResponse> {
     let slug = Slug::parse_agent(&new.id).map_err(|error| Fault::invalid_params(format!("id {error}")))?;
-    let tenant = authority.tenant(&app.registry, &new.tenant).await?;
+    let tenant = authority.tenant(&app.identity, &new.tenant).await?;
     let description = AgentDescription {
         name: new.name.map_or_else(|| slug.to_string(), Name::into),
         title: new.title.map(Name::into),
@@ -142,7 +142,7 @@ pub(super) async fn create(
     let by_operator = authority.is_operator();
     let (tenant, enabled) = (tenant.slug, new.enabled);
     let new = NewAgent { slug, tenant, description, access, enabled, limits, by_operator };
-    let agent = app.registry.create_agent(new).await?;
+    let agent = app.identity.create_agent(new).await?;
     Ok((StatusCode::CREATED, [(ETAG, etag(agent.revision))], Json(AgentView::from(agent))))
 }
 
@@ -162,12 +162,12 @@ pub(super) async fn list(
 ) -> Answer<impl IntoResponse> {
     let own = authority.owner()?.map(|owner| owner.tenant);
     let tenant = match params.tenant {
-        Some(slug) => Some(authority.tenant(&app.registry, &slug).await?.uid),
+        Some(slug) => Some(authority.tenant(&app.identity, &slug).await?.uid),
         None => own,
     };
     let uid = tenant.map_or(Uuid::nil(), |tenant| tenant.0);
     let page = PageParams::new(params.limit, params.cursor).open(&app.seal, "agents", uid)?;
-    let agents = app.registry.agents(tenant, &page.after, page.read()).await?;
+    let agents = app.identity.agents(tenant, &page.after, page.read()).await?;
     Ok(page.answer(agents, |agent| agent.slug.to_string(), AgentView::from))
 }
 
@@ -186,7 +186,7 @@ pub(super) async fn read(
     Segment(slug): Segment,
     _: Params<Nothing>,
 ) -> Answer<impl IntoResponse> {
-    let agent = authority.agent(&app.registry, &slug).await?;
+    let agent = authority.agent(&app.identity, &slug).await?;
     Ok(([(ETAG, etag(agent.revision))], Json(AgentView::from(agent))))
 }
 
@@ -208,7 +208,7 @@ pub(super) async fn update(
     Condition(condition): Condition,
     Input(patch): Input<Update>,
 ) -> Answer<impl IntoResponse> {
-    let agent = authority.agent(&app.registry, &slug).await?;
+    let agent = authority.agent(&app.identity, &slug).await?;
     let patch = AgentPatch {
         name: patch.name.map(Name::into),
         title: patch.title.map(|title| title.map(Name::into)),
@@ -218,7 +218,7 @@ pub(super) async fn update(
         limits: patch.limits.map(|limits| app.settable.agent(&authority, limits)).transpose()?,
         by_operator: authority.is_operator(),
     };
-    let agent = app.registry.patch_agent(&agent, patch, condition).await?;
+    let agent = app.identity.patch_agent(&agent, patch, condition).await?;
     Ok(([(ETAG, etag(agent.revision))], Json(AgentView::from(agent))))
 }
 
@@ -238,7 +238,7 @@ pub(super) async fn remove(
     _: Params<Nothing>,
     Condition(condition): Condition,
 ) -> Answer<impl IntoResponse> {
-    let agent = authority.agent(&app.registry, &slug).await?;
-    let revision = app.registry.delete_agent(&agent, condition).await?;
+    let agent = authority.agent(&app.identity, &slug).await?;
+    let revision = app.identity.delete_agent(&agent, condition).await?;
     Ok((StatusCode::NO_CONTENT, [(ETAG, etag(revision))]))
 }

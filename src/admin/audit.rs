@@ -130,13 +130,13 @@ async fn filter(app: &Admin, authority: &Authority, asked: &Asked) -> Result<Aud
     let sees = authority.audit()?;
     filter.tenant = sees.tenant;
     if let Some(slug) = &asked.tenant {
-        filter.tenant = Some(sees.tenant_called(&app.registry, slug).await?);
+        filter.tenant = Some(sees.tenant_called(&app.identity, slug).await?);
     }
     let Some(name) = &asked.agent else {
         filter.agent = sees.only_agent()?;
         return Ok(filter);
     };
-    filter.agent = Some(sees.agents_named(&app.registry, name).await?);
+    filter.agent = Some(sees.agents_named(&app.identity, name).await?);
     Ok(filter)
 }
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use crate::cache::audited::AuditedCall;
 use crate::model::audit::chain::Digest;
-use crate::registry::audited::AuditedCall;
 
 /// How long after a read an equal one counts as repeated.
 const REPEATS_WITHIN: Duration = Duration::from_mins(1);

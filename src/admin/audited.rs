@@ -10,10 +10,10 @@ use http::{HeaderValue, Method};
 use time::OffsetDateTime;
 
 use super::authority::Authority;
+use crate::cache::audited::AuditedCall;
 use crate::model::agent::{Agent, Tenant};
 use crate::model::audit::event::{Actor, Event, named, subject, trace};
 use crate::model::client_address::ClientAddress;
-use crate::registry::audited::AuditedCall;
 
 /// The prefix of audited calls; the API document and its browser are outside of it.
 const CALLS: &str = "/admin/v1";

@@ -12,6 +12,8 @@ use crate::http::client_context::ClientContext;
 use crate::http::credential::{self, Presented};
 use crate::http::origin::FOREIGN_HOST;
 use crate::http::problem::AdminFault;
+use crate::identity::Identity;
+use crate::identity::grant::{Grant, PresentedCredential};
 use crate::model::agent::{Agent, Tenant};
 use crate::model::api_key::ApiKey;
 use crate::model::audit::row::AgentFilter;
@@ -20,8 +22,6 @@ use crate::model::caller::{Credential, CredentialKind, KeyScope, Reach};
 use crate::model::fault::Fault;
 use crate::model::ids::{AgentId, KeyId, Slug, TenantId};
 use crate::model::key_bounds::Maker;
-use crate::registry::Registry;
-use crate::registry::access::{Grant, Shown};
 
 const NO_AGENT: Fault = Fault::NotFound("agent");
 const NO_TENANT: Fault = Fault::NotFound("tenant");
@@ -65,15 +65,15 @@ impl FromRequestParts<Arc<Admin>> for Visit {
 
 async fn identify(parts: &Parts, admin: &Admin, context: &ClientContext) -> Result<Authority, Fault> {
     let presented = credential::read(&parts.headers, &admin.operators)?;
-    let shown = match &presented {
+    let presented = match &presented {
         Presented::Nobody => return Err(Fault::Unauthenticated),
         Presented::Operator(key) => return Ok(Authority::Operator(*key)),
-        Presented::Key(key) => Shown::Key(key, None),
-        Presented::Token(token) => Shown::Token(token, None),
+        Presented::Key(key) => PresentedCredential::Key(key, None),
+        Presented::Token(token) => PresentedCredential::Token(token, None),
     };
-    admin.limits.admit_credential(context.client, admin.registry.recognize(&shown))?;
-    let grant = admin.registry.identify(shown, context.client).await?;
-    context.intake.identified(grant.as_deref(), || admin.registry.now());
+    admin.limits.admit_credential(context.client, admin.identity.recognize(&presented))?;
+    let grant = admin.identity.identify(presented, context.client).await?;
+    context.intake.identified(grant.as_deref(), || admin.identity.now());
     Ok(Authority::Key(grant.ok_or(Fault::Unauthenticated)?))
 }
 
@@ -135,9 +135,9 @@ impl Authority {
     }
 
     /// A tenant that the caller may read: its own; for the operator any.
-    pub(super) async fn tenant(&self, registry: &Registry, slug: &str) -> Result<Tenant, Fault> {
+    pub(super) async fn tenant(&self, identity: &Identity, slug: &str) -> Result<Tenant, Fault> {
         let owner = self.owner()?;
-        let tenant = registry.tenant(&Slug::parse(slug).map_err(|_| NO_TENANT)?).await?;
+        let tenant = identity.tenant(&Slug::parse(slug).map_err(|_| NO_TENANT)?).await?;
         if owner.is_some_and(|owner| owner.tenant != tenant.uid) {
             return Err(NO_TENANT);
         }
@@ -146,9 +146,9 @@ impl Authority {
     }
 
     /// An agent that the caller may manage: one of its tenant; for the operator any.
-    pub(super) async fn agent(&self, registry: &Registry, slug: &str) -> Result<Agent, Fault> {
+    pub(super) async fn agent(&self, identity: &Identity, slug: &str) -> Result<Agent, Fault> {
         let owner = self.owner()?;
-        let agent = registry.agent(slug).await?;
+        let agent = identity.agent(slug).await?;
         if owner.is_some_and(|owner| !owner.reaches(agent.tenant, agent.uid)) {
             return Err(NO_AGENT);
         }
@@ -158,8 +158,8 @@ impl Authority {
 
     /// An agent whose catalog the caller may change: as [`agent`](Self::agent), and for an agent key with the scope
     /// `registry` its own.
-    pub(super) async fn registry_of(&self, registry: &Registry, slug: &str) -> Result<Agent, Fault> {
-        let agent = registry.agent(slug).await?;
+    pub(super) async fn catalog_of(&self, identity: &Identity, slug: &str) -> Result<Agent, Fault> {
+        let agent = identity.agent(slug).await?;
         if let Self::Key(grant) = self {
             if !grant.credential.reaches(agent.tenant, agent.uid) {
                 return Err(NO_AGENT);
@@ -210,15 +210,15 @@ pub(super) struct Sight {
 
 impl Sight {
     /// A tenant whose rows the caller may read.
-    pub(super) async fn tenant_called(&self, registry: &Registry, slug: &str) -> Result<TenantId, Fault> {
-        let tenant = registry.tenant(&Slug::parse(slug).map_err(|_| NO_TENANT)?).await?.uid;
+    pub(super) async fn tenant_called(&self, identity: &Identity, slug: &str) -> Result<TenantId, Fault> {
+        let tenant = identity.tenant(&Slug::parse(slug).map_err(|_| NO_TENANT)?).await?.uid;
         if self.tenant.is_none_or(|own| own == tenant) { Ok(tenant) } else { Err(NO_TENANT) }
     }
 
     /// The agents that a filter names: by id, or by the `agentId` of a row, for deleted agents. The operator also finds rows
     /// that name an agent which does not exist.
-    pub(super) async fn agents_named(&self, registry: &Registry, name: &str) -> Result<AgentFilter, Fault> {
-        let registered = match registry.agent(name).await {
+    pub(super) async fn agents_named(&self, identity: &Identity, name: &str) -> Result<AgentFilter, Fault> {
+        let registered = match identity.agent(name).await {
             Ok(agent) => Some(agent),
             Err(Fault::NotFound(_)) => None,
             Err(fault) => return Err(fault),

@@ -11,10 +11,10 @@ use super::extract::{Condition, Params, Segment, bytes};
 use super::openapi::{Preconditions, Problems, WriteProblems};
 use super::resources::{UriParam, created};
 use super::{Answer, App};
+use crate::catalog::resources::RawContent;
 use crate::http::precondition::etag;
 use crate::model::fault::Fault;
 use crate::model::resource::PartKind;
-use crate::registry::resources::RawContent;
 
 /// The default of `curl --data-binary`, which says nothing about the file.
 const CURL_DEFAULT: &str = "application/x-www-form-urlencoded";
@@ -39,12 +39,12 @@ pub(super) async fn write(
     Condition(condition): Condition,
     request: Request,
 ) -> Answer<impl IntoResponse> {
-    let agent = authority.registry_of(&app.registry, &slug).await?;
+    let agent = authority.catalog_of(&app.identity, &slug).await?;
     let uri = param.check()?;
     let mime_type = declared(request.headers())?;
     let bytes = bytes(request, app.content_bytes).await?;
     let content = RawContent { mime_type, bytes };
-    let written = app.registry.put_content(&agent, uri, content, condition).await?;
+    let written = app.catalog.put_content(&agent, uri, content, condition).await?;
     Ok((created(written.created), [(ETAG, etag(written.revision))]))
 }
 
@@ -63,8 +63,8 @@ pub(super) async fn read(
     Segment(slug): Segment,
     Params(param): Params<UriParam>,
 ) -> Answer<impl IntoResponse> {
-    let agent = authority.registry_of(&app.registry, &slug).await?;
-    let full = app.registry.resource(&agent, &param.check()?).await?;
+    let agent = authority.catalog_of(&app.identity, &slug).await?;
+    let full = app.catalog.resource(&agent, &param.check()?).await?;
     let [part] = full.resource.parts.as_slice() else {
         return Err(
             Fault::invalid_params("the resource does not have exactly one content; read it as JSON").into()

@@ -12,15 +12,15 @@ use super::authority::Authority;
 use super::extract::{Json as Input, Nothing, Params, Segment};
 use super::openapi::WriteProblems;
 use super::{Admin, Answer, App};
-use crate::http::limits::Asker;
 use crate::http::problem::status;
+use crate::identity::explain::AccessRule;
 use crate::model::agent::Agent;
 use crate::model::api_key::ApiKey;
 use crate::model::fault::Fault;
 use crate::model::ids::KeyId;
 use crate::model::method::{CostClass, Method};
-use crate::registry::explain::AccessRule;
-use crate::usage::Holders;
+use crate::quota::limits::RateLimitSubject;
+use crate::quota::usage::QuotaSubject;
 
 /// The properties of a request on which the decision depends.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -117,8 +117,8 @@ pub(super) async fn explain(
     _: Params<Nothing>,
     Input(question): Input<Question>,
 ) -> Answer<impl IntoResponse> {
-    let agent = authority.agent(&app.registry, &slug).await?;
-    let key = app.registry.key(question.key_id).await?;
+    let agent = authority.agent(&app.identity, &slug).await?;
+    let key = app.identity.key(question.key_id).await?;
     // Nothing about another tenant's key is revealed to an owner.
     if authority.owner()?.is_some_and(|owner| owner.tenant != key.tenant) {
         return Err(Fault::NotFound("key").into());
@@ -140,8 +140,8 @@ async fn decide(
     agent: &Agent,
     question: &Question,
 ) -> Result<Result<(), (Rule, Fault)>, Fault> {
-    let tenant = app.registry.tenant(&agent.tenant_slug).await?;
-    let would_be = match app.registry.would_admit(key, agent, tenant.limits, question.address.map(Into::into))
+    let tenant = app.identity.tenant(&agent.tenant_slug).await?;
+    let would_be = match app.identity.would_admit(key, agent, tenant.limits, question.address.map(Into::into))
     {
         Ok(would_be) => would_be,
         Err((rule, fault)) => return Ok(Err((rule.into(), fault))),
@@ -150,18 +150,18 @@ async fn decide(
         None => CostClass::Read,
         Some(asked) => Method::parse(&asked.method).map_or(CostClass::Other, Method::cost),
     };
-    let asker = Asker {
+    let subject = RateLimitSubject {
         credential: Some(&would_be.credential),
         tenant: agent.tenant,
         agent: agent.uid,
         limits: &would_be.limits,
     };
-    if let Err(fault) = app.limits.would_charge(&asker, app.costs.of(cost)) {
+    if let Err(fault) = app.limits.would_charge(&subject, app.costs.of(cost)) {
         return Ok(Err((Rule::RateLimit, fault)));
     }
-    let own = asker.is_own();
-    let holders = Holders { agent: agent.uid, tenant: agent.tenant, limits: &would_be.limits, own };
-    match app.usage.would_take(holders).await {
+    let own = subject.is_own();
+    let quotas = QuotaSubject { agent: agent.uid, tenant: agent.tenant, limits: &would_be.limits, own };
+    match app.usage.would_take(quotas).await {
         Err(fault @ Fault::QuotaExceeded { .. }) => Ok(Err((Rule::Quota, fault))),
         other => other.map(Ok),
     }

@@ -9,13 +9,13 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Deserializer};
 
 use super::authority::Visit;
+use crate::cache::audited::AuditedCall;
 use crate::http::client_context::ClientContext;
 use crate::http::problem::{self, AdminFault};
 use crate::http::{media_type, precondition};
 use crate::model::fault::Fault;
 use crate::model::json::{Object, is_too_deep};
-use crate::registry::audited::AuditedCall;
-use crate::registry::write::Precondition;
+use crate::model::precondition::Precondition;
 
 /// The body limit of a JSON body without contents.
 const SMALL_BODY: usize = 256 * 1024;

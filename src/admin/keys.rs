@@ -21,13 +21,13 @@ use super::openapi::{Preconditions, Problems, WriteProblems};
 use super::page::{Items, PageParams};
 use super::{Answer, App};
 use crate::http::precondition::etag;
+use crate::identity::keys::{IssuedKey, NewKey};
 use crate::model::api_key::ApiKey;
 use crate::model::caller::KeyScope;
 use crate::model::fault::Fault;
 use crate::model::ids::{KeyId, PrincipalId};
 use crate::model::limits::RateLimit;
 use crate::model::networks::Networks;
-use crate::registry::keys::{IssuedKey, NewKey};
 
 const DEFAULT_GRACE: u64 = 3_600;
 /// Thirty days.
@@ -183,7 +183,7 @@ pub(super) async fn create_agent(
     _: Params<Nothing>,
     Input(new): Input<Create>,
 ) -> Answer<impl IntoResponse> {
-    let agent = authority.agent(&app.registry, &slug).await?;
+    let agent = authority.agent(&app.identity, &slug).await?;
     let new = NewKey {
         tenant: agent.tenant,
         agent: Some(agent.uid),
@@ -193,7 +193,7 @@ pub(super) async fn create_agent(
         limits: app.settable.key(new.limits)?,
         networks: checked_networks(new.networks)?,
     };
-    Ok(issued(app.registry.create_key(new, authority.maker()).await?))
+    Ok(issued(app.identity.create_key(new, authority.maker()).await?))
 }
 
 /// Creates an owner key of a tenant. The answer is the only one that contains it.
@@ -214,7 +214,7 @@ pub(super) async fn create_owner(
     Input(new): Input<Create>,
 ) -> Answer<impl IntoResponse> {
     authority.operator()?;
-    let tenant = authority.tenant(&app.registry, &slug).await?;
+    let tenant = authority.tenant(&app.identity, &slug).await?;
     let new = NewKey {
         tenant: tenant.uid,
         agent: None,
@@ -224,7 +224,7 @@ pub(super) async fn create_owner(
         limits: app.settable.key(new.limits)?,
         networks: checked_networks(new.networks)?,
     };
-    Ok(issued(app.registry.create_key(new, authority.maker()).await?))
+    Ok(issued(app.identity.create_key(new, authority.maker()).await?))
 }
 
 /// Lists the keys of an agent.
@@ -242,10 +242,10 @@ pub(super) async fn list_agent(
     Segment(slug): Segment,
     Params(params): Params<PageParams>,
 ) -> Answer<impl IntoResponse> {
-    let agent = authority.agent(&app.registry, &slug).await?;
+    let agent = authority.agent(&app.identity, &slug).await?;
     let page = params.open(&app.seal, "keys", agent.uid.0)?;
     let after = page.after.parse().unwrap_or(Uuid::nil());
-    let keys = app.registry.keys(agent.tenant, Some(agent.uid), after, page.read()).await?;
+    let keys = app.identity.keys(agent.tenant, Some(agent.uid), after, page.read()).await?;
     Ok(page.answer(keys, |key| key.uid.to_string(), KeyView::from))
 }
 
@@ -265,10 +265,10 @@ pub(super) async fn list_owner(
     Params(params): Params<PageParams>,
 ) -> Answer<impl IntoResponse> {
     authority.operator()?;
-    let tenant = authority.tenant(&app.registry, &slug).await?;
+    let tenant = authority.tenant(&app.identity, &slug).await?;
     let page = params.open(&app.seal, "keys", tenant.uid.0)?;
     let after = page.after.parse().unwrap_or(Uuid::nil());
-    let keys = app.registry.keys(tenant.uid, None, after, page.read()).await?;
+    let keys = app.identity.keys(tenant.uid, None, after, page.read()).await?;
     Ok(page.answer(keys, |key| key.uid.to_string(), KeyView::from))
 }
 
@@ -292,7 +292,7 @@ pub(super) async fn update(
 ) -> Answer<impl IntoResponse> {
     let key = find(&app, &authority, &id).await?;
     let limits = patch.limits.map(|limits| app.settable.key(limits)).transpose()?;
-    let key = app.registry.limit_key(&key, limits, authority.maker(), condition).await?;
+    let key = app.identity.limit_key(&key, limits, authority.maker(), condition).await?;
     Ok(([(ETAG, etag(key.revision))], Json(KeyView::from(key))))
 }
 
@@ -313,7 +313,7 @@ pub(super) async fn revoke(
     Condition(condition): Condition,
 ) -> Answer<impl IntoResponse> {
     let key = find(&app, &authority, &id).await?;
-    let revision = app.registry.revoke_key(&key, asked.descendants, condition).await?;
+    let revision = app.identity.revoke_key(&key, asked.descendants, condition).await?;
     Ok((StatusCode::NO_CONTENT, [(ETAG, etag(revision))]))
 }
 
@@ -344,14 +344,14 @@ pub(super) async fn rotate(
     if grace > LONGEST_GRACE {
         return Err(Fault::invalid_params("graceSeconds must be at most 2592000, thirty days").into());
     }
-    Ok(issued(app.registry.rotate_key(&key, Duration::from_secs(grace), authority.maker(), condition).await?))
+    Ok(issued(app.identity.rotate_key(&key, Duration::from_secs(grace), authority.maker(), condition).await?))
 }
 
 /// The key, if it exists and the caller manages it; otherwise not found.
 async fn find(app: &super::Admin, authority: &Authority, id: &str) -> Result<ApiKey, Fault> {
     authority.owner()?;
     let uid = id.parse().map_err(|_| Fault::NotFound("key"))?;
-    let key = app.registry.key(KeyId(uid)).await?;
+    let key = app.identity.key(KeyId(uid)).await?;
     authority.manages(&key)?;
     Ok(key)
 }

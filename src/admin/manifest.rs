@@ -17,10 +17,10 @@ use super::definition::{ManifestInput, ManifestView};
 use super::extract::{Condition, Nothing, Params, Segment, json_bytes, parse};
 use super::openapi::{Preconditions, Problems, WriteProblems};
 use super::{Admin, Answer, App};
+use crate::catalog::manifest::{Applied, Names, NewManifest, too_large};
 use crate::http::precondition::etag;
 use crate::model::fault::Fault;
 use crate::model::scope::Revision;
-use crate::registry::manifest::{Applied, Names, NewManifest, too_large};
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -85,14 +85,14 @@ pub(super) async fn apply(
     Condition(condition): Condition,
     request: Request,
 ) -> Answer<impl IntoResponse> {
-    let agent = authority.registry_of(&app.registry, &slug).await?;
+    let agent = authority.catalog_of(&app.identity, &slug).await?;
     let body = json_bytes(request, app.manifest_bytes).await?;
     let _place = app.place().await?;
     let wanted = read(&app, body, slug).await?;
     let applied = if dry_run {
-        app.registry.plan_manifest(&agent, &wanted, &condition).await?
+        app.catalog.plan_manifest(&agent, &wanted, &condition).await?
     } else {
-        app.registry.apply_manifest(&agent, wanted, condition).await?
+        app.catalog.apply_manifest(&agent, wanted, condition).await?
     };
     let Applied { revision, created, updated, deleted, unchanged } = applied;
     let (created, updated, deleted) = (created.into(), updated.into(), deleted.into());
@@ -129,10 +129,10 @@ pub(super) async fn show(
     Segment(slug): Segment,
     _: Params<Nothing>,
 ) -> Answer<impl IntoResponse> {
-    let agent = authority.registry_of(&app.registry, &slug).await?;
+    let agent = authority.catalog_of(&app.identity, &slug).await?;
     let _place = app.place().await?;
     let most = app.manifest_bytes;
-    let full = app.registry.manifest(&agent, most).await?;
+    let full = app.catalog.manifest(&agent, most).await?;
     let tag = etag(full.revision);
     let text = off(move || {
         let mut text = Bounded { text: Vec::new(), most };

@@ -31,20 +31,23 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::audit::AuditRecorder;
+use crate::catalog::Catalog;
 use crate::config::Costs;
 use crate::http::cursor::CursorSeal;
-use crate::http::limits::Limits;
 use crate::http::operator_keys::OperatorKeys;
 use crate::http::problem::AdminFault;
+use crate::identity::Identity;
 use crate::model::fault::Fault;
-use crate::registry::Registry;
-use crate::usage::UsageBook;
+use crate::quota::limits::Limits;
+use crate::quota::usage::UsageBook;
 
 /// The services of the handlers.
 #[derive(Debug)]
 pub struct Admin {
-    /// The use cases.
-    pub registry: Arc<Registry>,
+    /// Tenants, agents, keys and access.
+    pub identity: Arc<Identity>,
+    /// Resources, resource templates and prompts.
+    pub catalog: Arc<Catalog>,
     /// The audit log.
     pub audit: Arc<AuditRecorder>,
     /// Recent reads of it, which may be repeated without a row.

@@ -36,9 +36,9 @@ pub(super) async fn list(
     Segment(slug): Segment,
     Params(params): Params<PageParams>,
 ) -> Answer<impl IntoResponse> {
-    let agent = authority.registry_of(&app.registry, &slug).await?;
+    let agent = authority.catalog_of(&app.identity, &slug).await?;
     let page = params.open(&app.seal, "prompts", agent.uid.0)?;
-    let prompts = app.registry.prompts(&agent, &page.after, page.read()).await?;
+    let prompts = app.catalog.prompts(&agent, &page.after, page.read()).await?;
     Ok(page.answer(prompts, |prompt| prompt.name.to_string(), PromptView::listed))
 }
 
@@ -57,8 +57,8 @@ pub(super) async fn read(
     Segments(slug, name): Segments,
     _: Params<Nothing>,
 ) -> Answer<impl IntoResponse> {
-    let agent = authority.registry_of(&app.registry, &slug).await?;
-    let full = app.registry.prompt(&agent, &checked(&name)?).await?;
+    let agent = authority.catalog_of(&app.identity, &slug).await?;
+    let full = app.catalog.prompt(&agent, &checked(&name)?).await?;
     let tag = etag(full.prompt.revision);
     Ok(([(ETAG, tag)], Json(PromptView::whole(full.prompt, &full.messages)?)))
 }
@@ -81,12 +81,12 @@ pub(super) async fn write(
     Condition(condition): Condition,
     request: Request,
 ) -> Answer<impl IntoResponse> {
-    let agent = authority.registry_of(&app.registry, &slug).await?;
+    let agent = authority.catalog_of(&app.identity, &slug).await?;
     let name = checked(&name)?;
     // Every character of text may be escaped.
     let input: PromptInput = json(request, app.content_bytes * 2 + AROUND_CONTENTS).await?;
     let new = input.check(name, app.content_bytes)?;
-    let written = app.registry.put_prompt(&agent, new, condition).await?;
+    let written = app.catalog.put_prompt(&agent, new, condition).await?;
     Ok((created(written.created), [(ETAG, etag(written.revision))]))
 }
 
@@ -106,7 +106,7 @@ pub(super) async fn remove(
     _: Params<Nothing>,
     Condition(condition): Condition,
 ) -> Answer<impl IntoResponse> {
-    let agent = authority.registry_of(&app.registry, &slug).await?;
-    let revision = app.registry.delete_prompt(&agent, checked(&name)?, condition).await?;
+    let agent = authority.catalog_of(&app.identity, &slug).await?;
+    let revision = app.catalog.delete_prompt(&agent, checked(&name)?, condition).await?;
     Ok((StatusCode::NO_CONTENT, [(ETAG, etag(revision))]))
 }

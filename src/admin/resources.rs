@@ -74,7 +74,7 @@ pub(super) async fn list_or_read(
     Segment(slug): Segment,
     Params(params): Params<ListParams>,
 ) -> Answer<Response> {
-    let agent = authority.registry_of(&app.registry, &slug).await?;
+    let agent = authority.catalog_of(&app.identity, &slug).await?;
     match params.uri {
         Some(_) if params.limit.is_some() || params.cursor.is_some() => {
             Err(Fault::invalid_params("query: uri cannot be combined with limit or cursor").into())
@@ -88,14 +88,14 @@ pub(super) async fn list_or_read(
 }
 
 async fn read(app: &Admin, agent: &Agent, param: UriParam) -> Result<impl IntoResponse + use<>, Fault> {
-    let full = app.registry.resource(agent, &param.check()?).await?;
+    let full = app.catalog.resource(agent, &param.check()?).await?;
     let tag = etag(full.resource.revision);
     Ok(([(ETAG, tag)], Json(ListedOrRead::Read(ResourceView::whole(full.resource, &full.bytes)))))
 }
 
 async fn list(app: &Admin, agent: &Agent, params: &PageParams) -> Result<impl IntoResponse + use<>, Fault> {
     let page = params.open(&app.seal, "resources", agent.uid.0)?;
-    let resources = app.registry.resources(agent, &page.after, page.read()).await?;
+    let resources = app.catalog.resources(agent, &page.after, page.read()).await?;
     let items = page.items(resources, |resource| resource.uri.to_string(), ResourceView::listed);
     Ok(Json(ListedOrRead::Listed(items)))
 }
@@ -118,12 +118,12 @@ pub(super) async fn write(
     Condition(condition): Condition,
     request: Request,
 ) -> Answer<impl IntoResponse> {
-    let agent = authority.registry_of(&app.registry, &slug).await?;
+    let agent = authority.catalog_of(&app.identity, &slug).await?;
     let uri = param.check()?;
     // Every character of text may be escaped; base64 has four bytes for three.
     let input: ResourceInput = json(request, app.content_bytes * 2 + AROUND_CONTENTS).await?;
     let new = input.check(uri, app.content_bytes)?;
-    let written = app.registry.put_resource(&agent, new, condition).await?;
+    let written = app.catalog.put_resource(&agent, new, condition).await?;
     Ok((created(written.created), [(ETAG, etag(written.revision))]))
 }
 
@@ -147,8 +147,8 @@ pub(super) async fn remove(
     Params(param): Params<UriParam>,
     Condition(condition): Condition,
 ) -> Answer<impl IntoResponse> {
-    let agent = authority.registry_of(&app.registry, &slug).await?;
-    let revision = app.registry.delete_resource(&agent, param.check()?, condition).await?;
+    let agent = authority.catalog_of(&app.identity, &slug).await?;
+    let revision = app.catalog.delete_resource(&agent, param.check()?, condition).await?;
     Ok((StatusCode::NO_CONTENT, [(ETAG, etag(revision))]))
 }
 
@@ -168,7 +168,7 @@ pub(super) async fn touch(
     Params(param): Params<UriParam>,
     Condition(condition): Condition,
 ) -> Answer<impl IntoResponse> {
-    let agent = authority.registry_of(&app.registry, &slug).await?;
-    let written = app.registry.touch_resource(&agent, param.check()?, condition).await?;
+    let agent = authority.catalog_of(&app.identity, &slug).await?;
+    let written = app.catalog.touch_resource(&agent, param.check()?, condition).await?;
     Ok((StatusCode::ACCEPTED, [(ETAG, etag(written.revision))]))
 }

@@ -76,7 +76,7 @@ pub(super) async fn list_or_read(
     Segment(slug): Segment,
     Params(params): Params<ListParams>,
 ) -> Answer<Response> {
-    let agent = authority.registry_of(&app.registry, &slug).await?;
+    let agent = authority.catalog_of(&app.identity, &slug).await?;
     match params.uri_template {
         Some(_) if params.limit.is_some() || params.cursor.is_some() => {
             let both = "query: uriTemplate cannot be combined with limit or cursor";
@@ -91,14 +91,14 @@ pub(super) async fn list_or_read(
 }
 
 async fn read(app: &Admin, agent: &Agent, param: TemplateParam) -> Result<impl IntoResponse + use<>, Fault> {
-    let full = app.registry.template(agent, &param.check()?).await?;
+    let full = app.catalog.template(agent, &param.check()?).await?;
     let tag = etag(full.template.revision);
     Ok(([(ETAG, tag)], Json(ListedOrRead::Read(TemplateView::whole(full.template, &full.body)))))
 }
 
 async fn list(app: &Admin, agent: &Agent, params: &PageParams) -> Result<impl IntoResponse + use<>, Fault> {
     let page = params.open(&app.seal, "templates", agent.uid.0)?;
-    let templates = app.registry.templates(agent, &page.after, page.read()).await?;
+    let templates = app.catalog.templates(agent, &page.after, page.read()).await?;
     let items = page.items(templates, |template| template.uri_template.to_string(), TemplateView::listed);
     Ok(Json(ListedOrRead::Listed(items)))
 }
@@ -121,11 +121,11 @@ pub(super) async fn write(
     Condition(condition): Condition,
     request: Request,
 ) -> Answer<impl IntoResponse> {
-    let agent = authority.registry_of(&app.registry, &slug).await?;
+    let agent = authority.catalog_of(&app.identity, &slug).await?;
     let uri_template = param.check()?;
     let input: TemplateInput = json(request, MOST_BYTES).await?;
     let new = input.check(uri_template)?;
-    let written = app.registry.put_template(&agent, new, condition).await?;
+    let written = app.catalog.put_template(&agent, new, condition).await?;
     Ok((created(written.created), [(ETAG, etag(written.revision))]))
 }
 
@@ -145,7 +145,7 @@ pub(super) async fn remove(
     Params(param): Params<TemplateParam>,
     Condition(condition): Condition,
 ) -> Answer<impl IntoResponse> {
-    let agent = authority.registry_of(&app.registry, &slug).await?;
-    let revision = app.registry.delete_template(&agent, param.check()?, condition).await?;
+    let agent = authority.catalog_of(&app.identity, &slug).await?;
+    let revision = app.catalog.delete_template(&agent, param.check()?, condition).await?;
     Ok((StatusCode::NO_CONTENT, [(ETAG, etag(revision))]))
 }

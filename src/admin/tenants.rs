@@ -17,11 +17,11 @@ use super::openapi::{Preconditions, Problems, WriteProblems};
 use super::page::{Items, PageParams};
 use super::{Answer, App};
 use crate::http::precondition::etag;
+use crate::identity::tenants::{self, TenantChange};
 use crate::model::agent::{KeyAge, Tenant};
 use crate::model::fault::Fault;
 use crate::model::ids::Slug;
 use crate::model::limits::UseLimits;
-use crate::registry::tenants::{self, TenantChange};
 
 /// A new tenant. Default: its id as name.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -118,7 +118,7 @@ pub(super) async fn create(
     let limits = app.settable.tenant(&authority, new.limits)?;
     let agent_limits = app.settable.agent(&authority, new.agent_limits)?;
     let new = tenants::NewTenant { slug, name, max_key_age, limits, agent_limits };
-    let tenant = app.registry.create_tenant(new).await?;
+    let tenant = app.identity.create_tenant(new).await?;
     Ok((StatusCode::CREATED, [(ETAG, etag(tenant.revision))], Json(TenantView::from(tenant))))
 }
 
@@ -138,7 +138,7 @@ pub(super) async fn list(
 ) -> Answer<impl IntoResponse> {
     authority.operator()?;
     let page = params.open(&app.seal, "tenants", Uuid::nil())?;
-    let tenants = app.registry.tenants(&page.after, page.read()).await?;
+    let tenants = app.identity.tenants(&page.after, page.read()).await?;
     Ok(page.answer(tenants, |tenant| tenant.slug.to_string(), TenantView::from))
 }
 
@@ -157,7 +157,7 @@ pub(super) async fn read(
     Segment(slug): Segment,
     _: Params<Nothing>,
 ) -> Answer<impl IntoResponse> {
-    let tenant = authority.tenant(&app.registry, &slug).await?;
+    let tenant = authority.tenant(&app.identity, &slug).await?;
     Ok(([(ETAG, etag(tenant.revision))], Json(TenantView::from(tenant))))
 }
 
@@ -180,14 +180,14 @@ pub(super) async fn update(
     Input(patch): Input<Update>,
 ) -> Answer<impl IntoResponse> {
     authority.operator()?;
-    let tenant = authority.tenant(&app.registry, &slug).await?;
+    let tenant = authority.tenant(&app.identity, &slug).await?;
     let change = TenantChange {
         name: patch.name.map(Name::into),
         max_key_age: patch.max_key_age_days.map(checked_age).transpose()?,
         limits: patch.limits.map(|limits| app.settable.tenant(&authority, limits)).transpose()?,
         agent_limits: patch.agent_limits.map(|limits| app.settable.agent(&authority, limits)).transpose()?,
     };
-    let tenant = app.registry.update_tenant(tenant.slug, change, condition).await?;
+    let tenant = app.identity.update_tenant(tenant.slug, change, condition).await?;
     Ok(([(ETAG, etag(tenant.revision))], Json(TenantView::from(tenant))))
 }
 
@@ -208,7 +208,7 @@ pub(super) async fn remove(
     Condition(condition): Condition,
 ) -> Answer<impl IntoResponse> {
     authority.operator()?;
-    let tenant = authority.tenant(&app.registry, &slug).await?;
-    let written = app.registry.delete_tenant(tenant.slug, condition).await?;
+    let tenant = authority.tenant(&app.identity, &slug).await?;
+    let written = app.identity.delete_tenant(tenant.slug, condition).await?;
     Ok((StatusCode::NO_CONTENT, [(ETAG, etag(written.revision))]))
 }

@@ -91,9 +91,9 @@ pub(super) async fn read(
     Segment(slug): Segment,
     Params(params): Params<UsageParams>,
 ) -> Answer<impl IntoResponse> {
-    let agent = authority.agent(&app.registry, &slug).await?;
+    let agent = authority.agent(&app.identity, &slug).await?;
     let bucket = params.bucket.unwrap_or_default();
-    let span = params.span(bucket, app.registry.now())?;
+    let span = params.span(bucket, app.identity.now())?;
     let rows = app.usage.usage(agent.uid, span, bucket).await?;
     Ok(Json(Usage { items: rows.into_iter().map(UsageView::from).collect() }))
 }

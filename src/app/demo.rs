@@ -6,7 +6,13 @@ use std::sync::Arc;
 
 use super::{AppError, Running, credentials};
 use crate::admin::definition::ManifestInput;
+use crate::catalog::Catalog;
 use crate::config::Settings;
+use crate::identity::Identity;
+use crate::identity::agents::NewAgent;
+use crate::identity::grant::PresentedCredential;
+use crate::identity::keys::NewKey;
+use crate::identity::tenants::NewTenant;
 use crate::model::agent::{Access, Agent, AgentDescription};
 use crate::model::caller::KeyScope;
 use crate::model::client_address::ClientAddress;
@@ -15,36 +21,32 @@ use crate::model::ids::Slug;
 use crate::model::key::SecretKey;
 use crate::model::key_bounds::Maker;
 use crate::model::limits::UseLimits;
-use crate::registry::Registry;
-use crate::registry::access::Shown;
-use crate::registry::agents::NewAgent;
-use crate::registry::keys::NewKey;
-use crate::registry::tenants::NewTenant;
-use crate::registry::write::Precondition;
+use crate::model::precondition::Precondition;
 
 const MANIFEST: &str = include_str!("../../config/demo/research.json");
 const TENANT: &str = "demo";
 
 /// Registers the demo agent where it does not exist, and prints how to read it. What its user has changed since stays.
 pub(super) async fn register(settings: &Settings, running: &Running) -> Result<(), AppError> {
+    let services = &running.services;
     let manifest: ManifestInput =
         serde_json::from_str(MANIFEST).map_err(|error| AppError::Demo(error.to_string()))?;
     let failed = |fault: Fault| AppError::Demo(fault.to_string());
     let slug = manifest.agent.clone().unwrap_or_default();
-    let (agent, created) = agent(&running.registry, &slug).await.map_err(failed)?;
+    let (agent, created) = agent(&services.identity, &slug).await.map_err(failed)?;
     let key_file = settings.embedded.data_dir.join("demo.key");
     let kept = credentials::read(&key_file)?;
     // A first start that was interrupted has left an agent without anything, and no key.
-    let unfinished = kept.is_none() && is_empty(&running.registry, &agent).await.map_err(failed)?;
+    let unfinished = kept.is_none() && is_empty(&services.catalog, &agent).await.map_err(failed)?;
     if created || unfinished {
         let wanted = manifest.check(settings.limits.content_bytes).map_err(failed)?;
-        let applied = running.registry.apply_manifest(&agent, wanted, Precondition::default()).await;
+        let applied = services.catalog.apply_manifest(&agent, wanted, Precondition::default()).await;
         applied.map_err(failed)?;
     }
     let key = match kept {
-        Some(key) if is_good(&running.registry, &key, &agent).await.map_err(failed)? => key,
+        Some(key) if is_good(&services.identity, &key, &agent).await.map_err(failed)? => key,
         _ => {
-            let key = new_key(&running.registry, &agent).await.map_err(failed)?;
+            let key = new_key(&services.identity, &agent).await.map_err(failed)?;
             credentials::write(&key_file, &key)?;
             key
         }
@@ -54,16 +56,19 @@ pub(super) async fn register(settings: &Settings, running: &Running) -> Result<(
     Ok(())
 }
 
-async fn is_empty(registry: &Registry, agent: &Agent) -> Result<bool, Fault> {
-    match registry.manifest(agent, usize::MAX).await {
+async fn is_empty(catalog: &Catalog, agent: &Agent) -> Result<bool, Fault> {
+    match catalog.manifest(agent, usize::MAX).await {
         Ok(full) => Ok(full.resources.is_empty() && full.templates.is_empty() && full.prompts.is_empty()),
         Err(fault) => Err(fault),
     }
 }
 
 /// Whether a key of an earlier start still reaches the agent.
-async fn is_good(registry: &Registry, key: &SecretKey, agent: &Agent) -> Result<bool, Fault> {
-    match registry.identify(Shown::Key(key, None), ClientAddress::Known(Ipv4Addr::LOCALHOST.into())).await {
+async fn is_good(identity: &Identity, key: &SecretKey, agent: &Agent) -> Result<bool, Fault> {
+    match identity
+        .identify(PresentedCredential::Key(key, None), ClientAddress::Known(Ipv4Addr::LOCALHOST.into()))
+        .await
+    {
         Ok(grant) => Ok(grant.is_some_and(|grant| grant.credential.reaches(agent.tenant, agent.uid))),
         Err(Fault::Unauthenticated) => Ok(false),
         Err(fault) => Err(fault),
@@ -71,7 +76,7 @@ async fn is_good(registry: &Registry, key: &SecretKey, agent: &Agent) -> Result<
 }
 
 /// The agent, and whether it was created now.
-async fn agent(registry: &Arc<Registry>, slug: &str) -> Result<(Agent, bool), Fault> {
+async fn agent(identity: &Arc<Identity>, slug: &str) -> Result<(Agent, bool), Fault> {
     let form = |_| Fault::NotFound("slug");
     let tenant = Slug::parse(TENANT).map_err(form)?;
     let of_the_demo = NewTenant {
@@ -81,7 +86,7 @@ async fn agent(registry: &Arc<Registry>, slug: &str) -> Result<(Agent, bool), Fa
         limits: UseLimits::default(),
         agent_limits: UseLimits::default(),
     };
-    match registry.create_tenant(of_the_demo).await {
+    match identity.create_tenant(of_the_demo).await {
         Ok(_) | Err(Fault::AlreadyExists(_)) => {}
         Err(fault) => return Err(fault),
     }
@@ -99,13 +104,13 @@ async fn agent(registry: &Arc<Registry>, slug: &str) -> Result<(Agent, bool), Fa
         limits: None,
         by_operator: true,
     };
-    match registry.create_agent(new).await {
-        Err(Fault::AlreadyExists(_)) => Ok((registry.agent(slug).await?, false)),
+    match identity.create_agent(new).await {
+        Err(Fault::AlreadyExists(_)) => Ok((identity.agent(slug).await?, false)),
         created => Ok((created?, true)),
     }
 }
 
-async fn new_key(registry: &Arc<Registry>, agent: &Agent) -> Result<SecretKey, Fault> {
+async fn new_key(identity: &Arc<Identity>, agent: &Agent) -> Result<SecretKey, Fault> {
     let new = NewKey {
         tenant: agent.tenant,
         agent: Some(agent.uid),
@@ -115,7 +120,7 @@ async fn new_key(registry: &Arc<Registry>, agent: &Agent) -> Result<SecretKey, F
         limits: None,
         networks: None,
     };
-    Ok(registry.create_key(new, Maker::Operator).await?.secret)
+    Ok(identity.create_key(new, Maker::Operator).await?.secret)
 }
 
 fn print(url: &str, agent: &str, key: &SecretKey) -> std::io::Result<()> {

@@ -3,12 +3,12 @@
 use embedded_postgres::EmbeddedError;
 
 use crate::audit::AuditError;
+use crate::identity::tokens::FetchError;
 use crate::model::audit::signature::SigningKeyError;
 use crate::model::key::KeyError;
 use crate::model::sources::RandomError;
 use crate::server::ServerError;
 use crate::store::{DatabaseLocation, DatabaseUrlError, StoreError};
-use crate::tokens::FetchError;
 
 /// Why the gateway cannot run.
 #[derive(Debug, thiserror::Error)]

@@ -10,6 +10,7 @@ mod options;
 mod reload;
 mod run;
 mod schema;
+mod services;
 mod signals;
 mod signing;
 mod startup;
@@ -30,24 +31,23 @@ use crate::config::Settings;
 use crate::feed::Feed;
 use crate::http::client_address::TrustedProxies;
 use crate::http::cursor::CursorSeal;
-use crate::http::limits::Limits;
 use crate::http::metadata::Metadata;
 use crate::http::meter::Meter;
 use crate::http::operator_keys::OperatorKeys;
 use crate::http::origin::OriginRules;
 use crate::http::request_id::RequestIds;
+use crate::identity::tokens::Tokens;
 use crate::mcp::endpoint::{Endpoint, Services};
-use crate::model::feed::Follower;
+use crate::model::feed::{ChangeFeed, Follower};
 use crate::model::sources::Sources;
-use crate::registry::Registry;
+use crate::quota::limits::Limits;
+use crate::quota::usage::UsageBook;
 use crate::server::gateway::{Gateway, GatewayOptions, SharedMetadata};
 use crate::server::listeners::Listeners;
 use crate::server::metrics::Metrics;
 use crate::store::{Store, StoreError, StoreOptions};
-use crate::tokens::Tokens;
-use crate::usage::UsageBook;
 
-use options::{endpoint_options, feed_options, limit_options, registry_limits, usage_options};
+use options::{endpoint_options, feed_options, limit_options, usage_options};
 
 pub use check::{Checked, check};
 pub use embedded::database;
@@ -55,11 +55,9 @@ pub use error::AppError;
 pub use reload::Reloader;
 pub use run::run;
 pub use schema::{migrate, schema_status};
+pub use services::DatabaseServices;
 pub use signing::audit_key;
 pub use verify::{Verdict, verify_audit};
-
-/// How long a start waits for the filter of issued keys.
-const ISSUED_KEYS_PATIENCE: Duration = Duration::from_secs(10);
 
 /// How long what requests leave behind may take beyond them: writes of callers that went away, connections to close.
 const AFTER_REQUESTS: Duration = Duration::from_secs(2);
@@ -79,8 +77,8 @@ pub struct Running {
     pub address: SocketAddr,
     /// Where the admin surface is.
     pub admin_address: SocketAddr,
-    /// Its use cases.
-    pub registry: Arc<Registry>,
+    /// Its services over the database.
+    pub services: DatabaseServices,
     feed: Arc<Feed>,
     store: Store,
     audit: RunningAudit,
@@ -124,35 +122,32 @@ async fn build(
     let tokens = Arc::new(Tokens::new(&settings.tokens, &settings.server.public_url));
     tokens.replace(tokens.prepare(&settings.tokens.issuers)?, &background, &background_stop);
     let metadata = Arc::new(ArcSwapOption::from_pointee(metadata(settings)));
-    let registry = Arc::new(Registry::new(
-        store.clone(),
-        sources.clone(),
-        Arc::clone(&feed) as Arc<_>,
-        Arc::clone(&tokens),
-        registry_limits(settings),
-    ));
-    let follower: Weak<dyn Follower> = Arc::downgrade(&(Arc::clone(&registry) as Arc<dyn Follower>));
+    let change_feed = Arc::clone(&feed) as Arc<dyn ChangeFeed>;
+    let over_database =
+        DatabaseServices::new(settings, (&store, &sources), &change_feed, Arc::clone(&tokens));
+    let follower: Weak<dyn Follower> =
+        Arc::downgrade(&(Arc::clone(&over_database.catalog) as Arc<dyn Follower>));
     feed.start(follower, &background, &background_stop);
-    background.spawn({
-        let (registry, stop) = (Arc::clone(&registry), background_stop.clone());
-        async move { registry.keep_house(stop).await }
-    });
-    let issued = load_issued_keys(&registry).await;
-    background.spawn({
-        let (registry, stop) = (Arc::clone(&registry), background_stop.clone());
-        async move { registry.keep_issued_keys(issued, &stop).await }
-    });
+    over_database.start(&background, &background_stop).await;
     let audit = audit::start(settings, &store, &secret, sources.clone())?;
     let ids = RequestIds::new(sources.random.as_ref())?;
     let limits = Arc::new(Limits::new(limit_options(settings)));
     let usage = Arc::new(UsageBook::new(store.clone(), sources.clone(), usage_options(settings)));
     background.spawn({
         let (usage, stop) = (Arc::clone(&usage), background_stop.clone());
-        async move { usage.keep(stop).await }
+        async move { usage.run_maintenance(stop).await }
     });
     let keys = (seal, operators.clone());
     let (feed_of, log) = (Arc::clone(&feed), Arc::clone(&audit.audit));
-    let services = Services { registry: Arc::clone(&registry), feed: feed_of, audit: log, limits, usage };
+    let services = Services {
+        identity: Arc::clone(&over_database.identity),
+        catalog: Arc::clone(&over_database.catalog),
+        sessions: Arc::clone(&over_database.sessions),
+        feed: feed_of,
+        audit: log,
+        limits,
+        usage,
+    };
     let endpoint = endpoint(settings, services.clone(), keys.clone(), listeners.stop.clone());
     let metrics = Metrics {
         meter: Meter::default(),
@@ -167,7 +162,7 @@ async fn build(
     Ok(Running {
         address: listeners.address,
         admin_address: listeners.admin_address,
-        registry,
+        services: over_database,
         feed,
         store,
         audit,
@@ -179,18 +174,6 @@ async fn build(
         background_stop,
         grace: settings.server.shutdown,
     })
-}
-
-/// Loads the filter of issued keys before the first request; in the background, where that takes too long or fails.
-async fn load_issued_keys(registry: &Registry) -> Option<String> {
-    match tokio::time::timeout(ISSUED_KEYS_PATIENCE, registry.load_issued_keys()).await {
-        Ok(Ok(horizon)) => Some(horizon),
-        Ok(Err(error)) => {
-            tracing::warn!(%error, "filter of issued keys not loaded; retrying");
-            None
-        }
-        Err(_) => None,
-    }
 }
 
 fn endpoint(
@@ -210,7 +193,7 @@ fn gateway(
     (metrics, ids): (Metrics, RequestIds),
     metadata: SharedMetadata,
 ) -> Gateway {
-    let Services { registry, audit, limits, usage, .. } = services;
+    let Services { identity, catalog, audit, limits, usage, .. } = services;
     let settable = LimitBounds {
         dearest: settings.costs.highest().1,
         key: settings.limits.key,
@@ -218,7 +201,8 @@ fn gateway(
         tenant: settings.limits.tenant,
     };
     let admin = Admin {
-        registry: Arc::clone(&registry),
+        identity,
+        catalog: Arc::clone(&catalog),
         audit: Arc::clone(&audit),
         audit_reads: AuditReads::default(),
         limits,
@@ -248,7 +232,7 @@ fn gateway(
         most_refused_bodies: settings.limits.refused_bodies,
         most_headers: settings.server.header_count,
     };
-    Gateway::new(endpoint, admin::router(Arc::new(admin)), registry, audit, ids, metrics, options)
+    Gateway::new(endpoint, admin::router(Arc::new(admin)), catalog, audit, ids, metrics, options)
 }
 
 impl Running {
@@ -259,7 +243,7 @@ impl Running {
         self.listeners.close().await;
         let leaving = async {
             self.feed.end_streams().await;
-            self.registry.drain().await;
+            self.services.drain().await;
             self.audit.stop().await;
             self.background_stop.cancel();
             self.background.close();

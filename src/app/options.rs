@@ -2,15 +2,17 @@
 
 use std::time::Duration;
 
+use crate::cache::{LoadOptions, QueueOptions};
+use crate::catalog::CatalogLimits;
+use crate::catalog::render::RendererLimits;
 use crate::config::Settings;
 use crate::feed::FeedOptions;
-use crate::http::body::BodyPace;
-use crate::http::limits::{LimitOptions, UploadOptions};
+use crate::identity::{IdentityLimits, MemoryLimits};
 use crate::mcp::endpoint::EndpointOptions;
 use crate::model::limits::Rate;
-use crate::registry::limits::RegistryLimits;
-use crate::registry::render::RendererLimits;
-use crate::usage::UsageOptions;
+use crate::quota::limits::{BodyPace, LimitOptions, UploadOptions};
+use crate::quota::usage::UsageOptions;
+use crate::sessions::SessionLimits;
 
 pub(super) fn feed_options(settings: &Settings) -> FeedOptions {
     FeedOptions {
@@ -21,35 +23,61 @@ pub(super) fn feed_options(settings: &Settings) -> FeedOptions {
     }
 }
 
-pub(super) fn registry_limits(settings: &Settings) -> RegistryLimits {
-    let half = (settings.database.max_connections / 2).max(1) as usize;
-    RegistryLimits {
+/// Half of the pool: what writes may take of it at most.
+fn half_of_pool(settings: &Settings) -> usize {
+    (settings.database.max_connections / 2).max(1) as usize
+}
+
+pub(super) fn load_options(settings: &Settings) -> LoadOptions {
+    LoadOptions {
+        concurrent: (half_of_pool(settings) / 2).max(1),
+        deadline: settings.database.acquire,
         stale: settings.access.stale,
-        cached_agents: settings.cache.agents,
-        cached_tenants: settings.cache.tenants,
-        cached_sessions: settings.cache.sessions,
-        cached_keys: settings.access.unknown_keys_remembered,
-        cached_tokens: settings.tokens.remembered,
-        cached_content_bytes: settings.cache.content_bytes,
+    }
+}
+
+pub(super) fn queue_options(settings: &Settings) -> QueueOptions {
+    QueueOptions {
+        concurrent: half_of_pool(settings),
+        waiting_per_scope: settings.writes.queue_per_agent,
+        wait: settings.writes.wait,
+        deadline: settings.database.statement,
+    }
+}
+
+pub(super) fn memory_limits(settings: &Settings) -> MemoryLimits {
+    MemoryLimits {
+        tenants: settings.cache.tenants,
+        unknown_keys: settings.access.unknown_keys_remembered,
+        tokens: settings.tokens.remembered,
+    }
+}
+
+pub(super) fn identity_limits(settings: &Settings) -> IdentityLimits {
+    IdentityLimits {
         unknown_keys_per_second: settings.access.unknown_keys_per_second,
-        concurrent_fills: (half / 2).max(1),
-        concurrent_writes: half,
-        write_queue: settings.writes.queue_per_agent,
-        write_wait: settings.writes.wait,
-        write_deadline: settings.database.statement,
-        load_deadline: settings.database.acquire,
         agents_per_tenant: settings.limits.agents_per_tenant,
         retired_slugs_per_tenant: settings.limits.retired_slugs_per_tenant,
         key_rate: settings.limits.key,
+    }
+}
+
+pub(super) fn session_limits(settings: &Settings) -> SessionLimits {
+    SessionLimits {
+        idle: settings.sessions.idle,
+        subscriptions: settings.sessions.subscriptions,
+        per_principal: settings.sessions.per_principal,
+    }
+}
+
+pub(super) fn catalog_limits(settings: &Settings) -> CatalogLimits {
+    CatalogLimits {
+        cached_content_bytes: settings.cache.content_bytes,
+        cached_compiled_bytes: settings.cache.compiled_bytes,
         resources_per_agent: settings.limits.resources_per_agent as usize,
         templates_per_agent: settings.limits.templates_per_agent as usize,
         prompts_per_agent: settings.limits.prompts_per_agent as usize,
         embedded_bytes: settings.limits.content_bytes,
-        session_idle: settings.sessions.idle,
-        subscriptions_per_session: settings.sessions.subscriptions,
-        sessions_per_principal: settings.sessions.per_principal,
-        retain_changes: settings.changes.retain,
-        cached_compiled_bytes: settings.cache.compiled_bytes,
         rendering: RendererLimits {
             at_once: settings.limits.concurrent_renders,
             waiting: settings.limits.waiting_renders,

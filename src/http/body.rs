@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::model::fault::Fault;
+use crate::quota::limits::BodyPace;
 
 /// How much of a body that nobody wants is read away, and for how long.
 const DISCARDED: usize = 64 * 1024 * 1024;
@@ -124,22 +125,6 @@ impl HttpBody for Body {
             Self::Axum(body) => body.size_hint(),
             Self::Watched(watched) => watched.body.size_hint(),
         }
-    }
-}
-
-/// How slowly a body may arrive: in each window at least this many bytes a second, or its end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BodyPace {
-    /// How long the bytes are counted before they are held against the rate.
-    pub window: Duration,
-    /// Bytes a second.
-    pub bytes_per_second: u32,
-}
-
-impl BodyPace {
-    /// Bytes that a window must bring.
-    fn least(self) -> u128 {
-        u128::from(self.bytes_per_second) * self.window.as_millis() / 1_000
     }
 }
 

@@ -15,10 +15,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::body;
 use super::key_expiry;
-use super::limits::{Limits, Reservation, Standing, UnderWay};
+use crate::identity::grant::Grant;
 use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
-use crate::registry::access::Grant;
+use crate::quota::limits::{Limits, RateLimitStatus, Reservation, UnderWay};
 
 /// What one request holds. It is released with the last clone of the request's [`ClientContext`](super::client_context::ClientContext).
 #[derive(Debug)]
@@ -34,7 +34,7 @@ struct Held {
     place: Option<OwnedSemaphorePermit>,
     body: Option<Reservation>,
     under_way: Option<UnderWay>,
-    status: Option<Standing>,
+    status: Option<RateLimitStatus>,
     /// The expiry of the presented key, where the answer must announce it.
     key_expires: Option<OffsetDateTime>,
 }
@@ -87,7 +87,7 @@ impl Intake {
     pub fn announce(&self, headers: &mut HeaderMap) {
         let mut held = self.held.lock();
         if let Some(status) = held.status.take() {
-            status.tell(headers);
+            status.write(headers);
         }
         if let Some(end) = held.key_expires {
             key_expiry::announce(end, headers);

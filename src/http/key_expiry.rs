@@ -4,8 +4,8 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use time::format_description::well_known::Rfc3339;
 use time::{Duration, OffsetDateTime};
 
+use crate::identity::grant::Grant;
 use crate::model::caller::CredentialKind;
-use crate::registry::access::Grant;
 
 const WAGGLE_KEY_EXPIRES: HeaderName = HeaderName::from_static("waggle-key-expires");
 

@@ -4,8 +4,8 @@ use http::header::{ETAG, IF_MATCH, IF_NONE_MATCH};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
 use crate::model::fault::Fault;
+use crate::model::precondition::{EntityTags, Precondition};
 use crate::model::scope::Revision;
-use crate::registry::write::{Precondition, Tags};
 
 /// Reads `If-Match` and `If-None-Match`.
 ///
@@ -22,14 +22,14 @@ pub fn read(headers: &HeaderMap) -> Result<Precondition, Fault> {
 
 struct Malformed;
 
-fn tags(headers: &HeaderMap, name: &HeaderName) -> Result<Option<Tags>, Malformed> {
+fn tags(headers: &HeaderMap, name: &HeaderName) -> Result<Option<EntityTags>, Malformed> {
     // A weak tag never matches strongly.
     let weakly = *name == IF_NONE_MATCH;
     let mut revisions: Option<Vec<Revision>> = None;
     for value in headers.get_all(name) {
         let mut rest = value.as_bytes().trim_ascii();
         if rest == b"*" {
-            return Ok(Some(Tags::Any));
+            return Ok(Some(EntityTags::Any));
         }
         let named = revisions.get_or_insert_with(Vec::new);
         while let Some(tag) = next_tag(&mut rest)? {
@@ -38,7 +38,7 @@ fn tags(headers: &HeaderMap, name: &HeaderName) -> Result<Option<Tags>, Malforme
             named.extend(revision.filter(|_| weakly || !tag.weak));
         }
     }
-    Ok(revisions.map(Tags::Revisions))
+    Ok(revisions.map(EntityTags::Revisions))
 }
 
 struct EntityTag<'v> {
@@ -71,7 +71,7 @@ pub fn is_known(method: &Method, asked: &HeaderMap, status: StatusCode, answer: 
     let tag = answer.get(ETAG).and_then(|tag| tag.to_str().ok()).filter(|_| reads);
     let present = tag.and_then(|tag| tag.trim_matches('"').parse().ok());
     let known = tags(asked, &IF_NONE_MATCH).ok().flatten();
-    present.is_some() && known.is_some_and(|tags| tags.name(present))
+    present.is_some() && known.is_some_and(|tags| tags.contain(present))
 }
 
 /// The `ETag` of a revision.
@@ -86,7 +86,7 @@ pub fn etag(revision: Revision) -> HeaderValue {
 mod tests {
     use http::{HeaderMap, Method, StatusCode};
 
-    use super::{Precondition, Revision, Tags, etag, is_known, read};
+    use super::{EntityTags, Precondition, Revision, etag, is_known, read};
 
     fn headers(name: &'static str, values: &[&str]) -> HeaderMap {
         let mut headers = HeaderMap::new();
@@ -96,8 +96,8 @@ mod tests {
         headers
     }
 
-    fn revisions(list: &[i64]) -> Tags {
-        Tags::Revisions(list.iter().map(|revision| Revision(*revision)).collect())
+    fn revisions(list: &[i64]) -> EntityTags {
+        EntityTags::Revisions(list.iter().map(|revision| Revision(*revision)).collect())
     }
 
     #[test]
@@ -106,7 +106,7 @@ mod tests {
             read(&headers("if-match", values)).map(|read| read.matches).map_err(|fault| fault.name())
         };
         assert_eq!(read(&[]), Ok(None));
-        assert_eq!(read(&["*"]), Ok(Some(Tags::Any)));
+        assert_eq!(read(&["*"]), Ok(Some(EntityTags::Any)));
         assert_eq!(read(&["\"7\""]), Ok(Some(revisions(&[7]))));
         assert_eq!(read(&["\"7\", \"8\"", "\"9\""]), Ok(Some(revisions(&[7, 8, 9]))));
         assert_eq!(read(&["W/\"7\""]), Ok(Some(revisions(&[]))));
@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn if_none_match_is_compared_weakly() {
         let read = |value| read(&headers("if-none-match", &[value])).unwrap().matches_none;
-        assert_eq!(read("*"), Some(Tags::Any));
+        assert_eq!(read("*"), Some(EntityTags::Any));
         assert_eq!(read("\"7\", W/\"8\""), Some(revisions(&[7, 8])));
     }
 
@@ -147,12 +147,12 @@ mod tests {
             Precondition { matches, matches_none }.check(present.map(Revision)).is_ok()
         };
         assert!(holds(None, None, None) && holds(None, None, Some(7)));
-        assert!(holds(Some(Tags::Any), None, Some(7)) && !holds(Some(Tags::Any), None, None));
+        assert!(holds(Some(EntityTags::Any), None, Some(7)) && !holds(Some(EntityTags::Any), None, None));
         assert!(
             holds(Some(revisions(&[6, 7])), None, Some(7)) && !holds(Some(revisions(&[6])), None, Some(7))
         );
         assert!(!holds(Some(revisions(&[7])), None, None));
-        assert!(holds(None, Some(Tags::Any), None) && !holds(None, Some(Tags::Any), Some(7)));
+        assert!(holds(None, Some(EntityTags::Any), None) && !holds(None, Some(EntityTags::Any), Some(7)));
         assert!(holds(None, Some(revisions(&[6])), Some(7)) && !holds(None, Some(revisions(&[7])), Some(7)));
     }
 

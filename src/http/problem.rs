@@ -6,8 +6,8 @@ use http::{HeaderValue, StatusCode};
 use serde::Serialize;
 
 use super::challenge;
-use super::limits::{self, retry_after};
 use crate::model::fault::Fault;
+use crate::quota::limits::{retry_after, write_refusal};
 
 /// What went wrong (RFC 9457).
 #[derive(Serialize, utoipa::ToSchema)]
@@ -80,7 +80,7 @@ pub fn response(fault: &Fault, request_id: Option<&str>) -> Response {
     if let Some(wait) = fault.retry_after() {
         headers.insert(RETRY_AFTER, retry_after(wait));
     }
-    limits::tell(fault, headers);
+    write_refusal(fault, headers);
     response
 }
 

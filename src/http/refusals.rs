@@ -13,10 +13,10 @@ use hyper::body::Body as HttpBody;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::body::{self, Received};
-use super::limits::Limits;
 use super::within::within;
 use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
+use crate::quota::limits::Limits;
 
 /// Bytes that are read for the id of a refused request, and for how long.
 const REFUSED_BODY: usize = 64 * 1024;

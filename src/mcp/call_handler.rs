@@ -12,19 +12,19 @@ use super::modern::encode::{self as modern, ResultEnvelope};
 use super::result::last_of;
 use super::results::{DialectKey, ResultKey, ResultStats, ResultSubject, Results};
 use super::version::{ContentTypes, ProtocolVersion};
+use crate::catalog::Catalog;
+use crate::catalog::complete::complete;
+use crate::catalog::read::Answering;
+use crate::catalog::snapshot::AgentSnapshot;
+use crate::catalog::template_set::Match;
 use crate::http::cursor::CursorSeal;
+use crate::identity::grant::Caller;
 use crate::model::agent::Access;
 use crate::model::call::{CallResult, List};
 use crate::model::fault::Fault;
 use crate::model::prompt::PromptName;
 use crate::model::scope::Revision;
 use crate::model::uri::ResourceUri;
-use crate::registry::Registry;
-use crate::registry::access::Caller;
-use crate::registry::complete::complete;
-use crate::registry::read::Answering;
-use crate::registry::snapshot::AgentSnapshot;
-use crate::registry::template_set::Match;
 
 /// Most bytes of arguments with which the messages of a prompt are kept: longer ones are rarely repeated.
 const MOST_KEPT_ARGUMENTS: usize = 1_024;
@@ -50,7 +50,7 @@ impl Dialect {
 /// Handles calls.
 #[derive(Debug)]
 pub(super) struct CallHandler {
-    registry: Arc<Registry>,
+    catalog: Arc<Catalog>,
     seal: CursorSeal,
     results: Results,
 }
@@ -63,17 +63,13 @@ struct CallContext<'a> {
 }
 
 impl CallHandler {
-    pub(super) fn new(registry: Arc<Registry>, seal: CursorSeal, result_bytes: u64) -> Self {
-        Self { registry, seal, results: Results::new(result_bytes) }
+    pub(super) fn new(catalog: Arc<Catalog>, seal: CursorSeal, result_bytes: u64) -> Self {
+        Self { catalog, seal, results: Results::new(result_bytes) }
     }
 
     /// The counters of encoded results.
     pub(super) fn results(&self) -> ResultStats {
         self.results.stats()
-    }
-
-    pub(super) fn registry(&self) -> &Arc<Registry> {
-        &self.registry
     }
 
     /// The encoded result of a call, without the id of the request.
@@ -83,7 +79,7 @@ impl CallHandler {
         call: &Call<'_>,
         dialect: Dialect,
     ) -> Result<Bytes, Fault> {
-        let snapshot = self.registry.snapshot(caller).await?;
+        let snapshot = self.catalog.snapshot(caller).await?;
         let context = CallContext { caller, snapshot, dialect };
         match call {
             Call::ReadResource { uri } => self.read(&context, uri).await,
@@ -115,7 +111,7 @@ impl CallHandler {
         if let Some(kept) = self.results.get(&key) {
             return Ok(kept);
         }
-        let contents = self.registry.read_resource(context.caller, uri, answering).await?;
+        let contents = self.catalog.read_resource(context.caller, uri, answering).await?;
         let revision = contents.revision;
         let result = context.encode(&CallResult::Contents(contents), None)?;
         // The revision differs where the definition changed meanwhile and its contents were purged.
@@ -136,7 +132,7 @@ impl CallHandler {
         if let Some(kept) = self.results.get(&key) {
             return Ok(kept);
         }
-        let page = self.registry.list(&context.snapshot.definitions, list, after.as_deref());
+        let page = self.catalog.list(&context.snapshot.definitions, list, after.as_deref());
         let seal = |last: &str| self.seal.seal(purpose(list), context.caller.agent.0, last);
         let next = last_of(&page).map(seal);
         let result = context.encode(&page, next.as_deref())?;
@@ -160,7 +156,7 @@ impl CallHandler {
             return Ok(kept);
         }
         let snapshot = Arc::clone(&context.snapshot);
-        let messages = self.registry.get_prompt(context.caller, snapshot, name.as_str(), arguments).await?;
+        let messages = self.catalog.get_prompt(context.caller, snapshot, name.as_str(), arguments).await?;
         let (settled, revision) = (messages.settled, messages.revision);
         let result = context.encode(&CallResult::Prompt(messages), None)?;
         let length: usize = arguments.iter().map(|(name, value)| name.len() + value.len()).sum();

@@ -11,13 +11,13 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::client::ClientInfo;
-use super::costs;
 use super::modern::decode::META_CLIENT_INFO;
 use super::version::ProtocolVersion;
 use super::wire::{Incoming, Message, MethodName};
 use crate::http::key_expiry;
 use crate::http::meter::{MethodLabel, RequestLabels};
 use crate::http::refusals::Refusals;
+use crate::identity::grant::{Caller, Grant};
 use crate::model::agent::AccessLimits;
 use crate::model::audit::event::{Actor, ClientName, Event, named, subject};
 use crate::model::client_address::ClientAddress;
@@ -26,8 +26,7 @@ use crate::model::ids::{AgentId, SessionUid, TenantId};
 use crate::model::method::{Era, Method};
 use crate::model::outcome::Outcome;
 use crate::model::session::Session;
-use crate::registry::access::{Caller, Grant};
-use crate::usage::Holders;
+use crate::quota::usage::QuotaSubject;
 
 /// A request to an MCP endpoint, from admission to its answer.
 #[derive(Debug)]
@@ -86,9 +85,9 @@ pub(super) struct QuotaHolder {
 }
 
 impl QuotaHolder {
-    pub(super) fn of(&self, event: &Event) -> Option<Holders<'_>> {
+    pub(super) fn of(&self, event: &Event) -> Option<QuotaSubject<'_>> {
         let (agent, tenant) = (event.agent?, event.tenant?);
-        Some(Holders { agent, tenant, limits: &self.limits, own: self.own })
+        Some(QuotaSubject { agent, tenant, limits: &self.limits, own: self.own })
     }
 }
 
@@ -160,7 +159,7 @@ impl Progress {
     /// Records the caller of an agent that may use it.
     pub(super) fn admitted(&mut self, caller: &Caller) {
         (self.tenant, self.agent) = (Some(caller.tenant), Some(caller.agent));
-        let own = costs::holders(caller).own;
+        let own = caller.is_own();
         self.quotas = Some(QuotaHolder { limits: Arc::clone(&caller.limits), own });
     }
 

@@ -2,15 +2,6 @@
 
 use super::wire::{Incoming, Message, Rejected, message};
 use crate::config::Costs;
-use crate::http::limits::Asker;
-use crate::registry::access::Caller;
-use crate::usage::Holders;
-
-/// Whose quotas a caller's requests count against.
-pub(super) fn holders(caller: &Caller) -> Holders<'_> {
-    let own = Asker::from(caller).is_own();
-    Holders { agent: caller.agent, tenant: caller.tenant, limits: &caller.limits, own }
-}
 
 /// What a body costs, of which nothing was looked at yet but the methods: a batch the sum of its members.
 pub(super) fn of(costs: &Costs, incoming: &Result<Incoming<'_>, Rejected<'_>>) -> u32 {

@@ -22,13 +22,13 @@ use super::wire::{
 };
 use super::{accept, costs, legacy};
 use crate::http::body::Body;
-use crate::http::limits::{Admission, Standing};
+use crate::identity::grant::Caller;
 use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
 use crate::model::outcome::Outcome;
 use crate::model::session::Session;
-use crate::registry::access::Caller;
-use crate::registry::sessions::NewSession;
+use crate::quota::limits::{Admission, RateLimitStatus};
+use crate::sessions::open::NewSession;
 
 const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 
@@ -66,7 +66,7 @@ impl Endpoint {
             (Ok(incoming), Ok(_)) => self.respond(context, caller, &headers, incoming, reply).await,
         };
         if let Ok(Some(standing)) = charged {
-            standing.tell(response.headers_mut());
+            standing.write(response.headers_mut());
         }
         response
     }
@@ -77,10 +77,10 @@ impl Endpoint {
         caller: &Caller,
         admission: &Admission<'_>,
         incoming: &Result<Incoming<'_>, Rejected<'_>>,
-    ) -> Result<Option<Standing>, Fault> {
+    ) -> Result<Option<RateLimitStatus>, Fault> {
         let standing = admission.charge(costs::of(&self.options.costs, incoming))?;
         if let Ok(incoming) = incoming {
-            self.usage.take_calls(costs::holders(caller), costs::calls(incoming)).await?;
+            self.usage.take_calls(caller.into(), costs::calls(incoming)).await?;
         }
         Ok(standing)
     }
@@ -153,7 +153,7 @@ impl Endpoint {
     }
 
     async fn discover(&self, caller: &Caller) -> Result<Bytes, Fault> {
-        let snapshot = self.call_handler.registry().snapshot(caller).await?;
+        let snapshot = self.catalog.snapshot(caller).await?;
         let mut out = Vec::new();
         modern_encode::discover(&mut out, envelope(caller, &snapshot, self.options.ttl))?;
         Ok(out.into())
@@ -198,15 +198,14 @@ impl Endpoint {
         asked: &Initialize<'_>,
         id: RequestId<'_>,
     ) -> Result<Response<Body>, Fault> {
-        let registry = self.call_handler.registry();
-        let snapshot = registry.snapshot(caller).await?;
+        let snapshot = self.catalog.snapshot(caller).await?;
         let new = NewSession {
             version: asked.version.as_str(),
             client_name: &asked.client.name,
             client_version: &asked.client.version,
             capabilities: asked.capabilities.get(),
         };
-        let session = registry.open_session(caller, client, new).await?;
+        let session = self.sessions.open(caller, client, new).await?;
         // A list that is read from now on, on any replica, is not older than the revision from which the session notifies.
         self.feed.acknowledged_head(caller.agent).await?;
         progress.opened(session.id().uid(), asked.version, &asked.client);
@@ -240,15 +239,15 @@ impl Endpoint {
         session: &Session,
         call: SessionCall,
     ) -> Result<Bytes, Fault> {
-        let registry = self.call_handler.registry();
         match call {
             SessionCall::Subscribe(uri) => {
-                registry.subscribe(caller, session, &uri).await?;
+                self.catalog.snapshot(caller).await?.definitions.check_readable(&uri)?;
+                self.sessions.subscribe(session, &uri).await?;
                 // A read from now on, on any replica, is not older than the revision from which the session notifies.
                 self.feed.acknowledged_head(caller.agent).await?;
             }
-            SessionCall::Unsubscribe(uri) => registry.unsubscribe(session, &uri).await?,
-            SessionCall::SetLevel(level) => registry.set_level(session, level).await?,
+            SessionCall::Unsubscribe(uri) => self.sessions.unsubscribe(session, &uri).await?,
+            SessionCall::SetLevel(level) => self.sessions.set_level(session, level).await?,
         }
         Ok(Bytes::from_static(legacy::encode::EMPTY))
     }

@@ -19,23 +19,25 @@ use super::stats::{EndpointStats, label_of};
 use super::streams::Streams;
 use super::wire::parse;
 use crate::audit::AuditRecorder;
+use crate::catalog::Catalog;
 use crate::config::Costs;
 use crate::feed::Feed;
 use crate::http::body::{self, Body, Received};
 use crate::http::credential::{self, Presented};
 use crate::http::cursor::CursorSeal;
-use crate::http::limits::{Admission, Limits, UnderWay};
 use crate::http::media_type;
 use crate::http::meter::MethodLabel;
 use crate::http::operator_keys::OperatorKeys;
 use crate::http::origin::FOREIGN_HOST;
+use crate::identity::Identity;
+use crate::identity::grant::{Caller, PresentedCredential};
 use crate::model::audit::event::Actor;
 use crate::model::fault::Fault;
 use crate::model::method::{self as mcp, Era};
 use crate::model::session::{Session, SessionId};
-use crate::registry::Registry;
-use crate::registry::access::{Caller, Shown};
-use crate::usage::UsageBook;
+use crate::quota::limits::{Admission, Limits, UnderWay};
+use crate::quota::usage::UsageBook;
+use crate::sessions::Sessions;
 
 /// The bounds of the endpoint.
 #[derive(Debug, Clone)]
@@ -62,6 +64,9 @@ pub struct EndpointOptions {
 #[derive(Debug)]
 pub struct Endpoint {
     pub(super) call_handler: CallHandler,
+    pub(super) identity: Arc<Identity>,
+    pub(super) catalog: Arc<Catalog>,
+    pub(super) sessions: Arc<Sessions>,
     pub(super) feed: Arc<Feed>,
     pub(super) streams: Streams,
     pub(super) audit: Arc<AuditRecorder>,
@@ -76,8 +81,12 @@ pub struct Endpoint {
 /// The services that the surfaces use.
 #[derive(Debug, Clone)]
 pub struct Services {
-    /// Access, catalogs and sessions.
-    pub registry: Arc<Registry>,
+    /// Credentials and access.
+    pub identity: Arc<Identity>,
+    /// Resources, resource templates and prompts.
+    pub catalog: Arc<Catalog>,
+    /// Sessions of the legacy era.
+    pub sessions: Arc<Sessions>,
     /// The change feed.
     pub feed: Arc<Feed>,
     /// The audit log.
@@ -96,10 +105,23 @@ impl Endpoint {
         options: EndpointOptions,
         closing: CancellationToken,
     ) -> Self {
-        let Services { registry, feed, audit, limits, usage } = services;
+        let Services { identity, catalog, sessions, feed, audit, limits, usage } = services;
         let streams = Streams::new(options.streams_per_key, options.streams);
-        let call_handler = CallHandler::new(registry, seal, options.result_bytes);
-        Self { call_handler, feed, streams, audit, limits, usage, options, closing, operators }
+        let call_handler = CallHandler::new(Arc::clone(&catalog), seal, options.result_bytes);
+        Self {
+            call_handler,
+            identity,
+            catalog,
+            sessions,
+            feed,
+            streams,
+            audit,
+            limits,
+            usage,
+            options,
+            closing,
+            operators,
+        }
     }
 
     /// The sizes and counters of the endpoints.
@@ -116,7 +138,7 @@ impl Endpoint {
             Ok(caller) => caller,
             Err(fault) => return Box::pin(refuse(context, &fault, body)).await,
         };
-        let admission = match self.limits.admit(&caller, context.client) {
+        let admission = match self.limits.admit(&(&caller).into(), context.client) {
             Ok(admission) => admission,
             Err(fault) => return Box::pin(refuse(context, &fault, body)).await,
         };
@@ -172,7 +194,7 @@ impl Endpoint {
             return Ok(());
         }
         self.options.costs.least().map_or(Ok(()), |least| admission.check(least))?;
-        self.usage.check(costs::holders(caller))
+        self.usage.check(caller.into())
     }
 
     /// Refuses a caller whose rate or quota is used up, unless the request in its short body is free of charge.
@@ -239,7 +261,7 @@ impl Endpoint {
         streams: bool,
     ) -> Result<Response<Body>, Fault> {
         let caller = self.admit(context).await?;
-        let admission = self.limits.admit(&caller, context.client)?;
+        let admission = self.limits.admit(&(&caller).into(), context.client)?;
         let _working = Self::begin_work(context, &admission)?;
         let session = self.session(&caller, headers, &mut context.progress).await?;
         let costs = &self.options.costs;
@@ -247,10 +269,10 @@ impl Endpoint {
         let mut response = if streams {
             self.open_session_stream(context, &caller, &session).await?
         } else {
-            self.call_handler.registry().end_session(&session).await.map(|()| no_content())?
+            self.sessions.end(&session).await.map(|()| no_content())?
         };
         if let Some(standing) = standing {
-            standing.tell(response.headers_mut());
+            standing.write(response.headers_mut());
         }
         Ok(response)
     }
@@ -271,7 +293,7 @@ impl Endpoint {
         progress: &mut Progress,
     ) -> Result<Arc<Session>, Fault> {
         let id = headers.session_id.value().and_then(SessionId::parse).ok_or(Fault::SessionNotFound)?;
-        let session = self.call_handler.registry().session(caller, &id).await?;
+        let session = self.sessions.find(caller, &id).await?;
         progress.session(&session);
         Ok(session)
     }
@@ -292,7 +314,7 @@ impl Endpoint {
 
     async fn identify(&self, context: &mut RequestContext<'_>) -> Result<Caller, Fault> {
         let presented = credential::read(&context.parts.headers, &self.operators)?;
-        let shown = match &presented {
+        let presented = match &presented {
             Presented::Operator(key) => {
                 context.progress.actor = Actor::operator(*key);
                 return Err(Fault::Forbidden);
@@ -302,15 +324,15 @@ impl Endpoint {
                 if context.foreign_host {
                     return Err(FOREIGN_HOST);
                 }
-                Shown::Nobody
+                PresentedCredential::None
             }
-            Presented::Key(key) => Shown::Key(key, Some(context.agent)),
-            Presented::Token(token) => Shown::Token(token, Some(context.agent)),
+            Presented::Key(key) => PresentedCredential::Key(key, Some(context.agent)),
+            Presented::Token(token) => PresentedCredential::Token(token, Some(context.agent)),
         };
-        let registry = self.call_handler.registry();
-        self.limits.admit_credential(context.client, registry.recognize(&shown))?;
-        let grant = registry.identify(shown, context.client).await?;
-        context.progress.identified(grant.as_deref(), || registry.now());
-        registry.admit(grant, context.agent).await
+        let identity = &self.identity;
+        self.limits.admit_credential(context.client, identity.recognize(&presented))?;
+        let grant = identity.identify(presented, context.client).await?;
+        context.progress.identified(grant.as_deref(), || identity.now());
+        identity.admit(grant, context.agent).await
     }
 }

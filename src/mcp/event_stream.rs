@@ -21,10 +21,10 @@ use super::record::StreamAuditGuard;
 use super::sse::KEEP_ALIVE;
 use super::streams::{StreamEnd, StreamPermit};
 use crate::feed::hub::{ChangeEvent, Subscription};
+use crate::identity::Identity;
+use crate::identity::grant::Caller;
 use crate::model::fault::Fault;
 use crate::model::feed::ChangeFeed;
-use crate::registry::Registry;
-use crate::registry::access::Caller;
 
 /// Most bytes that are given to a connection at once; the rest stays a set of dirty subjects.
 const CHUNK: usize = 4 * 1024;
@@ -61,7 +61,7 @@ pub(super) enum Obstacle {
 
 /// The services and permits of a stream.
 pub(super) struct StreamContext {
-    pub(super) registry: Arc<Registry>,
+    pub(super) identity: Arc<Identity>,
     pub(super) feed: Arc<dyn ChangeFeed>,
     pub(super) caller: Caller,
     pub(super) keep_alive: Duration,
@@ -185,7 +185,7 @@ impl<V: StreamEncoder> Open<V> {
 
     /// The time until the newest known grant of the caller expires.
     fn expires_in(&self) -> Option<Duration> {
-        self.context.registry.expires_in(&self.context.caller)
+        self.context.identity.expires_in(&self.context.caller)
     }
 
     fn has_expired(&self) -> bool {
@@ -252,8 +252,8 @@ impl<V: StreamEncoder> Open<V> {
 
     /// Admits the caller again by its newest grant, then checks what the era depends on.
     async fn readmit(&mut self, out: &mut Vec<u8>) -> Result<(), Obstacle> {
-        let StreamContext { registry, caller, .. } = &mut self.context;
-        match registry.readmit(caller).await {
+        let StreamContext { identity, caller, .. } = &mut self.context;
+        match identity.readmit(caller).await {
             Ok(grant) => caller.grant = grant,
             Err(Fault::StorageUnavailable | Fault::Unavailable { .. } | Fault::Internal(_)) => {
                 return Err(Obstacle::Unknown);

@@ -15,11 +15,11 @@ use super::version::ProtocolVersion;
 use super::wire::RequestId;
 use crate::feed::hub::Subscription;
 use crate::http::body::Body;
+use crate::identity::grant::Caller;
 use crate::model::fault::Fault;
 use crate::model::ids::SessionUid;
 use crate::model::scope::Scope;
 use crate::model::session::Session;
-use crate::registry::access::Caller;
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
@@ -36,8 +36,8 @@ impl Endpoint {
             return Err(accept::NO_EVENTS);
         }
         let stream = self.stream_context(context, caller, None)?;
-        let snapshot = stream.registry.snapshot(caller).await?;
-        let honoured = filter.clone().honoured(&stream.registry, caller, &snapshot).await?;
+        let snapshot = self.catalog.snapshot(caller).await?;
+        let honoured = filter.clone().honoured(&self.catalog, caller, &snapshot).await?;
         let subscription = self.read(caller, None).await?;
         // The interests are listed first, so that no change is missed. Older changes are not notified, so every replica must
         // already answer with them.
@@ -57,7 +57,7 @@ impl Endpoint {
         session: &Session,
     ) -> Result<Response<Body>, Fault> {
         let stream = self.stream_context(context, caller, Some(session.uid))?;
-        let (session, revision) = stream.registry.take_stream(session).await?;
+        let (session, revision) = self.sessions.take_stream(session).await?;
         if session.epoch > 1 {
             // The replica that has the old stream learns of this one before anything is sent here.
             self.feed.wait_for_replicas(Scope::from(session.uid), revision).await;
@@ -74,8 +74,7 @@ impl Endpoint {
             subscription.mark_all_dirty();
         }
         let primed = ProtocolVersion::parse(&session.version).is_some_and(ProtocolVersion::primes_streams);
-        let mut encoder =
-            SessionEncoder::new(Arc::clone(&stream.registry), session, subscription.watermark());
+        let mut encoder = SessionEncoder::new(Arc::clone(&self.sessions), session, subscription.watermark());
         let mut first = Vec::new();
         if primed {
             encoder.prime(&mut first);
@@ -98,7 +97,7 @@ impl Endpoint {
             return Err(Fault::Unavailable { retry_after: std::time::Duration::from_secs(1) });
         }
         Ok(StreamContext {
-            registry: Arc::clone(self.call_handler.registry()),
+            identity: Arc::clone(&self.identity),
             feed: Arc::clone(&self.feed) as Arc<_>,
             caller: caller.clone(),
             keep_alive: self.options.keep_alive,

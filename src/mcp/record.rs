@@ -20,7 +20,7 @@ use crate::model::audit::event::{ChangeHashes, ClientName, Event, named, trace};
 use crate::model::fault::Fault;
 use crate::model::outcome::Outcome;
 use crate::model::usage::Usage;
-use crate::usage::UsageBook;
+use crate::quota::usage::UsageBook;
 
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 

@@ -14,9 +14,9 @@ use super::version::ProtocolVersion;
 use super::wire::{RequestId, error_message, parse};
 use crate::http::body::Body;
 use crate::http::challenge;
-use crate::http::limits;
 use crate::http::problem;
 use crate::model::fault::Fault;
+use crate::quota::limits;
 
 /// The form in which a request is answered when it fails: its dialect, its revision and its id.
 pub(super) struct Reply<'a> {
@@ -58,7 +58,7 @@ impl<'a> Reply<'a> {
         if let Some(challenge) = challenge::of(fault) {
             response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
         }
-        limits::tell(fault, response.headers_mut());
+        limits::write_refusal(fault, response.headers_mut());
         response
     }
 
@@ -83,7 +83,7 @@ pub fn unread(fault: &Fault) -> Response<Body> {
     let error = legacy::error::answer(fault, "");
     let mut response = ok(Body::from(error_message(None, None, &error)));
     *response.status_mut() = error.status;
-    limits::tell(fault, response.headers_mut());
+    limits::write_refusal(fault, response.headers_mut());
     if let Some(wait) = error.retry_after {
         response.headers_mut().insert(RETRY_AFTER, limits::retry_after(wait));
     }

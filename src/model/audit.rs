@@ -5,6 +5,7 @@ pub mod checkpoint;
 pub mod digest;
 pub mod encoding;
 pub mod event;
+pub mod fingerprint;
 pub mod ledger;
 pub mod row;
 pub mod signature;

@@ -106,3 +106,23 @@ impl Credential {
         matches!(&self.reach, Reach::Agents(own) if *own == [agent])
     }
 }
+
+/// To whom work is accounted that tenants share the capacity for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Payer {
+    /// A tenant, for itself and for callers with its credentials.
+    Tenant(TenantId),
+    /// All other callers of a tenant's public agents: anonymous, or with credentials of other tenants.
+    ForeignCallers(TenantId),
+}
+
+/// What is known of a credential before it is verified.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Recognition {
+    /// It is in memory as valid, or a key that this replica knows to be issued: nothing is charged to its address.
+    Recognized,
+    /// Verifying it takes no look-up of a key: no credential, a token, a key that is known not to exist.
+    Unverified,
+    /// A key that this replica does not know to be issued: its look-up is charged to its address.
+    NotIssued,
+}

@@ -19,6 +19,7 @@ pub mod message;
 pub mod method;
 pub mod networks;
 pub mod outcome;
+pub mod precondition;
 pub mod prompt;
 pub mod resource;
 pub mod scope;

@@ -10,6 +10,7 @@ use rand::{SeedableRng, TryRng};
 use uuid::Uuid;
 
 use super::clock::DatabaseClock;
+use super::fault::Fault;
 
 pub use super::clock::{Clock, SystemClock};
 
@@ -130,6 +131,12 @@ impl Sources {
     /// Whether a test makes the action at `point` fail.
     pub fn fails(&self, point: FailPoint) -> bool {
         self.fault_injector.as_ref().is_some_and(|injector| injector.fails(point))
+    }
+}
+
+impl From<RandomError> for Fault {
+    fn from(error: RandomError) -> Self {
+        Self::Internal(error.to_string())
     }
 }
 

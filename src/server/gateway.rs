@@ -20,6 +20,9 @@ use tokio::sync::Semaphore;
 
 use super::metrics::{Metrics, Scraper};
 use crate::audit::AuditRecorder;
+use crate::cache::audited::AuditedCall;
+use crate::catalog::Catalog;
+use crate::catalog::readiness::Readiness;
 use crate::http::body::{Body, SharedBody};
 use crate::http::client_address::TrustedProxies;
 use crate::http::client_context::ClientContext;
@@ -35,9 +38,6 @@ use crate::mcp::endpoint::Endpoint;
 use crate::mcp::reply;
 use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
-use crate::registry::Registry;
-use crate::registry::audited::AuditedCall;
-use crate::registry::readiness::Readiness;
 
 const NO_PATH: Fault = Fault::NotFound("path");
 const LATE_BODY: Fault = Fault::InvalidRequest(Cow::Borrowed("the body did not arrive in time"));
@@ -57,7 +57,7 @@ pub(crate) enum Surface {
 pub(crate) struct Gateway {
     endpoint: Endpoint,
     admin: Router,
-    registry: Arc<Registry>,
+    catalog: Arc<Catalog>,
     audit: Arc<AuditRecorder>,
     ids: RequestIds,
     metrics: Metrics,
@@ -104,7 +104,7 @@ impl Gateway {
     pub(crate) fn new(
         endpoint: Endpoint,
         admin: Router,
-        registry: Arc<Registry>,
+        catalog: Arc<Catalog>,
         audit: Arc<AuditRecorder>,
         ids: RequestIds,
         metrics: Metrics,
@@ -112,7 +112,7 @@ impl Gateway {
     ) -> Self {
         let places = Arc::new(Semaphore::new(options.most_requests));
         let refusals = Refusals::new(options.most_refused_bodies, Arc::clone(&metrics.services.limits));
-        Self { endpoint, admin, registry, audit, ids, metrics, options, places, refusals }
+        Self { endpoint, admin, catalog, audit, ids, metrics, options, places, refusals }
     }
 
     /// Answers a request, whatever happens.
@@ -132,7 +132,7 @@ impl Gateway {
             }
             Target::Alive => status(&request, StatusCode::OK, r#"{"status":"alive"}"#.into()),
             Target::Ready => {
-                let (code, body) = readyz(&self.registry.readiness());
+                let (code, body) = readyz(&self.catalog.readiness());
                 status(&request, code, body)
             }
             Target::Mcp => self.mcp(request, client, &id).await,

@@ -181,22 +181,23 @@ impl Metrics {
     }
 
     fn memory(&self, text: &mut Exposition, EndpointStats { results, .. }: EndpointStats) {
-        let stats = self.services.registry.stats();
+        let Services { identity, catalog, sessions, .. } = &self.services;
+        let (identity, catalog) = (identity.stats(), catalog.stats());
         let help = "What is held in memory, in pieces.";
         let mut family = text.family("waggle_cache_entries", Kind::Gauge, help);
         for (cache, entries) in [
-            ("agents", stats.agents),
-            ("tenants", stats.tenants),
-            ("sessions", stats.sessions),
-            ("keys", stats.keys),
+            ("agents", catalog.agents),
+            ("tenants", identity.tenants),
+            ("sessions", sessions.in_memory()),
+            ("keys", identity.keys),
         ] {
             family.sample("", &[("cache", cache)], entries);
         }
         let help = "What is held in memory, in bytes.";
         let mut family = text.family("waggle_cache_bytes", Kind::Gauge, help);
         for (cache, bytes) in [
-            ("contents", stats.content_bytes),
-            ("compiled", stats.compiled_bytes),
+            ("contents", catalog.content_bytes),
+            ("compiled", catalog.compiled_bytes),
             ("results", results.bytes),
         ] {
             family.sample("", &[("cache", cache)], bytes);
@@ -206,10 +207,10 @@ impl Metrics {
         family.sample("", &[("outcome", "hit")], results.hits);
         family.sample("", &[("outcome", "miss")], results.misses);
         let help = "How many more templates may be rendered at once.";
-        text.gauge("waggle_render_places_free", help, stats.free_renders);
+        text.gauge("waggle_render_places_free", help, catalog.free_renders);
         let help = "How often the database was asked whose a key is.";
-        text.counter("waggle_key_look_ups_total", help, stats.key_look_ups);
-        if let Some(expiring) = stats.expiring_keys {
+        text.counter("waggle_key_look_ups_total", help, identity.key_look_ups);
+        if let Some(expiring) = identity.expiring_keys {
             let help = "Keys that expire within 14 days.";
             text.gauge("waggle_keys_expiring", help, expiring);
         }

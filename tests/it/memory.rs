@@ -4,7 +4,7 @@ use std::fs::read_to_string;
 use std::process::Command;
 use std::time::Instant;
 
-use waggle::registry::render::{RenderError, Template};
+use waggle::catalog::render::{RenderError, Template};
 
 /// Says to the process of its own which case it is to run.
 const CASE: &str = "RENDER_MEMORY_CASE";

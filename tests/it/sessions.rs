@@ -9,15 +9,15 @@ use std::sync::Arc;
 
 use serde_json::json;
 use time::macros::datetime;
+use waggle::identity::grant::{Caller, PresentedCredential};
 use waggle::model::client_address::ClientAddress;
 use waggle::model::fault::Fault;
 use waggle::model::key::SecretKey;
 use waggle::model::scope::Revision;
 use waggle::model::session::{LogLevel, ResourceSubscription, Session, SessionId};
 use waggle::model::uri::ResourceUri;
-use waggle::registry::Registry;
-use waggle::registry::access::{Caller, Shown};
-use waggle::registry::sessions::{NewSession, OpenedSession};
+use waggle::sessions::Sessions;
+use waggle::sessions::open::{NewSession, OpenedSession};
 
 use crate::support::app::{Builder, Replica, gateway};
 use crate::support::clock::ManualClock;
@@ -38,31 +38,45 @@ pub(crate) fn uri(text: &str) -> ResourceUri {
 }
 
 impl Replica {
-    pub(crate) fn registry(&self) -> &Arc<Registry> {
-        &self.running.registry
+    pub(crate) fn sessions(&self) -> &Arc<Sessions> {
+        &self.running.services.sessions
+    }
+
+    /// As `resources/subscribe` does.
+    pub(crate) async fn subscribe(
+        &self,
+        caller: &Caller,
+        session: &Session,
+        uri: &ResourceUri,
+    ) -> Result<(), Fault> {
+        let snapshot = self.running.services.catalog.snapshot(caller).await?;
+        snapshot.definitions.check_readable(uri)?;
+        self.sessions().subscribe(session, uri).await
     }
 
     /// Whoever holds this key, at an agent.
     pub(crate) async fn caller(&self, key: &str, agent: &str) -> Caller {
         let key = SecretKey::parse(key).unwrap();
         let grant = self
-            .registry()
-            .identify(Shown::Key(&key, None), IpAddr::V4(Ipv4Addr::LOCALHOST).into())
+            .running
+            .services
+            .identity
+            .identify(PresentedCredential::Key(&key, None), IpAddr::V4(Ipv4Addr::LOCALHOST).into())
             .await
             .unwrap();
-        self.registry().admit(grant, agent).await.unwrap()
+        self.running.services.identity.admit(grant, agent).await.unwrap()
     }
 
     pub(crate) async fn open(&self, caller: &Caller) -> SessionId {
-        self.registry().open_session(caller, LOCALHOST, CLIENT).await.unwrap().into_id()
+        self.sessions().open(caller, LOCALHOST, CLIENT).await.unwrap().into_id()
     }
 
     pub(crate) async fn found(&self, caller: &Caller, id: &SessionId) -> Arc<Session> {
-        self.registry().session(caller, id).await.unwrap()
+        self.sessions().find(caller, id).await.unwrap()
     }
 
     pub(crate) async fn lost(&self, caller: &Caller, id: &SessionId) -> bool {
-        self.registry().session(caller, id).await == Err(Fault::SessionNotFound)
+        self.sessions().find(caller, id).await == Err(Fault::SessionNotFound)
     }
 }
 
@@ -87,7 +101,7 @@ async fn session_keeps_the_negotiated_values() {
         subscriptions: Vec::new(),
     };
     assert_eq!(*replica.found(&caller, &id).await, expected);
-    assert_eq!(replica.registry().session_now(id.uid()).await.unwrap().as_deref(), Some(&expected));
+    assert_eq!(replica.sessions().current(id.uid()).await.unwrap().as_deref(), Some(&expected));
     let stored = format!("select count(*) from sessions where capabilities = '{}'", CLIENT.capabilities);
     assert_eq!(database.number(&stored).await, 1);
 }
@@ -98,7 +112,7 @@ async fn client_info_is_truncated() {
     let caller = replica.caller(&replica.acme("a").await, "a").await;
     let (long, nul) = (format!("{}é", "x".repeat(511)), "a\0b".to_owned());
     let open = async |new: NewSession<'_>| {
-        let opened = replica.registry().open_session(&caller, LOCALHOST, new).await;
+        let opened = replica.sessions().open(&caller, LOCALHOST, new).await;
         opened.map(OpenedSession::into_id)
     };
     let cut = open(NewSession { client_name: &long, client_version: &long, ..CLIENT }).await.unwrap();
@@ -126,7 +140,7 @@ async fn session_is_bound_to_its_principal_and_agent() {
 
     let (mine, theirs) = (replica.caller(&key, "a").await, replica.caller(&other, "a").await);
     let (owner_a, owner_b) = (replica.caller(owner, "a").await, replica.caller(owner, "b").await);
-    let nobody = replica.registry().admit(None, "b").await.unwrap();
+    let nobody = replica.running.services.identity.admit(None, "b").await.unwrap();
     let all = [&mine, &theirs, &owner_a, &owner_b, &nobody];
     for (opener, caller) in all.iter().enumerate() {
         let id = replica.open(caller).await;
@@ -136,7 +150,7 @@ async fn session_is_bound_to_its_principal_and_agent() {
     }
     let made_up = SessionId::parse(&"A".repeat(43)).unwrap();
     assert!(replica.lost(&mine, &made_up).await);
-    assert_eq!(replica.registry().session_now(made_up.uid()).await, Ok(None));
+    assert_eq!(replica.sessions().current(made_up.uid()).await, Ok(None));
 }
 
 #[tokio::test]
@@ -156,30 +170,29 @@ async fn subscription_keeps_its_starting_revision() {
     let (database, replica) = gateway().await;
     let key = replica.acme("a").await;
     let caller = replica.caller(&key, "a").await;
-    let registry = replica.registry();
     replica.put("a", "x:2", "two").await;
     let body = json!({"name": "n", "template": "{{ a }}"});
     let path = format!("/agents/a/templates?uriTemplate={}", crate::support::app::encode("y:{a}"));
     assert_eq!(replica.admin("PUT", &path, Some(body)).await.status, 201);
     let id = replica.open(&caller).await;
     let session = replica.found(&caller, &id).await;
-    let missing = registry.subscribe(&caller, &session, &uri("x:1")).await;
+    let missing = replica.subscribe(&caller, &session, &uri("x:1")).await;
     assert_eq!(missing, Err(Fault::ResourceNotFound(uri("x:1"))));
 
     let first = replica.put("a", "x:1", "one").await;
-    registry.subscribe(&caller, &session, &uri("x:2")).await.unwrap();
+    replica.subscribe(&caller, &session, &uri("x:2")).await.unwrap();
     let second = replica.put("a", "x:2", "two again").await;
-    registry.subscribe(&caller, &session, &uri("y:any")).await.unwrap();
-    registry.subscribe(&caller, &session, &uri("x:1")).await.unwrap();
+    replica.subscribe(&caller, &session, &uri("y:any")).await.unwrap();
+    replica.subscribe(&caller, &session, &uri("x:1")).await.unwrap();
     replica.put("a", "x:1", "one again").await;
-    registry.subscribe(&caller, &session, &uri("x:1")).await.unwrap();
+    replica.subscribe(&caller, &session, &uri("x:1")).await.unwrap();
     let subscribed = |text: &str, since| ResourceSubscription { uri: uri(text), since: Revision(since) };
     let expected = [subscribed("x:1", second), subscribed("x:2", first), subscribed("y:any", second)];
     assert_eq!(replica.found(&caller, &id).await.subscriptions, expected);
 
-    registry.unsubscribe(&session, &uri("x:2")).await.unwrap();
-    registry.unsubscribe(&session, &uri("x:2")).await.unwrap();
-    registry.unsubscribe(&session, &uri("x:3")).await.unwrap();
+    replica.sessions().unsubscribe(&session, &uri("x:2")).await.unwrap();
+    replica.sessions().unsubscribe(&session, &uri("x:2")).await.unwrap();
+    replica.sessions().unsubscribe(&session, &uri("x:3")).await.unwrap();
     let expected = [expected[0].clone(), expected[2].clone()];
     assert_eq!(replica.found(&caller, &id).await.subscriptions, expected);
     // What changes nothing is no change.
@@ -202,13 +215,13 @@ async fn subscription_limit_of_a_session_is_enforced() {
         replica.put("a", &format!("x:{n}"), "text").await;
     }
     let session = replica.found(&caller, &replica.open(&caller).await).await;
-    let subscribe = async |text: &str| replica.registry().subscribe(&caller, &session, &uri(text)).await;
+    let subscribe = async |text: &str| replica.subscribe(&caller, &session, &uri(text)).await;
     for text in ["x:1", "x:2", "x:2"] {
         assert_eq!(subscribe(text).await, Ok(()), "{text}");
     }
     let full = Fault::invalid_params("the session has as many subscriptions as it may have");
     assert_eq!(subscribe("x:3").await, Err(full));
-    replica.registry().unsubscribe(&session, &uri("x:1")).await.unwrap();
+    replica.sessions().unsubscribe(&session, &uri("x:1")).await.unwrap();
     assert_eq!(subscribe("x:3").await, Ok(()));
 }
 
@@ -230,30 +243,30 @@ async fn session_is_served_and_updated_on_any_replica() {
         now
     };
 
-    here.registry().subscribe(&caller, &session, &uri("x:1")).await.unwrap();
+    here.subscribe(&caller, &session, &uri("x:1")).await.unwrap();
     assert_eq!(same_there("the subscription").await.subscriptions[0].uri, uri("x:1"));
-    here.registry().set_level(&session, LogLevel::Warning).await.unwrap();
-    here.registry().set_level(&session, LogLevel::Warning).await.unwrap();
+    here.sessions().set_level(&session, LogLevel::Warning).await.unwrap();
+    here.sessions().set_level(&session, LogLevel::Warning).await.unwrap();
     assert_eq!(same_there("the level").await.level, Some(LogLevel::Warning));
 
-    let (taken, revision) = here.registry().take_stream(&session).await.unwrap();
+    let (taken, revision) = here.sessions().take_stream(&session).await.unwrap();
     assert_eq!((taken.epoch, revision), (1, Revision(4)), "the same level again was no change");
     assert_eq!(taken, same_there("the stream").await);
-    let (taken, revision) = there.registry().take_stream(&session).await.unwrap();
+    let (taken, revision) = there.sessions().take_stream(&session).await.unwrap();
     assert_eq!((taken.epoch, taken.level, revision), (2, Some(LogLevel::Warning), Revision(5)));
     assert_eq!(there.found(&caller_there, &id).await, taken);
     eventually("the other stream", async || here.found(&caller, &id).await == taken).await;
 
-    there.registry().end_session(&taken).await.unwrap();
-    there.registry().end_session(&taken).await.unwrap();
+    there.sessions().end(&taken).await.unwrap();
+    there.sessions().end(&taken).await.unwrap();
     assert!(there.lost(&caller_there, &id).await);
     eventually("the end", async || here.lost(&caller, &id).await).await;
-    assert_eq!(here.registry().session_now(id.uid()).await, Ok(None));
+    assert_eq!(here.sessions().current(id.uid()).await, Ok(None));
     let gone = Err(Fault::SessionNotFound);
-    assert_eq!(here.registry().subscribe(&caller, &session, &uri("x:1")).await, gone);
-    assert_eq!(here.registry().unsubscribe(&session, &uri("x:1")).await, gone);
-    assert_eq!(here.registry().set_level(&session, LogLevel::Error).await, gone);
-    assert_eq!(here.registry().take_stream(&session).await.err(), gone.err());
+    assert_eq!(here.subscribe(&caller, &session, &uri("x:1")).await, gone);
+    assert_eq!(here.sessions().unsubscribe(&session, &uri("x:1")).await, gone);
+    assert_eq!(here.sessions().set_level(&session, LogLevel::Error).await, gone);
+    assert_eq!(here.sessions().take_stream(&session).await.err(), gone.err());
 }
 
 #[tokio::test]

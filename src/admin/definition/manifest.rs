@@ -5,6 +5,7 @@ use uri_template::UriTemplate;
 use utoipa::ToSchema;
 
 use super::{PromptInput, PromptView, ResourceInput, ResourceView, TemplateInput, TemplateView};
+use crate::catalog::manifest::{FullManifest, NewManifest, Place};
 use crate::model::fault::Fault;
 use crate::model::ids::Slug;
 use crate::model::json::Object;
@@ -12,7 +13,6 @@ use crate::model::prompt::{NewPrompt, PromptName};
 use crate::model::resource::{ContentHash, NewResource};
 use crate::model::template::NewTemplate;
 use crate::model::uri::ResourceUri;
-use crate::registry::manifest::{FullManifest, NewManifest, Place};
 
 /// The version of the format.
 const VERSION: &str = "waggle/v1";

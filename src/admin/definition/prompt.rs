@@ -9,12 +9,12 @@ use utoipa::ToSchema;
 
 use super::checks::{self, Description, MOST_RAW, Name, check_text};
 use super::message;
+use crate::catalog::render::is_variable_name;
 use crate::model::fault::{Fault, shortened};
 use crate::model::json::Object;
 use crate::model::message::Message;
 use crate::model::prompt::{Argument, NewPrompt, Prompt, PromptDefinition, PromptName};
 use crate::model::resource::NewContent;
-use crate::registry::render::is_variable_name;
 
 /// The maximum number of arguments of a prompt.
 const MOST_ARGUMENTS: usize = 100;

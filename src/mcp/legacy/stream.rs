@@ -14,8 +14,8 @@ use crate::mcp::streams::StreamEnd;
 use crate::model::scope::Revision;
 use crate::model::session::{LogLevel, Session};
 use crate::model::subject::{Interest, Subject};
-use crate::registry::Registry;
-use crate::registry::sessions::SessionInUse;
+use crate::sessions::Sessions;
+use crate::sessions::in_use::SessionInUse;
 
 /// The delay after which a client may reconnect, in milliseconds.
 const RETRY_MS: u64 = 1_000;
@@ -80,7 +80,7 @@ fn mark(session: &Session) -> String {
 
 /// Encodes the events of one stream of a session.
 pub struct SessionEncoder {
-    registry: Arc<Registry>,
+    sessions: Arc<Sessions>,
     session: Arc<Session>,
     stream: String,
     events: u64,
@@ -93,10 +93,10 @@ pub struct SessionEncoder {
 
 impl SessionEncoder {
     /// For the newest stream of a session.
-    pub fn new(registry: Arc<Registry>, session: Arc<Session>, watermark: Revision) -> Self {
+    pub fn new(sessions: Arc<Sessions>, session: Arc<Session>, watermark: Revision) -> Self {
         let stream = format!("{}{:x}", mark(&session), session.epoch);
-        let in_use = registry.use_session(session.uid);
-        Self { registry, session, stream, events: 0, watermark, warned: None, _in_use: in_use }
+        let in_use = sessions.keep_in_use(session.uid);
+        Self { sessions, session, stream, events: 0, watermark, warned: None, _in_use: in_use }
     }
 
     fn id(&mut self, watermark: Revision) -> String {
@@ -132,7 +132,7 @@ impl SessionEncoder {
 
     /// Appends a warning for each new expiry that is near: a rotation may set an earlier one.
     fn log_expiry(&mut self, expires_at: Option<OffsetDateTime>, out: &mut Vec<u8>) {
-        let soon = self.registry.now() + EXPIRES_SOON;
+        let soon = self.sessions.now() + EXPIRES_SOON;
         let near = expires_at.filter(|expires| *expires <= soon);
         if near.is_some() && near != self.warned {
             self.warned = near;
@@ -187,7 +187,7 @@ impl StreamEncoder for SessionEncoder {
         expires_at: Option<OffsetDateTime>,
         out: &mut Vec<u8>,
     ) -> Result<(), Obstacle> {
-        let session = self.registry.session_now(self.session.uid).await.map_err(|_| Obstacle::Unknown)?;
+        let session = self.sessions.current(self.session.uid).await.map_err(|_| Obstacle::Unknown)?;
         let session = session.ok_or(Obstacle::End(StreamEnd::Session))?;
         if session.epoch > self.session.epoch {
             return Err(Obstacle::End(StreamEnd::Superseded));

@@ -8,7 +8,10 @@ use serde::de::{DeserializeSeed, Error as _, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 use time::OffsetDateTime;
 
+use crate::catalog::Catalog;
+use crate::catalog::snapshot::AgentSnapshot;
 use crate::feed::hub::{ChangeEvent, Subscription};
+use crate::identity::grant::Caller;
 use crate::mcp::call::members;
 use crate::mcp::event_stream::{Obstacle, StreamEncoder};
 use crate::mcp::modern::encode;
@@ -22,9 +25,6 @@ use crate::model::fault::Fault;
 use crate::model::scope::Revision;
 use crate::model::subject::{Interest, Subject};
 use crate::model::uri::ResourceUri;
-use crate::registry::Registry;
-use crate::registry::access::Caller;
-use crate::registry::snapshot::AgentSnapshot;
 
 const FILTER: &str = "params.notifications";
 
@@ -61,15 +61,15 @@ impl Filter {
     /// The part that is honoured: a URI that names nothing readable is left out.
     ///
     /// # Errors
-    /// As [`Registry::answered`].
+    /// As [`Catalog::answered`].
     pub async fn honoured(
         self,
-        registry: &Registry,
+        catalog: &Catalog,
         caller: &Caller,
         snapshot: &Arc<AgentSnapshot>,
     ) -> Result<Self, Fault> {
         let Some(uris) = self.uris else { return Ok(self) };
-        let answered = registry.answered(caller, snapshot, uris).await;
+        let answered = catalog.answered(caller, snapshot, uris).await;
         let named = |fault: Fault| fault.within(format_args!("{FILTER}.resourceSubscriptions"));
         Ok(Self { uris: Some(answered.map_err(named)?), ..self })
     }

@@ -7,6 +7,7 @@ use tower::ServiceExt;
 
 use super::{Gateway, note, problem};
 use crate::admin;
+use crate::cache::audited::AuditedCall;
 use crate::http::body::{Body, SharedBody};
 use crate::http::client_context::ClientContext;
 use crate::http::metadata::Protected;
@@ -14,7 +15,6 @@ use crate::http::origin::ADMIN_CORS;
 use crate::http::precondition;
 use crate::model::fault::Fault;
 use crate::model::outcome::Outcome;
-use crate::registry::audited::AuditedCall;
 
 impl Gateway {
     /// Administers; what a call that has changed nothing did is noted here, what a change did stands in the outbox.

@@ -208,7 +208,7 @@ async fn last_use_of_a_key_is_recorded_to_the_minute() {
     let replica = Builder::new(&database).clock(clock.clone()).start().await;
     let key = replica.acme("a").await;
     let last = async || {
-        replica.running.registry.note_key_uses().await;
+        replica.running.services.identity.write_key_uses().await;
         replica.admin("GET", "/agents/a/keys", None).await.json()["items"][0]["lastUsedAt"].clone()
     };
     assert_eq!(last().await, Value::Null);

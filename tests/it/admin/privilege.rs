@@ -3,11 +3,11 @@
 use serde_json::{Value, json};
 use time::Duration;
 use time::macros::datetime;
+use waggle::identity::keys::NewKey;
 use waggle::model::fault::Fault;
 use waggle::model::ids::{KeyId, Slug};
 use waggle::model::key_bounds::Maker;
-use waggle::registry::keys::NewKey;
-use waggle::registry::write::Precondition;
+use waggle::model::precondition::Precondition;
 
 use crate::support::answers::{problem, without_rates};
 use crate::support::app::{Builder, Replica};
@@ -226,9 +226,9 @@ async fn keys_are_revoked_with_the_key_that_created_them() {
 async fn key_revoked_during_the_request_creates_no_key() {
     let stage = Stage::start().await;
     let owner = stage.owner(narrow()).await;
-    let registry = &stage.replica.running.registry;
-    let tenant = registry.tenant(&Slug::parse("acme").unwrap()).await.unwrap().uid;
-    let agent = registry.agent("a").await.unwrap().uid;
+    let identity = &stage.replica.running.services.identity;
+    let tenant = identity.tenant(&Slug::parse("acme").unwrap()).await.unwrap().uid;
+    let agent = identity.agent("a").await.unwrap().uid;
     let maker = Maker::Key(KeyId(owner.id.parse().unwrap()));
     // The call was admitted before: its credential is not looked at again here.
     let make = async || {
@@ -241,7 +241,7 @@ async fn key_revoked_during_the_request_creates_no_key() {
             networks: None,
             limits: None,
         };
-        registry.create_key(new, maker).await.map(|made| made.key.expires_at)
+        identity.create_key(new, maker).await.map(|made| made.key.expires_at)
     };
     assert!(make().await.is_ok());
     stage.clock.advance(Duration::days(41));
@@ -250,8 +250,8 @@ async fn key_revoked_during_the_request_creates_no_key() {
     let maker = Maker::Key(KeyId(other.id.parse().unwrap()));
     let revoked = stage.replica.admin("DELETE", &format!("/keys/{}", other.id), None).await;
     assert_eq!(revoked.status, 204);
-    let key = registry.key(KeyId(owner.id.parse().unwrap())).await.unwrap();
-    let limited = registry.limit_key(&key, Some(None), maker, Precondition::default());
+    let key = identity.key(KeyId(owner.id.parse().unwrap())).await.unwrap();
+    let limited = identity.limit_key(&key, Some(None), maker, Precondition::default());
     assert_eq!(limited.await.err(), Some(Fault::Unauthenticated), "revoked");
 }
 

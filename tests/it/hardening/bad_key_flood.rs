@@ -26,7 +26,7 @@ async fn flood_of_bad_keys_has_bounded_cost_and_delays_no_caller() {
     // For how long the caller is measured without a flood.
     let rest = tokio::time::sleep(Duration::from_secs(2));
     let before = good_caller(address, "a", &key, rest).await;
-    let looked_up = replica.running.registry.stats().key_look_ups;
+    let looked_up = replica.running.services.identity.stats().key_look_ups;
     let memory = resident("self");
 
     let began = Instant::now();
@@ -39,7 +39,7 @@ async fn flood_of_bad_keys_has_bounded_cost_and_delays_no_caller() {
     let during = good_caller(address, "a", &key, async { flooded.await.unwrap() }).await;
     let (statuses, took) = (flooding.await.unwrap(), began.elapsed());
 
-    let looked_up = replica.running.registry.stats().key_look_ups - looked_up;
+    let looked_up = replica.running.services.identity.stats().key_look_ups - looked_up;
     let told = replica.http.get("/metrics").await.text();
     let limiters = told.lines().find_map(|line| line.strip_prefix("waggle_limiters{of=\"addresses\"} "));
     println!(

@@ -183,6 +183,6 @@ async fn keys_expiring_soon_are_counted() {
         let made = replica.admin("POST", "/agents/a/keys", Some(json!({"expiresAt": expires}))).await;
         assert_eq!(made.status, 201, "{}", made.text());
     }
-    replica.running.registry.count_expiring_keys().await;
+    replica.running.services.identity.count_expiring_keys().await;
     assert_eq!(told(&replica, "waggle_keys_expiring").await.as_deref(), Some("2"));
 }

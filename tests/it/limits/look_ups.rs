@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
+use waggle::identity::grant::PresentedCredential;
+use waggle::model::caller::Recognition;
 use waggle::model::key::{KeyKind, SecretKey};
-use waggle::registry::access::Shown;
-use waggle::registry::look_up::Recognition;
 
 use super::{LIST, message};
 use crate::support::app::{Builder, Replica};
@@ -57,7 +57,7 @@ async fn behind_a_proxy(database: &Database) -> Builder {
 }
 
 fn recognition(replica: &Replica, key: &SecretKey) -> Recognition {
-    replica.running.registry.recognize(&Shown::Key(key, Some("a")))
+    replica.running.services.identity.recognize(&PresentedCredential::Key(key, Some("a")))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -79,7 +79,7 @@ async fn issued_keys_are_admitted_during_a_flood_of_unknown_keys() {
             statuses
         });
     }
-    let before = replica.running.registry.stats().key_look_ups;
+    let before = replica.running.services.identity.stats().key_look_ups;
     let (began, mut asking) = (Instant::now(), JoinSet::new());
     for (nth, chunk) in keys.chunks(KEYS / 8).enumerate() {
         let (http, mine) =
@@ -101,7 +101,7 @@ async fn issued_keys_are_admitted_during_a_flood_of_unknown_keys() {
     assert_eq!(refused, [0; 0], "of {KEYS} issued keys beside {} made-up ones", flooded.len());
     assert!(flooded.iter().all(|status| [401, 429, 503].contains(status)), "{flooded:?}");
     assert!(flooded.contains(&429), "the flood is charged to its address: {flooded:?}");
-    let looked_up = replica.running.registry.stats().key_look_ups - before;
+    let looked_up = replica.running.services.identity.stats().key_look_ups - before;
     let most = KEYS as u64 + 20 * (took.as_secs() + 3);
     assert!((KEYS as u64..=most).contains(&looked_up), "{looked_up} look-ups in {took:?}");
 }
@@ -161,5 +161,5 @@ async fn first_use_of_a_key_takes_one_look_up() {
         assert_eq!(replica.http.post("a", &key, &ping).await.status, 200);
     }
     assert_eq!(loads.count() - before, 1);
-    assert_eq!(replica.running.registry.stats().key_look_ups, 1);
+    assert_eq!(replica.running.services.identity.stats().key_look_ups, 1);
 }

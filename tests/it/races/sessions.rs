@@ -14,9 +14,9 @@ async fn session_ended_during_its_load_is_not_cached() {
     let id = pair.writer.open(&writing).await;
     let session = pair.writer.found(&writing, &id).await;
     let held = pair.faults.hold(FailPoint::SessionFillRead);
-    let first = pair.reader.registry().session(&reading, &id);
+    let first = pair.reader.sessions().find(&reading, &id);
     let meanwhile = held.meanwhile(async {
-        pair.writer.registry().end_session(&session).await.unwrap();
+        pair.writer.sessions().end(&session).await.unwrap();
         pair.reader.caught_up().await;
     });
     // It was asked before the end; whatever it got, nobody gets it again.
@@ -33,9 +33,9 @@ async fn change_seen_by_a_newer_fill_only_holds() {
     let id = pair.writer.open(&writing).await;
     let session = pair.writer.found(&writing, &id).await;
     let held = pair.faults.hold(FailPoint::SessionFillRead);
-    let first = pair.reader.registry().session(&reading, &id);
+    let first = pair.reader.sessions().find(&reading, &id);
     let meanwhile = held.meanwhile(async {
-        pair.writer.registry().take_stream(&session).await.unwrap();
+        pair.writer.sessions().take_stream(&session).await.unwrap();
         assert_eq!(pair.reader.found(&reading, &id).await.epoch, 1);
     });
     let (found, ()) = tokio::time::timeout(Duration::from_secs(10), async { tokio::join!(first, meanwhile) })

@@ -37,7 +37,7 @@ async fn pair() -> Pair {
 }
 
 async fn expire(replica: &Replica) {
-    replica.registry().expire_sessions(&CancellationToken::new()).await;
+    replica.sessions().expire(&CancellationToken::new()).await;
 }
 
 impl Pair {
@@ -97,7 +97,7 @@ async fn cached_session_is_served_without_database() {
     let (known, unknown) = (replica.open(&caller).await, replica.open(&caller).await);
     replica.found(&caller, &known).await;
     proxy.swallow(true);
-    let asked = async |id| replica.registry().session(&caller, id).await.map(|session| session.uid);
+    let asked = async |id| replica.sessions().find(&caller, id).await.map(|session| session.uid);
     assert_eq!(asked(&known).await, Ok(known.uid()));
     assert_eq!(asked(&unknown).await, Err(Fault::StorageUnavailable));
     clock.advance(Duration::seconds(1_800));
@@ -113,10 +113,10 @@ async fn open_stream_keeps_its_session_alive() {
     for _ in 0..8 {
         pair.clock.advance(Duration::seconds(400));
         // The first holds the session in memory, the second does not.
-        pair.here.registry().keep_session(id.uid());
-        pair.there.registry().keep_session(other.uid());
+        pair.here.sessions().note_use(id.uid());
+        pair.there.sessions().note_use(other.uid());
         for replica in [&pair.here, &pair.there] {
-            replica.registry().note_session_uses().await;
+            replica.sessions().write_uses().await;
         }
         expire(&pair.there).await;
     }
@@ -135,7 +135,7 @@ async fn session_use_is_written_at_most_once_a_minute() {
     for _ in 0..4 {
         pair.clock.advance(Duration::seconds(25));
         pair.here.found(&caller, &id).await;
-        pair.here.registry().note_session_uses().await;
+        pair.here.sessions().write_uses().await;
         written.push(pair.database.number(start).await);
     }
     assert_eq!(written, [0, 0, 75, 75]);
@@ -151,7 +151,7 @@ async fn idle_sessions_end_for_all_replicas() {
     pair.clock.advance(Duration::seconds(900));
     let used = pair.here.open(&here).await;
     // Held there, which is no use of it.
-    assert!(pair.there.registry().session_now(idle.uid()).await.unwrap().is_some());
+    assert!(pair.there.sessions().current(idle.uid()).await.unwrap().is_some());
     pair.clock.advance(Duration::seconds(900));
     expire(&pair.here).await;
     let ended = format!(
@@ -161,7 +161,7 @@ async fn idle_sessions_end_for_all_replicas() {
     );
     assert_eq!(pair.database.number(&ended).await, 1);
     assert_eq!(pair.open_sessions().await, 1);
-    let gone = async |replica: &Replica| replica.registry().session_now(idle.uid()).await == Ok(None);
+    let gone = async |replica: &Replica| replica.sessions().current(idle.uid()).await == Ok(None);
     assert!(gone(&pair.here).await);
     eventually("the end is heard of", async || gone(&pair.there).await).await;
     pair.there.found(&there, &used).await;
@@ -210,14 +210,14 @@ async fn ended_session_is_purged_with_its_head() {
     let caller = pair.here.caller(&pair.key, "a").await;
     pair.here.put("a", "x:1", "one").await;
     let session = pair.here.found(&caller, &pair.here.open(&caller).await).await;
-    pair.here.registry().subscribe(&caller, &session, &super::uri("x:1")).await.unwrap();
-    pair.here.registry().end_session(&session).await.unwrap();
+    pair.here.subscribe(&caller, &session, &super::uri("x:1")).await.unwrap();
+    pair.here.sessions().end(&session).await.unwrap();
     let rows = format!(
         "select (select count(*) from sessions) + (select count(*) from subscriptions) \
          + (select count(*) from heads where scope = '{}')",
         session.uid
     );
-    let purge = async || pair.here.registry().purge(&CancellationToken::new()).await;
+    let purge = async || pair.here.running.services.maintenance.purge(&CancellationToken::new()).await;
     pair.clock.advance(Duration::minutes(30));
     purge().await;
     assert_eq!(pair.database.number(&rows).await, 3);
@@ -234,10 +234,10 @@ async fn deleted_agent_is_purged_with_its_sessions() {
         pair.here.open(&caller).await;
     }
     assert_eq!(pair.here.admin("DELETE", "/agents/a", None).await.status, 204);
-    let refused = pair.here.registry().open_session(&caller, super::LOCALHOST, super::CLIENT).await;
+    let refused = pair.here.sessions().open(&caller, super::LOCALHOST, super::CLIENT).await;
     assert_eq!(refused.err(), Some(Fault::Forbidden));
     pair.clock.advance(Duration::minutes(31));
-    pair.here.registry().purge(&CancellationToken::new()).await;
+    pair.here.running.services.maintenance.purge(&CancellationToken::new()).await;
     let rows = "select (select count(*) from sessions) + (select count(*) from agents)";
     assert_eq!(pair.database.number(rows).await, 0);
     // The gateway and the tenant.

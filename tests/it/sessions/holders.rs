@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use serde_json::json;
-use waggle::registry::access::Caller;
+use waggle::identity::grant::Caller;
 
 use super::{CLIENT, LOCALHOST};
 use crate::support::app::{Builder, Replica};
@@ -65,9 +65,9 @@ async fn session_with_an_open_stream_outlives_newer_sessions() {
 }
 
 async fn open_and_leave(replica: &Replica, caller: &Caller) {
-    let opening = Arc::clone(replica.registry());
+    let opening = Arc::clone(replica.sessions());
     // Polled once, then dropped, as the future of a request is whose client leaves.
-    let opened = opening.open_session(caller, LOCALHOST, CLIENT).now_or_never();
+    let opened = opening.open(caller, LOCALHOST, CLIENT).now_or_never();
     assert!(opened.is_none());
 }
 
@@ -79,7 +79,7 @@ async fn client_that_disconnects_during_initialize_leaves_no_session() {
     let kept = replica.open(&caller).await;
     open_and_leave(&replica, &caller).await;
     // What is answered and never sent.
-    drop(replica.registry().open_session(&caller, LOCALHOST, CLIENT).await.unwrap());
+    drop(replica.sessions().open(&caller, LOCALHOST, CLIENT).await.unwrap());
     let ended = "select count(*) from sessions where ended_at is not null";
     eventually("both have ended", async || database.number(ended).await == 2).await;
     assert_eq!(database.number(OPEN).await, 1);

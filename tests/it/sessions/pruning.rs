@@ -10,7 +10,7 @@ use crate::support::faults::FaultScript;
 use crate::support::wait::eventually;
 
 async fn prune(replica: &Replica) {
-    replica.registry().prune_changes(&CancellationToken::new()).await;
+    replica.running.services.maintenance.prune_changes(&CancellationToken::new()).await;
 }
 
 /// What is left of the changes of the agent `a`, and its floor.

@@ -120,7 +120,7 @@ async fn changes_pruned_during_a_replay_are_delivered() {
         hold.meanwhile(async {
             let kept = "select count(*) from changes where at > now() - interval '1100 ms'";
             eventually("the changes are too old to be kept", async || database.number(kept).await == 0).await;
-            replica.running.registry.prune_changes(&CancellationToken::new()).await;
+            replica.running.services.maintenance.prune_changes(&CancellationToken::new()).await;
             database.number("select count(*) from changes").await
         })
     );

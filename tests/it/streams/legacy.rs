@@ -190,7 +190,7 @@ async fn resume_beyond_retained_changes_replays_everything() {
     replica.put("a", "x:c", "2").await;
     let kept = "select count(*) from changes where at > now() - interval '1100 ms'";
     eventually("the changes are too old to be kept", async || database.number(kept).await == 0).await;
-    replica.running.registry.prune_changes(&CancellationToken::new()).await;
+    replica.running.services.maintenance.prune_changes(&CancellationToken::new()).await;
     let mut resumed = session.stream(&replica, primed.id.as_deref()).await;
     resumed.next().await.unwrap();
     let mut events = Vec::new();

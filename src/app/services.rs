@@ -1,0 +1,112 @@
+//! Builds the services over the database, and runs their maintenance.
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::options::{
+    catalog_limits, identity_limits, load_options, memory_limits, queue_options, session_limits,
+};
+use crate::cache::{CellMap, Loader, ScopeMap, StoreMaintenance, Writer};
+use crate::catalog::Catalog;
+use crate::config::Settings;
+use crate::identity::tokens::Tokens;
+use crate::identity::{Identity, IdentityMemory};
+use crate::model::feed::ChangeFeed;
+use crate::model::sources::Sources;
+use crate::sessions::Sessions;
+use crate::store::Store;
+
+/// How long startup waits for the filter of issued keys.
+const ISSUED_KEYS_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
+
+/// The services over the database.
+#[derive(Debug, Clone)]
+pub struct DatabaseServices {
+    /// Credentials, access, tenants, agents and keys.
+    pub identity: Arc<Identity>,
+    /// Resources, resource templates and prompts.
+    pub catalog: Arc<Catalog>,
+    /// Sessions of the legacy era.
+    pub sessions: Arc<Sessions>,
+    /// Purging and pruning.
+    pub maintenance: Arc<StoreMaintenance>,
+    writer: Arc<Writer>,
+}
+
+impl DatabaseServices {
+    /// Builds the services with nothing in memory.
+    pub(super) fn new(
+        settings: &Settings,
+        (store, sources): (&Store, &Sources),
+        feed: &Arc<dyn ChangeFeed>,
+        tokens: Arc<Tokens>,
+    ) -> Self {
+        let over = || (store.clone(), sources.clone());
+        let memory = Arc::new(IdentityMemory::new(memory_limits(settings)));
+        let agents = Arc::new(CellMap::new(settings.cache.agents));
+        let session_cells = Arc::new(CellMap::new(settings.cache.sessions));
+        // Identity is last: only a scope of no other kind may be that of a tenant.
+        let scopes = Arc::new(ScopeMap::new(vec![
+            Arc::clone(&agents) as Arc<_>,
+            Arc::clone(&session_cells) as Arc<_>,
+            Arc::clone(&memory) as Arc<_>,
+        ]));
+        let loader =
+            Arc::new(Loader::new(store.clone(), sources.clone(), Arc::clone(feed), load_options(settings)));
+        let writer =
+            Arc::new(Writer::new(over(), Arc::clone(feed), Arc::clone(&scopes), queue_options(settings)));
+        let cached = || (Arc::clone(&loader), Arc::clone(&writer), Arc::clone(&scopes));
+        let identity = Identity::new(over(), cached(), memory, tokens, identity_limits(settings));
+        let catalog = Catalog::new(over(), cached(), agents, catalog_limits(settings));
+        let written = (Arc::clone(&loader), Arc::clone(&writer));
+        let sessions = Sessions::new(over(), written, session_cells, session_limits(settings));
+        let maintenance = StoreMaintenance::new(store.clone(), sources.clone(), settings.changes.retain);
+        Self {
+            identity: Arc::new(identity),
+            catalog: Arc::new(catalog),
+            sessions: Arc::new(sessions),
+            maintenance: Arc::new(maintenance),
+            writer,
+        }
+    }
+
+    /// Starts the maintenance of all services, which runs until `stop`. Returns once the filter of issued keys is loaded, or
+    /// loading it took too long.
+    pub(super) async fn start(&self, background: &TaskTracker, stop: &CancellationToken) {
+        let Self { identity, sessions, maintenance, .. } = self.clone();
+        background.spawn({
+            let (identity, stop) = (Arc::clone(&identity), stop.clone());
+            async move { identity.run_maintenance(stop).await }
+        });
+        background.spawn({
+            let stop = stop.clone();
+            async move { sessions.run_maintenance(stop).await }
+        });
+        background.spawn({
+            let stop = stop.clone();
+            async move { maintenance.run(stop).await }
+        });
+        let loaded = load_issued_keys(&identity).await;
+        let stop = stop.clone();
+        background.spawn(async move { identity.follow_issued_keys(loaded, &stop).await });
+    }
+
+    /// Waits for the writes in progress.
+    pub(super) async fn drain(&self) {
+        self.writer.drain().await;
+    }
+}
+
+/// Loads the filter of issued keys before the first request; in the background, where that takes too long or fails.
+async fn load_issued_keys(identity: &Identity) -> Option<String> {
+    match tokio::time::timeout(ISSUED_KEYS_TIMEOUT, identity.load_issued_keys()).await {
+        Ok(Ok(horizon)) => Some(horizon),
+        Ok(Err(error)) => {
+            tracing::warn!(%error, "filter of issued keys not loaded; retrying");
+            None
+        }
+        Err(_) => None,
+    }
+}

@@ -1,0 +1,309 @@
+//! A cell: the facts cached of one scope, filled by one rule, so that nothing older than a known revision is answered.
+//!
+//! The cell exists before anything is read into it. The feed raises `wanted`; a load reads head and rows in one snapshot;
+//! what it read is kept only if its revision is not below `wanted`. A reader that finds the cell behind catches up first:
+//! it reads the changes that the cell has missed and drops the facts that they invalidate.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::RwLock;
+use tokio::sync::Mutex;
+
+use crate::model::feed::BoxFuture;
+use crate::model::scope::{Change, ChangeKind, Revision, Scope};
+use crate::model::sources::{FailPoint, Sources};
+use crate::store::snapshot::Snapshot;
+use crate::store::{Store, StoreError};
+
+/// Changes read at once; a cell further behind forgets everything instead.
+const MOST_CHANGES: usize = 1_000;
+
+/// How long a commit without an answer may still take place: longer than the database leaves a transaction idle.
+const DOUBT: Duration = Duration::from_mins(1);
+/// Most changes in doubt; past it every fact of the scope is.
+const MOST_DOUBTS: usize = 1_000;
+
+/// Facts about a scope, which changes invalidate.
+pub trait Invalidate: Default + Send + Sync + 'static {
+    /// Drops the facts that a change invalidates.
+    fn invalidate(&mut self, change: &Change);
+}
+
+/// A cell as the change feed and the writer see it.
+pub trait ScopeCell: Send + Sync + 'static {
+    /// Raises the revision wanted; true where the cell is behind it.
+    fn raise(&self, revision: Revision) -> bool;
+
+    /// The revision that the cell is at; `None` while nothing was kept.
+    fn applied(&self) -> Option<Revision>;
+
+    /// Drops at once what this replica's own commit changed.
+    fn forget(&self, changes: &[Change]);
+
+    /// Drops what a commit changes of which it is not known whether it took place, and keeps nothing of it while it still
+    /// may.
+    fn doubt(&self, changes: Vec<Change>);
+
+    /// Reads what the cell has missed.
+    fn catch_up<'a>(
+        &'a self,
+        store: &'a Store,
+        sources: &'a Sources,
+    ) -> BoxFuture<'a, Result<(), StoreError>>;
+}
+
+/// The facts cached of one scope.
+#[derive(Debug)]
+pub struct Cell<H> {
+    scope: Scope,
+    wanted: AtomicI64,
+    state: RwLock<State<H>>,
+    catching_up: Mutex<()>,
+}
+
+#[derive(Debug)]
+struct State<H> {
+    /// How often the cell was emptied: what was read before then is not kept.
+    timeline: u64,
+    /// Every cached fact is as of this revision or a newer one; `None` while nothing was kept.
+    applied: Option<Revision>,
+    facts: H,
+    /// Changes of which it is not known whether they were committed, and until when that may still happen.
+    doubts: Vec<(Instant, Change)>,
+}
+
+impl<H: Invalidate> State<H> {
+    /// Drops the facts that changes in doubt invalidate.
+    fn drop_doubtful(&mut self) {
+        if self.doubts.is_empty() {
+            return;
+        }
+        let now = Instant::now();
+        self.doubts.retain(|(until, _)| *until > now);
+        self.doubts.iter().for_each(|(_, change)| self.facts.invalidate(change));
+    }
+}
+
+impl<H: Invalidate> Cell<H> {
+    /// Creates an empty cell.
+    pub fn new(scope: Scope) -> Self {
+        let state =
+            RwLock::new(State { timeline: 0, applied: None, facts: H::default(), doubts: Vec::new() });
+        Self { scope, wanted: AtomicI64::new(0), state, catching_up: Mutex::new(()) }
+    }
+
+    fn wanted(&self) -> Revision {
+        Revision(self.wanted.load(Ordering::Acquire))
+    }
+
+    /// The revision that is applied, where it is older than the one wanted. Takes the lock once: a second read lock would
+    /// wait for a writer that waits for the first.
+    fn behind(&self) -> Option<Revision> {
+        let wanted = self.wanted();
+        self.state.read().applied.filter(|applied| *applied < wanted)
+    }
+
+    /// Empties the cell: the database is on another timeline, whose revisions mean something else.
+    pub fn restart(&self) {
+        let mut state = self.state.write();
+        self.wanted.store(0, Ordering::Release);
+        let (timeline, doubts) = (state.timeline + 1, std::mem::take(&mut state.doubts));
+        *state = State { timeline, applied: None, facts: H::default(), doubts };
+    }
+
+    /// How often the cell was emptied.
+    pub fn timeline(&self) -> u64 {
+        self.state.read().timeline
+    }
+
+    /// A cached fact, unless the cell is behind.
+    pub fn get<T>(&self, find: impl FnOnce(&H) -> Option<T>) -> Option<T> {
+        let state = self.state.read();
+        if state.applied? < self.wanted() { None } else { find(&state.facts) }
+    }
+
+    /// A cached fact, however old: for when the database is unreachable and memory is still trusted.
+    pub fn get_stale<T>(&self, find: impl FnOnce(&H) -> Option<T>) -> Option<T> {
+        find(&self.state.read().facts)
+    }
+
+    /// Loads a fact, and keeps it unless the scope has moved on meanwhile.
+    ///
+    /// The answer is as new as anything known when the call began, kept or not.
+    pub async fn load<T>(
+        &self,
+        store: &Store,
+        sources: &Sources,
+        point: FailPoint,
+        read: impl AsyncFnOnce(&mut Snapshot) -> Result<T, StoreError>,
+        keep: impl FnOnce(&mut H, &T),
+    ) -> Result<T, StoreError> {
+        let timeline = self.timeline();
+        let mut snapshot = store.snapshot().await?;
+        let head = snapshot.head(self.scope).await?;
+        let fact = read(&mut snapshot).await?;
+        snapshot.end().await?;
+        sources.pause(point).await;
+        if let Some(head) = head {
+            self.keep(head.revision, timeline, |facts| keep(facts, &fact));
+        }
+        Ok(fact)
+    }
+
+    /// Keeps what was read at `loaded`, unless a newer change is known, or was known and is applied: nothing would
+    /// invalidate it again.
+    pub fn keep(&self, loaded: Revision, timeline: u64, keep: impl FnOnce(&mut H)) {
+        let mut state = self.state.write();
+        if state.timeline != timeline {
+            return;
+        }
+        let applied = *state.applied.get_or_insert(loaded);
+        if loaded >= self.wanted() && loaded >= applied {
+            keep(&mut state.facts);
+            state.drop_doubtful();
+        }
+    }
+
+    /// Reads the changes that the cell has missed and drops the facts that they invalidate.
+    pub async fn apply_changes(&self, store: &Store) -> Result<(), StoreError> {
+        let _one_at_a_time = self.catching_up.lock().await;
+        let timeline = self.timeline();
+        let Some(applied) = self.behind() else { return Ok(()) };
+        let mut snapshot = store.snapshot().await?;
+        let head = snapshot.head(self.scope).await?;
+        let changes = snapshot.changes_after(self.scope, applied, MOST_CHANGES + 1).await?;
+        snapshot.end().await?;
+        let known = head.filter(|head| head.floor <= applied && changes.len() <= MOST_CHANGES);
+        let mut state = self.state.write();
+        if state.timeline != timeline {
+            return Ok(());
+        }
+        match known {
+            Some(_) => changes.iter().for_each(|change| state.facts.invalidate(change)),
+            None => state.facts = H::default(),
+        }
+        state.applied = Some(head.map_or_else(|| self.wanted(), |head| head.revision).max(applied));
+        Ok(())
+    }
+}
+
+impl<H: Invalidate> ScopeCell for Cell<H> {
+    fn raise(&self, revision: Revision) -> bool {
+        self.wanted.fetch_max(revision.0, Ordering::AcqRel);
+        self.behind().is_some()
+    }
+
+    fn applied(&self) -> Option<Revision> {
+        self.state.read().applied
+    }
+
+    fn forget(&self, changes: &[Change]) {
+        let mut state = self.state.write();
+        for change in changes {
+            state.facts.invalidate(change);
+        }
+    }
+
+    fn doubt(&self, changes: Vec<Change>) {
+        let until = Instant::now() + DOUBT;
+        let mut state = self.state.write();
+        state.doubts.extend(changes.into_iter().map(|change| (until, change)));
+        if state.doubts.len() > MOST_DOUBTS {
+            let change = Change { revision: Revision(0), kind: ChangeKind::Unknown, subject: String::new() };
+            state.doubts = vec![(until, change)];
+        }
+        state.drop_doubtful();
+    }
+
+    fn catch_up<'a>(&'a self, store: &'a Store, _: &'a Sources) -> BoxFuture<'a, Result<(), StoreError>> {
+        Box::pin(self.apply_changes(store))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    use super::{Cell, Invalidate, ScopeCell};
+    use crate::model::scope::{Change, ChangeKind, Revision, Scope};
+    use crate::store::{Store, StoreOptions, parse_url};
+
+    #[derive(Debug, Default)]
+    struct Nothing;
+
+    impl Invalidate for Nothing {
+        fn invalidate(&mut self, _: &Change) {}
+    }
+
+    /// A store that is never queried.
+    fn no_store() -> Store {
+        let nowhere = parse_url("postgres://nobody@127.0.0.1:1/none").unwrap();
+        Store::new(StoreOptions {
+            connect: nowhere.clone(),
+            listen: nowhere,
+            owner: None,
+            max_connections: 1,
+            acquire: Duration::from_secs(1),
+            statement: Duration::from_secs(1),
+            lock: Duration::from_secs(1),
+        })
+    }
+
+    #[derive(Debug, Default)]
+    struct Subjects(Vec<String>);
+
+    impl Invalidate for Subjects {
+        fn invalidate(&mut self, change: &Change) {
+            self.0.retain(|subject| *subject != change.subject);
+        }
+    }
+
+    fn change(subject: &str) -> Change {
+        Change { revision: Revision(2), kind: ChangeKind::Key, subject: subject.to_owned() }
+    }
+
+    #[test]
+    fn unconfirmed_commit_invalidates_and_is_not_cached_again() {
+        let cell = Cell::<Subjects>::new(Scope::GATEWAY);
+        let keep = |subject: &str| cell.keep(Revision(1), 0, |facts| facts.0.push(subject.to_owned()));
+        let cached = || cell.get_stale(|facts| Some(facts.0.clone())).unwrap();
+        ["a", "b", "c"].into_iter().for_each(keep);
+        cell.forget(&[change("a")]);
+        assert_eq!(cached(), ["b", "c"]);
+        keep("a");
+        assert_eq!(cached(), ["b", "c", "a"], "a commit that took place is kept by its revision alone");
+        cell.doubt(vec![change("b")]);
+        keep("b");
+        assert_eq!(cached(), ["c", "a"]);
+    }
+
+    #[test]
+    fn applying_changes_and_keeping_do_not_deadlock() {
+        const TIMES: usize = 200_000;
+        let cell = Arc::new(Cell::<Nothing>::new(Scope::GATEWAY));
+        cell.keep(Revision(1), 0, |_| {});
+        let (done, both) = channel();
+        let keeping = (Arc::clone(&cell), done.clone());
+        std::thread::spawn(move || {
+            let (cell, done) = keeping;
+            (0..TIMES).for_each(|_| cell.keep(Revision(1), 0, |_| {}));
+            done.send(()).unwrap();
+        });
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            runtime.block_on(async {
+                let store = no_store();
+                for _ in 0..TIMES {
+                    cell.apply_changes(&store).await.unwrap();
+                }
+            });
+            done.send(()).unwrap();
+        });
+        for _ in 0..2 {
+            both.recv_timeout(Duration::from_mins(1)).expect("deadlock");
+        }
+    }
+}

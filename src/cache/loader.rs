@@ -1,0 +1,222 @@
+//! Loads from the database: a bounded number at once, each within a deadline, and the decision when memory may answer
+//! without one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+
+use super::cell::{Cell, Invalidate};
+use crate::model::fault::Fault;
+use crate::model::feed::{ChangeFeed, FeedStatus};
+use crate::model::sources::{FailPoint, Sources};
+use crate::store::{Store, StoreError};
+
+/// The deadline of a load while the database is unreachable.
+const UNREACHABLE_DEADLINE: Duration = Duration::from_millis(250);
+
+/// Connections that a load tries where the server closed them: a failover or an administrator closes all pooled connections
+/// at once, and each is noticed when it is next used. More than the pool holds by default.
+const ATTEMPTS: usize = 20;
+/// The same while the database is unreachable.
+const UNREACHABLE_ATTEMPTS: usize = 2;
+
+/// The bounds of loads.
+#[derive(Debug, Clone, Copy)]
+pub struct LoadOptions {
+    /// Loads in progress at once.
+    pub concurrent: usize,
+    /// The longest that a load may take, waiting for its permit included.
+    pub deadline: Duration,
+    /// How long memory answers while the database is unreachable.
+    pub stale: Duration,
+}
+
+/// Bounds the number of concurrent loads, so that a cold start does not take every connection of the pool.
+#[derive(Debug)]
+pub struct LoadLimiter(Semaphore);
+
+impl LoadLimiter {
+    /// Admits `concurrent` loads at once.
+    pub fn new(concurrent: usize) -> Self {
+        Self(Semaphore::new(concurrent))
+    }
+}
+
+/// Loads facts into cells, and falls back to memory while the database is unreachable.
+pub struct Loader {
+    store: Store,
+    sources: Sources,
+    feed: Arc<dyn ChangeFeed>,
+    limiter: LoadLimiter,
+    options: LoadOptions,
+}
+
+impl Loader {
+    /// Creates a loader.
+    pub fn new(store: Store, sources: Sources, feed: Arc<dyn ChangeFeed>, options: LoadOptions) -> Self {
+        Self { store, sources, feed, limiter: LoadLimiter::new(options.concurrent), options }
+    }
+
+    pub(super) fn store(&self) -> &Store {
+        &self.store
+    }
+
+    pub(super) fn sources(&self) -> &Sources {
+        &self.sources
+    }
+
+    /// Checks that memory may answer: the change feed is proven, or a sweep succeeds now.
+    ///
+    /// # Errors
+    /// [`Fault::StorageUnavailable`] where neither has been the case for longer than [`LoadOptions::stale`].
+    pub async fn confirm(&self) -> Result<(), Fault> {
+        if self.is_proven() || self.feed.confirm().await.is_ok() || self.trusts_memory() {
+            Ok(())
+        } else {
+            Err(Fault::StorageUnavailable)
+        }
+    }
+
+    /// Reads all changes committed so far, so that nothing older is answered.
+    ///
+    /// # Errors
+    /// [`Fault::StorageUnavailable`] where the database does not answer.
+    pub async fn sweep(&self) -> Result<(), Fault> {
+        self.feed.confirm().await.map_err(|_| Fault::StorageUnavailable)
+    }
+
+    /// Whether the change feed is proven, so that memory answers without asking the database.
+    pub fn is_proven(&self) -> bool {
+        self.feed.unproven_for().is_zero()
+    }
+
+    /// The state of the change feed.
+    pub fn health(&self) -> FeedStatus {
+        self.feed.status()
+    }
+
+    /// How long memory answers while the database is unreachable.
+    pub fn stale(&self) -> Duration {
+        self.options.stale
+    }
+
+    /// Runs a load, and repeats it where its connection was closed: another connection may answer.
+    ///
+    /// # Errors
+    /// Those of the load; [`StoreError::Timeout`] past the deadline. The deadline is shorter and the attempts are fewer while
+    /// the database is unreachable.
+    pub async fn load<T>(
+        &self,
+        load: impl AsyncFnOnce() -> Result<T, StoreError> + Clone,
+    ) -> Result<T, StoreError> {
+        self.load_within(&self.limiter, load).await
+    }
+
+    /// As [`load`](Self::load), with a permit of another limiter.
+    pub async fn load_within<T>(
+        &self,
+        limiter: &LoadLimiter,
+        load: impl AsyncFnOnce() -> Result<T, StoreError> + Clone,
+    ) -> Result<T, StoreError> {
+        let deadline = self.options.deadline;
+        let (deadline, attempts) = if self.feed.is_unreachable() {
+            (deadline.min(UNREACHABLE_DEADLINE), UNREACHABLE_ATTEMPTS)
+        } else {
+            (deadline, ATTEMPTS)
+        };
+        let loading = async {
+            let _permit = limiter.0.acquire().await;
+            self.sources.pause(FailPoint::Load).await;
+            if self.sources.fails(FailPoint::Load) {
+                return Err(StoreError::closed());
+            }
+            for _ in 1..attempts {
+                match load.clone()().await {
+                    Err(error) if error.is_disconnected() => {}
+                    done => return done,
+                }
+            }
+            load().await
+        };
+        tokio::time::timeout(deadline, loading).await.unwrap_or(Err(StoreError::Timeout))
+    }
+
+    /// Finds a fact in a cell: the cached one; otherwise, once the cell has caught up, a loaded one; otherwise, while
+    /// memory is trusted, a stale one.
+    ///
+    /// # Errors
+    /// Those of `load`, where nothing stale may be answered.
+    pub async fn find<H: Invalidate, T>(
+        &self,
+        cell: &Cell<H>,
+        cached: impl Fn(&H) -> Option<T> + Clone,
+        load: impl AsyncFnOnce() -> Result<Option<T>, StoreError> + Clone,
+    ) -> Result<Option<T>, Fault> {
+        if let Some(found) = cell.get(&cached) {
+            return Ok(Some(found));
+        }
+        if self.answers_from_memory()
+            && let Some(stale) = cell.get_stale(&cached)
+        {
+            return Ok(Some(stale));
+        }
+        match Box::pin(self.catch_up_and_load(cell, &cached, load)).await {
+            Ok(found) => Ok(found),
+            Err(error) => match cell.get_stale(&cached) {
+                Some(stale) if self.is_left_to_memory().await => Ok(Some(stale)),
+                _ => Err(error.into()),
+            },
+        }
+    }
+
+    async fn catch_up_and_load<H: Invalidate, T>(
+        &self,
+        cell: &Cell<H>,
+        cached: impl FnOnce(&H) -> Option<T> + Clone,
+        load: impl AsyncFnOnce() -> Result<Option<T>, StoreError> + Clone,
+    ) -> Result<Option<T>, StoreError> {
+        self.load(async || {
+            cell.apply_changes(&self.store).await?;
+            match cell.get(cached) {
+                Some(found) => Ok(Some(found)),
+                None => load().await,
+            }
+        })
+        .await
+    }
+
+    /// Whether memory answers without an attempt to load: the database is unreachable, and memory is still trusted.
+    pub fn answers_from_memory(&self) -> bool {
+        self.feed.is_unreachable() && self.trusts_memory()
+    }
+
+    /// Whether to answer from memory after a load failed. A sweep is attempted first, since one broken connection does not
+    /// make the database unreachable.
+    pub async fn is_left_to_memory(&self) -> bool {
+        self.feed.confirm().await.is_err() && self.trusts_memory()
+    }
+
+    /// Whether the database has been unreachable for less than [`LoadOptions::stale`].
+    fn trusts_memory(&self) -> bool {
+        self.feed.unproven_for() < self.options.stale
+    }
+}
+
+impl std::fmt::Debug for Loader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Loader").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+impl From<StoreError> for Fault {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Unavailable(_) | StoreError::Timeout => {
+                tracing::debug!(%error, "database unreachable");
+                Self::StorageUnavailable
+            }
+            bug => Self::Internal(bug.to_string()),
+        }
+    }
+}

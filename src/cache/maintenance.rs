@@ -1,0 +1,74 @@
+//! Maintenance of the database: purging what was deleted and pruning the log of changes, from time to time and by one
+//! replica at once.
+
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::model::sources::Sources;
+use crate::store::{Store, StoreError};
+
+/// How long a step of the purge or the pruning may take.
+const STEP: Duration = Duration::from_secs(30);
+/// How often both look for something to do.
+const EVERY: Duration = Duration::from_mins(1);
+/// How long unreferenced rows are kept: far longer than any replica answers from a stale memory.
+const PURGE_AFTER: time::Duration = time::Duration::minutes(30);
+
+/// Purges deleted rows and prunes old changes.
+#[derive(Debug)]
+pub struct StoreMaintenance {
+    store: Store,
+    sources: Sources,
+    retain_changes: Duration,
+}
+
+impl StoreMaintenance {
+    /// Keeps changes for `retain_changes`.
+    pub fn new(store: Store, sources: Sources, retain_changes: Duration) -> Self {
+        Self { store, sources, retain_changes }
+    }
+
+    /// Runs until `stop`.
+    pub async fn run(&self, stop: CancellationToken) {
+        let mut ticks = tokio::time::interval(EVERY);
+        while stop.run_until_cancelled(ticks.tick()).await.is_some() {
+            self.purge(&stop).await;
+            self.prune_changes(&stop).await;
+        }
+    }
+
+    /// Removes what was deleted, orphaned or ended long ago.
+    pub async fn purge(&self, stop: &CancellationToken) {
+        let before = self.sources.clock.now() - PURGE_AFTER;
+        while !stop.is_cancelled() {
+            match in_time(self.store.purge(before)).await {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => {
+                    tracing::warn!(%error, "purge failed; retried later");
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Removes the changes older than their retention, unless another replica does.
+    pub async fn prune_changes(&self, stop: &CancellationToken) {
+        while !stop.is_cancelled() {
+            match in_time(self.store.prune(self.retain_changes)).await {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => {
+                    tracing::warn!(%error, "pruning changes failed; retried later");
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// Runs a step within its deadline: it holds locks, which a lost connection would keep.
+async fn in_time<T>(step: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+    tokio::time::timeout(STEP, step).await.unwrap_or(Err(StoreError::Timeout))
+}

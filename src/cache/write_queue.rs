@@ -1,0 +1,97 @@
+//! The write queue: writers of one scope wait here for each other, before any of them takes a connection.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use dashmap::DashMap;
+use tokio::sync::{Mutex, OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
+
+use crate::model::fault::Fault;
+use crate::model::scope::Scope;
+
+/// The bounds of the write queue.
+#[derive(Debug, Clone, Copy)]
+pub struct QueueOptions {
+    /// Writes at once, over all scopes: at most half of the pool.
+    pub concurrent: usize,
+    /// Writes that wait for one scope.
+    pub waiting_per_scope: usize,
+    /// The longest wait for a permit.
+    pub wait: Duration,
+    /// The longest that a write may take once it has its permit.
+    pub deadline: Duration,
+}
+
+/// The queues of all scopes that are being written to.
+#[derive(Debug)]
+pub(super) struct WriteQueue {
+    scopes: DashMap<Scope, Arc<ScopeQueue>>,
+    connections: Arc<Semaphore>,
+    options: QueueOptions,
+}
+
+#[derive(Debug, Default)]
+struct ScopeQueue {
+    /// Writers that wait, and the one that writes.
+    writers: AtomicUsize,
+    turn: Arc<Mutex<()>>,
+}
+
+/// The right to write to a scope, until dropped.
+#[derive(Debug)]
+pub(super) struct WritePermit<'q> {
+    queue: &'q WriteQueue,
+    scope: Scope,
+    guards: Option<(OwnedMutexGuard<()>, OwnedSemaphorePermit)>,
+}
+
+impl Drop for WritePermit<'_> {
+    fn drop(&mut self) {
+        self.guards = None;
+        self.queue.leave(self.scope);
+    }
+}
+
+impl WriteQueue {
+    pub(super) fn new(options: QueueOptions) -> Self {
+        Self { scopes: DashMap::new(), connections: Arc::new(Semaphore::new(options.concurrent)), options }
+    }
+
+    /// The longest that a write may take.
+    pub(super) fn deadline(&self) -> Duration {
+        self.options.deadline
+    }
+
+    /// Waits for a scope and then for a share of the pool, each in the order of arrival.
+    ///
+    /// # Errors
+    /// [`Fault::Unavailable`] where too many writers wait already, and past the longest wait.
+    pub(super) async fn acquire(&self, scope: Scope) -> Result<WritePermit<'_>, Fault> {
+        let busy = Fault::Unavailable { retry_after: Duration::from_secs(1) };
+        let queue = self.enter(scope).ok_or_else(|| busy.clone())?;
+        let mut permit = WritePermit { queue: self, scope, guards: None };
+        let waiting = async {
+            let guard = Arc::clone(&queue.turn).lock_owned().await;
+            Some((guard, Arc::clone(&self.connections).acquire_owned().await.ok()?))
+        };
+        let guards = tokio::time::timeout(self.options.wait, waiting).await.ok().flatten();
+        permit.guards = Some(guards.ok_or(busy)?);
+        Ok(permit)
+    }
+
+    fn enter(&self, scope: Scope) -> Option<Arc<ScopeQueue>> {
+        let queue = self.scopes.entry(scope).or_default();
+        let writers = queue.writers.fetch_add(1, Ordering::Relaxed);
+        if writers <= self.options.waiting_per_scope {
+            return Some(Arc::clone(&queue));
+        }
+        queue.writers.fetch_sub(1, Ordering::Relaxed);
+        None
+    }
+
+    fn leave(&self, scope: Scope) {
+        // The map's own lock keeps other writers from entering between the count and the removal.
+        self.scopes.remove_if(&scope, |_, queue| queue.writers.fetch_sub(1, Ordering::Relaxed) == 1);
+    }
+}

@@ -1,0 +1,156 @@
+//! Writes: one at a time to each scope, detached from the caller, published once committed.
+
+use std::sync::Arc;
+
+use tokio_util::task::TaskTracker;
+
+use super::audited::{AuditedCall, Entry};
+use super::scope_map::ScopeMap;
+use super::write_queue::{QueueOptions, WriteQueue};
+use crate::model::fault::Fault;
+use crate::model::feed::ChangeFeed;
+use crate::model::scope::{Change, ChangeKind, Revision, Scope};
+use crate::model::sources::{FailPoint, Sources};
+use crate::store::write::Write;
+use crate::store::{Store, StoreError};
+
+/// Runs writes: one transaction each, in the order of arrival at its scope.
+pub struct Writer {
+    store: Store,
+    sources: Sources,
+    feed: Arc<dyn ChangeFeed>,
+    scopes: Arc<ScopeMap>,
+    queue: WriteQueue,
+    tasks: TaskTracker,
+}
+
+/// The changes of a commit that is not answered yet. Dropped before it is, they are in doubt.
+struct UnansweredCommit<'m> {
+    scopes: &'m ScopeMap,
+    changes: Vec<(Scope, Vec<Change>)>,
+}
+
+impl UnansweredCommit<'_> {
+    /// The commit took place.
+    fn committed(mut self) {
+        for (scope, changes) in std::mem::take(&mut self.changes) {
+            self.scopes.forget(scope, &changes);
+        }
+    }
+}
+
+impl Drop for UnansweredCommit<'_> {
+    fn drop(&mut self) {
+        for (scope, changes) in std::mem::take(&mut self.changes) {
+            self.scopes.doubt(scope, changes);
+        }
+    }
+}
+
+impl Writer {
+    /// Creates a writer that raises the cells of `scopes`.
+    pub fn new(
+        (store, sources): (Store, Sources),
+        feed: Arc<dyn ChangeFeed>,
+        scopes: Arc<ScopeMap>,
+        options: QueueOptions,
+    ) -> Self {
+        Self { store, sources, feed, scopes, queue: WriteQueue::new(options), tasks: TaskTracker::new() }
+    }
+
+    /// Waits for the writes in progress.
+    pub async fn drain(&self) {
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+
+    /// The writes that outlive their callers.
+    pub fn tasks(&self) -> &TaskTracker {
+        &self.tasks
+    }
+
+    /// Runs a write to its end, even where its caller is cancelled: a commit would otherwise not be published.
+    pub async fn detached<T: Send + 'static>(
+        &self,
+        write: impl Future<Output = Result<T, Fault>> + Send + 'static,
+    ) -> Result<T, Fault> {
+        let call = AuditedCall::current();
+        let write = async move {
+            match call {
+                Some(call) => call.run(write).await,
+                None => write.await,
+            }
+        };
+        self.tasks.spawn(write).await.unwrap_or_else(|error| Err(Fault::Internal(error.to_string())))
+    }
+
+    /// Runs `work` as one transaction with the permit of `scope`, the outermost scope that it locks, and publishes what was
+    /// committed. Nothing is committed where `work` fails or changes nothing.
+    pub async fn transact<T>(
+        &self,
+        scope: Scope,
+        work: impl AsyncFnOnce(&mut Write) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
+        let _permit = self.queue.acquire(scope).await?;
+        let writing = async {
+            let mut write = self.store.write().await?;
+            let done = work(&mut write).await;
+            if done.is_err() || !write.has_changes() {
+                write.roll_back().await?;
+                return done;
+            }
+            self.sources.pause(FailPoint::BeforeCommit).await;
+            let entry = Entry::of(write.take_summary(), &self.sources)?;
+            let unanswered = UnansweredCommit { scopes: &self.scopes, changes: access_changes(&write) };
+            let revisions = write.commit(entry.as_ref().map(|entry| &entry.row)).await?;
+            self.sources.pause(FailPoint::AfterCommit).await;
+            self.publish(&revisions);
+            unanswered.committed();
+            entry.into_iter().for_each(Entry::committed);
+            done
+        };
+        // Past the deadline it is not known whether the commit took place: the sweep finds it if it did, and memory does not
+        // answer what it may have changed.
+        let written = tokio::time::timeout(self.queue.deadline(), writing).await;
+        written.unwrap_or(Err(Fault::StorageUnavailable))
+    }
+
+    /// Runs a statement that writes what no cell can hold yet, with a write permit and within the deadline of a write.
+    pub async fn execute<T>(
+        &self,
+        scope: Scope,
+        statement: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, Fault> {
+        let _permit = self.queue.acquire(scope).await?;
+        let done = tokio::time::timeout(self.queue.deadline(), statement).await;
+        Ok(done.unwrap_or(Err(StoreError::Timeout))?)
+    }
+
+    /// Raises the cells, so that this replica answers nothing older, and notifies the other replicas.
+    fn publish(&self, revisions: &[(Scope, Revision)]) {
+        for (scope, revision) in revisions {
+            self.scopes.raise(*scope, *revision);
+        }
+        self.feed.announce(revisions);
+    }
+}
+
+impl std::fmt::Debug for Writer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Writer").field("queue", &self.queue).finish_non_exhaustive()
+    }
+}
+
+/// The changes of a write that decide about access.
+fn access_changes(write: &Write) -> Vec<(Scope, Vec<Change>)> {
+    let of_scope = |(scope, revision, changes): (Scope, Revision, &[(ChangeKind, String)])| {
+        let access = changes.iter().filter(|(kind, _)| kind.decides_access());
+        let change = |(kind, subject): &(ChangeKind, String)| Change {
+            revision,
+            kind: *kind,
+            subject: subject.clone(),
+        };
+        (scope, access.map(change).collect())
+    };
+    write.changes().map(of_scope).collect()
+}

@@ -1,0 +1,175 @@
+//! Bodies of templates and messages of prompts, checked and compiled: as they are registered, and for as long as they
+//! are used.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use moka::sync::Cache;
+use uri_template::UriTemplate;
+
+use super::render::{RenderError, Renderer, Template};
+use crate::model::caller::Payer;
+use crate::model::fault::Fault;
+use crate::model::ids::AgentId;
+use crate::model::message::{ContentKind, Message, is_template};
+use crate::model::prompt::PromptName;
+use crate::model::resource::ContentHash;
+use crate::model::scope::Revision;
+use crate::model::uri::ResourceUri;
+
+/// What messages take in memory for each byte that they have as JSON, at most.
+const MESSAGE_WEIGHT: usize = 4;
+
+/// What stands for a text that is to be rendered: the shortest that [`is_template`].
+const TO_RENDER: &str = "{";
+
+/// Messages whose texts are templates, or one text that is one.
+#[derive(Debug)]
+pub(super) struct Compiled {
+    /// As registered, with [`TO_RENDER`] in the place of each text that is to be rendered: who answers with a copy
+    /// copies no text for nothing.
+    messages: Vec<Message>,
+    /// What is to be rendered: of messages, each text that [`is_template`], in their order.
+    templates: Vec<Arc<Template>>,
+    weight: usize,
+}
+
+/// Which version of what is compiled.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Source {
+    /// The body of a resource template.
+    Template(UriTemplate),
+    /// The messages of a prompt.
+    Prompt(PromptName),
+}
+
+/// What is compiled, up to a number of bytes; the least used go first.
+#[derive(Debug)]
+pub(super) struct Compilations(Cache<CompilationKey, Arc<Compiled>>);
+
+/// The source at a revision, and the bytes that it had then: in another timeline of the database a revision is another.
+pub(super) type CompilationKey = (AgentId, Source, Revision, ContentHash);
+
+impl Compilations {
+    pub(super) fn new(max_bytes: u64) -> Self {
+        let weigh = |_: &_, compiled: &Arc<Compiled>| u32::try_from(compiled.weight).unwrap_or(u32::MAX);
+        Self(Cache::builder().max_capacity(max_bytes).weigher(weigh).build())
+    }
+
+    /// What is compiled of a source at a revision, if it is cached.
+    pub(super) fn get(&self, key: &CompilationKey) -> Option<Arc<Compiled>> {
+        self.0.get(key)
+    }
+
+    /// Caches what was compiled.
+    pub(super) fn insert(&self, key: CompilationKey, compiled: Arc<Compiled>) {
+        self.0.insert(key, compiled);
+    }
+
+    /// The weight of everything cached, in bytes.
+    pub(super) fn bytes(&self) -> u64 {
+        self.0.weighted_size()
+    }
+}
+
+/// Why the messages of a prompt are refused.
+#[derive(Debug)]
+pub(super) struct MessageError {
+    /// Which message.
+    pub(super) index: usize,
+    /// What is wrong with one of its texts.
+    pub(super) error: RenderError,
+}
+
+impl Compiled {
+    /// Checks and compiles the body of a template.
+    pub(super) fn body(source: &str, variables: &[impl AsRef<str>]) -> Result<Self, RenderError> {
+        let template = Template::parse(source, variables)?;
+        Ok(Self { messages: Vec::new(), weight: template.weight(), templates: vec![Arc::new(template)] })
+    }
+
+    /// Checks and compiles the messages of a prompt; `bytes` is their length as JSON.
+    pub(super) fn prompt(
+        mut messages: Vec<Message>,
+        arguments: &[impl AsRef<str>],
+        bytes: usize,
+    ) -> Result<Self, MessageError> {
+        let mut templates = Vec::new();
+        for (index, message) in messages.iter_mut().enumerate() {
+            for text in message.templates_mut().filter(|text| is_template(text)) {
+                let template = Template::parse(text, arguments);
+                templates.push(Arc::new(template.map_err(|error| MessageError { index, error })?));
+                TO_RENDER.clone_into(text);
+            }
+        }
+        let weight = templates.iter().map(|template| template.weight()).sum::<usize>();
+        Ok(Self { messages, weight: weight + MESSAGE_WEIGHT * bytes, templates })
+    }
+
+    /// Renders every text with the same values.
+    pub(super) async fn texts(
+        &self,
+        (renderer, payer): (&Renderer, Payer),
+        values: &[(&str, &str)],
+    ) -> Result<Vec<String>, Fault> {
+        if self.templates.is_empty() {
+            return Ok(Vec::new());
+        }
+        Ok(renderer.render(payer, &self.templates, values).await?)
+    }
+
+    /// The text of the body.
+    pub(super) async fn render_body(
+        &self,
+        (renderer, payer): (&Renderer, Payer),
+        values: &[(&str, &str)],
+    ) -> Result<Bytes, Fault> {
+        let text = self.texts((renderer, payer), values).await?.pop();
+        text.map(Bytes::from).ok_or_else(|| Fault::Internal("a template has no body".to_owned()))
+    }
+
+    /// The messages, with the URIs in them checked.
+    pub(super) async fn render_messages(
+        &self,
+        (renderer, payer): (&Renderer, Payer),
+        values: &[(&str, &str)],
+    ) -> Result<Vec<Message>, Fault> {
+        let mut texts = self.texts((renderer, payer), values).await?.into_iter();
+        let mut messages = self.messages.clone();
+        for text in messages.iter_mut().flat_map(Message::templates_mut).filter(|text| is_template(text)) {
+            *text = texts.next().ok_or_else(|| Fault::Internal("a text was not rendered".to_owned()))?;
+        }
+        settle_uris(&mut messages)?;
+        Ok(messages)
+    }
+}
+
+/// Checks the URIs in messages, and puts the URI in the place of an IRI.
+fn settle_uris(messages: &mut [Message]) -> Result<(), Fault> {
+    for (index, message) in messages.iter_mut().enumerate() {
+        let uri = match &mut message.content.kind {
+            ContentKind::ResourceLink(link) => &mut link.uri,
+            ContentKind::Resource(resource) => &mut resource.uri,
+            ContentKind::Text(_) | ContentKind::Image(_) | ContentKind::Audio(_) => continue,
+        };
+        let parsed = ResourceUri::parse(uri).map_err(|error| {
+            Fault::invalid_params(format!("with these arguments, the uri of messages[{index}] {error}"))
+        })?;
+        if parsed.as_str() != uri {
+            *uri = parsed.to_string();
+        }
+    }
+    Ok(())
+}
+
+impl From<RenderError> for Fault {
+    fn from(error: RenderError) -> Self {
+        match error {
+            RenderError::Busy | RenderError::Late => {
+                Self::Unavailable { retry_after: std::time::Duration::from_secs(1) }
+            }
+            RenderError::Failed(detail) => Self::Internal(detail),
+            refused => Self::invalid_params(refused.to_string()),
+        }
+    }
+}

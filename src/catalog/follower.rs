@@ -1,0 +1,42 @@
+//! The catalog as the change feed sees it.
+
+use super::Catalog;
+use crate::model::feed::{BoxFuture, Follower, Unconfirmed};
+use crate::model::ids::{AgentId, TenantId};
+use crate::model::scope::{Change, Revision, Scope};
+use crate::model::uri::ResourceUri;
+
+impl Follower for Catalog {
+    fn raise(&self, scope: Scope, revision: Revision) -> bool {
+        self.scopes.raise(scope, revision)
+    }
+
+    fn applied(&self, scope: Scope) -> Option<Revision> {
+        self.scopes.applied(scope)
+    }
+
+    fn held(&self) -> Vec<(Scope, Revision)> {
+        self.scopes.revisions()
+    }
+
+    fn forget_all(&self) {
+        self.scopes.clear();
+    }
+
+    fn catch_up(&self, scope: Scope) -> BoxFuture<'_, ()> {
+        Box::pin(self.scopes.catch_up(scope, &self.loader))
+    }
+
+    fn served<'a>(
+        &'a self,
+        tenant: TenantId,
+        agent: AgentId,
+        changes: &'a [Change],
+        uris: &'a [ResourceUri],
+    ) -> BoxFuture<'a, Result<Vec<(Revision, ResourceUri)>, Unconfirmed>> {
+        Box::pin(async move {
+            let snapshot = self.snapshot_of(tenant, agent).await.map_err(|_| Unconfirmed)?;
+            self.answered_anew(tenant, snapshot, changes, uris).await.ok_or(Unconfirmed)
+        })
+    }
+}

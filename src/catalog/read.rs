@@ -1,0 +1,163 @@
+//! Reads: the contents of a URI and the pages of lists, from memory where possible.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::Catalog;
+use super::snapshot::{AgentCell, AgentSnapshot, Definitions, page};
+use super::template_set::Match;
+use crate::identity::grant::Caller;
+use crate::model::call::{CallResult, Content, Contents, List};
+use crate::model::fault::Fault;
+use crate::model::ids::{AgentId, TenantId};
+use crate::model::resource::{ContentHash, Part, Resource};
+use crate::model::uri::ResourceUri;
+use crate::store::StoreError;
+
+/// Contents may be purged between the look at a definition and the look at its bytes; a newer look finds others.
+const MOST_LOOKS: usize = 3;
+
+/// What answers to a URI.
+#[derive(Debug)]
+pub enum Answering {
+    /// The resource of this URI.
+    Registered(Arc<Resource>),
+    /// A template that it matches.
+    Rendered(Match),
+}
+
+impl Definitions {
+    /// What answers to a URI: its resource first, else the most specific template that it matches.
+    ///
+    /// # Errors
+    /// [`Fault::ResourceNotFound`].
+    pub fn answering(&self, uri: &ResourceUri) -> Result<Answering, Fault> {
+        if let Some(resource) = self.resources.get(uri.as_str()) {
+            return Ok(Answering::Registered(Arc::clone(resource)));
+        }
+        let found = self.templates.find(uri).map(Answering::Rendered);
+        found.ok_or_else(|| Fault::ResourceNotFound(uri.clone()))
+    }
+}
+
+impl Catalog {
+    /// What the caller's agent has registered, as new as anything this replica has heard of.
+    ///
+    /// # Errors
+    /// [`Fault::Forbidden`] where the agent has just been deleted; [`Fault::StorageUnavailable`] where it is not in
+    /// memory and the database is away.
+    pub async fn snapshot(&self, caller: &Caller) -> Result<Arc<AgentSnapshot>, Fault> {
+        self.snapshot_of(caller.tenant, caller.agent).await
+    }
+
+    pub(super) async fn snapshot_of(
+        &self,
+        tenant: TenantId,
+        agent: AgentId,
+    ) -> Result<Arc<AgentSnapshot>, Fault> {
+        let timeline = || self.scopes.timeline();
+        let cell = self.agents.get_or_create(agent, |_| AgentCell::new(tenant, agent, timeline()));
+        if let Some(fresh) = cell.fresh() {
+            return Ok(fresh);
+        }
+        if self.loader.answers_from_memory()
+            && let Some(stale) = cell.stale()
+        {
+            return Ok(stale);
+        }
+        // Boxed, as every cold path below a hot one: the future of a read in memory is small to move.
+        match Box::pin(self.load_snapshot(&cell)).await {
+            Ok(found) => found.ok_or(Fault::Forbidden),
+            Err(error) => match cell.stale() {
+                Some(stale) if self.loader.is_left_to_memory().await => Ok(stale),
+                _ => Err(error.into()),
+            },
+        }
+    }
+
+    async fn load_snapshot(&self, cell: &AgentCell) -> Result<Option<Arc<AgentSnapshot>>, StoreError> {
+        self.loader.load(async || cell.snapshot(&self.store, &self.sources).await).await
+    }
+
+    /// A page of definitions, those after a key.
+    pub fn list(&self, definitions: &Definitions, list: List, after: Option<&str>) -> CallResult {
+        let size = self.limits.page_size;
+        match list {
+            List::Resources => CallResult::Resources(page(&definitions.resources, after, size)),
+            List::Templates => CallResult::Templates(page(definitions.templates.by_text(), after, size)),
+            List::Prompts => CallResult::Prompts(page(&definitions.prompts, after, size)),
+        }
+    }
+
+    /// The contents that a URI has by what answers to it.
+    ///
+    /// # Errors
+    /// [`Fault::ResourceNotFound`] where nothing does any more; [`Fault::InvalidParams`] for values that cannot be
+    /// rendered; [`Fault::Unavailable`] where too much is being rendered; as [`snapshot`](Self::snapshot) where
+    /// contents are not in memory.
+    pub async fn read_resource(
+        &self,
+        caller: &Caller,
+        uri: &ResourceUri,
+        mut answering: Answering,
+    ) -> Result<Contents, Fault> {
+        for _ in 0..MOST_LOOKS {
+            let contents = match &answering {
+                Answering::Registered(resource) => self.registered(caller, resource).await?,
+                Answering::Rendered(found) => self.rendered(caller, uri, found).await?,
+            };
+            match contents {
+                Some(contents) => return Ok(contents),
+                None => answering = self.look_again(caller).await?.definitions.answering(uri)?,
+            }
+        }
+        Err(Fault::StorageUnavailable)
+    }
+
+    /// A newer snapshot, where contents that the present one names are purged. The purge waits for long enough that
+    /// only a replica that heard nothing meanwhile comes here.
+    pub(super) async fn look_again(&self, caller: &Caller) -> Result<Arc<AgentSnapshot>, Fault> {
+        Box::pin(self.loader.sweep()).await?;
+        self.snapshot(caller).await
+    }
+
+    /// `None` where contents are purged already.
+    async fn registered(&self, caller: &Caller, resource: &Resource) -> Result<Option<Contents>, Fault> {
+        let parts = self.contents_of(caller, resource).await?;
+        Ok(parts.map(|parts| Contents {
+            uri: resource.uri.clone(),
+            mime_type: resource.definition.mime_type.clone(),
+            parts,
+            revision: resource.revision,
+        }))
+    }
+
+    /// The bytes of each part; `None` where some are purged already.
+    async fn contents_of(&self, caller: &Caller, resource: &Resource) -> Result<Option<Vec<Content>>, Fault> {
+        let cached = |hash| self.contents.get(&(caller.agent, hash));
+        let missing: Vec<_> =
+            resource.parts.iter().map(|part| part.hash).filter(|hash| cached(*hash).is_none()).collect();
+        let loaded = if missing.is_empty() {
+            BTreeMap::new()
+        } else {
+            Box::pin(self.load_contents(caller.tenant, caller.agent, &missing)).await?
+        };
+        let bytes = |part: &Part| loaded.get(&part.hash).cloned().or_else(|| cached(part.hash));
+        Ok(resource.parts.iter().map(|part| Some(Content::stored(part, bytes(part)?))).collect())
+    }
+
+    pub(super) async fn load_contents(
+        &self,
+        tenant: TenantId,
+        agent: AgentId,
+        hashes: &[ContentHash],
+    ) -> Result<BTreeMap<ContentHash, Bytes>, StoreError> {
+        let loaded = self.loader.load(async || self.store.contents(tenant, agent, hashes).await).await?;
+        for (hash, bytes) in &loaded {
+            self.contents.insert((agent, *hash), bytes.clone());
+        }
+        Ok(loaded)
+    }
+}

@@ -1,0 +1,81 @@
+//! Why a template is refused, or did not render.
+
+use minijinja::Error as EngineError;
+
+/// How long a template may be, in bytes.
+pub const MAX_SOURCE_BYTES: usize = 64 << 10;
+
+/// As much of an author's own text as a sentence repeats, in characters.
+const EXCERPT: usize = 100;
+
+/// Why a template is refused when it is registered, or did not render.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RenderError {
+    /// The source is longer than [`MAX_SOURCE_BYTES`].
+    #[error("the template is {bytes} bytes long; at most {MAX_SOURCE_BYTES} are allowed")]
+    SourceTooLong {
+        /// How long it is.
+        bytes: usize,
+    },
+    /// The source is not a template, or uses what is not allowed.
+    #[error("line {line}: {reason}")]
+    Refused {
+        /// Where, counted from 1.
+        line: usize,
+        /// What is wrong and what to do, as a clause.
+        reason: String,
+    },
+    /// A name is used that is not among the arguments.
+    #[error("line {line}: `{name}` is not declared; declare it as an argument or correct the name")]
+    Undeclared {
+        /// Where, counted from 1.
+        line: usize,
+        /// The name, shortened if it is long.
+        name: String,
+    },
+    /// The loops are so large, whatever the values, that rendering would take too long or too much memory.
+    #[error("the template takes too much work to render; make its loops, lists and texts smaller")]
+    TooMuchWork,
+    /// The values are so long that rendering would take too long or too much memory.
+    #[error("the values are too long for this template; give shorter ones")]
+    ValuesTooLong,
+    /// The text would be longer than it may be.
+    #[error("the rendered text is longer than {limit} bytes; give shorter values or shorten the template")]
+    OutputTooLong {
+        /// How long it may be, in bytes.
+        limit: usize,
+    },
+    /// As many renders are under way and waiting as are taken on.
+    #[error("too many templates are being rendered; try again")]
+    Busy,
+    /// The render did not end in time.
+    #[error("rendering the template took too long; try again")]
+    Late,
+    /// A bug; what it is belongs in the log and nowhere else.
+    #[error("the template could not be rendered")]
+    Failed(String),
+}
+
+impl RenderError {
+    pub(super) fn refused(line: usize, reason: impl Into<String>) -> Self {
+        Self::Refused { line, reason: reason.into() }
+    }
+
+    pub(super) fn undeclared(line: usize, name: &str) -> Self {
+        Self::Undeclared { line, name: excerpt(name) }
+    }
+
+    /// What the engine's parser says of bad syntax; `line` where it does not say where.
+    pub(super) fn syntax(error: &EngineError, line: usize) -> Self {
+        let reason = error.detail().map_or_else(|| error.kind().to_string(), excerpt);
+        Self::refused(error.line().unwrap_or(line), format!("the syntax is wrong: {reason}"))
+    }
+}
+
+/// The beginning of an author's own text.
+pub(super) fn excerpt(text: &str) -> String {
+    match text.char_indices().nth(EXCERPT) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}

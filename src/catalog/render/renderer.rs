@@ -1,0 +1,103 @@
+//! Rendering off the async threads: so many at once, each with a deadline.
+
+use std::sync::Arc;
+
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+
+use super::Template;
+use super::error::RenderError;
+use super::fair_semaphore::FairSemaphore;
+use super::limits::{Budget, RendererLimits};
+use crate::model::caller::Payer;
+
+/// What renders of one answer may need at the worst, together, to be done where they are asked for: some microseconds,
+/// less than it takes to hand them to another thread.
+const LIGHT_STEPS: u64 = 256;
+const LIGHT_BYTES: u64 = 16 << 10;
+
+/// Renders templates on threads of their own, but for those that are known to take next to nothing.
+///
+/// A caller who gives up, or is told that it is late, leaves a thread behind that cannot be stopped. It keeps its place
+/// until it ends, so there are never more of them than `at_once`; and it ends soon, because fuel, work and output are
+/// bounded: at the default limits within some hundred milliseconds. A render that has not begun by then never does.
+///
+/// The places go round between the payers that wait for one, so that none of them delays another by more than a render.
+#[derive(Debug)]
+pub struct Renderer {
+    pub(super) places: Arc<FairSemaphore<Payer>>,
+    limits: RendererLimits,
+}
+
+fn is_light(templates: &[Arc<Template>], values: &[(&str, &str)]) -> bool {
+    let (mut steps, mut bytes) = (0_u64, 0_u64);
+    for Template { plan, .. } in templates.iter().map(|template| &**template) {
+        steps = steps.saturating_add(plan.steps);
+        bytes = bytes.saturating_add(plan.bytes(&plan.arguments(values)));
+    }
+    steps <= LIGHT_STEPS && bytes <= LIGHT_BYTES
+}
+
+fn render(
+    templates: &[Arc<Template>],
+    mut budget: Budget,
+    values: &[(impl AsRef<str>, impl AsRef<str>)],
+) -> Result<Vec<String>, RenderError> {
+    templates.iter().map(|template| template.render_on(&mut budget, values)).collect()
+}
+
+impl Renderer {
+    /// A renderer with all its places free.
+    pub fn new(limits: RendererLimits) -> Self {
+        Self { places: FairSemaphore::new(limits.at_once, limits.waiting), limits }
+    }
+
+    /// How many places are free.
+    pub fn free(&self) -> usize {
+        self.places.free()
+    }
+
+    /// Renders the templates of one answer with the same values, in order and within one set of limits.
+    ///
+    /// # Errors
+    /// As [`Template::render`]; [`RenderError::TooMuchWork`] where the templates are too much together;
+    /// [`RenderError::Busy`] where there is no place in time; [`RenderError::Late`] where the deadline passes.
+    pub async fn render(
+        &self,
+        payer: Payer,
+        templates: &[Arc<Template>],
+        values: &[(&str, &str)],
+    ) -> Result<Vec<String>, RenderError> {
+        let budget = Budget::of(&self.limits.answer);
+        if is_light(templates, values) {
+            return render(templates, budget, values);
+        }
+        let templates = templates.to_vec();
+        let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        let values: Vec<_> = values.iter().map(owned).collect();
+        // Boxed, so that the future of what is light is small to move.
+        Box::pin(self.run(payer, move || render(&templates, budget, &values))).await
+    }
+
+    /// Runs another job in one of the places, such as parsing a template; the job must be bounded in itself.
+    /// The place is accounted to `payer`.
+    ///
+    /// # Errors
+    /// The job's own, [`RenderError::Busy`] and [`RenderError::Late`].
+    pub async fn run<T: Send + 'static>(
+        &self,
+        payer: Payer,
+        job: impl FnOnce() -> Result<T, RenderError> + Send + 'static,
+    ) -> Result<T, RenderError> {
+        let place = self.places.acquire(payer, self.limits.wait).await.ok_or(RenderError::Busy)?;
+        let mut running = spawn_blocking(move || {
+            let _place = place;
+            job()
+        });
+        let Ok(ended) = timeout(self.limits.deadline, &mut running).await else {
+            running.abort();
+            return Err(RenderError::Late);
+        };
+        ended.unwrap_or_else(|error| Err(RenderError::Failed(error.to_string())))
+    }
+}

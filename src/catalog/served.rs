@@ -1,0 +1,108 @@
+//! Which URIs are answered otherwise since resource templates changed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use uri_template::UriTemplate;
+
+use super::Catalog;
+use super::answered::{LIGHT_COMPARISONS, MOST_COMPARISONS};
+use super::prefix_index::PrefixIndex;
+use super::snapshot::{AgentSnapshot, Definitions};
+use crate::model::caller::Payer;
+use crate::model::ids::TenantId;
+use crate::model::scope::{Change, ChangeKind, Revision};
+use crate::model::uri::ResourceUri;
+
+/// Most templates that changed; past it all URIs are taken for changed.
+const MOST_TEMPLATES: usize = 1_000;
+
+/// A template that changed, and how.
+struct Changed {
+    template: UriTemplate,
+    changes: Vec<(Revision, ChangeKind)>,
+}
+
+impl Catalog {
+    /// The URIs, each with the revision that did it; `None` where finding out is too much work, or is refused. What is
+    /// more than a little runs off the async threads, at the tenant's expense.
+    pub(super) async fn answered_anew(
+        &self,
+        tenant: TenantId,
+        snapshot: Arc<AgentSnapshot>,
+        changes: &[Change],
+        uris: &[ResourceUri],
+    ) -> Option<Vec<(Revision, ResourceUri)>> {
+        let templates = changes.len().saturating_add(snapshot.definitions.templates.by_text().len());
+        if uris.len().saturating_mul(templates) <= LIGHT_COMPARISONS {
+            return answered_anew(&snapshot.definitions, changes, uris);
+        }
+        let (changes, uris) = (changes.to_vec(), uris.to_vec());
+        let job = move || Ok(answered_anew(&snapshot.definitions, &changes, &uris));
+        self.renderer.run(Payer::Tenant(tenant), job).await.ok().flatten()
+    }
+}
+
+fn answered_anew(
+    definitions: &Definitions,
+    changes: &[Change],
+    uris: &[ResourceUri],
+) -> Option<Vec<(Revision, ResourceUri)>> {
+    let templates = by_template(changes)?;
+    let index = PrefixIndex::new(templates.iter().map(|changed| changed.template.literal_prefix()));
+    let mut left = MOST_COMPARISONS;
+    let mut found = Vec::new();
+    for uri in uris.iter().filter(|uri| !definitions.resources.contains_key(*uri)) {
+        left = left.checked_sub(1 + index.count(uri.as_str()))?;
+        let mut matching = index
+            .candidates(uri.as_str())
+            .map(|at| &templates[at])
+            .filter(|changed| changed.matches(uri))
+            .peekable();
+        if matching.peek().is_none() {
+            continue;
+        }
+        left = left.checked_sub(definitions.comparisons(uri))?;
+        let present = definitions.templates.find(uri).map(|found| found.template.uri_template.clone());
+        for changed in matching {
+            left = left.checked_sub(changed.changes.len())?;
+            let serving = changed.changes.iter().filter(|(_, kind)| changed.serves(*kind, present.as_ref()));
+            found.extend(serving.map(|(revision, _)| (*revision, uri.clone())));
+        }
+    }
+    Some(found)
+}
+
+/// The changes of each template, by its text; `None` where there are too many.
+fn by_template(changes: &[Change]) -> Option<Vec<Changed>> {
+    let mut by_text: BTreeMap<&str, Vec<(Revision, ChangeKind)>> = BTreeMap::new();
+    for change in changes {
+        by_text.entry(&change.subject).or_default().push((change.revision, change.kind));
+        if by_text.len() > MOST_TEMPLATES {
+            return None;
+        }
+    }
+    let parsed = by_text.into_iter();
+    Some(
+        parsed
+            .filter_map(|(text, changes)| Some(Changed { template: UriTemplate::parse(text).ok()?, changes }))
+            .collect(),
+    )
+}
+
+impl Changed {
+    fn matches(&self, uri: &ResourceUri) -> bool {
+        self.template.matches(uri.as_str()).is_some()
+    }
+
+    /// Whether the template answers to a URI that it matches, or did until it was removed; `present` does now.
+    fn serves(&self, kind: ChangeKind, present: Option<&UriTemplate>) -> bool {
+        match present {
+            Some(present) if *present == self.template => true,
+            Some(present) => {
+                kind == ChangeKind::TemplateRemoved && self.template.specificity() > present.specificity()
+            }
+            None => kind == ChangeKind::TemplateRemoved,
+        }
+    }
+}

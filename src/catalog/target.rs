@@ -1,0 +1,57 @@
+//! The agent whose catalog is written.
+
+use crate::model::audit::fingerprint::{Fingerprint, difference};
+use crate::model::fault::Fault;
+use crate::model::ids::{AgentId, TenantId};
+use crate::model::scope::{Revision, Scope};
+use crate::store::write::{Write, WriteSummary};
+
+pub(super) const NO_AGENT: Fault = Fault::NotFound("agent");
+
+/// The agent whose catalog a write changes, and the revision that the write gives it.
+#[derive(Debug)]
+pub(super) struct Target {
+    pub(super) tenant: TenantId,
+    pub(super) agent: AgentId,
+    pub(super) scope: Scope,
+    /// The revision that the write gives it.
+    pub(super) revision: Revision,
+}
+
+impl Target {
+    /// Locks the scope of an agent's catalog.
+    ///
+    /// # Errors
+    /// [`Fault::NotFound`] where the agent is gone.
+    pub(super) async fn lock(write: &mut Write, tenant: TenantId, agent: AgentId) -> Result<Self, Fault> {
+        let scope = Scope::from(agent);
+        let revision = write.lock(scope).await?.ok_or(NO_AGENT)?;
+        if write.agent_exists(tenant, agent).await? {
+            Ok(Self { tenant, agent, scope, revision })
+        } else {
+            Err(NO_AGENT)
+        }
+    }
+
+    /// The newest committed revision.
+    pub(super) fn present(&self) -> Revision {
+        Revision(self.revision.0 - 1)
+    }
+
+    /// What a write that creates, changes or removes a definition reports to the audit log.
+    pub(super) fn report(
+        &self,
+        subject: &str,
+        old: Option<&impl Fingerprint>,
+        new: Option<&impl Fingerprint>,
+    ) -> WriteSummary {
+        WriteSummary {
+            subject: subject.to_owned(),
+            revision: self.revision,
+            created: old.is_none(),
+            tenant: Some(self.tenant),
+            agent: Some(self.agent),
+            difference: difference(old, new),
+        }
+    }
+}

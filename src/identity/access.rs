@@ -1,0 +1,209 @@
+//! The access decision: from a credential and a slug to a caller. A refusal does not disclose whether the agent exists.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use time::OffsetDateTime;
+
+use super::Identity;
+use super::grant::{Caller, CredentialProof, Grant, PresentedCredential, credential_of};
+use crate::model::agent::{Access, AgentAccess};
+use crate::model::caller::{Credential, KeyScope};
+use crate::model::client_address::ClientAddress;
+use crate::model::fault::Fault;
+use crate::model::ids::{AgentId, TenantId};
+use crate::model::key::{KeyHash, KeyKind, SecretKey};
+use crate::model::sources::FailPoint;
+
+impl Identity {
+    /// Verifies the credential of a request from `client`: what it grants now; `None` without a credential.
+    ///
+    /// # Errors
+    /// [`Fault::Unauthenticated`], without a difference, for a credential that is unknown, revoked, expired, made for
+    /// another audience, or not valid from this address; [`Fault::StorageUnavailable`] and [`Fault::Unavailable`] where it
+    /// cannot be verified.
+    pub async fn identify(
+        &self,
+        presented: PresentedCredential<'_>,
+        client: ClientAddress,
+    ) -> Result<Option<Arc<Grant>>, Fault> {
+        match presented {
+            PresentedCredential::None => self.loader.confirm().await.map(|()| None),
+            PresentedCredential::Key(key, agent) => {
+                self.loader.confirm().await?;
+                self.grant(key, agent, client).await.map(Some)
+            }
+            PresentedCredential::Token(token, agent) => {
+                Box::pin(self.token_grant(token, agent)).await.map(Some)
+            }
+        }
+    }
+
+    /// What a key grants now from this address. Operator keys are verified elsewhere.
+    async fn grant(
+        &self,
+        key: &SecretKey,
+        agent: Option<&str>,
+        client: ClientAddress,
+    ) -> Result<Arc<Grant>, Fault> {
+        if key.kind() == KeyKind::Operator {
+            return Err(Fault::Unauthenticated);
+        }
+        let hash = key.hash();
+        let tenant = self.memory.key_tenants.get(&hash);
+        let cached = tenant.and_then(|tenant| self.memory.tenant(tenant).get(|facts| facts.key(hash)));
+        let grant = match cached {
+            Some(grant) => grant,
+            None => Box::pin(self.load_grant(hash, agent)).await?,
+        };
+        let now = self.check_expiry(&grant)?;
+        if !grant.credential.networks.admit(client) {
+            return Err(Fault::Unauthenticated);
+        }
+        if grant.note_use(now) {
+            self.key_activity.note(grant.credential.key, now);
+        }
+        Ok(grant)
+    }
+
+    /// The grant of a known key, unless it ended.
+    async fn live_grant(&self, tenant: TenantId, hash: KeyHash) -> Result<Arc<Grant>, Fault> {
+        let grant = self.find_grant(tenant, hash).await?.ok_or(Fault::Unauthenticated)?;
+        self.check_expiry(&grant)?;
+        Ok(grant)
+    }
+
+    /// The time now, at which a grant has not expired.
+    fn check_expiry(&self, grant: &Grant) -> Result<OffsetDateTime, Fault> {
+        let now = self.sources.clock.now();
+        let expired = grant.credential.expires_at.is_some_and(|end| end <= now);
+        if expired { Err(Fault::Unauthenticated) } else { Ok(now) }
+    }
+
+    /// Decides again, long after a caller was admitted, whether it may go on. Returns what it is granted now.
+    ///
+    /// # Errors
+    /// As [`admit`](Self::admit).
+    pub async fn readmit(&self, caller: &Caller) -> Result<Option<Arc<Grant>>, Fault> {
+        let grant = match &caller.grant {
+            None => None,
+            Some(grant) => Some(match grant.proof() {
+                CredentialProof::Key(hash) => self.live_grant(grant.credential.tenant, *hash).await?,
+                CredentialProof::Token(token) if self.is_valid(token) => Arc::clone(grant),
+                CredentialProof::Token(_) => return Err(Fault::Unauthenticated),
+            }),
+        };
+        let access = self.agent_access((caller.tenant, caller.agent), None).await?;
+        decide(credential_of(grant.as_ref()), access).map(|_| grant)
+    }
+
+    /// How long the credential of a caller is still valid, where it expires.
+    pub fn expires_in(&self, caller: &Caller) -> Option<Duration> {
+        let end = caller.grant.as_ref()?.credential.expires_at?;
+        Some((end - self.sources.clock.now()).try_into().unwrap_or_default())
+    }
+
+    pub(super) async fn find_grant(
+        &self,
+        tenant: TenantId,
+        hash: KeyHash,
+    ) -> Result<Option<Arc<Grant>>, Fault> {
+        let (cell, timeline) = (self.memory.tenant(tenant), self.scopes.timeline());
+        self.loader
+            .find(
+                &cell,
+                |facts| facts.key(hash),
+                async || {
+                    let found = cell
+                        .load(
+                            &self.store,
+                            &self.sources,
+                            FailPoint::CredentialFillRead,
+                            async |view| {
+                                Ok(view
+                                    .credential(tenant, hash)
+                                    .await?
+                                    .map(|found| Grant::of_key(found, hash)))
+                            },
+                            |facts, grant| {
+                                if let Some(grant) = grant {
+                                    facts.keep_key(hash, grant);
+                                }
+                            },
+                        )
+                        .await?;
+                    if found.is_none() && self.scopes.timeline() == timeline {
+                        // A revoked key never comes back.
+                        self.memory.key_tenants.remove(&hash);
+                        self.memory.unknown_keys.insert(hash, ());
+                    }
+                    Ok(found)
+                },
+            )
+            .await
+    }
+
+    /// The access settings of an agent; `absent` is cached in their place where there is no such agent.
+    pub(super) async fn agent_access(
+        &self,
+        (tenant, agent): (TenantId, AgentId),
+        absent: Option<AgentAccess>,
+    ) -> Result<Option<AgentAccess>, Fault> {
+        let cell = self.memory.tenant(tenant);
+        self.loader
+            .find(
+                &cell,
+                |facts| facts.agent(agent),
+                async || {
+                    cell.load(
+                        &self.store,
+                        &self.sources,
+                        FailPoint::CacheFillRead,
+                        async |view| view.agent_access(tenant, agent).await,
+                        |facts, access| {
+                            if let Some(access) = access.clone().or(absent) {
+                                facts.keep_agent(access);
+                            }
+                        },
+                    )
+                    .await
+                },
+            )
+            .await
+    }
+
+    /// Decides whether an [identified](Self::identify) caller may use the MCP endpoint of the agent called `slug`.
+    ///
+    /// # Errors
+    /// [`Fault::Unauthenticated`] without a credential, [`Fault::Forbidden`], [`Fault::InsufficientScope`], [`Fault::AgentDisabled`]; an
+    /// unknown agent and one that the credential does not reach are refused without a difference.
+    pub async fn admit(&self, grant: Option<Arc<Grant>>, slug: &str) -> Result<Caller, Fault> {
+        let access = self.access_by_slug(slug).await?;
+        let AgentAccess { agent, tenant, access, limits, .. } =
+            decide(credential_of(grant.as_ref()), access)?;
+        Ok(Caller { grant, tenant, agent, public: access == Access::Public, limits })
+    }
+}
+
+/// The access decision: whether a credential, or none, may use the endpoint of an agent.
+pub(super) fn decide(
+    credential: Option<&Credential>,
+    access: Option<AgentAccess>,
+) -> Result<AgentAccess, Fault> {
+    let refusal = if credential.is_some() { Fault::Forbidden } else { Fault::Unauthenticated };
+    let Some(access) = access else { return Err(refusal) };
+    let public = access.access == Access::Public;
+    match credential {
+        Some(own) if own.reaches(access.tenant, access.agent) => {
+            if !access.enabled {
+                return Err(Fault::AgentDisabled);
+            }
+            if !public && !own.allows(KeyScope::Mcp) {
+                return Err(Fault::InsufficientScope(KeyScope::Mcp.as_str()));
+            }
+        }
+        _ if access.enabled && public => {}
+        _ => return Err(refusal),
+    }
+    Ok(access)
+}

@@ -1,0 +1,317 @@
+//! Agents. What decides over access changes with the tenant's scope, what an agent says of itself with its own, and
+//! which agent a slug names with the gateway's.
+
+use std::sync::Arc;
+
+use super::Identity;
+use super::tenants::lock;
+use crate::model::agent::{Access, Agent, AgentDescription, Tenant};
+use crate::model::audit::fingerprint::difference;
+use crate::model::fault::Fault;
+use crate::model::ids::{AgentId, Slug, TenantId};
+use crate::model::limits::UseLimits;
+use crate::model::precondition::Precondition;
+use crate::model::scope::{ChangeKind, Revision, Scope};
+use crate::store::agents::RetiredSlug;
+use crate::store::write::{Write, WriteSummary};
+
+const NO_AGENT: Fault = Fault::NotFound("agent");
+
+/// An agent as it is to be made.
+#[derive(Debug, Clone)]
+pub struct NewAgent {
+    /// What people type.
+    pub slug: Slug,
+    /// Whose it is.
+    pub tenant: Slug,
+    /// What it says of itself.
+    pub description: AgentDescription,
+    /// Who may read it.
+    pub access: Access,
+    /// Whether it answers; unless given, it does where the operator did not disable the last agent of its slug.
+    pub enabled: Option<bool>,
+    /// How much may be used of it, for the operator to set; unless given, as much as of the last agent of its slug, or
+    /// what the tenant's agents start with.
+    pub limits: Option<UseLimits>,
+    /// Whether the operator makes it.
+    pub by_operator: bool,
+}
+
+/// What is to change of an agent; `None` leaves a member as it is, an inner `None` takes it away.
+#[derive(Debug, Clone, Default)]
+pub struct AgentPatch {
+    /// The name.
+    pub name: Option<String>,
+    /// The title.
+    pub title: Option<Option<String>>,
+    /// The instructions.
+    pub instructions: Option<Option<String>>,
+    /// Who may read it.
+    pub access: Option<Access>,
+    /// Whether it answers.
+    pub enabled: Option<bool>,
+    /// How much may be used of it, for the operator to change.
+    pub limits: Option<UseLimits>,
+    /// Whether the operator changes it.
+    pub by_operator: bool,
+}
+
+impl AgentPatch {
+    fn apply(self, agent: &Agent) -> Result<Agent, Fault> {
+        let mut new = agent.clone();
+        let description = &mut new.description;
+        description.name = self.name.unwrap_or_else(|| description.name.clone());
+        description.title = self.title.unwrap_or_else(|| description.title.clone());
+        description.instructions = self.instructions.unwrap_or_else(|| description.instructions.clone());
+        new.access = self.access.unwrap_or(new.access);
+        if let Some(enabled) = self.enabled {
+            let before =
+                Enabling { enabled: agent.enabled, disabled_by_operator: agent.disabled_by_operator };
+            let Enabling { enabled, disabled_by_operator } = before.set(enabled, self.by_operator)?;
+            (new.enabled, new.disabled_by_operator) = (enabled, disabled_by_operator);
+        }
+        new.limits = self.limits.unwrap_or(new.limits);
+        Ok(new)
+    }
+}
+
+/// Whether an agent answers, and who decides.
+#[derive(Debug, Clone, Copy)]
+struct Enabling {
+    enabled: bool,
+    disabled_by_operator: bool,
+}
+
+impl Enabling {
+    /// Sets it as the operator or an owner. What the operator disabled, only the operator enables.
+    fn set(self, enabled: bool, by_operator: bool) -> Result<Self, Fault> {
+        match (enabled, by_operator) {
+            (_, true) => Ok(Self { enabled, disabled_by_operator: !enabled }),
+            (true, false) if self.disabled_by_operator => Err(Fault::not_permitted(
+                "enabled: the operator disabled this agent; only the operator key enables it",
+            )),
+            (_, false) => Ok(Self { enabled, ..self }),
+        }
+    }
+}
+
+impl Identity {
+    /// An agent by its slug, read from the database.
+    ///
+    /// # Errors
+    /// [`Fault::NotFound`].
+    pub async fn agent(&self, slug: &str) -> Result<Agent, Fault> {
+        let slug = Slug::parse(slug).map_err(|_| NO_AGENT)?;
+        self.store.agent(slug.as_str()).await?.ok_or(NO_AGENT)
+    }
+
+    /// Agents after a slug, in byte order; of one tenant where one is named.
+    pub async fn agents(
+        &self,
+        tenant: Option<TenantId>,
+        after: &str,
+        limit: i64,
+    ) -> Result<Vec<Agent>, Fault> {
+        Ok(self.store.agents(tenant, after, limit).await?)
+    }
+
+    /// Makes an agent.
+    ///
+    /// # Errors
+    /// [`Fault::NotFound`] without the tenant, [`Fault::AlreadyExists`], [`Fault::SlugRetired`]; [`Fault::InvalidParams`] where
+    /// the tenant has as many agents or retired slugs as it may have; [`Fault::NotPermitted`] to enable what the operator
+    /// disabled.
+    pub async fn create_agent(self: &Arc<Self>, new: NewAgent) -> Result<Agent, Fault> {
+        let identity = Arc::clone(self);
+        self.writer
+            .detached(async move {
+                identity
+                    .writer
+                    .transact(Scope::GATEWAY, async |write| identity.insert_agent(write, new).await)
+                    .await
+            })
+            .await
+    }
+
+    async fn insert_agent(&self, write: &mut Write, new: NewAgent) -> Result<Agent, Fault> {
+        lock(write, Scope::GATEWAY).await?;
+        let tenant = write.tenant(&new.tenant).await?.ok_or(Fault::NotFound("tenant"))?;
+        lock(write, Scope::from(tenant.uid)).await?;
+        let retired = free_slug(write, &new).await?;
+        self.check_room(write, &tenant, retired.is_some()).await?;
+        let uid = AgentId(self.sources.uid()?);
+        let kept = Kept::of(retired, &tenant, uid);
+        let Enabling { enabled, disabled_by_operator } =
+            new.enabled.map_or(Ok(kept.enabling), |enabled| kept.enabling.set(enabled, new.by_operator))?;
+        let agent = Agent {
+            uid,
+            slug: new.slug,
+            tenant: tenant.uid,
+            tenant_slug: tenant.slug,
+            description: new.description,
+            access: new.access,
+            enabled,
+            disabled_by_operator,
+            limits: new.limits.unwrap_or(kept.limits),
+            quota_holder: kept.quota_holder,
+            revision: write.create(Scope::from(uid), kept.last_revision).await?,
+            created_at: self.sources.clock.now(),
+        };
+        write.insert_agent(&agent).await?;
+        announce(write, &agent);
+        write.set_summary(told(&agent, agent.revision, None, Some(&agent)));
+        Ok(agent)
+    }
+
+    /// Whether a tenant may have one more agent; one under a slug that it had needs no new slug.
+    async fn check_room(&self, write: &mut Write, tenant: &Tenant, again: bool) -> Result<(), Fault> {
+        let is_full = |count: i64, most: u32| count >= i64::from(most);
+        let most = self.limits.agents_per_tenant;
+        if is_full(write.count_agents(tenant.uid).await?, most) {
+            return Err(Fault::invalid_params(format!(
+                "tenant {} has {most} agents, as many as limits.agents_per_tenant allows; delete an agent first",
+                tenant.slug
+            )));
+        }
+        let most = self.limits.retired_slugs_per_tenant;
+        if !again && is_full(write.count_retired_slugs(&tenant.slug).await?, most) {
+            return Err(Fault::invalid_params(format!(
+                "tenant {} has used and deleted {most} agent ids, as many as limits.retired_slugs_per_tenant allows; \
+                 use one of them again",
+                tenant.slug
+            )));
+        }
+        Ok(())
+    }
+
+    /// Changes an agent.
+    ///
+    /// # Errors
+    /// [`Fault::NotFound`], [`Fault::RevisionMismatch`]; [`Fault::NotPermitted`] to enable what the operator disabled.
+    pub async fn patch_agent(
+        self: &Arc<Self>,
+        agent: &Agent,
+        patch: AgentPatch,
+        condition: Precondition,
+    ) -> Result<Agent, Fault> {
+        let (identity, agent) = (Arc::clone(self), agent.clone());
+        self.writer
+            .detached(async move {
+                identity
+                    .writer
+                    .transact(Scope::from(agent.tenant), async |write| {
+                        update(write, &agent, patch, &condition).await
+                    })
+                    .await
+            })
+            .await
+    }
+
+    /// Deletes an agent with its keys; its slug stays with its tenant. Answers its last revision.
+    ///
+    /// # Errors
+    /// [`Fault::NotFound`], [`Fault::RevisionMismatch`].
+    pub async fn delete_agent(
+        self: &Arc<Self>,
+        agent: &Agent,
+        condition: Precondition,
+    ) -> Result<Revision, Fault> {
+        let (identity, agent) = (Arc::clone(self), agent.clone());
+        self.writer
+            .detached(async move {
+                identity
+                    .writer
+                    .transact(Scope::GATEWAY, async |write| {
+                        lock(write, Scope::GATEWAY).await?;
+                        let (old, revision) = lock_agent(write, &agent).await?;
+                        condition.check(Some(old.revision))?;
+                        let now = identity.sources.clock.now();
+                        write.delete_agent(old.tenant, old.uid, revision, now).await?;
+                        announce(write, &old);
+                        write.set_summary(told(&old, revision, Some(&old), None));
+                        Ok(revision)
+                    })
+                    .await
+            })
+            .await
+    }
+}
+
+/// What an agent starts with.
+struct Kept {
+    last_revision: Revision,
+    enabling: Enabling,
+    limits: UseLimits,
+    quota_holder: AgentId,
+}
+
+impl Kept {
+    /// What its slug kept of the last agent that had it; without one, what agents of the tenant start with.
+    fn of(retired: Option<RetiredSlug>, tenant: &Tenant, uid: AgentId) -> Self {
+        let disabled_by_operator = retired.as_ref().is_some_and(|retired| retired.disabled_by_operator);
+        Self {
+            last_revision: retired.as_ref().map_or(Revision(0), |retired| retired.last_revision),
+            enabling: Enabling { enabled: !disabled_by_operator, disabled_by_operator },
+            limits: retired.as_ref().map_or(tenant.agent_limits, |retired| retired.limits),
+            quota_holder: retired.and_then(|retired| retired.quota_holder).unwrap_or(uid),
+        }
+    }
+}
+
+/// What the slug kept of its earlier life, if it had one and this tenant may use it.
+async fn free_slug(write: &mut Write, new: &NewAgent) -> Result<Option<RetiredSlug>, Fault> {
+    if write.agent(&new.slug).await?.is_some() {
+        return Err(Fault::AlreadyExists("an agent with this id"));
+    }
+    match write.retired_agent(&new.slug).await? {
+        Some(retired) if retired.tenant != new.tenant.as_str() => Err(Fault::SlugRetired),
+        retired => Ok(retired),
+    }
+}
+
+/// Locks an agent's tenant and the agent, and reads the agent again: still there, and the same one.
+async fn lock_agent(write: &mut Write, agent: &Agent) -> Result<(Agent, Revision), Fault> {
+    lock(write, Scope::from(agent.tenant)).await?;
+    let revision = write.lock(Scope::from(agent.uid)).await?.ok_or(NO_AGENT)?;
+    let same = write.agent(&agent.slug).await?.filter(|present| present.uid == agent.uid);
+    Ok((same.ok_or(NO_AGENT)?, revision))
+}
+
+async fn update(
+    write: &mut Write,
+    agent: &Agent,
+    patch: AgentPatch,
+    condition: &Precondition,
+) -> Result<Agent, Fault> {
+    let (old, revision) = lock_agent(write, agent).await?;
+    condition.check(Some(old.revision))?;
+    let mut new = patch.apply(&old)?;
+    if new == old {
+        return Ok(old);
+    }
+    new.revision = revision;
+    write.update_agent(&new).await?;
+    write.change(Scope::from(new.tenant), ChangeKind::Agent, new.uid.to_string());
+    write.change(Scope::from(new.uid), ChangeKind::Agent, new.uid.to_string());
+    write.set_summary(told(&new, revision, Some(&old), Some(&new)));
+    Ok(new)
+}
+
+/// An agent came or went: its slug, its access and the agent itself changed.
+fn announce(write: &mut Write, agent: &Agent) {
+    write.change(Scope::GATEWAY, ChangeKind::Slug, agent.slug.as_str());
+    write.change(Scope::from(agent.tenant), ChangeKind::Agent, agent.uid.to_string());
+    write.change(Scope::from(agent.uid), ChangeKind::Agent, agent.uid.to_string());
+}
+
+/// What a write tells the audit log that makes, changes or deletes an agent.
+fn told(agent: &Agent, revision: Revision, old: Option<&Agent>, new: Option<&Agent>) -> WriteSummary {
+    WriteSummary {
+        subject: agent.slug.to_string(),
+        revision,
+        created: old.is_none(),
+        tenant: Some(agent.tenant),
+        agent: Some(agent.uid),
+        difference: difference(old, new),
+    }
+}

@@ -1,0 +1,123 @@
+//! What a verified credential grants, and who calls an agent with it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use time::OffsetDateTime;
+
+use super::tokens::VerifiedToken;
+use crate::model::agent::AccessLimits;
+use crate::model::audit::event::Actor;
+use crate::model::caller::{Credential, Payer};
+use crate::model::ids::{AgentId, TenantId};
+use crate::model::key::{KeyHash, SecretKey};
+
+/// A credential in memory, and when it was last used.
+#[derive(Debug)]
+pub struct Grant {
+    /// What it grants.
+    pub credential: Credential,
+    proof: CredentialProof,
+    used_minute: AtomicI64,
+}
+
+/// What is checked again to decide whether a credential is still valid.
+#[derive(Debug)]
+pub(super) enum CredentialProof {
+    Key(KeyHash),
+    Token(Arc<VerifiedToken>),
+}
+
+/// The credential of a request: well-formed, not verified.
+#[derive(Clone, Copy)]
+pub enum PresentedCredential<'a> {
+    /// No credential.
+    None,
+    /// A key, with the slug of the agent whose endpoint is called, if any.
+    Key(&'a SecretKey, Option<&'a str>),
+    /// An access token, presented to the endpoint of an agent, or without one to the gateway itself.
+    Token(&'a str, Option<&'a str>),
+}
+
+impl Grant {
+    fn new(credential: Credential, proof: CredentialProof) -> Arc<Self> {
+        Arc::new(Self { credential, proof, used_minute: AtomicI64::new(0) })
+    }
+
+    /// What a key grants.
+    pub(super) fn of_key(credential: Credential, hash: KeyHash) -> Arc<Self> {
+        Self::new(credential, CredentialProof::Key(hash))
+    }
+
+    /// What a token grants.
+    pub(super) fn of_token(credential: Credential, token: Arc<VerifiedToken>) -> Arc<Self> {
+        Self::new(credential, CredentialProof::Token(token))
+    }
+
+    pub(super) fn proof(&self) -> &CredentialProof {
+        &self.proof
+    }
+
+    /// The token, where the credential is one.
+    pub(super) fn token(&self) -> Option<&Arc<VerifiedToken>> {
+        match &self.proof {
+            CredentialProof::Token(token) => Some(token),
+            CredentialProof::Key(_) => None,
+        }
+    }
+
+    /// Records a use; true where it is the first of its minute.
+    pub(super) fn note_use(&self, now: OffsetDateTime) -> bool {
+        let minute = now.unix_timestamp() / 60;
+        self.used_minute.swap(minute, Ordering::Relaxed) != minute
+    }
+}
+
+impl From<&Grant> for Actor {
+    fn from(grant: &Grant) -> Self {
+        let credential = &grant.credential;
+        Self {
+            kind: credential.kind.into(),
+            principal: Some(credential.principal),
+            key: Some(credential.key),
+            limits: credential.limits.combined(),
+        }
+    }
+}
+
+/// The caller of an agent's MCP endpoint.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    /// What its credential grants; `None` for an anonymous caller of a public agent.
+    pub grant: Option<Arc<Grant>>,
+    /// The agent's tenant.
+    pub tenant: TenantId,
+    /// The agent.
+    pub agent: AgentId,
+    /// Whether the agent is public: readable without a credential.
+    pub public: bool,
+    /// The limits of the agent and of its tenant.
+    pub limits: Arc<AccessLimits>,
+}
+
+impl Caller {
+    /// Its credential, if it has one.
+    pub fn credential(&self) -> Option<&Credential> {
+        credential_of(self.grant.as_ref())
+    }
+
+    /// Whether its credential is one of the agent or of the agent's tenant.
+    pub fn is_own(&self) -> bool {
+        self.credential().is_some_and(|credential| credential.reaches(self.tenant, self.agent))
+    }
+
+    /// The payer of the work that its requests cause.
+    pub fn payer(&self) -> Payer {
+        if self.is_own() { Payer::Tenant(self.tenant) } else { Payer::ForeignCallers(self.tenant) }
+    }
+}
+
+/// The credential of a grant, if any.
+pub(super) fn credential_of(grant: Option<&Arc<Grant>>) -> Option<&Credential> {
+    grant.map(|grant| &grant.credential)
+}

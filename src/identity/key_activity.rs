@@ -1,0 +1,50 @@
+//! When keys were last used, until it is written to the database, and how many expire soon.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use dashmap::DashMap;
+use time::OffsetDateTime;
+
+use crate::model::ids::KeyId;
+
+/// Keys noted between two writes; past it a use is not recorded.
+const MOST_KEYS: usize = 100_000;
+
+/// The activity of keys on this replica.
+#[derive(Debug)]
+pub(super) struct KeyActivity {
+    uses: DashMap<KeyId, OffsetDateTime>,
+    /// -1 until counted.
+    expiring: AtomicI64,
+}
+
+impl Default for KeyActivity {
+    fn default() -> Self {
+        Self { uses: DashMap::new(), expiring: AtomicI64::new(-1) }
+    }
+}
+
+impl KeyActivity {
+    /// Records a use.
+    pub(super) fn note(&self, key: KeyId, at: OffsetDateTime) {
+        if self.uses.len() < MOST_KEYS {
+            self.uses.insert(key, at);
+        }
+    }
+
+    /// Takes the uses that are not written yet.
+    pub(super) fn take(&self) -> Vec<(KeyId, OffsetDateTime)> {
+        let keys: Vec<_> = self.uses.iter().map(|entry| *entry.key()).collect();
+        keys.into_iter().filter_map(|key| self.uses.remove(&key)).collect()
+    }
+
+    /// Sets how many keys expire soon.
+    pub(super) fn set_expiring(&self, count: i64) {
+        self.expiring.store(count, Ordering::Relaxed);
+    }
+
+    /// How many keys expire soon; `None` until counted.
+    pub(super) fn expiring(&self) -> Option<u64> {
+        self.expiring.load(Ordering::Relaxed).try_into().ok()
+    }
+}

@@ -1,0 +1,381 @@
+//! Keys: made, shown once, listed, revoked, rotated.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+use uuid::Uuid;
+
+use super::Identity;
+use super::tenants::lock;
+use crate::model::agent::KeyAge;
+use crate::model::api_key::ApiKey;
+use crate::model::audit::fingerprint::difference;
+use crate::model::caller::KeyScope;
+use crate::model::fault::Fault;
+use crate::model::ids::{AgentId, KeyId, PrincipalId, TenantId};
+use crate::model::key::{KeyKind, SecretKey};
+use crate::model::key_bounds::{KeyBounds, Maker};
+use crate::model::limits::{KeyLimits, RateLimit};
+use crate::model::networks::Networks;
+use crate::model::precondition::Precondition;
+use crate::model::scope::{ChangeKind, Revision, Scope};
+use crate::store::keys::KeyEnd;
+use crate::store::write::{Write, WriteSummary};
+
+/// Active keys of one agent, and active owner keys of one tenant.
+const MOST_ACTIVE: i64 = 10;
+/// The same with those that have been replaced and are still good for a while: who has as many keys as there may be can
+/// rotate each of them.
+const MOST_ROTATING: i64 = 2 * MOST_ACTIVE;
+/// Changes of keys that one revision names each.
+const MOST_ANNOUNCED: usize = 1_000;
+
+/// A key as it is asked for; what is not given is up to whoever makes it.
+#[derive(Debug, Clone)]
+pub struct NewKey {
+    /// Whose.
+    pub tenant: TenantId,
+    /// The one agent it reaches; `None` for an owner key.
+    pub agent: Option<AgentId>,
+    /// What its owner calls it.
+    pub name: String,
+    /// What it may do; `mcp` for an agent key and everything for an owner key unless given.
+    pub scopes: Option<Vec<KeyScope>>,
+    /// From when on it is refused.
+    pub expires_at: Option<OffsetDateTime>,
+    /// From where it may be used.
+    pub networks: Option<Networks>,
+    /// How much it may use.
+    pub limits: Option<RateLimit>,
+}
+
+/// A key as it is made.
+struct Terms {
+    tenant: TenantId,
+    agent: Option<AgentId>,
+    name: String,
+    scopes: Vec<KeyScope>,
+    expires_at: Option<OffsetDateTime>,
+    networks: Networks,
+    limits: KeyLimits,
+    principal: PrincipalId,
+    maker: Option<PrincipalId>,
+}
+
+/// A key that was just made, with its secret: the only time that there is one.
+pub struct IssuedKey {
+    /// The key.
+    pub key: ApiKey,
+    /// Its secret, to be shown once.
+    pub secret: SecretKey,
+}
+
+impl Identity {
+    /// A key by its identity.
+    ///
+    /// # Errors
+    /// [`Fault::NotFound`].
+    pub async fn key(&self, key: KeyId) -> Result<ApiKey, Fault> {
+        self.store.key(key).await?.ok_or(Fault::NotFound("key"))
+    }
+
+    /// The keys of an agent, or a tenant's owner keys, after one of them, oldest first.
+    pub async fn keys(
+        &self,
+        tenant: TenantId,
+        agent: Option<AgentId>,
+        after: Uuid,
+        limit: i64,
+    ) -> Result<Vec<ApiKey>, Fault> {
+        Ok(self.store.keys(tenant, agent, after, limit).await?)
+    }
+
+    /// Makes a key, within the bounds of the key that makes it.
+    ///
+    /// # Errors
+    /// [`Fault::InvalidParams`] for an expiry that has passed or lies beyond the tenant's maximum age, or an eleventh active
+    /// key; [`Fault::NotFound`]; those of [`KeyBounds`]; [`Fault::Unauthenticated`] where the maker was revoked meanwhile.
+    pub async fn create_key(self: &Arc<Self>, new: NewKey, maker: Maker) -> Result<IssuedKey, Fault> {
+        let identity = Arc::clone(self);
+        self.writer
+            .detached(async move {
+                let scope = Scope::from(new.tenant);
+                identity
+                    .writer
+                    .transact(scope, async |write| {
+                        let revision = lock(write, scope).await?;
+                        if let Some(agent) = new.agent
+                            && !write.agent_exists(new.tenant, agent).await?
+                        {
+                            return Err(Fault::NotFound("agent"));
+                        }
+                        let bounds = identity.bounds(write, new.tenant, maker).await?;
+                        identity.check_age(write, &new).await?;
+                        let terms = identity.terms(new, &bounds)?;
+                        identity.issue(write, terms, revision, MOST_ACTIVE, None).await
+                    })
+                    .await
+            })
+            .await
+    }
+
+    /// What bounds the keys that somebody makes or changes, as of this transaction, which has locked the tenant: a key
+    /// that is revoked before it makes none afterwards.
+    async fn bounds(&self, write: &mut Write, tenant: TenantId, maker: Maker) -> Result<KeyBounds, Fault> {
+        let maker = match maker {
+            Maker::Operator => None,
+            Maker::Key(key) => {
+                let now = self.sources.clock.now();
+                let active = write.key(tenant, key).await?.filter(|key| key.is_active(now));
+                Some(active.ok_or(Fault::Unauthenticated)?)
+            }
+        };
+        Ok(KeyBounds::new(maker, self.limits.key_rate))
+    }
+
+    /// Whether the expiry that is asked for lies within the maximum age of the tenant's keys.
+    async fn check_age(&self, write: &mut Write, new: &NewKey) -> Result<(), Fault> {
+        let (Some(end), Some(age)) = (new.expires_at, write.max_key_age(new.tenant).await?) else {
+            return Ok(());
+        };
+        let latest = KeyAge::cap(self.sources.clock.now(), None, Some(age)).filter(|latest| end > *latest);
+        latest.map_or(Ok(()), |latest| {
+            let (days, latest) = (age.days(), latest.format(&Rfc3339).unwrap_or_default());
+            Err(Fault::invalid_params(format!(
+                "expiresAt must be at most {latest}: keys of this tenant live for {days} days at most"
+            )))
+        })
+    }
+
+    fn terms(&self, new: NewKey, bounds: &KeyBounds) -> Result<Terms, Fault> {
+        let default: &[_] = match new.agent {
+            Some(_) => &[KeyScope::Mcp],
+            None => &[KeyScope::Mcp, KeyScope::Registry, KeyScope::Audit],
+        };
+        Ok(Terms {
+            tenant: new.tenant,
+            agent: new.agent,
+            name: new.name,
+            scopes: bounds.scopes(new.scopes, default)?,
+            networks: bounds.networks(new.networks)?,
+            expires_at: bounds.expiry(new.expires_at)?,
+            limits: bounds.limits(new.limits)?,
+            principal: PrincipalId(self.sources.uid()?),
+            maker: bounds.principal(),
+        })
+    }
+
+    async fn issue(
+        &self,
+        write: &mut Write,
+        terms: Terms,
+        revision: Revision,
+        most: i64,
+        replaced: Option<&ApiKey>,
+    ) -> Result<IssuedKey, Fault> {
+        let now = self.sources.clock.now();
+        if terms.expires_at.is_some_and(|end| end <= now) {
+            return Err(Fault::invalid_params("expiresAt has passed"));
+        }
+        if write.active_keys(terms.tenant, terms.agent, now).await? >= most {
+            let full = format!("there are {most} active keys already; revoke one first");
+            return Err(Fault::invalid_params(full));
+        }
+        let age = write.max_key_age(terms.tenant).await?;
+        let kind = if terms.agent.is_some() { KeyKind::Agent } else { KeyKind::Owner };
+        let secret = SecretKey::generate(kind, &mut self.sources.csprng()?);
+        let key = ApiKey {
+            uid: KeyId(self.sources.uid()?),
+            tenant: terms.tenant,
+            agent: terms.agent,
+            display: secret.display().to_owned(),
+            name: terms.name,
+            scopes: terms.scopes,
+            limits: terms.limits,
+            principal: terms.principal,
+            maker: terms.maker,
+            revision,
+            created_at: now,
+            expires_at: KeyAge::cap(now, terms.expires_at, age),
+            asked_expiry: terms.expires_at,
+            networks: terms.networks,
+            revoked_at: None,
+            last_used_at: None,
+        };
+        write.insert_key(&key, secret.hash()).await?;
+        self.memory.issued.insert(secret.hash());
+        write.change(Scope::from(key.tenant), ChangeKind::Key, key.uid.to_string());
+        write.set_summary(told(&key, revision, replaced, Some(&key)));
+        Ok(IssuedKey { key, secret })
+    }
+
+    /// Sets how much a key may use: the operator's part or the owner's, by `maker`; `None` for nothing of that part, and no
+    /// change without `limits`.
+    ///
+    /// # Errors
+    /// [`Fault::NotFound`], also for a key that is revoked; [`Fault::RevisionMismatch`]; those of
+    /// [`KeyBounds::changed_limits`].
+    pub async fn limit_key(
+        self: &Arc<Self>,
+        key: &ApiKey,
+        limits: Option<Option<RateLimit>>,
+        maker: Maker,
+        condition: Precondition,
+    ) -> Result<ApiKey, Fault> {
+        let (identity, tenant, key) = (Arc::clone(self), key.tenant, key.uid);
+        self.writer
+            .detached(async move {
+                let scope = Scope::from(tenant);
+                identity
+                    .writer
+                    .transact(scope, async |write| {
+                        let revision = lock(write, scope).await?;
+                        let present = write.key(tenant, key).await?.filter(|key| key.revoked_at.is_none());
+                        let mut present = present.ok_or(Fault::NotFound("key"))?;
+                        condition.check(Some(present.revision))?;
+                        let Some(asked) = limits else { return Ok(present) };
+                        let bounds = identity.bounds(write, tenant, maker).await?;
+                        let limits = bounds.changed_limits(present.limits, asked)?;
+                        if present.limits != limits {
+                            let old = present.clone();
+                            (present.limits, present.revision) = (limits, revision);
+                            write.set_key_limits(&present).await?;
+                            write.change(scope, ChangeKind::Key, key.to_string());
+                            let after = Some(&present);
+                            write.set_summary(WriteSummary {
+                                created: false,
+                                ..told(&present, revision, Some(&old), after)
+                            });
+                        }
+                        Ok(present)
+                    })
+                    .await
+            })
+            .await
+    }
+
+    /// Revokes a key, with `descendants` together with the keys that its principal made, and those that these made. Answers
+    /// the revision that last changed the key. Revoking again what is revoked changes nothing.
+    ///
+    /// # Errors
+    /// [`Fault::NotFound`], [`Fault::RevisionMismatch`].
+    pub async fn revoke_key(
+        self: &Arc<Self>,
+        key: &ApiKey,
+        descendants: bool,
+        condition: Precondition,
+    ) -> Result<Revision, Fault> {
+        let (identity, tenant, key) = (Arc::clone(self), key.tenant, key.uid);
+        self.writer
+            .detached(async move {
+                let scope = Scope::from(tenant);
+                identity
+                    .writer
+                    .transact(scope, async |write| {
+                        let revision = lock(write, scope).await?;
+                        let present = write.key(tenant, key).await?.ok_or(Fault::NotFound("key"))?;
+                        condition.check(Some(present.revision))?;
+                        let now = identity.sources.clock.now();
+                        let mut ended = present.revision;
+                        if present.revoked_at.is_none() {
+                            write.end_key(tenant, key, revision, KeyEnd::Revoked(now)).await?;
+                            write.change(scope, ChangeKind::Key, key.to_string());
+                            ended = revision;
+                        }
+                        if descendants {
+                            let revoked =
+                                write.revoke_keys_made_by(tenant, present.principal, revision, now).await?;
+                            announce(write, tenant, &revoked);
+                        }
+                        write.set_summary(told(&present, revision, Some(&present), None));
+                        Ok(ended)
+                    })
+                    .await
+            })
+            .await
+    }
+
+    /// Makes a key that replaces another, which is refused once the grace has passed. Both are one principal.
+    ///
+    /// # Errors
+    /// [`Fault::NotFound`], also for a key that is revoked or expired; [`Fault::InvalidParams`];
+    /// [`Fault::RevisionMismatch`]; those of [`KeyBounds::successor`].
+    pub async fn rotate_key(
+        self: &Arc<Self>,
+        key: &ApiKey,
+        grace: Duration,
+        maker: Maker,
+        condition: Precondition,
+    ) -> Result<IssuedKey, Fault> {
+        let (identity, tenant, key) = (Arc::clone(self), key.tenant, key.uid);
+        self.writer
+            .detached(async move {
+                let scope = Scope::from(tenant);
+                identity
+                    .writer
+                    .transact(scope, async |write| {
+                        let revision = lock(write, scope).await?;
+                        let now = identity.sources.clock.now();
+                        let old = write.key(tenant, key).await?.filter(|key| key.is_active(now));
+                        let old = old.ok_or(Fault::NotFound("key"))?;
+                        condition.check(Some(old.revision))?;
+                        let bounds = identity.bounds(write, tenant, maker).await?;
+                        identity.replace(write, old, grace, &bounds, revision).await
+                    })
+                    .await
+            })
+            .await
+    }
+
+    async fn replace(
+        &self,
+        write: &mut Write,
+        old: ApiKey,
+        grace: Duration,
+        bounds: &KeyBounds,
+        revision: Revision,
+    ) -> Result<IssuedKey, Fault> {
+        let (expires_at, limits) = bounds.successor(&old)?;
+        let now = self.sources.clock.now();
+        let end = if grace.is_zero() { KeyEnd::Revoked(now) } else { KeyEnd::Expires(now + grace) };
+        write.end_key(old.tenant, old.uid, revision, end).await?;
+        write.change(Scope::from(old.tenant), ChangeKind::Key, old.uid.to_string());
+        let terms = Terms {
+            tenant: old.tenant,
+            agent: old.agent,
+            name: old.name.clone(),
+            scopes: old.scopes.clone(),
+            expires_at,
+            networks: old.networks.clone(),
+            limits,
+            principal: old.principal,
+            maker: bounds.principal(),
+        };
+        self.issue(write, terms, revision, MOST_ROTATING, Some(&old)).await
+    }
+}
+
+/// Records that keys of a tenant ended: each, or the whole of the tenant's access where there are many.
+fn announce(write: &mut Write, tenant: TenantId, keys: &[KeyId]) {
+    let scope = Scope::from(tenant);
+    if keys.len() > MOST_ANNOUNCED {
+        return write.change(scope, ChangeKind::Tenant, tenant.to_string());
+    }
+    for key in keys {
+        write.change(scope, ChangeKind::Key, key.to_string());
+    }
+}
+
+/// What a write tells the audit log that makes a key, replaces one by another, or ends one.
+fn told(key: &ApiKey, revision: Revision, old: Option<&ApiKey>, new: Option<&ApiKey>) -> WriteSummary {
+    WriteSummary {
+        subject: key.uid.to_string(),
+        revision,
+        created: new.is_some(),
+        tenant: Some(key.tenant),
+        agent: key.agent,
+        difference: difference(old, new),
+    }
+}

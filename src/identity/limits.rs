@@ -1,0 +1,27 @@
+//! The bounds of identity. Each has a setting, documented in `config/waggle.toml`.
+
+use crate::model::limits::Rate;
+
+/// The bounds of [`Identity`](super::Identity).
+#[derive(Debug, Clone)]
+pub struct IdentityLimits {
+    /// Look-ups a second of keys that are not known to be issued; past it they are refused as `unavailable`.
+    pub unknown_keys_per_second: u32,
+    /// Agents of one tenant.
+    pub agents_per_tenant: u32,
+    /// Slugs that stay with one tenant because agents of it had them.
+    pub retired_slugs_per_tenant: u32,
+    /// The rate of a key without a rate of its own.
+    pub key_rate: Option<Rate>,
+}
+
+/// The bounds of [`IdentityMemory`](super::IdentityMemory).
+#[derive(Debug, Clone, Copy)]
+pub struct MemoryLimits {
+    /// Tenants whose access is cached.
+    pub tenants: usize,
+    /// Keys that are cached as not existing.
+    pub unknown_keys: usize,
+    /// Access tokens cached with what they grant.
+    pub tokens: u64,
+}

@@ -1,0 +1,109 @@
+//! Look-ups of keys that are not in memory: what they are charged to, and what is cached of the result.
+
+use std::sync::Arc;
+
+use super::Identity;
+use super::absent::{absent, is_present};
+use super::grant::{Grant, PresentedCredential};
+use crate::model::caller::Recognition;
+use crate::model::fault::Fault;
+use crate::model::ids::{Slug, TenantId};
+use crate::model::key::{KeyHash, KeyKind};
+use crate::model::sources::FailPoint;
+use crate::store::key_lookup::KeyLookup;
+
+/// The state of memory when a look-up start.
+struct LookUpStart {
+    raises: u64,
+    timeline: u64,
+    directory: u64,
+}
+
+impl Identity {
+    /// What is known of a credential before it is verified.
+    pub fn recognize(&self, presented: &PresentedCredential<'_>) -> Recognition {
+        let recognized = match presented {
+            PresentedCredential::None => false,
+            PresentedCredential::Key(key, _) if key.kind() == KeyKind::Operator => false,
+            PresentedCredential::Key(key, _) => {
+                let hash = key.hash();
+                if !self.is_issued(hash) {
+                    let absent = self.memory.unknown_keys.contains_key(&hash);
+                    return if absent { Recognition::Unverified } else { Recognition::NotIssued };
+                }
+                true
+            }
+            PresentedCredential::Token(token, _) => self.has_cached_token(token),
+        };
+        if recognized { Recognition::Recognized } else { Recognition::Unverified }
+    }
+
+    /// Whether this replica knows that a key was issued.
+    fn is_issued(&self, hash: KeyHash) -> bool {
+        self.memory.key_tenants.contains_key(&hash) || self.memory.issued.contains(hash)
+    }
+
+    /// Looks a key up, with the agent that `slug` names; returns its tenant, `None` for a key that does not exist.
+    ///
+    /// Look-ups of keys that are not known to be issued are bounded, and wait only for each other.
+    pub(super) async fn look_up(&self, hash: KeyHash, slug: Option<&str>) -> Result<Option<TenantId>, Fault> {
+        if self.memory.unknown_keys.contains_key(&hash) {
+            return Ok(None);
+        }
+        let slug = slug.filter(|slug| Slug::is_slug(slug));
+        let start = LookUpStart {
+            raises: self.scopes.raises(),
+            timeline: self.scopes.timeline(),
+            directory: self.memory.directory.timeline(),
+        };
+        let look_up = async || self.store.look_up_key(hash, slug).await;
+        let found = if self.is_issued(hash) {
+            self.loader.load(look_up).await?
+        } else {
+            self.loader.load_within(self.look_up_limit.take()?, look_up).await?
+        };
+        self.sources.pause(FailPoint::CredentialFillRead).await;
+        let tenant = found.as_ref().map(|found| found.credential.tenant);
+        // A result from another timeline of the database is not cached.
+        if self.scopes.timeline() == start.timeline {
+            match found {
+                Some(found) => self.keep_look_up(hash, slug, found, &start),
+                None => self.memory.unknown_keys.insert(hash, ()),
+            }
+        }
+        Ok(tenant)
+    }
+
+    /// Caches what was looked up. The cells may be created only now, when the tenant is known: a scope that was raised since
+    /// the look-up began may not have found its cell, so nothing is kept then, and each fact is loaded by itself.
+    fn keep_look_up(&self, hash: KeyHash, slug: Option<&str>, found: KeyLookup, start: &LookUpStart) {
+        let KeyLookup { credential, tenant, gateway, agent } = found;
+        self.memory.key_tenants.insert(hash, credential.tenant);
+        let own = self.memory.tenant(credential.tenant);
+        let access =
+            slug.map(|slug| agent.map_or_else(|| absent(slug).map(|absent| (absent, gateway)), Some));
+        let access = access
+            .map(|access| access.map(|(access, head)| (self.memory.tenant(access.tenant), access, head)));
+        if self.scopes.raises() != start.raises {
+            return;
+        }
+        own.keep(tenant, own.timeline(), |facts| facts.keep_key(hash, &Grant::of_key(credential, hash)));
+        let Some((slug, Some((cell, access, head)))) = slug.zip(access) else { return };
+        let address = is_present(&access).then_some((access.tenant, access.agent));
+        self.memory.directory.keep(gateway, start.directory, |facts| facts.keep_agent(slug, address));
+        cell.keep(head, cell.timeline(), |facts| facts.keep_agent(access));
+    }
+
+    /// The grant of a key that is not in memory, or not at the newest known revision.
+    pub(super) async fn load_grant(&self, hash: KeyHash, slug: Option<&str>) -> Result<Arc<Grant>, Fault> {
+        let known = self.memory.key_tenants.get(&hash);
+        let cached =
+            known.filter(|tenant| self.memory.tenant(*tenant).get_stale(|facts| facts.key(hash)).is_some());
+        let tenant = match cached {
+            // The cell is behind: its missed changes are fewer rows than what the look-up reads.
+            Some(tenant) => tenant,
+            None => self.look_up(hash, slug).await?.ok_or(Fault::Unauthenticated)?,
+        };
+        self.find_grant(tenant, hash).await?.ok_or(Fault::Unauthenticated)
+    }
+}

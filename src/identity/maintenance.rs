@@ -1,0 +1,64 @@
+//! Maintenance of identity: writing last uses of keys, counting keys that expire soon, following the filter of issued keys.
+
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::Identity;
+use crate::store::StoreError;
+
+/// How often last uses are written; they are kept to the minute.
+const WRITE_USES_EVERY: Duration = Duration::from_secs(20);
+/// How often the keys that expire soon are counted.
+const COUNT_EVERY: Duration = Duration::from_mins(1);
+/// Which keys count as expiring soon.
+const EXPIRES_SOON: time::Duration = time::Duration::days(14);
+
+impl Identity {
+    /// Runs until `stop`, then writes the last uses.
+    pub async fn run_maintenance(&self, stop: CancellationToken) {
+        let mut write = tokio::time::interval(WRITE_USES_EVERY);
+        let mut count = tokio::time::interval(COUNT_EVERY);
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => break,
+                _ = write.tick() => self.write_key_uses().await,
+                _ = count.tick() => self.count_expiring_keys().await,
+            }
+        }
+        self.write_key_uses().await;
+    }
+
+    /// Writes when keys were last used.
+    pub async fn write_key_uses(&self) {
+        let uses = self.key_activity.take();
+        if uses.is_empty() {
+            return;
+        }
+        if let Err(error) = self.store.record_key_uses(&uses).await {
+            tracing::warn!(%error, keys = uses.len(), "last uses of keys not written");
+        }
+    }
+
+    /// Counts the keys that expire soon.
+    pub async fn count_expiring_keys(&self) {
+        let now = self.sources.clock.now();
+        match self.store.keys_expiring(now, now + EXPIRES_SOON).await {
+            Ok(count) => self.key_activity.set_expiring(count),
+            Err(error) => tracing::debug!(%error, "expiring keys not counted; retried later"),
+        }
+    }
+
+    /// Loads the filter of issued keys; returns the horizon up to which it covers the log of changes.
+    ///
+    /// # Errors
+    /// When the database cannot be read.
+    pub async fn load_issued_keys(&self) -> Result<String, StoreError> {
+        self.memory.issued.load(&self.store).await
+    }
+
+    /// Keeps the filter of issued keys up to date until `stop`, from the horizon of a load, if there was one.
+    pub async fn follow_issued_keys(&self, loaded: Option<String>, stop: &CancellationToken) {
+        self.memory.issued.follow(&self.store, loaded, stop).await;
+    }
+}

@@ -1,0 +1,95 @@
+//! Who calls: tenants, agents, keys, access tokens, the slug directory and the access decision.
+//!
+//! [`Identity`] verifies a credential ([`identify`](Identity::identify)), decides whether it may use an agent
+//! ([`admit`](Identity::admit)), and writes tenants, agents and keys. Verified facts are cached in an [`IdentityMemory`] by the
+//! cache rule ([`crate::cache`]); they are part of a tenant's scope, the slug directory is part of the gateway's.
+
+mod absent;
+pub mod access;
+pub mod agents;
+mod directory;
+pub mod explain;
+pub mod grant;
+mod issued_keys;
+mod key_activity;
+pub mod keys;
+mod limits;
+mod look_up;
+mod look_up_limit;
+mod maintenance;
+mod memory;
+mod slugs;
+mod tenant_access;
+pub mod tenants;
+mod token_grants;
+pub mod tokens;
+
+use std::sync::Arc;
+
+use self::key_activity::KeyActivity;
+pub use self::limits::{IdentityLimits, MemoryLimits};
+use self::look_up_limit::LookUpLimit;
+pub use self::memory::IdentityMemory;
+use self::tokens::Tokens;
+use crate::cache::{Loader, ScopeMap, Writer};
+use crate::model::sources::Sources;
+use crate::store::Store;
+
+/// Verifies credentials, decides about access, and writes tenants, agents and keys.
+#[derive(Debug)]
+pub struct Identity {
+    store: Store,
+    sources: Sources,
+    loader: Arc<Loader>,
+    writer: Arc<Writer>,
+    scopes: Arc<ScopeMap>,
+    memory: Arc<IdentityMemory>,
+    tokens: Arc<Tokens>,
+    look_up_limit: LookUpLimit,
+    key_activity: KeyActivity,
+    limits: IdentityLimits,
+}
+
+/// The state of [`Identity`] in numbers. Sizes of caches may lag behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IdentityStats {
+    /// Tenants' keys and agents in memory.
+    pub tenants: u64,
+    /// Keys in memory: those of which the tenant is cached, and those that do not exist.
+    pub keys: u64,
+    /// Look-ups of keys in the database.
+    pub key_look_ups: u64,
+    /// Keys that expire within two weeks; `None` until counted.
+    pub expiring_keys: Option<u64>,
+}
+
+impl Identity {
+    /// Creates the service over `memory`, which `scopes` must contain.
+    pub fn new(
+        (store, sources): (Store, Sources),
+        (loader, writer, scopes): (Arc<Loader>, Arc<Writer>, Arc<ScopeMap>),
+        memory: Arc<IdentityMemory>,
+        tokens: Arc<Tokens>,
+        limits: IdentityLimits,
+    ) -> Self {
+        let look_up_limit = LookUpLimit::new(limits.unknown_keys_per_second);
+        let key_activity = KeyActivity::default();
+        Self { store, sources, loader, writer, scopes, memory, tokens, look_up_limit, key_activity, limits }
+    }
+
+    /// The time of day.
+    pub fn now(&self) -> time::OffsetDateTime {
+        self.sources.clock.now()
+    }
+
+    /// The state of the service in numbers.
+    pub fn stats(&self) -> IdentityStats {
+        let keys = self.memory.key_tenants.len() + self.memory.unknown_keys.len();
+        IdentityStats {
+            tenants: self.memory.tenants.len() as u64,
+            keys: keys as u64,
+            key_look_ups: self.store.key_lookups(),
+            expiring_keys: self.key_activity.expiring(),
+        }
+    }
+}

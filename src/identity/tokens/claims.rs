@@ -1,0 +1,215 @@
+//! Claims: which are required, and what they grant.
+
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use time::{Duration, OffsetDateTime};
+use uuid::Uuid;
+
+use super::error::{MOST_AGENTS, TokenError};
+use crate::config::{PublicUrl, TokenIssuer};
+use crate::model::caller::KeyScope;
+use crate::model::ids::Slug;
+
+/// Most bytes of a subject (`OpenID` Connect Core 1.0, section 2).
+const MOST_SUBJECT: usize = 255;
+
+/// What a token is made for (RFC 8707).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Audience<'a> {
+    /// The MCP endpoint of this agent.
+    Endpoint(&'a str),
+    /// The gateway itself: its admin surface.
+    Gateway,
+}
+
+/// What a token's claims say that matters here.
+#[derive(Debug)]
+pub struct TokenGrant {
+    /// Stands for the issuer's subject.
+    pub subject: Uuid,
+    /// From when on it is refused: its `exp`, and the leeway.
+    pub ends_at: OffsetDateTime,
+    /// When it was issued, with the leeway in its favour.
+    pub issued_at: Option<OffsetDateTime>,
+    /// The tenant; `None` where the claim is missing or no slug, or the issuer's entry does not allow the tenant.
+    pub tenant: Option<Slug>,
+    /// The agents that it reaches; `None`: all of its tenant.
+    pub agents: Option<Vec<Slug>>,
+    /// What it may do.
+    pub scopes: Vec<KeyScope>,
+    audiences: Audiences,
+}
+
+/// What of this gateway a token was made for.
+#[derive(Debug)]
+enum Audiences {
+    /// Every endpoint, and the administration surface.
+    All,
+    /// What its `aud` names by URL.
+    Named {
+        /// The agents for whose endpoints it was made.
+        endpoints: Vec<Slug>,
+        /// Whether it was made for the gateway itself.
+        gateway: bool,
+    },
+}
+
+impl TokenGrant {
+    /// Whether it was made for this.
+    pub fn is_for(&self, audience: Audience<'_>) -> bool {
+        let Audiences::Named { endpoints, gateway } = &self.audiences else { return true };
+        match audience {
+            Audience::Endpoint(agent) => endpoints.iter().any(|own| own.as_str() == agent),
+            Audience::Gateway => *gateway,
+        }
+    }
+}
+
+/// How the claims of one issuer's tokens are read.
+#[derive(Debug)]
+pub(super) struct ClaimRules {
+    public_url: PublicUrl,
+    leeway: Duration,
+    issuer: TokenIssuer,
+}
+
+impl ClaimRules {
+    pub(super) fn new(issuer: &TokenIssuer, leeway: std::time::Duration, public_url: &PublicUrl) -> Self {
+        Self {
+            public_url: public_url.clone(),
+            leeway: Duration::try_from(leeway).unwrap_or(Duration::ZERO),
+            issuer: issuer.clone(),
+        }
+    }
+
+    /// Reads the claims of a token that is valid now.
+    pub(super) fn read(&self, claims: &Value, now: OffsetDateTime) -> Result<TokenGrant, TokenError> {
+        let issuer = issuer_of(claims)?;
+        let subject = claims["sub"].as_str().filter(|sub| (1..=MOST_SUBJECT).contains(&sub.len()));
+        let subject = subject.ok_or(TokenError::Claim("sub"))?;
+        let (ends_at, issued_at) = self.times(claims, now)?;
+        let audiences = self.audiences(&claims["aud"])?;
+        let agents = self.issuer.agents_claim.as_ref().map(|name| agents(claim(claims, name))).transpose()?;
+        Ok(TokenGrant {
+            subject: stand_in(issuer, subject),
+            ends_at,
+            issued_at,
+            tenant: self.tenant(claims),
+            agents,
+            scopes: scopes(claim(claims, &self.issuer.scopes_claim)),
+            audiences,
+        })
+    }
+
+    /// The tenant that a token may act in: the one of its issuer's entry or of its claim, if the entry allows it.
+    fn tenant(&self, claims: &Value) -> Option<Slug> {
+        let fixed = self.issuer.tenant.clone();
+        let tenant = fixed.or_else(|| slug(claim(claims, &self.issuer.tenant_claim)))?;
+        if self.issuer.tenants.contains(&tenant) {
+            return Some(tenant);
+        }
+        tracing::debug!(issuer = %self.issuer.issuer, %tenant, "access token names a tenant that its issuer may not");
+        None
+    }
+
+    fn times(
+        &self,
+        claims: &Value,
+        now: OffsetDateTime,
+    ) -> Result<(OffsetDateTime, Option<OffsetDateTime>), TokenError> {
+        let end = moment(claims, "exp")?.ok_or(TokenError::Claim("exp"))?;
+        let end = end.checked_add(self.leeway).ok_or(TokenError::Claim("exp"))?;
+        if end <= now {
+            return Err(TokenError::Expired);
+        }
+        let latest = now + self.leeway;
+        let issued = moment(claims, "iat")?;
+        if moment(claims, "nbf")?.is_some_and(|from| from > latest) || issued.is_some_and(|at| at > latest) {
+            return Err(TokenError::Early);
+        }
+        Ok((end, issued.and_then(|at| at.checked_add(self.leeway))))
+    }
+
+    /// What the audience names here: endpoints by their canonical URLs, the gateway by its own, or all of them by the
+    /// audience of the issuer's entry.
+    fn audiences(&self, aud: &Value) -> Result<Audiences, TokenError> {
+        let urls = strings(aud).ok_or(TokenError::Claim("aud"))?;
+        if self.issuer.audience.as_deref().is_some_and(|audience| urls.contains(&audience)) {
+            return Ok(Audiences::All);
+        }
+        let gateway = urls.contains(&self.public_url.as_str());
+        let endpoint = |url: &str| {
+            let path = url.strip_prefix(self.public_url.as_str())?;
+            Slug::parse(path.strip_prefix('/')?.strip_suffix("/mcp")?).ok()
+        };
+        let endpoints: Vec<_> = urls.into_iter().filter_map(endpoint).collect();
+        let named = gateway || !endpoints.is_empty();
+        if named { Ok(Audiences::Named { endpoints, gateway }) } else { Err(TokenError::Audience) }
+    }
+}
+
+/// Who says that he issued the token.
+pub(super) fn issuer_of(claims: &Value) -> Result<&str, TokenError> {
+    claims["iss"].as_str().ok_or(TokenError::Claim("iss"))
+}
+
+/// What stands for a subject of an issuer wherever keys are identified: a UUID of version 8.
+fn stand_in(issuer: &str, subject: &str) -> Uuid {
+    let mut digest = Sha256::new_with_prefix(issuer);
+    digest.update([0]);
+    digest.update(subject);
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&digest.finalize()[..16]);
+    uuid::Builder::from_custom_bytes(bytes).into_uuid()
+}
+
+/// A claim by its name, or one within another by a JSON pointer (RFC 6901).
+fn claim<'a>(claims: &'a Value, name: &str) -> &'a Value {
+    let found = if name.starts_with('/') { claims.pointer(name) } else { claims.get(name) };
+    found.unwrap_or(&Value::Null)
+}
+
+/// A text, or an array of nothing else.
+fn strings(value: &Value) -> Option<Vec<&str>> {
+    match value {
+        Value::String(text) => Some(vec![text]),
+        Value::Array(items) => items.iter().map(Value::as_str).collect(),
+        _ => None,
+    }
+}
+
+/// Words: an array of them, or one text with spaces between (RFC 8693, section 4.2).
+fn words(value: &Value) -> Vec<&str> {
+    match value {
+        Value::String(text) => text.split(' ').filter(|word| !word.is_empty()).collect(),
+        other => strings(other).unwrap_or_default(),
+    }
+}
+
+fn slug(value: &Value) -> Option<Slug> {
+    Slug::parse(value.as_str()?).ok()
+}
+
+/// What is no slug names no agent.
+fn agents(value: &Value) -> Result<Vec<Slug>, TokenError> {
+    let words = words(value);
+    if words.len() > MOST_AGENTS {
+        return Err(TokenError::Many);
+    }
+    Ok(words.into_iter().filter_map(|word| Slug::parse(word).ok()).collect())
+}
+
+fn scopes(value: &Value) -> Vec<KeyScope> {
+    let mut scopes: Vec<_> = words(value).into_iter().filter_map(KeyScope::parse).collect();
+    scopes.sort_unstable();
+    scopes.dedup();
+    scopes
+}
+
+/// Seconds since 1970, whole or not (RFC 7519, section 2).
+fn moment(claims: &Value, name: &'static str) -> Result<Option<OffsetDateTime>, TokenError> {
+    let wrong = TokenError::Claim(name);
+    let Some(value) = claims.get(name) else { return Ok(None) };
+    let seconds = value.as_f64().and_then(Duration::checked_seconds_f64).ok_or(wrong)?;
+    OffsetDateTime::UNIX_EPOCH.checked_add(seconds).map(Some).ok_or(wrong)
+}

@@ -1,0 +1,150 @@
+//! Access tokens of configured issuers: signatures, claims, and the public keys they are checked with. No database.
+
+mod claims;
+mod error;
+mod fetch;
+mod issuer;
+mod jwk;
+mod jws;
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use time::OffsetDateTime;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+
+use crate::config::{self, PublicUrl, TokenIssuer};
+
+use claims::ClaimRules;
+pub use claims::{Audience, TokenGrant};
+pub use error::TokenError;
+pub use fetch::FetchError;
+use fetch::Source;
+use issuer::{Issuer, Pace};
+use jwk::Fingerprint;
+use jws::Jws;
+
+/// The issuers that are believed, which can be replaced.
+#[derive(Debug)]
+pub struct Tokens {
+    accepted: ArcSwap<Vec<Arc<AcceptedIssuer>>>,
+    pace: Pace,
+    leeway: Duration,
+    public_url: PublicUrl,
+}
+
+/// An issuer with its keys, and how its tokens are read.
+#[derive(Debug)]
+struct AcceptedIssuer {
+    entry: TokenIssuer,
+    keys: Arc<Issuer>,
+    rules: ClaimRules,
+    /// Fetches its keys until the last entry with them is gone.
+    fetching: Arc<DropGuard>,
+}
+
+/// Issuers that are to be believed from now on.
+#[derive(Debug)]
+pub struct PreparedIssuers {
+    accepted: Vec<Arc<AcceptedIssuer>>,
+    unfetched: Vec<(Arc<Issuer>, CancellationToken)>,
+}
+
+/// A token whose signature verified, and with which key.
+#[derive(Debug)]
+pub struct VerifiedToken {
+    /// What it grants.
+    pub grant: TokenGrant,
+    issuer: Weak<AcceptedIssuer>,
+    key: Fingerprint,
+}
+
+impl Tokens {
+    /// Believes no issuer yet.
+    pub fn new(settings: &config::Tokens, public_url: &PublicUrl) -> Self {
+        Self {
+            accepted: ArcSwap::default(),
+            pace: Pace {
+                refresh: settings.refresh,
+                stale: settings.stale,
+                unknown_key: settings.unknown_key,
+            },
+            leeway: settings.leeway,
+            public_url: public_url.clone(),
+        }
+    }
+
+    /// Prepares to believe the issuers of these entries and no others. An entry that is in force already stays as it is,
+    /// and a changed one keeps the keys of its issuer.
+    ///
+    /// # Errors
+    /// When the machine's certificates cannot be had.
+    pub fn prepare(&self, entries: &[TokenIssuer]) -> Result<PreparedIssuers, FetchError> {
+        let known = self.accepted.load();
+        let mut prepared = PreparedIssuers { accepted: Vec::new(), unfetched: Vec::new() };
+        let mut client = None;
+        for entry in entries {
+            if let Some(same) = known.iter().find(|one| one.entry == *entry) {
+                prepared.accepted.push(Arc::clone(same));
+                continue;
+            }
+            let place = |entry: &TokenIssuer| (entry.issuer.clone(), entry.jwks_url.clone());
+            let same_keys = known.iter().find(|one| place(&one.entry) == place(entry));
+            let (keys, fetching) = if let Some(known) = same_keys {
+                (Arc::clone(&known.keys), Arc::clone(&known.fetching))
+            } else {
+                let client = match &client {
+                    Some(client) => client,
+                    None => client.insert(fetch::client()?),
+                };
+                let (issuer, jwks_url) = place(entry);
+                let keys = Arc::new(Issuer::new(Source::new(client.clone(), issuer, jwks_url), self.pace));
+                let stop = CancellationToken::new();
+                prepared.unfetched.push((Arc::clone(&keys), stop.clone()));
+                (keys, Arc::new(stop.drop_guard()))
+            };
+            let rules = ClaimRules::new(entry, self.leeway, &self.public_url);
+            prepared.accepted.push(Arc::new(AcceptedIssuer { entry: entry.clone(), keys, rules, fetching }));
+        }
+        Ok(prepared)
+    }
+
+    /// Believes the issuers that were prepared, whose keys are kept fresh until `stop`. Tokens of other issuers, and of
+    /// changed entries until they are verified again, are not [valid](Self::is_valid) any more.
+    pub fn replace(&self, prepared: PreparedIssuers, tasks: &TaskTracker, stop: &CancellationToken) {
+        for (issuer, removed) in prepared.unfetched {
+            let stop = stop.clone();
+            tasks.spawn(async move { removed.run_until_cancelled(issuer.keep_fresh(stop)).await });
+        }
+        self.accepted.store(Arc::new(prepared.accepted));
+    }
+
+    /// Checks a token: form, issuer, algorithm, times, audience, signature. What can be told without the issuer's keys
+    /// comes first, so that it causes no fetch.
+    ///
+    /// # Errors
+    /// Why it is not believed.
+    pub async fn verify(&self, token: &str, now: OffsetDateTime) -> Result<VerifiedToken, TokenError> {
+        let jws = Jws::parse(token)?;
+        let issuer = claims::issuer_of(&jws.claims)?;
+        let found = self.accepted.load().iter().find(|one| one.keys.url() == issuer).cloned();
+        let accepted = found.ok_or(TokenError::Issuer)?;
+        let algorithm = jws.algorithm(&accepted.entry.algorithms)?;
+        let grant = accepted.rules.read(&jws.claims, now)?;
+        let key = accepted.keys.key(jws.key_id(), algorithm).await?;
+        if !key.verifies(algorithm, jws.signed, &jws.signature) {
+            return Err(TokenError::Signature);
+        }
+        Ok(VerifiedToken { grant, issuer: Arc::downgrade(&accepted), key: key.fingerprint() })
+    }
+
+    /// Whether a token that was believed still is: it has not expired, its issuer's entry is in force, and the issuer
+    /// still has the key.
+    pub fn is_valid(&self, token: &VerifiedToken, now: OffsetDateTime) -> bool {
+        let accepted = self.accepted.load();
+        let issuer = accepted.iter().find(|one| Arc::as_ptr(one) == token.issuer.as_ptr());
+        token.grant.ends_at > now && issuer.is_some_and(|issuer| issuer.keys.has(token.key))
+    }
+}

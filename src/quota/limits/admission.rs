@@ -1,0 +1,152 @@
+//! A request from its admission to its answer: what it is charged to, and what it occupies meanwhile.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use governor::clock::{Clock, DefaultClock};
+
+use super::uploads::{Reservation, Uploader};
+use super::{Left, Limiter, Limits, RateLimitStatus, RateLimitSubject};
+use crate::model::caller::Credential;
+use crate::model::client_address::ClientAddress;
+use crate::model::fault::{Fault, LimitScope};
+
+/// A request in progress, with what it is charged to.
+#[derive(Debug)]
+pub struct Admission<'l, C: Clock + Clone = DefaultClock> {
+    limits: &'l Limits<C>,
+    /// The key or the address, the agent, and the tenant where the credential is of it.
+    charged: [Option<(LimitScope, Arc<Limiter>)>; 3],
+    uploaders: [Uploader; 2],
+    _own: UnderWay,
+}
+
+/// Counts a request in progress of a key, an address or an agent, until dropped.
+#[derive(Debug)]
+pub struct UnderWay(Option<Arc<Limiter>>);
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        if let Some(limiter) = &self.0 {
+            limiter.leave();
+        }
+    }
+}
+
+impl<C: Clock + Clone> Limits<C> {
+    /// Admits a request, unless too many of its key, or of its address where it has none, are in progress.
+    ///
+    /// # Errors
+    /// [`Fault::Unavailable`].
+    pub fn admit(
+        &self,
+        subject: &RateLimitSubject<'_>,
+        client: ClientAddress,
+    ) -> Result<Admission<'_, C>, Fault> {
+        let client = client.network();
+        let [key, agent, tenant] = self.holders(subject);
+        let found =
+            |holder: Option<_>| holder.map(|(scope, holder, rate)| (scope, self.holders.of(holder, rate)));
+        let address = || (LimitScope::Address, self.addresses.of(client, self.options.address));
+        let charged = [found(key).or_else(|| Some(address())), found(agent), found(tenant)];
+        let own = self.enter(charged[0].as_ref(), self.options.concurrent_per_key)?;
+        let key = subject.credential.map(|credential| Uploader::Key(credential.key));
+        let group = if subject.is_own() {
+            Uploader::Tenant(subject.tenant)
+        } else {
+            Uploader::ForeignCallers(subject.agent)
+        };
+        let uploaders = [key.unwrap_or(Uploader::Address(client)), group];
+        Ok(Admission { limits: self, charged, uploaders, _own: own })
+    }
+
+    /// Reserves memory for a body on the administration surface; the operator's only within the bound of the process.
+    ///
+    /// # Errors
+    /// [`Fault::Unavailable`].
+    pub fn reserve(&self, credential: Option<&Credential>, bytes: usize) -> Result<Reservation, Fault> {
+        let key = credential.map(|credential| Uploader::Key(credential.key));
+        let tenant = credential.map(|credential| Uploader::Tenant(credential.tenant));
+        self.uploads.reserve(key, tenant, bytes)
+    }
+
+    pub(super) fn enter(
+        &self,
+        charged: Option<&(LimitScope, Arc<Limiter>)>,
+        most: u32,
+    ) -> Result<UnderWay, Fault> {
+        let limiter = charged.map(|(_, limiter)| limiter);
+        if limiter.is_none_or(|limiter| limiter.enter(most)) {
+            return Ok(UnderWay(limiter.cloned()));
+        }
+        self.shed.fetch_add(1, Ordering::Relaxed);
+        Err(Fault::BUSY)
+    }
+
+    /// Charges a cost to all of these, the nearest first: once one is exhausted the others are not charged. Returns the
+    /// status of the limiter with the least left.
+    pub(super) fn charge<'c>(
+        &self,
+        charged: impl Iterator<Item = &'c (LimitScope, Arc<Limiter>)>,
+        cost: u32,
+        now: u64,
+    ) -> Result<Option<RateLimitStatus>, Fault> {
+        let Some(cost) = NonZeroU32::new(cost) else { return Ok(None) };
+        let mut least: Option<(LimitScope, &Limiter, Left)> = None;
+        for (scope, limiter) in charged {
+            let taken = limiter.take(cost, now);
+            let left = taken.map_err(|refused| self.refuse(*scope, cost.get(), refused))?;
+            if let Some(left) = left
+                && least.is_none_or(|(.., least)| left.units < least.units)
+            {
+                least = Some((*scope, limiter, left));
+            }
+        }
+        Ok(least.map(|(scope, limiter, Left { rate, units: left })| RateLimitStatus {
+            scope,
+            rate,
+            left,
+            policy: limiter.policy(scope, rate),
+        }))
+    }
+}
+
+impl<C: Clock + Clone> Admission<'_, C> {
+    /// Charges the cost of the request. Returns the status of the limiter with the least left.
+    ///
+    /// # Errors
+    /// [`Fault::RateLimited`].
+    pub fn charge(&self, cost: u32) -> Result<Option<RateLimitStatus>, Fault> {
+        self.limits.charge(self.charged.iter().flatten(), cost, self.limits.holders.now())
+    }
+
+    /// Checks that this cost could be charged now. Charges nothing.
+    ///
+    /// # Errors
+    /// [`Fault::RateLimited`].
+    pub fn check(&self, cost: NonZeroU32) -> Result<(), Fault> {
+        let now = self.limits.holders.now();
+        self.charged.iter().flatten().try_for_each(|(scope, limiter)| {
+            limiter.check(cost, now).map_err(|refused| self.limits.refuse(*scope, cost.get(), refused))
+        })
+    }
+
+    /// Counts the request among those in progress at its agent, unless there are too many. Called once the body has been
+    /// received: a client that sends slowly must not occupy what all callers of the agent share.
+    ///
+    /// # Errors
+    /// [`Fault::Unavailable`].
+    pub fn begin_work(&self) -> Result<UnderWay, Fault> {
+        self.limits.enter(self.charged[1].as_ref(), self.limits.options.concurrent_per_agent)
+    }
+
+    /// Reserves memory for the body.
+    ///
+    /// # Errors
+    /// [`Fault::Unavailable`].
+    pub fn reserve(&self, bytes: usize) -> Result<Reservation, Fault> {
+        let [own, group] = self.uploaders;
+        self.limits.uploads.reserve(Some(own), Some(group), bytes)
+    }
+}

@@ -1,0 +1,265 @@
+//! Rate limits, requests in progress and upload memory, by key, agent, tenant and address.
+//!
+//! A request with a key of the agent or of its tenant is charged to the key, the agent and the tenant. Foreign callers of a
+//! public agent share one limiter there, besides their own key or address, so that they cannot exhaust what its owners
+//! have. A request refused for its credential is charged to its address and to nothing else: it can neither exhaust the
+//! limits of another caller nor probe whether something exists.
+
+mod administration;
+mod admission;
+mod bucket;
+mod status;
+mod table;
+mod uploads;
+
+use std::borrow::Cow;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use governor::clock::{Clock, DefaultClock};
+
+pub use self::admission::{Admission, UnderWay};
+pub use self::status::{RateLimitStatus, retry_after, write_refusal};
+use self::table::{Left, Limiter, Refused, Table};
+use self::uploads::Uploads;
+pub use self::uploads::{BodyPace, Reservation, UploadOptions};
+use crate::model::agent::AccessLimits;
+use crate::model::caller::{Credential, Recognition};
+use crate::model::client_address::ClientAddress;
+use crate::model::fault::{Fault, LimitScope, Limited};
+use crate::model::ids::{AgentId, KeyId, TenantId};
+use crate::model::limits::Rate;
+
+/// The limits that apply where nothing else is set.
+#[derive(Debug, Clone)]
+pub struct LimitOptions {
+    /// The rate of one key.
+    pub key: Option<Rate>,
+    /// The rate of one agent, and of all foreign callers of a public one.
+    pub agent: Option<Rate>,
+    /// The rate of one tenant.
+    pub tenant: Option<Rate>,
+    /// The rate of one address, for requests without a valid credential.
+    pub address: Option<Rate>,
+    /// Requests in progress of one key, and of one address without a key.
+    pub concurrent_per_key: u32,
+    /// Requests in progress at one agent.
+    pub concurrent_per_agent: u32,
+    /// The rate at which keys that are not known to be issued are looked up for one address.
+    pub look_ups: Option<Rate>,
+    /// How long an address is refused that exhausted its rate.
+    pub penalty: Duration,
+    /// Limiters of keys, agents and tenants in memory, and as many of addresses.
+    pub remembered: usize,
+    /// The memory of request bodies.
+    pub uploads: UploadOptions,
+}
+
+/// What a limiter limits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Holder {
+    Key(KeyId),
+    Agent(AgentId),
+    /// All foreign callers of a public agent.
+    ForeignCallers(AgentId),
+    Tenant(TenantId),
+}
+
+/// What a request is charged to, besides its address.
+#[derive(Debug, Clone, Copy)]
+pub struct RateLimitSubject<'a> {
+    /// The credential; `None` for an anonymous caller of a public agent.
+    pub credential: Option<&'a Credential>,
+    /// The agent's tenant.
+    pub tenant: TenantId,
+    /// The agent.
+    pub agent: AgentId,
+    /// The limits of both.
+    pub limits: &'a AccessLimits,
+}
+
+impl RateLimitSubject<'_> {
+    /// Whether the credential is one of the agent or of its tenant.
+    pub fn is_own(&self) -> bool {
+        self.credential.is_some_and(|credential| credential.reaches(self.tenant, self.agent))
+    }
+}
+
+/// The limits of this replica.
+#[derive(Debug)]
+pub struct Limits<C: Clock + Clone = DefaultClock> {
+    holders: Table<Holder, C>,
+    addresses: Table<ClientAddress, C>,
+    look_ups: Table<ClientAddress, C>,
+    /// Limiters of keys and tenants on the administration surface.
+    calls: Table<Holder, C>,
+    /// Limiters of addresses there, for calls that need no credential.
+    visits: Table<ClientAddress, C>,
+    uploads: Arc<Uploads>,
+    options: LimitOptions,
+    /// By [`LimitScope`].
+    refused: [AtomicU64; LimitScope::ALL.len()],
+    shed: AtomicU64,
+}
+
+/// The state of the limits in numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LimitStats {
+    /// Refusals, by what the exhausted rate belongs to.
+    pub refused: [(LimitScope, u64); LimitScope::ALL.len()],
+    /// Requests refused since too many were in progress.
+    pub shed: u64,
+    /// Limiters of keys, agents and tenants in memory.
+    pub holders: usize,
+    /// Limiters of addresses in memory.
+    pub addresses: usize,
+    /// Bytes that are reserved for request bodies.
+    pub upload_bytes: u64,
+}
+
+impl Limits {
+    /// Limits by the clock of the machine.
+    pub fn new(options: LimitOptions) -> Self {
+        Self::with_clock(options, DefaultClock::default())
+    }
+}
+
+impl<C: Clock + Clone> Limits<C> {
+    fn with_clock(options: LimitOptions, clock: C) -> Self {
+        let start = clock.now();
+        let holders = Table::new(options.remembered, options.key, (clock.clone(), start));
+        let addresses = Table::new(options.remembered, options.address, (clock.clone(), start));
+        let look_ups = Table::new(options.remembered, options.look_ups, (clock.clone(), start));
+        let calls = Table::new(options.remembered, options.key, (clock.clone(), start));
+        let visits = Table::new(options.remembered, options.address, (clock, start));
+        let uploads = Uploads::new(options.uploads);
+        let (refused, shed) = (Default::default(), AtomicU64::new(0));
+        Self { holders, addresses, look_ups, calls, visits, uploads, options, refused, shed }
+    }
+
+    /// The state of the limits in numbers.
+    pub fn stats(&self) -> LimitStats {
+        let refused = LimitScope::ALL.map(|scope| (scope, self.refused_of(scope).load(Ordering::Relaxed)));
+        let shed = self.shed.load(Ordering::Relaxed);
+        let holders = self.holders.len() + self.calls.len();
+        let addresses = self.addresses.len() + self.visits.len();
+        LimitStats { refused, shed, holders, addresses, upload_bytes: self.uploads.reserved() }
+    }
+
+    fn refused_of(&self, scope: LimitScope) -> &AtomicU64 {
+        let [key, agent, tenant, address] = &self.refused;
+        match scope {
+            LimitScope::Key => key,
+            LimitScope::Agent => agent,
+            LimitScope::Tenant => tenant,
+            LimitScope::Address => address,
+        }
+    }
+
+    fn refuse(&self, scope: LimitScope, cost: u32, refused: Refused) -> Fault {
+        self.refused_of(scope).fetch_add(1, Ordering::Relaxed);
+        refusal(scope, cost, refused)
+    }
+
+    /// What a request is charged to besides its address, and at which rate.
+    fn holders(&self, subject: &RateLimitSubject<'_>) -> [Option<(LimitScope, Holder, Option<Rate>)>; 3] {
+        let own = subject.is_own();
+        let key = subject.credential.map(|credential| {
+            let rate = credential.limits.over(self.options.key);
+            (LimitScope::Key, Holder::Key(credential.key), rate)
+        });
+        let counted = subject.limits.quota_holder;
+        let agent = if own { Holder::Agent(counted) } else { Holder::ForeignCallers(counted) };
+        let agent = (LimitScope::Agent, agent, subject.limits.agent.rate().over(self.options.agent));
+        let tenant = own.then(|| {
+            let rate = subject.limits.tenant.rate().over(self.options.tenant);
+            (LimitScope::Tenant, Holder::Tenant(subject.tenant), rate)
+        });
+        [key, Some(agent), tenant]
+    }
+
+    /// Checks that a request with a credential could be charged now. Charges nothing.
+    ///
+    /// # Errors
+    /// [`Fault::RateLimited`].
+    pub fn would_charge(&self, subject: &RateLimitSubject<'_>, cost: u32) -> Result<(), Fault> {
+        for (scope, holder, rate) in self.holders(subject).into_iter().flatten() {
+            if let Some(rate) = rate
+                && let Some(left) = self.holders.left(holder, rate).filter(|left| *left < cost)
+            {
+                let wait = Duration::from_secs(rate.seconds(cost - left).into());
+                return Err(refusal(scope, cost, Refused { rate, wait: Some(wait) }));
+            }
+        }
+        Ok(())
+    }
+
+    /// Charges a refused credential to its address, which is barred for a while once its rate is exhausted.
+    ///
+    /// # Errors
+    /// [`Fault::RateLimited`].
+    pub fn charge_failure(&self, client: ClientAddress) -> Result<(), Fault> {
+        self.check_address(client)?;
+        let limiter = self.addresses.of(client.network(), self.options.address);
+        limiter.take(NonZeroU32::MIN, self.addresses.now()).map(drop).map_err(|refused| {
+            self.addresses.bar(&limiter, self.options.penalty);
+            let wait = refused.wait.map(|wait| wait.max(self.options.penalty));
+            self.refuse(LimitScope::Address, 1, Refused { wait, ..refused })
+        })
+    }
+
+    /// Admits a credential to verification. A key that is not known to be issued is charged to its address before it is
+    /// looked up; a recognized credential passes, even from a barred address.
+    ///
+    /// # Errors
+    /// [`Fault::RateLimited`].
+    pub fn admit_credential(&self, client: ClientAddress, recognition: Recognition) -> Result<(), Fault> {
+        match recognition {
+            Recognition::Recognized => Ok(()),
+            Recognition::Unverified => self.check_address(client),
+            Recognition::NotIssued => {
+                self.check_address(client)?;
+                let limiter = self.look_ups.of(client.network(), self.options.look_ups);
+                let taken = limiter.take(NonZeroU32::MIN, self.look_ups.now()).map(drop);
+                taken.map_err(|refused| self.refuse(LimitScope::Address, 1, refused))
+            }
+        }
+    }
+
+    /// The slowest body that is accepted.
+    pub fn pace(&self) -> BodyPace {
+        self.uploads.pace()
+    }
+
+    /// Whether an address is barred.
+    pub fn is_barred(&self, client: ClientAddress) -> bool {
+        self.options.address.is_some() && self.addresses.barred(client.network()).is_some()
+    }
+
+    /// Checks that an address may present a credential that is not known to be valid, or none.
+    ///
+    /// # Errors
+    /// [`Fault::RateLimited`].
+    fn check_address(&self, client: ClientAddress) -> Result<(), Fault> {
+        match (self.addresses.barred(client.network()), self.options.address) {
+            (Some(wait), Some(rate)) => {
+                Err(self.refuse(LimitScope::Address, 1, Refused { rate, wait: Some(wait) }))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Only a batch can cost more than the burst: the configuration keeps every single request below it.
+fn refusal(scope: LimitScope, cost: u32, refused: Refused) -> Fault {
+    match refused.wait {
+        Some(retry_after) => Fault::RateLimited { scope, limited: Limited::Rate(refused.rate), retry_after },
+        None => Fault::InvalidRequest(Cow::Owned(format!(
+            "this batch takes {cost} units at once, of which this {} never has more than {}: send it in parts",
+            scope.as_str(),
+            refused.rate.burst,
+        ))),
+    }
+}

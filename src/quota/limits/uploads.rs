@@ -1,0 +1,229 @@
+//! Memory of request bodies that have not arrived whole or are still in use, accounted before it is taken.
+//!
+//! [`Uploads`] bounds the bytes of the process, of one tenant and of one key; a [`Reservation`] holds a part of all
+//! three until it is dropped. An entry exists only while something is reserved for it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use dashmap::DashMap;
+use dashmap::mapref::entry::Entry;
+use foldhash::fast::RandomState;
+
+use crate::model::client_address::ClientAddress;
+use crate::model::fault::Fault;
+use crate::model::ids::{AgentId, KeyId, TenantId};
+
+/// The slowest body that is accepted: in each window it brings at least this many bytes a second, or its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BodyPace {
+    /// How long the bytes are counted before they are held against the rate.
+    pub window: Duration,
+    /// Bytes a second.
+    pub bytes_per_second: u32,
+}
+
+impl BodyPace {
+    /// The bytes that a window must bring.
+    pub fn least(self) -> u128 {
+        u128::from(self.bytes_per_second) * self.window.as_millis() / 1_000
+    }
+}
+
+/// How many bytes of bodies may be reserved, and how slowly a body may arrive.
+#[derive(Debug, Clone, Copy)]
+pub struct UploadOptions {
+    /// Bytes of all bodies of the process.
+    pub total: u64,
+    /// Bytes of one tenant, and of all foreign callers of one public agent together.
+    pub per_tenant: u64,
+    /// Bytes of one key, and of one address without a key.
+    pub per_key: u64,
+    /// The slowest body that is waited for.
+    pub pace: BodyPace,
+}
+
+/// What bytes are reserved for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Uploader {
+    Key(KeyId),
+    Address(ClientAddress),
+    Tenant(TenantId),
+    /// All foreign callers of a public agent.
+    ForeignCallers(AgentId),
+}
+
+/// The bytes that are reserved.
+#[derive(Debug)]
+pub(super) struct Uploads {
+    options: UploadOptions,
+    total: AtomicU64,
+    by_uploader: DashMap<Uploader, u64, RandomState>,
+}
+
+impl Uploads {
+    pub(super) fn new(options: UploadOptions) -> Arc<Self> {
+        Arc::new(Self { options, total: AtomicU64::new(0), by_uploader: DashMap::default() })
+    }
+
+    pub(super) fn pace(&self) -> BodyPace {
+        self.options.pace
+    }
+
+    /// Bytes that are reserved now.
+    pub(super) fn reserved(&self) -> u64 {
+        self.total.load(Ordering::Relaxed)
+    }
+
+    /// Reserves bytes of a key or an address, then of its tenant, then of the process. An operator's are reserved of the
+    /// process alone.
+    ///
+    /// # Errors
+    /// [`Fault::Unavailable`] where one of the three has too few left; nothing is reserved then.
+    pub(super) fn reserve(
+        self: &Arc<Self>,
+        own: Option<Uploader>,
+        group: Option<Uploader>,
+        bytes: usize,
+    ) -> Result<Reservation, Fault> {
+        let bytes = bytes as u64;
+        let mut reservation =
+            Reservation { uploads: Arc::clone(self), own: None, group: None, total: 0, bytes };
+        let UploadOptions { total, per_tenant, per_key, .. } = self.options;
+        for (uploader, most, taken) in
+            [(own, per_key, &mut reservation.own), (group, per_tenant, &mut reservation.group)]
+        {
+            if let Some(uploader) = uploader {
+                self.add(uploader, bytes, most)?;
+                *taken = Some(uploader);
+            }
+        }
+        let within = |reserved: u64| reserved.checked_add(bytes).filter(|sum| *sum <= total);
+        let added = self.total.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within);
+        added.map_err(|_| Fault::BUSY)?;
+        reservation.total = bytes;
+        Ok(reservation)
+    }
+
+    fn add(&self, uploader: Uploader, bytes: u64, most: u64) -> Result<(), Fault> {
+        match self.by_uploader.entry(uploader) {
+            Entry::Vacant(entry) if bytes <= most => {
+                entry.insert(bytes);
+                Ok(())
+            }
+            Entry::Occupied(mut entry) if entry.get().checked_add(bytes).is_some_and(|sum| sum <= most) => {
+                *entry.get_mut() += bytes;
+                Ok(())
+            }
+            _ => Err(Fault::BUSY),
+        }
+    }
+
+    fn subtract(&self, uploader: Uploader, bytes: u64) {
+        if let Entry::Occupied(mut entry) = self.by_uploader.entry(uploader) {
+            *entry.get_mut() = entry.get().saturating_sub(bytes);
+            if *entry.get() == 0 {
+                entry.remove();
+            }
+        }
+    }
+}
+
+/// Reserved bytes, until dropped.
+#[derive(Debug)]
+pub struct Reservation {
+    uploads: Arc<Uploads>,
+    own: Option<Uploader>,
+    group: Option<Uploader>,
+    total: u64,
+    bytes: u64,
+}
+
+impl Reservation {
+    /// Gives back what a body did not need that is shorter than was reserved for it.
+    pub fn shrink_to(&mut self, bytes: usize) {
+        let spare = self.bytes.saturating_sub(bytes as u64);
+        self.give_back(spare);
+        self.bytes -= spare;
+    }
+
+    fn give_back(&mut self, bytes: u64) {
+        for uploader in [self.own, self.group].into_iter().flatten() {
+            self.uploads.subtract(uploader, bytes);
+        }
+        let of_total = bytes.min(self.total);
+        self.total -= of_total;
+        self.uploads.total.fetch_sub(of_total, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.give_back(self.bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use uuid::Uuid;
+
+    use super::BodyPace;
+    use super::{UploadOptions, Uploader, Uploads};
+    use crate::model::fault::Fault;
+    use crate::model::ids::{KeyId, TenantId};
+
+    fn uploads() -> Arc<Uploads> {
+        let pace = BodyPace { window: Duration::from_secs(5), bytes_per_second: 65_536 };
+        Uploads::new(UploadOptions { total: 100, per_tenant: 50, per_key: 40, pace })
+    }
+
+    fn key(nth: u128) -> Uploader {
+        Uploader::Key(KeyId(Uuid::from_u128(nth)))
+    }
+
+    fn tenant(nth: u128) -> Uploader {
+        Uploader::Tenant(TenantId(Uuid::from_u128(nth)))
+    }
+
+    #[test]
+    fn key_tenant_and_process_each_bound_the_reserved_bytes() {
+        let uploads = uploads();
+        let mut held = Vec::new();
+        for (own, group, bytes, granted) in [
+            (Some(key(1)), Some(tenant(1)), 41, false),
+            (Some(key(1)), Some(tenant(1)), 40, true),
+            (Some(key(1)), Some(tenant(1)), 1, false),
+            (Some(key(2)), Some(tenant(1)), 11, false),
+            (Some(key(2)), Some(tenant(1)), 10, true),
+            (Some(key(3)), Some(tenant(2)), 40, true),
+            (Some(key(4)), Some(tenant(2)), 10, true),
+            (Some(key(5)), Some(tenant(3)), 1, false),
+            (None, None, 1, false),
+        ] {
+            match uploads.reserve(own, group, bytes) {
+                Ok(reservation) => held.push(reservation),
+                Err(fault) => assert!(matches!(fault, Fault::Unavailable { .. })),
+            }
+            let sum: u64 = held.iter().map(|reservation| reservation.bytes).sum();
+            assert_eq!(uploads.reserved(), sum, "a refusal reserves nothing");
+            assert_eq!(held.last().is_some_and(|last| last.bytes == bytes as u64), granted, "{bytes}");
+        }
+        held.clear();
+        assert_eq!((uploads.reserved(), uploads.by_uploader.len()), (0, 0));
+    }
+
+    #[test]
+    fn a_shorter_body_gives_back_what_it_does_not_need() {
+        let uploads = uploads();
+        let mut first = uploads.reserve(Some(key(1)), Some(tenant(1)), 40).unwrap();
+        first.shrink_to(3);
+        assert_eq!(uploads.reserved(), 3);
+        let second = uploads.reserve(Some(key(1)), Some(tenant(1)), 37).unwrap();
+        drop((first, second));
+        assert_eq!((uploads.reserved(), uploads.by_uploader.len()), (0, 0));
+    }
+}

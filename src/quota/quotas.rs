@@ -1,0 +1,346 @@
+//! Quotas of a day and of a month, for all replicas together.
+//!
+//! A replica reserves a share of what is left in the database and spends it from memory. Shares become smaller as less is
+//! left, so that a quota is never exceeded and little is reserved where it is not needed; a share unused for a second is
+//! given back. While the database is unreachable, calls are admitted on credit for a while; the credit is settled with the
+//! next share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use dashmap::DashMap;
+use parking_lot::Mutex;
+use time::{Date, OffsetDateTime};
+use uuid::Uuid;
+
+use crate::model::fault::{Fault, LimitScope};
+use crate::model::limits::UseLimits;
+use crate::model::usage::{Period, QuotaRequest, QuotaShare};
+use crate::store::{Store, StoreError};
+
+/// How long a quota counts as exhausted before the database is asked again: another replica may have given a share back.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+
+/// How long a call waits for the database before it is admitted on credit.
+const ASK_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// What is left of the quotas that are used on this replica.
+#[derive(Debug)]
+pub(super) struct Quotas {
+    store: Store,
+    stale: Duration,
+    holders: DashMap<Uuid, Arc<Holder>>,
+    /// While the database does not answer: since when, and when it was last asked.
+    away: Mutex<Option<(Instant, Instant)>>,
+}
+
+/// An agent or a tenant.
+#[derive(Debug, Default)]
+struct Holder {
+    day: Mutex<Left>,
+    month: Mutex<Left>,
+    /// Held while a part is taken or given back.
+    taking: tokio::sync::Mutex<()>,
+    touched: AtomicBool,
+}
+
+/// What is left here of a period.
+#[derive(Debug, Clone, Copy, Default)]
+struct Left {
+    start: Option<Date>,
+    /// Less than nothing where more was used than there was.
+    share: QuotaShare,
+    /// When the database had nothing more, under which limits.
+    used_up: Option<(Instant, Most)>,
+}
+
+/// The most of a period.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Most {
+    calls: Option<i64>,
+    bytes: Option<i64>,
+}
+
+impl Most {
+    fn of(limits: &UseLimits, period: Period) -> Self {
+        let (calls, bytes) = match period {
+            Period::Day => (limits.calls_per_day, limits.bytes_per_day),
+            Period::Month => (limits.calls_per_month, limits.bytes_per_month),
+        };
+        let stored = |most: Option<u64>| most.map(|most| i64::try_from(most).unwrap_or(i64::MAX));
+        Self { calls: stored(calls), bytes: stored(bytes) }
+    }
+
+    fn is_none(self) -> bool {
+        self.calls.is_none() && self.bytes.is_none()
+    }
+}
+
+/// What became of an attempt to take from memory.
+enum Taken {
+    Yes,
+    /// There is too little here.
+    Short(QuotaRequest),
+    /// There is nothing anywhere.
+    No(&'static str),
+}
+
+/// What a quota is called when it is used up.
+fn name(period: Period, calls: bool) -> &'static str {
+    match (period, calls) {
+        (Period::Day, true) => "daily call",
+        (Period::Day, false) => "daily byte",
+        (Period::Month, true) => "monthly call",
+        (Period::Month, false) => "monthly byte",
+    }
+}
+
+impl Left {
+    /// Whether there are too few calls here, or too few bytes.
+    fn short(&self, most: Most, calls: i64) -> (bool, bool) {
+        let calls = most.calls.is_some() && self.share.calls < calls;
+        (calls, most.bytes.is_some() && self.share.bytes <= 0)
+    }
+
+    /// Whether the database had nothing more under these limits a moment ago.
+    fn is_used_up(&self, most: Most) -> bool {
+        self.used_up.is_some_and(|(when, under)| under == most && when.elapsed() < ASK_AGAIN)
+    }
+
+    /// What one call would find used up, as far as that is known here.
+    fn known_used_up(&self, period: Period, most: Most, at: OffsetDateTime) -> Option<&'static str> {
+        let (short_of_calls, short_of_bytes) = self.short(most, 1);
+        let known = self.start == Some(period.start(at)) && self.is_used_up(most);
+        (known && (short_of_calls || short_of_bytes)).then(|| name(period, short_of_calls))
+    }
+
+    fn take(&mut self, period: Period, most: Most, calls: i64, at: OffsetDateTime) -> Taken {
+        let start = period.start(at);
+        if self.start != Some(start) {
+            *self = Self { start: Some(start), ..Self::default() };
+        }
+        let (short_of_calls, short_of_bytes) = self.short(most, calls);
+        if !short_of_calls && !short_of_bytes {
+            self.share.calls -= if most.calls.is_some() { calls } else { 0 };
+            return Taken::Yes;
+        }
+        if self.is_used_up(most) {
+            return Taken::No(name(period, short_of_calls));
+        }
+        let needed = |short: bool, needed: i64| if short { needed } else { 0 };
+        Taken::Short(QuotaRequest {
+            period,
+            start,
+            calls: (most.calls, needed(short_of_calls, calls - self.share.calls)),
+            bytes: (most.bytes, needed(short_of_bytes, 1 - self.share.bytes)),
+        })
+    }
+}
+
+impl Holder {
+    fn left(&self, period: Period) -> &Mutex<Left> {
+        match period {
+            Period::Day => &self.day,
+            Period::Month => &self.month,
+        }
+    }
+
+    fn adjust(&self, period: Period, most: Most, by: QuotaShare) {
+        let share = &mut self.left(period).lock().share;
+        if most.calls.is_some() {
+            share.calls = share.calls.saturating_add(by.calls);
+        }
+        if most.bytes.is_some() {
+            share.bytes = share.bytes.saturating_add(by.bytes);
+        }
+    }
+}
+
+/// Why calls are not let in.
+#[derive(Debug)]
+pub(super) enum Refused {
+    /// There is nothing left for as long.
+    UsedUp { quota: &'static str, wait: Duration },
+    /// The database has been away for too long.
+    Unknown(StoreError),
+}
+
+impl Refused {
+    pub(super) fn of(self, scope: LimitScope) -> Fault {
+        match self {
+            Self::UsedUp { quota, wait } => Fault::QuotaExceeded { scope, quota, retry_after: wait },
+            Self::Unknown(error) => error.into(),
+        }
+    }
+}
+
+impl Quotas {
+    pub(super) fn new(store: Store, stale: Duration) -> Self {
+        Self { store, stale, holders: DashMap::new(), away: Mutex::new(None) }
+    }
+
+    /// Takes calls of an agent or a tenant, from the day and the month.
+    pub(super) async fn take(
+        &self,
+        uid: Uuid,
+        limits: &UseLimits,
+        calls: i64,
+        at: OffsetDateTime,
+    ) -> Result<(), Refused> {
+        let holder = Arc::clone(&self.holders.entry(uid).or_default());
+        holder.touched.store(true, Ordering::Relaxed);
+        for period in [Period::Day, Period::Month] {
+            let most = Most::of(limits, period);
+            if most.is_none() {
+                continue;
+            }
+            let taken = self.take_of(uid, &holder, (period, most), calls, at).await;
+            if taken.is_err() && period == Period::Month {
+                holder.adjust(Period::Day, Most::of(limits, Period::Day), QuotaShare { calls, bytes: 0 });
+            }
+            taken?;
+        }
+        Ok(())
+    }
+
+    async fn take_of(
+        &self,
+        uid: Uuid,
+        holder: &Holder,
+        (period, most): (Period, Most),
+        calls: i64,
+        at: OffsetDateTime,
+    ) -> Result<(), Refused> {
+        let attempt = || holder.left(period).lock().take(period, most, calls, at);
+        let refused = |quota| Refused::UsedUp { quota, wait: period.left(at) };
+        match attempt() {
+            Taken::Yes => return Ok(()),
+            Taken::No(quota) => return Err(refused(quota)),
+            Taken::Short(_) => {}
+        }
+        let _taking = holder.taking.lock().await;
+        loop {
+            // Whoever came before may have taken enough for all; whoever did not wait may have used up what was taken.
+            let need = match attempt() {
+                Taken::Yes => return Ok(()),
+                Taken::No(quota) => return Err(refused(quota)),
+                Taken::Short(need) => need,
+            };
+            let Some(share) = self.ask(uid, &need).await? else {
+                holder.adjust(period, most, QuotaShare { calls: -calls, bytes: 0 });
+                return Ok(());
+            };
+            let mut left = holder.left(period).lock();
+            left.share.calls += share.calls;
+            left.share.bytes += share.bytes;
+            let enough = share.calls >= need.calls.1 && share.bytes >= need.bytes.1;
+            left.used_up = (!enough).then(|| (Instant::now(), most));
+        }
+    }
+
+    /// What the database grants; `None`, for credit, while it is away and has not been for too long.
+    async fn ask(&self, uid: Uuid, need: &QuotaRequest) -> Result<Option<QuotaShare>, Refused> {
+        if self.away.lock().is_some_and(|(_, asked)| asked.elapsed() < ASK_AGAIN) {
+            return Ok(None);
+        }
+        let asking = tokio::time::timeout(ASK_TIMEOUT, self.store.reserve_quota(uid, need));
+        let granted = asking.await.unwrap_or(Err(StoreError::Timeout));
+        let mut away = self.away.lock();
+        match granted {
+            Ok(share) => {
+                *away = None;
+                Ok(Some(share))
+            }
+            Err(error) => {
+                let now = Instant::now();
+                let since = away.map_or(now, |(since, _)| since);
+                *away = Some((since, now));
+                if since.elapsed() < self.stale { Ok(None) } else { Err(Refused::Unknown(error)) }
+            }
+        }
+    }
+
+    /// What of its quotas an agent or a tenant has used up, as far as that is known here.
+    pub(super) fn known_used_up(&self, uid: Uuid, limits: &UseLimits, at: OffsetDateTime) -> Option<Refused> {
+        let holder = self.holders.get(&uid)?;
+        [Period::Day, Period::Month].into_iter().find_map(|period| {
+            let quota = holder.left(period).lock().known_used_up(period, Most::of(limits, period), at)?;
+            Some(Refused::UsedUp { quota, wait: period.left(at) })
+        })
+    }
+
+    /// What of its quotas an agent or a tenant has used up, here and in the database, if anything.
+    pub(super) async fn used_up(
+        &self,
+        uid: Uuid,
+        limits: &UseLimits,
+        at: OffsetDateTime,
+    ) -> Result<Option<Refused>, StoreError> {
+        let holder = self.holders.get(&uid).map(|entry| Arc::clone(&entry));
+        for period in [Period::Day, Period::Month] {
+            let (most, start) = (Most::of(limits, period), period.start(at));
+            let here = holder.as_ref().map(|holder| *holder.left(period).lock());
+            let here = here.filter(|left| left.start == Some(start)).unwrap_or_default().share;
+            let used = self.store.reserved_quota(uid, period, start).await?;
+            let is_over = |most: Option<i64>, used, here| most.is_some_and(|most| used >= most && here <= 0);
+            let over = [
+                (is_over(most.calls, used.calls, here.calls), true),
+                (is_over(most.bytes, used.bytes, here.bytes), false),
+            ];
+            if let Some((_, calls)) = over.into_iter().find(|(over, _)| *over) {
+                return Ok(Some(Refused::UsedUp { quota: name(period, calls), wait: period.left(at) }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Changes what is left to an agent or a tenant: back goes what was taken for nothing, off what is known only after a
+    /// request, so that the last one may go beyond a quota.
+    pub(super) fn adjust(&self, uid: Uuid, limits: &UseLimits, by: QuotaShare) {
+        if let Some(holder) = self.holders.get(&uid) {
+            for period in [Period::Day, Period::Month] {
+                holder.adjust(period, Most::of(limits, period), by);
+            }
+        }
+    }
+
+    /// Gives back what was not touched since the last time; at the end everything.
+    pub(super) async fn give_back(&self, all: bool) {
+        let holders: Vec<_> =
+            self.holders.iter().map(|entry| (*entry.key(), Arc::clone(entry.value()))).collect();
+        for (uid, holder) in holders {
+            if holder.touched.swap(false, Ordering::Relaxed) && !all {
+                continue;
+            }
+            let _taking = holder.taking.lock().await;
+            for period in [Period::Day, Period::Month] {
+                if !self.give_back_of(uid, &holder, period).await {
+                    return;
+                }
+            }
+            let idle = |holder: &Holder| {
+                let nothing = |left: &Mutex<Left>| left.lock().share == QuotaShare::default();
+                !holder.touched.load(Ordering::Relaxed) && nothing(&holder.day) && nothing(&holder.month)
+            };
+            self.holders.remove_if(&uid, |_, holder| Arc::strong_count(holder) <= 2 && idle(holder));
+        }
+    }
+
+    /// Answers whether the database took it.
+    async fn give_back_of(&self, uid: Uuid, holder: &Holder, period: Period) -> bool {
+        let (start, share) = {
+            let mut left = holder.left(period).lock();
+            // Less than nothing was used beyond what was taken, which is written down so.
+            (left.start, std::mem::take(&mut left.share))
+        };
+        let Some(start) = start.filter(|_| share != QuotaShare::default()) else { return true };
+        let given = self.store.return_quota(uid, period, start, share).await;
+        if given.is_err() {
+            let mut left = holder.left(period).lock();
+            left.share.calls += share.calls;
+            left.share.bytes += share.bytes;
+        }
+        given.is_ok()
+    }
+}

@@ -1,0 +1,186 @@
+//! Usage: counted in memory by agent, hour and method, persisted from time to time, and compared with quotas.
+
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+use time::OffsetDateTime;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::counters::Counters;
+use super::quotas::Quotas;
+use crate::model::agent::AccessLimits;
+use crate::model::fault::{Fault, LimitScope};
+use crate::model::ids::{AgentId, TenantId};
+use crate::model::limits::UseLimits;
+use crate::model::sources::Sources;
+use crate::model::usage::{QuotaShare, Usage, UsageInterval, UsageRow};
+use crate::store::Store;
+
+/// How often unused shares of quotas are given back.
+const GIVE_BACK_EVERY: Duration = Duration::from_secs(1);
+/// How often old usage is pruned.
+const PRUNE_EVERY: Duration = Duration::from_hours(1);
+/// Most rows of one usage report: a month by the hour, of forty methods.
+const MOST_ROWS: i64 = 30_000;
+
+/// The options of usage.
+#[derive(Debug, Clone)]
+pub struct UsageOptions {
+    /// How often counts are persisted.
+    pub settle: Duration,
+    /// How long they are retained.
+    pub retain: Duration,
+    /// How long calls are admitted on credit while the database is unreachable.
+    pub stale: Duration,
+    /// What foreign callers may use in addition to a quota, in percent of it.
+    pub strangers_percent: u16,
+}
+
+/// Counts usage and enforces quotas on this replica.
+#[derive(Debug)]
+pub struct UsageBook {
+    store: Store,
+    sources: Sources,
+    options: UsageOptions,
+    counters: Counters,
+    quotas: Quotas,
+}
+
+/// The agent and tenant whose quotas a request counts against.
+#[derive(Debug, Clone, Copy)]
+pub struct QuotaSubject<'a> {
+    /// The agent.
+    pub agent: AgentId,
+    /// Its tenant.
+    pub tenant: TenantId,
+    /// The limits of both.
+    pub limits: &'a AccessLimits,
+    /// Whether the caller has a credential of the agent or its tenant. The usage of foreign callers of a public agent is
+    /// counted separately, against quotas of their own.
+    pub own: bool,
+}
+
+impl UsageBook {
+    /// Creates it without counts.
+    pub fn new(store: Store, sources: Sources, options: UsageOptions) -> Self {
+        let quotas = Quotas::new(store.clone(), options.stale);
+        Self { store, sources, options, counters: Counters::default(), quotas }
+    }
+
+    /// The quotas that a request counts against.
+    fn quotas_of(
+        &self,
+        subject: QuotaSubject<'_>,
+    ) -> impl Iterator<Item = (LimitScope, Uuid, UseLimits)> + use<> {
+        let agent = (LimitScope::Agent, subject.limits.quota_holder.0, &subject.limits.agent);
+        let tenant = (LimitScope::Tenant, subject.tenant.0, &subject.limits.tenant);
+        let counted = |(scope, uid, limits): (LimitScope, Uuid, &UseLimits)| {
+            limits.has_quota().then(|| {
+                if subject.own {
+                    (scope, uid, *limits)
+                } else {
+                    (scope, foreign_callers_of(uid), limits.of_strangers(self.options.strangers_percent))
+                }
+            })
+        };
+        [agent, tenant].map(counted).into_iter().flatten()
+    }
+
+    /// Checks that no quota is known in memory to be exhausted. Takes nothing, makes no query.
+    ///
+    /// # Errors
+    /// [`Fault::QuotaExceeded`].
+    pub fn check(&self, subject: QuotaSubject<'_>) -> Result<(), Fault> {
+        self.quotas_of(subject).try_for_each(|(scope, uid, limits)| {
+            let used_up = self.quotas.known_used_up(uid, &limits, self.sources.clock.now());
+            used_up.map_or(Ok(()), |refused| Err(refused.of(scope)))
+        })
+    }
+
+    /// Takes calls from the quotas of an agent and its tenant.
+    ///
+    /// # Errors
+    /// [`Fault::QuotaExceeded`]; [`Fault::StorageUnavailable`] where the database has been unreachable for long.
+    pub async fn take_calls(&self, subject: QuotaSubject<'_>, calls: u32) -> Result<(), Fault> {
+        if calls == 0 {
+            return Ok(());
+        }
+        let calls = i64::from(calls);
+        for (nth, (scope, uid, limits)) in self.quotas_of(subject).enumerate() {
+            let taken = Box::pin(self.quotas.take(uid, &limits, calls, self.sources.clock.now())).await;
+            if let Err(refused) = taken {
+                for (_, uid, limits) in self.quotas_of(subject).take(nth) {
+                    self.quotas.adjust(uid, &limits, QuotaShare { calls, bytes: 0 });
+                }
+                return Err(refused.of(scope));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that something is left of every quota. Takes nothing.
+    ///
+    /// # Errors
+    /// [`Fault::QuotaExceeded`].
+    pub async fn would_take(&self, subject: QuotaSubject<'_>) -> Result<(), Fault> {
+        let now = self.sources.clock.now();
+        for (scope, uid, limits) in self.quotas_of(subject) {
+            let used_up = self.quotas.used_up(uid, &limits, now).await?;
+            used_up.map_or(Ok(()), |refused| Err(refused.of(scope)))?;
+        }
+        Ok(())
+    }
+
+    /// Counts the usage of an agent by a method at a time. The method is one of a fixed set of names.
+    pub fn count(&self, subject: QuotaSubject<'_>, method: &'static str, at: OffsetDateTime, usage: &Usage) {
+        self.counters.count(subject.agent, method, at, usage);
+        let bytes = i64::try_from(usage.bytes_in + usage.bytes_out).unwrap_or(i64::MAX);
+        for (_, uid, limits) in self.quotas_of(subject) {
+            self.quotas.adjust(uid, &limits, QuotaShare { calls: 0, bytes: -bytes });
+        }
+    }
+
+    /// The usage of an agent in a span of time, by bucket. Counts of the last seconds may be missing.
+    pub async fn usage(
+        &self,
+        agent: AgentId,
+        span: (OffsetDateTime, OffsetDateTime),
+        bucket: UsageInterval,
+    ) -> Result<Vec<UsageRow>, Fault> {
+        Ok(self.store.usage(agent, span, bucket, MOST_ROWS).await?)
+    }
+
+    /// Persists counts, gives back unused shares and prunes old usage, until `stop`.
+    pub async fn run_maintenance(&self, stop: CancellationToken) {
+        let mut settle = tokio::time::interval(self.options.settle);
+        let mut give_back = tokio::time::interval(GIVE_BACK_EVERY);
+        let mut prune = tokio::time::interval(PRUNE_EVERY);
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => break,
+                _ = settle.tick() => self.counters.persist(&self.store).await,
+                _ = give_back.tick() => self.quotas.give_back(false).await,
+                _ = prune.tick() => self.prune().await,
+            }
+        }
+        self.counters.persist(&self.store).await;
+        self.quotas.give_back(true).await;
+    }
+
+    async fn prune(&self) {
+        let now = self.sources.clock.now();
+        let quotas = now.date().saturating_sub(time::Duration::days(70));
+        if let Err(error) = self.store.delete_usage_before(now - self.options.retain, quotas).await {
+            tracing::warn!(%error, "old usage not pruned; retried later");
+        }
+    }
+}
+
+/// The uid under which the quotas of all foreign callers of an agent or a tenant are kept.
+fn foreign_callers_of(uid: Uuid) -> Uuid {
+    let digest = Sha256::new().chain_update(b"strangers").chain_update(uid.as_bytes()).finalize();
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&digest[..16]);
+    uuid::Builder::from_custom_bytes(bytes).into_uuid()
+}

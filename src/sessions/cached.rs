@@ -1,0 +1,50 @@
+//! A session as it is cached.
+
+use std::sync::Arc;
+
+use subtle::ConstantTimeEq;
+
+use super::last_use::{LastUse, SessionUses};
+use crate::cache::Invalidate;
+use crate::identity::grant::Caller;
+use crate::model::ids::PrincipalId;
+use crate::model::scope::Change;
+use crate::model::session::Session;
+use crate::store::sessions::StoredSession;
+
+/// The facts of one session. Every change of the session may be its end, so each invalidates them.
+#[derive(Debug, Default)]
+pub struct SessionFacts(pub(super) Option<Arc<CachedSession>>);
+
+impl Invalidate for SessionFacts {
+    fn invalidate(&mut self, _: &Change) {
+        self.0 = None;
+    }
+}
+
+/// A session in memory.
+#[derive(Debug)]
+pub(super) struct CachedSession {
+    pub(super) session: Arc<Session>,
+    hash: [u8; 32],
+    pub(super) last_use: Arc<LastUse>,
+}
+
+impl CachedSession {
+    pub(super) fn new(stored: StoredSession, uses: &SessionUses) -> Arc<Self> {
+        let last = uses.of(stored.session.uid, stored.used_at);
+        Arc::new(Self { session: Arc::new(stored.session), hash: stored.hash, last_use: last })
+    }
+
+    /// Whether a caller that presents an id with this hash opened the session.
+    pub(super) fn belongs_to(&self, caller: &Caller, hash: &[u8; 32]) -> bool {
+        bool::from(self.hash.ct_eq(hash))
+            && self.session.agent == caller.agent
+            && self.session.principal == principal_of(caller)
+    }
+}
+
+/// The principal of a caller's credential: the same for a key and those that replaced it by rotation.
+pub(super) fn principal_of(caller: &Caller) -> Option<PrincipalId> {
+    caller.credential().map(|credential| credential.principal)
+}

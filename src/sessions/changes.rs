@@ -1,0 +1,152 @@
+//! Writes to a session: subscriptions, log level, streams, end.
+
+use std::sync::Arc;
+
+use super::Sessions;
+use crate::model::fault::Fault;
+use crate::model::ids::SessionUid;
+use crate::model::scope::{ChangeKind, Revision, Scope};
+use crate::model::session::{LogLevel, Session};
+use crate::model::uri::ResourceUri;
+use crate::store::write::Write;
+
+impl Sessions {
+    /// Subscribes a session to a resource; one that it is subscribed to already stays as it is. The caller checks that the
+    /// URI names something readable.
+    ///
+    /// # Errors
+    /// [`Fault::SessionNotFound`] where it ended meanwhile, [`Fault::InvalidParams`] past the most subscriptions of a
+    /// session.
+    pub async fn subscribe(self: &Arc<Self>, session: &Session, uri: &ResourceUri) -> Result<(), Fault> {
+        let (sessions, session, uri) = (Arc::clone(self), session.uid, uri.clone());
+        self.writer
+            .detached(async move {
+                sessions
+                    .writer
+                    .transact(Scope::from(session), async |write| {
+                        sessions.insert_subscription(write, session, &uri).await
+                    })
+                    .await
+            })
+            .await
+    }
+
+    async fn insert_subscription(
+        &self,
+        write: &mut Write,
+        session: SessionUid,
+        uri: &ResourceUri,
+    ) -> Result<(), Fault> {
+        lock(write, session).await?;
+        let at = write.subscription_state(session, uri).await?.ok_or(Fault::SessionNotFound)?;
+        if at.present {
+            return Ok(());
+        }
+        if usize::try_from(at.count).is_ok_and(|count| count >= self.limits.subscriptions) {
+            return Err(Fault::invalid_params("the session has as many subscriptions as it may have"));
+        }
+        write.insert_subscription(session, uri, at.since).await?;
+        write.change(Scope::from(session), ChangeKind::SessionSubscription, uri.as_str());
+        Ok(())
+    }
+
+    /// Ends a session's subscription to a resource, if it has one.
+    ///
+    /// # Errors
+    /// [`Fault::SessionNotFound`] where it ended meanwhile.
+    pub async fn unsubscribe(self: &Arc<Self>, session: &Session, uri: &ResourceUri) -> Result<(), Fault> {
+        let (sessions, session, uri) = (Arc::clone(self), session.uid, uri.clone());
+        self.writer
+            .detached(async move {
+                sessions
+                    .writer
+                    .transact(Scope::from(session), async |write| {
+                        lock_open(write, session).await?;
+                        if write.delete_subscription(session, &uri).await? {
+                            write.change(Scope::from(session), ChangeKind::SessionSubscription, uri.as_str());
+                        }
+                        Ok(())
+                    })
+                    .await
+            })
+            .await
+    }
+
+    /// Sets the log level of a session: the least severe messages that it is sent.
+    ///
+    /// # Errors
+    /// [`Fault::SessionNotFound`] where it ended meanwhile.
+    pub async fn set_level(self: &Arc<Self>, session: &Session, level: LogLevel) -> Result<(), Fault> {
+        let (sessions, session) = (Arc::clone(self), session.uid);
+        self.writer
+            .detached(async move {
+                sessions
+                    .writer
+                    .transact(Scope::from(session), async |write| {
+                        let (present, _) = lock_open(write, session).await?;
+                        if present.level != Some(level) {
+                            write.set_session_level(session, level).await?;
+                            write.change(Scope::from(session), ChangeKind::SessionLevel, level.as_str());
+                        }
+                        Ok(())
+                    })
+                    .await
+            })
+            .await
+    }
+
+    /// Makes a new stream the one that delivers; it supersedes any other. Returns the session with the stream's epoch, and
+    /// the new revision of its scope.
+    ///
+    /// # Errors
+    /// [`Fault::SessionNotFound`] where it ended meanwhile.
+    pub async fn take_stream(self: &Arc<Self>, session: &Session) -> Result<(Arc<Session>, Revision), Fault> {
+        let (sessions, session) = (Arc::clone(self), session.uid);
+        self.writer
+            .detached(async move {
+                sessions
+                    .writer
+                    .transact(Scope::from(session), async |write| {
+                        let (mut present, revision) = lock_open(write, session).await?;
+                        present.epoch += 1;
+                        write.set_session_epoch(session, present.epoch, sessions.sources.clock.now()).await?;
+                        let epoch = present.epoch.to_string();
+                        write.change(Scope::from(session), ChangeKind::SessionStream, epoch);
+                        Ok((Arc::new(present), revision))
+                    })
+                    .await
+            })
+            .await
+    }
+
+    /// Ends a session, if it has not ended yet.
+    pub async fn end(self: &Arc<Self>, session: &Session) -> Result<(), Fault> {
+        let (sessions, session) = (Arc::clone(self), session.uid);
+        self.writer.detached(async move { sessions.end_now(session).await }).await
+    }
+
+    pub(super) async fn end_now(&self, session: SessionUid) -> Result<(), Fault> {
+        self.writer
+            .transact(Scope::from(session), async |write| {
+                let locked = write.lock(Scope::from(session)).await?;
+                if locked.is_some() && write.end_session(session, self.sources.clock.now()).await? {
+                    let subject = session.to_string();
+                    write.change(Scope::from(session), ChangeKind::SessionEnded, subject);
+                }
+                Ok(())
+            })
+            .await
+    }
+}
+
+/// Locks a session's scope; what is purged already has none.
+async fn lock(write: &mut Write, session: SessionUid) -> Result<Revision, Fault> {
+    write.lock(Scope::from(session)).await?.ok_or(Fault::SessionNotFound)
+}
+
+/// Locks a session's scope and reads it as it is now, not ended.
+async fn lock_open(write: &mut Write, session: SessionUid) -> Result<(Session, Revision), Fault> {
+    let revision = lock(write, session).await?;
+    let present = write.session(session).await?.ok_or(Fault::SessionNotFound)?;
+    Ok((present, revision))
+}

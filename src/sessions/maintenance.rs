@@ -1,0 +1,117 @@
+//! Maintenance of sessions: writing their last uses and ending those past the idle timeout.
+
+use std::sync::Arc;
+
+use time::OffsetDateTime;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::Sessions;
+use super::last_use::LastUse;
+use crate::model::fault::Fault;
+use crate::model::ids::SessionUid;
+use crate::model::scope::{ChangeKind, Scope};
+use crate::store::sessions::SessionUse;
+
+/// Last uses written by one statement.
+const USES_PER_STATEMENT: usize = 1_000;
+/// Idle sessions ended by one transaction.
+const MOST_ENDED: i64 = 100;
+/// The scope of the write permit under which sessions expire: of no session, so that expiry waits for no writer of one and
+/// takes only a share of the pool.
+const EXPIRY: Scope = Scope(Uuid::max());
+
+impl Sessions {
+    /// Runs until `stop`, then writes the last uses.
+    pub async fn run_maintenance(&self, stop: CancellationToken) {
+        let mut ticks = tokio::time::interval(self.uses.tick());
+        let mut proven = false;
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => break,
+                () = self.uses.soon() => self.write_uses().await,
+                _ = ticks.tick() => {
+                    self.note_streaming();
+                    self.write_uses().await;
+                    // After an outage all replicas have a tick to write their uses before sessions expire.
+                    let before = std::mem::replace(&mut proven, self.loader.is_proven());
+                    if before && proven {
+                        self.expire(&stop).await;
+                    }
+                }
+            }
+        }
+        self.note_streaming();
+        self.persist(self.uses.take_all()).await;
+    }
+
+    /// Ends the sessions past the idle timeout, unless another replica does. Their streams end.
+    pub async fn expire(&self, stop: &CancellationToken) {
+        while !stop.is_cancelled() {
+            match self.expire_some().await {
+                Ok(ended) if i64::try_from(ended).is_ok_and(|ended| ended >= MOST_ENDED) => {}
+                Ok(_) => break,
+                Err(error) => {
+                    tracing::warn!(%error, "idle sessions not ended; retried later");
+                    break;
+                }
+            }
+        }
+    }
+
+    async fn expire_some(&self) -> Result<usize, Fault> {
+        let now = self.sources.clock.now();
+        let before = now - self.limits.idle;
+        self.writer
+            .transact(EXPIRY, async |write| {
+                if !write.try_lock_idle_sessions().await? {
+                    return Ok(0);
+                }
+                let ended = write.end_idle_sessions(before, now, MOST_ENDED).await?;
+                for session in &ended {
+                    write.change(Scope::from(*session), ChangeKind::SessionEnded, session.to_string());
+                }
+                Ok(ended.len())
+            })
+            .await
+    }
+
+    /// Writes the last uses that are due.
+    pub async fn write_uses(&self) {
+        self.persist(self.uses.take(self.sources.clock.now())).await;
+    }
+
+    /// Writes the last uses of these sessions, as far as this replica knows them.
+    pub(super) async fn write_uses_of(&self, sessions: &[SessionUid]) {
+        self.persist(self.uses.take_of(sessions)).await;
+    }
+
+    async fn persist(&self, uses: Vec<(SessionUid, Arc<LastUse>)>) {
+        for batch in uses.chunks(USES_PER_STATEMENT) {
+            let times: Vec<_> = batch.iter().map(|(_, used)| used.at()).collect();
+            let row = |((session, _), micros): (&(SessionUid, _), &i64)| SessionUse {
+                session: *session,
+                at: moment(*micros),
+                streams: self.open_streams.has(*session),
+            };
+            let rows: Vec<_> = batch.iter().zip(&times).map(row).collect();
+            match self.store.record_session_uses(&rows).await {
+                Ok(()) => {
+                    for ((_, used), written) in batch.iter().zip(times) {
+                        used.persisted(written);
+                    }
+                }
+                Err(error) => {
+                    let sessions = batch.len();
+                    tracing::warn!(%error, sessions, "last uses of sessions not written; retried later");
+                    self.uses.put_back(batch);
+                }
+            }
+        }
+    }
+}
+
+fn moment(micros: i64) -> OffsetDateTime {
+    OffsetDateTime::from_unix_timestamp_nanos(i128::from(micros) * 1_000)
+        .unwrap_or(OffsetDateTime::UNIX_EPOCH)
+}

@@ -1,0 +1,162 @@
+//! Sessions of the protocol revisions before 2026-07-28: found in memory, for the principal that opened them.
+//!
+//! [`Sessions`] finds, opens, changes and ends sessions. A session is a scope of its own, cached by the cache rule
+//! ([`crate::cache`]). Its last use is recorded in memory and persisted in batches; a session past the idle timeout ends.
+
+mod cached;
+mod changes;
+pub mod in_use;
+mod last_use;
+mod maintenance;
+pub mod open;
+mod open_streams;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use self::cached::{CachedSession, SessionFacts};
+use self::last_use::SessionUses;
+use self::open_streams::OpenStreams;
+use crate::cache::{Cell, CellMap, Loader, Writer};
+use crate::identity::grant::Caller;
+use crate::model::fault::Fault;
+use crate::model::ids::SessionUid;
+use crate::model::session::{Session, SessionId, uid_of};
+use crate::model::sources::{FailPoint, Sources};
+use crate::store::{Store, StoreError};
+
+/// The cells of all sessions in memory.
+pub type SessionCells = CellMap<Cell<SessionFacts>>;
+
+/// The bounds of [`Sessions`]. Each has a setting, documented in `config/waggle.toml`.
+#[derive(Debug, Clone, Copy)]
+pub struct SessionLimits {
+    /// The idle timeout.
+    pub idle: Duration,
+    /// Resources that one session may subscribe to.
+    pub subscriptions: usize,
+    /// Sessions of one principal, or of one address without a credential, with one agent.
+    pub per_principal: u32,
+}
+
+/// Finds, opens, changes and ends sessions.
+#[derive(Debug)]
+pub struct Sessions {
+    store: Store,
+    sources: Sources,
+    loader: Arc<Loader>,
+    writer: Arc<Writer>,
+    cells: Arc<SessionCells>,
+    uses: SessionUses,
+    open_streams: OpenStreams,
+    limits: SessionLimits,
+}
+
+impl Sessions {
+    /// Creates the service over `cells`, which the scope map of `writer` must contain.
+    pub fn new(
+        (store, sources): (Store, Sources),
+        (loader, writer): (Arc<Loader>, Arc<Writer>),
+        cells: Arc<SessionCells>,
+        limits: SessionLimits,
+    ) -> Self {
+        let (uses, open_streams) = (SessionUses::new(limits.idle), OpenStreams::default());
+        Self { store, sources, loader, writer, cells, uses, open_streams, limits }
+    }
+
+    /// How many sessions are in memory.
+    pub fn in_memory(&self) -> u64 {
+        self.cells.len() as u64
+    }
+
+    /// The time of day.
+    pub fn now(&self) -> time::OffsetDateTime {
+        self.sources.clock.now()
+    }
+
+    /// The caller's session with this id, at the newest revision known. Records a use.
+    ///
+    /// # Errors
+    /// [`Fault::SessionNotFound`] for a session that is unknown, ended, past the idle timeout, or another caller's.
+    pub async fn find(&self, caller: &Caller, id: &SessionId) -> Result<Arc<Session>, Fault> {
+        let hash = id.hash();
+        let uid = uid_of(&hash);
+        let known = self.known_session(uid).await?.ok_or(Fault::SessionNotFound)?;
+        if !known.belongs_to(caller, &hash) {
+            return Err(Fault::SessionNotFound);
+        }
+        let now = self.sources.clock.now();
+        let known = if known.last_use.is_idle(now, self.limits.idle) {
+            Box::pin(self.reload_uses(uid, now)).await?
+        } else {
+            known
+        };
+        self.uses.note(uid, &known.last_use, now);
+        Ok(Arc::clone(&known.session))
+    }
+
+    /// The session at the newest revision known; `None` where it ended or is purged. Records no use.
+    ///
+    /// # Errors
+    /// [`Fault::StorageUnavailable`] where it is not in memory and the database is away.
+    pub async fn current(&self, session: SessionUid) -> Result<Option<Arc<Session>>, Fault> {
+        Ok(self.known_session(session).await?.map(|known| Arc::clone(&known.session)))
+    }
+
+    async fn known_session(&self, session: SessionUid) -> Result<Option<Arc<CachedSession>>, Fault> {
+        let cell = self.cell(session);
+        let load = async || self.load_session(&cell, session).await;
+        let found = self.loader.find(&cell, |facts| facts.0.clone(), load).await?;
+        if found.is_none() {
+            // An ended session never comes back, and invented ids must not fill the memory.
+            self.cells.remove(session);
+        }
+        Ok(found)
+    }
+
+    async fn load_session(
+        &self,
+        cell: &Cell<SessionFacts>,
+        session: SessionUid,
+    ) -> Result<Option<Arc<CachedSession>>, StoreError> {
+        cell.load(
+            &self.store,
+            &self.sources,
+            FailPoint::SessionFillRead,
+            async |view| {
+                Ok(view.session(session).await?.map(|stored| CachedSession::new(stored, &self.uses)))
+            },
+            |facts, known| facts.0.clone_from(known),
+        )
+        .await
+    }
+
+    /// Reads a session again that is past the idle timeout in memory: another replica may have recorded a use.
+    async fn reload_uses(
+        &self,
+        session: SessionUid,
+        now: time::OffsetDateTime,
+    ) -> Result<Arc<CachedSession>, Fault> {
+        let cell = self.cell(session);
+        let known = self.loader.load(async || self.load_session(&cell, session).await).await?;
+        let used = known.filter(|known| !known.last_use.is_idle(now, self.limits.idle));
+        if used.is_none() {
+            self.cells.remove(session);
+        }
+        used.ok_or(Fault::SessionNotFound)
+    }
+
+    /// Records a use of a session, such as that of an open stream.
+    pub fn note_use(&self, session: SessionUid) {
+        let now = self.sources.clock.now();
+        let cached = self.cells.get(session).and_then(|cell| cell.get_stale(|facts| facts.0.clone()));
+        match cached {
+            Some(known) => self.uses.note(session, &known.last_use, now),
+            None => self.uses.note(session, &self.uses.unknown(now), now),
+        }
+    }
+
+    fn cell(&self, session: SessionUid) -> Arc<Cell<SessionFacts>> {
+        self.cells.get_or_create(session, Cell::new)
+    }
+}

@@ -1,0 +1,176 @@
+//! Opening sessions, within the bounds of their holder.
+
+use std::sync::Arc;
+
+use tokio::runtime::Handle;
+use uuid::Uuid;
+
+use super::Sessions;
+use super::cached::principal_of;
+use crate::identity::grant::Caller;
+use crate::model::client_address::ClientAddress;
+use crate::model::fault::Fault;
+use crate::model::ids::AgentId;
+use crate::model::scope::{ChangeKind, Scope};
+use crate::model::session::{SessionHolder, SessionId};
+use crate::store::sessions::{OpenOutcome, SessionCap, SessionRow};
+
+/// Most bytes of a client's name and version that are kept.
+const MOST_NAME: usize = 512;
+/// Most bytes of a client's capabilities.
+const MOST_CAPABILITIES: usize = 64 << 10;
+/// The share of a holder's bound by which its sessions may exceed it for a while: ending one for each that is opened would
+/// cost a client that only opens sessions a transaction more each time.
+const SLACK: i64 = 16;
+/// Most sessions ended by one transaction; there are more only where very many were opened at the same moment.
+const MOST_ENDED: i64 = 10_000;
+
+/// A session as a client asks for it.
+#[derive(Debug, Clone, Copy)]
+pub struct NewSession<'a> {
+    /// The negotiated revision of the protocol.
+    pub version: &'a str,
+    /// The name of the client.
+    pub client_name: &'a str,
+    /// The version of the client.
+    pub client_version: &'a str,
+    /// The capabilities of the client, as JSON.
+    pub capabilities: &'a str,
+}
+
+/// A session that was just opened. It ends when this is dropped, unless its client [receives](Self::into_id) its id.
+pub struct OpenedSession {
+    sessions: Arc<Sessions>,
+    id: SessionId,
+    received: bool,
+}
+
+impl OpenedSession {
+    /// The id, once the client receives it.
+    pub fn into_id(mut self) -> SessionId {
+        self.received = true;
+        self.id.clone()
+    }
+
+    /// The id.
+    pub fn id(&self) -> &SessionId {
+        &self.id
+    }
+}
+
+impl Drop for OpenedSession {
+    fn drop(&mut self) {
+        if self.received {
+            return;
+        }
+        // Without a runtime the process is ending; the session expires.
+        let Ok(runtime) = Handle::try_current() else { return };
+        let (sessions, session) = (Arc::clone(&self.sessions), self.id.uid());
+        let ending = async move {
+            if let Err(error) = sessions.end_now(session).await {
+                tracing::debug!(%error, "session without a client not ended; it expires when idle");
+            }
+        };
+        self.sessions.writer.tasks().spawn_on(ending, &runtime);
+    }
+}
+
+impl Sessions {
+    /// Opens a session of a caller at the address `client`. Where its holder has as many with this
+    /// agent as it may have, the one used longest ago ends, and before it those without an open stream.
+    ///
+    /// # Errors
+    /// [`Fault::InvalidParams`] for what is too long to be kept; [`Fault::Forbidden`] where the agent has just been
+    /// deleted.
+    pub async fn open(
+        self: &Arc<Self>,
+        caller: &Caller,
+        client: ClientAddress,
+        new: NewSession<'_>,
+    ) -> Result<OpenedSession, Fault> {
+        if new.capabilities.len() > MOST_CAPABILITIES {
+            return Err(Fault::invalid_params(format!(
+                "capabilities is longer than {MOST_CAPABILITIES} bytes"
+            )));
+        }
+        let id = SessionId::generate(&mut self.sources.csprng()?);
+        let principal = principal_of(caller);
+        let holder = principal.map_or_else(|| SessionHolder::address(client), SessionHolder::from);
+        let new = SessionRow {
+            hash: id.hash(),
+            uid: id.uid(),
+            tenant: caller.tenant,
+            agent: caller.agent,
+            principal,
+            holder,
+            version: new.version.to_owned(),
+            client_name: kept("clientInfo.name", new.client_name)?,
+            client_version: kept("clientInfo.version", new.client_version)?,
+            capabilities: new.capabilities.to_owned(),
+            now: self.sources.clock.now(),
+        };
+        let sessions = Arc::clone(self);
+        // A client that disconnects meanwhile drops the opened session, which ends it.
+        self.writer.detached(async move { sessions.insert_within_bounds(new, id).await }).await
+    }
+
+    async fn insert_within_bounds(
+        self: Arc<Self>,
+        new: SessionRow,
+        id: SessionId,
+    ) -> Result<OpenedSession, Fault> {
+        let most = i64::from(self.limits.per_principal);
+        let crowd = most + most / SLACK;
+        let mut opened = self.insert_session(&new, crowd).await?;
+        if opened == OpenOutcome::Full {
+            self.make_room(new.agent, new.holder, (most - 1, crowd)).await?;
+            opened = self.insert_session(&new, i64::MAX).await?;
+        }
+        match opened {
+            OpenOutcome::Yes => Ok(OpenedSession { sessions: self, id, received: false }),
+            OpenOutcome::Full | OpenOutcome::NoAgent => Err(Fault::Forbidden),
+        }
+    }
+
+    async fn insert_session(&self, new: &SessionRow, most: i64) -> Result<OpenOutcome, Fault> {
+        self.writer.execute(Scope::from(new.uid), self.store.open_session(new, most)).await
+    }
+
+    /// Ends the sessions of a holder but for those in use and those used last, where no other replica has done so
+    /// meanwhile.
+    async fn make_room(
+        &self,
+        agent: AgentId,
+        holder: SessionHolder,
+        (most, crowd): (i64, i64),
+    ) -> Result<(), Fault> {
+        let present =
+            self.loader.load(async || self.store.sessions_of(agent, holder, MOST_ENDED).await).await?;
+        self.write_uses_of(&present).await;
+        let now = self.sources.clock.now();
+        let streams_since = now - self.uses.lease();
+        let crowd = SessionCap { agent, holder, keep: most, threshold: crowd, streams_since };
+        self.writer
+            .transact(queue(agent, holder), async |write| {
+                for session in write.end_sessions_beyond(crowd, now, MOST_ENDED).await? {
+                    write.change(Scope::from(session), ChangeKind::SessionEnded, session.to_string());
+                }
+                Ok(())
+            })
+            .await
+    }
+}
+
+/// The scope of the write permit under which a holder's sessions with an agent are reduced: of no session.
+fn queue(agent: AgentId, holder: SessionHolder) -> Scope {
+    Scope(Uuid::from_u128(agent.0.as_u128() ^ !holder.0.as_u128()))
+}
+
+/// The part of a name that is kept.
+fn kept(member: &str, name: &str) -> Result<String, Fault> {
+    let name = &name[..name.floor_char_boundary(MOST_NAME)];
+    if name.contains('\0') {
+        return Err(Fault::invalid_params(format!("{member} contains a NUL character")));
+    }
+    Ok(name.to_owned())
+}
