@@ -1,14 +1,14 @@
-# The gateway in a container; deploy/README.md says how to build it and run it.
+# The gateway in a container; see deploy/README.md.
 #
 # docker build --tag waggle .
 #   behind a proxy                  --build-arg HTTPS_PROXY=http://proxy.example.com:3128
-#   where a proxy opens TLS         --build-arg EXTRA_CA="$(cat company-ca.pem)"
+#   if a proxy intercepts TLS       --build-arg EXTRA_CA="$(cat company-ca.pem)"
 #   with a mirror of the crates     --secret id=cargo_config,src=config.toml
 
 FROM docker.io/library/rust:1.95-bookworm AS build
 WORKDIR /src
 
-# What cargo trusts: what the image does, and whose certificates were given.
+# cargo trusts the certificates of the image and the additional ones.
 ARG EXTRA_CA=""
 RUN { cat /etc/ssl/certs/ca-certificates.crt; printf '%s\n' "$EXTRA_CA"; } >/usr/local/share/trusted.pem
 ENV CARGO_HTTP_CAINFO=/usr/local/share/trusted.pem
@@ -38,20 +38,19 @@ COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
 COPY LICENSE-APACHE LICENSE-MIT /usr/share/doc/waggle/
 COPY --from=build /src/target/dist/waggle /usr/local/bin/
 
-# Every interface of the container's own network. While it listens there, any Host passes until
-# WAGGLE_SERVER__ALLOWED_HOSTS is set. There is no PostgreSQL in here: WAGGLE_DATABASE__URL and
-# WAGGLE_ADMIN__OPERATOR_KEY must be given.
+# All interfaces of the container. Any Host is accepted until WAGGLE_SERVER__ALLOWED_HOSTS is set. The image has no
+# PostgreSQL: WAGGLE_DATABASE__URL and WAGGLE_ADMIN__OPERATOR_KEY are required.
 ENV WAGGLE_SERVER__LISTEN=0.0.0.0:8094
 EXPOSE 8094
 
-# Where a volume goes for audit.spill_dir: one that is new belongs to whom this does.
+# The volume of audit.spill_dir: a new volume gets the owner of this directory.
 RUN install --directory --mode=0700 --owner=65532 --group=65532 /var/lib/waggle
 
-# A number, so that Kubernetes sees that it is not root. Nothing else is written: the root may be read-only.
+# A numeric id, so that Kubernetes can verify that it is not root. Nothing else is written: the root may be read-only.
 USER 65532:65532
 WORKDIR /
 
-# A start waits a minute for its database.
+# The gateway waits up to a minute for its database at startup.
 HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 CMD ["waggle", "health"]
 ENTRYPOINT ["waggle"]
 CMD ["serve"]

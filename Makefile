@@ -1,16 +1,16 @@
-# What one does with a checkout.
+# Development tasks.
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test soak check corpus fmt sqlx openapi bench bench-check verify-faults verify-first-use prerequisites
 
-# Where rustup installs, for a shell that has not read its profile since.
+# The directory of rustup, for shells started before its installation.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 # Most tests wait for something most of the time.
 export RUST_TEST_THREADS ?= $(shell expr 2 '*' $$(getconf _NPROCESSORS_ONLN))
-# Queries are checked against .sqlx, whatever DATABASE_URL says.
+# Queries are checked against .sqlx, also with DATABASE_URL set.
 export SQLX_OFFLINE := true
 
-help: ## Say what there is
+help: ## List the targets
 	@sed -n 's/^\([a-z-]*\): .*## /\1:/p' $(MAKEFILE_LIST) | awk -F: '{ printf "  make %-13s %s\n", $$1, $$2 }'
 
 # Unoptimised, so that it answers soonest after a clone. The workspace with its examples has the features of the tests, so
@@ -33,21 +33,21 @@ soak: prerequisites ## Kill and cut off replicas for a minute while 400 streams 
 verify-faults: prerequisites ## Hold revocations to their bound for 20 minutes of random faults (VERIFY_FAULTS_SECONDS)
 	VERIFY_FAULTS_SECONDS=$${VERIFY_FAULTS_SECONDS:-1200} cargo test --workspace --locked --test soak -- --nocapture beyond_the_bound
 
-check: prerequisites ## Hold the checkout to everything that a change must pass
+check: prerequisites ## Run every check that a change must pass
 	@scripts/check
 
 fmt: ## Format the code
 	cargo fmt --all
 
-sqlx: prerequisites ## Describe the queries anew in .sqlx, after one or a migration has changed
+sqlx: prerequisites ## Write the query metadata in .sqlx, after a change of a query or a migration
 	@scripts/sqlx-prepare
 
-openapi: prerequisites ## Write openapi.json anew, after the admin surface has changed
+openapi: prerequisites ## Write openapi.json, after a change of the administration API
 	cargo build --locked --workspace --bin waggle --examples
 	@"$${CARGO_TARGET_DIR:-target}/debug/waggle" openapi > openapi.json
 
 # CORPUS_BINARY names another gateway, such as the build before a change.
-corpus: prerequisites ## Record the answers of tests/corpus anew, after an intended change of behavior
+corpus: prerequisites ## Record the answers of tests/corpus again, after an intended change of behavior
 	CORPUS_RECORD=1 cargo test --workspace --locked --test corpus
 
 bench: prerequisites ## Measure the CPU time of a request (ARGS='--rounds 3')

@@ -37,7 +37,7 @@ const PIECE: i64 = 500;
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Asked {
+pub(super) struct AuditQuery {
     /// The agent as named in requests, refused ones included, or the `agentId` of a row.
     agent: Option<String>,
     /// The tenant.
@@ -68,7 +68,7 @@ pub(super) struct Asked {
     path = "/admin/v1/audit",
     operation_id = "readAudit",
     tag = "Audit",
-    params(Asked),
+    params(AuditQuery),
     responses((status = 200, description = "A page of rows, or all of them", content(
         (Items<AuditRow> = "application/json"), (String = "application/x-ndjson"), (String = "text/csv")
     )), Problems)
@@ -76,12 +76,12 @@ pub(super) struct Asked {
 pub(super) async fn read(
     State(app): App,
     authority: Authority,
-    Params(asked): Params<Asked>,
+    Params(query): Params<AuditQuery>,
     headers: HeaderMap,
 ) -> Answer<Response> {
-    let filter = filter(&app, &authority, &asked).await?;
+    let filter = filter(&app, &authority, &query).await?;
     if let Some(form) = Form::of(headers.get(ACCEPT)) {
-        if asked.limit.is_some() || asked.cursor.is_some() {
+        if query.limit.is_some() || query.cursor.is_some() {
             return Err(Fault::invalid_params("a stream has no pages: omit limit and cursor").into());
         }
         let body = Body::from_stream(stream(Arc::clone(&app.audit), filter, form));
@@ -89,11 +89,11 @@ pub(super) async fn read(
     }
     let agent = filter.agent.as_ref().map(AgentFilter::fingerprint);
     let uid = agent.or(filter.tenant.map(|tenant| tenant.0)).unwrap_or_default();
-    let page = PageParams::new(asked.limit, asked.cursor.clone()).open(&app.seal, "audit", uid)?;
+    let page = PageParams::new(query.limit, query.cursor.clone()).open(&app.seal, "audit", uid)?;
     let wrong = || Fault::invalid_params("cursor is not valid for this list");
     let after = (!page.after.is_empty()).then(|| AuditPosition::parse(&page.after).ok_or_else(wrong));
     let rows = app.audit.rows(&filter, after.transpose()?, page.read()).await.map_err(Fault::from)?;
-    app.audit_reads.omit_repeated(&asked);
+    app.audit_reads.omit_repeated(&query);
     Ok(page.answer(rows, |row| row.position().to_string(), |row| row).into_response())
 }
 
@@ -118,21 +118,21 @@ pub(super) async fn checkpoint(
 }
 
 /// The filter of the request, restricted to what the caller may read.
-async fn filter(app: &Admin, authority: &Authority, asked: &Asked) -> Result<AuditFilter, Fault> {
+async fn filter(app: &Admin, authority: &Authority, query: &AuditQuery) -> Result<AuditFilter, Fault> {
     let mut filter = AuditFilter {
-        key: asked.key.map(KeyId),
-        method: asked.method.as_deref().map(|method| encoding::line(method).into_owned()),
-        outcome: outcome(asked.outcome.as_deref())?,
-        from: time("from", asked.from.as_deref())?,
-        to: time("to", asked.to.as_deref())?,
+        key: query.key.map(KeyId),
+        method: query.method.as_deref().map(|method| encoding::line(method).into_owned()),
+        outcome: outcome(query.outcome.as_deref())?,
+        from: time("from", query.from.as_deref())?,
+        to: time("to", query.to.as_deref())?,
         ..AuditFilter::default()
     };
     let sees = authority.audit()?;
     filter.tenant = sees.tenant;
-    if let Some(slug) = &asked.tenant {
+    if let Some(slug) = &query.tenant {
         filter.tenant = Some(sees.tenant_called(&app.identity, slug).await?);
     }
-    let Some(name) = &asked.agent else {
+    let Some(name) = &query.agent else {
         filter.agent = sees.only_agent()?;
         return Ok(filter);
     };

@@ -23,10 +23,10 @@ pub struct AuditReads {
 
 impl AuditReads {
     /// Omits the audit row of the current call if the same caller at the same address made the same read in the last minute.
-    pub(super) fn omit_repeated(&self, asked: &impl Debug) {
+    pub(super) fn omit_repeated(&self, query: &impl Debug) {
         let Some(call) = AuditedCall::current() else { return };
         let mut read = String::new();
-        AuditedCall::describe(|event| read = format!("{:?} {} {asked:?}", event.actor, event.client));
+        AuditedCall::describe(|event| read = format!("{:?} {} {query:?}", event.actor, event.client));
         if self.repeats(Digest::of(read.as_bytes()), Instant::now()) {
             call.omit();
         }

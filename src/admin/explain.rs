@@ -31,7 +31,7 @@ pub(super) struct Question {
     #[schema(value_type = uuid::Uuid)]
     key_id: KeyId,
     /// The message. Default: `resources/read`.
-    request: Option<Asked>,
+    request: Option<ExplainMessage>,
     /// The address of the client. If omitted, the networks of the key are not checked.
     #[schema(value_type = Option<String>, example = "192.0.2.1")]
     address: Option<IpAddr>,
@@ -41,7 +41,7 @@ pub(super) struct Question {
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(as = ExplainMessage)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Asked {
+pub(super) struct ExplainMessage {
     /// Its method, which decides its cost.
     method: String,
 }
@@ -148,7 +148,7 @@ async fn decide(
     };
     let cost = match &question.request {
         None => CostClass::Read,
-        Some(asked) => Method::parse(&asked.method).map_or(CostClass::Other, Method::cost),
+        Some(message) => Method::parse(&message.method).map_or(CostClass::Other, Method::cost),
     };
     let subject = RateLimitSubject {
         credential: Some(&would_be.credential),

@@ -309,11 +309,11 @@ pub(super) async fn revoke(
     State(app): App,
     authority: Authority,
     Segment(id): Segment,
-    Params(asked): Params<Revocation>,
+    Params(revocation): Params<Revocation>,
     Condition(condition): Condition,
 ) -> Answer<impl IntoResponse> {
     let key = find(&app, &authority, &id).await?;
-    let revision = app.identity.revoke_key(&key, asked.descendants, condition).await?;
+    let revision = app.identity.revoke_key(&key, revocation.descendants, condition).await?;
     Ok((StatusCode::NO_CONTENT, [(ETAG, etag(revision))]))
 }
 
@@ -339,8 +339,8 @@ pub(super) async fn rotate(
     request: Request,
 ) -> Answer<impl IntoResponse> {
     let key = find(&app, &authority, &id).await?;
-    let asked: Rotate = optional_json(request).await?;
-    let grace = asked.grace_seconds.unwrap_or(DEFAULT_GRACE);
+    let rotation: Rotate = optional_json(request).await?;
+    let grace = rotation.grace_seconds.unwrap_or(DEFAULT_GRACE);
     if grace > LONGEST_GRACE {
         return Err(Fault::invalid_params("graceSeconds must be at most 2592000, thirty days").into());
     }

@@ -1,4 +1,4 @@
-//! The signals of the process.
+//! The signals of the process: SIGTERM for a graceful shutdown, SIGHUP for a reload.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 

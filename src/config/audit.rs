@@ -63,7 +63,7 @@ pub enum AuditedEvents {
 }
 
 impl Audit {
-    /// Refuses checkpoints beside what they prove: whoever can replace the data directory could replace them too.
+    /// Refuses a checkpoint directory inside the data directory: an attacker who can replace the one could replace the other.
     pub(super) fn check_checkpoints(&self, reader: &mut Reader, data_dir: &Path) {
         let Some(CheckpointTarget::Directory(directory)) = &self.checkpoint_to else { return };
         // A path that cannot be made absolute is reported where it is used.

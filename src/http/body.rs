@@ -1,4 +1,4 @@
-//! Bodies: read whole within a limit, answered in few pieces.
+//! Bodies: requests are read whole within the body limit, answers are sent in few chunks.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};

@@ -1,4 +1,4 @@
-//! Server-sent events, as the HTML standard has them: what is sent is JSON on one line.
+//! Server-sent events (SSE) as the HTML standard defines them: each carries JSON on one line.
 
 use std::pin::Pin;
 

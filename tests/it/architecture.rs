@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use self::paths::{Named, named};
 
 mod circles;
+mod documents;
 mod paths;
 
 /// What each room may import of the others. `ARCHITECTURE.md` says why; a new room needs a row.

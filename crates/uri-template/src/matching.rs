@@ -1,4 +1,4 @@
-//! Matching a URI: each separator is found once, without backtracking.
+//! Template matching: finds the variables of a URI in one pass, without backtracking.
 
 use crate::class::Class;
 use crate::layout::{Layout, Parameter, Separator, Slot, Variable};
