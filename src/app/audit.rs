@@ -1,4 +1,4 @@
-//! The audit log, as the settings want it.
+//! Starts the audit log with the configured options.
 
 use std::path::PathBuf;
 
@@ -9,10 +9,10 @@ use crate::model::audit::chain::Digest;
 use crate::model::sources::Sources;
 use crate::store::Store;
 
-/// Begins the audit log. `secret` is what only gateways on this database know.
+/// Starts the audit log. `secret` is shared by the gateways on this database only.
 ///
 /// # Errors
-/// As [`audit::start`].
+/// Those of [`audit::start`].
 pub(super) fn start(
     settings: &Settings,
     store: &Store,
@@ -36,11 +36,11 @@ pub(super) fn start(
         key_rate: settings.limits.key,
     };
     match audit::start(store, sources.clone(), &options) {
-        // Nobody asked for this directory: beside a configured database there may be none that can be written to.
+        // The default directory may not be writable, for example in a container with an external database.
         Err(AuditError::File(folder, error)) if wanted.spill_dir.is_none() => {
             tracing::warn!(
                 folder = %folder.display(), %error,
-                "no spill file: while the database is away, audit rows wait in memory; audit.spill_dir names a place"
+                "audit spill file not created; audit rows wait in memory while the database is unreachable; set audit.spill_dir"
             );
             let options = AuditOptions { spill_dir: None, ..options };
             Ok(audit::start(store, sources, &options)?)
@@ -49,7 +49,7 @@ pub(super) fn start(
     }
 }
 
-/// What gateways on one database leave there is for gateways on that database: others never look into it.
+/// The spill directory of this database, so that a gateway adopts only files of gateways on the same database.
 fn spill_dir(settings: &Settings, secret: &[u8]) -> PathBuf {
     let configured = settings.audit.spill_dir.clone();
     let folder = configured.unwrap_or_else(|| settings.embedded.data_dir.join("audit"));

@@ -68,7 +68,7 @@ impl EventBatch {
 
 /// A bounded first-in, first-out queue.
 #[derive(Debug)]
-pub(super) struct Queue {
+pub(super) struct EventQueue {
     state: Mutex<State>,
     capacity: usize,
     /// Notified of the first event and of rows in the outbox.
@@ -101,7 +101,7 @@ impl State {
     }
 }
 
-impl Queue {
+impl EventQueue {
     pub(super) fn new(capacity: usize) -> Self {
         Self {
             state: Mutex::default(),
@@ -233,7 +233,7 @@ mod tests {
     use time::OffsetDateTime;
     use tokio::sync::oneshot::error::TryRecvError;
 
-    use super::{EventBatch, Full, MAX_EVENTS, Queue};
+    use super::{EventBatch, EventQueue, Full, MAX_EVENTS};
     use crate::model::audit::encoding;
     use crate::model::audit::event::Event;
 
@@ -257,7 +257,7 @@ mod tests {
 
     #[test]
     fn events_are_taken_in_order_in_batches() {
-        let queue = Queue::new(usize::MAX);
+        let queue = EventQueue::new(usize::MAX);
         (0..=MAX_EVENTS).for_each(|number| queue.push(&event(number)));
         let first = queue.take(EventBatch::default());
         assert_eq!(taken(&first), encoded(0..MAX_EVENTS));
@@ -271,7 +271,7 @@ mod tests {
 
     #[test]
     fn overflow_is_dropped_and_refusing_queue_fails_waiters() {
-        let queue = Queue::new(2);
+        let queue = EventQueue::new(2);
         let mut waits = queue.push_durable(&event(0)).unwrap();
         queue.suspend();
         assert_eq!(waits.try_recv(), Err(TryRecvError::Closed));

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use super::aggregator::Aggregator;
 use super::checkpoints::make_checkpoint;
 use super::metrics::{AuditMetrics, AuditStats};
-use super::queue::{Full, Queue};
+use super::queue::{EventQueue, Full};
 use crate::model::audit::checkpoint::Checkpoint;
 use crate::model::audit::event::Event;
 use crate::model::audit::row::{AuditFilter, AuditPosition, AuditRow};
@@ -34,7 +34,7 @@ const FULL: Fault = Fault::Unavailable { retry_after: Duration::from_secs(1) };
 /// Records audit events: the entry point for every surface.
 #[derive(Debug)]
 pub struct AuditRecorder {
-    pub(super) queue: Arc<Queue>,
+    pub(super) queue: Arc<EventQueue>,
     pub(super) aggregator: Aggregator,
     pub(super) metrics: Arc<AuditMetrics>,
     pub(super) durability: Durability,

@@ -15,7 +15,7 @@ use super::checkpoints::{CheckpointDestination, CheckpointWriter};
 use super::error::AuditError;
 use super::metrics::AuditMetrics;
 use super::quarantine::Quarantine;
-use super::queue::Queue;
+use super::queue::EventQueue;
 use super::recorder::{AuditRecorder, Durability};
 use super::retention::{self, RetentionOptions};
 use super::spill::Spill;
@@ -93,7 +93,7 @@ pub fn start(store: &Store, sources: Sources, options: &AuditOptions) -> Result<
     if !orphaned.is_empty() {
         tracing::warn!(files = orphaned.len(), "adopting spill files of terminated processes");
     }
-    let (queue, metrics) = (Arc::new(Queue::new(options.queue)), Arc::new(AuditMetrics::default()));
+    let (queue, metrics) = (Arc::new(EventQueue::new(options.queue)), Arc::new(AuditMetrics::default()));
     metrics.set_has_file(own.is_some());
     let linger = if options.durability == Durability::Sync { Duration::ZERO } else { LINGER };
     let batching = BatchOptions { linger, timeout: options.write_timeout };

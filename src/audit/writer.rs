@@ -19,7 +19,7 @@ use super::backlog::Backlog;
 use super::job::{self, Job, JobResult, MAX_MOVED, RunningJob, finished};
 use super::metrics::AuditMetrics;
 use super::quarantine::Quarantine;
-use super::queue::{EventBatch, MAX_EVENTS, Queue};
+use super::queue::{EventBatch, EventQueue, MAX_EVENTS};
 use super::salvage::{Appended, loss_event};
 use super::spill::{Record, SpillError};
 use crate::model::audit::chain::{Batch, Chain};
@@ -48,7 +48,7 @@ pub(super) struct BatchOptions {
 
 /// State of the writer.
 pub(super) struct Writer {
-    queue: Arc<Queue>,
+    queue: Arc<EventQueue>,
     metrics: Arc<AuditMetrics>,
     quarantine: Quarantine,
     sources: Sources,
@@ -77,7 +77,7 @@ pub(super) struct Writer {
 
 impl Writer {
     pub(super) fn new(
-        (queue, metrics): (Arc<Queue>, Arc<AuditMetrics>),
+        (queue, metrics): (Arc<EventQueue>, Arc<AuditMetrics>),
         (quarantine, sources): (Quarantine, Sources),
         options: BatchOptions,
         chain: Uuid,

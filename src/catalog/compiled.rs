@@ -11,7 +11,7 @@ use super::render::{RenderError, Renderer, Template};
 use crate::model::caller::Payer;
 use crate::model::fault::Fault;
 use crate::model::ids::AgentId;
-use crate::model::message::{ContentKind, Message, is_template};
+use crate::model::message::{ContentKind, PromptMessage, is_template};
 use crate::model::prompt::PromptName;
 use crate::model::resource::ContentHash;
 use crate::model::scope::Revision;
@@ -28,7 +28,7 @@ const TO_RENDER: &str = "{";
 pub(super) struct Compiled {
     /// As registered, with [`TO_RENDER`] in the place of each text that is to be rendered: who answers with a copy
     /// copies no text for nothing.
-    messages: Vec<Message>,
+    messages: Vec<PromptMessage>,
     /// What is to be rendered: of messages, each text that [`is_template`], in their order.
     templates: Vec<Arc<Template>>,
     weight: usize,
@@ -90,7 +90,7 @@ impl Compiled {
 
     /// Checks and compiles the messages of a prompt; `bytes` is their length as JSON.
     pub(super) fn prompt(
-        mut messages: Vec<Message>,
+        mut messages: Vec<PromptMessage>,
         arguments: &[impl AsRef<str>],
         bytes: usize,
     ) -> Result<Self, MessageError> {
@@ -133,10 +133,12 @@ impl Compiled {
         &self,
         (renderer, payer): (&Renderer, Payer),
         values: &[(&str, &str)],
-    ) -> Result<Vec<Message>, Fault> {
+    ) -> Result<Vec<PromptMessage>, Fault> {
         let mut texts = self.texts((renderer, payer), values).await?.into_iter();
         let mut messages = self.messages.clone();
-        for text in messages.iter_mut().flat_map(Message::templates_mut).filter(|text| is_template(text)) {
+        for text in
+            messages.iter_mut().flat_map(PromptMessage::templates_mut).filter(|text| is_template(text))
+        {
             *text = texts.next().ok_or_else(|| Fault::Internal("a text was not rendered".to_owned()))?;
         }
         settle_uris(&mut messages)?;
@@ -145,7 +147,7 @@ impl Compiled {
 }
 
 /// Checks the URIs in messages, and puts the URI in the place of an IRI.
-fn settle_uris(messages: &mut [Message]) -> Result<(), Fault> {
+fn settle_uris(messages: &mut [PromptMessage]) -> Result<(), Fault> {
     for (index, message) in messages.iter_mut().enumerate() {
         let uri = match &mut message.content.kind {
             ContentKind::ResourceLink(link) => &mut link.uri,

@@ -15,7 +15,7 @@ use super::template_set::Match;
 use crate::identity::grant::Caller;
 use crate::model::call::{Content, Contents, Messages};
 use crate::model::fault::Fault;
-use crate::model::message::{ContentBlock, ContentKind, EmbeddedResource, Message};
+use crate::model::message::{ContentBlock, ContentKind, EmbeddedResource, PromptMessage};
 use crate::model::prompt::Prompt;
 use crate::model::resource::PartKind;
 use crate::model::uri::ResourceUri;
@@ -150,8 +150,8 @@ fn size(contents: &Contents) -> usize {
 /// Adds a message for each part of what one refers to, with the same role, annotations and metadata, and the MIME type
 /// of the reference where it has one. A resource without contents is embedded as an empty text.
 fn embed(
-    messages: &mut Vec<Message>,
-    naming: &Message,
+    messages: &mut Vec<PromptMessage>,
+    naming: &PromptMessage,
     reference: &EmbeddedResource,
     contents: &Contents,
 ) -> Result<(), Fault> {
@@ -172,7 +172,7 @@ fn embed(
         };
         let ContentBlock { annotations, meta, .. } = naming.content.clone();
         let content = ContentBlock { kind: ContentKind::Resource(resource), annotations, meta };
-        messages.push(Message { role: naming.role, content });
+        messages.push(PromptMessage { role: naming.role, content });
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use super::contents::ContentsTold;
 use super::definition::Definitions;
 use crate::model::call::{CallResult, Page};
 use crate::model::fault::Fault;
-use crate::model::message::{ContentKind, EmbeddedResource, Message};
+use crate::model::message::{ContentKind, EmbeddedResource, PromptMessage};
 use crate::model::prompt::Prompt;
 use crate::model::resource::Resource;
 use crate::model::template::ResourceTemplate;
@@ -41,7 +41,7 @@ pub(super) enum ResultMembers<'a> {
     Messages {
         #[serde(skip_serializing_if = "Option::is_none")]
         description: Option<&'a str>,
-        messages: Cow<'a, [Message]>,
+        messages: Cow<'a, [PromptMessage]>,
     },
     /// Of `completion/complete`.
     Completion { completion: Completion<'a> },
@@ -104,7 +104,7 @@ impl<'a> ResultMembers<'a> {
 const MESSAGE_OVERHEAD: usize = 256;
 
 /// The approximate encoded size of a message.
-fn encoded_len(message: &Message) -> usize {
+fn encoded_len(message: &PromptMessage) -> usize {
     let long = match &message.content.kind {
         ContentKind::Text(text) => text.len(),
         ContentKind::Image(media) | ContentKind::Audio(media) => media.data.len(),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::message::Message;
+use super::message::PromptMessage;
 use super::prompt::Prompt;
 use super::resource::{Part, PartKind, Resource};
 use super::scope::Revision;
@@ -115,7 +115,7 @@ pub struct Messages {
     /// What the prompt is for.
     pub description: Option<String>,
     /// The messages, in their order.
-    pub messages: Vec<Message>,
+    pub messages: Vec<PromptMessage>,
     /// Whether the same arguments give the same messages until the prompt changes: not where they embed registered
     /// resources.
     pub settled: bool,

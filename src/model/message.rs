@@ -11,7 +11,7 @@ use super::json;
 /// A message of a prompt.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Message {
+pub struct PromptMessage {
     /// Role of the speaker.
     pub role: Role,
     /// Content of the message.
@@ -130,7 +130,7 @@ pub fn is_template(text: &str) -> bool {
     text.contains('{')
 }
 
-impl Message {
+impl PromptMessage {
     /// The texts that are templates, in a fixed order.
     pub fn templates_mut(&mut self) -> impl Iterator<Item = &mut String> {
         let texts = match &mut self.content.kind {
@@ -283,11 +283,11 @@ fn optional<M: SerializeMap>(
 
 #[cfg(test)]
 mod tests {
-    use super::Message;
+    use super::PromptMessage;
 
     fn read(content: &str) -> Result<String, String> {
         let text = format!(r#"{{"role":"user","content":{content}}}"#);
-        let message: Message = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+        let message: PromptMessage = serde_json::from_str(&text).map_err(|error| error.to_string())?;
         serde_json::to_string(&message).map_err(|error| error.to_string())
     }
 
@@ -329,7 +329,7 @@ mod tests {
     fn texts_are_templates_and_data_is_not() {
         let templates = |content: &str| {
             let text = format!(r#"{{"role":"assistant","content":{content}}}"#);
-            let mut message: Message = serde_json::from_str(&text).unwrap();
+            let mut message: PromptMessage = serde_json::from_str(&text).unwrap();
             message.templates_mut().map(|text| text.clone()).collect::<Vec<_>>()
         };
         assert_eq!(templates(r#"{"type":"text","text":"a"}"#), ["a"]);

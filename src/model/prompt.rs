@@ -150,7 +150,7 @@ pub struct NewPrompt {
     pub definition: PromptDefinition,
     /// Arguments, in order.
     pub arguments: Vec<Argument>,
-    /// Messages, a JSON array of [`Message`](super::message::Message).
+    /// Messages, a JSON array of [`PromptMessage`](super::message::PromptMessage).
     pub messages: NewContent,
 }
 

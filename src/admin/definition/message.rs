@@ -3,12 +3,12 @@
 use super::checks::{self, MimeText, check_base64, check_text, checked_mime};
 use crate::model::fault::Fault;
 use crate::model::message::{
-    ContentBlock, ContentKind, EmbeddedResource, Media, Message, ResourceLink, is_template,
+    ContentBlock, ContentKind, EmbeddedResource, Media, PromptMessage, ResourceLink, is_template,
 };
 use crate::model::uri::ResourceUri;
 
 /// Validates everything about a message that its types do not guarantee, except that its texts compile.
-pub(super) fn checked(message: Message, index: usize) -> Result<Message, Fault> {
+pub(super) fn checked(message: PromptMessage, index: usize) -> Result<PromptMessage, Fault> {
     let place = format!("messages[{index}].content");
     let within = |member: &str| format!("{place}.{member}");
     let ContentBlock { mut kind, annotations, meta } = message.content;
@@ -20,7 +20,7 @@ pub(super) fn checked(message: Message, index: usize) -> Result<Message, Fault> 
     }
     let annotations = checks::annotations(&within("annotations"), annotations)?;
     let meta = checks::meta(&within("_meta"), meta)?;
-    Ok(Message { role: message.role, content: ContentBlock { kind, annotations, meta } })
+    Ok(PromptMessage { role: message.role, content: ContentBlock { kind, annotations, meta } })
 }
 
 fn check_media(place: &str, media: &Media) -> Result<(), Fault> {

@@ -12,7 +12,7 @@ use super::message;
 use crate::catalog::render::is_variable_name;
 use crate::model::fault::{Fault, shortened};
 use crate::model::json::Object;
-use crate::model::message::Message;
+use crate::model::message::PromptMessage;
 use crate::model::prompt::{Argument, NewPrompt, Prompt, PromptDefinition, PromptName};
 use crate::model::resource::NewContent;
 
@@ -42,7 +42,7 @@ pub(crate) struct PromptInput {
     arguments: Option<Vec<Object<ArgumentInput>>>,
     /// A list of `PromptMessage` of the MCP specification, whose texts are templates.
     #[schema(value_type = Vec<Object>)]
-    messages: Vec<Object<Message>>,
+    messages: Vec<Object<PromptMessage>>,
 }
 
 /// An argument of a prompt.

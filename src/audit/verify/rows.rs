@@ -31,7 +31,7 @@ struct CurrentChain {
 }
 
 /// The columns of a row that verification needs.
-struct Row {
+struct ScannedRow {
     version: i16,
     chain: Uuid,
     seq: i64,
@@ -82,7 +82,7 @@ impl<'a> RowVerifier<'a> {
     }
 
     /// Checks a row and advances to it; returns what is wrong with it.
-    fn check_next(&mut self, row: &Row) -> Option<String> {
+    fn check_next(&mut self, row: &ScannedRow) -> Option<String> {
         let current = self.current.as_mut()?;
         if current.broken {
             return None;
@@ -172,7 +172,7 @@ fn span(first: i64, last: i64) -> String {
     if first == last { format!("row {first}") } else { format!("rows {first} to {last}") }
 }
 
-fn decode(fields: &[u8]) -> Option<Row> {
+fn decode(fields: &[u8]) -> Option<ScannedRow> {
     let (version, rest) = split(fields)?;
     let (chain, rest) = split(rest)?;
     let (seq, rest) = split(rest)?;
@@ -183,7 +183,7 @@ fn decode(fields: &[u8]) -> Option<Row> {
     }
     let hashed = &fields[..fields.len() - rest.len()];
     let (hash, _) = split(rest)?;
-    Some(Row {
+    Some(ScannedRow {
         version: i16::from_be_bytes(version?.try_into().ok()?),
         chain: Uuid::from_slice(chain?).ok()?,
         seq: i64::from_be_bytes(seq?.try_into().ok()?),

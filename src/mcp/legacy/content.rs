@@ -3,12 +3,12 @@
 use std::borrow::Cow;
 
 use crate::mcp::version::ContentTypes;
-use crate::model::message::{ContentKind, EmbeddedResource, Message, ResourceLink};
+use crate::model::message::{ContentKind, EmbeddedResource, PromptMessage, ResourceLink};
 
 /// The messages, each in a type that is known: a sound goes as the embedded resource that it might be as well, a link
 /// as the text that a person would write.
-pub(super) fn known(messages: &[Message], types: ContentTypes) -> Cow<'_, [Message]> {
-    let is_known = |message: &Message| match message.content.kind {
+pub(super) fn known(messages: &[PromptMessage], types: ContentTypes) -> Cow<'_, [PromptMessage]> {
+    let is_known = |message: &PromptMessage| match message.content.kind {
         ContentKind::Text(_) | ContentKind::Image(_) | ContentKind::Resource(_) => true,
         ContentKind::Audio(_) => types >= ContentTypes::Audio,
         ContentKind::ResourceLink(_) => types >= ContentTypes::ResourceLinks,
@@ -56,7 +56,7 @@ fn line(link: ResourceLink) -> String {
 mod tests {
     use super::{known, line};
     use crate::mcp::version::ContentTypes::{self, Audio, First, ResourceLinks};
-    use crate::model::message::{Message, ResourceLink};
+    use crate::model::message::{PromptMessage, ResourceLink};
 
     const LINK: &str = r#"{"type":"resource_link","uri":"a:b","name":"n","description":"d"}"#;
     const SOUND: &str =
@@ -65,7 +65,7 @@ mod tests {
     fn told(types: ContentTypes) -> String {
         let json =
             format!(r#"[{{"role":"user","content":{LINK}}},{{"role":"assistant","content":{SOUND}}}]"#);
-        let messages: Vec<Message> = serde_json::from_str(&json).unwrap();
+        let messages: Vec<PromptMessage> = serde_json::from_str(&json).unwrap();
         serde_json::to_string(&known(&messages, types)).unwrap()
     }
 
