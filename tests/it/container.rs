@@ -68,6 +68,10 @@ fn image_uses_the_workspace_rust_and_all_manifests() {
     assert!(DOCKERFILE.contains(&format!("\nFROM docker.io/library/rust:{rust}-bookworm AS build\n")));
     for member in manifest["workspace"]["members"].as_array().unwrap() {
         let member = member.as_str().unwrap();
-        assert!(DOCKERFILE.contains(&format!("\nCOPY {member}/Cargo.toml {member}/\n")), "{member}");
+        let copied = match member.strip_suffix("/*") {
+            Some(folder) => format!("\nCOPY {folder} {folder}\n"),
+            None => format!("\nCOPY {member}/Cargo.toml {member}/\n"),
+        };
+        assert!(DOCKERFILE.contains(&copied), "{member}");
     }
 }

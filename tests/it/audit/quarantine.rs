@@ -42,7 +42,7 @@ async fn rows_with_invalid_values_are_quarantined() {
     assert_eq!(kept.windows(13).filter(|bytes| bytes == b"test://poison").count(), 2);
     let (code, text) = post.verify().await;
     assert_eq!(
-        (code, text.matches("is quarantined: the database refused it").count()),
+        (code, text.matches("is quarantined: the database rejected it").count()),
         (Some(0), 2),
         "{text}"
     );
