@@ -171,7 +171,7 @@ async fn stream_limit_of_a_key_frees_when_a_stream_ends() {
     let told = ["retry-after", "ratelimit-policy", "ratelimit"].map(|name| refused.header(name).unwrap());
     assert_eq!(told, ["1", r#""streams";q=2"#, r#""streams";r=0;t=1"#]);
     let error = json!({
-        "code": -31015, "message": "more than 2 streams for this key",
+        "code": -31015, "message": "stream limit exceeded: 2 streams for this key; retry in 1 s",
         "data": {"code": "rate_limited", "retryAfterMs": 1000, "scope": "key"},
     });
     assert_eq!(refused.json(), json!({"jsonrpc": "2.0", "id": 1, "error": error}));
