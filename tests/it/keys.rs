@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use time::macros::datetime;
 use time::{Duration, OffsetDateTime};
 
-use crate::support::answers::{problem, whole};
+use crate::support::answers::{normalized, problem};
 use crate::support::app::{Builder, Replica, mistyped};
 use crate::support::clock::ManualClock;
 use crate::support::cluster::{Database, database};
@@ -125,7 +125,7 @@ async fn invalid_networks_are_named_by_index() {
     ] {
         let refused =
             stage.replica.admin("POST", "/agents/a/keys", Some(json!({"networks": networks}))).await;
-        assert_eq!(whole(&refused), problem(400, "invalid_params", detail));
+        assert_eq!(normalized(&refused), problem(400, "invalid_params", detail));
     }
 }
 
@@ -152,7 +152,7 @@ async fn key_beyond_the_tenants_maximum_age_is_refused_as_expired() {
     }
     for path in ["/agents/a/keys", "/tenants/acme/keys"] {
         let later = json!({"expiresAt": "2026-12-21T12:00:01Z"});
-        let refused = whole(&stage.replica.admin("POST", path, Some(later)).await);
+        let refused = normalized(&stage.replica.admin("POST", path, Some(later)).await);
         let detail =
             "expiresAt must be at most 2026-12-21T12:00:00Z: keys of this tenant live for 30 days at most";
         assert_eq!(refused, problem(400, "invalid_params", detail));
@@ -181,7 +181,7 @@ async fn key_beyond_the_tenants_maximum_age_is_refused_as_expired() {
         let refused =
             stage.replica.admin("PATCH", "/tenants/acme", Some(json!({"maxKeyAgeDays": days}))).await;
         let expected = problem(400, "invalid_params", "maxKeyAgeDays must be from 1 to 3650");
-        assert_eq!(whole(&refused), expected, "{days}");
+        assert_eq!(normalized(&refused), expected, "{days}");
     }
     let made = stage.made("/tenants", json!({"id": "bee", "maxKeyAgeDays": 7})).await;
     assert_eq!(made["maxKeyAgeDays"], 7);

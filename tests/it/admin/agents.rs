@@ -3,14 +3,14 @@
 use serde_json::{Value, json};
 
 use super::{owner, say};
-use crate::support::answers::{answered, problem, whole};
+use crate::support::answers::{answered, normalized, problem};
 use crate::support::app::gateway;
 
 #[tokio::test]
 async fn agent_is_created_read_updated_and_deleted() {
     let (_database, replica) = gateway().await;
     replica.tenant("acme").await;
-    let admin = async |method, path, body| whole(&replica.admin(method, path, body).await);
+    let admin = async |method, path, body| normalized(&replica.admin(method, path, body).await);
 
     let plain = json!({
         "id": "plain", "tenant": "acme", "name": "plain", "title": null, "instructions": null, "access": "key",
@@ -73,7 +73,7 @@ async fn agent_needs_a_tenant_and_an_unused_unreserved_slug() {
         (&long, "acme", problem(400, "invalid_params", form)),
     ] {
         let made = replica.admin("POST", "/agents", Some(json!({"id": id, "tenant": tenant}))).await;
-        assert_eq!(whole(&made), expected, "{id:?} of {tenant:?}");
+        assert_eq!(normalized(&made), expected, "{id:?} of {tenant:?}");
     }
     let sixty_three = "a".repeat(63);
     replica.agent("acme", &sixty_three).await;
@@ -89,7 +89,7 @@ async fn required_fields_of_an_agent_cannot_be_removed() {
         (r#"{"enabled":null}"#, "enabled", "a boolean at line 1 column 15"),
     ] {
         let detail = format!("{member}: invalid type: null, expected {expected}");
-        let answer = whole(&say(&replica, ("PATCH", "/agents/a"), patch).await);
+        let answer = normalized(&say(&replica, ("PATCH", "/agents/a"), patch).await);
         assert_eq!(answer, problem(400, "invalid_params", &detail), "{patch}");
     }
     assert_eq!(replica.admin("GET", "/agents/a", None).await.revision(), 1);
@@ -108,13 +108,13 @@ async fn reused_slug_stays_with_its_tenant_and_its_revisions_go_on() {
 
     let retired = problem(409, "slug_retired", "this slug is retired");
     let wanted = json!({"id": "a", "tenant": "bee"});
-    assert_eq!(whole(&replica.admin("POST", "/agents", Some(wanted.clone())).await), retired);
-    assert_eq!(whole(&replica.http.admin(&bee, "POST", "/agents", Some(wanted)).await), retired);
+    assert_eq!(normalized(&replica.admin("POST", "/agents", Some(wanted.clone())).await), retired);
+    assert_eq!(normalized(&replica.http.admin(&bee, "POST", "/agents", Some(wanted)).await), retired);
 
     let again = replica.admin("POST", "/agents", Some(json!({"id": "a", "tenant": "acme"}))).await;
     assert_eq!((again.status.as_u16(), again.revision()), (201, deleted + 1));
     let resources = replica.admin("GET", "/agents/a/resources", None).await;
-    assert_eq!(whole(&resources), answered(200, None, &json!({"items": [], "nextCursor": null})));
+    assert_eq!(normalized(&resources), answered(200, None, &json!({"items": [], "nextCursor": null})));
     assert_eq!(replica.put("a", "x:1", "of the second life").await, deleted + 2);
     // A key of the first life is none of the second.
     let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"});

@@ -228,7 +228,8 @@ async fn each_credential_is_authorized_as_the_contract_says() {
 async fn missing_scope_is_named_in_the_challenge() {
     let stage = Stage::set().await;
     let mcp = &stage.callers[5];
-    let refused = crate::support::answers::whole(&stage.ask(mcp, "GET", "/agents/a/resources", None).await);
+    let refused =
+        crate::support::answers::normalized(&stage.ask(mcp, "GET", "/agents/a/resources", None).await);
     let mut expected = crate::support::answers::problem(
         403,
         "insufficient_scope",

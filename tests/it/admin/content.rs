@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::ask;
-use crate::support::answers::{answered, problem, whole};
+use crate::support::answers::{answered, normalized, problem};
 use crate::support::app::{Builder, Replica, encode, gateway, resource};
 use crate::support::cluster::database;
 
@@ -17,7 +17,7 @@ async fn put(replica: &Replica, uri: &str, mime: Option<&str>, bytes: &[u8]) -> 
     let headers = mime.map(|mime| ("content-type", mime));
     let path = content(uri);
     let put = ("PUT", path.as_str());
-    whole(&ask(replica, &replica.operator, put, headers.as_slice(), bytes.to_vec()).await)
+    normalized(&ask(replica, &replica.operator, put, headers.as_slice(), bytes.to_vec()).await)
 }
 
 /// The MIME type and the bytes of raw content.
@@ -63,7 +63,7 @@ async fn raw_content_keeps_its_bytes_and_mime_type() {
         },
         "body": "ü\r\n",
     });
-    assert_eq!(whole(&replica.admin("GET", &content("x:/dir/a.txt"), None).await), expected);
+    assert_eq!(normalized(&replica.admin("GET", &content("x:/dir/a.txt"), None).await), expected);
     let named = json!({"uri": "x:/dir/a.txt", "name": "a.txt", "mimeType": "text/plain", "contents": [{"text": "ü\r\n"}]});
     assert_eq!(shown(&replica, "x:/dir/a.txt").await, named);
 }
@@ -91,7 +91,7 @@ async fn raw_content_replaces_the_content_and_keeps_the_definition() {
     shown_as["contents"] = json!([{"text": "bytes", "uri": "x:own"}]);
     assert_eq!(shown(&replica, "x:1").await, shown_as);
     let none = replica.admin("GET", &content("x:none"), None).await;
-    assert_eq!(whole(&none), problem(404, "not_found", "no such resource"));
+    assert_eq!(normalized(&none), problem(404, "not_found", "no such resource"));
 }
 
 #[tokio::test]
@@ -130,7 +130,7 @@ async fn raw_content_does_not_replace_several_contents() {
     assert_eq!(replica.admin("PUT", &resource("a", "x:1"), Some(body)).await.status, 201);
     let several = "the resource does not have exactly one content; read it as JSON";
     let read = replica.admin("GET", &content("x:1"), None).await;
-    assert_eq!(whole(&read), problem(400, "invalid_params", several));
+    assert_eq!(normalized(&read), problem(400, "invalid_params", several));
     let wrong = "the resource has 3 contents, expected at most one; replace all of them as JSON";
     for mime in [None, Some("text/plain")] {
         assert_eq!(put(&replica, "x:1", mime, b"x").await, problem(400, "invalid_params", wrong));
@@ -145,10 +145,10 @@ async fn a_body_in_a_content_coding_is_refused() {
     let wrong = "Content-Encoding is not supported; send the body as it is";
     let path = content("x:1");
     let raw = ask(&replica, &replica.operator, ("PUT", &path), &[encoding], b"x".to_vec()).await;
-    assert_eq!(whole(&raw), problem(415, "unsupported_media_type", wrong));
+    assert_eq!(normalized(&raw), problem(415, "unsupported_media_type", wrong));
     let more = [json_type, encoding];
     let agent = ask(&replica, &replica.operator, ("PATCH", "/agents/a"), &more, b"{}".to_vec()).await;
-    assert_eq!(whole(&agent), problem(415, "unsupported_media_type", wrong));
+    assert_eq!(normalized(&agent), problem(415, "unsupported_media_type", wrong));
     let spaced = [("content-type", "application/json ; charset=utf-8")];
     let agent = ask(&replica, &replica.operator, ("PATCH", "/agents/a"), &spaced, b"{}".to_vec()).await;
     assert_eq!(agent.status, 200, "{}", agent.text());
@@ -175,7 +175,7 @@ async fn content_beyond_its_size_limit_is_refused() {
         let text = "\\u0041".repeat(length);
         let parts = vec![format!(r#"{{"text":"{text}"}}"#); parts].join(",");
         let body = format!(r#"{{"name":"n","contents":[{parts}]}}"#);
-        whole(&super::say(&replica, ("PUT", &resource("a", "x:2")), &body).await)
+        normalized(&super::say(&replica, ("PUT", &resource("a", "x:2")), &body).await)
     };
     assert_eq!(json(2, 32_768).await["status"], 201);
     assert_eq!(json(2, 32_769).await, too_large, "all contents together");

@@ -5,7 +5,7 @@ use time::Duration;
 use time::macros::datetime;
 
 use super::{ask, owner};
-use crate::support::answers::{answered, problem, whole};
+use crate::support::answers::{answered, normalized, problem};
 use crate::support::app::{Builder, Replica, gateway};
 use crate::support::clock::ManualClock;
 use crate::support::cluster::database;
@@ -33,7 +33,7 @@ async fn key_secret_is_returned_once_and_never_listed() {
     let asked =
         json!({"name": "ci", "scopes": ["registry", "mcp", "mcp"], "expiresAt": "3000-01-01T00:00:00+01:00"});
     let made = replica.admin("POST", "/agents/a/keys", Some(asked)).await;
-    assert_eq!(whole(&made), answered(201, Some(3), &ci));
+    assert_eq!(normalized(&made), answered(201, Some(3), &ci));
     let (id, secret) = key_of(&made.json());
     assert!(secret.starts_with("bak_") && made.json()["display"] == secret[..12]);
 
@@ -41,24 +41,28 @@ async fn key_secret_is_returned_once_and_never_listed() {
     let mut expected = ci.clone();
     (expected["name"], expected["scopes"], expected["expiresAt"]) =
         (json!("key"), json!(["mcp"]), Value::Null);
-    assert_eq!(whole(&plain), answered(201, Some(4), &expected));
+    assert_eq!(normalized(&plain), answered(201, Some(4), &expected));
 
     ci.as_object_mut().unwrap().remove("key");
     expected.as_object_mut().unwrap().remove("key");
     let listed = replica.admin("GET", "/agents/a/keys", None).await;
     let both = json!({"items": [ci, expected], "nextCursor": null});
-    assert_eq!(whole(&listed), answered(200, None, &both));
+    assert_eq!(normalized(&listed), answered(200, None, &both));
     assert!(!listed.text().contains(&secret) && listed.text().contains(&id));
 
     let revoke = format!("/keys/{id}");
     for _ in 0..2 {
         let revoked = replica.admin("DELETE", &revoke, None).await;
-        assert_eq!(whole(&revoked), answered(204, Some(5), &Value::Null), "revoking again changes nothing");
+        assert_eq!(
+            normalized(&revoked),
+            answered(204, Some(5), &Value::Null),
+            "revoking again changes nothing"
+        );
     }
-    let listed = whole(&replica.admin("GET", "/agents/a/keys", None).await);
+    let listed = normalized(&replica.admin("GET", "/agents/a/keys", None).await);
     assert_eq!(listed["body"]["items"][0]["revokedAt"], "<moment>");
     let rotated = replica.admin("POST", &format!("/keys/{id}/rotate"), None).await;
-    assert_eq!(whole(&rotated), problem(404, "not_found", "no such key"));
+    assert_eq!(normalized(&rotated), problem(404, "not_found", "no such key"));
 }
 
 #[tokio::test]
@@ -72,11 +76,11 @@ async fn owner_key_reaches_agents_of_its_tenant_within_its_scopes() {
         "lastUsedAt": null,
         "networks": [],
     });
-    assert_eq!(whole(&made), answered(201, Some(4), &shown));
+    assert_eq!(normalized(&made), answered(201, Some(4), &shown));
     assert!(made.json()["key"].as_str().unwrap().starts_with("oag_"));
     shown.as_object_mut().unwrap().remove("key");
     let listed = replica.admin("GET", "/tenants/acme/keys", None).await;
-    assert_eq!(whole(&listed), answered(200, None, &json!({"items": [shown], "nextCursor": null})));
+    assert_eq!(normalized(&listed), answered(200, None, &json!({"items": [shown], "nextCursor": null})));
 
     let narrow = async |scope: &str| {
         let made = replica.admin("POST", "/tenants/acme/keys", Some(json!({"scopes": [scope]}))).await;
@@ -107,7 +111,7 @@ async fn ten_active_keys_are_the_most_and_each_can_be_rotated() {
     let short = json!({"expiresAt": "2026-11-21T13:00:00Z"});
     assert_eq!(replica.admin("POST", "/agents/a/keys", Some(short.clone())).await.status, 201);
     let full = problem(400, "invalid_params", "there are 10 active keys already; revoke one first");
-    let eleventh = async || whole(&replica.admin("POST", "/agents/a/keys", Some(json!({}))).await);
+    let eleventh = async || normalized(&replica.admin("POST", "/agents/a/keys", Some(json!({}))).await);
     assert_eq!(eleventh().await, full);
     // Other agents and the owner keys have ten of their own.
     replica.agent("acme", "b").await;
@@ -146,7 +150,7 @@ async fn rotated_key_inherits_settings_and_the_old_expires_after_grace() {
         "createdAt": "<moment>", "expiresAt": "2026-11-21T18:00:00Z", "revokedAt": null, "lastUsedAt": null,
         "networks": [],
     });
-    assert_eq!(whole(&rotated), answered(201, Some(4), &shown));
+    assert_eq!(normalized(&rotated), answered(201, Some(4), &shown));
     let (second_id, second) = key_of(&rotated.json());
     let listed = replica.admin("GET", "/agents/a/keys", None).await.json();
     let old = listed["items"].as_array().unwrap().iter().find(|key| key["id"] == id).unwrap();
@@ -174,11 +178,11 @@ async fn rotated_key_inherits_settings_and_the_old_expires_after_grace() {
     let rotate = format!("/keys/{id}/rotate");
     let long = replica.admin("POST", &rotate, Some(json!({"graceSeconds": 2_592_001}))).await;
     let most = "graceSeconds must be at most 2592000, thirty days";
-    assert_eq!(whole(&long), problem(400, "invalid_params", most));
+    assert_eq!(normalized(&long), problem(400, "invalid_params", most));
     let form =
         ask(&replica, &replica.operator, ("POST", &rotate), &[("content-type", "text/plain")], "{}").await;
     let json_only = "Content-Type must be application/json";
-    assert_eq!(whole(&form), problem(415, "unsupported_media_type", json_only));
+    assert_eq!(normalized(&form), problem(415, "unsupported_media_type", json_only));
 }
 
 #[tokio::test]
@@ -196,7 +200,7 @@ async fn key_is_refused_from_its_expiry_on() {
     clock.advance(Duration::seconds(1));
     assert_eq!(status(&replica, &key).await, 401);
     for passed in ["2026-11-21T12:30:00Z", "1970-01-01T00:00:00Z", "0000-01-01T00:00:00Z"] {
-        let answer = whole(&expires(passed).await);
+        let answer = normalized(&expires(passed).await);
         assert_eq!(answer, problem(400, "invalid_params", "expiresAt has passed"), "{passed}");
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::answers::{problem, whole};
+use crate::support::answers::{normalized, problem};
 use crate::support::app::{Replica, gateway};
 
 /// Reads a list to its end; answers the `member` of its items by page.
@@ -114,7 +114,7 @@ async fn page_limit_is_a_number_from_1_to_500() {
             ("99999999999999999999", "query: limit: number too large to fit in target type"),
         ] {
             let answer = replica.admin("GET", &format!("{list}?limit={limit}"), None).await;
-            assert_eq!(whole(&answer), problem(400, "invalid_params", detail), "{list} {limit:?}");
+            assert_eq!(normalized(&answer), problem(400, "invalid_params", detail), "{list} {limit:?}");
         }
     }
 }
@@ -153,7 +153,7 @@ async fn cursor_of_another_list_is_refused() {
     let follow = async |list: &str, cursor: &str| {
         let separator = if list.contains('?') { '&' } else { '?' };
         let cursor = crate::support::app::encode(cursor);
-        whole(&replica.admin("GET", &format!("{list}{separator}cursor={cursor}"), None).await)
+        normalized(&replica.admin("GET", &format!("{list}{separator}cursor={cursor}"), None).await)
     };
     for (list, own) in lists.iter().zip(&cursors) {
         for cursor in &cursors {

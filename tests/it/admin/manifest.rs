@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use waggle::model::sources::FailPoint;
 
 use super::{ask, say};
-use crate::support::answers::{answered, exact, problem, whole};
+use crate::support::answers::{answered, exact, normalized, problem};
 use crate::support::app::{Builder, Replica, gateway};
 use crate::support::cluster::database;
 use crate::support::faults::FaultScript;
@@ -14,7 +14,7 @@ use crate::support::faults::FaultScript;
 const PATH: &str = "/agents/a/manifest";
 
 async fn put(replica: &Replica, manifest: &Value) -> Value {
-    whole(&say(replica, ("PUT", PATH), &manifest.to_string()).await)
+    normalized(&say(replica, ("PUT", PATH), &manifest.to_string()).await)
 }
 
 async fn get(replica: &Replica) -> Value {
@@ -90,7 +90,7 @@ async fn applying_an_exported_manifest_changes_nothing() {
     assert_eq!(put(&replica, &demo).await, applied(2, [nothing(), nothing(), nothing()], 10));
     // Its own text, in which an owner's JSON is as it was sent.
     let text = replica.admin("GET", PATH, None).await.text();
-    let again = whole(&say(&replica, ("PUT", PATH), &text).await);
+    let again = normalized(&say(&replica, ("PUT", PATH), &text).await);
     assert_eq!(again, applied(2, [nothing(), nothing(), nothing()], 10));
     assert_eq!(get(&replica).await, shown);
     let read = replica.http.text("a", &key, "api://weather/bern/forecast").await;
@@ -136,7 +136,7 @@ async fn manifest_writes_only_differences_in_one_revision() {
     let mut dry = applied(3, plan.clone(), 3);
     dry["body"]["dryRun"] = json!(true);
     let path = format!("{PATH}?dryRun=true");
-    assert_eq!(whole(&say(&replica, ("PUT", &path), &after.to_string()).await), dry);
+    assert_eq!(normalized(&say(&replica, ("PUT", &path), &after.to_string()).await), dry);
     assert_eq!(replica.admin("GET", "/agents/a", None).await.revision(), 3, "nothing was done");
 
     assert_eq!(put(&replica, &after).await, applied(4, plan, 3));

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::ask;
-use crate::support::answers::{problem, whole};
+use crate::support::answers::{normalized, problem};
 use crate::support::app::{Replica, gateway, resource};
 
 async fn under(replica: &Replica, call: (&str, &str), condition: (&str, &str)) -> Value {
@@ -18,7 +18,7 @@ async fn under(replica: &Replica, call: (&str, &str), condition: (&str, &str)) -
         _ => r#"{"name":"n"}"#,
     };
     let headers = [("content-type", "application/json"), condition];
-    whole(&ask(replica, &replica.operator, call, &headers, body).await)
+    normalized(&ask(replica, &replica.operator, call, &headers, body).await)
 }
 
 fn mismatch(current: i64) -> Value {
@@ -165,7 +165,7 @@ async fn matching_if_none_match_is_answered_304() {
     let path = resource("a", "x:1");
     let content = path.replace("resources?", "resources/content?");
     let read = async |method, path: &str, tag| {
-        whole(&ask(&replica, &replica.operator, (method, path), &[("if-none-match", tag)], "").await)
+        normalized(&ask(&replica, &replica.operator, (method, path), &[("if-none-match", tag)], "").await)
     };
     for known in ["\"2\"", "W/\"2\"", "*", "\"1\", \"2\""] {
         for method in ["GET", "HEAD"] {

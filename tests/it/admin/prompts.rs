@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::say;
-use crate::support::answers::{answered, problem, whole};
+use crate::support::answers::{answered, normalized, problem};
 use crate::support::app::{Replica, encode, gateway};
 
 fn prompt(name: &str) -> String {
@@ -11,11 +11,11 @@ fn prompt(name: &str) -> String {
 }
 
 async fn put(replica: &Replica, name: &str, body: &str) -> Value {
-    whole(&say(replica, ("PUT", &prompt(name)), body).await)
+    normalized(&say(replica, ("PUT", &prompt(name)), body).await)
 }
 
 async fn get(replica: &Replica, name: &str) -> Value {
-    whole(&replica.admin("GET", &prompt(name), None).await)
+    normalized(&replica.admin("GET", &prompt(name), None).await)
 }
 
 fn text(text: &str) -> Value {
@@ -83,11 +83,11 @@ async fn prompt_is_created_read_rendered_replaced_and_deleted() {
     assert_eq!(put(&replica, "研/究 ?", &first.to_string()).await["status"], 201);
     let mut listed = shown.clone();
     listed.as_object_mut().unwrap().remove("messages");
-    let list = whole(&replica.admin("GET", "/agents/a/prompts", None).await);
+    let list = normalized(&replica.admin("GET", "/agents/a/prompts", None).await);
     let items = json!([listed, {"name": "研/究 ?"}]);
     assert_eq!(list, answered(200, None, &json!({"items": items, "nextCursor": null})));
 
-    let remove = async || whole(&replica.admin("DELETE", &prompt("p"), None).await);
+    let remove = async || normalized(&replica.admin("DELETE", &prompt("p"), None).await);
     assert_eq!(remove().await, answered(204, Some(6), &none));
     let gone = problem(404, "not_found", "no such prompt");
     assert_eq!((remove().await, get(&replica, "p").await), (gone.clone(), gone));

@@ -3,11 +3,11 @@
 use serde_json::{Value, json};
 
 use super::say;
-use crate::support::answers::{answered, problem, whole};
+use crate::support::answers::{answered, normalized, problem};
 use crate::support::app::{Replica, gateway, resource};
 
 async fn put(replica: &Replica, uri: &str, body: &str) -> Value {
-    whole(&say(replica, ("PUT", &resource("a", uri)), body).await)
+    normalized(&say(replica, ("PUT", &resource("a", uri)), body).await)
 }
 
 async fn get(replica: &Replica, uri: &str) -> String {
@@ -22,7 +22,7 @@ async fn resource_is_created_read_replaced_touched_and_deleted() {
     let first = json!({"name": "n", "contents": [{"text": "one"}]});
     assert_eq!(put(&replica, "x:1", &first.to_string()).await, answered(201, Some(2), &none));
     let mut shown = json!({"uri": "x:1", "name": "n", "contents": [{"text": "one"}]});
-    let read = async || whole(&replica.admin("GET", &resource("a", "x:1"), None).await);
+    let read = async || normalized(&replica.admin("GET", &resource("a", "x:1"), None).await);
     assert_eq!(read().await, answered(200, Some(2), &shown));
 
     shown = json!({
@@ -44,12 +44,12 @@ async fn resource_is_created_read_replaced_touched_and_deleted() {
 
     assert_eq!(put(&replica, "x:2", &first.to_string()).await, answered(201, Some(4), &none));
     let path = resource("a", "x:1").replace("resources?", "resources/touch?");
-    let touch = async || whole(&replica.admin("POST", &path, None).await);
+    let touch = async || normalized(&replica.admin("POST", &path, None).await);
     assert_eq!(touch().await, answered(202, Some(5), &none));
     assert_eq!(touch().await, answered(202, Some(6), &none));
     assert_eq!(read().await, answered(200, Some(6), &expected));
 
-    let remove = async || whole(&replica.admin("DELETE", &resource("a", "x:1"), None).await);
+    let remove = async || normalized(&replica.admin("DELETE", &resource("a", "x:1"), None).await);
     assert_eq!(remove().await, answered(204, Some(7), &none));
     let gone = problem(404, "not_found", "no such resource");
     assert_eq!((remove().await, read().await, touch().await), (gone.clone(), gone.clone(), gone));
@@ -76,7 +76,7 @@ async fn listed_resource_has_definition_and_size_but_no_content() {
         {"uri": "x:3", "name": "none"},
         {"uri": "x:4", "name": "blob", "size": 4},
     ]);
-    let listed = whole(&replica.admin("GET", "/agents/a/resources", None).await);
+    let listed = normalized(&replica.admin("GET", "/agents/a/resources", None).await);
     assert_eq!(listed, answered(200, None, &json!({"items": items, "nextCursor": null})));
 }
 
@@ -158,7 +158,7 @@ async fn icons_with_unsafe_sources_are_refused() {
     replica.acme("a").await;
     let put = async |src: &str| {
         let body = json!({"name": "n", "icons": [{"src": src}], "contents": []});
-        whole(&replica.admin("PUT", &resource("a", "x:icon"), Some(body)).await)
+        normalized(&replica.admin("PUT", &resource("a", "x:icon"), Some(body)).await)
     };
     for src in ["javascript:alert(1)", "JavaScript:alert(1)", "file:///etc/passwd", "ftp://h/i.png"] {
         let wrong = "icons[0].src must be an http, https or data URI";

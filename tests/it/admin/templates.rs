@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::say;
-use crate::support::answers::{answered, problem, whole};
+use crate::support::answers::{answered, normalized, problem};
 use crate::support::app::{Builder, Replica, encode, gateway};
 use crate::support::cluster::database;
 
@@ -12,11 +12,11 @@ fn template(text: &str) -> String {
 }
 
 async fn put(replica: &Replica, text: &str, body: &str) -> Value {
-    whole(&say(replica, ("PUT", &template(text)), body).await)
+    normalized(&say(replica, ("PUT", &template(text)), body).await)
 }
 
 async fn get(replica: &Replica, text: &str) -> Value {
-    whole(&replica.admin("GET", &template(text), None).await)
+    normalized(&replica.admin("GET", &template(text), None).await)
 }
 
 #[tokio::test]
@@ -45,10 +45,10 @@ async fn template_is_created_read_rendered_replaced_and_deleted() {
     let mut listed = shown.clone();
     listed.as_object_mut().unwrap().remove("template");
     let items = json!([listed, {"uriTemplate": "y:{+any}", "name": "n"}]);
-    let list = whole(&replica.admin("GET", "/agents/a/templates", None).await);
+    let list = normalized(&replica.admin("GET", "/agents/a/templates", None).await);
     assert_eq!(list, answered(200, None, &json!({"items": items, "nextCursor": null})));
 
-    let remove = async || whole(&replica.admin("DELETE", &template("x:{city}"), None).await);
+    let remove = async || normalized(&replica.admin("DELETE", &template("x:{city}"), None).await);
     assert_eq!(remove().await, answered(204, Some(5), &none));
     let gone = problem(404, "not_found", "no such resource template");
     assert_eq!((remove().await, get(&replica, "x:{city}").await), (gone.clone(), gone));
@@ -129,7 +129,7 @@ async fn template_and_prompt_limits_of_an_agent_are_enforced() {
     let full =
         |what: &str| problem(400, "invalid_params", &format!("the agent has as many {what} as it may have"));
     assert_eq!(put(&replica, "x3:{a}", body).await, full("resource templates"));
-    let third = whole(&say(&replica, ("PUT", "/agents/a/prompts/3"), prompt).await);
+    let third = normalized(&say(&replica, ("PUT", "/agents/a/prompts/3"), prompt).await);
     assert_eq!(third, full("prompts"));
     assert_eq!(replica.admin("DELETE", &template("x1:{a}"), None).await.status, 204);
     assert_eq!(replica.admin("DELETE", "/agents/a/prompts/1", None).await.status, 204);

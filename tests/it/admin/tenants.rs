@@ -3,13 +3,13 @@
 use serde_json::{Value, json};
 
 use super::say;
-use crate::support::answers::{answered, problem, whole};
+use crate::support::answers::{answered, normalized, problem};
 use crate::support::app::gateway;
 
 #[tokio::test]
 async fn tenant_is_created_read_renamed_and_deleted() {
     let (_database, replica) = gateway().await;
-    let admin = async |method, path, body| whole(&replica.admin(method, path, body).await);
+    let admin = async |method, path, body| normalized(&replica.admin(method, path, body).await);
 
     let acme = json!({"id": "acme", "name": "Acme", "maxKeyAgeDays": null, "createdAt": "<moment>"});
     let made = admin("POST", "/tenants", Some(json!({"id": "acme", "name": "Acme"}))).await;
@@ -68,11 +68,11 @@ async fn deleting_a_tenant_deletes_its_agents_and_keys() {
     assert_eq!(replica.admin("DELETE", "/tenants/acme", None).await.status, 204);
     let refused = problem(401, "unauthenticated", "a valid credential is required");
     for key in [&key, &owner] {
-        assert_eq!(whole(&replica.http.admin(key, "GET", "/agents/a/resources", None).await), refused);
+        assert_eq!(normalized(&replica.http.admin(key, "GET", "/agents/a/resources", None).await), refused);
     }
     let none = answered(200, None, &json!({"items": [], "nextCursor": null}));
     for list in ["/tenants", "/agents"] {
-        assert_eq!(whole(&replica.admin("GET", list, None).await), none, "{list}");
+        assert_eq!(normalized(&replica.admin("GET", list, None).await), none, "{list}");
     }
 }
 
@@ -124,7 +124,7 @@ async fn unknown_members_and_parameters_are_refused_by_name() {
             ),
         ),
     ] {
-        assert_eq!(whole(&say(&replica, call, body).await), expected, "{call:?}");
+        assert_eq!(normalized(&say(&replica, call, body).await), expected, "{call:?}");
     }
     for (method, path, detail) in [
         ("GET", "/tenants?tenant=a", "tenant: unknown field `tenant`, expected `limit` or `cursor`"),
@@ -137,6 +137,6 @@ async fn unknown_members_and_parameters_are_refused_by_name() {
         ("GET", "/agents/a/resources?uri=x:1&limit=1", "uri cannot be combined with limit or cursor"),
     ] {
         let expected = problem(400, "invalid_params", &format!("query: {detail}"));
-        assert_eq!(whole(&say(&replica, (method, path), "{}").await), expected, "{method} {path}");
+        assert_eq!(normalized(&say(&replica, (method, path), "{}").await), expected, "{method} {path}");
     }
 }

@@ -5,7 +5,7 @@ use tokio::net::TcpStream;
 
 use crate::support::app::{Builder, gateway};
 use crate::support::cluster::database;
-use crate::support::frames::{END_HEADERS, GOAWAY, HEADERS, PING, RST_STREAM, Spoken, frame, get};
+use crate::support::frames::{END_HEADERS, FrameClient, GOAWAY, HEADERS, PING, RST_STREAM, frame, get};
 use crate::support::wait::eventually;
 
 const ENHANCE_YOUR_CALM: u32 = 11;
@@ -15,7 +15,7 @@ const CANCEL: [u8; 4] = 8_u32.to_be_bytes();
 async fn rapid_reset_closes_the_connection_and_others_are_served() {
     let (_database, replica) = gateway().await;
     let key = replica.acme("a").await;
-    let mut attacker = Spoken::begin(TcpStream::connect(replica.running.address).await.unwrap()).await;
+    let mut attacker = FrameClient::begin(TcpStream::connect(replica.running.address).await.unwrap()).await;
     let mut burst = Vec::new();
     for nth in 0..2_000 {
         burst.extend(get(2 * nth + 1, 0));
@@ -32,7 +32,7 @@ async fn rapid_reset_closes_the_connection_and_others_are_served() {
 #[tokio::test]
 async fn some_streams_may_be_reset() {
     let (_database, replica) = gateway().await;
-    let mut client = Spoken::begin(TcpStream::connect(replica.running.address).await.unwrap()).await;
+    let mut client = FrameClient::begin(TcpStream::connect(replica.running.address).await.unwrap()).await;
     for nth in 0..10 {
         client.say(&get(2 * nth + 1, 0)).await.unwrap();
         client.say(&frame(RST_STREAM, 0, 2 * nth + 1, &CANCEL)).await.unwrap();
@@ -50,7 +50,7 @@ async fn some_streams_may_be_reset() {
 async fn header_limit_applies_to_http_2() {
     let database = database().await;
     let replica = Builder::new(&database).set("WAGGLE_SERVER__HEADER_COUNT", 20).start().await;
-    let mut client = Spoken::begin(TcpStream::connect(replica.running.address).await.unwrap()).await;
+    let mut client = FrameClient::begin(TcpStream::connect(replica.running.address).await.unwrap()).await;
     client.say(&get(1, 20)).await.unwrap();
     assert_eq!(client.status().await, Some(200));
     client.say(&get(3, 21)).await.unwrap();
@@ -60,7 +60,7 @@ async fn header_limit_applies_to_http_2() {
 #[tokio::test]
 async fn endless_continuation_frames_close_the_connection() {
     let (_database, replica) = gateway().await;
-    let mut attacker = Spoken::begin(TcpStream::connect(replica.running.address).await.unwrap()).await;
+    let mut attacker = FrameClient::begin(TcpStream::connect(replica.running.address).await.unwrap()).await;
     let whole = get(1, 0);
     attacker.say(&frame(HEADERS, 0, 1, &whole[9..])).await.unwrap();
     let piece = frame(9, 0, 1, b"\x00\x01x\x01y");
@@ -81,7 +81,7 @@ async fn idle_http_2_connection_is_closed_despite_pings() {
         .set("WAGGLE_SERVER__HEAD_SECONDS", 1)
         .start()
         .await;
-    let mut client = Spoken::begin(TcpStream::connect(replica.running.address).await.unwrap()).await;
+    let mut client = FrameClient::begin(TcpStream::connect(replica.running.address).await.unwrap()).await;
     client.say(&get(1, 0)).await.unwrap();
     assert_eq!(client.status().await, Some(200));
     let ends = eventually("the connection is closed", async || {

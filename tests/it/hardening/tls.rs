@@ -21,7 +21,7 @@ use waggle::model::key::{KeyKind, SecretKey};
 use crate::support::app::Replica;
 use crate::support::cluster::{Database, database, store_options};
 use crate::support::errors::ErrorLog;
-use crate::support::frames::{Spoken, get};
+use crate::support::frames::{FrameClient, get};
 use crate::support::http::Client;
 use crate::support::wait::eventually;
 
@@ -112,7 +112,7 @@ async fn tls_listener_serves_both_protocols_and_refuses_plaintext() {
         assert!(is_alive(&mut first).await);
         let second = connect(address, &certificate, &[b"h2", b"http/1.1"]).await.unwrap();
         assert_eq!(second.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
-        let mut second = Spoken::begin(second).await;
+        let mut second = FrameClient::begin(second).await;
         second.say(&get(1, 0)).await.unwrap();
         assert_eq!(second.status().await, Some(200));
         let plain = Client::new(address).try_send("GET", "/healthz", &[], "").await;

@@ -13,7 +13,7 @@ use waggle::model::sources::FailPoint;
 use crate::support::app::{Builder, Replica};
 use crate::support::cluster::{Database, database};
 use crate::support::faults::FaultScript;
-use crate::support::frames::{HEADERS, Spoken, unfinished_post};
+use crate::support::frames::{FrameClient, HEADERS, unfinished_post};
 use crate::support::http::Client;
 use crate::support::wait::eventually;
 
@@ -74,7 +74,7 @@ async fn attack_1(n: u8, address: SocketAddr) {
 /// The same over HTTP/2, fifty streams at once.
 async fn attack_2(n: u8, address: SocketAddr) {
     loop {
-        let mut spoken = Spoken::begin(connect_from(n, address).await).await;
+        let mut spoken = FrameClient::begin(connect_from(n, address).await).await;
         for nth in 0..50 {
             let key = made_up();
             let headers = [("x-agent-api-key", &*key)];

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{list, lists};
-use crate::support::answers::{problem, whole, without_rates};
+use crate::support::answers::{normalized, problem, without_rates};
 use crate::support::app::{Builder, Replica};
 use crate::support::cluster::{Database, database};
 
@@ -195,7 +195,7 @@ async fn agent_limit_of_a_tenant_includes_retired_ids() {
     assert_eq!(create("c").await, problem(400, "invalid_params", full));
     let by_operator =
         stage.replica.admin("POST", "/agents", Some(json!({"id": "c", "tenant": "acme"}))).await;
-    assert_eq!(whole(&by_operator), problem(400, "invalid_params", full));
+    assert_eq!(normalized(&by_operator), problem(400, "invalid_params", full));
     assert_eq!([delete("a").await, delete("b").await], [204, 204]);
     let retired = "tenant acme has used and deleted 2 agent ids, as many as limits.retired_slugs_per_tenant \
                    allows; use one of them again";
@@ -204,7 +204,7 @@ async fn agent_limit_of_a_tenant_includes_retired_ids() {
     // The ids stay with their tenant, and another tenant is not affected.
     stage.replica.tenant("bee").await;
     let taken = json!({"id": "b", "tenant": "bee"});
-    let taken = whole(&stage.replica.admin("POST", "/agents", Some(taken)).await);
+    let taken = normalized(&stage.replica.admin("POST", "/agents", Some(taken)).await);
     assert_eq!(taken, problem(409, "slug_retired", "this slug is retired"));
     stage.replica.agent("bee", "c").await;
 }

@@ -13,22 +13,22 @@ use waggle::model::key::SecretKey;
 
 use super::http::Answer;
 
-/// An answer as [`exact`] has it, with names in the place of what differs from run to run.
-pub(crate) fn whole(answer: &Answer) -> Value {
+/// As [`exact`], with names in place of values that differ between runs.
+pub(crate) fn normalized(answer: &Answer) -> Value {
     let mut whole = exact(answer);
     whole["body"] = named(whole["body"].take());
     whole
 }
 
-/// As [`whole`], without what is left of a rate.
+/// As [`normalized`], without the headers of rates.
 pub(crate) fn without_rates(answer: &Answer) -> Value {
-    let mut whole = whole(answer);
+    let mut whole = normalized(answer);
     let headers = whole["headers"].as_object_mut().unwrap();
     headers.retain(|name, _| !name.starts_with("ratelimit"));
     whole
 }
 
-/// Status, headers and body of an answer. Of the headers all but the date, the length and the request's id.
+/// The status, headers and body of an answer, except for the headers of date, length and request id.
 pub(crate) fn exact(answer: &Answer) -> Value {
     let skipped = ["date", "content-length", "x-request-id"];
     let headers: Map<_, _> = answer
@@ -49,7 +49,7 @@ fn body(answer: &Answer) -> Value {
     }
 }
 
-/// Puts names in the place of identities, moments, secrets and cursors.
+/// Replaces ids, times, secrets and cursors by names.
 fn named(value: Value) -> Value {
     match value {
         Value::Array(items) => items.into_iter().map(named).collect(),
@@ -74,7 +74,7 @@ fn name_of(member: &str, value: Value) -> Value {
     }
 }
 
-/// An answer of the admin surface with a JSON body, if it has one.
+/// An answer of the administration API with an optional JSON body.
 pub(crate) fn answered(status: u16, etag: Option<i64>, body: &Value) -> Value {
     let mut headers = Map::from_iter([("cache-control".to_owned(), json!("no-store"))]);
     if !body.is_null() {
@@ -86,7 +86,7 @@ pub(crate) fn answered(status: u16, etag: Option<i64>, body: &Value) -> Value {
     json!({"status": status, "headers": headers, "body": body})
 }
 
-/// A problem of the admin surface.
+/// A problem of the administration API.
 pub(crate) fn problem(status: u16, code: &str, detail: &str) -> Value {
     let title = StatusCode::from_u16(status).unwrap().canonical_reason();
     let mut headers = json!({"cache-control": "no-store", "content-type": "application/problem+json"});
@@ -134,7 +134,7 @@ pub(crate) fn message(body: &Value) -> Value {
     json!({"status": 200, "headers": {"content-type": "application/json"}, "body": body})
 }
 
-/// Sends bytes as they are and reads until the server closes or falls silent.
+/// Sends raw bytes and reads until the server closes the connection or sends nothing for ten seconds.
 pub(crate) async fn raw(address: SocketAddr, bytes: &[u8]) -> Answer {
     let mut stream = TcpStream::connect(address).await.unwrap();
     // A server that has heard enough may close before all is sent.

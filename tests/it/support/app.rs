@@ -16,14 +16,14 @@ use super::http::{Answer, Client};
 use super::metrics::sample;
 use super::wait::eventually;
 
-/// A gateway of a test, and the operator's key.
+/// A gateway in the process of the test.
 pub(crate) struct Replica {
     pub(crate) running: Running,
     pub(crate) operator: String,
     pub(crate) http: Client,
 }
 
-/// Tests ask faster than people do. Those of the rates set their own.
+/// Tests send more requests than the default rates allow. Tests of rates set their own.
 const UNLIMITED: [(&str, &str); 4] = [
     ("WAGGLE_LIMITS__KEY_PER_SECOND", "0"),
     ("WAGGLE_LIMITS__AGENT_PER_SECOND", "0"),
@@ -31,7 +31,7 @@ const UNLIMITED: [(&str, &str); 4] = [
     ("WAGGLE_LIMITS__ADDRESS_PER_SECOND", "0"),
 ];
 
-/// What a test changes about a gateway before it starts.
+/// Configures a gateway before its start.
 pub(crate) struct Builder {
     database: StoreOptions,
     settings: Vec<(String, String)>,
@@ -73,7 +73,7 @@ impl Builder {
         replica
     }
 
-    /// A gateway that need not become ready.
+    /// Starts the gateway without waiting until it is ready.
     pub(crate) async fn start_unready(self) -> Replica {
         let operator = SecretKey::generate(KeyKind::Operator, &mut Sources::system().csprng().unwrap());
         let environment: Environment = UNLIMITED
@@ -91,12 +91,12 @@ impl Builder {
     }
 }
 
-/// Where the gateways of this run spill audit rows to, each database's into a folder of its own.
+/// The spill directory of this process, with a folder for each database.
 fn spill_dir() -> String {
     std::env::temp_dir().join(format!("waggle-it-audit-{}", std::process::id())).display().to_string()
 }
 
-/// A gateway with the defaults, but for the rates, on a database of its own.
+/// A gateway on a database of its own, with default settings except for the rates.
 pub(crate) async fn gateway() -> (Database, Replica) {
     let database = database().await;
     let replica = Builder::new(&database).start().await;
@@ -133,7 +133,7 @@ impl Replica {
         eventually("two more sweeps", async || sweeps().await >= enough).await;
     }
 
-    /// Asks the admin surface as the operator.
+    /// Sends an administration call as the operator.
     pub(crate) async fn admin(&self, method: &str, path: &str, body: Option<Value>) -> Answer {
         self.http.admin(&self.operator, method, path, body).await
     }
@@ -148,7 +148,7 @@ impl Replica {
         assert_eq!(made.status, StatusCode::CREATED, "{}", made.text());
     }
 
-    /// A key of an agent with these scopes: its id and itself.
+    /// Creates a key of an agent with these scopes; returns its id and secret.
     pub(crate) async fn key(&self, agent: &str, scopes: &[&str]) -> (String, String) {
         let path = format!("/agents/{agent}/keys");
         let made = self.admin("POST", &path, Some(json!({"scopes": scopes}))).await;
@@ -157,14 +157,14 @@ impl Replica {
         (made["id"].as_str().unwrap().to_owned(), made["key"].as_str().unwrap().to_owned())
     }
 
-    /// A tenant `acme` with an agent, and a key of it that may do everything.
+    /// Creates the tenant `acme` with an agent; returns a key of the agent with the scopes `mcp` and `registry`.
     pub(crate) async fn acme(&self, agent: &str) -> String {
         self.tenant("acme").await;
         self.agent("acme", agent).await;
         self.key(agent, &["mcp", "registry"]).await.1
     }
 
-    /// Writes a resource with one text; answers its revision.
+    /// Writes a resource with one text; returns its revision.
     pub(crate) async fn put(&self, agent: &str, uri: &str, text: &str) -> i64 {
         let body = json!({"name": "a name", "contents": [{"text": text}]});
         let answer = self.admin("PUT", &resource(agent, uri), Some(body)).await;
@@ -173,12 +173,12 @@ impl Replica {
     }
 }
 
-/// The path of a resource on the admin surface.
+/// The path of a resource in the administration API.
 pub(crate) fn resource(agent: &str, uri: &str) -> String {
     format!("/agents/{agent}/resources?uri={}", encode(uri))
 }
 
-/// A key with its last character mistaken: whatever that was, it is another one now.
+/// The key with its last character changed.
 pub(crate) fn mistyped(key: &str) -> String {
     let (good, last) = key.split_at(key.len() - 1);
     format!("{good}{}", if last == "x" { "y" } else { "x" })

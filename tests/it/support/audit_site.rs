@@ -17,17 +17,17 @@ use super::process::{Gateway, Site};
 use super::proxy::Proxy;
 use super::wait::eventually;
 
-/// An agent `research` with the resource `test://a`, whose gateways run here one after the other.
+/// A site with the agent `research` and its resource `test://a`.
 pub(crate) struct AuditSite {
     pub(crate) database: Database,
     pub(crate) proxy: Proxy,
     pub(crate) site: Site,
-    /// A key to the agent.
+    /// A key of the agent.
     pub(crate) key: String,
 }
 
 impl AuditSite {
-    /// With the first gateway running.
+    /// Starts the first gateway.
     pub(crate) async fn new(settings: &[(&str, &str)]) -> (Self, Gateway) {
         let database = database().await;
         let proxy = Proxy::before(&database.options).await;
@@ -58,7 +58,7 @@ impl AuditSite {
         self.site.http.send("POST", "/research/mcp", &headers, message.to_string()).await
     }
 
-    /// Reads so often, each in a request of its own; answers their ids.
+    /// Reads `count` times; returns the request ids.
     pub(crate) async fn read_often(&self, name: &str, count: usize) -> Vec<String> {
         let ids: Vec<_> = (0..count).map(|number| format!("{name}-{number}")).collect();
         for id in &ids {
@@ -67,18 +67,18 @@ impl AuditSite {
         ids
     }
 
-    /// One of the numbers of the audit log.
+    /// A metric of the audit log.
     pub(crate) async fn number(&self, name: &str) -> i64 {
         let told = self.site.http.get("/metrics").await.text();
         sample(&told, &format!("waggle_audit_{name}")).unwrap().parse().unwrap()
     }
 
-    /// Waits until nothing is in memory alone.
+    /// Waits until all events are on disk or in the database.
     pub(crate) async fn is_safe(&self) {
         eventually("all events are safe", async || self.number("waiting").await == 0).await;
     }
 
-    /// Waits until the log has all that was taken, and all changes.
+    /// Waits until the log has all events and changes.
     pub(crate) async fn is_written(&self) {
         eventually("all events are in the log", async || {
             self.number("waiting").await == 0
@@ -88,14 +88,14 @@ impl AuditSite {
         .await;
     }
 
-    /// Waits until so many rows of reads are in the log.
+    /// Waits until the log has `count` rows of reads.
     pub(crate) async fn has_read(&self, count: usize) {
         let query = "select count(*) from audit_log where method = 'resources/read'";
         let count = i64::try_from(count).unwrap();
         eventually("all reads are in the log", async || self.database.number(query).await >= count).await;
     }
 
-    /// The ids of the requests that read, in the order in which their rows were committed.
+    /// The request ids of reads, in the order in which their rows were committed.
     pub(crate) async fn reads(&self) -> Vec<String> {
         let mut connection = self.database.connect().await;
         let query = "select request from audit_log where method = 'resources/read' \
@@ -103,7 +103,7 @@ impl AuditSite {
         sqlx::query_scalar(query).fetch_all(&mut connection).await.unwrap()
     }
 
-    /// Takes the database away for a while, in which the next gateway is started.
+    /// Starts the next gateway while the database is unreachable for a while.
     pub(crate) async fn start_without_database(&self) -> Gateway {
         self.proxy.fail(Fault::Refused);
         let back = async {
@@ -114,7 +114,7 @@ impl AuditSite {
         tokio::join!(self.site.serve(), back).0
     }
 
-    /// The spill files that there are.
+    /// The spill files.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         let folders = fs::read_dir(self.site.folder.data_dir().join("audit")).unwrap();
         let files = folders.flat_map(|folder| fs::read_dir(folder.unwrap().path()).unwrap());
@@ -123,7 +123,7 @@ impl AuditSite {
         files
     }
 
-    /// What `waggle audit verify` says, and with which code it ends.
+    /// The exit code and output of `waggle audit verify`.
     pub(crate) async fn verify(&self) -> (Option<i32>, String) {
         let output = self.site.command("audit").arg("verify").output().await.unwrap();
         (output.status.code(), String::from_utf8(output.stdout).unwrap())

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use time::{Duration, OffsetDateTime};
 use waggle::model::sources::Clock;
 
-/// Stands still until it is told to go on.
+/// A clock that only a test advances.
 pub(crate) struct ManualClock(AtomicI64);
 
 impl ManualClock {
@@ -25,7 +25,7 @@ impl Clock for ManualClock {
     }
 }
 
-/// The system's time, moved forward by as much as a test says.
+/// The system clock plus an offset.
 #[derive(Default)]
 pub(crate) struct ShiftedClock(AtomicI64);
 

@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use waggle::model::key::{KeyKind, SecretKey};
 
-/// Requests that are sent before their answers are read.
+/// Pipelined requests of a connection.
 const AT_ONCE: usize = 8;
 const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
 
@@ -22,7 +22,7 @@ fn request(agent: &str, client: Ipv4Addr, key: &str) -> String {
     )
 }
 
-/// A connection with a buffer, of whose answers the status matters.
+/// A connection that reads the statuses of answers.
 struct Asking {
     stream: TcpStream,
     buffer: Vec<u8>,
@@ -33,7 +33,7 @@ impl Asking {
         Self { stream: TcpStream::connect(address).await.unwrap(), buffer: Vec::new() }
     }
 
-    /// The status of the next answer, which is read to its end.
+    /// The status of the next answer, which is read completely.
     async fn status(&mut self) -> u16 {
         loop {
             if let Some(end) = self.buffer.windows(4).position(|four| four == b"\r\n\r\n") {
@@ -57,7 +57,7 @@ impl Asking {
     }
 }
 
-/// A key that must be looked up to know that nobody has it, or one that is seen to be none.
+/// An unknown key: well-formed, so that it must be looked up, or with a wrong check sum.
 fn bad_key(well_formed: bool) -> String {
     let key = SecretKey::generate(KeyKind::Agent, &mut rand::rng());
     let (good, last) = key.reveal().split_at(52);
@@ -65,8 +65,8 @@ fn bad_key(well_formed: bool) -> String {
     format!("{good}{}", if well_formed { last } else { mistaken })
 }
 
-/// Asks once from each of these addresses, over so many connections of a trusted proxy, each of which sends
-/// [`AT_ONCE`] every `pace`, or as fast as it goes; answers the statuses.
+/// Sends one request from each address, over `connections` connections of a trusted proxy, each of which sends
+/// [`AT_ONCE`] every `pace`, or without a pause; returns the statuses.
 pub(crate) async fn flood(
     address: SocketAddr,
     agent: &str,
@@ -109,7 +109,7 @@ pub(crate) async fn flood(
     all
 }
 
-/// How long somebody with a good key waited for each of his answers, until `done`.
+/// The latencies of a caller with a valid key until `done`, sorted.
 pub(crate) async fn good_caller(
     address: SocketAddr,
     agent: &str,
@@ -131,12 +131,12 @@ pub(crate) async fn good_caller(
     }
 }
 
-/// The time within which so many of a hundred were answered.
+/// A percentile of sorted latencies.
 pub(crate) fn percentile(waited: &[Duration], percent: usize) -> Duration {
     waited[(waited.len() * percent / 100).min(waited.len() - 1)]
 }
 
-/// Memory that a process has now, in MiB.
+/// The resident memory of a process, in MiB.
 pub(crate) fn resident(process: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();

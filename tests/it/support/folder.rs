@@ -8,7 +8,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
-/// A folder that every user may pass through, with the data directory of a gateway in it.
+/// A temporary folder that every user may traverse, with the data directory of a gateway.
 pub(crate) struct TestFolder {
     pub(crate) root: TempDir,
 }

@@ -14,7 +14,7 @@ pub(crate) const GOAWAY: u8 = 7;
 const END_STREAM: u8 = 1;
 pub(crate) const END_HEADERS: u8 = 4;
 
-/// A frame, as far as it matters here.
+/// A frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Frame {
     pub(crate) kind: u8,
@@ -24,7 +24,7 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
-    /// A reason, at the end of a `GOAWAY` or as all of a `RST_STREAM`.
+    /// The error code of a `GOAWAY` or `RST_STREAM`.
     pub(crate) fn reason(&self) -> u32 {
         let at = if self.kind == GOAWAY { 4 } else { 0 };
         u32::from_be_bytes(self.payload[at..at + 4].try_into().unwrap())
@@ -39,7 +39,7 @@ pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8>
     bytes
 }
 
-/// `GET /healthz`, with so many more headers.
+/// `GET /healthz` with `more` additional headers.
 pub(crate) fn get(stream: u32, more: usize) -> Vec<u8> {
     // :method GET, :scheme http, then :path and :authority by name and value (RFC 7541).
     let mut block = vec![0x82, 0x86, 0x44, 8];
@@ -52,7 +52,7 @@ pub(crate) fn get(stream: u32, more: usize) -> Vec<u8> {
     frame(HEADERS, END_STREAM | END_HEADERS, stream, &block)
 }
 
-/// A `POST` of JSON with these headers, of whose body the first byte alone comes.
+/// A `POST` of JSON with these headers and the first byte of its body.
 pub(crate) fn unfinished_post(stream: u32, path: &str, headers: &[(&str, &str)]) -> Vec<u8> {
     // :method POST, :scheme http, then :path and :authority by name and value (RFC 7541).
     let mut block = vec![0x83, 0x86, 0x44];
@@ -70,10 +70,10 @@ pub(crate) fn unfinished_post(stream: u32, path: &str, headers: &[(&str, &str)])
     [frame(HEADERS, END_HEADERS, stream, &block), frame(DATA, 0, stream, b"{")].concat()
 }
 
-/// A connection that has said hello.
-pub(crate) struct Spoken<S>(pub(crate) S);
+/// A connection after the preface.
+pub(crate) struct FrameClient<S>(pub(crate) S);
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Spoken<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> FrameClient<S> {
     pub(crate) async fn begin(mut stream: S) -> Self {
         stream.write_all(PREFACE).await.unwrap();
         stream.write_all(&frame(SETTINGS, 0, 0, &[])).await.unwrap();
@@ -84,7 +84,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Spoken<S> {
         self.0.write_all(bytes).await
     }
 
-    /// The next frame of this kind; `None` where the connection ends before.
+    /// The next frame of a kind; `None` if the connection ends before it.
     pub(crate) async fn next(&mut self, kind: u8) -> Option<Frame> {
         loop {
             let mut head = [0; 9];
@@ -101,7 +101,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Spoken<S> {
         }
     }
 
-    /// The status of the next answer, where it is one of those that have an index.
+    /// The status of the next answer, for statuses with a static index.
     pub(crate) async fn status(&mut self) -> Option<u16> {
         let block = self.next(HEADERS).await?.payload;
         // A change of the table's size may stand before.

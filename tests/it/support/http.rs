@@ -46,7 +46,7 @@ impl Answer {
         self.header("etag").unwrap().trim_matches('"').parse().unwrap()
     }
 
-    /// Everything a caller can see but what differs from answer to answer.
+    /// The answer without the headers that differ between equal answers.
     pub(crate) fn visible(&self) -> (StatusCode, Vec<(String, String)>, String) {
         let mut headers: Vec<_> = self
             .headers
@@ -76,7 +76,7 @@ impl Client {
         self.try_send(method, path, headers, body).await.unwrap()
     }
 
-    /// As [`send`](Self::send), to a gateway that may be gone before it answers.
+    /// As [`send`](Self::send), to a gateway that may stop before it answers.
     pub(crate) async fn try_send(
         &self,
         method: &str,
@@ -92,7 +92,7 @@ impl Client {
         tokio::time::timeout(Duration::from_secs(60), answering).await.unwrap()
     }
 
-    /// An answer whose body is still to come.
+    /// Sends a request; returns the answer before its body.
     pub(crate) async fn respond(
         &self,
         method: &str,
@@ -113,7 +113,7 @@ impl Client {
         self.send("GET", path, &[], "").await
     }
 
-    /// Asks the admin surface.
+    /// Sends an administration call.
     pub(crate) async fn admin(&self, key: &str, method: &str, path: &str, body: Option<Value>) -> Answer {
         let bearer = format!("Bearer {key}");
         let path = format!("/admin/v1{path}");
@@ -132,7 +132,7 @@ impl Client {
         self.send("POST", &format!("/{agent}/mcp"), &headers, message.to_string()).await
     }
 
-    /// Begins a request of whose body only the first byte of so many comes; returns when the gateway reads the body.
+    /// Starts a request with a body of `length` bytes and sends its first byte; returns once the gateway reads the body.
     pub(crate) async fn begin(&self, agent: &str, key: &str, length: usize) -> TcpStream {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
         let head = format!(
@@ -154,7 +154,7 @@ impl Client {
         self.send("POST", &format!("/{agent}/mcp"), &headers, message.to_string()).await
     }
 
-    /// A sessionless legacy call; answers the result.
+    /// Sends a legacy call without a session; returns the answer.
     pub(crate) async fn call(&self, agent: &str, key: &str, method: &str, params: Value) -> Value {
         let message = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
         self.post(agent, key, &message).await.json()

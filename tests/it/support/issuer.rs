@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 
 use super::signer::Signer;
 
-/// What it answers, and how often it was asked.
+/// The state of an issuer.
 #[derive(Default)]
 struct Published {
     issuer: Option<String>,
@@ -25,18 +25,18 @@ struct Published {
     how: How,
 }
 
-/// How it answers a request for its keys.
+/// How an issuer answers a request for its keys.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum How {
     #[default]
     Well,
-    /// Not at all well.
+    /// With an error.
     Broken,
-    /// With a key set that never ends.
+    /// With a key set that is too large.
     Endless,
-    /// By sending elsewhere, where the keys are.
+    /// With a redirect to the keys.
     Elsewhere,
-    /// Once it answers otherwise.
+    /// Not until the test sets another mode.
     Held,
 }
 
@@ -82,7 +82,7 @@ async fn moved(State((_, published)): App) -> impl IntoResponse {
 }
 
 impl Issuer {
-    /// An issuer with these keys.
+    /// Starts an issuer with these keys.
     pub(crate) async fn start(signers: &[&Signer]) -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -98,27 +98,27 @@ impl Issuer {
         issuer
     }
 
-    /// Has these keys from now on, and no others.
+    /// Replaces the published keys.
     pub(crate) fn publish(&self, signers: &[&Signer]) {
         self.publish_keys(signers.iter().map(|signer| signer.jwk()).collect());
     }
 
-    /// The same as a key set lists them.
+    /// Replaces the published keys by JWKs.
     pub(crate) fn publish_keys(&self, keys: Vec<Value>) {
         self.published.lock().keys = keys;
     }
 
-    /// Answers so from now on.
+    /// Sets how requests for keys are answered.
     pub(crate) fn answer(&self, how: How) {
         self.published.lock().how = how;
     }
 
-    /// Says in its discovery document that it is somebody else.
+    /// Names another issuer in the discovery document.
     pub(crate) fn pose_as(&self, issuer: &str) {
         self.published.lock().issuer = Some(issuer.to_owned());
     }
 
-    /// How often its keys were asked for.
+    /// The number of requests for its keys.
     pub(crate) fn fetches(&self) -> usize {
         self.published.lock().fetches
     }

@@ -16,7 +16,7 @@ use super::folder::TestFolder;
 use super::http::{Answer, Client};
 use super::wait::{DEADLINE, eventually};
 
-/// Where gateways of one test run, one after the other: a data directory, an address, and what they print.
+/// The data directory, address, settings and output of the gateways that a test runs one after the other.
 pub(crate) struct Site {
     pub(crate) folder: TestFolder,
     pub(crate) address: SocketAddr,
@@ -24,10 +24,10 @@ pub(crate) struct Site {
     variables: Vec<(String, String)>,
 }
 
-/// A gateway that runs. Dropped, it is killed.
+/// A running gateway process; killed when dropped.
 pub(crate) struct Gateway {
     child: Child,
-    /// How long it took from its start until it was ready.
+    /// The time from its start until it was ready.
     pub(crate) start: Duration,
 }
 
@@ -37,7 +37,7 @@ impl Site {
         Self { folder: TestFolder::new(), address, http: Client::new(address), variables: Vec::new() }
     }
 
-    /// Where more is asked for than people ask for.
+    /// A site without rate limits.
     pub(crate) fn unlimited() -> Self {
         let rates = ["KEY", "AGENT", "TENANT", "ADDRESS"];
         rates
@@ -50,7 +50,7 @@ impl Site {
         self
     }
 
-    /// The binary with this subcommand, in an environment that holds nothing else.
+    /// The binary with a subcommand, in an environment with nothing but the settings.
     pub(crate) fn command(&self, subcommand: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_waggle"));
         command
@@ -71,7 +71,7 @@ impl Site {
         self.start("serve").await
     }
 
-    /// Starts a subcommand that serves and waits until it is ready; what it prints is added to files.
+    /// Starts a subcommand that serves and waits until it is ready; its output is appended to files.
     pub(crate) async fn start(&self, subcommand: &str) -> Gateway {
         let mut command = self.command(subcommand);
         let add_to = |name| File::options().append(true).create(true).open(self.printed_in(name)).unwrap();
@@ -112,7 +112,7 @@ impl Site {
         self.http.admin(&self.operator(), method, path, body).await
     }
 
-    /// Makes a tenant with agents; answers a key of its owner.
+    /// Creates a tenant with agents; returns an owner key.
     pub(crate) async fn tenant(&self, tenant: &str, agents: impl IntoIterator<Item = String>) -> String {
         let make = async |path: &str, body: Value| {
             let made = self.admin("POST", path, Some(body)).await;
@@ -133,7 +133,7 @@ impl Gateway {
         Pid::from_raw(i32::try_from(self.child.id().unwrap()).unwrap())
     }
 
-    /// Ends it with no chance to clean up.
+    /// Kills the process.
     pub(crate) async fn kill(mut self) {
         self.child.kill().await.unwrap();
     }
@@ -142,12 +142,12 @@ impl Gateway {
         kill(self.pid(), Signal::SIGTERM).unwrap();
     }
 
-    /// Waits until it has ended by itself.
+    /// Waits until the process has exited.
     pub(crate) async fn ended(mut self) -> ExitStatus {
         tokio::time::timeout(DEADLINE, self.child.wait()).await.unwrap().unwrap()
     }
 
-    /// Asks it to end, and waits.
+    /// Sends `SIGTERM` and waits until the process has exited.
     pub(crate) async fn stop(self) -> ExitStatus {
         self.terminate();
         self.ended().await
@@ -159,7 +159,7 @@ pub(crate) async fn ready_again(site: &Site) {
     eventually("the gateway is ready again", async || site.is_ready().await).await;
 }
 
-/// An address of this machine that nobody listens on at the moment.
+/// A loopback address without a listener.
 pub(crate) fn free_address() -> SocketAddr {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap()
 }

@@ -29,7 +29,7 @@ const RSA: &str = "MIIEvAIBADANBgkqhkiG9w0BAQEFAASCBKYwggSiAgEAAoIBAQCQmiSFhjchk
      d81//Vve2QwHLNTZzjYUXgVyaSbRK8eIySles5dYgLaQAmxE05xyXX2p9eC6v714NyCroWd2Rxh8+hfIGhNr0D9IQUxLkzj5QLFB\
      //tVFKG3u4sadTxAmabPPA==";
 
-/// A private key, and the name and algorithm that it signs under.
+/// A private key with its key id and algorithm.
 pub(crate) struct Signer {
     pub(crate) id: String,
     pub(crate) algorithm: &'static str,
@@ -43,7 +43,7 @@ enum Key {
 }
 
 impl Signer {
-    /// A new key for an algorithm; all RSA keys are one.
+    /// A new key for an algorithm; all RSA signers share one key.
     pub(crate) fn new(id: &str, algorithm: &'static str) -> Self {
         let random = SystemRandom::new();
         let rsa = |encoding: &'static dyn RsaEncoding| {
@@ -72,7 +72,7 @@ impl Signer {
         Self { id: id.to_owned(), algorithm, key }
     }
 
-    /// The public half as a key set lists it.
+    /// The public key as a JWK.
     pub(crate) fn jwk(&self) -> Value {
         let mut jwk = match &self.key {
             Key::Rsa(key, _) => {
@@ -91,17 +91,17 @@ impl Signer {
         jwk
     }
 
-    /// A token with the header that this key signs under.
+    /// A token with the header of this key.
     pub(crate) fn token(&self, claims: &Value) -> String {
         self.sign(&json!({"alg": self.algorithm, "kid": self.id, "typ": "at+jwt"}), claims)
     }
 
-    /// A token with any header, signed as ever.
+    /// A token with any header, signed by this key.
     pub(crate) fn sign(&self, header: &Value, claims: &Value) -> String {
         self.sign_text(&header.to_string(), &claims.to_string())
     }
 
-    /// The same of any text.
+    /// A token with any header and payload texts.
     pub(crate) fn sign_text(&self, header: &str, claims: &str) -> String {
         let signed = format!("{}.{}", encode(header.as_bytes()), encode(claims.as_bytes()));
         let signature = self.signature(signed.as_bytes());
@@ -121,7 +121,7 @@ impl Signer {
         }
     }
 
-    /// The public half as those who confuse algorithms take it for a secret.
+    /// The public key in the form that algorithm confusion would use as a secret.
     pub(crate) fn public_bytes(&self) -> Vec<u8> {
         match &self.key {
             Key::Rsa(key, _) => key.public().as_ref().to_vec(),
