@@ -14,6 +14,7 @@ use crate::cache::audited::AuditedCall;
 use crate::model::agent::{Agent, Tenant};
 use crate::model::audit::event::{Actor, Event, named, subject, trace};
 use crate::model::client_address::ClientAddress;
+use crate::telemetry::span;
 
 /// The prefix of audited calls; the API document and its browser are outside of it.
 const CALLS: &str = "/admin/v1";
@@ -43,8 +44,10 @@ pub(super) async fn name(request: Request, next: Next) -> Response {
         let (created, changed) = statuses(&parts.method, &template);
         call.answers(created, changed);
         let params = RawPathParams::from_request_parts(&mut parts, &()).await.ok();
+        let method = format!("{} {template}", parts.method);
+        span::record_method(method.clone());
         AuditedCall::describe(|event| {
-            event.method = Cow::Owned(format!("{} {template}", parts.method));
+            event.method = Cow::Owned(method);
             if let Some(params) = &params {
                 place(event, params);
             }
@@ -90,10 +93,13 @@ pub(super) fn identify(authority: &Authority) {
 
 /// Records the agent of the call.
 pub(super) fn about_agent(agent: &Agent) {
+    span::record_agent(agent.slug.as_str());
+    span::record_tenant(agent.tenant);
     AuditedCall::describe(|event| (event.agent, event.tenant) = (Some(agent.uid), Some(agent.tenant)));
 }
 
 /// Records the tenant of the call.
 pub(super) fn about_tenant(tenant: &Tenant) {
+    span::record_tenant(tenant.uid);
     AuditedCall::describe(|event| event.tenant = Some(tenant.uid));
 }

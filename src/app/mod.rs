@@ -231,6 +231,7 @@ fn gateway(
         most_requests: settings.limits.concurrent_requests,
         most_refused_bodies: settings.limits.refused_bodies,
         most_headers: settings.server.header_count,
+        access_log: settings.log.access,
     };
     Gateway::new(endpoint, admin::router(Arc::new(admin)), catalog, audit, ids, metrics, options)
 }

@@ -13,6 +13,7 @@ use crate::model::scope::{Change, ChangeKind, Revision, Scope};
 use crate::model::sources::{FailPoint, Sources};
 use crate::store::write::Write;
 use crate::store::{Store, StoreError};
+use crate::telemetry::span;
 
 /// Runs writes: one transaction each, in the order of arrival at its scope.
 pub struct Writer {
@@ -81,7 +82,10 @@ impl Writer {
                 None => write.await,
             }
         };
-        self.tasks.spawn(write).await.unwrap_or_else(|error| Err(Fault::Internal(error.to_string())))
+        self.tasks
+            .spawn(span::inherit(write))
+            .await
+            .unwrap_or_else(|error| Err(Fault::Internal(error.to_string())))
     }
 
     /// Runs `work` as one transaction with the permit of `scope`, the outermost scope that it locks, and publishes what was

@@ -9,7 +9,7 @@ use super::Catalog;
 use super::snapshot::{AgentCell, AgentSnapshot, Definitions, page};
 use super::template_set::Match;
 use crate::identity::grant::Caller;
-use crate::model::call::{CallResult, Content, Contents, List};
+use crate::model::call::{Content, Contents, List, ListPage};
 use crate::model::fault::Fault;
 use crate::model::ids::{AgentId, TenantId};
 use crate::model::resource::{ContentHash, Part, Resource};
@@ -82,12 +82,12 @@ impl Catalog {
     }
 
     /// A page of definitions, those after a key.
-    pub fn list(&self, definitions: &Definitions, list: List, after: Option<&str>) -> CallResult {
+    pub fn list(&self, definitions: &Definitions, list: List, after: Option<&str>) -> ListPage {
         let size = self.limits.page_size;
         match list {
-            List::Resources => CallResult::Resources(page(&definitions.resources, after, size)),
-            List::Templates => CallResult::Templates(page(definitions.templates.by_text(), after, size)),
-            List::Prompts => CallResult::Prompts(page(&definitions.prompts, after, size)),
+            List::Resources => ListPage::Resources(page(&definitions.resources, after, size)),
+            List::Templates => ListPage::Templates(page(definitions.templates.by_text(), after, size)),
+            List::Prompts => ListPage::Prompts(page(&definitions.prompts, after, size)),
         }
     }
 

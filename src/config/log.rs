@@ -14,6 +14,8 @@ section! {
         format: optional(LogFormat, FORMAT, "json"),
         /// What is logged: a level, or levels by module such as "warn,waggle=debug".
         filter: value(LogFilter, FILTER) = LogFilter("info".to_owned()),
+        /// on or off: one line at info for each request, with its method, status, agent and duration.
+        access: value(bool, ACCESS) = false,
     }
 }
 
@@ -39,6 +41,8 @@ impl LogFilter {
 
 const FORMAT: Text<LogFormat> = Text { parse: format, display: LogFormat::to_string };
 const FILTER: Text<LogFilter> = Text { parse: filter, display: |filter| filter.0.clone() };
+const ACCESS: Text<bool> =
+    Text { parse: access, display: |access| if *access { "on".to_owned() } else { "off".to_owned() } };
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 impl fmt::Display for LogFormat {
@@ -55,6 +59,14 @@ fn format(text: &str) -> Result<LogFormat, String> {
         "text" => Ok(LogFormat::Text),
         "json" => Ok(LogFormat::Json),
         _ => Err("is neither text nor json".to_owned()),
+    }
+}
+
+fn access(text: &str) -> Result<bool, String> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err("is neither on nor off".to_owned()),
     }
 }
 

@@ -60,7 +60,8 @@ impl MethodLabel {
         }
     }
 
-    fn as_str(self) -> &'static str {
+    /// The label.
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Known(method) => method.name(),
             Self::Batch => "batch",

@@ -70,7 +70,7 @@ pub fn response(fault: &Fault, request_id: Option<&str>) -> Response {
     let status = status(fault);
     let internal = matches!(fault, Fault::Internal(_));
     if let Fault::Internal(detail) = fault {
-        tracing::error!(request_id, detail, "a request failed by a fault of the gateway");
+        tracing::error!(detail, "request failed internally");
     }
     let mut response = described(status, fault.name(), fault.to_string(), request_id.filter(|_| internal));
     let headers = response.headers_mut();

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use super::call::Call;
 use super::legacy;
 use super::modern::encode::{self as modern, ResultEnvelope};
-use super::result::last_of;
+use super::result::ResultMembers;
 use super::results::{DialectKey, ResultKey, ResultStats, ResultSubject, Results};
 use super::version::{ContentTypes, ProtocolVersion};
 use crate::catalog::Catalog;
@@ -20,7 +20,7 @@ use crate::catalog::template_set::Match;
 use crate::http::cursor::CursorSeal;
 use crate::identity::grant::Caller;
 use crate::model::agent::Access;
-use crate::model::call::{CallResult, List};
+use crate::model::call::List;
 use crate::model::fault::Fault;
 use crate::model::prompt::PromptName;
 use crate::model::scope::Revision;
@@ -91,9 +91,9 @@ impl CallHandler {
             Call::GetPrompt { name, arguments } => self.get_prompt(&context, name, arguments).await,
             Call::Complete { reference, argument, value } => {
                 let values = complete(&context.snapshot.definitions, reference, argument, value)?;
-                context.encode(&CallResult::Completion(values), None)
+                context.encode(ResultMembers::completion(&values))
             }
-            Call::ListTools => context.encode(&CallResult::Tools, None),
+            Call::ListTools => context.encode(ResultMembers::NO_TOOLS),
         }
     }
 
@@ -112,10 +112,9 @@ impl CallHandler {
             return Ok(kept);
         }
         let contents = self.catalog.read_resource(context.caller, uri, answering).await?;
-        let revision = contents.revision;
-        let result = context.encode(&CallResult::Contents(contents), None)?;
+        let result = context.encode(ResultMembers::contents(&contents))?;
         // The revision differs where the definition changed meanwhile and its contents were purged.
-        if revision == key.revision {
+        if contents.revision == key.revision {
             self.results.keep(key, &result);
         }
         Ok(result)
@@ -134,8 +133,8 @@ impl CallHandler {
         }
         let page = self.catalog.list(&context.snapshot.definitions, list, after.as_deref());
         let seal = |last: &str| self.seal.seal(purpose(list), context.caller.agent.0, last);
-        let next = last_of(&page).map(seal);
-        let result = context.encode(&page, next.as_deref())?;
+        let next = page.last().map(seal);
+        let result = context.encode(ResultMembers::page(&page, next.as_deref()))?;
         self.results.keep(key, &result);
         Ok(result)
     }
@@ -157,10 +156,9 @@ impl CallHandler {
         }
         let snapshot = Arc::clone(&context.snapshot);
         let messages = self.catalog.get_prompt(context.caller, snapshot, name.as_str(), arguments).await?;
-        let (settled, revision) = (messages.settled, messages.revision);
-        let result = context.encode(&CallResult::Prompt(messages), None)?;
+        let result = context.encode(ResultMembers::messages(&messages))?;
         let length: usize = arguments.iter().map(|(name, value)| name.len() + value.len()).sum();
-        if settled && revision == key.revision && length <= MOST_KEPT_ARGUMENTS {
+        if messages.settled && messages.revision == key.revision && length <= MOST_KEPT_ARGUMENTS {
             self.results.keep(key, &result);
         }
         Ok(result)
@@ -180,13 +178,13 @@ impl CallContext<'_> {
         ResultKey { agent, dialect, subject, timeline, revision }
     }
 
-    fn encode(&self, result: &CallResult, next: Option<&str>) -> Result<Bytes, Fault> {
+    fn encode(&self, members: ResultMembers<'_>) -> Result<Bytes, Fault> {
         let mut out = Vec::new();
         match self.dialect {
             Dialect::Modern { ttl } => {
-                modern::result(&mut out, result, next, envelope(self.caller, &self.snapshot, ttl))?;
+                modern::result(&mut out, members, envelope(self.caller, &self.snapshot, ttl))?;
             }
-            Dialect::Legacy(version) => legacy::encode::result(&mut out, result, next, version)?,
+            Dialect::Legacy(version) => legacy::encode::result(&mut out, members, version)?,
         }
         Ok(out.into())
     }

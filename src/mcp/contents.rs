@@ -8,29 +8,29 @@ use serde::ser::{Error, Serializer};
 use crate::model::call::{Content, Contents};
 use crate::model::resource::PartKind;
 
-/// What an encoded part takes besides its URI, MIME type and bytes, roughly.
+/// The approximate size of an encoded part without its URI, MIME type and bytes.
 const PART_OVERHEAD: usize = 64;
 
-/// The contents of a resource as they are told.
-pub(super) struct ContentsTold<'a>(pub(super) &'a Contents);
+/// The contents of a resource as they are encoded.
+pub(super) struct EncodedContents<'a>(pub(super) &'a Contents);
 
-impl ContentsTold<'_> {
-    /// About how many bytes they will take, so that the output grows once.
+impl EncodedContents<'_> {
+    /// The approximate encoded size, so that the buffer grows once.
     pub(super) fn encoded_len(&self) -> usize {
         let uri = self.0.uri.as_str().len();
         self.0.parts.iter().map(|part| part.bytes.len() / 3 * 4 + uri + PART_OVERHEAD).sum()
     }
 }
 
-impl Serialize for ContentsTold<'_> {
+impl Serialize for EncodedContents<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.parts.iter().map(|part| ContentTold::of(self.0, part)))
+        serializer.collect_seq(self.0.parts.iter().map(|part| EncodedContent::of(self.0, part)))
     }
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct ContentTold<'a> {
+struct EncodedContent<'a> {
     uri: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     mime_type: Option<&'a str>,
@@ -40,7 +40,7 @@ struct ContentTold<'a> {
     blob: Option<Blob<'a>>,
 }
 
-impl<'a> ContentTold<'a> {
+impl<'a> EncodedContent<'a> {
     fn of(contents: &'a Contents, part: &'a Content) -> Self {
         let (text, blob) = match part.kind {
             PartKind::Text => (Some(Text(&part.bytes)), None),
@@ -62,7 +62,7 @@ impl Serialize for Text<'_> {
 struct Blob<'a>(&'a [u8]);
 
 impl Serialize for Blob<'_> {
-    /// Goes into the output as it is encoded, without a string in between.
+    /// Encodes directly into the output, without an intermediate string.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(&Base64Display::new(self.0, &STANDARD))
     }
@@ -76,7 +76,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
-    use super::ContentsTold;
+    use super::EncodedContents;
     use crate::model::call::{Content, Contents};
     use crate::model::resource::PartKind;
     use crate::model::scope::Revision;
@@ -89,7 +89,7 @@ mod tests {
             let parts = vec![told, Content { kind: PartKind::Blob, ..Content::text(blob.clone().into()) }];
             let uri = ResourceUri::parse("a:b").unwrap();
             let contents = Contents { uri, mime_type: None, parts, revision: Revision(1) };
-            let encoded = serde_json::to_string(&ContentsTold(&contents)).unwrap();
+            let encoded = serde_json::to_string(&EncodedContents(&contents)).unwrap();
             let expected = json!([{"uri": "a:b", "text": text}, {"uri": "a:b", "blob": STANDARD.encode(&blob)}]);
             prop_assert_eq!(serde_json::from_str::<Value>(&encoded).unwrap(), expected);
         }

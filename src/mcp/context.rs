@@ -27,6 +27,7 @@ use crate::model::method::{Era, Method};
 use crate::model::outcome::Outcome;
 use crate::model::session::Session;
 use crate::quota::usage::QuotaSubject;
+use crate::telemetry::span;
 
 /// A request to an MCP endpoint, from admission to its answer.
 #[derive(Debug)]
@@ -158,6 +159,7 @@ impl Progress {
 
     /// Records the caller of an agent that may use it.
     pub(super) fn admitted(&mut self, caller: &Caller) {
+        span::record_tenant(caller.tenant);
         (self.tenant, self.agent) = (Some(caller.tenant), Some(caller.agent));
         let own = caller.is_own();
         self.quotas = Some(QuotaHolder { limits: Arc::clone(&caller.limits), own });
@@ -182,6 +184,7 @@ impl Progress {
 
     /// Records the method and the era that metrics count the request under.
     pub(super) fn classified(&mut self, label: MethodLabel, era: Era) {
+        span::record_method(label.as_str());
         (self.label, self.era) = (label, era);
     }
 

@@ -1,4 +1,4 @@
-//! What the tests of both eras are about: an agent, its resources, and the outcomes that tell of them.
+//! Fixtures of the tests of both eras: an agent, its resources and their contents.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use time::OffsetDateTime;
 use time::macros::datetime;
 
 use crate::model::agent::AgentDescription;
-use crate::model::call::{CallResult, Content, Contents, Page};
+use crate::model::call::{Content, Contents, ListPage, Page};
 use crate::model::resource::{Definition, NewPart, PartKind, Resource};
 use crate::model::scope::Revision;
 use crate::model::uri::ResourceUri;
@@ -77,27 +77,27 @@ pub(super) fn full() -> Resource {
 }
 
 /// A page of both, the last one or not.
-pub(super) fn page() -> CallResult {
-    CallResult::Resources(Page { items: vec![Arc::new(bare("a:b", None)), Arc::new(full())], more: true })
+pub(super) fn page() -> ListPage {
+    ListPage::Resources(Page { items: vec![Arc::new(bare("a:b", None)), Arc::new(full())], more: true })
 }
 
 /// Contents of every kind.
-pub(super) fn contents() -> CallResult {
+pub(super) fn contents() -> Contents {
     let parts = vec![
         content(None, None, PartKind::Text, "hé \"\n\u{1}".as_bytes()),
         content(Some("a:own"), Some("image/png"), PartKind::Blob, b"\xfb\xff\x00\x01"),
         content(None, None, PartKind::Blob, b""),
     ];
-    CallResult::Contents(Contents {
+    Contents {
         uri: uri("beeos://agent/config"),
         mime_type: Some("text/plain".to_owned()),
         parts,
         revision: Revision(1),
-    })
+    }
 }
 
 /// One text without a MIME type.
-pub(super) fn plain_contents(text: &'static [u8]) -> CallResult {
+pub(super) fn plain_contents(text: &'static [u8]) -> Contents {
     let parts = vec![content(None, None, PartKind::Text, text)];
-    CallResult::Contents(Contents { uri: uri("a:b"), mime_type: None, parts, revision: Revision(1) })
+    Contents { uri: uri("a:b"), mime_type: None, parts, revision: Revision(1) }
 }

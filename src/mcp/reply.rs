@@ -45,7 +45,7 @@ impl<'a> Reply<'a> {
     pub(super) fn translate(&self, context: &RequestContext<'_>, fault: &Fault) -> RpcError {
         let request_id = context.request_id();
         if let Fault::Internal(detail) = fault {
-            tracing::error!(request_id, detail, "request failed internally");
+            tracing::error!(detail, "request failed internally");
         }
         match self.era {
             RequestEra::Modern => ModernError::from(fault.clone()).answer(request_id),

@@ -4,9 +4,9 @@ use std::borrow::Cow;
 
 use serde::Serialize;
 
-use super::contents::ContentsTold;
+use super::contents::EncodedContents;
 use super::definition::Definitions;
-use crate::model::call::{CallResult, Page};
+use crate::model::call::{self, Contents, ListPage, Messages};
 use crate::model::fault::Fault;
 use crate::model::message::{ContentKind, EmbeddedResource, PromptMessage};
 use crate::model::prompt::Prompt;
@@ -36,7 +36,7 @@ pub(super) enum ResultMembers<'a> {
         next_cursor: Option<&'a str>,
     },
     /// Of `resources/read`.
-    Contents { contents: ContentsTold<'a> },
+    Contents { contents: EncodedContents<'a> },
     /// Of `prompts/get`.
     Messages {
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -59,30 +59,36 @@ pub(super) struct Completion<'a> {
 }
 
 impl<'a> ResultMembers<'a> {
-    /// The members of a result. `next_cursor` belongs to a list that continues.
-    pub(super) fn of(result: &'a CallResult, next_cursor: Option<&'a str>) -> Self {
-        match result {
-            CallResult::Resources(page) => {
-                Self::Resources { resources: Definitions(&page.items), next_cursor }
-            }
-            CallResult::Templates(page) => {
+    /// The result of `tools/list`.
+    pub(super) const NO_TOOLS: Self = Self::Tools { tools: [] };
+
+    /// The result of a list. `next_cursor` belongs to one that continues.
+    pub(super) fn page(page: &'a ListPage, next_cursor: Option<&'a str>) -> Self {
+        match page {
+            ListPage::Resources(page) => Self::Resources { resources: Definitions(&page.items), next_cursor },
+            ListPage::Templates(page) => {
                 Self::Templates { resource_templates: Definitions(&page.items), next_cursor }
             }
-            CallResult::Prompts(page) => Self::Prompts { prompts: Definitions(&page.items), next_cursor },
-            CallResult::Contents(contents) => Self::Contents { contents: ContentsTold(contents) },
-            CallResult::Prompt(told) => Self::Messages {
-                description: told.description.as_deref(),
-                messages: Cow::Borrowed(&told.messages),
-            },
-            CallResult::Completion(completion) => Self::Completion {
-                completion: Completion {
-                    values: &completion.values,
-                    total: completion.total,
-                    has_more: completion.total > completion.values.len(),
-                },
-            },
-            CallResult::Tools => Self::Tools { tools: [] },
+            ListPage::Prompts(page) => Self::Prompts { prompts: Definitions(&page.items), next_cursor },
         }
+    }
+
+    /// The result of `resources/read`.
+    pub(super) fn contents(contents: &'a Contents) -> Self {
+        Self::Contents { contents: EncodedContents(contents) }
+    }
+
+    /// The result of `prompts/get`.
+    pub(super) fn messages(prompt: &'a Messages) -> Self {
+        let messages = Cow::Borrowed(&prompt.messages[..]);
+        Self::Messages { description: prompt.description.as_deref(), messages }
+    }
+
+    /// The result of `completion/complete`.
+    pub(super) fn completion(completion: &'a call::Completion) -> Self {
+        let has_more = completion.total > completion.values.len();
+        let completion = Completion { values: &completion.values, total: completion.total, has_more };
+        Self::Completion { completion }
     }
 
     /// Whether a modern result carries cache hints (2026-07-28, `CacheableResult`).
@@ -115,21 +121,6 @@ fn encoded_len(message: &PromptMessage) -> usize {
     };
     // An eighth more for JSON escapes.
     long + long / 8 + MESSAGE_OVERHEAD
-}
-
-/// The position of a list that continues: the key of its last definition.
-pub(super) fn last_of(result: &CallResult) -> Option<&str> {
-    fn last<'a, T>(page: &'a Page<T>, key: impl Fn(&'a T) -> &'a str) -> Option<&'a str> {
-        page.items.last().filter(|_| page.more).map(|item| key(item))
-    }
-    match result {
-        CallResult::Resources(page) => last(page, |resource| resource.uri.as_str()),
-        CallResult::Templates(page) => last(page, |template| template.uri_template.as_str()),
-        CallResult::Prompts(page) => last(page, |prompt| prompt.name.as_str()),
-        CallResult::Contents(_) | CallResult::Prompt(_) | CallResult::Completion(_) | CallResult::Tools => {
-            None
-        }
-    }
 }
 
 /// Appends `value` as JSON.

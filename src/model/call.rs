@@ -31,23 +31,26 @@ pub enum Reference {
     Template(String),
 }
 
-/// The result of a call that both eras have.
+/// A page of one of the lists.
 #[derive(Debug, Clone)]
-pub enum CallResult {
-    /// A page of resources, in byte order of their URIs.
+pub enum ListPage {
+    /// Resources, in byte order of their URIs.
     Resources(Page<Resource>),
-    /// A page of resource templates, in byte order.
+    /// Resource templates, in byte order.
     Templates(Page<ResourceTemplate>),
-    /// A page of prompts, in byte order of their names.
+    /// Prompts, in byte order of their names.
     Prompts(Page<Prompt>),
-    /// The contents of a resource.
-    Contents(Contents),
-    /// The messages of a prompt.
-    Prompt(Messages),
-    /// The values offered for an argument.
-    Completion(Completion),
-    /// The tools, of which there are none.
-    Tools,
+}
+
+impl ListPage {
+    /// The key of the last definition, if more follow.
+    pub fn last(&self) -> Option<&str> {
+        match self {
+            Self::Resources(page) => page.last().map(|resource| resource.uri.as_str()),
+            Self::Templates(page) => page.last().map(|template| template.uri_template.as_str()),
+            Self::Prompts(page) => page.last().map(|prompt| prompt.name.as_str()),
+        }
+    }
 }
 
 /// A page of definitions.
@@ -57,6 +60,13 @@ pub struct Page<T> {
     pub items: Vec<Arc<T>>,
     /// Whether there are more after the last.
     pub more: bool,
+}
+
+impl<T> Page<T> {
+    /// The last definition, if more follow.
+    fn last(&self) -> Option<&T> {
+        self.items.last().filter(|_| self.more).map(|item| &**item)
+    }
 }
 
 /// The contents of one resource.

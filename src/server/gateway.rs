@@ -1,23 +1,23 @@
 //! From a path to the surface that answers it; what every answer carries is added here.
 
 mod administer;
+mod guard;
 
 use std::borrow::Cow;
 use std::net::IpAddr;
-use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
 use axum::Router;
 use bytes::Bytes;
-use futures_util::FutureExt;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
 use tokio::sync::Semaphore;
 
+use self::guard::{Interrupted, guard};
 use super::metrics::{Metrics, Scraper};
 use crate::audit::AuditRecorder;
 use crate::cache::audited::AuditedCall;
@@ -31,13 +31,13 @@ use crate::http::metadata::{Metadata, Protected};
 use crate::http::origin::{self, ADMIN_CORS, Cors, FOREIGN_HOST, MCP_CORS, OriginRules, RequestSource};
 use crate::http::refusals::Refusals;
 use crate::http::request_id::{RequestIds, X_REQUEST_ID};
-use crate::http::within::within;
 use crate::http::{challenge, problem};
 use crate::mcp::context::{Progress, RequestContext};
 use crate::mcp::endpoint::Endpoint;
 use crate::mcp::reply;
 use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
+use crate::telemetry::span::{self, RequestSpan};
 
 const NO_PATH: Fault = Fault::NotFound("path");
 const LATE_BODY: Fault = Fault::InvalidRequest(Cow::Borrowed("the body did not arrive in time"));
@@ -87,6 +87,8 @@ pub(crate) struct GatewayOptions {
     pub(crate) most_refused_bodies: usize,
     /// How many headers one may have.
     pub(crate) most_headers: usize,
+    /// Whether each request is logged.
+    pub(crate) access_log: bool,
 }
 
 /// The part of the gateway that a path belongs to.
@@ -123,8 +125,42 @@ impl Gateway {
         surface: Surface,
     ) -> Response<Body> {
         let id = self.ids.of(request.headers());
+        let span = RequestSpan::new(id.to_str().unwrap_or_default(), request.method());
+        let mut response = span.run(pin!(self.answer_in_span(request, peer, surface, &id))).await;
+        response.headers_mut().insert(X_REQUEST_ID, id);
+        response
+    }
+
+    async fn answer_in_span(
+        &self,
+        request: Request<Incoming>,
+        peer: IpAddr,
+        surface: Surface,
+        id: &HeaderValue,
+    ) -> Response<Body> {
+        let began = Instant::now();
+        let response = self.dispatch(request, peer, surface, id).await;
+        if self.options.access_log {
+            let duration_us = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
+            tracing::info!(
+                target: "waggle::access",
+                status = response.status().as_u16(),
+                duration_us,
+                "request answered"
+            );
+        }
+        response
+    }
+
+    async fn dispatch(
+        &self,
+        request: Request<Incoming>,
+        peer: IpAddr,
+        surface: Surface,
+        id: &HeaderValue,
+    ) -> Response<Body> {
         let client = self.options.proxies.client(peer, request.headers());
-        let mut response = match target(request.uri().path(), surface) {
+        match target(request.uri().path(), surface) {
             _ if self.has_too_many_headers(&request) => {
                 let mut response = Response::new(Body::empty());
                 *response.status_mut() = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
@@ -135,33 +171,31 @@ impl Gateway {
                 let (code, body) = readyz(&self.catalog.readiness());
                 status(&request, code, body)
             }
-            Target::Mcp => self.mcp(request, client, &id).await,
+            Target::Mcp => self.mcp(request, client, id).await,
             Target::Admin => {
                 let intake = Intake::new(Arc::clone(&self.metrics.services.limits), Arc::clone(&self.places));
                 let context = ClientContext::new(client, intake);
-                let administer = async |request| self.administer_audited(request, &id, &context).await;
+                let administer = async |request| self.administer_audited(request, id, &context).await;
                 Box::pin(self.lend(request, client, administer)).await
             }
             Target::WellKnown => {
                 let describe =
                     async |request: Request<SharedBody>, id: &HeaderValue, _| self.describe(&request, id);
-                let receive = async |request| self.receive(request, &id, (false, MCP_CORS), describe).await;
+                let receive = async |request| self.receive(request, id, (false, MCP_CORS), describe).await;
                 Box::pin(self.lend(request, client, receive)).await
             }
             Target::Metrics => {
                 let scrape = async |request: Request<SharedBody>, id: &HeaderValue, foreign_host| {
                     self.scrape(&request, (peer, client), id, foreign_host)
                 };
-                let receive = async |request| self.receive(request, &id, (true, ADMIN_CORS), scrape).await;
+                let receive = async |request| self.receive(request, id, (true, ADMIN_CORS), scrape).await;
                 Box::pin(self.lend(request, client, receive)).await
             }
             Target::Nothing => {
-                let receive = async |request| self.receive(request, &id, (false, MCP_CORS), nothing).await;
+                let receive = async |request| self.receive(request, id, (false, MCP_CORS), nothing).await;
                 Box::pin(self.lend(request, client, receive)).await
             }
-        };
-        response.headers_mut().insert(X_REQUEST_ID, id);
-        response
+        }
     }
 
     /// Of HTTP/1.1 they are counted while they are read, but nobody counts those of HTTP/2.
@@ -193,14 +227,8 @@ impl Gateway {
         answered.unwrap_or_else(|fault| problem(&fault, id))
     }
 
-    /// Runs a handler until it completes, panics or exceeds the deadline of requests.
     async fn guard<T>(&self, answering: impl Future<Output = T>) -> Result<T, Interrupted> {
-        let answering = pin!(AssertUnwindSafe(answering).catch_unwind());
-        match within(self.options.deadline, answering).await {
-            Some(Ok(answer)) => Ok(answer),
-            Some(Err(_)) => Err(Interrupted::Panic),
-            None => Err(Interrupted::Deadline),
-        }
+        guard(self.options.deadline, answering).await
     }
 
     async fn mcp(
@@ -219,8 +247,10 @@ impl Gateway {
             Ok(_) => Ok(()),
         };
         let (parts, mut body) = request.into_parts();
+        let agent = mcp_agent(parts.uri.path()).unwrap_or_default();
+        span::record_agent(agent);
         let mut context = RequestContext {
-            agent: mcp_agent(parts.uri.path()).unwrap_or_default(),
+            agent,
             parts: &parts,
             request_id: id,
             client,
@@ -312,21 +342,6 @@ impl Gateway {
     ) {
         if let Some(metadata) = self.options.metadata.load().as_deref() {
             challenge::complete(metadata, what(), request, response.headers_mut());
-        }
-    }
-}
-
-/// Why a handler did not complete.
-enum Interrupted {
-    Panic,
-    Deadline,
-}
-
-impl Interrupted {
-    fn fault(&self) -> Fault {
-        match self {
-            Self::Panic => Fault::Internal("a handler panicked".to_owned()),
-            Self::Deadline => Fault::BUSY,
         }
     }
 }

@@ -13,6 +13,7 @@ use tracing_subscriber::{
     util::{SubscriberInitExt, TryInitError},
 };
 
+use super::span::{JsonLines, TextFields};
 use crate::config::{Log, LogFilter, LogFormat};
 
 /// Why logging cannot start.
@@ -78,20 +79,28 @@ where
     let registry = tracing_subscriber::registry().with(filter);
     let lines = fmt::layer().with_writer(writer);
     let subscriber: BoxedSubscriber = match format(log, terminal) {
-        LogFormat::Text => Box::new(registry.with(lines.with_ansi(terminal))),
-        LogFormat::Json => Box::new(registry.with(lines.json().flatten_event(true))),
+        LogFormat::Text => {
+            Box::new(registry.with(lines.with_ansi(terminal).fmt_fields(TextFields::default())))
+        }
+        LogFormat::Json => {
+            let json = fmt::format().json().flatten_event(true);
+            Box::new(registry.with(lines.json().event_format(JsonLines(json))))
+        }
     };
     Ok((subscriber, FilterHandle(handle)))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Waker};
     use std::{io::Write, sync::Arc};
 
     use parking_lot::Mutex;
 
     use super::*;
     use crate::config::{Environment, Flags, Purpose, load};
+    use crate::telemetry::span::{RequestSpan, record_agent};
 
     #[derive(Clone, Default)]
     struct Kept(Arc<Mutex<Vec<u8>>>);
@@ -108,16 +117,21 @@ mod tests {
 
     /// What two events leave behind, without the time.
     fn logged(format: Option<&str>, filter: &str, terminal: bool) -> String {
+        logged_by(format, filter, terminal, || {
+            tracing::info!(agent = 7, "served");
+            tracing::debug!("looked");
+        })
+    }
+
+    /// The log lines of `work`, without the time.
+    fn logged_by(format: Option<&str>, filter: &str, terminal: bool, work: impl FnOnce()) -> String {
         let format = format.map(str::to_owned);
         let flags = Flags { log_format: format, log_filter: Some(filter.to_owned()), ..Flags::default() };
         let settings = load(&Environment::default(), &flags, Purpose::Assist).map(|loaded| loaded.settings);
         let kept = Kept::default();
         let writer = kept.clone();
         let (subscriber, _) = subscriber(&settings.unwrap().log, terminal, move || writer.clone()).unwrap();
-        tracing::subscriber::with_default(subscriber, || {
-            tracing::info!(agent = 7, "served");
-            tracing::debug!("looked");
-        });
+        tracing::subscriber::with_default(subscriber, work);
         let text = String::from_utf8(kept.0.lock().clone()).unwrap();
         let timeless = text.lines().map(|line| line.split_once('Z').map_or("", |(_, rest)| rest).to_owned());
         timeless.collect::<Vec<_>>().join("\n")
@@ -131,6 +145,26 @@ mod tests {
     fn logs_are_text_on_a_terminal_and_json_elsewhere() {
         assert_eq!(logged(None, "info", false), JSON);
         assert!(logged(None, "info", true).contains("\u{1b}["), "coloured");
+    }
+
+    #[test]
+    fn an_event_in_a_request_carries_the_fields_of_its_span() {
+        let in_request = || {
+            let work = pin!(async {
+                record_agent("a \"quoted\" one");
+                tracing::info!(agents = 7, "served");
+            });
+            let run = pin!(RequestSpan::new("r-1", &http::Method::POST).run(work));
+            assert!(run.poll(&mut Context::from_waker(Waker::noop())).is_ready());
+        };
+        let target = module_path!();
+        let fields = r#""request_id":"r-1","agent":"a \"quoted\" one","method":"POST"}"#;
+        let expected =
+            format!(r#"","level":"INFO","message":"served","agents":7,"target":"{target}",{fields}"#);
+        assert_eq!(logged_by(None, "info", false, in_request), expected);
+        let fields = r#"request_id="r-1" agent="a \"quoted\" one" method="POST""#;
+        let expected = format!("  INFO {target}: served agents=7 {fields}");
+        assert_eq!(logged_by(Some("text"), "info", false, in_request), expected);
     }
 
     #[test]

@@ -243,3 +243,40 @@ async fn configuration_errors_follow_the_log_format() {
     assert_eq!(line["level"], "ERROR");
     assert!(line["error"].as_str().unwrap().contains("WAGGLE_LIMITS__BODY_BYTES"), "{line}");
 }
+
+#[tokio::test]
+async fn access_log_has_one_line_for_each_request() {
+    let site = Site::new().set("WAGGLE_LOG__ACCESS", "on");
+    let _gateway = site.serve().await;
+    let key = site.tenant("acme", ["research".to_owned()]).await;
+    let headers = [
+        ("authorization", &*format!("Bearer {key}")),
+        ("content-type", "application/json"),
+        ("x-request-id", "r-7"),
+    ];
+    let list = json!({"jsonrpc": "2.0", "id": 1, "method": "resources/list"}).to_string();
+    assert_eq!(site.http.send("POST", "/research/mcp", &headers, list).await.status, StatusCode::OK);
+    let find = || log(&site).into_iter().find(|line| line["request_id"] == "r-7");
+    eventually("the request is logged", async || find().is_some()).await;
+    let mut line = find().unwrap();
+    assert!(line["tenant"].as_str().is_some_and(|id| id.parse::<uuid::Uuid>().is_ok()), "{line}");
+    assert!(line["duration_us"].as_u64().is_some_and(|duration| duration > 0), "{line}");
+    for changing in ["timestamp", "tenant", "duration_us"] {
+        line.as_object_mut().unwrap().remove(changing);
+    }
+    let expected = json!({
+        "level": "INFO", "target": "waggle::access", "message": "request answered", "status": 200,
+        "request_id": "r-7", "agent": "research", "method": "resources/list"
+    });
+    assert_eq!(line, expected);
+    let made = log(&site).into_iter().find(|line| line["method"] == "POST /admin/v1/agents").unwrap();
+    assert_eq!((&made["status"], &made["target"]), (&json!(201), &json!("waggle::access")));
+}
+
+#[tokio::test]
+async fn requests_are_not_logged_by_default() {
+    let site = Site::new();
+    let _gateway = site.serve().await;
+    assert_eq!(site.http.get("/healthz").await.status, StatusCode::OK);
+    assert_eq!(count(&site, "request answered"), 0);
+}

@@ -34,7 +34,7 @@ background = 'red'
     let expected = "\
 waggle.toml:2: server.listn: unknown setting; did you mean server.listen?
 waggle.toml:5: limits.body_bytes: 12 is not a size from 1 KiB to 64 MiB, such as 65536 or \"64 KiB\"
-waggle.toml:8: log.level: unknown setting; the section has log.format, log.filter
+waggle.toml:8: log.level: unknown setting; the section has log.format, log.filter, log.access
 waggle.toml:11: colour.background: unknown setting
 environment variable WAGGLE_CACHE__AGENTS: \"many\" is not a whole number from 1 to 1000000
 environment variable WAGGLE_LISTEN: unknown setting; did you mean WAGGLE_SERVER__LISTEN?

@@ -238,6 +238,7 @@ checkpoint_minutes = 60
 [log]
 # format is not set
 filter = "info"
+access = "off"
 "#;
 
 #[test]

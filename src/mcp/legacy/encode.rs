@@ -1,5 +1,7 @@
 //! Results of the legacy era as JSON, without the ids that they answer.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 
 use super::content;
@@ -7,25 +9,23 @@ use crate::mcp::result::{ResultMembers, append};
 use crate::mcp::server::{Capabilities, Implementation};
 use crate::mcp::version::ProtocolVersion;
 use crate::model::agent::AgentDescription;
-use crate::model::call::CallResult;
 use crate::model::fault::Fault;
 
 /// Appends the result of a call, alike in all revisions of the era but for the content of prompts.
 ///
 /// # Errors
 /// [`Fault::Internal`] where stored text is not UTF-8.
-pub fn result(
+pub(in crate::mcp) fn result(
     out: &mut Vec<u8>,
-    result: &CallResult,
-    next_cursor: Option<&str>,
+    members: ResultMembers<'_>,
     version: ProtocolVersion,
 ) -> Result<(), Fault> {
-    let members = match (result, ResultMembers::of(result, next_cursor)) {
-        (CallResult::Prompt(prompt), ResultMembers::Messages { description, .. }) => {
-            let messages = content::known(&prompt.messages, version.content_types());
+    let members = match members {
+        ResultMembers::Messages { description, messages: Cow::Borrowed(messages) } => {
+            let messages = content::known(messages, version.content_types());
             ResultMembers::Messages { description, messages }
         }
-        (_, members) => members,
+        members => members,
     };
     out.reserve(members.encoded_len());
     append(out, &members)
@@ -66,9 +66,9 @@ struct Initialized<'a> {
 mod tests {
     use super::{EMPTY, initialize, result};
     use crate::mcp::fixtures;
+    use crate::mcp::result::ResultMembers;
     use crate::mcp::version::ProtocolVersion;
     use crate::model::agent::AgentDescription;
-    use crate::model::call::CallResult;
     use crate::model::fault::Fault;
 
     const NEWEST: ProtocolVersion = ProtocolVersion::NEWEST_LEGACY;
@@ -91,8 +91,11 @@ mod tests {
             r#"]"#,
         );
         let page = fixtures::page();
-        assert_eq!(text(|out| result(out, &page, None, NEWEST)), format!("{expected}}}"));
-        let more = text(|out| result(out, &page, Some("c\"1"), NEWEST));
+        assert_eq!(
+            text(|out| result(out, ResultMembers::page(&page, None), NEWEST)),
+            format!("{expected}}}")
+        );
+        let more = text(|out| result(out, ResultMembers::page(&page, Some("c\"1")), NEWEST));
         assert_eq!(more, format!(r#"{expected},"nextCursor":"c\"1"}}"#));
     }
 
@@ -105,14 +108,15 @@ mod tests {
             r#"{"uri":"beeos://agent/config","mimeType":"text/plain","blob":""}"#,
             r#"]}"#,
         );
-        assert_eq!(text(|out| result(out, &fixtures::contents(), None, NEWEST)), expected);
-        let plain = text(|out| result(out, &fixtures::plain_contents(b"x"), None, NEWEST));
-        assert_eq!(plain, r#"{"contents":[{"uri":"a:b","text":"x"}]}"#);
+        let read = |contents| text(|out| result(out, ResultMembers::contents(&contents), NEWEST));
+        assert_eq!(read(fixtures::contents()), expected);
+        assert_eq!(read(fixtures::plain_contents(b"x")), r#"{"contents":[{"uri":"a:b","text":"x"}]}"#);
     }
 
     #[test]
     fn text_that_is_none_is_a_bug_and_no_panic() {
-        let fault = result(&mut Vec::new(), &fixtures::plain_contents(b"\xff"), None, NEWEST);
+        let contents = fixtures::plain_contents(b"\xff");
+        let fault = result(&mut Vec::new(), ResultMembers::contents(&contents), NEWEST);
         let expected = Fault::Internal("cannot encode a result: a text part is not UTF-8".to_owned());
         assert_eq!(fault, Err(expected));
     }
@@ -155,7 +159,7 @@ mod tests {
 
     #[test]
     fn small_results_are_what_they_are() {
-        assert_eq!(text(|out| result(out, &CallResult::Tools, None, NEWEST)), r#"{"tools":[]}"#);
+        assert_eq!(text(|out| result(out, ResultMembers::NO_TOOLS, NEWEST)), r#"{"tools":[]}"#);
         assert_eq!(EMPTY, b"{}");
     }
 }

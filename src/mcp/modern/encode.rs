@@ -8,7 +8,6 @@ use crate::mcp::server::{Capabilities, Implementation};
 use crate::mcp::version::ProtocolVersion;
 use crate::mcp::wire::RequestId;
 use crate::model::agent::{Access, AgentDescription};
-use crate::model::call::CallResult;
 use crate::model::fault::Fault;
 
 /// The members that every result carries besides those of its method. A cached result is valid as long as they are.
@@ -26,13 +25,11 @@ pub struct ResultEnvelope<'a> {
 ///
 /// # Errors
 /// [`Fault::Internal`] where stored text is not UTF-8.
-pub fn result(
+pub(in crate::mcp) fn result(
     out: &mut Vec<u8>,
-    result: &CallResult,
-    next_cursor: Option<&str>,
+    members: ResultMembers<'_>,
     envelope: ResultEnvelope<'_>,
 ) -> Result<(), Fault> {
-    let members = ResultMembers::of(result, next_cursor);
     out.reserve(members.encoded_len());
     let cacheable = members.is_cacheable();
     append(out, &envelope.complete(members, cacheable))
@@ -134,8 +131,8 @@ mod tests {
 
     use super::{ResultEnvelope, discover, result};
     use crate::mcp::fixtures;
+    use crate::mcp::result::ResultMembers;
     use crate::model::agent::Access;
-    use crate::model::call::CallResult;
     use crate::model::fault::Fault;
 
     fn text(encode: impl FnOnce(&mut Vec<u8>) -> Result<(), Fault>) -> String {
@@ -159,15 +156,15 @@ mod tests {
 
     #[test]
     fn a_result_says_that_it_is_complete_by_whom_and_for_how_long() {
-        let agent = fixtures::agent();
+        let (agent, contents, page) = (fixtures::agent(), fixtures::plain_contents(b"x"), fixtures::page());
         let around = ResultEnvelope { agent: &agent, access: Access::Key, ttl_ms: 0 };
         let public = ResultEnvelope { access: Access::Public, ttl_ms: 60_000, ..around };
 
-        let read = text(|out| result(out, &fixtures::plain_contents(b"x"), None, around));
+        let read = text(|out| result(out, ResultMembers::contents(&contents), around));
         let subject = r#"{"resultType":"complete","contents":[{"uri":"a:b","text":"x"}]"#;
         assert_eq!(read, format!("{subject}{}", tail(0, "private")));
 
-        let list = text(|out| result(out, &fixtures::page(), Some("c"), public));
+        let list = text(|out| result(out, ResultMembers::page(&page, Some("c")), public));
         let subject = concat!(
             r#"{"resultType":"complete","resources":["#,
             r#"{"uri":"a:b","name":"n","annotations":{"lastModified":"2026-03-04T10:30:05Z"}},"#,
@@ -179,7 +176,7 @@ mod tests {
         );
         assert_eq!(list, format!("{subject}{}", tail(60_000, "public")));
 
-        let tools = text(|out| result(out, &CallResult::Tools, None, public));
+        let tools = text(|out| result(out, ResultMembers::NO_TOOLS, public));
         assert_eq!(tools, format!(r#"{{"resultType":"complete","tools":[]{}"#, tail(60_000, "public")));
     }
 
