@@ -10,6 +10,7 @@ use time::OffsetDateTime;
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
+use super::audited;
 use super::authority::Authority;
 use super::definition::{Instructions, Name};
 use super::extract::{Condition, Json as Input, Nothing, Params, Segment, is_default, present};
@@ -142,8 +143,9 @@ pub(super) async fn create(
     let by_operator = authority.is_operator();
     let (tenant, enabled) = (tenant.slug, new.enabled);
     let new = NewAgent { slug, tenant, description, access, enabled, limits, by_operator };
+    let status = audited::answers(StatusCode::CREATED);
     let agent = app.identity.create_agent(new).await?;
-    Ok((StatusCode::CREATED, [(ETAG, etag(agent.revision))], Json(AgentView::from(agent))))
+    Ok((status, [(ETAG, etag(agent.revision))], Json(AgentView::from(agent))))
 }
 
 /// Lists agents.
@@ -218,8 +220,9 @@ pub(super) async fn update(
         limits: patch.limits.map(|limits| app.settable.agent(&authority, limits)).transpose()?,
         by_operator: authority.is_operator(),
     };
+    let status = audited::answers(StatusCode::OK);
     let agent = app.identity.patch_agent(&agent, patch, condition).await?;
-    Ok(([(ETAG, etag(agent.revision))], Json(AgentView::from(agent))))
+    Ok((status, [(ETAG, etag(agent.revision))], Json(AgentView::from(agent))))
 }
 
 /// Deletes an agent with its catalog.
@@ -239,6 +242,7 @@ pub(super) async fn remove(
     Condition(condition): Condition,
 ) -> Answer<impl IntoResponse> {
     let agent = authority.agent(&app.identity, &slug).await?;
+    let status = audited::answers(StatusCode::NO_CONTENT);
     let revision = app.identity.delete_agent(&agent, condition).await?;
-    Ok((StatusCode::NO_CONTENT, [(ETAG, etag(revision))]))
+    Ok((status, [(ETAG, etag(revision))]))
 }

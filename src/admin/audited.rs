@@ -6,7 +6,7 @@ use axum::extract::{FromRequestParts, MatchedPath, RawPathParams, Request};
 use axum::middleware::Next;
 use axum::response::Response;
 use http::request::Parts;
-use http::{HeaderValue, Method};
+use http::{HeaderValue, Method, StatusCode};
 use time::OffsetDateTime;
 
 use super::authority::Authority;
@@ -39,10 +39,8 @@ pub(crate) fn arrived<B>(
 /// Records the route, once it is known.
 pub(super) async fn name(request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
-    if let Some(call) = AuditedCall::current() {
+    if AuditedCall::current().is_some() {
         let template = parts.extensions.get::<MatchedPath>().map_or("-", MatchedPath::as_str).to_owned();
-        let (created, changed) = statuses(&parts.method, &template);
-        call.answers(created, changed);
         let params = RawPathParams::from_request_parts(&mut parts, &()).await.ok();
         let method = format!("{} {template}", parts.method);
         span::record_method(method.clone());
@@ -57,13 +55,17 @@ pub(super) async fn name(request: Request, next: Next) -> Response {
     next.run(Request::from_parts(parts, body)).await
 }
 
-/// What a method answers that has made something, and that has changed something.
-fn statuses(method: &Method, template: &str) -> (u16, u16) {
-    match *method {
-        Method::DELETE => (204, 204),
-        _ if template.ends_with("/touch") => (202, 202),
-        _ => (201, 200),
-    }
+/// Declares the status that a handler answers with once its write is committed: the row of the change carries it.
+pub(super) fn answers(status: StatusCode) -> StatusCode {
+    AuditedCall::declare(status.as_u16(), status.as_u16());
+    status
+}
+
+/// As [`answers`], for a handler that creates or replaces: answers the status of either.
+pub(super) fn answers_put() -> impl Fn(bool) -> StatusCode {
+    let status = |created| if created { StatusCode::CREATED } else { StatusCode::OK };
+    AuditedCall::declare(status(true).as_u16(), status(false).as_u16());
+    status
 }
 
 fn place(event: &mut Event, params: &RawPathParams) {

@@ -5,11 +5,12 @@ use axum::response::IntoResponse;
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, ETAG, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, HeaderValue};
 
+use super::audited;
 use super::authority::Authority;
 use super::definition::{MimeText, checked_mime};
 use super::extract::{Condition, Params, Segment, bytes};
 use super::openapi::{Preconditions, Problems, WriteProblems};
-use super::resources::{UriParam, created};
+use super::resources::UriParam;
 use super::{Answer, App};
 use crate::catalog::resources::RawContent;
 use crate::http::precondition::etag;
@@ -44,8 +45,9 @@ pub(super) async fn write(
     let mime_type = declared(request.headers())?;
     let bytes = bytes(request, app.content_bytes).await?;
     let content = RawContent { mime_type, bytes };
+    let status = audited::answers_put();
     let written = app.catalog.put_content(&agent, uri, content, condition).await?;
-    Ok((created(written.created), [(ETAG, etag(written.revision))]))
+    Ok((status(written.created), [(ETAG, etag(written.revision))]))
 }
 
 /// Reads the raw bytes of a resource that has exactly one content.

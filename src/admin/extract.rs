@@ -3,7 +3,6 @@
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use http::StatusCode;
 use http::request::Parts;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Deserializer};
@@ -22,8 +21,8 @@ const SMALL_BODY: usize = 256 * 1024;
 
 impl IntoResponse for AdminFault {
     fn into_response(self) -> Response {
-        // The surface adds the request's id, which is not known here.
-        let mut response = StatusCode::INTERNAL_SERVER_ERROR.into_response();
+        // The server adds the body, which may name the request's id.
+        let mut response = problem::status(&self.0).into_response();
         response.extensions_mut().insert(self.0);
         response
     }

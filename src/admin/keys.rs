@@ -12,6 +12,7 @@ use time::{OffsetDateTime, UtcOffset};
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
+use super::audited;
 use super::authority::Authority;
 use super::definition::Name;
 use super::extract::{
@@ -139,10 +140,10 @@ impl From<ApiKey> for KeyView {
 }
 
 /// The only answer that contains a secret.
-fn issued(issued: IssuedKey) -> impl IntoResponse {
+fn issued(status: StatusCode, issued: IssuedKey) -> impl IntoResponse {
     let tag = etag(issued.key.revision);
     let secret = issued.secret.reveal().to_owned();
-    (StatusCode::CREATED, [(ETAG, tag)], Json(KeyView { key: Some(secret), ..KeyView::from(issued.key) }))
+    (status, [(ETAG, tag)], Json(KeyView { key: Some(secret), ..KeyView::from(issued.key) }))
 }
 
 fn checked_scopes(given: Option<Vec<KeyScope>>) -> Result<Option<Vec<KeyScope>>, Fault> {
@@ -193,7 +194,8 @@ pub(super) async fn create_agent(
         limits: app.settable.key(new.limits)?,
         networks: checked_networks(new.networks)?,
     };
-    Ok(issued(app.identity.create_key(new, authority.maker()).await?))
+    let status = audited::answers(StatusCode::CREATED);
+    Ok(issued(status, app.identity.create_key(new, authority.maker()).await?))
 }
 
 /// Creates an owner key of a tenant. The answer is the only one that contains it.
@@ -224,7 +226,8 @@ pub(super) async fn create_owner(
         limits: app.settable.key(new.limits)?,
         networks: checked_networks(new.networks)?,
     };
-    Ok(issued(app.identity.create_key(new, authority.maker()).await?))
+    let status = audited::answers(StatusCode::CREATED);
+    Ok(issued(status, app.identity.create_key(new, authority.maker()).await?))
 }
 
 /// Lists the keys of an agent.
@@ -292,8 +295,9 @@ pub(super) async fn update(
 ) -> Answer<impl IntoResponse> {
     let key = find(&app, &authority, &id).await?;
     let limits = patch.limits.map(|limits| app.settable.key(limits)).transpose()?;
+    let status = audited::answers(StatusCode::OK);
     let key = app.identity.limit_key(&key, limits, authority.maker(), condition).await?;
-    Ok(([(ETAG, etag(key.revision))], Json(KeyView::from(key))))
+    Ok((status, [(ETAG, etag(key.revision))], Json(KeyView::from(key))))
 }
 
 /// Revokes a key, optionally with the keys that it created.
@@ -313,8 +317,9 @@ pub(super) async fn revoke(
     Condition(condition): Condition,
 ) -> Answer<impl IntoResponse> {
     let key = find(&app, &authority, &id).await?;
+    let status = audited::answers(StatusCode::NO_CONTENT);
     let revision = app.identity.revoke_key(&key, revocation.descendants, condition).await?;
-    Ok((StatusCode::NO_CONTENT, [(ETAG, etag(revision))]))
+    Ok((status, [(ETAG, etag(revision))]))
 }
 
 /// Replaces a key by a new one; the old one stays valid for the grace period.
@@ -344,7 +349,11 @@ pub(super) async fn rotate(
     if grace > LONGEST_GRACE {
         return Err(Fault::invalid_params("graceSeconds must be at most 2592000, thirty days").into());
     }
-    Ok(issued(app.identity.rotate_key(&key, Duration::from_secs(grace), authority.maker(), condition).await?))
+    let status = audited::answers(StatusCode::CREATED);
+    Ok(issued(
+        status,
+        app.identity.rotate_key(&key, Duration::from_secs(grace), authority.maker(), condition).await?,
+    ))
 }
 
 /// The key, if it exists and the caller manages it; otherwise not found.

@@ -7,11 +7,13 @@ use axum::Json;
 use axum::extract::{Request, State};
 use axum::response::IntoResponse;
 use bytes::Bytes;
+use http::StatusCode;
 use http::header::{CONTENT_TYPE, ETAG};
 use serde::{Deserialize, Serialize};
 use tokio::sync::OwnedSemaphorePermit;
 use utoipa::{IntoParams, ToSchema};
 
+use super::audited;
 use super::authority::Authority;
 use super::definition::{ManifestInput, ManifestView};
 use super::extract::{Condition, Nothing, Params, Segment, json_bytes, parse};
@@ -89,6 +91,7 @@ pub(super) async fn apply(
     let body = json_bytes(request, app.manifest_bytes).await?;
     let _place = app.place().await?;
     let wanted = read(&app, body, slug).await?;
+    let status = audited::answers(StatusCode::OK);
     let applied = if dry_run {
         app.catalog.plan_manifest(&agent, &wanted, &condition).await?
     } else {
@@ -97,7 +100,7 @@ pub(super) async fn apply(
     let Applied { revision, created, updated, deleted, unchanged } = applied;
     let (created, updated, deleted) = (created.into(), updated.into(), deleted.into());
     let shown = AppliedView { revision, dry_run, created, updated, deleted, unchanged };
-    Ok(([(ETAG, etag(revision))], Json(shown)))
+    Ok((status, [(ETAG, etag(revision))], Json(shown)))
 }
 
 /// Parses and validates a manifest on a separate thread.

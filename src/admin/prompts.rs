@@ -6,12 +6,13 @@ use axum::response::IntoResponse;
 use http::StatusCode;
 use http::header::ETAG;
 
+use super::audited;
 use super::authority::Authority;
 use super::definition::{PromptInput, PromptView};
 use super::extract::{Condition, Nothing, Params, Segment, Segments, json};
 use super::openapi::{Preconditions, Problems, WriteProblems};
 use super::page::{Items, PageParams};
-use super::resources::{AROUND_CONTENTS, created};
+use super::resources::AROUND_CONTENTS;
 use super::{Answer, App};
 use crate::http::precondition::etag;
 use crate::model::fault::Fault;
@@ -86,8 +87,9 @@ pub(super) async fn write(
     // Every character of text may be escaped.
     let input: PromptInput = json(request, app.content_bytes * 2 + AROUND_CONTENTS).await?;
     let new = input.check(name, app.content_bytes)?;
+    let status = audited::answers_put();
     let written = app.catalog.put_prompt(&agent, new, condition).await?;
-    Ok((created(written.created), [(ETAG, etag(written.revision))]))
+    Ok((status(written.created), [(ETAG, etag(written.revision))]))
 }
 
 /// Removes a prompt.
@@ -107,6 +109,7 @@ pub(super) async fn remove(
     Condition(condition): Condition,
 ) -> Answer<impl IntoResponse> {
     let agent = authority.catalog_of(&app.identity, &slug).await?;
+    let status = audited::answers(StatusCode::NO_CONTENT);
     let revision = app.catalog.delete_prompt(&agent, checked(&name)?, condition).await?;
-    Ok((StatusCode::NO_CONTENT, [(ETAG, etag(revision))]))
+    Ok((status, [(ETAG, etag(revision))]))
 }

@@ -8,6 +8,7 @@ use http::header::ETAG;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use super::audited;
 use super::authority::Authority;
 use super::definition::{ResourceInput, ResourceView};
 use super::extract::{Condition, Params, Segment, json};
@@ -123,12 +124,9 @@ pub(super) async fn write(
     // Every character of text may be escaped; base64 has four bytes for three.
     let input: ResourceInput = json(request, app.content_bytes * 2 + AROUND_CONTENTS).await?;
     let new = input.check(uri, app.content_bytes)?;
+    let status = audited::answers_put();
     let written = app.catalog.put_resource(&agent, new, condition).await?;
-    Ok((created(written.created), [(ETAG, etag(written.revision))]))
-}
-
-pub(super) fn created(created: bool) -> StatusCode {
-    if created { StatusCode::CREATED } else { StatusCode::OK }
+    Ok((status(written.created), [(ETAG, etag(written.revision))]))
 }
 
 /// Removes a resource.
@@ -148,8 +146,9 @@ pub(super) async fn remove(
     Condition(condition): Condition,
 ) -> Answer<impl IntoResponse> {
     let agent = authority.catalog_of(&app.identity, &slug).await?;
+    let status = audited::answers(StatusCode::NO_CONTENT);
     let revision = app.catalog.delete_resource(&agent, param.check()?, condition).await?;
-    Ok((StatusCode::NO_CONTENT, [(ETAG, etag(revision))]))
+    Ok((status, [(ETAG, etag(revision))]))
 }
 
 /// Notifies the subscribers of a resource, without new content.
@@ -169,6 +168,7 @@ pub(super) async fn touch(
     Condition(condition): Condition,
 ) -> Answer<impl IntoResponse> {
     let agent = authority.catalog_of(&app.identity, &slug).await?;
+    let status = audited::answers(StatusCode::ACCEPTED);
     let written = app.catalog.touch_resource(&agent, param.check()?, condition).await?;
-    Ok((StatusCode::ACCEPTED, [(ETAG, etag(written.revision))]))
+    Ok((status, [(ETAG, etag(written.revision))]))
 }

@@ -9,12 +9,12 @@ use serde::{Deserialize, Serialize};
 use uri_template::UriTemplate;
 use utoipa::{IntoParams, ToSchema};
 
+use super::audited;
 use super::authority::Authority;
 use super::definition::{TemplateInput, TemplateView};
 use super::extract::{Condition, Params, Segment, json};
 use super::openapi::{Preconditions, Problems, WriteProblems};
 use super::page::{Items, PageParams};
-use super::resources::created;
 use super::{Admin, Answer, App};
 use crate::http::precondition::etag;
 use crate::model::agent::Agent;
@@ -125,8 +125,9 @@ pub(super) async fn write(
     let uri_template = param.check()?;
     let input: TemplateInput = json(request, MOST_BYTES).await?;
     let new = input.check(uri_template)?;
+    let status = audited::answers_put();
     let written = app.catalog.put_template(&agent, new, condition).await?;
-    Ok((created(written.created), [(ETAG, etag(written.revision))]))
+    Ok((status(written.created), [(ETAG, etag(written.revision))]))
 }
 
 /// Removes a resource template.
@@ -146,6 +147,7 @@ pub(super) async fn remove(
     Condition(condition): Condition,
 ) -> Answer<impl IntoResponse> {
     let agent = authority.catalog_of(&app.identity, &slug).await?;
+    let status = audited::answers(StatusCode::NO_CONTENT);
     let revision = app.catalog.delete_template(&agent, param.check()?, condition).await?;
-    Ok((StatusCode::NO_CONTENT, [(ETAG, etag(revision))]))
+    Ok((status, [(ETAG, etag(revision))]))
 }

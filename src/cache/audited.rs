@@ -23,8 +23,8 @@ tokio::task_local! {
 pub struct AuditedCall {
     event: Mutex<Event>,
     began: Instant,
-    /// What its method answers where it has made something, and where it has changed something.
-    statuses: Mutex<(u16, u16)>,
+    /// The statuses that the handler declared for a change that creates and for any other.
+    statuses: Mutex<Option<(u16, u16)>>,
     written: AtomicBool,
 }
 
@@ -34,7 +34,7 @@ impl AuditedCall {
         Arc::new(Self {
             event: Mutex::new(event),
             began: Instant::now(),
-            statuses: Mutex::new((201, 200)),
+            statuses: Mutex::new(None),
             written: AtomicBool::new(false),
         })
     }
@@ -54,9 +54,10 @@ impl AuditedCall {
         let _ = CALL.try_with(|call| change(&mut call.event.lock()));
     }
 
-    /// What the call is answered with where it has made something, and where it has changed something.
-    pub fn answers(&self, created: u16, changed: u16) {
-        *self.statuses.lock() = (created, changed);
+    /// Declares the statuses that the current call answers with once its change is committed: one that creates, and any
+    /// other.
+    pub fn declare(created: u16, changed: u16) {
+        CALL.try_with(|call| *call.statuses.lock() = Some((created, changed))).ok();
     }
 
     /// What is known of the call, and how long it took so far; `None` where its row is written already, or left out.
@@ -80,8 +81,8 @@ impl AuditedCall {
 
     fn changed(&self, told: &WriteSummary) -> Event {
         let mut event = self.event.lock().clone();
-        let (created, changed) = *self.statuses.lock();
-        event.status = Some(if told.created { created } else { changed });
+        event.status =
+            self.statuses.lock().map(|(created, changed)| if told.created { created } else { changed });
         event.subject = event.subject.or_else(|| Some(subject(&told.subject)));
         event.tenant = event.tenant.or(told.tenant);
         event.agent = event.agent.or(told.agent);
