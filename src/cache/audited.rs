@@ -1,4 +1,4 @@
-//! The call that a write belongs to: carried from the surface to the transaction, whose row in the audit log it makes.
+//! The call that a write belongs to: passed from the surface to the transaction that commits its audit row.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -101,7 +101,7 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// The row of a write that tells this of itself; `None` where the write belongs to no call.
+    /// The audit row of a write with this summary; `None` where the write belongs to no call.
     pub(super) fn of(told: Option<WriteSummary>, sources: &Sources) -> Result<Option<Self>, Fault> {
         let Some((call, told)) = AuditedCall::current().zip(told) else { return Ok(None) };
         let mut event = call.changed(&told);

@@ -1,4 +1,4 @@
-//! Which of many URIs something answers: bounded, and off the async threads where it is more than a little work.
+//! Which of many URIs can be read: a bounded number of comparisons, on a blocking thread where there are many.
 
 use std::sync::Arc;
 
@@ -8,18 +8,18 @@ use crate::identity::grant::Caller;
 use crate::model::fault::Fault;
 use crate::model::uri::ResourceUri;
 
-/// Most comparisons of URIs with templates for one request: some hundred milliseconds at the worst.
+/// Most comparisons of URIs with templates for one request: some hundred milliseconds at worst.
 pub(super) const MOST_COMPARISONS: usize = 250_000;
-/// Comparisons that are made where they are asked for: about a millisecond at the worst.
+/// Most comparisons made on the async thread: about a millisecond at worst.
 pub(super) const LIGHT_COMPARISONS: usize = 1_000;
 
 impl Definitions {
-    /// With how much a URI is compared to find out what answers it.
+    /// The number of comparisons that finding the definition of a URI takes.
     pub(super) fn comparisons(&self, uri: &ResourceUri) -> usize {
         if self.resources.contains_key(uri) { 1 } else { 1 + self.templates.candidates(uri) }
     }
 
-    /// Leaves those URIs that something answers.
+    /// Retains the URIs that can be read.
     fn answered(&self, mut uris: Vec<ResourceUri>) -> Result<Vec<ResourceUri>, Fault> {
         let mut left = MOST_COMPARISONS;
         for uri in &uris {
@@ -36,11 +36,11 @@ impl Definitions {
 }
 
 impl Catalog {
-    /// Leaves those URIs that something answers.
+    /// Retains the URIs that can be read.
     ///
     /// # Errors
     /// [`Fault::InvalidParams`] where that takes more than a bounded number of comparisons with templates;
-    /// [`Fault::Unavailable`] where too much of this kind is under way.
+    /// [`Fault::Unavailable`] where too many comparisons are in progress.
     pub async fn answered(
         &self,
         caller: &Caller,

@@ -13,7 +13,7 @@ use crate::model::resource::ContentHash;
 use crate::model::scope::Revision;
 
 impl Catalog {
-    /// What stands behind an address, compiled; `None` where it is purged already.
+    /// Compiles the contents of a hash, or returns the cached compilation; `None` where the contents are purged.
     pub(super) async fn compiled(
         &self,
         caller: &Caller,
@@ -26,7 +26,7 @@ impl Catalog {
         if let Some(compiled) = self.compilations.get(&key) {
             return Ok(Some(compiled));
         }
-        // Boxed, so that the future of a render of what is compiled is small to move.
+        // Boxed, so that the future of a render from the cache is small to move.
         Box::pin(self.compile(caller, key, address, compile)).await
     }
 
@@ -50,10 +50,10 @@ impl Catalog {
     }
 }
 
-/// What was checked when it was registered does compile: anything else is a bug.
+/// Registered sources were checked, so that a failure to compile is a bug.
 fn unreadable(error: RenderError) -> Fault {
     match error {
         RenderError::Busy | RenderError::Late => error.into(),
-        bug => Fault::Internal(format!("what is registered does not compile: {bug}")),
+        bug => Fault::Internal(format!("registered source does not compile: {bug}")),
     }
 }

@@ -1,5 +1,4 @@
-//! Bodies of templates and messages of prompts, checked and compiled: as they are registered, and for as long as they
-//! are used.
+//! Compiled bodies of templates and messages of prompts, and the cache of them.
 
 use std::sync::Arc;
 
@@ -17,10 +16,10 @@ use crate::model::resource::ContentHash;
 use crate::model::scope::Revision;
 use crate::model::uri::ResourceUri;
 
-/// What messages take in memory for each byte that they have as JSON, at most.
+/// Most bytes of memory that messages take for each byte of their JSON.
 const MESSAGE_WEIGHT: usize = 4;
 
-/// What stands for a text that is to be rendered: the shortest that [`is_template`].
+/// The placeholder of a text that is rendered: the shortest text that [`is_template`].
 const TO_RENDER: &str = "{";
 
 /// Messages whose texts are templates, or one text that is one.

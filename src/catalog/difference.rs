@@ -1,4 +1,4 @@
-//! How what is registered differs from what its owner wants.
+//! The difference between a stored definition and the one that replaces it.
 
 use crate::model::prompt::{NewPrompt, Prompt};
 use crate::model::resource::{ContentHash, NewResource, Resource};
@@ -6,18 +6,18 @@ use crate::model::scope::ChangeKind;
 use crate::model::template::{NewTemplate, ResourceTemplate};
 use crate::store::write::{Put, Removal};
 
-/// How something differs from what its owner wants.
+/// How a definition differs from its replacement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Difference {
-    /// What the write is called in the log of changes.
+    /// The kind of the change.
     kind: ChangeKind,
-    /// Whether the bytes behind it are others.
+    /// Whether its contents differ.
     contents: bool,
 }
 
-/// Something that an agent registers, each under a key of its own.
+/// A kind of definition, identified by a key.
 pub(super) trait Registered {
-    /// As its owner wants it.
+    /// A definition to be written.
     type New;
     const ADDED: ChangeKind;
     const REMOVED: ChangeKind;
@@ -26,14 +26,14 @@ pub(super) trait Registered {
 
     fn key_of(new: &Self::New) -> &str;
 
-    /// How it differs from what its owner wants, if it does.
+    /// How it differs from its replacement, if it does.
     fn difference(&self, new: &Self::New) -> Option<Difference>;
 
-    /// The bytes that it names.
+    /// The hashes of its contents.
     fn names(&self) -> Vec<ContentHash>;
 }
 
-/// What a write has to do to make of what is there, if anything, what its owner wants: nothing where it is the same.
+/// The write that replaces a stored definition, if any, by a new one; `None` where both are the same.
 pub(super) fn step<'n, R: Registered>(
     old: Option<&R>,
     new: &'n R::New,
@@ -43,7 +43,7 @@ pub(super) fn step<'n, R: Registered>(
     Some((kind, Put { new, freed: contents.then(|| old.names()) }))
 }
 
-/// What a write has to do to remove what is there.
+/// The write that removes a stored definition.
 pub(super) fn removal<R: Registered>(old: &R) -> Removal<'_> {
     Removal { key: old.key(), freed: old.names() }
 }

@@ -1,4 +1,4 @@
-//! Manifests: an agent's whole registry, applied and read at once.
+//! Manifests: all definitions of an agent, applied and read at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -46,18 +46,18 @@ pub struct FullManifest {
     pub bytes: BTreeMap<ContentHash, Bytes>,
 }
 
-/// Where something stands in a manifest.
+/// The position of a definition in a manifest.
 #[derive(Debug, Clone, Copy)]
-pub struct Place<'a> {
+pub struct ManifestEntry<'a> {
     /// The list.
     pub list: &'static str,
     /// Its number in the list, from 0.
     pub index: usize,
-    /// What it is called; may be empty.
+    /// Its key; may be empty.
     pub name: &'a str,
 }
 
-impl fmt::Display for Place<'_> {
+impl fmt::Display for ManifestEntry<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}[{}]", self.list, self.index)?;
         if self.name.is_empty() { Ok(()) } else { write!(f, " ({})", shortened(self.name)) }
@@ -65,9 +65,8 @@ impl fmt::Display for Place<'_> {
 }
 
 impl Catalog {
-    /// Makes of an agent's registry what a manifest says, in one transaction: what is not in it is removed, what is the
-    /// same already is left as it is. Where all is the same the revision stays. The condition is about the revision of
-    /// the agent's scope.
+    /// Replaces all definitions of an agent by those of a manifest, in one transaction. Definitions that are the same stay as
+    /// they are; where all are, so does the revision. The precondition applies to the revision of the agent's scope.
     ///
     /// # Errors
     /// As of each resource, template and prompt, [`Fault::InvalidParams`] saying of which; [`Fault::RevisionMismatch`];
@@ -92,7 +91,7 @@ impl Catalog {
                         catalog.carry_out(write, &target, &plan).await?;
                         let changed = plan.changes().next().is_some();
                         if changed && AuditedCall::current().is_some() {
-                            write.set_summary(told_of_all(&target, &stored, &wanted));
+                            write.set_summary(summary_of_all(&target, &stored, &wanted));
                         }
                         Ok(plan.into_applied(if changed { target.revision } else { target.present() }))
                     })
@@ -168,7 +167,7 @@ impl Catalog {
     ) -> Result<(), Fault> {
         let stored: BTreeMap<_, _> = stored.iter().map(|old| (&old.uri_template, old)).collect();
         let place = |index: usize, new: &NewTemplate| {
-            Place { list: "templates", index, name: new.uri_template.as_str() }.to_string()
+            ManifestEntry { list: "templates", index, name: new.uri_template.as_str() }.to_string()
         };
         for (index, new) in wanted.iter().enumerate() {
             if stored.get(&new.uri_template).is_none_or(|old| old.body != new.body.hash) {
@@ -203,7 +202,7 @@ impl Catalog {
                     && declared.eq(new.arguments.iter().map(|argument| &argument.name))
             });
             if !is_checked {
-                let place = Place { list: "prompts", index, name: new.name.as_str() };
+                let place = ManifestEntry { list: "prompts", index, name: new.name.as_str() };
                 self.check_messages(tenant, new).await.map_err(|fault| fault.within(place))?;
             }
         }
@@ -231,8 +230,8 @@ impl Catalog {
     }
 }
 
-/// What a write that applies a manifest tells the audit log.
-fn told_of_all(target: &Target, stored: &Stored, wanted: &NewManifest) -> WriteSummary {
+/// The summary of a write that applies a manifest, for the audit log.
+fn summary_of_all(target: &Target, stored: &Stored, wanted: &NewManifest) -> WriteSummary {
     let before = of_all([prints(&stored.resources), prints(&stored.templates), prints(&stored.prompts)]);
     let after = of_all([
         new_prints::<Resource>(&wanted.resources),
@@ -257,10 +256,10 @@ fn new_prints<R: Registered<New: Fingerprint>>(wanted: &[R::New]) -> Vec<(&str, 
     wanted.iter().map(|new| (R::key_of(new), new.fingerprint())).collect()
 }
 
-/// What is too large for a manifest is read in its parts.
+/// The refusal of a manifest that is too large to be read at once.
 pub fn too_large(most_bytes: usize) -> Fault {
     Fault::invalid_params(format!(
-        "the registry is larger than a manifest may be, {most_bytes} bytes; read it one by one"
+        "the manifest is larger than {most_bytes} bytes; read the definitions one by one"
     ))
 }
 
@@ -303,7 +302,7 @@ fn check_list<R: Registered>(list: &'static str, wanted: &[R::New], most: usize)
 }
 
 impl Stored {
-    /// Reads what a write is about to change.
+    /// Reads the definitions that a write is about to change.
     async fn read_in(write: &mut Write, tenant: TenantId, agent: AgentId) -> Result<Self, StoreError> {
         Ok(Self {
             resources: write.resources(tenant, agent).await?,
@@ -325,7 +324,7 @@ impl Stored {
         })
     }
 
-    /// How long each content is that is named.
+    /// The size of each content.
     async fn sizes(
         &self,
         view: &mut Snapshot,
@@ -338,14 +337,14 @@ impl Stored {
         Ok(sizes)
     }
 
-    /// How long all contents are together, each as often as it is named.
+    /// The total size of the contents, each as often as it is referred to.
     fn total(&self, sizes: &BTreeMap<ContentHash, usize>) -> usize {
         let parts = self.resources.iter().flat_map(|resource| &resource.parts).map(|part| part.hash);
         let sizes = parts.chain(self.rendered()).map(|hash| sizes.get(&hash).copied().unwrap_or_default());
         sizes.fold(0, usize::saturating_add)
     }
 
-    /// What is named that is rendered.
+    /// The contents that are rendered.
     fn rendered(&self) -> impl Iterator<Item = ContentHash> {
         let bodies = self.templates.iter().map(|template| template.body);
         bodies.chain(self.prompts.iter().map(|prompt| prompt.messages))

@@ -1,4 +1,4 @@
-//! What it takes to make of what is registered what its owner wants: pure, and the same for every kind.
+//! The writes that replace all definitions of an agent by those of a manifest: pure, and generic over the kind.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::model::scope::{ChangeKind, Revision};
 use crate::model::template::{NewTemplate, ResourceTemplate};
 use crate::store::write::{Put, Removal};
 
-/// All that an agent has registered.
+/// All definitions of an agent.
 #[derive(Debug)]
 pub(super) struct Stored {
     pub(super) resources: Vec<Resource>,
@@ -17,7 +17,7 @@ pub(super) struct Stored {
     pub(super) prompts: Vec<Prompt>,
 }
 
-/// All that an agent is to have registered.
+/// The definitions of a manifest.
 #[derive(Debug)]
 pub struct NewManifest {
     /// Its resources.
@@ -28,7 +28,7 @@ pub struct NewManifest {
     pub prompts: Vec<NewPrompt>,
 }
 
-/// What it takes, of every kind.
+/// The writes of all kinds.
 #[derive(Debug)]
 pub(super) struct Plan<'s> {
     pub(super) resources: Steps<'s, NewResource>,
@@ -36,7 +36,7 @@ pub(super) struct Plan<'s> {
     pub(super) prompts: Steps<'s, NewPrompt>,
 }
 
-/// What it takes, of one kind; each list in byte order.
+/// The writes of one kind; each list in byte order.
 #[derive(Debug)]
 pub(super) struct Steps<'s, N> {
     pub(super) puts: Vec<Put<'s, N>>,
@@ -45,26 +45,26 @@ pub(super) struct Steps<'s, N> {
     pub(super) updated: Vec<String>,
     pub(super) deleted: Vec<String>,
     pub(super) unchanged: usize,
-    /// As the log of changes has it.
+    /// For the log of changes.
     pub(super) changes: Vec<(ChangeKind, String)>,
 }
 
-/// What applying a manifest did, or would do.
+/// The effect of applying a manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Applied {
-    /// The revision of the agent's scope: after it, or before what it would do.
+    /// The revision of the agent's scope: the new one, or the current one of a dry run.
     pub revision: Revision,
-    /// What was not there before.
+    /// The definitions that were added.
     pub created: Names,
-    /// What was other than now.
+    /// The definitions that were changed.
     pub updated: Names,
-    /// What is no more.
+    /// The definitions that were removed.
     pub deleted: Names,
-    /// How many stayed as they were.
+    /// How many definitions are unchanged.
     pub unchanged: usize,
 }
 
-/// What is registered, by the names that it goes by; each list in byte order.
+/// Keys of definitions by kind; each list in byte order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Names {
     /// URIs of resources.
@@ -102,7 +102,7 @@ impl<'s> Plan<'s> {
     }
 }
 
-/// What is wanted has each key once.
+/// The writes of one kind. Each key is wanted at most once.
 fn steps<'s, R: Registered>(stored: &'s [R], wanted: &'s [R::New]) -> Steps<'s, R::New> {
     let mut left: BTreeMap<_, _> = stored.iter().map(|old| (old.key(), old)).collect();
     let by_key: BTreeMap<_, _> = wanted.iter().map(|new| (R::key_of(new), new)).collect();

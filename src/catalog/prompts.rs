@@ -96,12 +96,14 @@ impl Catalog {
         if old.is_none() {
             let count = write.count_prompts(tenant, agent).await?;
             if usize::try_from(count).is_ok_and(|count| count >= self.limits.prompts_per_agent) {
-                return Err(Fault::invalid_params("the agent has as many prompts as it may have"));
+                return Err(Fault::invalid_params(
+                    "the agent's limit of prompts is reached; delete one first",
+                ));
             }
         }
         write.put_prompts(tenant, agent, &[put], revision, self.sources.clock.now()).await?;
         write.change(scope, kind, new.name.as_str());
-        write.set_summary(target.report(new.name.as_str(), old.as_ref(), Some(new)));
+        write.set_summary(target.summary(new.name.as_str(), old.as_ref(), Some(new)));
         Ok(Written { revision, created: old.is_none() })
     }
 
@@ -129,7 +131,7 @@ impl Catalog {
                         let now = catalog.sources.clock.now();
                         write.delete_prompts(tenant, agent, &[removal(&old)], now).await?;
                         write.change(scope, ChangeKind::PromptRemoved, name.as_str());
-                        write.set_summary(target.report(name.as_str(), Some(&old), None::<&NewPrompt>));
+                        write.set_summary(target.summary(name.as_str(), Some(&old), None::<&NewPrompt>));
                         Ok(revision)
                     })
                     .await

@@ -16,10 +16,10 @@ use crate::model::resource::{ContentHash, Part, Resource};
 use crate::model::uri::ResourceUri;
 use crate::store::StoreError;
 
-/// Contents may be purged between the look at a definition and the look at its bytes; a newer look finds others.
+/// Attempts to read contents: they may be purged between reading a definition and reading its bytes.
 const MOST_LOOKS: usize = 3;
 
-/// What answers to a URI.
+/// The definition that a URI is read from.
 #[derive(Debug)]
 pub enum Answering {
     /// The resource of this URI.
@@ -29,7 +29,7 @@ pub enum Answering {
 }
 
 impl Definitions {
-    /// What answers to a URI: its resource first, else the most specific template that it matches.
+    /// The definition of a URI: its resource, otherwise the most specific template that it matches.
     ///
     /// # Errors
     /// [`Fault::ResourceNotFound`].
@@ -43,11 +43,11 @@ impl Definitions {
 }
 
 impl Catalog {
-    /// What the caller's agent has registered, as new as anything this replica has heard of.
+    /// The snapshot of the caller's agent, at the newest revision known.
     ///
     /// # Errors
     /// [`Fault::Forbidden`] where the agent has just been deleted; [`Fault::StorageUnavailable`] where it is not in
-    /// memory and the database is away.
+    /// memory and the database is unreachable.
     pub async fn snapshot(&self, caller: &Caller) -> Result<Arc<AgentSnapshot>, Fault> {
         self.snapshot_of(caller.tenant, caller.agent).await
     }
@@ -117,7 +117,7 @@ impl Catalog {
     }
 
     /// A newer snapshot, where contents that the present one names are purged. The purge waits for long enough that
-    /// only a replica that heard nothing meanwhile comes here.
+    /// only a replica that missed all notifications meanwhile gets here.
     pub(super) async fn look_again(&self, caller: &Caller) -> Result<Arc<AgentSnapshot>, Fault> {
         Box::pin(self.loader.sweep()).await?;
         self.snapshot(caller).await

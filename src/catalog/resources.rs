@@ -175,14 +175,14 @@ impl Catalog {
         }
         write.put_resources(tenant, agent, &[put], revision, self.sources.clock.now()).await?;
         write.change(scope, kind, new.uri.as_str());
-        write.set_summary(target.report(new.uri.as_str(), old.as_ref(), Some(new)));
+        write.set_summary(target.summary(new.uri.as_str(), old.as_ref(), Some(new)));
         Ok(Written { revision, created: old.is_none() })
     }
 
     async fn count_in(&self, write: &mut Write, target: &Target) -> Result<(), Fault> {
         let count = write.count_resources(target.tenant, target.agent, 1).await?.ok_or(NO_AGENT)?;
         if usize::try_from(count).is_ok_and(|count| count > self.limits.resources_per_agent) {
-            return Err(Fault::invalid_params("the agent has as many resources as it may have"));
+            return Err(Fault::invalid_params("the agent's limit of resources is reached; delete one first"));
         }
         Ok(())
     }
@@ -210,7 +210,7 @@ impl Catalog {
                         let now = catalog.sources.clock.now();
                         write.touch_resource(tenant, agent, &uri, revision, now).await?;
                         write.change(scope, ChangeKind::ResourceTouched, uri.as_str());
-                        write.set_summary(target.report(uri.as_str(), Some(&old), Some(&old)));
+                        write.set_summary(target.summary(uri.as_str(), Some(&old), Some(&old)));
                         Ok(Written { revision, created: false })
                     })
                     .await
@@ -242,7 +242,7 @@ impl Catalog {
                         write.delete_resources(tenant, agent, &[removal(&old)], now).await?;
                         write.count_resources(tenant, agent, -1).await?;
                         write.change(scope, ChangeKind::ResourceRemoved, uri.as_str());
-                        write.set_summary(target.report(uri.as_str(), Some(&old), None::<&NewResource>));
+                        write.set_summary(target.summary(uri.as_str(), Some(&old), None::<&NewResource>));
                         Ok(revision)
                     })
                     .await

@@ -1,4 +1,4 @@
-//! An agent in memory: its definitions at one revision, patched from its changes.
+//! An agent in memory: a snapshot of its definitions at one revision, patched from its changes.
 
 use std::borrow::Borrow;
 use std::sync::Arc;
@@ -25,19 +25,19 @@ use crate::store::{Store, StoreError};
 
 /// Changes patched at once; a snapshot further behind is loaded anew.
 const MOST_CHANGES: usize = 10_000;
-/// Loads for one caller while the agent keeps changing; the last is answered, and it is newer than the call.
+/// Most loads for one caller while the agent keeps changing; the last is answered, since it is newer than the call.
 const MOST_LOADS: usize = 4;
 
-/// What an agent has registered, at one revision.
+/// The definitions of an agent at one revision.
 #[derive(Debug)]
 pub struct AgentSnapshot {
     /// Which timeline of the database it was read in: the same revision means something else in another.
     pub timeline: u64,
     /// The revision of the agent's scope.
     pub revision: Revision,
-    /// What the agent says of itself.
+    /// The description of the agent.
     pub description: AgentDescription,
-    /// What it has registered.
+    /// Its definitions.
     pub definitions: Definitions,
     /// The newest revisions that changed what results show.
     pub changed: Changed,
@@ -55,12 +55,12 @@ pub struct Definitions {
 }
 
 impl Definitions {
-    /// Whether there is something to read at a URI.
+    /// Whether a URI can be read.
     pub fn answers(&self, uri: &ResourceUri) -> bool {
         self.resources.contains_key(uri) || self.templates.find(uri).is_some()
     }
 
-    /// Checks that there is something to read at a URI.
+    /// Checks that a URI can be read.
     ///
     /// # Errors
     /// [`Fault::ResourceNotFound`].
@@ -72,7 +72,7 @@ impl Definitions {
 /// The newest revisions that changed something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Changed {
-    /// What the agent says of itself.
+    /// The description of the agent.
     pub description: Revision,
     /// What a list of resources shows.
     pub resources: Revision,
@@ -95,7 +95,7 @@ pub(super) fn page<K: Ord + Borrow<str>, V>(
     Page { items, more: rest.next().is_some() }
 }
 
-/// The place of an agent's snapshot. It is there before the snapshot is.
+/// The cell of an agent's snapshot. It exists before the snapshot is loaded.
 #[derive(Debug)]
 pub struct AgentCell {
     tenant: TenantId,
@@ -179,7 +179,7 @@ impl AgentCell {
         Ok(Some(loaded))
     }
 
-    /// The old snapshot with what changed since; `None` where that is too much or not known any more.
+    /// The old snapshot with the changes since; `None` where there are too many, or they are pruned.
     async fn patch(
         &self,
         view: &mut Snapshot,
@@ -271,7 +271,7 @@ impl Changed {
     }
 }
 
-/// What the changes of a kind are about, each once.
+/// The subjects of the changes of a kind, each once.
 fn subjects(changes: &[Change], of: fn(ChangeKind) -> bool) -> Vec<String> {
     let mut subjects: Vec<_> =
         changes.iter().filter(|change| of(change.kind)).map(|change| change.subject.clone()).collect();
@@ -280,7 +280,7 @@ fn subjects(changes: &[Change], of: fn(ChangeKind) -> bool) -> Vec<String> {
     subjects
 }
 
-/// Takes the subjects away and puts those back that are still there.
+/// Removes the subjects and inserts the rows of those that still exist.
 fn replace<K: Ord + Clone + Borrow<str>, V>(
     all: &mut OrdMap<K, Arc<V>>,
     subjects: &[String],

@@ -38,8 +38,8 @@ impl Target {
         Revision(self.revision.0 - 1)
     }
 
-    /// What a write that creates, changes or removes a definition reports to the audit log.
-    pub(super) fn report(
+    /// The summary of a write that creates, changes or removes a definition, for the audit log.
+    pub(super) fn summary(
         &self,
         subject: &str,
         old: Option<&impl Fingerprint>,

@@ -103,7 +103,7 @@ impl Catalog {
         }
         write.put_templates(tenant, agent, &[put], revision, self.sources.clock.now()).await?;
         write.change(scope, kind, new.uri_template.as_str());
-        write.set_summary(target.report(new.uri_template.as_str(), old.as_ref(), Some(new)));
+        write.set_summary(target.summary(new.uri_template.as_str(), old.as_ref(), Some(new)));
         Ok(Written { revision, created: old.is_none() })
     }
 
@@ -111,7 +111,9 @@ impl Catalog {
     async fn check_beside(&self, write: &mut Write, target: &Target, new: &UriTemplate) -> Result<(), Fault> {
         let others = write.uri_templates(target.tenant, target.agent).await?;
         if others.len() >= self.limits.templates_per_agent {
-            return Err(Fault::invalid_params("the agent has as many resource templates as it may have"));
+            return Err(Fault::invalid_params(
+                "the agent's limit of resource templates is reached; delete one first",
+            ));
         }
         match self.find_conflict(target.tenant, others, [new.clone()].into()).await? {
             Some((_, conflict)) => Err(Fault::invalid_params(format!("uriTemplate {conflict}"))),
@@ -144,7 +146,7 @@ impl Catalog {
                         let now = catalog.sources.clock.now();
                         write.delete_templates(tenant, agent, &[removal(&old)], now).await?;
                         write.change(scope, ChangeKind::TemplateRemoved, uri_template.as_str());
-                        write.set_summary(target.report(
+                        write.set_summary(target.summary(
                             uri_template.as_str(),
                             Some(&old),
                             None::<&NewTemplate>,

@@ -1,5 +1,5 @@
-//! Agents. What decides over access changes with the tenant's scope, what an agent says of itself with its own, and
-//! which agent a slug names with the gateway's.
+//! Agents. Their access settings are part of the tenant's scope, their descriptions of their own, and their slugs of the
+//! gateway's.
 
 use std::sync::Arc;
 
@@ -17,14 +17,14 @@ use crate::store::write::{Write, WriteSummary};
 
 const NO_AGENT: Fault = Fault::NotFound("agent");
 
-/// An agent as it is to be made.
+/// An agent to be created.
 #[derive(Debug, Clone)]
 pub struct NewAgent {
-    /// What people type.
+    /// Its slug.
     pub slug: Slug,
-    /// Whose it is.
+    /// Its tenant.
     pub tenant: Slug,
-    /// What it says of itself.
+    /// Its description.
     pub description: AgentDescription,
     /// Who may read it.
     pub access: Access,
@@ -33,11 +33,11 @@ pub struct NewAgent {
     /// How much may be used of it, for the operator to set; unless given, as much as of the last agent of its slug, or
     /// what the tenant's agents start with.
     pub limits: Option<UseLimits>,
-    /// Whether the operator makes it.
+    /// Whether the operator creates it.
     pub by_operator: bool,
 }
 
-/// What is to change of an agent; `None` leaves a member as it is, an inner `None` takes it away.
+/// Changes to an agent; `None` leaves a member as it is, an inner `None` removes it.
 #[derive(Debug, Clone, Default)]
 pub struct AgentPatch {
     /// The name.
@@ -75,7 +75,7 @@ impl AgentPatch {
     }
 }
 
-/// Whether an agent answers, and who decides.
+/// Whether an agent is enabled, and whether the operator disabled it.
 #[derive(Debug, Clone, Copy)]
 struct Enabling {
     enabled: bool,
@@ -115,7 +115,7 @@ impl Identity {
         Ok(self.store.agents(tenant, after, limit).await?)
     }
 
-    /// Makes an agent.
+    /// Creates an agent.
     ///
     /// # Errors
     /// [`Fault::NotFound`] without the tenant, [`Fault::AlreadyExists`], [`Fault::SlugRetired`]; [`Fault::InvalidParams`] where
@@ -159,7 +159,7 @@ impl Identity {
         };
         write.insert_agent(&agent).await?;
         announce(write, &agent);
-        write.set_summary(told(&agent, agent.revision, None, Some(&agent)));
+        write.set_summary(summary(&agent, agent.revision, None, Some(&agent)));
         Ok(agent)
     }
 
@@ -228,7 +228,7 @@ impl Identity {
                         let now = identity.sources.clock.now();
                         write.delete_agent(old.tenant, old.uid, revision, now).await?;
                         announce(write, &old);
-                        write.set_summary(told(&old, revision, Some(&old), None));
+                        write.set_summary(summary(&old, revision, Some(&old), None));
                         Ok(revision)
                     })
                     .await
@@ -237,7 +237,7 @@ impl Identity {
     }
 }
 
-/// What an agent starts with.
+/// The initial settings of an agent.
 struct Kept {
     last_revision: Revision,
     enabling: Enabling,
@@ -246,7 +246,7 @@ struct Kept {
 }
 
 impl Kept {
-    /// What its slug kept of the last agent that had it; without one, what agents of the tenant start with.
+    /// Those that its slug retained of the last agent; without one, the defaults of the tenant.
     fn of(retired: Option<RetiredSlug>, tenant: &Tenant, uid: AgentId) -> Self {
         let disabled_by_operator = retired.as_ref().is_some_and(|retired| retired.disabled_by_operator);
         Self {
@@ -258,7 +258,7 @@ impl Kept {
     }
 }
 
-/// What the slug kept of its earlier life, if it had one and this tenant may use it.
+/// What the slug retained of the last agent that had it, if there was one and this tenant may use the slug.
 async fn free_slug(write: &mut Write, new: &NewAgent) -> Result<Option<RetiredSlug>, Fault> {
     if write.agent(&new.slug).await?.is_some() {
         return Err(Fault::AlreadyExists("an agent with this id"));
@@ -293,19 +293,19 @@ async fn update(
     write.update_agent(&new).await?;
     write.change(Scope::from(new.tenant), ChangeKind::Agent, new.uid.to_string());
     write.change(Scope::from(new.uid), ChangeKind::Agent, new.uid.to_string());
-    write.set_summary(told(&new, revision, Some(&old), Some(&new)));
+    write.set_summary(summary(&new, revision, Some(&old), Some(&new)));
     Ok(new)
 }
 
-/// An agent came or went: its slug, its access and the agent itself changed.
+/// Records the changes of an agent that is created or deleted: to its slug, its access and itself.
 fn announce(write: &mut Write, agent: &Agent) {
     write.change(Scope::GATEWAY, ChangeKind::Slug, agent.slug.as_str());
     write.change(Scope::from(agent.tenant), ChangeKind::Agent, agent.uid.to_string());
     write.change(Scope::from(agent.uid), ChangeKind::Agent, agent.uid.to_string());
 }
 
-/// What a write tells the audit log that makes, changes or deletes an agent.
-fn told(agent: &Agent, revision: Revision, old: Option<&Agent>, new: Option<&Agent>) -> WriteSummary {
+/// The summary of a write that creates, changes or deletes an agent, for the audit log.
+fn summary(agent: &Agent, revision: Revision, old: Option<&Agent>, new: Option<&Agent>) -> WriteSummary {
     WriteSummary {
         subject: agent.slug.to_string(),
         revision,

@@ -1,4 +1,4 @@
-//! What would be decided about a key at an agent, by which rule, without a request.
+//! The access decision about a key at an agent and the rule behind it, without a request.
 
 use std::sync::Arc;
 
@@ -11,16 +11,16 @@ use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
 use crate::model::limits::UseLimits;
 
-/// Why a key would not be let in.
+/// The rule by which a key would be refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AccessRule {
     /// It was revoked.
     Revoked,
-    /// It expired, or is older than its tenant lets keys become.
+    /// It expired, or exceeds the maximum age of its tenant.
     Expired,
-    /// It may not be used from there.
+    /// It may not be used from this address.
     Network,
-    /// It does not reach that agent, which is not public either.
+    /// It does not reach the agent, which is not public.
     Agent,
     /// The agent is disabled.
     Disabled,
@@ -28,25 +28,25 @@ pub enum AccessRule {
     Scope,
 }
 
-/// What a key would be let in as.
+/// What a key would be admitted with.
 #[derive(Debug, Clone)]
-pub struct WouldBe {
+pub struct Admissible {
     /// What the key grants.
     pub credential: Credential,
-    /// How much may be used.
+    /// The limits of the agent and its tenant.
     pub limits: Arc<AccessLimits>,
 }
 
 impl Identity {
-    /// What a key would be let in as at an agent, or by which rule and with what it would be refused. `tenant` is what
-    /// was set for the agent's tenant; `client` where it would be used from, if that is to be looked at.
+    /// Decides whether a key would be admitted at an agent, and by which rule it would be refused. `tenant` holds the limits of
+    /// the agent's tenant; `client` is the address that it would be used from, if that is to be checked.
     pub fn would_admit(
         &self,
         key: &ApiKey,
         agent: &Agent,
         tenant: UseLimits,
         client: Option<ClientAddress>,
-    ) -> Result<WouldBe, (AccessRule, Fault)> {
+    ) -> Result<Admissible, (AccessRule, Fault)> {
         let refused = |rule| Err((rule, Fault::Unauthenticated));
         if key.revoked_at.is_some() {
             return refused(AccessRule::Revoked);
@@ -66,7 +66,7 @@ impl Identity {
             limits: Arc::new(AccessLimits { quota_holder: agent.quota_holder, agent: agent.limits, tenant }),
         };
         match decide(Some(&credential), Some(access)) {
-            Ok(access) => Ok(WouldBe { credential, limits: access.limits }),
+            Ok(access) => Ok(Admissible { credential, limits: access.limits }),
             Err(fault) => Err((rule(&fault), fault)),
         }
     }

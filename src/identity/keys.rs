@@ -1,4 +1,4 @@
-//! Keys: made, shown once, listed, revoked, rotated.
+//! Keys: created, listed, limited, revoked, rotated. A secret is shown once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,28 +26,27 @@ use crate::store::write::{Write, WriteSummary};
 
 /// Active keys of one agent, and active owner keys of one tenant.
 const MOST_ACTIVE: i64 = 10;
-/// The same with those that have been replaced and are still good for a while: who has as many keys as there may be can
-/// rotate each of them.
+/// The same including replaced keys in their grace period, so that a holder of the most keys can rotate each of them.
 const MOST_ROTATING: i64 = 2 * MOST_ACTIVE;
 /// Changes of keys that one revision names each.
 const MOST_ANNOUNCED: usize = 1_000;
 
-/// A key as it is asked for; what is not given is up to whoever makes it.
+/// A key to be created; the creator's bounds supply what is not given.
 #[derive(Debug, Clone)]
 pub struct NewKey {
-    /// Whose.
+    /// Its tenant.
     pub tenant: TenantId,
     /// The one agent it reaches; `None` for an owner key.
     pub agent: Option<AgentId>,
-    /// What its owner calls it.
+    /// Its name.
     pub name: String,
     /// What it may do; `mcp` for an agent key and everything for an owner key unless given.
     pub scopes: Option<Vec<KeyScope>>,
-    /// From when on it is refused.
+    /// When it expires.
     pub expires_at: Option<OffsetDateTime>,
-    /// From where it may be used.
+    /// The networks that it may be used from.
     pub networks: Option<Networks>,
-    /// How much it may use.
+    /// Its rate limit.
     pub limits: Option<RateLimit>,
 }
 
@@ -64,7 +63,7 @@ struct Terms {
     maker: Option<PrincipalId>,
 }
 
-/// A key that was just made, with its secret: the only time that there is one.
+/// A key that was just created, with its secret, which is not stored.
 pub struct IssuedKey {
     /// The key.
     pub key: ApiKey,
@@ -92,7 +91,7 @@ impl Identity {
         Ok(self.store.keys(tenant, agent, after, limit).await?)
     }
 
-    /// Makes a key, within the bounds of the key that makes it.
+    /// Creates a key, within the bounds of the key that creates it.
     ///
     /// # Errors
     /// [`Fault::InvalidParams`] for an expiry that has passed or lies beyond the tenant's maximum age, or an eleventh active
@@ -121,8 +120,8 @@ impl Identity {
             .await
     }
 
-    /// What bounds the keys that somebody makes or changes, as of this transaction, which has locked the tenant: a key
-    /// that is revoked before it makes none afterwards.
+    /// The bounds of the keys that a maker creates or changes, as of this transaction, which has locked the tenant: a key
+    /// that is revoked before creates none afterwards.
     async fn bounds(&self, write: &mut Write, tenant: TenantId, maker: Maker) -> Result<KeyBounds, Fault> {
         let maker = match maker {
             Maker::Operator => None,
@@ -135,7 +134,7 @@ impl Identity {
         Ok(KeyBounds::new(maker, self.limits.key_rate))
     }
 
-    /// Whether the expiry that is asked for lies within the maximum age of the tenant's keys.
+    /// Checks that the requested expiry is within the maximum age of the tenant's keys.
     async fn check_age(&self, write: &mut Write, new: &NewKey) -> Result<(), Fault> {
         let (Some(end), Some(age)) = (new.expires_at, write.max_key_age(new.tenant).await?) else {
             return Ok(());
@@ -177,10 +176,10 @@ impl Identity {
     ) -> Result<IssuedKey, Fault> {
         let now = self.sources.clock.now();
         if terms.expires_at.is_some_and(|end| end <= now) {
-            return Err(Fault::invalid_params("expiresAt has passed"));
+            return Err(Fault::invalid_params("expiresAt is in the past"));
         }
         if write.active_keys(terms.tenant, terms.agent, now).await? >= most {
-            let full = format!("there are {most} active keys already; revoke one first");
+            let full = format!("there are {most} active keys, the most allowed; revoke one first");
             return Err(Fault::invalid_params(full));
         }
         let age = write.max_key_age(terms.tenant).await?;
@@ -207,7 +206,7 @@ impl Identity {
         write.insert_key(&key, secret.hash()).await?;
         self.memory.issued.insert(secret.hash());
         write.change(Scope::from(key.tenant), ChangeKind::Key, key.uid.to_string());
-        write.set_summary(told(&key, revision, replaced, Some(&key)));
+        write.set_summary(summary(&key, revision, replaced, Some(&key)));
         Ok(IssuedKey { key, secret })
     }
 
@@ -246,7 +245,7 @@ impl Identity {
                             let after = Some(&present);
                             write.set_summary(WriteSummary {
                                 created: false,
-                                ..told(&present, revision, Some(&old), after)
+                                ..summary(&present, revision, Some(&old), after)
                             });
                         }
                         Ok(present)
@@ -289,7 +288,7 @@ impl Identity {
                                 write.revoke_keys_made_by(tenant, present.principal, revision, now).await?;
                             announce(write, tenant, &revoked);
                         }
-                        write.set_summary(told(&present, revision, Some(&present), None));
+                        write.set_summary(summary(&present, revision, Some(&present), None));
                         Ok(ended)
                     })
                     .await
@@ -368,8 +367,8 @@ fn announce(write: &mut Write, tenant: TenantId, keys: &[KeyId]) {
     }
 }
 
-/// What a write tells the audit log that makes a key, replaces one by another, or ends one.
-fn told(key: &ApiKey, revision: Revision, old: Option<&ApiKey>, new: Option<&ApiKey>) -> WriteSummary {
+/// The summary of a write that creates, replaces or ends a key, for the audit log.
+fn summary(key: &ApiKey, revision: Revision, old: Option<&ApiKey>, new: Option<&ApiKey>) -> WriteSummary {
     WriteSummary {
         subject: key.uid.to_string(),
         revision,

@@ -1,4 +1,4 @@
-//! Tenants.
+//! Tenants: created, read, changed and deleted.
 
 use std::sync::Arc;
 
@@ -16,29 +16,29 @@ const NO_TENANT: Fault = Fault::NotFound("tenant");
 /// The gateway's scope is made by the first migration.
 const NO_GATEWAY: &str = "the gateway's scope has no head";
 
-/// A tenant as it is to be made.
+/// A tenant to be created.
 #[derive(Debug, Clone)]
 pub struct NewTenant {
-    /// What people type.
+    /// Its slug.
     pub slug: Slug,
-    /// What people read.
+    /// Its name.
     pub name: String,
-    /// How old its keys may become.
+    /// The maximum age of its keys.
     pub max_key_age: Option<KeyAge>,
-    /// How much it may use.
+    /// Its limits.
     pub limits: UseLimits,
     /// The limits that a new agent of it starts with.
     pub agent_limits: UseLimits,
 }
 
-/// What is to change about a tenant; `None` stays as it is.
+/// Changes to a tenant; `None` leaves a member as it is.
 #[derive(Debug, Clone, Default)]
 pub struct TenantChange {
-    /// What people read.
+    /// Its name.
     pub name: Option<String>,
-    /// How old its keys may become; `Some(None)`: as old as they like.
+    /// The maximum age of its keys; `Some(None)` removes it.
     pub max_key_age: Option<Option<KeyAge>>,
-    /// How much it may use.
+    /// Its limits.
     pub limits: Option<UseLimits>,
     /// The limits that a new agent of it starts with.
     pub agent_limits: Option<UseLimits>,
@@ -58,7 +58,7 @@ impl Identity {
         Ok(self.store.tenants(after, limit).await?)
     }
 
-    /// Makes a tenant.
+    /// Creates a tenant.
     ///
     /// # Errors
     /// [`Fault::AlreadyExists`].
@@ -88,7 +88,7 @@ impl Identity {
         write.insert_tenant(&tenant).await?;
         write.change(Scope::GATEWAY, ChangeKind::Tenant, uid.to_string());
         write.change(Scope::from(uid), ChangeKind::Tenant, uid.to_string());
-        write.set_summary(told(&tenant, revision, None, Some(&tenant)));
+        write.set_summary(summary(&tenant, revision, None, Some(&tenant)));
         Ok(tenant)
     }
 
@@ -123,7 +123,7 @@ impl Identity {
                             wanted.revision = revision;
                             write.update_tenant(&wanted).await?;
                             write.change(Scope::from(uid), ChangeKind::Tenant, uid.to_string());
-                            write.set_summary(told(&wanted, revision, Some(&tenant), Some(&wanted)));
+                            write.set_summary(summary(&wanted, revision, Some(&tenant), Some(&wanted)));
                         }
                         Ok(wanted)
                     })
@@ -175,12 +175,12 @@ impl Identity {
         write.delete_tenant(&tenant, revision, now).await?;
         write.change(Scope::GATEWAY, ChangeKind::Tenant, tenant.uid.to_string());
         write.change(scope, ChangeKind::Tenant, tenant.uid.to_string());
-        write.set_summary(told(&tenant, revision, Some(&tenant), None));
+        write.set_summary(summary(&tenant, revision, Some(&tenant), None));
         Ok(Written { revision, created: false })
     }
 }
 
-/// Locks a scope that something just read belongs to; where it is gone meanwhile, so is what was read.
+/// Locks the scope of something that was just read; a scope without a head was deleted meanwhile.
 pub(super) async fn lock(write: &mut Write, scope: Scope) -> Result<Revision, Fault> {
     match write.lock(scope).await? {
         Some(revision) => Ok(revision),
@@ -189,8 +189,8 @@ pub(super) async fn lock(write: &mut Write, scope: Scope) -> Result<Revision, Fa
     }
 }
 
-/// What a write tells the audit log that makes, renames or deletes a tenant.
-fn told(tenant: &Tenant, revision: Revision, old: Option<&Tenant>, new: Option<&Tenant>) -> WriteSummary {
+/// The summary of a write that creates, changes or deletes a tenant, for the audit log.
+fn summary(tenant: &Tenant, revision: Revision, old: Option<&Tenant>, new: Option<&Tenant>) -> WriteSummary {
     WriteSummary {
         subject: tenant.slug.to_string(),
         revision,

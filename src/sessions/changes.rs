@@ -43,7 +43,9 @@ impl Sessions {
             return Ok(());
         }
         if usize::try_from(at.count).is_ok_and(|count| count >= self.limits.subscriptions) {
-            return Err(Fault::invalid_params("the session has as many subscriptions as it may have"));
+            return Err(Fault::invalid_params(
+                "the session's limit of subscriptions is reached; unsubscribe from one first",
+            ));
         }
         write.insert_subscription(session, uri, at.since).await?;
         write.change(Scope::from(session), ChangeKind::SessionSubscription, uri.as_str());

@@ -219,7 +219,8 @@ async fn subscription_limit_of_a_session_is_enforced() {
     for text in ["x:1", "x:2", "x:2"] {
         assert_eq!(subscribe(text).await, Ok(()), "{text}");
     }
-    let full = Fault::invalid_params("the session has as many subscriptions as it may have");
+    let full =
+        Fault::invalid_params("the session's limit of subscriptions is reached; unsubscribe from one first");
     assert_eq!(subscribe("x:3").await, Err(full));
     replica.sessions().unsubscribe(&session, &uri("x:1")).await.unwrap();
     assert_eq!(subscribe("x:3").await, Ok(()));

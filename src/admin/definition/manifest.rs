@@ -5,7 +5,7 @@ use uri_template::UriTemplate;
 use utoipa::ToSchema;
 
 use super::{PromptInput, PromptView, ResourceInput, ResourceView, TemplateInput, TemplateView};
-use crate::catalog::manifest::{FullManifest, NewManifest, Place};
+use crate::catalog::manifest::{FullManifest, ManifestEntry, NewManifest};
 use crate::model::fault::Fault;
 use crate::model::ids::Slug;
 use crate::model::json::Object;
@@ -71,7 +71,7 @@ fn checked<I, N>(
             }
             other => other,
         };
-        check(input).map_err(|fault| wrong(fault).within(Place { list, index, name: &name }))
+        check(input).map_err(|fault| wrong(fault).within(ManifestEntry { list, index, name: &name }))
     });
     checked.collect()
 }

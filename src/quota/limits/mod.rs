@@ -257,7 +257,7 @@ fn refusal(scope: LimitScope, cost: u32, refused: Refused) -> Fault {
     match refused.wait {
         Some(retry_after) => Fault::RateLimited { scope, limited: Limited::Rate(refused.rate), retry_after },
         None => Fault::InvalidRequest(Cow::Owned(format!(
-            "this batch takes {cost} units at once, of which this {} never has more than {}: send it in parts",
+            "the batch costs {cost} units, the burst of this {} is {}; send it in parts",
             scope.as_str(),
             refused.rate.burst,
         ))),

@@ -110,7 +110,7 @@ async fn ten_active_keys_are_the_most_and_each_can_be_rotated() {
     }
     let short = json!({"expiresAt": "2026-11-21T13:00:00Z"});
     assert_eq!(replica.admin("POST", "/agents/a/keys", Some(short.clone())).await.status, 201);
-    let full = problem(400, "invalid_params", "there are 10 active keys already; revoke one first");
+    let full = problem(400, "invalid_params", "there are 10 active keys, the most allowed; revoke one first");
     let eleventh = async || normalized(&replica.admin("POST", "/agents/a/keys", Some(json!({}))).await);
     assert_eq!(eleventh().await, full);
     // Other agents and the owner keys have ten of their own.
@@ -201,7 +201,7 @@ async fn key_is_refused_from_its_expiry_on() {
     assert_eq!(status(&replica, &key).await, 401);
     for passed in ["2026-11-21T12:30:00Z", "1970-01-01T00:00:00Z", "0000-01-01T00:00:00Z"] {
         let answer = normalized(&expires(passed).await);
-        assert_eq!(answer, problem(400, "invalid_params", "expiresAt has passed"), "{passed}");
+        assert_eq!(answer, problem(400, "invalid_params", "expiresAt is in the past"), "{passed}");
     }
 }
 

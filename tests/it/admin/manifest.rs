@@ -253,7 +253,7 @@ async fn agent_too_large_for_a_manifest_is_not_exported() {
     assert_eq!(put(&replica, &twice).await, too_large);
     assert_eq!(put(&replica, &manifest(vec![resource("x:1", &long)], vec![], vec![])).await["status"], 200);
     assert_eq!(get(&replica).await["status"], 200);
-    let one_by_one = "the registry is larger than a manifest may be, 65536 bytes; read it one by one";
+    let one_by_one = "the manifest is larger than 65536 bytes; read the definitions one by one";
     let refused = problem(400, "invalid_params", one_by_one);
     // The same bytes, which a manifest would hold twice.
     replica.put("a", "x:2", &long).await;

@@ -142,7 +142,7 @@ async fn resource_limit_of_an_agent_is_enforced_and_frees_on_delete() {
         .await;
     replica.acme("a").await;
     let body = r#"{"name":"n","contents":[]}"#;
-    let full = problem(400, "invalid_params", "the agent has as many resources as it may have");
+    let full = problem(400, "invalid_params", "the agent's limit of resources is reached; delete one first");
     for (uri, expected) in [("x:1", 201), ("x:2", 201), ("x:3", 400), ("x:2", 200)] {
         assert_eq!(put(&replica, uri, body).await["status"], expected, "{uri}");
     }

@@ -126,8 +126,9 @@ async fn template_and_prompt_limits_of_an_agent_are_enforced() {
         let path = format!("/agents/a/prompts/{name}");
         assert_eq!(say(&replica, ("PUT", &path), prompt).await.status, expected, "{name}");
     }
-    let full =
-        |what: &str| problem(400, "invalid_params", &format!("the agent has as many {what} as it may have"));
+    let full = |what: &str| {
+        problem(400, "invalid_params", &format!("the agent's limit of {what} is reached; delete one first"))
+    };
     assert_eq!(put(&replica, "x3:{a}", body).await, full("resource templates"));
     let third = normalized(&say(&replica, ("PUT", "/agents/a/prompts/3"), prompt).await);
     assert_eq!(third, full("prompts"));

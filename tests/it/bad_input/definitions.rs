@@ -31,7 +31,7 @@ async fn invalid_keys_and_agents_are_refused() {
             "scopes[0]: invalid type: map, expected a string at line 1 column 11",
         ),
         (r#"{"scopes":[null]}"#, "scopes[0]: invalid type: null, expected a string at line 1 column 15"),
-        (r#"{"expiresAt":"2020-01-01T00:00:00Z"}"#, "expiresAt has passed"),
+        (r#"{"expiresAt":"2020-01-01T00:00:00Z"}"#, "expiresAt is in the past"),
         (r#"{"expiresAt":"9999-12-31T23:59:59-00:01"}"#, "expiresAt is too far in the future"),
         (
             r#"{"expiresAt":"tomorrow"}"#,

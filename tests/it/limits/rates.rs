@@ -128,7 +128,7 @@ async fn batch_costing_more_than_the_burst_is_refused() {
         (refused.status.as_u16(), &*refused.json()["error"]["data"]["code"].to_string()),
         (400, "\"invalid_request\"")
     );
-    let told = "this batch takes 6 units at once, of which this key never has more than 5: send it in parts";
+    let told = "the batch costs 6 units, the burst of this key is 5; send it in parts";
     assert_eq!(refused.json()["error"]["message"], told);
     let answered = replica.http.post("a", &key, &json!(batch[..5])).await;
     assert_eq!(answered.json().as_array().unwrap().len(), 5, "what was refused took nothing");
