@@ -3,7 +3,7 @@
 use sqlx::{AssertSqlSafe, ConnectOptions, Executor};
 use time::{Duration, OffsetDateTime};
 
-use super::calls::reaches;
+use super::calls::{becomes, reaches};
 use super::tampering::findings;
 use crate::support::app::{Builder, gateway};
 use crate::support::clock::ManualClock;
@@ -38,7 +38,7 @@ async fn audit_rows_cannot_be_updated_deleted_or_truncated() {
         assert!(refused.to_string().contains("is only ever added to"), "{statement}: {refused}");
     }
     let ahead = "select count(*) from pg_inherits where inhparent = 'audit_log'::regclass";
-    assert_eq!(database.number(ahead).await, 8);
+    becomes(&database, ahead, 8).await;
 }
 
 #[tokio::test]
