@@ -1,4 +1,4 @@
-//! `waggle config check`: whether files, directories and ports are as the settings need them. Changes nothing.
+//! `waggle config check`: validates the files, directories and ports of the settings. Changes nothing.
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
@@ -10,16 +10,16 @@ use super::{AppError, credentials, embedded};
 use crate::config::Settings;
 use crate::server::tls::Tls;
 
-/// What was found.
+/// The result of a check.
 #[derive(Debug, Default)]
 pub struct Checked {
-    /// What keeps the gateway from starting, each with its setting.
+    /// Problems that prevent a start, each with its setting.
     pub problems: Vec<String>,
-    /// The listeners' addresses that are in use, each with its setting: by the gateway itself, if it runs.
+    /// Addresses of listeners that are in use, each with its setting; by the gateway itself, if it is running.
     pub in_use: Vec<(&'static str, SocketAddr)>,
 }
 
-/// Looks at everything that the settings name on this machine.
+/// Checks everything on this machine that the settings name.
 pub async fn check(settings: &Settings) -> Checked {
     let mut checked = Checked::default();
     if let Some(files) = &settings.server.tls() {
@@ -84,7 +84,7 @@ mod tests {
     use super::check_directory;
 
     #[test]
-    fn missing_directories_are_good_where_they_can_be_made() {
+    fn missing_directories_are_accepted_if_they_can_be_created() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
         std::fs::write(&file, "").unwrap();

@@ -1,4 +1,4 @@
-//! Keys that live in files of the data directory: the operator's and the demo's.
+//! Key files of the data directory: the operator's key and the demo's.
 
 use std::fs;
 use std::io::{IsTerminal, Read, Write};
@@ -12,12 +12,12 @@ use crate::config::Settings;
 use crate::model::key::{KeyError, KeyKind, SecretKey};
 use crate::model::sources::Sources;
 
-/// Longest file of operator keys.
-const MOST_BYTES: u64 = 64 << 10;
+/// The maximum size of a file of operator keys.
+const MAX_BYTES: u64 = 64 << 10;
 
-/// The operator keys: those of the settings and of their file. Without either, on the private database, the one in
-/// `operator.key`, made at the first start. The lock on the data directory, held since the private database runs, keeps
-/// a second gateway from making another.
+/// The operator keys of the settings and of their file. Without either, on the embedded database, the one in
+/// `operator.key`, generated at the first start. The lock on the data directory, held by the embedded database, prevents
+/// a second gateway from generating another.
 pub(super) fn operators(
     settings: &Settings,
     embedded: bool,
@@ -36,14 +36,14 @@ pub(super) fn operators(
     }
 }
 
-/// The operator keys of a file, one a line.
+/// The operator keys of a file, one per line.
 pub(super) fn operator_keys(file: &Path) -> Result<Vec<SecretKey>, AppError> {
     let named = || file.display().to_string();
     let mut text = Zeroizing::new(String::new());
-    let opened = fs::File::open(file).and_then(|file| file.take(MOST_BYTES + 1).read_to_string(&mut text));
+    let opened = fs::File::open(file).and_then(|file| file.take(MAX_BYTES + 1).read_to_string(&mut text));
     let length = opened.map_err(|error| AppError::File(named(), error))?;
-    if length as u64 > MOST_BYTES {
-        return Err(AppError::LongFile(named(), MOST_BYTES));
+    if length as u64 > MAX_BYTES {
+        return Err(AppError::LongFile(named(), MAX_BYTES));
     }
     let lines = text.lines().map(str::trim).zip(1_usize..);
     let lines = lines.filter(|(line, _)| !line.is_empty() && !line.starts_with('#'));
@@ -66,7 +66,7 @@ fn own_operator(file: &Path, sources: &Sources) -> Result<SecretKey, AppError> {
     write(file, &key)?;
     let mut terminal = std::io::stderr();
     if terminal.is_terminal() {
-        // A terminal that is gone misses nothing: the file has the key.
+        // A failure is ignored: the file has the key.
         let _ = writeln!(terminal, "operator key (shown once, kept in {}): {}", file.display(), key.reveal());
     }
     Ok(key)
@@ -82,15 +82,15 @@ pub(super) fn read(file: &Path) -> Result<Option<SecretKey>, AppError> {
     }
 }
 
-/// Writes a key for its owner's eyes only, whole or not at all.
+/// Writes a key to a private file atomically.
 pub(super) fn write(file: &Path, key: &SecretKey) -> Result<(), AppError> {
     write_private(file, &format!("{}\n", key.reveal()))
 }
 
-/// Writes a file that only its owner may read, whole or not at all.
+/// Writes a file that only its owner may read, atomically.
 pub(super) fn write_private(file: &Path, text: &str) -> Result<(), AppError> {
     let failed = |error| AppError::File(file.display().to_string(), error);
-    // Beside a configured database nobody has made the data directory yet.
+    // With a configured database the data directory may not exist yet.
     file.parent().map_or(Ok(()), fs::create_dir_all).map_err(failed)?;
     let unfinished = file.with_extension("new");
     let mut options = fs::OpenOptions::new();
@@ -108,7 +108,7 @@ mod tests {
     use super::{KeyKind, SecretKey, operator_keys};
 
     #[test]
-    fn a_file_holds_an_operator_key_a_line() {
+    fn a_file_holds_one_operator_key_per_line() {
         let [first, second] =
             [1, 2].map(|seed| SecretKey::generate(KeyKind::Operator, &mut StdRng::seed_from_u64(seed)));
         let agent = SecretKey::generate(KeyKind::Agent, &mut StdRng::seed_from_u64(3));
@@ -126,10 +126,7 @@ mod tests {
         assert!(wrong.starts_with(&format!("{named}:2: ")), "{wrong}");
         assert!(!wrong.contains(agent.reveal()) && !wrong.contains(one));
         let long = read(format!("{one}\n").repeat(1_300)).unwrap_err();
-        assert_eq!(
-            long,
-            format!("{named} is longer than 65536 bytes; a file of operator keys has one a line")
-        );
+        assert_eq!(long, format!("{named} is longer than 65536 bytes; expected one operator key per line"));
         assert_eq!(
             read("# none\n".to_owned()),
             Err(format!(

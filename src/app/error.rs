@@ -1,4 +1,4 @@
-//! Why a gateway does not run.
+//! Why the gateway does not start.
 
 use embedded_postgres::EmbeddedError;
 
@@ -10,25 +10,25 @@ use crate::model::sources::RandomError;
 use crate::server::ServerError;
 use crate::store::{DatabaseLocation, DatabaseUrlError, StoreError};
 
-/// Why the gateway cannot run.
+/// Why the gateway does not start, or a command on its database fails.
 #[derive(Debug, thiserror::Error)]
 pub enum AppError {
-    /// The database does not do.
+    /// The database failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A database does not do.
+    /// A database failed, with its address.
     #[error("{0}: {1}")]
     Database(DatabaseLocation, #[source] StoreError),
-    /// The audit log cannot be begun.
-    #[error("the audit log: {0}")]
+    /// The audit log cannot be started.
+    #[error("audit log: {0}")]
     Audit(#[from] AuditError),
     /// The embedded database does not start.
     #[error("{0}{hint}", hint = embedded_hint(.0))]
     Embedded(#[from] EmbeddedError),
-    /// A database URL has not the form of one.
+    /// A database URL is malformed.
     #[error("{0} is not a PostgreSQL URL: {1}")]
     Url(&'static str, #[source] DatabaseUrlError),
-    /// Issuers of access tokens cannot be asked for their keys.
+    /// The keys of access token issuers cannot be fetched.
     #[error(transparent)]
     Tokens(#[from] FetchError),
     /// The listeners cannot be opened.
@@ -37,52 +37,52 @@ pub enum AppError {
     /// A file of the data directory cannot be read or written.
     #[error("{0}: {1}")]
     File(String, #[source] std::io::Error),
-    /// What stands in the file of a key is none.
+    /// The content of a key file is not a key.
     #[error("{0} holds no key: it {1}")]
     Key(String, KeyError),
-    /// A file holds no key that signs the audit log.
+    /// A file holds no signing key of the audit log.
     #[error("{0} holds no signing key: {1}")]
     SigningKey(String, SigningKeyError),
-    /// No file is configured for the key that signs the audit log.
-    #[error("audit.signing_key_file is not set: with a database URL nothing is signed without it")]
+    /// No file is configured for the signing key of the audit log.
+    #[error("audit.signing_key_file is not set; with a database URL it is required for signing")]
     NoSigningKeyFile,
-    /// The embedded database was never created.
+    /// There is no embedded database.
     #[error(
-        "there is no embedded database in {0}; give its data directory, or database.url for another database"
+        "there is no embedded database in {0}; set its data directory with --data-dir, or database.url for another database"
     )]
     NoDatabase(String),
-    /// The schema is not one that this program reads.
+    /// The schema is of another version.
     #[error(
-        "the schema of the database is not that of this version: {0}; `waggle migrate`, or a start, brings it up to date"
+        "the database schema is not that of this version: {0}; update it with `waggle migrate`, or start the gateway"
     )]
     Schema(#[source] StoreError),
-    /// A line of a file of operator keys is none.
-    #[error("{0}:{1}: this line is no operator key: it {2}; an operator key begins with wag_")]
+    /// A line of a file of operator keys is not an operator key.
+    #[error("{0}:{1}: not an operator key: it {2}; an operator key begins with wag_")]
     OperatorKeys(String, usize, KeyError),
     /// A file of operator keys is too long.
-    #[error("{0} is longer than {1} bytes; a file of operator keys has one a line")]
+    #[error("{0} is longer than {1} bytes; expected one operator key per line")]
     LongFile(String, u64),
-    /// A file of operator keys has none.
+    /// A file of operator keys holds none.
     #[error("{0} holds no operator key; add one with: waggle key generate --operator >> {0}")]
     NoOperatorKeys(String),
-    /// The machine gives no randomness.
+    /// The system provides no randomness.
     #[error(transparent)]
     Random(#[from] RandomError),
     /// The demo agent cannot be registered.
     #[error("the demo agent could not be registered: {0}")]
     Demo(String),
-    /// The operator's key is missing.
+    /// No operator key is configured.
     #[error(
-        "admin.operator_key or admin.operator_keys_file is required with a database URL; `waggle key generate \
-         --operator --out operator.key` makes one"
+        "admin.operator_key or admin.operator_keys_file is required with a database URL; generate a key with \
+         `waggle key generate --operator --out operator.key`"
     )]
     NoOperatorKey,
-    /// The system lets nobody hear signals.
-    #[error("the signals that tell the gateway to stop cannot be heard: {0}")]
+    /// Signal handlers cannot be installed.
+    #[error("cannot handle signals: {0}")]
     Signals(#[source] std::io::Error),
-    /// A signal came before the work was done.
-    #[error("told to stop before it was done; run it again")]
-    ToldToStop,
+    /// A signal interrupted the command.
+    #[error("interrupted before completion; run it again")]
+    Interrupted,
 }
 
 /// Which settings help with an error of the embedded database, continuing its message.

@@ -1,4 +1,4 @@
-//! The running gateway: builds its parts, wires them, and owns their end.
+//! The running gateway: builds its parts, connects them, and owns startup and shutdown.
 
 mod audit;
 mod check;
@@ -59,23 +59,23 @@ pub use services::DatabaseServices;
 pub use signing::audit_key;
 pub use verify::{Verdict, verify_audit};
 
-/// How long what requests leave behind may take beyond them: writes of callers that went away, connections to close.
+/// How long cleanup may take after the last request: writes of disconnected callers, open connections.
 const AFTER_REQUESTS: Duration = Duration::from_secs(2);
 
-/// How many manifests are worked on at once; the others wait.
-const MANIFESTS_AT_ONCE: usize = 4;
+/// How many manifests are processed at once; others wait.
+const CONCURRENT_MANIFESTS: usize = 4;
 
-/// The OpenAPI document of the admin surface, as JSON.
+/// The OpenAPI document of the administration API, as JSON.
 pub fn openapi() -> String {
     admin::document()
 }
 
-/// A gateway that serves.
+/// A running gateway.
 #[derive(Debug)]
 pub struct Running {
-    /// Where the MCP endpoints are.
+    /// The address of the MCP endpoints.
     pub address: SocketAddr,
-    /// Where the admin surface is.
+    /// The address of the administration API.
     pub admin_address: SocketAddr,
     /// Its services over the database.
     pub services: DatabaseServices,
@@ -91,10 +91,10 @@ pub struct Running {
     grace: Duration,
 }
 
-/// Starts a gateway on a database, for which it waits as long as that does not answer.
+/// Starts a gateway on a database; waits for the database while it is unreachable.
 ///
 /// # Errors
-/// When the database refuses or cannot be migrated, or an address is taken.
+/// Where the database refuses or cannot be migrated, or an address is in use.
 pub async fn start(
     settings: &Settings,
     database: StoreOptions,
@@ -213,7 +213,7 @@ fn gateway(
         operators,
         content_bytes: settings.limits.content_bytes,
         manifest_bytes: settings.limits.manifest_bytes,
-        manifests: Arc::new(Semaphore::new(MANIFESTS_AT_ONCE)),
+        manifests: Arc::new(Semaphore::new(CONCURRENT_MANIFESTS)),
     };
     let hosts = settings.server.allowed_hosts.as_ref();
     let origins = OriginRules {
@@ -237,8 +237,8 @@ fn gateway(
 }
 
 impl Running {
-    /// Stops accepting, ends the streams, lets requests under way finish within `server.shutdown_seconds`, then leaves, whether the
-    /// database still answers or not.
+    /// Stops accepting, ends the streams, lets requests in flight finish within `server.shutdown_seconds`, then stops,
+    /// whether or not the database answers.
     pub async fn stop(self) {
         let deadline = tokio::time::Instant::now() + self.grace + AFTER_REQUESTS;
         self.listeners.close().await;
@@ -253,18 +253,18 @@ impl Running {
         };
         if tokio::time::timeout_at(deadline, leaving).await.is_err() {
             self.background_stop.cancel();
-            tracing::warn!("the database does not answer; leaving without its last word");
+            tracing::warn!("database unreachable at shutdown; last writes may be missing");
         }
     }
 }
 
-/// The documents that name the issuers of the settings.
+/// The metadata of protected resources, which names the configured issuers.
 fn metadata(settings: &Settings) -> Option<Metadata> {
     let issuers = settings.tokens.issuers.iter().map(|entry| entry.issuer.to_string()).collect();
     Metadata::new(settings.server.public_url.clone(), issuers)
 }
 
-/// Logs by which ids audit rows name the operator keys in force.
+/// Logs the ids by which audit rows name the operator keys.
 fn log_operator_keys(operators: &OperatorKeys) {
     for key in operators.list() {
         tracing::info!(key_id = %key.id.0, key_display = key.display, "operator key in force");

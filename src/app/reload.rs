@@ -1,4 +1,4 @@
-//! `SIGHUP`: reads the settings again, and applies what can be applied to a running gateway: all of it or nothing.
+//! `SIGHUP`: reloads the settings that can be applied to a running gateway, all of them or none.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use crate::config::{ConfigError, Listing, Loaded, LogFilter, Settings};
 use crate::model::sources::Sources;
 use crate::server::ServerError;
 
-/// The settings that are applied without a restart.
+/// The settings applied without a restart.
 const RELOADED: [&str; 6] = [
     "log.filter",
     "server.tls_certificate",
@@ -17,7 +17,7 @@ const RELOADED: [&str; 6] = [
     "tokens.issuers",
 ];
 
-/// Reads the settings of a process again.
+/// Reloads the settings of a process.
 pub struct Reloader {
     in_force: Listing,
     load: Box<dyn Fn() -> Result<Loaded, ConfigError> + Send + Sync>,
@@ -38,8 +38,7 @@ enum ReloadError {
 }
 
 impl Reloader {
-    /// For a process that was started with the settings listed; `load` reads them again, and `set_filter` changes what
-    /// is logged.
+    /// For a process started with the listed settings; `load` reads them again, `set_filter` changes the log filter.
     pub fn new(
         in_force: Listing,
         load: impl Fn() -> Result<Loaded, ConfigError> + Send + Sync + 'static,
@@ -48,7 +47,7 @@ impl Reloader {
         Self { in_force, load: Box::new(load), set_filter: Box::new(set_filter) }
     }
 
-    /// Reads the settings again and applies them to a gateway. What is wrong with any of them changes nothing.
+    /// Reads the settings and applies them to a gateway. An error in any of them changes nothing.
     pub(super) async fn reload(&mut self, running: &Running, embedded: bool) {
         match self.apply(running, embedded).await {
             Ok(listing) => {
@@ -65,7 +64,7 @@ impl Reloader {
 
     async fn apply(&self, running: &Running, embedded: bool) -> Result<Listing, ReloadError> {
         let Loaded { settings, listing } = (self.load)()?;
-        // Everything is read and checked before the first change.
+        // Everything is validated before the first change.
         let operators = credentials::operators(&settings, embedded, &Sources::system())?;
         let tls = match (&running.listeners.tls, &settings.server.tls()) {
             (Some(tls), Some(files)) => Some((
@@ -82,7 +81,7 @@ impl Reloader {
         warn_of_tls(running, &settings);
         running.tokens.replace(issuers, &running.background, &running.background_stop);
         running.metadata.store(super::metadata(&settings).map(Arc::new));
-        // Streams of tokens whose issuer is gone end.
+        // Ends streams of tokens whose issuer was removed.
         running.feed.recheck_streams();
         running.operators.replace(&operators);
         super::log_operator_keys(&running.operators);
@@ -90,12 +89,12 @@ impl Reloader {
     }
 }
 
-/// Plain HTTP does not become TLS while listeners are open, nor the other way round.
+/// Open listeners cannot switch between plain HTTP and TLS.
 fn warn_of_tls(running: &Running, settings: &Settings) {
     if running.listeners.tls.is_some() != settings.server.tls().is_some() {
         tracing::warn!(
             setting = "server.tls_certificate",
-            "TLS is switched on or off by a restart alone; restart waggle to apply it"
+            "TLS cannot be switched on or off by a reload; restart waggle to apply it"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! The gateway as a process: from its start to the signal that ends it.
+//! The gateway as a process: from its start to the signal that stops it.
 
 use super::signals::{Command, Signals};
 use super::{AppError, Reloader, Running, build, credentials, database, demo, signing};
@@ -8,15 +8,15 @@ use crate::model::sources::Sources;
 use crate::server::listeners::Listeners;
 use crate::store::StoreOptions;
 
-/// Runs a gateway until a signal stops the process, which may be while it starts; with `demo`, with the demo agent
-/// registered, without draining, and stopped by `SIGHUP` as well: its terminal is gone.
+/// Runs a gateway until a signal stops the process, also during the start. With `demo`, registers the demo agent, does not
+/// drain, and also stops at `SIGHUP`, since its terminal is closed.
 ///
 /// # Errors
-/// As [`start`](super::start), and when the private database or the demo agent cannot be had.
+/// As [`start`](super::start), and where the embedded database or the demo agent fails.
 pub async fn run(settings: Settings, demo: bool, mut reloader: Reloader) -> Result<(), AppError> {
     let mut signals = Signals::handle().map_err(AppError::Signals)?;
     let sources = Sources::system();
-    // Of a second gateway on a data directory its lock has more to say than an address that is taken.
+    // An error is kept: for a second gateway on a data directory, the error of the lock is more helpful.
     let listeners = Listeners::open(&settings, &sources).await.map_err(AppError::from);
     let (database, embedded) = tokio::select! {
         database = database(&settings) => database?,
@@ -54,8 +54,8 @@ pub async fn run(settings: Settings, demo: bool, mut reloader: Reloader) -> Resu
     ended
 }
 
-/// Fails readiness and goes on serving, so that load balancers notice before connections are refused; a second signal
-/// ends that.
+/// Fails readiness and continues to serve, so that load balancers notice before connections are refused. A second signal
+/// ends the drain.
 async fn drain(settings: &Settings, running: &Running, signals: &mut Signals) {
     let drain = settings.server.drain;
     if drain.is_zero() {
@@ -69,7 +69,7 @@ async fn drain(settings: &Settings, running: &Running, signals: &mut Signals) {
     }
 }
 
-/// Starts the gateway of this process, with the demo agent if that is wanted.
+/// Starts the gateway of this process, with the demo agent if requested.
 async fn begin(
     settings: &Settings,
     database: StoreOptions,

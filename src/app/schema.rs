@@ -1,4 +1,4 @@
-//! `waggle migrate`: the schema of the configured database, without the gateway.
+//! `waggle migrate`: migrates the configured database without starting the gateway.
 
 use std::fmt::Write;
 
@@ -9,21 +9,20 @@ use crate::config::Settings;
 use crate::store::Store;
 use crate::store::migrate::SchemaStatus;
 
-/// Brings the schema of the configured database up to date. Answers what was done, for people.
+/// Migrates the configured database. Returns a report for people.
 ///
 /// # Errors
-/// As [`start`](super::start), when the database does not answer within a minute, and when a signal stops the process
-/// first.
+/// As [`start`](super::start), where the database does not answer within a minute, and where a signal interrupts it.
 pub async fn migrate(settings: Settings) -> Result<String, AppError> {
     let mut signals = Signals::handle().map_err(AppError::Signals)?;
     let (database, embedded) = tokio::select! {
         database = database(&settings) => database?,
-        () = signals.stop() => return Err(AppError::ToldToStop),
+        () = signals.stop() => return Err(AppError::Interrupted),
     };
     let store = Store::new(database);
     let migrated = tokio::select! {
         migrated = startup::migrate(&store) => migrated,
-        () = signals.stop() => Err(AppError::ToldToStop),
+        () = signals.stop() => Err(AppError::Interrupted),
     };
     store.close().await;
     if let Some(embedded) = embedded {
@@ -32,10 +31,10 @@ pub async fn migrate(settings: Settings) -> Result<String, AppError> {
     migrated.map(|before| text(&before, false))
 }
 
-/// Answers what [`migrate`] would do, for people. Changes nothing.
+/// Returns a report of what [`migrate`] would do. Changes nothing.
 ///
 /// # Errors
-/// When there is no database, or it cannot be read.
+/// Where there is no database, or it cannot be read.
 pub async fn schema_status(settings: Settings) -> Result<String, AppError> {
     let (database, embedded) = existing_database(&settings).await?;
     let store = Store::new(database);
@@ -47,12 +46,12 @@ pub async fn schema_status(settings: Settings) -> Result<String, AppError> {
     status.map(|status| text(&status, true))
 }
 
-/// What was done, or would be.
+/// The report of what was done, or would be.
 fn text(schema: &SchemaStatus, only_status: bool) -> String {
     let word = if only_status { "missing" } else { "applied" };
     let mut text = String::new();
     for migration in &schema.missing {
-        // Writing to a text does not fail.
+        // Writing to a string does not fail.
         let _ = writeln!(text, "{word} {:04} {}", migration.version, migration.name);
     }
     let known = schema.known;

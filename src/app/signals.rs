@@ -2,29 +2,29 @@
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// The signals that are handled from the start on: the first process of a container has no default for them.
+/// Signal handlers, installed at the start: the first process of a container has no default action.
 pub(super) struct Signals {
     terminate: Signal,
     interrupt: Signal,
     hangup: Signal,
 }
 
-/// What a signal asks for.
+/// The command that a signal gives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Command {
-    /// `SIGTERM`: to stop, after a load balancer had time to notice.
+    /// `SIGTERM`: drain, then stop.
     Terminate,
-    /// `SIGINT`: to stop at once.
+    /// `SIGINT`: stop at once.
     Interrupt,
-    /// `SIGHUP`: to read the settings again.
+    /// `SIGHUP`: reload the settings.
     Reload,
 }
 
 impl Signals {
-    /// Handles the signals from now on.
+    /// Installs the handlers.
     ///
     /// # Errors
-    /// When the system refuses.
+    /// Where the system refuses.
     pub(super) fn handle() -> std::io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
@@ -51,7 +51,7 @@ impl Signals {
         }
     }
 
-    /// Ends the process at the next `SIGINT`, whatever it is doing.
+    /// Exits the process at the next `SIGINT`.
     pub(super) fn exit_at_interrupt(mut self) {
         tokio::spawn(async move {
             self.interrupt.recv().await;

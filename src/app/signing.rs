@@ -1,4 +1,4 @@
-//! The key that signs the audit log: a file outside the database.
+//! The signing key of the audit log: a file outside the database.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -11,13 +11,13 @@ use crate::config::Settings;
 use crate::model::audit::signature::Signer;
 use crate::model::sources::Sources;
 
-/// Where the key is: the configured file, or `audit.key` in the data directory of the embedded database.
+/// The path of the key: the configured file, or `audit.key` in the data directory of the embedded database.
 fn file(settings: &Settings) -> Option<PathBuf> {
     let own = || settings.embedded.data_dir.join("audit.key");
     settings.audit.signing_key_file.clone().or_else(|| settings.database.url.is_none().then(own))
 }
 
-/// The settings of a gateway on its embedded database, whose key is made at the first start.
+/// The settings of a gateway on its embedded database, whose key is generated at the first start.
 pub(super) fn with_own_key(mut settings: Settings, sources: &Sources) -> Result<Settings, AppError> {
     let Some(file) = file(&settings) else { return Ok(settings) };
     if !file.try_exists().map_err(|error| AppError::File(file.display().to_string(), error))? {
@@ -28,17 +28,17 @@ pub(super) fn with_own_key(mut settings: Settings, sources: &Sources) -> Result<
     Ok(settings)
 }
 
-/// The key that is configured, if any.
+/// The configured key, if any.
 pub(super) fn signer(settings: &Settings) -> Result<Option<Arc<Signer>>, AppError> {
     let file = settings.audit.signing_key_file.as_deref();
     file.map(|file| Ok(Arc::new(parse(file, &read(file)?)?))).transpose()
 }
 
-/// The public key of the one that signs. With `replace`, a new one is made, which signs from the next start on: it stands
-/// before those that the file has, the newest of which enters it.
+/// The public key of the signing key. With `replace`, a new key is generated, which signs from the next start on; it is
+/// prepended to the file, and the newest of the previous keys signs it in.
 ///
 /// # Errors
-/// When there is no key, or the file cannot be read or written.
+/// Where there is no key, or the file cannot be read or written.
 pub fn audit_key(settings: &Settings, replace: bool) -> Result<String, AppError> {
     let file = file(settings).ok_or(AppError::NoSigningKeyFile)?;
     if replace {
@@ -47,7 +47,7 @@ pub fn audit_key(settings: &Settings, replace: bool) -> Result<String, AppError>
             before => before?,
         };
         let text = generate(&Sources::system())? + &before;
-        // Nothing is replaced by what a start would refuse.
+        // The file is not replaced by one that a start would refuse.
         parse(&file, &text)?;
         write_private(&file, &text)?;
     }

@@ -1,4 +1,4 @@
-//! What a start needs of the database: its schema and the gateway's secret, waited for with back-off.
+//! Prepares the database: migrates its schema and reads the gateway's secret, with retries while it is unreachable.
 
 use std::time::Duration;
 
@@ -10,16 +10,16 @@ use crate::server::gateway_slot::GatewaySlot;
 use crate::store::migrate::SchemaStatus;
 use crate::store::{Store, StoreError};
 
-/// How long a start waits for another replica's migrations, and `waggle migrate` for the database.
-const PATIENCE: Duration = Duration::from_mins(1);
-/// After the first attempt that found the database away; twice as long after each that follows.
+/// How long a start waits for the migrations of another replica, and `waggle migrate` for the database.
+const TIMEOUT: Duration = Duration::from_mins(1);
+/// The delay after the first failed attempt; doubled after each further one.
 const FIRST_RETRY: Duration = Duration::from_millis(250);
-const LONGEST_RETRY: Duration = Duration::from_secs(10);
+const MAX_RETRY: Duration = Duration::from_secs(10);
 
-/// Brings the schema up to date and reads the gateway's secret, as soon as the database answers.
+/// Migrates the schema and reads the gateway's secret, as soon as the database answers.
 ///
 /// # Errors
-/// When the database refuses, or a migration fails.
+/// Where the database refuses, or a migration fails.
 pub(super) async fn prepare(
     store: &Store,
     sources: &Sources,
@@ -30,7 +30,7 @@ pub(super) async fn prepare(
     let mut backoff = Backoff::new(store);
     loop {
         let prepared = async {
-            let before = store.migrate(PATIENCE).await?;
+            let before = store.migrate(TIMEOUT).await?;
             Ok::<_, StoreError>((before, store.cursor_secret(candidate).await?))
         };
         match prepared.await {
@@ -47,15 +47,15 @@ pub(super) async fn prepare(
     }
 }
 
-/// Brings the schema up to date; waits a minute for a database that is away.
+/// Migrates the schema; waits up to a minute for an unreachable database.
 ///
 /// # Errors
-/// As [`prepare`], and when the minute is over.
+/// As [`prepare`], and where the minute is over.
 pub(super) async fn migrate(store: &Store) -> Result<SchemaStatus, AppError> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     let mut backoff = Backoff::new(store);
     loop {
-        match store.migrate(PATIENCE).await {
+        match store.migrate(TIMEOUT).await {
             Ok(before) => return Ok(before),
             Err(StoreError::Unavailable(error)) if Instant::now() < deadline => backoff.wait(&error).await,
             Err(error) => return Err(AppError::Database(store.location(), error)),
@@ -63,7 +63,7 @@ pub(super) async fn migrate(store: &Store) -> Result<SchemaStatus, AppError> {
     }
 }
 
-/// Logs what a start did to the schema, or that it may not know all of it.
+/// Logs the migrations applied, or that the schema is newer than this version.
 fn report(before: &SchemaStatus) {
     let (known, applied) = (before.known, before.missing.len());
     if before.is_newer() {
@@ -92,6 +92,6 @@ impl<'s> Backoff<'s> {
             "database unreachable"
         );
         tokio::time::sleep(self.next).await;
-        self.next = (self.next * 2).min(LONGEST_RETRY);
+        self.next = (self.next * 2).min(MAX_RETRY);
     }
 }

@@ -1,4 +1,5 @@
-//! `If-Match`, `If-None-Match` and `ETag` (RFC 9110, sections 8.8.3 and 13.1). A tag is a revision in quotes.
+//! `If-Match`, `If-None-Match` and `ETag` (RFC 9110, sections 8.8.3 and 13.1). A tag is a revision in quotes, with the
+//! content coding where the response was compressed: `"7"`, `"7-gzip"`.
 
 use http::header::{ETAG, IF_MATCH, IF_NONE_MATCH};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
@@ -6,6 +7,9 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use crate::model::fault::Fault;
 use crate::model::precondition::{EntityTags, Precondition};
 use crate::model::scope::Revision;
+
+/// The content codings that a tag may name.
+pub const CODINGS: [&str; 2] = ["gzip", "br"];
 
 /// Reads `If-Match` and `If-None-Match`.
 ///
@@ -33,9 +37,7 @@ fn tags(headers: &HeaderMap, name: &HeaderName) -> Result<Option<EntityTags>, Ma
         }
         let named = revisions.get_or_insert_with(Vec::new);
         while let Some(tag) = next_tag(&mut rest)? {
-            let revision =
-                std::str::from_utf8(tag.opaque).ok().and_then(|text| text.parse::<Revision>().ok());
-            named.extend(revision.filter(|_| weakly || !tag.weak));
+            named.extend(tag.revision().filter(|_| weakly || !tag.weak));
         }
     }
     Ok(revisions.map(EntityTags::Revisions))
@@ -45,6 +47,18 @@ struct EntityTag<'v> {
     weak: bool,
     /// Between the quotes: any octets but quotes, commas included.
     opaque: &'v [u8],
+}
+
+impl EntityTag<'_> {
+    /// The revision, of whichever coding; `None` for a tag of another form.
+    fn revision(&self) -> Option<Revision> {
+        let text = std::str::from_utf8(self.opaque).ok()?;
+        let revision = match text.split_once('-') {
+            Some((revision, coding)) if CODINGS.contains(&coding) => revision,
+            _ => text,
+        };
+        revision.parse().ok()
+    }
 }
 
 /// Takes the next tag off a list. Empty elements are skipped (RFC 9110, section 5.6.1.2).
@@ -74,6 +88,12 @@ pub fn is_known(method: &Method, asked: &HeaderMap, status: StatusCode, answer: 
     present.is_some() && known.is_some_and(|tags| tags.contain(present))
 }
 
+/// The `ETag` of a compressed response, from that of the uncompressed one.
+pub fn with_coding(tag: &HeaderValue, coding: &str) -> Option<HeaderValue> {
+    let opened = tag.to_str().ok()?.strip_suffix('"')?;
+    HeaderValue::try_from(format!("{opened}-{coding}\"")).ok()
+}
+
 /// The `ETag` of a revision.
 ///
 /// # Panics
@@ -86,7 +106,7 @@ pub fn etag(revision: Revision) -> HeaderValue {
 mod tests {
     use http::{HeaderMap, Method, StatusCode};
 
-    use super::{EntityTags, Precondition, Revision, etag, is_known, read};
+    use super::{EntityTags, Precondition, Revision, etag, is_known, read, with_coding};
 
     fn headers(name: &'static str, values: &[&str]) -> HeaderMap {
         let mut headers = HeaderMap::new();
@@ -110,7 +130,9 @@ mod tests {
         assert_eq!(read(&["\"7\""]), Ok(Some(revisions(&[7]))));
         assert_eq!(read(&["\"7\", \"8\"", "\"9\""]), Ok(Some(revisions(&[7, 8, 9]))));
         assert_eq!(read(&["W/\"7\""]), Ok(Some(revisions(&[]))));
-        assert_eq!(read(&["\"abc\""]), Ok(Some(revisions(&[]))));
+        assert_eq!(read(&["\"abc\", \"7-zip\""]), Ok(Some(revisions(&[]))));
+        assert_eq!(read(&["\"7-gzip\", \"8-br\""]), Ok(Some(revisions(&[7, 8]))));
+        assert_eq!(with_coding(&etag(Revision(7)), "gzip").unwrap(), "\"7-gzip\"");
         for bad in ["7", "\"7", "'7'", "\"7\" \"8\"", "\"7\"8", "*, \"7\"", "w/\"7\""] {
             assert_eq!(read(&[bad]), Err("invalid_params"), "{bad}");
         }

@@ -16,8 +16,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::deadline::{ConnectionDeadline, Timeouts, TrackedStream};
-use super::gateway::Surface;
 use super::gateway_slot::GatewaySlot;
+use super::routes::Surface;
 use crate::config::Settings;
 
 /// The number of headers that hyper parses on the stack; any other limit allocates.

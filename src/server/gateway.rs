@@ -1,4 +1,4 @@
-//! From a path to the surface that answers it; what every answer carries is added here.
+//! Answers requests: the middleware of all surfaces, and dispatch to the one that a path belongs to.
 
 mod administer;
 mod guard;
@@ -11,18 +11,18 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
 use axum::Router;
-use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
 use tokio::sync::Semaphore;
 
 use self::guard::{Interrupted, guard};
+use super::compression::compress;
+use super::health;
 use super::metrics::{Metrics, Scraper};
+use super::routes::{Surface, Target, mcp_agent, target};
 use crate::audit::AuditRecorder;
 use crate::cache::audited::AuditedCall;
 use crate::catalog::Catalog;
-use crate::catalog::readiness::Readiness;
 use crate::http::body::{Body, SharedBody};
 use crate::http::client_address::TrustedProxies;
 use crate::http::client_context::ClientContext;
@@ -42,18 +42,7 @@ use crate::telemetry::span::{self, RequestSpan};
 const NO_PATH: Fault = Fault::NotFound("path");
 const LATE_BODY: Fault = Fault::InvalidRequest(Cow::Borrowed("the body did not arrive in time"));
 
-/// What a listener serves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Surface {
-    /// Everything.
-    All,
-    /// Everything but administration, which has a listener of its own.
-    Mcp,
-    /// Administration.
-    Admin,
-}
-
-/// Everything that answers.
+/// Answers requests of all surfaces.
 pub(crate) struct Gateway {
     endpoint: Endpoint,
     admin: Router,
@@ -62,44 +51,33 @@ pub(crate) struct Gateway {
     ids: RequestIds,
     metrics: Metrics,
     options: GatewayOptions,
-    /// Places of those that are worked on. None is held while a body is awaited.
+    /// Permits of requests in flight. None is held while a body is awaited.
     places: Arc<Semaphore>,
     refusals: Refusals,
 }
 
-/// What is said of access tokens, where they are taken: it changes with the issuers.
+/// The metadata of protected resources, where access tokens are accepted; it changes with the issuers.
 pub(crate) type SharedMetadata = Arc<ArcSwapOption<Metadata>>;
 
-/// Whose requests are taken, how many, and for how long.
+/// Limits of requests, and the hosts, origins and proxies that are trusted.
 #[derive(Debug)]
 pub(crate) struct GatewayOptions {
-    /// The hosts and the origins.
+    /// Allowed hosts and origins.
     pub(crate) origins: OriginRules,
-    /// What is said of access tokens, where they are taken.
+    /// The metadata of protected resources.
     pub(crate) metadata: SharedMetadata,
-    /// Who says for whom he asks.
+    /// Proxies that report the address of their client.
     pub(crate) proxies: TrustedProxies,
-    /// How long a request may take.
+    /// The deadline of a request.
     pub(crate) deadline: Duration,
-    /// How many are answered at once.
+    /// The maximum number of requests in flight.
     pub(crate) most_requests: usize,
-    /// Of how many refused requests the body is read at once.
+    /// The maximum number of refused requests whose body is being read.
     pub(crate) most_refused_bodies: usize,
-    /// How many headers one may have.
+    /// The maximum number of headers of a request.
     pub(crate) most_headers: usize,
     /// Whether each request is logged.
     pub(crate) access_log: bool,
-}
-
-/// The part of the gateway that a path belongs to.
-pub(super) enum Target {
-    Alive,
-    Ready,
-    Mcp,
-    Admin,
-    WellKnown,
-    Metrics,
-    Nothing,
 }
 
 impl Gateway {
@@ -117,7 +95,7 @@ impl Gateway {
         Self { endpoint, admin, catalog, audit, ids, metrics, options, places, refusals }
     }
 
-    /// Answers a request, whatever happens.
+    /// Answers a request, within its span and with its id.
     pub(super) async fn answer(
         &self,
         request: Request<Incoming>,
@@ -131,6 +109,7 @@ impl Gateway {
         response
     }
 
+    /// Answers a request and logs it, if requests are logged.
     async fn answer_in_span(
         &self,
         request: Request<Incoming>,
@@ -152,6 +131,23 @@ impl Gateway {
         response
     }
 
+    /// Answers a request.
+    ///
+    /// The middleware of all surfaces, in the order in which a request passes it:
+    ///
+    /// 1. request id and span ([`answer`](Self::answer)), access log, client address, then routing by path;
+    /// 2. the number of headers, of HTTP/2 (hyper counts those of HTTP/1.1);
+    /// 3. `/healthz` and `/readyz` pass nothing else;
+    /// 4. compression of the response, of administration ([`compress`]);
+    /// 5. the rest of the body is read after the response, within limits ([`drain`](Self::drain));
+    /// 6. the audit row, of administration ([`administer_audited`](Self::administer_audited));
+    /// 7. `Host`, `Origin` and CORS ([`check_origin`](Self::check_origin));
+    /// 8. the number of requests in flight;
+    /// 9. deadline and panics ([`guard`](Self::guard));
+    /// 10. the surface: credential, rate and quota, the size of the body, the work.
+    ///
+    /// An MCP request passes the same steps in [`mcp`](Self::mcp), written out: it is not boxed, and its refusals are
+    /// recorded by the endpoint.
     async fn dispatch(
         &self,
         request: Request<Incoming>,
@@ -161,53 +157,52 @@ impl Gateway {
     ) -> Response<Body> {
         let client = self.options.proxies.client(peer, request.headers());
         match target(request.uri().path(), surface) {
-            _ if self.has_too_many_headers(&request) => {
-                let mut response = Response::new(Body::empty());
-                *response.status_mut() = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
-                response
-            }
-            Target::Alive => status(&request, StatusCode::OK, r#"{"status":"alive"}"#.into()),
-            Target::Ready => {
-                let (code, body) = readyz(&self.catalog.readiness());
-                status(&request, code, body)
-            }
+            _ if self.has_too_many_headers(&request) => headers_too_large(),
+            Target::Alive => health::alive(&request),
+            Target::Ready => health::ready(&request, &self.catalog.readiness()),
             Target::Mcp => self.mcp(request, client, id).await,
             Target::Admin => {
                 let intake = Intake::new(Arc::clone(&self.metrics.services.limits), Arc::clone(&self.places));
                 let context = ClientContext::new(client, intake);
-                let administer = async |request| self.administer_audited(request, id, &context).await;
-                Box::pin(self.lend(request, client, administer)).await
+                let administer = |request| self.administer_audited(request, id, &context);
+                Box::pin(compress(request, |request| self.drain(request, client, administer))).await
             }
-            Target::WellKnown => {
-                let describe =
-                    async |request: Request<SharedBody>, id: &HeaderValue, _| self.describe(&request, id);
-                let receive = async |request| self.receive(request, id, (false, MCP_CORS), describe).await;
-                Box::pin(self.lend(request, client, receive)).await
-            }
-            Target::Metrics => {
-                let scrape = async |request: Request<SharedBody>, id: &HeaderValue, foreign_host| {
-                    self.scrape(&request, (peer, client), id, foreign_host)
-                };
-                let receive = async |request| self.receive(request, id, (true, ADMIN_CORS), scrape).await;
-                Box::pin(self.lend(request, client, receive)).await
-            }
-            Target::Nothing => {
-                let receive = async |request| self.receive(request, id, (false, MCP_CORS), nothing).await;
-                Box::pin(self.lend(request, client, receive)).await
+            target => {
+                let read = |request| self.read_only(request, &target, (peer, client), id);
+                Box::pin(self.drain(request, client, read)).await
             }
         }
     }
 
-    /// Of HTTP/1.1 they are counted while they are read, but nobody counts those of HTTP/2.
+    /// Whether an HTTP/2 request has too many headers; hyper counts those of HTTP/1.1 as it reads them.
     fn has_too_many_headers(&self, request: &Request<Incoming>) -> bool {
         request.version() == Version::HTTP_2 && request.headers().len() > self.options.most_headers
     }
 
-    /// Whether as many requests are worked on as may be.
+    /// Whether the limit of requests in flight is reached.
     fn is_full(&self) -> bool {
         self.places.available_permits() == 0
     }
 
+    /// Answers metrics, the metadata of protected resources, and unknown paths.
+    async fn read_only(
+        &self,
+        request: Request<SharedBody>,
+        target: &Target,
+        addresses: (IpAddr, ClientAddress),
+        id: &HeaderValue,
+    ) -> Response<Body> {
+        let reads_credentials = matches!(target, Target::Metrics);
+        let cors = if reads_credentials { ADMIN_CORS } else { MCP_CORS };
+        let answer = async |request: Request<SharedBody>, id: &HeaderValue, foreign_host| match target {
+            Target::Metrics => self.scrape(&request, addresses, id, foreign_host),
+            Target::WellKnown => self.describe(&request, id),
+            _ => problem(&NO_PATH, id),
+        };
+        self.check_origin(request, id, (reads_credentials, cors), answer).await
+    }
+
+    /// Answers `/metrics`.
     fn scrape(
         &self,
         request: &Request<SharedBody>,
@@ -227,10 +222,12 @@ impl Gateway {
         answered.unwrap_or_else(|fault| problem(&fault, id))
     }
 
+    /// Runs a handler until it completes, panics or exceeds the deadline of requests.
     async fn guard<T>(&self, answering: impl Future<Output = T>) -> Result<T, Interrupted> {
         guard(self.options.deadline, answering).await
     }
 
+    /// Answers a request to an MCP endpoint.
     async fn mcp(
         &self,
         request: Request<Incoming>,
@@ -281,8 +278,8 @@ impl Gateway {
         response
     }
 
-    /// Lends a request's body, and reads away what is left of it.
-    async fn lend(
+    /// Answers a request, then reads the rest of its body, so that the connection can be reused.
+    async fn drain(
         &self,
         request: Request<Incoming>,
         client: ClientAddress,
@@ -296,9 +293,9 @@ impl Gateway {
         response
     }
 
-    /// Answers a request that is not for an agent: refused or a preflight, or else what `answer` makes of it, to which
-    /// a foreign host is left where it reads credentials.
-    async fn receive(
+    /// Checks `Host` and `Origin`, answers a CORS preflight, and adds the CORS headers to the response. A request for a
+    /// foreign `Host` is passed on only where `answer` reads credentials.
+    async fn check_origin(
         &self,
         request: Request<SharedBody>,
         id: &HeaderValue,
@@ -324,7 +321,7 @@ impl Gateway {
         response
     }
 
-    /// Answers with the metadata of a protected resource, if there is such a one.
+    /// Answers with the metadata of a protected resource (RFC 9728).
     fn describe(&self, request: &Request<SharedBody>, id: &HeaderValue) -> Response<Body> {
         let metadata = self.options.metadata.load();
         let metadata = metadata.as_deref();
@@ -333,7 +330,7 @@ impl Gateway {
             .map_or_else(|| problem(&NO_PATH, id), |(metadata, what)| metadata.answer(request.method(), what))
     }
 
-    /// Completes the challenge of a refusal, where access tokens are taken.
+    /// Completes the challenge of a refusal, where access tokens are accepted.
     fn challenge<'a>(
         &self,
         what: impl FnOnce() -> Protected<'a>,
@@ -346,32 +343,13 @@ impl Gateway {
     }
 }
 
-async fn nothing(_: Request<SharedBody>, id: &HeaderValue, _: bool) -> Response<Body> {
-    problem(&NO_PATH, id)
+fn headers_too_large() -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
+    response
 }
 
-/// Which part of the gateway a path is for.
-pub(super) fn target(path: &str, surface: Surface) -> Target {
-    let administered = path == "/admin" || path.starts_with("/admin/");
-    match path {
-        "/healthz" => Target::Alive,
-        "/readyz" => Target::Ready,
-        "/metrics" if surface != Surface::Mcp => Target::Metrics,
-        _ if administered && surface != Surface::Mcp => Target::Admin,
-        _ if path.starts_with("/.well-known/") && surface != Surface::Admin => Target::WellKnown,
-        _ if administered || surface == Surface::Admin => Target::Nothing,
-        _ => mcp_agent(path).map_or(Target::Nothing, |_| Target::Mcp),
-    }
-}
-
-/// The agent of `/{agent_id}/mcp` and `/{agent_id}/mcp/`.
-fn mcp_agent(path: &str) -> Option<&str> {
-    let path = path.strip_suffix('/').unwrap_or(path);
-    let agent = path.strip_suffix("/mcp")?.strip_prefix('/')?;
-    if agent.is_empty() || agent.contains('/') { None } else { Some(agent) }
-}
-
-/// The answer to `OPTIONS` of an allowed origin, which needs no credential.
+/// The response to a CORS preflight of an allowed origin, which needs no credential.
 fn preflight<B>(request: &Request<B>, source: Option<&RequestSource>, cors: Cors) -> Option<Response<Body>> {
     let source = source.filter(|source| !source.foreign_host && request.method() == Method::OPTIONS)?;
     let origin = source.origin.clone()?;
@@ -382,32 +360,7 @@ fn preflight<B>(request: &Request<B>, source: Option<&RequestSource>, cors: Cors
     Some(response)
 }
 
-/// The status and the body of `readyz`.
-fn readyz(readiness: &Readiness) -> (StatusCode, Bytes) {
-    let (code, status, reasons) = match readiness {
-        Readiness::Ready => {
-            return (StatusCode::OK, Bytes::from_static(br#"{"status":"ready"}"#));
-        }
-        Readiness::Degraded(reasons) => (StatusCode::OK, "degraded", reasons),
-        Readiness::Unready(reasons) => (StatusCode::SERVICE_UNAVAILABLE, "unready", reasons),
-    };
-    let reasons: Vec<_> = reasons.iter().map(|reason| reason.code()).collect();
-    (code, serde_json::json!({"status": status, "reasons": reasons}).to_string().into())
-}
-
-pub(super) fn status(request: &Request<Incoming>, code: StatusCode, body: Bytes) -> Response<Body> {
-    if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        return problem::method_not_allowed(Some("GET, HEAD")).map(Body::Axum);
-    }
-    let mut response = Response::new(Body::from(body));
-    *response.status_mut() = code;
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    response
-}
-
-/// Notes what went wrong for the audit log.
+/// Records a fault as the outcome of the audit row.
 fn note(fault: &Fault) {
     let outcome = fault.outcome();
     AuditedCall::describe(|event| event.outcome = outcome);
@@ -416,18 +369,4 @@ fn note(fault: &Fault) {
 pub(super) fn problem(fault: &Fault, id: &HeaderValue) -> Response<Body> {
     note(fault);
     problem::response(fault, id.to_str().ok()).map(Body::Axum)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::mcp_agent;
-
-    #[test]
-    fn an_endpoint_has_one_segment_before_mcp() {
-        assert_eq!(mcp_agent("/research/mcp"), Some("research"));
-        assert_eq!(mcp_agent("/research/mcp/"), Some("research"));
-        for path in ["/mcp", "//mcp", "/a/b/mcp", "/research", "/research/mcp//", "/research/mcpx", "", "/"] {
-            assert_eq!(mcp_agent(path), None, "{path}");
-        }
-    }
 }

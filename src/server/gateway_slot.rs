@@ -10,7 +10,9 @@ use std::sync::{Arc, OnceLock};
 use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
 
-use super::gateway::{Gateway, Surface, Target, problem, status, target};
+use super::gateway::{Gateway, problem};
+use super::health;
+use super::routes::{Surface, Target, target};
 use crate::http::body::{self, Body};
 use crate::http::request_id::{RequestIds, X_REQUEST_ID};
 use crate::mcp::reply;
@@ -71,14 +73,14 @@ impl GatewaySlot {
     ) -> Response<Body> {
         let id = self.ids.of(request.headers());
         let mut response = match target(request.uri().path(), surface) {
-            Target::Alive => status(&request, StatusCode::OK, r#"{"status":"alive"}"#.into()),
+            Target::Alive => health::alive(&request),
             Target::Ready => {
                 let body = match self.database_unreachable.load(Ordering::Relaxed) {
                     _ if draining => DRAINING,
                     true => DATABASE_UNREACHABLE,
                     false => STARTING,
                 };
-                status(&request, StatusCode::SERVICE_UNAVAILABLE, body.into())
+                health::status(&request, StatusCode::SERVICE_UNAVAILABLE, body.into())
             }
             Target::Mcp => reply::unread(&Fault::BUSY),
             _ => problem(&Fault::BUSY, &id),

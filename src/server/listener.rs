@@ -10,8 +10,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::connection::{self, ConnectionOptions};
 use super::connection_limiter::{ConnectionLimiter, Permit};
-use super::gateway::Surface;
 use super::gateway_slot::GatewaySlot;
+use super::routes::Surface;
 use super::tls::Tls;
 
 /// How long the peer may leave sent data unacknowledged before the connection is closed.

@@ -1,7 +1,7 @@
-//! `GET /metrics`: what all rooms have counted, for whoever may know.
+//! `GET /metrics`: the counters of all modules in the Prometheus text format, for authorized scrapers.
 //!
-//! The rooms count in numbers of their own; they are gathered here when they are asked for. No label holds anything that
-//! a client sent or that a tenant named.
+//! Each module counts in atomics of its own, which are collected on a scrape. No label value comes from a client or a
+//! tenant.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -26,31 +26,31 @@ use crate::model::fault::Fault;
 use crate::store::Store;
 use crate::telemetry::exposition::{self, Exposition, Kind};
 
-/// What proxies add. A request with any of these comes from elsewhere, whoever hands it on.
-const HANDED_ON: [HeaderName; 4] = [
+/// Headers that proxies add: a request with one of these was forwarded from another machine.
+const FORWARDING_HEADERS: [HeaderName; 4] = [
     HeaderName::from_static("x-forwarded-for"),
     HeaderName::from_static("forwarded"),
     HeaderName::from_static("via"),
     HeaderName::from_static("x-real-ip"),
 ];
 
-/// Everything that counts.
+/// The sources of all metrics.
 pub(crate) struct Metrics {
-    /// The requests of MCP endpoints.
+    /// Counts requests of MCP endpoints.
     pub(crate) meter: Meter,
     /// What is in memory, whether changes are heard, what becomes of audit events, who was refused.
     pub(crate) services: Services,
-    /// The pool.
+    /// Counts connections to the database.
     pub(crate) store: Store,
     /// The connections of each listener.
     pub(crate) connections: Vec<(&'static str, Arc<ConnectionLimiter>)>,
-    /// The operator keys, each of which is good for this.
+    /// The operator keys, each of which authorizes a scrape.
     pub(crate) operators: OperatorKeys,
-    /// What is good for this and for nothing else.
+    /// A token that authorizes scrapes only.
     pub(crate) token: Option<SecretString>,
 }
 
-/// Where a scrape comes from.
+/// The origin of a scrape.
 pub(super) struct Scraper<'a> {
     /// The headers of the request.
     pub(super) headers: &'a HeaderMap,
@@ -65,7 +65,7 @@ pub(super) struct Scraper<'a> {
 }
 
 impl Metrics {
-    /// Answers a scraper with an operator key or the token, or one on this machine without a credential.
+    /// Answers a scrape with an operator key or the token, or from this machine without a credential.
     ///
     /// # Errors
     /// [`Fault::Unauthenticated`], charged to the address of the client; [`Fault::RateLimited`];
@@ -103,7 +103,7 @@ impl Metrics {
         Err(if scraper.foreign_host { FOREIGN_HOST } else { Fault::Unauthenticated })
     }
 
-    /// Whether a request presents the token, and nothing else.
+    /// Whether a request presents the token as its only credential.
     fn is_token(&self, headers: &HeaderMap) -> bool {
         let shown = credential::only_bearer(headers).map(str::as_bytes);
         let token = self.token.as_ref().map(|token| token.expose_secret().as_bytes());
@@ -129,7 +129,7 @@ impl Metrics {
             let labels = [("method", requests.method), ("era", requests.era), ("outcome", requests.outcome)];
             family.sample("", &labels, requests.count);
         }
-        let help = "How long requests of MCP endpoints took to be answered; of streams, to be opened.";
+        let help = "Duration of requests of MCP endpoints; of streams, until they were opened.";
         let mut family = text.family("waggle_request_duration_seconds", Kind::Histogram, help);
         for took in self.meter.took() {
             for (bound, count) in BOUNDS.iter().zip(took.within) {
@@ -144,16 +144,16 @@ impl Metrics {
 
     fn refusals(&self, text: &mut Exposition) {
         let stats = self.services.limits.stats();
-        let help = "Requests refused by a rate limit, by whose it is.";
+        let help = "Requests refused by a rate limit, by its scope.";
         let mut family = text.family("waggle_rate_limited_total", Kind::Counter, help);
         for (scope, count) in stats.refused {
             family.sample("", &[("scope", scope.as_str())], count);
         }
-        let help = "Requests shed since too many of their key or agent were under way.";
+        let help = "Requests refused since too many of their key or agent were in flight.";
         text.counter("waggle_shed_total", help, stats.shed);
-        let help = "Bytes that are reserved for request bodies.";
+        let help = "Bytes reserved for request bodies.";
         text.gauge("waggle_upload_bytes", help, stats.upload_bytes);
-        let help = "Limiters in memory, by what they limit.";
+        let help = "Rate limiters in memory, by subject.";
         let mut family = text.family("waggle_limiters", Kind::Gauge, help);
         family.sample("", &[("of", "holders")], stats.holders);
         family.sample("", &[("of", "addresses")], stats.addresses);
@@ -161,29 +161,29 @@ impl Metrics {
 
     fn feed(&self, text: &mut Exposition) {
         let stats = self.services.feed.stats();
-        let help = "For how long nothing has proven that changes are heard; +Inf before the first proof.";
+        let help = "Time since the change feed was last proven current; +Inf before the first proof.";
         let unproven = stats.unproven.as_secs_f64();
         if stats.unproven == std::time::Duration::MAX {
             text.gauge("waggle_feed_unproven_seconds", help, "+Inf");
         } else {
             text.gauge("waggle_feed_unproven_seconds", help, unproven);
         }
-        let help = "How often the database was found in another timeline: restored, or failed over.";
+        let help = "Changes of the database's timeline, by a restore or a failover.";
         text.counter("waggle_feed_timeline_changes_total", help, stats.timeline_changes);
-        let help = "What is added to the local clock to follow the database's.";
+        let help = "Offset of the database's clock from the local clock.";
         text.gauge("waggle_clock_offset_seconds", help, stats.clock_offset.as_seconds_f64());
-        let help = "Sweeps of the log of changes, by whether the database answered.";
+        let help = "Sweeps of the change log, by outcome.";
         let mut family = text.family("waggle_feed_sweeps_total", Kind::Counter, help);
         family.sample("", &[("outcome", "ok")], stats.sweeps);
         family.sample("", &[("outcome", "failed")], stats.failed_sweeps);
-        let help = "Scopes in memory that were behind and were caught up.";
+        let help = "Cached scopes that were brought up to date.";
         text.counter("waggle_feed_catch_ups_total", help, stats.catch_ups);
     }
 
     fn memory(&self, text: &mut Exposition, EndpointStats { results, .. }: EndpointStats) {
         let Services { identity, catalog, sessions, .. } = &self.services;
         let (identity, catalog) = (identity.stats(), catalog.stats());
-        let help = "What is held in memory, in pieces.";
+        let help = "Entries of caches.";
         let mut family = text.family("waggle_cache_entries", Kind::Gauge, help);
         for (cache, entries) in [
             ("agents", catalog.agents),
@@ -193,7 +193,7 @@ impl Metrics {
         ] {
             family.sample("", &[("cache", cache)], entries);
         }
-        let help = "What is held in memory, in bytes.";
+        let help = "Bytes of caches.";
         let mut family = text.family("waggle_cache_bytes", Kind::Gauge, help);
         for (cache, bytes) in [
             ("contents", catalog.content_bytes),
@@ -202,13 +202,13 @@ impl Metrics {
         ] {
             family.sample("", &[("cache", cache)], bytes);
         }
-        let help = "Encoded results that were asked for, by whether they were in memory.";
+        let help = "Look-ups of encoded results, by hit or miss.";
         let mut family = text.family("waggle_results_total", Kind::Counter, help);
         family.sample("", &[("outcome", "hit")], results.hits);
         family.sample("", &[("outcome", "miss")], results.misses);
-        let help = "How many more templates may be rendered at once.";
+        let help = "Free permits for rendering.";
         text.gauge("waggle_render_places_free", help, catalog.free_renders);
-        let help = "How often the database was asked whose a key is.";
+        let help = "Look-ups of keys in the database.";
         text.counter("waggle_key_look_ups_total", help, identity.key_look_ups);
         if let Some(expiring) = identity.expiring_keys {
             let help = "Keys that expire within 14 days.";
@@ -222,7 +222,7 @@ impl Metrics {
         for (listener, limiter) in &self.connections {
             family.sample("", &[("listener", listener)], limiter.open());
         }
-        let help = "Connections closed at once since their address had as many as it may, by listener.";
+        let help = "Connections refused by the limit of their address, by listener.";
         let mut family = text.family("waggle_connections_refused_total", Kind::Counter, help);
         for (listener, limiter) in &self.connections {
             family.sample("", &[("listener", listener)], limiter.refused());
@@ -236,22 +236,21 @@ impl Metrics {
 
     fn audit(&self, text: &mut Exposition) {
         let stats = self.services.audit.stats();
-        let help = "Events that are lost: the database took none, and the spill file was full or missing.";
+        let help = "Audit events lost: the database was unreachable, and the spill file full or missing.";
         text.counter("waggle_audit_lost_total", help, stats.lost);
-        let help = "Rows that were added to the audit log.";
+        let help = "Rows added to the audit log.";
         text.counter("waggle_audit_rows_total", help, stats.written);
-        let help = "Requests that share an audit row with others, since they pay for none.";
+        let help = "Requests that share an aggregated audit row.";
         text.counter("waggle_audit_aggregated_total", help, stats.aggregated);
-        let help = "Audit rows that the database refused for what they hold.";
+        let help = "Audit rows that the database refused for their content.";
         text.counter("waggle_audit_quarantined_total", help, stats.quarantined);
-        let help = "Places at which a spill file was corrupt.";
+        let help = "Corrupt records of spill files.";
         text.counter("waggle_audit_spill_damaged_total", help, stats.damaged);
-        let help = "Audit events in memory that are neither in the log nor in the spill file.";
+        let help = "Audit events in memory only, neither in the log nor in a spill file.";
         text.gauge("waggle_audit_waiting", help, stats.waiting);
-        let help = "Bytes in spill files that are not in the audit log yet.";
+        let help = "Bytes of spill files that are not in the audit log yet.";
         text.gauge("waggle_audit_spilled_bytes", help, stats.spilled_bytes);
-        let help =
-            "Whether there is a spill file; without one, rows wait in memory while the database is away.";
+        let help = "Whether there is a spill file; without one, rows wait in memory while the database is unreachable.";
         text.gauge("waggle_audit_spill_file", help, u8::from(stats.has_file));
     }
 }
@@ -262,7 +261,7 @@ fn streams(text: &mut Exposition, EndpointStats { streams, .. }: EndpointStats) 
     for stats in streams {
         family.sample("", &[("era", stats.era)], stats.open);
     }
-    let help = "Changes that were told on streams, by era.";
+    let help = "Events sent on streams, by era.";
     let mut family = text.family("waggle_events_total", Kind::Counter, help);
     for stats in streams {
         family.sample("", &[("era", stats.era)], stats.notified);
@@ -274,9 +273,9 @@ fn seconds(micros: u64) -> f64 {
 }
 
 impl Scraper<'_> {
-    /// Whether the request was sent on this machine, and not passed on by a proxy.
+    /// Whether the request was sent from this machine, and not forwarded by a proxy.
     fn is_local(&self) -> bool {
         self.peer.to_canonical().is_loopback()
-            && !HANDED_ON.iter().any(|name| self.headers.contains_key(name))
+            && !FORWARDING_HEADERS.iter().any(|name| self.headers.contains_key(name))
     }
 }

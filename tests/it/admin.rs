@@ -3,6 +3,7 @@
 mod agents;
 mod anonymous;
 mod authority;
+mod compression;
 mod content;
 mod keys;
 mod lists;

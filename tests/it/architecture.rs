@@ -157,19 +157,24 @@ fn begins(path: &str, with: &str) -> bool {
     path.strip_prefix(with).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
 }
 
-/// Every file of `src`, with the module that it is.
+/// Every file of `src`, with its module.
 fn sources() -> Vec<(PathBuf, Vec<String>)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let with_module = |path: PathBuf| (path.clone(), module(path.strip_prefix(&root).unwrap()));
+    rust_files("src").into_iter().map(with_module).collect()
+}
+
+/// Every Rust file below a directory of the repository.
+fn rust_files(directory: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    let mut folders = vec![root.clone()];
+    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join(directory)];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             if path.is_dir() {
                 folders.push(path);
             } else if path.extension().is_some_and(|extension| extension == "rs") {
-                let module = module(path.strip_prefix(&root).unwrap());
-                found.push((path, module));
+                found.push(path);
             }
         }
     }
@@ -212,7 +217,7 @@ fn layering_table_lists_exactly_the_modules() {
 
 #[test]
 fn every_file_has_module_docs_and_at_most_450_lines() {
-    for (path, _) in sources() {
+    for path in rust_files("src").into_iter().chain(rust_files("crates")) {
         let text = fs::read_to_string(&path).unwrap();
         assert!(text.starts_with("//! "), "{} does not begin with `//! `", path.display());
         let lines = text.lines().count();

@@ -17,7 +17,7 @@ use crate::model::fault::Fault;
 use crate::model::outcome::Outcome;
 
 impl Gateway {
-    /// Administers; what a call that has changed nothing did is noted here, what a change did stands in the outbox.
+    /// Answers an administration call and records it in the audit log, unless it committed its row with a change.
     pub(super) async fn administer_audited(
         &self,
         request: Request<SharedBody>,
@@ -61,10 +61,10 @@ impl Gateway {
             request.extensions_mut().insert(ClientContext { foreign_host, ..context.clone() });
             self.manage(request, id).await
         };
-        let mut response = self.receive(request, id, (true, ADMIN_CORS), manage).await;
+        let mut response = self.check_origin(request, id, (true, ADMIN_CORS), manage).await;
         context.intake.announce(response.headers_mut());
         self.challenge(|| Protected::Gateway, &headers, &mut response);
-        // Secrets and other people's data: for nobody's cache.
+        // Responses hold secrets and data of tenants.
         response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         response
     }

@@ -1,0 +1,47 @@
+//! Health checks: `/healthz` and `/readyz`.
+
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
+use hyper::body::Incoming;
+
+use crate::catalog::readiness::Readiness;
+use crate::http::body::Body;
+use crate::http::problem;
+
+/// Answers `/healthz`: the process runs.
+pub(super) fn alive(request: &Request<Incoming>) -> Response<Body> {
+    status(request, StatusCode::OK, r#"{"status":"alive"}"#.into())
+}
+
+/// Answers `/readyz`: whether the gateway serves requests, and why not.
+pub(super) fn ready(request: &Request<Incoming>, readiness: &Readiness) -> Response<Body> {
+    let (code, body) = readyz(readiness);
+    status(request, code, body)
+}
+
+/// The status and the body of `/readyz`.
+fn readyz(readiness: &Readiness) -> (StatusCode, Bytes) {
+    let (code, status, reasons) = match readiness {
+        Readiness::Ready => {
+            return (StatusCode::OK, Bytes::from_static(br#"{"status":"ready"}"#));
+        }
+        Readiness::Degraded(reasons) => (StatusCode::OK, "degraded", reasons),
+        Readiness::Unready(reasons) => (StatusCode::SERVICE_UNAVAILABLE, "unready", reasons),
+    };
+    let reasons: Vec<_> = reasons.iter().map(|reason| reason.code()).collect();
+    (code, serde_json::json!({"status": status, "reasons": reasons}).to_string().into())
+}
+
+/// Answers a health check.
+pub(super) fn status(request: &Request<Incoming>, code: StatusCode, body: Bytes) -> Response<Body> {
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        return problem::method_not_allowed(Some("GET, HEAD")).map(Body::Axum);
+    }
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = code;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}

@@ -1,0 +1,65 @@
+//! Routing: from a path to the part of the gateway that answers it.
+
+/// The paths that a listener serves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Surface {
+    /// All.
+    All,
+    /// All but administration and metrics, which have a listener of their own.
+    Mcp,
+    /// Administration and metrics.
+    Admin,
+}
+
+/// The part of the gateway that a path belongs to.
+pub(super) enum Target {
+    /// `/healthz`.
+    Alive,
+    /// `/readyz`.
+    Ready,
+    /// The MCP endpoint of an agent.
+    Mcp,
+    /// The administration API and its documentation.
+    Admin,
+    /// Metadata of protected resources.
+    WellKnown,
+    /// `/metrics`.
+    Metrics,
+    /// No such path.
+    Nothing,
+}
+
+/// The part of the gateway that a path belongs to.
+pub(super) fn target(path: &str, surface: Surface) -> Target {
+    let administered = path == "/admin" || path.starts_with("/admin/");
+    match path {
+        "/healthz" => Target::Alive,
+        "/readyz" => Target::Ready,
+        "/metrics" if surface != Surface::Mcp => Target::Metrics,
+        _ if administered && surface != Surface::Mcp => Target::Admin,
+        _ if path.starts_with("/.well-known/") && surface != Surface::Admin => Target::WellKnown,
+        _ if administered || surface == Surface::Admin => Target::Nothing,
+        _ => mcp_agent(path).map_or(Target::Nothing, |_| Target::Mcp),
+    }
+}
+
+/// The agent of `/{agent_id}/mcp` and `/{agent_id}/mcp/`.
+pub(super) fn mcp_agent(path: &str) -> Option<&str> {
+    let path = path.strip_suffix('/').unwrap_or(path);
+    let agent = path.strip_suffix("/mcp")?.strip_prefix('/')?;
+    if agent.is_empty() || agent.contains('/') { None } else { Some(agent) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::mcp_agent;
+
+    #[test]
+    fn an_endpoint_path_has_one_segment_before_mcp() {
+        assert_eq!(mcp_agent("/research/mcp"), Some("research"));
+        assert_eq!(mcp_agent("/research/mcp/"), Some("research"));
+        for path in ["/mcp", "//mcp", "/a/b/mcp", "/research", "/research/mcp//", "/research/mcpx", "", "/"] {
+            assert_eq!(mcp_agent(path), None, "{path}");
+        }
+    }
+}
