@@ -55,7 +55,7 @@ pub(super) async fn run(mut log: AuditLog, options: RetentionOptions, stop: Canc
                 );
             }
             Some(Err(error)) => {
-                tracing::warn!(%error, "audit partition maintenance failed; retrying in an hour")
+                tracing::warn!(%error, "audit partition maintenance failed; retrying in an hour");
             }
             Some(Ok(Dropped::Done(0))) | None => {}
         }

@@ -95,7 +95,7 @@ impl Feed {
         for message in messages {
             match *message {
                 FeedMessage::Heartbeat(replica, number) if replica == self.replicas.me => {
-                    self.health.record_heartbeat(number)
+                    self.health.record_heartbeat(number);
                 }
                 FeedMessage::Heartbeat(replica, _) => self.replicas.record_heartbeat(replica, Instant::now()),
                 FeedMessage::AckRequest(replica, request) if replica == self.replicas.me => {
@@ -103,7 +103,7 @@ impl Feed {
                 }
                 FeedMessage::AckRequest(replica, request) => self.pending.acknowledge(replica, request),
                 FeedMessage::Ack(by, of, request) if of == self.replicas.me => {
-                    self.replicas.record_ack(by, request)
+                    self.replicas.record_ack(by, request);
                 }
                 FeedMessage::Raised(..) | FeedMessage::Ack(..) => {}
             }

@@ -194,7 +194,7 @@ impl Index {
 
     fn remove(&mut self, subscriber: &Arc<DirtySet>, subject: &Subject) {
         let remove = |subscribers: &mut Vec<Arc<DirtySet>>| {
-            subscribers.retain(|other| !Arc::ptr_eq(other, subscriber))
+            subscribers.retain(|other| !Arc::ptr_eq(other, subscriber));
         };
         match subject {
             Subject::ResourceList => remove(&mut self.resource_list),

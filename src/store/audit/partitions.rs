@@ -43,7 +43,7 @@ impl AuditLog {
         Ok(())
     }
 
-    /// PartitionDrop the partitions whose rows are older than `retain_days`, oldest first, after recording in the
+    /// Drops the partitions whose rows are older than `retain_days`, oldest first, after recording in the
     /// ledger which rows are dropped. A partition is kept, with all newer ones, while it has late rows of a
     /// chain that was opened less than `retain_days` ago.
     pub async fn drop_old(&mut self, retain_days: i32, at: OffsetDateTime) -> Result<Dropped, StoreError> {
