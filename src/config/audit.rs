@@ -28,7 +28,7 @@ section! {
         /// The Ed25519 private key in PEM that signs ends of chains, dropped rows and checkpoints; one per replica. Default:
         /// with the embedded database audit.key in the data directory, generated at the first start; else nothing is signed.
         signing_key_file: optional(PathBuf, PATH, "./waggle-data/audit.key"),
-        /// How often a checkpoint is written to checkpoint_to.
+        /// How often a checkpoint is written to `checkpoint_to`.
         checkpoint: minutes(1..=10_080) = 60,
         /// The directory, or https address, where checkpoints are written: out of reach of the owner of the database.
         checkpoint_to: optional(CheckpointTarget, TARGET, "/mnt/worm/waggle"),

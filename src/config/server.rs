@@ -26,7 +26,7 @@ section! {
         /// The address and port of the MCP endpoints, and of everything without a listener of its own.
         listen: value(SocketAddr, ADDRESS) = SocketAddr::from((Ipv4Addr::LOCALHOST, 8094)),
         /// TLS, on every listener: the PEM file of the certificate, followed by its intermediate certificates. Reloaded when
-        /// it changes. Requires tls_key. Default: plain HTTP.
+        /// it changes. Requires `tls_key`. Default: plain HTTP.
         tls_certificate: optional(PathBuf, PATH, "/etc/waggle/tls/fullchain.pem"),
         /// The PEM file of the certificate's private key.
         tls_key: optional(PathBuf, PATH, "/etc/waggle/tls/privkey.pem"),
@@ -62,7 +62,7 @@ section! {
         /// How many connections a listener has open; further ones wait to be accepted.
         connections: count(usize, 1..=1_000_000) = 10_000,
         /// How many of them may come from one address (an IPv6 /64 is one) that is not a trusted proxy; further ones are
-        /// closed. Behind a proxy that is missing in trusted_proxies all clients are one address.
+        /// closed. Behind a proxy that is missing in `trusted_proxies` all clients are one address.
         connections_per_address: count(usize, 1..=1_000_000) = 1_000,
     }
 }

@@ -42,12 +42,12 @@ impl Listing {
         for entry in &self.0 {
             let (section, key) = entry.name.split_once('.').unwrap_or(("", entry.name));
             if section != open {
-                text.push_str(&format!("\n[{section}]\n"));
+                // Writing to a string does not fail.
+                let _ = writeln!(text, "\n[{section}]");
                 open = section;
             }
             document(&mut text, entry.documentation);
             let value = entry.value.as_ref().map(|value| toml(value).to_string()).unwrap_or_default();
-            // Writing to a string does not fail.
             let _ = match entry.reference {
                 Reference::Default => writeln!(text, "{key} = {value}"),
                 Reference::Derived => writeln!(text, "# {key} = {value}"),

@@ -10,7 +10,7 @@ section! {
     /// The issuers whose access tokens are accepted, and how their keys are fetched.
     #[derive(Clone, Debug)]
     pub struct Tokens["tokens"] {
-        /// The issuers (OpenID providers) whose access tokens are accepted; none by default. One table each, after the
+        /// The issuers (`OpenID` providers) whose access tokens are accepted; none by default. One table each, after the
         /// settings of this section:
         ///
         /// ```toml

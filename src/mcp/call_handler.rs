@@ -86,7 +86,7 @@ impl CallHandler {
             Call::List { list, cursor } => {
                 let open = |cursor: &str| self.seal.open(purpose(*list), caller.agent.0, cursor);
                 let after = cursor.as_deref().map(open).transpose()?;
-                self.list(&context, *list, after)
+                self.list(&context, *list, after.as_deref())
             }
             Call::GetPrompt { name, arguments } => self.get_prompt(&context, name, arguments).await,
             Call::Complete { reference, argument, value } => {
@@ -120,18 +120,18 @@ impl CallHandler {
         Ok(result)
     }
 
-    fn list(&self, context: &CallContext<'_>, list: List, after: Option<String>) -> Result<Bytes, Fault> {
+    fn list(&self, context: &CallContext<'_>, list: List, after: Option<&str>) -> Result<Bytes, Fault> {
         let changed = &context.snapshot.changed;
         let revision = match list {
             List::Resources => changed.resources,
             List::Templates => changed.templates,
             List::Prompts => changed.prompts,
         };
-        let key = context.key(ResultSubject::Page(list, after.clone()), revision);
+        let key = context.key(ResultSubject::Page(list, after.map(str::to_owned)), revision);
         if let Some(kept) = self.results.get(&key) {
             return Ok(kept);
         }
-        let page = self.catalog.list(&context.snapshot.definitions, list, after.as_deref());
+        let page = self.catalog.list(&context.snapshot.definitions, list, after);
         let seal = |last: &str| self.seal.seal(purpose(list), context.caller.agent.0, last);
         let next = page.last().map(seal);
         let result = context.encode(ResultMembers::page(&page, next.as_deref()))?;

@@ -77,10 +77,7 @@ fn declares_version(body: &Result<Incoming<'_>, Rejected<'_>>) -> bool {
 }
 
 fn opens_session(body: &Result<Incoming<'_>, Rejected<'_>>) -> bool {
-    let request = match body {
-        Ok(Incoming::Message(Message::Request(request))) => request,
-        _ => return false,
-    };
+    let Ok(Incoming::Message(Message::Request(request))) = body else { return false };
     request.method == MethodName::Known(Method::Initialize)
 }
 

@@ -73,7 +73,7 @@ fn every_method_of_the_era_is_read() {
             "{}",
             r#"InSession(Unsubscribe, Err(InvalidParams("params.uri is required")))"#,
         ),
-        ("logging/setLevel", r#"{"level":"error"}"#, r#"InSession(SetLevel, Ok(SetLevel(Error)))"#),
+        ("logging/setLevel", r#"{"level":"error"}"#, "InSession(SetLevel, Ok(SetLevel(Error)))"),
         ("tools/call", r#"{"name":"t"}"#, "invalid_params: unknown tool: t"),
         ("server/discover", "{}", "method_not_found: unknown method: server/discover"),
         ("subscriptions/listen", "{}", "method_not_found: unknown method: subscriptions/listen"),
