@@ -34,7 +34,7 @@ pub(in crate::mcp) fn result(
 /// Appends the result of `initialize`.
 ///
 /// # Errors
-/// As [`result`].
+/// [`Fault::Internal`] where stored text is not UTF-8.
 pub fn initialize(
     out: &mut Vec<u8>,
     version: ProtocolVersion,
