@@ -66,7 +66,7 @@ impl FromRequestParts<Arc<Admin>> for Visit {
 async fn identify(parts: &Parts, admin: &Admin, context: &ClientContext) -> Result<Authority, Fault> {
     let presented = credential::read(&parts.headers, &admin.operators)?;
     let presented = match &presented {
-        Presented::Nobody => return Err(Fault::Unauthenticated),
+        Presented::Anonymous => return Err(Fault::Unauthenticated),
         Presented::Operator(key) => return Ok(Authority::Operator(*key)),
         Presented::Key(key) => PresentedCredential::Key(key, None),
         Presented::Token(token) => PresentedCredential::Token(token, None),

@@ -51,7 +51,7 @@ pub(super) async fn register(settings: &Settings, running: &Running) -> Result<(
             key
         }
     };
-    // Nobody reads it: the gateway serves all the same.
+    // Standard output is closed: the gateway serves nevertheless.
     let _ = print(settings.server.url_of(running.address).as_str(), agent.slug.as_str(), &key);
     Ok(())
 }

@@ -287,8 +287,8 @@ mod tests {
     }
 
     /// Agent, outcome, client and subject of aggregated rows.
-    fn told(rows: &[Event]) -> Vec<String> {
-        let told = |row: &Event| {
+    fn summaries(rows: &[Event]) -> Vec<String> {
+        let summary = |row: &Event| {
             let slug = row.slug.as_deref().unwrap_or("-");
             format!(
                 "{slug} {} {} {}",
@@ -297,7 +297,7 @@ mod tests {
                 row.subject.as_deref().unwrap_or_default()
             )
         };
-        rows.iter().map(told).collect()
+        rows.iter().map(summary).collect()
     }
 
     #[test]
@@ -318,7 +318,7 @@ mod tests {
             1140 requests from 2026-07-28T12:00:00.06Z to 2026-07-28T12:00:01.199Z";
         let network = "x unauthenticated 2001:db8:: \
             1 requests from 2026-07-28T12:00:00Z to 2026-07-28T12:00:00Z";
-        assert_eq!(told(&rows), [expected, network]);
+        assert_eq!(summaries(&rows), [expected, network]);
         assert_eq!((rows[0].bytes_in, &*rows[0].method), (11_400, "audit/aggregated"));
         assert!(aggregator.admit(&event), "another minute");
         assert!(aggregator.end(START).is_empty());

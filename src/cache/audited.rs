@@ -79,15 +79,15 @@ impl AuditedCall {
         u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
 
-    fn changed(&self, told: &WriteSummary) -> Event {
+    fn changed(&self, summary: &WriteSummary) -> Event {
         let mut event = self.event.lock().clone();
         event.status =
-            self.statuses.lock().map(|(created, changed)| if told.created { created } else { changed });
-        event.subject = event.subject.or_else(|| Some(subject(&told.subject)));
-        event.tenant = event.tenant.or(told.tenant);
-        event.agent = event.agent.or(told.agent);
-        event.revision = Some(told.revision);
-        event.difference = told.difference;
+            self.statuses.lock().map(|(created, changed)| if summary.created { created } else { changed });
+        event.subject = event.subject.or_else(|| Some(subject(&summary.subject)));
+        event.tenant = event.tenant.or(summary.tenant);
+        event.agent = event.agent.or(summary.agent);
+        event.revision = Some(summary.revision);
+        event.difference = summary.difference;
         event.outcome = Outcome::Ok;
         event.micros = self.micros();
         event
@@ -102,9 +102,9 @@ pub(super) struct Entry {
 
 impl Entry {
     /// The audit row of a write with this summary; `None` where the write belongs to no call.
-    pub(super) fn of(told: Option<WriteSummary>, sources: &Sources) -> Result<Option<Self>, Fault> {
-        let Some((call, told)) = AuditedCall::current().zip(told) else { return Ok(None) };
-        let mut event = call.changed(&told);
+    pub(super) fn of(summary: Option<WriteSummary>, sources: &Sources) -> Result<Option<Self>, Fault> {
+        let Some((call, summary)) = AuditedCall::current().zip(summary) else { return Ok(None) };
+        let mut event = call.changed(&summary);
         event.at = sources.clock.now();
         let mut bytes = Vec::with_capacity(512);
         encoding::event(&mut bytes, &event);

@@ -1,17 +1,17 @@
-//! Rendering of what agents register as templates: the bodies of resource templates and the messages of prompts.
+//! Rendering of the templates that agents register: the bodies of resource templates and the messages of prompts.
 //!
-//! Whoever registers a template may be hostile, and so may whoever renders it. A template is therefore a small part of
-//! Jinja, held to an allow-list on its syntax tree when it is registered ([`Template::parse`]):
+//! Both the author of a template and the caller that renders it may be hostile. The template language is therefore a
+//! small subset of Jinja, enforced by an allow-list on the syntax tree at registration ([`Template::parse`]):
 //!
 //! - `{{ … }}`, `{% if %}` with `elif` and `else`, and `{% for x in [ … ] %}` over a list written out;
 //! - the filters `default`, `upper`, `lower`, `trim`, `length` and `tojson`;
 //! - comparisons, `and`, `or`, `not`, `in`; strings, numbers, `true` and `false`; `~` in `{{ … }}`;
 //! - `loop.index`, `loop.index0`, `loop.first` and `loop.last`; comments, `raw` and whitespace control.
 //!
-//! There are three belts. A scan of the tokens bounds nesting before anything recursive sees the source (`scan`). The
-//! check (`check`) computes how much the worst path through the template copies, as a formula over the lengths of the
-//! values, so a render that would need too much memory or time is refused before it starts. And the engine runs with
-//! fuel, a recursion limit, and a writer that counts (`output`).
+//! There are three lines of defense. A scan of the tokens bounds nesting before any recursive code sees the source
+//! (`scan`). The check (`check`) computes how much the worst path through the template copies, as a formula over the
+//! lengths of the values, so a render that would need too much memory or time is refused before it starts. The engine
+//! runs with fuel, a recursion limit, and a writer that counts (`output`).
 //!
 //! Values are text. They are never parsed, and nothing is escaped: the output is text, not HTML.
 

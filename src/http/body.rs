@@ -1,4 +1,4 @@
-//! Bodies: requests are read whole within the body limit, answers are sent in few chunks.
+//! Bodies: requests are read whole within the body limit; answers are sent in few chunks.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -18,27 +18,27 @@ use tokio::time::Instant;
 use crate::model::fault::Fault;
 use crate::quota::limits::BodyPace;
 
-/// How much of a body that nobody wants is read away, and for how long.
+/// How much of an unwanted body is read and discarded, and for how long.
 const DISCARDED: usize = 64 * 1024 * 1024;
-const DISCARD_PATIENCE: Duration = Duration::from_secs(1);
+const DISCARD_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Bytes of a body that need not be reserved where they arrived with the head: the connection has buffered them.
+/// Bytes of a body that need no reservation if they arrived with the head: the connection has buffered them.
 const UNRESERVED: usize = 64 * 1024;
 
-/// What is answered: at most three pieces held in memory, events, or whatever the admin surface makes.
+/// The body of an answer: at most three pieces in memory, events, or a body of the administration API.
 #[derive(Debug)]
 pub enum Body {
     /// Pieces in memory, sent in order.
     Pieces([Bytes; 3]),
-    /// A stream that goes on for as long as it likes.
+    /// An event stream of unlimited length.
     Events(Events),
-    /// A body of the admin surface.
+    /// A body of the administration API.
     Axum(axum::body::Body),
-    /// One whose delivery has an effect.
+    /// A body whose delivery is observed.
     Watched(Box<Watched>),
 }
 
-/// A body, and what is done when its connection takes the first of it. It is not done where the client left before.
+/// A body with an action that runs when its connection takes the first frame; never if the client disconnects before.
 pub struct Watched {
     body: Body,
     taken: Option<Box<dyn FnOnce() + Send>>,
@@ -50,7 +50,7 @@ impl std::fmt::Debug for Watched {
     }
 }
 
-/// Bytes that come one after another.
+/// A stream of events, encoded.
 pub struct Events(Pin<Box<dyn Stream<Item = Bytes> + Send>>);
 
 impl std::fmt::Debug for Events {
@@ -60,17 +60,17 @@ impl std::fmt::Debug for Events {
 }
 
 impl Body {
-    /// No bytes at all.
+    /// The empty body.
     pub const fn empty() -> Self {
         Self::Pieces([Bytes::new(), Bytes::new(), Bytes::new()])
     }
 
-    /// A stream of bytes.
+    /// A body of server-sent events.
     pub fn events(events: Pin<Box<dyn Stream<Item = Bytes> + Send>>) -> Self {
         Self::Events(Events(events))
     }
 
-    /// This body, and what is done when its connection takes the first of it.
+    /// This body, with an action that runs when its connection takes the first frame.
     #[must_use]
     pub fn when_taken(self, taken: impl FnOnce() + Send + 'static) -> Self {
         Self::Watched(Box::new(Watched { body: self, taken: Some(Box::new(taken)) }))
@@ -128,21 +128,21 @@ impl HttpBody for Body {
     }
 }
 
-/// A body that is read, with what was reserved for it.
+/// A body that was read, with its reservation.
 #[derive(Debug)]
 pub struct Received<R> {
-    /// All of it.
+    /// The whole body.
     pub bytes: Bytes,
-    /// `None` for a short one that arrived with its head: it was in memory already.
+    /// The reserved memory; `None` for a short body that arrived with the head and was buffered already.
     pub reserved: Option<R>,
 }
 
-/// Reads a body of at most `limit` bytes. Before memory is taken for it, its declared length is reserved, or the limit
-/// where it declares none.
+/// Reads a body of at most `limit` bytes. Its declared length, or the limit if it declares none, is reserved before
+/// memory is allocated.
 ///
 /// # Errors
-/// [`Fault::PayloadTooLarge`], also for one that only declares to be so; [`Fault::SlowBody`];
-/// [`Fault::InvalidRequest`] where it ends early; what `reserve` answers.
+/// [`Fault::PayloadTooLarge`], also if only the declared length is too large; [`Fault::SlowBody`];
+/// [`Fault::InvalidRequest`] if the body ends early; the errors of `reserve`.
 pub async fn read<B, R>(
     body: &mut B,
     limit: usize,
@@ -188,10 +188,10 @@ where
     }
 }
 
-/// Waits for pieces of a body, and gives up on one that is too slow.
+/// Reads the frames of a body, and fails if they arrive too slowly.
 struct PaceMeter {
     pace: BodyPace,
-    /// When the window ends, and how many bytes arrived in it. It opens when a piece is first waited for.
+    /// The end of the current window, and the bytes that arrived in it. The first window opens with the first wait.
     window: Option<(Instant, u64)>,
 }
 
@@ -243,8 +243,8 @@ where
     }
 }
 
-/// Reads away what is left of a body, within bounds. A connection that is closed on a client which is still sending is
-/// reset, and the answer is lost with it (RFC 9112, section 9.6). A client that waits for a `100` is not sending.
+/// Reads and discards the rest of a body, within bounds. A connection that is closed while the client is still sending
+/// is reset, which loses the answer (RFC 9112, section 9.6). A client that waits for `100 Continue` is not sending.
 pub async fn discard(headers: &HeaderMap, mut body: impl HttpBody<Data = Bytes> + Unpin) {
     if body.is_end_stream() || headers.contains_key(EXPECT) {
         return;
@@ -258,16 +258,16 @@ pub async fn discard(headers: &HeaderMap, mut body: impl HttpBody<Data = Bytes> 
             }
         }
     };
-    // Whoever needs longer may find the connection closed.
-    let _ = tokio::time::timeout(DISCARD_PATIENCE, reading).await;
+    // The connection of a slower client may be reset.
+    let _ = tokio::time::timeout(DISCARD_TIMEOUT, reading).await;
 }
 
-/// A body on loan: what the borrower leaves of it can be read away.
+/// A request body whose unread rest can be discarded after the handler has returned.
 #[derive(Debug, Clone)]
 pub struct SharedBody(Arc<Mutex<Incoming>>);
 
 impl SharedBody {
-    /// Lends a body.
+    /// Shares a body.
     pub fn new(body: Incoming) -> Self {
         Self(Arc::new(Mutex::new(body)))
     }
@@ -336,7 +336,7 @@ mod reading_tests {
 
     const PACE: BodyPace = BodyPace { window: Duration::from_secs(2), bytes_per_second: 1_000 };
 
-    /// Reads a body, noting what is reserved.
+    /// Reads a body, and records the reservation.
     async fn receive(body: impl Body<Data = Bytes>, limit: usize) -> (Result<usize, Fault>, Option<usize>) {
         let mut reserved = None;
         let mut body = std::pin::pin!(body);
@@ -347,7 +347,7 @@ mod reading_tests {
         (received.await.map(|received| received.bytes.len()), reserved)
     }
 
-    /// Pieces of these lengths, each after so many milliseconds.
+    /// Frames of these lengths, each after a delay in milliseconds.
     fn pieces(of: &'static [(u64, usize)]) -> impl Stream<Item = Result<Frame<Bytes>, Infallible>> {
         stream::iter(of).then(async |&(millis, length)| {
             if millis > 0 {

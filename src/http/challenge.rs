@@ -1,4 +1,4 @@
-//! `WWW-Authenticate`: what a refused caller is asked for (RFC 6750), and where he can get it (RFC 9728).
+//! `WWW-Authenticate`: which credential a refused caller needs (RFC 6750), and where to get it (RFC 9728).
 
 use http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue};
@@ -7,7 +7,7 @@ use super::credential::bearer;
 use super::metadata::{Metadata, Protected};
 use crate::model::fault::Fault;
 
-/// The challenge that goes with a refusal, if it takes one.
+/// The challenge of a refusal, if it has one.
 pub fn of(fault: &Fault) -> Option<HeaderValue> {
     match fault {
         Fault::Unauthenticated => Some(HeaderValue::from_static(r#"Bearer realm="MCP""#)),
@@ -19,8 +19,8 @@ pub fn of(fault: &Fault) -> Option<HeaderValue> {
     }
 }
 
-/// Adds to the challenge of an answer, if it has one, what a gateway says that takes access tokens: where its metadata
-/// is, and, unless the challenge is about a scope, which scope to ask for and whether a token was refused.
+/// Extends the challenge of an answer, if it has one, for a gateway that accepts access tokens: the URL of its metadata
+/// and, unless the challenge is about a scope, the scope to request and whether a token was refused.
 pub fn complete(metadata: &Metadata, what: Protected<'_>, request: &HeaderMap, answer: &mut HeaderMap) {
     let Some(challenge) = answer.get(WWW_AUTHENTICATE).and_then(|value| value.to_str().ok()) else { return };
     let mut shown = request.get_all(AUTHORIZATION).iter().filter_map(|value| value.to_str().ok());
@@ -31,8 +31,8 @@ pub fn complete(metadata: &Metadata, what: Protected<'_>, request: &HeaderMap, a
     };
     let refused = !more.is_empty() && shown.any(|value| bearer(value).is_some());
     let error = if refused { r#", error="invalid_token""# } else { "" };
-    let told = format!(r#"{challenge}, resource_metadata="{}"{more}{error}"#, metadata.url(what));
-    if let Ok(told) = HeaderValue::try_from(told) {
-        answer.insert(WWW_AUTHENTICATE, told);
+    let value = format!(r#"{challenge}, resource_metadata="{}"{more}{error}"#, metadata.url(what));
+    if let Ok(value) = HeaderValue::try_from(value) {
+        answer.insert(WWW_AUTHENTICATE, value);
     }
 }

@@ -1,4 +1,4 @@
-//! Credentials: read from the headers, told apart, checked as far as that goes without a look-up.
+//! Credentials: read from the headers, distinguished by kind, and checked as far as possible without a look-up.
 
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName};
@@ -10,18 +10,18 @@ use crate::model::key::{KeyKind, SecretKey};
 
 const AGENT_API_KEY: HeaderName = HeaderName::from_static("x-agent-api-key");
 
-/// Most bytes of an access token.
+/// The length limit of an access token, in bytes.
 const MOST_TOKEN: usize = 16 * 1024;
 
-/// What a request presents.
+/// The credential that a request presents.
 pub enum Presented<'a> {
-    /// Nothing.
-    Nobody,
+    /// No credential.
+    Anonymous,
     /// An operator key in force, by its id.
     Operator(KeyId),
     /// A key of well-formed shape that must be looked up.
     Key(SecretKey),
-    /// What looks like an access token, of which nothing is verified.
+    /// A text of the form of an access token; nothing of it is verified yet.
     Token(&'a str),
 }
 
@@ -33,7 +33,7 @@ pub fn read<'a>(headers: &'a HeaderMap, operators: &OperatorKeys) -> Result<Pres
     let mut tokens = headers.get_all(AGENT_API_KEY).iter().map(|value| (value.to_str().ok(), true)).chain(
         headers.get_all(AUTHORIZATION).iter().map(|value| (value.to_str().ok().and_then(bearer), false)),
     );
-    let Some((first, agent_only)) = tokens.next() else { return Ok(Presented::Nobody) };
+    let Some((first, agent_only)) = tokens.next() else { return Ok(Presented::Anonymous) };
     let text = first.ok_or(Fault::Unauthenticated)?;
     let mut agent_only = agent_only;
     for (other, other_agent_only) in tokens {
@@ -96,7 +96,7 @@ mod tests {
             map.append(*name, value.parse().unwrap());
         }
         match read(&map, operators) {
-            Ok(Presented::Nobody) => "nobody",
+            Ok(Presented::Anonymous) => "anonymous",
             Ok(Presented::Operator(_)) => "operator",
             Ok(Presented::Token(_)) => "token",
             Ok(Presented::Key(key)) if key.kind() == KeyKind::Agent => "agent",
@@ -113,7 +113,7 @@ mod tests {
         let bearer = |token: &str| format!("Bearer {token}");
         let operators = OperatorKeys::new([&operator]);
         let cases: &[(&[(&'static str, &str)], &str)] = &[
-            (&[], "nobody"),
+            (&[], "anonymous"),
             (&[("x-agent-api-key", agent)], "agent"),
             (&[("authorization", &bearer(agent))], "agent"),
             (&[("authorization", &format!("bEARER {agent}"))], "agent"),

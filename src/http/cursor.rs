@@ -1,4 +1,4 @@
-//! Cursors: a position in a list, sealed so that nobody can make or move one.
+//! Cursors: a position in a list, authenticated, so that clients can neither forge nor move one.
 
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;

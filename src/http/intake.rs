@@ -1,8 +1,7 @@
-//! What one request to the administration surface holds of the pools that requests share, from its credential to its
-//! answer.
+//! The permits of one request to the administration API, from its credential to its answer.
 //!
-//! The place of work is given up while the body is awaited: nothing that others need is held for as long as a client
-//! takes to send.
+//! The work permit is released while the body is awaited: no shared resource is held for as long as a client takes to
+//! send.
 
 use std::sync::Arc;
 
@@ -20,7 +19,7 @@ use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
 use crate::quota::limits::{Limits, RateLimitStatus, Reservation, UnderWay};
 
-/// What one request holds. It is released with the last clone of the request's [`ClientContext`](super::client_context::ClientContext).
+/// The permits of one request. They are released with the last clone of the request's [`ClientContext`](super::client_context::ClientContext).
 #[derive(Debug)]
 pub struct Intake {
     limits: Arc<Limits>,
@@ -40,19 +39,19 @@ struct Held {
 }
 
 impl Intake {
-    /// Of a request that holds nothing yet.
+    /// An empty set of permits.
     pub fn new(limits: Arc<Limits>, places: Arc<Semaphore>) -> Self {
         Self { limits, places, held: Mutex::default() }
     }
 
-    /// Charges a request whose credential is verified, and takes a place of work for it. `None` stands for the operator's,
-    /// which has no rate.
+    /// Charges a request whose credential is verified, and acquires a work permit. `None` is the operator, which has no
+    /// rate limit.
     ///
     /// # Errors
     /// [`Fault::Unavailable`], [`Fault::RateLimited`].
     pub fn begin_work(&self, grant: Option<&Arc<Grant>>, cost: u32) -> Result<(), Fault> {
         if self.held.lock().place.is_some() {
-            // The credential was asked for earlier, to decide about the request's host.
+            // The credential was verified earlier, to decide about the request's host.
             return Ok(());
         }
         if let Some(grant) = grant {
@@ -100,8 +99,8 @@ impl Intake {
         Ok(())
     }
 
-    /// Reads the request's body, of at most `limit` bytes, without a place of work. What is reserved for it stays
-    /// reserved until the request is answered.
+    /// Reads the request's body, of at most `limit` bytes, without a work permit. The reservation lasts until the request
+    /// is answered.
     ///
     /// # Errors
     /// Those of [`body::read`]; [`Fault::Unavailable`].

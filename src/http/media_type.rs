@@ -7,7 +7,7 @@ use crate::model::fault::Fault;
 
 const JSON: &str = "application/json";
 
-/// Refuses a body that is not declared to be JSON as it is; parameters such as `charset` are ignored.
+/// Refuses a body that is not declared as uncompressed JSON; parameters such as `charset` are ignored.
 ///
 /// # Errors
 /// [`Fault::UnsupportedMediaType`], [`Fault::UnsupportedContentEncoding`].
@@ -16,7 +16,7 @@ pub fn check_json(headers: &HeaderMap) -> Result<(), Fault> {
     if is_json(headers) { Ok(()) } else { Err(Fault::UnsupportedMediaType(JSON)) }
 }
 
-/// Whether a body is declared to be JSON.
+/// Whether a body is declared as JSON.
 pub fn is_json(headers: &HeaderMap) -> bool {
     let mut declared = headers.get_all(CONTENT_TYPE).iter().peekable();
     let is_json = |value: &http::HeaderValue| {

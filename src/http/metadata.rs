@@ -12,19 +12,19 @@ use crate::model::ids::Slug;
 
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 
-/// What the documents say.
+/// The metadata documents.
 #[derive(Debug, Clone)]
 pub struct Metadata {
     public_url: PublicUrl,
     issuers: Vec<String>,
 }
 
-/// What a document is about.
+/// The resource that a document describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protected<'a> {
-    /// The gateway itself: its admin surface.
+    /// The gateway itself: its administration API.
     Gateway,
-    /// The MCP endpoint of an agent, there or not.
+    /// The MCP endpoint of an agent, whether it exists or not.
     Endpoint(&'a str),
 }
 
@@ -37,21 +37,20 @@ struct Document<'a> {
 }
 
 impl<'a> Protected<'a> {
-    /// The agent's endpoint where the text has the form of an agent's id, else the gateway.
+    /// The agent's endpoint if the text is a valid agent id, else the gateway.
     pub fn endpoint_or_gateway(agent: &'a str) -> Self {
         if Slug::parse_agent(agent).is_ok() { Self::Endpoint(agent) } else { Self::Gateway }
     }
 }
 
 impl Metadata {
-    /// The documents of a gateway that clients reach by this URL, and that believes these issuers; `None` where it
-    /// believes none.
+    /// The documents of a gateway with this public URL and these trusted issuers; `None` without issuers.
     pub fn new(public_url: PublicUrl, issuers: Vec<String>) -> Option<Self> {
         (!issuers.is_empty()).then_some(Self { public_url, issuers })
     }
 
-    /// Which document is at a path. The path of the public URL stands behind the well-known one (RFC 9728, section 3.1),
-    /// unless a proxy has taken it away.
+    /// The document at a path. The path of the public URL follows the well-known one (RFC 9728, section 3.1), unless a
+    /// proxy has removed it.
     pub fn find<'p>(&self, path: &'p str) -> Option<Protected<'p>> {
         let behind = path.strip_prefix(WELL_KNOWN)?;
         let behind = behind.strip_prefix(self.prefix()).unwrap_or(behind);
@@ -63,7 +62,7 @@ impl Metadata {
         Slug::parse_agent(agent).is_ok().then_some(Protected::Endpoint(agent))
     }
 
-    /// Where the document is.
+    /// The URL of a document.
     pub fn url(&self, what: Protected<'_>) -> String {
         let (origin, prefix) = (self.public_url.origin(), self.prefix());
         match what {

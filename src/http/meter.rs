@@ -1,6 +1,6 @@
-//! What is counted of the requests of MCP endpoints: which method, of which era, with which outcome, and how long it took.
+//! Metrics of the requests of MCP endpoints: counts by method, era and outcome, and durations by method.
 //!
-//! Everything is a slot that is there from the start, so that counting a request is a few additions.
+//! All counters are allocated at the start, so counting a request is a few atomic additions.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -8,16 +8,16 @@ use std::time::Duration;
 use crate::model::method::{Era, Method};
 use crate::model::outcome::Outcome;
 
-/// The outcomes, and one more for what has no name in the protocol.
+/// The outcomes, and one for answers of HTTP without a name in the protocol.
 const OUTCOMES: usize = Outcome::ALL.len() + 1;
 
-/// In microseconds: the upper ends of the buckets of durations.
+/// The upper bounds of the duration buckets, in microseconds.
 pub const BOUNDS: [u64; 15] = [
     50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 1_000_000, 5_000_000,
     30_000_000,
 ];
 
-/// The label of a request's method in metrics. Names that clients make up are one label.
+/// The label of a request's method in metrics. Unknown methods share one label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MethodLabel {
     /// A row of the method table.
@@ -28,7 +28,7 @@ pub enum MethodLabel {
     Get,
     /// `DELETE`, the end of a session.
     Delete,
-    /// Everything else.
+    /// Any other request.
     Other,
 }
 
@@ -85,7 +85,7 @@ pub struct RequestLabels {
     pub method: MethodLabel,
     /// Its era.
     pub era: Era,
-    /// How it ended; `None` for an answer of HTTP that the protocol has no name for.
+    /// Its outcome; `None` for an answer of HTTP without a name in the protocol.
     pub outcome: Option<Outcome>,
 }
 
@@ -116,37 +116,37 @@ pub struct Meter {
     durations: [Durations; MethodLabel::COUNT],
 }
 
-/// How long requests took.
+/// A histogram of durations.
 #[derive(Debug, Default)]
 struct Durations {
-    /// How many within each of [`BOUNDS`] and not within the one before, and how many above all.
+    /// The number of durations in each bucket of [`BOUNDS`] (not cumulative), and above the last.
     buckets: [AtomicU64; BOUNDS.len() + 1],
     micros: AtomicU64,
 }
 
-/// A number of requests, and what they have in common.
+/// The number of requests with the same labels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Requests {
     /// Their method.
     pub method: &'static str,
     /// Their era.
     pub era: &'static str,
-    /// How they ended.
+    /// Their outcome.
     pub outcome: &'static str,
-    /// How many they are.
+    /// The number of requests.
     pub count: u64,
 }
 
-/// How long the requests of a method took.
+/// The durations of the requests of a method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Took {
     /// The method.
     pub method: &'static str,
-    /// How many took at most as long as each of [`BOUNDS`] says.
+    /// The cumulative number up to each of [`BOUNDS`].
     pub within: [u64; BOUNDS.len()],
-    /// How many there were.
+    /// The number of requests.
     pub count: u64,
-    /// In microseconds, together.
+    /// The sum of the durations, in microseconds.
     pub micros: u64,
 }
 
@@ -170,7 +170,7 @@ impl Meter {
         }
     }
 
-    /// The requests by their labels, without those that never occurred.
+    /// The counts by labels, without zeros.
     pub fn requests(&self) -> impl Iterator<Item = Requests> {
         let counts = self.requests.iter().map(|slot| slot.load(Ordering::Relaxed));
         RequestLabels::all().zip(counts).filter(|(_, count)| *count > 0).map(|(labels, count)| Requests {
@@ -181,7 +181,7 @@ impl Meter {
         })
     }
 
-    /// How long it took, by methods that were asked for.
+    /// The durations by method, for methods that were called.
     pub fn took(&self) -> impl Iterator<Item = Took> {
         let all = MethodLabel::all()
             .zip(&self.durations)

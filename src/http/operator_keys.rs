@@ -12,7 +12,7 @@ use crate::model::key::{KeyHash, SecretKey};
 #[derive(Debug, Clone)]
 pub struct OperatorKeys(Arc<ArcSwap<Vec<OperatorKey>>>);
 
-/// An operator key as far as it is not secret.
+/// The public part of an operator key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OperatorKey {
     /// The id that audit rows hold, derived from the key: it is the same on every replica and after each restart.

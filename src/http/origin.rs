@@ -1,7 +1,7 @@
-//! `Host` and `Origin`: keeps web pages from reaching the gateway by way of their reader's browser.
+//! `Host` and `Origin` checks: protection from cross-origin requests and DNS rebinding.
 //!
-//! Against DNS rebinding (a name of the attacker's that resolves to this machine) the host is checked; against other
-//! pages the origin is. Programs send no `Origin` and pass.
+//! The host check defends against DNS rebinding (an attacker's name that resolves to this machine), the origin check
+//! against other web pages. Programs send no `Origin` and pass.
 
 use std::net::IpAddr;
 
@@ -14,10 +14,10 @@ use http::{HeaderMap, HeaderValue, Uri};
 use crate::config::AllowedOrigin;
 use crate::model::fault::Fault;
 
-/// A foreign `Host`, where no credential is read or none holds.
+/// A foreign `Host` without a valid credential.
 pub const FOREIGN_HOST: Fault = Fault::ForbiddenOrigin("this Host is not allowed");
 
-/// What a page of an allowed origin may send to a surface and read of its answers.
+/// The CORS policy of a surface: what a page of an allowed origin may send and read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cors {
     methods: &'static str,
@@ -25,7 +25,7 @@ pub struct Cors {
     exposed: &'static str,
 }
 
-/// For the MCP endpoints.
+/// The policy of the MCP endpoints.
 pub const MCP_CORS: Cors = Cors {
     methods: "GET, POST, DELETE",
     request_headers: "Authorization, X-Agent-API-Key, Content-Type, Accept, MCP-Protocol-Version, Mcp-Session-Id, \
@@ -34,7 +34,7 @@ pub const MCP_CORS: Cors = Cors {
               Waggle-Key-Expires",
 };
 
-/// For the administration surface.
+/// The policy of the administration API.
 pub const ADMIN_CORS: Cors = Cors {
     methods: "GET, POST, PUT, PATCH, DELETE",
     request_headers: "Authorization, X-Agent-API-Key, Content-Type, Accept, If-Match, If-None-Match, X-Request-Id, \
@@ -42,29 +42,29 @@ pub const ADMIN_CORS: Cors = Cors {
     exposed: "ETag, WWW-Authenticate, Retry-After, RateLimit, RateLimit-Policy, X-Request-Id, Waggle-Key-Expires",
 };
 
-/// Where a request says that it comes from and goes to.
+/// The checked origin and host of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestSource {
-    /// The origin of the page that sends it, an allowed one; none for programs.
+    /// The allowed origin of the page that sent the request; `None` for programs.
     pub origin: Option<HeaderValue>,
-    /// Its `Host` is not allowed: it passes only with a credential that holds, which no web page has.
+    /// The `Host` is not allowed: the request passes only with a valid credential, which no web page has.
     pub foreign_host: bool,
 }
 
-/// Which hosts and origins are allowed.
+/// The allowed hosts and origins.
 #[derive(Debug, Clone)]
 pub struct OriginRules {
-    /// As they stand in a `Host` header, without a port; `None`: any.
+    /// Hosts as in the `Host` header, without a port; `None`: any.
     pub hosts: Option<Vec<String>>,
-    /// The origins of pages that may call.
+    /// The allowed origins.
     pub origins: Vec<AllowedOrigin>,
 }
 
 impl OriginRules {
-    /// Checks the `Origin` of a request, and finds out whether its `Host` is allowed.
+    /// Checks the `Origin` of a request, and whether its `Host` is allowed.
     ///
     /// # Errors
-    /// [`Fault::ForbiddenOrigin`] for an origin; [`Fault::InvalidRequest`] for two hosts.
+    /// [`Fault::ForbiddenOrigin`] for a foreign origin; [`Fault::InvalidRequest`] for two hosts.
     pub fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<RequestSource, Fault> {
         let mut hosts = headers.get_all(HOST).iter();
         let host = hosts.next();
@@ -92,8 +92,8 @@ impl OriginRules {
         self.hosts.iter().flatten().any(|allowed| allowed.eq_ignore_ascii_case(host))
     }
 
-    /// Whether the host of a request is an IP literal, `localhost` or one of the allowed hosts. A name that an attacker
-    /// makes resolve to this machine is none of them, whether hosts are checked or not.
+    /// Whether the host of a request is an IP literal, `localhost` or one of the allowed hosts. A name of DNS
+    /// rebinding is none of them, even if any host is allowed.
     pub fn names_this_machine(&self, uri: &Uri, headers: &HeaderMap) -> bool {
         host_of(uri, headers.get(HOST)).is_some_and(|host| {
             let literal = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
@@ -102,7 +102,7 @@ impl OriginRules {
     }
 }
 
-/// The host that a request is for, without its port. Where the target names it, as in HTTP/2, the header says nothing
+/// The host of a request, without its port. A host in the request target, as in HTTP/2, takes precedence over the header
 /// (RFC 9112, section 3.2.2).
 fn host_of<'a>(uri: &'a Uri, header: Option<&'a HeaderValue>) -> Option<&'a str> {
     let named = uri.authority().map(http::uri::Authority::as_str);
@@ -114,14 +114,14 @@ fn without_port(host: &str) -> &str {
     port.map_or(host, |colon| &host[..colon])
 }
 
-/// Lets the page of an allowed origin read the answer.
+/// Adds the CORS headers with which a page of an allowed origin can read the answer.
 pub fn allow(origin: HeaderValue, cors: Cors, headers: &mut HeaderMap) {
     headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
     headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(cors.exposed));
     headers.append(VARY, HeaderValue::from_static("Origin"));
 }
 
-/// What a preflight asks for (Fetch standard, section 3.3).
+/// Adds the CORS headers of the answer to a preflight request (Fetch standard, section 3.3).
 pub fn allow_preflight(cors: Cors, headers: &mut HeaderMap) {
     headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(cors.methods));
     headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(cors.request_headers));

@@ -14,7 +14,7 @@ pub const CODINGS: [&str; 2] = ["gzip", "br"];
 /// Reads `If-Match` and `If-None-Match`.
 ///
 /// # Errors
-/// [`Fault::InvalidParams`] where one has not the form. A tag of the right form that is none of ours names nothing.
+/// [`Fault::InvalidParams`] if one is malformed. A well-formed tag that the gateway did not issue matches nothing.
 pub fn read(headers: &HeaderMap) -> Result<Precondition, Fault> {
     let malformed =
         |name| Fault::invalid_params(format!(r#"{name} must be * or revisions in quotes, as in "7""#));
@@ -45,12 +45,12 @@ fn tags(headers: &HeaderMap, name: &HeaderName) -> Result<Option<EntityTags>, Ma
 
 struct EntityTag<'v> {
     weak: bool,
-    /// Between the quotes: any octets but quotes, commas included.
+    /// The text between the quotes: any octets except quotes, commas included.
     opaque: &'v [u8],
 }
 
 impl EntityTag<'_> {
-    /// The revision, of whichever coding; `None` for a tag of another form.
+    /// The revision, with any coding; `None` for a tag of another form.
     fn revision(&self) -> Option<Revision> {
         let text = std::str::from_utf8(self.opaque).ok()?;
         let revision = match text.split_once('-') {
@@ -79,7 +79,7 @@ fn next_tag<'v>(rest: &mut &'v [u8]) -> Result<Option<EntityTag<'v>>, Malformed>
     Ok(Some(EntityTag { weak, opaque: &tag[..end] }))
 }
 
-/// Whether the asker has what a read would answer, as `If-None-Match` says: then `304` is enough.
+/// Whether the client has the current representation by `If-None-Match`: then the answer is `304`.
 pub fn is_known(method: &Method, asked: &HeaderMap, status: StatusCode, answer: &HeaderMap) -> bool {
     let reads = matches!(*method, Method::GET | Method::HEAD) && status == StatusCode::OK;
     let tag = answer.get(ETAG).and_then(|tag| tag.to_str().ok()).filter(|_| reads);
@@ -150,7 +150,7 @@ mod tests {
             assert_eq!(read(list.as_bytes()), Ok(Some(revisions(&[7]))), "{list}");
         }
         assert_eq!(read(b"\"\xe4\", \"7\""), Ok(Some(revisions(&[7]))));
-        // A list without elements names nothing, so no state matches.
+        // An empty list matches nothing.
         for empty in ["", ",", " , "] {
             assert_eq!(read(empty.as_bytes()), Ok(Some(revisions(&[]))), "{empty:?}");
         }

@@ -1,4 +1,4 @@
-//! Problems of the admin surface (RFC 9457), and the one place where its status codes stand.
+//! Problem bodies of the administration API (RFC 9457), and the mapping of faults to status codes.
 
 use axum::response::{IntoResponse, Response};
 use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
@@ -9,7 +9,7 @@ use super::challenge;
 use crate::model::fault::Fault;
 use crate::quota::limits::{retry_after, write_refusal};
 
-/// What went wrong (RFC 9457).
+/// A problem body (RFC 9457).
 #[derive(Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Problem<'a> {
@@ -17,14 +17,14 @@ pub struct Problem<'a> {
     title: &'static str,
     status: u16,
     detail: String,
-    /// The stable name of the failure.
+    /// The stable name of the fault.
     code: &'a str,
-    /// What the log knows a failure of the gateway by.
+    /// The request id, which the log entry of an internal fault has too.
     #[serde(skip_serializing_if = "Option::is_none")]
     request_id: Option<&'a str>,
 }
 
-/// A fault as the admin surface answers it.
+/// A fault as an answer of the administration API.
 #[derive(Debug)]
 pub struct AdminFault(pub Fault);
 
@@ -34,7 +34,7 @@ impl From<Fault> for AdminFault {
     }
 }
 
-/// The status of a fault.
+/// The status code of a fault.
 pub fn status(fault: &Fault) -> StatusCode {
     match fault {
         Fault::ParseError(_)
@@ -65,7 +65,7 @@ pub fn status(fault: &Fault) -> StatusCode {
     }
 }
 
-/// The problem that a fault is answered with. What an internal one is goes to the log, with the request's id.
+/// The problem body of a fault. The cause of an internal fault is logged with the request id, and not sent.
 pub fn response(fault: &Fault, request_id: Option<&str>) -> Response {
     let status = status(fault);
     let internal = matches!(fault, Fault::Internal(_));
@@ -84,7 +84,7 @@ pub fn response(fault: &Fault, request_id: Option<&str>) -> Response {
     response
 }
 
-/// The answer to a method that a path does not have. `Allow`, where it is known here, names those that it has.
+/// The answer to a method that a path does not support; `Allow` names the supported ones if they are known here.
 pub fn method_not_allowed(allowed: Option<&'static str>) -> Response {
     let detail = match allowed {
         Some(allowed) => format!("this path does not have that method; use one of {allowed}"),

@@ -1,7 +1,7 @@
-//! Bodies of refused requests: read for the id that the answer names, and read away so that the answer arrives.
+//! Bodies of refused requests: read for the JSON-RPC id, and discarded so that the answer arrives.
 //!
-//! Both wait for a client that is owed nothing, so [`Refusals`] has a few places of its own, which no other request
-//! needs. Where none is free, and for an address that is barred, nothing is waited for.
+//! Both wait for an unauthenticated client, so [`Refusals`] has a small pool of its own, separate from the slots of other
+//! requests. If the pool is exhausted, or the address is barred, the body is not read.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
 use crate::quota::limits::Limits;
 
-/// Bytes that are read for the id of a refused request, and for how long.
+/// How many bytes are read for the id of a refused request, and for how long.
 const REFUSED_BODY: usize = 64 * 1024;
 const REFUSED_TIME: Duration = Duration::from_secs(1);
 
@@ -30,12 +30,12 @@ pub struct Refusals {
 }
 
 impl Refusals {
-    /// So many bodies at once.
+    /// Reads up to `places` bodies at once.
     pub fn new(places: usize, limits: Arc<Limits>) -> Self {
         Self { places: Semaphore::new(places), limits }
     }
 
-    /// A refused request's body, as far as a place is free and the address is not barred; else nothing.
+    /// The body of a refused request; empty if the pool is exhausted or the address is barred.
     pub async fn read<B>(&self, client: ClientAddress, body: &mut B) -> Bytes
     where
         B: HttpBody<Data = Bytes> + Unpin,
@@ -47,8 +47,8 @@ impl Refusals {
         self.read_short(body, |_| Ok(())).await.map_or_else(Bytes::new, |received| received.bytes)
     }
 
-    /// The body of a caller whose request is refused, which is reserved of what is the caller's; `None` where it is too
-    /// long or does not arrive in time.
+    /// The body of a refused request of an authenticated caller, reserved from the caller's budget; `None` if it is too
+    /// long or late.
     pub async fn read_short<B, R>(
         &self,
         body: &mut B,
@@ -61,7 +61,7 @@ impl Refusals {
         within(REFUSED_TIME, reading).await?.ok()
     }
 
-    /// Reads away what is left of a body, as [`body::discard`] does, while a place is free.
+    /// Discards the rest of a body with [`body::discard`], if the pool has a free place.
     pub async fn discard<B>(&self, client: ClientAddress, headers: &HeaderMap, body: B)
     where
         B: HttpBody<Data = Bytes> + Unpin,

@@ -1,4 +1,4 @@
-//! `X-Request-Id`: the caller's own, or a new one.
+//! `X-Request-Id`: taken from the request, or generated.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,10 +6,10 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::model::sources::{Random, RandomError};
 
-/// The header's name.
+/// The name of the header.
 pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// Makes ids: 64 random bits of the process, and a count. Unique, not secret, and without a system call a request.
+/// Generates ids: 64 random bits of the process, and a counter. Unique, not secret, and without a system call a request.
 #[derive(Debug)]
 pub struct RequestIds {
     process: u64,
@@ -17,17 +17,17 @@ pub struct RequestIds {
 }
 
 impl RequestIds {
-    /// Begins to count.
+    /// Creates a generator.
     ///
     /// # Errors
-    /// When the source of randomness fails.
+    /// If the source of randomness fails.
     pub fn new(random: &dyn Random) -> Result<Self, RandomError> {
         let mut process = [0; 8];
         random.fill(&mut process)?;
         Ok(Self { process: u64::from_be_bytes(process), count: AtomicU64::new(0) })
     }
 
-    /// The caller's id, when it is 1 to 128 visible ASCII characters; else one of ours.
+    /// The id of the request if it is 1 to 128 visible ASCII characters; else a generated one.
     pub fn of(&self, headers: &HeaderMap) -> HeaderValue {
         let theirs = headers.get(X_REQUEST_ID).filter(|id| is_good(id.as_bytes()));
         theirs.cloned().unwrap_or_else(|| self.ours())

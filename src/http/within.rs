@@ -1,12 +1,11 @@
-//! A time within which something must be done.
+//! Timeouts.
 
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
-/// What a future answers, or `None` where it takes longer. What is there at once, as nearly everything is, needs no
-/// timer.
+/// The output of a future, or `None` after the timeout. Polls once before arming a timer: nearly all are ready.
 pub async fn within<T>(time: Duration, mut answering: Pin<&mut impl Future<Output = T>>) -> Option<T> {
     let at_once = poll_fn(|context| Poll::Ready(answering.as_mut().poll(context)));
     match at_once.await {

@@ -1,4 +1,4 @@
-//! Content negotiation of the endpoint: JSON comes in, JSON or events go out.
+//! Content negotiation of the endpoint (`Accept`): an answer is JSON or an event stream.
 
 use axum::http::header::ACCEPT;
 use axum::http::{HeaderMap, HeaderValue};
@@ -8,15 +8,15 @@ use crate::model::fault::Fault;
 
 const JSON: &str = "application/json";
 const EVENTS: &str = "text/event-stream";
-/// What clients say that do as the specification says: not worth a look at each range.
+/// The value that conforming clients send; it needs no parsing.
 const USUAL: [&str; 2] = ["application/json, text/event-stream", "text/event-stream, application/json"];
 
-/// Why a client is refused that has to take JSON, and does not.
+/// The reason for refusing a client that must accept JSON and does not.
 pub const NO_JSON: Fault = Fault::NotAcceptable(JSON);
-/// Why a client is refused that has to take events, and does not.
+/// The reason for refusing a client that must accept events and does not.
 pub const NO_EVENTS: Fault = Fault::NotAcceptable(EVENTS);
 
-/// Refuses a client that takes neither JSON nor events. Which of them it has to take is known with its message.
+/// Refuses a client that accepts neither JSON nor events. Which of them it must accept depends on its message.
 ///
 /// # Errors
 /// [`Fault::NotAcceptable`].
@@ -24,17 +24,17 @@ pub fn check_accept(headers: &HeaderMap) -> Result<(), Fault> {
     if admits_json(headers) || admits_events(headers) { Ok(()) } else { Err(NO_JSON) }
 }
 
-/// Whether a client takes JSON. Who does not say what it takes, takes it.
+/// Whether a client accepts JSON, as one without `Accept` does.
 pub fn admits_json(headers: &HeaderMap) -> bool {
     admits(headers, JSON)
 }
 
-/// Whether a client takes events, as far as it says what it takes.
+/// Whether a client accepts events, as one without `Accept` does.
 pub fn admits_events(headers: &HeaderMap) -> bool {
     admits(headers, EVENTS)
 }
 
-/// Whether a client asks for events by name.
+/// Whether a client names `text/event-stream`.
 pub fn wants_events(headers: &HeaderMap) -> bool {
     ranges(headers).any(|range| specificity(range, EVENTS) == Some(2) && is_wanted(range))
 }
@@ -61,7 +61,7 @@ fn ranges(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     values.flat_map(|value| value.split(',')).map(str::trim).filter(|range| !range.is_empty())
 }
 
-/// How closely a range names a type; `None` where it does not.
+/// The specificity with which a range matches a type; `None` if it does not match.
 fn specificity(range: &str, wanted: &str) -> Option<u8> {
     let (kind, _) = wanted.split_once('/')?;
     match essence(range) {
@@ -74,7 +74,7 @@ fn specificity(range: &str, wanted: &str) -> Option<u8> {
     }
 }
 
-/// Whether the weight of a range is more than nothing. What is no weight is taken for none given.
+/// Whether the weight of a range is above zero. An invalid weight counts as missing.
 fn is_wanted(range: &str) -> bool {
     let weight = range.split(';').skip(1).find_map(|parameter| {
         let (name, value) = parameter.split_once('=')?;

@@ -1,4 +1,4 @@
-//! The contents of a resource, alike in every revision.
+//! The encoded contents of a resource, the same for every revision.
 
 use base64::display::Base64Display;
 use base64::engine::general_purpose::STANDARD;
@@ -11,7 +11,7 @@ use crate::model::resource::PartKind;
 /// The approximate size of an encoded part without its URI, MIME type and bytes.
 const PART_OVERHEAD: usize = 64;
 
-/// The contents of a resource as they are encoded.
+/// The contents of a resource, ready to encode.
 pub(super) struct EncodedContents<'a>(pub(super) &'a Contents);
 
 impl EncodedContents<'_> {
@@ -85,8 +85,8 @@ mod tests {
     proptest! {
         #[test]
         fn contents_come_back_as_they_went_in(text: String, blob in prop::collection::vec(any::<u8>(), 0..5_000)) {
-            let told = Content::text(Bytes::copy_from_slice(text.as_bytes()));
-            let parts = vec![told, Content { kind: PartKind::Blob, ..Content::text(blob.clone().into()) }];
+            let described = Content::text(Bytes::copy_from_slice(text.as_bytes()));
+            let parts = vec![described, Content { kind: PartKind::Blob, ..Content::text(blob.clone().into()) }];
             let uri = ResourceUri::parse("a:b").unwrap();
             let contents = Contents { uri, mime_type: None, parts, revision: Revision(1) };
             let encoded = serde_json::to_string(&EncodedContents(&contents)).unwrap();

@@ -1,9 +1,9 @@
-//! What a body costs, by the methods in it, and how many requests it is.
+//! The cost of a body by its methods, and the number of its requests.
 
 use super::wire::{Incoming, Message, Rejected, message};
 use crate::config::Costs;
 
-/// What a body costs, of which nothing was looked at yet but the methods: a batch the sum of its members.
+/// The cost of a body, by its methods alone; of a batch, the sum of its members.
 pub(super) fn of(costs: &Costs, incoming: &Result<Incoming<'_>, Rejected<'_>>) -> u32 {
     match incoming {
         Ok(Incoming::Message(message)) => of_message(costs, message),
@@ -22,7 +22,7 @@ fn of_message(costs: &Costs, message: &Message<'_>) -> u32 {
     }
 }
 
-/// How many requests a body is: what asks for nothing is none, and discovery is for nothing.
+/// The number of requests in a body. Notifications, responses and discovery do not count.
 pub(super) fn calls(incoming: &Incoming<'_>) -> u32 {
     let one = |message: &Message<'_>| match message {
         Message::Request(request) => u32::from(request.method.cost().takes_quota()),

@@ -1,8 +1,8 @@
-//! Resources, resource templates and prompts as lists show them, alike in every revision.
+//! Resources, resource templates and prompts as encoded in lists, the same for every revision.
 //!
-//! Older revisions know fewer of these members (`title`, `_meta` and `lastModified` came with 2025-06-18, `icons` with
-//! 2025-11-25). They are sent all the same: no schema closes any of these types to additional members, clients ignore
-//! what they do not know, and one encoding serves all revisions.
+//! Older revisions lack some of these members (`title`, `_meta` and `lastModified` came with 2025-06-18, `icons` with
+//! 2025-11-25). They are sent nevertheless: no schema forbids additional members, clients ignore unknown ones, and one
+//! encoding serves all revisions.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -122,7 +122,7 @@ impl<'a> Listed<'a> {
     }
 }
 
-/// Annotations as sent, and where they do not say when the resource last changed, what the gateway knows of it.
+/// The registered annotations, with `lastModified` added by the gateway if they lack it.
 struct Annotations<'a> {
     sent: Option<&'a RawValue>,
     last_modified: OffsetDateTime,

@@ -319,7 +319,7 @@ impl Endpoint {
                 context.progress.actor = Actor::operator(*key);
                 return Err(Fault::Forbidden);
             }
-            Presented::Nobody => {
+            Presented::Anonymous => {
                 context.progress.actor = Actor::anybody();
                 if context.foreign_host {
                     return Err(FOREIGN_HOST);

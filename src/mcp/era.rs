@@ -1,21 +1,21 @@
-//! Which era a request belongs to, decided once, here alone.
+//! The era of a request, decided once, only here.
 
 use super::headers::McpHeaders;
 use super::version::ProtocolVersion;
 use super::wire::{Incoming, Message, MethodName, Rejected};
 use crate::model::method::{Era, Method};
 
-/// The era of a request, with what a legacy one goes by.
+/// The era of a request, with the source of a legacy revision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestEra {
-    /// Served by the rules of `2026-07-28`.
+    /// Revision `2026-07-28`.
     Modern,
-    /// Served by those of a handshake's revisions.
+    /// A revision with a handshake.
     Legacy(VersionSource),
 }
 
 impl RequestEra {
-    /// The era alone.
+    /// The era without details.
     pub fn era(self) -> Era {
         match self {
             Self::Modern => Era::Modern,
@@ -24,25 +24,24 @@ impl RequestEra {
     }
 }
 
-/// What tells the revision of a legacy request.
+/// The source of the revision of a legacy request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VersionSource {
-    /// It is negotiated by this very request, which opens a session whatever session it names.
+    /// This request negotiates it: an `initialize`, which opens a session even if it names one.
     Negotiation,
-    /// The session that it names.
+    /// The named session.
     Session,
-    /// The request itself, which belongs to no session.
+    /// The request itself, without a session.
     Sessionless(ProtocolVersion),
 }
 
-/// Whether the version header alone, where there is no body, makes a request modern.
+/// Whether the version header alone makes a request without a body modern.
 pub fn is_modern(headers: &McpHeaders<'_>) -> bool {
     let version = headers.protocol_version.value().and_then(ProtocolVersion::parse);
     headers.protocol_version.is_present() && version.is_none_or(|version| version.era() == Era::Modern)
 }
 
-/// Decides by the version header and by what was read of the body. `Mcp-Method`, `Mcp-Name` and `Mcp-Session-Id` never
-/// make a request modern or legacy.
+/// Decides by the version header and the parsed body. `Mcp-Method`, `Mcp-Name` and `Mcp-Session-Id` have no influence.
 pub fn decide(headers: &McpHeaders<'_>, body: &Result<Incoming<'_>, Rejected<'_>>) -> RequestEra {
     let version = headers.protocol_version.value().and_then(ProtocolVersion::parse);
     let legacy = version.filter(|version| version.era() == Era::Legacy);
@@ -57,8 +56,8 @@ pub fn decide(headers: &McpHeaders<'_>, body: &Result<Incoming<'_>, Rejected<'_>
     }
 }
 
-/// The revision that an error is written in where nothing else tells: the header's; without a header, the modern one
-/// where the body declares itself as such.
+/// The revision of an error without better knowledge: that of the header; without a header the modern one if the body
+/// declares a version.
 pub fn named_version(
     headers: &McpHeaders<'_>,
     body: &Result<Incoming<'_>, Rejected<'_>>,
@@ -118,7 +117,7 @@ mod tests {
             (Some(""), None, PLAIN, RequestEra::Modern),
             (None, None, DECLARED, RequestEra::Modern),
             (Some("2025-11-25"), Some("s"), DECLARED, RequestEra::Modern),
-            // Of a batch only the header decides, and so it does where nothing can be read.
+            // For batches and unreadable bodies only the header decides.
             (None, None, "[1]", sessionless(V2025_03_26)),
             (None, Some("s"), "[1]", session),
             (Some("2026-07-28"), None, "[1]", RequestEra::Modern),

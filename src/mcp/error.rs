@@ -1,4 +1,4 @@
-//! Failures as JSON-RPC errors: the one place where a [`Fault`] gets its HTTP status and its code.
+//! Faults as JSON-RPC errors: the only mapping of [`Fault`] to HTTP status and JSON-RPC code.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::model::fault::{Fault, LimitScope};
 use crate::model::outcome::Outcome;
 use crate::model::uri::ResourceUri;
 
-/// The codes of JSON-RPC 2.0, those of the MCP specification, and our own from -31010 to -31019.
+/// The codes of JSON-RPC 2.0, of the MCP specification, and of the gateway (-31010 to -31019).
 pub(super) mod code {
     pub(in crate::mcp) const PARSE_ERROR: i32 = -32700;
     pub(in crate::mcp) const INVALID_REQUEST: i32 = -32600;
@@ -41,41 +41,41 @@ pub struct EraCodes {
     pub resource_not_found: i32,
 }
 
-/// A failure as it is answered.
+/// A fault as it is answered.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RpcError {
     /// The HTTP status.
     pub status: StatusCode,
     /// The JSON-RPC code.
     pub code: i32,
-    /// The outcome, whose name is answered as `data.code`.
+    /// The outcome, whose name is `data.code`.
     pub outcome: Outcome,
     /// One sentence for people.
     pub message: Cow<'static, str>,
-    /// What else `data` holds.
+    /// Further members of `data`.
     pub detail: Option<Detail>,
-    /// How long to wait before another try, where another try may help.
+    /// The delay before a retry, if a retry may succeed.
     pub retry_after: Option<Duration>,
 }
 
-/// What an error's `data` holds besides its name.
+/// The members of `data` besides `code`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Detail {
     /// `uri`: the resource that was not found.
     Uri(ResourceUri),
-    /// `requestId`: what the log knows the failure by.
+    /// `requestId`, which the log entry of the fault has too.
     RequestId(String),
-    /// `retryAfterMs` and `scope`: when to try again, and whose limit it is.
+    /// `retryAfterMs` and `scope`: the delay before a retry, and the holder of the limit.
     Limit(Duration, LimitScope),
     /// `supported` and `requested`: the versions.
     Versions {
-        /// The version that is not served.
+        /// The unsupported version.
         requested: String,
     },
 }
 
 impl RpcError {
-    /// A fault as an era answers it. `request_id` is the HTTP request's, answered where only the log has the detail.
+    /// A fault as an era answers it. `request_id` is that of the HTTP request, sent for faults whose cause is only logged.
     pub fn of(fault: &Fault, codes: EraCodes, request_id: &str) -> Self {
         let (status, code) = classify(fault, codes);
         let (outcome, message) = match status {
@@ -100,7 +100,7 @@ impl RpcError {
             Some(Detail::Uri(uri)) => json!({"code": code, "uri": uri.as_str()}),
             Some(Detail::RequestId(id)) => json!({"code": code, "requestId": id}),
             Some(Detail::Limit(wait, scope)) => {
-                // Rounded up: a client that comes back a moment early is refused again.
+                // Rounded up: a retry that is early by a moment is refused again.
                 let millis = wait.as_nanos().div_ceil(1_000_000).max(1);
                 let millis = u64::try_from(millis).unwrap_or(u64::MAX);
                 json!({"code": code, "retryAfterMs": millis, "scope": scope.as_str()})
@@ -140,7 +140,7 @@ fn classify(fault: &Fault, codes: EraCodes) -> (StatusCode, i32) {
         Fault::Unavailable { .. } | Fault::StorageUnavailable => {
             (StatusCode::SERVICE_UNAVAILABLE, code::UNAVAILABLE)
         }
-        // The last four belong to the admin surface: to meet one of them here is a bug as well.
+        // The last four belong to the administration API: one of them here is a bug as well.
         Fault::Internal(_)
         | Fault::NotFound(_)
         | Fault::AlreadyExists(_)
@@ -159,7 +159,7 @@ mod tests {
     use crate::model::scope::Revision;
     use crate::model::uri::ResourceUri;
 
-    /// A fault as both eras answer it: status, code, name, message, data.
+    /// The answer of a fault in both eras: status, code, name, message, data.
     fn answers(fault: &Fault) -> [String; 2] {
         [legacy::error::answer(fault, "r-1"), ModernError::from(fault.clone()).answer("r-1")].map(|error| {
             assert_eq!(error.data()["code"], error.outcome.as_str());

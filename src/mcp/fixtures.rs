@@ -60,7 +60,7 @@ pub(super) fn bare(address: &str, annotations: Option<&str>) -> Resource {
     }
 }
 
-/// A resource with everything, in spellings that only survive if nobody parses and prints them.
+/// A resource with every member, in spellings that survive only without a parse and print.
 pub(super) fn full() -> Resource {
     let mut resource = bare("beeos://agent/config", Some(r#"{ "priority" : 1.0, "audience":["user"] }"#));
     resource.definition = Definition {

@@ -1,4 +1,4 @@
-//! The headers that MCP gives a meaning to, read once.
+//! The headers that MCP defines, parsed once per request.
 
 use crate::model::fault::shortened;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
@@ -11,12 +11,12 @@ const SESSION_ID: &str = "mcp-session-id";
 /// One header of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Field<'a> {
-    /// Not sent.
+    /// The header is absent.
     #[default]
     Absent,
-    /// Sent, once or several times alike; without the white space around it.
+    /// The value without surrounding white space; repeated headers have equal values.
     Value(&'a str),
-    /// Sent with different values or with characters that no such header may have; as it reads, roughly.
+    /// Repeated with different values, or with characters that the header must not have; the text is approximate.
     Malformed(String),
 }
 
@@ -34,10 +34,10 @@ pub struct McpHeaders<'a> {
 }
 
 impl<'a> McpHeaders<'a> {
-    /// Picks them from a request's headers.
+    /// Reads them from the headers of a request.
     pub fn read(headers: &'a HeaderMap) -> Self {
         let mut read = Self::default();
-        // One look at each header that was sent is less than one for each that may have been.
+        // One pass over the sent headers costs less than a look-up for each known one.
         for (name, value) in headers {
             let field = match name.as_str() {
                 PROTOCOL_VERSION => &mut read.protocol_version,
@@ -60,7 +60,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Of a header that was sent more than once.
+    /// Merges the values of a repeated header.
     fn of_all(headers: &'a HeaderMap, name: &HeaderName) -> Self {
         let mut values = headers.get_all(name).iter();
         match values.next() {
@@ -69,12 +69,12 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Whether it was sent at all.
+    /// Whether the header is present.
     pub fn is_present(&self) -> bool {
         !matches!(self, Self::Absent)
     }
 
-    /// The value, where there is a readable one.
+    /// The value, if it is valid.
     pub fn value(&self) -> Option<&'a str> {
         match self {
             Self::Value(value) => Some(value),
@@ -83,7 +83,7 @@ impl<'a> Field<'a> {
     }
 }
 
-/// All values in one, as RFC 9110 section 5.2 has it.
+/// All values in one list (RFC 9110, section 5.2).
 fn combined<'a>(values: impl IntoIterator<Item = &'a HeaderValue>) -> String {
     let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
     let values: Vec<_> = values.into_iter().take(2).map(text).collect();

@@ -1,19 +1,19 @@
-//! Notifications of the specification that tell of a change: pieces that no event has to encode.
+//! Change notifications of the specification, as constant pieces that need no encoding for each event.
 
 use crate::model::subject::Subject;
 
-/// The pieces of a notification. What a dialect says besides stands between them.
+/// The pieces of a notification. A dialect adds its own parameters between them.
 pub(super) struct Pieces<'s> {
-    /// Up to and including the `{` of its parameters.
+    /// The text up to and including the `{` of the parameters.
     pub(super) head: &'static str,
-    /// The parameters of it that its method brings.
+    /// The parameters of the method.
     pub(super) params: [&'s str; 2],
 }
 
-/// Closes the parameters and the message.
+/// The end of the parameters and of the message.
 pub(super) const END: &str = "}}";
 
-/// What tells that a subject changed.
+/// The notification of a changed subject.
 pub(super) fn changed(subject: &Subject) -> Pieces<'_> {
     match subject {
         Subject::ResourceList => Pieces {

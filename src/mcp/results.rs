@@ -53,24 +53,24 @@ impl ResultSubject {
     }
 }
 
-/// Which dialect a result is encoded in. But for the content of prompts, all legacy revisions have the same results.
+/// The dialect in which a result is encoded. All legacy revisions have the same results, except for prompt content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum DialectKey {
-    /// With the agent's description, as it was at this revision, and whether everybody may read the agent.
+    /// With the agent's description, as it was at this revision, and whether the agent is public.
     Modern { described: Revision, public: bool },
-    /// Bare.
+    /// The result alone.
     Legacy,
 }
 
-/// A result, whoever asks for it.
+/// The key of an encoded result, which is the same for all callers.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct ResultKey {
     pub(super) agent: AgentId,
     pub(super) dialect: DialectKey,
     pub(super) subject: ResultSubject,
-    /// Of the snapshot that shows it.
+    /// The timeline of the snapshot.
     pub(super) timeline: u64,
-    /// Of what is subject: a busy agent does not lose what did not change.
+    /// The revision of the subject, not of the agent: results of unchanged subjects survive writes to others.
     pub(super) revision: Revision,
 }
 

@@ -1,4 +1,4 @@
-//! How a server presents itself: its implementation and what it is capable of.
+//! The description of a server for its clients: `Implementation` and capabilities.
 
 use serde::Serialize;
 
@@ -16,14 +16,14 @@ pub(super) struct Implementation<'a> {
 }
 
 impl<'a> Implementation<'a> {
-    /// Presents an agent, with its title where the revision in use knows titles.
+    /// Describes an agent, with its title if the revision has titles.
     pub(super) fn of(agent: &'a AgentDescription, knows_titles: bool) -> Self {
         let title = agent.title.as_deref().filter(|_| knows_titles);
         Self { name: &agent.name, title, version: env!("CARGO_PKG_VERSION") }
     }
 }
 
-/// What is declared to a client: only what is served.
+/// The declared capabilities: only what the gateway serves.
 #[derive(Debug, Serialize)]
 pub(super) struct Capabilities {
     resources: Resources,
@@ -49,7 +49,7 @@ struct Prompts {
 }
 
 impl Capabilities {
-    /// What is served in a revision, as far as it has a name for it there. Messages of the log are only for sessions.
+    /// The capabilities that a revision can declare. Log messages exist only in sessions.
     pub(super) fn of(version: ProtocolVersion) -> Self {
         Self {
             resources: Resources { subscribe: true, list_changed: true },

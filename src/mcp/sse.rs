@@ -9,7 +9,7 @@ use http::{HeaderName, HeaderValue, Response};
 
 use crate::http::body::Body;
 
-/// What a stream without news sends, so that both ends notice when the other is gone.
+/// The keep-alive comment of an idle stream, by which both ends detect a lost connection.
 pub const KEEP_ALIVE: Bytes = Bytes::from_static(b":\n\n");
 
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
@@ -28,17 +28,17 @@ pub fn event(out: &mut Vec<u8>, id: Option<&str>, data: &[&[u8]]) {
     out.extend_from_slice(b"\n\n");
 }
 
-/// Appends after how many milliseconds a client may connect again.
+/// Appends the reconnection time in milliseconds (`retry`).
 pub fn retry(out: &mut Vec<u8>, millis: u64) {
     out.extend_from_slice(format!("retry: {millis}\n\n").as_bytes());
 }
 
-/// Appends an event that says nothing but where to resume, and after how many milliseconds.
+/// Appends an event without data that carries only the resume position and the reconnection time in milliseconds.
 pub fn priming(out: &mut Vec<u8>, id: &str, millis: u64) {
     out.extend_from_slice(format!("id: {id}\nretry: {millis}\ndata: \n\n").as_bytes());
 }
 
-/// The answer that streams events, by no proxy's leave held back.
+/// The answer with an event stream, with headers that disable buffering by proxies.
 pub fn response(events: Pin<Box<dyn Stream<Item = Bytes> + Send>>) -> Response<Body> {
     let mut response = Response::new(Body::events(events));
     let headers = response.headers_mut();

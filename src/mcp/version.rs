@@ -1,4 +1,4 @@
-//! The revisions of the protocol that are served, one row of a table each.
+//! The table of served protocol revisions: one row each.
 
 use crate::model::method::Era;
 
@@ -17,34 +17,34 @@ pub enum ProtocolVersion {
     V2024_11_05,
 }
 
-/// In what one revision differs from the others.
+/// The differences between revisions.
 #[expect(clippy::struct_excessive_bools, reason = "a table of yes and no")]
 struct Row {
     version: ProtocolVersion,
     text: &'static str,
     era: Era,
-    /// JSON-RPC batches are part of it.
+    /// The revision has JSON-RPC batches.
     batches: bool,
-    /// The schema of an error allows its `id` to be left out; before, it is required and JSON-RPC's `null`.
+    /// An error may omit its `id`; in earlier revisions it is required, and `null` if unknown.
     errors_without_id: bool,
     /// An `Implementation` has a `title`.
     titles: bool,
     /// A server may declare `completions`.
     completions: bool,
-    /// A session's stream opens with an event that says where to resume.
+    /// The stream of a session starts with an event that carries the resume position.
     priming: bool,
-    /// What a message of a prompt may be.
+    /// The content types of prompt messages.
     content: ContentTypes,
 }
 
-/// Which types of content a revision knows, each those of the one before and more.
+/// The content types of a revision; each variant includes the ones before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ContentTypes {
     /// Text, images and embedded resources.
     First,
-    /// Sounds.
+    /// Audio.
     Audio,
-    /// Links to resources.
+    /// Resource links.
     ResourceLinks,
 }
 
@@ -110,7 +110,7 @@ const TABLE: [Row; 5] = [
 ];
 
 impl ProtocolVersion {
-    /// Every served revision, newest first: what `supportedVersions` and `data.supported` list.
+    /// Every served revision, newest first, as `supportedVersions` and `data.supported` list them.
     pub const SUPPORTED: [Self; TABLE.len()] = {
         let mut all = [V2026_07_28; TABLE.len()];
         let mut at = 0;
@@ -121,38 +121,38 @@ impl ProtocolVersion {
         all
     };
 
-    /// What `initialize` is answered with where it asks for a revision that is not served.
+    /// The answer to an `initialize` that requests an unsupported revision.
     pub const NEWEST_LEGACY: Self = V2025_11_25;
 
-    /// What a request without a session and without a version is taken for: the last revision that had no header for it.
+    /// The assumed revision of a request without session and version: the last one without the version header.
     pub const ASSUMED: Self = V2025_03_26;
 
     const fn row(self) -> &'static Row {
-        // The rows stand in the order of the variants; a test holds them to it.
+        // The rows are in the order of the variants; a test checks it.
         &TABLE[self as usize]
     }
 
-    /// As it is written on the wire.
+    /// The text on the wire.
     pub const fn as_str(self) -> &'static str {
         self.row().text
     }
 
-    /// Reads what is written on the wire; `None` for a revision that is not served.
+    /// Parses the text on the wire; `None` for an unsupported revision.
     pub fn parse(text: &str) -> Option<Self> {
         TABLE.iter().find(|row| row.text == text).map(|row| row.version)
     }
 
-    /// Its era.
+    /// The era.
     pub const fn era(self) -> Era {
         self.row().era
     }
 
-    /// Whether JSON-RPC batches are part of it.
+    /// Whether the revision has JSON-RPC batches.
     pub const fn knows_batches(self) -> bool {
         self.row().batches
     }
 
-    /// Whether an error leaves its `id` out where none can be read; `null` otherwise.
+    /// Whether an error omits an unknown `id`; `null` otherwise.
     pub const fn omits_unreadable_ids(self) -> bool {
         self.row().errors_without_id
     }
@@ -167,12 +167,12 @@ impl ProtocolVersion {
         self.row().completions
     }
 
-    /// Whether a session's stream opens with an event that says where to resume.
+    /// Whether the stream of a session starts with an event that carries the resume position.
     pub const fn primes_streams(self) -> bool {
         self.row().priming
     }
 
-    /// What a message of a prompt may be.
+    /// The content types of prompt messages.
     pub const fn content_types(self) -> ContentTypes {
         self.row().content
     }

@@ -221,7 +221,7 @@ impl Quotas {
         }
         let _taking = holder.taking.lock().await;
         loop {
-            // Whoever came before may have taken enough for all; whoever did not wait may have used up what was taken.
+            // An earlier holder of the lock may have taken enough for all; a request that did not wait may have used it up.
             let need = match attempt() {
                 Taken::Yes => return Ok(()),
                 Taken::No(quota) => return Err(refused(quota)),

@@ -38,7 +38,7 @@ const FORWARDING_HEADERS: [HeaderName; 4] = [
 pub(crate) struct Metrics {
     /// Counts requests of MCP endpoints.
     pub(crate) meter: Meter,
-    /// What is in memory, whether changes are heard, what becomes of audit events, who was refused.
+    /// Caches, change feed, audit queue and limits.
     pub(crate) services: Services,
     /// Counts connections to the database.
     pub(crate) store: Store,
@@ -90,7 +90,7 @@ impl Metrics {
     fn admit(&self, scraper: &Scraper<'_>) -> Result<(), Fault> {
         let presented = match credential::read(scraper.headers, &self.operators) {
             Ok(Presented::Operator(_)) => return Ok(()),
-            Ok(Presented::Nobody) => false,
+            Ok(Presented::Anonymous) => false,
             Ok(_) | Err(_) => true,
         };
         if presented && self.is_token(scraper.headers) {

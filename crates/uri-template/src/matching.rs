@@ -54,7 +54,7 @@ impl Slot {
         let (raw, parameters) = text.split_at(scan::first(text, self.leads).unwrap_or(text.len()));
         let (raw, _) = scan::split_around(raw, raw.len(), &self.suffix, self.suffix.len())?;
         match self.value {
-            // An empty value cannot be told from a missing one.
+            // An empty value cannot be distinguished from a missing one.
             Some(_) if raw.is_empty() => return None,
             Some(variable) => values.put(variable, raw)?,
             None if raw.is_empty() => {}

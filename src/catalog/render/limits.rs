@@ -42,9 +42,9 @@ pub struct RendererLimits {
     pub at_once: usize,
     /// How many more wait for a place; past it they are refused.
     pub waiting: usize,
-    /// How long one waits for a place.
+    /// How long a render waits for a place.
     pub wait: Duration,
-    /// How long one may run before its caller is told that it is late.
+    /// How long a render may run before its caller gets a timeout.
     pub deadline: Duration,
     /// What one answer may take.
     pub answer: RenderLimits,

@@ -16,11 +16,11 @@ use crate::model::caller::Payer;
 const LIGHT_STEPS: u64 = 256;
 const LIGHT_BYTES: u64 = 16 << 10;
 
-/// Renders templates on threads of their own, but for those that are known to take next to nothing.
+/// Renders templates on blocking threads, except those whose bounded cost is a few microseconds.
 ///
-/// A caller who gives up, or is told that it is late, leaves a thread behind that cannot be stopped. It keeps its place
-/// until it ends, so there are never more of them than `at_once`; and it ends soon, because fuel, work and output are
-/// bounded: at the default limits within some hundred milliseconds. A render that has not begun by then never does.
+/// A caller that is cancelled or times out leaves a thread behind that cannot be stopped. The thread keeps its place
+/// until it ends, so there are never more of them than `at_once`. It ends soon, because fuel, work and output are
+/// bounded: at the default limits within some hundred milliseconds. A render that has not begun by the timeout never does.
 ///
 /// The places go round between the payers that wait for one, so that none of them delays another by more than a render.
 #[derive(Debug)]

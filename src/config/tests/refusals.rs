@@ -260,11 +260,11 @@ proptest! {
         let texts = [secret.clone(), format!("postgres://{secret}"), format!("wag_{secret}")];
         for text in texts {
             let pairs = [("WAGGLE_DATABASE__URL", &*text), ("WAGGLE_ADMIN__OPERATOR_KEY", &*text)];
-            let told = match variables(&pairs).read(Purpose::Serve) {
+            let output = match variables(&pairs).read(Purpose::Serve) {
                 Ok(loaded) => loaded.listing.to_string(),
                 Err(error) => error.to_string(),
             };
-            prop_assert!(!told.contains(&secret));
+            prop_assert!(!output.contains(&secret));
         }
     }
 

@@ -42,9 +42,9 @@ pub enum FetchError {
     Keys(String, String),
 }
 
-/// A client that follows nobody elsewhere.
+/// A client that follows no redirects.
 pub(super) fn client() -> Result<Client, FetchError> {
-    // Whoever runs the gateway as a library may not have chosen a provider; a choice already made stands.
+    // Installs a provider unless the embedding program has installed one.
     rustls::crypto::ring::default_provider().install_default().ok();
     let builder = Client::builder().timeout(DEADLINE).redirect(Policy::none()).no_proxy();
     builder.build().map_err(FetchError::Client)

@@ -20,7 +20,7 @@ const KEYS_TIMEOUT: Duration = Duration::from_secs(6);
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LONGEST_RETRY: Duration = Duration::from_mins(1);
 
-/// Requests that wait for the keys of one issuer; more are told to come again.
+/// Requests that wait for the keys of one issuer; further ones are refused as unavailable.
 const MOST_WAITING: usize = 128;
 
 /// When keys are fetched.
@@ -71,8 +71,8 @@ impl Issuer {
         self.source.issuer()
     }
 
-    /// The key of a token. One that is not known is looked for at the issuer, unless that was done just now: whoever
-    /// makes up names of keys causes a fetch now and then and no more.
+    /// The public key of a token. An unknown key is fetched from the issuer, unless the keys were fetched just now: made-up
+    /// key ids cause a fetch every `tokens.unknown_key_seconds` at most.
     pub(super) async fn key(
         &self,
         id: Option<&str>,

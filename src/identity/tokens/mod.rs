@@ -121,8 +121,8 @@ impl Tokens {
         self.accepted.store(Arc::new(prepared.accepted));
     }
 
-    /// Checks a token: form, issuer, algorithm, times, audience, signature. What can be told without the issuer's keys
-    /// comes first, so that it causes no fetch.
+    /// Checks a token: form, issuer, algorithm, times, audience, signature. What needs no
+    /// key of the issuer is checked first, so that it causes no fetch.
     ///
     /// # Errors
     /// Why it is not believed.

@@ -16,14 +16,14 @@ pub(super) fn known(messages: &[PromptMessage], types: ContentTypes) -> Cow<'_, 
     if messages.iter().all(is_known) {
         return Cow::Borrowed(messages);
     }
-    let told = messages.iter().enumerate().map(|(index, message)| {
+    let converted = messages.iter().enumerate().map(|(index, message)| {
         let mut message = message.clone();
         if !is_known(&message) {
             message.content.kind = instead(message.content.kind, index);
         }
         message
     });
-    Cow::Owned(told.collect())
+    Cow::Owned(converted.collect())
 }
 
 fn instead(kind: ContentKind, index: usize) -> ContentKind {
@@ -62,7 +62,7 @@ mod tests {
     const SOUND: &str =
         r#"{"type":"audio","data":"AA==","mimeType":"audio/wav","annotations":{"priority":1}}"#;
 
-    fn told(types: ContentTypes) -> String {
+    fn converted(types: ContentTypes) -> String {
         let json =
             format!(r#"[{{"role":"user","content":{LINK}}},{{"role":"assistant","content":{SOUND}}}]"#);
         let messages: Vec<PromptMessage> = serde_json::from_str(&json).unwrap();
@@ -101,8 +101,8 @@ mod tests {
             r#"{"type":"resource","resource":{"uri":"prompt-message:1","mimeType":"audio/wav","blob":"AA=="},"#,
             r#""annotations":{"priority":1}}"#
         );
-        assert_eq!(told(ResourceLinks), both(LINK, SOUND));
-        assert_eq!(told(Audio), both(line, SOUND));
-        assert_eq!(told(First), both(line, embedded));
+        assert_eq!(converted(ResourceLinks), both(LINK, SOUND));
+        assert_eq!(converted(Audio), both(line, SOUND));
+        assert_eq!(converted(First), both(line, embedded));
     }
 }

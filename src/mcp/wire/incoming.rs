@@ -16,7 +16,7 @@ use crate::model::method::{CostClass, Era, Method};
 /// Most messages that a batch may have.
 pub const MAX_BATCH: usize = 50;
 
-/// A body that is JSON-RPC, as far as its envelope goes.
+/// A body with a valid JSON-RPC envelope.
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
@@ -32,27 +32,27 @@ pub enum Incoming<'a> {
 /// One message.
 #[derive(Debug)]
 pub enum Message<'a> {
-    /// Asks for an answer.
+    /// A request, which has an answer.
     Request(Request<'a>),
-    /// Asks for none.
+    /// A notification, which has no answer.
     Notification {
-        /// What it tells.
+        /// The method.
         method: Cow<'a, str>,
-        /// About what.
+        /// The parameters.
         params: Params<'a>,
     },
-    /// Answers something that the server asked.
+    /// A response to a request of the server.
     Response,
 }
 
 /// A request.
 #[derive(Debug)]
 pub struct Request<'a> {
-    /// What the answer refers to.
+    /// The id, which the answer repeats.
     pub id: RequestId<'a>,
-    /// What is asked for.
+    /// The method.
     pub method: MethodName<'a>,
-    /// The parameters; empty where there were none.
+    /// The parameters; empty if absent.
     pub params: Params<'a>,
 }
 
@@ -102,19 +102,19 @@ impl<'a> MethodName<'a> {
     }
 }
 
-/// A body that is no message, with what could be read of it all the same.
+/// An invalid body, with the parts that could be read.
 #[derive(Debug)]
 pub struct Rejected<'a> {
-    /// Why: [`Fault::ParseError`] or [`Fault::InvalidRequest`].
+    /// The reason: [`Fault::ParseError`] or [`Fault::InvalidRequest`].
     pub fault: Fault,
-    /// The id that the error answers.
+    /// The id of the error.
     pub id: Option<RequestId<'a>>,
     /// Whether `params._meta` names a version of the protocol.
     pub declares_version: bool,
 }
 
 impl<'a> Incoming<'a> {
-    /// The id, where it is one request.
+    /// The id, if the body is a single request.
     pub fn id(&self) -> Option<RequestId<'a>> {
         match self {
             Self::Message(Message::Request(request)) => Some(request.id),
@@ -142,7 +142,7 @@ impl Rejected<'_> {
 /// Reads a body.
 ///
 /// # Errors
-/// What is no JSON, no message, or nests too deeply.
+/// If the body is not JSON, not a message, or nested too deeply.
 pub fn parse(body: &[u8]) -> Result<Incoming<'_>, Rejected<'_>> {
     let text = std::str::from_utf8(body)
         .map_err(|_| Rejected::unread(Fault::ParseError("the body is not UTF-8".into())))?;
@@ -160,7 +160,7 @@ pub fn parse(body: &[u8]) -> Result<Incoming<'_>, Rejected<'_>> {
 /// Reads one message, from a whole body or from a batch.
 ///
 /// # Errors
-/// What is no JSON or no message.
+/// If the text is not JSON or not a message.
 pub fn message(text: &str) -> Result<Message<'_>, Rejected<'_>> {
     let (mut envelope, mut params) = (Members::default(), Params::default());
     let mut nested = [("params", &mut params.members), ("_meta", &mut params.meta)];
@@ -171,15 +171,15 @@ pub fn message(text: &str) -> Result<Message<'_>, Rejected<'_>> {
     classify(&envelope, params).map_err(|fault| Rejected { fault, id: id_of(&envelope), declares_version })
 }
 
-/// The id that an error about this body answers, however broken the rest of it is: for refusals that come before the
-/// body is looked at. `None` where it is no JSON, no object, no request, or names no valid id exactly once. Linear in the
-/// body's length, and no recursion however deep it nests.
+/// The id for an error about this body, even if the rest of it is invalid: for refusals before the body is parsed.
+/// `None` if it is not JSON, not an object, not a request, or lacks exactly one valid id. Takes time linear in the length
+/// of the body, without recursion.
 pub fn readable_id(body: &[u8]) -> Option<RequestId<'_>> {
     let envelope = Members::read(std::str::from_utf8(body).ok()?).ok()?;
     id_of(&envelope)
 }
 
-/// The id of a response is one that the server chose: an error that named it would answer another request of the client's.
+/// The id of a response was chosen by the server: an error with it could be taken for the answer to a client's request.
 fn id_of<'a>(envelope: &Members<'a>) -> Option<RequestId<'a>> {
     let request = envelope.has("method") || !is_response(envelope);
     envelope.get("id").filter(|_| request).and_then(RequestId::read)
@@ -189,7 +189,7 @@ fn is_response(envelope: &Members<'_>) -> bool {
     envelope.has("result") || envelope.has("error")
 }
 
-/// The body is no JSON, or it is and a scalar stands in an object's place that has no value, like a lone surrogate.
+/// The fault of a body that is not JSON, or contains a scalar that has no value, such as a lone surrogate.
 fn unwalkable(text: &str) -> Rejected<'_> {
     match serde_json::from_str::<IgnoredAny>(text) {
         Err(error) => Rejected::unread(not_json(&error)),
@@ -213,8 +213,8 @@ fn classify<'a>(envelope: &Members<'a>, params: Params<'a>) -> Result<Message<'a
         return Err(invalid("a message has either a method or a result or an error"));
     }
     let method = text_of(method).ok_or_else(|| invalid("method must be a string"))?;
-    // JSON-RPC 2.0 knows parameters by name and by position. The latter are no breach of the envelope, therefore, but
-    // bad parameters of every method there is; the methods say so.
+    // JSON-RPC 2.0 has parameters by name and by position. Positional ones are therefore a valid envelope, but invalid
+    // parameters of every method; the methods refuse them.
     if params.members.shape() == Shape::Scalar {
         return Err(invalid("params must be an object"));
     }
@@ -243,7 +243,7 @@ fn response<'a>(envelope: &Members<'a>) -> Result<Message<'a>, Fault> {
     match (envelope.has("result"), envelope.has("error"), envelope.get("id")) {
         (false, false, _) => Err(invalid("method is required")),
         (true, true, _) => Err(invalid("a response has either a result or an error")),
-        // Who could not read what it answers has no id to name.
+        // An error response may lack an id.
         (false, true, None) => Ok(Message::Response),
         (false, true, Some(id)) if id.get() == "null" => Ok(Message::Response),
         (_, _, Some(id)) => request_id(id).map(|_| Message::Response),
@@ -256,7 +256,7 @@ fn request_id(raw: &RawValue) -> Result<RequestId<'_>, Fault> {
         .ok_or_else(|| invalid(format!("id must be an integer or a string of at most {MAX_ID_BYTES} bytes")))
 }
 
-/// The members of a batch, looked at no further.
+/// The members of a batch, not parsed further.
 fn batch(text: &str) -> Result<Vec<&RawValue>, Fault> {
     let mut deserializer = serde_json::Deserializer::from_str(text);
     let read = deserializer.deserialize_seq(BatchVisitor).and_then(|read| deserializer.end().map(|()| read));

@@ -1,4 +1,4 @@
-//! The members of a JSON object, each name once, borrowed from the text in a single pass over it.
+//! The members of a JSON object, each name once, borrowed from the text in a single pass.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,13 +12,13 @@ use serde_json::value::RawValue;
 /// Members kept without an allocation; messages of well-behaved clients have fewer on each level.
 const INLINE: usize = 8;
 
-/// Most members that are kept of one object, so that a body full of names takes no multiple of its size in memory.
+/// The most members of one object that are kept, so that a body of many names does not take a multiple of its size.
 pub const MAX_MEMBERS: usize = 1_024;
 
-/// What kind of JSON value stands where an object is looked for.
+/// The kind of JSON value found in the place of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Shape {
-    /// Nothing.
+    /// No value.
     #[default]
     Absent,
     /// An object.
@@ -29,13 +29,13 @@ pub enum Shape {
     Scalar,
 }
 
-/// What is wrong with the names of an object.
+/// An error in the names of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum MembersError {
-    /// One of them came twice.
+    /// A duplicate name.
     #[error("has a member twice")]
     Duplicate,
-    /// There are more than [`MAX_MEMBERS`].
+    /// More than [`MAX_MEMBERS`] members.
     #[error("has more than {MAX_MEMBERS} members")]
     TooMany,
 }
@@ -46,40 +46,40 @@ pub struct Members<'a> {
     shape: Shape,
     error: Option<MembersError>,
     inline: [Option<(&'a str, Value<'a>)>; INLINE],
-    /// Names with escapes in them, and all that finds no room above. A tree: no choice of names makes it slow.
+    /// Names with escapes, and members beyond the inline ones. A tree, so that no choice of names makes it slow.
     spilled: BTreeMap<Cow<'a, str>, Value<'a>>,
 }
 
-/// The text of a member. `None` where it was taken apart in place, and where the name came twice.
+/// The text of a member. `None` if it was parsed in place, or its name is duplicate.
 type Value<'a> = Option<&'a RawValue>;
 
 impl<'a> Members<'a> {
-    /// Reads one JSON text. That it is no object is no error: see [`shape`](Self::shape).
+    /// Parses one JSON text. A text that is not an object is no error: see [`shape`](Self::shape).
     ///
     /// # Errors
-    /// Where it is not JSON, or is a scalar that cannot be represented.
+    /// If the text is not JSON, or a scalar that cannot be represented.
     pub fn read(text: &'a str) -> Result<Self, serde_json::Error> {
         let mut members = Self::default();
         walk(text, &mut members, &mut [])?;
         Ok(members)
     }
 
-    /// What was found in the object's place.
+    /// The kind of value found.
     pub fn shape(&self) -> Shape {
         self.shape
     }
 
-    /// What is wrong with the names, if anything.
+    /// The error in the names, if there is one.
     pub fn error(&self) -> Option<MembersError> {
         self.error
     }
 
-    /// Whether a member of this name is there.
+    /// Whether there is a member of this name.
     pub fn has(&self, name: &str) -> bool {
         self.find(name).is_some()
     }
 
-    /// Whether there is no member at all.
+    /// Whether the object is empty.
     pub fn is_empty(&self) -> bool {
         self.inline[0].is_none() && self.spilled.is_empty()
     }
@@ -94,7 +94,7 @@ impl<'a> Members<'a> {
         inline.map(|(_, value)| value).or_else(|| self.spilled.get(name).copied())
     }
 
-    /// Keeps a member. Of a name that comes twice no value is kept, for nobody can tell which one was meant.
+    /// Inserts a member. A duplicate name keeps no value, since it is ambiguous.
     fn insert(&mut self, name: Cow<'a, str>, value: Value<'a>) {
         let inline = self.inline.iter_mut().map_while(Option::as_mut).find(|(known, _)| *known == name);
         if let Some(kept) = inline.map(|(_, kept)| kept).or_else(|| self.spilled.get_mut(&*name)) {
@@ -111,11 +111,11 @@ impl<'a> Members<'a> {
     }
 }
 
-/// Reads a JSON text into `own`, but for the member that the first of `nested` names: that is taken apart in the same
-/// pass, into the members beside its name, and so on inwards.
+/// Parses a JSON text into `own`, except the member named by the first of `nested`: it is parsed in the same pass into
+/// the members beside its name, and so on inwards.
 ///
 /// # Errors
-/// Where the text is not JSON, or a scalar in an object's place cannot be represented.
+/// If the text is not JSON, or a scalar in the place of an object cannot be represented.
 pub(super) fn walk<'a>(
     text: &'a str,
     own: &mut Members<'a>,
@@ -142,8 +142,8 @@ fn pass<'a>(
     deserializer.end()
 }
 
-/// The text of a JSON string, borrowed where nothing in it is escaped; `None` where it is another kind of value, or
-/// contains a lone surrogate.
+/// The text of a JSON string, borrowed if it has no escapes; `None` if it is another kind of value, or contains a lone
+/// surrogate.
 pub fn text_of(raw: &RawValue) -> Option<Cow<'_, str>> {
     let inner = raw.get().strip_prefix('"')?.strip_suffix('"')?;
     if inner.contains('\\') {
@@ -153,12 +153,12 @@ pub fn text_of(raw: &RawValue) -> Option<Cow<'_, str>> {
     }
 }
 
-/// How names are taken.
+/// How names are compared.
 #[derive(Clone, Copy)]
 enum Names {
-    /// By what they read as. The text is given up at a lone surrogate, which reads as nothing.
+    /// By their unescaped text. Parsing fails at a lone surrogate.
     Read,
-    /// From what was sent, which tells one lone surrogate from another as well; it takes longer.
+    /// By their text as sent, which distinguishes lone surrogates too; slower.
     Sent,
 }
 
@@ -174,7 +174,7 @@ impl Names {
     }
 }
 
-/// A name, borrowed where nothing in it is escaped.
+/// A name, borrowed if it has no escapes.
 struct Name<'a>(Cow<'a, str>);
 
 impl<'a> Deserialize<'a> for Name<'a> {

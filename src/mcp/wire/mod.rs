@@ -1,4 +1,4 @@
-//! JSON-RPC 2.0 as MCP uses it: bodies taken apart without copying them, answers put together.
+//! JSON-RPC 2.0 as MCP uses it: zero-copy parsing of bodies, and encoding of answers.
 
 pub mod incoming;
 pub mod members;

@@ -1,4 +1,4 @@
-//! Answers as JSON-RPC messages: a result spliced behind its request's id, an error, a batch.
+//! Answers as JSON-RPC messages: an encoded result spliced behind the request id, an error, a batch.
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -12,7 +12,7 @@ const HEAD: &[u8] = br#"{"jsonrpc":"2.0""#;
 const ID: &[u8] = br#","id":"#;
 const RESULT: &[u8] = br#","result":"#;
 
-/// Results up to this size are copied behind their id; the bytes of longer ones are sent as they are kept.
+/// Results up to this size are copied behind the id; longer ones are sent from the cache without a copy.
 const COPIED: usize = 64 * 1024;
 
 /// The answer to a request, from an encoded result.
@@ -21,7 +21,7 @@ pub fn result_message(id: RequestId<'_>, result: &[u8]) -> Bytes {
     parts.concat().into()
 }
 
-/// The same as a body.
+/// The answer to a request, as a body.
 pub fn result_pieces(id: RequestId<'_>, result: Bytes) -> Body {
     if result.len() <= COPIED {
         return result_message(id, &result).into();
@@ -30,8 +30,7 @@ pub fn result_pieces(id: RequestId<'_>, result: Bytes) -> Body {
     Body::Pieces([head.into(), result, Bytes::from_static(b"}")])
 }
 
-/// The answer that reports an error. Where no id could be read, what stands in its place is the revision's choice, and
-/// JSON-RPC's `null` where no revision is known.
+/// An error. If no id could be read, the revision decides how it is represented; without a revision it is `null`.
 pub fn error_message(id: Option<RequestId<'_>>, version: Option<ProtocolVersion>, error: &RpcError) -> Bytes {
     let omitted = version.is_some_and(ProtocolVersion::omits_unreadable_ids);
     let id = match id {
@@ -43,7 +42,7 @@ pub fn error_message(id: Option<RequestId<'_>>, version: Option<ProtocolVersion>
     format!(r#"{{"jsonrpc":"2.0"{id},"error":{{"code":{code},"message":{message},"data":{data}}}}}"#).into()
 }
 
-/// The answers to a batch; `None` where nothing in it asked for one.
+/// The answers to a batch; `None` if no member has one.
 pub fn batch_message(answers: &[Bytes]) -> Option<Bytes> {
     (!answers.is_empty()).then(|| [b"[", &*answers.join(&b','), b"]"].concat().into())
 }

@@ -1,4 +1,4 @@
-//! The parameters of a message, and the errors that name what is wrong with them.
+//! The parameters of a message, and their validation errors.
 
 use std::borrow::Cow;
 
@@ -23,12 +23,12 @@ impl<'a> Params<'a> {
         &self.meta
     }
 
-    /// Whether `_meta` names a version of the protocol, of whatever type.
+    /// Whether `_meta` names a protocol version, of any type.
     pub fn declare_version(&self) -> bool {
         self.meta.has(META_PROTOCOL_VERSION)
     }
 
-    /// Refuses parameters that are by position, and a `_meta` that is no object.
+    /// Refuses positional parameters, and a `_meta` that is not an object.
     ///
     /// # Errors
     /// [`Fault::InvalidParams`].
@@ -43,7 +43,7 @@ impl<'a> Params<'a> {
         Ok(())
     }
 
-    /// A member that must be a string where it is present.
+    /// An optional string.
     ///
     /// # Errors
     /// [`Fault::InvalidParams`], naming the member.
@@ -57,7 +57,7 @@ impl<'a> Params<'a> {
         }
     }
 
-    /// A member that must be there and be a string.
+    /// A required string.
     ///
     /// # Errors
     /// [`Fault::InvalidParams`], naming the member.
@@ -65,7 +65,7 @@ impl<'a> Params<'a> {
         self.string(name)?.ok_or_else(|| missing(name))
     }
 
-    /// A member that must be an object where it is present.
+    /// An optional object.
     ///
     /// # Errors
     /// [`Fault::InvalidParams`], naming the member.
@@ -78,7 +78,7 @@ impl<'a> Params<'a> {
         }
     }
 
-    /// A member that must be there and be an object.
+    /// A required object.
     ///
     /// # Errors
     /// [`Fault::InvalidParams`], naming the member.

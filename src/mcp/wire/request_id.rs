@@ -1,8 +1,8 @@
-//! The id of a request, kept as the text it was sent as.
+//! The id of a request, kept as its JSON text.
 
 use serde_json::value::RawValue;
 
-/// Most bytes that the text of an id may have, quotation marks aside.
+/// The most bytes of an id, without quotation marks.
 pub const MAX_ID_BYTES: usize = 1_024;
 
 /// The id of a request: the JSON text of a string or of an integer of any size, answered byte for byte.
@@ -14,8 +14,8 @@ pub struct RequestId<'a>(&'a str);
 pub struct RequestIdOwned(Box<str>);
 
 impl<'a> RequestId<'a> {
-    /// Reads an id: a string or an integer without fraction or exponent, of at most [`MAX_ID_BYTES`]. `None` for
-    /// everything else.
+    /// Parses an id: a string, or an integer without fraction or exponent, of at most [`MAX_ID_BYTES`]. `None` for
+    /// anything else.
     pub fn read(raw: &'a RawValue) -> Option<Self> {
         let text = raw.get();
         let inner = match text.strip_prefix('"') {
@@ -30,20 +30,20 @@ impl<'a> RequestId<'a> {
         self.0
     }
 
-    /// The same id, kept on its own.
+    /// The id, owned.
     pub fn to_owned(self) -> RequestIdOwned {
         RequestIdOwned(self.0.into())
     }
 }
 
 impl RequestIdOwned {
-    /// The same id, borrowed.
+    /// The id, borrowed.
     pub fn as_id(&self) -> RequestId<'_> {
         RequestId(&self.0)
     }
 }
 
-/// Of JSON's values without a sign, only integers are digits alone.
+/// Among unsigned JSON values, only integers consist of digits alone.
 fn is_integer(text: &&str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_digit())
 }

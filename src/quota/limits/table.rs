@@ -27,15 +27,15 @@ const MILLISECOND: u64 = 1_000_000;
 #[derive(Debug)]
 pub(super) struct Limiter {
     rate: Option<(Rate, Bucket)>,
-    /// Shared with the limiter that takes its place when the rate changes.
+    /// Requests in flight; shared with the limiter that replaces this one when the rate changes.
     under_way: Arc<AtomicU32>,
-    /// In milliseconds of the table: until when the holder has nothing, whatever came back.
+    /// In milliseconds of the table: until when every request of the holder is refused.
     barred: AtomicU64,
-    /// The rate as it is told, made when it is first told.
+    /// The value of `RateLimit-Policy`, made when it is first sent.
     policy: OnceLock<(LimitScope, HeaderValue)>,
 }
 
-/// Units were not to be had.
+/// Too few units are left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Refused {
     /// Whose rate it is.
@@ -86,10 +86,10 @@ impl Limiter {
         bucket.check(units.get(), now).map_err(|short| Refused::new(*rate, short))
     }
 
-    /// The rate as holders of a scope are told it; one limiter may be shared by some of several scopes.
+    /// The value of `RateLimit-Policy` for a scope. Holders of several scopes may share one limiter.
     pub(super) fn policy(&self, scope: LimitScope, rate: Rate) -> HeaderValue {
-        let (first, told) = self.policy.get_or_init(|| (scope, policy(scope, rate)));
-        if *first == scope { told.clone() } else { policy(scope, rate) }
+        let (first, header) = self.policy.get_or_init(|| (scope, policy(scope, rate)));
+        if *first == scope { header.clone() } else { policy(scope, rate) }
     }
 
     /// Puts one more under way, unless there are as many as may be.

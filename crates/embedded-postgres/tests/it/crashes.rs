@@ -102,10 +102,10 @@ async fn rows_committed_before_the_owner_was_killed_are_kept() {
     // At once: the old server may still be ending.
     let embedded = site.start().await;
     let kept = rows(&embedded).await;
-    // One more may have been committed and not told.
+    // One more may have been committed without its confirmation.
     let expected: Vec<i64> = (1..=kept.len().try_into().unwrap()).collect();
     assert_eq!(kept, expected);
-    assert!([last, last + 1].contains(kept.last().unwrap()), "told {last}, kept {:?}", kept.last());
+    assert!([last, last + 1].contains(kept.last().unwrap()), "confirmed {last}, kept {:?}", kept.last());
     embedded.stop().await;
 }
 

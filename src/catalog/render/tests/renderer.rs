@@ -25,7 +25,7 @@ fn values(topic: &str) -> [(&str, &str); 1] {
     [("topic", topic)]
 }
 
-/// A job that says that it has begun, and ends when it is told to.
+/// A job that signals its start, and ends on request.
 struct Slow {
     begun: Receiver<()>,
     end: Sender<()>,
@@ -42,7 +42,7 @@ fn slow() -> (Slow, impl FnOnce() -> Result<(), RenderError> + Send + 'static) {
     (Slow { begun, end }, job)
 }
 
-/// Starts a job that holds a place until it is told to end.
+/// Starts a job that holds a place until its end is requested.
 async fn hold(renderer: &Arc<Renderer>) -> (Slow, tokio::task::JoinHandle<Result<(), RenderError>>) {
     let (slow, job) = slow();
     let renderer = Arc::clone(renderer);
