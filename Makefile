@@ -60,8 +60,8 @@ bench-check: prerequisites ## Fail where a read costs over 10 % more CPU than be
 	cargo build --release --locked --workspace --bins
 	cargo run --release --locked --package waggle-bench -- $(BENCH_CHECK) $(or $(ARGS),--check bench/baseline.json)
 
-# A gateway on a database of its own, restarted: 5,000 keys in 5 s beside 5,000 made-up ones a second (ARGS='--keys 500').
-verify-first-use: prerequisites ## Use many keys right after a start beside made-up ones; none may be refused
+# A gateway on a database of its own, restarted: 5,000 keys in 5 s beside 5,000 forged ones a second (ARGS='--keys 500').
+verify-first-use: prerequisites ## Use many keys right after a start beside forged ones; none may be refused
 	cargo build --release --locked --workspace --bins
 	cargo run --release --locked --package waggle-bench -- first-use $(ARGS)
 

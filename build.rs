@@ -1,5 +1,5 @@
-//! Compresses the files of the API browser that `admin/browser.rs` serves; uncompressed, with all that comes with them, they
-//! would be a third of the binary.
+//! Compresses the files of the API browser that `admin/browser.rs` serves. Uncompressed, and with the files
+//! that it does not need, they would be a third of the binary.
 
 use std::borrow::Cow;
 use std::env;

@@ -1,4 +1,4 @@
-//! The committed ratios that a run is compared with: how many times the CPU of a bare handler each read costs.
+//! The recorded ratios that a run is compared with: the CPU time of each read as a multiple of a bare handler.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 use crate::error::Error;
 use crate::report::Row;
 
-/// A ratio above this multiple of the recorded one has fallen behind.
+/// A ratio above this multiple of the recorded one fails the check.
 const TOLERANCE: f64 = 1.10;
 
 /// The ratio to `limit` of each case, by its name and revision.
 pub(crate) struct Baseline(BTreeMap<String, f64>);
 
-/// A case whose ratio fell behind.
+/// A case whose ratio is above the tolerance.
 #[derive(Debug)]
 pub(crate) struct Behind {
     case: String,
@@ -39,7 +39,7 @@ impl Baseline {
         ratios.collect::<Option<_>>().map(Self).ok_or_else(|| Error::Baseline(path.to_owned()))
     }
 
-    /// What a run found.
+    /// The ratios of a run.
     pub(crate) fn of(rows: &[Row]) -> Self {
         let ratio = |row: &Row| Some((row.gate()?, row.ratio(rows)?));
         Self(rows.iter().filter_map(ratio).collect())
@@ -54,7 +54,7 @@ impl Baseline {
         fs::write(path, format!("{file:#}\n")).map_err(Error::io(format!("write {}", path.display())))
     }
 
-    /// The cases of a run that fell behind. One that is not recorded, or was not measured, is none of them.
+    /// The cases of a run above the tolerance. Cases that are not recorded or were not measured are ignored.
     pub(crate) fn behind(&self, rows: &[Row]) -> Vec<Behind> {
         let Self(measured) = Self::of(rows);
         let compared = measured.into_iter().filter_map(|(case, measured)| {
@@ -66,7 +66,7 @@ impl Baseline {
 }
 
 impl Behind {
-    /// Whether a row is the one that fell behind.
+    /// Whether this is the case of a row.
     pub(crate) fn is(&self, row: &Row) -> bool {
         row.gate().as_ref() == Some(&self.case)
     }

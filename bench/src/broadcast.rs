@@ -1,4 +1,4 @@
-//! `limit` for streams: a bare handler that sends what comes over a broadcast channel.
+//! `limit` for streams: a bare handler that sends the events of a broadcast channel.
 
 use std::convert::Infallible;
 
@@ -12,25 +12,25 @@ use futures_util::stream::{Stream, unfold};
 use serde_json::json;
 use tokio::sync::broadcast::{self, Receiver, Sender};
 
-use crate::door::EVENTS;
 use crate::error::Error;
 use crate::fixture::DOCUMENT_URI;
 use crate::limit::listen;
-use crate::trigger::TELL;
+use crate::stream_client::EVENTS;
+use crate::trigger::CHANGE_PATH;
 
-/// Changes that a stream may be behind before it misses some.
+/// How many changes a stream may lag behind before it misses some.
 const BEHIND: usize = 64;
 
-/// Serves streams, and what is told on them, for `seconds` at the most.
+/// Serves streams and their changes for at most `seconds`.
 pub(crate) async fn serve(port: u16, seconds: u64) -> Result<(), Error> {
-    let router = Router::new().route(EVENTS, get(events)).route(TELL, post(tell));
+    let router = Router::new().route(EVENTS, get(events)).route(CHANGE_PATH, post(publish));
     listen(port, router.with_state(Sender::new(BEHIND)), seconds).await
 }
 
-async fn tell(State(streams): State<Sender<Event>>) -> StatusCode {
+async fn publish(State(streams): State<Sender<Event>>) -> StatusCode {
     let params = json!({ "uri": DOCUMENT_URI });
     let message = json!({ "jsonrpc": "2.0", "method": "notifications/resources/updated", "params": params });
-    // Nobody listens: nobody misses it.
+    // Fails only without receivers.
     let _listeners = streams.send(Event::default().data(message.to_string()));
     StatusCode::ACCEPTED
 }

@@ -1,13 +1,13 @@
-//! The table of what is measured: a row is a method, its parameters, and what its answer must hold.
+//! The table of measured requests: a row is a method, its parameters, and a check of its answer.
 
 use serde_json::{Value, json};
 
 use crate::fixture::{
-    CATALOGUE_LEN, COUNTER, DOCUMENT_BYTES, DOCUMENT_URI, LISTER, PROMPT, READER, RENDERER, rendered,
+    CATALOG_LEN, COUNTER, DOCUMENT_BYTES, DOCUMENT_URI, LISTER, PROMPT, READER, RENDERER, rendered,
 };
 use crate::http;
 
-/// The two ways of speaking MCP that a request can take.
+/// The eras of MCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Era {
     /// Revision 2026-07-28: self-contained requests with `_meta` and the `Mcp-…` headers.
@@ -27,27 +27,27 @@ impl Era {
 
 /// One row of the table.
 pub(crate) struct Case {
-    /// What the report calls it.
+    /// The name in the report.
     pub(crate) name: &'static str,
-    /// The eras it exists in.
+    /// The eras in which the method exists.
     pub(crate) eras: &'static [Era],
-    /// The agent, and so the path, it goes to.
+    /// The agent, and so the path, of the request.
     pub(crate) agent: &'static str,
     method: &'static str,
     /// The value of `Mcp-Name`, for the methods that have one.
     mcp_name: Option<&'static str>,
     params: fn() -> Value,
-    /// Whether each request is to differ from all before it, by the number in the place of [`COUNTER`].
+    /// Whether each request differs from all before it, by a number in the place of [`COUNTER`].
     pub(crate) counted: bool,
-    /// What `holds` looks for, in words.
+    /// A description of what `holds` checks.
     pub(crate) expected: &'static str,
-    /// Whether a result is the right one.
+    /// Whether a result is the expected one.
     holds: fn(&Value) -> bool,
 }
 
 const BOTH: &[Era] = &[Era::Modern, Era::Legacy];
 
-/// Everything that is measured, in the order of the report.
+/// All cases, in the order of the report.
 pub(crate) const CASES: &[Case] = &[
     Case {
         name: "resources/read 1 KiB",
@@ -57,7 +57,7 @@ pub(crate) const CASES: &[Case] = &[
         mcp_name: Some(DOCUMENT_URI),
         params: || json!({ "uri": DOCUMENT_URI }),
         counted: false,
-        expected: "one text of 1,024 bytes under the URI asked for",
+        expected: "one text of 1,024 bytes under the requested URI",
         holds: is_the_document,
     },
     Case {
@@ -69,7 +69,7 @@ pub(crate) const CASES: &[Case] = &[
         params: || json!({}),
         counted: false,
         expected: "100 definitions with name, description, mimeType and size on one page",
-        holds: is_the_catalogue,
+        holds: is_the_catalog,
     },
     Case {
         name: "resources/read, template, kept",
@@ -126,7 +126,7 @@ pub(crate) const CASES: &[Case] = &[
             json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client })
         },
         counted: false,
-        expected: "the revision that was asked for",
+        expected: "the requested revision",
         holds: |result| result["protocolVersion"] == "2025-11-25",
     },
 ];
@@ -135,7 +135,7 @@ pub(crate) const CASES: &[Case] = &[
 const CHAPTER: &str = "bench://chapters/00000000/text";
 
 impl Case {
-    /// The bytes of this case's request to the server on `port`, with `key` as the agent's key.
+    /// The bytes of this case's request to the server on `port`, with `key` as the agent key.
     pub(crate) fn request(&self, era: Era, port: u16, key: &str) -> Vec<u8> {
         let mut params = (self.params)();
         let mut headers = vec![
@@ -155,14 +155,14 @@ impl Case {
         http::request("POST", &path(self.agent), port, &headers, Some(&message))
     }
 
-    /// Whether a body is the JSON-RPC answer this case expects.
+    /// Whether a body is the JSON-RPC answer that this case expects.
     pub(crate) fn holds(&self, body: &[u8]) -> bool {
         serde_json::from_slice::<Value>(body)
             .is_ok_and(|message| message["id"] == 1 && (self.holds)(&message["result"]))
     }
 }
 
-/// The MCP endpoint of an agent, on every server alike.
+/// The path of an agent's MCP endpoint, the same on every server.
 pub(crate) fn path(agent: &str) -> String {
     format!("/{agent}/mcp")
 }
@@ -174,13 +174,13 @@ fn is_the_document(result: &Value) -> bool {
         && contents[0]["text"].as_str().is_some_and(|text| text.len() == DOCUMENT_BYTES)
 }
 
-/// Whichever chapter it is.
+/// Whether it is the text of any chapter.
 fn is_a_chapter(text: &Value) -> bool {
     let number = text.as_str().and_then(|text| text.strip_prefix("# Chapter ")?.get(..COUNTER.len()));
     number.is_some_and(|number| *text == rendered(number))
 }
 
-fn is_the_catalogue(result: &Value) -> bool {
+fn is_the_catalog(result: &Value) -> bool {
     let complete = |resource: &Value| {
         ["uri", "name", "description", "mimeType"].iter().all(|member| resource[member].is_string())
             && resource["size"].is_u64()
@@ -188,7 +188,7 @@ fn is_the_catalogue(result: &Value) -> bool {
     result["nextCursor"].is_null()
         && result["resources"]
             .as_array()
-            .is_some_and(|resources| resources.len() == CATALOGUE_LEN && resources.iter().all(complete))
+            .is_some_and(|resources| resources.len() == CATALOG_LEN && resources.iter().all(complete))
 }
 
 #[cfg(test)]
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_legacy_request_names_its_version_in_a_header_alone() {
+    fn a_legacy_request_has_its_version_in_a_header_only() {
         let request = CASES[1].request(Era::Legacy, 8094, "bak_x");
         assert_eq!(
             String::from_utf8(request).unwrap(),
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_or_a_shorter_list_is_not_taken_for_the_answer() {
+    fn errors_and_shorter_lists_are_not_accepted_as_the_answer() {
         assert!(!CASES[0].holds(br#"{"jsonrpc":"2.0","id":1,"error":{"code":-32602}}"#));
         assert!(!CASES[1].holds(br#"{"jsonrpc":"2.0","id":1,"result":{"resources":[]}}"#));
         assert!(!CASES[1].holds(b"no json"));

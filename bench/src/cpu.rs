@@ -1,4 +1,4 @@
-//! CPU time of processes, as Linux accounts for it in `/proc`.
+//! CPU time of processes, from Linux's `/proc`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,26 +6,26 @@ use std::time::Duration;
 
 use crate::error::Error;
 
-/// Linux reports process times in `USER_HZ`, which is 100 on every architecture Rust has a standard library for.
+/// The unit of process times, `USER_HZ`: 100 on every architecture that Rust's standard library supports.
 const TICK: Duration = Duration::from_millis(10);
 
-/// What one line of `/proc/PID/stat` says that matters here.
+/// The fields of `/proc/PID/stat` that are used.
 struct Stat {
     command: String,
     parent: u32,
     group: u32,
     /// User and system time of all threads.
     own: u64,
-    /// The same of children that have ended and been waited for.
+    /// The same of exited and reaped children.
     reaped: u64,
 }
 
-/// CPU time a process has used so far, all threads, children not counted.
+/// The CPU time that all threads of a process have used so far, without its children.
 pub(crate) fn of_process(pid: u32) -> Result<Duration, Error> {
     Ok(ticks(stat(pid)?.own))
 }
 
-/// CPU time the whole machine has been busy so far, stolen time included.
+/// The busy time of the whole machine so far, stolen time included.
 pub(crate) fn of_machine() -> Result<Duration, Error> {
     let path = "/proc/stat";
     let busy = fs::read_to_string(path).ok().and_then(|text| busy(&text));
@@ -40,22 +40,22 @@ fn busy(text: &str) -> Option<u64> {
     Some(fields.get(..8)?.iter().sum::<u64>() - waiting)
 }
 
-/// The processes of a server's private Postgres.
+/// The processes of a server's private PostgreSQL.
 pub(crate) struct Postgres {
     /// The server that started it.
     pub(crate) server: u32,
-    /// The directory that holds its data: Postgres works in there, which finds it even where it has
-    /// left its server's process group.
+    /// Its data directory, which is the working directory of its processes: so they are found even outside of the
+    /// server's process group.
     pub(crate) data_dir: PathBuf,
 }
 
 impl Postgres {
-    /// CPU time used so far by all its processes, those included that have already ended.
+    /// The CPU time of all its processes so far, of exited ones too.
     pub(crate) fn cpu(&self) -> Duration {
         ticks(self.members().map(|(_, stat)| stat.own + stat.reaped).sum())
     }
 
-    /// The ids of its running processes.
+    /// The ids of its processes.
     pub(crate) fn pids(&self) -> Vec<u32> {
         self.members().map(|(pid, _)| pid).collect()
     }
@@ -83,12 +83,12 @@ fn stat(pid: u32) -> Result<Stat, Error> {
     stat.ok_or(Error::Proc(path))
 }
 
-/// See `proc_pid_stat(5)`. The command stands in parentheses and may itself hold any character.
+/// See `proc_pid_stat(5)`. The command is in parentheses and may itself contain any character.
 fn parse(line: &str) -> Option<Stat> {
     let (front, fields) = line.rsplit_once(')')?;
     let (_, command) = front.split_once('(')?;
     let fields: Vec<&str> = fields.split_whitespace().collect();
-    // The first field here is the third of the manual page.
+    // Index 0 is the manual page's field 3.
     let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
     Some(Stat {
         command: command.to_owned(),
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn work_done_here_shows_in_this_process() {
+    fn work_of_this_process_is_measured() {
         let before = of_process(std::process::id()).unwrap();
         let end = std::time::Instant::now() + Duration::from_millis(200);
         while std::time::Instant::now() < end {}

@@ -1,8 +1,9 @@
-//! The limit on open files, as thousands of connections need it.
+//! The limit on open files, which thousands of connections need to raise.
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-/// Raises this process's limit, which the servers that it starts inherit, as far as it may; answers where it is then.
+/// Raises the limit of this process, inherited by the servers that it starts, as far as permitted; returns the new
+/// limit.
 pub(crate) fn raise() -> u64 {
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return 0 };
     if setrlimit(Resource::RLIMIT_NOFILE, hard, hard).is_ok() { hard } else { soft }
@@ -13,7 +14,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_limit_is_where_it_is_said_to_be() {
+    fn the_returned_limit_is_in_force() {
         let raised = raise();
         assert_eq!(getrlimit(Resource::RLIMIT_NOFILE).unwrap().0, raised);
     }

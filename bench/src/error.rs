@@ -1,4 +1,4 @@
-//! What can stop a benchmark, as sentences that say what to do.
+//! The errors of a benchmark, with what to do about them.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use crate::baseline::Behind;
 
-/// Why a run, or one of the comparison servers, ended early.
+/// Why a run, or one of the comparison servers, failed.
 #[derive(Debug, Error)]
 pub(crate) enum Error {
     #[error("cannot {doing}: {source}")]
@@ -19,37 +19,37 @@ pub(crate) enum Error {
     NoGateway(PathBuf),
     #[error("`limit` answers with a copy of another server's answer; add rmcp or waggle to --only")]
     LimitAlone,
-    #[error("{server} ended before it was ready ({status}); its last words:\n{log}")]
+    #[error("{server} exited before it was ready ({status}); the end of its log:\n{log}")]
     EndedEarly { server: &'static str, status: std::process::ExitStatus, log: String },
-    #[error("{server} was not ready after {seconds} s; its last words:\n{log}")]
+    #[error("{server} was not ready after {seconds} s; the end of its log:\n{log}")]
     NotReady { server: &'static str, seconds: u64, log: String },
     #[error("{server} did not answer within {seconds} s")]
     TimedOut { server: &'static str, seconds: u64 },
-    #[error("the admin call {call} was answered {status}: {body}")]
+    #[error("the administration call {call} was answered {status}: {body}")]
     AdminRefused { call: String, status: u16, body: String },
-    #[error("the answer to the admin call {call} holds no `{member}`")]
+    #[error("the answer to the administration call {call} has no member `{member}`")]
     AdminAnswer { call: String, member: &'static str },
     #[error("{server} answered {status} to {case}: {body}")]
     Status { server: &'static str, case: &'static str, status: u16, body: String },
-    #[error("the answer of {server} to {case} does not hold {expected}: {body}")]
+    #[error("unexpected answer of {server} to {case}: expected {expected}, found {body}")]
     Unexpected { server: &'static str, case: &'static str, expected: &'static str, body: String },
-    #[error("the answer is no HTTP/1.1 this reader knows: {0}")]
+    #[error("invalid HTTP/1.1 answer: {0}")]
     Framing(&'static str),
-    #[error("{server} answered {status} where a stream was to be opened")]
+    #[error("{server} answered {status} to a request for a stream")]
     NoStream { server: &'static str, status: u16 },
-    #[error("{server} ended a stream that was to stay open")]
+    #[error("{server} ended a stream too early")]
     StreamEnded { server: &'static str },
-    #[error("{server} answered {status} where it was to tell its streams of a change: {body}")]
-    NotTold { server: &'static str, status: u16, body: String },
+    #[error("{server} answered {status} to a change: {body}")]
+    ChangeRefused { server: &'static str, status: u16, body: String },
     #[error("{server} is not running")]
     NotRunning { server: &'static str },
     #[error("no request was answered in a measured phase of {seconds} s")]
     NothingMeasured { seconds: u64 },
-    #[error("{0} is not readable as Linux writes it")]
+    #[error("{0} has an unknown format")]
     Proc(String),
     #[error("pgbench failed: {0}")]
     Pgbench(String),
-    #[error("a load task ended abnormally: {0}")]
+    #[error("a load task failed: {0}")]
     Task(#[from] tokio::task::JoinError),
     #[error("{0} is no baseline; write one with --record")]
     Baseline(PathBuf),
@@ -62,14 +62,14 @@ pub(crate) enum Error {
 }
 
 impl Error {
-    /// Wraps an I/O error with what was being done, phrased to follow "cannot".
+    /// Wraps an I/O error with the attempted action, phrased to follow "cannot".
     pub(crate) fn io(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let doing = doing.into();
         move |source| Self::Io { doing, source }
     }
 }
 
-/// The beginning of an answer, short enough for an error message.
+/// The beginning of an answer, for an error message.
 pub(crate) fn excerpt(body: &[u8]) -> String {
     const BYTES: usize = 400;
     let text = String::from_utf8_lossy(body.get(..BYTES).unwrap_or(body));

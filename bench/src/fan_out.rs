@@ -1,4 +1,4 @@
-//! Many streams of one gateway: what each holds in memory, and how long it takes until all are told of a change.
+//! Many streams of one server: the memory of each, and the time until all have received a change.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -7,8 +7,6 @@ use tokio::time::sleep;
 
 use crate::cases::Era;
 use crate::cpu;
-use crate::crowd::Crowd;
-use crate::door::Door;
 use crate::error::Error;
 use crate::fleet::{START, lifetime, start_own};
 use crate::memory;
@@ -16,72 +14,74 @@ use crate::options::{Options, Server};
 use crate::process::Process;
 use crate::report::median;
 use crate::run::to_f64;
+use crate::stream_client::StreamClient;
 use crate::streams::Source;
+use crate::subscribers::Subscribers;
 use crate::trigger::Trigger;
 
-/// Streams that are opened, told and closed before anything is measured.
+/// Streams that are opened, used and closed before the measurement.
 const FIRST: usize = 50;
-/// Changes that those are told of.
+/// The number of changes that those receive.
 const FIRST_CHANGES: usize = 5;
-/// Before memory is measured: what only opening takes has been given back by then.
+/// The delay before memory is measured, in which what only opening needs is freed.
 const SETTLE: Duration = Duration::from_secs(1);
-/// Between changes, so that one is over before the next.
+/// The delay between changes, so that they do not overlap.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// A row of the report: streams of one kind at one server.
+/// A row of the report: a number of streams at one server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Kind {
+pub(crate) struct FanOutCase {
     pub(crate) server: Server,
-    /// The era in which they are opened, where the server knows eras.
+    /// The era of the streams, at a server that has eras.
     pub(crate) era: Option<Era>,
     pub(crate) streams: usize,
 }
 
-/// What one round found. Times are medians over its changes, in milliseconds from when a change was sent.
+/// The results of one round. Times are medians over its changes, in milliseconds since the change was sent.
 pub(crate) struct Sample {
-    /// Of the server, a stream, idle.
+    /// Memory of the server per idle stream.
     pub(crate) bytes: f64,
-    /// Of the server, an event.
+    /// CPU time of the server per event.
     pub(crate) server_micros: f64,
-    /// Of this program, an event.
+    /// CPU time of this program per event.
     pub(crate) client_micros: f64,
     pub(crate) answered: f64,
     pub(crate) first: f64,
     pub(crate) p50: f64,
     pub(crate) p99: f64,
     pub(crate) last: f64,
-    /// The last stream, from when the change was answered.
+    /// The time of the last stream, since the change was answered.
     pub(crate) last_after_answer: f64,
 }
 
-/// Measures one kind on a server that is started for it.
+/// Measures one case on a server that is started for it.
 pub(crate) async fn measure(
-    kind: Kind,
+    kind: FanOutCase,
     source: Option<&Source<'_>>,
     options: &Options,
     dir: &Path,
 ) -> Result<Sample, Error> {
-    let host = Host::start(kind, source, options, dir).await?;
+    let host = DedicatedServer::start(kind, source, options, dir).await?;
     let measured = host.measure(kind.streams, options.duration()).await;
     host.process.stop().await;
     measured
 }
 
-/// A server to itself.
-struct Host {
+/// A server that serves one measurement only.
+struct DedicatedServer {
     process: Process,
-    door: Door,
+    client: StreamClient,
     authorization: Option<String>,
 }
 
-impl Host {
+impl DedicatedServer {
     async fn start(
-        kind: Kind,
+        kind: FanOutCase,
         source: Option<&Source<'_>>,
         options: &Options,
         dir: &Path,
     ) -> Result<Self, Error> {
-        let Kind { server, era, .. } = kind;
+        let FanOutCase { server, era, .. } = kind;
         let missing = || Error::NotRunning { server: server.name() };
         let (process, key, authorization) = match server {
             Server::Waggle => {
@@ -93,26 +93,26 @@ impl Host {
             Server::Limit => (own("serve-broadcast", server, options, dir).await?, String::new(), None),
             Server::Rmcp => (own("serve-rmcp-streams", server, options, dir).await?, String::new(), None),
         };
-        let door = Door { server: server.name(), port: process.port, key, era };
-        Ok(Self { process, door, authorization })
+        let client = StreamClient { server: server.name(), port: process.port, key, era };
+        Ok(Self { process, client, authorization })
     }
 
     async fn measure(&self, streams: usize, duration: Duration) -> Result<Sample, Error> {
-        let Door { server, port, .. } = self.door;
+        let StreamClient { server, port, .. } = self.client;
         let mut trigger = Trigger::open(server, port, self.authorization.clone()).await?;
-        let mut few = Crowd::open(&self.door, FIRST).await?;
+        let mut few = Subscribers::open(&self.client, FIRST).await?;
         for _ in 0..FIRST_CHANGES {
             change(&mut trigger, &mut few).await?;
         }
         drop(few);
         sleep(SETTLE).await;
         let before = memory::of_process(self.process.pid)?;
-        let mut crowd = Crowd::open(&self.door, streams).await?;
+        let mut subscribers = Subscribers::open(&self.client, streams).await?;
         sleep(SETTLE).await;
         let bytes = memory::of_process(self.process.pid)?.saturating_sub(before);
-        change(&mut trigger, &mut crowd).await?;
+        change(&mut trigger, &mut subscribers).await?;
         let used = (cpu::of_process(self.process.pid)?, cpu::of_process(std::process::id())?);
-        let changes = self.changes(&mut trigger, &mut crowd, duration).await?;
+        let changes = self.changes(&mut trigger, &mut subscribers, duration).await?;
         let events = to_f64((changes.len() * streams) as u64);
         let micros = |pid, before| {
             Ok::<_, Error>(cpu::of_process(pid)?.saturating_sub(before).as_secs_f64() * 1e6 / events)
@@ -131,18 +131,18 @@ impl Host {
         })
     }
 
-    /// As many changes as fit into `duration`, one after another.
+    /// Makes changes one after another for `duration`.
     async fn changes(
         &self,
         trigger: &mut Trigger,
-        crowd: &mut Crowd,
+        subscribers: &mut Subscribers,
         duration: Duration,
     ) -> Result<Vec<Change>, Error> {
         let begin = Instant::now();
         let mut changes = Vec::new();
         while changes.is_empty() || begin.elapsed() < duration {
             sleep(PAUSE).await;
-            changes.push(change(trigger, crowd).await?);
+            changes.push(change(trigger, subscribers).await?);
         }
         Ok(changes)
     }
@@ -154,26 +154,26 @@ async fn own(command: &str, server: Server, options: &Options, dir: &Path) -> Re
     Ok(process)
 }
 
-/// One change, in milliseconds from when it was sent.
+/// One change, in milliseconds since it was sent.
 #[derive(Debug, PartialEq)]
 struct Change {
     answered: f64,
-    /// When each stream was told, in order.
-    told: Vec<f64>,
+    /// When each stream received it, in order.
+    received: Vec<f64>,
 }
 
 impl Change {
-    /// When `per_mille` of a thousand streams were told.
+    /// When `per_mille` of a thousand streams had received it.
     fn at(&self, per_mille: usize) -> f64 {
-        let number = (self.told.len() * per_mille).div_ceil(1000).max(1);
-        self.told.get(number - 1).copied().unwrap_or(f64::NAN)
+        let number = (self.received.len() * per_mille).div_ceil(1000).max(1);
+        self.received.get(number - 1).copied().unwrap_or(f64::NAN)
     }
 }
 
-async fn change(trigger: &mut Trigger, crowd: &mut Crowd) -> Result<Change, Error> {
-    let ((sent, answered), told) = tokio::try_join!(trigger.pull(), crowd.all_told())?;
+async fn change(trigger: &mut Trigger, subscribers: &mut Subscribers) -> Result<Change, Error> {
+    let ((sent, answered), received) = tokio::try_join!(trigger.fire(), subscribers.all_received())?;
     let millis = |when: &Instant| (*when - sent).as_secs_f64() * 1e3;
-    Ok(Change { answered: millis(&answered), told: told.iter().map(millis).collect() })
+    Ok(Change { answered: millis(&answered), received: received.iter().map(millis).collect() })
 }
 
 #[cfg(test)]
@@ -181,10 +181,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_quantile_is_when_that_many_streams_were_told() {
-        let change = Change { answered: 0.0, told: (1..=500).map(f64::from).collect() };
+    fn quantile_is_the_time_at_which_that_many_streams_have_received_it() {
+        let change = Change { answered: 0.0, received: (1..=500).map(f64::from).collect() };
         assert_eq!([0, 500, 990, 1000].map(|at| change.at(at).to_string()), ["1", "250", "495", "500"]);
-        let alone = Change { answered: 0.0, told: vec![7.0] };
+        let alone = Change { answered: 0.0, received: vec![7.0] };
         assert_eq!([0, 500, 990, 1000].map(|at| alone.at(at).to_string()), ["7"; 4]);
     }
 }

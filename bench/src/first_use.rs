@@ -1,5 +1,5 @@
-//! `first-use`: valid keys that are first used right after a start of the gateway, while one address presents made-up
-//! keys. None of the valid ones may be refused.
+//! `first-use`: valid keys that are used for the first time right after a start of the gateway, while one address
+//! presents forged keys. No valid key may be refused.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -18,15 +18,15 @@ use crate::http::{self, Connection};
 use crate::waggle::Waggle;
 
 /// Active keys that one agent may have.
-const KEYS_OF_AN_AGENT: usize = 10;
-/// Connections of the valid callers, and of the one with made-up keys.
-const CALLERS: usize = 50;
-const FLOODERS: u32 = 64;
+const KEYS_PER_AGENT: usize = 10;
+/// Connections of the callers with valid keys, and of the one with forged keys.
+const VALID_CONNECTIONS: usize = 50;
+const FORGED_CONNECTIONS: u32 = 64;
 const READY: Duration = Duration::from_mins(2);
 const SETTINGS: [(&str, &str); 1] = [("WAGGLE_SERVER__TRUSTED_PROXIES", "127.0.0.1")];
 const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// How many keys, in what time, beside what.
+/// The number of keys and the rate of forged ones.
 #[derive(Args)]
 pub(crate) struct FirstUse {
     /// The gateway's binary [default: `waggle` beside this one]
@@ -35,18 +35,18 @@ pub(crate) struct FirstUse {
     /// Valid keys
     #[arg(long, default_value_t = 5_000)]
     keys: usize,
-    /// Within how many seconds after the start they are used
+    /// The time after the start within which they are used, in seconds
     #[arg(long, default_value_t = 5)]
     seconds: u64,
-    /// Made-up keys a second, from one address
+    /// Forged keys per second, from one address
     #[arg(long, default_value_t = 5_000)]
-    made_up: u32,
+    forged: u32,
 }
 
-/// Runs the check and prints what it found.
+/// Runs the check and prints the result.
 ///
 /// # Errors
-/// When a valid key is refused, or the gateway cannot be run.
+/// If a valid key is refused, or the gateway cannot be run.
 pub(crate) async fn run(options: &FirstUse) -> Result<(), Error> {
     let beside = || std::env::current_exe().map(|bench| bench.with_file_name("waggle"));
     let binary = options.waggle.clone().map_or_else(beside, Ok).map_err(Error::io("find the gateway"))?;
@@ -59,16 +59,16 @@ pub(crate) async fn run(options: &FirstUse) -> Result<(), Error> {
     found
 }
 
-/// Makes the keys on a gateway that is stopped afterwards: each with its agent.
+/// Creates the keys on a gateway that is stopped afterwards; returns each with its agent.
 async fn issue(binary: &Path, dir: &Path, many: usize) -> Result<Vec<(String, String)>, Error> {
     let mut gateway = Waggle::start(binary, dir, &SETTINGS)?;
-    gateway.furnish().await?;
+    gateway.register_fixture().await?;
     let mut admin = gateway.admin().await?;
     let mut keys = Vec::with_capacity(many);
-    for nth in 0..many.div_ceil(KEYS_OF_AN_AGENT) {
+    for nth in 0..many.div_ceil(KEYS_PER_AGENT) {
         let agent = format!("first-use-{nth}");
         admin.create(&agent).await?;
-        for _ in 0..KEYS_OF_AN_AGENT.min(many - keys.len()) {
+        for _ in 0..KEYS_PER_AGENT.min(many - keys.len()) {
             keys.push((agent.clone(), admin.issue(&agent).await?));
         }
     }
@@ -77,15 +77,15 @@ async fn issue(binary: &Path, dir: &Path, many: usize) -> Result<Vec<(String, St
 }
 
 async fn measure(port: u16, keys: Vec<(String, String)>, options: &FirstUse) -> Result<(), Error> {
-    let (stop, made_up) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let (stop, forged) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let mut flood = JoinSet::new();
-    for _ in 0..FLOODERS {
-        let pace = Duration::from_secs(1) * FLOODERS / options.made_up.max(1);
-        flood.spawn(present_made_up_keys(port, pace, Arc::clone(&stop), Arc::clone(&made_up)));
+    for _ in 0..FORGED_CONNECTIONS {
+        let pace = Duration::from_secs(1) * FORGED_CONNECTIONS / options.forged.max(1);
+        flood.spawn(present_forged_keys(port, pace, Arc::clone(&stop), Arc::clone(&forged)));
     }
     let began = Instant::now();
     let mut callers = JoinSet::new();
-    let each = keys.len().div_ceil(CALLERS).max(1);
+    let each = keys.len().div_ceil(VALID_CONNECTIONS).max(1);
     for (nth, mine) in keys.chunks(each).enumerate() {
         let pace = Duration::from_secs(options.seconds) / u32::try_from(each).unwrap_or(u32::MAX);
         callers.spawn(use_keys(port, format!("198.51.100.{nth}"), mine.to_vec(), pace));
@@ -109,7 +109,7 @@ async fn measure(port: u16, keys: Vec<(String, String)>, options: &FirstUse) -> 
     let at = |percent: usize| waited.get(waited.len() * percent / 100).copied().unwrap_or_default();
     let report = format!(
         "{} valid keys first used within {:.1} s: {statuses:?}; p50 {:.1?}, p99 {:.1?}\n\
-         {} made-up keys a second from one address: {flooded:?}\n",
+         {} forged keys per second from one address: {flooded:?}\n",
         keys.len(),
         took.as_secs_f64(),
         at(50),
@@ -121,7 +121,7 @@ async fn measure(port: u16, keys: Vec<(String, String)>, options: &FirstUse) -> 
     if admitted == keys.len() { Ok(()) } else { Err(Error::Refused(keys.len() - admitted)) }
 }
 
-/// Uses each key once, one every `pace`; answers statuses and how long each answer took.
+/// Uses each key once, one every `pace`; returns the status and duration of each answer.
 async fn use_keys(
     port: u16,
     client: String,
@@ -141,8 +141,8 @@ async fn use_keys(
     Ok(answers)
 }
 
-/// Presents a new made-up key every `pace` until told to stop; answers how often each status came.
-async fn present_made_up_keys(
+/// Presents a new forged key every `pace` until `stop` is set; returns how often each status was answered.
+async fn present_forged_keys(
     port: u16,
     pace: Duration,
     stop: Arc<AtomicBool>,
@@ -154,7 +154,7 @@ async fn present_made_up_keys(
     let mut statuses = BTreeMap::new();
     while !stop.load(Ordering::Relaxed) {
         ticks.tick().await;
-        let key = made_up_key(next.fetch_add(1, Ordering::Relaxed));
+        let key = forged_key(next.fetch_add(1, Ordering::Relaxed));
         let request = ping(port, "first-use-0", "203.0.113.66", &key);
         let status = connection.exchange(&request).await?.status;
         *statuses.entry(status).or_insert(0) += 1;
@@ -169,7 +169,7 @@ fn ping(port: u16, agent: &str, client: &str, key: &str) -> Vec<u8> {
 }
 
 /// A key of the right form and check sum that was never issued.
-fn made_up_key(number: u64) -> String {
+fn forged_key(number: u64) -> String {
     let mut key = b"bak_".to_vec();
     key.extend(base62(number, 43));
     let check = crc32(&key);
@@ -194,12 +194,12 @@ fn crc32(bytes: &[u8]) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::{crc32, made_up_key};
+    use super::{crc32, forged_key};
 
     #[test]
-    fn made_up_keys_have_the_form_of_keys() {
+    fn forged_keys_have_the_form_of_issued_ones() {
         assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
-        let key = made_up_key(62);
+        let key = forged_key(62);
         assert_eq!((key.len(), &key[..5], &key[45..47]), (53, "bak_0", "10"));
     }
 }

@@ -1,28 +1,28 @@
-//! What every server serves: one document of 1 KiB, a catalogue of a hundred definitions, and what is rendered.
+//! The content of every server: a document of 1 KiB, a catalog of a hundred definitions, a template and a prompt.
 
-/// The agent, and so the path, under which the document is read.
+/// The agent, and so the path, of the document.
 pub(crate) const READER: &str = "bench-read";
-/// The agent under which the catalogue is listed.
+/// The agent of the catalog.
 pub(crate) const LISTER: &str = "bench-list";
 /// The document's URI.
 pub(crate) const DOCUMENT_URI: &str = "bench://documents/guide";
-/// How many definitions the catalogue holds.
-pub(crate) const CATALOGUE_LEN: usize = 100;
-/// How many bytes of text the document holds.
+/// The number of definitions in the catalog.
+pub(crate) const CATALOG_LEN: usize = 100;
+/// The size of the document.
 pub(crate) const DOCUMENT_BYTES: usize = 1024;
 
 /// The agent whose document changes while streams are open.
 pub(crate) const WATCHED: &str = "bench-watch";
 /// The agent that has a template and a prompt.
 pub(crate) const RENDERER: &str = "bench-render";
-/// What the URIs of the rendered resource look like.
+/// The template of the rendered resource.
 pub(crate) const URI_TEMPLATE: &str = "bench://chapters/{number}/text";
 /// The name of the prompt.
 pub(crate) const PROMPT: &str = "chapter";
-/// Where a request that is to differ from all others has its number.
+/// The place of the number in requests that differ from each other.
 pub(crate) const COUNTER: &str = "00000000";
 
-/// What [`URI_TEMPLATE`] renders; the prompt says it too.
+/// The body of [`URI_TEMPLATE`], and the message of the prompt.
 pub(crate) fn body() -> String {
     let line = "It has lines, and \"quotes\", so that JSON has something to escape.\n";
     format!(
@@ -31,7 +31,7 @@ pub(crate) fn body() -> String {
     )
 }
 
-/// What [`body`] renders to, for the servers that render otherwise.
+/// The result of rendering [`body`], for servers that have no templates.
 pub(crate) fn rendered(number: &str) -> String {
     let line = "It has lines, and \"quotes\", so that JSON has something to escape.\n";
     let first = if number == "1" { "The first." } else { "" };
@@ -40,7 +40,7 @@ pub(crate) fn rendered(number: &str) -> String {
 
 pub(crate) const MIME_TYPE: &str = "text/markdown";
 
-/// A resource as a server is given it: its definition and its text.
+/// A resource to register: its definition and text.
 pub(crate) struct Resource {
     pub(crate) uri: String,
     pub(crate) name: String,
@@ -49,10 +49,10 @@ pub(crate) struct Resource {
     pub(crate) text: String,
 }
 
-/// What is registered under an agent of this bench.
+/// The resources of an agent of this benchmark.
 pub(crate) fn resources_of(agent: &str) -> Vec<Resource> {
     match agent {
-        LISTER => catalogue(),
+        LISTER => catalog(),
         READER | WATCHED => vec![document()],
         _ => Vec::new(),
     }
@@ -65,18 +65,18 @@ fn document() -> Resource {
     Resource {
         uri: DOCUMENT_URI.to_owned(),
         name: "guide".to_owned(),
-        description: "The document that is read over and over.".to_owned(),
+        description: "The document that is read.".to_owned(),
         mime_type: MIME_TYPE,
         text,
     }
 }
 
-fn catalogue() -> Vec<Resource> {
-    (0..CATALOGUE_LEN)
+fn catalog() -> Vec<Resource> {
+    (0..CATALOG_LEN)
         .map(|number| Resource {
-            uri: format!("bench://catalogue/chapter-{number:03}"),
+            uri: format!("bench://catalog/chapter-{number:03}"),
             name: format!("chapter-{number:03}"),
-            description: format!("Chapter {number} of a catalogue that is long enough to be listed."),
+            description: format!("Chapter {number} of a catalog that is long enough to be listed."),
             mime_type: MIME_TYPE,
             text: format!("# Chapter {number}\n"),
         })

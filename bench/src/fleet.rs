@@ -1,4 +1,4 @@
-//! The servers of a run: started together, asked for by what is to be measured, stopped together.
+//! The servers of a run: started together, looked up by what is measured, stopped together.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -15,27 +15,27 @@ use crate::options::{Options, Server, own_binary};
 use crate::process::{self, Process};
 use crate::waggle::Waggle;
 
-/// How long a comparison server may take to answer.
+/// The timeout for a comparison server to answer.
 pub(crate) const START: Duration = Duration::from_secs(10);
-/// As long as an agent key, for the servers that do not look at it.
+/// Has the length of an agent key, for the servers that ignore it.
 const NO_KEY: &str = "bak_0000000000000000000000000000000000000000000000000";
 
 /// A case in one of its eras: a group of rows in the report.
 #[derive(Clone, Copy)]
 pub(crate) struct Subject {
-    /// Its place in [`subjects`].
+    /// Its index in [`subjects`].
     index: usize,
     pub(crate) case: &'static Case,
     pub(crate) era: Era,
 }
 
-/// Everything to measure, in the order of the report.
+/// All subjects, in the order of the report.
 pub(crate) fn subjects() -> impl Iterator<Item = Subject> {
     let each = CASES.iter().flat_map(|case| case.eras.iter().map(move |era| (case, *era)));
     each.enumerate().map(|(index, (case, era))| Subject { index, case, era })
 }
 
-/// The servers that run. There is a `limit` for each subject, since each has its own answer.
+/// The running servers. There is one `limit` per subject, since each has its own answer.
 #[derive(Default)]
 pub(crate) struct Fleet {
     limits: Vec<Process>,
@@ -45,11 +45,11 @@ pub(crate) struct Fleet {
 }
 
 impl Fleet {
-    /// Starts the servers asked for, with their files below `dir`, and waits until they answer.
+    /// Starts the requested servers, with their files below `dir`, and waits until they answer.
     pub(crate) async fn start(&mut self, options: &Options, dir: &Path) -> Result<(), Error> {
         if options.measures(Server::Waggle) {
             let waggle = Waggle::start(&options.waggle_binary()?, dir, &[])?;
-            self.waggle.insert(waggle).furnish().await?;
+            self.waggle.insert(waggle).register_fixture().await?;
         }
         if options.measures(Server::Unaudited) {
             let dir = dir.join("unaudited");
@@ -58,7 +58,7 @@ impl Fleet {
                 .map_err(Error::io("open a directory"))?;
             let changes = [("WAGGLE_AUDIT__EVENTS", "changes")];
             let waggle = Waggle::start(&options.waggle_binary()?, &dir, &changes)?;
-            self.unaudited.insert(waggle).furnish().await?;
+            self.unaudited.insert(waggle).register_fixture().await?;
         }
         if options.measures_reads() && options.measures(Server::Rmcp) {
             let process = start_own(Server::Rmcp, &["serve-rmcp".to_owned()], lifetime(options), dir)?;
@@ -72,7 +72,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Stops whatever runs.
+    /// Stops all running servers.
     pub(crate) async fn stop(self) {
         for process in self.limits.into_iter().chain(self.rmcp) {
             process.stop().await;
@@ -82,7 +82,7 @@ impl Fleet {
         }
     }
 
-    /// Where the load for `subject` goes at `server`, and the id of the process that bears it.
+    /// The target of the load for `subject` at `server`, and the id of the server's process.
     pub(crate) fn target(&self, server: Server, subject: Subject) -> Option<(Target<'_>, u32)> {
         let (process, keys) = match server {
             Server::Limit => (self.limits.get(subject.index)?, None),
@@ -97,12 +97,12 @@ impl Fleet {
         Some((Target { server: server.name(), port: process.port, case, era, key }, process.pid))
     }
 
-    /// The gateway, where it is measured.
+    /// The gateway, if it is measured.
     pub(crate) fn waggle(&self) -> Option<&Waggle> {
         self.waggle.as_ref()
     }
 
-    /// The database beside `server`, where it has one.
+    /// The database of `server`, if it has one.
     pub(crate) fn postgres(&self, server: Server) -> Option<&Postgres> {
         self.gateway(server).map(|waggle| &waggle.postgres)
     }
@@ -135,7 +135,7 @@ impl Fleet {
     }
 }
 
-/// Twice what a run should take: after this a comparison server ends by itself, whatever has become of the run.
+/// Twice the expected duration of a run: a comparison server exits after it, even if the run was killed.
 pub(crate) fn lifetime(options: &Options) -> Duration {
     let measurements =
         options.rounds.saturating_mul(u32::try_from(4 * subjects().count()).unwrap_or(u32::MAX));

@@ -1,4 +1,4 @@
-//! Latencies counted in a fixed table, to within 1.6 per cent.
+//! Latencies counted in a fixed table, with an error of at most 1.6 %.
 
 use std::time::Duration;
 
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn every_bucket_begins_where_it_says() {
+    fn buckets_begin_at_their_lower_bound() {
         for index in 0..BUCKETS {
             assert_eq!(bucket(lower_bound(index)), index);
         }

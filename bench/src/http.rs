@@ -1,4 +1,4 @@
-//! The least HTTP/1.1 client that can be trusted with a measurement: bytes out, one framed answer back.
+//! A minimal HTTP/1.1 client: writes bytes and reads one framed answer.
 
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -6,7 +6,7 @@ use tokio::net::TcpStream;
 
 use crate::error::Error;
 
-/// The longest answer that is read, head included.
+/// The longest accepted answer, including its head.
 const MAX_ANSWER: usize = 16 * 1024 * 1024;
 
 /// The bytes of a request to the server on `port` of the loopback address.
@@ -31,14 +31,14 @@ pub(crate) fn request(
     head.into_bytes()
 }
 
-/// A kept-alive connection with its buffers.
+/// A persistent connection with its buffers.
 pub(crate) struct Connection {
     stream: TcpStream,
     received: Vec<u8>,
     unchunked: Vec<u8>,
 }
 
-/// One answer; the body is free of its framing.
+/// An answer; the body is without its framing.
 pub(crate) struct Answer<'a> {
     pub(crate) status: u16,
     head: &'a [u8],
@@ -46,7 +46,7 @@ pub(crate) struct Answer<'a> {
 }
 
 impl Answer<'_> {
-    /// The value of a header, if there is one of this name.
+    /// The value of the first header of this name.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let fields =
             std::str::from_utf8(self.head).ok()?.split("\r\n").filter_map(|line| line.split_once(':'));
@@ -63,7 +63,7 @@ impl Connection {
         Ok(Self { stream, received: Vec::with_capacity(64 * 1024), unchunked: Vec::new() })
     }
 
-    /// Sends one request and reads its answer to the end.
+    /// Sends one request and reads its whole answer.
     pub(crate) async fn exchange(&mut self, request: &[u8]) -> Result<Answer<'_>, Error> {
         let head = self.head_of_answer(request).await?;
         match head.framing {
@@ -72,7 +72,7 @@ impl Connection {
         }
     }
 
-    /// Sends one request whose answer is a stream; answers its status, and the connection that the stream comes on.
+    /// Sends one request whose answer is a stream; returns its status and the connection of the stream.
     pub(crate) async fn begin(mut self, request: &[u8]) -> Result<(u16, TcpStream), Error> {
         let status = self.head_of_answer(request).await?.status;
         Ok((status, self.stream))
@@ -95,7 +95,7 @@ impl Connection {
             self.receive().await?;
         }
         if self.received.len() > end {
-            return Err(Error::Framing("more bytes came than the answer has"));
+            return Err(Error::Framing("bytes after the end of the answer"));
         }
         let (head_bytes, body) = self.received.split_at(head.bytes);
         Ok(Answer { status: head.status, head: head_bytes, body })
@@ -162,7 +162,7 @@ fn framing(status: u16, fields: &str) -> Result<Framing, Error> {
     }
 }
 
-/// Decodes a chunked body from its beginning into `body`; false while its end has not come.
+/// Decodes a chunked body from its beginning into `body`; false if it is incomplete.
 fn unchunk(mut coded: &[u8], body: &mut Vec<u8>) -> Result<bool, Error> {
     body.clear();
     loop {
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
     use tokio::net::TcpListener;
 
-    /// What `exchange` makes of an answer that arrives in these pieces.
+    /// The result of `exchange` for an answer that arrives in these pieces.
     async fn exchange(pieces: &'static [&'static str]) -> Result<(u16, String), Error> {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();

@@ -1,4 +1,4 @@
-//! `limit`: the least an HTTP server in Rust can cost. It reads a body and answers fixed bytes.
+//! `limit`: a bare handler, the minimum cost of an HTTP server in Rust. It reads a body and answers fixed bytes.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use crate::error::Error;
 
-/// Answers every `POST` to `route` with the bytes of the file `answer`, for `seconds` at the most.
+/// Answers every `POST` to `route` with the bytes of the file `answer`, for at most `seconds`.
 pub(crate) async fn serve(port: u16, route: &str, answer: &Path, seconds: u64) -> Result<(), Error> {
     let answer = std::fs::read(answer).map_err(Error::io(format!("read {}", answer.display())))?;
     let answer = Bytes::from(answer);
@@ -24,12 +24,12 @@ pub(crate) async fn serve(port: u16, route: &str, answer: &Path, seconds: u64) -
     listen(port, Router::new().route(route, post(handler)), seconds).await
 }
 
-/// Serves `router` on `port` of the loopback address for `seconds` at the most.
+/// Serves `router` on `port` of the loopback address for at most `seconds`.
 pub(crate) async fn listen(port: u16, router: Router, seconds: u64) -> Result<(), Error> {
     let doing = || Error::io(format!("serve on 127.0.0.1:{port}"));
     let listener = TcpListener::bind(("127.0.0.1", port)).await.map_err(doing())?;
     let listener = listener.tap_io(|stream| {
-        // Without it an answer is only later, never wrong.
+        // Affects latency only, so failure is ignored.
         let _best_effort = stream.set_nodelay(true);
     });
     let served = timeout(Duration::from_secs(seconds), axum::serve(listener, router)).await;

@@ -1,4 +1,4 @@
-//! A closed loop of requests: each connection sends its next as soon as it has the answer to its last.
+//! A closed loop of requests: each connection sends the next one when it has the answer to the last.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,15 +13,15 @@ use crate::fixture::COUNTER;
 use crate::histogram::Histogram;
 use crate::http::{Answer, Connection};
 
-/// How long past its end a phase may wait for answers still under way.
+/// How long a phase may wait for outstanding answers after its end.
 const GRACE: Duration = Duration::from_secs(10);
-/// One answer in this many is parsed and looked at; the first of each connection and phase always is.
-const LOOKED_AT: u64 = 1024;
+/// One answer in this many is parsed and checked, and the first of each connection and phase.
+const CHECKED_EVERY: u64 = 1024;
 
-/// Numbers the requests that are to differ, over all servers and phases.
+/// Numbers the requests that differ, over all servers and phases.
 static NUMBER: AtomicU64 = AtomicU64::new(1);
 
-/// A request, with a new number for each time that it is sent where its case wants that.
+/// A request, with a new number each time if its case requires it.
 struct Request {
     bytes: Vec<u8>,
     counters: Vec<usize>,
@@ -49,14 +49,14 @@ impl Request {
     }
 }
 
-/// Where the load goes: one case in one era at one server.
+/// The target of the load: one case in one era at one server.
 #[derive(Clone, Copy)]
 pub(crate) struct Target<'a> {
     pub(crate) server: &'static str,
     pub(crate) port: u16,
     pub(crate) case: &'static Case,
     pub(crate) era: Era,
-    /// The agent key that is sent along.
+    /// The agent key that is presented.
     pub(crate) key: &'a str,
 }
 
@@ -65,7 +65,7 @@ impl Target<'_> {
         self.case.request(self.era, self.port, self.key)
     }
 
-    /// One answer's body, looked at and kept.
+    /// The body of one answer, checked.
     pub(crate) async fn sample(&self) -> Result<Vec<u8>, Error> {
         let one = async {
             let mut connection = Connection::open(self.port).await?;
@@ -86,7 +86,7 @@ pub(crate) struct Load {
     connections: Vec<Connection>,
 }
 
-/// What the connections saw in one phase.
+/// The results of all connections in one phase.
 pub(crate) struct Phase {
     pub(crate) elapsed: Duration,
     pub(crate) latencies: Histogram,
@@ -145,7 +145,7 @@ async fn drive(
             break;
         }
         let answer = connection.exchange(request.next()).await?;
-        check(server, case, &answer, number % LOOKED_AT == 0)?;
+        check(server, case, &answer, number % CHECKED_EVERY == 0)?;
         let now = Instant::now();
         latencies.record(now - sent);
         sent = now;

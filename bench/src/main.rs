@@ -1,16 +1,14 @@
-//! `waggle-bench`: what a request costs the gateway in CPU time, as a multiple of the least it could cost; how fast
-//! it writes, as a share of what its database does without it; and what its open streams cost and how soon they tell.
+//! `waggle-bench`: the CPU time of a request to the gateway, as a multiple of a bare handler; its writes per second, as
+//! a share of what its database does without it; and the cost and latency of its streams.
 //!
-//! Three servers take turns on the same machine in one run: `limit`, a bare handler; `rmcp`, the official
-//! SDK; and `waggle`. Absolute times depend on the machine, their ratios hardly do.
+//! Three servers take turns on the same machine in one run: `limit`, a bare handler; `rmcp`, the official SDK; and
+//! `waggle`. Absolute times depend on the machine; their ratios hardly do.
 
 mod baseline;
 mod broadcast;
 mod cases;
 mod cpu;
-mod crowd;
 mod descriptors;
-mod door;
 mod error;
 mod fan_out;
 mod first_use;
@@ -29,8 +27,10 @@ mod report;
 mod rmcp;
 mod rmcp_streams;
 mod run;
+mod stream_client;
 mod stream_report;
 mod streams;
+mod subscribers;
 mod trigger;
 mod waggle;
 mod write_report;
@@ -48,7 +48,7 @@ use crate::error::Error;
 use crate::first_use::FirstUse;
 use crate::options::Options;
 
-/// Measures the gateway's CPU time per request against the least an HTTP server can cost
+/// Measures the gateway's CPU time per request as a multiple of a bare HTTP handler
 #[derive(Parser)]
 #[command(args_conflicts_with_subcommands = true)]
 struct Cli {
@@ -58,7 +58,7 @@ struct Cli {
     options: Options,
 }
 
-/// The comparison servers, which a run starts by itself, and a check without one.
+/// The comparison servers, which a run starts itself, and checks.
 #[derive(Subcommand)]
 enum Server {
     /// Answer fixed bytes on 127.0.0.1
@@ -76,7 +76,7 @@ enum Server {
         #[arg(long, default_value_t = 3600)]
         seconds: u64,
     },
-    /// Send events that are told on 127.0.0.1 to all streams
+    /// Send an event to all streams for each change made on 127.0.0.1
     #[command(name = "serve-broadcast")]
     Broadcast {
         #[arg(long)]
@@ -85,7 +85,7 @@ enum Server {
         #[arg(long, default_value_t = 3600)]
         seconds: u64,
     },
-    /// Use many valid keys for the first time right after a start, beside made-up ones; fail if one is refused
+    /// Use many valid keys for the first time right after a start, beside forged ones; fail if one is refused
     FirstUse(FirstUse),
     /// Serve the same resources with the official SDK on 127.0.0.1
     #[command(name = "serve-rmcp")]
@@ -96,7 +96,7 @@ enum Server {
         #[arg(long, default_value_t = 3600)]
         seconds: u64,
     },
-    /// Send events that are told on 127.0.0.1 to all sessions of the official SDK
+    /// Notify all sessions of the official SDK of each change made on 127.0.0.1
     #[command(name = "serve-rmcp-streams")]
     RmcpStreams {
         #[arg(long)]
@@ -117,8 +117,7 @@ fn main() -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// The servers use every core; the load generator keeps to one thread, which is cheaper for it and leaves
-/// them the rest.
+/// The servers use every core. The load generator has one thread, which costs it less and leaves them the rest.
 fn runtime(cli: &Cli) -> io::Result<Runtime> {
     let mut builder =
         if cli.server.is_some() { Builder::new_multi_thread() } else { Builder::new_current_thread() };

@@ -1,17 +1,17 @@
-//! Memory of processes, as Linux accounts for it in `/proc`.
+//! Memory of processes, from Linux's `/proc`.
 
 use std::fs;
 
 use crate::error::Error;
 
-/// Bytes of a process that are in memory.
+/// The resident memory of a process, in bytes.
 pub(crate) fn of_process(pid: u32) -> Result<u64, Error> {
     let path = format!("/proc/{pid}/status");
     let resident = fs::read_to_string(&path).ok().and_then(|status| resident(&status));
     resident.ok_or(Error::Proc(path))
 }
 
-/// See `proc_pid_status(5)`: its kB are of 1,024 bytes.
+/// See `proc_pid_status(5)`: kB are 1,024 bytes.
 fn resident(status: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? * 1024)

@@ -1,4 +1,4 @@
-//! What a run can be told on the command line.
+//! The command line of a run.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub(crate) struct Options {
     /// How long each measurement lasts, in seconds
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
-    /// How many connections are kept busy
+    /// How many connections send requests
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) connections: u16,
     /// The gateway's binary [default: `waggle` beside this one]
@@ -31,21 +31,21 @@ pub(crate) struct Options {
     /// Record the ratios of the reads in this file
     #[arg(long, value_name = "FILE", conflicts_with = "check")]
     pub(crate) record: Option<PathBuf>,
-    /// What of the gateway is measured
+    /// Which requests of the gateway are measured
     #[arg(long, value_enum, default_value_t = What::All)]
     what: What,
 }
 
-/// What can be measured of the gateway.
+/// What can be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum What {
     /// Reads, then writes, then streams
     All,
-    /// Reads, beside the other servers
+    /// Reads, compared with the other servers
     Reads,
     /// Writes
     Writes,
-    /// Open streams, beside the other servers
+    /// Open streams, compared with the other servers
     Streams,
 }
 
@@ -80,7 +80,7 @@ impl Options {
         [Server::Limit, Server::Rmcp, Server::Unaudited, Server::Waggle].into_iter().filter(asked)
     }
 
-    /// Whether a server takes part. Writes are the gateway's alone; what it costs to audit accesses shows in reads.
+    /// Whether a server takes part. Only the gateway takes writes; the cost of auditing accesses shows in reads.
     pub(crate) fn measures(&self, server: Server) -> bool {
         let asked = match server {
             Server::Limit | Server::Rmcp => self.what != What::Writes,

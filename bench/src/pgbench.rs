@@ -10,19 +10,19 @@ use tokio::time::timeout;
 
 use crate::error::{Error, excerpt};
 
-/// What one write of the gateway does in its database, as a script of `pgbench`.
+/// The statements of one write of the gateway, as a script of `pgbench`.
 const SCRIPT: &str = include_str!("pgbench.sql");
-/// How long past its time it may take to connect and to end.
+/// How long it may take to connect and to exit, in addition to its duration.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// `pgbench`, ready to run on a database.
+/// `pgbench`, prepared for a database.
 pub(crate) struct Pgbench {
     script: PathBuf,
     socket: PathBuf,
 }
 
 impl Pgbench {
-    /// Prepares it for the private database in `data_dir`; `None` where the machine has no `pgbench`.
+    /// Prepares it for the private database in `data_dir`; `None` if `pgbench` is not installed.
     pub(crate) async fn find(data_dir: &Path, dir: &Path) -> Result<Option<Self>, Error> {
         let version = Command::new("pgbench").arg("--version").stdout(Stdio::null()).status().await;
         if !version.is_ok_and(|status| status.success()) {
@@ -35,9 +35,9 @@ impl Pgbench {
         Ok(Some(Self { script, socket: socket.into() }))
     }
 
-    /// Has the database take nothing into the outbox of the audit log, or take it again.
-    pub(crate) async fn take_outbox_out(&self, out: bool) -> Result<(), Error> {
-        let statement = if out {
+    /// Disables or enables inserts into the audit outbox.
+    pub(crate) async fn set_outbox_disabled(&self, disabled: bool) -> Result<(), Error> {
+        let statement = if disabled {
             "create or replace function bench_nothing() returns trigger language plpgsql as 'begin return null; end'; \
              create trigger bench_nothing before insert on audit_outbox for each row execute function bench_nothing()"
         } else {
@@ -47,19 +47,19 @@ impl Pgbench {
         command.args(["--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1", "--command", statement]);
         command.arg("--host").arg(&self.socket).args(["--username=waggle", "waggle"]);
         let output = timeout(GRACE, command.stdin(Stdio::null()).kill_on_drop(true).output()).await;
-        let output = output.map_err(|_| Error::Pgbench("psql did not end".to_owned()))?;
+        let output = output.map_err(|_| Error::Pgbench("psql did not exit".to_owned()))?;
         let output = output.map_err(Error::io("run psql"))?;
         if output.status.success() { Ok(()) } else { Err(Error::Pgbench(excerpt(&output.stderr))) }
     }
 
-    /// Keeps `clients` busy for `duration`; answers how many transactions a second they made.
+    /// Runs `clients` for `duration`; returns the transactions per second.
     pub(crate) async fn run(&self, clients: usize, duration: Duration) -> Result<f64, Error> {
         let mut command = Command::new("pgbench");
         command.args(["--no-vacuum", "--protocol=prepared", "--jobs=2"]);
         command.arg(format!("--client={clients}")).arg(format!("--time={}", duration.as_secs()));
         command.arg("--file").arg(&self.script).arg("--host").arg(&self.socket);
         command.args(["--username=waggle", "waggle"]).stdin(Stdio::null()).kill_on_drop(true);
-        let late = |_| Error::Pgbench(format!("it did not end within {} s", (duration + GRACE).as_secs()));
+        let late = |_| Error::Pgbench(format!("it did not exit within {} s", (duration + GRACE).as_secs()));
         let output = timeout(duration + GRACE, command.output()).await.map_err(late)?;
         let output = output.map_err(Error::io("run pgbench"))?;
         let text = String::from_utf8_lossy(&output.stdout);
@@ -83,7 +83,7 @@ mod tests {
 
     use super::{SCRIPT, tps};
 
-    /// What the gateway asks its database, as the build checked it.
+    /// The queries of the gateway, from the metadata of its build.
     fn queries() -> Vec<String> {
         let described = fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.sqlx")).unwrap();
         let query = |file: fs::DirEntry| {
@@ -93,7 +93,7 @@ mod tests {
         described.map(|file| query(file.unwrap())).collect()
     }
 
-    /// A statement without white space and without what only the build reads in the names of columns: marks and types.
+    /// A statement without white space and without the marks and types in column names that only the build reads.
     fn plain(statement: &str) -> String {
         let mut quoted = false;
         let mut typed = false;
@@ -105,7 +105,7 @@ mod tests {
         statement.chars().filter(read).collect()
     }
 
-    /// Whether a statement is a query with something in the place of each parameter.
+    /// Whether a statement is a query with a value in the place of each parameter.
     fn is(statement: &str, query: &str) -> bool {
         let pieces = query.split('$').map(|piece| piece.trim_start_matches(|c: char| c.is_ascii_digit()));
         let mut pieces: Vec<_> = pieces.collect();
@@ -119,9 +119,9 @@ mod tests {
     }
 
     #[test]
-    fn every_statement_of_the_script_is_one_of_the_gateways() {
+    fn every_statement_of_the_script_is_a_query_of_the_gateway() {
         let queries = queries();
-        // A line each; what an answer is kept for stands behind it.
+        // One statement per line; `\gset` after it stores its result.
         let lines = SCRIPT.lines().filter(|line| !line.starts_with(['-', '\\']));
         let statements: Vec<_> = lines
             .map(|line| plain(line.split_once("\\gset").map_or(line, |(it, _)| it).trim_end_matches(';')))

@@ -1,5 +1,5 @@
--- What one PUT of a resource that is there, with new contents, does in the database: see src/registry/resources.rs and
--- src/store. Contents and their hash are made here, where the gateway sends them; nothing goes to the audit log.
+-- The statements of a PUT of an existing resource with new contents: see src/catalog/resources.rs and src/store.
+-- Contents and their hash are computed here instead of sent; no row is added to the audit log.
 \set n random(1, 9000000000000000000)
 select a.uid, a.slug, a.tenant, t.slug as tenant_slug, a.name, a.title, a.instructions, a.access, a.enabled, a.disabled_by_operator, a.limits as limits, coalesce(a.quota_holder, a.uid) as quota_holder, h.revision, a.created_at from agents a join tenants t on t.uid = a.tenant join heads h on h.scope = a.uid where a.slug = 'bench-write-' || :client_id and a.deleted_at is null \gset
 begin;

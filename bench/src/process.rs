@@ -1,4 +1,4 @@
-//! Servers as processes of their own: started, waited for, and stopped by their id.
+//! Servers in processes of their own: started, awaited, and stopped by their id.
 
 use std::fs::{self, File};
 use std::io;
@@ -19,7 +19,7 @@ const POLL: Duration = Duration::from_millis(50);
 const STOP: Duration = Duration::from_secs(20);
 const LOG_LINES: usize = 20;
 
-/// A running server. Dropping it kills it; [`Process::stop`] lets it end in order.
+/// A running server. Dropping it kills it; [`Process::stop`] shuts it down in order.
 pub(crate) struct Process {
     pub(crate) name: &'static str,
     pub(crate) pid: u32,
@@ -29,8 +29,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts `command`, which is to listen on `port`, in a process group of its own, with its output
-    /// in a file of `dir`.
+    /// Starts `command`, which listens on `port`, in a process group of its own, with its output in a file of `dir`.
     pub(crate) fn start(
         name: &'static str,
         mut command: Command,
@@ -42,11 +41,11 @@ impl Process {
         let output = File::create(&log).map_err(doing())?;
         command.stdout(output.try_clone().map_err(doing())?).stderr(output).stdin(Stdio::null());
         let child = command.process_group(0).kill_on_drop(true).spawn().map_err(doing())?;
-        let pid = child.id().ok_or_else(|| io::Error::other("it ended at once")).map_err(doing())?;
+        let pid = child.id().ok_or_else(|| io::Error::other("it exited at once")).map_err(doing())?;
         Ok(Self { name, pid, port, child, log })
     }
 
-    /// Waits until `GET path` is answered, with `200` where that is asked for.
+    /// Waits until `GET path` is answered; with `200` if that is required.
     pub(crate) async fn ready(
         &mut self,
         path: &str,
@@ -69,7 +68,7 @@ impl Process {
         Err(Error::NotReady { server: self.name, seconds: within.as_secs(), log: self.last_words() })
     }
 
-    /// Asks it to end, and kills it where it has not after 20 s. True when it ended by itself.
+    /// Requests a shutdown and kills the process if it is still running after 20 s. Returns whether it exited in time.
     pub(crate) async fn stop(mut self) -> bool {
         signal(self.pid, Signal::SIGTERM);
         let ended = timeout(STOP, self.child.wait()).await.is_ok();
@@ -90,14 +89,14 @@ async fn status_of(port: u16, request: &[u8]) -> Result<u16, Error> {
     Ok(Connection::open(port).await?.exchange(request).await?.status)
 }
 
-/// Signals a process of this run; one that is already gone needs none.
+/// Signals a process of this run; an exited one is ignored.
 pub(crate) fn signal(pid: u32, signal: Signal) {
     if let Ok(pid) = i32::try_from(pid) {
         let _already_gone = kill(Pid::from_raw(pid), signal);
     }
 }
 
-/// A port of the loopback address that nobody listens on at the moment.
+/// A port of the loopback address that is free at the moment.
 pub(crate) fn free_port() -> Result<u16, Error> {
     let doing = || Error::io("find a free port on 127.0.0.1");
     let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(doing())?;

@@ -1,4 +1,4 @@
-//! The report: medians over the rounds, ratios to `limit`, and on what they were measured.
+//! The report: medians over the rounds, ratios to `limit`, and the machine and versions.
 
 use std::fs;
 use std::process::Command;
@@ -6,19 +6,19 @@ use std::process::Command;
 use crate::fleet::Subject;
 use crate::options::{Options, Server};
 
-/// What one measurement found; all CPU times are per request.
+/// The result of one measurement; all CPU times are per request.
 pub(crate) struct Sample {
     pub(crate) server_micros: f64,
     pub(crate) postgres_micros: f64,
     pub(crate) generator_micros: f64,
-    /// How many cores, on average, programs that take no part kept busy meanwhile.
+    /// The average number of cores that programs outside of the run kept busy.
     pub(crate) others_cores: f64,
     pub(crate) per_second: f64,
     pub(crate) p50_micros: f64,
     pub(crate) p99_micros: f64,
 }
 
-/// What was measured of one case in one era at one server, a sample a round.
+/// One case in one era at one server, a sample per round.
 pub(crate) struct Row {
     case: &'static str,
     era: &'static str,
@@ -40,24 +40,25 @@ impl Row {
         median(self.samples.iter().map(value).collect())
     }
 
-    /// How far the rounds lie apart, in per cent of their median.
+    /// The range of the rounds, in per cent of their median.
     fn spread(&self) -> f64 {
         let values = || self.samples.iter().map(|sample| sample.server_micros);
         let (least, most) = values().fold((f64::MAX, f64::MIN), |(a, b), value| (a.min(value), b.max(value)));
         100.0 * (most - least) / self.cpu()
     }
 
-    /// The name under which its ratio is recorded; only the gateway's is, with everything on.
+    /// The name under which its ratio is recorded; `None` for other servers than the gateway with full auditing.
     pub(crate) fn gate(&self) -> Option<String> {
         (self.server == Server::Waggle).then(|| format!("{}, {}", self.case, self.era))
     }
 
-    /// Whether it is a row of this subject.
+    /// Whether the row belongs to this subject.
     pub(crate) fn is_of(&self, subject: Subject) -> bool {
         self.case == subject.case.name && self.era == subject.era.version()
     }
 
-    /// The cost as a multiple of what `limit` cost for the same in the same round, where that was measured.
+    /// The cost as a multiple of that of `limit` for the same subject in the same round; `None` if `limit` was not
+    /// measured.
     pub(crate) fn ratio(&self, rows: &[Self]) -> Option<f64> {
         let limit = rows
             .iter()
@@ -81,7 +82,7 @@ impl Row {
     }
 }
 
-/// The middle value, or the mean of the two middle ones; not a number when there is none.
+/// The middle value, or the mean of the two middle ones; NaN for none.
 pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     match values.len() {
@@ -90,7 +91,7 @@ pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     }
 }
 
-/// The reads as Markdown: their table, and how it came about.
+/// The reads as Markdown: their table, and how they were measured.
 pub(crate) fn reads(rows: &[Row], options: &Options) -> String {
     let mut lines = vec![
         "| case | era | server | CPU µs/request | × limit | req/s | p50 µs | p99 µs |".to_owned(),
@@ -103,7 +104,7 @@ pub(crate) fn reads(rows: &[Row], options: &Options) -> String {
     lines.join("\n") + "\n"
 }
 
-/// On what everything was measured.
+/// The machine and the versions of everything that was measured.
 pub(crate) fn setting(options: &Options) -> String {
     format!("{}\n{}\n", machine(), versions(options))
 }
@@ -157,7 +158,7 @@ fn versions(options: &Options) -> String {
     format!("Versions: {}.", versions.join(", "))
 }
 
-/// The version of a package in the lock file this was built from; the newest where there are several.
+/// The version of a package in the lock file of this build; the newest if there are several.
 fn locked(package: &str) -> &'static str {
     let name = format!("name = \"{package}\"\nversion = \"");
     let lock = include_str!("../../Cargo.lock");

@@ -1,7 +1,7 @@
 //! `rmcp`: the official Rust SDK serving the same resources, in its cheapest configuration.
 //!
-//! Without sessions and with plain JSON answers it serves both eras from one endpoint; with sessions every
-//! legacy answer would be an event stream.
+//! Without sessions and with plain JSON answers it serves both eras from one endpoint; with sessions every legacy
+//! answer would be an event stream.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::error::Error;
 use crate::fixture::{self, LISTER, MIME_TYPE, PROMPT, READER, RENDERER};
 use crate::limit::listen;
 
-/// Serves the agents of the fixture, each at its own path, for `seconds` at the most.
+/// Serves the agents of the fixture, each at its own path, for at most `seconds`.
 pub(crate) async fn serve(port: u16, seconds: u64) -> Result<(), Error> {
     let router = Router::new()
         .route_service(&cases::path(READER), service(READER))
@@ -70,7 +70,7 @@ fn contents(resource: fixture::Resource) -> ResourceContents {
     ResourceContents::text(resource.text, resource.uri).with_mime_type(resource.mime_type)
 }
 
-/// What the template answers, by the cheapest of means.
+/// The resource of the template, generated in the cheapest way.
 fn chapter(uri: &str) -> Option<ResourceContents> {
     let number = uri.strip_prefix("bench://chapters/")?.strip_suffix("/text")?;
     Some(ResourceContents::text(fixture::rendered(number), uri).with_mime_type(MIME_TYPE))

@@ -1,4 +1,4 @@
-//! The official SDK with sessions that subscribe, told of a change one after another.
+//! The official SDK with subscribed sessions, which it notifies of a change one after another.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -18,17 +18,22 @@ use crate::cases;
 use crate::error::Error;
 use crate::fixture::{DOCUMENT_URI, WATCHED};
 use crate::limit::listen;
-use crate::trigger::TELL;
+use crate::trigger::CHANGE_PATH;
 
-/// Serves streams, and what is told on them, for `seconds` at the most.
+/// Serves streams and their changes for at most `seconds`.
 pub(crate) async fn serve(port: u16, seconds: u64) -> Result<(), Error> {
     let agent = Agent::default();
     let made = agent.clone();
     let config = StreamableHttpServerConfig::default();
     let service: StreamableHttpService<Agent, LocalSessionManager> =
         StreamableHttpService::new(move || Ok(made.clone()), Arc::default(), config);
-    let tell = post(move || async move { agent.tell().await });
-    listen(port, Router::new().route_service(&cases::path(WATCHED), service).route(TELL, tell), seconds).await
+    let publish = post(move || async move { agent.publish().await });
+    listen(
+        port,
+        Router::new().route_service(&cases::path(WATCHED), service).route(CHANGE_PATH, publish),
+        seconds,
+    )
+    .await
 }
 
 /// The sessions that subscribed.
@@ -38,12 +43,12 @@ struct Agent {
 }
 
 impl Agent {
-    /// Tells whoever subscribed and is still there.
-    async fn tell(&self) -> StatusCode {
+    /// Notifies the sessions that are still connected.
+    async fn publish(&self) -> StatusCode {
         let subscribers = self.subscribers.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for subscriber in subscribers.iter().filter(|peer| !peer.is_transport_closed()) {
             let param = ResourceUpdatedNotificationParam::new(DOCUMENT_URI);
-            // Whoever has just gone misses nothing.
+            // Fails only if the session has just been closed.
             let _gone = subscriber.notify_resource_updated(param).await;
         }
         StatusCode::ACCEPTED

@@ -1,4 +1,4 @@
-//! One run: round after round, each case is measured at all servers, which take turns at it.
+//! One run: in each round, each case is measured at all servers in turns.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -19,28 +19,28 @@ use crate::report::{Row, Sample};
 use crate::streams::{self, Streams};
 use crate::writes::{self, Writes};
 
-/// Before each round the same load runs unmeasured for this long.
+/// The duration of the same load before each round, unmeasured.
 const WARM_UP: Duration = Duration::from_millis(300);
-/// Into how many turns a measurement is cut: what else the machine does then strikes all servers alike.
+/// The number of turns of a measurement: what else the machine does then affects all servers equally.
 const TURNS: u32 = 6;
 
-/// How often the cases that fell behind are measured again, with as many rounds each time.
+/// How often the cases above the tolerance are measured again, with as many rounds each time.
 const RETRIES: u32 = 2;
 
-/// What a run found of what it was to measure.
-pub(crate) struct Found {
+/// The results of a run.
+pub(crate) struct Results {
     pub(crate) reads: Vec<Row>,
     pub(crate) writes: Option<Writes>,
     pub(crate) streams: Option<Streams>,
-    /// Reads whose ratios fell behind the baseline.
+    /// Reads whose ratios are above the tolerance.
     pub(crate) behind: Vec<Behind>,
 }
 
-/// Starts the servers, measures, and stops the servers, whatever happens in between.
-pub(crate) async fn run(options: &Options) -> Result<Found, Error> {
+/// Starts the servers, measures, and stops the servers, also after an error.
+pub(crate) async fn run(options: &Options) -> Result<Results, Error> {
     let descriptors = descriptors::raise();
     let dir = TempDir::with_prefix("waggle-bench-").map_err(Error::io("create a temporary directory"))?;
-    // A database that leaves the privileges of root behind must still reach its directory in this one.
+    // The database runs as another user when this is root, and must be able to reach its directory.
     fs::set_permissions(dir.path(), Permissions::from_mode(0o711))
         .map_err(Error::io("open the temporary directory"))?;
     let mut fleet = Fleet::default();
@@ -59,7 +59,7 @@ pub(crate) async fn run(options: &Options) -> Result<Found, Error> {
         } else {
             None
         };
-        Ok(Found { reads, writes, streams, behind })
+        Ok(Results { reads, writes, streams, behind })
     };
     let outcome = tokio::select! {
         outcome = measured => outcome,
@@ -81,7 +81,8 @@ async fn measure_all(fleet: &Fleet, options: &Options) -> Result<Vec<Row>, Error
     Ok(rows)
 }
 
-/// Measures what fell behind the baseline again, since one noisy neighbor is enough for that; answers what is behind still.
+/// Measures the cases above the tolerance again, since another program may have caused it; returns those that still
+/// are.
 async fn measure_again(fleet: &Fleet, options: &Options, rows: &mut [Row]) -> Result<Vec<Behind>, Error> {
     let Some(path) = &options.check else { return Ok(Vec::new()) };
     let baseline = Baseline::read(path)?;
@@ -103,24 +104,24 @@ async fn measure_again(fleet: &Fleet, options: &Options, rows: &mut [Row]) -> Re
     Ok(behind)
 }
 
-/// Measures one subject once at every server, in turns; answers a sample a server.
+/// Measures one subject once at every server, in turns; returns a sample per server.
 async fn round(fleet: &Fleet, options: &Options, subject: Subject) -> Result<Vec<Sample>, Error> {
-    let mut contenders = Vec::new();
+    let mut server_runs = Vec::new();
     for server in options.servers() {
-        let mut contender = Contender::new(fleet, options, subject, server).await?;
-        contender.load.run(WARM_UP).await?;
-        contenders.push(contender);
+        let mut server_run = ServerRun::new(fleet, options, subject, server).await?;
+        server_run.load.run(WARM_UP).await?;
+        server_runs.push(server_run);
     }
     for _ in 0..TURNS {
-        for contender in &mut contenders {
-            contender.take_turn(options.duration() / TURNS).await?;
+        for server_run in &mut server_runs {
+            server_run.take_turn(options.duration() / TURNS).await?;
         }
     }
-    contenders.iter().map(Contender::sample).collect()
+    server_runs.iter().map(ServerRun::sample).collect()
 }
 
-/// One server in a round, with what it has used and done in its turns so far.
-struct Contender<'a> {
+/// One server in a round, with the totals of its turns so far.
+struct ServerRun<'a> {
     pid: u32,
     postgres: Option<&'a Postgres>,
     load: Load,
@@ -129,7 +130,7 @@ struct Contender<'a> {
     elapsed: Duration,
 }
 
-impl<'a> Contender<'a> {
+impl<'a> ServerRun<'a> {
     async fn new(
         fleet: &'a Fleet,
         options: &Options,
@@ -175,7 +176,7 @@ impl<'a> Contender<'a> {
     }
 }
 
-/// CPU time by who used it.
+/// CPU time by process.
 #[derive(Default)]
 struct Usage {
     server: Duration,
@@ -185,7 +186,7 @@ struct Usage {
 }
 
 impl Usage {
-    /// What has been used up to now.
+    /// The totals so far.
     fn now(pid: u32, postgres: Option<&Postgres>) -> Result<Self, Error> {
         Ok(Self {
             server: cpu::of_process(pid)?,
@@ -195,7 +196,7 @@ impl Usage {
         })
     }
 
-    /// Adds what was used between two moments.
+    /// Adds the difference of two totals.
     fn add(&mut self, after: &Self, before: &Self) {
         self.server += after.server.saturating_sub(before.server);
         self.postgres += after.postgres.saturating_sub(before.postgres);
@@ -203,7 +204,7 @@ impl Usage {
         self.machine += after.machine.saturating_sub(before.machine);
     }
 
-    /// What was used by programs that take no part.
+    /// The CPU time of programs outside of the run.
     fn others(&self) -> Duration {
         self.machine.saturating_sub(self.server + self.postgres + self.generator)
     }
@@ -214,7 +215,7 @@ pub(crate) fn to_f64(count: u64) -> f64 {
     count as f64
 }
 
-/// Returns when the user or the system wants the run to end.
+/// Returns at `SIGINT` or `SIGTERM`.
 async fn interrupted() {
     let (Ok(mut interrupt), Ok(mut terminate)) =
         (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))

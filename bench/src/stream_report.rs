@@ -1,15 +1,15 @@
-//! The part of the report that tells of streams.
+//! The part of the report about streams.
 
 use crate::cases::Era;
-use crate::fan_out::{Kind, Sample};
+use crate::fan_out::{FanOutCase, Sample};
 use crate::histogram::Histogram;
 use crate::options::Server;
-use crate::relay::{CHANGES, OTHERS, Relayed};
+use crate::relay::{CHANGES, OTHER_WRITERS, Relayed};
 use crate::report::median;
 use crate::run::to_f64;
 use crate::streams::Streams;
 
-/// The streams as Markdown: what a write takes to another gateway, and what many streams cost.
+/// The streams as Markdown: latency between replicas, and the cost of many streams.
 pub(crate) fn render(streams: &Streams) -> String {
     let mut lines = relay(streams);
     lines.extend(fan_out(streams));
@@ -30,12 +30,12 @@ fn relay(streams: &Streams) -> Vec<String> {
         let (era, count) = (relayed.era.version(), seen.len());
         format!("| {what} | {era} | {count} | {p50:.1} | {p99:.1} | {longest:.1} |")
     };
-    let beside = format!("beside {OTHERS} other writers");
+    let beside = format!("beside {OTHER_WRITERS} other writers");
     lines.extend(streams.relayed.iter().map(|relayed| row("undisturbed", relayed, &relayed.alone)));
-    lines.extend(streams.relayed.iter().map(|relayed| row(&beside, relayed, &relayed.beside)));
+    lines.extend(streams.relayed.iter().map(|relayed| row(&beside, relayed, &relayed.under_load)));
     lines.push(String::new());
     lines.push(format!(
-        "{CHANGES} changes a round, each once the one before it was told; the others write to agents of their own, \
+        "{CHANGES} changes a round, each after the one before it was received; the others write to agents of their own, \
          {:.0} times a second together.",
         median(streams.others.clone())
     ));
@@ -54,8 +54,8 @@ fn fan_out(streams: &Streams) -> Vec<String> {
     lines.push(String::new());
     let client = streams.fan_outs.iter().map(|(_, samples)| of(samples, |sample| sample.client_micros));
     lines.push(format!(
-        "KiB/stream is what the server's resident memory grows by with each idle stream. All streams are told of one \
-         change after another; times in ms are from when it was sent, medians over changes and rounds. `limit` is a \
+        "KiB/stream is the growth of the server's resident memory per idle stream. All streams receive one \
+         change after another; times in ms are since it was sent, medians over changes and rounds. `limit` is a \
          bare handler on a broadcast channel. This program used up to {:.1} µs of CPU per event.",
         client.fold(0.0, f64::max)
     ));
@@ -68,7 +68,7 @@ fn fan_out(streams: &Streams) -> Vec<String> {
     lines
 }
 
-fn line(kind: Kind, samples: &[Sample], streams: &Streams) -> String {
+fn line(kind: FanOutCase, samples: &[Sample], streams: &Streams) -> String {
     let ratio =
         |value| ratio(kind, samples, streams, value).map_or("–".to_owned(), |ratio| format!("{ratio:.2}"));
     format!(
@@ -89,9 +89,10 @@ fn line(kind: Kind, samples: &[Sample], streams: &Streams) -> String {
     )
 }
 
-/// The value as a multiple of that of `limit` with as many streams in the same round, where that was measured.
-fn ratio(kind: Kind, samples: &[Sample], streams: &Streams, value: fn(&Sample) -> f64) -> Option<f64> {
-    let least = Kind { server: Server::Limit, era: None, ..kind };
+/// The value as a multiple of that of `limit` with as many streams in the same round; `None` if `limit` was not
+/// measured.
+fn ratio(kind: FanOutCase, samples: &[Sample], streams: &Streams, value: fn(&Sample) -> f64) -> Option<f64> {
+    let least = FanOutCase { server: Server::Limit, era: None, ..kind };
     let (_, limit) = streams.fan_outs.iter().find(|(other, _)| *other == least)?;
     Some(median(samples.iter().zip(limit).map(|(mine, least)| value(mine) / value(least)).collect()))
 }
@@ -121,7 +122,7 @@ mod tests {
     }
 
     fn fan_outs(limit: Vec<Sample>, waggle: Vec<Sample>) -> Streams {
-        let kind = |server, era| Kind { server, era, streams: 500 };
+        let kind = |server, era| FanOutCase { server, era, streams: 500 };
         Streams {
             fan_outs: vec![
                 (kind(Server::Limit, None), limit),
@@ -145,14 +146,14 @@ mod tests {
     }
 
     #[test]
-    fn what_the_limit_on_open_files_leaves_out_is_said() {
+    fn numbers_of_streams_above_the_limit_on_open_files_are_reported() {
         let streams = Streams { left_out: vec![5000], descriptors: 1024, ..Streams::default() };
         let report = render(&streams);
         assert!(report.contains("Not measured with [5000] streams: no more than 1024 files"), "{report}");
     }
 
     #[test]
-    fn what_is_relayed_is_told_in_milliseconds() {
+    fn latency_between_replicas_is_reported_in_milliseconds() {
         let mut relayed = Relayed::new(Era::Legacy);
         relayed.alone.record(Duration::from_micros(1500));
         let report = render(&Streams { relayed: vec![relayed], others: vec![700.0], ..Streams::default() });

@@ -1,10 +1,10 @@
-//! Open streams: how soon another gateway tells of a write, how soon thousands are told, and what each costs.
+//! Open streams: the latency between replicas, the time until thousands have received a change, and the cost of each.
 
 use std::path::Path;
 
 use crate::cases::Era;
 use crate::error::Error;
-use crate::fan_out::{self, Kind, Sample};
+use crate::fan_out::{self, FanOutCase, Sample};
 use crate::fixture::WATCHED;
 use crate::options::{Options, Server};
 use crate::relay::{Pair, Relayed};
@@ -12,36 +12,36 @@ use crate::waggle::Waggle;
 
 /// How many streams are open at once.
 const SIZES: [usize; 2] = [500, 5000];
-/// The SDK is measured with the fewest alone.
+/// The SDK is measured with the smallest number only.
 const SIZE_OF_RMCP: usize = SIZES[0];
-/// Descriptors that a server or this program needs besides those of its streams.
-const BESIDES: usize = 200;
+/// Descriptors that a server or this program needs in addition to those of its streams.
+const RESERVED_DESCRIPTORS: usize = 200;
 
-/// What was measured.
+/// The results.
 #[derive(Default)]
 pub(crate) struct Streams {
-    /// Between two gateways, era by era; nothing where the gateway is not measured.
+    /// Between two gateways, by era; empty if the gateway is not measured.
     pub(crate) relayed: Vec<Relayed>,
-    /// Writes a second of those who wrote beside.
+    /// Writes per second of the other writers, by round.
     pub(crate) others: Vec<f64>,
-    /// At one server, a sample a round.
-    pub(crate) fan_outs: Vec<(Kind, Vec<Sample>)>,
-    /// What the limit on open files left out.
+    /// At one server, a sample per round.
+    pub(crate) fan_outs: Vec<(FanOutCase, Vec<Sample>)>,
+    /// The numbers of streams that exceed the limit on open files.
     pub(crate) left_out: Vec<usize>,
-    /// That limit.
+    /// The limit on open files.
     pub(crate) descriptors: u64,
 }
 
-/// The gateway whose database all others share, and what opens its doors.
+/// The gateway whose database all others share, and what is needed to open streams there.
 pub(crate) struct Source<'a> {
     pub(crate) waggle: &'a Waggle,
-    /// Of the watched agent.
+    /// The key of the watched agent.
     pub(crate) key: String,
-    /// The header of an operator.
+    /// The operator's `Authorization` header.
     pub(crate) authorization: String,
 }
 
-/// Measures with as many open files as `descriptors`, on a gateway that does nothing else meanwhile.
+/// Measures with at most `descriptors` open files. The gateway must be otherwise idle.
 pub(crate) async fn measure(
     waggle: Option<&Waggle>,
     options: &Options,
@@ -49,10 +49,10 @@ pub(crate) async fn measure(
     descriptors: u64,
 ) -> Result<Streams, Error> {
     let source = match waggle {
-        Some(waggle) => Some(Source::furnish(waggle).await?),
+        Some(waggle) => Some(Source::register_fixture(waggle).await?),
         None => None,
     };
-    let fits = |streams: usize| (streams + BESIDES) as u64 <= descriptors;
+    let fits = |streams: usize| (streams + RESERVED_DESCRIPTORS) as u64 <= descriptors;
     let mut streams = Streams {
         fan_outs: kinds(options).filter(|kind| fits(kind.streams)).map(|kind| (kind, Vec::new())).collect(),
         left_out: SIZES.into_iter().filter(|streams| !fits(*streams)).collect(),
@@ -86,7 +86,7 @@ impl Streams {
 }
 
 impl<'a> Source<'a> {
-    async fn furnish(waggle: &'a Waggle) -> Result<Self, Error> {
+    async fn register_fixture(waggle: &'a Waggle) -> Result<Self, Error> {
         let mut admin = waggle.admin().await?;
         let key = admin.register(WATCHED).await?;
         Ok(Self { waggle, key, authorization: admin.authorization })
@@ -94,18 +94,19 @@ impl<'a> Source<'a> {
 }
 
 /// Everything to measure, in the order of the report.
-fn kinds(options: &Options) -> impl Iterator<Item = Kind> {
+fn kinds(options: &Options) -> impl Iterator<Item = FanOutCase> {
     let eras = |server| match server {
         Server::Limit => &[None][..],
         Server::Rmcp => &[Some(Era::Legacy)],
-        // A stream has one row at its end, whatever is told on it.
+        // A stream has one audit row at its end, however many events it had.
         Server::Unaudited => &[],
         Server::Waggle => &[Some(Era::Modern), Some(Era::Legacy)],
     };
     SIZES.into_iter().flat_map(move |streams| {
         let servers =
             options.servers().filter(move |server| *server != Server::Rmcp || streams == SIZE_OF_RMCP);
-        servers
-            .flat_map(move |server| eras(server).iter().map(move |era| Kind { server, era: *era, streams }))
+        servers.flat_map(move |server| {
+            eras(server).iter().map(move |era| FanOutCase { server, era: *era, streams })
+        })
     })
 }

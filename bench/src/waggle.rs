@@ -1,4 +1,4 @@
-//! `waggle`: the gateway on its embedded database, furnished through its admin surface.
+//! `waggle`: the gateway on its embedded database, with the fixture registered over the administration API.
 
 use std::collections::HashMap;
 use std::fs;
@@ -21,8 +21,8 @@ const TENANT: &str = "bench";
 /// The first start also creates the database.
 const START: Duration = Duration::from_mins(2);
 const CALL: Duration = Duration::from_secs(10);
-/// What a gateway is told of which a few keys ask as much as they can: rates that are kept, and never reached.
-const ROOM: [(&str, &str); 11] = [
+/// Limits above what the benchmark reaches, so that they are checked and never refuse.
+const HIGH_LIMITS: [(&str, &str); 11] = [
     ("WAGGLE_SERVER__DRAIN_SECONDS", "0"),
     ("WAGGLE_LIMITS__STREAMS_PER_KEY", "100000"),
     ("WAGGLE_SESSIONS__PER_PRINCIPAL", "100000"),
@@ -45,7 +45,7 @@ pub(crate) struct Waggle {
 }
 
 impl Waggle {
-    /// Starts `binary` on a new database below `dir`, with settings of its own besides, and waits until it is ready.
+    /// Starts `binary` on a new database below `dir`, with additional settings.
     pub(crate) fn start(binary: &Path, dir: &Path, settings: &[(&str, &str)]) -> Result<Self, Error> {
         if !binary.is_file() {
             return Err(Error::NoGateway(binary.to_owned()));
@@ -59,8 +59,8 @@ impl Waggle {
         Ok(Self { process, postgres, keys: HashMap::new() })
     }
 
-    /// Waits for readiness, then registers the fixture and keeps the keys of its agents.
-    pub(crate) async fn furnish(&mut self) -> Result<(), Error> {
+    /// Waits until the gateway is ready, registers the fixture, and stores the keys of its agents.
+    pub(crate) async fn register_fixture(&mut self) -> Result<(), Error> {
         self.process.ready("/readyz", true, START).await?;
         let mut admin = self.admin().await?;
         admin.call("POST", "/tenants", &json!({ "id": TENANT, "name": "Bench" })).await?;
@@ -70,12 +70,12 @@ impl Waggle {
         Ok(())
     }
 
-    /// Connects to the admin surface as the operator.
+    /// Connects to the administration API as the operator.
     pub(crate) async fn admin(&self) -> Result<Admin, Error> {
         Admin::open(self.process.port, &self.postgres.data_dir.join("operator.key")).await
     }
 
-    /// Starts one more gateway on this one's database, and waits until it is ready.
+    /// Starts another gateway on the same database and waits until it is ready.
     pub(crate) async fn replica(&self, binary: &Path, dir: &Path) -> Result<Process, Error> {
         let read = |file: &str| {
             let path = self.postgres.data_dir.join(file);
@@ -93,7 +93,7 @@ impl Waggle {
         Ok(process)
     }
 
-    /// Stops the gateway, and what it left of its database where it had to be killed.
+    /// Stops the gateway; if it had to be killed, also its database.
     pub(crate) async fn stop(self) {
         if !self.process.stop().await {
             for pid in self.postgres.pids() {
@@ -110,16 +110,16 @@ fn command(binary: &Path, dir: &Path, port: u16) -> Command {
             command.env_remove(name);
         }
     }
-    command.envs(ROOM).arg("--listen").arg(format!("127.0.0.1:{port}")).arg("serve");
+    command.envs(HIGH_LIMITS).arg("--listen").arg(format!("127.0.0.1:{port}")).arg("serve");
     command.current_dir(dir);
     command
 }
 
-/// The admin surface as the operator.
+/// A connection to the administration API as the operator.
 pub(crate) struct Admin {
     connection: Connection,
     port: u16,
-    /// The header that says so.
+    /// The `Authorization` header.
     pub(crate) authorization: String,
 }
 
@@ -131,13 +131,13 @@ impl Admin {
         Ok(Self { connection: Connection::open(port).await?, port, authorization })
     }
 
-    /// Creates an agent that has nothing yet.
+    /// Creates an agent without definitions.
     pub(crate) async fn create(&mut self, agent: &str) -> Result<(), Error> {
         let body = json!({ "id": agent, "tenant": TENANT, "name": agent });
         self.call("POST", "/agents", &body).await.map(|_| ())
     }
 
-    /// Creates an agent with its resources; answers its key.
+    /// Creates an agent with its resources; returns its key.
     pub(crate) async fn register(&mut self, agent: &str) -> Result<String, Error> {
         self.create(agent).await?;
         for resource in fixture::resources_of(agent) {
@@ -145,12 +145,12 @@ impl Admin {
             self.call("PUT", &format!("/agents/{agent}/resources?uri={uri}"), &body_of(&resource)).await?;
         }
         if agent == RENDERER {
-            self.register_what_is_rendered().await?;
+            self.register_rendered().await?;
         }
         self.issue(agent).await
     }
 
-    /// Makes a key of an agent.
+    /// Creates a key of an agent.
     pub(crate) async fn issue(&mut self, agent: &str) -> Result<String, Error> {
         let keys = format!("/agents/{agent}/keys");
         let issued = self.call("POST", &keys, &json!({ "name": "bench", "scopes": ["mcp"] })).await?;
@@ -158,7 +158,7 @@ impl Admin {
         key.ok_or(Error::AdminAnswer { call: format!("POST {keys}"), member: "key" })
     }
 
-    async fn register_what_is_rendered(&mut self) -> Result<(), Error> {
+    async fn register_rendered(&mut self) -> Result<(), Error> {
         let template = utf8_percent_encode(URI_TEMPLATE, NON_ALPHANUMERIC);
         let body = json!({ "name": "chapters", "mimeType": MIME_TYPE, "template": fixture::body() });
         self.call("PUT", &format!("/agents/{RENDERER}/templates?uriTemplate={template}"), &body).await?;

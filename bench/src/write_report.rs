@@ -1,11 +1,11 @@
-//! The part of the report that tells of writes.
+//! The part of the report about writes.
 
 use crate::histogram::Histogram;
 use crate::report::median;
 use crate::run::to_f64;
-use crate::writes::{BYTES, CROWD, WRITERS, Writes};
+use crate::writes::{BUSY_WRITERS, BYTES, WRITERS, Writes};
 
-/// The writes as Markdown, their table and what a quiet agent notices of a crowd.
+/// The writes as Markdown: their table, and the latency of a quiet agent beside busy writers.
 pub(crate) fn render(writes: &Writes) -> String {
     let rates = || writes.rates.iter();
     let gateway = median(rates().map(|(gateway, _)| *gateway).collect());
@@ -19,7 +19,7 @@ pub(crate) fn render(writes: &Writes) -> String {
     if pairs.is_empty() {
         lines.push(format!("| {what} | waggle | {gateway:.0} | – | {p50:.0} | {p99:.0} |"));
         lines.push(String::new());
-        lines.push("There is no pgbench on this machine to compare with.".to_owned());
+        lines.push("pgbench is not installed on this machine.".to_owned());
     } else {
         let ratio = median(pairs.iter().map(|(gateway, without)| gateway / without).collect());
         let without = median(pairs.iter().map(|(_, without)| *without).collect());
@@ -42,20 +42,20 @@ fn outbox(writes: &Writes) -> Option<String> {
     let share = median(rounds().map(|(bare, audited)| audited / bare).collect());
     let bare = median(rounds().map(|(bare, _)| *bare).collect());
     Some(format!(
-        "With the audit log's outbox taken out the gateway makes {bare:.0} writes/s; with it {:.0} % of that.",
+        "With the audit outbox disabled the gateway makes {bare:.0} writes/s; with it {:.0} % of that.",
         100.0 * share
     ))
 }
 
 fn quiet(writes: &Writes) -> String {
-    let (undisturbed, beside) = (micros(&writes.undisturbed, 990), micros(&writes.beside, 990));
+    let (undisturbed, under_load) = (micros(&writes.undisturbed, 990), micros(&writes.under_load, 990));
     format!(
-        "A quiet agent's write takes {:.0} µs (p50) and {undisturbed:.0} µs (p99) undisturbed, {:.0} and {beside:.0} \
-         beside {CROWD} writers of one agent, who make {:.0} writes/s: {:.1} times the p99.",
+        "A quiet agent's write takes {:.0} µs (p50) and {undisturbed:.0} µs (p99) undisturbed, {:.0} and {under_load:.0} \
+         beside {BUSY_WRITERS} writers of one agent, which make {:.0} writes/s: {:.1} times the p99.",
         micros(&writes.undisturbed, 500),
-        micros(&writes.beside, 500),
-        median(writes.crowd.clone()),
-        beside / undisturbed,
+        micros(&writes.under_load, 500),
+        median(writes.busy.clone()),
+        under_load / undisturbed,
     )
 }
 
@@ -81,8 +81,8 @@ mod tests {
             outbox: vec![(200.0, 180.0)],
             latencies: histogram(100),
             undisturbed: histogram(50),
-            beside: histogram(120),
-            crowd: vec![700.0],
+            under_load: histogram(120),
+            busy: vec![700.0],
         }
     }
 
@@ -93,13 +93,13 @@ mod tests {
         assert!(report.contains(row), "{report}");
         assert!(report.contains("| pgbench | 25 | 1.00 |"), "{report}");
         assert!(report.contains("makes 200 writes/s; with it 90 % of that."), "{report}");
-        assert!(report.contains("who make 700 writes/s: 2.4 times the p99."), "{report}");
+        assert!(report.contains("which make 700 writes/s: 2.4 times the p99."), "{report}");
     }
 
     #[test]
     fn without_pgbench_there_is_no_ratio() {
         let report = render(&writes(vec![(10.0, None)]));
         assert!(report.contains("| waggle | 10 | – | 100 | 100 |"), "{report}");
-        assert!(report.contains("There is no pgbench"), "{report}");
+        assert!(report.contains("pgbench is not installed"), "{report}");
     }
 }

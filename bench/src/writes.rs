@@ -1,5 +1,5 @@
-//! Writes through the admin surface: how many a second beside the same statements without a gateway, and how long a
-//! quiet agent's writer waits while a crowd writes to another agent.
+//! Writes over the administration API: how many per second, compared with the same statements without a gateway, and
+//! how long the writer of a quiet agent waits while many others write to another agent.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,82 +19,82 @@ use crate::pgbench::Pgbench;
 use crate::run::to_f64;
 use crate::waggle::Waggle;
 
-/// Agents that are written to at once, each by one writer; `pgbench` has as many clients.
+/// Agents that are written to concurrently, each by one writer; `pgbench` has as many clients.
 pub(crate) const WRITERS: usize = 32;
-/// Writers of one agent, beside whom a quiet one writes.
-pub(crate) const CROWD: usize = 1000;
-/// Bytes of what is written.
+/// Writers of the busy agent.
+pub(crate) const BUSY_WRITERS: usize = 1000;
+/// The size of the contents that are written.
 pub(crate) const BYTES: usize = 1024;
 
 const BUSY: &str = "bench-busy";
 const QUIET: &str = "bench-quiet";
-/// The resource that each writer of an agent of its own writes to. The script of `pgbench` names it too.
+/// The resource that every writer with its own agent writes to. The script of `pgbench` names it too.
 const TARGET: &str = "bench://writes/target";
 const WARM_UP: Duration = Duration::from_millis(500);
-/// The crowd is measured beside only once it stands in its queue.
-const GATHERING: Duration = Duration::from_secs(1);
-/// Between two writes of the quiet agent, so that it stays quiet.
+/// The delay until the busy writers are queued, before the quiet one is measured.
+const RAMP_UP: Duration = Duration::from_secs(1);
+/// The delay between two writes of the quiet agent.
 const PAUSE: Duration = Duration::from_millis(2);
-/// Before a writer that was told to come again does.
+/// The delay before a writer that was refused tries again.
 const REFUSED: Duration = Duration::from_millis(200);
-/// How long past its end a phase may wait for answers still under way.
+/// How long a phase may wait for outstanding answers after its end.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// What was measured.
+/// The results.
 pub(crate) struct Writes {
-    /// Writes a second of the gateway and, where there is one, of `pgbench`, round by round.
+    /// Writes per second of the gateway and, if installed, of `pgbench`, by round.
     pub(crate) rates: Vec<(f64, Option<f64>)>,
-    /// Writes a second with the audit log's outbox taken out, and with it, round by round, where that can be done.
+    /// Writes per second with the audit outbox disabled, and with it, by round; empty without `pgbench`.
     pub(crate) outbox: Vec<(f64, f64)>,
     /// Of the gateway's writes.
     pub(crate) latencies: Histogram,
-    /// Of the quiet agent's writes, when nobody else writes.
+    /// Of the quiet agent's writes, without other writers.
     pub(crate) undisturbed: Histogram,
-    /// Of the quiet agent's writes, beside the crowd.
-    pub(crate) beside: Histogram,
-    /// Writes a second of the crowd, round by round.
-    pub(crate) crowd: Vec<f64>,
+    /// Of the quiet agent's writes, beside the busy writers.
+    pub(crate) under_load: Histogram,
+    /// Writes per second of the busy writers, by round.
+    pub(crate) busy: Vec<f64>,
 }
 
-/// Measures on a gateway that does nothing else meanwhile.
+/// Runs all measurements. The gateway must be otherwise idle.
 pub(crate) async fn measure(waggle: &Waggle, options: &Options, dir: &Path) -> Result<Writes, Error> {
     let agents = (0..WRITERS).map(agent).chain([BUSY.to_owned(), QUIET.to_owned()]);
-    let site = Site::furnish(waggle, agents.collect()).await?;
+    let load = WriteLoad::register_fixture(waggle, agents.collect()).await?;
     let pgbench = Pgbench::find(&waggle.postgres.data_dir, dir).await?;
     let mut writes = Writes {
         rates: Vec::new(),
         outbox: Vec::new(),
         latencies: Histogram::new(),
         undisturbed: Histogram::new(),
-        beside: Histogram::new(),
-        crowd: Vec::new(),
+        under_load: Histogram::new(),
+        busy: Vec::new(),
     };
     let one_each = || (0..WRITERS).map(|n| (agent(n), TARGET.to_owned(), Duration::ZERO));
-    site.write(one_each(), WARM_UP).await?;
+    load.write(one_each(), WARM_UP).await?;
     for _ in 0..options.rounds {
-        let phase = site.write(one_each(), options.duration()).await?;
+        let phase = load.write(one_each(), options.duration()).await?;
         let without = match &pgbench {
             Some(pgbench) => Some(pgbench.run(WRITERS, options.duration()).await?),
             None => None,
         };
         if let Some(pgbench) = &pgbench {
-            pgbench.take_outbox_out(true).await?;
-            let bare = site.write(one_each(), options.duration()).await;
-            pgbench.take_outbox_out(false).await?;
+            pgbench.set_outbox_disabled(true).await?;
+            let bare = load.write(one_each(), options.duration()).await;
+            pgbench.set_outbox_disabled(false).await?;
             writes.outbox.push((bare?.per_second(), phase.per_second()));
         }
         writes.rates.push((phase.per_second(), without));
         writes.latencies.merge(&phase.latencies);
     }
     for _ in 0..options.rounds {
-        writes.undisturbed.merge(&site.write_quietly(options.duration()).await?.latencies);
-        let crowd = (0..CROWD).map(|n| (BUSY.to_owned(), format!("bench://crowd/{n}"), Duration::ZERO));
-        let (crowd, beside) = tokio::join!(site.write(crowd, GATHERING + options.duration()), async {
-            sleep(GATHERING).await;
-            site.write_quietly(options.duration()).await
+        writes.undisturbed.merge(&load.write_quiet_agent(options.duration()).await?.latencies);
+        let busy = (0..BUSY_WRITERS).map(|n| (BUSY.to_owned(), format!("bench://busy/{n}"), Duration::ZERO));
+        let (busy, under_load) = tokio::join!(load.write(busy, RAMP_UP + options.duration()), async {
+            sleep(RAMP_UP).await;
+            load.write_quiet_agent(options.duration()).await
         });
-        writes.crowd.push(crowd?.per_second());
-        writes.beside.merge(&beside?.latencies);
+        writes.busy.push(busy?.per_second());
+        writes.under_load.merge(&under_load?.latencies);
     }
     Ok(writes)
 }
@@ -103,15 +103,15 @@ fn agent(number: usize) -> String {
     format!("bench-write-{number}")
 }
 
-/// Where the writes go.
-pub(crate) struct Site {
+/// A group of agents to write to, at one gateway.
+pub(crate) struct WriteLoad {
     port: u16,
     authorization: Arc<str>,
-    /// Numbers what is written: no two contents are alike.
+    /// Numbers the contents: no two are equal.
     written: Arc<AtomicU64>,
 }
 
-/// What a group of writers saw in one phase.
+/// The results of a group of writers in one phase.
 pub(crate) struct Phase {
     elapsed: Duration,
     latencies: Histogram,
@@ -123,31 +123,31 @@ impl Phase {
     }
 }
 
-impl Site {
-    /// Creates the agents, with the resource that is written over and over.
-    pub(crate) async fn furnish(waggle: &Waggle, agents: Vec<String>) -> Result<Self, Error> {
+impl WriteLoad {
+    /// Creates the agents, with the resource that is written.
+    pub(crate) async fn register_fixture(waggle: &Waggle, agents: Vec<String>) -> Result<Self, Error> {
         let mut admin = waggle.admin().await?;
         for agent in &agents {
             admin.create(agent).await?;
         }
         let authorization = admin.authorization.as_str().into();
-        let site = Self { port: waggle.process.port, authorization, written: Arc::default() };
-        site.write_each(&agents, WARM_UP).await?;
-        Ok(site)
+        let load = Self { port: waggle.process.port, authorization, written: Arc::default() };
+        load.write_each(&agents, WARM_UP).await?;
+        Ok(load)
     }
 
-    /// Keeps a writer of each agent busy for `duration`.
+    /// Keeps one writer of each agent busy for `duration`.
     pub(crate) async fn write_each(&self, agents: &[String], duration: Duration) -> Result<Phase, Error> {
         let writers = agents.iter().map(|agent| (agent.clone(), TARGET.to_owned(), Duration::ZERO));
         self.write(writers, duration).await
     }
 
-    /// How many writes were begun so far.
+    /// How many writes were started so far.
     pub(crate) fn written(&self) -> u64 {
         self.written.load(Ordering::Relaxed)
     }
 
-    async fn write_quietly(&self, duration: Duration) -> Result<Phase, Error> {
+    async fn write_quiet_agent(&self, duration: Duration) -> Result<Phase, Error> {
         self.write([(QUIET.to_owned(), TARGET.to_owned(), PAUSE)], duration).await
     }
 

@@ -1,11 +1,11 @@
-// What a client reads of an agent with the manifest beside this file, and what it must be answered.
+// The reads of an agent with the manifest beside this file, and their expected answers.
 
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 const MANIFEST = JSON.parse(readFileSync(join(import.meta.dirname, 'manifest.json'), 'utf8'));
 
-/** A definition as listed: without what only reading it gives. */
+/** A definition as listed: without its contents. */
 function listed({ contents, template, messages, completions, ...definition }) {
     if (contents) definition.size = size(contents[0]);
     if (definition.arguments) definition.arguments = definition.arguments.map(listed);
@@ -17,7 +17,7 @@ const size = ({ text, blob }) => Buffer.from(text ?? blob, text === undefined ? 
 const EXACT = { uri: 'test://static-text', mimeType: 'text/plain' };
 const TEMPLATED = { uri: 'test://template/a%20%22b%22/data', mimeType: 'application/json' };
 
-/** Every read: its name, the call, and the answer of a server that calls itself `server`. */
+/** Every read: its name, the call, and the answer of a server named `server`. */
 export function answers(server, modern) {
     const named = modern ? { _meta: { 'io.modelcontextprotocol/serverInfo': server } } : {};
     const kept = modern ? { ...named, ttlMs: 0, cacheScope: 'private' } : {};

@@ -1,4 +1,4 @@
-// The official SDKs as clients: each connects to an agent and compares all that it reads there.
+// The official SDKs as clients: each connects to an agent and compares all that it reads.
 
 import assert from 'node:assert/strict';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -11,7 +11,7 @@ import { answers } from './answers.js';
 const MODERN = '2026-07-28';
 const LEGACY = '2025-11-25';
 const SELF = { name: 'waggle-tests', version: '1.0.0' };
-/** What the server does not say it can do is not asked of it. */
+/** The SDK calls only what the server declares. */
 const STRICT = { enforceStrictCapabilities: true };
 
 const withV1 = (url, requestInit) => [
@@ -24,7 +24,7 @@ const withV2 = mode => (url, requestInit) => [
     new v2.StreamableHTTPClientTransport(url, { requestInit }),
 ];
 
-/** By name: how a client and its transport are made, and the revision that they settle on. */
+/** By name: how a client and its transport are created, and the revision that they negotiate. */
 export const CLIENTS = {
     'SDK v1': { make: withV1, revision: LEGACY, updated: ResourceUpdatedNotificationSchema },
     'SDK v2 in the legacy era': { make: withV2('legacy'), revision: LEGACY },
@@ -32,13 +32,13 @@ export const CLIENTS = {
     'SDK v2 left to choose': { make: withV2('auto'), revision: MODERN },
 };
 
-/** By name: the headers that carry a key. */
+/** By name: the headers with a key. */
 export const CREDENTIALS = {
     'X-Agent-API-Key': key => ({ 'X-Agent-API-Key': key }),
     Authorization: key => ({ Authorization: `Bearer ${key}` }),
 };
 
-/** What is declared, because it is served. */
+/** The declared capabilities. */
 function capabilities(revision) {
     const both = {
         completions: {},
@@ -66,18 +66,18 @@ export async function reads({ make, revision }, endpoint, headers) {
     }
 }
 
-/** How long what must not be told is waited for, in milliseconds. */
+/** How long to wait for a notification that must not arrive, in milliseconds. */
 const QUIET = 500;
 
-/** Subscribes to a resource, is told of a change, reads it, unsubscribes and is told no more. `write` changes the text. */
-export async function isTold({ make, revision, updated = 'notifications/resources/updated' }, endpoint, headers, write) {
+/** Subscribes, is notified of a change, reads it, unsubscribes and is not notified again. `write` changes the text. */
+export async function isNotified({ make, revision, updated = 'notifications/resources/updated' }, endpoint, headers, write) {
     const uri = 'test://watched-resource';
     const [client, transport] = make(new URL(endpoint), { headers });
-    const told = [];
-    let tell;
+    const received = [];
+    let notify;
     client.setNotificationHandler(updated, notification => {
-        told.push(notification.params.uri);
-        tell?.();
+        received.push(notification.params.uri);
+        notify?.();
     });
     await client.connect(transport);
     try {
@@ -87,26 +87,26 @@ export async function isTold({ make, revision, updated = 'notifications/resource
         else await client.subscribeResource({ uri });
 
         const next = new Promise((resolve, reject) => {
-            tell = resolve;
-            setTimeout(() => reject(new Error('nothing was told')), 10_000).unref();
+            notify = resolve;
+            setTimeout(() => reject(new Error('no notification arrived')), 10_000).unref();
         });
         await write(uri, 'new');
         await next;
         const { contents } = await client.readResource({ uri }, { cacheMode: 'bypass' });
         assert.equal(contents[0].text, 'new');
-        assert.deepEqual(told, [uri]);
+        assert.deepEqual(received, [uri]);
 
         if (listening) await listening.close();
         else await client.unsubscribeResource({ uri });
         await write(uri, 'newest');
         await sleep(QUIET);
-        assert.deepEqual(told, [uri]);
+        assert.deepEqual(received, [uri]);
     } finally {
         await client.close();
     }
 }
 
-/** Tries to connect, in vain. */
+/** Tries to connect and must be refused. */
 export async function isRefused({ make }, endpoint, headers) {
     const [client, transport] = make(new URL(endpoint), { headers });
     try {

@@ -1,4 +1,4 @@
-// Starts a gateway on its own embedded database, speaks to its admin surface, and stops it.
+// Starts a gateway on its own embedded database, calls its administration API, and stops it.
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
@@ -12,9 +12,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 
 const ROOT = resolve(import.meta.dirname, '../..');
 /** How long the gateway may take to start, and to stop, in milliseconds. */
-const PATIENCE = 60_000;
+const TIMEOUT = 60_000;
 
-/** The binary under test: `WAGGLE_BIN`, else what `cargo test` has built. */
+/** The binary under test: `WAGGLE_BIN`, else the one that `cargo build` made. */
 function binary() {
     const built = join(process.env.CARGO_TARGET_DIR || 'target', 'debug/waggle');
     const path = resolve(ROOT, process.env.WAGGLE_BIN || built);
@@ -22,7 +22,7 @@ function binary() {
     return path;
 }
 
-/** The environment without a developer's own settings, but for where PostgreSQL's programs are. */
+/** The environment without settings of Waggle, except the directory of PostgreSQL's programs. */
 function environment() {
     const foreign = name => name === 'DATABASE_URL' || /^WAGGLE_(?!EMBEDDED__BIN_DIR$)/.test(name);
     const kept = Object.entries(process.env).filter(([name]) => !foreign(name));
@@ -33,13 +33,13 @@ export class Gateway {
     #child;
     #folder;
     #operator;
-    /** Where it listens, such as `http://127.0.0.1:4711`. */
+    /** Its base URL, such as `http://127.0.0.1:4711`. */
     url;
 
-    /** Resolves once the gateway is ready. `stop` is due then, as where this fails. */
+    /** Resolves once the gateway is ready. Call `stop` afterwards, also if this fails. */
     async start() {
         this.#folder = mkdtempSync(join(tmpdir(), 'waggle-conformance-'));
-        // As root PostgreSQL runs as a user of its own, who must be able to pass.
+        // As root, PostgreSQL runs as another user, which needs search permission.
         await chmod(this.#folder, 0o711);
         const data = join(this.#folder, 'data');
         const args = ['serve', '--listen', '127.0.0.1:0', '--data-dir', data];
@@ -50,7 +50,7 @@ export class Gateway {
         await this.#ready();
     }
 
-    /** The address it says to serve on. What it warns of is passed on for as long as it runs. */
+    /** The address in its log. Its warnings are printed while it runs. */
     async #address() {
         const lines = createInterface({ input: this.#child.stderr });
         const said = new Promise((serves, fails) => {
@@ -65,15 +65,15 @@ export class Gateway {
     }
 
     async #ready() {
-        const signal = AbortSignal.timeout(PATIENCE);
+        const signal = AbortSignal.timeout(TIMEOUT);
         while (!(await fetch(`${this.url}/readyz`, { signal })).ok) await sleep(20, undefined, { signal });
     }
 
-    /** Asks the admin surface as the operator; the answer's JSON. */
+    /** Calls the administration API as the operator; resolves to the JSON of the answer. */
     async admin(method, path, body) {
         const headers = { Authorization: `Bearer ${this.#operator}`, 'Content-Type': 'application/json' };
-        const asked = { method, headers, body: JSON.stringify(body), signal: AbortSignal.timeout(PATIENCE) };
-        const answer = await fetch(`${this.url}/admin/v1${path}`, asked);
+        const request = { method, headers, body: JSON.stringify(body), signal: AbortSignal.timeout(TIMEOUT) };
+        const answer = await fetch(`${this.url}/admin/v1${path}`, request);
         const text = await answer.text();
         assert.ok(answer.ok, `${method} ${path}: ${answer.status} ${text}`);
         return text && JSON.parse(text);
@@ -95,10 +95,10 @@ export class Gateway {
     }
 }
 
-/** What a promise gives, or a failure once patience is over. */
+/** The result of a promise, or an error after the timeout. */
 async function within(failure, promise) {
     const over = new AbortController();
-    const late = sleep(PATIENCE, undefined, { signal: over.signal }).then(() => assert.fail(failure));
+    const late = sleep(TIMEOUT, undefined, { signal: over.signal }).then(() => assert.fail(failure));
     late.catch(() => {});
     try {
         return await Promise.race([promise, late]);

@@ -1,15 +1,15 @@
-// Starts one gateway, registers the manifest with two of its agents, and holds it to the suite and the SDKs.
+// Starts one gateway, registers the manifest with two of its agents, and runs the suite and the SDKs against it.
 
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
-import { CLIENTS, CREDENTIALS, isRefused, isTold, reads } from './clients.js';
+import { CLIENTS, CREDENTIALS, isRefused, isNotified, reads } from './clients.js';
 import { Gateway } from './gateway.js';
 import { conform } from './suite.js';
 
 const REVISIONS = ['2025-11-25', '2026-07-28'];
 
-/** An agent with the manifest; its MCP endpoint. */
+/** Creates an agent with the manifest; resolves to its MCP endpoint. */
 async function agent(gateway, id, access) {
     await gateway.admin('POST', '/agents', { id, tenant: 'acme', name: id, access });
     const manifest = JSON.parse(await readFile(join(import.meta.dirname, 'manifest.json'), 'utf8'));
@@ -17,7 +17,7 @@ async function agent(gateway, id, access) {
     return `${gateway.url}/${id}/mcp`;
 }
 
-/** A running gateway's public agent, one with a key, that key, and one of its that was revoked; one that changes. */
+/** Starts the gateway and registers a public agent, one with a valid and a revoked key, and one that changes. */
 async function register(gateway) {
     await gateway.start();
     await gateway.admin('POST', '/tenants', { id: 'acme', name: 'Acme' });
@@ -42,12 +42,12 @@ const { open, keyed, key, revoked, changing, changingKey } = await register(gate
 });
 
 for (const revision of REVISIONS) {
-    test(`the official suite is content at ${revision}`, async t => {
+    test(`the official suite passes at ${revision}`, async t => {
         t.diagnostic(`${await conform(open, revision)} checks failed, as expected`);
     });
 }
 
-/** Writes the text of a resource of the agent that changes. */
+/** Writes the text of a resource of the changing agent. */
 async function write(uri, text) {
     const body = { name: 'watched', mimeType: 'text/plain', contents: [{ text }] };
     await gateway.admin('PUT', `/agents/changing/resources?uri=${encodeURIComponent(uri)}`, body);
@@ -56,8 +56,8 @@ async function write(uri, text) {
 for (const [name, client] of Object.entries(CLIENTS)) {
     for (const [header, headers] of Object.entries(CREDENTIALS)) {
         test(`${name} reads everything with its key in ${header}`, () => reads(client, keyed, headers(key)));
-        test(`${name} is told of what it subscribed to with its key in ${header}`, () =>
-            isTold(client, changing, headers(changingKey), write));
+        test(`${name} is notified of what it subscribed to with its key in ${header}`, () =>
+            isNotified(client, changing, headers(changingKey), write));
         test(`${name} is refused with a revoked key in ${header}`, () => isRefused(client, keyed, headers(revoked)));
     }
 }

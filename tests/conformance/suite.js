@@ -1,4 +1,4 @@
-// Runs the official suite at one revision, and holds what fails to the file of what is expected to.
+// Runs the official suite at one revision, and compares its failures with the file of expected ones.
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
@@ -6,12 +6,12 @@ import { readFile, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 
 const SUITE = join(import.meta.dirname, 'node_modules/@modelcontextprotocol/conformance/dist/index.js');
-/** What every check said, for who wants to look. */
+/** The directory of the results of each check. */
 const RESULTS = join(import.meta.dirname, '../../target/conformance');
-/** How long one run may take, in milliseconds. */
-const PATIENCE = 300_000;
+/** The timeout of one run, in milliseconds. */
+const TIMEOUT = 300_000;
 
-/** Runs the scenarios that a revision requires against an endpoint; resolves to how many checks failed as expected. */
+/** Runs the scenarios that a revision requires against an endpoint; resolves to the number of expected failures. */
 export async function conform(endpoint, revision) {
     const file = join(import.meta.dirname, `expected-failures-${revision}.yaml`);
     const expected = [...(await readFile(file, 'utf8')).matchAll(/^ +- (\S+)/gm)].map(([, entry]) => entry);
@@ -21,18 +21,18 @@ export async function conform(endpoint, revision) {
         ['server', '--url', endpoint, '--requirements', revision, '--expected-failures', file, '-o', results],
     );
     if (code !== 0) assert.fail(`${verdict}\n${(await reasons(results, expected)).join('\n')}`);
-    // The suite lets pass an expectation whose check did not run: renamed, skipped or mistyped.
+    // The suite accepts an expectation whose check did not run: renamed, skipped or mistyped.
     const failed = [...verdict.matchAll(/^ {2}~ (\S+)$/gm)].map(([, entry]) => entry);
     assert.deepEqual(expected.toSorted(), failed.toSorted(), `${file} expects what did not run`);
     return failed.length;
 }
 
-/** Why the checks failed that were not expected to, among them some that the revision does not require. */
+/** The messages of unexpected failures, including checks that the revision does not require. */
 async function reasons(results, expected) {
     const lines = [];
     for (const folder of await readdir(results).catch(() => [])) {
         const [, scenario] = folder.match(/^server-(.*)-\d{4}-\d\d-\d\dT/);
-        // Nothing is written where a scenario itself broke; then the verdict says why.
+        // Nothing is written if a scenario itself failed; then the verdict has the reason.
         const checks = await readFile(join(results, folder, 'checks.json'), 'utf8').catch(() => '[]');
         for (const { id, status, errorMessage } of JSON.parse(checks)) {
             const entry = `${scenario}:${id}`;
@@ -43,9 +43,9 @@ async function reasons(results, expected) {
     return lines;
 }
 
-/** How the suite ended, and what it says at its end; everything it said where it broke. */
+/** The exit code of the suite and its summary; its whole output if it failed. */
 function run(args) {
-    const options = { timeout: PATIENCE, maxBuffer: 64 * 1024 * 1024 };
+    const options = { timeout: TIMEOUT, maxBuffer: 64 * 1024 * 1024 };
     return new Promise(done => {
         execFile(process.execPath, [SUITE, ...args], options, (error, stdout, stderr) => {
             const output = stdout + stderr;

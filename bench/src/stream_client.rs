@@ -1,4 +1,4 @@
-//! Where event streams are opened, and how each kind of server wants that.
+//! Opens event streams, in the way of each kind of server.
 
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
@@ -11,24 +11,24 @@ use crate::error::{Error, excerpt};
 use crate::fixture::{DOCUMENT_URI, WATCHED};
 use crate::http::{self, Connection};
 
-/// How long opening one stream may take.
+/// The timeout for opening one stream.
 const OPEN: Duration = Duration::from_secs(30);
-/// Where `limit` has its events.
+/// The path of the events of `limit`.
 pub(crate) const EVENTS: &str = "/events";
 
-/// A server's door for streams that are told of changes of the watched document.
+/// Opens streams at one server that receive changes of the watched document.
 #[derive(Clone)]
-pub(crate) struct Door {
+pub(crate) struct StreamClient {
     pub(crate) server: &'static str,
     pub(crate) port: u16,
-    /// The agent key that is sent along.
+    /// The agent key that is presented.
     pub(crate) key: String,
-    /// How streams are asked for; nothing is said where the server has but one kind.
+    /// The era of the streams; `None` for a server that has only one kind of stream.
     pub(crate) era: Option<Era>,
 }
 
-impl Door {
-    /// Opens a stream. Once it is there, every later change is told on it.
+impl StreamClient {
+    /// Opens a stream. Every change after its return is sent on it.
     pub(crate) async fn open(&self) -> Result<TcpStream, Error> {
         let opening = async {
             let mut connection = Connection::open(self.port).await?;
@@ -56,7 +56,7 @@ impl Door {
         self.post(Era::Modern, &[("Mcp-Method", method)], &message(Some(1), method, &params))
     }
 
-    /// Opens a session that subscribes; answers the request for its stream.
+    /// Opens a session with a subscription; returns the request for its stream.
     async fn subscribe(&self, connection: &mut Connection) -> Result<Vec<u8>, Error> {
         let client = json!({ "name": "bench", "version": "1" });
         let version = Era::Legacy.version();
