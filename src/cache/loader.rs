@@ -18,8 +18,6 @@ const UNREACHABLE_DEADLINE: Duration = Duration::from_millis(250);
 /// Connections that a load tries where the server closed them: a failover or an administrator closes all pooled connections
 /// at once, and each is noticed when it is next used. More than the pool holds by default.
 const ATTEMPTS: usize = 20;
-/// The same while the database is unreachable.
-const UNREACHABLE_ATTEMPTS: usize = 2;
 
 /// The bounds of loads.
 #[derive(Debug, Clone, Copy)]
@@ -104,8 +102,7 @@ impl Loader {
     /// Runs a load, and repeats it where its connection was closed: another connection may answer.
     ///
     /// # Errors
-    /// Those of the load; [`StoreError::Timeout`] past the deadline. The deadline is shorter and the attempts are fewer while
-    /// the database is unreachable.
+    /// Those of the load; [`StoreError::Timeout`] past the deadline, which is shorter while the database is unreachable.
     pub async fn load<T>(
         &self,
         load: impl AsyncFnOnce() -> Result<T, StoreError> + Clone,
@@ -119,19 +116,17 @@ impl Loader {
         limiter: &LoadLimiter,
         load: impl AsyncFnOnce() -> Result<T, StoreError> + Clone,
     ) -> Result<T, StoreError> {
-        let deadline = self.options.deadline;
-        let (deadline, attempts) = if self.feed.is_unreachable() {
-            (deadline.min(UNREACHABLE_DEADLINE), UNREACHABLE_ATTEMPTS)
-        } else {
-            (deadline, ATTEMPTS)
-        };
+        let mut deadline = self.options.deadline;
+        if self.feed.is_unreachable() {
+            deadline = deadline.min(UNREACHABLE_DEADLINE);
+        }
         let loading = async {
             let _permit = limiter.0.acquire().await;
             self.sources.pause(FailPoint::Load).await;
             if self.sources.fails(FailPoint::Load) {
                 return Err(StoreError::closed());
             }
-            for _ in 1..attempts {
+            for _ in 1..ATTEMPTS {
                 match load.clone()().await {
                     Err(error) if error.is_disconnected() => {}
                     done => return done,

@@ -100,8 +100,9 @@ impl Feed {
     }
 
     /// Sweeps on the previous sweep's connection, or on up to [`NEW_CONNECTIONS`] new ones if the server closes
-    /// them: a closed connection does not mean that the database is down. A connection that does not answer in
-    /// time is dropped with this future.
+    /// them: a closed connection does not mean that the database is down. Who closed this one probably closed the
+    /// pool's as well, where a write would find out and fail. A connection that does not answer in time is dropped
+    /// with this future.
     async fn read_changes(&self, state: &mut SweepState) -> Result<Sweep, StoreError> {
         self.sources.pause(FailPoint::Sweep).await;
         if self.sources.fails(FailPoint::Sweep) {
@@ -109,7 +110,7 @@ impl Feed {
         }
         if let Some(connection) = state.connection.take() {
             match self.read_changes_on(connection, state, false).await {
-                Err(error) if error.is_disconnected() => {}
+                Err(error) if error.is_disconnected() => self.store.retire_connections(),
                 swept => return swept,
             }
         }

@@ -243,3 +243,23 @@ async fn cold_read_is_answered_after_all_pooled_connections_were_terminated() {
         assert_eq!(read(n).await.as_deref(), Some(format!("text {n}").as_str()));
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn terminated_connections_are_not_used_again_after_the_next_sweep() {
+    let database = database().await;
+    let replica = Builder::new(&database).start().await;
+    replica.acme("a").await;
+    let sweeps = async || replica.metric("waggle_feed_sweeps_total{outcome=\"ok\"}").await;
+    let query = async |_| replica.admin("GET", "/agents/a/keys", None).await.status;
+    // Many connections are open, and idle, after queries at the same time.
+    futures_util::future::join_all((0..12).map(query)).await;
+    database
+        .execute(
+            "select pg_terminate_backend(pid) from pg_stat_activity \
+             where datname = current_database() and pid <> pg_backend_pid()",
+        )
+        .await;
+    let before = sweeps().await;
+    eventually("a sweep that began later succeeds", async || sweeps().await >= before + 2.0).await;
+    assert_eq!(futures_util::future::join_all((0..12).map(query)).await, [StatusCode::OK; 12]);
+}

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::support::app::{Builder, Replica, resource};
 use crate::support::cluster::{Database, database};
 use crate::support::events::{Events, Session, listen};
-use crate::support::wait::{eventually, eventually_some};
+use crate::support::wait::eventually;
 
 /// `access.stale_seconds` here, and so the bound on what may be honoured of the lost history.
 const STALE: Duration = Duration::from_secs(5);
@@ -61,23 +61,12 @@ impl Pair {
         eventually("it is written", written).await;
     }
 
-    /// Creates a key as soon as the database can be reached; returns its id and secret.
-    async fn new_key(&self, replica: &Replica) -> (String, String) {
-        let created = async || {
-            let answer = replica.admin("POST", "/agents/a/keys", Some(json!({"scopes": ["mcp"]}))).await;
-            (answer.status == StatusCode::CREATED).then(|| answer.json())
-        };
-        let key = eventually_some("a key is created", created).await;
-        let text = |member: &str| key[member].as_str().unwrap().to_owned();
-        (text("id"), text("key"))
-    }
-
     /// Writes what will be lost: some revisions, and a key, with its id.
     async fn write_what_is_lost(&self) -> String {
         for n in 0..5 {
             self.write(&self.one, &format!("lost {n}")).await;
         }
-        let (_, key) = self.new_key(&self.two).await;
+        let (_, key) = self.two.key("a", &["mcp"]).await;
         self.both_read(Some("lost 4")).await;
         for replica in [&self.one, &self.two] {
             assert_eq!(replica.http.text("a", &key, TEXT).await.as_deref(), Some("lost 4"));
@@ -94,7 +83,7 @@ impl Pair {
             self.both_read(Some(&text)).await;
         }
         for revoker in [&self.one, &self.two] {
-            let (id, key) = self.new_key(&self.one).await;
+            let (id, key) = self.one.key("a", &["mcp"]).await;
             for replica in [&self.one, &self.two] {
                 assert!(replica.http.text("a", &key, TEXT).await.is_some());
             }
