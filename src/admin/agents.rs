@@ -16,7 +16,7 @@ use super::definition::{Instructions, Name};
 use super::extract::{Condition, Json as Input, Nothing, Params, Segment, is_default, present};
 use super::openapi::{Preconditions, Problems, WriteProblems};
 use super::page::{Items, PageParams};
-use super::{Answer, App};
+use super::services::{Answer, App};
 use crate::http::precondition::etag;
 use crate::identity::agents::{AgentPatch, NewAgent};
 use crate::model::agent::{Access, Agent, AgentDescription};

@@ -22,7 +22,7 @@ use super::authority::Authority;
 use super::extract::{Nothing, Params};
 use super::openapi::Problems;
 use super::page::{Items, PageParams};
-use super::{Admin, Answer, App};
+use super::services::{Admin, Answer, App};
 use crate::audit::AuditRecorder;
 use crate::model::audit::checkpoint::Checkpoint;
 use crate::model::audit::encoding;

@@ -9,7 +9,6 @@ use http::request::Parts;
 use http::{HeaderValue, Method, StatusCode};
 use time::OffsetDateTime;
 
-use super::authority::Authority;
 use crate::cache::audited::AuditedCall;
 use crate::model::agent::{Agent, Tenant};
 use crate::model::audit::event::{Actor, Event, named, subject, trace};
@@ -85,11 +84,7 @@ fn asked_for(parts: &Parts) -> Option<Box<str>> {
 }
 
 /// Records the caller.
-pub(super) fn identify(authority: &Authority) {
-    let actor = match authority {
-        Authority::Operator(key) => Actor::operator(*key),
-        Authority::Key(grant) => Actor::from(&**grant),
-    };
+pub(super) fn identify(actor: Actor) {
     AuditedCall::describe(|event| event.actor = actor);
 }
 

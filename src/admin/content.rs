@@ -11,7 +11,7 @@ use super::definition::{MimeText, checked_mime};
 use super::extract::{Condition, Params, Segment, bytes};
 use super::openapi::{Preconditions, Problems, WriteProblems};
 use super::resources::UriParam;
-use super::{Answer, App};
+use super::services::{Answer, App};
 use crate::catalog::resources::RawContent;
 use crate::http::precondition::etag;
 use crate::model::fault::Fault;

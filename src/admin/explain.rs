@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 use super::authority::Authority;
 use super::extract::{Json as Input, Nothing, Params, Segment};
 use super::openapi::WriteProblems;
-use super::{Admin, Answer, App};
+use super::services::{Admin, Answer, App};
 use crate::http::problem::status;
 use crate::identity::explain::AccessRule;
 use crate::model::agent::Agent;

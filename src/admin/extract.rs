@@ -7,7 +7,7 @@ use http::request::Parts;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Deserializer};
 
-use super::authority::Visit;
+use super::authentication::Visit;
 use crate::cache::audited::AuditedCall;
 use crate::http::client_context::ClientContext;
 use crate::http::problem::{self, AdminFault};

@@ -20,7 +20,7 @@ use super::extract::{
 };
 use super::openapi::{Preconditions, Problems, WriteProblems};
 use super::page::{Items, PageParams};
-use super::{Answer, App};
+use super::services::{Admin, Answer, App};
 use crate::http::precondition::etag;
 use crate::identity::keys::{IssuedKey, NewKey};
 use crate::model::api_key::ApiKey;
@@ -357,7 +357,7 @@ pub(super) async fn rotate(
 }
 
 /// The key, if it exists and the caller manages it; otherwise not found.
-async fn find(app: &super::Admin, authority: &Authority, id: &str) -> Result<ApiKey, Fault> {
+async fn find(app: &Admin, authority: &Authority, id: &str) -> Result<ApiKey, Fault> {
     authority.owner()?;
     let uid = id.parse().map_err(|_| Fault::NotFound("key"))?;
     let key = app.identity.key(KeyId(uid)).await?;

@@ -18,7 +18,7 @@ use super::authority::Authority;
 use super::definition::{ManifestInput, ManifestView};
 use super::extract::{Condition, Nothing, Params, Segment, json_bytes, parse};
 use super::openapi::{Preconditions, Problems, WriteProblems};
-use super::{Admin, Answer, App};
+use super::services::{Admin, Answer, App};
 use crate::catalog::manifest::{Applied, Names, NewManifest, too_large};
 use crate::http::precondition::etag;
 use crate::model::fault::Fault;

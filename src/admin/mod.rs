@@ -5,6 +5,7 @@ mod audit;
 mod audit_form;
 mod audit_reads;
 pub(crate) mod audited;
+mod authentication;
 mod authority;
 mod browser;
 mod content;
@@ -18,6 +19,7 @@ mod openapi;
 mod page;
 mod prompts;
 mod resources;
+mod services;
 mod templates;
 mod tenants;
 mod usage;
@@ -25,60 +27,17 @@ mod usage;
 use std::sync::Arc;
 
 use axum::Router;
-use http::Method;
-use tokio::sync::Semaphore;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::audit::AuditRecorder;
-use crate::catalog::Catalog;
-use crate::config::Costs;
-use crate::http::cursor::CursorSeal;
-use crate::http::operator_keys::OperatorKeys;
 use crate::http::problem::AdminFault;
-use crate::identity::Identity;
 use crate::model::fault::Fault;
-use crate::quota::limits::Limits;
-use crate::quota::usage::UsageBook;
-
-/// The services of the handlers.
-#[derive(Debug)]
-pub struct Admin {
-    /// Tenants, agents, keys and access.
-    pub identity: Arc<Identity>,
-    /// Resources, resource templates and prompts.
-    pub catalog: Arc<Catalog>,
-    /// The audit log.
-    pub audit: Arc<AuditRecorder>,
-    /// Recent reads of it, which may be repeated without a row.
-    pub audit_reads: AuditReads,
-    /// Seals the cursors of lists.
-    pub seal: CursorSeal,
-    /// The valid operator keys.
-    pub operators: OperatorKeys,
-    /// The rate limits.
-    pub limits: Arc<Limits>,
-    /// The usage.
-    pub usage: Arc<UsageBook>,
-    /// The cost of requests.
-    pub costs: Costs,
-    /// The bounds of limits that may be set.
-    pub settable: LimitBounds,
-    /// The maximum size of a resource's contents, in bytes.
-    pub content_bytes: usize,
-    /// The maximum size of a manifest as JSON, in bytes.
-    pub manifest_bytes: usize,
-    /// Permits for processing a manifest, which takes several times its size in memory.
-    pub manifests: Arc<Semaphore>,
-}
 
 pub use audit_reads::AuditReads;
-use authority::Visit;
+use authentication::Visit;
 pub(crate) use extract::finish;
 pub use limits::LimitBounds;
-
-type App = axum::extract::State<Arc<Admin>>;
-type Answer<T> = Result<T, AdminFault>;
+pub use services::Admin;
 
 /// The administration API: the routes below `/admin/v1`, and their document.
 pub fn router(admin: Arc<Admin>) -> Router {
@@ -89,19 +48,8 @@ pub fn router(admin: Arc<Admin>) -> Router {
         .merge(openapi::served(&document).merge(browser::router()).route_layer(charged))
         .fallback(async |_: Visit| AdminFault(Fault::NotFound("path")))
         .method_not_allowed_fallback(extract::method_not_allowed)
-        .layer(axum::middleware::from_fn_with_state(Arc::clone(&admin), authority::check_host))
+        .layer(axum::middleware::from_fn_with_state(Arc::clone(&admin), authentication::check_host))
         .with_state(admin)
-}
-
-impl Admin {
-    /// The cost of a call.
-    fn cost(&self, method: &Method) -> u32 {
-        if matches!(*method, Method::GET | Method::HEAD) {
-            self.costs.admin_read
-        } else {
-            self.costs.admin_write
-        }
-    }
 }
 
 /// The OpenAPI document of the administration API, as JSON.

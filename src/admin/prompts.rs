@@ -13,7 +13,7 @@ use super::extract::{Condition, Nothing, Params, Segment, Segments, json};
 use super::openapi::{Preconditions, Problems, WriteProblems};
 use super::page::{Items, PageParams};
 use super::resources::AROUND_CONTENTS;
-use super::{Answer, App};
+use super::services::{Answer, App};
 use crate::http::precondition::etag;
 use crate::model::fault::Fault;
 use crate::model::prompt::PromptName;

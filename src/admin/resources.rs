@@ -14,7 +14,7 @@ use super::definition::{ResourceInput, ResourceView};
 use super::extract::{Condition, Params, Segment, json};
 use super::openapi::{Preconditions, Problems, WriteProblems};
 use super::page::{Items, PageParams};
-use super::{Admin, Answer, App};
+use super::services::{Admin, Answer, App};
 use crate::http::precondition::etag;
 use crate::model::agent::Agent;
 use crate::model::fault::Fault;

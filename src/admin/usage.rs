@@ -10,7 +10,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::authority::Authority;
 use super::extract::{Params, Segment};
 use super::openapi::Problems;
-use super::{Answer, App};
+use super::services::{Answer, App};
 use crate::model::fault::Fault;
 use crate::model::usage::{UsageInterval, UsageRow};
 

@@ -9,7 +9,7 @@ use reqwest::{Client, Method, Response, StatusCode, redirect::Policy};
 use serde::Deserialize;
 use tokio::runtime::Builder;
 
-use super::{Sources, health::local_url, output::Failure};
+use super::{health::local_url, output::Failure, sources::Sources};
 use crate::config::{PublicUrl, Purpose};
 
 /// For a whole request: longer than a gateway takes.

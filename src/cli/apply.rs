@@ -10,8 +10,8 @@ use serde::Deserialize;
 
 use super::admin::{Admin, Request};
 use super::{
-    Sources,
     output::{Failure, print},
+    sources::Sources,
 };
 use crate::model::ids::Slug;
 

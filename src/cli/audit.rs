@@ -15,8 +15,8 @@ use uuid::Uuid;
 
 use super::admin::{Admin, Request};
 use super::{
-    Sources,
     output::{Failure, print, print_piece},
+    sources::Sources,
 };
 use crate::app;
 use crate::config::Purpose;

@@ -4,9 +4,9 @@ use clap::Subcommand;
 use tokio::runtime::Builder;
 
 use super::{
-    Sources,
     health::{is_gateway, local_url},
     output::{Failure, print},
+    sources::Sources,
 };
 use crate::app::{self, Checked};
 use crate::config::{self, Purpose, Settings};

@@ -1,6 +1,6 @@
 //! `waggle demo`: the gateway with a demo agent.
 
-use super::{Sources, output::Failure, serve};
+use super::{output::Failure, serve, sources::Sources};
 
 pub(super) fn run(sources: &Sources<'_>) -> Result<(), Failure> {
     serve::serve(sources, true)

@@ -5,8 +5,8 @@ use reqwest::Method;
 
 use super::admin::{Admin, Request};
 use super::{
-    Sources,
     output::{Failure, print},
+    sources::Sources,
 };
 use crate::model::ids::Slug;
 

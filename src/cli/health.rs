@@ -11,8 +11,8 @@ use reqwest::{Client, redirect::Policy};
 use tokio::runtime::Builder;
 
 use super::{
-    Sources,
     output::{Failure, print},
+    sources::Sources,
 };
 use crate::config::{PublicUrl, Purpose, Server};
 

@@ -4,8 +4,8 @@ use clap::Args;
 use tokio::runtime::Runtime;
 
 use super::{
-    Sources,
     output::{Failure, print},
+    sources::Sources,
 };
 use crate::{app, config::Purpose, telemetry};
 

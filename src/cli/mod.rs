@@ -15,13 +15,14 @@ mod migrate;
 mod openapi;
 mod output;
 mod serve;
+mod sources;
 
 use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Args, Parser, Subcommand};
 
-use self::output::Failure;
-use crate::config::{Environment, Flags, Loaded, Purpose};
+use self::sources::Sources;
+use crate::config::{Environment, Flags};
 
 /// A multi-tenant MCP gateway.
 #[derive(Parser)]
@@ -107,18 +108,6 @@ impl From<Globals> for Flags {
     fn from(globals: Globals) -> Self {
         let Globals { config, data_dir, listen, database_url, log_format, log_filter } = globals;
         Self { config, data_dir, listen, database_url, log_format, log_filter }
-    }
-}
-
-/// The layers of a command's settings.
-struct Sources<'a> {
-    environment: &'a Environment,
-    flags: Flags,
-}
-
-impl Sources<'_> {
-    fn load(&self, purpose: Purpose) -> Result<Loaded, Failure> {
-        Ok(crate::config::load(self.environment, &self.flags, purpose)?)
     }
 }
 

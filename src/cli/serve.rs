@@ -2,7 +2,7 @@
 
 use tokio::runtime::Runtime;
 
-use super::{Sources, output::Failure};
+use super::{output::Failure, sources::Sources};
 use crate::app::{self, Reloader};
 use crate::config::{self, Loaded, Purpose};
 use crate::telemetry;

@@ -1,10 +1,8 @@
 //! `[log]`: log format and filter.
 
-use std::fmt;
-
 use tracing_subscriber::EnvFilter;
 
-use super::{section::section, text::Text};
+use super::{log_format::LogFormat, section::section, text::Text};
 
 section! {
     /// Log format and filter.
@@ -19,15 +17,6 @@ section! {
     }
 }
 
-/// The format of a log line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogFormat {
-    /// For people.
-    Text,
-    /// One JSON object per line.
-    Json,
-}
-
 /// A level, or levels by module: `info` or `warn,waggle::feed=debug`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogFilter(String);
@@ -39,28 +28,11 @@ impl LogFilter {
     }
 }
 
-const FORMAT: Text<LogFormat> = Text { parse: format, display: LogFormat::to_string };
+const FORMAT: Text<LogFormat> = Text { parse: LogFormat::parse, display: LogFormat::to_string };
 const FILTER: Text<LogFilter> = Text { parse: filter, display: |filter| filter.0.clone() };
 const ACCESS: Text<bool> =
     Text { parse: access, display: |access| if *access { "on".to_owned() } else { "off".to_owned() } };
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
-
-impl fmt::Display for LogFormat {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Text => "text",
-            Self::Json => "json",
-        })
-    }
-}
-
-fn format(text: &str) -> Result<LogFormat, String> {
-    match text {
-        "text" => Ok(LogFormat::Text),
-        "json" => Ok(LogFormat::Json),
-        _ => Err("is neither text nor json".to_owned()),
-    }
-}
 
 fn access(text: &str) -> Result<bool, String> {
     match text {

@@ -21,6 +21,7 @@ mod kind;
 mod layers;
 mod limits;
 mod log;
+mod log_format;
 mod mcp;
 mod metrics;
 mod number;
@@ -57,7 +58,8 @@ pub use self::{
     flags::Flags,
     issuers::{IssuerTenants, TokenIssuer},
     limits::Limits,
-    log::{Log, LogFilter, LogFormat},
+    log::{Log, LogFilter},
+    log_format::LogFormat,
     mcp::Mcp,
     metrics::Metrics,
     origin::AllowedOrigin,

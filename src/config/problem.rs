@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::log::LogFormat;
+use super::log_format::LogFormat;
 
 /// Where a setting was set. Ordered like the layers: later ones override earlier ones.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

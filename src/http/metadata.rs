@@ -1,11 +1,12 @@
 //! The metadata of protected resources (RFC 9728): which authorization servers issue tokens for an endpoint.
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use http::{HeaderValue, Method, Response};
+use http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, WWW_AUTHENTICATE};
+use http::{HeaderMap, HeaderValue, Method, Response};
 use serde::Serialize;
 
 use super::body::Body;
+use super::credential::bearer;
 use super::problem;
 use crate::config::PublicUrl;
 use crate::model::ids::Slug;
@@ -74,6 +75,26 @@ impl Metadata {
     /// The path of the public URL, without a slash at its end.
     fn prefix(&self) -> &str {
         self.public_url.as_str().strip_prefix(self.public_url.origin()).unwrap_or_default()
+    }
+
+    /// Extends the challenge of an answer, if it has one: the URL of the document and, unless the challenge is about a
+    /// scope, the scope to request and whether a token was refused.
+    pub fn complete_challenge(&self, what: Protected<'_>, request: &HeaderMap, answer: &mut HeaderMap) {
+        let Some(challenge) = answer.get(WWW_AUTHENTICATE).and_then(|value| value.to_str().ok()) else {
+            return;
+        };
+        let mut sent = request.get_all(AUTHORIZATION).iter().filter_map(|value| value.to_str().ok());
+        let more = match what {
+            _ if challenge.contains("error=") => "",
+            Protected::Gateway => r#", scope="registry""#,
+            Protected::Endpoint(_) => r#", scope="mcp""#,
+        };
+        let refused = !more.is_empty() && sent.any(|value| bearer(value).is_some());
+        let error = if refused { r#", error="invalid_token""# } else { "" };
+        let value = format!(r#"{challenge}, resource_metadata="{}"{more}{error}"#, self.url(what));
+        if let Ok(value) = HeaderValue::try_from(value) {
+            answer.insert(WWW_AUTHENTICATE, value);
+        }
     }
 
     /// Answers a request for a document.

@@ -11,8 +11,8 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::client::ClientInfo;
-use super::modern::decode::META_CLIENT_INFO;
 use super::version::ProtocolVersion;
+use super::wire::params::META_CLIENT_INFO;
 use super::wire::{Incoming, Message, MethodName};
 use crate::http::key_expiry;
 use crate::http::meter::{MethodLabel, RequestLabels};

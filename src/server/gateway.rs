@@ -29,9 +29,9 @@ use crate::http::client_context::ClientContext;
 use crate::http::intake::Intake;
 use crate::http::metadata::{Metadata, Protected};
 use crate::http::origin::{self, ADMIN_CORS, Cors, FOREIGN_HOST, MCP_CORS, OriginRules, RequestSource};
+use crate::http::problem;
 use crate::http::refusals::Refusals;
 use crate::http::request_id::{RequestIds, X_REQUEST_ID};
-use crate::http::{challenge, problem};
 use crate::mcp::context::{Progress, RequestContext};
 use crate::mcp::endpoint::Endpoint;
 use crate::mcp::reply;
@@ -338,7 +338,7 @@ impl Gateway {
         response: &mut Response<Body>,
     ) {
         if let Some(metadata) = self.options.metadata.load().as_deref() {
-            challenge::complete(metadata, what(), request, response.headers_mut());
+            metadata.complete_challenge(what(), request, response.headers_mut());
         }
     }
 }

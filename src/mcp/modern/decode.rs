@@ -17,8 +17,6 @@ use crate::model::fault::{Fault, shortened};
 use crate::model::method::{Era, Method};
 
 const META_CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
-/// Where a client says what it is.
-pub const META_CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
 
 /// A body that this era takes.
 #[derive(Debug)]

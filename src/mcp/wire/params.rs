@@ -9,6 +9,8 @@ use crate::model::fault::Fault;
 
 /// The member of `params._meta` that only modern requests have.
 pub const META_PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+/// The member of `_meta` with the name and version of the client.
+pub const META_CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
 
 /// The parameters of a request or notification.
 #[derive(Debug, Default)]

@@ -2,23 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use super::paths::named;
+use super::paths::{Named, named};
 
 /// The files that import each other in circles, one list a circle. Each file is given by the path of its module. A module
-/// that re-exports what its own files define does not import them.
+/// that re-exports what its own files define does not import them; who imports a re-exported name imports the file that
+/// defines it.
 pub(super) fn circles(files: &[(String, String)]) -> Vec<Vec<String>> {
-    let numbers: BTreeMap<&str, usize> =
-        files.iter().enumerate().map(|(number, (module, _))| (module.as_str(), number)).collect();
-    let imports: Vec<Vec<usize>> = files
-        .iter()
-        .map(|(module, text)| {
-            let steps: Vec<_> = module.split("::").map(str::to_owned).collect();
-            let paths = named(&steps, text);
-            let imported = paths.iter().filter(|path| !path.reexport);
-            let file = |path: &str| {
-                file_of(path, &numbers).or_else(|| file_of(&format!("{module}::{path}"), &numbers))
-            };
-            imported.filter_map(|named| file(&named.path)).collect()
+    let index = Index::new(files);
+    let imports: Vec<Vec<usize>> = (0..files.len())
+        .map(|from| {
+            let imported = index.paths[from].iter().filter(|path| !path.reexport);
+            imported.filter_map(|named| index.defining_file(&named.path, from)).collect()
         })
         .collect();
     let reach: Vec<Vec<bool>> = (0..files.len()).map(|from| reachable(from, &imports)).collect();
@@ -36,14 +30,43 @@ pub(super) fn circles(files: &[(String, String)]) -> Vec<Vec<String>> {
     found
 }
 
-/// The file that defines what a path names: that of the longest module that the path begins with.
-fn file_of(path: &str, numbers: &BTreeMap<&str, usize>) -> Option<usize> {
-    let mut module = path;
-    loop {
-        if let Some(number) = numbers.get(module) {
-            return Some(*number);
+/// The files by their modules, and the paths that each names.
+struct Index<'f> {
+    files: &'f [(String, String)],
+    numbers: BTreeMap<&'f str, usize>,
+    paths: Vec<Vec<Named>>,
+}
+
+impl<'f> Index<'f> {
+    fn new(files: &'f [(String, String)]) -> Self {
+        let numbers =
+            files.iter().enumerate().map(|(number, (module, _))| (module.as_str(), number)).collect();
+        let steps = |module: &str| module.split("::").map(str::to_owned).collect::<Vec<_>>();
+        let paths = files.iter().map(|(module, text)| named(&steps(module), text)).collect();
+        Self { files, numbers, paths }
+    }
+
+    /// The file that defines what the file `from` names by a path: that of the longest module that the path begins with
+    /// or, where that one re-exports the name, the file that it has the name from.
+    fn defining_file(&self, path: &str, from: usize) -> Option<usize> {
+        let within = format!("{}::{path}", self.files[from].0);
+        let (number, rest) = self.longest_module(path).or_else(|| self.longest_module(&within))?;
+        let name = rest.split("::").next().filter(|name| !name.is_empty());
+        let origin = self.paths[number]
+            .iter()
+            .find(|named| named.reexport && named.path != path && named.path.rsplit("::").next() == name);
+        origin.and_then(|origin| self.defining_file(&origin.path, number)).or(Some(number))
+    }
+
+    /// The longest module that a path begins with, and what follows it.
+    fn longest_module<'p>(&self, path: &'p str) -> Option<(usize, &'p str)> {
+        let mut module = path;
+        loop {
+            if let Some(number) = self.numbers.get(module) {
+                return Some((*number, path[module.len()..].trim_start_matches("::")));
+            }
+            (module, _) = module.rsplit_once("::")?;
         }
-        (module, _) = module.rsplit_once("::")?;
     }
 }
 
@@ -72,4 +95,15 @@ fn circle_is_found_through_any_number_of_files() {
     ];
     let files = files.map(|(module, text)| (module.to_owned(), text.to_owned()));
     assert_eq!(circles(&files), [["crate::a::b", "crate::a::c", "crate::a::d"]]);
+}
+
+#[test]
+fn circle_is_found_through_a_reexport() {
+    let files = [
+        ("crate::a", "mod b; pub use b::B;"),
+        ("crate::a::b", "use super::c::C;"),
+        ("crate::a::c", "use crate::a::B;"),
+    ];
+    let files = files.map(|(module, text)| (module.to_owned(), text.to_owned()));
+    assert_eq!(circles(&files), [["crate::a::b", "crate::a::c"]]);
 }

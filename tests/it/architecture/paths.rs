@@ -1,4 +1,4 @@
-//! The paths that a source file names, as far as they can be told without a compiler: those that begin with `crate`,
+//! The paths that a source file names, as far as they can be recognised without a compiler: those that begin with `crate`,
 //! `self` or `super` made whole, and those that begin with anything else as they stand.
 
 /// A path, and whether the file hands it on under a name of its own.
@@ -29,7 +29,7 @@ fn tokens(text: &str) -> Vec<Token> {
     let mut rest = text;
     while let Some(first) = rest.chars().next() {
         let name = rest.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(rest.len());
-        let length = if let Some(length) = untold(rest, &rest[..name]) {
+        let length = if let Some(length) = skipped(rest, &rest[..name]) {
             length
         } else if name > 0 {
             tokens.push(Token::Name(rest[..name].to_owned()));
@@ -48,8 +48,8 @@ fn tokens(text: &str) -> Vec<Token> {
     tokens
 }
 
-/// The length of what tells no path, if that is what comes next; `name` is the name that comes next, if one does.
-fn untold(rest: &str, name: &str) -> Option<usize> {
+/// The length of a comment, text, character or lifetime at the beginning of `rest`; `name` is the name there, if any.
+fn skipped(rest: &str, name: &str) -> Option<usize> {
     if rest.starts_with("//") {
         return Some(rest.find('\n').unwrap_or(rest.len()));
     }

@@ -1,0 +1,65 @@
+//! What the handlers share: services, bounds, and the types of their state and answers.
+
+use std::sync::Arc;
+
+use http::Method;
+use tokio::sync::Semaphore;
+
+use super::audit_reads::AuditReads;
+use super::limits::LimitBounds;
+use crate::audit::AuditRecorder;
+use crate::catalog::Catalog;
+use crate::config::Costs;
+use crate::http::cursor::CursorSeal;
+use crate::http::operator_keys::OperatorKeys;
+use crate::http::problem::AdminFault;
+use crate::identity::Identity;
+use crate::quota::limits::Limits;
+use crate::quota::usage::UsageBook;
+
+/// The state of the handlers.
+pub(super) type App = axum::extract::State<Arc<Admin>>;
+/// The answer of a handler.
+pub(super) type Answer<T> = Result<T, AdminFault>;
+
+/// The services of the handlers.
+#[derive(Debug)]
+pub struct Admin {
+    /// Tenants, agents, keys and access.
+    pub identity: Arc<Identity>,
+    /// Resources, resource templates and prompts.
+    pub catalog: Arc<Catalog>,
+    /// The audit log.
+    pub audit: Arc<AuditRecorder>,
+    /// Recent reads of it, which may be repeated without a row.
+    pub audit_reads: AuditReads,
+    /// Seals the cursors of lists.
+    pub seal: CursorSeal,
+    /// The valid operator keys.
+    pub operators: OperatorKeys,
+    /// The rate limits.
+    pub limits: Arc<Limits>,
+    /// The usage.
+    pub usage: Arc<UsageBook>,
+    /// The cost of requests.
+    pub costs: Costs,
+    /// The bounds of limits that may be set.
+    pub settable: LimitBounds,
+    /// The maximum size of a resource's contents, in bytes.
+    pub content_bytes: usize,
+    /// The maximum size of a manifest as JSON, in bytes.
+    pub manifest_bytes: usize,
+    /// Permits for processing a manifest, which takes several times its size in memory.
+    pub manifests: Arc<Semaphore>,
+}
+
+impl Admin {
+    /// The cost of a call.
+    pub(super) fn cost(&self, method: &Method) -> u32 {
+        if matches!(*method, Method::GET | Method::HEAD) {
+            self.costs.admin_read
+        } else {
+            self.costs.admin_write
+        }
+    }
+}
