@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use crate::error::{EmbeddedError, IoContext};
 
-/// PostgreSQL refuses to run as root. Not `nobody`: other services that run as it could read the database.
+/// PostgreSQL refuses to run as root. Not `nobody`: other services run as that user and could read the database.
 const INSTEAD_OF_ROOT: &str = "postgres";
 const REACH_DEADLINE: Duration = Duration::from_secs(10);
 /// Prints the index of the first argument that the user may not execute.
@@ -63,7 +63,7 @@ impl Account {
 
     /// Checks that this user can execute all of `wanted` and pass through their parents.
     ///
-    /// A process of that user asks the operating system, since permission bits alone do not decide.
+    /// A process of that user checks it, since permission bits alone do not decide.
     pub(super) async fn reaches(&self, wanted: &[&Path]) -> Result<(), EmbeddedError> {
         let Some(user) = &self.other else { return Ok(()) };
         let way = |path: &'_ Path| path.ancestors().map(Path::to_owned).collect::<Vec<PathBuf>>();

@@ -13,7 +13,7 @@ use crate::folder::{DataFolder, remove_draft};
 use crate::guardian::{Guardian, Program};
 use crate::installation::Installation;
 
-/// The first that the system has is used. Both collate by bytes; the first also classifies characters beyond ASCII.
+/// The first available one is used. Both collate by bytes; the first also classifies characters beyond ASCII.
 const LOCALES: [&str; 2] = ["C.UTF-8", "C"];
 
 /// The creation of a cluster.
@@ -77,7 +77,7 @@ impl Creation<'_> {
         Err(EmbeddedError::CreateFailed { reason, log: log.path().to_owned(), output: log.quote(mark) })
     }
 
-    /// Whoever can open the socket is trusted: its directory is open to one user only.
+    /// Every connection over the socket is trusted: only one user can enter its directory.
     fn arguments(&self, draft: &Path, locale: &str) -> Vec<OsString> {
         let mut arguments: Vec<OsString> = vec!["-D".into(), draft.into()];
         arguments.extend([

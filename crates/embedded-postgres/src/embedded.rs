@@ -21,10 +21,9 @@ use crate::search::{Search, WELL_KNOWN, choose};
 use crate::server::Server;
 use crate::socket::SocketFolder;
 
-/// Checks that a supported PostgreSQL is installed, as a start would search for it.
+/// Checks that a supported PostgreSQL is installed where a start searches for it.
 ///
-/// # Errors
-/// As [`Embedded::start`] where it is missing.
+/// # Errors Those of [`Embedded::start`] for missing programs.
 pub async fn check_programs(options: &EmbeddedOptions) -> Result<(), EmbeddedError> {
     find_installation(options).await.map(drop)
 }
@@ -40,8 +39,7 @@ pub struct Embedded {
 impl Embedded {
     /// Whether a data directory holds a cluster.
     ///
-    /// # Errors
-    /// Where the directory cannot be read.
+    /// # Errors If the directory cannot be read.
     pub fn exists(data_dir: &Path) -> Result<bool, EmbeddedError> {
         Ok(folder::cluster_version(&folder::cluster(data_dir))?.is_some())
     }
@@ -49,8 +47,7 @@ impl Embedded {
     /// Starts the server on the cluster in the data directory, creating what is missing. A server that exits is restarted
     /// until [`Embedded::stop`].
     ///
-    /// # Errors
-    /// The message of each [`EmbeddedError`] says what to do about it.
+    /// # Errors See [`EmbeddedError`]; each message says what to do.
     pub async fn start(options: EmbeddedOptions) -> Result<Self, EmbeddedError> {
         let began = Instant::now();
         options.check_name()?;
@@ -114,7 +111,7 @@ async fn prepare(
 }
 
 async fn create_cluster(server: &Server) -> Result<(), EmbeddedError> {
-    // At each start: an `initdb` that was killed may still have been writing at the last one.
+    // At each start: the `initdb` of an earlier one may still have been writing when that failed.
     server.data.remove_drafts();
     // Checked again under the lock.
     if folder::cluster_version(&server.data.cluster())?.is_some() {

@@ -24,8 +24,8 @@ pub enum EmbeddedError {
     )]
     NotInstalled,
 
-    /// The given directory does not hold PostgreSQL's programs.
-    #[error("{} holds no working PostgreSQL programs `postgres` and `initdb`", .0.display())]
+    /// The given directory does not contain PostgreSQL's programs.
+    #[error("{} contains no working PostgreSQL programs `postgres` and `initdb`", .0.display())]
     NotABinDir(PathBuf),
 
     /// Only releases older than the oldest supported one are installed.
@@ -66,8 +66,8 @@ pub enum EmbeddedError {
 
     /// PostgreSQL's user has no access to a directory.
     #[error(
-        "PostgreSQL runs as the user `{user}`, who cannot pass through {}; grant it with `chmod o+x {}`, or choose \
-         another path than {}",
+        "PostgreSQL runs as the user `{user}`, which has no search permission on {}; grant it with `chmod o+x {}`, \
+         or choose another path than {}",
         at.display(),
         at.display(),
         wanted.display()
@@ -81,9 +81,9 @@ pub enum EmbeddedError {
         wanted: PathBuf,
     },
 
-    /// The directory of the cluster holds something else.
+    /// The directory of the cluster contains other files.
     #[error(
-        "{} is not empty and holds no PostgreSQL cluster (no PG_VERSION file); move it away, or choose another data \
+        "{} is not empty and contains no PostgreSQL cluster (no PG_VERSION file); move it away, or choose another data \
          directory",
         .0.display()
     )]
@@ -142,21 +142,21 @@ pub enum EmbeddedError {
     /// A file or program could not be used.
     #[error("cannot {action}: {source}")]
     Io {
-        /// What was tried.
+        /// The attempted action.
         action: String,
         /// The error of the operating system.
         source: std::io::Error,
     },
 }
 
-/// How a program that should have succeeded ended.
+/// How a failed program ended.
 #[derive(Debug)]
 pub enum ExitReason {
     /// It exited.
     Exited(ExitStatus),
     /// It was stopped after this timeout.
     TimedOut(Duration),
-    /// It was stopped because the embedded database was.
+    /// It was stopped because the embedded database was stopped.
     Stopped,
 }
 
@@ -170,7 +170,7 @@ impl fmt::Display for ExitReason {
     }
 }
 
-/// Adds what was tried to an error of the operating system.
+/// Adds the attempted action to an error of the operating system.
 pub(super) trait IoContext<T> {
     fn context(self, verb: &str, path: &Path) -> Result<T, EmbeddedError>;
 }

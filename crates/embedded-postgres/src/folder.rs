@@ -13,7 +13,7 @@ use crate::error::{EmbeddedError, IoContext};
 const CLUSTER: &str = "postgres";
 const LOCK: &str = "embedded.lock";
 
-/// The data directory, locked for as long as this lives.
+/// The data directory, locked until this is dropped.
 #[derive(Debug)]
 pub(super) struct DataFolder {
     path: PathBuf,

@@ -30,7 +30,7 @@ pub(super) struct Guardian {
     pub(super) grace: Duration,
 }
 
-/// A program that is stopped when this is dropped, or the owning process ends.
+/// A program that is stopped when this is dropped or the owning process ends.
 #[derive(Debug)]
 pub(super) struct GuardedProcess {
     guardian: Child,
@@ -41,7 +41,7 @@ pub(super) struct GuardedProcess {
 impl Guardian {
     /// Runs `program` in `folder`, which its user must be able to enter.
     ///
-    /// It inherits nothing of the environment, which may hold secrets. `socket` is removed after a stop.
+    /// It inherits no environment variables, which may contain secrets. `socket` is removed after a stop.
     pub(super) fn spawn(&self, program: &Program<'_>) -> io::Result<GuardedProcess> {
         let mut command = Command::new("/bin/sh");
         command.arg("-c").arg(SCRIPT).arg("guardian");
@@ -54,7 +54,7 @@ impl Guardian {
         command.stdin(Stdio::piped()).stdout(self.log.writer()?).stderr(self.log.writer()?);
         self.account.run(&mut command);
         let mut guardian = command.spawn()?;
-        // Taken, since waiting for a child closes its standard input.
+        // Taken out of the child, since waiting for it closes its standard input.
         let pipe = guardian.stdin.take().ok_or_else(|| io::Error::other("no pipe to the guardian"))?;
         Ok(GuardedProcess { guardian, pipe, grace: self.grace })
     }

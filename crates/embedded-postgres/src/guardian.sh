@@ -1,19 +1,19 @@
-# Runs a program for as long as its owner lives, which holds the other end of standard input.
+# Runs a program until its owner, which holds the other end of standard input, ends.
 # Usage: guardian FOLDER GRACE PROGRAM [ARGUMENT...]
-# FOLDER (may be empty) holds the server's socket; it is removed after a stop. GRACE: seconds.
+# FOLDER (may be empty) contains the server's socket; it is removed after a stop. GRACE: seconds.
 #
-# The owner starts this as the leader of a process group. Signals go to the group ("kill 0"), never to a
-# number that another process may have by then. PostgreSQL's own children leave the group.
+# The owner starts this as the leader of a process group. Signals are sent to the group ("kill 0"), never to a process
+# id, which may have been reused. PostgreSQL's own children leave the group.
 folder=$1 grace=$2
 shift 2
 # Background jobs get /dev/null as standard input, so the pipe moves to a descriptor of its own.
 exec 3<&0 </dev/null
 trap '' HUP INT QUIT TERM
 (
-    read -r _ <&3               # Nothing is ever written: this returns when the owner ends.
+    read -r _ <&3               # Nothing is ever written: returns when the owner ends.
     second=0
     while [ "$second" -lt "$grace" ]; do
-        kill -INT 0             # PostgreSQL: fast shutdown. Again, in case it is only just starting.
+        kill -INT 0             # PostgreSQL: fast shutdown. Repeated, in case it is just starting.
         sleep 1
         second=$((second + 1))
     done
@@ -27,7 +27,7 @@ trap 'ending=yes' INT
 trap : HUP QUIT TERM USR1
 "$@" 3<&-
 status=$?
-kill -USR1 0                    # Ends the watcher above, the only one left without a handler.
+kill -USR1 0                    # Ends the watcher above, which alone has no handler.
 wait
 if [ -n "$ending" ] && [ -n "$folder" ]; then
     rm -f "$folder/.s.PGSQL.5432" "$folder/.s.PGSQL.5432.lock"

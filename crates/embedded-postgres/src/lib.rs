@@ -1,8 +1,8 @@
-//! The life cycle of a private PostgreSQL server: found among the programs that the system has installed, initialized,
-//! started, restarted when it crashes, and stopped with the process that owns it.
+//! The life cycle of a private PostgreSQL server: found among the installed programs, initialized, started, restarted
+//! when it crashes, and stopped with the process that owns it.
 //!
-//! For programs that should run without a configured database, and for tests. Nothing is downloaded. The server is a real
-//! one with durable commits: whatever was committed before the process was killed is there after the next start.
+//! For programs that should run without a configured database, and for tests. Nothing is downloaded. The server has
+//! durable commits: everything that was committed before the process was killed remains after the next start.
 //!
 //! ```no_run
 //! use embedded_postgres::{Embedded, EmbeddedOptions};

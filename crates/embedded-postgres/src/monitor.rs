@@ -1,4 +1,4 @@
-//! Supervises the server: restarts it when it exits, stops it when asked to.
+//! Supervises the server: restarts it when it exits, stops it on request.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ const LONGEST_DELAY: Duration = Duration::from_secs(10);
 const STABLE_AFTER: Duration = Duration::from_mins(1);
 const LOG_CHECK: Duration = Duration::from_secs(30);
 
-/// Restarts the server until it is to stop, then stops it. Releases the data directory after that.
+/// Restarts the server until a stop is requested, then stops it. Releases the data directory after that.
 pub(super) async fn supervise(server: Server, mut running: GuardedProcess) {
     let mut delay = FIRST_DELAY;
     loop {
@@ -24,7 +24,7 @@ pub(super) async fn supervise(server: Server, mut running: GuardedProcess) {
                 tracing::warn!(%status, "embedded database exited; restarting");
             }
         }
-        // Stops what a killed guardian may have left, before another server is started.
+        // If the guardian was killed, its server may still run: it is stopped before another one is started.
         drop(running);
         if since.elapsed() >= STABLE_AFTER {
             delay = FIRST_DELAY;
@@ -38,7 +38,7 @@ pub(super) async fn supervise(server: Server, mut running: GuardedProcess) {
     }
 }
 
-/// Returns the exit status of the server; meanwhile keeps its log short.
+/// Waits for the server to exit and returns its status; meanwhile truncates its log.
 async fn exited(server: &Server, running: &mut GuardedProcess) -> String {
     let mut log_check = interval(LOG_CHECK);
     loop {
@@ -49,7 +49,7 @@ async fn exited(server: &Server, running: &mut GuardedProcess) -> String {
     }
 }
 
-/// Retries with growing delays until the server runs or is to stop.
+/// Retries with growing delays until the server runs or a stop is requested.
 async fn restart(server: &Server, delay: &mut Duration) -> Option<GuardedProcess> {
     loop {
         tokio::select! {

@@ -1,4 +1,4 @@
-//! How an embedded database is run.
+//! The options of an embedded database.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -9,15 +9,15 @@ use crate::error::EmbeddedError;
 /// The maximum length of a name, in bytes: the path of a Unix socket is short.
 const MAX_NAME_BYTES: usize = 24;
 
-/// How to run an embedded database.
+/// The options of an embedded database.
 #[derive(Debug, Clone)]
 pub struct EmbeddedOptions {
     /// Names the database, the cluster's only role and the socket's directory: at most 24 lower-case letters, digits and
     /// `_`, a letter first. A cluster keeps the name that it was created with.
     pub name: String,
-    /// The directory of everything that is kept; created where it is missing.
+    /// The directory of all persistent files; created if it is missing.
     pub data_dir: PathBuf,
-    /// The directory of the programs `postgres` and `initdb`; searched for where it is `None`.
+    /// The directory of the programs `postgres` and `initdb`; searched for if `None`.
     pub bin_dir: Option<PathBuf>,
     /// Whether a commit survives a crash of the machine. `false` is for tests, and faster.
     pub durable: bool,

@@ -30,7 +30,7 @@ const PREDECESSOR_DELAY: Duration = Duration::from_millis(100);
 const PREDECESSOR: [&str; 2] =
     ["lock file \"postmaster.pid\" already exists", "pre-existing shared memory block"];
 
-/// For a small machine that also runs the owner. The command line overrides the configuration files.
+/// Sized for a small machine that also runs the owner. The command line overrides the configuration files.
 const SETTINGS: &[&str] = &[
     "listen_addresses=",
     "unix_socket_permissions=0700",
@@ -40,7 +40,7 @@ const SETTINGS: &[&str] = &[
     "logging_collector=off",
     "log_destination=stderr",
     "log_checkpoints=off",
-    // Without the details, which quote rows.
+    // Terse: the details quote rows.
     "log_error_verbosity=terse",
     "lc_messages=C",
     "timezone=UTC",

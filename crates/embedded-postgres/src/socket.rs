@@ -1,4 +1,4 @@
-//! The private directory of the server's Unix socket, through which alone the server is reached.
+//! The private directory of the server's Unix socket, the only way to reach the server.
 //!
 //! The path of a socket has at most about a hundred bytes, so it cannot be in a deep data directory.
 
@@ -69,14 +69,14 @@ impl Drop for SocketFolder {
     }
 }
 
-/// Whether the path is short enough, and holds no separator of PostgreSQL's list of socket directories.
+/// Whether the path is short enough, and contains no separator of PostgreSQL's list of socket directories.
 fn is_usable(folder: &Path) -> bool {
     let Some(text) = folder.to_str() else { return false };
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
     folder.is_absolute() && text.chars().all(plain) && text.len() + 1 + FILES[0].len() <= MAX_SOCKET_PATH
 }
 
-/// Removes the directory that `record` names, unless the path belongs to something else by now.
+/// Removes the directory that `record` names, unless the path now belongs to something else.
 fn remove_recorded(record: &Path, prefix: &str, account: &Account) {
     let Ok(path) = fs::read_to_string(record) else { return };
     let path = Path::new(&path);

@@ -9,10 +9,10 @@ impl Class {
     pub(super) const ALPHANUMERIC: Self =
         Self::of(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz");
     pub(super) const UNRESERVED: Self = Self::ALPHANUMERIC.union(Self::of(b"-._~"));
-    /// The delimiters of RFC 3986's generic syntax: only a reserved value holds them as they are.
+    /// The delimiters of RFC 3986's generic syntax: only a reserved value contains them unencoded.
     pub(super) const STRUCTURE: Self = Self::of(b"/?#[]");
     pub(super) const RESERVED: Self = Self::STRUCTURE.union(Self::of(b":@!$&'()*+,;="));
-    /// The characters that a path segment may hold as they are.
+    /// The characters that a path segment may contain unencoded.
     pub(super) const SEGMENT: Self = Self::UNRESERVED.union(Self::RESERVED).difference(Self::STRUCTURE);
     /// The characters of a percent-encoded octet.
     pub(super) const ENCODED: Self = Self::of(b"%0123456789ABCDEFabcdef");

@@ -20,7 +20,7 @@ pub enum Conflict {
     /// Some URI matches both templates, and neither is more specific.
     #[error("conflicts with {0}: some URI matches both, and neither has more literal text")]
     With(UriTemplate),
-    /// Deciding takes more work than is allowed.
+    /// The comparison exceeds the bound on work.
     #[error(
         "is too similar to other templates to be compared with them in bounded time; give them more literal text"
     )]

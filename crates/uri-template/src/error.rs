@@ -5,10 +5,10 @@ use crate::limits::MAX_TEMPLATE_BYTES;
 /// Why a text is not an accepted URI template. Each message continues the sentence "the template …".
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UriTemplateError {
-    /// It is longer than [`MAX_TEMPLATE_BYTES`].
+    /// The template is longer than [`MAX_TEMPLATE_BYTES`].
     #[error("is longer than {MAX_TEMPLATE_BYTES} bytes")]
     TooLong,
-    /// Literal text holds a character that is not allowed in a URI.
+    /// Literal text contains a character that is not allowed in a URI.
     #[error("holds {0:?}, which no URI may hold: percent-encode it")]
     Character(char),
     /// A `%` in literal text is not followed by two hexadecimal digits.
@@ -57,7 +57,8 @@ pub enum UriTemplateError {
     },
     /// `{+…}` is followed directly by `{&…}` or `{;…}`.
     #[error(
-        "has {{{operator}…}} right after {{+{name}}}, whose value may hold {operator}: only {{?…}} and {{#…}} may stand there"
+        "has {{{operator}…}} right after {{+{name}}}, whose value may hold {operator}: only {{?…}} and {{#…}} may \
+         follow it"
     )]
     AfterReserved {
         /// The reserved variable.
@@ -66,7 +67,7 @@ pub enum UriTemplateError {
         operator: char,
     },
     /// Something follows `{#…}`.
-    #[error("goes on after {{#{0}}}: a fragment ends the URI")]
+    #[error("continues after {{#{0}}}: a fragment is the end of a URI")]
     AfterFragment(String),
     /// Nothing separates two variables.
     #[error("has {left} and {right} side by side: put a literal between them, such as /")]
@@ -105,10 +106,10 @@ pub enum ExpandError {
         fault: ValueError,
     },
     /// The result is not an absolute URI, as of `x://h:{port}` with the port `a`.
-    #[error("these values make no absolute URI")]
+    #[error("these values do not expand to an absolute URI")]
     NotAUri,
     /// The result has a path segment `..`, made of values and literal text together.
-    #[error("these values make a path segment ..")]
+    #[error("these values expand to a path segment ..")]
     DotDot,
 }
 
@@ -118,10 +119,10 @@ pub enum ValueError {
     /// It is empty, which outside `{;…}`, `{?…}`, `{&…}` and `{#…}` expands like a missing one.
     #[error("is empty")]
     Empty,
-    /// It holds a control character.
+    /// It contains a control character.
     #[error("holds a control character")]
     Control,
-    /// It holds a `/`, which only `{+…}` and `{#…}` allow.
+    /// It contains a `/`, which only `{+…}` and `{#…}` allow.
     #[error("holds a /, which only {{+…}} and {{#…}} allow")]
     Slash,
     /// It has a segment `..`, between `/`, `\` or its ends.

@@ -7,7 +7,7 @@ pub fn encode_non_ascii(text: &str) -> String {
     utf8_percent_encode(text, &AsciiSet::EMPTY).to_string()
 }
 
-/// Whether a character formats bidirectional text, which an IRI must not hold (RFC 3987, section 4.1).
+/// Whether a character formats bidirectional text, which an IRI must not contain (RFC 3987, section 4.1).
 pub fn is_bidi_formatting(character: char) -> bool {
     matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}')
 }

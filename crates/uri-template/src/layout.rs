@@ -12,7 +12,7 @@ pub(super) struct Layout {
     pub(super) separators: Vec<Separator>,
     pub(super) tail: String,
     pub(super) fragment: Option<Variable>,
-    /// The slot that takes the text left over by the others: the one with `{+…}`, otherwise the last. The slots before
+    /// The slot that matches the text that the others leave: the one with `{+…}`, otherwise the last. The slots before
     /// it are read forwards, those after it backwards.
     pub(super) pivot: usize,
 }
@@ -39,7 +39,7 @@ pub(super) struct Variable {
     pub(super) index: usize,
     /// Whether it is one of `{+…}` or `{#…}`.
     pub(super) reserved: bool,
-    /// The characters that its value may hold as they are. Everything else is percent-encoded.
+    /// The characters that its value may contain unencoded.
     pub(super) accepts: Class,
 }
 
@@ -54,7 +54,7 @@ pub(super) struct Parameter {
 /// The literal text between two slots.
 pub(super) struct Separator {
     pub(super) text: String,
-    /// The index of its *stop*: a character that no slot read from this separator on may hold, so that its first
+    /// The index of its *stop*: a character that no slot read after this separator may contain, so that its first
     /// occurrence in a URI (its last one, reading backwards) is this one.
     pub(super) stop: usize,
 }
@@ -74,8 +74,8 @@ impl Parameter {
 }
 
 impl Slot {
-    /// Whether parameters after this literal text belong to the slot: where the character that introduces them marks
-    /// the end of the value more reliably than the text.
+    /// Whether the slot includes parameters after this literal text: if the character that introduces them marks the
+    /// end of the value more reliably than the text.
     pub(super) fn takes(&self, literal: &str, operator: char) -> bool {
         let plain = Class::UNRESERVED.union(Class::only('%'));
         literal.is_empty()

@@ -20,7 +20,7 @@
 //! let uri = template.expand(|name| values.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str()))?;
 //! assert_eq!(uri, "repo://rust-lang/book/blob/src/ch01.md?ref=main");
 //!
-//! // `1-2-3` could be read as `1` and `2-3` or as `1-2` and `3`; a value therefore holds its separator percent-encoded.
+//! // `1-2-3` could be read as `1` and `2-3` or as `1-2` and `3`: a value contains its separator percent-encoded only.
 //! let range = UriTemplate::parse("log:{from}-{to}")?;
 //! assert!(range.matches("log:1-2-3").is_none());
 //! assert_eq!(range.matches("log:1-2%2D3").unwrap()[1], ("to", "2-3".to_owned()));
@@ -35,9 +35,9 @@
 //!
 //! # Layout
 //!
-//! `head slot separator slot … tail fragment`: a slot is a value, parameters (`{;a}`, `{?a}`, `{&a}`), or a value and the
-//! parameters after it. The slots before the *pivot* (the slot of `{+a}`, otherwise the last one) are read forwards, those
-//! after it backwards, and the pivot takes the rest.
+//! `head slot separator slot … tail fragment`: a slot is a value, parameters (`{;a}`, `{?a}`, `{&a}`), or a value and
+//! the parameters after it. The slots before the *pivot* (the slot of `{+a}`, otherwise the last one) are read
+//! forwards, those after it backwards, and the pivot matches the rest.
 //!
 //! # Features
 //!

@@ -107,8 +107,8 @@ const STRIDE: usize = 32;
 pub(super) struct Pattern(Vec<Step>);
 
 impl Pattern {
-    /// Whether both accept some text. Each visited pair of positions is subtracted from `visits`; `None` where they do not
-    /// suffice.
+    /// Whether both accept some text. Each visited pair of positions is subtracted from `visits`; `None` if they are
+    /// used up.
     pub(super) fn overlaps(&self, other: &Self, visits: &mut usize) -> Option<bool> {
         // Steps of exactly one character are compared pairwise, from the beginning and back from the end. (An optional
         // part ends with `Any`.)
@@ -123,7 +123,7 @@ impl Pattern {
             return Some(false);
         }
         let (rows, columns) = (&rows[..rows.len() - end], &columns[..columns.len() - end]);
-        // Pairs of positions, one in each pattern, that some text leads to.
+        // Pairs of positions, one in each pattern, that some text reaches.
         let mut reached = Reached::new(rows.len() + 1, columns.len() + 1);
         reached.add(0, 0);
         while let Some((row, column)) = reached.next() {

@@ -19,7 +19,7 @@ impl Layout {
     pub(super) fn separator(&self, text: String) -> Result<Separator, Error> {
         let at = self.separators.len();
         let (left, right) = (&self.slots[at], &self.slots[at + 1]);
-        // Next to a reserved value only a character that no other value holds, even unencoded, marks the boundary.
+        // Next to a reserved value only a character that no other value contains, even unencoded, marks the boundary.
         let ranks = if left.is_reserved() || right.is_reserved() { &STOPS[..2] } else { &STOPS[..] };
         let barred = self.syntax(left).union(self.syntax(right));
         let stop = ranks.iter().map(|rank| rank.difference(barred)).find_map(|rank| {
@@ -48,14 +48,14 @@ impl Layout {
         names.fold(slot.delimiters.union(equals).union(suffix), Class::union)
     }
 
-    /// Sets the characters that every value may hold as they are.
+    /// Sets the characters that each value may contain unencoded.
     pub(super) fn assign_classes(&mut self) {
         let any = Class::UNRESERVED.union(Class::RESERVED);
         let hash = Class::only('#');
         let stops: Vec<u8> = self.separators.iter().map(Separator::character).collect();
         for (at, slot) in self.slots.iter_mut().enumerate() {
-            // The stops on both sides, though one would do: a value that another implementation expanded and that holds
-            // one as it is then matches nothing, instead of passing a part of it to its neighbour.
+            // The stops on both sides, although one would suffice: a value that another implementation expanded with
+            // one of them unencoded then does not match, instead of being split differently.
             let simple =
                 Class::SEGMENT.difference(Class::of(&stops[at.saturating_sub(1)..stops.len().min(at + 1)]));
             if let Some(value) = &mut slot.value {

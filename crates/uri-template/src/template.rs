@@ -29,7 +29,7 @@ use crate::syntax;
 ///
 /// These are ambiguous and are refused:
 /// - two adjacent values, `{a}{b}`, or a value after a parameter, `{?a}{b}`;
-/// - two values with only letters, digits or `%` octets between them, `{a}to{b}`, or only text that the neighbouring
+/// - two values with only letters, digits or `%` octets between them, `{a}to{b}`, or only text that the neighboring
 ///   expression writes as well: that of parameters, `{?a}&b={c}`, and text before these, `{a}-{b}-c{?d}`;
 /// - next to `{+a}`: also only `-`, `.`, `_` or `~`, `{+a}.{b}`;
 /// - two of `{+a}`; lists as `{+a,b}` and `{#a,b}`; `{+a}` right before `{&b}` or `{;b}`;
@@ -39,27 +39,27 @@ use crate::syntax;
 ///
 /// Literal text and names match byte for byte. A value is the text up to the next separator, which must match in full:
 ///
-/// | expression | the value may hold |
+/// | expression | the value may contain |
 /// |---|---|
 /// | `{a}` `{.a}` `{/a}` `{;a}` `{?a}` `{&a}` | letters, digits, `-._~!$&'()*+,;=:@`, octets as `%41` |
 /// | `{+a}` | also `/?#[]`, but no `?` before `{?b}`, no `#` in a template with `{#b}` |
 /// | `{#a}` | also `/?[]` |
 ///
-/// No value holds the character that separates it from the value before or after it, unless percent-encoded: `{a}-{b}`
-/// matches `1-2` and `1%2D2-3`, and not `1-2-3`. That character is, of the literal between the two, the first of
-/// `/?#[]`, otherwise of the other reserved ones, otherwise of `-._~` (after `{+a}` the last one); in parameters it is
-/// the character before each name. With the `{+a}` of a template nothing is excluded except as above: `{+a}/{b}`
-/// reads `x/y/z` as `x/y` and `z`, since `b` holds no `/`. Literal text excludes nothing at the end of the template or
-/// of its path: `{a}.md` and `{a}.md{?b}` match `x.y.md`.
+/// No value contains the character that separates it from the value before or after it, unless percent-encoded:
+/// `{a}-{b}` matches `1-2` and `1%2D2-3`, and not `1-2-3`. That character is, of the literal between the two, the first
+/// of `/?#[]`, otherwise of the other reserved ones, otherwise of `-._~` (after `{+a}` the last one); in parameters it
+/// is the character before each name. The value of `{+a}` excludes nothing else: `{+a}/{b}` reads `x/y/z` as `x/y` and
+/// `z`, since `b` contains no `/`. Literal text excludes nothing at the end of the template or of its path: `{a}.md`
+/// and `{a}.md{?b}` match `x.y.md`.
 ///
 /// Values of `{a}`, `{+a}`, `{.a}` and `{/a}` are required and not empty, since the RFC expands an empty and a missing
-/// one alike. Parameters (`{;a}`, `{?a}`, `{&a}`) and `{#a}` are optional, and are absent from the result where the URI
-/// omits them. The parameters of one expression may come in any order; an unknown or repeated one does not match. A
-/// parameter without `=` is empty.
+/// one to the same text. Parameters (`{;a}`, `{?a}`, `{&a}`) and `{#a}` are optional, and are absent from the result
+/// where the URI omits them. The parameters of one expression may come in any order; an unknown or repeated one does
+/// not match. A parameter without `=` is empty.
 ///
-/// Values are percent-decoded once. There is no match where the result is not UTF-8, holds a control character, has a
-/// segment `..` between `/` or `\`, or holds a `/` outside `{+a}` and `{#a}`; nor where the URI's path has a segment
-/// `..`, however encoded.
+/// Values are percent-decoded once. There is no match where the result is not UTF-8, contains a control character, has
+/// a segment `..` between `/` or `\`, or contains a `/` outside `{+a}` and `{#a}`; nor where the URI's path has a
+/// segment `..`, however encoded.
 ///
 /// Matching takes time linear in the URI and the template (times the logarithm of the number of parameters).
 #[derive(Clone)]

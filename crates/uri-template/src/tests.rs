@@ -1,4 +1,4 @@
-//! Templates that are accepted, matched, expanded and refused, by example.
+//! Examples of templates that are accepted, matched, expanded and refused.
 
 mod order;
 mod properties;
@@ -199,7 +199,7 @@ fn matching_uris_yield_their_values() {
         ("geo:{lat,long}/{z}", "geo:1.5,-2/a,b", "lat=1.5 long=-2 z=a,b"),
         ("x:{a}px/{b}", "x:3px-4px/5", "a=3px-4 b=5"),
         ("x:{a}:{b}", "x:1:2", "a=1 b=2"),
-        // Neighbours of `{+a}` are found whatever it holds.
+        // The values around `{+a}` are found for any of its values.
         ("f:///{+path}", "f:///a/b?c#d,[e]", "path=a/b?c#d,[e]"),
         ("f:///{+path}", "f:///a%2Fb", "path=a/b"),
         ("r:{o}/{r}/{+path}", "r:me/it/a/b", "o=me r=it path=a/b"),
@@ -248,7 +248,7 @@ fn uris_that_are_not_expansions_do_not_match() {
         ("x:{a}", "x:a b"),
         ("x:{a}", "x:\u{e4}"),
         ("x:{+a}", "x:\u{e4}"),
-        // A neighbour's separator.
+        // The separator of another value.
         ("log:{y}-{m}-{d}", "log:2024-05-01-x"),
         ("f:///{name}.{ext}", "f:///a.tar.gz"),
         ("x:{a}:{b}", "x:1:2:3"),

@@ -1,4 +1,4 @@
-//! Owners and servers that are killed: what stops, what is restarted, what is kept.
+//! Killed owners and servers: what stops, what is restarted, which rows remain.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use crate::support::{
 
 const HOLDER: &str = "EMBEDDED_POSTGRES_TEST_HOLDER";
 
-/// Not a test of its own: the process that others kill. It commits rows and prints their numbers.
+/// The process that the tests kill: commits rows and prints their numbers.
 #[tokio::test]
 async fn holder() {
     let Some(data_dir) = std::env::var_os(HOLDER).map(PathBuf::from) else { return };
@@ -72,7 +72,7 @@ impl Holder {
         true
     }
 
-    /// Kills the process, without a chance to clean up, and returns the last row that it saw committed.
+    /// Kills the process with `SIGKILL` and returns the last row that it reported as committed.
     async fn kill(mut self) -> i64 {
         self.child.kill().await.unwrap();
         while self.read_line().await {}
@@ -89,7 +89,7 @@ async fn killing_the_owner_stops_the_server_and_removes_its_socket() {
     assert!(is_alive(server) && folder.exists());
     holder.kill().await;
     eventually("the server ends", async || !is_alive(server)).await;
-    eventually("its folder is removed", async || !folder.exists()).await;
+    eventually("its directory is removed", async || !folder.exists()).await;
     assert_eq!(site.shutdowns(), ["fast"]);
 }
 
@@ -99,7 +99,7 @@ async fn rows_committed_before_the_owner_was_killed_are_kept() {
     let mut holder = Holder::spawn(&site.data_dir());
     holder.committed(100).await;
     let last = holder.kill().await;
-    // At once: the old server may still be ending.
+    // Without waiting: the old server may still be shutting down.
     let embedded = site.start().await;
     let kept = rows(&embedded).await;
     // One more may have been committed without its confirmation.
@@ -113,8 +113,8 @@ async fn rows_committed_before_the_owner_was_killed_are_kept() {
 async fn killing_the_owner_during_initdb_leaves_no_cluster() {
     let site = Site::new();
     let holder = Holder::spawn(&site.data_dir());
-    let half_made = async || drafts(&site).iter().any(|draft| draft.join("PG_VERSION").exists());
-    eventually("a cluster is in the making", half_made).await;
+    let incomplete = async || drafts(&site).iter().any(|draft| draft.join("PG_VERSION").exists());
+    eventually("initdb has created files", incomplete).await;
     holder.kill().await;
     assert!(!site.data_dir().join("postgres").exists());
     let embedded = site.start().await;
@@ -143,7 +143,7 @@ async fn a_killed_server_is_restarted_with_every_committed_row() {
         assert_eq!(rows(&embedded).await, (1..=number).collect::<Vec<_>>());
     }
     embedded.stop().await;
-    assert_eq!(site.postmaster(), None, "what was started again is stopped too");
+    assert_eq!(site.postmaster(), None, "the restarted server is stopped too");
 }
 
 /// Waits until another server than `first` answers.
@@ -202,7 +202,7 @@ async fn a_leftover_socket_directory_is_removed_by_the_next_start() {
     let left = site.socket_folder().unwrap();
     let record = fs::read(site.data_dir().join("embedded.socket")).unwrap();
     embedded.stop().await;
-    // As after a power cut: the folder and its record are there.
+    // As after a power failure: the folder and its record remain.
     fs::create_dir(&left).unwrap();
     restore(&left, &site);
     fs::write(left.join(".s.PGSQL.5432.lock"), "").unwrap();
@@ -212,10 +212,10 @@ async fn a_leftover_socket_directory_is_removed_by_the_next_start() {
     embedded.stop().await;
 }
 
-/// As in a container, where a thread of a new process may have the id of a dead server.
+/// As in a container, where a thread of a new process may have the id of a terminated server.
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn a_dead_server_with_the_id_of_a_thread_is_not_waited_for() {
+async fn a_terminated_server_with_the_id_of_a_thread_is_ignored() {
     let site = Site::new();
     site.start().await.stop().await;
     let thread = fs::read_link("/proc/thread-self").unwrap();

@@ -1,4 +1,4 @@
-//! The embedded database with real PostgreSQL servers: what it keeps, survives and refuses.
+//! Tests of the embedded database with real PostgreSQL servers: persistence, crashes and refusals.
 
 #![expect(clippy::unwrap_used, reason = "a failing test panics, its helpers too")]
 

@@ -22,7 +22,7 @@ async fn a_second_owner_of_a_data_directory_is_refused() {
             std::process::id()
         )
     );
-    assert_eq!(rows(&embedded).await, [0_i64; 0], "the first one is not disturbed");
+    assert_eq!(rows(&embedded).await, [0_i64; 0], "the first one is unaffected");
     embedded.stop().await;
 }
 
@@ -54,7 +54,7 @@ async fn a_bin_dir_without_programs_is_refused() {
     let wrong = EmbeddedOptions { bin_dir: Some(bin.clone()), ..site.options() };
     assert_eq!(
         site.refusal(wrong).await.to_string(),
-        format!("{} holds no working PostgreSQL programs `postgres` and `initdb`", bin.display())
+        format!("{} contains no working PostgreSQL programs `postgres` and `initdb`", bin.display())
     );
     assert!(!site.data_dir().exists());
 }
@@ -84,8 +84,8 @@ async fn a_directory_that_denies_access_is_reported_with_the_fix() {
     assert_eq!(
         error.to_string(),
         format!(
-            "PostgreSQL runs as the user `postgres`, who cannot pass through {shut}; grant it with `chmod o+x {shut}`, \
-             or choose another path than {}",
+            "PostgreSQL runs as the user `postgres`, which has no search permission on {shut}; grant it with \
+             `chmod o+x {shut}`, or choose another path than {}",
             data_dir.display(),
             shut = shut.display()
         )
@@ -103,7 +103,7 @@ async fn other_files_in_the_cluster_directory_are_refused_unchanged() {
     assert_eq!(
         site.refusal(site.options()).await.to_string(),
         format!(
-            "{} is not empty and holds no PostgreSQL cluster (no PG_VERSION file); move it away, or choose another \
+            "{} is not empty and contains no PostgreSQL cluster (no PG_VERSION file); move it away, or choose another \
              data directory",
             other.display()
         )

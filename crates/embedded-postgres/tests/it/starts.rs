@@ -1,4 +1,4 @@
-//! First and later starts: what is created, kept and reachable.
+//! First and later starts: created files, persistence and access.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -17,7 +17,7 @@ async fn a_later_start_keeps_the_data_of_an_earlier_one() {
     let mut connection = connect(&embedded).await;
     create_table(&mut connection).await;
     insert(&mut connection, 7).await;
-    // Left open: a connected client must not delay the shutdown.
+    // Stays connected: a client must not delay the shutdown.
     embedded.stop().await;
     assert_eq!(site.postmaster(), None, "removed by a clean shutdown");
     assert_eq!(site.socket_folder(), None);

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 /// The timeout of any single step of a test, on a busy machine.
 const STEP_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// A data directory in a directory that every user may enter.
+/// A data directory below a directory that every user may enter.
 pub(crate) struct Site {
     pub(crate) root: TempDir,
 }
