@@ -17,16 +17,17 @@ const PAGE: &str = "docs/privileges.md";
 const HEAD: &str = "\
 # Privileges
 
-Which credential may make which administration call, and which limits it may widen. `tests/it/privileges.rs` makes each
-call with each credential on a running gateway and compares this page with the answers. The calls and the members of
-their bodies come from `openapi.json`: one that is new and has no decision in the test fails it. Where a difference is
-intended, replace this page by the one that the test writes into `target/`.
+The administration calls that each credential may make, and the limits that it may set. `tests/it/privileges.rs` makes
+every call with every credential on a running gateway and compares the answers with this page. Calls and body members
+come from `openapi.json`; a new one without a decision in the test is a failure. After an intended change, replace this
+page with the one that the test writes to `target/`.
 
 ";
 
 const CELLS: &str = "
-`ok`: done. `401`: `unauthenticated`. `403`: `forbidden`, with what the call requires. `scope`: `403
-insufficient_scope`, with the scope. `404`: `not_found`, as for what does not exist. `400`: `invalid_params`.
+`ok`: allowed. `401`: `unauthenticated`. `403`: `forbidden`; the message names the required key. `scope`: `403
+insufficient_scope`; the message names the scope. `404`: `not_found`, the same answer as for an object that does not
+exist. `400`: `invalid_params`.
 ";
 
 /// The document of the administration surface.

@@ -11,10 +11,10 @@ use crate::support::http::Answer;
 pub(super) const HEAD: &str = "
 ## Limits
 
-Each member of a body that is a limit, with a value that is wider than what the operator set before, or than what the
-calling key has: an agent that the operator limited and disabled (or deleted so, for `createAgent`), a key that the
-operator limited, and new keys without bounds. Bounds of the configuration (`limits.agents_per_tenant`,
-`limits.retired_slugs_per_tenant`, ten active keys) hold for every credential.
+Each body member that is a limit, with a value wider than the operator's or than that of the calling key: for an agent
+that the operator limited and disabled (and then deleted, for `createAgent`), for a key that the operator limited, and
+for new keys without bounds. The bounds of the configuration (`limits.agents_per_tenant`,
+`limits.retired_slugs_per_tenant`, ten active keys) apply to every credential.
 ";
 
 /// What a member of a body is.
