@@ -89,7 +89,7 @@ impl Store {
     /// Reads the agent with this slug, unless it is deleted.
     pub async fn agent(&self, slug: &str) -> Result<Option<Agent>, StoreError> {
         let row = self
-            .run(async |connection| {
+            .read(async |connection| {
                 sqlx::query_as!(
         Row,
         r#"select a.uid, a.slug, a.tenant, t.slug as tenant_slug, a.name, a.title, a.instructions, a.access,
@@ -114,7 +114,7 @@ impl Store {
         limit: i64,
     ) -> Result<Vec<Agent>, StoreError> {
         let rows = self
-            .run(async |connection| {
+            .read(async |connection| {
                 sqlx::query_as!(
         Row,
         r#"select a.uid, a.slug, a.tenant, t.slug as tenant_slug, a.name, a.title, a.instructions, a.access,

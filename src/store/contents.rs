@@ -44,7 +44,7 @@ impl Store {
         agent: AgentId,
         hashes: &[ContentHash],
     ) -> Result<BTreeMap<ContentHash, Bytes>, StoreError> {
-        addressed(self.run(async |connection| read(connection, tenant, agent, hashes).await).await?)
+        addressed(self.read(async |connection| read(connection, tenant, agent, hashes).await).await?)
     }
 }
 

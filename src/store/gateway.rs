@@ -14,7 +14,7 @@ impl Store {
             .await
         })
         .await?;
-        self.run(async |connection| {
+        self.read(async |connection| {
             sqlx::query_scalar!("select cursor_secret from gateway").fetch_one(connection).await
         })
         .await

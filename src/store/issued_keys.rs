@@ -17,7 +17,7 @@ pub struct IssuedSince {
 impl Store {
     /// The oldest transaction in progress. Keys written by older ones are visible to later reads.
     pub async fn horizon(&self) -> Result<String, StoreError> {
-        self.run(async |connection| {
+        self.read(async |connection| {
             sqlx::query_scalar!(r#"select pg_snapshot_xmin(pg_current_snapshot())::text as "horizon!""#)
                 .fetch_one(connection)
                 .await
@@ -28,7 +28,7 @@ impl Store {
     /// The hashes of keys that are not revoked, after a hash, in byte order.
     pub async fn issued_hashes(&self, after: &[u8], limit: i64) -> Result<Vec<KeyHash>, StoreError> {
         let rows = self
-            .run(async |connection| {
+            .read(async |connection| {
                 sqlx::query_scalar!(
                     "select hash from api_keys where hash > $1 and revoked_at is null order by hash limit $2",
                     after,
@@ -44,7 +44,7 @@ impl Store {
     /// The keys that were created or changed since `horizon`.
     pub async fn issued_since(&self, horizon: &str, limit: i64) -> Result<IssuedSince, StoreError> {
         let rows = self
-            .run(async |connection| {
+            .read(async |connection| {
                 sqlx::query!(
                     r#"select now.horizon as "horizon!", now.pruned as "pruned!", changed.hash as "hash?"
                     from (

@@ -42,7 +42,7 @@ impl Store {
     ) -> Result<Option<KeyLookup>, StoreError> {
         self.key_lookups.fetch_add(1, Ordering::Relaxed);
         let row = self
-            .run(async |connection| {
+            .read(async |connection| {
                 sqlx::query!(
                     r#"select k.uid, k.tenant, k.principal, k.agent, k.scopes, k.networks, k.created_at, k.expires_at,
                      k.limits as "limits: Json<RateLimit>", k.owner_limits as "owner_limits: Json<RateLimit>",

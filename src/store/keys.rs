@@ -108,7 +108,7 @@ fn scopes(stored: &[String]) -> Result<Vec<KeyScope>, StoreError> {
 impl Store {
     /// Number of keys valid now that expire until `by`.
     pub async fn keys_expiring(&self, now: OffsetDateTime, by: OffsetDateTime) -> Result<i64, StoreError> {
-        self.run(async |connection| {
+        self.read(async |connection| {
             sqlx::query_scalar!(
                 r#"select count(*) as "count!" from api_keys
                 where revoked_at is null and expires_at > $1 and expires_at <= $2"#,
@@ -124,7 +124,7 @@ impl Store {
     /// Reads a key.
     pub async fn key(&self, key: KeyId) -> Result<Option<ApiKey>, StoreError> {
         let row = self
-            .run(async |connection| {
+            .read(async |connection| {
                 sqlx::query_as!(
                     Row,
                     r#"select k.uid, k.tenant, k.agent, k.display, k.name, k.scopes, k.limits as "limits: Json<RateLimit>",
@@ -149,7 +149,7 @@ impl Store {
         limit: i64,
     ) -> Result<Vec<ApiKey>, StoreError> {
         let rows = self
-            .run(async |connection| {
+            .read(async |connection| {
                 sqlx::query_as!(
                     Row,
                     r#"select k.uid, k.tenant, k.agent, k.display, k.name, k.scopes, k.limits as "limits: Json<RateLimit>",

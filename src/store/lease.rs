@@ -60,6 +60,21 @@ impl Store {
         }
     }
 
+    /// Executes a single statement that only reads, and repeats it on the next connection if its connection was lost,
+    /// up to the size of the pool.
+    pub(super) async fn read<T>(
+        &self,
+        statement: impl AsyncFnOnce(&mut PgConnection) -> Result<T, sqlx::Error> + Clone,
+    ) -> Result<T, StoreError> {
+        let mut others = self.pool.options().get_max_connections();
+        loop {
+            match self.run(statement.clone()).await {
+                Err(error) if error.is_disconnected() && others > 0 => others -= 1,
+                done => return done,
+            }
+        }
+    }
+
     /// Executes a single statement; the connection is closed if no response arrives in time.
     pub(super) async fn run<T>(
         &self,

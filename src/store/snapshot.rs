@@ -23,7 +23,7 @@ impl Store {
     pub async fn heads(&self, scopes: &[Scope]) -> Result<Vec<(Scope, Revision)>, StoreError> {
         let uids: Vec<_> = scopes.iter().map(|scope| scope.0).collect();
         let rows = self
-            .run(async |connection| {
+            .read(async |connection| {
                 sqlx::query!("select scope, revision from heads where scope = any($1)", &uids)
                     .fetch_all(connection)
                     .await

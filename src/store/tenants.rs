@@ -53,7 +53,7 @@ impl Store {
     /// Reads the tenant with this slug, unless it is deleted.
     pub async fn tenant(&self, slug: &Slug) -> Result<Option<Tenant>, StoreError> {
         let row = self
-            .run(async |connection| {
+            .read(async |connection| {
                 sqlx::query_as!(
                     Row,
                     r#"select uid, slug, name, max_key_age_days, limits as "limits: Json<UseLimits>",
@@ -71,7 +71,7 @@ impl Store {
     /// Lists tenants that are not deleted, after a slug, in byte order.
     pub async fn tenants(&self, after: &str, limit: i64) -> Result<Vec<Tenant>, StoreError> {
         let rows = self
-            .run(async |connection| {
+            .read(async |connection| {
                 sqlx::query_as!(
                     Row,
                     r#"select uid, slug, name, max_key_age_days, limits as "limits: Json<UseLimits>",

@@ -51,7 +51,7 @@ impl Store {
         limit: i64,
     ) -> Result<Vec<UsageRow>, StoreError> {
         let rows = self
-            .run(async |connection| {
+            .read(async |connection| {
                 sqlx::query!(
                     r#"select date_trunc($4, hour, 'UTC') as "at!", method, sum(calls)::bigint as "calls!",
                         sum(errors)::bigint as "errors!", sum(denied)::bigint as "denied!",
@@ -127,7 +127,7 @@ impl Store {
         start: Date,
     ) -> Result<QuotaShare, StoreError> {
         let row = self
-            .run(async |connection| {
+            .read(async |connection| {
                 sqlx::query_as!(
                     QuotaShare,
                     "select calls, bytes from quotas where holder = $1 and period = $2 and start = $3",

@@ -205,6 +205,19 @@ async fn reads_from_memory_do_not_wait_while_the_database_is_away() {
     }
 }
 
+/// Closes all connections to the database, as a failover does.
+async fn terminate_connections(database: &Database) {
+    let terminate = "select pg_terminate_backend(pid) from pg_stat_activity \
+                     where datname = current_database() and pid <> pg_backend_pid()";
+    database.execute(terminate).await;
+}
+
+/// The statuses of so many administration queries at the same time, which open as many connections.
+async fn queries<const N: usize>(replica: &Replica) -> Vec<StatusCode> {
+    let query = async |_| replica.admin("GET", "/agents/a/keys", None).await.status;
+    futures_util::future::join_all((0..N).map(query)).await
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn load_is_repeated_when_its_connection_breaks() {
     let (database, faults) = (database().await, FaultScript::new());
@@ -213,10 +226,7 @@ async fn load_is_repeated_when_its_connection_breaks() {
     replica.put("a", "x:1", "read").await;
     let hold = faults.hold(FailPoint::SnapshotBetweenReads);
     let reading = async { replica.http.text("a", &key, "x:1").await };
-    let cutting = hold.meanwhile(database.execute(
-        "select pg_terminate_backend(pid) from pg_stat_activity \
-         where datname = current_database() and pid <> pg_backend_pid()",
-    ));
+    let cutting = hold.meanwhile(terminate_connections(&database));
     let (read, _) = tokio::join!(reading, cutting);
     assert_eq!(read.as_deref(), Some("read"));
 }
@@ -234,13 +244,20 @@ async fn cold_read_is_answered_after_all_pooled_connections_were_terminated() {
     let read = async |n: usize| reader.http.text("a", &key, &format!("x:{n}")).await;
     futures_util::future::join_all((0..12).map(read)).await;
     for n in 12..24 {
-        database
-            .execute(
-                "select pg_terminate_backend(pid) from pg_stat_activity \
-                 where datname = current_database() and pid <> pg_backend_pid()",
-            )
-            .await;
+        terminate_connections(&database).await;
         assert_eq!(read(n).await.as_deref(), Some(format!("text {n}").as_str()));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn queries_are_answered_after_all_pooled_connections_were_terminated() {
+    let database = database().await;
+    let replica = Builder::new(&database).start().await;
+    replica.acme("a").await;
+    for _ in 0..3 {
+        queries::<12>(&replica).await;
+        terminate_connections(&database).await;
+        assert_eq!(queries::<12>(&replica).await, [StatusCode::OK; 12]);
     }
 }
 
@@ -248,18 +265,15 @@ async fn cold_read_is_answered_after_all_pooled_connections_were_terminated() {
 async fn terminated_connections_are_not_used_again_after_the_next_sweep() {
     let database = database().await;
     let replica = Builder::new(&database).start().await;
-    replica.acme("a").await;
+    let key = replica.acme("a").await;
+    // A new session is one statement, which is not repeated.
+    let params = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}});
+    let initialize = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params});
+    let open = async |_| replica.http.post("a", &key, &initialize).await.status;
+    futures_util::future::join_all((0..12).map(open)).await;
+    terminate_connections(&database).await;
     let sweeps = async || replica.metric("waggle_feed_sweeps_total{outcome=\"ok\"}").await;
-    let query = async |_| replica.admin("GET", "/agents/a/keys", None).await.status;
-    // Many connections are open, and idle, after queries at the same time.
-    futures_util::future::join_all((0..12).map(query)).await;
-    database
-        .execute(
-            "select pg_terminate_backend(pid) from pg_stat_activity \
-             where datname = current_database() and pid <> pg_backend_pid()",
-        )
-        .await;
     let before = sweeps().await;
     eventually("a sweep that began later succeeds", async || sweeps().await >= before + 2.0).await;
-    assert_eq!(futures_util::future::join_all((0..12).map(query)).await, [StatusCode::OK; 12]);
+    assert_eq!(futures_util::future::join_all((0..12).map(open)).await, [StatusCode::OK; 12]);
 }

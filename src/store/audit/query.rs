@@ -93,7 +93,7 @@ impl Store {
     /// Reads the ends of the ledger and of all open chains.
     pub async fn audit_checkpoint(&self, at: OffsetDateTime) -> Result<Checkpoint, StoreError> {
         let heads = self
-            .run(async |connection| {
+            .read(async |connection| {
                 sqlx::query!(
                     "select chain, seq, hash from audit_heads h where not exists (
                         select from audit_chains c

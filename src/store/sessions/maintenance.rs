@@ -70,7 +70,7 @@ impl Store {
         limit: i64,
     ) -> Result<Vec<SessionUid>, StoreError> {
         let uids = self
-            .run(async |connection| {
+            .read(async |connection| {
                 sqlx::query_scalar!(
                     "select uid from sessions where agent = $1 and ended_at is null \
                      and coalesce(holder, principal, '00000000-0000-0000-0000-000000000000'::uuid) = $2 limit $3",
