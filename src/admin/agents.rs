@@ -10,7 +10,6 @@ use time::OffsetDateTime;
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
-use super::audited;
 use super::authority::Authority;
 use super::definition::{Instructions, Name};
 use super::extract::{Condition, Json as Input, Nothing, Params, Segment, is_default, present};
@@ -143,8 +142,8 @@ pub(super) async fn create(
     let by_operator = authority.is_operator();
     let (tenant, enabled) = (tenant.slug, new.enabled);
     let new = NewAgent { slug, tenant, description, access, enabled, limits, by_operator };
-    let status = audited::answers(StatusCode::CREATED);
-    let agent = app.identity.create_agent(new).await?;
+    let (status, audited) = authority.answers(StatusCode::CREATED);
+    let agent = app.identity.create_agent(new, audited).await?;
     Ok((status, [(ETAG, etag(agent.revision))], Json(AgentView::from(agent))))
 }
 
@@ -220,8 +219,8 @@ pub(super) async fn update(
         limits: patch.limits.map(|limits| app.settable.agent(&authority, limits)).transpose()?,
         by_operator: authority.is_operator(),
     };
-    let status = audited::answers(StatusCode::OK);
-    let agent = app.identity.patch_agent(&agent, patch, condition).await?;
+    let (status, audited) = authority.answers(StatusCode::OK);
+    let agent = app.identity.patch_agent(&agent, patch, condition, audited).await?;
     Ok((status, [(ETAG, etag(agent.revision))], Json(AgentView::from(agent))))
 }
 
@@ -242,7 +241,7 @@ pub(super) async fn remove(
     Condition(condition): Condition,
 ) -> Answer<impl IntoResponse> {
     let agent = authority.agent(&app.identity, &slug).await?;
-    let status = audited::answers(StatusCode::NO_CONTENT);
-    let revision = app.identity.delete_agent(&agent, condition).await?;
+    let (status, audited) = authority.answers(StatusCode::NO_CONTENT);
+    let revision = app.identity.delete_agent(&agent, condition, audited).await?;
     Ok((status, [(ETAG, etag(revision))]))
 }

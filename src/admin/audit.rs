@@ -93,7 +93,7 @@ pub(super) async fn read(
     let wrong = || Fault::invalid_params("cursor is not valid for this list");
     let after = (!page.after.is_empty()).then(|| AuditPosition::parse(&page.after).ok_or_else(wrong));
     let rows = app.audit.rows(&filter, after.transpose()?, page.read()).await.map_err(Fault::from)?;
-    app.audit_reads.omit_repeated(&query);
+    app.audit_reads.omit_repeated(authority.call(), &query);
     Ok(page.answer(rows, |row| row.position().to_string(), |row| row).into_response())
 }
 

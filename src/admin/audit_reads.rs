@@ -7,7 +7,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::cache::audited::AuditedCall;
+use crate::http::context::RequestContext;
+use crate::http::shared_context::SharedContext;
 use crate::model::audit::chain::Digest;
 
 /// How long after a read an equal one counts as repeated.
@@ -22,13 +23,12 @@ pub struct AuditReads {
 }
 
 impl AuditReads {
-    /// Omits the audit row of the current call if the same caller at the same address made the same read in the last minute.
-    pub(super) fn omit_repeated(&self, query: &impl Debug) {
-        let Some(call) = AuditedCall::current() else { return };
-        let mut read = String::new();
-        AuditedCall::describe(|event| read = format!("{:?} {} {query:?}", event.actor, event.client));
+    /// Omits the audit row of a call if the same caller at the same address made the same read in the last minute.
+    pub(super) fn omit_repeated(&self, call: &SharedContext, query: &impl Debug) {
+        let read =
+            call.with(|RequestContext { event, .. }| format!("{:?} {} {query:?}", event.actor, event.client));
         if self.repeats(Digest::of(read.as_bytes()), Instant::now()) {
-            call.omit();
+            call.omit_row();
         }
     }
 

@@ -2,48 +2,44 @@
 
 use std::borrow::Cow;
 
-use axum::extract::{FromRequestParts, MatchedPath, RawPathParams, Request};
+use axum::body::Body;
+use axum::extract::{FromRequestParts, MatchedPath, RawPathParams};
 use axum::middleware::Next;
 use axum::response::Response;
 use http::request::Parts;
-use http::{HeaderValue, Method, StatusCode};
-use time::OffsetDateTime;
+use http::{HeaderValue, Method, Request};
 
-use crate::cache::audited::AuditedCall;
-use crate::model::agent::{Agent, Tenant};
-use crate::model::audit::event::{Actor, Event, named, subject, trace};
+use crate::http::context::RequestContext;
+use crate::http::shared_context::SharedContext;
+use crate::model::audit::event::{Event, named, subject};
 use crate::model::client_address::ClientAddress;
 use crate::telemetry::span;
 
 /// The prefix of audited calls; the API document and its browser are outside of it.
 const CALLS: &str = "/admin/v1";
 
-/// The event of a new call; `None` for a request that is not a call.
-pub(crate) fn arrived<B>(
-    request: &http::Request<B>,
-    id: &HeaderValue,
-    client: ClientAddress,
-    at: OffsetDateTime,
-) -> Option<Event> {
-    let path = request.uri().path().strip_prefix(CALLS)?;
-    if request.method() == Method::OPTIONS || !(path.is_empty() || path.starts_with('/')) {
-        return None;
-    }
+/// Whether a request is a call, which is recorded in the audit log.
+pub(crate) fn is_call<B>(request: &Request<B>) -> bool {
+    let path = request.uri().path().strip_prefix(CALLS);
+    request.method() != Method::OPTIONS && path.is_some_and(|path| path.is_empty() || path.starts_with('/'))
+}
+
+/// The context of a request that arrives. Its route is not known yet.
+pub(crate) fn context<B>(request: &Request<B>, id: &HeaderValue, client: ClientAddress) -> RequestContext {
     let method = format!("{} -", named(request.method().as_str()));
-    let trace = request.headers().get("traceparent").and_then(|header| trace(header.as_bytes()));
-    let request = named(id.to_str().unwrap_or_default());
-    Some(Event { trace, ..Event::new(at, request, client, method.into()) })
+    let id = id.to_str().unwrap_or_default();
+    RequestContext::new(id, client, method.into(), request.headers(), None)
 }
 
 /// Records the route, once it is known.
-pub(super) async fn name(request: Request, next: Next) -> Response {
+pub(super) async fn name(request: Request<Body>, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
-    if AuditedCall::current().is_some() {
+    if let Ok(call) = SharedContext::of(&parts.extensions).cloned() {
         let template = parts.extensions.get::<MatchedPath>().map_or("-", MatchedPath::as_str).to_owned();
         let params = RawPathParams::from_request_parts(&mut parts, &()).await.ok();
         let method = format!("{} {template}", parts.method);
         span::record_method(method.clone());
-        AuditedCall::describe(|event| {
+        call.with(|RequestContext { event, .. }| {
             event.method = Cow::Owned(method);
             if let Some(params) = &params {
                 place(event, params);
@@ -52,19 +48,6 @@ pub(super) async fn name(request: Request, next: Next) -> Response {
         });
     }
     next.run(Request::from_parts(parts, body)).await
-}
-
-/// Declares the status that a handler answers with once its write is committed: the row of the change carries it.
-pub(super) fn answers(status: StatusCode) -> StatusCode {
-    AuditedCall::declare(status.as_u16(), status.as_u16());
-    status
-}
-
-/// As [`answers`], for a handler that creates or replaces: answers the status of either.
-pub(super) fn answers_put() -> impl Fn(bool) -> StatusCode {
-    let status = |created| if created { StatusCode::CREATED } else { StatusCode::OK };
-    AuditedCall::declare(status(true).as_u16(), status(false).as_u16());
-    status
 }
 
 fn place(event: &mut Event, params: &RawPathParams) {
@@ -81,22 +64,4 @@ fn asked_for(parts: &Parts) -> Option<Box<str>> {
     let query = url::form_urlencoded::parse(parts.uri.query()?.as_bytes());
     let mut named = query.filter(|(name, _)| matches!(&**name, "uri" | "uriTemplate"));
     named.next().map(|(_, value)| subject(&value))
-}
-
-/// Records the caller.
-pub(super) fn identify(actor: Actor) {
-    AuditedCall::describe(|event| event.actor = actor);
-}
-
-/// Records the agent of the call.
-pub(super) fn about_agent(agent: &Agent) {
-    span::record_agent(agent.slug.as_str());
-    span::record_tenant(agent.tenant);
-    AuditedCall::describe(|event| (event.agent, event.tenant) = (Some(agent.uid), Some(agent.tenant)));
-}
-
-/// Records the tenant of the call.
-pub(super) fn about_tenant(tenant: &Tenant) {
-    span::record_tenant(tenant.uid);
-    AuditedCall::describe(|event| event.tenant = Some(tenant.uid));
 }

@@ -7,13 +7,12 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http::request::Parts;
 
-use super::audited;
-use super::authority::Authority;
+use super::authority::{Authority, Holder};
 use super::services::{Admin, App};
-use crate::http::client_context::ClientContext;
 use crate::http::credential::{self, Presented};
 use crate::http::origin::FOREIGN_HOST;
 use crate::http::problem::AdminFault;
+use crate::http::shared_context::SharedContext;
 use crate::identity::grant::PresentedCredential;
 use crate::model::fault::Fault;
 
@@ -21,14 +20,13 @@ impl FromRequestParts<Arc<Admin>> for Authority {
     type Rejection = AdminFault;
 
     async fn from_request_parts(parts: &mut Parts, admin: &Arc<Admin>) -> Result<Self, AdminFault> {
-        let context = ClientContext::of(&parts.extensions)?;
-        let authority = identify(parts, admin, context).await;
-        if let Err(Fault::Unauthenticated) = &authority {
-            admin.limits.charge_failure(context.client)?;
+        let call = SharedContext::of(&parts.extensions)?;
+        let holder = identify(parts, admin, call).await;
+        if let Err(Fault::Unauthenticated) = &holder {
+            admin.limits.charge_failure(call.client)?;
         }
-        let authority = authority?;
-        audited::identify(authority.actor());
-        context.intake.begin_work(authority.grant(), admin.cost(&parts.method))?;
+        let authority = Authority::new(holder?, call);
+        call.intake.begin_work(authority.grant(), admin.cost(&parts.method))?;
         Ok(authority)
     }
 }
@@ -40,30 +38,31 @@ impl FromRequestParts<Arc<Admin>> for Visit {
     type Rejection = AdminFault;
 
     async fn from_request_parts(parts: &mut Parts, admin: &Arc<Admin>) -> Result<Self, AdminFault> {
-        let context = ClientContext::of(&parts.extensions)?;
-        context.intake.charge_visit(context.client, admin.cost(&parts.method))?;
+        let call = SharedContext::of(&parts.extensions)?;
+        call.intake.charge_visit(call.client, admin.cost(&parts.method))?;
         Ok(Self)
     }
 }
 
-async fn identify(parts: &Parts, admin: &Admin, context: &ClientContext) -> Result<Authority, Fault> {
+async fn identify(parts: &Parts, admin: &Admin, call: &SharedContext) -> Result<Holder, Fault> {
     let presented = credential::read(&parts.headers, &admin.operators)?;
     let presented = match &presented {
         Presented::Anonymous => return Err(Fault::Unauthenticated),
-        Presented::Operator(key) => return Ok(Authority::Operator(*key)),
+        Presented::Operator(key) => return Ok(Holder::Operator(*key)),
         Presented::Key(key) => PresentedCredential::Key(key, None),
         Presented::Token(token) => PresentedCredential::Token(token, None),
     };
-    admin.limits.admit_credential(context.client, admin.identity.recognize(&presented))?;
-    let grant = admin.identity.identify(presented, context.client).await?;
-    context.intake.identified(grant.as_deref(), || admin.identity.now());
-    Ok(Authority::Key(grant.ok_or(Fault::Unauthenticated)?))
+    admin.limits.admit_credential(call.client, admin.identity.recognize(&presented))?;
+    let grant = admin.identity.identify(presented, call.client).await?;
+    let grant = grant.ok_or(Fault::Unauthenticated)?;
+    call.with(|context| context.identified(Some(&grant), || admin.identity.now()));
+    Ok(Holder::Key(grant))
 }
 
 /// Refuses a request with a foreign `Host` unless its credential is valid.
 pub(super) async fn check_host(State(admin): App, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
-    if parts.extensions.get::<ClientContext>().is_some_and(|context| context.foreign_host) {
+    if SharedContext::of(&parts.extensions).is_ok_and(|call| call.with(|context| context.foreign_host)) {
         match Authority::from_request_parts(&mut parts, &admin).await {
             Ok(_) => {}
             Err(AdminFault(Fault::Unauthenticated)) => return AdminFault(FOREIGN_HOST).into_response(),

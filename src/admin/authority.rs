@@ -2,24 +2,35 @@
 
 use std::sync::Arc;
 
-use super::audited;
+use http::StatusCode;
+
+use crate::http::context::RequestContext;
+use crate::http::shared_context::SharedContext;
 use crate::identity::Identity;
 use crate::identity::grant::Grant;
 use crate::model::agent::{Agent, Tenant};
 use crate::model::api_key::ApiKey;
 use crate::model::audit::event::Actor;
 use crate::model::audit::row::AgentFilter;
+use crate::model::audit::write::AuditedWrite;
 use crate::model::audit::{encoding, event};
 use crate::model::caller::{Credential, CredentialKind, KeyScope, Reach};
 use crate::model::fault::Fault;
 use crate::model::ids::{AgentId, KeyId, Slug, TenantId};
 use crate::model::key_bounds::Maker;
+use crate::telemetry::span;
 
 const NO_AGENT: Fault = Fault::NotFound("agent");
 const NO_TENANT: Fault = Fault::NotFound("tenant");
 
-/// A caller with a verified credential.
-pub(super) enum Authority {
+/// A caller with a verified credential, and the call that it makes.
+pub(super) struct Authority {
+    holder: Holder,
+    call: Arc<SharedContext>,
+}
+
+/// The holder of a credential.
+pub(super) enum Holder {
     /// The operator, with one of the operator keys: may do everything.
     Operator(KeyId),
     /// An owner key, an agent key, or an access token, which has the privileges of an agent key.
@@ -27,54 +38,92 @@ pub(super) enum Authority {
 }
 
 impl Authority {
+    /// Records the caller of a call.
+    pub(super) fn new(holder: Holder, call: &Arc<SharedContext>) -> Self {
+        let actor = match &holder {
+            Holder::Operator(key) => Actor::operator(*key),
+            Holder::Key(grant) => Actor::from(&**grant),
+        };
+        call.with(|context| context.event.actor = actor);
+        Self { holder, call: Arc::clone(call) }
+    }
+
     /// The grant of the credential; `None` for the operator.
     pub(super) fn grant(&self) -> Option<&Arc<Grant>> {
-        match self {
-            Self::Operator(_) => None,
-            Self::Key(grant) => Some(grant),
+        match &self.holder {
+            Holder::Operator(_) => None,
+            Holder::Key(grant) => Some(grant),
         }
     }
 
-    /// The caller in the audit log.
-    pub(super) fn actor(&self) -> Actor {
-        match self {
-            Self::Operator(key) => Actor::operator(*key),
-            Self::Key(grant) => Actor::from(&**grant),
-        }
+    /// The call.
+    pub(super) fn call(&self) -> &SharedContext {
+        &self.call
+    }
+
+    /// The status that the call answers with, and its write, whose audit row has that status. A call that answers
+    /// otherwise has a second row.
+    pub(super) fn answers(&self, status: StatusCode) -> (StatusCode, AuditedWrite) {
+        (status, self.audited_write(status, status))
+    }
+
+    /// As [`answers`](Self::answers), for a call that creates or replaces: the status of either.
+    pub(super) fn answers_put(&self) -> (impl Fn(bool) -> StatusCode, AuditedWrite) {
+        let status = |created| if created { StatusCode::CREATED } else { StatusCode::OK };
+        (status, self.audited_write(status(true), status(false)))
+    }
+
+    fn audited_write(&self, created: StatusCode, changed: StatusCode) -> AuditedWrite {
+        AuditedWrite::new(Arc::clone(&self.call) as Arc<_>, created.as_u16(), changed.as_u16())
+    }
+
+    /// Records the agent of the call.
+    fn about_agent(&self, agent: &Agent) {
+        span::record_agent(agent.slug.as_str());
+        span::record_tenant(agent.tenant);
+        self.call.with(|RequestContext { event, .. }| {
+            (event.agent, event.tenant) = (Some(agent.uid), Some(agent.tenant));
+        });
+    }
+
+    /// Records the tenant of the call.
+    fn about_tenant(&self, tenant: &Tenant) {
+        span::record_tenant(tenant.uid);
+        self.call.with(|context| context.event.tenant = Some(tenant.uid));
     }
 
     /// Requires the operator.
     pub(super) fn operator(&self) -> Result<(), Fault> {
-        match self {
-            Self::Operator(_) => Ok(()),
-            Self::Key(_) => Err(Fault::not_permitted("this call requires the operator key")),
+        match &self.holder {
+            Holder::Operator(_) => Ok(()),
+            Holder::Key(_) => Err(Fault::not_permitted("this call requires the operator key")),
         }
     }
 
     /// The creator recorded for keys that the caller creates, rotates or changes.
     pub(super) fn maker(&self) -> Maker {
-        match self {
-            Self::Operator(_) => Maker::Operator,
-            Self::Key(grant) => Maker::Key(grant.credential.key),
+        match &self.holder {
+            Holder::Operator(_) => Maker::Operator,
+            Holder::Key(grant) => Maker::Key(grant.credential.key),
         }
     }
 
     /// Whether the caller is the operator.
     pub(super) fn is_operator(&self) -> bool {
-        matches!(self, Self::Operator(_))
+        matches!(self.holder, Holder::Operator(_))
     }
 
     /// The calling owner key; `None` for the operator; an agent key and a token are refused.
     pub(super) fn owner(&self) -> Result<Option<&Credential>, Fault> {
-        match self {
-            Self::Operator(_) => Ok(None),
-            Self::Key(grant) if grant.credential.kind != CredentialKind::OwnerKey => {
+        match &self.holder {
+            Holder::Operator(_) => Ok(None),
+            Holder::Key(grant) if grant.credential.kind != CredentialKind::OwnerKey => {
                 Err(Fault::not_permitted("this call requires an owner key or the operator key"))
             }
-            Self::Key(grant) if !grant.credential.allows(KeyScope::Registry) => {
+            Holder::Key(grant) if !grant.credential.allows(KeyScope::Registry) => {
                 Err(Fault::InsufficientScope(KeyScope::Registry.as_str()))
             }
-            Self::Key(grant) => Ok(Some(&grant.credential)),
+            Holder::Key(grant) => Ok(Some(&grant.credential)),
         }
     }
 
@@ -85,7 +134,7 @@ impl Authority {
         if owner.is_some_and(|owner| owner.tenant != tenant.uid) {
             return Err(NO_TENANT);
         }
-        audited::about_tenant(&tenant);
+        self.about_tenant(&tenant);
         Ok(tenant)
     }
 
@@ -96,7 +145,7 @@ impl Authority {
         if owner.is_some_and(|owner| !owner.reaches(agent.tenant, agent.uid)) {
             return Err(NO_AGENT);
         }
-        audited::about_agent(&agent);
+        self.about_agent(&agent);
         Ok(agent)
     }
 
@@ -104,32 +153,32 @@ impl Authority {
     /// `registry` its own.
     pub(super) async fn catalog_of(&self, identity: &Identity, slug: &str) -> Result<Agent, Fault> {
         let agent = identity.agent(slug).await?;
-        if let Self::Key(grant) = self {
+        if let Holder::Key(grant) = &self.holder {
             if !grant.credential.reaches(agent.tenant, agent.uid) {
                 return Err(NO_AGENT);
             }
-            audited::about_agent(&agent);
+            self.about_agent(&agent);
             if !grant.credential.allows(KeyScope::Registry) {
                 return Err(Fault::InsufficientScope(KeyScope::Registry.as_str()));
             }
         }
-        audited::about_agent(&agent);
+        self.about_agent(&agent);
         Ok(agent)
     }
 
     /// The audit rows that the caller may read: for the operator all, for a key with the scope `audit` those of its tenant
     /// or its agents.
     pub(super) fn audit(&self) -> Result<Sight, Fault> {
-        match self {
-            Self::Operator(_) => Ok(Sight { tenant: None, agents: None }),
-            Self::Key(grant) if grant.credential.allows(KeyScope::Audit) => {
+        match &self.holder {
+            Holder::Operator(_) => Ok(Sight { tenant: None, agents: None }),
+            Holder::Key(grant) if grant.credential.allows(KeyScope::Audit) => {
                 let agents = match &grant.credential.reach {
                     Reach::Tenant => None,
                     Reach::Agents(agents) => Some(agents.clone()),
                 };
                 Ok(Sight { tenant: Some(grant.credential.tenant), agents })
             }
-            Self::Key(_) => Err(Fault::InsufficientScope(KeyScope::Audit.as_str())),
+            Holder::Key(_) => Err(Fault::InsufficientScope(KeyScope::Audit.as_str())),
         }
     }
 

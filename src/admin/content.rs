@@ -5,7 +5,6 @@ use axum::response::IntoResponse;
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, ETAG, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, HeaderValue};
 
-use super::audited;
 use super::authority::Authority;
 use super::definition::{MimeText, checked_mime};
 use super::extract::{Condition, Params, Segment, bytes};
@@ -45,8 +44,8 @@ pub(super) async fn write(
     let mime_type = declared(request.headers())?;
     let bytes = bytes(request, app.content_bytes).await?;
     let content = RawContent { mime_type, bytes };
-    let status = audited::answers_put();
-    let written = app.catalog.put_content(&agent, uri, content, condition).await?;
+    let (status, audited) = authority.answers_put();
+    let written = app.catalog.put_content(&agent, uri, content, condition, audited).await?;
     Ok((status(written.created), [(ETAG, etag(written.revision))]))
 }
 

@@ -8,9 +8,8 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Deserializer};
 
 use super::authentication::Visit;
-use crate::cache::audited::AuditedCall;
-use crate::http::client_context::ClientContext;
 use crate::http::problem::{self, AdminFault};
+use crate::http::shared_context::SharedContext;
 use crate::http::{media_type, precondition};
 use crate::model::fault::Fault;
 use crate::model::json::{Object, is_too_deep};
@@ -146,8 +145,9 @@ pub(super) async fn optional_json<T: DeserializeOwned + Default>(request: Reques
 pub(super) async fn bytes(request: Request, limit: usize) -> Result<Bytes, Fault> {
     media_type::check_encoding(request.headers())?;
     let (parts, mut body) = request.into_parts();
-    let read = ClientContext::of(&parts.extensions)?.intake.read(&mut body, limit).await?;
-    AuditedCall::describe(|event| event.bytes_in = read.len() as u64);
+    let call = SharedContext::of(&parts.extensions)?;
+    let read = call.intake.read(&mut body, limit).await?;
+    call.with(|context| context.event.bytes_in = read.len() as u64);
     Ok(read)
 }
 

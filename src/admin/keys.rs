@@ -12,7 +12,6 @@ use time::{OffsetDateTime, UtcOffset};
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
-use super::audited;
 use super::authority::Authority;
 use super::definition::Name;
 use super::extract::{
@@ -194,8 +193,8 @@ pub(super) async fn create_agent(
         limits: app.settable.key(new.limits)?,
         networks: checked_networks(new.networks)?,
     };
-    let status = audited::answers(StatusCode::CREATED);
-    Ok(issued(status, app.identity.create_key(new, authority.maker()).await?))
+    let (status, audited) = authority.answers(StatusCode::CREATED);
+    Ok(issued(status, app.identity.create_key(new, authority.maker(), audited).await?))
 }
 
 /// Creates an owner key of a tenant. The answer is the only one that contains it.
@@ -226,8 +225,8 @@ pub(super) async fn create_owner(
         limits: app.settable.key(new.limits)?,
         networks: checked_networks(new.networks)?,
     };
-    let status = audited::answers(StatusCode::CREATED);
-    Ok(issued(status, app.identity.create_key(new, authority.maker()).await?))
+    let (status, audited) = authority.answers(StatusCode::CREATED);
+    Ok(issued(status, app.identity.create_key(new, authority.maker(), audited).await?))
 }
 
 /// Lists the keys of an agent.
@@ -295,8 +294,8 @@ pub(super) async fn update(
 ) -> Answer<impl IntoResponse> {
     let key = find(&app, &authority, &id).await?;
     let limits = patch.limits.map(|limits| app.settable.key(limits)).transpose()?;
-    let status = audited::answers(StatusCode::OK);
-    let key = app.identity.limit_key(&key, limits, authority.maker(), condition).await?;
+    let (status, audited) = authority.answers(StatusCode::OK);
+    let key = app.identity.limit_key(&key, limits, authority.maker(), condition, audited).await?;
     Ok((status, [(ETAG, etag(key.revision))], Json(KeyView::from(key))))
 }
 
@@ -317,8 +316,8 @@ pub(super) async fn revoke(
     Condition(condition): Condition,
 ) -> Answer<impl IntoResponse> {
     let key = find(&app, &authority, &id).await?;
-    let status = audited::answers(StatusCode::NO_CONTENT);
-    let revision = app.identity.revoke_key(&key, revocation.descendants, condition).await?;
+    let (status, audited) = authority.answers(StatusCode::NO_CONTENT);
+    let revision = app.identity.revoke_key(&key, revocation.descendants, condition, audited).await?;
     Ok((status, [(ETAG, etag(revision))]))
 }
 
@@ -349,10 +348,12 @@ pub(super) async fn rotate(
     if grace > LONGEST_GRACE {
         return Err(Fault::invalid_params("graceSeconds must be at most 2592000, thirty days").into());
     }
-    let status = audited::answers(StatusCode::CREATED);
+    let (status, audited) = authority.answers(StatusCode::CREATED);
     Ok(issued(
         status,
-        app.identity.rotate_key(&key, Duration::from_secs(grace), authority.maker(), condition).await?,
+        app.identity
+            .rotate_key(&key, Duration::from_secs(grace), authority.maker(), condition, audited)
+            .await?,
     ))
 }
 

@@ -13,7 +13,6 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::OwnedSemaphorePermit;
 use utoipa::{IntoParams, ToSchema};
 
-use super::audited;
 use super::authority::Authority;
 use super::definition::{ManifestInput, ManifestView};
 use super::extract::{Condition, Nothing, Params, Segment, json_bytes, parse};
@@ -91,11 +90,11 @@ pub(super) async fn apply(
     let body = json_bytes(request, app.manifest_bytes).await?;
     let _place = app.place().await?;
     let wanted = read(&app, body, slug).await?;
-    let status = audited::answers(StatusCode::OK);
+    let (status, audited) = authority.answers(StatusCode::OK);
     let applied = if dry_run {
         app.catalog.plan_manifest(&agent, &wanted, &condition).await?
     } else {
-        app.catalog.apply_manifest(&agent, wanted, condition).await?
+        app.catalog.apply_manifest(&agent, wanted, condition, audited).await?
     };
     let Applied { revision, created, updated, deleted, unchanged } = applied;
     let (created, updated, deleted) = (created.into(), updated.into(), deleted.into());

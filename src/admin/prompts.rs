@@ -6,7 +6,6 @@ use axum::response::IntoResponse;
 use http::StatusCode;
 use http::header::ETAG;
 
-use super::audited;
 use super::authority::Authority;
 use super::definition::{PromptInput, PromptView};
 use super::extract::{Condition, Nothing, Params, Segment, Segments, json};
@@ -87,8 +86,8 @@ pub(super) async fn write(
     // Every character of text may be escaped.
     let input: PromptInput = json(request, app.content_bytes * 2 + AROUND_CONTENTS).await?;
     let new = input.check(name, app.content_bytes)?;
-    let status = audited::answers_put();
-    let written = app.catalog.put_prompt(&agent, new, condition).await?;
+    let (status, audited) = authority.answers_put();
+    let written = app.catalog.put_prompt(&agent, new, condition, audited).await?;
     Ok((status(written.created), [(ETAG, etag(written.revision))]))
 }
 
@@ -109,7 +108,7 @@ pub(super) async fn remove(
     Condition(condition): Condition,
 ) -> Answer<impl IntoResponse> {
     let agent = authority.catalog_of(&app.identity, &slug).await?;
-    let status = audited::answers(StatusCode::NO_CONTENT);
-    let revision = app.catalog.delete_prompt(&agent, checked(&name)?, condition).await?;
+    let (status, audited) = authority.answers(StatusCode::NO_CONTENT);
+    let revision = app.catalog.delete_prompt(&agent, checked(&name)?, condition, audited).await?;
     Ok((status, [(ETAG, etag(revision))]))
 }

@@ -8,7 +8,6 @@ use http::header::ETAG;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::audited;
 use super::authority::Authority;
 use super::definition::{ResourceInput, ResourceView};
 use super::extract::{Condition, Params, Segment, json};
@@ -124,8 +123,8 @@ pub(super) async fn write(
     // Every character of text may be escaped; base64 has four bytes for three.
     let input: ResourceInput = json(request, app.content_bytes * 2 + AROUND_CONTENTS).await?;
     let new = input.check(uri, app.content_bytes)?;
-    let status = audited::answers_put();
-    let written = app.catalog.put_resource(&agent, new, condition).await?;
+    let (status, audited) = authority.answers_put();
+    let written = app.catalog.put_resource(&agent, new, condition, audited).await?;
     Ok((status(written.created), [(ETAG, etag(written.revision))]))
 }
 
@@ -146,8 +145,8 @@ pub(super) async fn remove(
     Condition(condition): Condition,
 ) -> Answer<impl IntoResponse> {
     let agent = authority.catalog_of(&app.identity, &slug).await?;
-    let status = audited::answers(StatusCode::NO_CONTENT);
-    let revision = app.catalog.delete_resource(&agent, param.check()?, condition).await?;
+    let (status, audited) = authority.answers(StatusCode::NO_CONTENT);
+    let revision = app.catalog.delete_resource(&agent, param.check()?, condition, audited).await?;
     Ok((status, [(ETAG, etag(revision))]))
 }
 
@@ -168,7 +167,7 @@ pub(super) async fn touch(
     Condition(condition): Condition,
 ) -> Answer<impl IntoResponse> {
     let agent = authority.catalog_of(&app.identity, &slug).await?;
-    let status = audited::answers(StatusCode::ACCEPTED);
-    let written = app.catalog.touch_resource(&agent, param.check()?, condition).await?;
+    let (status, audited) = authority.answers(StatusCode::ACCEPTED);
+    let written = app.catalog.touch_resource(&agent, param.check()?, condition, audited).await?;
     Ok((status, [(ETAG, etag(written.revision))]))
 }

@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use uri_template::UriTemplate;
 use utoipa::{IntoParams, ToSchema};
 
-use super::audited;
 use super::authority::Authority;
 use super::definition::{TemplateInput, TemplateView};
 use super::extract::{Condition, Params, Segment, json};
@@ -125,8 +124,8 @@ pub(super) async fn write(
     let uri_template = param.check()?;
     let input: TemplateInput = json(request, MOST_BYTES).await?;
     let new = input.check(uri_template)?;
-    let status = audited::answers_put();
-    let written = app.catalog.put_template(&agent, new, condition).await?;
+    let (status, audited) = authority.answers_put();
+    let written = app.catalog.put_template(&agent, new, condition, audited).await?;
     Ok((status(written.created), [(ETAG, etag(written.revision))]))
 }
 
@@ -147,7 +146,7 @@ pub(super) async fn remove(
     Condition(condition): Condition,
 ) -> Answer<impl IntoResponse> {
     let agent = authority.catalog_of(&app.identity, &slug).await?;
-    let status = audited::answers(StatusCode::NO_CONTENT);
-    let revision = app.catalog.delete_template(&agent, param.check()?, condition).await?;
+    let (status, audited) = authority.answers(StatusCode::NO_CONTENT);
+    let revision = app.catalog.delete_template(&agent, param.check()?, condition, audited).await?;
     Ok((status, [(ETAG, etag(revision))]))
 }

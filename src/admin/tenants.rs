@@ -10,7 +10,6 @@ use time::OffsetDateTime;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use super::audited;
 use super::authority::Authority;
 use super::definition::Name;
 use super::extract::{Condition, Json as Input, Nothing, Params, Segment, is_default, present};
@@ -119,8 +118,8 @@ pub(super) async fn create(
     let limits = app.settable.tenant(&authority, new.limits)?;
     let agent_limits = app.settable.agent(&authority, new.agent_limits)?;
     let new = tenants::NewTenant { slug, name, max_key_age, limits, agent_limits };
-    let status = audited::answers(StatusCode::CREATED);
-    let tenant = app.identity.create_tenant(new).await?;
+    let (status, audited) = authority.answers(StatusCode::CREATED);
+    let tenant = app.identity.create_tenant(new, audited).await?;
     Ok((status, [(ETAG, etag(tenant.revision))], Json(TenantView::from(tenant))))
 }
 
@@ -189,8 +188,8 @@ pub(super) async fn update(
         limits: patch.limits.map(|limits| app.settable.tenant(&authority, limits)).transpose()?,
         agent_limits: patch.agent_limits.map(|limits| app.settable.agent(&authority, limits)).transpose()?,
     };
-    let status = audited::answers(StatusCode::OK);
-    let tenant = app.identity.update_tenant(tenant.slug, change, condition).await?;
+    let (status, audited) = authority.answers(StatusCode::OK);
+    let tenant = app.identity.update_tenant(tenant.slug, change, condition, audited).await?;
     Ok((status, [(ETAG, etag(tenant.revision))], Json(TenantView::from(tenant))))
 }
 
@@ -212,7 +211,7 @@ pub(super) async fn remove(
 ) -> Answer<impl IntoResponse> {
     authority.operator()?;
     let tenant = authority.tenant(&app.identity, &slug).await?;
-    let status = audited::answers(StatusCode::NO_CONTENT);
-    let written = app.identity.delete_tenant(tenant.slug, condition).await?;
+    let (status, audited) = authority.answers(StatusCode::NO_CONTENT);
+    let written = app.identity.delete_tenant(tenant.slug, condition, audited).await?;
     Ok((status, [(ETAG, etag(written.revision))]))
 }

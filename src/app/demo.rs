@@ -14,6 +14,7 @@ use crate::identity::grant::PresentedCredential;
 use crate::identity::keys::NewKey;
 use crate::identity::tenants::NewTenant;
 use crate::model::agent::{Access, Agent, AgentDescription};
+use crate::model::audit::write::AuditedWrite;
 use crate::model::caller::KeyScope;
 use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
@@ -40,7 +41,10 @@ pub(super) async fn register(settings: &Settings, running: &Running) -> Result<(
     let unfinished = kept.is_none() && is_empty(&services.catalog, &agent).await.map_err(failed)?;
     if created || unfinished {
         let wanted = manifest.check(settings.limits.content_bytes).map_err(failed)?;
-        let applied = services.catalog.apply_manifest(&agent, wanted, Precondition::default()).await;
+        let applied = services
+            .catalog
+            .apply_manifest(&agent, wanted, Precondition::default(), AuditedWrite::UNAUDITED)
+            .await;
         applied.map_err(failed)?;
     }
     let key = match kept {
@@ -86,7 +90,7 @@ async fn agent(identity: &Arc<Identity>, slug: &str) -> Result<(Agent, bool), Fa
         limits: UseLimits::default(),
         agent_limits: UseLimits::default(),
     };
-    match identity.create_tenant(of_the_demo).await {
+    match identity.create_tenant(of_the_demo, AuditedWrite::UNAUDITED).await {
         Ok(_) | Err(Fault::AlreadyExists(_)) => {}
         Err(fault) => return Err(fault),
     }
@@ -104,7 +108,7 @@ async fn agent(identity: &Arc<Identity>, slug: &str) -> Result<(Agent, bool), Fa
         limits: None,
         by_operator: true,
     };
-    match identity.create_agent(new).await {
+    match identity.create_agent(new, AuditedWrite::UNAUDITED).await {
         Err(Fault::AlreadyExists(_)) => Ok((identity.agent(slug).await?, false)),
         created => Ok((created?, true)),
     }
@@ -120,7 +124,7 @@ async fn new_key(identity: &Arc<Identity>, agent: &Agent) -> Result<SecretKey, F
         limits: None,
         networks: None,
     };
-    Ok(identity.create_key(new, Maker::Operator).await?.secret)
+    Ok(identity.create_key(new, Maker::Operator, AuditedWrite::UNAUDITED).await?.secret)
 }
 
 fn print(url: &str, agent: &str, key: &SecretKey) -> std::io::Result<()> {

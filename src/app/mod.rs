@@ -32,9 +32,9 @@ use crate::feed::Feed;
 use crate::http::client_address::TrustedProxies;
 use crate::http::cursor::CursorSeal;
 use crate::http::metadata::Metadata;
-use crate::http::meter::Meter;
 use crate::http::operator_keys::OperatorKeys;
 use crate::http::origin::OriginRules;
+use crate::http::recorder::RequestRecorder;
 use crate::http::request_id::RequestIds;
 use crate::identity::tokens::Tokens;
 use crate::mcp::endpoint::{Endpoint, Services};
@@ -138,19 +138,16 @@ async fn build(
         async move { usage.run_maintenance(stop).await }
     });
     let keys = (seal, operators.clone());
-    let (feed_of, log) = (Arc::clone(&feed), Arc::clone(&audit.audit));
     let services = Services {
         identity: Arc::clone(&over_database.identity),
         catalog: Arc::clone(&over_database.catalog),
         sessions: Arc::clone(&over_database.sessions),
-        feed: feed_of,
-        audit: log,
+        feed: Arc::clone(&feed),
+        recorder: Arc::new(RequestRecorder::new(Arc::clone(&audit.audit), usage)),
         limits,
-        usage,
     };
     let endpoint = endpoint(settings, services.clone(), keys.clone(), listeners.stop.clone());
     let metrics = Metrics {
-        meter: Meter::default(),
         services: services.clone(),
         store: store.clone(),
         connections: listeners.connections.clone(),
@@ -193,7 +190,7 @@ fn gateway(
     (metrics, ids): (Metrics, RequestIds),
     metadata: SharedMetadata,
 ) -> Gateway {
-    let Services { identity, catalog, audit, limits, usage, .. } = services;
+    let Services { identity, catalog, recorder, limits, .. } = services;
     let settable = LimitBounds {
         dearest: settings.costs.highest().1,
         key: settings.limits.key,
@@ -203,10 +200,10 @@ fn gateway(
     let admin = Admin {
         identity,
         catalog: Arc::clone(&catalog),
-        audit: Arc::clone(&audit),
+        audit: Arc::clone(recorder.audit()),
         audit_reads: AuditReads::default(),
         limits,
-        usage,
+        usage: Arc::clone(recorder.usage()),
         settable,
         costs: settings.costs,
         seal,
@@ -233,7 +230,7 @@ fn gateway(
         most_headers: settings.server.header_count,
         access_log: settings.log.access,
     };
-    Gateway::new(endpoint, admin::router(Arc::new(admin)), catalog, audit, ids, metrics, options)
+    Gateway::new(endpoint, admin::router(Arc::new(admin)), catalog, recorder, ids, metrics, options)
 }
 
 impl Running {

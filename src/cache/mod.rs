@@ -4,7 +4,7 @@
 //! cell of a scope when the change feed raises it; a [`Loader`] bounds and times loads from the database and decides when
 //! memory may answer without it; a [`Writer`] serializes the writes of a scope, commits them and raises their cells.
 
-pub mod audited;
+mod audited;
 mod cell;
 mod cell_map;
 mod loader;

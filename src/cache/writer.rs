@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use tokio_util::task::TaskTracker;
 
-use super::audited::{AuditedCall, Entry};
+use super::audited::Entry;
 use super::scope_map::ScopeMap;
 use super::write_queue::{QueueOptions, WriteQueue};
+use crate::model::audit::write::AuditedWrite;
 use crate::model::fault::Fault;
 use crate::model::feed::ChangeFeed;
 use crate::model::scope::{Change, ChangeKind, Revision, Scope};
@@ -75,13 +76,6 @@ impl Writer {
         &self,
         write: impl Future<Output = Result<T, Fault>> + Send + 'static,
     ) -> Result<T, Fault> {
-        let call = AuditedCall::current();
-        let write = async move {
-            match call {
-                Some(call) => call.run(write).await,
-                None => write.await,
-            }
-        };
         self.tasks
             .spawn(span::inherit(write))
             .await
@@ -89,10 +83,11 @@ impl Writer {
     }
 
     /// Runs `work` as one transaction with the permit of `scope`, the outermost scope that it locks, and publishes what was
-    /// committed. Nothing is committed where `work` fails or changes nothing.
+    /// committed, with the audit row of its call. Nothing is committed where `work` fails or changes nothing.
     pub async fn transact<T>(
         &self,
         scope: Scope,
+        audited: &AuditedWrite,
         work: impl AsyncFnOnce(&mut Write) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
         let _permit = self.queue.acquire(scope).await?;
@@ -104,7 +99,7 @@ impl Writer {
                 return done;
             }
             self.sources.pause(FailPoint::BeforeCommit).await;
-            let entry = Entry::of(write.take_summary(), &self.sources)?;
+            let entry = Entry::of(audited, write.take_summary(), &self.sources)?;
             let unanswered = UnansweredCommit { scopes: &self.scopes, changes: access_changes(&write) };
             let revisions = write.commit(entry.as_ref().map(|entry| &entry.row)).await?;
             self.sources.pause(FailPoint::AfterCommit).await;

@@ -11,11 +11,11 @@ use super::difference::Registered;
 pub use super::plan::{Applied, Names, NewManifest};
 use super::plan::{Plan, Stored};
 use super::target::{NO_AGENT, Target};
-use crate::cache::audited::AuditedCall;
 use crate::model::agent::Agent;
 use crate::model::audit::chain::Digest;
 use crate::model::audit::event::ChangeHashes;
 use crate::model::audit::fingerprint::{Fingerprint, of_all};
+use crate::model::audit::write::AuditedWrite;
 use crate::model::fault::{Fault, shortened};
 use crate::model::ids::{AgentId, TenantId};
 use crate::model::precondition::Precondition;
@@ -76,6 +76,7 @@ impl Catalog {
         agent: &Agent,
         wanted: NewManifest,
         condition: Precondition,
+        audited: AuditedWrite,
     ) -> Result<Applied, Fault> {
         self.check_manifest(agent, &wanted).await?;
         let (catalog, tenant, agent) = (Arc::clone(self), agent.tenant, agent.uid);
@@ -83,14 +84,14 @@ impl Catalog {
             .detached(async move {
                 catalog
                     .writer
-                    .transact(Scope::from(agent), async |write| {
+                    .transact(Scope::from(agent), &audited, async |write| {
                         let target = Target::lock(write, tenant, agent).await?;
                         condition.check(Some(target.present()))?;
                         let stored = Stored::read_in(write, tenant, agent).await?;
                         let plan = Plan::new(&stored, &wanted);
                         catalog.carry_out(write, &target, &plan).await?;
                         let changed = plan.changes().next().is_some();
-                        if changed && AuditedCall::current().is_some() {
+                        if changed && audited.call().is_some() {
                             write.set_summary(summary_of_all(&target, &stored, &wanted));
                         }
                         Ok(plan.into_applied(if changed { target.revision } else { target.present() }))

@@ -8,6 +8,7 @@ use super::Catalog;
 use super::difference::{removal, step};
 use super::target::Target;
 use crate::model::agent::Agent;
+use crate::model::audit::write::AuditedWrite;
 use crate::model::fault::Fault;
 use crate::model::precondition::{Precondition, Written};
 use crate::model::prompt::{NewPrompt, Prompt, PromptName};
@@ -63,6 +64,7 @@ impl Catalog {
         agent: &Agent,
         new: NewPrompt,
         condition: Precondition,
+        audited: AuditedWrite,
     ) -> Result<Written, Fault> {
         self.check_messages(agent.tenant, &new).await?;
         let (catalog, tenant, agent) = (Arc::clone(self), agent.tenant, agent.uid);
@@ -70,7 +72,7 @@ impl Catalog {
             .detached(async move {
                 catalog
                     .writer
-                    .transact(Scope::from(agent), async |write| {
+                    .transact(Scope::from(agent), &audited, async |write| {
                         let target = Target::lock(write, tenant, agent).await?;
                         let only = [new.name.as_str().to_owned()];
                         let old = write.prompts(tenant, agent, Some(&only)).await?.pop();
@@ -116,13 +118,14 @@ impl Catalog {
         agent: &Agent,
         name: PromptName,
         condition: Precondition,
+        audited: AuditedWrite,
     ) -> Result<Revision, Fault> {
         let (catalog, tenant, agent) = (Arc::clone(self), agent.tenant, agent.uid);
         self.writer
             .detached(async move {
                 catalog
                     .writer
-                    .transact(Scope::from(agent), async |write| {
+                    .transact(Scope::from(agent), &audited, async |write| {
                         let target = Target::lock(write, tenant, agent).await?;
                         let Target { scope, revision, .. } = target;
                         let only = [name.as_str().to_owned()];

@@ -9,6 +9,7 @@ use super::Catalog;
 use super::difference::{removal, step};
 use super::target::{NO_AGENT, Target};
 use crate::model::agent::Agent;
+use crate::model::audit::write::AuditedWrite;
 use crate::model::fault::Fault;
 use crate::model::precondition::{Precondition, Written};
 use crate::model::resource::{ContentHash, Definition, NewPart, NewResource, PartKind, Resource};
@@ -114,13 +115,14 @@ impl Catalog {
         agent: &Agent,
         new: NewResource,
         condition: Precondition,
+        audited: AuditedWrite,
     ) -> Result<Written, Fault> {
         let (catalog, tenant, agent) = (Arc::clone(self), agent.tenant, agent.uid);
         self.writer
             .detached(async move {
                 catalog
                     .writer
-                    .transact(Scope::from(agent), async |write| {
+                    .transact(Scope::from(agent), &audited, async |write| {
                         let target = Target::lock(write, tenant, agent).await?;
                         let old = write.resource(tenant, agent, &new.uri).await?;
                         condition.check(old.as_ref().map(|old| old.revision))?;
@@ -141,13 +143,14 @@ impl Catalog {
         uri: ResourceUri,
         content: RawContent,
         condition: Precondition,
+        audited: AuditedWrite,
     ) -> Result<Written, Fault> {
         let (catalog, tenant, agent) = (Arc::clone(self), agent.tenant, agent.uid);
         self.writer
             .detached(async move {
                 catalog
                     .writer
-                    .transact(Scope::from(agent), async |write| {
+                    .transact(Scope::from(agent), &audited, async |write| {
                         let target = Target::lock(write, tenant, agent).await?;
                         let old = write.resource(tenant, agent, &uri).await?;
                         condition.check(old.as_ref().map(|old| old.revision))?;
@@ -196,13 +199,14 @@ impl Catalog {
         agent: &Agent,
         uri: ResourceUri,
         condition: Precondition,
+        audited: AuditedWrite,
     ) -> Result<Written, Fault> {
         let (catalog, tenant, agent) = (Arc::clone(self), agent.tenant, agent.uid);
         self.writer
             .detached(async move {
                 catalog
                     .writer
-                    .transact(Scope::from(agent), async |write| {
+                    .transact(Scope::from(agent), &audited, async |write| {
                         let target = Target::lock(write, tenant, agent).await?;
                         let Target { scope, revision, .. } = target;
                         let old = write.resource(tenant, agent, &uri).await?.ok_or(NO_RESOURCE)?;
@@ -227,13 +231,14 @@ impl Catalog {
         agent: &Agent,
         uri: ResourceUri,
         condition: Precondition,
+        audited: AuditedWrite,
     ) -> Result<Revision, Fault> {
         let (catalog, tenant, agent) = (Arc::clone(self), agent.tenant, agent.uid);
         self.writer
             .detached(async move {
                 catalog
                     .writer
-                    .transact(Scope::from(agent), async |write| {
+                    .transact(Scope::from(agent), &audited, async |write| {
                         let target = Target::lock(write, tenant, agent).await?;
                         let Target { scope, revision, .. } = target;
                         let old = write.resource(tenant, agent, &uri).await?.ok_or(NO_RESOURCE)?;

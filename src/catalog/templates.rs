@@ -9,6 +9,7 @@ use super::Catalog;
 use super::difference::{removal, step};
 use super::target::Target;
 use crate::model::agent::Agent;
+use crate::model::audit::write::AuditedWrite;
 use crate::model::fault::Fault;
 use crate::model::precondition::{Precondition, Written};
 use crate::model::scope::{ChangeKind, Revision, Scope};
@@ -68,6 +69,7 @@ impl Catalog {
         agent: &Agent,
         new: NewTemplate,
         condition: Precondition,
+        audited: AuditedWrite,
     ) -> Result<Written, Fault> {
         self.check_body(agent.tenant, &new).await?;
         let (catalog, tenant, agent) = (Arc::clone(self), agent.tenant, agent.uid);
@@ -75,7 +77,7 @@ impl Catalog {
             .detached(async move {
                 catalog
                     .writer
-                    .transact(Scope::from(agent), async |write| {
+                    .transact(Scope::from(agent), &audited, async |write| {
                         let target = Target::lock(write, tenant, agent).await?;
                         let only = [new.uri_template.as_str().to_owned()];
                         let old = write.templates(tenant, agent, Some(&only)).await?.pop();
@@ -130,13 +132,14 @@ impl Catalog {
         agent: &Agent,
         uri_template: UriTemplate,
         condition: Precondition,
+        audited: AuditedWrite,
     ) -> Result<Revision, Fault> {
         let (catalog, tenant, agent) = (Arc::clone(self), agent.tenant, agent.uid);
         self.writer
             .detached(async move {
                 catalog
                     .writer
-                    .transact(Scope::from(agent), async |write| {
+                    .transact(Scope::from(agent), &audited, async |write| {
                         let target = Target::lock(write, tenant, agent).await?;
                         let Target { scope, revision, .. } = target;
                         let only = [uri_template.as_str().to_owned()];

@@ -9,17 +9,15 @@ use bytes::Bytes;
 use http::HeaderMap;
 use hyper::body::Body as HttpBody;
 use parking_lot::Mutex;
-use time::OffsetDateTime;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::body;
-use super::key_expiry;
 use crate::identity::grant::Grant;
 use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
 use crate::quota::limits::{Limits, RateLimitStatus, Reservation, UnderWay};
 
-/// The permits of one request. They are released with the last clone of the request's [`ClientContext`](super::client_context::ClientContext).
+/// The permits of one request. They are released with its [`SharedContext`](super::shared_context::SharedContext).
 #[derive(Debug)]
 pub struct Intake {
     limits: Arc<Limits>,
@@ -34,8 +32,6 @@ struct Held {
     body: Option<Reservation>,
     under_way: Option<UnderWay>,
     status: Option<RateLimitStatus>,
-    /// The expiry of the presented key, where the answer must announce it.
-    key_expires: Option<OffsetDateTime>,
 }
 
 impl Intake {
@@ -75,21 +71,10 @@ impl Intake {
         Ok(())
     }
 
-    /// Records the grant of the presented key, whose expiry the answer may have to announce.
-    pub fn identified(&self, grant: Option<&Grant>, now: impl FnOnce() -> OffsetDateTime) {
-        if let Some(end) = key_expiry::soon(grant, now) {
-            self.held.lock().key_expires = Some(end);
-        }
-    }
-
-    /// Adds the rate limit status and the expiry of the key to the headers of the answer.
+    /// Adds the rate limit status to the headers of the answer.
     pub fn announce(&self, headers: &mut HeaderMap) {
-        let mut held = self.held.lock();
-        if let Some(status) = held.status.take() {
+        if let Some(status) = self.held.lock().status.take() {
             status.write(headers);
-        }
-        if let Some(end) = held.key_expires {
-            key_expiry::announce(end, headers);
         }
     }
 

@@ -3,7 +3,7 @@
 pub mod body;
 pub mod challenge;
 pub mod client_address;
-pub mod client_context;
+pub mod context;
 pub mod credential;
 pub mod cursor;
 pub mod intake;
@@ -15,7 +15,9 @@ pub mod operator_keys;
 pub mod origin;
 pub mod precondition;
 pub mod problem;
+pub mod recorder;
 pub mod refusals;
 pub mod request_id;
+pub mod shared_context;
 mod subject;
 pub mod within;

@@ -65,7 +65,8 @@ pub fn status(fault: &Fault) -> StatusCode {
     }
 }
 
-/// The problem body of a fault. The cause of an internal fault is logged with the request id, and not sent.
+/// The problem body of a fault, with its outcome as an extension of the response. The cause of an internal fault is logged
+/// with the request id, and not sent.
 pub fn response(fault: &Fault, request_id: Option<&str>) -> Response {
     let status = status(fault);
     let internal = matches!(fault, Fault::Internal(_));
@@ -81,6 +82,7 @@ pub fn response(fault: &Fault, request_id: Option<&str>) -> Response {
         headers.insert(RETRY_AFTER, retry_after(wait));
     }
     write_refusal(fault, headers);
+    response.extensions_mut().insert(fault.outcome());
     response
 }
 

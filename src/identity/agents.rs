@@ -7,6 +7,7 @@ use super::Identity;
 use super::tenants::lock;
 use crate::model::agent::{Access, Agent, AgentDescription, Tenant};
 use crate::model::audit::fingerprint::difference;
+use crate::model::audit::write::AuditedWrite;
 use crate::model::fault::Fault;
 use crate::model::ids::{AgentId, Slug, TenantId};
 use crate::model::limits::UseLimits;
@@ -121,13 +122,17 @@ impl Identity {
     /// [`Fault::NotFound`] without the tenant, [`Fault::AlreadyExists`], [`Fault::SlugRetired`]; [`Fault::InvalidParams`] where
     /// the tenant has as many agents or retired slugs as it may have; [`Fault::NotPermitted`] to enable what the operator
     /// disabled.
-    pub async fn create_agent(self: &Arc<Self>, new: NewAgent) -> Result<Agent, Fault> {
+    pub async fn create_agent(
+        self: &Arc<Self>,
+        new: NewAgent,
+        audited: AuditedWrite,
+    ) -> Result<Agent, Fault> {
         let identity = Arc::clone(self);
         self.writer
             .detached(async move {
                 identity
                     .writer
-                    .transact(Scope::GATEWAY, async |write| identity.insert_agent(write, new).await)
+                    .transact(Scope::GATEWAY, &audited, async |write| identity.insert_agent(write, new).await)
                     .await
             })
             .await
@@ -193,13 +198,14 @@ impl Identity {
         agent: &Agent,
         patch: AgentPatch,
         condition: Precondition,
+        audited: AuditedWrite,
     ) -> Result<Agent, Fault> {
         let (identity, agent) = (Arc::clone(self), agent.clone());
         self.writer
             .detached(async move {
                 identity
                     .writer
-                    .transact(Scope::from(agent.tenant), async |write| {
+                    .transact(Scope::from(agent.tenant), &audited, async |write| {
                         update(write, &agent, patch, &condition).await
                     })
                     .await
@@ -215,13 +221,14 @@ impl Identity {
         self: &Arc<Self>,
         agent: &Agent,
         condition: Precondition,
+        audited: AuditedWrite,
     ) -> Result<Revision, Fault> {
         let (identity, agent) = (Arc::clone(self), agent.clone());
         self.writer
             .detached(async move {
                 identity
                     .writer
-                    .transact(Scope::GATEWAY, async |write| {
+                    .transact(Scope::GATEWAY, &audited, async |write| {
                         lock(write, Scope::GATEWAY).await?;
                         let (old, revision) = lock_agent(write, &agent).await?;
                         condition.check(Some(old.revision))?;

@@ -12,6 +12,7 @@ use super::tenants::lock;
 use crate::model::agent::KeyAge;
 use crate::model::api_key::ApiKey;
 use crate::model::audit::fingerprint::difference;
+use crate::model::audit::write::AuditedWrite;
 use crate::model::caller::KeyScope;
 use crate::model::fault::Fault;
 use crate::model::ids::{AgentId, KeyId, PrincipalId, TenantId};
@@ -96,14 +97,19 @@ impl Identity {
     /// # Errors
     /// [`Fault::InvalidParams`] for an expiry that has passed or lies beyond the tenant's maximum age, or an eleventh active
     /// key; [`Fault::NotFound`]; those of [`KeyBounds`]; [`Fault::Unauthenticated`] where the maker was revoked meanwhile.
-    pub async fn create_key(self: &Arc<Self>, new: NewKey, maker: Maker) -> Result<IssuedKey, Fault> {
+    pub async fn create_key(
+        self: &Arc<Self>,
+        new: NewKey,
+        maker: Maker,
+        audited: AuditedWrite,
+    ) -> Result<IssuedKey, Fault> {
         let identity = Arc::clone(self);
         self.writer
             .detached(async move {
                 let scope = Scope::from(new.tenant);
                 identity
                     .writer
-                    .transact(scope, async |write| {
+                    .transact(scope, &audited, async |write| {
                         let revision = lock(write, scope).await?;
                         if let Some(agent) = new.agent
                             && !write.agent_exists(new.tenant, agent).await?
@@ -222,6 +228,7 @@ impl Identity {
         limits: Option<Option<RateLimit>>,
         maker: Maker,
         condition: Precondition,
+        audited: AuditedWrite,
     ) -> Result<ApiKey, Fault> {
         let (identity, tenant, key) = (Arc::clone(self), key.tenant, key.uid);
         self.writer
@@ -229,7 +236,7 @@ impl Identity {
                 let scope = Scope::from(tenant);
                 identity
                     .writer
-                    .transact(scope, async |write| {
+                    .transact(scope, &audited, async |write| {
                         let revision = lock(write, scope).await?;
                         let present = write.key(tenant, key).await?.filter(|key| key.revoked_at.is_none());
                         let mut present = present.ok_or(Fault::NotFound("key"))?;
@@ -265,6 +272,7 @@ impl Identity {
         key: &ApiKey,
         descendants: bool,
         condition: Precondition,
+        audited: AuditedWrite,
     ) -> Result<Revision, Fault> {
         let (identity, tenant, key) = (Arc::clone(self), key.tenant, key.uid);
         self.writer
@@ -272,7 +280,7 @@ impl Identity {
                 let scope = Scope::from(tenant);
                 identity
                     .writer
-                    .transact(scope, async |write| {
+                    .transact(scope, &audited, async |write| {
                         let revision = lock(write, scope).await?;
                         let present = write.key(tenant, key).await?.ok_or(Fault::NotFound("key"))?;
                         condition.check(Some(present.revision))?;
@@ -307,6 +315,7 @@ impl Identity {
         grace: Duration,
         maker: Maker,
         condition: Precondition,
+        audited: AuditedWrite,
     ) -> Result<IssuedKey, Fault> {
         let (identity, tenant, key) = (Arc::clone(self), key.tenant, key.uid);
         self.writer
@@ -314,7 +323,7 @@ impl Identity {
                 let scope = Scope::from(tenant);
                 identity
                     .writer
-                    .transact(scope, async |write| {
+                    .transact(scope, &audited, async |write| {
                         let revision = lock(write, scope).await?;
                         let now = identity.sources.clock.now();
                         let old = write.key(tenant, key).await?.filter(|key| key.is_active(now));

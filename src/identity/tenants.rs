@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::Identity;
 use crate::model::agent::{KeyAge, Tenant};
 use crate::model::audit::fingerprint::difference;
+use crate::model::audit::write::AuditedWrite;
 use crate::model::fault::Fault;
 use crate::model::ids::{Slug, TenantId};
 use crate::model::limits::UseLimits;
@@ -62,13 +63,19 @@ impl Identity {
     ///
     /// # Errors
     /// [`Fault::AlreadyExists`].
-    pub async fn create_tenant(self: &Arc<Self>, new: NewTenant) -> Result<Tenant, Fault> {
+    pub async fn create_tenant(
+        self: &Arc<Self>,
+        new: NewTenant,
+        audited: AuditedWrite,
+    ) -> Result<Tenant, Fault> {
         let identity = Arc::clone(self);
         self.writer
             .detached(async move {
                 identity
                     .writer
-                    .transact(Scope::GATEWAY, async |write| identity.insert_tenant(write, new).await)
+                    .transact(Scope::GATEWAY, &audited, async |write| {
+                        identity.insert_tenant(write, new).await
+                    })
                     .await
             })
             .await
@@ -101,6 +108,7 @@ impl Identity {
         slug: Slug,
         change: TenantChange,
         condition: Precondition,
+        audited: AuditedWrite,
     ) -> Result<Tenant, Fault> {
         let identity = Arc::clone(self);
         let uid = self.tenant(&slug).await?.uid;
@@ -108,7 +116,7 @@ impl Identity {
             .detached(async move {
                 identity
                     .writer
-                    .transact(Scope::from(uid), async |write| {
+                    .transact(Scope::from(uid), &audited, async |write| {
                         let revision = lock(write, Scope::from(uid)).await?;
                         let tenant = write.tenant(&slug).await?.filter(|t| t.uid == uid).ok_or(NO_TENANT)?;
                         condition.check(Some(tenant.revision))?;
@@ -140,13 +148,14 @@ impl Identity {
         self: &Arc<Self>,
         slug: Slug,
         condition: Precondition,
+        audited: AuditedWrite,
     ) -> Result<Written, Fault> {
         let identity = Arc::clone(self);
         self.writer
             .detached(async move {
                 identity
                     .writer
-                    .transact(Scope::GATEWAY, async |write| {
+                    .transact(Scope::GATEWAY, &audited, async |write| {
                         identity.end_tenant(write, &slug, &condition).await
                     })
                     .await

@@ -4,7 +4,6 @@ use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Response};
 
 use super::call_handler::{Dialect, envelope};
-use super::context::{Asked, Progress, RequestContext};
 use super::endpoint::Endpoint;
 use super::era::{self, RequestEra, VersionSource};
 use super::headers::McpHeaders;
@@ -14,6 +13,7 @@ use super::legacy::decode::{
 use super::modern::decode::{self as modern_decode, ModernMessage, ModernMethod};
 use super::modern::encode as modern_encode;
 use super::reply::{Reply, accepted, ok};
+use super::request::McpRequest;
 use super::stats::label_of;
 use super::version::ProtocolVersion;
 use super::wire::{
@@ -36,34 +36,34 @@ impl Endpoint {
     /// Answers the body of an admitted caller.
     pub(super) async fn dispatch(
         &self,
-        context: &mut RequestContext<'_>,
+        request: &mut McpRequest<'_>,
         caller: &Caller,
         admission: &Admission<'_>,
         body: &[u8],
     ) -> Response<Body> {
-        let headers = McpHeaders::read(&context.parts.headers);
+        let headers = McpHeaders::read(&request.parts.headers);
         let incoming = parse(body);
         let era = era::decide(&headers, &incoming);
         let version = era::named_version(&headers, &incoming);
-        context.progress.classified(label_of(&incoming), era.era());
+        request.classified(label_of(&incoming), era.era());
         if let Ok(incoming) = &incoming {
-            context.progress.read(incoming, named_or(version, era));
+            request.read(incoming, named_or(version, era));
         }
         let charged = self.charge(caller, admission, &incoming).await;
         let id = incoming.as_ref().map_or_else(|rejected| rejected.id, Incoming::id);
         let version = match (&incoming, &charged, era) {
             // A body that cannot be read is answered in the revision of its session.
             (Err(_), Ok(_), RequestEra::Legacy(VersionSource::Session)) => {
-                let session = Box::pin(self.session(caller, &headers, &mut context.progress)).await.ok();
+                let session = Box::pin(self.session(caller, &headers, request)).await.ok();
                 session.and_then(|session| ProtocolVersion::parse(&session.version)).or(version)
             }
             _ => version,
         };
         let reply = Reply { era, version, id };
         let mut response = match (&incoming, &charged) {
-            (_, Err(fault)) => reply.fault(context, fault),
-            (Err(rejected), Ok(_)) => reply.fault(context, &rejected.fault),
-            (Ok(incoming), Ok(_)) => self.respond(context, caller, &headers, incoming, reply).await,
+            (_, Err(fault)) => reply.fault(request, fault),
+            (Err(rejected), Ok(_)) => reply.fault(request, &rejected.fault),
+            (Ok(incoming), Ok(_)) => self.respond(request, caller, &headers, incoming, reply).await,
         };
         if let Ok(Some(standing)) = charged {
             standing.write(response.headers_mut());
@@ -80,48 +80,48 @@ impl Endpoint {
     ) -> Result<Option<RateLimitStatus>, Fault> {
         let standing = admission.charge(costs::of(&self.options.costs, incoming))?;
         if let Ok(incoming) = incoming {
-            self.usage.take_calls(caller.into(), costs::calls(incoming)).await?;
+            self.recorder.usage().take_calls(caller.into(), costs::calls(incoming)).await?;
         }
         Ok(standing)
     }
 
     async fn respond(
         &self,
-        context: &mut RequestContext<'_>,
+        request: &mut McpRequest<'_>,
         caller: &Caller,
         headers: &McpHeaders<'_>,
         incoming: &Incoming<'_>,
         reply: Reply<'_>,
     ) -> Response<Body> {
         match reply.era {
-            RequestEra::Modern => self.modern(context, caller, headers, incoming, &reply).await,
+            RequestEra::Modern => self.modern(request, caller, headers, incoming, &reply).await,
             RequestEra::Legacy(VersionSource::Session) => {
-                match self.session(caller, headers, &mut context.progress).await {
+                match self.session(caller, headers, request).await {
                     Ok(session) => {
                         let version = ProtocolVersion::parse(&session.version);
                         let version = version.unwrap_or(ProtocolVersion::NEWEST_LEGACY);
                         let legacy = LegacyContext { caller, version, session: Some(&session) };
                         let reply = Reply { version: Some(version), ..reply };
-                        self.legacy(context, legacy, incoming, &reply).await
+                        self.legacy(request, legacy, incoming, &reply).await
                     }
-                    Err(fault) => reply.fault(context, &fault),
+                    Err(fault) => reply.fault(request, &fault),
                 }
             }
             RequestEra::Legacy(VersionSource::Sessionless(version)) => {
                 let legacy = LegacyContext { caller, version, session: None };
-                self.legacy(context, legacy, incoming, &reply).await
+                self.legacy(request, legacy, incoming, &reply).await
             }
             RequestEra::Legacy(VersionSource::Negotiation) => {
                 let version = ProtocolVersion::NEWEST_LEGACY;
                 let legacy = LegacyContext { caller, version, session: None };
-                self.legacy(context, legacy, incoming, &reply).await
+                self.legacy(request, legacy, incoming, &reply).await
             }
         }
     }
 
     async fn modern(
         &self,
-        context: &mut RequestContext<'_>,
+        request: &mut McpRequest<'_>,
         caller: &Caller,
         headers: &McpHeaders<'_>,
         incoming: &Incoming<'_>,
@@ -131,16 +131,16 @@ impl Endpoint {
             Ok(ModernMessage::Call(call)) => call,
             Ok(ModernMessage::Notification) => return accepted(),
             Err(error) => {
-                let error = error.answer(context.request_id());
-                return reply.error(context, &error);
+                let error = error.answer(request.request_id());
+                return reply.error(request, &error);
             }
         };
         let result = match &call.method {
             ModernMethod::Listen(filter) => {
-                let listening = Box::pin(self.listen(context, caller, filter, call.id)).await;
-                return listening.unwrap_or_else(|fault| reply.fault(context, &fault));
+                let listening = Box::pin(self.listen(request, caller, filter, call.id)).await;
+                return listening.unwrap_or_else(|fault| reply.fault(request, &fault));
             }
-            _ if !accept::admits_json(&context.parts.headers) => Err(accept::NO_JSON),
+            _ if !accept::admits_json(&request.parts.headers) => Err(accept::NO_JSON),
             ModernMethod::Discover => self.discover(caller).await,
             ModernMethod::Call(call) => {
                 self.call_handler.handle(caller, call, Dialect::Modern { ttl: self.options.ttl }).await
@@ -148,7 +148,7 @@ impl Endpoint {
         };
         match result {
             Ok(result) => ok(result_pieces(call.id, result)),
-            Err(fault) => reply.fault(context, &fault),
+            Err(fault) => reply.fault(request, &fault),
         }
     }
 
@@ -161,31 +161,31 @@ impl Endpoint {
 
     async fn legacy(
         &self,
-        context: &mut RequestContext<'_>,
+        request: &mut McpRequest<'_>,
         legacy: LegacyContext<'_>,
         incoming: &Incoming<'_>,
         reply: &Reply<'_>,
     ) -> Response<Body> {
-        if !accept::admits_json(&context.parts.headers) {
-            return reply.fault(context, &accept::NO_JSON);
+        if !accept::admits_json(&request.parts.headers) {
+            return reply.fault(request, &accept::NO_JSON);
         }
         match incoming {
             Incoming::Message(message) => match legacy_decode::decode(message) {
                 Ok(LegacyMessage::Unanswered) => accepted(),
                 Ok(LegacyMessage::Call(LegacyCall { id, method: LegacyMethod::Initialize(asked) })) => {
-                    let client = context.client;
-                    let opened = self.initialize(&mut context.progress, (legacy.caller, client), &asked, id);
-                    Box::pin(opened).await.unwrap_or_else(|fault| reply.fault(context, &fault))
+                    let client = request.client();
+                    let opened = self.initialize(request, (legacy.caller, client), &asked, id);
+                    Box::pin(opened).await.unwrap_or_else(|fault| reply.fault(request, &fault))
                 }
                 Ok(LegacyMessage::Call(call)) => match self.call(legacy, &call).await {
                     Ok(result) => ok(result_pieces(call.id, result)),
-                    Err(fault) => reply.fault(context, &fault),
+                    Err(fault) => reply.fault(request, &fault),
                 },
-                Err(fault) => reply.fault(context, &fault),
+                Err(fault) => reply.fault(request, &fault),
             },
             Incoming::Batch(members) => match legacy_decode::batch(members, legacy.version) {
-                Ok(messages) => Box::pin(self.batch(context, legacy, messages, reply)).await,
-                Err(fault) => reply.fault(context, &fault),
+                Ok(messages) => Box::pin(self.batch(request, legacy, messages, reply)).await,
+                Err(fault) => reply.fault(request, &fault),
             },
         }
     }
@@ -193,7 +193,7 @@ impl Endpoint {
     /// Opens a session. Its id is a header of the answer.
     async fn initialize(
         &self,
-        progress: &mut Progress,
+        request: &mut McpRequest<'_>,
         (caller, client): (&Caller, ClientAddress),
         asked: &Initialize<'_>,
         id: RequestId<'_>,
@@ -208,7 +208,7 @@ impl Endpoint {
         let session = self.sessions.open(caller, client, new).await?;
         // A list that is read from now on, on any replica, is not older than the revision from which the session notifies.
         self.feed.acknowledged_head(caller.agent).await?;
-        progress.opened(session.id().uid(), asked.version, &asked.client);
+        request.opened(session.id().uid(), asked.version, &asked.client);
         let mut result = Vec::new();
         legacy::encode::initialize(&mut result, asked.version, &snapshot.description)?;
         let mut response = ok(result_pieces(id, result.into()));
@@ -254,25 +254,23 @@ impl Endpoint {
 
     async fn batch(
         &self,
-        context: &mut RequestContext<'_>,
+        request: &mut McpRequest<'_>,
         legacy: LegacyContext<'_>,
         messages: Vec<Result<Message<'_>, Rejected<'_>>>,
         reply: &Reply<'_>,
     ) -> Response<Body> {
         let mut answers = Vec::with_capacity(messages.len());
         for message in messages {
-            let mut asked = Asked::default();
-            let (id, result) = match message {
-                Err(Rejected { fault, id, .. }) => (id, Err(fault)),
+            let (id, result) = match &message {
+                Err(Rejected { fault, id, .. }) => (*id, Err(fault.clone())),
                 Ok(message) => {
-                    asked = Asked::of(&message);
-                    let id = match &message {
+                    let id = match message {
                         Message::Request(request) => Some(request.id),
                         Message::Notification { .. } | Message::Response => None,
                     };
-                    match legacy_decode::decode(&message) {
+                    match legacy_decode::decode(message) {
                         Ok(LegacyMessage::Unanswered) => {
-                            context.progress.member(asked, Outcome::Ok, 0);
+                            request.answered(Some(message), Outcome::Ok, 0);
                             continue;
                         }
                         Ok(LegacyMessage::Call(call)) => (id, self.call(legacy, &call).await),
@@ -283,10 +281,10 @@ impl Endpoint {
             let outcome = result.as_ref().err().map_or(Outcome::Ok, Fault::outcome);
             let answer = match (id, result) {
                 (Some(id), Ok(result)) => result_message(id, &result),
-                (id, Err(fault)) => error_message(id, reply.version, &reply.translate(context, &fault)),
+                (id, Err(fault)) => error_message(id, reply.version, &reply.translate(request, &fault)),
                 (None, Ok(_)) => continue,
             };
-            context.progress.member(asked, outcome, answer.len());
+            request.answered(message.as_ref().ok(), outcome, answer.len());
             answers.push(answer);
         }
         batch_message(&answers).map_or_else(accepted, |answers| ok(Body::from(answers)))

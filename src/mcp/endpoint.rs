@@ -10,25 +10,26 @@ use tokio_util::sync::CancellationToken;
 
 use super::accept;
 use super::call_handler::CallHandler;
-use super::context::{Progress, RequestContext};
 use super::costs;
 use super::era;
 use super::headers::McpHeaders;
 use super::reply::{fail, method_not_allowed, no_content, refuse, refuse_read};
+use super::request::McpRequest;
 use super::stats::{EndpointStats, label_of};
 use super::streams::Streams;
 use super::wire::parse;
-use crate::audit::AuditRecorder;
 use crate::catalog::Catalog;
 use crate::config::Costs;
 use crate::feed::Feed;
 use crate::http::body::{self, Body, Received};
 use crate::http::credential::{self, Presented};
 use crate::http::cursor::CursorSeal;
+use crate::http::key_expiry;
 use crate::http::media_type;
 use crate::http::meter::MethodLabel;
 use crate::http::operator_keys::OperatorKeys;
 use crate::http::origin::FOREIGN_HOST;
+use crate::http::recorder::RequestRecorder;
 use crate::identity::Identity;
 use crate::identity::grant::{Caller, PresentedCredential};
 use crate::model::audit::event::Actor;
@@ -36,7 +37,6 @@ use crate::model::fault::Fault;
 use crate::model::method::{self as mcp, Era};
 use crate::model::session::{Session, SessionId};
 use crate::quota::limits::{Admission, Limits, UnderWay};
-use crate::quota::usage::UsageBook;
 use crate::sessions::Sessions;
 
 /// The bounds of the endpoint.
@@ -69,9 +69,8 @@ pub struct Endpoint {
     pub(super) sessions: Arc<Sessions>,
     pub(super) feed: Arc<Feed>,
     pub(super) streams: Streams,
-    pub(super) audit: Arc<AuditRecorder>,
+    pub(super) recorder: Arc<RequestRecorder>,
     limits: Arc<Limits>,
-    pub(super) usage: Arc<UsageBook>,
     pub(super) options: EndpointOptions,
     /// Ends all streams.
     pub(super) closing: CancellationToken,
@@ -89,12 +88,10 @@ pub struct Services {
     pub sessions: Arc<Sessions>,
     /// The change feed.
     pub feed: Arc<Feed>,
-    /// The audit log.
-    pub audit: Arc<AuditRecorder>,
+    /// The audit log, quotas and usage, and the metrics of requests.
+    pub recorder: Arc<RequestRecorder>,
     /// Rate limits and requests in flight.
     pub limits: Arc<Limits>,
-    /// Quotas and usage counters.
-    pub usage: Arc<UsageBook>,
 }
 
 impl Endpoint {
@@ -105,7 +102,7 @@ impl Endpoint {
         options: EndpointOptions,
         closing: CancellationToken,
     ) -> Self {
-        let Services { identity, catalog, sessions, feed, audit, limits, usage } = services;
+        let Services { identity, catalog, sessions, feed, recorder, limits } = services;
         let streams = Streams::new(options.streams_per_key, options.streams);
         let call_handler = CallHandler::new(Arc::clone(&catalog), seal, options.result_bytes);
         Self {
@@ -115,9 +112,8 @@ impl Endpoint {
             sessions,
             feed,
             streams,
-            audit,
+            recorder,
             limits,
-            usage,
             options,
             closing,
             operators,
@@ -129,116 +125,121 @@ impl Endpoint {
         EndpointStats { results: self.call_handler.results(), streams: self.streams.stats() }
     }
 
+    /// Completes a request with its answer: its audit row, usage and metrics.
+    pub async fn complete(&self, request: &mut McpRequest<'_>, response: Response<Body>) -> Response<Body> {
+        let mut response = self.recorder.complete(request, response, fail).await;
+        if let Some(end) = request.context.key_expires {
+            key_expiry::announce(end, response.headers_mut());
+        }
+        response
+    }
+
     /// Answers a request.
-    pub async fn answer(&self, context: &mut RequestContext<'_>, body: &mut IncomingBody) -> Response<Body> {
-        if context.parts.method != Method::POST && context.admitted.is_ok() {
-            return Box::pin(self.without_message(context, body)).await;
+    pub async fn answer(&self, request: &mut McpRequest<'_>, body: &mut IncomingBody) -> Response<Body> {
+        if request.parts.method != Method::POST && request.admitted.is_ok() {
+            return Box::pin(self.without_message(request, body)).await;
         }
-        let caller = match self.admit_message(context).await {
+        let caller = match self.admit_message(request).await {
             Ok(caller) => caller,
-            Err(fault) => return Box::pin(refuse(context, &fault, body)).await,
+            Err(fault) => return Box::pin(refuse(request, &fault, body)).await,
         };
-        let admission = match self.limits.admit(&(&caller).into(), context.client) {
+        let admission = match self.limits.admit(&(&caller).into(), request.client()) {
             Ok(admission) => admission,
-            Err(fault) => return Box::pin(refuse(context, &fault, body)).await,
+            Err(fault) => return Box::pin(refuse(request, &fault, body)).await,
         };
-        if let Err(fault) = self.check_allowance(context, &caller, &admission) {
-            return Box::pin(self.refuse_caller(context, (&caller, &admission), &fault, body)).await;
+        if let Err(fault) = self.check_allowance(request, &caller, &admission) {
+            return Box::pin(self.refuse_caller(request, (&caller, &admission), &fault, body)).await;
         }
-        context.progress.awaits_body = true;
+        request.awaits_body = true;
         let reserve = |bytes| admission.reserve(bytes);
         match body::read(body, self.options.body_bytes, self.limits.pace(), reserve).await {
             Ok(Received { bytes, mut reserved }) => {
                 if let Some(reserved) = &mut reserved {
                     reserved.shrink_to(bytes.len());
                 }
-                context.progress.body(bytes.len());
-                self.work(context, &caller, &admission, &bytes).await
+                request.body(bytes.len());
+                self.work(request, &caller, &admission, &bytes).await
             }
-            Err(fault @ Fault::Unavailable { .. }) => Box::pin(refuse(context, &fault, body)).await,
-            Err(fault) => fail(context, &fault),
+            Err(fault @ Fault::Unavailable { .. }) => Box::pin(refuse(request, &fault, body)).await,
+            Err(fault) => fail(request, &fault),
         }
     }
 
     /// Answers a body that is read, if there is capacity for the work.
     async fn work(
         &self,
-        context: &mut RequestContext<'_>,
+        request: &mut McpRequest<'_>,
         caller: &Caller,
         admission: &Admission<'_>,
         body: &[u8],
     ) -> Response<Body> {
-        match Self::begin_work(context, admission) {
-            Ok(_working) => self.dispatch(context, caller, admission, body).await,
-            Err(fault) => refuse_read(context, &fault, body),
+        match Self::begin_work(request, admission) {
+            Ok(_working) => self.dispatch(request, caller, admission, body).await,
+            Err(fault) => refuse_read(request, &fault, body),
         }
     }
 
     fn begin_work<'a>(
-        context: &RequestContext<'a>,
+        request: &McpRequest<'a>,
         admission: &Admission<'_>,
     ) -> Result<(SemaphorePermit<'a>, UnderWay), Fault> {
-        let permit = context.permits.try_acquire().map_err(|_| Fault::BUSY)?;
+        let permit = request.permits.try_acquire().map_err(|_| Fault::BUSY)?;
         Ok((permit, admission.begin_work()?))
     }
 
     /// Refuses a caller whose rate or quota is used up before the body is read. Discovery is never refused.
     fn check_allowance(
         &self,
-        context: &RequestContext<'_>,
+        request: &McpRequest<'_>,
         caller: &Caller,
         admission: &Admission<'_>,
     ) -> Result<(), Fault> {
-        let declared = McpHeaders::read(&context.parts.headers).method.value();
+        let declared = McpHeaders::read(&request.parts.headers).method.value();
         if declared == Some(mcp::Method::Discover.name()) {
             return Ok(());
         }
         self.options.costs.least().map_or(Ok(()), |least| admission.check(least))?;
-        self.usage.check(caller.into())
+        self.recorder.usage().check(caller.into())
     }
 
     /// Refuses a caller whose rate or quota is used up, unless the request in its short body is free of charge.
     async fn refuse_caller(
         &self,
-        context: &mut RequestContext<'_>,
+        request: &mut McpRequest<'_>,
         (caller, admission): (&Caller, &Admission<'_>),
         fault: &Fault,
         body: &mut IncomingBody,
     ) -> Response<Body> {
-        if self.limits.is_barred(context.client) {
-            return fail(context, fault);
+        if self.limits.is_barred(request.client()) {
+            return fail(request, fault);
         }
-        let read = context.refusals.read_short(body, |bytes| admission.reserve(bytes)).await;
-        let Some(Received { bytes, reserved: _reserved }) = read else { return fail(context, fault) };
-        context.progress.body(bytes.len());
+        let read = request.refusals.read_short(body, |bytes| admission.reserve(bytes)).await;
+        let Some(Received { bytes, reserved: _reserved }) = read else { return fail(request, fault) };
+        request.body(bytes.len());
         let incoming = parse(&bytes);
-        let era = era::decide(&McpHeaders::read(&context.parts.headers), &incoming);
-        context.progress.classified(label_of(&incoming), era.era());
+        let era = era::decide(&McpHeaders::read(&request.parts.headers), &incoming);
+        request.classified(label_of(&incoming), era.era());
         let free = match fault {
             Fault::RateLimited { .. } => costs::of(&self.options.costs, &incoming) == 0,
             _ => incoming.as_ref().is_ok_and(|incoming| costs::calls(incoming) == 0),
         };
         if free {
-            self.work(context, caller, admission, &bytes).await
+            self.work(request, caller, admission, &bytes).await
         } else {
-            refuse_read(context, fault, &bytes)
+            refuse_read(request, fault, &bytes)
         }
     }
 
     /// Answers `GET` and `DELETE`, which only a session has.
-    async fn without_message(
-        &self,
-        context: &mut RequestContext<'_>,
-        body: &mut IncomingBody,
-    ) -> Response<Body> {
-        let parts = context.parts;
+    async fn without_message(&self, request: &mut McpRequest<'_>, body: &mut IncomingBody) -> Response<Body> {
+        let parts = request.parts;
         let headers = McpHeaders::read(&parts.headers);
         let era = if era::is_modern(&headers) { Era::Modern } else { Era::Legacy };
-        context.progress.classified(MethodLabel::of_http(&parts.method), era);
-        if context.foreign_host
-            && let Err(fault) = self.admit(context).await
+        request.classified(MethodLabel::of_http(&parts.method), era);
+        if request.context.foreign_host
+            && let Err(fault) = self.admit(request).await
         {
-            return refuse(context, &fault, body).await;
+            return refuse(request, &fault, body).await;
         }
         if era == Era::Modern || !headers.session_id.is_present() {
             return method_not_allowed("POST");
@@ -247,27 +248,27 @@ impl Endpoint {
         if !streams && parts.method != Method::DELETE {
             return method_not_allowed("GET, POST, DELETE");
         }
-        match self.use_session(context, &headers, streams).await {
+        match self.use_session(request, &headers, streams).await {
             Ok(response) => response,
-            Err(fault) => refuse(context, &fault, body).await,
+            Err(fault) => refuse(request, &fault, body).await,
         }
     }
 
     /// Opens the stream of a session, or ends the session.
     async fn use_session(
         &self,
-        context: &mut RequestContext<'_>,
+        request: &mut McpRequest<'_>,
         headers: &McpHeaders<'_>,
         streams: bool,
     ) -> Result<Response<Body>, Fault> {
-        let caller = self.admit(context).await?;
-        let admission = self.limits.admit(&(&caller).into(), context.client)?;
-        let _working = Self::begin_work(context, &admission)?;
-        let session = self.session(&caller, headers, &mut context.progress).await?;
+        let caller = self.admit(request).await?;
+        let admission = self.limits.admit(&(&caller).into(), request.client())?;
+        let _working = Self::begin_work(request, &admission)?;
+        let session = self.session(&caller, headers, request).await?;
         let costs = &self.options.costs;
         let standing = admission.charge(if streams { costs.stream } else { costs.other })?;
         let mut response = if streams {
-            self.open_session_stream(context, &caller, &session).await?
+            self.open_session_stream(request, &caller, &session).await?
         } else {
             self.sessions.end(&session).await.map(|()| no_content())?
         };
@@ -277,9 +278,9 @@ impl Endpoint {
         Ok(response)
     }
 
-    async fn admit_message(&self, context: &mut RequestContext<'_>) -> Result<Caller, Fault> {
-        let caller = self.admit(context).await?;
-        let headers = &context.parts.headers;
+    async fn admit_message(&self, request: &mut McpRequest<'_>) -> Result<Caller, Fault> {
+        let caller = self.admit(request).await?;
+        let headers = &request.parts.headers;
         media_type::check_json(headers)?;
         accept::check_accept(headers)?;
         Ok(caller)
@@ -290,49 +291,49 @@ impl Endpoint {
         &self,
         caller: &Caller,
         headers: &McpHeaders<'_>,
-        progress: &mut Progress,
+        request: &mut McpRequest<'_>,
     ) -> Result<Arc<Session>, Fault> {
         let id = headers.session_id.value().and_then(SessionId::parse).ok_or(Fault::SessionNotFound)?;
         let session = self.sessions.find(caller, &id).await?;
-        progress.session(&session);
+        request.session(&session);
         Ok(session)
     }
 
     /// The caller, if it may use the agent. An invalid credential is charged to its address.
-    async fn admit(&self, context: &mut RequestContext<'_>) -> Result<Caller, Fault> {
-        context.admitted.clone()?;
-        self.audit.admit()?;
-        let admitted = self.identify(context).await;
+    async fn admit(&self, request: &mut McpRequest<'_>) -> Result<Caller, Fault> {
+        request.admitted.clone()?;
+        self.recorder.audit().admit()?;
+        let admitted = self.identify(request).await;
         if let Err(Fault::Unauthenticated | Fault::Forbidden) = &admitted {
-            self.limits.charge_failure(context.client)?;
+            self.limits.charge_failure(request.client())?;
         }
         match admitted {
-            Err(Fault::Unauthenticated) if context.foreign_host => Err(FOREIGN_HOST),
-            admitted => admitted.inspect(|caller| context.progress.admitted(caller)),
+            Err(Fault::Unauthenticated) if request.context.foreign_host => Err(FOREIGN_HOST),
+            admitted => admitted.inspect(|caller| request.admitted(caller)),
         }
     }
 
-    async fn identify(&self, context: &mut RequestContext<'_>) -> Result<Caller, Fault> {
-        let presented = credential::read(&context.parts.headers, &self.operators)?;
+    async fn identify(&self, request: &mut McpRequest<'_>) -> Result<Caller, Fault> {
+        let presented = credential::read(&request.parts.headers, &self.operators)?;
         let presented = match &presented {
             Presented::Operator(key) => {
-                context.progress.actor = Actor::operator(*key);
+                request.context.event.actor = Actor::operator(*key);
                 return Err(Fault::Forbidden);
             }
             Presented::Anonymous => {
-                context.progress.actor = Actor::anybody();
-                if context.foreign_host {
+                request.context.event.actor = Actor::anybody();
+                if request.context.foreign_host {
                     return Err(FOREIGN_HOST);
                 }
                 PresentedCredential::None
             }
-            Presented::Key(key) => PresentedCredential::Key(key, Some(context.agent)),
-            Presented::Token(token) => PresentedCredential::Token(token, Some(context.agent)),
+            Presented::Key(key) => PresentedCredential::Key(key, Some(request.agent)),
+            Presented::Token(token) => PresentedCredential::Token(token, Some(request.agent)),
         };
         let identity = &self.identity;
-        self.limits.admit_credential(context.client, identity.recognize(&presented))?;
-        let grant = identity.identify(presented, context.client).await?;
-        context.progress.identified(grant.as_deref(), || identity.now());
-        identity.admit(grant, context.agent).await
+        self.limits.admit_credential(request.client(), identity.recognize(&presented))?;
+        let grant = identity.identify(presented, request.client()).await?;
+        request.context.identified(grant.as_deref(), || identity.now());
+        identity.admit(grant, request.agent).await
     }
 }

@@ -17,8 +17,8 @@ use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::record::StreamAuditGuard;
 use super::sse::KEEP_ALIVE;
+use super::stream_audit::StreamAuditGuard;
 use super::streams::{StreamEnd, StreamPermit};
 use crate::feed::hub::{ChangeEvent, Subscription};
 use crate::identity::Identity;

@@ -2,14 +2,13 @@
 //!
 //! A request passes [`endpoint`] (authentication, admission), [`wire`] (JSON-RPC), [`era`] and `dispatch`, where a dialect
 //! ([`modern`] or [`legacy`]) decodes it; `call_handler` answers what both eras have, from encoded results where it can.
-//! A [`context::RequestContext`] goes along, and `record` completes it.
+//! A [`request::McpRequest`] goes along.
 
 pub mod accept;
 pub mod call;
 mod call_handler;
 pub mod client;
 mod contents;
-pub mod context;
 mod costs;
 mod definition;
 mod dispatch;
@@ -24,13 +23,14 @@ pub mod legacy;
 pub mod modern;
 mod notification;
 mod open_stream;
-mod record;
 pub mod reply;
+pub mod request;
 mod result;
 mod results;
 mod server;
 pub mod sse;
 pub mod stats;
+mod stream_audit;
 mod streams;
 #[cfg(test)]
 mod tests;

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use http::{HeaderName, Response};
 
 use super::accept;
-use super::context::RequestContext;
 use super::endpoint::Endpoint;
 use super::event_stream::{self, StreamContext};
 use super::legacy::stream::{SessionEncoder, Start};
 use super::modern::listen::{Filter, ListenEncoder};
+use super::request::McpRequest;
 use super::sse;
+use super::stream_audit::StreamAuditGuard;
 use super::version::ProtocolVersion;
 use super::wire::RequestId;
 use crate::feed::hub::Subscription;
@@ -27,15 +28,15 @@ impl Endpoint {
     /// Answers `subscriptions/listen` with a stream.
     pub(super) async fn listen(
         &self,
-        context: &RequestContext<'_>,
+        request: &McpRequest<'_>,
         caller: &Caller,
         filter: &Filter,
         id: RequestId<'_>,
     ) -> Result<Response<Body>, Fault> {
-        if !accept::admits_events(&context.parts.headers) {
+        if !accept::admits_events(&request.parts.headers) {
             return Err(accept::NO_EVENTS);
         }
-        let stream = self.stream_context(context, caller, None)?;
+        let stream = self.stream_context(request, caller, None)?;
         let snapshot = self.catalog.snapshot(caller).await?;
         let honoured = filter.clone().honoured(&self.catalog, caller, &snapshot).await?;
         let subscription = self.read(caller, None).await?;
@@ -45,24 +46,24 @@ impl Endpoint {
         subscription.add_interests(honoured.interests(since)).await?;
         let encoder = ListenEncoder::new(id, snapshot.description.clone());
         let first = encoder.acknowledge(&honoured);
-        let audit = self.stream_audit_guard(context);
+        let audit = StreamAuditGuard::new(&self.recorder, request);
         Ok(sse::response(event_stream::events(stream, subscription, encoder, first, audit)))
     }
 
     /// Answers `GET` with the stream of a session, which replaces the one before.
     pub(super) async fn open_session_stream(
         &self,
-        context: &RequestContext<'_>,
+        request: &McpRequest<'_>,
         caller: &Caller,
         session: &Session,
     ) -> Result<Response<Body>, Fault> {
-        let stream = self.stream_context(context, caller, Some(session.uid))?;
+        let stream = self.stream_context(request, caller, Some(session.uid))?;
         let (session, revision) = self.sessions.take_stream(session).await?;
         if session.epoch > 1 {
             // The replica that has the old stream learns of this one before anything is sent here.
             self.feed.wait_for_replicas(Scope::from(session.uid), revision).await;
         }
-        let last = context.parts.headers.get(&LAST_EVENT_ID).map(|id| id.to_str().unwrap_or_default());
+        let last = request.parts.headers.get(&LAST_EVENT_ID).map(|id| id.to_str().unwrap_or_default());
         let start = match Start::read(&session, last) {
             Start::Resumed(watermark) if watermark > self.feed.head(caller.agent).await? => Start::Unreadable,
             start => start,
@@ -82,17 +83,17 @@ impl Endpoint {
         if reset {
             encoder.log_reset(&mut first);
         }
-        let audit = self.stream_audit_guard(context);
+        let audit = StreamAuditGuard::new(&self.recorder, request);
         Ok(sse::response(event_stream::events(stream, subscription, encoder, first, audit)))
     }
 
     fn stream_context(
         &self,
-        context: &RequestContext<'_>,
+        request: &McpRequest<'_>,
         caller: &Caller,
         session: Option<SessionUid>,
     ) -> Result<StreamContext, Fault> {
-        let permit = self.streams.acquire(caller, context.client, session)?;
+        let permit = self.streams.acquire(caller, request.client(), session)?;
         if self.closing.is_cancelled() {
             return Err(Fault::Unavailable { retry_after: std::time::Duration::from_secs(1) });
         }

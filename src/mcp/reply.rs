@@ -4,12 +4,12 @@ use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, Response, StatusCode};
 use hyper::body::Incoming as IncomingBody;
 
-use super::context::RequestContext;
 use super::era::{self, RequestEra};
 use super::error::RpcError;
 use super::headers::McpHeaders;
 use super::legacy;
 use super::modern::error::ModernError;
+use super::request::McpRequest;
 use super::version::ProtocolVersion;
 use super::wire::{RequestId, error_message, parse};
 use crate::http::body::Body;
@@ -27,12 +27,12 @@ pub(super) struct Reply<'a> {
 
 impl<'a> Reply<'a> {
     /// For a request that is refused, from as much of its body as was read.
-    fn refusal(context: &mut RequestContext<'_>, body: &'a [u8]) -> Self {
-        let headers = McpHeaders::read(&context.parts.headers);
+    fn refusal(request: &mut McpRequest<'_>, body: &'a [u8]) -> Self {
+        let headers = McpHeaders::read(&request.parts.headers);
         let incoming = parse(body);
         let (era, version) = (era::decide(&headers, &incoming), era::named_version(&headers, &incoming));
         if let Ok(incoming) = &incoming {
-            context.progress.read(incoming, version);
+            request.read(incoming, version);
         }
         let id = match incoming {
             Ok(incoming) => incoming.id(),
@@ -42,8 +42,8 @@ impl<'a> Reply<'a> {
     }
 
     /// The error that a fault is answered with. The detail of an internal one is logged.
-    pub(super) fn translate(&self, context: &RequestContext<'_>, fault: &Fault) -> RpcError {
-        let request_id = context.request_id();
+    pub(super) fn translate(&self, request: &McpRequest<'_>, fault: &Fault) -> RpcError {
+        let request_id = request.request_id();
         if let Fault::Internal(detail) = fault {
             tracing::error!(detail, "request failed internally");
         }
@@ -53,8 +53,8 @@ impl<'a> Reply<'a> {
         }
     }
 
-    pub(super) fn fault(&self, context: &mut RequestContext<'_>, fault: &Fault) -> Response<Body> {
-        let mut response = self.error(context, &self.translate(context, fault));
+    pub(super) fn fault(&self, request: &mut McpRequest<'_>, fault: &Fault) -> Response<Body> {
+        let mut response = self.error(request, &self.translate(request, fault));
         if let Some(challenge) = challenge::of(fault) {
             response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
         }
@@ -62,8 +62,8 @@ impl<'a> Reply<'a> {
         response
     }
 
-    pub(super) fn error(&self, context: &mut RequestContext<'_>, error: &RpcError) -> Response<Body> {
-        context.progress.failed(error.outcome, self.era.era());
+    pub(super) fn error(&self, request: &mut McpRequest<'_>, error: &RpcError) -> Response<Body> {
+        request.failed(error.outcome, self.era.era());
         let mut response = ok(Body::from(error_message(self.id, self.version, error)));
         *response.status_mut() = error.status;
         if let Some(wait) = error.retry_after {
@@ -74,8 +74,8 @@ impl<'a> Reply<'a> {
 }
 
 /// Answers a request that failed without its body being read.
-pub fn fail(context: &mut RequestContext<'_>, fault: &Fault) -> Response<Body> {
-    refuse_read(context, fault, b"")
+pub fn fail(request: &mut McpRequest<'_>, fault: &Fault) -> Response<Body> {
+    refuse_read(request, fault, b"")
 }
 
 /// Answers a request of which nothing was read.
@@ -92,18 +92,18 @@ pub fn unread(fault: &Fault) -> Response<Body> {
 
 /// Refuses a request before its body is read. The body is read for the id alone, while there is capacity for that.
 pub(super) async fn refuse(
-    context: &mut RequestContext<'_>,
+    request: &mut McpRequest<'_>,
     fault: &Fault,
     body: &mut IncomingBody,
 ) -> Response<Body> {
-    let body = context.refusals.read(context.client, body).await;
-    context.progress.body(body.len());
-    refuse_read(context, fault, &body)
+    let body = request.refusals.read(request.client(), body).await;
+    request.body(body.len());
+    refuse_read(request, fault, &body)
 }
 
 /// Refuses a request whose body is read.
-pub(super) fn refuse_read(context: &mut RequestContext<'_>, fault: &Fault, body: &[u8]) -> Response<Body> {
-    Reply::refusal(context, body).fault(context, fault)
+pub(super) fn refuse_read(request: &mut McpRequest<'_>, fault: &Fault, body: &[u8]) -> Response<Body> {
+    Reply::refusal(request, body).fault(request, fault)
 }
 
 pub(super) fn ok(body: Body) -> Response<Body> {

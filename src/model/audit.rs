@@ -9,3 +9,4 @@ pub mod fingerprint;
 pub mod ledger;
 pub mod row;
 pub mod signature;
+pub mod write;

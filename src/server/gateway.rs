@@ -20,21 +20,18 @@ use super::compression::compress;
 use super::health;
 use super::metrics::{Metrics, Scraper};
 use super::routes::{Surface, Target, mcp_agent, target};
-use crate::audit::AuditRecorder;
-use crate::cache::audited::AuditedCall;
 use crate::catalog::Catalog;
 use crate::http::body::{Body, SharedBody};
 use crate::http::client_address::TrustedProxies;
-use crate::http::client_context::ClientContext;
-use crate::http::intake::Intake;
 use crate::http::metadata::{Metadata, Protected};
 use crate::http::origin::{self, ADMIN_CORS, Cors, FOREIGN_HOST, MCP_CORS, OriginRules, RequestSource};
 use crate::http::problem;
+use crate::http::recorder::RequestRecorder;
 use crate::http::refusals::Refusals;
 use crate::http::request_id::{RequestIds, X_REQUEST_ID};
-use crate::mcp::context::{Progress, RequestContext};
 use crate::mcp::endpoint::Endpoint;
 use crate::mcp::reply;
+use crate::mcp::request::McpRequest;
 use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
 use crate::telemetry::span::{self, RequestSpan};
@@ -47,7 +44,7 @@ pub(crate) struct Gateway {
     endpoint: Endpoint,
     admin: Router,
     catalog: Arc<Catalog>,
-    audit: Arc<AuditRecorder>,
+    recorder: Arc<RequestRecorder>,
     ids: RequestIds,
     metrics: Metrics,
     options: GatewayOptions,
@@ -85,14 +82,14 @@ impl Gateway {
         endpoint: Endpoint,
         admin: Router,
         catalog: Arc<Catalog>,
-        audit: Arc<AuditRecorder>,
+        recorder: Arc<RequestRecorder>,
         ids: RequestIds,
         metrics: Metrics,
         options: GatewayOptions,
     ) -> Self {
         let places = Arc::new(Semaphore::new(options.most_requests));
         let refusals = Refusals::new(options.most_refused_bodies, Arc::clone(&metrics.services.limits));
-        Self { endpoint, admin, catalog, audit, ids, metrics, options, places, refusals }
+        Self { endpoint, admin, catalog, recorder, ids, metrics, options, places, refusals }
     }
 
     /// Answers a request, within its span and with its id.
@@ -162,9 +159,7 @@ impl Gateway {
             Target::Ready => health::ready(&request, &self.catalog.readiness()),
             Target::Mcp => self.mcp(request, client, id).await,
             Target::Admin => {
-                let intake = Intake::new(Arc::clone(&self.metrics.services.limits), Arc::clone(&self.places));
-                let context = ClientContext::new(client, intake);
-                let administer = |request| self.administer_audited(request, id, &context);
+                let administer = |request| self.administer_audited(request, id, client);
                 Box::pin(compress(request, |request| self.drain(request, client, administer))).await
             }
             target => {
@@ -246,31 +241,23 @@ impl Gateway {
         let (parts, mut body) = request.into_parts();
         let agent = mcp_agent(parts.uri.path()).unwrap_or_default();
         span::record_agent(agent);
-        let mut context = RequestContext {
-            agent,
-            parts: &parts,
-            request_id: id,
-            client,
-            foreign_host: source.as_ref().is_ok_and(|source| source.foreign_host),
-            admitted,
-            permits: &self.places,
-            refusals: &self.refusals,
-            progress: Progress::default(),
-        };
+        let mut request =
+            McpRequest::new((agent, &parts, id), client, admitted, (&self.places, &self.refusals));
+        request.context.foreign_host = source.as_ref().is_ok_and(|source| source.foreign_host);
         let answered = {
             // Pinned here: the guard would move all of it.
-            let answering = pin!(self.endpoint.answer(&mut context, &mut body));
+            let answering = pin!(self.endpoint.answer(&mut request, &mut body));
             self.guard(answering).await
         };
         let response = answered.unwrap_or_else(|interrupted| {
             let fault = match interrupted {
-                Interrupted::Deadline if context.is_awaiting_body() => LATE_BODY,
+                Interrupted::Deadline if request.awaits_body => LATE_BODY,
                 interrupted => interrupted.fault(),
             };
-            reply::fail(&mut context, &fault)
+            reply::fail(&mut request, &fault)
         });
-        let mut response = self.endpoint.complete(&mut context, response, &self.metrics.meter).await;
-        self.challenge(|| Protected::endpoint_or_gateway(context.agent), &parts.headers, &mut response);
+        let mut response = self.endpoint.complete(&mut request, response).await;
+        self.challenge(|| Protected::endpoint_or_gateway(request.agent), &parts.headers, &mut response);
         self.refusals.discard(client, &parts.headers, &mut body).await;
         if let Ok(RequestSource { origin: Some(origin), .. }) = source {
             origin::allow(origin, MCP_CORS, response.headers_mut());
@@ -360,13 +347,6 @@ fn preflight<B>(request: &Request<B>, source: Option<&RequestSource>, cors: Cors
     Some(response)
 }
 
-/// Records a fault as the outcome of the audit row.
-fn note(fault: &Fault) {
-    let outcome = fault.outcome();
-    AuditedCall::describe(|event| event.outcome = outcome);
-}
-
 pub(super) fn problem(fault: &Fault, id: &HeaderValue) -> Response<Body> {
-    note(fault);
     problem::response(fault, id.to_str().ok()).map(Body::Axum)
 }

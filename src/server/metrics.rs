@@ -15,7 +15,7 @@ use subtle::ConstantTimeEq;
 use super::connection_limiter::ConnectionLimiter;
 use crate::http::body::Body;
 use crate::http::credential::{self, Presented};
-use crate::http::meter::{BOUNDS, Meter};
+use crate::http::meter::BOUNDS;
 use crate::http::operator_keys::OperatorKeys;
 use crate::http::origin::FOREIGN_HOST;
 use crate::http::problem;
@@ -36,8 +36,6 @@ const FORWARDING_HEADERS: [HeaderName; 4] = [
 
 /// The sources of all metrics.
 pub(crate) struct Metrics {
-    /// Counts requests of MCP endpoints.
-    pub(crate) meter: Meter,
     /// Caches, change feed, audit queue and limits.
     pub(crate) services: Services,
     /// Counts connections to the database.
@@ -125,13 +123,13 @@ impl Metrics {
     fn requests(&self, text: &mut Exposition) {
         let help = "Requests of MCP endpoints by method, era and outcome.";
         let mut family = text.family("waggle_requests_total", Kind::Counter, help);
-        for requests in self.meter.requests() {
+        for requests in self.services.recorder.meter().requests() {
             let labels = [("method", requests.method), ("era", requests.era), ("outcome", requests.outcome)];
             family.sample("", &labels, requests.count);
         }
         let help = "Duration of requests of MCP endpoints; of streams, until they were opened.";
         let mut family = text.family("waggle_request_duration_seconds", Kind::Histogram, help);
-        for took in self.meter.took() {
+        for took in self.services.recorder.meter().took() {
             for (bound, count) in BOUNDS.iter().zip(took.within) {
                 let bound = seconds(*bound).to_string();
                 family.sample("_bucket", &[("method", took.method), ("le", &bound)], count);
@@ -235,7 +233,7 @@ impl Metrics {
     }
 
     fn audit(&self, text: &mut Exposition) {
-        let stats = self.services.audit.stats();
+        let stats = self.services.recorder.audit().stats();
         let help = "Audit events lost: the database was unreachable, and the spill file full or missing.";
         text.counter("waggle_audit_lost_total", help, stats.lost);
         let help = "Rows added to the audit log.";

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Sessions;
+use crate::model::audit::write::AuditedWrite;
 use crate::model::fault::Fault;
 use crate::model::ids::SessionUid;
 use crate::model::scope::{ChangeKind, Revision, Scope};
@@ -23,7 +24,7 @@ impl Sessions {
             .detached(async move {
                 sessions
                     .writer
-                    .transact(Scope::from(session), async |write| {
+                    .transact(Scope::from(session), &AuditedWrite::UNAUDITED, async |write| {
                         sessions.insert_subscription(write, session, &uri).await
                     })
                     .await
@@ -62,7 +63,7 @@ impl Sessions {
             .detached(async move {
                 sessions
                     .writer
-                    .transact(Scope::from(session), async |write| {
+                    .transact(Scope::from(session), &AuditedWrite::UNAUDITED, async |write| {
                         lock_open(write, session).await?;
                         if write.delete_subscription(session, &uri).await? {
                             write.change(Scope::from(session), ChangeKind::SessionSubscription, uri.as_str());
@@ -84,7 +85,7 @@ impl Sessions {
             .detached(async move {
                 sessions
                     .writer
-                    .transact(Scope::from(session), async |write| {
+                    .transact(Scope::from(session), &AuditedWrite::UNAUDITED, async |write| {
                         let (present, _) = lock_open(write, session).await?;
                         if present.level != Some(level) {
                             write.set_session_level(session, level).await?;
@@ -108,7 +109,7 @@ impl Sessions {
             .detached(async move {
                 sessions
                     .writer
-                    .transact(Scope::from(session), async |write| {
+                    .transact(Scope::from(session), &AuditedWrite::UNAUDITED, async |write| {
                         let (mut present, revision) = lock_open(write, session).await?;
                         present.epoch += 1;
                         write.set_session_epoch(session, present.epoch, sessions.sources.clock.now()).await?;
@@ -129,7 +130,7 @@ impl Sessions {
 
     pub(super) async fn end_now(&self, session: SessionUid) -> Result<(), Fault> {
         self.writer
-            .transact(Scope::from(session), async |write| {
+            .transact(Scope::from(session), &AuditedWrite::UNAUDITED, async |write| {
                 let locked = write.lock(Scope::from(session)).await?;
                 if locked.is_some() && write.end_session(session, self.sources.clock.now()).await? {
                     let subject = session.to_string();

@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use super::Sessions;
 use super::last_use::LastUse;
+use crate::model::audit::write::AuditedWrite;
 use crate::model::fault::Fault;
 use crate::model::ids::SessionUid;
 use crate::model::scope::{ChangeKind, Scope};
@@ -63,7 +64,7 @@ impl Sessions {
         let now = self.sources.clock.now();
         let before = now - self.limits.idle;
         self.writer
-            .transact(EXPIRY, async |write| {
+            .transact(EXPIRY, &AuditedWrite::UNAUDITED, async |write| {
                 if !write.try_lock_idle_sessions().await? {
                     return Ok(0);
                 }

@@ -8,6 +8,7 @@ use uuid::Uuid;
 use super::Sessions;
 use super::cached::principal_of;
 use crate::identity::grant::Caller;
+use crate::model::audit::write::AuditedWrite;
 use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
 use crate::model::ids::AgentId;
@@ -151,7 +152,7 @@ impl Sessions {
         let streams_since = now - self.uses.lease();
         let crowd = SessionCap { agent, holder, keep: most, threshold: crowd, streams_since };
         self.writer
-            .transact(queue(agent, holder), async |write| {
+            .transact(queue(agent, holder), &AuditedWrite::UNAUDITED, async |write| {
                 for session in write.end_sessions_beyond(crowd, now, MOST_ENDED).await? {
                     write.change(Scope::from(session), ChangeKind::SessionEnded, session.to_string());
                 }

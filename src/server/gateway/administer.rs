@@ -1,18 +1,21 @@
-//! The administration surface: audited, guarded, and completed with the headers of all its responses.
+//! The administration surface: recorded, guarded, and completed with the headers of all its responses.
+
+use std::sync::Arc;
 
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, Request, Response, StatusCode};
-use hyper::body::Body as _;
 use tower::ServiceExt;
 
-use super::{Gateway, note, problem};
+use super::{Gateway, problem};
 use crate::admin;
-use crate::cache::audited::AuditedCall;
 use crate::http::body::{Body, SharedBody};
-use crate::http::client_context::ClientContext;
+use crate::http::intake::Intake;
+use crate::http::key_expiry;
 use crate::http::metadata::Protected;
 use crate::http::origin::ADMIN_CORS;
 use crate::http::precondition;
+use crate::http::shared_context::SharedContext;
+use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
 use crate::model::outcome::Outcome;
 
@@ -22,47 +25,48 @@ impl Gateway {
         &self,
         request: Request<SharedBody>,
         id: &HeaderValue,
-        context: &ClientContext,
+        client: ClientAddress,
     ) -> Response<Body> {
-        let arrived = admin::audited::arrived(&request, id, context.client, self.audit.now());
-        let Some(event) = arrived else {
-            return self.administer(request, id, context).await;
-        };
-        if let Err(fault) = self.audit.admit() {
+        let intake = Intake::new(Arc::clone(&self.metrics.services.limits), Arc::clone(&self.places));
+        let is_call = admin::audited::is_call(&request);
+        let context = SharedContext::new(admin::audited::context(&request, id, client), intake);
+        if !is_call {
+            return self.administer(request, id, &context).await;
+        }
+        if let Err(fault) = self.recorder.audit().admit() {
             return problem(&fault, id);
         }
-        let call = AuditedCall::new(event);
-        let response = call.run(self.administer(request, id, context)).await;
-        let Some(mut event) = call.unwritten() else {
-            self.audit.notify_outbox();
+        let response = self.administer(request, id, &context).await;
+        if context.has_committed() {
+            self.recorder.audit().notify_outbox();
+        }
+        if !context.is_unrecorded(response.status()) {
             return response;
-        };
-        let status = response.status();
-        if status == StatusCode::METHOD_NOT_ALLOWED {
-            event.outcome = Outcome::MethodNotAllowed;
         }
-        event.at = self.audit.now();
-        event.status = Some(status.as_u16());
-        event.bytes_out = response.body().size_hint().exact();
-        match self.audit.record(&event).await {
-            Ok(()) => response,
-            Err(fault) => problem(&fault, id),
+        let mut context = context.snapshot();
+        if let Some(outcome) = response.extensions().get::<Outcome>() {
+            context.event.outcome = *outcome;
         }
+        self.recorder.complete(&mut context, response, |_, fault| problem(fault, id)).await
     }
 
     async fn administer(
         &self,
         request: Request<SharedBody>,
         id: &HeaderValue,
-        context: &ClientContext,
+        context: &Arc<SharedContext>,
     ) -> Response<Body> {
         let headers = request.headers().clone();
         let manage = async |mut request: Request<SharedBody>, id: &HeaderValue, foreign_host| {
-            request.extensions_mut().insert(ClientContext { foreign_host, ..context.clone() });
+            context.with(|context| context.foreign_host = foreign_host);
+            request.extensions_mut().insert(Arc::clone(context));
             self.manage(request, id).await
         };
         let mut response = self.check_origin(request, id, (true, ADMIN_CORS), manage).await;
         context.intake.announce(response.headers_mut());
+        if let Some(end) = context.with(|context| context.key_expires) {
+            key_expiry::announce(end, response.headers_mut());
+        }
         self.challenge(|| Protected::Gateway, &headers, &mut response);
         // Responses hold secrets and data of tenants.
         response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -76,12 +80,7 @@ impl Gateway {
         let (method, headers) = (request.method().clone(), request.headers().clone());
         let routed = self.admin.clone().oneshot(request.map(axum::body::Body::new));
         let mut response = match self.guard(routed).await {
-            Ok(Ok(answered)) => {
-                if let Some(fault) = answered.extensions().get::<Fault>() {
-                    note(fault);
-                }
-                admin::finish(answered, id.to_str().ok()).map(Body::Axum)
-            }
+            Ok(Ok(answered)) => admin::finish(answered, id.to_str().ok()).map(Body::Axum),
             Ok(Err(never)) => match never {},
             Err(interrupted) => problem(&interrupted.fault(), id),
         };

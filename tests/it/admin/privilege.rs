@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use time::Duration;
 use time::macros::datetime;
 use waggle::identity::keys::NewKey;
+use waggle::model::audit::write::AuditedWrite;
 use waggle::model::fault::Fault;
 use waggle::model::ids::{KeyId, Slug};
 use waggle::model::key_bounds::Maker;
@@ -241,7 +242,7 @@ async fn key_revoked_during_the_request_creates_no_key() {
             networks: None,
             limits: None,
         };
-        identity.create_key(new, maker).await.map(|made| made.key.expires_at)
+        identity.create_key(new, maker, AuditedWrite::UNAUDITED).await.map(|made| made.key.expires_at)
     };
     assert!(make().await.is_ok());
     stage.clock.advance(Duration::days(41));
@@ -251,7 +252,8 @@ async fn key_revoked_during_the_request_creates_no_key() {
     let revoked = stage.replica.admin("DELETE", &format!("/keys/{}", other.id), None).await;
     assert_eq!(revoked.status, 204);
     let key = identity.key(KeyId(owner.id.parse().unwrap())).await.unwrap();
-    let limited = identity.limit_key(&key, Some(None), maker, Precondition::default());
+    let limited =
+        identity.limit_key(&key, Some(None), maker, Precondition::default(), AuditedWrite::UNAUDITED);
     assert_eq!(limited.await.err(), Some(Fault::Unauthenticated), "revoked");
 }
 

@@ -1,0 +1,182 @@
+//! The context of a request: created when it arrives, filled on the way, completed with its answer.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderName, Response, StatusCode};
+use hyper::body::Body as HttpBody;
+use time::OffsetDateTime;
+use tokio::time::Instant;
+
+use super::key_expiry;
+use super::meter::{MethodLabel, RequestLabels};
+use crate::identity::grant::{Caller, Grant};
+use crate::model::agent::AccessLimits;
+use crate::model::audit::event::{Actor, Event, named, trace};
+use crate::model::client_address::ClientAddress;
+use crate::model::method::Era;
+use crate::model::outcome::Outcome;
+use crate::quota::usage::QuotaSubject;
+
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+
+/// A request from admission to its answer, on any surface.
+#[derive(Debug, Clone)]
+pub struct RequestContext {
+    began: Instant,
+    /// The audit event of the request, as far as it is known.
+    pub event: Event,
+    /// Whether `Host` is not allowed, so that a valid credential is required.
+    pub foreign_host: bool,
+    /// The expiry of the presented key, where the answer must announce it.
+    pub key_expires: Option<OffsetDateTime>,
+    /// The method and the era that metrics count the request under; `None` where it is not counted.
+    pub counted: Option<(MethodLabel, Era)>,
+    /// The quotas that the request counts against, once it is admitted.
+    pub quotas: Option<QuotaHolder>,
+    /// The answered messages of a batch.
+    pub messages: Vec<BatchMessage>,
+}
+
+/// The quotas that a request counts against: those of the agent that its event names, and of the tenant.
+#[derive(Debug, Clone)]
+pub struct QuotaHolder {
+    limits: Arc<AccessLimits>,
+    /// Whether the credential is one of the agent or its tenant.
+    own: bool,
+}
+
+impl QuotaHolder {
+    /// The quotas that a request with this event counts against.
+    pub fn of(&self, event: &Event) -> Option<QuotaSubject<'_>> {
+        let (agent, tenant) = (event.agent?, event.tenant?);
+        Some(QuotaSubject { agent, tenant, limits: &self.limits, own: self.own })
+    }
+}
+
+/// An answered message of a batch.
+#[derive(Debug, Clone)]
+pub struct BatchMessage {
+    /// Its method; `None` where none could be read.
+    pub method: Option<Cow<'static, str>>,
+    /// Its subject.
+    pub subject: Option<Box<str>>,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// The bytes of its answer.
+    pub bytes_out: u64,
+}
+
+impl AsMut<Self> for RequestContext {
+    fn as_mut(&mut self) -> &mut Self {
+        self
+    }
+}
+
+impl RequestContext {
+    /// The context of a request that arrives: its method is the one of HTTP until more is known.
+    pub fn new(
+        request_id: &str,
+        client: ClientAddress,
+        method: Cow<'static, str>,
+        headers: &HeaderMap,
+        counted: Option<(MethodLabel, Era)>,
+    ) -> Self {
+        // The time of an event is that of its completion.
+        let event = Event::new(OffsetDateTime::UNIX_EPOCH, named(request_id), client, method);
+        let trace = headers.get(TRACEPARENT).and_then(|header| trace(header.as_bytes()));
+        Self {
+            began: Instant::now(),
+            event: Event { trace, ..event },
+            foreign_host: false,
+            key_expires: None,
+            counted,
+            quotas: None,
+            messages: Vec::new(),
+        }
+    }
+
+    /// The time since the request arrived.
+    pub fn elapsed(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// The time since the request arrived, in microseconds.
+    pub fn micros(&self) -> u64 {
+        micros(self.elapsed())
+    }
+
+    /// Records the grant of the presented credential, `None` where none was presented.
+    pub fn identified(&mut self, grant: Option<&Grant>, now: impl FnOnce() -> OffsetDateTime) {
+        self.event.actor = grant.map_or_else(Actor::anybody, Actor::from);
+        self.key_expires = key_expiry::soon(grant, now);
+    }
+
+    /// Records the caller of an agent that may use it.
+    pub fn admitted(&mut self, caller: &Caller) {
+        (self.event.tenant, self.event.agent) = (Some(caller.tenant), Some(caller.agent));
+        self.quotas = Some(QuotaHolder { limits: Arc::clone(&caller.limits), own: caller.is_own() });
+    }
+
+    /// The labels of the request in metrics. A method that the path does not have is no outcome of the protocol.
+    pub fn labels(&self) -> Option<RequestLabels> {
+        let outcome = Some(self.event.outcome).filter(|outcome| *outcome != Outcome::MethodNotAllowed);
+        self.counted.map(|(method, era)| RequestLabels { method, era, outcome })
+    }
+
+    /// Completes the request with its answer.
+    pub fn complete(
+        &mut self,
+        response: &Response<impl HttpBody>,
+        at: OffsetDateTime,
+    ) -> CompletedRequest<'_> {
+        let micros = self.micros();
+        let event = &mut self.event;
+        event.at = at;
+        event.micros = micros;
+        event.status = Some(response.status().as_u16());
+        event.bytes_out = response.body().size_hint().exact();
+        if response.status() == StatusCode::METHOD_NOT_ALLOWED {
+            event.outcome = Outcome::MethodNotAllowed;
+        }
+        CompletedRequest { event: &self.event, messages: &mut self.messages, quotas: self.quotas.as_ref() }
+    }
+}
+
+/// An answered request, as audit log and usage know it.
+#[derive(Debug)]
+pub struct CompletedRequest<'a> {
+    event: &'a Event,
+    /// The messages of a batch, each with a row of its own.
+    messages: &'a mut Vec<BatchMessage>,
+    /// The quotas that it counts against.
+    pub quotas: Option<&'a QuotaHolder>,
+}
+
+impl CompletedRequest<'_> {
+    /// The only event; `None` for a batch.
+    pub fn event(&self) -> Option<&Event> {
+        self.messages.is_empty().then_some(self.event)
+    }
+
+    /// The events of a batch: one a message, the first with the bytes of the whole body.
+    pub fn message_events(&mut self) -> Vec<Event> {
+        let whole = self.event;
+        let mut bytes_in = whole.bytes_in;
+        let events = self.messages.drain(..).map(|message| Event {
+            method: message.method.unwrap_or_else(|| whole.method.clone()),
+            subject: message.subject,
+            outcome: message.outcome,
+            bytes_in: std::mem::take(&mut bytes_in),
+            bytes_out: Some(message.bytes_out),
+            ..whole.clone()
+        });
+        events.collect()
+    }
+}
+
+/// A duration as an event has it.
+pub fn micros(took: Duration) -> u64 {
+    u64::try_from(took.as_micros()).unwrap_or(u64::MAX)
+}

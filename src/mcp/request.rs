@@ -1,0 +1,168 @@
+//! A request to an MCP endpoint: its context, what it was sent with, and what it may use of what requests share.
+
+use std::borrow::Cow;
+
+use http::HeaderValue;
+use http::request::Parts;
+use tokio::sync::Semaphore;
+
+use super::client::ClientInfo;
+use super::version::ProtocolVersion;
+use super::wire::params::META_CLIENT_INFO;
+use super::wire::{Incoming, Message, MethodName};
+use crate::http::context::{BatchMessage, RequestContext};
+use crate::http::meter::MethodLabel;
+use crate::http::refusals::Refusals;
+use crate::identity::grant::Caller;
+use crate::model::audit::event::{ClientName, named, subject};
+use crate::model::client_address::ClientAddress;
+use crate::model::fault::Fault;
+use crate::model::ids::SessionUid;
+use crate::model::method::{Era, Method};
+use crate::model::outcome::Outcome;
+use crate::model::session::Session;
+use crate::telemetry::span;
+
+/// A request to an MCP endpoint, from admission to its answer.
+#[derive(Debug)]
+pub struct McpRequest<'a> {
+    /// What is known of the request so far.
+    pub context: RequestContext,
+    /// The agent that the path names.
+    pub agent: &'a str,
+    /// Method, URI and headers.
+    pub parts: &'a Parts,
+    /// The request's id.
+    pub request_id: &'a HeaderValue,
+    /// The decision of the checks before the endpoint.
+    pub admitted: Result<(), Fault>,
+    /// Permits of the requests that are worked on.
+    pub permits: &'a Semaphore,
+    /// Reads the bodies of refused requests.
+    pub refusals: &'a Refusals,
+    /// Whether the body is still awaited.
+    pub awaits_body: bool,
+}
+
+impl AsMut<RequestContext> for McpRequest<'_> {
+    fn as_mut(&mut self) -> &mut RequestContext {
+        &mut self.context
+    }
+}
+
+impl<'a> McpRequest<'a> {
+    /// A request that arrives, which the checks before the endpoint admit or refuse.
+    pub fn new(
+        (agent, parts, request_id): (&'a str, &'a Parts, &'a HeaderValue),
+        client: ClientAddress,
+        admitted: Result<(), Fault>,
+        (permits, refusals): (&'a Semaphore, &'a Refusals),
+    ) -> Self {
+        let counted = Some((MethodLabel::Other, Era::Legacy));
+        let id = request_id.to_str().unwrap_or_default();
+        let method = http_method(&parts.method);
+        let mut context = RequestContext::new(id, client, method, &parts.headers, counted);
+        context.event.slug = Some(named(agent));
+        Self { context, agent, parts, request_id, admitted, permits, refusals, awaits_body: false }
+    }
+
+    /// The request's id as text.
+    pub(super) fn request_id(&self) -> &str {
+        self.request_id.to_str().unwrap_or_default()
+    }
+
+    /// The address of the client.
+    pub(super) fn client(&self) -> ClientAddress {
+        self.context.event.client
+    }
+
+    /// Records the caller of an agent that may use it.
+    pub(super) fn admitted(&mut self, caller: &Caller) {
+        span::record_tenant(caller.tenant);
+        self.context.admitted(caller);
+    }
+
+    /// Records that the body is read.
+    pub(super) fn body(&mut self, length: usize) {
+        self.awaits_body = false;
+        self.context.event.bytes_in = length as u64;
+    }
+
+    /// Records the method and the era that metrics count the request under.
+    pub(super) fn classified(&mut self, label: MethodLabel, era: Era) {
+        span::record_method(label.as_str());
+        self.context.counted = Some((label, era));
+    }
+
+    /// Records what is asked for, and by which client, as far as one message says so.
+    pub(super) fn read(&mut self, incoming: &Incoming<'_>, version: Option<ProtocolVersion>) {
+        let event = &mut self.context.event;
+        event.protocol = version.map(ProtocolVersion::as_str);
+        let Incoming::Message(message) = incoming else { return };
+        (event.method, event.subject) = asked(message);
+        let info = match message {
+            Message::Request(request) => request.params.meta().get(META_CLIENT_INFO),
+            Message::Notification { .. } | Message::Response => None,
+        };
+        event.client_name =
+            info.and_then(ClientInfo::read).map(|info| ClientName::new(&info.name, &info.version));
+    }
+
+    /// Records the session that the request belongs to.
+    pub(super) fn session(&mut self, session: &Session) {
+        let event = &mut self.context.event;
+        event.session = Some(session.uid);
+        event.client_name = Some(ClientName::new(&session.client_name, &session.client_version));
+        event.protocol = ProtocolVersion::parse(&session.version).map(ProtocolVersion::as_str);
+    }
+
+    /// Records the session that the request opened.
+    pub(super) fn opened(&mut self, session: SessionUid, version: ProtocolVersion, client: &ClientInfo<'_>) {
+        let event = &mut self.context.event;
+        event.session = Some(session);
+        event.client_name = Some(ClientName::new(&client.name, &client.version));
+        event.protocol = Some(version.as_str());
+    }
+
+    /// Records a failure.
+    pub(super) fn failed(&mut self, outcome: Outcome, era: Era) {
+        self.context.event.outcome = outcome;
+        if let Some((_, counted)) = &mut self.context.counted {
+            *counted = era;
+        }
+    }
+
+    /// Records the answer to a message of a batch; `None` for one that could not be read.
+    pub(super) fn answered(&mut self, message: Option<&Message<'_>>, outcome: Outcome, bytes_out: usize) {
+        let (method, subject) = message.map(asked).unzip();
+        let subject = subject.flatten();
+        self.context.messages.push(BatchMessage { method, subject, outcome, bytes_out: bytes_out as u64 });
+    }
+}
+
+/// The method and the subject that one message asks for, as the audit log names them. The name is borrowed for a method of
+/// the table.
+fn asked(message: &Message<'_>) -> (Cow<'static, str>, Option<Box<str>>) {
+    match message {
+        Message::Request(request) => {
+            let method = match &request.method {
+                MethodName::Known(method) => Cow::Borrowed(method.name()),
+                MethodName::Unknown(name) => Cow::Owned(named(name).into()),
+            };
+            let parameter = request.method.known().and_then(Method::subject);
+            let text = parameter.and_then(|name| request.params.string(name).ok().flatten());
+            (method, text.map(|text| subject(&text)))
+        }
+        Message::Notification { method, .. } => (Cow::Owned(named(method).into()), None),
+        Message::Response => (Cow::Borrowed("response"), None),
+    }
+}
+
+fn http_method(method: &http::Method) -> Cow<'static, str> {
+    match *method {
+        http::Method::POST => Cow::Borrowed("POST"),
+        http::Method::GET => Cow::Borrowed("GET"),
+        http::Method::DELETE => Cow::Borrowed("DELETE"),
+        _ => Cow::Owned(named(method.as_str()).into()),
+    }
+}
