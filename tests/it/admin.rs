@@ -1,4 +1,4 @@
-//! The administration API; answers are compared whole.
+//! Tests of the administration API. Answers are compared whole.
 
 mod agents;
 mod anonymous;
@@ -20,7 +20,7 @@ use serde_json::Value;
 use crate::support::app::Replica;
 use crate::support::http::Answer;
 
-/// Asks the admin surface with headers of one's own.
+/// Sends an administration call with additional headers.
 async fn ask(
     replica: &Replica,
     key: &str,
@@ -34,7 +34,7 @@ async fn ask(
     replica.http.send(method, &format!("/admin/v1{path}"), &headers, body).await
 }
 
-/// Asks as the operator, with a JSON text as it is.
+/// Sends an administration call as the operator, with JSON text unchanged.
 async fn say(replica: &Replica, call: (&str, &str), body: &str) -> Answer {
     ask(replica, &replica.operator, call, &[("content-type", "application/json")], body.to_owned()).await
 }

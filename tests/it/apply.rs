@@ -12,7 +12,7 @@ use crate::support::app::{Replica, gateway};
 
 type Said = (Option<i32>, String, String);
 
-/// Runs the binary with what a user gives it.
+/// Runs the binary with this standard input.
 async fn waggle(replica: &Replica, key: &str, arguments: &[&str], stdin: &str) -> Said {
     let url = format!("http://{}/", replica.running.admin_address);
     run(&[("WAGGLE_URL", &url), ("WAGGLE_KEY", key)], arguments, stdin).await
@@ -29,7 +29,7 @@ async fn run(variables: &[(&str, &str)], arguments: &[&str], stdin: &str) -> Sai
         .kill_on_drop(true)
         .spawn()
         .unwrap();
-    // One that does not read it has ended.
+    // A command that does not read its input has exited.
     let _ = child.stdin.take().unwrap().write_all(stdin.as_bytes()).await;
     let output = child.wait_with_output().await.unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();

@@ -17,7 +17,7 @@ use crate::support::app::{Builder, Replica};
 use crate::support::cluster::database;
 use crate::support::errors::ErrorLog;
 
-/// A gateway with one of each, and an ear on what it logs as errors.
+/// A gateway with one object of each kind, and a record of its errors.
 struct Stage {
     replica: Replica,
     key: String,
@@ -31,7 +31,7 @@ impl Stage {
         Self::within(30).await
     }
 
-    /// With so many seconds for a request.
+    /// With this timeout for a request, in seconds.
     async fn within(seconds: u32) -> Self {
         let errors = ErrorLog::start();
         let database = database().await;
@@ -42,14 +42,14 @@ impl Stage {
         Self { replica, key, errors, before, asked: 0 }
     }
 
-    /// Asks the admin surface as the operator; the body is said to be JSON.
+    /// Sends an administration call as the operator, with a body declared as JSON.
     async fn admin(&mut self, (method, path): (&str, &str), body: impl Into<Bytes>) -> Value {
         let bearer = format!("Bearer {}", self.replica.operator);
         let headers = [("authorization", bearer.as_str()), ("content-type", "application/json")];
         self.ask(method, &format!("/admin/v1{path}"), &headers, body).await
     }
 
-    /// Asks the endpoint of `a`, with its key.
+    /// Posts to the endpoint of `a`, with its key.
     async fn post(&mut self, more: &[(&str, &str)], body: impl Into<Bytes>) -> Value {
         let key = self.key.clone();
         let mut headers = vec![("x-agent-api-key", key.as_str()), ("content-type", "application/json")];
@@ -68,7 +68,7 @@ impl Stage {
         exact(&self.replica.http.send(method, path, headers, body).await)
     }
 
-    /// Nothing was written, nothing was logged as an error, and the gateway goes on.
+    /// Checks that nothing was written, nothing was logged as an error, and the gateway still serves.
     async fn struck(self) -> usize {
         assert_eq!(all(&self.replica).await, self.before);
         assert_eq!(self.replica.http.text("a", &self.key, "x:1").await.as_deref(), Some("text"));
@@ -77,7 +77,7 @@ impl Stage {
     }
 }
 
-/// Everything there is.
+/// All objects.
 async fn all(replica: &Replica) -> Value {
     let mut all = json!({});
     for list in [

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 const OPERATOR_KEY: &str = "wag_00000000000000000000000000000000000000000003NxIRP";
 
-/// Runs the binary in a folder of its own, with nothing in its environment but what is given.
+/// Runs the binary in an empty folder, with these environment variables only.
 fn waggle(folder: &TempDir, variables: &[(&str, &str)], arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_waggle"))
         .current_dir(folder)
@@ -40,7 +40,7 @@ fn says(code: i32, out: &str, err: &str) -> (Option<i32>, String, String) {
     (Some(code), out.to_owned(), err.to_owned())
 }
 
-/// Answers the first request with the given status line, and gives back what was asked.
+/// Answers the first request with the given status line, and returns the request.
 fn gateway(status: &'static str) -> (SocketAddr, JoinHandle<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

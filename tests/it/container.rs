@@ -8,19 +8,19 @@ const COMPOSE: &str = include_str!("../../deploy/compose.yaml");
 const EXAMPLE: &str = include_str!("../../deploy/.env.example");
 const MANIFEST: &str = include_str!("../../Cargo.toml");
 
-/// What whoever copies the example fills in.
+/// The values that a user sets in the copied example.
 const FILLED_IN: [(&str, &str); 2] = [
     ("POSTGRES_PASSWORD", "0123456789abcdef"),
     ("WAGGLE_ADMIN__OPERATOR_KEY", "wag_00000000000000000000000000000000000000000003NxIRP"),
 ];
 
-/// The variables in a text of compose's: name, and what stands behind it.
+/// The variables in a text of the compose file: name, and the rest of the expression.
 fn variables(text: &str) -> Vec<(&str, &str)> {
     let inside = text.split("${").skip(1).map(|rest| rest.split_once('}').unwrap().0);
     inside.map(|variable| variable.split_at(variable.find(':').unwrap())).collect()
 }
 
-/// A value as compose hands it on.
+/// A value after compose has substituted the variables.
 fn filled_in(value: &str) -> String {
     variables(value).into_iter().fold(value.to_owned(), |text, (name, rest)| {
         let given = FILLED_IN.iter().find(|(filled, _)| *filled == name).map(|(_, value)| *value);
@@ -29,7 +29,7 @@ fn filled_in(value: &str) -> String {
     })
 }
 
-/// The settings that a gateway of the compose file has: the image's, and those it is given.
+/// The settings of a gateway of the compose file: those of the image, and those of the service.
 fn settings() -> Vec<(&'static str, String)> {
     let image = DOCKERFILE.lines().filter_map(|line| line.strip_prefix("ENV WAGGLE_")?.split_once('='));
     let given = COMPOSE.lines().filter_map(|line| line.trim().strip_prefix("WAGGLE_")?.split_once(": "));

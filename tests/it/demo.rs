@@ -14,12 +14,12 @@ use crate::support::http::Client;
 use crate::support::process::Site;
 use crate::support::wait::eventually_some;
 
-/// The demo agent as it is registered.
+/// The demo agent's manifest.
 fn manifest() -> Value {
     serde_json::from_str(include_str!("../../config/demo/research.json")).unwrap()
 }
 
-/// The commands that the starts of the demo have printed, each with the comment before it, once there are so many.
+/// The commands printed by all starts of the demo so far, each with the comment before it; waits for this many.
 async fn commands(site: &Site, count: usize) -> Vec<String> {
     eventually_some("the demo prints its commands", async || {
         let printed = site.printed("stdout");
@@ -30,7 +30,7 @@ async fn commands(site: &Site, count: usize) -> Vec<String> {
     .await
 }
 
-/// The form of a command: what differs from one to the next left out.
+/// The form of a command, without what differs between commands.
 const FORM: &str = "curl -s -X POST \"http://…/research/mcp\" -H \"X-Agent-API-Key: …\" -H \"Content-Type: application/json\" -d '…'";
 
 fn form(command: &str) -> String {
@@ -44,7 +44,7 @@ fn form(command: &str) -> String {
     cut(cut(text, "X-Agent-API-Key: ", "\""), "-d '", "'")
 }
 
-/// Pastes a command into a shell; where there is no curl, does what it says.
+/// Runs a command in a shell; without curl, sends the same request.
 async fn paste(site: &Site, command: &str) -> Value {
     let curl = Command::new("curl").arg("--version").output().await;
     if curl.is_ok_and(|output| output.status.success()) {
@@ -63,7 +63,7 @@ async fn post(http: &Client, command: &str) -> Value {
     http.send("POST", &path[path.find('/').unwrap()..], &headers[..2], body.to_owned()).await.json()
 }
 
-/// What the commands must answer.
+/// The expected answers of the commands.
 fn answers() -> [Value; 4] {
     let manifest = manifest();
     let resources = manifest["resources"].as_array().unwrap();
@@ -86,7 +86,7 @@ fn answers() -> [Value; 4] {
         .map(|result| json!({"jsonrpc": "2.0", "id": 1, "result": result}))
 }
 
-/// Takes out when the gateway says that a resource was last modified, where its owner does not say.
+/// Removes the gateway's `lastModified` from resources whose owner set none.
 fn without_times(mut answer: Value) -> Value {
     let resources = answer.pointer_mut("/result/resources").and_then(Value::as_array_mut);
     for resource in resources.into_iter().flatten() {
@@ -99,7 +99,7 @@ fn without_times(mut answer: Value) -> Value {
     answer
 }
 
-/// A definition as a list shows it: without its contents, and with their size where that is one number.
+/// A definition as a list shows it: without contents, and with the size of a single content.
 fn listed(resource: &Value) -> Value {
     let mut listed = resource.clone();
     let contents = listed.as_object_mut().unwrap().remove("contents").unwrap();
@@ -133,7 +133,7 @@ async fn demo_keeps_its_key_and_what_its_user_changed() {
     assert_eq!(first.stop().await.code(), Some(0));
 
     let second = site.start("demo").await;
-    // Both starts print into one file.
+    // Both starts append to one file.
     let all = commands(&site, 8).await;
     assert_eq!(all[4..], printed, "the same key");
     assert_eq!(paste(&site, &printed[1]).await["result"]["contents"][0]["text"], "changed");

@@ -1,4 +1,4 @@
-//! Acknowledged writes survive killed processes.
+//! Acknowledged writes survive when processes are killed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,24 +16,24 @@ use crate::support::wait::eventually;
 
 const AGENTS: usize = 16;
 const WRITES: usize = 5_000;
-/// After so many writes the gateway is killed, and after so many its database.
+/// The gateway is killed after this many writes, and its database after this many.
 const GATEWAY_DIES: usize = 1_700;
 const DATABASE_DIES: usize = 3_400;
 
-/// One agent's only writer, and what it knows of its writes: each is to a URI of its own.
+/// The only writer of one agent, and its record of writes, each to a URI of its own.
 #[derive(Debug)]
 struct Writer {
     agent: String,
     next: usize,
-    /// The text and the revision of each write that was acknowledged.
+    /// The text and revision of each acknowledged write.
     acknowledged: BTreeMap<String, (String, i64)>,
-    /// The text of each write that broke off and was not tried again.
+    /// The text of each write whose outcome is unknown and that was not repeated.
     unknown: BTreeMap<String, String>,
-    /// How often the gateway said that its database is away.
+    /// How often the gateway answered that its database is unavailable.
     refusals: usize,
 }
 
-/// What all writers have done together.
+/// The number of writes of all writers.
 #[derive(Debug, Default)]
 struct Progress(AtomicUsize);
 
@@ -43,7 +43,7 @@ impl Progress {
     }
 
     async fn reaches(&self, count: usize) {
-        eventually("the writers come on", async || self.count() >= count).await;
+        eventually("the writers make progress", async || self.count() >= count).await;
     }
 }
 
@@ -52,7 +52,7 @@ impl Writer {
         Self { agent, next: 0, acknowledged: BTreeMap::new(), unknown: BTreeMap::new(), refusals: 0 }
     }
 
-    /// Writes until all writers together have made `goal` writes, or the gateway is gone.
+    /// Writes until all writers together have made `goal` writes, or the gateway is down.
     async fn write(mut self, site: Arc<Site>, progress: Arc<Progress>, goal: usize) -> Self {
         let operator = site.operator();
         while progress.count() < goal {
@@ -69,7 +69,7 @@ impl Writer {
         self
     }
 
-    /// Writes until the write is acknowledged; `None` where the gateway is gone.
+    /// Repeats a write until it is acknowledged; `None` if the gateway is down.
     async fn put(&mut self, site: &Site, operator: &str, uri: &str, text: &str) -> Option<i64> {
         let bearer = format!("Bearer {operator}");
         let headers = [("authorization", bearer.as_str()), ("content-type", "application/json")];
@@ -84,12 +84,12 @@ impl Writer {
             assert_eq!(answer.json()["code"], "storage_unavailable");
             assert_eq!(answer.header("retry-after"), Some("1"));
             self.refusals += 1;
-            // The database is away for a while; a client tries again, not all the time.
+            // The database is down for a while; the client retries after a pause.
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 
-    /// Holds what the writer knows against what is there.
+    /// Compares the writer's record with the gateway's state.
     async fn check(self, site: Arc<Site>, owner: String) {
         let (mut texts, mut revisions) = (Vec::new(), Vec::new());
         for uri in self.listed(&site).await {
@@ -102,16 +102,16 @@ impl Writer {
             revisions.push(revision);
         }
         revisions.sort_unstable();
-        // The first made the agent, and each later one wrote to a URI of its own.
+        // The first revision created the agent, and each later one wrote to a URI of its own.
         assert_eq!(revisions, (2..).take(revisions.len()).collect::<Vec<_>>(), "{}", self.agent);
         let agent = site.admin("GET", &format!("/agents/{}", self.agent), None).await;
         assert_eq!(Some(agent.revision()), revisions.last().copied());
         let there = revisions.len() - self.acknowledged.len();
-        assert!(there <= self.unknown.len(), "{there} more are there than were written");
+        assert!(there <= self.unknown.len(), "{there} more resources exist than were written");
         self.check_endpoint(&site, &owner, &texts).await;
     }
 
-    /// Holds what the admin surface says against what the agent's MCP endpoint does.
+    /// Compares the administration API with the agent's MCP endpoint.
     async fn check_endpoint(&self, site: &Site, owner: &str, texts: &[(String, String)]) {
         for texts in texts.chunks(50) {
             let read = |(uri, _): &(String, String)| json!({"jsonrpc": "2.0", "id": uri, "method": "resources/read", "params": {"uri": uri}});
@@ -121,7 +121,7 @@ impl Writer {
         }
     }
 
-    /// The URIs that are there, by the admin surface; those acknowledged must be among them.
+    /// The URIs in the administration API, which must include all acknowledged ones.
     async fn listed(&self, site: &Site) -> Vec<String> {
         let mut uris = Vec::new();
         let mut cursor = String::new();
@@ -148,7 +148,7 @@ impl Writer {
     }
 }
 
-/// Lets every writer write until `goal`, does something meanwhile, and waits for them.
+/// Runs every writer until `goal`, with `meanwhile` beside them.
 async fn while_writing(
     site: &Arc<Site>,
     writers: Vec<Writer>,
@@ -178,10 +178,10 @@ async fn acknowledged_writes_survive_killed_gateway_and_database() {
     })
     .await;
     let broken = count(&writers, |writer| writer.unknown.len());
-    assert!(broken > 0, "the gateway was killed while nobody wrote");
+    assert!(broken > 0, "the gateway was killed without a write in progress");
 
     let gateway = site.serve().await;
-    println!("ready {:?} after a kill -9 of the gateway with {broken} writes under way", gateway.start);
+    println!("ready {:?} after a kill -9 of the gateway with {broken} writes in progress", gateway.start);
     let killed = site.folder.postmaster().unwrap();
     writers = while_writing(&site, writers, &progress, WRITES, async {
         progress.reaches(DATABASE_DIES).await;
@@ -191,7 +191,7 @@ async fn acknowledged_writes_survive_killed_gateway_and_database() {
     ready_again(&site).await;
     let refusals = count(&writers, |writer| writer.refusals);
     println!("{refusals} writes were refused after a kill -9 of the database");
-    assert!(refusals > 0, "the database was killed while nobody wrote");
+    assert!(refusals > 0, "the database was killed without a write in progress");
     assert_eq!(count(&writers, |writer| writer.unknown.len()), broken, "the gateway outlives its database");
     assert_ne!(site.folder.postmaster(), Some(killed));
 

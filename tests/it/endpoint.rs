@@ -18,11 +18,11 @@ use crate::support::app::Replica;
 use crate::support::http::Answer;
 
 const MODERN: &str = "2026-07-28";
-/// As `MCP-Protocol-Version` names them; a request may do without in the legacy era.
+/// The values of `MCP-Protocol-Version`; optional in the legacy era.
 const REVISIONS: [Option<&str>; 6] =
     [None, Some("2024-11-05"), Some("2025-03-26"), Some("2025-06-18"), Some("2025-11-25"), Some(MODERN)];
 
-/// What every modern request says of itself.
+/// The `_meta` of every modern request.
 fn meta(version: &str) -> Value {
     json!({
         "io.modelcontextprotocol/protocolVersion": version,
@@ -34,14 +34,14 @@ fn request(method: &str, params: &Value) -> Value {
     json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": params})
 }
 
-/// Posts a body with headers of one's own.
+/// Posts a body with additional headers.
 async fn post(replica: &Replica, path: &str, more: &[(&str, &str)], body: impl Into<Bytes>) -> Answer {
     let mut headers = vec![("content-type", "application/json")];
     headers.extend_from_slice(more);
     replica.http.send("POST", path, &headers, body).await
 }
 
-/// Asks the agent `a` as a client of the revision does, without a session.
+/// Sends a request to the agent `a` as a client of the revision, without a session.
 async fn speak(
     replica: &Replica,
     key: &str,
@@ -60,7 +60,7 @@ async fn speak(
     post(replica, "/a/mcp", &headers, request(method, &params).to_string()).await
 }
 
-/// The result that a revision makes of its subject. The agent is private and called `a`.
+/// The result of a revision with these members. The agent is private and named `a`.
 fn told(revision: Option<&str>, subject: &Value) -> Value {
     let mut result = subject.clone();
     if revision == Some(MODERN) {

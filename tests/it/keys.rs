@@ -22,7 +22,7 @@ struct Stage {
 }
 
 impl Stage {
-    /// A gateway behind a proxy that is trusted, with the agent `a` of `acme`.
+    /// A gateway behind a trusted proxy, with the agent `a` of `acme`.
     async fn set() -> Self {
         let (database, clock) = (database().await, ManualClock::at(START));
         let builder = Builder::new(&database).clock(clock.clone());
@@ -38,7 +38,7 @@ impl Stage {
         made.json()
     }
 
-    /// Asks an endpoint and the admin surface from an address; both statuses.
+    /// Calls an endpoint and the administration API from an address; returns both statuses.
     async fn from(&self, client: &str, key: &str) -> [u16; 2] {
         let [mcp, admin] = self.answers(client, key).await;
         [mcp.status.as_u16(), admin.status.as_u16()]
@@ -158,7 +158,7 @@ async fn key_beyond_the_tenants_maximum_age_is_refused_as_expired() {
         assert_eq!(refused, problem(400, "invalid_params", detail));
     }
     let made = stage.made("/agents/a/keys", json!({"expiresAt": "2026-12-01T00:00:00Z"})).await;
-    assert_eq!(made["expiresAt"], "2026-12-01T00:00:00Z", "earlier anyway");
+    assert_eq!(made["expiresAt"], "2026-12-01T00:00:00Z", "an earlier expiry is kept");
 
     stage.clock.advance(Duration::days(30) - Duration::seconds(1));
     for key in [&agent, &owner] {
@@ -217,11 +217,11 @@ async fn expiry_header_is_sent_in_the_last_fourteen_days() {
     stage.clock.advance(Duration::seconds(1));
     let end = Some("2026-12-21T12:00:00Z".to_owned());
     assert_eq!(told(&key).await, [end.clone(), end.clone()]);
-    assert_eq!(told(&narrow).await, [end.clone(), end], "also where it may not do what it asks for");
+    assert_eq!(told(&narrow).await, [end.clone(), end], "also with a refusal");
     assert_eq!(told(&lasting).await, [None, None]);
     stage.clock.advance(Duration::days(14));
     assert_eq!(told(&key).await, [None, None], "nothing is told of a key that is refused");
     stage.replica.admin("PATCH", "/tenants/acme", Some(json!({"maxKeyAgeDays": 31}))).await;
     let end = Some("2026-12-22T12:00:00Z".to_owned());
-    assert_eq!(told(&lasting).await, [end.clone(), end], "nor is it forgotten where its age is what ends it");
+    assert_eq!(told(&lasting).await, [end.clone(), end], "also when the maximum age is what ends it");
 }

@@ -21,7 +21,7 @@ use crate::support::process::{Site, free_address, ready_again};
 use crate::support::proxy::Proxy;
 use crate::support::wait::eventually;
 
-/// Far above what a start takes, on a machine that is busy with other tests.
+/// Far longer than a start, on a machine that is busy with other tests.
 const LONGEST_START: Duration = Duration::from_secs(40);
 
 #[tokio::test]
@@ -60,11 +60,11 @@ async fn second_gateway_on_the_data_directory_is_refused_as_logged() {
             assert_eq!((&last["level"], &last["error"]), (&json!("ERROR"), &json!(sentence)), "{printed}");
         }
     }
-    assert!(site.is_ready().await, "the first one is not disturbed");
+    assert!(site.is_ready().await, "the first one is unaffected");
     assert_eq!(first.stop().await.code(), Some(0));
 }
 
-/// A request to write a resource whose body the gateway reads, and which lacks its end.
+/// A request to write a resource whose body the gateway reads, without the end of the body.
 struct HalfSent {
     connection: TcpStream,
     rest: Vec<u8>,
@@ -98,9 +98,9 @@ impl HalfSent {
     }
 }
 
-/// Waits until nobody listens at the site any more.
+/// Waits until the site's address refuses connections.
 async fn closed(site: &Site) {
-    eventually("nobody is accepted", async || TcpStream::connect(site.address).await.is_err()).await;
+    eventually("connections are refused", async || TcpStream::connect(site.address).await.is_err()).await;
 }
 
 #[tokio::test]
@@ -110,7 +110,7 @@ async fn terminated_gateway_finishes_requests_in_flight() {
     let owner = site.tenant("acme", ["a".to_owned()]).await;
     let under_way = HalfSent::to(&site, "a").await;
     let mut idle = TcpStream::connect(site.address).await.unwrap();
-    // Connections are accepted in their order: one that came later is served already.
+    // Connections are accepted in order: a later one has been served.
     assert!(site.is_ready().await);
     gateway.terminate();
     closed(&site).await;
@@ -136,8 +136,8 @@ async fn unfinished_request_does_not_delay_shutdown_forever() {
     let told = Instant::now();
     assert_eq!(gateway.stop().await.code(), Some(0));
     let took = told.elapsed();
-    println!("ended {took:?} after it was told to, with a request that never ends");
-    assert!(took >= Duration::from_secs(1), "the request had its second");
+    println!("ended {took:?} after SIGTERM, with a request that never ends");
+    assert!(took >= Duration::from_secs(1), "the request had its time");
     assert!(took < Duration::from_secs(10), "{took:?}");
     drop(under_way);
 }
@@ -155,10 +155,11 @@ async fn unresponsive_database_does_not_delay_shutdown_forever() {
     proxy.swallow(true);
     let (http, bearer) = (site.http.clone(), format!("Bearer {}", operator.reveal()));
     let waiting = tokio::spawn(async move {
-        // Whether it is answered before the gateway leaves is not asked here.
+        // Whether it is answered before the shutdown does not matter here.
         http.try_send("GET", "/admin/v1/agents/a", &[("authorization", &bearer)], "").await.ok()
     });
-    // Not for a condition: the request reaches the gateway in this time and waits for the database, unseen.
+    // Not for a condition: the request reaches the gateway during this time and waits for the database, which cannot be
+    // observed.
     tokio::time::sleep(Duration::from_millis(300)).await;
     let told = Instant::now();
     assert_eq!(gateway.stop().await.code(), Some(0));
@@ -177,7 +178,7 @@ async fn gateway_starts_when_a_silent_database_answers() {
         .set("WAGGLE_ADMIN__OPERATOR_KEY", operator.reveal());
     proxy.swallow(true);
     let heard = async {
-        // Not for a condition: what was sent by then is never answered.
+        // Not for a condition: what was sent before is never answered.
         tokio::time::sleep(Duration::from_secs(1)).await;
         proxy.swallow(false);
     };
@@ -197,7 +198,8 @@ async fn gateway_waiting_for_its_database_terminates_at_once() {
         while !printed.next_line().await.unwrap().unwrap().contains("database unreachable") {}
         let told = Instant::now();
         kill(Pid::from_raw(child.id().unwrap().try_into().unwrap()), Signal::SIGTERM).unwrap();
-        // One that does not hear the signal is ended by it, and has no code; in a container it is not even ended.
+        // A process that does not handle the signal is ended by it, without an exit code; in a container it is not
+        // ended at all.
         assert_eq!(child.wait().await.unwrap().code(), Some(code), "{subcommand}");
         assert!(told.elapsed() < Duration::from_secs(5), "{:?}", told.elapsed());
     }
@@ -205,7 +207,7 @@ async fn gateway_waiting_for_its_database_terminates_at_once() {
 
 #[tokio::test]
 async fn operator_key_is_created_once_privately_and_never_logged() {
-    // At `trace` the libraries below tell of every header and every statement that they know.
+    // At `trace`, dependencies log headers and statements.
     let site = Site::new().set("WAGGLE_LOG__FILTER", "trace");
     let gateway = site.serve().await;
     let key = site.operator();
@@ -229,7 +231,7 @@ async fn operator_key_is_created_once_privately_and_never_logged() {
     assert_eq!(files_with(site.folder.root.path(), &owner), [""; 0]);
 }
 
-/// The names of the files below a folder that hold a text.
+/// The names of the files below a folder that contain a text.
 fn files_with(folder: &Path, text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -279,7 +281,7 @@ async fn health(site: &Site) -> (Option<i32>, String, String) {
 
 fn send(processes: &[Pid], signal: Signal) {
     for process in processes {
-        // One that is gone meanwhile is one that answers nothing.
+        // A file that has been removed contains nothing.
         kill(*process, signal).ok();
     }
 }

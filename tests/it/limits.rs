@@ -17,7 +17,7 @@ use crate::support::http::Answer;
 
 const LIST: &str = "resources/list";
 
-/// A gateway on which a key has five units at once, of which one comes back in a minute or so: within a test, none.
+/// A gateway on which a key has a burst of five units, of which one is restored in about a minute: none within a test.
 fn five_for_a_key(database: &Database) -> Builder {
     Builder::new(database).set("WAGGLE_LIMITS__KEY_PER_SECOND", 1).set("WAGGLE_LIMITS__KEY_BURST", 5)
 }
@@ -30,7 +30,7 @@ async fn list(replica: &Replica, agent: &str, key: &str) -> Answer {
     replica.http.post(agent, key, &message(LIST, json!({}))).await
 }
 
-/// The statuses of so many lists, one after the other.
+/// The statuses of this many lists, one after another.
 async fn lists(replica: &Replica, agent: &str, key: &str, times: usize) -> Vec<u16> {
     let mut statuses = Vec::new();
     for _ in 0..times {
@@ -39,7 +39,7 @@ async fn lists(replica: &Replica, agent: &str, key: &str, times: usize) -> Vec<u
     statuses
 }
 
-/// What an answer says is left, without when it comes back.
+/// The remaining units that an answer reports, without the time until they are restored.
 fn left(answer: &Answer) -> Option<String> {
     answer.header("ratelimit").map(|told| told.split(";t=").next().unwrap().to_owned())
 }

@@ -1,6 +1,6 @@
-//! The gateway as its users meet it: the real router on a real socket, over a real PostgreSQL.
+//! Integration tests: the real router on a real socket, over a real PostgreSQL.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that fails panics, its helpers too")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a failing test panics, its helpers too")]
 #![expect(
     clippy::pedantic,
     reason = "a table of cases is clearer in the words of the case than in the lint's"

@@ -1,4 +1,4 @@
-//! Memory of hostile templates, each measured in its own process.
+//! Memory of hostile templates, each measured in a process of its own.
 
 use std::fs::read_to_string;
 use std::process::Command;
@@ -6,10 +6,10 @@ use std::time::Instant;
 
 use waggle::catalog::render::{RenderError, Template};
 
-/// Says to the process of its own which case it is to run.
+/// Names the case for the process that runs it.
 const CASE: &str = "RENDER_MEMORY_CASE";
 
-/// What a case may take above what the process takes before, in KiB.
+/// The permitted memory of a case in addition to that of the idle process, in KiB.
 const ALLOWED: u64 = 64 << 10;
 
 const MIB: usize = 1 << 20;
@@ -17,7 +17,7 @@ const MIB: usize = 1 << 20;
 /// The arguments that every template here declares.
 const DECLARED: [&str; 1] = ["topic"];
 
-/// A source, and the value of `topic`.
+/// A template, and the value of `topic`.
 type Case = (&'static str, fn() -> String, fn() -> String);
 
 fn doublings() -> String {
@@ -34,7 +34,7 @@ fn tag(inner: &str) -> String {
     format!("{{{{ {inner} }}}}")
 }
 
-/// What must be refused, and what is as heavy as is not refused.
+/// Templates that must be refused, and the most expensive ones that are not.
 const CASES: [Case; 18] = [
     ("twenty-seven doublings", doublings, String::new),
     ("an indent of 500 MB", || tag("'x' | indent(500000000)"), String::new),
@@ -83,7 +83,7 @@ fn hostile_templates_use_at_most_64_mebibytes() {
     }
 }
 
-/// Nothing, unless the test above runs it in a process of its own.
+/// Runs one case, if the test above started this process for it.
 #[test]
 fn process_of_one_case() {
     let Ok(case) = std::env::var(CASE) else { return };
@@ -104,7 +104,7 @@ fn run(source: &str, topic: &str) -> String {
     }
 }
 
-/// The most that this process has held so far, in KiB.
+/// The peak memory of this process so far, in KiB.
 fn peak() -> u64 {
     let status = read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();

@@ -55,7 +55,7 @@ async fn document_is_served_with_a_self_contained_browser() {
         page.split('"').filter(|text| [".js", ".css"].iter().any(|end| text.ends_with(end))).collect();
     assert!(assets.len() >= 4, "{assets:?}");
     for asset in assets {
-        assert!(!asset.contains("//"), "{asset} is from elsewhere");
+        assert!(!asset.contains("//"), "{asset} is loaded from elsewhere");
         let own = asset.trim_start_matches("./");
         let served = replica.http.get(&format!("/admin/docs/{own}")).await;
         assert_eq!(served.status, 200, "{asset}");
@@ -68,7 +68,7 @@ async fn document_is_served_with_a_self_contained_browser() {
     }
 }
 
-/// Whoever adds a route documents it: each operation is there, and asks for a credential.
+/// A route that is not documented fails this test.
 #[tokio::test]
 async fn every_operation_is_documented_and_requires_a_credential() {
     let (_database, replica) = gateway().await;
@@ -80,7 +80,7 @@ async fn every_operation_is_documented_and_requires_a_credential() {
             let answer = replica.http.send(&method.to_uppercase(), &path, &[], "").await;
             assert_eq!(answer.json()["code"], "unauthenticated", "{method} {path}");
             let id = operation["operationId"].as_str().unwrap();
-            assert!(operations.insert(id), "{id} stands there twice");
+            assert!(operations.insert(id), "duplicate operation id {id}");
         }
     }
     assert!(operations.len() >= 22, "{operations:?}");

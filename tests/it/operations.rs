@@ -72,7 +72,8 @@ async fn gateway_without_database_is_alive_and_says_why_not_ready() {
         let away = log(&site).into_iter().filter(|line| line["message"] == "database unreachable");
         away.filter_map(|line| line["retry_in_ms"].as_u64()).collect::<Vec<_>>()
     };
-    eventually("it is tried again, ever more rarely", async || delays().starts_with(&[250, 500, 1000])).await;
+    eventually("connecting is retried with growing delays", async || delays().starts_with(&[250, 500, 1000]))
+        .await;
     assert!(!text.contains("hunter2"), "{text}");
     child.kill().await.unwrap();
 }
@@ -94,7 +95,7 @@ async fn draining_gateway_serves_but_is_not_ready() {
     assert_eq!(gateway.ended().await.code(), Some(0), "a second signal ends the draining");
 }
 
-/// A gateway with a configuration file and a file of operator keys, read again at `SIGHUP`.
+/// A gateway with a configuration file and a file of operator keys, which it reads again at `SIGHUP`.
 pub(crate) struct Reloaded {
     pub(crate) site: Site,
     pub(crate) config: PathBuf,
@@ -114,7 +115,7 @@ impl Reloaded {
         Self { site, config: config_file, keys: keys_file, gateway }
     }
 
-    /// Sends `SIGHUP` and waits for one more line that says what became of it.
+    /// Sends `SIGHUP` and waits for one more line with this message.
     pub(crate) async fn hang_up(&self, message: &str) -> Value {
         let before = count(&self.site, message);
         kill(self.gateway.pid(), Signal::SIGHUP).unwrap();
@@ -132,7 +133,7 @@ async fn sighup_replaces_operator_keys_and_rows_name_them() {
     let [first, second] = [operator(), operator()];
     let reloaded = Reloaded::start("", &format!("{first}\n")).await;
     assert_eq!((reloaded.status(&first).await, reloaded.status(&second).await), (200, 401));
-    assert!(!reloaded.site.operator_file().exists(), "no key is made where there are some");
+    assert!(!reloaded.site.operator_file().exists(), "no key is generated if keys are configured");
 
     fs::write(&reloaded.keys, format!("{first}\n{second}\n")).unwrap();
     reloaded.hang_up("settings reloaded").await;

@@ -1,5 +1,5 @@
-//! The table of privilege: every administration call of `openapi.json`, and every member of a body that is a limit, with
-//! every kind of credential, as `docs/privileges.md` shows it.
+//! The table of privileges: every administration call of `openapi.json`, and every body member that is a limit, with
+//! every kind of credential, as documented in `docs/privileges.md`.
 
 mod callers;
 mod calls;
@@ -9,7 +9,7 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use self::callers::{Caller, World};
+use self::callers::{Caller, Gateway};
 use crate::support::http::Answer;
 
 const PAGE: &str = "docs/privileges.md";
@@ -30,16 +30,16 @@ insufficient_scope`; the message names the scope. `404`: `not_found`, the same a
 exist. `400`: `invalid_params`.
 ";
 
-/// The document of the administration surface.
+/// The OpenAPI document.
 struct Document(Value);
 
-/// An operation of it.
+/// One of its operations.
 struct Operation<'d> {
     id: &'d str,
     method: String,
     /// Below `/admin/v1`.
     path: &'d str,
-    /// The members of its JSON body, and the schema of limits that each refers to.
+    /// The members of its JSON body, each with the schema of limits that it refers to.
     members: Vec<(&'d str, Option<&'d str>)>,
 }
 
@@ -66,7 +66,7 @@ impl Document {
         operations
     }
 
-    /// The members of a schema, and the limits that each refers to.
+    /// The members of a schema, each with the schema of limits that it refers to.
     fn members(&self, schema: &str) -> Vec<(&str, Option<&str>)> {
         let members = self.0["components"]["schemas"][schema]["properties"].as_object().unwrap();
         let limits = |member| {
@@ -104,7 +104,7 @@ fn cell(answer: &Answer) -> String {
     }
 }
 
-/// The head of a table with a column a caller.
+/// The head of a table with one column per caller.
 fn head(first: &str, callers: &[Caller]) -> String {
     let names: Vec<_> = callers.iter().map(|caller| caller.name).collect();
     format!("\n| {first} | {} |\n|---|{}\n", names.join(" | "), "---|".repeat(names.len()))
@@ -113,17 +113,17 @@ fn head(first: &str, callers: &[Caller]) -> String {
 #[tokio::test]
 async fn every_credential_has_the_documented_privileges() {
     let document = Document::read();
-    let mut world = World::start().await;
+    let mut gateway = Gateway::start().await;
     let mut page = HEAD.to_owned();
     page.push_str("| column | credential |\n|---|---|\n");
-    for caller in &world.callers {
+    for caller in &gateway.callers {
         writeln!(page, "| {} | {} |", caller.name, caller.what).unwrap();
     }
     page.push_str(CELLS);
     page.push_str("\n## Calls\n");
-    page.push_str(&calls::table(&document, &mut world).await);
+    page.push_str(&calls::table(&document, &mut gateway).await);
     page.push_str(limits::HEAD);
-    page.push_str(&limits::table(&document, &world).await);
+    page.push_str(&limits::table(&document, &gateway).await);
     let root = env!("CARGO_MANIFEST_DIR");
     let committed = std::fs::read_to_string(format!("{root}/{PAGE}")).unwrap_or_default();
     if page != committed {
@@ -131,7 +131,7 @@ async fn every_credential_has_the_documented_privileges() {
         let differs = |(is, was): &(&str, &str)| is != was;
         let line = page.lines().zip(committed.lines()).find(differs);
         panic!(
-            "{PAGE} is not what the gateway does; see target/privileges.md. The first difference: {line:#?}"
+            "{PAGE} does not match the gateway; see target/privileges.md. The first difference: {line:#?}"
         );
     }
 }

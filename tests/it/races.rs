@@ -1,4 +1,4 @@
-//! Race conditions, each held open at its worst moment by a fail point.
+//! Race conditions, each reproduced by holding the gateway at a fail point.
 
 mod credentials;
 mod narrowing;
@@ -17,7 +17,7 @@ use crate::support::faults::FaultScript;
 use crate::support::proxy::Proxy;
 use crate::support::wait::eventually;
 
-/// A replica that writes and one that is interfered with, with an agent `a` on both.
+/// A replica that writes and one with a fault injector, with an agent `a` on both.
 struct Pair {
     database: Database,
     writer: Replica,
@@ -26,15 +26,15 @@ struct Pair {
     key: String,
 }
 
-/// The reader hears of the writer's commits.
+/// The reader receives the writer's notifications.
 async fn pair() -> Pair {
     let database = database().await;
     let reader = Builder::new(&database);
     pair_of(database, &FaultScript::new(), reader).await
 }
 
-/// The reader hears of no commit, and learns of it only from what it reads itself.
-async fn deaf_pair() -> Pair {
+/// The reader receives no notifications, and learns of commits only from what it reads itself.
+async fn pair_without_notifications() -> Pair {
     let silent = FaultScript::new();
     silent.lose_notifications(100);
     let database = database().await;
@@ -42,8 +42,8 @@ async fn deaf_pair() -> Pair {
     pair_of(database, &silent, reader).await
 }
 
-async fn pair_of(database: Database, wakes: &Arc<FaultScript>, reader: Builder) -> Pair {
-    let writer = Builder::new(&database).fault_injector(wakes.clone()).start().await;
+async fn pair_of(database: Database, faults: &Arc<FaultScript>, reader: Builder) -> Pair {
+    let writer = Builder::new(&database).fault_injector(faults.clone()).start().await;
     let faults = FaultScript::new();
     let reader = reader.fault_injector(faults.clone()).start().await;
     let key = writer.acme("a").await;
@@ -54,7 +54,7 @@ async fn pair_of(database: Database, wakes: &Arc<FaultScript>, reader: Builder) 
 async fn commit_during_a_cache_fill_is_not_overwritten() {
     let pair = pair().await;
     pair.writer.put("a", "x:1", "old").await;
-    // The key and the directory are in memory; only the snapshot is still to be filled.
+    // The key and the directory are cached; only the snapshot has to be loaded.
     assert_eq!(pair.reader.http.post("a", &pair.key, &json!({})).await.status, StatusCode::BAD_REQUEST);
     let held = pair.faults.hold(FailPoint::CacheFillRead);
     let (http, key) = (pair.reader.http.clone(), pair.key.clone());
@@ -70,8 +70,8 @@ async fn commit_during_a_cache_fill_is_not_overwritten() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn snapshot_is_consistent_between_definition_and_contents() {
-    // A wake would have it loaded again, and a torn one never be seen.
-    let pair = deaf_pair().await;
+    // A notification would cause another load, and an inconsistent snapshot would never be visible.
+    let pair = pair_without_notifications().await;
     let write = async |mime: &str, text: &str| {
         let body = json!({"name": "n", "mimeType": mime, "contents": [{"text": text}]});
         let done = pair.writer.admin("PUT", &resource("a", "x:1"), Some(body)).await;
@@ -95,21 +95,21 @@ async fn agent_recreated_by_another_tenant_reveals_no_old_content() {
     pair.writer.put("a", "x:1", "acme's").await;
     assert_eq!(pair.reader.http.text("a", &pair.key, "x:1").await.as_deref(), Some("acme's"));
 
-    // The reader hears no wake: it holds the old agent until a sweep tells it otherwise.
-    let deaf = FaultScript::new();
-    deaf.lose_notifications(100);
-    let writer = Builder::new(&pair.database).fault_injector(deaf).start().await;
+    // The reader receives no notification: it holds the old agent until a sweep finds the change.
+    let without_notifications = FaultScript::new();
+    without_notifications.lose_notifications(100);
+    let writer = Builder::new(&pair.database).fault_injector(without_notifications).start().await;
     writer.tenant("rival").await;
     assert_eq!(writer.admin("DELETE", "/agents/a", None).await.status, StatusCode::NO_CONTENT);
     let taken = writer.admin("POST", "/agents", Some(json!({"id": "a", "tenant": "rival"}))).await;
     assert_eq!((taken.status, taken.json()["code"].clone()), (StatusCode::CONFLICT, json!("slug_retired")));
-    // What only the operator of the database can do: give the slug free.
+    // Only the owner of the database can release the slug.
     pair.database.execute("delete from retired_agents where slug = 'a'").await;
     writer.agent("rival", "a").await;
     let (_, key) = writer.key("a", &["mcp"]).await;
     writer.put("a", "x:1", "rival's").await;
 
-    eventually("the new agent is seen", async || {
+    eventually("the new agent is served", async || {
         let theirs = pair.reader.http.text("a", &key, "x:1").await;
         assert_ne!(theirs.as_deref(), Some("acme's"));
         let ours = pair.reader.http.text("a", &pair.key, "x:1").await;
@@ -135,7 +135,7 @@ async fn late_commit_is_found_by_the_sweep() {
     let (write, _) = tokio::join!(
         writer.put("a", "x:1", "new"),
         held.meanwhile(async {
-            // Younger transactions commit, and sweeps see them, while the older one is open.
+            // Younger transactions commit, and sweeps find them, while the older one is open.
             for round in 0..5 {
                 writer.put("b", "x:2", &format!("{round}")).await;
                 reader.caught_up().await;
@@ -153,7 +153,7 @@ async fn lost_listen_connection_is_noticed_before_stale_reads() {
     let database = database().await;
     let proxy = Proxy::before(&database.options).await;
     let writer = Builder::new(&database).start().await;
-    // Sweeps so rare that only the probe can notice.
+    // Sweeps are so rare that only the probe can detect it.
     let reader = Builder::new(&database)
         .set("WAGGLE_DATABASE__SWEEP_MS", 10_000)
         .store(|store| store.listen = proxy.options.clone())
@@ -173,7 +173,7 @@ async fn lost_listen_connection_is_noticed_before_stale_reads() {
         assert_eq!(reader.http.text("a", &key, "x:1").await, Some(text), "an older text was read");
     }
     let degraded = r#"{"reasons":["listen_lost"],"status":"degraded"}"#;
-    eventually("readiness says why", async || {
+    eventually("readiness states the reason", async || {
         let ready = reader.http.get("/readyz").await;
         (ready.status, ready.text().as_str()) == (StatusCode::OK, degraded)
     })
@@ -205,7 +205,7 @@ async fn memory_is_served_for_a_bounded_time_without_database() {
 
     proxy.swallow(true);
     let is_known = async || replica.http.get("/readyz").await.text().contains("listen_lost");
-    eventually("the database is known to be away", is_known).await;
+    eventually("the database is known to be unreachable", is_known).await;
     assert_eq!(replica.http.text("a", &key, "x:1").await.as_deref(), Some("kept"));
     let list = json!({"jsonrpc": "2.0", "id": 7, "method": "resources/list"});
     let unknown = replica.http.post("a", &unseen, &list).await;

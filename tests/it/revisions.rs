@@ -18,7 +18,7 @@ impl Schema {
         Self(serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap())
     }
 
-    /// Complains where a value is not of a type of the schema.
+    /// Panics if a value does not match a type of the schema.
     fn check(&self, name: &str, value: &Value) {
         let member = if self.0.get("$defs").is_some() { "$defs" } else { "definitions" };
         let mut schema = self.0.clone();
@@ -30,7 +30,7 @@ impl Schema {
     }
 }
 
-/// What the agent registers: something of every kind, with every member.
+/// The agent's manifest: something of every kind, with every member.
 fn manifest() -> Value {
     let annotations =
         json!({"audience": ["user", "assistant"], "priority": 0.5, "lastModified": "2026-01-02T03:04:05Z"});
@@ -108,7 +108,7 @@ fn listed(items: &Value, kept_back: &[&str]) -> Value {
     items
 }
 
-/// A case: what is asked, the type of the result, what it says, and whether a modern client may keep it.
+/// A case: the request, the type of the result, its expected members, and whether a modern client may cache it.
 struct Case {
     method: &'static str,
     params: Value,
@@ -238,7 +238,7 @@ fn prompt_cases(revision: &str) -> Vec<(Value, Value)> {
     ]
 }
 
-/// Asks as a client of the revision does, without a session.
+/// Sends a request as a client of the revision, without a session.
 async fn ask(replica: &Replica, key: &str, revision: &str, method: &str, params: &Value) -> Value {
     let mut params = params.clone();
     let named = params.get("uri").or_else(|| params.get("name")).and_then(Value::as_str).map(str::to_owned);
@@ -259,7 +259,7 @@ async fn ask(replica: &Replica, key: &str, revision: &str, method: &str, params:
     exact(&replica.http.send("POST", "/a/mcp", &headers, body).await)
 }
 
-/// What a result says in a revision besides its subject.
+/// The other members of a result in a revision.
 fn complete(revision: &str, case: &Case) -> Value {
     let mut result = case.subject.clone();
     if revision == MODERN {
@@ -285,7 +285,7 @@ async fn every_read_is_answered_in_all_five_revisions() {
         let schema = Schema::of(revision);
         let envelope = if revision >= "2025-11-25" { "JSONRPCResultResponse" } else { "JSONRPCResponse" };
         for case in cases(&manifest, revision) {
-            // The second answer is the encoded result of the first, where that is kept.
+            // The second answer is the cached result of the first, if it is cached.
             for _ in 0..2 {
                 let answer = ask(&replica, &key, revision, case.method, &case.params).await;
                 let result = complete(revision, &case);

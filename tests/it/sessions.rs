@@ -1,4 +1,4 @@
-//! Sessions: their owners, contents and replicas.
+//! Sessions: their owners, content, and access from several replicas.
 
 mod expiry;
 mod holders;
@@ -42,7 +42,7 @@ impl Replica {
         &self.running.services.sessions
     }
 
-    /// As `resources/subscribe` does.
+    /// Subscribes like `resources/subscribe`.
     pub(crate) async fn subscribe(
         &self,
         caller: &Caller,
@@ -54,7 +54,7 @@ impl Replica {
         self.sessions().subscribe(session, uri).await
     }
 
-    /// Whoever holds this key, at an agent.
+    /// The caller with this key, at an agent.
     pub(crate) async fn caller(&self, key: &str, agent: &str) -> Caller {
         let key = SecretKey::parse(key).unwrap();
         let grant = self
@@ -195,7 +195,7 @@ async fn subscription_keeps_its_starting_revision() {
     replica.sessions().unsubscribe(&session, &uri("x:3")).await.unwrap();
     let expected = [expected[0].clone(), expected[2].clone()];
     assert_eq!(replica.found(&caller, &id).await.subscriptions, expected);
-    // What changes nothing is no change.
+    // A call without effect makes no change.
     let told = format!(
         "select count(*) from (select array_agg(kind || ' ' || subject || ' ' || revision order by revision) \
          as told from changes where scope = '{}') changes where told = array[ \
@@ -230,7 +230,7 @@ async fn subscription_limit_of_a_session_is_enforced() {
 async fn session_is_served_and_updated_on_any_replica() {
     let database = database().await;
     let here = Builder::new(&database).start().await;
-    // What is heard there is heard by wakes.
+    // It receives changes by notification.
     let there = Builder::new(&database).set("WAGGLE_DATABASE__SWEEP_MS", 10_000).start().await;
     let key = here.acme("a").await;
     here.put("a", "x:1", "one").await;
@@ -293,7 +293,7 @@ async fn session_beyond_the_limit_ends_the_least_recently_used() {
         ids.push(replica.open(&caller).await);
         clock.advance(time::Duration::minutes(2));
     }
-    // A use that is not written down yet.
+    // A use that is not persisted yet.
     assert!(!replica.lost(&caller, &ids[0]).await);
     clock.advance(time::Duration::minutes(2));
     ids.push(replica.open(&caller).await);

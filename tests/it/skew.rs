@@ -12,7 +12,7 @@ use crate::support::cluster::{Database, database};
 use crate::support::events::Session;
 use crate::support::wait::eventually;
 
-/// The machine's clock, set wrong.
+/// The machine's clock, with an offset.
 struct Skewed(time::Duration);
 
 impl Clock for Skewed {
@@ -26,7 +26,7 @@ async fn skewed(database: &Database, hours: i64) -> Replica {
     Builder::new(database).clock(std::sync::Arc::new(clock)).start_unready().await
 }
 
-/// Waits until `readyz` answers so.
+/// Waits until `readyz` returns this answer.
 async fn answers(replica: &Replica, status: u16, body: Value) {
     eventually("readyz answers as expected", async || {
         let answer = replica.http.get("/readyz").await;
@@ -38,7 +38,7 @@ async fn answers(replica: &Replica, status: u16, body: Value) {
 #[tokio::test]
 async fn replica_with_a_skewed_clock_is_not_ready() {
     let (database, replica) = gateway().await;
-    // The database's time, two minutes ahead for those that connect from here on.
+    // The database's time is two minutes ahead for connections from here on.
     let ahead = "create function public.clock_timestamp() returns timestamptz language sql as \
             $$ select pg_catalog.clock_timestamp() + interval '2 minutes' $$; \
         do $$ begin execute format('alter database %I set search_path = public, pg_catalog', current_database()); end $$; \
@@ -87,11 +87,11 @@ async fn replicas_with_skewed_clocks_agree_on_keys_and_sessions() {
         let session = Session::open(opener, "a", &successor, "2025-06-18").await;
         for replica in replicas {
             let listed = session.call(replica, "resources/list", json!({})).await;
-            assert_eq!(listed.status, StatusCode::OK, "a session is not idle");
+            assert_eq!(listed.status, StatusCode::OK, "the session is not idle");
         }
     }
 
-    // A grace that is over is over on every replica.
+    // The grace period ends at the same time on every replica.
     let rotated = behind.admin("POST", "/agents/a/keys", Some(json!({}))).await.json();
     let (id, old) = (rotated["id"].as_str().unwrap(), rotated["key"].as_str().unwrap());
     let rotate = json!({"graceSeconds": 1});

@@ -1,4 +1,4 @@
-//! The bound on staleness: whatever of LISTEN, sweeps and loads fails, nothing revoked is honoured for longer than
+//! The bound on staleness: whichever of LISTEN, sweeps and loads fails, a revoked key is accepted for at most
 //! `access.stale_seconds` after its revocation.
 
 use std::sync::Arc;
@@ -17,14 +17,14 @@ use crate::support::wait::eventually;
 
 /// `access.stale_seconds` of the replicas here.
 const STALE: Duration = Duration::from_secs(2);
-/// For how long a revoked key is tried after the bound.
+/// How long a revoked key is tried after the bound.
 const AFTER: Duration = Duration::from_secs(2);
-/// Rows of the table that run at once.
+/// Rows of the table that run concurrently.
 const AT_ONCE: usize = 9;
 
 const FAULTS: [Fault; 3] = [Fault::None, Fault::Refused, Fault::Swallowed];
 
-/// What fails on one replica.
+/// The fault on one replica.
 #[derive(Debug, Clone, Copy)]
 struct Row {
     number: usize,
@@ -45,7 +45,7 @@ fn rows() -> Vec<Row> {
     rows
 }
 
-/// Registers an agent with a resource; answers a key of it with its id.
+/// Registers an agent with a resource; returns a key of it with its id.
 async fn prepare(writer: &Replica, agent: &str) -> (String, String) {
     writer.agent("acme", agent).await;
     writer.put(agent, "x:1", "read").await;
@@ -58,8 +58,8 @@ async fn revoke(writer: &Replica, id: &str) -> Instant {
     Instant::now()
 }
 
-/// The request sent last for which a revoked key was honoured, counted from the revocation.
-async fn honoured_for(reader: &Replica, agent: &str, key: &str, revoked: Instant) -> Duration {
+/// The last request for which a revoked key was accepted, as time since the revocation.
+async fn accepted_for(reader: &Replica, agent: &str, key: &str, revoked: Instant) -> Duration {
     let read = json!({"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": {"uri": "x:1"}});
     let mut last = Duration::ZERO;
     loop {
@@ -70,7 +70,7 @@ async fn honoured_for(reader: &Replica, agent: &str, key: &str, revoked: Instant
         if sent > STALE + AFTER {
             return last;
         }
-        // Asked again and again for a given time, and not all the time: nine rows run at once.
+        // Repeated for a given time, with pauses: nine rows run concurrently.
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
@@ -92,9 +92,9 @@ async fn check(writer: Arc<Replica>, database: Database, row: Row) -> Option<Str
     faults.fail(FailPoint::Sweep, row.sweep);
     faults.fail(FailPoint::Load, row.load);
     let revoked = revoke(&writer, &id).await;
-    let last = honoured_for(&reader, &agent, &key, revoked).await;
+    let last = accepted_for(&reader, &agent, &key, revoked).await;
     if last > STALE {
-        return Some(format!("{row:?}: honoured {last:?} after its revocation"));
+        return Some(format!("{row:?}: honored {last:?} after its revocation"));
     }
     let expected = if row.sweep == Fault::None { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let ready = reader.http.get("/readyz").await;
@@ -142,8 +142,8 @@ async fn revoked_key_is_refused_in_time_without_connection_slots() {
         ))
         .await;
     let revoked = revoke(&writer, &id).await;
-    let last = honoured_for(&reader, "a", &key, revoked).await;
-    assert!(last <= STALE, "honoured {last:?} after its revocation");
+    let last = accepted_for(&reader, "a", &key, revoked).await;
+    assert!(last <= STALE, "accepted {last:?} after its revocation");
     let ready = reader.http.get("/readyz").await;
     assert_eq!(
         (ready.status, ready.text()),
@@ -158,7 +158,7 @@ async fn revoked_key_is_refused_in_time_without_connection_slots() {
 
 const READY: &str = r#"{"status":"ready"}"#;
 
-/// The longest of the reads within somewhat more than a sweep is waited for.
+/// The longest read during somewhat more than the interval of sweeps.
 async fn longest_read(reader: &Replica, key: &str) -> Duration {
     let (began, mut longest) = (Instant::now(), Duration::ZERO);
     while began.elapsed() < Duration::from_millis(2_600) {
@@ -193,7 +193,7 @@ async fn reads_from_memory_do_not_wait_while_the_database_is_away() {
         let degraded = r#"{"reasons":["database_unreachable","listen_lost"],"status":"degraded"}"#;
         eventually("it is degraded", async || reader.http.get("/readyz").await.text() == degraded).await;
         assert_eq!(reader.http.get("/readyz").await.status, StatusCode::OK);
-        // Whoever waits for the database waits for two seconds; the best of three windows excludes a busy machine.
+        // A read that waits for the database takes two seconds; the best of three windows excludes a busy machine.
         let mut best = Duration::MAX;
         for _ in 0..3 {
             best = best.min(longest_read(&reader, &key).await);
@@ -240,7 +240,7 @@ async fn cold_read_is_answered_after_all_pooled_connections_were_terminated() {
         writer.put("a", &format!("x:{n}"), &format!("text {n}")).await;
     }
     let reader = Builder::new(&database).start().await;
-    // Many connections are open, and idle, after reads at the same time.
+    // Concurrent reads leave many idle connections open.
     let read = async |n: usize| reader.http.text("a", &key, &format!("x:{n}")).await;
     futures_util::future::join_all((0..12).map(read)).await;
     for n in 12..24 {

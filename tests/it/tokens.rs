@@ -17,10 +17,10 @@ use crate::support::issuer::Issuer;
 use crate::support::signer::Signer;
 
 const ISSUERS: &str = "WAGGLE_TOKENS__ISSUERS";
-/// By what clients reach the gateways of these tests.
+/// The public URL of the gateways in these tests.
 pub(crate) const PUBLIC_URL: &str = "https://mcp.example.com";
 
-/// A gateway that believes one issuer, with the agents `a` and `b` of `acme` and `c` of `bee`.
+/// A gateway that trusts one issuer, with the agents `a` and `b` of `acme` and `c` of `bee`.
 pub(crate) struct Stage {
     _database: Database,
     pub(crate) replica: Replica,
@@ -37,7 +37,7 @@ impl Stage {
         Self::configured(json!({}), change).await
     }
 
-    /// With other members of the issuer's entry.
+    /// With additional members of the issuer's entry.
     async fn entry(entry: Value) -> Self {
         Self::configured(entry, |builder| builder).await
     }
@@ -57,17 +57,17 @@ impl Stage {
         Self { _database: database, replica, issuer, signer }
     }
 
-    /// The claims of a good token for the agent `a`.
+    /// The claims of a valid token for the agent `a`.
     fn claims(&self) -> Value {
         claims_for(&self.issuer.url(), "a")
     }
 
-    /// The same with other members, `null` for none.
+    /// The same claims with changes; `null` removes one.
     fn claims_with(&self, change: Value) -> Value {
         with(self.claims(), change)
     }
 
-    /// A good token with other claims.
+    /// A valid token with changed claims.
     pub(crate) fn token(&self, change: Value) -> String {
         self.signer.token(&self.claims_with(change))
     }
@@ -81,7 +81,7 @@ impl Stage {
     }
 }
 
-/// A gateway that is to believe an issuer, at the pace of a test.
+/// A gateway that trusts an issuer, with the intervals of a test.
 pub(crate) fn believing(database: &Database, issuer: &Issuer) -> Builder {
     Builder::new(database)
         .set("WAGGLE_SERVER__PUBLIC_URL", PUBLIC_URL)

@@ -1,4 +1,4 @@
-//! Quotas shared by all replicas, and usage reports.
+//! Quotas for all replicas together, and usage reports.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -37,7 +37,7 @@ async fn limit(replica: &Replica, path: &str, limits: Value) {
     assert_eq!(set.status, 200, "{}", set.text());
 }
 
-/// Waits until the replica knows that its database does not answer.
+/// Waits until the replica knows that its database is unreachable.
 async fn is_away(replica: &Replica) {
     let away = "database_unreachable";
     eventually("the database is away", async || replica.http.get("/readyz").await.text().contains(away))
@@ -65,16 +65,16 @@ async fn three_replicas_share_one_quota() {
             answered.fetch_add(count, Ordering::Relaxed);
         }))
         .await;
-        // What lies with a replica that has no callers any more is given back.
+        // The share of a replica without callers is returned.
         given_out += i64::from(answered.load(Ordering::Relaxed));
         let taken = "select calls from quotas where period = 'month'";
-        eventually("the rest is given back", async || database.number(taken).await == given_out).await;
+        eventually("the unused share is returned", async || database.number(taken).await == given_out).await;
         let rest = until_refused(&replicas[0], "a", &key).await;
         let (answered, lay) = (answered.into_inner(), f64::from(rest) / f64::from(quota));
         assert_eq!(answered + rest, quota);
         assert!(lay <= 0.01, "{rest} of {quota} were refused before they were used up");
         given_out += i64::from(rest);
-        // The month goes on where the day ended.
+        // The monthly quota continues where the daily one ended.
         limit(&replicas[0], "/agents/a", json!({"callsPerMonth": 3_000})).await;
         join_all(replicas.iter().map(|replica| replica.caught_up())).await;
     }
@@ -160,7 +160,7 @@ async fn anonymous_callers_have_a_quota_of_their_own() {
         (429, &json!("quota_exceeded"))
     );
     assert_eq!(list(&replica, "a", &own).await.status, 200);
-    assert_eq!(until_refused(&replica, "b", &elsewhere).await, 9, "nothing of the tenant's quota was taken");
+    assert_eq!(until_refused(&replica, "b", &elsewhere).await, 9, "the tenant's quota was not charged");
     assert_eq!(until_refused(&replica, "r", &foreign).await, 3, "nor of that of the foreign key's tenant");
 
     limit(&replica, "/tenants/acme", Value::Null).await;
@@ -209,7 +209,7 @@ async fn calls_during_an_outage_are_charged_afterwards() {
     proxy.swallow(false);
     let is_ready = async || replica.http.get("/readyz").await.text() == r#"{"status":"ready"}"#;
     eventually("the database is there", is_ready).await;
-    // Not for a condition: for a second after the last attempt nobody asks the database for a share.
+    // Not for a condition: for a second after the last attempt no share is requested from the database.
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(until_refused(&replica, "a", &key).await, 14);
 }
@@ -230,8 +230,8 @@ async fn usage_is_written_again_after_a_lost_answer() {
     let settled = "select coalesce(sum(calls), 0)::bigint from agent_usage where method = 'resources/list'";
     for calls in 1..3 {
         assert_eq!(list(&replica, "a", &key).await.status, 200);
-        // Not for a condition: what is settled in this time is lost on its way, or its answer is, without an end of the
-        // connection, and the gateway shows none of it.
+        // Not for a condition: usage that is written during this time is lost, or its answer is, without a broken
+        // connection and without a visible sign.
         proxy.swallow(calls == 1);
         tokio::time::sleep(Duration::from_millis(1_500)).await;
         proxy.swallow(false);

@@ -21,10 +21,10 @@ const PATH: &str = "/agents/a/resources?uri=x:1";
 #[tokio::test(flavor = "multi_thread")]
 async fn thousand_writers_leave_no_gap_and_delay_no_other_agent() {
     let database = database().await;
-    // A machine that is busy with other tests may take longer over a thousand writes than a writer usually waits.
+    // A busy machine may take longer for a thousand writes than the default wait of a writer.
     let builder = Builder::new(&database).set("WAGGLE_WRITES__WAIT_SECONDS", 60);
     let builder = builder.set("WAGGLE_SERVER__REQUEST_SECONDS", 60);
-    // Each writer has a connection of its own, all from one address, and more ask beside them.
+    // Each writer has a connection of its own from one address, and other clients connect too.
     let builder = builder.set("WAGGLE_SERVER__CONNECTIONS_PER_ADDRESS", 2_000);
     let replica = Arc::new(builder.start().await);
     replica.tenant("acme").await;
@@ -47,7 +47,7 @@ async fn thousand_writers_leave_no_gap_and_delay_no_other_agent() {
     let disturbed = p99(quiet_writes(&replica, 1, || noise.is_finished()).await);
     let revisions: Vec<_> = noise.await.unwrap().into_iter().flatten().collect();
 
-    // Revision 1 made the agent.
+    // Revision 1 created the agent.
     let distinct: BTreeSet<_> = revisions.iter().copied().collect();
     assert_eq!(distinct, (2..=2_001).collect());
     assert_eq!(revisions.len(), distinct.len());
@@ -58,7 +58,7 @@ async fn thousand_writers_leave_no_gap_and_delay_no_other_agent() {
     );
 }
 
-/// Writes to the quiet agent, two hundred times or until told to end, whichever is later.
+/// Writes to the quiet agent, two hundred times or until stopped, whichever is later.
 async fn quiet_writes(replica: &Replica, life: usize, end: impl Fn() -> bool) -> Vec<Duration> {
     let mut took = Vec::new();
     for round in 0.. {
@@ -68,7 +68,7 @@ async fn quiet_writes(replica: &Replica, life: usize, end: impl Fn() -> bool) ->
         if round >= 200 && (life == 0 || end()) {
             break;
         }
-        // The pace of a quiet writer.
+        // The interval of a quiet writer.
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     took
@@ -152,7 +152,7 @@ async fn lost_write_delays_the_next_for_seconds_only() {
     let losing = tokio::spawn(async move { lost.admin("PUT", PATH, Some(losing)).await.status });
     held.meanwhile(async {
         proxy.swallow(true);
-        // As a client does that is told to come again.
+        // A client retries after this answer.
         let writing = async {
             while replica.admin("PUT", PATH, Some(body("next"))).await.status != StatusCode::CREATED {}
         };

@@ -1,5 +1,5 @@
-//! What clients of both eras have in common: what they have seen, and how they read. A client reads because it was told
-//! to, or because it has just subscribed, and at no other time.
+//! What clients of both eras share: their last view of the catalog, and how they read. A client reads only after a
+//! notification or right after subscribing.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,51 +8,51 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::fixture::{Agent, Subscriptions, parse};
 use crate::fleet::Fleet;
 use crate::http::Answer;
 use crate::ledger::{Ledger, count};
-use crate::world::{Agent, Wish, parse};
 
 pub(crate) const MODERN: &str = "2026-07-28";
 pub(crate) const LEGACY: &str = "2025-11-25";
-/// The longest that all replicas together may fail to answer.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// Before another replica is asked.
-const AGAIN: Duration = Duration::from_millis(50);
+/// The maximum time in which no replica answers.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// The delay before another replica is tried.
+const RETRY_DELAY: Duration = Duration::from_millis(50);
 
-/// What an agent says, or said when a client last read.
+/// The catalog of an agent, as it is or as a client last read it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Seen {
-    /// The number of each text; none where there is no such resource.
+pub(crate) struct CatalogView {
+    /// The number of each text; `None` for a missing resource.
     pub(crate) texts: BTreeMap<&'static str, Option<u64>>,
-    /// URIs and templates with their names.
+    /// URIs and URI templates with their names.
     pub(crate) resources: Vec<String>,
     /// Prompts with their descriptions.
     pub(crate) prompts: Vec<String>,
 }
 
-/// A client, as those see it who hold it against the truth.
+/// The state of a client that the checks compare.
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) name: String,
     pub(crate) agent: Agent,
-    pub(crate) wish: Wish,
-    /// Nothing may be told of its agent.
-    pub(crate) still: bool,
-    pub(crate) seen: Mutex<Seen>,
-    /// Whether it has a stream.
+    pub(crate) subscriptions: Subscriptions,
+    /// Whether its agent is never written, so that no notification may arrive.
+    pub(crate) never_written: bool,
+    pub(crate) view: Mutex<CatalogView>,
+    /// Whether it has a stream now.
     pub(crate) connected: AtomicBool,
-    /// Whether it ever had one.
-    pub(crate) began: AtomicBool,
-    /// Its last attempts to have one, and when they ended.
+    /// Whether it has ever had a stream.
+    pub(crate) was_connected: AtomicBool,
+    /// Its last attempts to open a stream, and when they ended.
     pub(crate) attempts: Mutex<VecDeque<(Instant, String)>>,
 }
 
-/// So many attempts are told where there is no stream.
+/// How many attempts are kept for the report.
 const ATTEMPTS: usize = 12;
 
 impl Client {
-    /// It tried to have a stream, and this became of it.
+    /// Records the outcome of an attempt to open a stream.
     pub(crate) fn tried(&self, outcome: impl std::fmt::Display) {
         let mut attempts = self.attempts.lock().unwrap();
         if attempts.len() == ATTEMPTS {
@@ -61,29 +61,29 @@ impl Client {
         attempts.push_back((Instant::now(), outcome.to_string()));
     }
 
-    /// Its last attempts, with the seconds since.
+    /// Its last attempts, with the seconds since each.
     pub(crate) fn attempts(&self) -> String {
         let attempts = self.attempts.lock().unwrap();
-        let told =
+        let described =
             attempts.iter().map(|(at, what)| format!("{:.1} s ago {what}", at.elapsed().as_secs_f64()));
-        told.collect::<Vec<_>>().join("; ")
+        described.collect::<Vec<_>>().join("; ")
     }
 }
 
-/// A client at work.
+/// A running client.
 #[derive(Debug, Clone)]
 pub(crate) struct Worker {
     pub(crate) client: Arc<Client>,
     pub(crate) fleet: Arc<Fleet>,
     pub(crate) ledger: Arc<Ledger>,
-    /// Of a legacy client.
+    /// The session of a legacy client.
     pub(crate) session: Option<String>,
 }
 
 impl Worker {
     pub(crate) fn connected(&self, yes: bool) {
         self.client.connected.store(yes, Ordering::Relaxed);
-        self.client.began.fetch_or(yes, Ordering::Relaxed);
+        self.client.was_connected.fetch_or(yes, Ordering::Relaxed);
     }
 
     pub(crate) fn path(&self) -> String {
@@ -91,10 +91,10 @@ impl Worker {
     }
 
     pub(crate) fn foreign(&self, what: impl std::fmt::Display) {
-        self.ledger.foreign.add(format!("{} was told {what}", self.client.name));
+        self.ledger.foreign.add(format!("{} received {what}", self.client.name));
     }
 
-    /// Asks one replica.
+    /// Sends a call to one replica, once.
     pub(crate) async fn try_call(&self, port: u16, method: &str, params: &Value) -> Option<Answer> {
         let mut headers = vec![
             ("x-agent-api-key", self.client.agent.key.as_str()),
@@ -118,7 +118,7 @@ impl Worker {
         self.fleet.http.send(port, "POST", &self.path(), &headers, message.to_string()).await
     }
 
-    /// Asks any replica until one answers.
+    /// Sends a call to any replica until one answers.
     pub(crate) async fn call(&self, method: &str, params: Value) -> Answer {
         let began = Instant::now();
         loop {
@@ -132,15 +132,15 @@ impl Worker {
                 }
                 _ => {}
             }
-            assert!(began.elapsed() < PATIENCE, "{}: nobody answers {method}", self.client.name);
-            tokio::time::sleep(AGAIN).await;
+            assert!(began.elapsed() < TIMEOUT, "{}: no replica answers {method}", self.client.name);
+            tokio::time::sleep(RETRY_DELAY).await;
         }
     }
 
-    /// Reads a URI on any replica, and holds it against what somebody was told of before.
+    /// Reads a URI on any replica and checks that it is not older than what any client was notified of before.
     pub(crate) async fn read(&self, uri: &'static str) -> Option<u64> {
         let agent = &self.client.agent.slug;
-        let owed = self.ledger.owed(agent, uri);
+        let required = self.ledger.required(agent, uri);
         let answer = self.call("resources/read", json!({"uri": uri})).await.json();
         count(&self.ledger.reads);
         let number = answer["result"]["contents"][0]["text"].as_str().map(|text| {
@@ -153,11 +153,13 @@ impl Worker {
         if number.is_none() && !["-32002", "-32602"].contains(&answer["error"]["code"].to_string().as_str()) {
             self.ledger.refused.add(format!("{} {uri}: {answer}", self.client.name));
         }
-        if self.ledger.is_stale(agent, uri, owed, number) {
+        if self.ledger.is_stale(agent, uri, required, number) {
             let name = &self.client.name;
-            self.ledger.stale.add(format!("{name} read {number:?} at {uri} after {owed} was told"));
+            self.ledger
+                .stale
+                .add(format!("{name} read {number:?} at {uri} after a notification of {required}"));
         }
-        self.client.seen.lock().unwrap().texts.insert(uri, number);
+        self.client.view.lock().unwrap().texts.insert(uri, number);
         number
     }
 
@@ -166,13 +168,13 @@ impl Worker {
         let mut all = self.list("resources/list", "resources", "uri", "name").await;
         all.extend(self.list("resources/templates/list", "resourceTemplates", "uriTemplate", "name").await);
         all.sort();
-        self.client.seen.lock().unwrap().resources = all;
+        self.client.view.lock().unwrap().resources = all;
     }
 
     /// Lists prompts.
     pub(crate) async fn list_prompts(&self) {
         let all = self.list("prompts/list", "prompts", "name", "description").await;
-        self.client.seen.lock().unwrap().prompts = all;
+        self.client.view.lock().unwrap().prompts = all;
     }
 
     async fn list(&self, method: &str, member: &str, id: &str, name: &str) -> Vec<String> {
@@ -181,9 +183,9 @@ impl Worker {
         items(&answer["result"][member], id, name)
     }
 
-    /// Reads everything that it wants to hear of.
+    /// Reads everything it is subscribed to.
     pub(crate) async fn read_all(&self) {
-        for uri in self.client.wish.uris.clone() {
+        for uri in self.client.subscriptions.uris.clone() {
             self.read(uri).await;
         }
         self.list_resources().await;
@@ -191,7 +193,7 @@ impl Worker {
     }
 }
 
-/// What a list shows, sorted.
+/// The items of a list as text, sorted.
 pub(crate) fn items(list: &Value, id: &str, name: &str) -> Vec<String> {
     let item = |item: &Value| format!("{} {}", item[id].as_str().unwrap(), item[name].as_str().unwrap_or(""));
     let mut items: Vec<_> = list.as_array().unwrap_or(&Vec::new()).iter().map(item).collect();
@@ -206,7 +208,7 @@ pub(crate) fn meta() -> Value {
     })
 }
 
-/// Shorter than it takes to notice, longer than nothing.
+/// Sleeps for a random time.
 pub(crate) async fn pause(millis: std::ops::Range<u64>) {
     tokio::time::sleep(Duration::from_millis(rand::random_range(millis))).await;
 }

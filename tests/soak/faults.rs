@@ -1,7 +1,7 @@
-//! A revoked key is honoured for no longer than `access.stale_seconds` after its revocation was committed, whatever happens
-//! to the database and the way to it: a random schedule of faults, and a checker.
+//! A revoked key is accepted for at most `access.stale_seconds` after the commit of its revocation, whatever fails: a
+//! random schedule of faults, and a checker.
 //!
-//! `VERIFY_FAULTS_SECONDS` is how long it lasts, `VERIFY_FAULTS_SEED` repeats a schedule.
+//! `VERIFY_FAULTS_SECONDS` sets the duration; `VERIFY_FAULTS_SEED` repeats a schedule.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::ALONE;
+use crate::EXCLUSIVE;
 use crate::fleet::{Fleet, Urls};
 use crate::postgres::Servers;
 use crate::support::faults::Fault;
@@ -30,27 +30,27 @@ const REPLICAS: usize = 3;
 const REVOKERS: usize = 4;
 /// `access.stale_seconds`.
 const STALE: Duration = Duration::from_secs(5);
-/// For how long a revoked key is tried after the bound.
+/// How long a revoked key is tried after the bound.
 const AFTER: Duration = Duration::from_secs(3);
-/// Without a setting it lasts so long.
+/// The default duration.
 const SHORT: Duration = Duration::from_secs(20);
-/// The longest, once all faults are over, until all replicas are ready.
-const SETTLES: Duration = Duration::from_secs(60);
+/// The maximum time after the end of all faults until all replicas are ready.
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(60);
 const AGENT: &str = "a";
 
 fn setting(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// What the checker has found.
+/// The results of the checker.
 #[derive(Debug, Default)]
 struct Findings {
-    /// Even while the database goes on in one history; odd while it is set back. A revocation of another history may be
-    /// lost, and is not checked.
+    /// Even while the database has one history; odd while an older state is restored. A revocation of another history
+    /// may be lost, and is not checked.
     history: AtomicU64,
     revocations: AtomicU64,
     answers: AtomicU64,
-    /// The longest that a revoked key was honoured, in milliseconds.
+    /// The longest time that a revoked key was accepted, in milliseconds.
     longest: AtomicU64,
     violations: Mutex<Vec<String>>,
     faults: Mutex<BTreeMap<&'static str, u64>>,
@@ -62,7 +62,7 @@ impl Findings {
     }
 }
 
-/// Creates keys, revokes them and tries them everywhere.
+/// Creates keys, revokes them, and tries them on every replica.
 #[derive(Clone)]
 struct Checker {
     fleet: Arc<Fleet>,
@@ -79,7 +79,7 @@ impl Checker {
         }
     }
 
-    /// The life of one key; `None` where a fault was in the way.
+    /// Creates, uses and revokes one key; `None` if a fault prevented it.
     async fn check_one(&self, history: u64, stop: &CancellationToken) -> Option<()> {
         let body = json!({"scopes": ["mcp"]}).to_string();
         let json = [("content-type", "application/json")];
@@ -91,7 +91,7 @@ impl Checker {
         let made = made.json();
         let (id, key) = (made["id"].as_str()?.to_owned(), made["key"].as_str()?.to_owned());
         for replica in 0..self.fleet.len() {
-            // Those that are cut off now may have it later, or not at all.
+            // Replicas that are cut off now may read it later or never.
             self.read(replica, &key).await;
         }
         tokio::time::sleep(Duration::from_millis(rand::random_range(0..1_000))).await;
@@ -109,14 +109,14 @@ impl Checker {
         answer.map(|answer| answer.status)
     }
 
-    /// When a revocation was certainly committed.
+    /// A time at which the revocation was certainly committed.
     async fn revoke(&self, id: &str, history: u64, stop: &CancellationToken) -> Option<Instant> {
         while self.findings.history() == history && !stop.is_cancelled() {
             let answer = self
                 .fleet
                 .admin(self.fleet.any(), "DELETE", &format!("/keys/{id}"), &[], String::new())
                 .await;
-            // The second is the answer after an attempt whose own answer was lost.
+            // 404 and 409 are answers after an attempt whose own answer was lost.
             if answer.is_some_and(|answer| [204, 404, 409].contains(&answer.status)) {
                 return Some(Instant::now());
             }
@@ -160,23 +160,23 @@ impl Checker {
     }
 }
 
-/// The schedule.
-struct Chaos {
+/// The random schedule of faults.
+struct Schedule {
     random: StdRng,
     fleet: Arc<Fleet>,
     findings: Arc<Findings>,
     servers: Servers,
-    /// Of each replica: the way for LISTEN, and for everything else.
+    /// The proxies of each replica: of the LISTEN connection, and of the pool.
     proxies: Vec<[Proxy; 2]>,
-    /// Where new connections of the proxies lead.
+    /// The target of new connections of the proxies.
     primary: watch::Sender<PgConnectOptions>,
     saved: bool,
 }
 
-impl Chaos {
-    async fn rage(&mut self, lasts: Duration) {
+impl Schedule {
+    async fn run(&mut self, duration: Duration) {
         let began = Instant::now();
-        while began.elapsed() < lasts {
+        while began.elapsed() < duration {
             self.sleep(200, 3_000).await;
             let kind = match self.random.random_range(0..100) {
                 0..15 => self.cut().await,
@@ -202,7 +202,7 @@ impl Chaos {
         "cut"
     }
 
-    /// Some of the ways fail for a while, which is longer than memory may be answered now and then.
+    /// Some of the connections fail, sometimes for longer than memory may be answered.
     async fn fail(&mut self, fault: Fault) -> &'static str {
         for [listen, pool] in &self.proxies {
             for proxy in [listen, pool] {
@@ -227,7 +227,7 @@ impl Chaos {
         "paused"
     }
 
-    /// Keeps a copy the first time, and puts it in place the next.
+    /// Saves a copy of the database and, the next time, restores it.
     async fn restore(&mut self) -> &'static str {
         let database = self.servers.database();
         if !std::mem::replace(&mut self.saved, true) {
@@ -253,11 +253,11 @@ impl Chaos {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn revoked_key_is_never_honoured_beyond_the_bound() {
-    let _alone = ALONE.lock().await;
-    let lasts = setting("VERIFY_FAULTS_SECONDS").map_or(SHORT, Duration::from_secs);
+async fn revoked_key_is_never_accepted_beyond_the_bound() {
+    let _exclusive = EXCLUSIVE.lock().await;
+    let duration = setting("VERIFY_FAULTS_SECONDS").map_or(SHORT, Duration::from_secs);
     let seed = setting("VERIFY_FAULTS_SEED").unwrap_or_else(|| rand::random_range(0..1_000_000));
-    println!("seed: {seed}, {lasts:?}");
+    println!("seed: {seed}, {duration:?}");
     let servers = Servers::start().await;
     let (primary, target) = watch::channel(servers.database().options);
     let mut proxies = Vec::new();
@@ -270,8 +270,8 @@ async fn revoked_key_is_never_honoured_beyond_the_bound() {
     let settings =
         [("WAGGLE_ACCESS__STALE_SECONDS", stale.as_str()), ("WAGGLE_LIMITS__ADDRESS_PER_SECOND", "0")];
     let fleet = Arc::new(Fleet::start(urls.collect(), &settings).await);
-    fleet.ask("POST", "/tenants", Some(json!({"id": "acme"}))).await;
-    fleet.ask("POST", "/agents", Some(json!({"id": AGENT, "tenant": "acme"}))).await;
+    fleet.admin_retry("POST", "/tenants", Some(json!({"id": "acme"}))).await;
+    fleet.admin_retry("POST", "/agents", Some(json!({"id": AGENT, "tenant": "acme"}))).await;
 
     let (findings, stop) = (Arc::new(Findings::default()), CancellationToken::new());
     let mut checkers = JoinSet::new();
@@ -280,7 +280,7 @@ async fn revoked_key_is_never_honoured_beyond_the_bound() {
         checkers.spawn(checker.check(stop.clone()));
     }
     let random = StdRng::seed_from_u64(seed);
-    let mut chaos = Chaos {
+    let mut schedule = Schedule {
         random,
         fleet: Arc::clone(&fleet),
         findings: Arc::clone(&findings),
@@ -289,21 +289,21 @@ async fn revoked_key_is_never_honoured_beyond_the_bound() {
         primary,
         saved: false,
     };
-    chaos.rage(lasts).await;
+    schedule.run(duration).await;
     stop.cancel();
     checkers.join_all().await;
     let whole = Instant::now();
     for replica in 0..fleet.len() {
         while !fleet.is_ready(replica).await {
-            assert!(whole.elapsed() < SETTLES, "replica {replica}: {}", fleet.log(replica));
+            assert!(whole.elapsed() < SETTLE_TIMEOUT, "replica {replica}: {}", fleet.log(replica));
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
-    chaos.servers.stop().await;
+    schedule.servers.stop().await;
     let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
     println!("faults: {:?}", findings.faults.lock());
     println!("revocations: {}, answers: {}", of(&findings.revocations), of(&findings.answers));
-    println!("longest honoured: {} ms of {} ms", of(&findings.longest), STALE.as_millis());
+    println!("longest accepted: {} ms of {} ms", of(&findings.longest), STALE.as_millis());
     let violations = findings.violations.lock();
     println!("violations: {}", violations.len());
     assert!(violations.is_empty(), "{violations:#?}");

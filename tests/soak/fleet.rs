@@ -1,4 +1,4 @@
-//! Replicas of the real binary on one database, that can be killed and started again.
+//! Replicas of the built binary on one database, which can be killed and restarted.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -14,7 +14,7 @@ use waggle::model::sources::Sources;
 
 use crate::http::{Answer, Http};
 
-/// The longest that a replica may take to be ready.
+/// The maximum time until a replica is ready.
 const START: Duration = Duration::from_secs(60);
 const BINARY: &str = "SOAK_BINARY";
 
@@ -34,24 +34,24 @@ struct Replica {
     child: Mutex<Option<Child>>,
 }
 
-/// Where a replica finds its database.
+/// How a replica connects to its database.
 pub(crate) struct Urls {
     pub(crate) database: String,
     pub(crate) listen: String,
 }
 
-/// The gateway as it was built for the tests, or the one that `SOAK_BINARY` names: a release, to see how it fares.
+/// The binary under test: the one built with the tests, or `SOAK_BINARY`, such as a release.
 fn binary() -> OsString {
     std::env::var_os(BINARY).unwrap_or_else(|| env!("CARGO_BIN_EXE_waggle").into())
 }
 
-/// Whether a release was named.
+/// Whether `SOAK_BINARY` is set.
 pub(crate) fn is_release() -> bool {
     std::env::var_os(BINARY).is_some()
 }
 
 impl Fleet {
-    /// Starts a replica for each of these.
+    /// Starts one replica per entry.
     pub(crate) async fn start(urls: Vec<Urls>, settings: &[(&'static str, &str)]) -> Self {
         let operator = SecretKey::generate(KeyKind::Operator, &mut Sources::system().csprng().unwrap());
         let operator = operator.reveal().to_owned();
@@ -84,17 +84,17 @@ impl Fleet {
         self.replicas[number % self.len()].port
     }
 
-    /// The port of any of them, whether it is up or not.
+    /// The port of a random replica, running or not.
     pub(crate) fn any(&self) -> u16 {
         self.port(rand::random_range(0..self.len()))
     }
 
-    /// Ends a replica as a power cut would, and starts it again.
+    /// Kills a replica with `SIGKILL` and restarts it.
     pub(crate) async fn kill(&self, number: usize) {
         if let Some(mut child) = self.replicas[number].child.lock().await.take() {
             child.kill().await.unwrap();
         }
-        // For how long the replica is away.
+        // How long the replica is down.
         tokio::time::sleep(Duration::from_millis(300)).await;
         self.up(number).await;
     }
@@ -121,7 +121,7 @@ impl Fleet {
         while !self.is_ready(number).await {
             assert!(began.elapsed() < START, "replica {number}: {}", self.log(number));
             tokio::time::sleep(Duration::from_millis(20)).await;
-            // Its database was taken from it while it started: whoever runs it starts it again.
+            // Its database failed while it started: its supervisor restarts it.
             if child.try_wait().unwrap().is_some() {
                 child = command.spawn().unwrap();
             }
@@ -134,17 +134,17 @@ impl Fleet {
         answer.is_some_and(|answer| answer.status == 200)
     }
 
-    /// The process of a replica that runs.
+    /// The process id of a running replica.
     pub(crate) async fn pid(&self, number: usize) -> u32 {
         self.replicas[number].child.lock().await.as_ref().and_then(Child::id).unwrap()
     }
 
-    /// What a replica logged.
+    /// The log of a replica.
     pub(crate) fn log(&self, number: usize) -> String {
         std::fs::read_to_string(self.folder.path().join(format!("{number}.log"))).unwrap_or_default()
     }
 
-    /// Asks the admin surface of one replica, once; `None` where nobody answers.
+    /// Sends an administration call to one replica, once; `None` without an answer.
     pub(crate) async fn admin(
         &self,
         port: u16,
@@ -159,8 +159,13 @@ impl Fleet {
         self.http.send(port, method, &format!("/admin/v1{path}"), &headers, body).await
     }
 
-    /// Asks replicas until one of them answers with something else than that it cannot.
-    pub(crate) async fn ask(&self, method: &str, path: &str, body: Option<serde_json::Value>) -> Answer {
+    /// Sends an administration call to random replicas until one answers with another status than 503.
+    pub(crate) async fn admin_retry(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<serde_json::Value>,
+    ) -> Answer {
         let json = [("content-type", "application/json")];
         let more = if body.is_some() { &json[..] } else { &[] };
         let body = body.map(|body| body.to_string()).unwrap_or_default();
@@ -175,7 +180,7 @@ impl Fleet {
     }
 }
 
-/// A port below those that connections are given, so that none of them is in the way when a replica starts again.
+/// A free port below the range of ephemeral ports, so that it is still free when the replica restarts.
 pub(crate) fn free_port() -> u16 {
     loop {
         let port = rand::random_range(15_000..30_000);

@@ -5,14 +5,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde_json::Value;
 
-/// What a client waits for an answer before it asks another replica.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// The timeout of a request, before another replica is tried.
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A client of all replicas.
 #[derive(Debug, Clone)]
 pub(crate) struct Http(reqwest::Client);
 
-/// An answer, whole.
+/// A complete answer.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -37,7 +37,7 @@ impl Http {
         Self(reqwest::Client::builder().no_proxy().build().unwrap())
     }
 
-    /// An answer whose body is still to come; `None` where nobody answers.
+    /// The head of an answer, its body unread; `None` without an answer.
     pub(crate) async fn open(
         &self,
         port: u16,
@@ -50,7 +50,7 @@ impl Http {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        tokio::time::timeout(PATIENCE, request.body(body.into()).send()).await.ok()?.ok()
+        tokio::time::timeout(TIMEOUT, request.body(body.into()).send()).await.ok()?.ok()
     }
 
     pub(crate) async fn send(
@@ -66,7 +66,7 @@ impl Http {
         let header = |name: &str| response.headers().get(name)?.to_str().ok().map(str::to_owned);
         let etag = header("etag").and_then(|tag| tag.trim_matches('"').parse().ok());
         let session = header("mcp-session-id");
-        let body = tokio::time::timeout(PATIENCE, response.bytes()).await.ok()?.ok()?;
+        let body = tokio::time::timeout(TIMEOUT, response.bytes()).await.ok()?.ok()?;
         Some(Answer { status, etag, session, body })
     }
 }

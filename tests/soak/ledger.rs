@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How many faults of a kind are printed.
+/// How many failures of a kind are printed.
 const SHOWN: usize = 20;
 
-/// What was counted, and what went wrong.
+/// Counters and failures.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     pub(crate) writes: AtomicU64,
@@ -18,30 +18,30 @@ pub(crate) struct Ledger {
     pub(crate) kills: AtomicU64,
     pub(crate) cuts: AtomicU64,
     pub(crate) swallows: AtomicU64,
-    /// The number that the next text is given; it only rises.
+    /// The number of the last text; texts are numbered in ascending order.
     next: AtomicU64,
-    subjects: Mutex<HashMap<(String, String), Known>>,
-    pub(crate) stale: Faults,
-    pub(crate) foreign: Faults,
-    pub(crate) refused: Faults,
+    subjects: Mutex<HashMap<(String, String), UriState>>,
+    pub(crate) stale: Failures,
+    pub(crate) foreign: Failures,
+    pub(crate) refused: Failures,
 }
 
-/// What is known of one URI of an agent.
+/// The state of one URI of an agent.
 #[derive(Debug, Default)]
-struct Known {
-    /// What was acknowledged: the number that a revision wrote; none where it deleted.
+struct UriState {
+    /// Acknowledged writes: the number that each revision wrote; `None` for a deletion.
     written: BTreeMap<i64, Option<u64>>,
-    /// The last number when a deletion began.
+    /// The last number at the start of a deletion.
     deleted: u64,
-    /// Somebody was told of this number, or of a newer one.
-    told: u64,
+    /// The highest number of which a client was notified.
+    notified: u64,
 }
 
-/// Faults of a kind.
+/// Failures of a kind.
 #[derive(Debug, Default)]
-pub(crate) struct Faults(Mutex<Vec<String>>);
+pub(crate) struct Failures(Mutex<Vec<String>>);
 
-impl Faults {
+impl Failures {
     pub(crate) fn add(&self, what: String) {
         self.0.lock().unwrap().push(what);
     }
@@ -50,7 +50,7 @@ impl Faults {
         self.0.lock().unwrap().len()
     }
 
-    /// The first of them, a line each.
+    /// The first failures, one per line.
     pub(crate) fn shown(&self, kind: &str) -> String {
         let faults = self.0.lock().unwrap();
         faults.iter().take(SHOWN).map(|fault| format!("{kind}: {fault}\n")).collect()
@@ -62,45 +62,45 @@ pub(crate) fn count(counter: &AtomicU64) {
 }
 
 impl Ledger {
-    /// A number above all that were given.
+    /// A new number, above all earlier ones.
     pub(crate) fn number(&self) -> u64 {
         self.next.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    fn with<T>(&self, agent: &str, uri: &str, then: impl FnOnce(&mut Known) -> T) -> T {
+    fn with<T>(&self, agent: &str, uri: &str, then: impl FnOnce(&mut UriState) -> T) -> T {
         then(self.subjects.lock().unwrap().entry((agent.to_owned(), uri.to_owned())).or_default())
     }
 
-    /// A write was acknowledged.
+    /// Records an acknowledged write.
     pub(crate) fn written(&self, agent: &str, uri: &str, revision: i64, number: Option<u64>) {
-        self.with(agent, uri, |known| known.written.insert(revision, number));
+        self.with(agent, uri, |state| state.written.insert(revision, number));
     }
 
-    /// From here on it may not be found.
+    /// Records the start of a deletion: from now on the URI may be missing.
     pub(crate) fn deleting(&self, agent: &str, uri: &str) {
         let number = self.number();
-        self.with(agent, uri, |known| known.deleted = known.deleted.max(number));
+        self.with(agent, uri, |state| state.deleted = state.deleted.max(number));
     }
 
-    /// Somebody was told of a change of a URI, and that everything up to a revision was told.
-    pub(crate) fn told(&self, agent: &str, uri: &str, watermark: i64) {
-        self.with(agent, uri, |known| {
-            if let Some((_, Some(number))) = known.written.range(..=watermark).next_back() {
-                known.told = known.told.max(*number);
+    /// Records a notification about a URI, whose cursor says that everything up to `watermark` was sent.
+    pub(crate) fn notified(&self, agent: &str, uri: &str, watermark: i64) {
+        self.with(agent, uri, |state| {
+            if let Some((_, Some(number))) = state.written.range(..=watermark).next_back() {
+                state.notified = state.notified.max(*number);
             }
         });
     }
 
-    /// The number that whoever reads from now on must not be below.
-    pub(crate) fn owed(&self, agent: &str, uri: &str) -> u64 {
-        self.with(agent, uri, |known| known.told)
+    /// The lowest number that a read which starts now may return.
+    pub(crate) fn required(&self, agent: &str, uri: &str) -> u64 {
+        self.with(agent, uri, |state| state.notified)
     }
 
-    /// Whether an answer is older than what was owed when it was asked for.
-    pub(crate) fn is_stale(&self, agent: &str, uri: &str, owed: u64, found: Option<u64>) -> bool {
+    /// Whether an answer is older than the number that was required when the read started.
+    pub(crate) fn is_stale(&self, agent: &str, uri: &str, required: u64, found: Option<u64>) -> bool {
         match found {
-            Some(number) => number < owed,
-            None => self.with(agent, uri, |known| known.deleted) < owed,
+            Some(number) => number < required,
+            None => self.with(agent, uri, |state| state.deleted) < required,
         }
     }
 }

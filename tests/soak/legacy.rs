@@ -6,14 +6,14 @@ use crate::client::{LEGACY, Worker, pause};
 use crate::ledger::count;
 use crate::sse::{Event, Events};
 
-/// One of so many events is not taken note of: the client breaks off instead, and is told again.
-const BREAKS_OFF: u32 = 150;
+/// The client disconnects instead of handling one in so many events, and receives it again.
+const DISCONNECT_ODDS: u32 = 150;
 
-/// Lives until it is aborted. Its first stream is with the replica of this number.
-pub(crate) async fn live(mut client: Worker, mut replica: usize) {
+/// Runs until it is aborted. The first stream is at the replica of this number.
+pub(crate) async fn run(mut client: Worker, mut replica: usize) {
     client.session = Some(open(&client).await);
-    for uri in client.client.wish.uris.clone() {
-        // One that has just been deleted is soon there again.
+    for uri in client.client.subscriptions.uris.clone() {
+        // A resource that was just deleted is created again soon.
         while client.call("resources/subscribe", json!({"uri": uri})).await.json()["error"].is_object() {
             pause(20..50).await;
         }
@@ -24,10 +24,10 @@ pub(crate) async fn live(mut client: Worker, mut replica: usize) {
         if let Some(mut events) = stream(&client, replica, last.as_deref()).await {
             client.connected(true);
             while let Some(event) = events.next().await {
-                if rand::random_range(0..BREAKS_OFF) == 0 {
+                if rand::random_range(0..DISCONNECT_ODDS) == 0 {
                     break;
                 }
-                heed(&client, &event).await;
+                handle(&client, &event).await;
                 last = event.id.or(last);
             }
             client.connected(false);
@@ -66,14 +66,14 @@ async fn stream(client: &Worker, replica: usize, last: Option<&str>) -> Option<E
     (status == 200).then(|| Events::of(response))
 }
 
-/// Reads what it is told of.
-async fn heed(client: &Worker, event: &Event) {
+/// Reads what the notification is about.
+async fn handle(client: &Worker, event: &Event) {
     if event.message.is_null() {
         return;
     }
     count(&client.ledger.events);
-    if client.client.still {
-        client.foreign(format_args!("of an agent that nobody writes to: {}", event.message));
+    if client.client.never_written {
+        client.foreign(format_args!("of an agent that is never written: {}", event.message));
     }
     match event.message["method"].as_str() {
         Some("notifications/resources/updated") => updated(client, event).await,
@@ -84,11 +84,11 @@ async fn heed(client: &Worker, event: &Event) {
 }
 
 async fn updated(client: &Worker, event: &Event) {
-    let told = &event.message["params"]["uri"];
-    match client.client.wish.uris.iter().find(|uri| told.as_str() == Some(**uri)) {
+    let updated_uri = &event.message["params"]["uri"];
+    match client.client.subscriptions.uris.iter().find(|uri| updated_uri.as_str() == Some(**uri)) {
         Some(uri) => {
             let watermark = event.id.as_deref().and_then(|id| id.split('-').nth(1)?.parse().ok()).unwrap();
-            client.ledger.told(&client.client.agent.slug, uri, watermark);
+            client.ledger.notified(&client.client.agent.slug, uri, watermark);
             client.read(uri).await;
         }
         None => client.foreign(&event.message),

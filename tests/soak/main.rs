@@ -1,19 +1,19 @@
-//! What streams promise, under load and while everything they stand on is taken away: the real binary, three times, on
-//! a real PostgreSQL. And what very many strangers cost.
+//! Long-running tests of the built binary: delivery of changes, staleness and memory under load and faults.
 //!
-//! `SOAK=long` runs the long form of each test.
+//! `SOAK=long` runs the long profile of each test.
 
-#![expect(clippy::print_stdout, reason = "what it counted is what it is run for")]
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that fails panics, its helpers too")]
+#![expect(clippy::print_stdout, reason = "the measurements are the purpose of the tests")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a failing test panics, its helpers too")]
 #![expect(
     clippy::pedantic,
     reason = "a table of cases is clearer in the words of the case than in the lint's"
 )]
 
-mod chaos;
 mod client;
-mod everything;
+mod delivery;
+mod expected;
 mod faults;
+mod fixture;
 mod fleet;
 mod http;
 mod ledger;
@@ -22,54 +22,53 @@ mod million;
 mod modern;
 mod postgres;
 mod reader;
+mod recurring_faults;
 mod shares;
 mod slow;
 mod sse;
 #[path = "../it/support/mod.rs"]
 #[expect(dead_code, reason = "shared with the other tests, which use more of it")]
 mod support;
-mod truth;
-mod world;
 mod writer;
 
 use std::time::Duration;
 
 use tokio::sync::Mutex;
 
-/// One test at a time: each of them measures what the machine gives.
-static ALONE: Mutex<()> = Mutex::const_new(());
+/// Tests run one at a time, since each measures the whole machine.
+static EXCLUSIVE: Mutex<()> = Mutex::const_new(());
 
-/// How much, and for how long.
+/// The size and duration of a test.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Form {
+pub(crate) struct Profile {
     /// Streams of each era.
     streams: usize,
     writers: usize,
-    /// For how long everything is written to and torn down.
-    lasts: Duration,
+    /// How long writes and faults last.
+    duration: Duration,
     /// How often a replica is killed.
     kill: Duration,
     /// How often all connections of the database are cut.
     cut: Duration,
 }
 
-const SHORT: Form = Form {
+const SHORT: Profile = Profile {
     streams: 60,
     writers: 20,
-    lasts: Duration::from_secs(12),
+    duration: Duration::from_secs(12),
     kill: Duration::from_secs(3),
     cut: Duration::from_secs(3),
 };
-const LONG: Form = Form {
+const LONG: Profile = Profile {
     streams: 200,
     writers: 20,
-    lasts: Duration::from_secs(60),
+    duration: Duration::from_secs(60),
     kill: Duration::from_secs(10),
     cut: Duration::from_secs(7),
 };
 
-/// The form that is asked for.
-fn form() -> Form {
+/// The selected profile.
+fn profile() -> Profile {
     if is_long() { LONG } else { SHORT }
 }
 

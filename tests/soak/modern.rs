@@ -1,4 +1,4 @@
-//! Clients with `subscriptions/listen`, which read again after each reconnect.
+//! Clients with `subscriptions/listen`, which read everything again after each reconnect.
 
 use std::collections::HashSet;
 
@@ -8,15 +8,15 @@ use crate::client::{MODERN, Worker, meta, pause};
 use crate::ledger::count;
 use crate::sse::{Event, Events};
 
-/// A stream, and what of the wish it honours.
+/// A stream, and the subscriptions that it honors.
 struct Listening {
     events: Events,
     id: String,
-    honoured: HashSet<&'static str>,
+    honored: HashSet<&'static str>,
 }
 
-/// Lives until it is aborted. Its first stream is with the replica of this number.
-pub(crate) async fn live(client: Worker, mut replica: usize) {
+/// Runs until it is aborted. The first stream is at the replica of this number.
+pub(crate) async fn run(client: Worker, mut replica: usize) {
     for number in 0.. {
         if let Some(mut listening) = listen(&client, replica, number).await {
             client.connected(true);
@@ -31,29 +31,29 @@ pub(crate) async fn live(client: Worker, mut replica: usize) {
 }
 
 async fn follow(client: &Worker, listening: &mut Listening) {
-    // What was not there is there now: it takes another request to hear of it.
-    while !has_come(client, listening) {
+    // A URI that did not exist at the request exists now: only another request can subscribe to it.
+    while !has_new_uri(client, listening) {
         let Some(event) = listening.events.next().await else { return };
-        if !heed(client, listening, &event).await {
+        if !handle(client, listening, &event).await {
             return;
         }
     }
 }
 
-/// Whether something that was not honoured is listed by now, or was read.
-fn has_come(client: &Worker, listening: &Listening) -> bool {
-    let seen = client.client.seen.lock().unwrap();
+/// Whether a URI that was not honored is now listed or readable.
+fn has_new_uri(client: &Worker, listening: &Listening) -> bool {
+    let view = client.client.view.lock().unwrap();
     let is_there = |uri: &&str| {
         let listed = format!("{uri} ");
-        seen.texts[uri].is_some() || seen.resources.iter().any(|item| item.starts_with(&listed))
+        view.texts[uri].is_some() || view.resources.iter().any(|item| item.starts_with(&listed))
     };
-    client.client.wish.uris.iter().any(|uri| !listening.honoured.contains(uri) && is_there(uri))
+    client.client.subscriptions.uris.iter().any(|uri| !listening.honored.contains(uri) && is_there(uri))
 }
 
 async fn listen(client: &Worker, replica: usize, number: u32) -> Option<Listening> {
     let id = format!("{} {number}", client.client.name);
-    let mut filter = json!({"resourceSubscriptions": client.client.wish.uris});
-    if client.client.wish.lists {
+    let mut filter = json!({"resourceSubscriptions": client.client.subscriptions.uris});
+    if client.client.subscriptions.lists {
         filter["resourcesListChanged"] = json!(true);
         filter["promptsListChanged"] = json!(true);
     }
@@ -82,35 +82,35 @@ async fn listen(client: &Worker, replica: usize, number: u32) -> Option<Listenin
         client.ledger.refused.add(format!("{} listen: {status} {first}", client.client.name));
         return None;
     }
-    let honours = &first["params"]["notifications"]["resourceSubscriptions"];
-    let honours = |uri: &&str| honours.as_array().unwrap().contains(&Value::from(*uri));
-    let honoured = client.client.wish.uris.iter().copied().filter(honours).collect();
-    Some(Listening { events, id, honoured })
+    let honors = &first["params"]["notifications"]["resourceSubscriptions"];
+    let honors = |uri: &&str| honors.as_array().unwrap().contains(&Value::from(*uri));
+    let honored = client.client.subscriptions.uris.iter().copied().filter(honors).collect();
+    Some(Listening { events, id, honored })
 }
 
-/// Reads what it is told of; false where that was the last event.
-async fn heed(client: &Worker, listening: &Listening, event: &Event) -> bool {
+/// Reads what the notification is about; false after the final result.
+async fn handle(client: &Worker, listening: &Listening, event: &Event) -> bool {
     let message = &event.message;
     if message["result"].is_object() {
         return false;
     }
     count(&client.ledger.events);
     let whose = &message["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"];
-    if client.client.still || *whose != listening.id.as_str() {
-        client.foreign(format_args!("what is not its own: {message}"));
+    if client.client.never_written || *whose != listening.id.as_str() {
+        client.foreign(format_args!("an event of another subscription: {message}"));
     }
     match message["method"].as_str() {
         Some("notifications/resources/updated") => {
-            let told = |uri: &&&str| message["params"]["uri"] == **uri;
-            match listening.honoured.iter().find(told) {
+            let is_subject = |uri: &&&str| message["params"]["uri"] == **uri;
+            match listening.honored.iter().find(is_subject) {
                 Some(uri) => _ = client.read(uri).await,
                 None => client.foreign(message),
             }
         }
-        Some("notifications/resources/list_changed") if client.client.wish.lists => {
+        Some("notifications/resources/list_changed") if client.client.subscriptions.lists => {
             client.list_resources().await;
         }
-        Some("notifications/prompts/list_changed") if client.client.wish.lists => {
+        Some("notifications/prompts/list_changed") if client.client.subscriptions.lists => {
             client.list_prompts().await;
         }
         _ => client.foreign(message),

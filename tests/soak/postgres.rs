@@ -11,12 +11,12 @@ use tokio::process::Command;
 use crate::fleet::free_port;
 use crate::support::cluster::Database;
 
-/// The longest that a server may take to start, or to be copied.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// The timeout for starting or copying a server.
+const TIMEOUT: Duration = Duration::from_secs(120);
 /// The gateway's database.
 const DATABASE: &str = "waggle";
 
-/// Two servers, of which one is the primary.
+/// A primary and its standby.
 pub(crate) struct Servers {
     bin: PathBuf,
     folder: TempDir,
@@ -73,7 +73,7 @@ impl Servers {
         self.primary.database(DATABASE)
     }
 
-    /// Has the standby take over, without what is committed from now on; the primary ends.
+    /// Promotes the standby and stops the primary. The commits of the last `lost` are lost.
     pub(crate) async fn fail_over(&mut self, lost: Duration) {
         let standby = self.standby.database("postgres");
         standby.execute("alter system set primary_conninfo to ''").await;
@@ -98,7 +98,7 @@ impl Servers {
         self.standby = standby;
     }
 
-    /// Ends both.
+    /// Stops both.
     pub(crate) async fn stop(&self) {
         self.down(&self.standby).await;
         self.down(&self.primary).await;
@@ -117,7 +117,7 @@ impl Servers {
         self.run("pg_ctl", &format!("-D {} -m immediate -s -w stop", server.data.display())).await;
     }
 
-    /// Runs one of PostgreSQL's programs, as a user that it accepts.
+    /// Runs a program of PostgreSQL as a user that it accepts.
     async fn run(&self, program: &str, arguments: &str) {
         let line = format!("cd / && {} {arguments}", self.bin.join(program).display());
         let mut command = if nix::unistd::geteuid().is_root() {
@@ -133,7 +133,7 @@ impl Servers {
         let output = || std::fs::File::options().create(true).append(true).open(&log).unwrap();
         let began = Instant::now();
         let done = command.stdout(output()).stderr(output()).status();
-        let done = tokio::time::timeout(PATIENCE, done).await.unwrap().unwrap();
+        let done = tokio::time::timeout(TIMEOUT, done).await.unwrap().unwrap();
         assert!(done.success(), "{line} after {:?}: {}", began.elapsed(), read(&log));
     }
 }
@@ -143,7 +143,7 @@ fn read(path: &Path) -> String {
 }
 
 impl Database {
-    /// Ends all connections and lets in no new ones while `work` is done from another database.
+    /// Ends all connections and refuses new ones while `work` runs from another database.
     async fn alone(&self, work: &[String]) {
         let other = Self { options: self.options.clone().database("postgres") };
         other.execute(&format!("alter database {DATABASE} allow_connections false")).await;
@@ -157,14 +157,14 @@ impl Database {
         other.execute(&format!("alter database {DATABASE} allow_connections true")).await;
     }
 
-    /// Keeps a copy, in place of the one before.
+    /// Saves a copy, replacing an earlier one.
     pub(crate) async fn save(&self) {
         let other = Self { options: self.options.clone().database("postgres") };
         other.execute(&format!("drop database if exists {DATABASE}_saved")).await;
         self.alone(&[format!("create database {DATABASE}_saved template {DATABASE}")]).await;
     }
 
-    /// Puts the copy in the place of the database.
+    /// Replaces the database with the copy.
     pub(crate) async fn restore(&self) {
         let drop = format!("drop database {DATABASE} with (force)");
         self.alone(&[drop, format!("alter database {DATABASE}_saved rename to {DATABASE}")]).await;

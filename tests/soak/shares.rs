@@ -1,4 +1,4 @@
-//! Callers at twice their limits on three replicas, and a quiet tenant beside them.
+//! Callers that send at twice their limits to three replicas, and a quiet tenant beside them.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,12 +9,12 @@ use sqlx::ConnectOptions;
 
 use crate::fleet::{Fleet, Urls, is_release};
 use crate::support::cluster::database;
-use crate::support::flood::{good_caller, percentile};
-use crate::{ALONE, is_long};
+use crate::support::flood::{percentile, valid_caller};
+use crate::{EXCLUSIVE, is_long};
 
 const REPLICAS: usize = 3;
-/// What a key may have, a second and at once. Of a release so much that one request is less than the hundredth part of
-/// what is measured; of a build for tests as much as three of them answer on a small machine.
+/// The rate and burst of a key. For a release so high that one request is less than 1 % of the measurement; for a debug
+/// build as high as three of them can answer on a small machine.
 fn rate() -> (u32, u32) {
     if is_release() { (5, 10) } else { (2, 6) }
 }
@@ -24,9 +24,9 @@ const KEYS: usize = 10;
 const LIST: &str = r#"{"jsonrpc":"2.0","id":1,"method":"resources/list"}"#;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_caller_gets_its_limit_of_each_replica_and_a_quiet_tenant_its_answers() {
-    let _alone = ALONE.lock().await;
-    let (callers, lasts) = if is_long() { (100, 30) } else { (20, 4) };
+async fn each_replica_admits_the_limit_of_each_caller_and_a_quiet_tenant() {
+    let _exclusive = EXCLUSIVE.lock().await;
+    let (callers, duration) = if is_long() { (100, 30) } else { (20, 4) };
     let database = database().await;
     let url = || database.options.to_url_lossy().to_string();
     let urls = (0..REPLICAS).map(|_| Urls { database: url(), listen: url() }).collect();
@@ -35,25 +35,27 @@ async fn each_caller_gets_its_limit_of_each_replica_and_a_quiet_tenant_its_answe
         [("WAGGLE_LIMITS__KEY_PER_SECOND", rate.as_str()), ("WAGGLE_LIMITS__KEY_BURST", burst.as_str())];
     let fleet = Arc::new(Fleet::start(urls, &settings).await);
     let keys = keys(&fleet, callers).await;
-    fleet.ask("POST", "/tenants", Some(json!({"id": "quiet"}))).await;
-    fleet.ask("POST", "/agents", Some(json!({"id": "q", "tenant": "quiet"}))).await;
+    fleet.admin_retry("POST", "/tenants", Some(json!({"id": "quiet"}))).await;
+    fleet.admin_retry("POST", "/agents", Some(json!({"id": "q", "tenant": "quiet"}))).await;
     let unlimited = json!({"limits": {"perSecond": 0}});
-    let quiet = fleet.ask("POST", "/agents/q/keys", Some(unlimited)).await.json();
+    let quiet = fleet.admin_retry("POST", "/agents/q/keys", Some(unlimited)).await.json();
     let quiet = quiet["key"].as_str().unwrap();
 
     let address = ([127, 0, 0, 1], fleet.port(0)).into();
-    let before = good_caller(address, "q", quiet, tokio::time::sleep(Duration::from_secs(3))).await;
+    let before = valid_caller(address, "q", quiet, tokio::time::sleep(Duration::from_secs(3))).await;
     let each = keys.into_iter().flat_map(|key| (0..REPLICAS).map(move |replica| (key.clone(), replica)));
     let each = each.map(|(key, replica)| {
         let fleet = Arc::clone(&fleet);
-        tokio::spawn(async move { ask_for_twice(&fleet, replica, &key, Duration::from_secs(lasts)).await })
+        tokio::spawn(async move {
+            request_twice_the_rate(&fleet, replica, &key, Duration::from_secs(duration)).await
+        })
     });
     let asking = join_all(each);
     let (asked, got) = tokio::sync::oneshot::channel();
     let noise = async {
         let _ = asked.send(asking.await);
     };
-    let beside = good_caller(address, "q", quiet, noise).await;
+    let beside = valid_caller(address, "q", quiet, noise).await;
 
     let mut shares: Vec<f64> = Vec::new();
     for share in got.await.unwrap() {
@@ -63,7 +65,7 @@ async fn each_caller_gets_its_limit_of_each_replica_and_a_quiet_tenant_its_answe
     }
     shares.sort_by(f64::total_cmp);
     println!(
-        "{callers} callers at {REPLICAS} replicas for {lasts} s at twice their limit: of it they got {:.3} to {:.3}",
+        "{callers} callers, {REPLICAS} replicas, {duration} s at twice the limit: admitted {:.3} to {:.3} of the limit",
         shares[0],
         shares[shares.len() - 1]
     );
@@ -73,34 +75,34 @@ async fn each_caller_gets_its_limit_of_each_replica_and_a_quiet_tenant_its_answe
     }
 }
 
-/// So many keys, as many as may be for each agent.
+/// Creates keys, as many per agent as permitted.
 async fn keys(fleet: &Fleet, callers: usize) -> Vec<(String, String)> {
-    fleet.ask("POST", "/tenants", Some(json!({"id": "noise"}))).await;
+    fleet.admin_retry("POST", "/tenants", Some(json!({"id": "noise"}))).await;
     let mut keys = Vec::new();
     for caller in 0..callers {
         let agent = format!("n{}", caller / KEYS);
         if caller % KEYS == 0 {
-            fleet.ask("POST", "/agents", Some(json!({"id": agent, "tenant": "noise"}))).await;
+            fleet.admin_retry("POST", "/agents", Some(json!({"id": agent, "tenant": "noise"}))).await;
         }
-        let made = fleet.ask("POST", &format!("/agents/{agent}/keys"), Some(json!({}))).await.json();
+        let made = fleet.admin_retry("POST", &format!("/agents/{agent}/keys"), Some(json!({}))).await.json();
         keys.push((agent, made["key"].as_str().unwrap().to_owned()));
     }
     keys
 }
 
-/// Asks for twice what a key may have; answers what it got, and what it may have had at the least and at the most from
-/// its first request to its last, each of which was looked at some time before it was answered.
-async fn ask_for_twice(
+/// Sends at twice the rate of a key; returns the number of admitted requests, and the least and the most that the limit
+/// permits between the first and the last request, given that each was charged some time before its answer.
+async fn request_twice_the_rate(
     fleet: &Fleet,
     replica: usize,
     (agent, key): &(String, String),
-    lasts: Duration,
+    duration: Duration,
 ) -> (f64, [f64; 2]) {
     let headers = [("x-agent-api-key", key.as_str()), ("content-type", "application/json")];
     let (path, port) = (format!("/{agent}/mcp"), fleet.port(replica));
     let (per_second, burst) = rate();
     let mut pace = tokio::time::interval(Duration::from_secs(1) / (2 * per_second));
-    // What may be had at once is asked for at once; twice of what comes back, as it comes.
+    // The burst is sent at once, the rest at twice the rate.
     let began = Instant::now();
     let (mut got, mut answered) = (0, Vec::new());
     let mut sent = began;
@@ -108,7 +110,7 @@ async fn ask_for_twice(
         if number >= burst {
             pace.tick().await;
         }
-        if began.elapsed() > lasts {
+        if began.elapsed() > duration {
             break;
         }
         sent = Instant::now();

@@ -9,23 +9,23 @@ use tokio::net::{TcpSocket, TcpStream};
 use crate::client::{MODERN, meta};
 use crate::sse::parse;
 
-/// What the kernel may keep for a reader on its own side; it doubles it. On the gateway's side it keeps more.
-const ROOM: u32 = 8 * 1024;
-/// The longest that a reader waits for anything.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The receive buffer of a reader, which the kernel doubles. The gateway's send buffer is larger.
+const RECEIVE_BUFFER: u32 = 8 * 1024;
+/// The timeout for any event.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// An open stream, of either era.
 #[derive(Debug)]
-pub(crate) struct Slow {
+pub(crate) struct SlowReader {
     connection: TcpStream,
-    /// As it comes, in chunks.
+    /// As received, in chunks.
     raw: Vec<u8>,
-    /// Without the chunks, from the first event that is not read.
+    /// Without the chunks, from the first unread event.
     text: Vec<u8>,
 }
 
-impl Slow {
-    /// Listens to these URIs; the acknowledgement is read.
+impl SlowReader {
+    /// Opens a stream for these URIs and reads the acknowledgement.
     pub(crate) async fn listen(port: u16, agent: &str, key: &str, uris: &[String]) -> Self {
         let params = json!({"_meta": meta(), "notifications": {"resourceSubscriptions": uris}});
         let body = json!({"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": params});
@@ -38,8 +38,8 @@ impl Slow {
             body.len()
         );
         let mut slow = Self::open(port, &request).await;
-        let honoured = slow.next().await["params"]["notifications"]["resourceSubscriptions"].take();
-        assert_eq!(honoured.as_array().map(Vec::len), Some(uris.len()));
+        let honored = slow.next().await["params"]["notifications"]["resourceSubscriptions"].take();
+        assert_eq!(honored.as_array().map(Vec::len), Some(uris.len()));
         slow
     }
 
@@ -54,7 +54,7 @@ impl Slow {
 
     async fn open(port: u16, request: &str) -> Self {
         let socket = TcpSocket::new_v4().unwrap();
-        socket.set_recv_buffer_size(ROOM).unwrap();
+        socket.set_recv_buffer_size(RECEIVE_BUFFER).unwrap();
         let connection = socket.connect(([127, 0, 0, 1], port).into()).await.unwrap();
         let mut slow = Self { connection, raw: Vec::new(), text: Vec::new() };
         slow.connection.write_all(request.as_bytes()).await.unwrap();
@@ -69,11 +69,11 @@ impl Slow {
     }
 
     async fn receive(&mut self) {
-        let read = tokio::time::timeout(PATIENCE, self.connection.read_buf(&mut self.raw)).await;
-        assert!(read.unwrap_or_else(|_| panic!("nothing is told")).unwrap() > 0, "the stream ended");
+        let read = tokio::time::timeout(TIMEOUT, self.connection.read_buf(&mut self.raw)).await;
+        assert!(read.unwrap_or_else(|_| panic!("no event arrived")).unwrap() > 0, "the stream ended");
     }
 
-    /// Takes a chunk that is there whole.
+    /// Decodes one complete chunk; false if there is none.
     fn unwrap_chunk(&mut self) -> bool {
         let Some(line) = self.raw.windows(2).position(|two| two == b"\r\n") else { return false };
         let size = usize::from_str_radix(std::str::from_utf8(&self.raw[..line]).unwrap(), 16).unwrap();
@@ -102,20 +102,20 @@ impl Slow {
         }
     }
 
-    /// The URIs that are told of before one of them is.
-    pub(crate) async fn told_before(&mut self, last: &str) -> Vec<String> {
-        let mut told = Vec::new();
+    /// Reads up to the `updated` of `last`; returns the URIs of those before it.
+    pub(crate) async fn uris_before(&mut self, last: &str) -> Vec<String> {
+        let mut uris = Vec::new();
         loop {
             let mut message = self.next().await;
             match message["params"]["uri"].take() {
-                Value::String(uri) if uri == last => return told,
-                Value::String(uri) => told.push(uri),
+                Value::String(uri) if uri == last => return uris,
+                Value::String(uri) => uris.push(uri),
                 _ => assert_eq!(message["method"], "notifications/resources/list_changed", "{message}"),
             }
         }
     }
 
-    /// Whether nothing is told for a while.
+    /// Whether no event arrives for this time.
     pub(crate) async fn is_quiet(&mut self, time: Duration) -> bool {
         tokio::time::timeout(time, self.next()).await.is_err()
     }

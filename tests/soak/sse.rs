@@ -9,11 +9,11 @@ pub(crate) struct Events {
     unread: Vec<u8>,
 }
 
-/// One event; comments are left out.
+/// One event; comments are skipped.
 #[derive(Debug, Default)]
 pub(crate) struct Event {
     pub(crate) id: Option<String>,
-    /// Null where it only says where to resume.
+    /// Null for an event without data, which only sets the cursor.
     pub(crate) message: Value,
 }
 
@@ -22,7 +22,7 @@ impl Events {
         Self { response, unread: Vec::new() }
     }
 
-    /// The next event; `None` where the stream ended, in whatever way.
+    /// The next event; `None` at the end of the stream, for any reason.
     pub(crate) async fn next(&mut self) -> Option<Event> {
         loop {
             while let Some(end) = self.unread.windows(2).position(|pair| pair == b"\n\n") {
@@ -37,7 +37,7 @@ impl Events {
     }
 }
 
-/// An event from its lines; `None` where they hold neither an id nor data.
+/// An event from its lines; `None` if they contain neither an id nor data.
 pub(crate) fn parse(block: &str) -> Option<Event> {
     let mut event = Event::default();
     for line in block.lines() {

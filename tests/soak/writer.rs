@@ -1,5 +1,5 @@
-//! Writers: every kind of change that causes a notification, through any replica. Each write names the state that it
-//! builds on, so that an older one never overwrites a newer one, whatever became of its answer.
+//! Writers: every kind of change that causes a notification, through any replica. Each write is conditional on the
+//! revision that it builds on, so that an older one never overwrites a newer one, even if its answer was lost.
 
 use std::sync::Arc;
 
@@ -7,33 +7,33 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::client::pause;
+use crate::fixture::{DELETED, Fixture, SERVED, SHADOWED, TEMPLATE, WRITTEN, resource, template, text};
 use crate::fleet::{Fleet, encode};
 use crate::http::Answer;
 use crate::ledger::{Ledger, count};
-use crate::world::{DELETED, SERVED, SHADOWED, TEMPLATE, WRITTEN, World, resource, template, text};
 
 const JSON: (&str, &str) = ("content-type", "application/json");
 const ABSENT: (&str, &str) = ("if-none-match", "*");
-/// How often something is written anew that was deleted, where it is not clear whether it was written.
+/// How often a deleted resource is written again while the outcome is in doubt.
 const TRIES: usize = 5;
 
-/// Writes to agents of the world.
+/// Writes to random agents.
 #[derive(Debug, Clone)]
 pub(crate) struct Writer {
     pub(crate) fleet: Arc<Fleet>,
     pub(crate) ledger: Arc<Ledger>,
-    pub(crate) world: Arc<World>,
+    pub(crate) fixture: Arc<Fixture>,
 }
 
 impl Writer {
     pub(crate) async fn write(self, stop: CancellationToken) {
         while !stop.is_cancelled() {
-            self.change(&self.world.any().slug).await;
+            self.change(&self.fixture.any().slug).await;
             pause(10..60).await;
         }
     }
 
-    /// One change, or two that belong together; none where somebody else was faster, or nobody answers.
+    /// One change, or two that belong together; `None` if another writer was faster or no replica answered.
     async fn change(&self, agent: &str) -> Option<()> {
         let uri = WRITTEN[rand::random_range(0..WRITTEN.len())];
         match rand::random_range(0..100) {
@@ -55,7 +55,7 @@ impl Writer {
         if answer.status == 200 { Some((answer.etag?, answer.json())) } else { None }
     }
 
-    /// Answers the revision of what was written.
+    /// Sends a write; returns its revision.
     async fn send(&self, method: &str, path: &str, more: &[(&str, &str)], body: String) -> Option<i64> {
         let answer = self.fleet.admin(self.fleet.any(), method, path, more, body).await;
         match answer {
@@ -108,7 +108,7 @@ impl Writer {
             self.send("DELETE", &path, &[("if-match", &tag(revision))], String::new()).await;
             pause(50..300).await;
         }
-        // It is not left away for long: who has yet to subscribe to it waits for it.
+        // It is created again soon: clients that subscribe to it wait for it.
         for _ in 0..TRIES {
             let number = self.ledger.number();
             let body = resource(DELETED, "name", &text(agent, number)).to_string();
@@ -132,7 +132,7 @@ impl Writer {
         Some(())
     }
 
-    /// Registers what a template serves, or takes it back.
+    /// Registers a resource that the template served, or deletes it again.
     async fn shadow(&self, agent: &str) -> Option<()> {
         let path = path(agent, SHADOWED);
         match self.get(&path).await {
@@ -154,7 +154,7 @@ impl Writer {
         self.send("PUT", &path, &[JSON], prompt.to_string()).await.map(drop)
     }
 
-    /// Changes several things of an agent at once.
+    /// Changes several definitions of an agent in one write.
     async fn apply(&self, agent: &str) -> Option<()> {
         let path = format!("/agents/{agent}/manifest");
         let (revision, mut manifest) = self.get(&path).await?;

@@ -133,7 +133,7 @@ impl UriTemplate {
     /// Expands the template with values by name: RFC 6570, section 3, with `None` for an undefined variable.
     ///
     /// Differs from the RFC where the result could not be matched back: in a value, a character that [separates it
-    /// from its neighbour](UriTemplate#matching) and every `%` are percent-encoded, and so are `[` and `]`, which would
+    /// from its neighbor](UriTemplate#matching) and every `%` are percent-encoded, and so are `[` and `]`, which would
     /// make the result invalid.
     ///
     /// # Errors

@@ -45,7 +45,7 @@ async fn agent_is_created_read_updated_and_deleted() {
         let changed = admin("PATCH", "/agents/research", Some(patch)).await;
         assert_eq!(changed, answered(200, Some(revision), &research));
     }
-    replica.put("research", "x:1", "raises the revision of the registry").await;
+    replica.put("research", "x:1", "raises the revision of the catalog").await;
     assert_eq!(admin("GET", "/agents/research", None).await, answered(200, Some(5), &research));
     assert_eq!(admin("DELETE", "/agents/research", None).await, answered(204, Some(6), &Value::Null));
     let gone = problem(404, "not_found", "no such agent");
@@ -116,7 +116,7 @@ async fn reused_slug_stays_with_its_tenant_and_its_revisions_go_on() {
     let resources = replica.admin("GET", "/agents/a/resources", None).await;
     assert_eq!(normalized(&resources), answered(200, None, &json!({"items": [], "nextCursor": null})));
     assert_eq!(replica.put("a", "x:1", "of the second life").await, deleted + 2);
-    // A key of the first life is none of the second.
+    // A key of the deleted agent is not valid for the new one.
     let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"});
     assert_eq!(replica.http.post("a", &old_key, &ping).await.status, 401);
 }

@@ -1,4 +1,4 @@
-//! Foreign and missing objects cannot be told apart.
+//! Foreign and missing objects cannot be distinguished.
 
 use serde_json::{Value, json};
 
@@ -43,7 +43,7 @@ async fn foreign_and_missing_objects_are_answered_alike() {
         let body = body.as_ref().map(Value::to_string).unwrap_or_default();
         let absent = body.replace("bees", "none");
         for key in [&owner, &manager, &reader] {
-            // An honest condition, a false one and a broken request tell as little.
+            // The answer does not depend on whether a condition holds, or the request is valid.
             for more in [("x-a", "b"), ("if-match", "\"2\""), ("if-match", "\"9\""), ("if-match", "x")] {
                 let headers = [("content-type", "application/json"), more];
                 let hers = ask(&replica, key, (method, &there), &headers, body.clone()).await;
@@ -53,7 +53,7 @@ async fn foreign_and_missing_objects_are_answered_alike() {
             }
         }
     }
-    // And nothing happened to any of it.
+    // None of them had an effect.
     assert_eq!(replica.admin("GET", "/agents/hers", None).await.revision(), 2);
     let keys = replica.admin("GET", "/agents/hers/keys", None).await.json();
     assert_eq!((keys["items"].as_array().unwrap().len(), &keys["items"][0]["revokedAt"]), (1, &Value::Null));

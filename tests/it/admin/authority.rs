@@ -54,13 +54,13 @@ PUT manifest                        U     U      200   200     -   S      200   
 GET /nowhere                        -     -        -     -     -   -        -       -       -       -
 ";
 
-/// Somebody with a header to send.
+/// A caller with an authorization header.
 struct Caller {
     name: &'static str,
     header: Option<(&'static str, String)>,
 }
 
-/// A gateway on which everything to be called for is there, a piece for each caller.
+/// A gateway with the objects of all calls; each caller has its own.
 struct Stage {
     replica: Replica,
     callers: Vec<Caller>,
@@ -102,7 +102,7 @@ impl Stage {
         Self { replica, callers: callers.into() }
     }
 
-    /// Prepares what one caller may destroy, and asks; the answer as a cell of the table.
+    /// Creates what the call of one caller may delete, and calls; returns the answer as a cell of the table.
     async fn cell(&self, row: &str, caller: &Caller) -> String {
         let name = caller.name;
         let doomed = match row {
@@ -144,7 +144,7 @@ impl Stage {
         cell(&self.ask(caller, method, &path, body(row, name)).await)
     }
 
-    /// The path of something of agent `a`: a caller's own piece, or all.
+    /// The path of an object of the agent `a`: the caller's own, or the list.
     fn path(what: &str, name: &str) -> String {
         match what {
             "resource" => format!("/agents/a/resources?uri=x:{name}"),
@@ -155,7 +155,7 @@ impl Stage {
         }
     }
 
-    /// An owner key of a tenant of its own: a tenant has ten at the most.
+    /// An owner key of a tenant of its own: a tenant has at most ten.
     async fn owner_key(&self, name: &str, rotated: bool) -> String {
         let tenant = format!("{}-{name}", if rotated { "rotated" } else { "revoked" });
         self.replica.tenant(&tenant).await;

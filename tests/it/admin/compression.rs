@@ -1,4 +1,4 @@
-//! Compressed responses of the administration surface.
+//! Compressed responses of the administration API.
 
 use std::io::Read;
 

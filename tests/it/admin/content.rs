@@ -54,7 +54,7 @@ async fn raw_content_keeps_its_bytes_and_mime_type() {
         let part = &shown(&replica, uri).await["contents"][0];
         assert!(part[carrier].is_string(), "{uri}: {part}");
     }
-    // The whole of an answer: nothing of somebody else's is rendered as a page of the gateway's.
+    // The headers too: foreign content is never rendered as a page of the gateway.
     let expected = json!({
         "status": 200,
         "headers": {
@@ -83,7 +83,7 @@ async fn raw_content_replaces_the_content_and_keeps_the_definition() {
     assert_eq!(
         shown(&replica, "x:1").await,
         shown_as,
-        "of the type that it has: a blob, though it could be text"
+        "of its current type: a blob, although it could be text"
     );
     assert_eq!(put(&replica, "x:1", Some(CURL), b"bytes").await, written(3), "nothing changed");
     assert_eq!(put(&replica, "x:1", Some("text/plain"), b"bytes").await, written(4));
@@ -114,11 +114,7 @@ async fn raw_content_without_a_type_keeps_the_previous_type() {
     assert_eq!(get(&replica, "x:1").await, latin1);
     put(&replica, "x:1", None, b"cafe").await;
     let kept = json!([{"blob": "Y2FmZQ==", "mimeType": "text/csv ; charset=iso-8859-1"}]);
-    assert_eq!(
-        shown(&replica, "x:1").await["contents"],
-        kept,
-        "no text that is labelled with another charset"
-    );
+    assert_eq!(shown(&replica, "x:1").await["contents"], kept, "no text with another declared charset");
 }
 
 #[tokio::test]
@@ -170,7 +166,7 @@ async fn content_beyond_its_size_limit_is_refused() {
     assert_eq!(put(&replica, "x:1", None, &over).await, too_large);
     assert_eq!(get(&replica, "x:1").await.1, most);
 
-    // Escaped, the text is six times as long on the way.
+    // Escaped, the text is six times as long in the request.
     let json = async |parts: usize, length: usize| {
         let text = "\\u0041".repeat(length);
         let parts = vec![format!(r#"{{"text":"{text}"}}"#); parts].join(",");

@@ -10,7 +10,7 @@ use crate::support::app::{Builder, Replica, gateway};
 use crate::support::clock::ManualClock;
 use crate::support::cluster::database;
 
-/// The status of a list that is asked for with a key.
+/// The status of a list that is requested with a key.
 async fn status(replica: &Replica, key: &str) -> u16 {
     let list = json!({"jsonrpc": "2.0", "id": 1, "method": "resources/list"});
     replica.http.post("a", key, &list).await.status.as_u16()
@@ -113,7 +113,7 @@ async fn ten_active_keys_are_the_most_and_each_can_be_rotated() {
     let full = problem(400, "invalid_params", "there are 10 active keys, the most allowed; revoke one first");
     let eleventh = async || normalized(&replica.admin("POST", "/agents/a/keys", Some(json!({}))).await);
     assert_eq!(eleventh().await, full);
-    // Other agents and the owner keys have ten of their own.
+    // Other agents, and the owner keys, have limits of ten of their own.
     replica.agent("acme", "b").await;
     replica.key("b", &["mcp"]).await;
     owner(&replica, "acme").await;
@@ -128,7 +128,7 @@ async fn ten_active_keys_are_the_most_and_each_can_be_rotated() {
     assert_eq!(replica.admin("DELETE", &format!("/keys/{id}"), None).await.status, 204);
     clock.advance(Duration::hours(2));
     assert_eq!(status(&replica, &keys[0].1).await, 401, "the grace is over");
-    // The one that expired makes room as one that is revoked does.
+    // An expired key does not count, like a revoked one.
     assert_eq!(eleventh().await["status"], 201);
     assert_eq!(eleventh().await, full);
 }
@@ -160,7 +160,7 @@ async fn rotated_key_inherits_settings_and_the_old_expires_after_grace() {
     clock.advance(Duration::seconds(1));
     assert_eq!((status(&replica, &first).await, status(&replica, &second).await), (401, 200));
 
-    // Without a grace at once; without a body after an hour.
+    // Without a grace period at once; without a body after an hour.
     let at_once =
         replica.admin("POST", &format!("/keys/{second_id}/rotate"), Some(json!({"graceSeconds": 0}))).await;
     let (third_id, third) = key_of(&at_once.json());
@@ -170,7 +170,7 @@ async fn rotated_key_inherits_settings_and_the_old_expires_after_grace() {
     assert_eq!(status(&replica, &third).await, 200);
     clock.advance(Duration::seconds(1));
     assert_eq!((status(&replica, &third).await, status(&replica, &fourth).await), (401, 200));
-    // A new key lives no longer than the one it replaces would have.
+    // A successor does not outlive the key that it replaces.
     clock.advance(Duration::hours(5));
     assert_eq!(status(&replica, &fourth).await, 401);
 

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::support::answers::{normalized, problem};
 use crate::support::app::{Replica, gateway};
 
-/// Reads a list to its end; answers the `member` of its items by page.
+/// Reads a list to its end; returns the `member` of its items by page.
 async fn walk(replica: &Replica, path: &str, limit: usize, member: &str) -> Vec<Vec<String>> {
     let mut pages = Vec::new();
     let mut cursor = String::new();
@@ -67,7 +67,7 @@ async fn every_list_can_be_paged_by_one() {
     for _ in 0..5 {
         ids.push(vec![replica.key("a", &["mcp"]).await.0]);
     }
-    // Oldest first, as their ids are; those of one millisecond have no order of age.
+    // Oldest first, by id; ids of the same millisecond have no defined order.
     ids.sort_unstable();
     assert_eq!(walk(&replica, "/agents/a/keys", 1, "id").await, ids);
     let owner = replica.admin("POST", "/tenants/a/keys", Some(json!({}))).await.json();
@@ -173,7 +173,7 @@ async fn cursor_of_another_list_is_refused() {
             assert_eq!(follow(list, nonsense).await, refused, "{list} {nonsense:?}");
         }
     }
-    // The MCP endpoint has cursors of its own.
+    // The MCP endpoint has other cursors.
     let told = replica.http.call("a", &key, "resources/list", json!({"cursor": cursors[5]})).await;
     assert_eq!(told["error"]["code"], -32602);
 }

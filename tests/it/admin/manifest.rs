@@ -56,7 +56,7 @@ fn manifest(resources: Vec<Value>, templates: Vec<Value>, prompts: Vec<Value>) -
     })
 }
 
-/// A manifest with its lists in order, as they are shown.
+/// A manifest with sorted lists, as the API returns it.
 fn sorted(mut manifest: Value) -> Value {
     for (list, key) in [("resources", "uri"), ("templates", "uriTemplate"), ("prompts", "name")] {
         let list = manifest[list].as_array_mut().unwrap();
@@ -90,7 +90,7 @@ async fn applying_an_exported_manifest_changes_nothing() {
     shown["headers"]["vary"] = json!("accept-encoding");
     assert_eq!(get(&replica).await, shown);
     assert_eq!(put(&replica, &demo).await, applied(2, [nothing(), nothing(), nothing()], 10));
-    // Its own text, in which an owner's JSON is as it was sent.
+    // Compared as text: the owner's JSON is returned as it was sent.
     let text = replica.admin("GET", PATH, None).await.text();
     let again = normalized(&say(&replica, ("PUT", PATH), &text).await);
     assert_eq!(again, applied(2, [nothing(), nothing(), nothing()], 10));
@@ -123,7 +123,7 @@ async fn manifest_writes_only_differences_in_one_revision() {
     );
     let created = names(&["x:a", "x:b", "x:c"], &["a:{v}", "b:{v}", "c:{v}"], &["a", "b", "c"]);
     assert_eq!(put(&replica, &before).await, applied(2, [created, nothing(), nothing()], 0));
-    // Not by the manifest, and taken away by it.
+    // Created by another call, and deleted by the manifest.
     replica.put("a", "x:other", "").await;
     let after = manifest(
         vec![resource("x:d", "1"), resource("x:b", "2"), resource("x:a", "1")],
@@ -139,20 +139,20 @@ async fn manifest_writes_only_differences_in_one_revision() {
     dry["body"]["dryRun"] = json!(true);
     let path = format!("{PATH}?dryRun=true");
     assert_eq!(normalized(&say(&replica, ("PUT", &path), &after.to_string()).await), dry);
-    assert_eq!(replica.admin("GET", "/agents/a", None).await.revision(), 3, "nothing was done");
+    assert_eq!(replica.admin("GET", "/agents/a", None).await.revision(), 3, "nothing was written");
 
     assert_eq!(put(&replica, &after).await, applied(4, plan, 3));
     assert_eq!(get(&replica).await, answered(200, Some(4), &sorted(after)));
-    let told = "select count(*) from (select array_agg(kind || ' ' || subject order by ordinal) as all_told, \
+    let logged = "select count(*) from (select array_agg(kind || ' ' || subject order by ordinal) as changes, \
                 array_agg(ordinal order by ordinal) as ordinals from changes where revision = 4 \
-                and scope = (select uid from agents where slug = 'a')) told \
-                where ordinals = array[0, 1, 2, 3, 4, 5, 6, 7, 8, 9] and all_told = array[\
+                and scope = (select uid from agents where slug = 'a')) logged \
+                where ordinals = array[0, 1, 2, 3, 4, 5, 6, 7, 8, 9] and changes = array[\
                 'resource_contents x:b', 'resource_added x:d', 'resource_removed x:c', 'resource_removed x:other', \
                 'template_body b:{v}', 'template_added d:{v}', 'template_removed c:{v}', \
                 'prompt_messages b', 'prompt_added d', 'prompt_removed c']";
-    assert_eq!(database.number(told).await, 1);
+    assert_eq!(database.number(logged).await, 1);
     assert_eq!(database.number("select resource_count::bigint from agents where slug = 'a'").await, 3);
-    // What stayed keeps the revision that last changed it.
+    // Unchanged definitions keep the revision that last changed them.
     let resource = |uri| crate::support::app::resource("a", uri);
     assert_eq!(replica.admin("GET", &resource("x:a"), None).await.revision(), 2);
     assert_eq!(replica.admin("GET", &resource("x:b"), None).await.revision(), 4);
@@ -257,10 +257,10 @@ async fn agent_too_large_for_a_manifest_is_not_exported() {
     assert_eq!(get(&replica).await["status"], 200);
     let one_by_one = "the manifest is larger than 65536 bytes; read the definitions one by one";
     let refused = problem(400, "invalid_params", one_by_one);
-    // The same bytes, which a manifest would hold twice.
+    // The same contents, which a manifest would contain twice.
     replica.put("a", "x:2", &long).await;
     assert_eq!(get(&replica).await, refused);
-    // Short enough in the database, and not as JSON.
+    // Small in the database, but not as JSON.
     replica.put("a", "x:2", &"\u{1}".repeat(20_000)).await;
     assert_eq!(get(&replica).await, refused);
     assert_eq!(put(&replica, &manifest(vec![resource("x:2", "")], vec![], vec![])).await["status"], 200);
@@ -290,9 +290,9 @@ async fn manifest_of_ten_thousand_resources_then_changes_one_alone() {
     }
     all[5_000] = resource(&uri(5_000), "changed");
     assert_eq!(timed("one changed", &all).await, [3, 0, 1, 0]);
-    let told = "select count(*) from changes where revision = 3 and kind = 'resource_contents'";
-    assert_eq!(database.number(told).await, 1);
-    // Whoever read the others from the database now would read this.
+    let logged = "select count(*) from changes where revision = 3 and kind = 'resource_contents'";
+    assert_eq!(database.number(logged).await, 1);
+    // A definition that is loaded again from now on would show this.
     database.execute("update contents set bytes = 'spoiled' where bytes <> 'changed'").await;
     assert_eq!(replica.http.text("a", &key, &uri(5_000)).await.as_deref(), Some("changed"));
     for n in [1, 4_999, 5_001] {

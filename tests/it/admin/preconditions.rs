@@ -97,7 +97,7 @@ async fn write_with_a_failed_precondition_changes_nothing() {
             assert_eq!(answer, problem(400, "invalid_params", &detail), "{call:?} {name}: {malformed}");
         }
     }
-    // Nothing of it was done.
+    // None of them had an effect.
     assert_eq!(replica.admin("GET", &resource, None).await.revision(), revision);
 
     for (condition, call, status) in [
@@ -129,10 +129,10 @@ async fn absent_resource_matches_no_entity_tag() {
             assert_eq!(under(&replica, put, ("if-match", tag)).await, absent, "{put:?} {tag}");
         }
     }
-    // What cannot be done at all is told first (section 13.2.1).
+    // A call that cannot succeed is answered with its own error first (section 13.2.1).
     let gone = problem(404, "not_found", "no such resource");
     assert_eq!(under(&replica, ("DELETE", &resource), ("if-match", "*")).await, gone);
-    // Create, and do not replace.
+    // Creates, but does not replace.
     let created = under(&replica, ("PUT", &resource), ("if-none-match", "*")).await;
     assert_eq!(created["status"], 201);
     let revision = replica.admin("GET", &resource, None).await.revision();

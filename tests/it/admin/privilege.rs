@@ -1,4 +1,4 @@
-//! Keys created by owner keys: within the bounds of their maker, and revoked with it.
+//! Keys created by owner keys: within the bounds of the calling key, and revoked with it.
 
 use serde_json::{Value, json};
 use time::Duration;
@@ -17,14 +17,14 @@ use crate::support::cluster::{Database, database};
 
 const END: &str = "2027-01-01T00:00:00Z";
 
-/// A gateway with the agents `a` and `b` of `acme`, whose keys have 50 units a second unless they are given others.
+/// A gateway with the agents `a` and `b` of `acme`, whose keys have 50 units per second by default.
 struct Stage {
     _database: Database,
     replica: Replica,
     clock: std::sync::Arc<ManualClock>,
 }
 
-/// A key as it was answered.
+/// A key, as it was answered.
 struct Key {
     id: String,
     secret: String,
@@ -55,12 +55,12 @@ impl Stage {
         self.replica.admin("POST", "/tenants/acme/keys", Some(body)).await.json().into()
     }
 
-    /// A call with an owner key, whole.
+    /// A call with an owner key; returns the whole answer.
     async fn call(&self, by: &Key, method: &str, path: &str, body: Value) -> Value {
         without_rates(&self.replica.http.admin(&by.secret, method, path, Some(body)).await)
     }
 
-    /// A key that an owner key makes.
+    /// A key that an owner key creates.
     async fn made(&self, by: &Key, agent: &str, body: Value) -> Key {
         let path = format!("/agents/{agent}/keys");
         self.replica.http.admin(&by.secret, "POST", &path, Some(body)).await.json().into()
@@ -94,7 +94,7 @@ fn lacks(scope: &str) -> Value {
     expected
 }
 
-/// From loopback, where the tests are.
+/// Loopback, the address of the tests.
 fn narrow() -> Value {
     json!({
         "scopes": ["registry"], "networks": ["127.0.0.0/8"], "expiresAt": END,
@@ -142,7 +142,7 @@ async fn narrow_owner_key_creates_keys_within_its_bounds() {
     assert_eq!(make(json!({"limits": {"perSecond": 21, "burst": 30}})).await, forbidden(detail));
     assert_eq!(make(json!({"limits": {"perSecond": 0}})).await["status"], 400);
     let listed = stage.replica.admin("GET", "/agents/a/keys", None).await.json();
-    assert_eq!(listed["items"].as_array().unwrap().len(), 2, "nothing was made beside");
+    assert_eq!(listed["items"].as_array().unwrap().len(), 2, "nothing else was created");
 }
 
 #[tokio::test]
@@ -163,7 +163,7 @@ async fn narrow_owner_key_rotates_and_limits_keys_within_its_bounds() {
     assert_eq!(successor["status"], 201, "{successor}");
     assert_eq!(successor["body"]["expiresAt"], END, "no later than the calling key");
     assert_eq!(successor["body"]["limits"], json!({"perSecond": 20, "burst": 30}), "no higher rate");
-    // A key that ends earlier anyway keeps its end.
+    // A key that expires earlier keeps its expiry.
     let short = json!({
         "scopes": ["registry"], "networks": ["127.0.0.1"], "expiresAt": "2026-12-24T00:00:00Z",
     });
@@ -180,7 +180,7 @@ async fn narrow_owner_key_rotates_and_limits_keys_within_its_bounds() {
     assert_eq!(
         lifted["body"]["limits"],
         json!({"perSecond": 20, "burst": 30}),
-        "as far as the calling key goes"
+        "within the bounds of the calling key"
     );
 }
 
@@ -193,10 +193,10 @@ async fn keys_are_revoked_with_the_key_that_created_them() {
     let (_, by_operator) = stage.replica.key("a", &["mcp"]).await;
     assert_eq!(of_owner[0].shown["createdBy"], of_owner[1].shown["createdBy"]);
     assert_ne!(of_owner[0].shown["createdBy"], of_other.shown["createdBy"]);
-    // What it rotated it holds as well, whoever made it.
+    // A key that it rotated belongs to it as well, whoever created it.
     let taken: Key = stage.rotated_secret(&owner, &of_other).await;
     assert_eq!(taken.shown["createdBy"], of_owner[0].shown["createdBy"]);
-    // Makers are principals: the successor of the owner key made what it makes as well.
+    // Creators are principals: the successor of the owner key also revokes what its predecessor created.
     let rotate = format!("/keys/{}/rotate", owner.id);
     let successor: Key = stage.replica.admin("POST", &rotate, None).await.json().into();
     let of_successor = stage.made(&successor, "b", json!({})).await;
@@ -213,7 +213,7 @@ async fn keys_are_revoked_with_the_key_that_created_them() {
     assert_eq!(stage.replica.http.post("a", &by_operator, &list).await.status, 200);
     let again = stage.replica.admin("DELETE", &revoke, None).await;
     assert_eq!(again.revision(), revoked.revision(), "nothing is left to revoke");
-    // A key that was revoked alone takes along later what it made.
+    // Descendants of a key that was revoked alone are revoked later.
     let of_other = stage.made(&other, "a", json!({})).await;
     for (path, status) in [("", 200), ("?descendants=true", 401)] {
         stage.replica.admin("DELETE", &format!("/keys/{}{path}", other.id), None).await;
@@ -231,7 +231,7 @@ async fn key_revoked_during_the_request_creates_no_key() {
     let tenant = identity.tenant(&Slug::parse("acme").unwrap()).await.unwrap().uid;
     let agent = identity.agent("a").await.unwrap().uid;
     let maker = Maker::Key(KeyId(owner.id.parse().unwrap()));
-    // The call was admitted before: its credential is not looked at again here.
+    // The call was admitted before the revocation; its credential is not checked again here.
     let make = async || {
         let new = NewKey {
             tenant,

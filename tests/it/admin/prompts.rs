@@ -74,7 +74,7 @@ async fn prompt_is_created_read_rendered_replaced_and_deleted() {
     expected[2]["content"]["name"] = json!("2");
     expected[3]["content"]["resource"]["text"] = json!("2");
     expected[4]["content"]["resource"]["text"] = json!("as it is at this moment");
-    // The revision of a request without a handshake knows no links; what it is told instead is told elsewhere.
+    // The revision of a request without a handshake has no resource links; other tests cover what it receives instead.
     let (got, expected) = (&got["result"]["messages"], expected);
     for at in [0, 1, 3, 4] {
         assert_eq!(got[at], expected[at], "{at}");

@@ -37,7 +37,7 @@ async fn resource_is_created_read_replaced_touched_and_deleted() {
         ],
     });
     assert_eq!(put(&replica, "x:1", &shown.to_string()).await, answered(200, Some(3), &none));
-    // A moment of its owner's, not of ours.
+    // The owner's timestamp is kept.
     let mut expected = shown.clone();
     expected["annotations"]["lastModified"] = json!("<moment>");
     assert_eq!(read().await, answered(200, Some(3), &expected));
@@ -112,7 +112,7 @@ async fn put_without_a_change_keeps_the_revision() {
     assert_eq!(put(&replica, "x:1", body).await, answered(201, Some(2), &Value::Null));
     let unchanged = answered(200, Some(2), &Value::Null);
     assert_eq!(put(&replica, "x:1", body).await, unchanged);
-    // What GET answers is what PUT takes, and null is as good as nothing.
+    // The answer of GET is valid for PUT; null means absent.
     assert_eq!(put(&replica, "x:1", &get(&replica, "x:1").await).await, unchanged);
     let spelled_out = body.replace(r#""name""#, r#""uri":"x:1","title":null,"icons":null,"name""#);
     assert_eq!(put(&replica, "x:1", &spelled_out).await, unchanged);

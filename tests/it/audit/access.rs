@@ -1,4 +1,4 @@
-//! Which rows a credential can read.
+//! Which rows a credential may read.
 
 use http::StatusCode;
 use serde_json::{Value, json};

@@ -7,7 +7,7 @@ use sqlx::{AssertSqlSafe, Connection, Executor};
 use crate::support::audit_site::AuditSite;
 use crate::support::faults::Fault;
 
-/// All rows of the oldest chain that has reads, whole.
+/// All rows of the oldest chain with reads.
 const FIRST_CHAIN: &str = "select r::text from audit_log r where chain = \
     (select chain from audit_chains where kind = 'opened' order by number limit 1) order by seq";
 
@@ -28,7 +28,7 @@ impl AuditSite {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rows_spilled_by_two_dead_processes_come_before_newer_ones() {
+async fn rows_spilled_by_two_terminated_processes_precede_newer_ones() {
     let (post, gateway) = AuditSite::new(&[]).await;
     let mut ids = vec!["known".to_owned()];
     ids.extend(post.read_often("first-written", 3).await);
@@ -38,7 +38,7 @@ async fn rows_spilled_by_two_dead_processes_come_before_newer_ones() {
     post.is_safe().await;
     gateway.kill().await;
 
-    // The second gets no further than the first one's rows, which somebody holds, and the database is away again.
+    // The second process is stopped at the first one's rows, which are locked; then the database is unreachable again.
     let hold = "begin; select from audit_heads for update";
     let mut holder = post.database.connect().await;
     post.proxy.fail(Fault::None);
@@ -53,7 +53,7 @@ async fn rows_spilled_by_two_dead_processes_come_before_newer_ones() {
     gateway.kill().await;
     assert_eq!(post.files().len(), 2);
 
-    // Nor does the third, until it has rows of its own.
+    // The third is stopped there too, until it has rows of its own.
     let gateway = post.start_without_database().await;
     ids.extend(post.read_often("third", 5).await);
     post.is_safe().await;
@@ -71,7 +71,7 @@ async fn rows_spilled_by_two_dead_processes_come_before_newer_ones() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn partly_written_spill_of_a_dead_process_is_completed() {
+async fn partly_written_spill_of_a_terminated_process_is_completed() {
     let (post, gateway) = AuditSite::new(&[]).await;
     post.is_written().await;
     post.proxy.fail(Fault::Refused);
@@ -85,7 +85,7 @@ async fn partly_written_spill_of_a_dead_process_is_completed() {
     assert!(gateway.stop().await.success());
     let rows = post.texts(FIRST_CHAIN).await;
 
-    // As if a process had come as far as the seventh of those rows.
+    // As if a process had stopped at the seventh of those rows.
     let first = "(select chain from audit_chains where kind = 'opened' order by number limit 1)";
     let last = "(select seq from audit_log where request = 'spilled-6')";
     let older = format!(

@@ -1,4 +1,4 @@
-//! Aggregated rows, which stand for several requests.
+//! Aggregated rows, each for several requests.
 
 use serde_json::json;
 use time::{Duration, OffsetDateTime};

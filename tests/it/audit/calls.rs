@@ -8,7 +8,7 @@ use crate::support::app::{Replica, gateway, resource};
 use crate::support::cluster::Database;
 use crate::support::wait::eventually;
 
-/// Rows of the log in their order, some columns of each as text.
+/// The rows of the log in order, some columns of each as text.
 pub(super) async fn rows(database: &Database, columns: &str) -> Vec<String> {
     let mut connection = database.connect().await;
     let statement = format!("select concat_ws(' ', {columns}) as row from audit_log order by at, chain, seq");
@@ -16,7 +16,7 @@ pub(super) async fn rows(database: &Database, columns: &str) -> Vec<String> {
     rows.iter().map(|row| row.get::<String, _>("row")).collect()
 }
 
-/// Waits until the log has so many rows.
+/// Waits until the log has this many rows.
 pub(super) async fn reaches(database: &Database, count: i64) {
     let rows = async || database.number("select count(*) from audit_log").await;
     eventually(&format!("the log has {count} rows"), async || rows().await >= count).await;
@@ -52,11 +52,11 @@ async fn each_administration_call_has_exactly_one_row() {
     POST /admin/v1/agents - - operator invalid_params 400 f f
     ");
     let hashes = "select count(*) from audit_log a join audit_log b on a.after = b.before and a.seq < b.seq";
-    assert_eq!(database.number(hashes).await, 2, "what one change leaves is what the next one finds");
+    assert_eq!(database.number(hashes).await, 2, "the state after a change is the state before the next one");
     stopped(replica, &database).await;
 }
 
-/// A gateway that is stopped ends its chain.
+/// Stops the gateway, which ends its chain.
 async fn stopped(replica: Replica, database: &Database) {
     replica.running.stop().await;
     assert_eq!(database.number("select count(*) from audit_chains where kind = 'closed'").await, 1);
@@ -65,7 +65,7 @@ async fn stopped(replica: Replica, database: &Database) {
     assert_eq!(database.number(ended).await, 1);
 }
 
-/// Waits until a query answers so.
+/// Waits until a query returns this value.
 pub(super) async fn becomes(database: &Database, query: &str, expected: i64) {
     eventually(&format!("{expected}: {query}"), async || database.number(query).await == expected).await;
 }

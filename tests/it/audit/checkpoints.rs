@@ -53,7 +53,7 @@ async fn due_checkpoint_is_written_by_one_replica() {
     let hour = Duration::from_hours(1);
     let leases = futures_util::future::join_all((0..8).map(|_| store.lease_checkpoint(hour))).await;
     assert_eq!(leases.into_iter().filter(|leased| *leased.as_ref().unwrap()).count(), 1);
-    // The one that undertook it is gone.
+    // The replica that had the lease terminated.
     database.execute("update audit_checkpoints set leased = leased - interval '61 seconds'").await;
     assert!(store.lease_checkpoint(hour).await.unwrap());
     store.record_checkpoint().await.unwrap();

@@ -12,7 +12,7 @@ use crate::support::app::{Replica, gateway};
 use crate::support::cluster::Database;
 use crate::support::wait::DEADLINE;
 
-/// Rows that take long enough to be read that it shows.
+/// So many rows that reading them takes noticeable time.
 const MANY: i64 = 20_000;
 const READS: [&str; 2] = ["--method", "resources/read"];
 
@@ -33,7 +33,7 @@ fn audit(replica: &Replica, arguments: &[&str]) -> Child {
         .unwrap()
 }
 
-/// What a command prints that succeeds and has nothing to complain of.
+/// The standard output of a command that succeeds without errors.
 async fn printed(replica: &Replica, arguments: &[&str]) -> String {
     let output = audit(replica, arguments).wait_with_output().await.unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
@@ -41,7 +41,7 @@ async fn printed(replica: &Replica, arguments: &[&str]) -> String {
     text(output.stdout)
 }
 
-/// A gateway whose log has so many rows of reads, and a key to its agent.
+/// A gateway whose log has this many rows of reads, and a key of its agent.
 async fn log(reads: i64) -> (Database, Replica, String) {
     let (database, replica) = gateway().await;
     let key = replica.acme("research").await;
@@ -53,7 +53,7 @@ async fn log(reads: i64) -> (Database, Replica, String) {
     (database, replica, key)
 }
 
-/// The rows of reads as the API tells them, the newest first.
+/// The rows of reads as the API returns them, newest first.
 async fn rows(replica: &Replica) -> Vec<Value> {
     let page = replica.admin("GET", "/audit?method=resources%2Fread&limit=500", None).await.json();
     page["items"].as_array().unwrap().clone()
@@ -63,7 +63,7 @@ fn lines<'a>(rows: impl IntoIterator<Item = &'a Value>) -> String {
     rows.into_iter().map(|row| format!("{row}\n")).collect()
 }
 
-/// As it stands in the CSV where nothing needs quotes.
+/// As in the CSV, where nothing needs quotes.
 fn cell(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
@@ -110,19 +110,19 @@ async fn audit_tail_prints_the_newest_rows_then_follows() {
         becomes(&database, 8 + number).await;
         assert_eq!(next().await, lines(&rows(&replica).await[..1]));
     }
-    // Whoever reads no more is not told more.
+    // The command ends when its reader closes the pipe.
     drop(told);
     replica.http.text("research", &key, "test://a").await.unwrap();
     assert_eq!(ended(&mut child).await, (Some(0), String::new()));
 }
 
-/// Waits until so many reads are in the log.
+/// Waits until this many reads are in the log.
 async fn becomes(database: &Database, reads: i64) {
     let query = "select count(*) from audit_log where method = 'resources/read'";
     super::calls::becomes(database, query, reads).await;
 }
 
-/// How a command ends by itself, and what it has to say.
+/// The exit code of a command that ends by itself, and its standard error.
 async fn ended(child: &mut Child) -> (Option<i32>, String) {
     let status = tokio::time::timeout(DEADLINE, child.wait()).await.unwrap().unwrap();
     let mut said = String::new();
@@ -146,7 +146,7 @@ async fn following_the_log_adds_one_row_that_is_not_printed() {
     let mut printed = BufReader::new(child.stdout.take().unwrap()).lines();
     let reads = "select count(*) from audit_log where method = 'GET /admin/v1/audit'";
     super::calls::becomes(&database, reads, 1).await;
-    // Each is printed by another poll.
+    // Each is printed by a different poll.
     for name in ["one", "two", "three"] {
         replica.tenant(name).await;
         let line = tokio::time::timeout(DEADLINE, printed.next_line()).await.unwrap().unwrap().unwrap();

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::calls::{becomes, reaches};
 use crate::support::app::{Replica, gateway};
 
-/// The agent and outcome of the rows of pings that a query finds, the oldest first.
+/// The agent and outcome of the rows of pings that a query finds, oldest first.
 async fn pings(replica: &Replica, key: &str, query: &str) -> Vec<String> {
     let path = format!("/audit?method=ping{query}");
     let answer = replica.http.admin(key, "GET", &path, None).await;
@@ -46,7 +46,7 @@ async fn refused_rows_are_found_by_the_agent_they_name() {
     .await;
     let pinged = "select count(*) from audit_log where outcome = 'unauthenticated'";
     becomes(&database, pinged, 3).await;
-    // Nobody looks into the body of a caller that is not let in: there the method is that of HTTP.
+    // The body of a caller that is not admitted is not parsed: the method is that of HTTP.
     let seen = async |agent: &str| {
         let path = format!("/audit?outcome=unauthenticated&agent={agent}");
         let page = replica.admin("GET", &path, None).await.json();
@@ -58,7 +58,7 @@ async fn refused_rows_are_found_by_the_agent_they_name() {
     assert_eq!(pings(&replica, &replica.operator, "&outcome=ok&agent=helper").await, ["helper ok"]);
     let expected = [format!("{shaped} ok")];
     assert_eq!(pings(&replica, &replica.operator, &format!("&outcome=ok&agent={shaped}")).await, expected);
-    // An owner sees what concerns its tenant, and a caller that is refused concerns none.
+    // An owner reads the rows of its tenant; a refused caller belongs to none.
     assert_eq!(pings(&replica, owner, &format!("&agent={shaped}")).await, expected);
     let unknown = replica.http.admin(owner, "GET", "/audit?agent=nobody", None).await;
     assert_eq!(unknown.status, StatusCode::NOT_FOUND);

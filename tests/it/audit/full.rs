@@ -12,16 +12,16 @@ use crate::support::audit_site::AuditSite;
 use crate::support::faults::Fault;
 use crate::support::wait::eventually;
 
-/// What fills a file soon.
+/// The size of a spill file that is soon full.
 const SMALL: (&str, &str) = ("WAGGLE_AUDIT__SPILL_BYTES", "1 MiB");
 const BUSY: &str = "the gateway is overloaded or shutting down; try again";
 
-/// A URI as long as one may be; no resource has it.
+/// A URI of the maximum length, of no resource.
 fn long_uri() -> String {
     format!("test://{}", "x".repeat(2_000))
 }
 
-/// Clients that read until they are told to stop; each answers how many requests that were, all of them answered.
+/// Clients that read until they are stopped; each returns the number of its requests, all of which were answered.
 struct Readers {
     clients: JoinSet<usize>,
     stop: CancellationToken,
@@ -69,7 +69,7 @@ async fn full_batched_log_loses_events_and_reports_how_many() {
     eventually("events are lost", async || post.number("lost_total").await > 0).await;
     let loses = Instant::now();
     let lines = || lost_lines(&post);
-    eventually("the loss is logged again and again", async || lines().len() >= 3).await;
+    eventually("the loss is logged repeatedly", async || lines().len() >= 3).await;
     let count = readers.stop().await;
     let told_for = loses.elapsed();
     let lost = post.number("lost_total").await;
@@ -107,7 +107,7 @@ async fn full_synchronous_log_refuses_requests() {
     post.proxy.fail(Fault::Refused);
     let mut refused = error(503, "null", -31_017, "unavailable", BUSY);
     refused["headers"]["retry-after"] = json!("1");
-    // Until there is no room for one; whoever waits for its row is told so at once.
+    // Until none can be stored; requests that wait for their row are then refused at once.
     let mut answered = 0;
     loop {
         let answer = post.read(&format!("first-{answered}"), &long_uri()).await;
@@ -118,7 +118,7 @@ async fn full_synchronous_log_refuses_requests() {
         answered += 1;
     }
     assert!(post.number("spilled_bytes").await > 500_000);
-    // What the others asked for is written down as far as there is room, and none of them is let in.
+    // The requests are recorded as far as there is space, and all are refused.
     for other in 0..30 {
         assert_eq!(exact(&post.read(&format!("other-{other}"), &long_uri()).await), refused);
     }
@@ -126,10 +126,11 @@ async fn full_synchronous_log_refuses_requests() {
     assert_eq!(post.number("lost_total").await, 30 - 16);
 
     post.proxy.fail(Fault::None);
-    eventually("they are let in again", async || post.read("last", &long_uri()).await.status == 200).await;
+    eventually("requests are admitted again", async || post.read("last", &long_uri()).await.status == 200)
+        .await;
     post.is_written().await;
     let reads = "select count(*) from audit_log where outcome = 'resource_not_found'";
-    // The one that was refused had been read.
+    // The refused request had been read.
     assert_eq!(post.database.number(reads).await, answered + 1 + 1);
     let refusals = "select count(*) from audit_log where outcome = 'unavailable' and method <> 'audit/lost'";
     assert!(post.database.number(refusals).await >= 16);

@@ -1,6 +1,6 @@
-//! No row is lost while the database is unreachable, and none of an answered request when a process is killed.
+//! No row is lost while the database is unreachable, and no row of an answered request when a process is killed.
 //!
-//! `SOAK=long` makes them as long as it takes to be sure.
+//! `SOAK=long` runs the long profile.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use crate::support::process::{Site, ready_again};
 use crate::support::wait::eventually;
 
 const CLIENTS: usize = 16;
-/// The longest until what waits in a spill file is in the log.
+/// The maximum time until rows of a spill file are in the log.
 const CATCHES_UP: Duration = Duration::from_secs(30);
 
 fn long() -> bool {
     std::env::var("SOAK").is_ok_and(|soak| soak == "long")
 }
 
-/// An agent with a resource; answers a key to it.
+/// Creates an agent with a resource; returns a key of it.
 async fn prepare(site: &Site) -> String {
     let owner = site.tenant("acme", ["research".to_owned()]).await;
     let body = json!({"name": "a", "contents": [{"text": "a"}]});
@@ -31,7 +31,7 @@ async fn prepare(site: &Site) -> String {
     owner
 }
 
-/// Reads until `goal` requests were sent or `stop`; answers the ids of those that were answered, and of the others.
+/// Reads until `goal` requests were sent or `stop` is set; returns the ids of the answered requests and of the others.
 async fn read(
     site: Arc<Site>,
     key: String,
@@ -59,7 +59,7 @@ async fn read(
             answered.insert(id);
         } else {
             unanswered.insert(id);
-            // The gateway is away for a while; a client tries again, not all the time.
+            // The gateway is down for a while; the client retries after a pause.
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
@@ -79,7 +79,7 @@ async fn counted(site: &Site) -> BTreeMap<String, usize> {
     counts
 }
 
-/// How many rows each request has, once the log has caught up with what the last process left behind.
+/// How many rows each request has, once the log is complete.
 async fn counted_all(site: &Site, answered: &BTreeSet<String>) -> BTreeMap<String, usize> {
     let began = Instant::now();
     loop {
@@ -89,7 +89,7 @@ async fn counted_all(site: &Site, answered: &BTreeSet<String>) -> BTreeMap<Strin
             return counts;
         }
         assert!(began.elapsed() < CATCHES_UP, "{missing} of {} have no row", answered.len());
-        // Each look reads the whole log.
+        // Each check reads the whole log.
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
 }
@@ -121,7 +121,7 @@ async fn each_request_has_one_row_despite_a_database_outage() {
     }
     assert_eq!((answered.len(), unanswered.len()), (requests, 0));
     ready_again(&site).await;
-    assert!(site.printed("stderr").contains("spill file"), "the database was never missed");
+    assert!(site.printed("stderr").contains("spill file"), "the database was never unreachable");
     assert!(gateway.stop().await.success());
     println!("{}", verified(&site).await);
     let gateway = site.serve().await;
@@ -145,9 +145,9 @@ async fn synchronous_log_keeps_answered_requests_across_kills() {
             let (site, sent, stop) = (Arc::clone(&site), Arc::clone(&sent), Arc::clone(&stop));
             clients.spawn(read(site, key.clone(), client, sent, usize::MAX, stop));
         }
-        // Not for a condition: what is killed is killed at any moment, in the middle of whatever it does.
+        // Not for a condition: processes are killed at arbitrary times.
         tokio::time::sleep(Duration::from_millis(300 + 170 * (round as u64 % 5))).await;
-        // The database alone, both of them, the gateway alone.
+        // The database, both, the gateway.
         if round % 3 != 2 {
             kill_hard(site.folder.postmaster().unwrap());
             tokio::time::sleep(Duration::from_millis(150 * (round as u64 % 3 + 1))).await;

@@ -13,7 +13,7 @@ use crate::support::cluster::database_in;
 use crate::support::faults::Fault;
 use crate::support::process::Site;
 
-/// The database refuses what is said to be poison, as one that cannot encode it does.
+/// Makes the database refuse the marked rows, like one that cannot encode them.
 const REFUSE: &str = "create function refuse_poison() returns trigger language plpgsql as $$
     begin raise exception 'no equivalent in encoding LATIN1' using errcode = '22P05'; end $$;
     create trigger refuse_poison before insert on audit_log
@@ -48,7 +48,7 @@ async fn rows_with_invalid_values_are_quarantined() {
     );
     assert_eq!(post.texts(CHAINS).await.join(" ").matches("quarantined").count(), 2);
 
-    // Its place cannot be given to several rows.
+    // Its position cannot be declared for several rows.
     let cut = "set session_replication_role = replica; \
         update audit_chains set first = first - 1 where number = (select min(number) from audit_chains where kind = 'quarantined')";
     post.database.execute(cut).await;

@@ -106,7 +106,7 @@ async fn embedded_gateway_signs_with_its_own_key() {
     assert_eq!(code, Some(0), "{stdout}{stderr}");
     assert!(stdout.contains("signed since ledger entry 1, verified with the trusted keys"), "{stdout}");
 
-    // A successor signs from the next start on, and is trusted for the sake of its predecessor.
+    // A successor signs from the next start on, and is trusted because its predecessor entered it.
     let (_, successor, _) = run(&site, &["audit", "key", "--new"]).await;
     assert_ne!(successor, key);
     assert!(site.serve().await.stop().await.success());

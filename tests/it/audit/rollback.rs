@@ -9,7 +9,7 @@ use crate::support::audit_site::AuditSite;
 use crate::support::metrics::sample;
 use crate::support::wait::eventually;
 
-/// The chain that the first gateway began.
+/// The chain of the first gateway.
 const OLD: &str = "(select chain from audit_chains where number = 1)";
 const NEW_ROWS: &str = "select count(*) from audit_log where chain <> \
     (select chain from audit_chains where number = 1)";
@@ -34,7 +34,7 @@ async fn rows_after_a_loss_continue_in_a_valid_new_chain() {
     assert_eq!(change.status, 204);
     becomes(&post.database, NEW_ROWS, 6).await;
     assert_eq!(post.number("rows_total").await, old + 6);
-    // The old one, that of the rows that were to be added to it, and the new one.
+    // The old one, the one of the pending rows, and the new one.
     assert_eq!(post.database.number("select count(distinct chain) from audit_log").await, 3);
     assert!(gateway.stop().await.success());
     let mut connection = post.database.connect().await;

@@ -14,7 +14,7 @@ use crate::support::app::Builder;
 use crate::support::clock::ManualClock;
 use crate::support::cluster::{Database, database, store_options};
 
-/// One life of a gateway, with a change in it.
+/// Runs a gateway, makes a change, and stops it.
 async fn live(database: &Database, name: &str, key: Option<&str>) -> Checkpoint {
     let builder = Builder::new(database);
     let builder =
@@ -56,7 +56,7 @@ async fn signature_by_an_untrusted_key_is_found() {
     let ((file, key), (foreign, other)) = (signer(folder.path(), 1), signer(folder.path(), 2));
     live(&database, "one", Some(&file)).await;
     let checkpoint = live(&database, "two", Some(&foreign)).await;
-    // Any replica may have a key of its own, so that only the keys that are trusted tell.
+    // Any replica may have its own key, so only the list of trusted keys decides.
     assert_eq!(findings(&database, None).await, [""; 0]);
     assert_eq!(held_against(&database, None, &[key, other]).await, [""; 0]);
     let doubt = format!("{other} is not a trusted key, and was not entered by one");
@@ -71,11 +71,11 @@ async fn unsigned_entry_after_a_signed_one_is_found() {
     let (database, folder) = (database().await, tempfile::tempdir().unwrap());
     let (file, key) = signer(folder.path(), 1);
     live(&database, "one", None).await;
-    // Without a key there is nothing to find, unless somebody trusts one.
+    // Without a key nothing is found, unless keys are trusted.
     assert_eq!(findings(&database, None).await, [""; 0]);
     let none = "ledger: no entry is signed, although trusted keys were given";
     assert_eq!(held_against(&database, None, &[key]).await, [none]);
-    // One that began before the first key ends without a signature.
+    // A chain that began before the first key ends without a signature.
     let before = Builder::new(&database).start().await;
     live(&database, "two", Some(&file)).await;
     before.running.stop().await;
@@ -96,7 +96,7 @@ async fn successor_key_is_entered_by_its_predecessor() {
     assert_eq!(held_against(&database, Some(&checkpoint), &[key]).await, [""; 0]);
     let successor: PublicKey = checkpoint.signer.unwrap();
     assert_ne!(successor, key);
-    // The predecessor signs no more.
+    // The predecessor no longer signs.
     live(&database, "three", Some(&file)).await;
     let found = [format!("ledger: entry 7: signed by {key}, a key that entry 4 replaced")];
     assert_eq!(held_against(&database, None, &[key]).await, found);

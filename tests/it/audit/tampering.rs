@@ -10,12 +10,12 @@ use super::calls::{becomes, reaches};
 use crate::support::app::Builder;
 use crate::support::cluster::{Database, database};
 
-/// What verification finds, with the ids of chains left out.
+/// The findings of verification, without the ids of chains.
 pub(super) async fn findings(database: &Database, checkpoint: Option<&Checkpoint>) -> Vec<String> {
     held_against(database, checkpoint, &[]).await
 }
 
-/// What verification finds that trusts these keys.
+/// The findings of verification with these trusted keys.
 pub(super) async fn held_against(
     database: &Database,
     checkpoint: Option<&Checkpoint>,
@@ -33,7 +33,7 @@ pub(super) async fn held_against(
     report.findings.iter().map(nameless).collect()
 }
 
-/// The encoding of `docs/audit.md`, by somebody who has not read the gateway's.
+/// An independent implementation of the encoding in `docs/audit.md`.
 const ENCODING: &str = "
     create function field(value bytea) returns bytea language sql as $$
         select case when value is null then '\\xffffffff' else int4send(length(value)) || value end
@@ -53,14 +53,14 @@ const ENCODING: &str = "
     create table kept_heads as select * from audit_heads;
     create table kept_chains as select * from audit_chains";
 
-/// Who owns the database asks nobody.
+/// The owner of the database disables the triggers.
 const OWNER: &str = "set session_replication_role = replica";
 
 const RESTORE: &str = "delete from audit_log; insert into audit_log select * from kept_log;
     delete from audit_heads; insert into audit_heads select * from kept_heads;
     delete from audit_chains; insert into audit_chains select * from kept_chains";
 
-/// Hashes the open chain anew, from its first row to the record of its last.
+/// Recomputes the hashes of the open chain, from its first row to its head.
 const RECOMPUTE: &str = "do $$
     declare
         r audit_log;

@@ -12,8 +12,8 @@ use crate::support::app::{Builder, Replica};
 use crate::support::clock::ManualClock;
 use crate::support::cluster::{Database, database};
 
-/// What the owner of the database does who knows the code but has no key: deletes rows, enters them as dropped, hashes the
-/// entry, and raises the record of the end of the ledger. `$body` enters.
+/// What an owner of the database without a key does: deletes rows, enters them as dropped, hashes the entry, and
+/// updates the head of the ledger. `$body` enters them.
 fn cut(first: i64, last: i64, fields: &str, version: i16) -> String {
     format!(
         "set session_replication_role = replica;
@@ -57,7 +57,7 @@ pub(super) fn signer(folder: &Path, private: u8) -> (String, PublicKey) {
     (file.display().to_string(), Signer::parse(pem.as_bytes()).unwrap().public())
 }
 
-/// A chain of twenty-one rows that began so many days ago, and a checkpoint that knows twenty of them.
+/// A chain of twenty-one rows that began this many days ago, and a checkpoint that includes twenty of them.
 async fn log(days: i64, key: Option<&str>) -> (Database, Replica, Checkpoint) {
     let database = database().await;
     let clock = ManualClock::at(OffsetDateTime::now_utc() - Duration::days(days));
@@ -115,7 +115,7 @@ async fn truncation_behind_rows_of_the_same_age_is_found() {
 async fn truncation_of_a_signed_log_is_found_without_checkpoint() {
     let folder = tempfile::tempdir().unwrap();
     let (file, key) = signer(folder.path(), 7);
-    // Old enough to be dropped, from its first row on: without signatures nothing tells it from a drop.
+    // Old enough to be dropped, from its first row on: without signatures it cannot be distinguished from a real drop.
     let cut = cut(1, 14, "cutoff := current_date - 90; days := 90;", 2);
     let (unsigned, _replica, checkpoint) = log(120, None).await;
     unsigned.execute(&cut).await;

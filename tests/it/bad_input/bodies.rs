@@ -86,7 +86,7 @@ async fn body_must_be_declared_json_and_within_its_limit() {
     let large = problem(413, "payload_too_large", "the body is longer than 262144 bytes");
     for length in [262_145, 1 << 20, 20 << 20] {
         assert_eq!(stage.admin(TENANTS, " ".repeat(length)).await, large, "{length}");
-        // Before anybody knows who asks, not a byte of it is looked at; the answer arrives all the same.
+        // Before the credential is known not a byte of it is read; the answer arrives nevertheless.
         let refused = problem(401, "unauthenticated", "a valid credential is required");
         assert_eq!(
             stage.ask("POST", "/admin/v1/tenants", &[], " ".repeat(length)).await,

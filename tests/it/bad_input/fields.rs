@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{Stage, invalid};
 
-/// A member that is a text, and what stands around its value.
+/// A text member, and the JSON around its value.
 struct Field {
     call: (&'static str, &'static str),
     before: &'static str,
@@ -50,18 +50,18 @@ const FIELDS: [Field; 13] = [
 ];
 
 impl Field {
-    /// What is sent with `value` in the text's place.
+    /// The body with `value` in place of the text.
     fn body(&self, value: &str) -> String {
         format!("{}{value}{}", self.before, self.after)
     }
 
-    /// The problem with the value itself, after its path.
+    /// The problem about the value itself, after its path.
     fn wrong(&self, what: &str, column: usize) -> Value {
         let body: Value = serde_json::from_str(&self.body("\"<here>\"")).unwrap();
         self.at(&format!("{}: {what}", path_to(&body, "<here>").unwrap()), column)
     }
 
-    /// The problem that something is at the end of what precedes `column` bytes of the value.
+    /// A problem at the end of the first `column` bytes of the value.
     fn at(&self, what: &str, column: usize) -> Value {
         invalid(&format!("{what} at line 1 column {}", self.before.len() + column))
     }

@@ -1,4 +1,4 @@
-//! Invalid manifests: each is refused as a whole, with the place of the error.
+//! Invalid manifests: each is refused as a whole, with the path of the error.
 
 use super::{Stage, invalid};
 use crate::support::answers::problem;
@@ -89,7 +89,7 @@ async fn manifest_with_one_error_names_it_and_changes_nothing() {
         ("prompts", prompt.to_owned(), format!("prompts[0] (p): messages[0]: {undeclared}")),
         ("prompts", twice(&good_prompt), "prompts: duplicate p".to_owned()),
     ] {
-        // Beside it, what would be done alone.
+        // Beside it, a valid definition that would be written.
         let others = ["resources", "templates", "prompts"].into_iter().filter(|other| *other != list);
         let others: Vec<_> = others
             .map(|other| match other {

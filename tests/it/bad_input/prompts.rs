@@ -209,7 +209,7 @@ async fn prompt_messages_beyond_their_total_limit_are_refused() {
     let long = "{{ '' }}".to_owned() + &"a".repeat(60_000);
     let too_long = "messages: the rendered text is longer than 1048576 bytes; give shorter values or shorten the template";
     assert_eq!(stage.admin(PUT, messages(20, &long)).await, invalid(too_long));
-    // Without anything to render there is nothing to take too much.
+    // Without anything to render, the cost is low.
     let plain = messages(20, &"a".repeat(60_000));
     assert_eq!(stage.admin(("PUT", "/agents/a/prompts/long"), plain).await["status"], 201);
     assert_eq!(stage.admin(("DELETE", "/agents/a/prompts/long"), "").await["status"], 204);

@@ -28,7 +28,7 @@ impl Stage {
     }
 }
 
-/// What is refused before it is a request at all.
+/// Refused before there is a request.
 fn no_http(status: u16) -> Value {
     json!({"status": status, "headers": {}, "body": null})
 }
@@ -72,7 +72,7 @@ async fn wrong_content_length_is_detected() {
     let expects = ["Content-Length: 4194305", "Expect: 100-continue"];
     assert_eq!(stage.say(post, &expects, "").await, over, "and nobody is told to go on");
     let pieces = format!("100000\r\n{}\r\n", " ".repeat(1 << 20)).repeat(5) + "0\r\n\r\n";
-    assert_eq!(stage.say(post, &[chunked], &pieces).await, over, "by what has come");
+    assert_eq!(stage.say(post, &[chunked], &pieces).await, over, "by the bytes received");
     stage.struck().await;
 }
 
@@ -105,7 +105,7 @@ async fn malformed_http_is_answered() {
     let host = "HTTP/1.1\r\nHost: localhost";
     for (head, expected) in [
         (format!("POST http://localhost/a/mcp {host}"), pong()),
-        // With a key that holds, any Host and none will do.
+        // With a valid key, any Host and none are accepted.
         (format!("POST http://evil.example/a/mcp {host}"), pong()),
         (format!("POST /{}/mcp {host}", "a".repeat(30_000)), forbidden.clone()),
         (format!("POST /{}/mcp {host}", "a".repeat(33_000)), no_http(431)),

@@ -51,7 +51,7 @@ impl Stage {
         assert_eq!(self.replica.admin("PATCH", "/agents/a", Some(patch)).await.status, 200);
     }
 
-    /// What each of those who may ask is answered by the agent `a`, by status and name.
+    /// The answer of the agent `a` to each kind of caller, by status and name.
     async fn answers(&self) -> Vec<(&'static str, String)> {
         let operator = format!("Bearer {}", self.replica.operator);
         let (api_key, bearer) = ("x-agent-api-key", "authorization");

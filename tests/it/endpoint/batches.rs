@@ -1,4 +1,4 @@
-//! JSON-RPC batches, which one revision has.
+//! JSON-RPC batches, which only one revision supports.
 
 use serde_json::{Value, json};
 
@@ -90,7 +90,7 @@ async fn batches_are_refused_in_other_revisions() {
             "{revision}"
         );
     }
-    // Of a batch only the header decides, so that this is one of 2025-03-26 with a member of a strange kind.
+    // Only the header decides the era of a batch: this is one of 2025-03-26 with an unknown member.
     let meta = super::meta(MODERN);
     let member = json!([{"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {"_meta": meta}}]);
     let answer = batch(&replica, &key, None, member.to_string()).await;

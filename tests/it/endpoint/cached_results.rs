@@ -1,4 +1,4 @@
-//! Cached results: a change invalidates its own result alone.
+//! Cached results: a change invalidates its own result only.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ fn manifest(changed: &str) -> Value {
 #[tokio::test(flavor = "multi_thread")]
 async fn changing_one_resource_keeps_cached_results_of_others() {
     let database = database().await;
-    // Contents and what is compiled are not kept, so that only a kept result can answer without the database.
+    // Contents and compiled templates are not cached, so only a cached result can answer without the database.
     let builder = Builder::new(&database).set("WAGGLE_CACHE__CONTENT_BYTES", 0);
     let replica = builder.set("WAGGLE_CACHE__COMPILED_BYTES", 0).start().await;
     let key = replica.acme("a").await;
@@ -59,7 +59,7 @@ async fn changing_one_resource_keeps_cached_results_of_others() {
     let ask = async |(method, params): &(&'static str, Value), revision| {
         exact(&speak(&replica, &key, revision, method, params.clone()).await)
     };
-    // What is rendered is kept the second time that it is asked for.
+    // Rendered results are cached on the second request.
     for call in &rendered {
         ask(call, None).await;
         ask(call, Some(MODERN)).await;
@@ -73,7 +73,7 @@ async fn changing_one_resource_keeps_cached_results_of_others() {
     let changed = ("resources/read", json!({"uri": "x:05000"}));
     assert_eq!(ask(&changed, None).await["body"]["result"]["contents"][0]["text"], "changed");
 
-    // From here on nobody gets at the contents.
+    // From here on contents cannot be read.
     let mut locker = database.options.connect().await.unwrap();
     let mut locked = locker.begin().await.unwrap();
     locked.execute("lock table contents in access exclusive mode").await.unwrap();
@@ -83,6 +83,6 @@ async fn changing_one_resource_keeps_cached_results_of_others() {
     }
     let never_read = ("resources/read", json!({"uri": "x:00002"}));
     let waited = timeout(Duration::from_millis(300), ask(&never_read, None)).await;
-    assert!(waited.is_err(), "what was never read has to wait for the lock");
+    assert!(waited.is_err(), "an uncached read waits for the lock");
     locked.rollback().await.unwrap();
 }

@@ -50,7 +50,7 @@ async fn allowed_public_host_is_served() {
     for (more, status) in [
         (("host", "mcp.example.com"), 200),
         (("host", "MCP.example.com:443"), 200),
-        // Any name will do with a key that holds.
+        // Any name is accepted with a valid key.
         (("host", "example.com"), 200),
         (("origin", "https://app.example.com"), 200),
         (("origin", "http://app.example.com"), 403),

@@ -11,7 +11,7 @@ fn read(meta: &Value) -> String {
     json!({"jsonrpc": "2.0", "id": 7, "method": "resources/read", "params": params}).to_string()
 }
 
-/// A rule, the headers and the `_meta` that break it, and the answer.
+/// A rule, the headers and `_meta` that violate it, and the answer.
 type Case<'a> = (&'a str, Vec<(&'a str, &'a str)>, Value, Value);
 
 fn mismatch(sentence: &str) -> Value {
@@ -39,7 +39,7 @@ async fn header_rules_are_checked_in_the_order_of_the_contract() {
     let good = [(version, MODERN), (method, "resources/read"), (name, "x:1")];
     let cases: Vec<Case<'_>> = vec![
         (
-            "2: an unknown version in the header alone",
+            "2: an unknown version in the header only",
             vec![(version, "2099-01-01")],
             json!({}),
             unsupported("2099-01-01"),
@@ -55,7 +55,7 @@ async fn header_rules_are_checked_in_the_order_of_the_contract() {
         ("3: no string, without a header", vec![], meta_of(Value::Null), bad(no_version)),
         ("4: no header", vec![], meta_of(json!(MODERN)), mismatch("MCP-Protocol-Version is required")),
         (
-            "4: before the version is looked at",
+            "4: before the version is checked",
             vec![],
             meta_of(json!("2099-01-01")),
             mismatch("MCP-Protocol-Version is required"),
@@ -117,7 +117,8 @@ async fn header_rules_are_checked_in_the_order_of_the_contract() {
         sent.extend(headers);
         let answer = exact(&post(&replica, "/a/mcp", &sent, read(&meta)).await);
         assert_eq!(answer, expected, "{rule}");
-        // 1: the envelope comes before all of it. Without a version in the header or in _meta, it is legacy's.
+        // Rule 1: the envelope is checked before everything else. Without a version in the header or in `_meta` a
+        // request is legacy.
         let broken = read(&meta).replace("\"2.0\"", "\"1.0\"");
         let answer = exact(&post(&replica, "/a/mcp", &sent, broken).await);
         assert_eq!(answer, error(400, "7", -32600, "invalid_request", "jsonrpc must be \"2.0\""), "{rule}");
@@ -148,8 +149,8 @@ async fn method_is_checked_after_headers_and_before_parameters() {
     let unknown_tool = bad("unknown tool: ä");
     assert_eq!(ask("tools/call", Some("=?base64?w6Q=?="), json!({"name": "ä"})).await, unknown_tool);
     let prompt = ask("prompts/get", None, json!({"name": "p"})).await;
-    assert_eq!(prompt, mismatch("Mcp-Name is required for this method"), "before the method is looked at");
-    // The name in base64 names the same.
+    assert_eq!(prompt, mismatch("Mcp-Name is required for this method"), "before the method is checked");
+    // The name in base64 is the same name.
     let uri = json!({"uri": "x:%C3%BC"});
     for name in ["x:%C3%BC", "=?base64?eDolQzMlQkM=?=", "  x:%C3%BC\t"] {
         assert_eq!(ask("resources/read", Some(name), uri.clone()).await["status"], 200, "{name}");

@@ -9,7 +9,7 @@ use super::{MODERN, REVISIONS, speak};
 use crate::support::app::{Builder, Replica, gateway};
 use crate::support::cluster::database;
 
-/// Reads the list to its end; answers the URIs page by page.
+/// Reads the list to its end; returns the URIs by page.
 async fn walk(replica: &Replica, key: &str, revision: Option<&str>) -> Vec<Vec<String>> {
     let mut pages = Vec::new();
     let mut params = json!({});
@@ -18,7 +18,7 @@ async fn walk(replica: &Replica, key: &str, revision: Option<&str>) -> Vec<Vec<S
         let items = page["result"]["resources"].as_array().unwrap().iter();
         pages.push(items.map(|item| item["uri"].as_str().unwrap().to_owned()).collect());
         if revision == Some(MODERN) {
-            assert_eq!(page["result"]["cacheScope"], "private", "alike on all pages");
+            assert_eq!(page["result"]["cacheScope"], "private", "the same on all pages");
         }
         match page["result"].get("nextCursor") {
             Some(next) => params = json!({"cursor": next}),
@@ -32,7 +32,7 @@ async fn resources_are_listed_in_pages_in_byte_order() {
     let (_database, replica) = gateway().await;
     let replica = Arc::new(replica);
     let key = replica.acme("a").await;
-    // Neither by number nor as a dictionary would have it.
+    // Neither numeric nor alphabetical order.
     let mut uris: Vec<_> = (0..248).map(|n| format!("x:{n}")).chain(["x:A".into(), "x:a".into()]).collect();
     let mut writers = JoinSet::new();
     for chunk in uris.chunks(25) {
@@ -107,7 +107,7 @@ async fn cursor_stays_valid_while_the_list_changes() {
     }
 }
 
-/// The lists of definitions, and what the items of each are called by.
+/// The lists of definitions, and the member with the name of their items.
 const LISTS: [(&str, &str, &str); 3] = [
     ("resources/list", "resources", "uri"),
     ("resources/templates/list", "resourceTemplates", "uriTemplate"),
@@ -159,7 +159,7 @@ async fn altered_or_foreign_list_cursors_are_refused() {
         for bit in 0..cursors[at].len() * 8 {
             let mut flipped = cursors[at].clone().into_bytes();
             flipped[bit / 8] ^= 1 << (bit % 8);
-            // Not every byte is a character any more; what is sent is text.
+            // Altered bytes may not be UTF-8; the cursor is sent as text.
             refused(&flipped.iter().map(|byte| char::from(*byte)).collect::<String>()).await;
         }
     }

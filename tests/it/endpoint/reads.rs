@@ -1,4 +1,4 @@
-//! Lists and reads, alike in every revision.
+//! Lists and reads in every revision.
 
 use serde_json::{Value, json};
 use time::Duration;
@@ -76,7 +76,7 @@ async fn registered_resources_are_served_in_every_revision() {
         ("x:none", json!([])),
     ];
     for revision in REVISIONS {
-        // The second answer is the encoded result of the first.
+        // The second answer is the cached result of the first.
         for _ in 0..2 {
             let list = speak(&replica, &key, revision, "resources/list", json!({})).await;
             assert_eq!(exact(&list), told(revision, &listed), "{revision:?}");

@@ -17,7 +17,7 @@ use serde_json::json;
 use crate::support::app::{Builder, Replica, encode, mistyped, resource};
 use crate::support::cluster::database;
 
-/// How the client presents the key.
+/// The header with the key.
 #[derive(Clone, Copy, Debug)]
 enum Credential<'a> {
     ApiKey(&'a str),
@@ -46,7 +46,7 @@ async fn connect(
     client.serve_with_lifecycle(transport, mode).await
 }
 
-/// Lists in pages and reads each resource; answers the URIs with their text.
+/// Lists in pages and reads each resource; returns the URIs with their texts.
 async fn read_all(client: &RunningService<RoleClient, ClientConfig>) -> Vec<(String, String)> {
     let first = client.list_resources(Some(PaginatedRequestParams::default())).await.unwrap();
     assert_eq!((first.resources.len(), first.next_cursor.is_some()), (2, true));

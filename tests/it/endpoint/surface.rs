@@ -134,7 +134,7 @@ async fn every_answer_to_an_allowed_origin_has_cors_headers() {
     assert_eq!(from("/a/mcp", &[key], &" ".repeat(5 << 20)).await, 413);
     assert_eq!(from("/admin/v1/tenants", &[], "{}").await, 401);
     assert_eq!(from("/.well-known/oauth-protected-resource", &[], "").await, 404);
-    // To nobody's page: nothing of it.
+    // A foreign origin gets none of them.
     let plain = exact(&post(&replica, "/a/mcp", &[key], PING).await);
     assert_eq!(plain["headers"], json!({"content-type": "application/json"}));
 }
@@ -273,7 +273,7 @@ async fn valid_request_id_of_the_client_is_used() {
         }
         ours.sort_unstable();
         ours.dedup();
-        assert_eq!(ours.len(), 5, "each of them once");
+        assert_eq!(ours.len(), 5, "all different");
     }
     let invisible =
         "POST /a/mcp HTTP/1.1\r\nHost: localhost\r\nX-REQUEST-ID: \u{e9}\r\nConnection: close\r\n\r\n";

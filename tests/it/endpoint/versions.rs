@@ -1,4 +1,4 @@
-//! Protocol revisions: negotiation, detection, and methods that not all of them have.
+//! Protocol revisions: negotiation, era detection, and methods that exist in some revisions only.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::support::app::gateway;
 
 const SUPPORTED: [&str; 5] = ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
 
-/// What is declared because it is served.
+/// The declared capabilities.
 fn capabilities() -> Value {
     json!({
         "resources": {"subscribe": true, "listChanged": true}, "prompts": {"listChanged": true},
@@ -45,7 +45,7 @@ async fn initialize_negotiates_the_protocol_version() {
         let expected = json!({
             "protocolVersion": agreed, "capabilities": served, "serverInfo": server, "instructions": "Read.",
         });
-        // A session that it names is none of its business.
+        // The session that it names is ignored.
         for more in [&[][..], &[("mcp-session-id", "gone")][..]] {
             let mut headers = vec![("x-agent-api-key", key.as_str())];
             headers.extend_from_slice(more);
@@ -195,7 +195,7 @@ async fn unreadable_id_is_answered_as_the_revision_defines() {
             let answer = exact(&post(&replica, "/a/mcp", &headers, body).await);
             assert_eq!(answer, error(400, id, code, name, sentence), "{revision:?} {body}");
         }
-        // Refusals before the body is wanted read the id as well.
+        // Refusals before the body is parsed read its id as well.
         for (body, id) in [(r#"{"jsonrpc":"2.0","id":"ä","method":"ping"}"#, "\"ä\""), ("{", id), ("", id)]
         {
             let nobody = exact(&post(&replica, "/a/mcp", &headers[1..], body).await);

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::app::Builder;
 use crate::support::cluster::database;
-use crate::support::flood::{flood, good_caller, percentile, resident};
+use crate::support::flood::{flood, percentile, resident, valid_caller};
 
 const ADDRESSES: u32 = 100_000;
 const REMEMBERED: u64 = 20_000;
@@ -25,7 +25,7 @@ async fn flood_of_bad_keys_has_bounded_cost_and_delays_no_caller() {
     let address = replica.running.address;
     // For how long the caller is measured without a flood.
     let rest = tokio::time::sleep(Duration::from_secs(2));
-    let before = good_caller(address, "a", &key, rest).await;
+    let before = valid_caller(address, "a", &key, rest).await;
     let looked_up = replica.running.services.identity.stats().key_look_ups;
     let memory = resident("self");
 
@@ -36,7 +36,7 @@ async fn flood_of_bad_keys_has_bounded_cost_and_delays_no_caller() {
         done.send(()).unwrap();
         statuses
     });
-    let during = good_caller(address, "a", &key, async { flooded.await.unwrap() }).await;
+    let during = valid_caller(address, "a", &key, async { flooded.await.unwrap() }).await;
     let (statuses, took) = (flooding.await.unwrap(), began.elapsed());
 
     let looked_up = replica.running.services.identity.stats().key_look_ups - looked_up;

@@ -66,16 +66,18 @@ impl Files {
 async fn start(database: &Database, files: &Files, more: &[(&str, &str)]) -> Replica {
     let operator = "wag_00000000000000000000000000000000000000000003NxIRP".to_owned();
     let own = [("WAGGLE_SERVER__LISTEN".to_owned(), "127.0.0.1:0".to_owned())];
+    let spill = tempfile::tempdir().unwrap();
+    let spill_dir = [("WAGGLE_AUDIT__SPILL_DIR".to_owned(), spill.path().display().to_string())];
     let tls = files.settings().map(|(name, value)| (name.to_owned(), value));
     let more = more.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-    let environment: Environment = own.into_iter().chain(tls).chain(more).collect();
+    let environment: Environment = own.into_iter().chain(spill_dir).chain(tls).chain(more).collect();
     let settings = config::load(&environment, &Flags::default(), Purpose::Assist).ok().unwrap().settings;
     let keys = OperatorKeys::new([&SecretKey::parse(&operator).unwrap()]);
     let sources = waggle::model::sources::Sources::system();
     let http = Client::new("127.0.0.1:1".parse().unwrap());
     let running =
         app::start(&settings, store_options(database.options.clone()), keys, sources).await.unwrap();
-    Replica { running, operator, http }
+    Replica { running, operator, http, _spill: spill }
 }
 
 /// Connects as a client that trusts this certificate alone, and speaks these protocols.

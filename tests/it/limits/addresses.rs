@@ -16,12 +16,12 @@ fn five_for_an_address(database: &Database) -> Builder {
         .set("WAGGLE_SERVER__TRUSTED_PROXIES", "127.0.0.1")
 }
 
-/// A key that nobody has.
+/// A well-formed key that was never issued.
 fn unknown() -> String {
     SecretKey::generate(KeyKind::Agent, &mut Sources::system().csprng().unwrap()).reveal().to_owned()
 }
 
-/// The status of a list with a key, or without, from an address.
+/// The status of a list from an address, with or without a key.
 async fn from(replica: &Replica, client: &str, key: Option<&str>) -> u16 {
     let mut headers = vec![("x-forwarded-for", client), ("content-type", "application/json")];
     headers.extend(key.map(|key| ("x-agent-api-key", key)));
@@ -41,12 +41,16 @@ async fn invalid_credentials_exhaust_and_block_their_address() {
         assert_eq!(from(&replica, "192.0.2.1", Some(&bad)).await, 401);
     }
     assert_eq!(from(&replica, "192.0.2.1", Some(&unknown())).await, 429);
-    // Not for a condition: a unit of the rate comes back in this time, and must not lift the penalty.
+    // Not for a condition: a unit of the rate is restored during this time, and must not lift the penalty.
     tokio::time::sleep(std::time::Duration::from_millis(1_100)).await;
     assert_eq!(from(&replica, "192.0.2.1", Some(&unknown())).await, 429);
     assert_eq!(from(&replica, "192.0.2.1", None).await, 429);
-    assert_eq!(from(&replica, "192.0.2.1", Some(&fresh)).await, 200, "an issued key passes from there too");
-    assert_eq!(from(&replica, "192.0.2.1", Some(&key)).await, 200, "who is known goes on");
+    assert_eq!(
+        from(&replica, "192.0.2.1", Some(&fresh)).await,
+        200,
+        "an issued key is admitted from there too"
+    );
+    assert_eq!(from(&replica, "192.0.2.1", Some(&key)).await, 200, "a cached key is admitted");
     assert_eq!(from(&replica, "192.0.2.2", Some(&fresh)).await, 200, "and so does every other address");
     let is_over = async || from(&replica, "192.0.2.1", Some(&unknown())).await == 401;
     eventually("the penalty is over", is_over).await;

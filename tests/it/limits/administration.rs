@@ -36,7 +36,11 @@ async fn administration_rate_is_per_key_and_not_for_the_operator() {
         "code": "rate_limited",
     });
     assert_eq!(refused.json(), expected);
-    assert_eq!(lists(&replica, "a", &key, 6).await, [200, 200, 200, 200, 200, 429], "reading has its own");
+    assert_eq!(
+        lists(&replica, "a", &key, 6).await,
+        [200, 200, 200, 200, 200, 429],
+        "reads have their own rate"
+    );
     for _ in 0..10 {
         let answered = replica.admin("GET", "/agents/a", None).await;
         assert_eq!((answered.status.as_u16(), left(&answered)), (200, None));
@@ -78,7 +82,7 @@ async fn anonymous_administration_calls_are_charged_to_the_address() {
     replica.admin("PATCH", "/agents/a", Some(json!({"access": "public"}))).await;
     let mut statuses = Vec::new();
     for path in ["/admin/openapi.json", "/admin/docs/", "/admin/v1/no/such", "/admin/v1/agents"] {
-        // The last one has a GET, and no DELETE.
+        // The last path has a GET, and no DELETE.
         let method = if path.ends_with("agents") { "DELETE" } else { "GET" };
         statuses.push(replica.http.send(method, path, &[], "").await.status.as_u16());
     }
@@ -88,7 +92,7 @@ async fn anonymous_administration_calls_are_charged_to_the_address() {
     assert_eq!((refused.status.as_u16(), left(&refused).as_deref()), (429, Some("\"address\";r=0")));
     let list = json!({"jsonrpc": "2.0", "id": 1, "method": "resources/list"}).to_string();
     let read = replica.http.send("POST", "/a/mcp", &[("content-type", "application/json")], list).await;
-    assert_eq!(read.status, 200, "reading has its own");
+    assert_eq!(read.status, 200, "reads have their own rate");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! No caller consumes the rate of another, or learns from a limit that an agent exists.
+//! No caller consumes the rate of another, or learns from a rate that an agent exists.
 
 use std::sync::Arc;
 

@@ -13,7 +13,7 @@ async fn ask(replica: &Replica, agent: &str, question: Value) -> Value {
     answer.json()
 }
 
-/// The rule by which a key is refused, which must be what it is then refused with.
+/// The rule by which a key is refused; its actual refusal must agree.
 async fn rule(replica: &Replica, agent: &str, id: &str, key: &str) -> String {
     let told = ask(replica, agent, json!({"keyId": id})).await;
     let answer = list(replica, agent, key).await;
@@ -26,7 +26,7 @@ async fn rule(replica: &Replica, agent: &str, id: &str, key: &str) -> String {
 async fn explain_names_the_deciding_rule() {
     let database = database().await;
     let replica = Builder::new(&database)
-        // Five lists; the next unit for one more comes back after a minute.
+        // Five lists; the next unit is restored after a minute.
         .set("WAGGLE_LIMITS__KEY_PER_SECOND", 1)
         .set("WAGGLE_LIMITS__KEY_BURST", 500)
         .set("WAGGLE_COSTS__LIST", 100)
@@ -78,7 +78,7 @@ async fn explain_names_the_deciding_rule() {
     let (used_id, used) = replica.key("b", &["mcp"]).await;
     assert_eq!(rule(&replica, "b", &used_id, &used).await, "allowed");
     for _ in 0..2 {
-        assert_eq!(rule(&replica, "b", &used_id, &used).await, "quota", "explaining takes nothing");
+        assert_eq!(rule(&replica, "b", &used_id, &used).await, "quota", "explaining is not charged");
     }
     let expected = json!({
         "allowed": false,

@@ -32,7 +32,7 @@ async fn ask(http: &Client, client: &str, key: &str) -> u16 {
     http.send("POST", "/a/mcp", &headers, body).await.status.as_u16()
 }
 
-/// Keys of the agent `a`, more than the gateway would make for one agent.
+/// Keys of the agent `a`, more than the administration API permits for one agent.
 async fn issue(database: &Database, many: usize) -> Vec<SecretKey> {
     let keys: Vec<_> = (0..many).map(|_| made_up()).collect();
     let hashes: Vec<_> = keys.iter().map(|key| format!("'\\x{}'", key.hash())).collect();
@@ -128,7 +128,7 @@ async fn key_unknown_to_the_filter_is_charged_to_the_address() {
     for key in &keys[..3] {
         statuses.push(ask(&reader.http, "192.0.2.1", key).await);
     }
-    // In a second one more is allowed.
+    // One more is permitted each second.
     if began.elapsed() < Duration::from_secs(1) {
         assert_eq!(statuses, [200, 429, 429]);
     }
@@ -142,7 +142,7 @@ async fn keys_created_on_another_replica_reach_the_filter() {
     let [writer, reader] = [Builder::new(&database).start().await, Builder::new(&database).start().await];
     writer.acme("a").await;
     let key = SecretKey::parse(&writer.key("a", &["mcp"]).await.1).unwrap();
-    assert_eq!(recognition(&writer, &key), Recognition::Recognized, "at once where it was made");
+    assert_eq!(recognition(&writer, &key), Recognition::Recognized, "at once on the replica that created it");
     let is_recognized = async || recognition(&reader, &key) == Recognition::Recognized;
     eventually("the filter of the other replica has the key", is_recognized).await;
     assert_eq!(recognition(&reader, &made_up()), Recognition::NotIssued);

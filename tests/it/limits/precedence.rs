@@ -32,14 +32,14 @@ impl Stage {
         without_rates(&self.replica.http.admin(&self.owner, method, path, Some(body)).await)
     }
 
-    /// What the operator does, which is not refused.
+    /// A call of the operator that must succeed.
     async fn operator(&self, method: &str, path: &str, body: Value) -> Value {
         let answer = self.replica.admin(method, path, Some(body)).await;
         assert!(answer.status.is_success(), "{method} {path} {}", answer.text());
         answer.json()
     }
 
-    /// The owner deletes an agent and makes it again.
+    /// The owner deletes an agent and creates it again.
     async fn remake(&self, agent: &str) -> Value {
         let deleted = self.replica.http.admin(&self.owner, "DELETE", &format!("/agents/{agent}"), None).await;
         assert_eq!(deleted.status, 204);
@@ -89,12 +89,12 @@ async fn limits_and_usage_of_an_agent_survive_its_deletion() {
     }
     let key = stage.key("a").await;
     let fourth = list(&stage.replica, "a", &key).await;
-    // A unit comes back every second; a bucket of its own would have 99,999 left whenever it is asked.
+    // A unit is restored every second; a new bucket would always have 99,999 left.
     let left = fourth.header("ratelimit").unwrap().strip_prefix("\"agent\";r=").unwrap();
     let left: u32 = left.split(';').next().unwrap().parse().unwrap();
     assert!((99_996..99_999).contains(&left), "{left}");
     assert_eq!(lists(&stage.replica, "a", &key, 2).await, [200, 429], "the quota of the day goes on");
-    // The operator starts the slug anew.
+    // The operator creates the agent again without its former limits.
     stage.replica.admin("DELETE", "/agents/a", None).await;
     let made = stage.operator("POST", "/agents", json!({"id": "a", "tenant": "acme", "limits": null})).await;
     assert_eq!(made.get("limits"), None);
@@ -109,7 +109,7 @@ async fn new_agent_inherits_the_default_limits_of_its_tenant() {
     assert_eq!(tenant["agentLimits"], given);
     let made = stage.owner("POST", "/agents", json!({"id": "b", "tenant": "acme"})).await;
     assert_eq!(made["body"]["limits"], given);
-    // An id that was used before keeps what it had, which was nothing.
+    // An id that was used before keeps its former limits: none.
     assert_eq!(stage.remake("a").await["body"].get("limits"), None);
     let own = json!({"id": "c", "tenant": "acme", "limits": {"callsPerDay": 9}});
     assert_eq!(stage.operator("POST", "/agents", own).await["limits"], json!({"callsPerDay": 9}));
@@ -129,17 +129,17 @@ async fn owner_cannot_enable_an_agent_the_operator_disabled() {
     let stage = Stage::start().await;
     let refused = forbidden("enabled: the operator disabled this agent; only the operator key enables it");
     let enabled = async |enabled: bool| stage.owner("PATCH", "/agents/a", json!({"enabled": enabled})).await;
-    // What an owner disabled, it enables.
+    // An owner enables what an owner disabled.
     for value in [false, true, false] {
         assert_eq!(enabled(value).await["body"]["enabled"], json!(value));
     }
     stage.operator("PATCH", "/agents/a", json!({"enabled": false})).await;
     assert_eq!(enabled(true).await, refused);
     assert_eq!(enabled(false).await["status"], 200);
-    assert_eq!(enabled(true).await, refused, "an owner's own disabling does not take its place");
+    assert_eq!(enabled(true).await, refused, "disabling by an owner does not replace that of the operator");
     let key = stage.key("a").await;
     assert_eq!(list(&stage.replica, "a", &key).await.json()["error"]["data"]["code"], "agent_disabled");
-    // Nor by making it again.
+    // Nor by creating it again.
     assert_eq!(stage.remake("a").await["body"]["enabled"], json!(false));
     assert_eq!(enabled(true).await, refused);
     stage.replica.http.admin(&stage.owner, "DELETE", "/agents/a", None).await;
@@ -166,7 +166,7 @@ async fn owner_limits_of_a_key_are_separate_from_the_operators() {
     let owners = json!({"perSecond": 1, "burst": 5});
     assert_eq!(limits(owner(owners.clone()).await).await, Some(owners.clone()));
     assert_eq!(lists(&stage.replica, "a", &key, 6).await[4..], [200, 429]);
-    // The tighter is in force, whoever sets it last.
+    // The tighter one applies, whichever was set last.
     let wider = stage.operator("PATCH", &path, json!({"limits": {"perSecond": 40, "burst": 80}})).await;
     assert_eq!(wider["limits"], owners);
     let rotated = stage.owner("POST", &format!("{path}/rotate"), json!({"graceSeconds": 0})).await;
@@ -201,7 +201,7 @@ async fn agent_limit_of_a_tenant_includes_retired_ids() {
                    allows; use one of them again";
     assert_eq!(create("c").await, problem(400, "invalid_params", retired));
     assert_eq!(create("a").await["status"], 201, "an id that it had");
-    // The ids stay with their tenant, and another tenant is not affected.
+    // The ids remain reserved for their tenant, and other tenants are not affected.
     stage.replica.tenant("bee").await;
     let taken = json!({"id": "b", "tenant": "bee"});
     let taken = normalized(&stage.replica.admin("POST", "/agents", Some(taken)).await);

@@ -35,7 +35,7 @@ async fn exhausted_rate_is_refused_with_a_retry_time() {
         },
     });
     assert_eq!(body, expected);
-    // Not for a condition: the answer says how long to wait.
+    // Not for a condition: the answer states the wait.
     tokio::time::sleep(std::time::Duration::from_millis(wait.as_u64().unwrap())).await;
     assert_eq!(list(&replica, "a", &key).await.status, 200);
 }
@@ -77,7 +77,7 @@ async fn request_is_charged_the_cost_of_its_method() {
         ("ping", json!({}), 60),
         ("no/such/method", json!({}), 60),
     ] {
-        // One unit a second comes back.
+        // One unit per second is restored.
         let units = taken(&message(method, params)).await;
         assert!((cost - 2..=cost).contains(&units), "{method}: {units}");
     }
@@ -128,10 +128,10 @@ async fn batch_costing_more_than_the_burst_is_refused() {
         (refused.status.as_u16(), &*refused.json()["error"]["data"]["code"].to_string()),
         (400, "\"invalid_request\"")
     );
-    let told = "the batch costs 6 units, the burst of this key is 5; send it in parts";
-    assert_eq!(refused.json()["error"]["message"], told);
+    let detail = "the batch costs 6 units, the burst of this key is 5; send it in parts";
+    assert_eq!(refused.json()["error"]["message"], detail);
     let answered = replica.http.post("a", &key, &json!(batch[..5])).await;
-    assert_eq!(answered.json().as_array().unwrap().len(), 5, "what was refused took nothing");
+    assert_eq!(answered.json().as_array().unwrap().len(), 5, "the refused batch was not charged");
     assert_eq!(lists(&replica, "a", &key, 1).await, [429]);
 }
 

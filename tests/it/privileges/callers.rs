@@ -6,7 +6,7 @@ use crate::support::app::Replica;
 use crate::support::http::Answer;
 use crate::tokens;
 
-/// Units of a key that has no limits of its own: enough for the test.
+/// The rate of a key without limits of its own: high enough for the test.
 const RATE: u32 = 400_000;
 
 /// A credential.
@@ -16,13 +16,13 @@ pub(super) struct Caller {
     secret: Option<String>,
 }
 
-/// The agents `a` and `b` of `acme` and `c` of `bee`, and who calls.
-pub(super) struct World {
+/// The agents `a` and `b` of `acme` and `c` of `bee`, and the callers.
+pub(super) struct Gateway {
     stage: tokens::Stage,
     pub(super) callers: Vec<Caller>,
 }
 
-impl World {
+impl Gateway {
     pub(super) async fn start() -> Self {
         let rate = |builder: crate::support::app::Builder| {
             builder.set("WAGGLE_LIMITS__KEY_PER_SECOND", RATE).set("WAGGLE_LIMITS__KEY_BURST", RATE)
@@ -99,7 +99,7 @@ impl World {
         &self.stage.replica
     }
 
-    /// A call of somebody.
+    /// A call by a caller.
     pub(super) async fn ask(
         &self,
         caller: &Caller,
@@ -114,7 +114,7 @@ impl World {
         self.replica().http.send(method, &format!("/admin/v1{path}"), &headers, body).await
     }
 
-    /// A call of the operator that is done, or fails because what it makes is there.
+    /// A call of the operator that succeeds, or fails because its object already exists.
     pub(super) async fn prepare(&self, method: &str, path: &str, body: Option<Value>) -> Answer {
         let answer = self.replica().admin(method, path, body).await;
         let status = answer.status.as_u16();
@@ -122,7 +122,7 @@ impl World {
         answer
     }
 
-    /// The agent `spare` of `acme` made anew, with one key; answers the key's id.
+    /// Creates the agent `spare` of `acme` again, with one key; returns the key's id.
     pub(super) async fn spare_key(&self, key: Value) -> String {
         self.prepare("DELETE", "/agents/spare", None).await;
         self.prepare("POST", "/agents", Some(json!({"id": "spare", "tenant": "acme"}))).await;

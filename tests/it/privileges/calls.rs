@@ -4,18 +4,18 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
-use super::callers::World;
+use super::callers::Gateway;
 use super::{Document, Operation, cell, head};
 
-/// How a call is made.
+/// The request of a call.
 struct Probe {
-    /// What stands in the path in the place of each parameter.
+    /// The values of the path's parameters.
     agent: &'static str,
     tenant: &'static str,
-    /// With the question mark.
+    /// Including the question mark.
     query: &'static str,
     body: Option<Value>,
-    /// Made before each call, because the call may take it away.
+    /// What to create before each call, because the call may delete it.
     fixture: Option<Fixture>,
 }
 
@@ -29,7 +29,7 @@ enum Fixture {
     Key,
 }
 
-/// How each operation is called; for one that is new, decide here, then look at who may.
+/// The request of each operation. Decide here for a new one, then check the new row of the table.
 fn probe(operation: &str, nth: usize) -> Probe {
     let plain = || Probe { agent: "a", tenant: "acme", query: "", body: None, fixture: None };
     let with = |body: Value| Probe { body: Some(body), ..plain() };
@@ -73,8 +73,8 @@ fn new_prompt() -> Value {
     json!({"messages": [{"role": "user", "content": {"type": "text", "text": ""}}]})
 }
 
-/// Makes what a call may take away; answers the id of the key, if that is what it made.
-async fn make(world: &World, fixture: Fixture) -> Option<String> {
+/// Creates what a call may delete; returns the id of the key, if it is one.
+async fn make(gateway: &Gateway, fixture: Fixture) -> Option<String> {
     let (method, path, body) = match fixture {
         Fixture::Agent => ("POST", "/agents", json!({"id": "doomed", "tenant": "acme"})),
         Fixture::Tenant => ("POST", "/tenants", json!({"id": "doomed"})),
@@ -83,32 +83,32 @@ async fn make(world: &World, fixture: Fixture) -> Option<String> {
         Fixture::Prompt => ("PUT", "/agents/a/prompts/p", new_prompt()),
         Fixture::Key => {
             let within = json!({"scopes": ["registry"], "networks": ["127.0.0.1"]});
-            return Some(world.spare_key(within).await);
+            return Some(gateway.spare_key(within).await);
         }
     };
-    world.prepare(method, path, Some(body)).await;
+    gateway.prepare(method, path, Some(body)).await;
     None
 }
 
-/// A row an operation.
-pub(super) async fn table(document: &Document, world: &mut World) -> String {
-    let mut table = head("call", &world.callers);
+/// One row per operation.
+pub(super) async fn table(document: &Document, gateway: &mut Gateway) -> String {
+    let mut table = head("call", &gateway.callers);
     for operation in document.operations() {
         let Operation { id, method, path, .. } = &operation;
         write!(table, "| {id}: `{method} {path}` |").unwrap();
         let mut key = None;
         let mut taken = true;
-        for (nth, caller) in world.callers.iter().enumerate() {
+        for (nth, caller) in gateway.callers.iter().enumerate() {
             let probe = probe(id, nth);
             if let Some(fixture) = probe.fixture.filter(|_| taken) {
-                key = make(world, fixture).await.or(key);
+                key = make(gateway, fixture).await.or(key);
             }
             let key = key.as_deref().unwrap_or_default();
             let path = path.replace("{agent}", probe.agent).replace("{tenant}", probe.tenant);
             let path = path.replace("{key}", key).replace("{name}", "p") + probe.query;
             assert!(!path.contains('{'), "{path} has a parameter without a value");
             let body = probe.body.map(|body| body.to_string().replace("{key}", key).parse().unwrap());
-            let cell = cell(&world.ask(caller, method, &path, body.as_ref()).await);
+            let cell = cell(&gateway.ask(caller, method, &path, body.as_ref()).await);
             taken = cell == "ok";
             write!(table, " {cell} |").unwrap();
         }

@@ -1,10 +1,10 @@
-//! Each limit in a body, asked to be wider than what the operator set or what the calling key has.
+//! Each limit in a body, with a value wider than the operator's or than that of the calling key.
 
 use std::fmt::Write;
 
 use serde_json::{Value, json};
 
-use super::callers::{Caller, World};
+use super::callers::{Caller, Gateway};
 use super::{Document, Operation, cell, head};
 use crate::support::http::Answer;
 
@@ -17,15 +17,15 @@ for new keys without bounds. The bounds of the configuration (`limits.agents_per
 `limits.retired_slugs_per_tenant`, ten active keys) apply to every credential.
 ";
 
-/// What a member of a body is.
+/// The kind of a body member.
 enum Member {
-    /// It limits nothing.
+    /// Not a limit.
     Plain,
-    /// A limit, with values that widen it, each with its name in the table.
+    /// A limit, with wider values, each with its name in the table.
     Limit(Vec<(String, Value)>),
 }
 
-/// What each member of each call is that makes or changes tenants, agents and keys; for one that is new, decide here.
+/// The kind of each member of each call that creates or changes tenants, agents and keys. Decide here for a new one.
 fn member(document: &Document, operation: &str, name: &str, limits: Option<&str>) -> Member {
     let limit = |value: Value| Member::Limit(vec![(name.to_owned(), value)]);
     match (operation, name) {
@@ -34,7 +34,7 @@ fn member(document: &Document, operation: &str, name: &str, limits: Option<&str>
             let members = document.members(limits.unwrap()).into_iter();
             let wide = members.map(|(member, _)| (format!("{name}.{member}"), json!({member: wide(member)})));
             let lifted = (format!("{name}: null"), Value::Null);
-            // Left out and null are the same where a key or a tenant is made.
+            // When a key or a tenant is created, an absent member and null are the same.
             let can_be_lifted = !matches!(operation, "createTenant" | "createAgentKey" | "createOwnerKey");
             Member::Limit(wide.chain(can_be_lifted.then_some(lifted)).collect())
         }
@@ -51,7 +51,7 @@ fn member(document: &Document, operation: &str, name: &str, limits: Option<&str>
     }
 }
 
-/// More than the operator sets here, and than a key has by itself.
+/// More than the operator's limits here, and than the default of a key.
 fn wide(limit: &str) -> u64 {
     match limit {
         "perSecond" => 500_000,
@@ -62,15 +62,15 @@ fn wide(limit: &str) -> u64 {
     }
 }
 
-/// What the operator limits before each call.
+/// The limits that the operator sets before each call.
 fn limited() -> Value {
     json!({"callsPerDay": 1_000, "callsPerMonth": 1_000, "bytesPerDay": 1_000, "bytesPerMonth": 1_000,
         "perSecond": 100, "burst": 100})
 }
 
-/// Makes a call with a member of its body, and sets back what it did.
+/// Makes a call with one member in its body, and reverts its effect.
 async fn ask(
-    world: &World,
+    gateway: &Gateway,
     caller: &Caller,
     operation: &Operation<'_>,
     nth: usize,
@@ -84,43 +84,43 @@ async fn ask(
         "createAgent" => {
             (body["id"], body["tenant"]) = (json!("retired"), json!("acme"));
             let new = json!({"id": "retired", "tenant": "acme", "limits": limited(), "enabled": false});
-            world.prepare("DELETE", "/agents/retired", None).await;
-            world.prepare("POST", "/agents", Some(new)).await;
-            world.prepare("DELETE", "/agents/retired", None).await;
+            gateway.prepare("DELETE", "/agents/retired", None).await;
+            gateway.prepare("POST", "/agents", Some(new)).await;
+            gateway.prepare("DELETE", "/agents/retired", None).await;
         }
         "updateAgent" => {
             path = path.replace("{agent}", "b");
             let before = json!({"limits": limited(), "enabled": false});
-            world.prepare("PATCH", "/agents/b", Some(before)).await;
+            gateway.prepare("PATCH", "/agents/b", Some(before)).await;
         }
         "createAgentKey" => {
             path = path.replace("{agent}", "spare");
-            world.spare_key(json!({})).await;
+            gateway.spare_key(json!({})).await;
         }
         "updateKey" => {
-            let key = world.spare_key(json!({"limits": {"perSecond": 100, "burst": 100}})).await;
+            let key = gateway.spare_key(json!({"limits": {"perSecond": 100, "burst": 100}})).await;
             path = path.replace("{key}", &key);
         }
         "rotateKey" => {
-            let key = world.spare_key(json!({"scopes": ["mcp", "registry", "audit"]})).await;
+            let key = gateway.spare_key(json!({"scopes": ["mcp", "registry", "audit"]})).await;
             path = path.replace("{key}", &key);
         }
         "updateTenant" | "createOwnerKey" => {}
         id => panic!("{id} is new: decide in tests/it/privileges/limits.rs what it is tried on"),
     }
-    let answer = world.ask(caller, &operation.method, &path, Some(&body)).await;
+    let answer = gateway.ask(caller, &operation.method, &path, Some(&body)).await;
     if operation.id == "createOwnerKey" && answer.status.is_success() {
         let made = answer.json();
-        world.prepare("DELETE", &format!("/keys/{}", made["id"].as_str().unwrap()), None).await;
+        gateway.prepare("DELETE", &format!("/keys/{}", made["id"].as_str().unwrap()), None).await;
     }
     if operation.id == "updateTenant" {
         let before = json!({"limits": null, "agentLimits": null, "maxKeyAgeDays": null});
-        world.prepare("PATCH", "/tenants/acme", Some(before)).await;
+        gateway.prepare("PATCH", "/tenants/acme", Some(before)).await;
     }
     answer
 }
 
-/// Whether a call makes or changes a tenant, an agent or a key.
+/// Whether a call creates or changes a tenant, an agent or a key.
 fn sets_limits(operation: &Operation<'_>) -> bool {
     let path = operation.path;
     let ends =
@@ -128,9 +128,9 @@ fn sets_limits(operation: &Operation<'_>) -> bool {
     ends.iter().any(|end| path.ends_with(end)) && !operation.members.is_empty()
 }
 
-/// A row a limit.
-pub(super) async fn table(document: &Document, world: &World) -> String {
-    let mut table = head("limit", &world.callers);
+/// One row per limit.
+pub(super) async fn table(document: &Document, gateway: &Gateway) -> String {
+    let mut table = head("limit", &gateway.callers);
     let mut nth = 0;
     for operation in document.operations().iter().filter(|operation| sets_limits(operation)) {
         for (name, limits) in &operation.members {
@@ -138,8 +138,8 @@ pub(super) async fn table(document: &Document, world: &World) -> String {
             for (label, value) in cases {
                 write!(table, "| {} `{label}` |", operation.id).unwrap();
                 nth += 1;
-                for caller in &world.callers {
-                    let answer = ask(world, caller, operation, nth, name, &value).await;
+                for caller in &gateway.callers {
+                    let answer = ask(gateway, caller, operation, nth, name, &value).await;
                     write!(table, " {} |", cell(&answer)).unwrap();
                 }
                 table.push('\n');

@@ -1,4 +1,4 @@
-//! A credential that is loaded while it is revoked is not cached.
+//! A credential that is revoked while it is loaded is not cached.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use waggle::model::sources::FailPoint;
 
-use super::{Pair, deaf_pair, pair, pair_of};
+use super::{Pair, pair, pair_of, pair_without_notifications};
 use crate::support::app::Builder;
 use crate::support::cluster::database;
 use crate::support::faults::{FaultScript, Hold};
@@ -23,7 +23,7 @@ impl Pair {
         self.reader.http.post("a", key, &list()).await.status
     }
 
-    /// Asks with a key that the reader does not hold, and holds it between reading the key and keeping it.
+    /// Sends a request with a key that the reader has not cached, and holds it between loading the key and caching it.
     fn fill(&self, key: &str) -> (Hold, JoinHandle<StatusCode>) {
         let held = self.faults.hold(FailPoint::CredentialFillRead);
         let (http, key) = (self.reader.http.clone(), key.to_owned());
@@ -46,7 +46,7 @@ async fn revocation_during_the_first_cache_fill_holds() {
         pair.reader.caught_up().await;
     })
     .await;
-    // It was asked before the revocation; whatever it got, nobody gets it again.
+    // It was sent before the revocation; its answer does not matter, but must not be cached.
     first.await.unwrap();
     assert_eq!(pair.ask(&key).await, StatusCode::UNAUTHORIZED);
 }
@@ -55,7 +55,7 @@ async fn revocation_during_the_first_cache_fill_holds() {
 async fn revocation_caught_up_during_the_fill_holds() {
     let pair = pair().await;
     let (id, key) = pair.writer.key("a", &["mcp"]).await;
-    // What is held of the tenant is brought up to the revocation, and forgets a key that is not there yet.
+    // The cached tenant is brought up to the revocation, and drops a key that is not cached yet.
     assert_eq!(pair.ask(&pair.key).await, StatusCode::OK);
     let (held, first) = pair.fill(&key);
     held.meanwhile(async {
@@ -70,12 +70,12 @@ async fn revocation_caught_up_during_the_fill_holds() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn revocation_seen_by_a_newer_fill_only_holds() {
-    let pair = deaf_pair().await;
+    let pair = pair_without_notifications().await;
     let (id, key) = pair.writer.key("a", &["mcp"]).await;
     let (held, first) = pair.fill(&key);
     held.meanwhile(async {
         pair.revoke(&id).await;
-        // The first thing kept of the tenant is as of the revocation.
+        // The first cached state of the tenant includes the revocation.
         assert_eq!(pair.ask(&pair.key).await, StatusCode::OK);
     })
     .await;
@@ -87,7 +87,7 @@ async fn revocation_seen_by_a_newer_fill_only_holds() {
 async fn revocation_notified_during_the_fill_holds_without_database() {
     let database = database().await;
     let proxy = Proxy::before(&database.options).await;
-    // The wakes come another way.
+    // Notifications take another connection.
     let reader = Builder::new(&database).store(|store| {
         store.acquire = Duration::from_secs(1);
         store.connect = proxy.options.clone();

@@ -1,4 +1,5 @@
-//! A narrowed key, agent or tenant is narrow on the replica that narrowed it, even if the database then goes away.
+//! A key, agent or tenant that is narrowed stays so on the replica that narrowed it, even if the database then becomes
+//! unreachable.
 
 use std::time::Duration;
 
@@ -11,13 +12,14 @@ use crate::support::cluster::{Database, database};
 use crate::support::faults::FaultScript;
 use crate::support::proxy::Proxy;
 
-/// A replica whose database can be taken away while wakes still arrive, with an agent of `acme` and one of `other`.
+/// A replica whose database can be cut off while notifications still arrive, with an agent of `acme` and one of
+/// `other`.
 struct Stage {
     _database: Database,
     replica: Replica,
     faults: std::sync::Arc<FaultScript>,
     proxy: Proxy,
-    /// A key that nothing is done to.
+    /// A key that is not changed.
     control: String,
 }
 
@@ -47,7 +49,7 @@ impl Stage {
         self.replica.http.post(agent, key, &ping).await.status
     }
 
-    /// The database goes away right after a commit; answers the status of the call, and those of the key it narrowed and of
+    /// Cuts off the database right after a commit; returns the status of the call, and those of the narrowed key and of
     /// the other one, which is answered from memory.
     async fn cut_after_commit(
         &self,
@@ -119,7 +121,7 @@ async fn uncertain_revocation_is_not_answered_from_memory() {
     let (http, operator) = (stage.replica.http.clone(), stage.replica.operator.clone());
     let revoking =
         tokio::spawn(async move { http.admin(&operator, "DELETE", &format!("/keys/{id}"), None).await });
-    // It is committed, but past the deadline of the write the replica does not know.
+    // It is committed, but after the deadline of the write, so the replica cannot know.
     held.meanwhile(async {
         stage.proxy.swallow(true);
         assert_eq!(revoking.await.unwrap().status, StatusCode::SERVICE_UNAVAILABLE);

@@ -1,10 +1,10 @@
-//! A session that is loaded while it ends is not cached.
+//! A session that ends while it is loaded is not cached.
 
 use std::time::Duration;
 
 use waggle::model::sources::FailPoint;
 
-use super::{deaf_pair, pair};
+use super::{pair, pair_without_notifications};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn session_ended_during_its_load_is_not_cached() {
@@ -19,7 +19,7 @@ async fn session_ended_during_its_load_is_not_cached() {
         pair.writer.sessions().end(&session).await.unwrap();
         pair.reader.caught_up().await;
     });
-    // It was asked before the end; whatever it got, nobody gets it again.
+    // It was sent before the end; its answer does not matter, but must not be cached.
     let (found, ()) = tokio::join!(first, meanwhile);
     assert!(found.is_ok());
     assert!(pair.reader.lost(&reading, &id).await);
@@ -27,7 +27,7 @@ async fn session_ended_during_its_load_is_not_cached() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn change_seen_by_a_newer_fill_only_holds() {
-    let pair = deaf_pair().await;
+    let pair = pair_without_notifications().await;
     let (writing, reading) =
         (pair.writer.caller(&pair.key, "a").await, pair.reader.caller(&pair.key, "a").await);
     let id = pair.writer.open(&writing).await;

@@ -16,7 +16,7 @@ use crate::support::faults::FaultScript;
 use crate::support::proxy::Proxy;
 use crate::support::wait::eventually;
 
-/// Two replicas at the same time of day, with an agent `a`.
+/// Two replicas with the same clock, and an agent `a`.
 struct Pair {
     database: Database,
     clock: Arc<ManualClock>,
@@ -45,7 +45,7 @@ impl Pair {
         self.database.number("select count(*) from sessions where ended_at is null").await
     }
 
-    /// Waits until a use at this moment is written down, for less long than until somebody looks what is to be written.
+    /// Waits until a use at this time is persisted, for less time than the interval of the writer.
     async fn written(&self) {
         let now = self.clock.now().unix_timestamp();
         let noted = format!("select count(*) from sessions where extract(epoch from used_at) = {now}");
@@ -75,7 +75,7 @@ async fn use_on_one_replica_keeps_a_session_alive_on_the_others() {
     let (here, there) = (pair.here.caller(&pair.key, "a").await, pair.there.caller(&pair.key, "a").await);
     let id = pair.here.open(&here).await;
     pair.there.found(&there, &id).await;
-    // A use after so long a pause is written at once, since the next one may be anywhere.
+    // After such a pause a use is persisted at once, since the next request may reach another replica.
     pair.clock.advance(Duration::seconds(1_700));
     pair.here.found(&here, &id).await;
     pair.written().await;
@@ -101,7 +101,11 @@ async fn cached_session_is_served_without_database() {
     assert_eq!(asked(&known).await, Ok(known.uid()));
     assert_eq!(asked(&unknown).await, Err(Fault::StorageUnavailable));
     clock.advance(Duration::seconds(1_800));
-    assert_eq!(asked(&known).await, Err(Fault::StorageUnavailable), "a use may have been noted elsewhere");
+    assert_eq!(
+        asked(&known).await,
+        Err(Fault::StorageUnavailable),
+        "another replica may have recorded a use"
+    );
 }
 
 #[tokio::test]
@@ -112,7 +116,7 @@ async fn open_stream_keeps_its_session_alive() {
     pair.here.found(&here, &id).await;
     for _ in 0..8 {
         pair.clock.advance(Duration::seconds(400));
-        // The first holds the session in memory, the second does not.
+        // The first has the session in memory, the second does not.
         pair.here.sessions().note_use(id.uid());
         pair.there.sessions().note_use(other.uid());
         for replica in [&pair.here, &pair.there] {
@@ -150,7 +154,7 @@ async fn idle_sessions_end_for_all_replicas() {
     let idle = pair.here.open(&here).await;
     pair.clock.advance(Duration::seconds(900));
     let used = pair.here.open(&here).await;
-    // Held there, which is no use of it.
+    // A read by the test is no use.
     assert!(pair.there.sessions().current(idle.uid()).await.unwrap().is_some());
     pair.clock.advance(Duration::seconds(900));
     expire(&pair.here).await;
@@ -163,7 +167,7 @@ async fn idle_sessions_end_for_all_replicas() {
     assert_eq!(pair.open_sessions().await, 1);
     let gone = async |replica: &Replica| replica.sessions().current(idle.uid()).await == Ok(None);
     assert!(gone(&pair.here).await);
-    eventually("the end is heard of", async || gone(&pair.there).await).await;
+    eventually("the end is known", async || gone(&pair.there).await).await;
     pair.there.found(&there, &used).await;
 }
 
@@ -178,7 +182,7 @@ async fn idle_sessions_are_ended_in_bulk_by_one_replica() {
     let held = pair.faults.hold(FailPoint::BeforeCommit);
     let ending = expire(&pair.here);
     let meanwhile = held.meanwhile(async {
-        // A part is locked by the first, and the rest is not; both are left to it.
+        // Some are locked by the first, and the others are not; all are left to it.
         expire(&pair.there).await;
         assert_eq!(pair.open_sessions().await, 150);
     });
@@ -240,6 +244,6 @@ async fn deleted_agent_is_purged_with_its_sessions() {
     pair.here.running.services.maintenance.purge(&CancellationToken::new()).await;
     let rows = "select (select count(*) from sessions) + (select count(*) from agents)";
     assert_eq!(pair.database.number(rows).await, 0);
-    // The gateway and the tenant.
+    // Those of the gateway and the tenant.
     assert_eq!(pair.database.number("select count(*) from heads").await, 2);
 }

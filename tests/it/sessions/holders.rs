@@ -1,4 +1,4 @@
-//! Sessions are accounted to their holder, and those in use survive.
+//! Sessions are counted by their holder, and those in use survive.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ async fn anonymous_sessions_of_one_address_do_not_end_others() {
     };
     let (_, first) = send("203.0.113.5", None, "initialize").await;
     for n in 0..20 {
-        // Addresses of one client.
+        // Addresses of one /64.
         assert_eq!(send(&format!("2001:db8:1:2::{n:x}"), None, "initialize").await.0, 200);
     }
     assert_eq!(send("203.0.113.5", first.as_deref(), "ping").await.0, 200);
@@ -66,7 +66,7 @@ async fn session_with_an_open_stream_outlives_newer_sessions() {
 
 async fn open_and_leave(replica: &Replica, caller: &Caller) {
     let opening = Arc::clone(replica.sessions());
-    // Polled once, then dropped, as the future of a request is whose client leaves.
+    // Polled once, then dropped, like the future of a request whose client disconnects.
     let opened = opening.open(caller, LOCALHOST, CLIENT).now_or_never();
     assert!(opened.is_none());
 }
@@ -78,7 +78,7 @@ async fn client_that_disconnects_during_initialize_leaves_no_session() {
     let caller = replica.caller(&replica.acme("a").await, "a").await;
     let kept = replica.open(&caller).await;
     open_and_leave(&replica, &caller).await;
-    // What is answered and never sent.
+    // The answer is ready, but never sent.
     drop(replica.sessions().open(&caller, LOCALHOST, CLIENT).await.unwrap());
     let ended = "select count(*) from sessions where ended_at is not null";
     eventually("both have ended", async || database.number(ended).await == 2).await;

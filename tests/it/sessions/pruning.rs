@@ -13,7 +13,7 @@ async fn prune(replica: &Replica) {
     replica.running.services.maintenance.prune_changes(&CancellationToken::new()).await;
 }
 
-/// What is left of the changes of the agent `a`, and its floor.
+/// The remaining changes of the agent `a`, and its floor.
 async fn left(database: &Database) -> (Vec<i64>, i64) {
     let scope = "(select uid from agents where slug = 'a')";
     let mut revisions = Vec::new();
@@ -48,13 +48,13 @@ async fn changes_are_pruned_by_prefix_and_raise_the_floor() {
     }
     prune(&replica).await;
     assert_eq!(left(&database).await, (vec![1, 2, 3, 4, 5, 6], 0), "nothing is old");
-    // One that is old and comes after one that is not stays.
+    // An old one after a newer one remains.
     age(&database, "1, 2, 3, 5").await;
     prune(&replica).await;
     assert_eq!(left(&database).await, (vec![4, 5, 6], 3));
     age(&database, "4, 6").await;
     prune(&replica).await;
-    assert_eq!(left(&database).await, (vec![], 6), "where all are old, none stays");
+    assert_eq!(left(&database).await, (vec![], 6), "if all are old, none remains");
     assert_eq!(replica.put("a", "x:1", "7").await, 7);
     prune(&replica).await;
     assert_eq!(left(&database).await, (vec![7], 6));
@@ -65,7 +65,7 @@ async fn long_histories_and_large_revisions_are_pruned_completely() {
     let (database, replica) = gateway().await;
     replica.acme("a").await;
     let scope = "(select uid from agents where slug = 'a')";
-    // Revision 2 alone is more than one step takes away, and so are those after it together.
+    // Revision 2 alone is more than one step deletes, and so are the following ones together.
     let insert = format!(
         "insert into changes (scope, revision, ordinal, kind, subject, at) \
          select {scope}, 2, n, 'resource_touched', 'x:1', now() - interval '2 days' from generate_series(0, 1999) n \
@@ -91,14 +91,14 @@ async fn changes_of_deleted_scopes_are_pruned() {
     database.execute(insert).await;
     prune(&replica).await;
     let left = "select count(*) from changes where kind = 'session_ended'";
-    assert_eq!(database.number(left).await, 2, "those of the last 24 hours stay");
+    assert_eq!(database.number(left).await, 2, "those of the last 24 hours remain");
 }
 
 #[tokio::test]
 async fn one_replica_prunes_at_a_time() {
     let (database, replica) = gateway().await;
     replica.acme("a").await;
-    // Before anything can be pruned: the gateway prunes in the background as well.
+    // Before anything can be pruned, since the gateway also prunes in the background.
     let mut other = database.connect().await;
     sqlx::query("select pg_advisory_lock(8602270457152208899)").execute(&mut other).await.unwrap();
     age(&database, "1").await;
@@ -112,7 +112,7 @@ async fn one_replica_prunes_at_a_time() {
     .await;
 }
 
-/// A replica that heard of nothing before all of it was pruned.
+/// A replica that receives nothing until all of it is pruned.
 #[tokio::test(flavor = "multi_thread")]
 async fn replica_that_missed_pruned_changes_reloads() {
     let database = database().await;
@@ -133,7 +133,7 @@ async fn replica_that_missed_pruned_changes_reloads() {
     database.execute("update changes set at = at - interval '2 days'").await;
     prune(&writer).await;
     assert_eq!(database.number("select count(*) from changes").await, 0);
-    eventually("the text is read anew", async || {
+    eventually("the new text is read", async || {
         reader.http.text("a", &key, "x:1").await.as_deref() == Some("new")
     })
     .await;

@@ -9,7 +9,7 @@ use crate::support::events::{Events, Session, listen};
 
 const QUIET: Duration = Duration::from_millis(300);
 
-/// A stream of each era that wants to be told of everything.
+/// A stream of each era with all subscriptions.
 struct Both {
     replica: Replica,
     modern: Events,
@@ -17,8 +17,8 @@ struct Both {
 }
 
 impl Both {
-    /// Both tell this and nothing else, in any order.
-    async fn tell(&mut self, expected: &[&str], why: &str) {
+    /// Both receive these notifications and no others, in any order.
+    async fn receive(&mut self, expected: &[&str], why: &str) {
         for stream in [&mut self.modern, &mut self.legacy] {
             let mut told = Vec::new();
             for _ in expected {
@@ -78,45 +78,45 @@ async fn resource_changes_cause_the_matching_notifications() {
     let path = resource("a", "x:a");
     let named = |name: &str, text: &str| json!({"name": name, "contents": [{"text": text}]});
     both.put(&path, named("a name", "2")).await;
-    both.tell(&["updated x:a"], "it changed").await;
+    both.receive(&["updated x:a"], "it changed").await;
     both.put(&path, named("a name", "2")).await;
-    both.tell(&[], "nothing changed").await;
+    both.receive(&[], "nothing changed").await;
     both.put(&path, named("another name", "2")).await;
-    both.tell(&["resources", "updated x:a"], "it changed").await;
+    both.receive(&["resources", "updated x:a"], "it changed").await;
     let touch = format!("/agents/a/resources/touch?uri={}", encode("x:a"));
     assert_eq!(both.replica.admin("POST", &touch, None).await.status, 202);
-    both.tell(&["updated x:a"], "it changed").await;
+    both.receive(&["updated x:a"], "it changed").await;
     both.put(&resource("a", "x:other"), named("other", "1")).await;
-    both.tell(&["resources"], "it changed").await;
+    both.receive(&["resources"], "it changed").await;
     both.put(&resource("a", "x:other"), named("other", "2")).await;
-    both.tell(&[], "nobody subscribed to it").await;
+    both.receive(&[], "without a subscription").await;
     both.delete(&path).await;
-    both.tell(&["resources", "updated x:a"], "it changed").await;
+    both.receive(&["resources", "updated x:a"], "it changed").await;
     both.put(&path, named("a name", "3")).await;
-    both.tell(&["resources", "updated x:a"], "it is there again").await;
+    both.receive(&["resources", "updated x:a"], "it exists again").await;
 }
 
 #[tokio::test]
 async fn template_change_notifies_subscribers_of_its_uris() {
     let (_database, mut both) = both().await;
     both.put(&template("t:/{city}"), body("2 {{ city }}")).await;
-    both.tell(&["updated t:/bern"], "it changed").await;
+    both.receive(&["updated t:/bern"], "it changed").await;
     let mut completions = body("2 {{ city }}");
     completions["completions"] = json!({"city": ["Bern", "Bonn"]});
     both.put(&template("t:/{city}"), completions).await;
-    both.tell(&[], "what is offered for a variable is read by nobody").await;
+    both.receive(&[], "completions are not part of any read").await;
     let mut named = body("2 {{ city }}");
     named["name"] = json!("another name");
     both.put(&template("t:/old/{city}"), named).await;
-    both.tell(&["resources", "updated t:/old/bonn"], "it changed").await;
+    both.receive(&["resources", "updated t:/old/bonn"], "it changed").await;
     both.put(&template("t:/{+path}"), json!({"name": "t", "template": "3"})).await;
-    both.tell(&["resources"], "others answer before it does").await;
+    both.receive(&["resources"], "other templates take precedence").await;
     both.delete(&template("t:/old/{city}")).await;
-    both.tell(&["resources", "updated t:/old/bonn"], "now the last one does").await;
+    both.receive(&["resources", "updated t:/old/bonn"], "now the last one answers").await;
     both.put(&resource("a", "t:/bern"), json!({"name": "n", "contents": [{"text": "exact"}]})).await;
-    both.tell(&["resources", "updated t:/bern"], "it changed").await;
+    both.receive(&["resources", "updated t:/bern"], "it changed").await;
     both.put(&template("t:/{city}"), body("4 {{ city }}")).await;
-    both.tell(&[], "the resource answers before it does").await;
+    both.receive(&[], "the resource takes precedence").await;
 }
 
 #[tokio::test]
@@ -128,13 +128,13 @@ async fn prompt_change_notifies_of_the_list_only() {
     };
     let path = "/agents/a/prompts/p";
     both.put(path, prompt("d", "1")).await;
-    both.tell(&["prompts"], "it changed").await;
+    both.receive(&["prompts"], "it changed").await;
     both.put(path, prompt("d", "2")).await;
-    both.tell(&[], "a list does not show messages").await;
+    both.receive(&[], "a list has no messages").await;
     both.put(path, prompt("e", "2")).await;
-    both.tell(&["prompts"], "it changed").await;
+    both.receive(&["prompts"], "it changed").await;
     both.delete(path).await;
-    both.tell(&["prompts"], "it changed").await;
+    both.receive(&["prompts"], "it changed").await;
 }
 
 #[tokio::test]
@@ -144,7 +144,7 @@ async fn large_manifest_causes_one_list_notification() {
     let resource = |n| json!({"uri": format!("y:{n}"), "name": "n", "contents": [{"text": "1"}]});
     manifest["resources"] = (0..10_000).map(resource).collect();
     both.put("/agents/a/manifest", manifest.clone()).await;
-    both.tell(&["resources", "updated x:a"], "`x:a` went with it").await;
+    both.receive(&["resources", "updated x:a"], "`x:a` was deleted with it").await;
     both.put("/agents/a/manifest", manifest).await;
-    both.tell(&[], "applied again it changes nothing").await;
+    both.receive(&[], "applied again it changes nothing").await;
 }

@@ -1,4 +1,4 @@
-//! How streams end, and within which time.
+//! How streams end, and within what time.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use crate::support::cluster::{Database, database};
 use crate::support::events::{Events, Session, listen};
 use crate::support::wait::eventually;
 
-/// Within a second of what ends it.
+/// Within a second of the cause.
 const SOON: Duration = Duration::from_secs(1);
 
 struct Streams {
@@ -28,7 +28,7 @@ async fn streams(replica: &Replica, key: &str) -> Streams {
 }
 
 impl Streams {
-    /// Both say why they end, and do so in time.
+    /// Both streams state why they end, in time.
     async fn end(mut self, since: Instant, why: &str) {
         let last = self.modern.next().await.unwrap().json();
         let meta = &last["result"]["_meta"];
@@ -46,7 +46,7 @@ impl Streams {
     }
 }
 
-/// Two replicas: what is decided on the first ends the streams of the second.
+/// Two replicas: a change on the first ends the streams of the second.
 async fn two() -> (Database, Replica, Replica, String) {
     let database = database().await;
     let (one, two) = tokio::join!(Builder::new(&database).start(), Builder::new(&database).start());

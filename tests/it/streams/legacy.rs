@@ -146,7 +146,7 @@ async fn stream_resumes_on_any_replica() {
     from_the_start.next().await.unwrap();
     from_the_start.expect_events(&["updated x:a", "updated x:b"]).await;
     let ids = [primed.cursor().0, last.cursor().0];
-    assert_eq!(ids[0], ids[1], "both are of one stream");
+    assert_eq!(ids[0], ids[1], "both are of the same stream");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! What ends a stream does so, and an open stream keeps its session, for quiet, busy and stopped readers.
+//! Each cause ends a stream in time, and an open stream keeps its session alive, for idle, busy and stopped readers.
 
 mod reader;
 
@@ -20,14 +20,14 @@ use crate::support::signer::Signer;
 use crate::support::wait::eventually;
 use crate::tokens::{believing, claims_for, with};
 
-/// Far longer than any of it takes.
+/// Far longer than any of the ends takes.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Half of the time after which a quiet stream carries a comment.
+/// Half of the interval of comments.
 const BUSY: Duration = Duration::from_secs(1);
-/// Subscriptions of a reader that stops, and bytes of each URI: a round of events is 400 KB.
+/// Subscriptions of a reader that stops, and the bytes of each URI: a round of events is 400 KB.
 const MANY: usize = 200;
 const LONG: usize = 2_000;
-/// Time that the clock is moved by, and the life of what ends by that.
+/// The time by which the clock is moved, and the lifetime of what ends by that.
 const SHIFT: time::Duration = time::Duration::hours(1);
 const HALF: time::Duration = time::Duration::minutes(30);
 
@@ -72,7 +72,7 @@ fn cases() -> Vec<(Rule, Reader, Era)> {
     cases
 }
 
-/// A stream under a rule.
+/// A stream with the rule that applies to it.
 struct Row {
     case: (Rule, Reader, Era),
     agent: String,
@@ -82,7 +82,7 @@ struct Row {
     socket: Option<StreamSocket>,
 }
 
-/// What the rows share.
+/// State that the rows share.
 struct Stage {
     database: Database,
     replica: Replica,
@@ -132,7 +132,7 @@ impl Stage {
         self.signers[signer].token(&with(claims, json!({"exp": now + lasts})))
     }
 
-    /// Changes what every subscription of an agent reads.
+    /// Changes every subscribed resource of an agent.
     async fn touch(&self, agent: &str, round: usize) {
         let path = format!("/agents/{agent}/templates?uriTemplate={}", encode("x:{a}"));
         let body = json!({"name": "n", "template": format!("round {round}")});
@@ -148,14 +148,14 @@ impl Stage {
         counts.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
     }
 
-    /// Writes until nothing more is sent to readers that do not read.
+    /// Writes until no more bytes reach the readers that do not read.
     async fn stall(&self, agents: &[&str]) {
         for round in 1.. {
             let before = self.sent_events().await;
             futures_util::future::join_all(agents.iter().map(|agent| self.touch(agent, round))).await;
             let mut last = before;
             loop {
-                // Not for a condition: nothing is sent for this time.
+                // Not for a condition: nothing is sent during this time.
                 tokio::time::sleep(Duration::from_millis(500)).await;
                 let now = self.sent_events().await;
                 if now == last {
@@ -175,7 +175,7 @@ impl Stage {
         self.database.number(&format!("{open} '{agent}'")).await
     }
 
-    /// Waits until a session without a stream has ended that was opened now.
+    /// Waits until a session without a stream that was just opened has ended.
     async fn outlive_an_idle_session(&self) {
         let key = self.replica.key("control", &["mcp"]).await.1;
         Session::open(&self.replica, "control", &key, "2025-06-18").await;
@@ -208,7 +208,7 @@ impl Stage {
                 let path = format!("/{}/mcp", row.agent);
                 self.replica.http.send("DELETE", &path, &headers, "").await;
             }
-            // All of them at once, by the clock and the issuer.
+            // All at once, by the clock and the issuer.
             Expiry | TokenExpiry | WithdrawnIssuerKey => {}
         }
     }
@@ -246,11 +246,11 @@ impl Row {
     }
 }
 
-/// Touches agents all the time, more often than streams carry comments.
+/// Touches agents at a shorter interval than that of comments.
 async fn keep_busy(stage: &Stage, agents: &[String]) {
     for round in 1.. {
         futures_util::future::join_all(agents.iter().map(|agent| stage.touch(agent, round))).await;
-        // The pace at which the agents change.
+        // The interval of the changes.
         tokio::time::sleep(BUSY).await;
     }
 }
@@ -276,7 +276,7 @@ async fn lifecycle_rules_hold_for_quiet_busy_and_stopped_readers() {
         .collect();
     let mut wrong = Vec::new();
     let checks = async {
-        // A second one, since the streams were opened before the first.
+        // A second session, since the streams were opened before the first.
         stage.outlive_an_idle_session().await;
         stage.outlive_an_idle_session().await;
         for row in rows.iter().filter(|row| row.case.2 == Era::Legacy) {
@@ -318,10 +318,10 @@ async fn wait_for_end(stage: &Stage, row: &Row, wrong: &mut Vec<String>) {
             looks.tick().await;
         }
     };
-    // One that never ends is waited for once.
+    // Only one stream that does not end is waited for.
     let patience = if wrong.is_empty() { PATIENCE } else { Duration::from_secs(2) };
     if tokio::time::timeout(patience, ended).await.is_err() {
-        wrong.push(format!("{:?}: the stream goes on", row.case));
+        wrong.push(format!("{:?}: the stream did not end", row.case));
     }
 }
 
@@ -349,7 +349,7 @@ async fn busy_stream_announces_expiry_after_rotation() {
         if stream.next_summary().await == "log key_expires" {
             return;
         }
-        assert!(n < 100, "the stream does not warn");
+        assert!(n < 100, "the stream does not announce the expiry");
     }
 }
 

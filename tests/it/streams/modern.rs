@@ -14,7 +14,7 @@ async fn refusal(response: reqwest::Response) -> Answer {
 }
 
 #[tokio::test]
-async fn stream_acknowledges_and_delivers_only_honoured_filters() {
+async fn stream_acknowledges_and_delivers_only_honored_filters() {
     let (_database, replica) = gateway().await;
     let key = replica.acme("a").await;
     replica.put("a", "x:a", "1").await;
@@ -110,7 +110,7 @@ async fn subscription_count_is_checked_before_matching() {
     let database = database().await;
     let replica = Builder::new(&database).set("WAGGLE_SESSIONS__SUBSCRIPTIONS", 2).start().await;
     let key = replica.acme("a").await;
-    // None of them names anything, and none but the first two is looked at.
+    // None of them exists, and only the first two are checked.
     let filter = json!({"resourceSubscriptions": ["x:a", "x:b", "no uri"]});
     let answer = refusal(try_listen(&replica, "a", &key, json!(4), filter).await).await;
     let wrong = "params.notifications.resourceSubscriptions names more than 2 resources";
@@ -129,7 +129,7 @@ async fn product_of_uris_and_templates_is_bounded() {
         .map(|n| json!({"uriTemplate": format!("x:{{a}}/{n}"), "name": "n", "template": "t"}))
         .collect();
     let manifest = json!({"apiVersion": "waggle/v1", "agent": "a", "resources": [], "templates": templates, "prompts": []});
-    // Templates are compared within a deadline, which a busy machine may miss.
+    // Templates are compared within a deadline, which a busy machine may exceed.
     eventually("the manifest is applied", async || {
         replica.admin("PUT", "/agents/a/manifest", Some(manifest.clone())).await.status == 200
     })
@@ -154,8 +154,8 @@ async fn product_of_uris_and_templates_is_bounded() {
         }
     };
     assert_eq!(response.status(), 200);
-    assert!(taken, "a place for such work was taken");
-    // Few comparisons are made where they are asked for.
+    assert!(taken, "a render permit was taken");
+    // A few comparisons run inline.
     assert_eq!(try_listen(&replica, "a", &key, json!(3), uris(1)).await.status(), 200);
 }
 

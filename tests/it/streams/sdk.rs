@@ -23,7 +23,7 @@ use crate::support::app::{Replica, gateway};
 const QUIET: Duration = Duration::from_millis(300);
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Hands on what it is told.
+/// Passes on the notifications that it receives.
 struct Told(mpsc::UnboundedSender<String>, ClientConfig);
 
 impl ClientHandler for Told {
@@ -93,8 +93,8 @@ async fn sdk_receives_events_of_a_listen_stream() {
     let (client, _told) = connect(&replica, &key, mode, newest).await;
     let filter = SubscriptionFilter::builder().resource_subscriptions(["x:a", "x:none"]).build();
     let mut listening = client.listen(filter).await.unwrap();
-    let honoured = SubscriptionFilter::builder().resource_subscriptions(["x:a"]).build();
-    assert_eq!(*listening.acknowledged(), honoured);
+    let honored = SubscriptionFilter::builder().resource_subscriptions(["x:a"]).build();
+    assert_eq!(*listening.acknowledged(), honored);
     replica.put("a", "x:a", "new").await;
     let next = tokio::time::timeout(PATIENCE, listening.next()).await.unwrap().unwrap();
     let Some(ServerNotification::ResourceUpdatedNotification(updated)) = next else { panic!("{next:?}") };

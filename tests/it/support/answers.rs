@@ -13,14 +13,14 @@ use waggle::model::key::SecretKey;
 
 use super::http::Answer;
 
-/// As [`exact`], with names in place of values that differ between runs.
+/// Like [`exact`], with names in place of values that differ between runs.
 pub(crate) fn normalized(answer: &Answer) -> Value {
     let mut whole = exact(answer);
     whole["body"] = named(whole["body"].take());
     whole
 }
 
-/// As [`normalized`], without the headers of rates.
+/// Like [`normalized`], without the rate limit headers.
 pub(crate) fn without_rates(answer: &Answer) -> Value {
     let mut whole = normalized(answer);
     let headers = whole["headers"].as_object_mut().unwrap();
@@ -98,8 +98,8 @@ pub(crate) fn problem(status: u16, code: &str, detail: &str) -> Value {
     json!({"status": status, "headers": headers, "body": body})
 }
 
-/// The answer to a method that a path does not have, which names those that it has; on the administration surface in
-/// the header alone.
+/// The answer to a method that a path does not have. It names the methods of the path; on the administration API only
+/// in the header.
 pub(crate) fn method_not_allowed(allowed: &str, is_admin: bool) -> Value {
     let detail = if is_admin {
         "this path does not have that method; the header Allow names those that it has".to_owned()
@@ -114,8 +114,8 @@ pub(crate) fn method_not_allowed(allowed: &str, is_admin: bool) -> Value {
     answer
 }
 
-/// An error of an MCP endpoint, by its HTTP status, code, name and message. `id` is a JSON text, empty where the member
-/// is left out.
+/// An error of an MCP endpoint, by its HTTP status, code, name and message. `id` is JSON, or empty if the member is
+/// absent.
 pub(crate) fn error(status: u16, id: &str, code: i32, name: &str, message: &str) -> Value {
     let error = json!({"code": code, "message": message, "data": {"code": name}});
     let mut body = json!({"jsonrpc": "2.0", "error": error});
@@ -137,7 +137,7 @@ pub(crate) fn message(body: &Value) -> Value {
 /// Sends raw bytes and reads until the server closes the connection or sends nothing for ten seconds.
 pub(crate) async fn raw(address: SocketAddr, bytes: &[u8]) -> Answer {
     let mut stream = TcpStream::connect(address).await.unwrap();
-    // A server that has heard enough may close before all is sent.
+    // The server may close before all is sent.
     let _ = stream.write_all(bytes).await;
     let mut received = Vec::new();
     let reading = stream.read_to_end(&mut received);

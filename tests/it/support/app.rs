@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use http::StatusCode;
 use serde_json::{Value, json};
+use tempfile::TempDir;
 use waggle::app::{self, Running};
 use waggle::config::{self, Environment, Flags, Purpose};
 use waggle::http::operator_keys::OperatorKeys;
@@ -21,6 +22,8 @@ pub(crate) struct Replica {
     pub(crate) running: Running,
     pub(crate) operator: String,
     pub(crate) http: Client,
+    /// Its spill directory, removed with it.
+    pub(crate) _spill: TempDir,
 }
 
 /// Tests send more requests than the default rates allow. Tests of rates set their own.
@@ -36,14 +39,16 @@ pub(crate) struct Builder {
     database: StoreOptions,
     settings: Vec<(String, String)>,
     sources: Sources,
+    spill: TempDir,
 }
 
 impl Builder {
     pub(crate) fn new(database: &Database) -> Self {
         Self {
             database: store_options(database.options.clone()),
-            settings: vec![("WAGGLE_AUDIT__SPILL_DIR".to_owned(), spill_dir())],
+            settings: Vec::new(),
             sources: Sources::system(),
+            spill: tempfile::tempdir().unwrap(),
         }
     }
 
@@ -78,7 +83,10 @@ impl Builder {
         let operator = SecretKey::generate(KeyKind::Operator, &mut Sources::system().csprng().unwrap());
         let environment: Environment = UNLIMITED
             .into_iter()
-            .chain([("WAGGLE_SERVER__LISTEN", "127.0.0.1:0")])
+            .chain([
+                ("WAGGLE_SERVER__LISTEN", "127.0.0.1:0"),
+                ("WAGGLE_AUDIT__SPILL_DIR", self.spill.path().to_str().unwrap()),
+            ])
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .chain(self.settings)
             .collect();
@@ -87,13 +95,8 @@ impl Builder {
             app::start(&settings, self.database, OperatorKeys::new([&operator]), self.sources).await.unwrap();
         let operator = operator.reveal().to_owned();
         let http = Client::new(running.address);
-        Replica { http, running, operator }
+        Replica { http, running, operator, _spill: self.spill }
     }
-}
-
-/// The spill directory of this process, with a folder for each database.
-fn spill_dir() -> String {
-    std::env::temp_dir().join(format!("waggle-it-audit-{}", std::process::id())).display().to_string()
 }
 
 /// A gateway on a database of its own, with default settings except for the rates.
@@ -115,7 +118,7 @@ impl Replica {
         sample(&metrics, name).unwrap_or_else(|| panic!("no {name} in {metrics}")).parse().unwrap()
     }
 
-    /// Waits until the replica has so many open streams.
+    /// Waits until the replica has this many open streams.
     pub(crate) async fn has_streams(&self, count: usize) {
         let streams = async || {
             let metrics = self.http.get("/metrics").await.text();
@@ -125,10 +128,10 @@ impl Replica {
         eventually(&format!("{count} open streams"), async || streams().await == count).await;
     }
 
-    /// Waits until this replica knows all changes that are committed now: a sweep that began later has ended.
+    /// Waits until this replica has received all changes committed so far: until a sweep that began later has ended.
     pub(crate) async fn caught_up(&self) {
         let sweeps = async || self.metric("waggle_feed_sweeps_total{outcome=\"ok\"}").await;
-        // One may be under way, and have begun before the last commit.
+        // A running sweep may have begun before the last commit.
         let enough = sweeps().await + 2.0;
         eventually("two more sweeps", async || sweeps().await >= enough).await;
     }

@@ -107,7 +107,7 @@ impl AuditSite {
     pub(crate) async fn start_without_database(&self) -> Gateway {
         self.proxy.fail(Fault::Refused);
         let back = async {
-            // Not for a condition: the gateway starts in this time, without its database.
+            // Not for a condition: the gateway starts during this time, without its database.
             tokio::time::sleep(Duration::from_millis(500)).await;
             self.proxy.fail(Fault::None);
         };

@@ -1,7 +1,7 @@
-//! What is logged as an error on this thread.
+//! Records what is logged as an error on this thread.
 //!
-//! A test whose runtime has one thread runs its gateway on that thread too, so that what it hears is its own gateway's,
-//! whatever other tests do meanwhile.
+//! A test whose runtime has one thread runs its gateway on that thread too, so it records the errors of its own gateway
+//! only, whatever other tests do.
 
 use std::fmt::{Debug, Write};
 use std::sync::{Arc, Mutex};
@@ -11,14 +11,14 @@ use tracing::subscriber::DefaultGuard;
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
-/// The errors that are logged as long as this lives.
+/// The errors that are logged until this is dropped.
 pub(crate) struct ErrorLog {
     lines: Arc<Mutex<Vec<String>>>,
     _guard: DefaultGuard,
 }
 
 impl ErrorLog {
-    /// Begins to listen.
+    /// Starts recording.
     pub(crate) fn start() -> Self {
         let lines = Arc::default();
         let subscriber = tracing_subscriber::registry().with(Recorder(Arc::clone(&lines)));
@@ -29,7 +29,7 @@ impl ErrorLog {
         log
     }
 
-    /// What was heard since it was last taken.
+    /// Removes and returns the recorded errors.
     pub(crate) fn take(&self) -> Vec<String> {
         std::mem::take(&mut self.lines.lock().unwrap())
     }
@@ -60,6 +60,6 @@ impl Visit for Line {
 async fn error_log_records_this_thread_only() {
     let log = ErrorLog::start();
     tokio::spawn(async { tracing::error!(detail = 7, "heard") }).await.unwrap();
-    std::thread::spawn(|| tracing::error!("not heard")).join().unwrap();
+    std::thread::spawn(|| tracing::error!("not recorded")).join().unwrap();
     assert_eq!(log.take(), [" message=heard detail=7"]);
 }

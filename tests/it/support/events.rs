@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use super::app::Replica;
 use super::http::Answer;
 
-/// The longest that an event may take.
+/// The timeout for an event.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Longer than an event follows the one before it, where both are due.
+/// A pause after which no further event is expected.
 const QUIET: Duration = Duration::from_millis(300);
 
 /// One event.
@@ -40,7 +40,7 @@ impl Event {
         (parts[0].to_owned(), parts[1].parse().unwrap(), parts[2].parse().unwrap())
     }
 
-    /// The event in short: `updated x:a`, `resources`, `prompts`, or the method.
+    /// A summary of the event: `updated x:a`, `resources`, `prompts`, or the method.
     pub(crate) fn summary(&self) -> String {
         let message = self.json();
         match message["method"].as_str() {
@@ -59,7 +59,7 @@ impl Event {
 }
 
 impl Events {
-    /// Reads a stream from an answer, which must be one.
+    /// Reads the stream of an answer; panics if it has none.
     pub(crate) fn of(response: reqwest::Response) -> Self {
         assert_eq!(response.status(), 200);
         let header = |name: &str| response.headers().get(name).unwrap().to_str().unwrap();
@@ -70,19 +70,19 @@ impl Events {
         Self { response, unread: String::new(), comments: 0 }
     }
 
-    /// The next event; `None` where the stream ended.
+    /// The next event; `None` at the end of the stream.
     pub(crate) async fn next(&mut self) -> Option<Event> {
         tokio::time::timeout(PATIENCE, self.read())
             .await
             .unwrap_or_else(|_| panic!("no event within {PATIENCE:?}"))
     }
 
-    /// The next event, in short.
+    /// A summary of the next event.
     pub(crate) async fn next_summary(&mut self) -> String {
         self.next().await.unwrap_or_else(|| panic!("the stream ended")).summary()
     }
 
-    /// Receives these events, in short and in this order, and no others.
+    /// Receives events with these summaries, in this order, and no others.
     pub(crate) async fn expect_events(&mut self, expected: &[&str]) {
         for expected in expected {
             assert_eq!(self.next_summary().await, *expected);
@@ -90,7 +90,7 @@ impl Events {
         assert_eq!(self.drain(QUIET).await, Vec::<String>::new());
     }
 
-    /// The events, in short, until none arrives for a while.
+    /// The summaries of the events until none arrives for a while.
     pub(crate) async fn drain(&mut self, quiet: Duration) -> Vec<String> {
         let mut summaries = Vec::new();
         while let Ok(Some(event)) = tokio::time::timeout(quiet, self.read()).await {
@@ -177,7 +177,7 @@ impl Session {
         replica.http.send("POST", &format!("/{}/mcp", self.agent), &headers, message.to_string()).await
     }
 
-    /// Calls a method that must be answered with nothing.
+    /// Calls a method whose result must be empty.
     pub(crate) async fn done(&self, replica: &Replica, method: &str, params: Value) {
         let answer = self.call(replica, method, params).await;
         assert_eq!(answer.json(), json!({"jsonrpc": "2.0", "id": 7, "result": {}}));
@@ -205,12 +205,12 @@ impl Session {
     }
 }
 
-/// Opens a stream of the modern era; the acknowledgement is still to be read.
+/// Opens a stream of the modern era; its acknowledgement is unread.
 pub(crate) async fn listen(replica: &Replica, agent: &str, key: &str, id: Value, filter: Value) -> Events {
     Events::of(try_listen(replica, agent, key, id, filter).await)
 }
 
-/// As [`listen`], where a refusal may be the answer.
+/// Like [`listen`], but the answer may be a refusal.
 pub(crate) async fn try_listen(
     replica: &Replica,
     agent: &str,

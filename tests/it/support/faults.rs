@@ -11,7 +11,7 @@ use waggle::model::sources::{FailPoint, FaultInjector};
 /// Signals that the gateway has arrived, and waits for its release.
 type Held = (oneshot::Sender<()>, oneshot::Receiver<()>);
 
-/// Faults that a test sets and removes.
+/// The faults that a test injects and removes.
 #[derive(Default)]
 pub(crate) struct FaultScript {
     holds: Mutex<HashMap<FailPoint, Held>>,
@@ -23,16 +23,16 @@ pub(crate) struct FaultScript {
 /// How a path to the database fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Fault {
-    /// Not at all.
+    /// It does not fail.
     #[default]
     None,
-    /// At once.
+    /// Immediately.
     Refused,
-    /// No answer comes.
+    /// No answer arrives.
     Swallowed,
 }
 
-/// A pause at a fail point, for the first request that arrives there.
+/// A pause at a fail point, for the first request that reaches it.
 pub(crate) struct Hold {
     reached: oneshot::Receiver<()>,
     release: oneshot::Sender<()>,
@@ -51,7 +51,7 @@ impl FaultScript {
         Hold { reached, release }
     }
 
-    /// Makes every action at `point` fail in this way from now on.
+    /// Makes every action at `point` fail in this way.
     pub(crate) fn fail(&self, point: FailPoint, fault: Fault) {
         self.faults.lock().unwrap().insert(point, fault);
     }
@@ -66,7 +66,7 @@ impl FaultScript {
 }
 
 impl Hold {
-    /// Waits until the gateway has arrived, runs `work`, then releases the gateway.
+    /// Waits until the gateway is at the fail point, runs `work`, then releases the gateway.
     pub(crate) async fn meanwhile<T>(self, work: impl Future<Output = T>) -> T {
         tokio::time::timeout(std::time::Duration::from_secs(20), self.reached).await.unwrap().unwrap();
         let done = work.await;

@@ -57,7 +57,7 @@ impl Asking {
     }
 }
 
-/// An unknown key: well-formed, so that it must be looked up, or with a wrong check sum.
+/// An unknown key: well-formed, so that it causes a look-up, or with a wrong check sum.
 fn bad_key(well_formed: bool) -> String {
     let key = SecretKey::generate(KeyKind::Agent, &mut rand::rng());
     let (good, last) = key.reveal().split_at(52);
@@ -66,7 +66,7 @@ fn bad_key(well_formed: bool) -> String {
 }
 
 /// Sends one request from each address, over `connections` connections of a trusted proxy, each of which sends
-/// [`AT_ONCE`] every `pace`, or without a pause; returns the statuses.
+/// [`AT_ONCE`] requests every `pace`, or without a pause; returns the statuses.
 pub(crate) async fn flood(
     address: SocketAddr,
     agent: &str,
@@ -110,7 +110,7 @@ pub(crate) async fn flood(
 }
 
 /// The latencies of a caller with a valid key until `done`, sorted.
-pub(crate) async fn good_caller(
+pub(crate) async fn valid_caller(
     address: SocketAddr,
     agent: &str,
     key: &str,
@@ -122,7 +122,7 @@ pub(crate) async fn good_caller(
     loop {
         let began = Instant::now();
         asking.stream.write_all(request.as_bytes()).await.unwrap();
-        assert_eq!(asking.status().await, 200, "the good caller");
+        assert_eq!(asking.status().await, 200, "the valid caller");
         waited.push(began.elapsed());
         if tokio::time::timeout(Duration::from_millis(5), &mut done).await.is_ok() {
             waited.sort_unstable();

@@ -1,4 +1,4 @@
-//! HTTP/2 frames (RFC 9113), for requests that no library would send.
+//! HTTP/2 frames (RFC 9113), for requests that client libraries do not send.
 
 use std::time::Duration;
 
@@ -89,7 +89,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FrameClient<S> {
         loop {
             let mut head = [0; 9];
             let read = tokio::time::timeout(Duration::from_secs(20), self.0.read_exact(&mut head)).await;
-            read.unwrap_or_else(|_| panic!("nothing is said")).ok()?;
+            read.unwrap_or_else(|_| panic!("no bytes arrived")).ok()?;
             let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
             let mut payload = vec![0; usize::try_from(length).unwrap()];
             self.0.read_exact(&mut payload).await.ok()?;
@@ -104,13 +104,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FrameClient<S> {
     /// The status of the next answer, for statuses with a static index.
     pub(crate) async fn status(&mut self) -> Option<u16> {
         let block = self.next(HEADERS).await?.payload;
-        // A change of the table's size may stand before.
+        // A dynamic table size update may precede it.
         let first = *block.iter().find(|byte| **byte & 0xe0 != 0x20)?;
         Some(match first {
             0x88 => 200,
             0x8c => 400,
             0x8d => 404,
-            // By the name :status and three digits, as they are or by Huffman's code; 431 is the only one asked for.
+            // By the name `:status` and three digits, literal or Huffman-coded; 431 is the only one needed.
             _ => 431,
         })
     }

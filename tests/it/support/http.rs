@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 
 use super::wait::DEADLINE;
 
-/// Sent where a client waits to be asked for the body (RFC 9110, section 10.1.1).
+/// Sent by a client that waits for `100 Continue` before it sends the body (RFC 9110, section 10.1.1).
 pub(crate) const CONTINUE: &str = "HTTP/1.1 100 Continue\r\n\r\n";
 
 #[derive(Clone)]
@@ -76,7 +76,7 @@ impl Client {
         self.try_send(method, path, headers, body).await.unwrap()
     }
 
-    /// As [`send`](Self::send), to a gateway that may stop before it answers.
+    /// Like [`send`](Self::send), to a gateway that may stop before it answers.
     pub(crate) async fn try_send(
         &self,
         method: &str,
@@ -92,7 +92,7 @@ impl Client {
         tokio::time::timeout(Duration::from_secs(60), answering).await.unwrap()
     }
 
-    /// Sends a request; returns the answer before its body.
+    /// Sends a request; returns the head of the answer, its body unread.
     pub(crate) async fn respond(
         &self,
         method: &str,
@@ -105,7 +105,7 @@ impl Client {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        // A stream may take as long as its test.
+        // A stream may last as long as its test.
         request.timeout(Duration::from_secs(600)).body(body.into()).send().await
     }
 

@@ -30,7 +30,7 @@ struct Published {
 pub(crate) enum How {
     #[default]
     Well,
-    /// With an error.
+    /// With an error status.
     Broken,
     /// With a key set that is too large.
     Endless,

@@ -16,7 +16,7 @@ use super::folder::TestFolder;
 use super::http::{Answer, Client};
 use super::wait::{DEADLINE, eventually};
 
-/// The data directory, address, settings and output of the gateways that a test runs one after the other.
+/// The data directory, address, settings and output of the gateways that a test runs one after another.
 pub(crate) struct Site {
     pub(crate) folder: TestFolder,
     pub(crate) address: SocketAddr,
@@ -107,7 +107,7 @@ impl Site {
         fs::read_to_string(self.operator_file()).unwrap().trim().to_owned()
     }
 
-    /// Asks the admin surface as the operator.
+    /// Calls the administration API as the operator.
     pub(crate) async fn admin(&self, method: &str, path: &str, body: Option<Value>) -> Answer {
         self.http.admin(&self.operator(), method, path, body).await
     }

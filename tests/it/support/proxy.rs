@@ -21,7 +21,7 @@ impl Proxy {
         Self::following(watch::channel(database.clone()).1).await
     }
 
-    /// A proxy whose new connections lead to the database that was last sent.
+    /// A proxy whose new connections lead to the database that was last sent on the channel.
     pub(crate) async fn following(target: watch::Receiver<PgConnectOptions>) -> Self {
         let database = target.borrow().clone();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -42,13 +42,13 @@ impl Proxy {
         Self { options, fault }
     }
 
-    /// From now on nothing passes, in either direction, and nothing is closed; or everything passes again, on new
+    /// Drops all bytes in both directions from now on without closing connections, or passes everything again on new
     /// connections.
     pub(crate) fn swallow(&self, yes: bool) {
         self.fail(if yes { Fault::Swallowed } else { Fault::None });
     }
 
-    /// From now on connections fail like this, those that are open and new ones.
+    /// From now on open and new connections fail in this way.
     pub(crate) fn fail(&self, fault: Fault) {
         self.fault.send_replace(fault);
     }
@@ -102,7 +102,7 @@ async fn pump(
     let mut buffer = vec![0; 16 * 1024];
     let mut swallowed = false;
     while let Ok(read @ 1..) = from.read(&mut buffer).await {
-        // A connection that lost bytes stays silent for good: resuming in the middle would be another fault.
+        // A connection that lost bytes stays silent: resuming in the middle would be another fault.
         swallowed |= *faults.borrow() == Fault::Swallowed;
         if !swallowed && to.write_all(&buffer[..read]).await.is_err() {
             return;

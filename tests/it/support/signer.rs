@@ -10,7 +10,7 @@ use ring::signature::{
 };
 use serde_json::{Value, json};
 
-/// Made for these tests alone: it takes a second to make one, and what makes them is not a dependency.
+/// Generated for these tests only: generating an RSA key takes a second, and needs a crate that is no dependency.
 const RSA: &str = "MIIEvAIBADANBgkqhkiG9w0BAQEFAASCBKYwggSiAgEAAoIBAQCQmiSFhjchk7hKtVL2OkaNQaUMBtaqVL3jm5iMgbC832EvM+9q\
      IsXG9AuryfVeeqNkPF5wRq8cKGuqbEp9e8MtiI7kG6oGr5KJHS47FcFF8hFxeTQPcpHV3qVOueTvDcrQQ/RNu9M0NOg95Xq2CYjK\
      nSHg9cVPYAmMRzqC2Iq+do7778jlmC8PCYOGSHWaunBogUT5SHfzEVFjhHem+yLG0QHYtX8Sd/R2kctK6NO6WM/XuhQf150RiEND\

@@ -14,10 +14,10 @@ use crate::support::app::{Replica, gateway};
 use crate::support::cluster::Database;
 use crate::support::http::Answer;
 
-/// What must never be read with a credential of `acme`.
+/// The content that no credential of `acme` may read.
 const SECRET: &str = "rival's secret";
 
-/// A gateway with an agent `a` of `acme` and an agent `b` of `rival`, a key of each and an owner key of each tenant.
+/// A gateway with an agent `a` of `acme` and an agent `b` of `rival`, a key of each, and an owner key of each tenant.
 struct Rivals {
     _database: Database,
     replica: Replica,
@@ -56,7 +56,7 @@ fn text_of(answer: &Answer) -> Option<String> {
 }
 
 impl Rivals {
-    /// Sends a request whose target stands on the wire as it is written here; answers status and body.
+    /// Sends a request whose target is sent unchanged; returns status and body.
     async fn raw(&self, method: &str, target: &str, headers: &str, body: &str) -> (u16, String) {
         let address = self.replica.running.address;
         let mut connection = TcpStream::connect(address).await.unwrap();

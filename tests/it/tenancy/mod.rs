@@ -1,6 +1,6 @@
 //! Isolation of tenants.
 
 mod attacks;
+mod expected_state;
 mod model;
 mod probes;
-mod world;

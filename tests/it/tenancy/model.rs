@@ -6,14 +6,14 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::json;
 
+use super::expected_state::{AGENTS, Due, ExpectedState, Key, TENANTS, URIS, settled};
 use super::probes::{self, Bearer, Probe, UNKNOWN, UNKNOWN_KEY, message};
-use super::world::{AGENTS, Due, Key, TENANTS, URIS, World, settled};
 use crate::support::http::{Answer, Client};
 
-/// Sequences, and steps of each.
+/// The number of sequences, and of steps in each.
 const CASES: u32 = 4;
 const STEPS: usize = 70;
-/// Of each table of probes, how many are sent at a step.
+/// How many probes of each table are sent per step.
 const PROBES: usize = 3;
 
 #[derive(Debug, Clone)]
@@ -29,7 +29,7 @@ enum Step {
     Ask,
 }
 
-/// A step, on which replica, about which agent, URI and key, and with which probes.
+/// A step: replica, agent, URI, key and probes.
 #[derive(Debug, Clone)]
 struct Turn {
     step: Step,
@@ -72,40 +72,40 @@ fn random_histories_leak_nothing_between_tenants() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let done = TestRunner::new(config).run(&turns(), |turns| {
         runtime.block_on(async {
-            let mut world = World::new().await;
-            ask_all(&world).await;
+            let mut state = ExpectedState::new().await;
+            ask_all(&state).await;
             for turn in &turns {
-                take(&mut world, turn).await;
+                take(&mut state, turn).await;
             }
-            look_back(&world).await;
+            check_final_state(&state).await;
         });
         Ok(())
     });
     done.unwrap_or_else(|failure| panic!("{failure}"));
 }
 
-async fn take(world: &mut World, turn: &Turn) {
+async fn take(state: &mut ExpectedState, turn: &Turn) {
     let &Turn { replica, .. } = turn;
     let (slug, uri) = (AGENTS[turn.agent], URIS[turn.uri]);
-    let key = turn.key.checked_rem(world.keys.len()).unwrap_or(0);
+    let key = turn.key.checked_rem(state.keys.len()).unwrap_or(0);
     match turn.step {
-        Step::Create { tenant, public } => world.create(replica, tenant, slug, public).await,
-        Step::Delete => world.delete(replica, slug).await,
-        Step::Patch { public, enabled } => world.patch(replica, slug, public, enabled).await,
-        Step::Put => world.put(replica, slug, uri).await,
-        Step::Remove => world.remove(replica, slug, uri).await,
-        Step::Issue { scopes } => world.issue(replica, slug, scopes).await,
-        Step::Revoke => world.revoke(replica, key).await,
-        Step::Rotate => world.rotate(replica, key).await,
-        Step::Ask => ask(world, turn).await,
+        Step::Create { tenant, public } => state.create(replica, tenant, slug, public).await,
+        Step::Delete => state.delete(replica, slug).await,
+        Step::Patch { public, enabled } => state.patch(replica, slug, public, enabled).await,
+        Step::Put => state.put(replica, slug, uri).await,
+        Step::Remove => state.remove(replica, slug, uri).await,
+        Step::Issue { scopes } => state.issue(replica, slug, scopes).await,
+        Step::Revoke => state.revoke(replica, key).await,
+        Step::Rotate => state.rotate(replica, key).await,
+        Step::Ask => ask(state, turn).await,
     }
 }
 
-/// Asks for everything with one credential, or none, on one replica.
-async fn ask(world: &World, turn: &Turn) {
-    let holders = world.keys.len() + 1;
-    let key = world.keys.get(turn.key % holders);
-    let asker = Asker { world, http: &world.replicas[turn.replica].http, key, turn };
+/// Sends all probes with one credential, or none, to one replica.
+async fn ask(state: &ExpectedState, turn: &Turn) {
+    let holders = state.keys.len() + 1;
+    let key = state.keys.get(turn.key % holders);
+    let asker = Asker { state, http: &state.replicas[turn.replica].http, key, turn };
     asker.settle().await;
     for slug in AGENTS {
         asker.endpoint(slug).await;
@@ -115,12 +115,12 @@ async fn ask(world: &World, turn: &Turn) {
     asker.tenants().await;
 }
 
-/// Asks for everything with every credential there is, on both replicas.
-async fn ask_all(world: &World) {
-    for replica in 0..world.replicas.len() {
-        for key in 0..=world.keys.len() {
+/// Sends all probes with every credential to both replicas.
+async fn ask_all(state: &ExpectedState) {
+    for replica in 0..state.replicas.len() {
+        for key in 0..=state.keys.len() {
             ask(
-                world,
+                state,
                 &Turn { step: Step::Ask, replica, agent: key % AGENTS.len(), uri: 0, key, probe: key * 7 },
             )
             .await;
@@ -130,7 +130,7 @@ async fn ask_all(world: &World) {
 
 /// A credential at a replica.
 struct Asker<'w> {
-    world: &'w World,
+    state: &'w ExpectedState,
     http: &'w Client,
     key: Option<&'w Key>,
     turn: &'w Turn,
@@ -141,7 +141,7 @@ impl Asker<'_> {
         self.key.map(|key| key.secret.as_str())
     }
 
-    /// Some of a table, others at another step.
+    /// Some probes of a table, different ones at each step.
     fn some(&self, mut probes: Vec<Probe>) -> Vec<Probe> {
         let start = self.turn.probe % probes.len();
         probes.rotate_left(start);
@@ -149,7 +149,7 @@ impl Asker<'_> {
         probes
     }
 
-    /// Waits until the replica knows of a revocation: what comes after may do harm.
+    /// Waits until the replica knows of a revocation, before steps that depend on it.
     async fn settle(&self) {
         let probe = probes::of_endpoints("x:1").swap_remove(0);
         settled(async || {
@@ -160,12 +160,12 @@ impl Asker<'_> {
         .await;
     }
 
-    /// That a stranger learns nothing.
+    /// A foreign credential learns nothing.
     async fn nothing(&self, probes: Vec<Probe>, there: &str, nowhere: &str) {
         for probe in self.some(probes) {
             settled(async || {
                 let answer = probe.send(self.http, self.bearer(), there).await;
-                self.world.assert_silent(self.key, &answer.text());
+                self.state.assert_silent(self.key, &answer.text());
                 probe.tells_nothing(self.http, self.bearer(), there, nowhere).await
             })
             .await;
@@ -173,7 +173,7 @@ impl Asker<'_> {
     }
 
     async fn endpoint(&self, slug: &str) {
-        match self.world.due(self.key, slug) {
+        match self.state.due(self.key, slug) {
             Due::Nothing => self.nothing(probes::of_endpoints(URIS[self.turn.uri]), slug, UNKNOWN).await,
             Due::Refusal(code) => {
                 settled(async || {
@@ -197,11 +197,11 @@ impl Asker<'_> {
                 self.http.send("POST", &format!("/{slug}/mcp"), &headers, message.to_string()).await
             }
         };
-        self.world.assert_silent(self.key, &answer.text());
+        self.state.assert_silent(self.key, &answer.text());
         answer
     }
 
-    /// Every text that the endpoint lists, page by page.
+    /// Every text that the endpoint lists, on all pages.
     async fn read_all(&self, slug: &str) -> BTreeMap<&'static str, String> {
         let mut texts = BTreeMap::new();
         let mut params = json!({});
@@ -220,12 +220,12 @@ impl Asker<'_> {
         }
     }
 
-    /// Cursors of other agents are no cursors here.
+    /// Cursors of other agents are invalid here.
     async fn foreign_cursors(&self, slug: &str) {
         let garbage = self.post(slug, &message("resources/list", json!({"cursor": "AAAA"}))).await;
-        for other in self.world.agents.keys().filter(|other| **other != slug) {
+        for other in self.state.agents.keys().filter(|other| **other != slug) {
             let list = format!("/agents/{other}/resources?limit=1");
-            let page = self.world.replicas[self.turn.replica].admin("GET", &list, None).await.json();
+            let page = self.state.replicas[self.turn.replica].admin("GET", &list, None).await.json();
             let list = probes::of_endpoints("x:1").swap_remove(0);
             let listed = list.send(self.http, self.owner_of(other), other).await;
             let cursors = [page["nextCursor"].as_str().map(str::to_owned), next_cursor(&listed)];
@@ -237,16 +237,16 @@ impl Asker<'_> {
         }
     }
 
-    /// A good key that reads an agent.
+    /// A valid key reads its agent.
     fn owner_of(&self, slug: &str) -> Bearer<'_> {
-        let agent = self.world.agents.get(slug)?;
-        let key = self.world.keys.iter().find(|key| key.mcp && World::reaches(key, agent))?;
+        let agent = self.state.agents.get(slug)?;
+        let key = self.state.keys.iter().find(|key| key.mcp && ExpectedState::reaches(key, agent))?;
         Some(&key.secret)
     }
 
     async fn administration(&self, slug: &str) {
-        let agent = self.world.agents.get(slug);
-        let own = agent.filter(|agent| self.key.is_some_and(|key| World::reaches(key, agent)));
+        let agent = self.state.agents.get(slug);
+        let own = agent.filter(|agent| self.key.is_some_and(|key| ExpectedState::reaches(key, agent)));
         let Some(own) = own else {
             let probes = probes::of_administration(URIS[self.turn.uri]);
             return self.nothing(probes, slug, UNKNOWN).await;
@@ -261,10 +261,10 @@ impl Asker<'_> {
         }
     }
 
-    /// A key that is another tenant's, or of which an agent's key asks, is as one that nobody has.
+    /// A foreign key is answered like a key that does not exist, also to an agent key.
     async fn keys(&self) {
         let own = |other: &&Key| self.key.is_none_or(|key| key.life.is_some() || key.tenant != other.tenant);
-        let others: Vec<_> = self.world.keys.iter().filter(own).collect();
+        let others: Vec<_> = self.state.keys.iter().filter(own).collect();
         if let Some(other) = self.turn.probe.checked_rem(others.len()) {
             self.nothing(probes::of_keys(), &others[other].id, UNKNOWN_KEY).await;
         }
@@ -292,24 +292,24 @@ fn same<T: PartialEq + std::fmt::Debug>(found: T, due: T) -> Result<(), String> 
     if found == due { Ok(()) } else { Err(format!("{found:?} instead of {due:?}")) }
 }
 
-/// After everything: what strangers tried has changed nothing.
-async fn look_back(world: &World) {
-    for (slug, agent) in &world.agents {
-        let shown = world.replicas[1].admin("GET", &format!("/agents/{slug}"), None).await.json();
-        assert_eq!(shown["name"], world.mark(slug, agent));
+/// At the end: foreign requests have changed nothing.
+async fn check_final_state(state: &ExpectedState) {
+    for (slug, agent) in &state.agents {
+        let shown = state.replicas[1].admin("GET", &format!("/agents/{slug}"), None).await.json();
+        assert_eq!(shown["name"], state.mark(slug, agent));
         assert_eq!(
             (&shown["enabled"], &shown["tenant"]),
             (&json!(agent.enabled), &json!(TENANTS[agent.tenant]))
         );
         for uri in URIS {
             let path = crate::support::app::resource(slug, uri);
-            let full = world.replicas[1].admin("GET", &path, None).await.json();
+            let full = state.replicas[1].admin("GET", &path, None).await.json();
             assert_eq!(full["contents"][0]["text"].as_str(), agent.texts.get(uri).map(String::as_str));
         }
     }
     let living = "select count(*) from agents where deleted_at is null";
-    assert_eq!(world.database.number(living).await, i64::try_from(world.agents.len()).unwrap());
-    let good = world.keys.iter().filter(|key| key.good).count();
+    assert_eq!(state.database.number(living).await, i64::try_from(state.agents.len()).unwrap());
+    let good = state.keys.iter().filter(|key| key.good).count();
     let issued = "select count(*) from api_keys where revoked_at is null";
-    assert_eq!(world.database.number(issued).await, i64::try_from(good).unwrap());
+    assert_eq!(state.database.number(issued).await, i64::try_from(good).unwrap());
 }

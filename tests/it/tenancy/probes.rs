@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 use crate::support::app::encode;
 use crate::support::http::{Answer, Client};
 
-/// Of all agents, the one that nobody makes.
+/// The slug of an agent that never exists.
 pub(super) const UNKNOWN: &str = "never-was";
-/// Of all ids of keys, one that nobody has.
+/// The id of a key that never exists.
 pub(super) const UNKNOWN_KEY: &str = "01900000-0000-7000-8000-000000000000";
 
-/// A request whose path has a gap, `{}`.
+/// A request whose path has a placeholder, `{}`.
 #[derive(Debug, Clone)]
 pub(super) struct Probe {
     pub(super) method: &'static str,
@@ -20,7 +20,7 @@ pub(super) struct Probe {
     pub(super) body: String,
 }
 
-/// A credential as a request carries it; `None` for nobody's.
+/// A credential as a request carries it; `None` for an anonymous caller.
 pub(super) type Bearer<'a> = Option<&'a str>;
 
 impl Probe {
@@ -46,12 +46,12 @@ impl Probe {
         Self::new("POST", path).json(body)
     }
 
-    /// The same with the gaps of its body filled.
+    /// The probe with the placeholders of its body replaced.
     pub(super) fn filled(&self, gap: &str) -> Self {
         Self { body: self.body.replace("{}", gap), ..self.clone() }
     }
 
-    /// Sends it with the gap filled.
+    /// Sends it with the placeholder replaced.
     pub(super) async fn send(&self, http: &Client, bearer: Bearer<'_>, gap: &str) -> Answer {
         let authorization = bearer.map(|bearer| format!("Bearer {bearer}"));
         let mut headers: Vec<_> = self.headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
@@ -59,7 +59,7 @@ impl Probe {
         http.send(self.method, &self.path.replace("{}", gap), &headers, self.body.clone()).await
     }
 
-    /// Whether what is there answers as what is not. Nothing that differs may tell the two apart.
+    /// Whether existing and missing objects are answered identically, apart from what always differs.
     pub(super) async fn tells_nothing(
         &self,
         http: &Client,
@@ -85,7 +85,7 @@ fn post() -> Probe {
     Probe::new("POST", "/{}/mcp")
 }
 
-/// A request in the modern era's words.
+/// A request of the modern era.
 pub(super) fn modern(method: &'static str, mut params: Value) -> Probe {
     params["_meta"] = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -100,7 +100,7 @@ pub(super) fn modern(method: &'static str, mut params: Value) -> Probe {
     probe.json(message(method, params))
 }
 
-/// Everything that can be asked of an agent's MCP endpoint.
+/// Every request to an agent's MCP endpoint.
 pub(super) fn of_endpoints(uri: &str) -> Vec<Probe> {
     let legacy = |method: &str, params: Value| post().json(message(method, params));
     let read = || message("resources/read", json!({"uri": uri}));
@@ -135,7 +135,7 @@ pub(super) fn of_endpoints(uri: &str) -> Vec<Probe> {
         post().json(read()).with("origin", "http://evil.example"),
         post().json(read()).with("origin", "http://localhost:3000"),
         Probe { body: read().to_string(), ..post().with("content-type", "text/plain") },
-        // More than is read of a refused request.
+        // Longer than what is read of a refused request.
         post().json(format!("{}{}", " ".repeat(100 * 1024), read())),
         Probe::new("POST", "/{}/mcp/").json(read()),
         Probe::new("GET", "/{}/mcp").with("accept", "text/event-stream"),
@@ -152,12 +152,14 @@ pub(super) fn of_endpoints(uri: &str) -> Vec<Probe> {
 const TEMPLATE: &str = "/admin/v1/agents/{}/templates?uriTemplate=t:%7Bv%7D";
 const PROMPT: &str = "/admin/v1/agents/{}/prompts/p";
 
-/// Everything that can be asked of an agent on the admin surface. What changes something is for strangers alone.
+/// Every call about an agent on the administration API. Those that change something are sent with foreign credentials
+/// only.
 pub(super) fn of_administration(uri: &str) -> Vec<Probe> {
     let resource = |below: &str| format!("/admin/v1/agents/{{}}/resources{below}?uri={}", encode(uri));
-    let body = || json!({"name": "n", "contents": [{"text": "written by a stranger"}]});
+    let body = || json!({"name": "n", "contents": [{"text": "written by another tenant"}]});
     let agent = "/admin/v1/agents/{}";
-    let messages = json!([{"role": "user", "content": {"type": "text", "text": "written by a stranger"}}]);
+    let messages =
+        json!([{"role": "user", "content": {"type": "text", "text": "written by another tenant"}}]);
     let mut probes = vec![
         Probe::new("GET", agent),
         Probe::new("HEAD", agent),
@@ -197,7 +199,7 @@ pub(super) fn of_administration(uri: &str) -> Vec<Probe> {
             .json(json!({"apiVersion": "waggle/v1"})),
         Probe::new("GET", "/admin/v1/agents/{}/usage"),
     ];
-    // An `If-Match` that would hold, one that would not, and one that is none.
+    // An `If-Match` that matches, one that does not, and an invalid one.
     for tag in [
         None,
         Some("*"),
@@ -213,7 +215,7 @@ pub(super) fn of_administration(uri: &str) -> Vec<Probe> {
             Probe::new("PUT", resource("")).json(body()),
             Probe::new("DELETE", resource("")),
             Probe::new("POST", resource("/touch")),
-            Probe::new("PUT", TEMPLATE).json(json!({"name": "n", "template": "written by a stranger"})),
+            Probe::new("PUT", TEMPLATE).json(json!({"name": "n", "template": "written by another tenant"})),
             Probe::new("DELETE", TEMPLATE),
             Probe::new("PUT", PROMPT).json(json!({"messages": messages})),
             Probe::new("DELETE", PROMPT),
@@ -228,7 +230,7 @@ pub(super) fn of_administration(uri: &str) -> Vec<Probe> {
     probes
 }
 
-/// Everything that can be asked of a key.
+/// Every call about a key.
 pub(super) fn of_keys() -> Vec<Probe> {
     vec![
         Probe::new("DELETE", "/admin/v1/keys/{}"),
@@ -239,7 +241,7 @@ pub(super) fn of_keys() -> Vec<Probe> {
     ]
 }
 
-/// Everything that can be asked of a tenant; the last gap stands in a body.
+/// Every call about a tenant; the last placeholder is in a body.
 pub(super) fn of_tenants() -> Vec<Probe> {
     vec![
         Probe::new("GET", "/admin/v1/tenants/{}"),
@@ -252,7 +254,7 @@ pub(super) fn of_tenants() -> Vec<Probe> {
     ]
 }
 
-/// That an answer refuses, as a refusal is.
+/// Checks that an answer is a well-formed refusal.
 pub(super) fn refuses(answer: &Answer) -> bool {
     matches!(answer.status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::NOT_FOUND)
 }

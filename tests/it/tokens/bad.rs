@@ -1,4 +1,4 @@
-//! Invalid tokens, each for another reason, all answered alike.
+//! Invalid tokens, each for a different reason, with one answer for all.
 
 use hmac::{Hmac, KeyInit, Mac};
 use serde_json::{Value, json};
@@ -42,7 +42,7 @@ fn wrong_claims(stage: &Stage) -> Vec<(&'static str, String)> {
     changes.into_iter().map(|(name, change)| (name, stage.token(change))).collect()
 }
 
-/// Tokens with a wrong header, whatever their signatures.
+/// Tokens with a wrong header, whatever the signature.
 fn wrong_headers(stage: &Stage) -> Vec<(&'static str, String)> {
     let evil = Signer::new("evil", "ES256");
     let claims = stage.claims();
@@ -81,7 +81,7 @@ fn wrong_headers(stage: &Stage) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// The public key taken for the secret of a symmetric algorithm.
+/// A token signed with the public key as the secret of a symmetric algorithm.
 fn confused(stage: &Stage, algorithm: &str) -> String {
     let header = json!({"alg": algorithm, "kid": "k1"}).to_string();
     let signed = format!("{}.{}", encode(header.as_bytes()), encode(stage.claims().to_string().as_bytes()));
@@ -94,7 +94,7 @@ fn unsigned(header: &str, claims: &Value) -> String {
     format!("{}.{}.", encode(header.as_bytes()), encode(claims.to_string().as_bytes()))
 }
 
-/// Tokens that are none.
+/// Malformed tokens.
 fn wrong_forms(stage: &Stage) -> Vec<(&'static str, String)> {
     let good = stage.token(json!({}));
     let (signed, signature) = good.rsplit_once('.').unwrap();
@@ -141,7 +141,7 @@ async fn invalid_tokens_are_answered_alike() {
     for (name, token) in bad {
         assert_eq!(exact(&stage.ping("a", &token).await), expected, "{name}");
     }
-    // Neither does it tell that there is no such agent.
+    // Nor does the answer reveal whether the agent exists.
     let token = stage.token(json!({"aud": endpoint("nobody"), "exp": 0}));
     let refused = exact(&stage.ping("nobody", &token).await);
     assert_eq!(refused["status"], 401);
@@ -154,7 +154,7 @@ async fn invalid_token_is_refused_at_a_public_agent() {
     stage.replica.admin("PATCH", "/agents/a", Some(json!({"access": "public"}))).await;
     assert_eq!(stage.status("a", &stage.token(json!({"exp": 0}))).await, 401);
     let foreign = stage.token(json!({"waggle_tenant": "bee"}));
-    assert_eq!(stage.status("a", &foreign).await, 200, "a foreign one reads it as anybody may");
+    assert_eq!(stage.status("a", &foreign).await, 200, "a foreign one reads it like an anonymous caller");
 }
 
 #[tokio::test]

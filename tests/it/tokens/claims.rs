@@ -1,4 +1,4 @@
-//! What the claims of a valid token grant.
+//! The privileges that the claims of a valid token grant.
 
 use serde_json::{Value, json};
 
@@ -27,7 +27,7 @@ async fn every_allowed_algorithm_is_verified() {
         let answer = stage.ping("a", &signer.token(&stage.claims())).await;
         assert_eq!(verdict(&answer), "200 pong", "{}", signer.algorithm);
     }
-    // The RSA keys are all one, but a key that says for which algorithm it is serves no other.
+    // All RSA signers share one key, but a published key with an `alg` serves no other algorithm.
     let pss = signers.iter().find(|signer| signer.algorithm == "PS256").unwrap();
     let crossed = pss.sign(&json!({"alg": "PS256", "kid": "RS256"}), &stage.claims());
     assert_eq!(verdict(&stage.ping("a", &crossed).await), "401 unauthenticated");

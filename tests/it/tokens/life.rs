@@ -15,7 +15,7 @@ use crate::support::load_counter::LoadCounter;
 
 const START: OffsetDateTime = datetime!(2026-11-21 12:00 UTC);
 
-/// The claims of a token that was issued at a moment of the clock, for a week.
+/// The claims of a token that was issued at a time of the clock, for a week.
 fn issued_at(stage: &Stage, at: OffsetDateTime, change: Value) -> String {
     let at = at.unix_timestamp();
     let times = json!({"iat": at, "nbf": at, "exp": at + 7 * 24 * 3600});

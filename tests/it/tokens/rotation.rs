@@ -12,7 +12,7 @@ use crate::support::issuer::{How, Issuer};
 use crate::support::signer::Signer;
 use crate::support::wait::eventually;
 
-/// Asks until it is answered so.
+/// Repeats a request until it has this status.
 async fn becomes(replica: &Replica, token: &str, status: u16) {
     let answers = async || ping(replica, "a", token).await.status.as_u16();
     eventually(&format!("{status}"), async || answers().await == status).await;
@@ -26,7 +26,7 @@ async fn rotated_issuer_key_works_without_a_restart() {
     let new = Signer::new("k2", "EdDSA");
     let token = new.token(&stage.claims());
     stage.issuer.publish(&[&stage.signer, &new]);
-    // All at once, as clients do: one fetch serves them.
+    // Concurrently, like real clients: one fetch serves them all.
     let before = stage.issuer.fetches();
     let mut clients = JoinSet::new();
     for _ in 0..20 {
@@ -44,7 +44,7 @@ async fn token_is_refused_once_its_signing_key_is_withdrawn() {
     let stage = Stage::with(|builder| builder.set("WAGGLE_TOKENS__REFRESH_SECONDS", 1)).await;
     let token = stage.token(json!({}));
     assert_eq!(stage.status("a", &token).await, 200);
-    // Another key under the old name does not make up for it.
+    // Another key with the same id does not replace it.
     stage.issuer.publish(&[&Signer::new("k1", "ES256")]);
     becomes(&stage.replica, &token, 401).await;
     assert_eq!(stage.status("a", &token).await, 401);
@@ -78,7 +78,7 @@ async fn token_without_a_key_id_uses_the_only_matching_key() {
     let known = Signer::new("k3", "EdDSA");
     two.ping("a", &known.token(&two.claims())).await;
     let token = two.signer.sign(&json!({"alg": "ES256"}), &two.claims());
-    assert_eq!(two.status("a", &token).await, 401, "which of two is not guessed");
+    assert_eq!(two.status("a", &token).await, 401, "with two keys, none is chosen");
 }
 
 #[tokio::test]
@@ -91,13 +91,13 @@ async fn issuer_keys_are_cached_for_a_bounded_outage() {
     assert_eq!(stage.status("a", &known).await, 200);
     stage.issuer.answer(How::Broken);
     let (since, before) = (Instant::now(), stage.issuer.fetches());
-    eventually("the keys were asked for in vain", async || stage.issuer.fetches() > before).await;
+    eventually("fetching the keys failed", async || stage.issuer.fetches() > before).await;
     for token in [&known, &stage.token(json!({"sub": "bob"}))] {
         assert_eq!(stage.status("a", token).await, 200);
     }
     becomes(&stage.replica, &known, 503).await;
     assert!(since.elapsed() > Duration::from_secs(2));
-    assert_eq!(stage.status("a", &stage.token(json!({"exp": 0}))).await, 401, "bad whatever the keys are");
+    assert_eq!(stage.status("a", &stage.token(json!({"exp": 0}))).await, 401, "invalid with any keys");
     stage.issuer.answer(How::Well);
     becomes(&stage.replica, &known, 200).await;
 }
@@ -139,7 +139,7 @@ async fn slow_issuer_does_not_delay_other_tokens() {
     for _ in 0..12 {
         refused.push(clients.join_next().await.unwrap().unwrap());
     }
-    assert_eq!(refused, [503; 12], "beyond those who may wait");
+    assert_eq!(refused, [503; 12], "beyond the bound on waiting requests");
     assert_eq!(ping(&replica, "a", &key).await.status, 200);
     issuer.answer(How::Well);
     assert_eq!(clients.join_all().await, [200; 128]);

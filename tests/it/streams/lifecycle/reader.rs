@@ -1,4 +1,4 @@
-//! A client with its own socket and a small receive buffer, which reads only on request.
+//! A client with a socket of its own and a small receive buffer, which reads only on request.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -7,11 +7,11 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
-/// What the last chunk of an answer ends with.
+/// The end of the last chunk of an answer.
 const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 const RECEIVE_BUFFER: u32 = 64 << 10;
 
-/// A connection with a stream on it.
+/// A connection with an open stream.
 #[derive(Debug)]
 pub(super) struct StreamSocket(TcpStream);
 
@@ -55,7 +55,7 @@ impl StreamSocket {
         Self(stream)
     }
 
-    /// Reads until the answer ends; `None` where it does not within `patience`, or not in good order.
+    /// Reads until the answer ends; `None` if it does not end within `patience`, or not in good order.
     pub(super) async fn end(mut self, patience: Duration) -> Option<String> {
         let reading = async {
             let mut read = Vec::new();

@@ -1,17 +1,17 @@
-//! The process that runs the shared cluster, and what the processes of tests and it agree on.
+//! The process that runs the shared cluster, and the files by which test processes find it.
 //!
-//! The folder `postgres` of the target directory holds:
+//! The folder `postgres` of the target directory contains:
 //!
-//! - `lock`: held by whoever starts, joins or ends the cluster;
-//! - `keeper`: locked by the keeper for as long as it lives;
-//! - `url`: how to connect to the cluster, as long as it runs;
-//! - `data`: the path of its data directory, which lies in the system's folder for temporary files, where the server's
+//! - `lock`: locked by a process while it starts, joins or ends the cluster;
+//! - `keeper`: locked by the keeper until it ends;
+//! - `url`: how to connect to the cluster, while it runs;
+//! - `data`: the path of its data directory, which is in the system's folder for temporary files, where the server's
 //!   user can reach it;
-//! - `leases/<prefix>`: a file for each process that uses the cluster, locked for as long as that process lives.
+//! - `leases/<prefix>`: a file for each process that uses the cluster, locked until that process ends.
 //!
-//! The operating system releases a file lock when its process ends, however it does, so the keeper notices: it drops
-//! the databases whose names begin with the prefix, and ends the cluster once there has been no lease for [`IDLE`]. A
-//! keeper that is killed takes the server with it; its data directory is removed at the next start.
+//! The operating system releases a file lock when its process ends, for any reason. The keeper then drops the databases
+//! whose names begin with the prefix, and ends the cluster once there has been no lease for [`IDLE`], or at `SIGTERM`. If
+//! the keeper is killed, its server ends with it; its data directory is removed at the next start.
 
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
@@ -23,16 +23,17 @@ use std::time::{Duration, Instant};
 use embedded_postgres::{Embedded, EmbeddedOptions};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor};
+use tokio::signal::unix::{SignalKind, signal};
 
 /// How long the cluster runs without a test process.
 const IDLE: Duration = Duration::from_mins(3);
-/// How often the keeper looks at the leases.
+/// The interval at which the keeper checks the leases.
 const POLL: Duration = Duration::from_secs(1);
-/// The pause between two looks at a cluster that starts.
+/// The pause between two checks of a starting cluster.
 const PAUSE: Duration = Duration::from_millis(20);
-/// The longest that a start may take.
+/// The timeout of a start.
 const START: Duration = Duration::from_secs(90);
-/// Set for the keeper's process.
+/// Set in the environment of the keeper's process.
 const KEEPER: &str = "WAGGLE_TEST_CLUSTER";
 
 /// The right of a process to use the cluster, until the process ends.
@@ -41,7 +42,7 @@ pub(super) struct Lease {
 }
 
 impl Lease {
-    /// Joins the cluster, starting it where it does not run; answers how to connect.
+    /// Joins the cluster, starting it if necessary; returns how to connect.
     pub(super) async fn acquire(prefix: &str) -> (PgConnectOptions, Self) {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("postgres");
         fs::create_dir_all(folder.join("leases")).unwrap();
@@ -61,7 +62,7 @@ fn is_locked(path: &Path) -> bool {
     File::open(path).is_ok_and(|file| file.try_lock().is_err())
 }
 
-/// How to connect to the cluster. Where no keeper runs, starts one and waits for its cluster.
+/// How to connect to the cluster. Starts a keeper if none runs, and waits for its cluster.
 async fn join(folder: &Path) -> PgConnectOptions {
     let (began, mut started) = (Instant::now(), None::<Child>);
     loop {
@@ -102,7 +103,7 @@ fn start(folder: &Path) -> Child {
         .unwrap()
 }
 
-/// The keeper, where a test process has started this one as such; otherwise nothing.
+/// Runs the keeper if this process was started as one; otherwise does nothing.
 #[tokio::test]
 async fn keeper_process() {
     let Some(folder) = std::env::var_os(KEEPER).map(PathBuf::from) else { return };
@@ -122,20 +123,24 @@ async fn keeper_process() {
     let draft = folder.join("url.draft");
     fs::write(&draft, options.to_url_lossy().as_str()).unwrap();
     fs::rename(draft, folder.join("url")).unwrap();
-    let lock = keep(&folder, &options).await;
+    let mut terminated = signal(SignalKind::terminate()).unwrap();
+    let lock = tokio::select! {
+        lock = keep(&folder, &options) => lock,
+        _ = terminated.recv() => None,
+    };
     let _ = fs::remove_file(folder.join("url"));
     embedded.stop().await;
     drop((data, keeper, lock));
 }
 
-/// Returns when nobody has used the cluster for [`IDLE`], with the lock that keeps others from joining, or when the
-/// folder is gone.
+/// Waits until no process has used the cluster for [`IDLE`], or the folder is gone; returns with the lock that prevents
+/// others from joining.
 async fn keep(folder: &Path, options: &PgConnectOptions) -> Option<File> {
     let mut used = Instant::now();
     loop {
         tokio::time::sleep(POLL).await;
         let lock = File::open(folder.join("lock")).ok()?;
-        // Whoever holds it is about to have a lease.
+        // A process that holds the lock is about to take a lease.
         if lock.try_lock().is_err() {
             used = Instant::now();
             continue;

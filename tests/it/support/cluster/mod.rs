@@ -19,7 +19,7 @@ use waggle::store::{Store, StoreOptions};
 use keeper::Lease;
 
 static CLUSTER: LazyLock<Cluster> = LazyLock::new(|| {
-    // Tests run on runtimes of their own, which end with them.
+    // Tests run on runtimes of their own, whose tasks end with them.
     let preparing = std::thread::spawn(|| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(Cluster::prepare())
@@ -28,15 +28,15 @@ static CLUSTER: LazyLock<Cluster> = LazyLock::new(|| {
 });
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// The advisory lock under which the template is made.
+/// The advisory lock for creating the template.
 const TEMPLATE_LOCK: i64 = 0x7761_6767_7465_7374;
 
-/// The cluster as this process uses it.
+/// The cluster, as this process uses it.
 struct Cluster {
     options: PgConnectOptions,
     /// A migrated database.
     template: String,
-    /// How the names of this process's databases begin.
+    /// The prefix of the names of this process's databases.
     prefix: String,
     _lease: Option<Lease>,
 }
@@ -56,7 +56,7 @@ impl Cluster {
         Self { options, template, prefix, _lease: lease }
     }
 
-    /// Creates a database of the test's own; answers its name.
+    /// Creates a database for one test; returns its name.
     async fn create(&self, description: &str) -> String {
         let name = format!("{}_{}", self.prefix, NEXT.fetch_add(1, Ordering::Relaxed));
         let mut connection = self.options.connect().await.unwrap();
@@ -80,7 +80,7 @@ fn digest_of_migrations() -> String {
     digest.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Makes the template where it is missing. It gets its name when it is complete.
+/// Creates the template if it is missing. It gets its final name when it is complete.
 async fn make_template(options: &PgConnectOptions, name: &str) {
     let mut connection = options.connect().await.unwrap();
     sqlx::query("select pg_advisory_lock($1)").bind(TEMPLATE_LOCK).execute(&mut connection).await.unwrap();
@@ -100,18 +100,18 @@ async fn make_template(options: &PgConnectOptions, name: &str) {
 }
 
 async fn cluster() -> &'static Cluster {
-    // The first test prepares the cluster; none may block the runtime of another meanwhile.
+    // The first test prepares the cluster, without blocking the runtimes of other tests.
     tokio::task::spawn_blocking(|| &*CLUSTER).await.unwrap()
 }
 
-/// A migrated database of the test's own.
+/// A migrated database for one test.
 pub(crate) async fn database() -> Database {
     let cluster = cluster().await;
     let name = cluster.create(&format!("template {}", cluster.template)).await;
     Database { options: cluster.options.clone().database(&name) }
 }
 
-/// An empty database of the test's own, in another encoding than UTF-8.
+/// An empty database for one test, in another encoding than UTF-8.
 pub(crate) async fn database_in(encoding: &str) -> Database {
     let cluster = cluster().await;
     let description = format!("encoding '{encoding}' lc_collate 'C' lc_ctype 'C' template template0");

@@ -1,4 +1,4 @@
-//! With credentials that are valid elsewhere.
+//! Attacks with credentials that are valid elsewhere.
 
 use http::StatusCode;
 use serde_json::json;
@@ -59,7 +59,7 @@ async fn operator_key_is_refused_at_agent_endpoints() {
     }
 }
 
-/// Everything that strangers can send, all of it, with every kind of credential that is good for something else.
+/// Everything that another tenant can send, with every kind of credential that is valid elsewhere.
 #[tokio::test(flavor = "multi_thread")]
 async fn foreign_agent_is_indistinguishable_from_an_unknown_one() {
     let rivals = rivals().await;

@@ -1,4 +1,4 @@
-//! With paths, and with headers that name another agent.
+//! Attacks with paths, and with headers that name another agent.
 
 use super::{SECRET, read, rivals, text_of};
 

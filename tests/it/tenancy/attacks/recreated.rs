@@ -1,4 +1,4 @@
-//! With credentials of a deleted agent or tenant.
+//! Attacks with credentials of a deleted agent or tenant.
 
 use http::StatusCode;
 use serde_json::json;
@@ -6,10 +6,10 @@ use serde_json::json;
 use super::{owner, read, rivals};
 use crate::support::app::{Builder, resource};
 use crate::support::cluster::database;
+use crate::tenancy::expected_state::settled;
 use crate::tenancy::probes::{Probe, message};
-use crate::tenancy::world::settled;
 
-/// Two replicas, and an agent `a` of `acme` that was deleted and made again.
+/// Two replicas, and an agent `a` of `acme` that is deleted and created again.
 #[tokio::test(flavor = "multi_thread")]
 async fn credentials_of_a_deleted_agent_do_not_open_its_successor() {
     let database = database().await;
@@ -33,11 +33,11 @@ async fn credentials_of_a_deleted_agent_do_not_open_its_successor() {
     writer.agent("acme", "a").await;
     let (_, new) = writer.key("a", &["mcp", "registry"]).await;
     for replica in &replicas {
-        // Before anything was registered again, and however late this replica hears of it.
+        // Before anything is registered again, however late this replica learns of it.
         let first = replica.http.ask("a", &owner, &read()).await;
         assert!(!first.text().contains("first life") || replica.running.address == reader.running.address);
     }
-    assert!(writer.put("a", "x:1", "of the second life").await > revision, "revisions go on");
+    assert!(writer.put("a", "x:1", "of the second life").await > revision, "revisions continue");
     writer.put("a", "x:2", "of the second life too").await;
     for replica in &replicas {
         settled(async || {
@@ -54,7 +54,7 @@ async fn credentials_of_a_deleted_agent_do_not_open_its_successor() {
         let answer = replica.http.admin(&old, "GET", &resource("a", "x:1"), None).await;
         assert_eq!(answer.status, StatusCode::UNAUTHORIZED);
         let page = replica.http.ask("a", &new, &message("resources/list", json!({"cursor": cursor}))).await;
-        assert_eq!(page.json()["error"]["code"], -32602, "a cursor of the former life");
+        assert_eq!(page.json()["error"]["code"], -32602, "a cursor of the deleted agent");
         let stale = Probe::get(format!("/admin/v1{}", resource("a", "x:1")))
             .send(&replica.http, Some(&owner), "")
             .await;

@@ -1,4 +1,4 @@
-//! Through what tenants share: equal contents, and cursors.
+//! Attacks through what tenants share: equal contents, and cursors.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ async fn equal_contents_of_two_tenants_are_independent() {
     let rivals = rivals().await;
     let Rivals { replica, _database: database, .. } = &rivals;
     replica.agent("acme", "c").await;
-    // Written where another tenant has the same bytes, and where nobody has.
+    // Written where another tenant has the same bytes, and where no tenant has.
     let write = async |agent: &str, text: &str| {
         let body = json!({"name": "n", "contents": [{"text": text}]});
         replica.http.admin(&rivals.acme, "PUT", &resource(agent, "x:9"), Some(body)).await
@@ -30,7 +30,7 @@ async fn equal_contents_of_two_tenants_are_independent() {
     let store = Store::new(store_options(database.options.clone()));
     while store.purge(time::OffsetDateTime::now_utc() + Duration::from_secs(60)).await.unwrap() {}
     store.close().await;
-    assert_eq!(database.number(rows).await, 1, "the purge took away the one that nothing names");
+    assert_eq!(database.number(rows).await, 1, "the purge deleted the unreferenced contents");
     let (_, key) = replica.key("c", &["mcp"]).await;
     let fresh = Builder::new(database).start().await;
     for replica in [replica, &fresh] {
@@ -65,7 +65,7 @@ async fn cursor_is_bound_to_its_list_and_owner() {
     }
     let operator = replica.operator.as_str();
     let [acme, rival] = owners.each_ref().map(String::as_str);
-    // Lists, and with whose key they are asked for.
+    // Lists, and the key for each.
     let lists = [
         (acme, "/agents/a1/resources"),
         (acme, "/agents/a2/resources"),
@@ -102,7 +102,7 @@ async fn cursor_is_bound_to_its_list_and_owner() {
             }
         }
     }
-    // At the endpoints, those of the admin surface and of other agents.
+    // At the endpoints: cursors of the administration API and of other agents.
     let mut of_endpoints = Vec::new();
     for (key, agent) in [(acme, "a1"), (acme, "a2"), (rival, "b1")] {
         let page = replica.http.ask(agent, key, &message("resources/list", json!({}))).await.json();
@@ -147,7 +147,7 @@ async fn purge_keeps_contents_that_are_still_referenced() {
     };
     purge().await;
     let before = count().await;
-    // A body that a resource has too, and messages that two prompts have.
+    // A template body that a resource has too, and messages that two prompts have.
     replica.put("a", "x:same", "body").await;
     template("old body").await;
     template("body").await;

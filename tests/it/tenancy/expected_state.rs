@@ -1,4 +1,4 @@
-//! The model: tenants, agents and keys as they should be on two gateways.
+//! The model: the tenants, agents and keys that should exist on two gateways.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -11,66 +11,66 @@ use crate::support::cluster::{Database, database};
 
 pub(super) const TENANTS: [&str; 3] = ["acme", "rival", "third"];
 pub(super) const AGENTS: [&str; 4] = ["a", "b", "c", "d"];
-/// The same for all agents, on purpose.
+/// The same for all agents.
 pub(super) const URIS: [&str; 3] = ["beeos://agent/config", "file:///shared", "x:1"];
 
-/// How long an answer may take to be the right one on the replica that did not write.
+/// The timeout for the replica that did not write to return the right answer.
 const SETTLE: Duration = Duration::from_secs(5);
 
-/// A living agent.
+/// An existing agent.
 #[derive(Debug, Clone)]
 pub(super) struct Agent {
     pub(super) tenant: usize,
-    /// Which of all agents ever made it is.
+    /// The number of the agent among all agents ever created.
     pub(super) life: usize,
     pub(super) public: bool,
     pub(super) enabled: bool,
     pub(super) texts: BTreeMap<&'static str, String>,
 }
 
-/// A key that was issued, good or not any more.
+/// An issued key, valid or not.
 #[derive(Debug, Clone)]
 pub(super) struct Key {
     pub(super) id: String,
     pub(super) secret: String,
     pub(super) tenant: usize,
-    /// The life it reaches; `None` for an owner key.
+    /// The number of the agent that it reaches; `None` for an owner key.
     pub(super) life: Option<usize>,
     pub(super) mcp: bool,
     pub(super) registry: bool,
     pub(super) good: bool,
 }
 
-/// What an agent's endpoint owes to whoever asks.
+/// The expected answer of an agent's endpoint to a caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Due {
     /// These texts.
     Texts(BTreeMap<&'static str, String>),
-    /// A refusal that says why, to the agent's own.
+    /// A refusal with its reason, for the agent's own credentials.
     Refusal(&'static str),
-    /// What is said of an agent that there is not.
+    /// The answer for an agent that does not exist.
     Nothing,
 }
 
-pub(super) struct World {
+pub(super) struct ExpectedState {
     pub(super) database: Database,
     pub(super) replicas: [Replica; 2],
     pub(super) agents: BTreeMap<&'static str, Agent>,
     pub(super) keys: Vec<Key>,
-    /// Which tenant a slug stays with.
+    /// The tenant that a slug is reserved for.
     owners: BTreeMap<&'static str, usize>,
-    /// Lives that anybody might read at some time.
+    /// Agents that have ever been public.
     pub(super) once_public: BTreeSet<usize>,
     lives: usize,
     writes: usize,
 }
 
-impl World {
+impl ExpectedState {
     pub(super) async fn new() -> Self {
         let database = database().await;
         let start = || Builder::new(&database).set("WAGGLE_MCP__PAGE_SIZE", 1).start();
         let replicas = [start().await, start().await];
-        let mut world = Self {
+        let mut state = Self {
             database,
             replicas,
             agents: BTreeMap::new(),
@@ -80,11 +80,11 @@ impl World {
             lives: 0,
             writes: 0,
         };
-        world.furnish().await;
-        world
+        state.furnish().await;
+        state
     }
 
-    /// Something to ask for from the first step on.
+    /// A URI to request from the first step on.
     async fn furnish(&mut self) {
         for tenant in TENANTS {
             self.replicas[0].tenant(tenant).await;
@@ -112,7 +112,7 @@ impl World {
         answer
     }
 
-    /// The mark that everything an agent says of itself carries.
+    /// The mark that all texts of an agent contain.
     pub(super) fn mark(&self, slug: &str, agent: &Agent) -> String {
         format!("[[{}/{slug}#{}]]", TENANTS[agent.tenant], agent.life)
     }
@@ -174,7 +174,7 @@ impl World {
         }
     }
 
-    /// Makes a key of an agent, or of its tenant's owner; no agent has more than a few good ones.
+    /// Creates a key of an agent, or of its tenant's owner; an agent has at most a few valid ones.
     pub(super) async fn issue(&mut self, replica: usize, slug: &'static str, scopes: usize) {
         const SCOPES: [&[&str]; 5] = [&["mcp"], &["registry"], &["audit"], &["mcp", "registry"], &[]];
         let Some(agent) = self.agents.get(slug) else { return };
@@ -234,7 +234,7 @@ impl World {
         key.good && key.tenant == agent.tenant && key.life.is_none_or(|life| life == agent.life)
     }
 
-    /// What the endpoint called `slug` owes to the holder of a key, or to nobody in particular.
+    /// The expected answer of the endpoint `slug` to the holder of a key, or to an anonymous caller.
     pub(super) fn due(&self, key: Option<&Key>, slug: &str) -> Due {
         let agent = self.agents.get(slug);
         let own = agent.filter(|agent| key.is_some_and(|key| Self::reaches(key, agent)));
@@ -248,7 +248,8 @@ impl World {
         }
     }
 
-    /// That an answer to the holder of `key` names nobody whom the key does not reach, nor ever public.
+    /// Checks that an answer to the holder of `key` contains no text of an agent that the key does not reach and that
+    /// was never public.
     pub(super) fn assert_silent(&self, key: Option<&Key>, answer: &str) {
         for mark in answer.split("[[").skip(1) {
             let (mark, _) = mark.split_once("]]").unwrap();
@@ -262,7 +263,7 @@ impl World {
     }
 }
 
-/// Asks until the answer is right, on a replica that may not have heard yet.
+/// Repeats a request until the answer is right, on a replica that may not have received the change yet.
 pub(super) async fn settled<T, E: std::fmt::Display>(ask: impl AsyncFn() -> Result<T, E>) -> T {
     let deadline = tokio::time::Instant::now() + SETTLE;
     let mut looks = tokio::time::interval(Duration::from_millis(5));

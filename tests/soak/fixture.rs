@@ -1,4 +1,4 @@
-//! Tenants and agents with equal URIs, and their subscribers.
+//! Tenants and agents with equal URIs, and the subscriptions of their clients.
 
 use serde_json::{Value, json};
 
@@ -6,16 +6,16 @@ use crate::fleet::Fleet;
 
 const TENANTS: usize = 5;
 pub(crate) const AGENTS: usize = 50;
-/// To the last of the agents nobody writes.
-const STILL: usize = 3;
+/// The number of agents that are never written, the last ones.
+const UNWRITTEN: usize = 3;
 
-/// Registered, and written to.
+/// Registered, and written.
 pub(crate) const WRITTEN: [&str; 3] = ["soak://r/0", "soak://r/1", "soak://r/2"];
-/// That one of them which is deleted now and then.
+/// The written resource that is also deleted and created again.
 pub(crate) const DELETED: &str = WRITTEN[2];
-/// Registered, and written to by nobody.
+/// Registered, and never written.
 pub(crate) const QUIET: &str = "soak://quiet";
-/// Served by the template, as is the next.
+/// Served by the template.
 pub(crate) const SERVED: &str = "soak://t/y";
 /// Served by the template unless it is registered.
 pub(crate) const SHADOWED: &str = "soak://t/x";
@@ -30,15 +30,15 @@ pub(crate) struct Agent {
 
 /// All agents.
 #[derive(Debug)]
-pub(crate) struct World {
+pub(crate) struct Fixture {
     pub(crate) agents: Vec<Agent>,
 }
 
-impl World {
-    /// Registers everything.
+impl Fixture {
+    /// Registers all tenants and agents.
     pub(crate) async fn make(fleet: &Fleet) -> Self {
         for tenant in 0..TENANTS {
-            let made = fleet.ask("POST", "/tenants", Some(json!({"id": format!("t{tenant}")}))).await;
+            let made = fleet.admin_retry("POST", "/tenants", Some(json!({"id": format!("t{tenant}")}))).await;
             assert_eq!(made.status, 201, "{}", made.text());
         }
         let mut agents = Vec::new();
@@ -48,20 +48,20 @@ impl World {
         Self { agents }
     }
 
-    /// Any of those that are written to.
+    /// A random agent that is written.
     pub(crate) fn any(&self) -> &Agent {
-        &self.agents[rand::random_range(0..AGENTS - STILL)]
+        &self.agents[rand::random_range(0..AGENTS - UNWRITTEN)]
     }
 
-    pub(crate) fn is_still(&self, agent: &Agent) -> bool {
-        self.agents[AGENTS - STILL..].iter().any(|still| still.slug == agent.slug)
+    pub(crate) fn is_never_written(&self, agent: &Agent) -> bool {
+        self.agents[AGENTS - UNWRITTEN..].iter().any(|unwritten| unwritten.slug == agent.slug)
     }
 }
 
 async fn agent(fleet: &Fleet, number: usize) -> Agent {
     let tenant = format!("t{}", number % TENANTS);
     let slug = format!("{tenant}-a{number}");
-    let made = fleet.ask("POST", "/agents", Some(json!({"id": slug, "tenant": tenant}))).await;
+    let made = fleet.admin_retry("POST", "/agents", Some(json!({"id": slug, "tenant": tenant}))).await;
     assert_eq!(made.status, 201, "{}", made.text());
     let resources: Vec<_> =
         WRITTEN.iter().chain([&QUIET]).map(|uri| resource(uri, "name", &text(&slug, 0))).collect();
@@ -69,9 +69,10 @@ async fn agent(fleet: &Fleet, number: usize) -> Agent {
         "apiVersion": "waggle/v1", "agent": slug,
         "resources": resources, "templates": [template("name", &slug, 0)], "prompts": [],
     });
-    let applied = fleet.ask("PUT", &format!("/agents/{slug}/manifest"), Some(manifest)).await;
+    let applied = fleet.admin_retry("PUT", &format!("/agents/{slug}/manifest"), Some(manifest)).await;
     assert_eq!(applied.status, 200, "{}", applied.text());
-    let made = fleet.ask("POST", &format!("/agents/{slug}/keys"), Some(json!({"scopes": ["mcp"]}))).await;
+    let made =
+        fleet.admin_retry("POST", &format!("/agents/{slug}/keys"), Some(json!({"scopes": ["mcp"]}))).await;
     Agent { key: made.json()["key"].as_str().unwrap().to_owned(), slug }
 }
 
@@ -83,26 +84,26 @@ pub(crate) fn template(name: &str, agent: &str, number: u64) -> Value {
     json!({"uriTemplate": TEMPLATE, "name": name, "template": format!("{agent} {{{{ name }}}} {number}")})
 }
 
-/// Tells whose it is and which.
+/// A text with its agent and number.
 pub(crate) fn text(agent: &str, number: u64) -> String {
     format!("{agent} {number}")
 }
 
-/// Whose a text is, and its number.
+/// The agent and number of a text.
 pub(crate) fn parse(text: &str) -> Option<(&str, u64)> {
     let (agent, _) = text.split_once(' ')?;
     let (_, number) = text.rsplit_once(' ')?;
     Some((agent, number.parse().ok()?))
 }
 
-/// What the client with a number wants to hear of: never all that is there, and not every one of the lists.
+/// The subscriptions of a client: never to all URIs, and not always to the lists.
 #[derive(Debug, Clone)]
-pub(crate) struct Wish {
+pub(crate) struct Subscriptions {
     pub(crate) uris: Vec<&'static str>,
     pub(crate) lists: bool,
 }
 
-impl Wish {
+impl Subscriptions {
     pub(crate) fn of(client: usize) -> Self {
         let lists = client % 3 != 2;
         let all = [WRITTEN[0], WRITTEN[1], SERVED, SHADOWED, QUIET];
@@ -112,7 +113,7 @@ impl Wish {
             .filter(|(n, _)| n % 5 != client / 50 % 5)
             .map(|(_, uri)| uri)
             .collect();
-        // Whoever is not told of lists does not hear that it is there again.
+        // A client without list changes does not learn that it was created again.
         if lists {
             uris.push(DELETED);
         }

@@ -6,28 +6,28 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::Form;
+use crate::Profile;
 use crate::fleet::Fleet;
 use crate::ledger::{Ledger, count};
 use crate::support::cluster::Database;
 use crate::support::proxy::Proxy;
 
-/// What is torn down.
+/// Injects faults at intervals.
 #[derive(Clone)]
-pub(crate) struct Chaos {
+pub(crate) struct RecurringFaults {
     pub(crate) fleet: Arc<Fleet>,
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) database: Database,
-    /// Between the last replica and its database: for LISTEN, and for everything else.
+    /// Proxies between the last replica and its database: of the LISTEN connection, and of the pool.
     pub(crate) proxies: Arc<[Proxy; 2]>,
 }
 
-impl Chaos {
-    /// Begins; everything is whole again once the tasks have ended.
-    pub(crate) fn begin(self, form: Form, stop: &CancellationToken) -> JoinSet<()> {
+impl RecurringFaults {
+    /// Starts the tasks. All faults have ended when they have.
+    pub(crate) fn begin(self, profile: Profile, stop: &CancellationToken) -> JoinSet<()> {
         let mut tasks = JoinSet::new();
-        tasks.spawn(self.clone().kill(form.kill, stop.clone()));
-        tasks.spawn(self.clone().cut(form.cut, stop.clone()));
+        tasks.spawn(self.clone().kill(profile.kill, stop.clone()));
+        tasks.spawn(self.clone().cut(profile.cut, stop.clone()));
         tasks.spawn(self.swallow(stop.clone()));
         tasks
     }
