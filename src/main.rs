@@ -2,7 +2,8 @@
 
 use std::process::ExitCode;
 
-use waggle::{cli, config::Environment};
+use waggle::cli;
+use waggle::config::Environment;
 
 /// A request takes some dozens of small pieces of memory and gives them back on another thread as often as not.
 #[global_allocator]

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::header::{CONTENT_TYPE, IF_NONE_MATCH};
-use reqwest::{Client, StatusCode, redirect::Policy};
+use reqwest::redirect::Policy;
+use reqwest::{Client, StatusCode};
 use tokio_util::sync::CancellationToken;
 use url::Url;
 

@@ -5,11 +5,14 @@ use std::ffi::OsStr;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use reqwest::{Client, Method, Response, StatusCode, redirect::Policy};
+use reqwest::redirect::Policy;
+use reqwest::{Client, Method, Response, StatusCode};
 use serde::Deserialize;
 use tokio::runtime::Builder;
 
-use super::{health::local_url, output::Failure, sources::Sources};
+use super::health::local_url;
+use super::output::Failure;
+use super::sources::Sources;
 use crate::config::{PublicUrl, Purpose};
 
 /// For a whole request: longer than a gateway takes.

@@ -9,10 +9,8 @@ use reqwest::Method;
 use serde::Deserialize;
 
 use super::admin::{Admin, Request};
-use super::{
-    output::{Failure, print},
-    sources::Sources,
-};
+use super::output::{Failure, print};
+use super::sources::Sources;
 use crate::model::ids::Slug;
 
 /// How many created, updated and deleted definitions are named, each.

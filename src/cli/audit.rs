@@ -14,10 +14,8 @@ use url::form_urlencoded::Serializer;
 use uuid::Uuid;
 
 use super::admin::{Admin, Request};
-use super::{
-    output::{Failure, print, print_piece},
-    sources::Sources,
-};
+use super::output::{Failure, print, print_piece};
+use super::sources::Sources;
 use crate::app;
 use crate::config::Purpose;
 use crate::model::audit::checkpoint::Checkpoint;

@@ -3,11 +3,9 @@
 use clap::Subcommand;
 use tokio::runtime::Builder;
 
-use super::{
-    health::{is_gateway, local_url},
-    output::{Failure, print},
-    sources::Sources,
-};
+use super::health::{is_gateway, local_url};
+use super::output::{Failure, print};
+use super::sources::Sources;
 use crate::app::{self, Checked};
 use crate::config::{self, Purpose, Settings};
 

@@ -4,10 +4,8 @@ use clap::Args;
 use reqwest::Method;
 
 use super::admin::{Admin, Request};
-use super::{
-    output::{Failure, print},
-    sources::Sources,
-};
+use super::output::{Failure, print};
+use super::sources::Sources;
 use crate::model::ids::Slug;
 
 /// How many levels of a manifest are indented: its members, its lists, and the members of their items. Deeper levels are

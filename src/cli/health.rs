@@ -1,19 +1,16 @@
 //! `waggle health`: asks a gateway whether it is ready, for containers without curl.
 
-use std::{
-    error::Error,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
-    time::Duration,
-};
+use std::error::Error;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
 
 use clap::Args;
-use reqwest::{Client, redirect::Policy};
+use reqwest::Client;
+use reqwest::redirect::Policy;
 use tokio::runtime::Builder;
 
-use super::{
-    output::{Failure, print},
-    sources::Sources,
-};
+use super::output::{Failure, print};
+use super::sources::Sources;
 use crate::config::{PublicUrl, Purpose, Server};
 
 const DEADLINE: Duration = Duration::from_secs(2);

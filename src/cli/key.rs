@@ -1,6 +1,9 @@
 //! `waggle key`: generates operator keys.
 
-use std::{fs::OpenOptions, io::Write, os::unix::fs::OpenOptionsExt, path::PathBuf};
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
 
 use clap::Subcommand;
 

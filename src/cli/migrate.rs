@@ -3,11 +3,10 @@
 use clap::Args;
 use tokio::runtime::Runtime;
 
-use super::{
-    output::{Failure, print},
-    sources::Sources,
-};
-use crate::{app, config::Purpose, telemetry};
+use super::output::{Failure, print};
+use super::sources::Sources;
+use crate::config::Purpose;
+use crate::{app, telemetry};
 
 #[derive(Args)]
 pub(super) struct Migrate {

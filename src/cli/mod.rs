@@ -17,7 +17,8 @@ mod output;
 mod serve;
 mod sources;
 
-use std::{path::PathBuf, process::ExitCode};
+use std::path::PathBuf;
+use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 

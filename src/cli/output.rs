@@ -1,13 +1,13 @@
 //! Output and exit codes of commands.
 
-use std::{
-    io::{self, ErrorKind, Write},
-    ops::ControlFlow,
-    process::ExitCode,
-};
+use std::io;
+use std::io::{ErrorKind, Write};
+use std::ops::ControlFlow;
+use std::process::ExitCode;
 
 use serde_json::json;
-use time::{OffsetDateTime, format_description::well_known::Rfc3339};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 
 use crate::app::AppError;
 use crate::config::{ConfigError, LogFormat};

@@ -2,7 +2,8 @@
 
 use tokio::runtime::Runtime;
 
-use super::{output::Failure, sources::Sources};
+use super::output::Failure;
+use super::sources::Sources;
 use crate::app::{self, Reloader};
 use crate::config::{self, Loaded, Purpose};
 use crate::telemetry;

@@ -1,8 +1,12 @@
 //! `[admin]`: the administration API and its operator keys.
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::net::SocketAddr;
+use std::path::PathBuf;
 
-use super::{embedded::PATH, section::section, server::ADDRESS, text::SecretList};
+use super::embedded::PATH;
+use super::section::section;
+use super::server::ADDRESS;
+use super::text::SecretList;
 use crate::model::key::{KeyError, KeyKind, SecretKey};
 
 section! {

@@ -2,7 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{embedded::PATH, reader::Reader, section::section, secure_url::SecureUrl, text::Text};
+use super::embedded::PATH;
+use super::reader::Reader;
+use super::section::section;
+use super::secure_url::SecureUrl;
+use super::text::Text;
 
 const MIB: u64 = 1 << 20;
 

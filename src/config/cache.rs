@@ -1,9 +1,7 @@
 //! `[cache]`: how much is held in memory.
 
-use super::{
-    number::{GIB, MIB},
-    section::section,
-};
+use super::number::{GIB, MIB};
+use super::section::section;
 
 section! {
     /// How much is held in memory.

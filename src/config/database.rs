@@ -3,7 +3,8 @@
 use secrecy::SecretString;
 use url::Url;
 
-use super::{section::section, text::Secret};
+use super::section::section;
+use super::text::Secret;
 
 section! {
     /// The PostgreSQL database, and how long it may take.

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use super::{section::section, text::Text};
+use super::section::section;
+use super::text::Text;
 
 section! {
     /// The private database of a gateway without a database URL.

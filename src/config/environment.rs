@@ -1,14 +1,10 @@
 //! The layer of the environment: `WAGGLE_` + section + `__` + key, in upper case.
 
-use std::{
-    collections::BTreeMap,
-    ffi::{OsStr, OsString},
-};
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 
-use super::{
-    layers::{Layers, Raw},
-    problem::Source,
-};
+use super::layers::{Layers, Raw};
+use super::problem::Source;
 
 const PREFIX: &str = "WAGGLE_";
 /// Names the configuration file.

@@ -1,14 +1,14 @@
 //! The layer of the configuration file: TOML, one table per section, every value with its line.
 
-use std::{fs::File, io::Read, path::Path};
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
 
 use serde_json::{Map, Value as Json};
 use toml::de::{DeArray, DeInteger, DeTable, DeValue};
 
-use super::{
-    layers::{Layers, Raw},
-    problem::{Problem, Source},
-};
+use super::layers::{Layers, Raw};
+use super::problem::{Problem, Source};
 
 /// More than any configuration needs, and little enough to read any file that is named by mistake.
 const MAX_BYTES: u64 = 1 << 20;

@@ -2,10 +2,8 @@
 
 use std::path::PathBuf;
 
-use super::{
-    layers::{Layers, Raw},
-    problem::Source,
-};
+use super::layers::{Layers, Raw};
+use super::problem::Source;
 
 /// `--config`, and the flags that are settings, as typed.
 #[derive(Clone, Default)]

@@ -2,12 +2,10 @@
 
 use serde_json::{Map, Value};
 
-use super::{
-    kind::{DisplayValue, Kind, quote, text_of},
-    layers::Raw,
-    secure_url::SecureUrl,
-    text::{List, Text},
-};
+use super::kind::{DisplayValue, Kind, quote, text_of};
+use super::layers::Raw;
+use super::secure_url::SecureUrl;
+use super::text::{List, Text};
 use crate::model::algorithm::Algorithm;
 use crate::model::ids::Slug;
 

@@ -1,6 +1,7 @@
 //! `[limits]`: bounds on requests, catalogs, rates and streams.
 
-use super::{reader::Reader, section::section};
+use super::reader::Reader;
+use super::section::section;
 use crate::model::limits::UseLimits;
 
 const KIB: usize = 1 << 10;

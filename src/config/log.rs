@@ -2,7 +2,9 @@
 
 use tracing_subscriber::EnvFilter;
 
-use super::{log_format::LogFormat, section::section, text::Text};
+use super::log_format::LogFormat;
+use super::section::section;
+use super::text::Text;
 
 section! {
     /// Log format and filter.

@@ -2,7 +2,8 @@
 
 use secrecy::SecretString;
 
-use super::{section::section, text::Secret};
+use super::section::section;
+use super::text::Secret;
 use crate::model::key::SecretKey;
 
 section! {

@@ -45,35 +45,36 @@ mod tests;
 
 use std::path::Path;
 
-pub use self::{
-    access::Access,
-    admin::Admin,
-    audit::{Audit, AuditedEvents, CheckpointTarget, Durability},
-    cache::Cache,
-    changes::Changes,
-    costs::Costs,
-    database::Database,
-    embedded::Embedded,
-    environment::Environment,
-    flags::Flags,
-    issuers::{IssuerTenants, TokenIssuer},
-    limits::Limits,
-    log::{Log, LogFilter},
-    log_format::LogFormat,
-    mcp::Mcp,
-    metrics::Metrics,
-    origin::AllowedOrigin,
-    problem::{ConfigError, Problem, Source},
-    public_url::PublicUrl,
-    secure_url::SecureUrl,
-    server::{ForwardedHeader, Server, TlsFiles},
-    sessions::Sessions,
-    show::Listing,
-    tokens::Tokens,
-    usage::Usage,
-    writes::Writes,
-};
-use self::{environment::CONFIG_FILE, file::ConfigFile, layers::Layers, reader::Reader};
+pub use self::access::Access;
+pub use self::admin::Admin;
+pub use self::audit::{Audit, AuditedEvents, CheckpointTarget, Durability};
+pub use self::cache::Cache;
+pub use self::changes::Changes;
+pub use self::costs::Costs;
+pub use self::database::Database;
+pub use self::embedded::Embedded;
+use self::environment::CONFIG_FILE;
+pub use self::environment::Environment;
+use self::file::ConfigFile;
+pub use self::flags::Flags;
+pub use self::issuers::{IssuerTenants, TokenIssuer};
+use self::layers::Layers;
+pub use self::limits::Limits;
+pub use self::log::{Log, LogFilter};
+pub use self::log_format::LogFormat;
+pub use self::mcp::Mcp;
+pub use self::metrics::Metrics;
+pub use self::origin::AllowedOrigin;
+pub use self::problem::{ConfigError, Problem, Source};
+pub use self::public_url::PublicUrl;
+use self::reader::Reader;
+pub use self::secure_url::SecureUrl;
+pub use self::server::{ForwardedHeader, Server, TlsFiles};
+pub use self::sessions::Sessions;
+pub use self::show::Listing;
+pub use self::tokens::Tokens;
+pub use self::usage::Usage;
+pub use self::writes::Writes;
 
 /// Every setting, by section.
 #[derive(Clone)]

@@ -1,11 +1,11 @@
 //! Settings that are numbers: counts, sizes in bytes and durations, each with a range.
 
-use std::{fmt::Display, ops::RangeInclusive, time::Duration};
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::time::Duration;
 
-use super::{
-    kind::{DisplayValue, Kind, quote, text_of},
-    layers::Raw,
-};
+use super::kind::{DisplayValue, Kind, quote, text_of};
+use super::layers::Raw;
 
 const KIB: u64 = 1 << 10;
 pub(super) const MIB: u64 = 1 << 20;

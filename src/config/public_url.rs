@@ -1,9 +1,7 @@
 //! The URL that clients use.
 
-use std::{
-    fmt,
-    net::{IpAddr, SocketAddr},
-};
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
 
 use url::{Host, Url};
 

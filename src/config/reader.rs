@@ -2,13 +2,11 @@
 
 use std::ffi::OsString;
 
-use super::{
-    environment::{Environment, SHARED_DATABASE_URL},
-    kind::{DisplayValue, Kind},
-    layers::{LayerValue, Layers, Raw},
-    problem::{Problem, Source},
-    suggest,
-};
+use super::environment::{Environment, SHARED_DATABASE_URL};
+use super::kind::{DisplayValue, Kind};
+use super::layers::{LayerValue, Layers, Raw};
+use super::problem::{Problem, Source};
+use super::suggest;
 
 /// A setting that was read, with what is shown of it.
 pub(super) struct Entry {

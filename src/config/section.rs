@@ -118,7 +118,8 @@ macro_rules! read {
         $reader.optional(concat!($section, ".", stringify!($field)), &$kind, $default)
     }};
     ($reader:ident, $section:literal, $field:ident, rate ($per_second:expr, $burst:expr)) => {{
-        use $crate::{config::number::Count, model::limits::Rate};
+        use $crate::config::number::Count;
+        use $crate::model::limits::Rate;
         let per_second = concat!($section, ".", stringify!($field), "_per_second");
         let per_second = $reader.value(per_second, &Count(0..=Rate::MOST), $per_second);
         let burst = concat!($section, ".", stringify!($field), "_burst");

@@ -1,21 +1,17 @@
 //! `[server]`: listener, TLS, accepted hosts and origins, proxies, and the bounds of connections.
 
-use std::{
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
-    path::PathBuf,
-};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
 
 use ipnet::IpNet;
 use url::Host;
 
-use super::{
-    embedded::PATH,
-    origin::{AllowedOrigin, default_origins},
-    public_url::PublicUrl,
-    reader::Reader,
-    section::section,
-    text::{List, Text},
-};
+use super::embedded::PATH;
+use super::origin::{AllowedOrigin, default_origins};
+use super::public_url::PublicUrl;
+use super::reader::Reader;
+use super::section::section;
+use super::text::{List, Text};
 
 const KIB: u32 = 1 << 10;
 

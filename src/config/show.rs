@@ -1,13 +1,12 @@
 //! The settings as a configuration file: the effective ones with their source, secrets masked, and the reference.
 
-use std::{fmt, fmt::Write};
+use std::fmt;
+use std::fmt::Write;
 
 use toml::Value;
 
-use super::{
-    kind::DisplayValue,
-    reader::{Entry, Reference},
-};
+use super::kind::DisplayValue;
+use super::reader::{Entry, Reference};
 
 const MASK: &str = "********";
 

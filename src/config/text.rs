@@ -1,9 +1,7 @@
 //! Settings that are text: one value, a list of them, or a secret.
 
-use super::{
-    kind::{DisplayValue, Kind, quote, text_of},
-    layers::Raw,
-};
+use super::kind::{DisplayValue, Kind, quote, text_of};
+use super::layers::Raw;
 
 /// Parses one text. The error is a predicate such as `is not an address`.
 pub(super) type Parse<T> = fn(&str) -> Result<T, String>;

@@ -1,10 +1,8 @@
 //! `[tokens]`: the issuers whose access tokens are accepted, and how their keys are fetched.
 
-use super::{
-    issuers::{Issuers, TokenIssuer},
-    reader::Reader,
-    section::section,
-};
+use super::issuers::{Issuers, TokenIssuer};
+use super::reader::Reader;
+use super::section::section;
 
 section! {
     /// The issuers whose access tokens are accepted, and how their keys are fetched.

@@ -169,7 +169,8 @@ mod tests {
     use std::convert::Infallible;
 
     use proptest::prelude::*;
-    use rand::{SeedableRng, TryCryptoRng, TryRng, rngs::StdRng};
+    use rand::rngs::StdRng;
+    use rand::{SeedableRng, TryCryptoRng, TryRng};
 
     use super::*;
 

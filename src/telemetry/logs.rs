@@ -4,14 +4,12 @@ use std::io::{self, IsTerminal};
 use std::sync::OnceLock;
 
 use tracing::Subscriber;
-use tracing_subscriber::{
-    EnvFilter, Registry,
-    filter::ParseError,
-    fmt::{self, MakeWriter},
-    layer::SubscriberExt,
-    reload::{self, Handle},
-    util::{SubscriberInitExt, TryInitError},
-};
+use tracing_subscriber::filter::ParseError;
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::reload::Handle;
+use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
+use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
 
 use super::span::{JsonLines, TextFields};
 use crate::config::{Log, LogFilter, LogFormat};
@@ -92,9 +90,10 @@ where
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
     use std::pin::pin;
+    use std::sync::Arc;
     use std::task::{Context, Waker};
-    use std::{io::Write, sync::Arc};
 
     use parking_lot::Mutex;
 

@@ -1,14 +1,13 @@
 //! The binary on the command line: output, streams and exit codes.
 
-use std::{
-    fs::{self, File},
-    io::{Read, Write},
-    net::{SocketAddr, TcpListener},
-    os::unix::fs::PermissionsExt,
-    process::{Command, Output, Stdio},
-    thread::{self, JoinHandle},
-    time::{Duration, Instant},
-};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Output, Stdio};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 use tempfile::TempDir;
 

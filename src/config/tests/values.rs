@@ -1,6 +1,7 @@
 //! The precedence of layers, and the displayed settings.
 
-use std::{net::SocketAddr, time::Duration};
+use std::net::SocketAddr;
+use std::time::Duration;
 
 use secrecy::ExposeSecret;
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use reqwest::{Client, StatusCode, redirect::Policy};
+use reqwest::redirect::Policy;
+use reqwest::{Client, StatusCode};
 use serde::Deserialize;
 
 use super::jwk::{KeySet, KeySetError};
