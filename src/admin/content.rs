@@ -13,8 +13,9 @@ use super::resources::UriParam;
 use super::services::{Answer, App};
 use crate::catalog::resources::RawContent;
 use crate::http::precondition::etag;
+use crate::model::definition::DefinitionKind;
 use crate::model::fault::Fault;
-use crate::model::resource::PartKind;
+use crate::model::resource::{PartKind, Resource};
 
 /// The default of `curl --data-binary`, which says nothing about the file.
 const CURL_DEFAULT: &str = "application/x-www-form-urlencoded";
@@ -40,7 +41,7 @@ pub(super) async fn write(
     request: Request,
 ) -> Answer<impl IntoResponse> {
     let agent = authority.catalog_of(&app.identity, &slug).await?;
-    let uri = param.check()?;
+    let uri = Resource::parse_key(&param.uri)?;
     let mime_type = declared(request.headers())?;
     let bytes = bytes(request, app.content_bytes).await?;
     let content = RawContent { mime_type, bytes };
@@ -65,17 +66,17 @@ pub(super) async fn read(
     Params(param): Params<UriParam>,
 ) -> Answer<impl IntoResponse> {
     let agent = authority.catalog_of(&app.identity, &slug).await?;
-    let full = app.catalog.resource(&agent, &param.check()?).await?;
-    let [part] = full.resource.parts.as_slice() else {
+    let full = app.catalog.definition::<Resource>(&agent, &Resource::parse_key(&param.uri)?).await?;
+    let [part] = full.definition.parts.as_slice() else {
         return Err(
             Fault::invalid_params("the resource does not have exactly one content; read it as JSON").into()
         );
     };
-    let mime = full.resource.mime_type_of(part).unwrap_or(default_mime(part.kind));
+    let mime = full.definition.mime_type_of(part).unwrap_or(default_mime(part.kind));
     let mime = HeaderValue::try_from(mime).unwrap_or(HeaderValue::from_static("application/octet-stream"));
     let headers = [
         (CONTENT_TYPE, mime),
-        (ETAG, etag(full.resource.revision)),
+        (ETAG, etag(full.definition.revision)),
         // Content of a tenant: browsers must not interpret it as a page of the gateway.
         (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
         (CONTENT_DISPOSITION, HeaderValue::from_static("attachment")),

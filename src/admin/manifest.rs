@@ -18,9 +18,10 @@ use super::definition::{ManifestInput, ManifestView};
 use super::extract::{Condition, Nothing, Params, Segment, json_bytes, parse};
 use super::openapi::{Preconditions, Problems, WriteProblems};
 use super::services::{Admin, Answer, App};
-use crate::catalog::manifest::{Applied, Names, NewManifest, too_large};
+use crate::catalog::manifest::{Applied, Keys, NewManifest, too_large};
 use crate::http::precondition::etag;
 use crate::model::fault::Fault;
+use crate::model::kinds::ByKind;
 use crate::model::scope::Revision;
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -59,9 +60,9 @@ struct NamesView {
     prompts: Vec<String>,
 }
 
-impl From<Names> for NamesView {
-    fn from(names: Names) -> Self {
-        let Names { resources, templates, prompts } = names;
+impl From<ByKind<Keys>> for NamesView {
+    fn from(keys: ByKind<Keys>) -> Self {
+        let ByKind { resources, templates, prompts } = keys;
         Self { count: resources.len() + templates.len() + prompts.len(), resources, templates, prompts }
     }
 }

@@ -10,6 +10,7 @@ mod authority;
 mod browser;
 mod content;
 pub mod definition;
+mod definitions;
 mod explain;
 mod extract;
 mod keys;

@@ -7,7 +7,7 @@ use axum::routing::get;
 use http::header::CONTENT_TYPE;
 use utoipa::openapi::response::{Response, ResponseBuilder};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
-use utoipa::openapi::{ContentBuilder, Ref, RefOr};
+use utoipa::openapi::{ContentBuilder, HeaderBuilder, Ref, RefOr};
 use utoipa::{IntoParams, IntoResponses, Modify, OpenApi};
 use utoipa_axum::router::OpenApiRouter;
 
@@ -110,6 +110,33 @@ impl IntoResponses for WriteProblems {
         all.append(&mut problems(&OF_WRITES));
         all
     }
+}
+
+/// The answers to a `PUT` of a definition.
+pub(super) struct PutAnswers;
+
+impl IntoResponses for PutAnswers {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        revised(&[("200", "Replaced, or unchanged"), ("201", "Added")])
+    }
+}
+
+/// The answers to a `DELETE` of a definition.
+pub(super) struct DeleteAnswers;
+
+impl IntoResponses for DeleteAnswers {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        revised(&[("204", "Removed")])
+    }
+}
+
+/// The answers of a write with the revision of what was written, and its failures.
+fn revised(of: &[(&str, &str)]) -> BTreeMap<String, RefOr<Response>> {
+    let tag = || HeaderBuilder::new().description(Some("The revision that last changed it")).build();
+    let response = |description: &str| ResponseBuilder::new().description(description).header("ETag", tag());
+    let mut all = WriteProblems::responses();
+    all.extend(of.iter().map(|(status, text)| ((*status).to_owned(), response(text).build().into())));
+    all
 }
 
 /// A router that records its routes in the document.

@@ -11,7 +11,7 @@ const DEFAULT: i64 = 100;
 const MOST: i64 = 500;
 
 /// The parameters of a page.
-#[derive(Debug, Default, Deserialize, IntoParams)]
+#[derive(Debug, Default, PartialEq, Eq, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PageParams {

@@ -1,25 +1,16 @@
 //! `/agents/{agent}/prompts`.
 
-use axum::Json;
 use axum::extract::{Request, State};
 use axum::response::IntoResponse;
-use http::StatusCode;
-use http::header::ETAG;
 
 use super::authority::Authority;
 use super::definition::{PromptInput, PromptView};
-use super::extract::{Condition, Nothing, Params, Segment, Segments, json};
-use super::openapi::{Preconditions, Problems, WriteProblems};
+use super::definitions::CatalogCall;
+use super::extract::{Condition, Nothing, Params, Segment, Segments};
+use super::openapi::{DeleteAnswers, Preconditions, Problems, PutAnswers};
 use super::page::{Items, PageParams};
-use super::resources::AROUND_CONTENTS;
 use super::services::{Answer, App};
-use crate::http::precondition::etag;
-use crate::model::fault::Fault;
-use crate::model::prompt::PromptName;
-
-fn checked(name: &str) -> Result<PromptName, Fault> {
-    PromptName::parse(name).map_err(|error| Fault::invalid_params(format!("name {error}")))
-}
+use crate::model::prompt::Prompt;
 
 /// Lists prompts, without their messages.
 #[utoipa::path(
@@ -36,10 +27,8 @@ pub(super) async fn list(
     Segment(slug): Segment,
     Params(params): Params<PageParams>,
 ) -> Answer<impl IntoResponse> {
-    let agent = authority.catalog_of(&app.identity, &slug).await?;
-    let page = params.open(&app.seal, "prompts", agent.uid.0)?;
-    let prompts = app.catalog.prompts(&agent, &page.after, page.read()).await?;
-    Ok(page.answer(prompts, |prompt| prompt.name.to_string(), PromptView::listed))
+    let call = CatalogCall { app: &app, authority: &authority, slug: &slug };
+    Ok(call.list::<Prompt>(&params).await?)
 }
 
 /// Reads a prompt, in the format of `PUT`.
@@ -57,10 +46,8 @@ pub(super) async fn read(
     Segments(slug, name): Segments,
     _: Params<Nothing>,
 ) -> Answer<impl IntoResponse> {
-    let agent = authority.catalog_of(&app.identity, &slug).await?;
-    let full = app.catalog.prompt(&agent, &checked(&name)?).await?;
-    let tag = etag(full.prompt.revision);
-    Ok(([(ETAG, tag)], Json(PromptView::whole(full.prompt, &full.messages)?)))
+    let call = CatalogCall { app: &app, authority: &authority, slug: &slug };
+    Ok(call.read::<Prompt>(&name).await?)
 }
 
 /// Adds or replaces a prompt.
@@ -71,7 +58,7 @@ pub(super) async fn read(
     tag = "Prompts",
     params(("agent" = String, Path, description = "The id of the agent"), ("name" = String, Path, description = "The name of the prompt"), Preconditions),
     request_body = PromptInput,
-    responses((status = 200, description = "Replaced, or unchanged", headers(("ETag" = String, description = "The revision that last changed it"))), (status = 201, description = "Added", headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
+    responses(PutAnswers)
 )]
 pub(super) async fn write(
     State(app): App,
@@ -81,14 +68,8 @@ pub(super) async fn write(
     Condition(condition): Condition,
     request: Request,
 ) -> Answer<impl IntoResponse> {
-    let agent = authority.catalog_of(&app.identity, &slug).await?;
-    let name = checked(&name)?;
-    // Every character of text may be escaped.
-    let input: PromptInput = json(request, app.content_bytes * 2 + AROUND_CONTENTS).await?;
-    let new = input.check(name, app.content_bytes)?;
-    let (status, audited) = authority.answers_put();
-    let written = app.catalog.put_prompt(&agent, new, condition, audited).await?;
-    Ok((status(written.created), [(ETAG, etag(written.revision))]))
+    let call = CatalogCall { app: &app, authority: &authority, slug: &slug };
+    Ok(call.put::<Prompt>(&name, condition, request).await?)
 }
 
 /// Removes a prompt.
@@ -98,7 +79,7 @@ pub(super) async fn write(
     operation_id = "deletePrompt",
     tag = "Prompts",
     params(("agent" = String, Path, description = "The id of the agent"), ("name" = String, Path, description = "The name of the prompt"), Preconditions),
-    responses((status = 204, description = "Removed", headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
+    responses(DeleteAnswers)
 )]
 pub(super) async fn remove(
     State(app): App,
@@ -107,8 +88,6 @@ pub(super) async fn remove(
     _: Params<Nothing>,
     Condition(condition): Condition,
 ) -> Answer<impl IntoResponse> {
-    let agent = authority.catalog_of(&app.identity, &slug).await?;
-    let (status, audited) = authority.answers(StatusCode::NO_CONTENT);
-    let revision = app.catalog.delete_prompt(&agent, checked(&name)?, condition, audited).await?;
-    Ok((status, [(ETAG, etag(revision))]))
+    let call = CatalogCall { app: &app, authority: &authority, slug: &slug };
+    Ok(call.remove::<Prompt>(&name, condition).await?)
 }

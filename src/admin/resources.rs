@@ -1,6 +1,5 @@
 //! `/agents/{agent}/resources`, and `touch`.
 
-use axum::Json;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
@@ -10,17 +9,14 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::authority::Authority;
 use super::definition::{ResourceInput, ResourceView};
-use super::extract::{Condition, Params, Segment, json};
-use super::openapi::{Preconditions, Problems, WriteProblems};
+use super::definitions::CatalogCall;
+use super::extract::{Condition, Params, Segment};
+use super::openapi::{DeleteAnswers, Preconditions, Problems, PutAnswers, WriteProblems};
 use super::page::{Items, PageParams};
-use super::services::{Admin, Answer, App};
+use super::services::{Answer, App};
 use crate::http::precondition::etag;
-use crate::model::agent::Agent;
-use crate::model::fault::Fault;
-use crate::model::uri::ResourceUri;
-
-/// The size of the definition and of the JSON around the contents.
-pub(super) const AROUND_CONTENTS: usize = 1024 * 1024;
+use crate::model::definition::DefinitionKind;
+use crate::model::resource::Resource;
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -40,21 +36,16 @@ pub(super) struct ListParams {
 #[serde(deny_unknown_fields)]
 pub(super) struct UriParam {
     /// The URI of the resource.
-    uri: String,
+    pub(super) uri: String,
 }
 
 /// A page, or one definition.
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
+#[expect(dead_code, reason = "describes the answer of `CatalogCall::list_or_read`")]
 enum ListedOrRead {
     Listed(Items<ResourceView>),
     Read(ResourceView),
-}
-
-impl UriParam {
-    pub(super) fn check(&self) -> Result<ResourceUri, Fault> {
-        ResourceUri::parse(&self.uri).map_err(|error| Fault::invalid_params(format!("uri {error}")))
-    }
 }
 
 /// Lists resources, or reads one.
@@ -72,32 +63,10 @@ pub(super) async fn list_or_read(
     State(app): App,
     authority: Authority,
     Segment(slug): Segment,
-    Params(params): Params<ListParams>,
+    Params(ListParams { uri, limit, cursor }): Params<ListParams>,
 ) -> Answer<Response> {
-    let agent = authority.catalog_of(&app.identity, &slug).await?;
-    match params.uri {
-        Some(_) if params.limit.is_some() || params.cursor.is_some() => {
-            Err(Fault::invalid_params("query: uri cannot be combined with limit or cursor").into())
-        }
-        Some(uri) => Ok(read(&app, &agent, UriParam { uri }).await?.into_response()),
-        None => {
-            let page = PageParams::new(params.limit, params.cursor);
-            Ok(list(&app, &agent, &page).await?.into_response())
-        }
-    }
-}
-
-async fn read(app: &Admin, agent: &Agent, param: UriParam) -> Result<impl IntoResponse + use<>, Fault> {
-    let full = app.catalog.resource(agent, &param.check()?).await?;
-    let tag = etag(full.resource.revision);
-    Ok(([(ETAG, tag)], Json(ListedOrRead::Read(ResourceView::whole(full.resource, &full.bytes)))))
-}
-
-async fn list(app: &Admin, agent: &Agent, params: &PageParams) -> Result<impl IntoResponse + use<>, Fault> {
-    let page = params.open(&app.seal, "resources", agent.uid.0)?;
-    let resources = app.catalog.resources(agent, &page.after, page.read()).await?;
-    let items = page.items(resources, |resource| resource.uri.to_string(), ResourceView::listed);
-    Ok(Json(ListedOrRead::Listed(items)))
+    let call = CatalogCall { app: &app, authority: &authority, slug: &slug };
+    Ok(call.list_or_read::<Resource>(uri, PageParams::new(limit, cursor)).await?)
 }
 
 /// Adds or replaces a resource.
@@ -108,7 +77,7 @@ async fn list(app: &Admin, agent: &Agent, params: &PageParams) -> Result<impl In
     tag = "Resources",
     params(("agent" = String, Path, description = "The id of the agent"), UriParam, Preconditions),
     request_body = ResourceInput,
-    responses((status = 200, description = "Replaced, or unchanged", headers(("ETag" = String, description = "The revision that last changed it"))), (status = 201, description = "Added", headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
+    responses(PutAnswers)
 )]
 pub(super) async fn write(
     State(app): App,
@@ -118,14 +87,8 @@ pub(super) async fn write(
     Condition(condition): Condition,
     request: Request,
 ) -> Answer<impl IntoResponse> {
-    let agent = authority.catalog_of(&app.identity, &slug).await?;
-    let uri = param.check()?;
-    // Every character of text may be escaped; base64 has four bytes for three.
-    let input: ResourceInput = json(request, app.content_bytes * 2 + AROUND_CONTENTS).await?;
-    let new = input.check(uri, app.content_bytes)?;
-    let (status, audited) = authority.answers_put();
-    let written = app.catalog.put_resource(&agent, new, condition, audited).await?;
-    Ok((status(written.created), [(ETAG, etag(written.revision))]))
+    let call = CatalogCall { app: &app, authority: &authority, slug: &slug };
+    Ok(call.put::<Resource>(&param.uri, condition, request).await?)
 }
 
 /// Removes a resource.
@@ -135,7 +98,7 @@ pub(super) async fn write(
     operation_id = "deleteResource",
     tag = "Resources",
     params(("agent" = String, Path, description = "The id of the agent"), UriParam, Preconditions),
-    responses((status = 204, description = "Removed", headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
+    responses(DeleteAnswers)
 )]
 pub(super) async fn remove(
     State(app): App,
@@ -144,10 +107,8 @@ pub(super) async fn remove(
     Params(param): Params<UriParam>,
     Condition(condition): Condition,
 ) -> Answer<impl IntoResponse> {
-    let agent = authority.catalog_of(&app.identity, &slug).await?;
-    let (status, audited) = authority.answers(StatusCode::NO_CONTENT);
-    let revision = app.catalog.delete_resource(&agent, param.check()?, condition, audited).await?;
-    Ok((status, [(ETAG, etag(revision))]))
+    let call = CatalogCall { app: &app, authority: &authority, slug: &slug };
+    Ok(call.remove::<Resource>(&param.uri, condition).await?)
 }
 
 /// Notifies the subscribers of a resource, without new content.
@@ -168,6 +129,7 @@ pub(super) async fn touch(
 ) -> Answer<impl IntoResponse> {
     let agent = authority.catalog_of(&app.identity, &slug).await?;
     let (status, audited) = authority.answers(StatusCode::ACCEPTED);
-    let written = app.catalog.touch_resource(&agent, param.check()?, condition, audited).await?;
+    let uri = Resource::parse_key(&param.uri)?;
+    let written = app.catalog.touch_resource(&agent, uri, condition, audited).await?;
     Ok((status, [(ETAG, etag(written.revision))]))
 }

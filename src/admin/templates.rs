@@ -1,26 +1,18 @@
 //! `/agents/{agent}/templates`.
 
-use axum::Json;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
-use http::StatusCode;
-use http::header::ETAG;
 use serde::{Deserialize, Serialize};
-use uri_template::UriTemplate;
 use utoipa::{IntoParams, ToSchema};
 
 use super::authority::Authority;
 use super::definition::{TemplateInput, TemplateView};
-use super::extract::{Condition, Params, Segment, json};
-use super::openapi::{Preconditions, Problems, WriteProblems};
+use super::definitions::CatalogCall;
+use super::extract::{Condition, Params, Segment};
+use super::openapi::{DeleteAnswers, Preconditions, Problems, PutAnswers};
 use super::page::{Items, PageParams};
-use super::services::{Admin, Answer, App};
-use crate::http::precondition::etag;
-use crate::model::agent::Agent;
-use crate::model::fault::Fault;
-
-/// The body limit of a template: every member at its maximum length, every character escaped.
-const MOST_BYTES: usize = 1024 * 1024;
+use super::services::{Answer, App};
+use crate::model::template::ResourceTemplate;
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -35,14 +27,6 @@ pub(super) struct ListParams {
     cursor: Option<String>,
 }
 
-/// A page, or one definition.
-#[derive(Serialize, ToSchema)]
-#[serde(untagged)]
-enum ListedOrRead {
-    Listed(Items<TemplateView>),
-    Read(TemplateView),
-}
-
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -51,11 +35,13 @@ pub(super) struct TemplateParam {
     uri_template: String,
 }
 
-impl TemplateParam {
-    fn check(&self) -> Result<UriTemplate, Fault> {
-        let parsed = UriTemplate::parse(&self.uri_template);
-        parsed.map_err(|error| Fault::invalid_params(format!("uriTemplate {error}")))
-    }
+/// A page, or one definition.
+#[derive(Serialize, ToSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "describes the answer of `CatalogCall::list_or_read`")]
+enum ListedOrRead {
+    Listed(Items<TemplateView>),
+    Read(TemplateView),
 }
 
 /// Lists resource templates, or reads one.
@@ -73,33 +59,10 @@ pub(super) async fn list_or_read(
     State(app): App,
     authority: Authority,
     Segment(slug): Segment,
-    Params(params): Params<ListParams>,
+    Params(ListParams { uri_template, limit, cursor }): Params<ListParams>,
 ) -> Answer<Response> {
-    let agent = authority.catalog_of(&app.identity, &slug).await?;
-    match params.uri_template {
-        Some(_) if params.limit.is_some() || params.cursor.is_some() => {
-            let both = "query: uriTemplate cannot be combined with limit or cursor";
-            Err(Fault::invalid_params(both).into())
-        }
-        Some(uri_template) => Ok(read(&app, &agent, TemplateParam { uri_template }).await?.into_response()),
-        None => {
-            let page = PageParams::new(params.limit, params.cursor);
-            Ok(list(&app, &agent, &page).await?.into_response())
-        }
-    }
-}
-
-async fn read(app: &Admin, agent: &Agent, param: TemplateParam) -> Result<impl IntoResponse + use<>, Fault> {
-    let full = app.catalog.template(agent, &param.check()?).await?;
-    let tag = etag(full.template.revision);
-    Ok(([(ETAG, tag)], Json(ListedOrRead::Read(TemplateView::whole(full.template, &full.body)))))
-}
-
-async fn list(app: &Admin, agent: &Agent, params: &PageParams) -> Result<impl IntoResponse + use<>, Fault> {
-    let page = params.open(&app.seal, "templates", agent.uid.0)?;
-    let templates = app.catalog.templates(agent, &page.after, page.read()).await?;
-    let items = page.items(templates, |template| template.uri_template.to_string(), TemplateView::listed);
-    Ok(Json(ListedOrRead::Listed(items)))
+    let call = CatalogCall { app: &app, authority: &authority, slug: &slug };
+    Ok(call.list_or_read::<ResourceTemplate>(uri_template, PageParams::new(limit, cursor)).await?)
 }
 
 /// Adds or replaces a resource template.
@@ -110,7 +73,7 @@ async fn list(app: &Admin, agent: &Agent, params: &PageParams) -> Result<impl In
     tag = "Templates",
     params(("agent" = String, Path, description = "The id of the agent"), TemplateParam, Preconditions),
     request_body = TemplateInput,
-    responses((status = 200, description = "Replaced, or unchanged", headers(("ETag" = String, description = "The revision that last changed it"))), (status = 201, description = "Added", headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
+    responses(PutAnswers)
 )]
 pub(super) async fn write(
     State(app): App,
@@ -120,13 +83,8 @@ pub(super) async fn write(
     Condition(condition): Condition,
     request: Request,
 ) -> Answer<impl IntoResponse> {
-    let agent = authority.catalog_of(&app.identity, &slug).await?;
-    let uri_template = param.check()?;
-    let input: TemplateInput = json(request, MOST_BYTES).await?;
-    let new = input.check(uri_template)?;
-    let (status, audited) = authority.answers_put();
-    let written = app.catalog.put_template(&agent, new, condition, audited).await?;
-    Ok((status(written.created), [(ETAG, etag(written.revision))]))
+    let call = CatalogCall { app: &app, authority: &authority, slug: &slug };
+    Ok(call.put::<ResourceTemplate>(&param.uri_template, condition, request).await?)
 }
 
 /// Removes a resource template.
@@ -136,7 +94,7 @@ pub(super) async fn write(
     operation_id = "deleteTemplate",
     tag = "Templates",
     params(("agent" = String, Path, description = "The id of the agent"), TemplateParam, Preconditions),
-    responses((status = 204, description = "Removed", headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
+    responses(DeleteAnswers)
 )]
 pub(super) async fn remove(
     State(app): App,
@@ -145,8 +103,6 @@ pub(super) async fn remove(
     Params(param): Params<TemplateParam>,
     Condition(condition): Condition,
 ) -> Answer<impl IntoResponse> {
-    let agent = authority.catalog_of(&app.identity, &slug).await?;
-    let (status, audited) = authority.answers(StatusCode::NO_CONTENT);
-    let revision = app.catalog.delete_template(&agent, param.check()?, condition, audited).await?;
-    Ok((status, [(ETAG, etag(revision))]))
+    let call = CatalogCall { app: &app, authority: &authority, slug: &slug };
+    Ok(call.remove::<ResourceTemplate>(&param.uri_template, condition).await?)
 }

@@ -21,6 +21,7 @@ use crate::model::fault::Fault;
 use crate::model::ids::Slug;
 use crate::model::key::SecretKey;
 use crate::model::key_bounds::Maker;
+use crate::model::kinds::{Member, each_kind};
 use crate::model::limits::UseLimits;
 use crate::model::precondition::Precondition;
 
@@ -61,10 +62,10 @@ pub(super) async fn register(settings: &Settings, running: &Running) -> Result<(
 }
 
 async fn is_empty(catalog: &Catalog, agent: &Agent) -> Result<bool, Fault> {
-    match catalog.manifest(agent, usize::MAX).await {
-        Ok(full) => Ok(full.resources.is_empty() && full.templates.is_empty() && full.prompts.is_empty()),
-        Err(fault) => Err(fault),
-    }
+    let registered = catalog.manifest(agent, usize::MAX).await?.definitions;
+    let mut empty = true;
+    each_kind!(K => empty &= K::of(&registered).is_empty());
+    Ok(empty)
 }
 
 /// Whether a key of an earlier start still reaches the agent.

@@ -16,7 +16,7 @@ pub(super) const LIGHT_COMPARISONS: usize = 1_000;
 impl Definitions {
     /// The number of comparisons that finding the definition of a URI takes.
     pub(super) fn comparisons(&self, uri: &ResourceUri) -> usize {
-        if self.resources.contains_key(uri) { 1 } else { 1 + self.templates.candidates(uri) }
+        if self.all.resources.contains_key(uri) { 1 } else { 1 + self.templates.candidates(uri) }
     }
 
     /// Retains the URIs that can be read.

@@ -8,8 +8,8 @@ use super::Catalog;
 use super::compiled::{CompilationKey, Compiled, Source};
 use super::render::RenderError;
 use crate::identity::grant::Caller;
+use crate::model::content::ContentHash;
 use crate::model::fault::Fault;
-use crate::model::resource::ContentHash;
 use crate::model::scope::Revision;
 
 impl Catalog {

@@ -8,11 +8,11 @@ use uri_template::UriTemplate;
 
 use super::render::{RenderError, Renderer, Template};
 use crate::model::caller::Payer;
+use crate::model::content::ContentHash;
 use crate::model::fault::Fault;
 use crate::model::ids::AgentId;
 use crate::model::message::{ContentKind, PromptMessage, is_template};
 use crate::model::prompt::PromptName;
-use crate::model::resource::ContentHash;
 use crate::model::scope::Revision;
 use crate::model::uri::ResourceUri;
 

@@ -25,12 +25,13 @@ pub fn complete(
 ) -> Result<Completion, Fault> {
     let offered = match reference {
         Reference::Prompt(name) => {
-            let prompt = definitions.prompts.get(name.as_str()).ok_or_else(|| Fault::unknown_prompt(name))?;
+            let prompt =
+                definitions.all.prompts.get(name.as_str()).ok_or_else(|| Fault::unknown_prompt(name))?;
             let declared = prompt.arguments.iter().find(|declared| declared.name == argument);
             &declared.ok_or_else(|| Fault::unknown("argument", argument))?.completions[..]
         }
         Reference::Template(text) => {
-            let template = definitions.templates.by_text().get(text.as_str());
+            let template = definitions.all.templates.get(text.as_str());
             let template = template.ok_or_else(|| Fault::unknown("resource template", text))?;
             if !template.uri_template.variables().any(|variable| variable == argument) {
                 return Err(Fault::unknown("argument", argument));

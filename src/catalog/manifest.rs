@@ -1,5 +1,6 @@
 //! Manifests: all definitions of an agent, applied and read at once.
 
+use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
@@ -7,23 +8,22 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::Catalog;
-use super::difference::Registered;
-pub use super::plan::{Applied, Names, NewManifest};
-use super::plan::{Plan, Stored};
+use super::definitions::Registered;
+use super::plan::Plan;
+pub use super::plan::{Applied, Keys, Stored, Wanted};
 use super::target::{NO_AGENT, Target};
 use crate::model::agent::Agent;
 use crate::model::audit::chain::Digest;
 use crate::model::audit::event::ChangeHashes;
 use crate::model::audit::fingerprint::{Fingerprint, of_all};
 use crate::model::audit::write::AuditedWrite;
+use crate::model::content::ContentHash;
+use crate::model::definition::DefinitionKind;
 use crate::model::fault::{Fault, shortened};
-use crate::model::ids::{AgentId, TenantId};
+use crate::model::ids::{AgentRef, TenantId};
+use crate::model::kinds::{ByKind, Member, by_kind, each_kind};
 use crate::model::precondition::Precondition;
-use crate::model::prompt::{NewPrompt, Prompt};
-use crate::model::resource::{ContentHash, Resource};
 use crate::model::scope::{Revision, Scope};
-use crate::model::sources::Sources;
-use crate::model::template::{NewTemplate, ResourceTemplate};
 use crate::store::StoreError;
 use crate::store::snapshot::Snapshot;
 use crate::store::write::{Write, WriteSummary};
@@ -31,17 +31,16 @@ use crate::store::write::{Write, WriteSummary};
 /// Bytes of contents read by one statement, but for a single content that has more.
 const READ_BYTES: usize = 8 << 20;
 
+/// The definitions of a manifest.
+pub type NewManifest = ByKind<Wanted>;
+
 /// All that an agent has registered, at one revision, with the bytes of its contents.
 #[derive(Debug)]
 pub struct FullManifest {
     /// The revision of the agent's scope.
     pub revision: Revision,
-    /// Its resources, in byte order of their URIs.
-    pub resources: Vec<Resource>,
-    /// Its resource templates, in byte order.
-    pub templates: Vec<ResourceTemplate>,
-    /// Its prompts, in byte order of their names.
-    pub prompts: Vec<Prompt>,
+    /// Its definitions.
+    pub definitions: ByKind<Stored>,
     /// What all of them name.
     pub bytes: BTreeMap<ContentHash, Bytes>,
 }
@@ -69,8 +68,8 @@ impl Catalog {
     /// they are; where all are, so does the revision. The precondition applies to the revision of the agent's scope.
     ///
     /// # Errors
-    /// As of each resource, template and prompt, [`Fault::InvalidParams`] saying of which; [`Fault::RevisionMismatch`];
-    /// [`Fault::NotFound`] where the agent is gone.
+    /// As of each definition, [`Fault::InvalidParams`] saying of which; [`Fault::RevisionMismatch`]; [`Fault::NotFound`]
+    /// where the agent is gone.
     pub async fn apply_manifest(
         self: &Arc<Self>,
         agent: &Agent,
@@ -79,22 +78,22 @@ impl Catalog {
         audited: AuditedWrite,
     ) -> Result<Applied, Fault> {
         self.check_manifest(agent, &wanted).await?;
-        let (catalog, tenant, agent) = (Arc::clone(self), agent.tenant, agent.uid);
+        let (catalog, agent) = (Arc::clone(self), AgentRef::from(agent));
         self.writer
             .detached(async move {
                 catalog
                     .writer
-                    .transact(Scope::from(agent), &audited, async |write| {
-                        let target = Target::lock(write, tenant, agent).await?;
+                    .transact(Scope::from(agent.uid), &audited, async |write| {
+                        let target = Target::lock(write, agent).await?;
                         condition.check(Some(target.present()))?;
-                        let stored = Stored::read_in(write, tenant, agent).await?;
+                        let stored = by_kind!(Stored, K => write.definitions::<K>(agent).await?);
                         let plan = Plan::new(&stored, &wanted);
                         catalog.carry_out(write, &target, &plan).await?;
-                        let changed = plan.changes().next().is_some();
+                        let changed = write.has_changes();
                         if changed && audited.call().is_some() {
                             write.set_summary(summary_of_all(&target, &stored, &wanted));
                         }
-                        Ok(plan.into_applied(if changed { target.revision } else { target.present() }))
+                        Ok(plan.applied(if changed { target.revision } else { target.present() }))
                     })
                     .await
             })
@@ -114,100 +113,73 @@ impl Catalog {
         self.check_manifest(agent, wanted).await?;
         let mut view = self.store.snapshot().await?;
         let revision = present(&mut view, agent).await?;
-        let stored = Stored::read(&self.sources, &mut view, agent.tenant, agent.uid).await?;
+        let stored = self.stored(&mut view, agent).await?;
         view.end().await?;
         condition.check(Some(revision))?;
-        Ok(Plan::new(&stored, wanted).into_applied(revision))
+        Ok(Plan::new(&stored, wanted).applied(revision))
     }
 
     async fn carry_out(&self, write: &mut Write, target: &Target, plan: &Plan<'_>) -> Result<(), Fault> {
-        let &Target { tenant, agent, scope, revision } = target;
-        let Plan { resources, templates, prompts } = plan;
+        let &Target { agent, scope, revision } = target;
         let now = self.sources.clock.now();
         // Removals first: what they leave behind may be named again.
-        write.delete_resources(tenant, agent, &resources.removals, now).await?;
-        write.delete_templates(tenant, agent, &templates.removals, now).await?;
-        write.delete_prompts(tenant, agent, &prompts.removals, now).await?;
-        write.put_resources(tenant, agent, &resources.puts, revision, now).await?;
-        write.put_templates(tenant, agent, &templates.puts, revision, now).await?;
-        write.put_prompts(tenant, agent, &prompts.puts, revision, now).await?;
-        let count = |names: &[String]| i32::try_from(names.len()).unwrap_or(i32::MAX);
-        let more = count(&resources.created) - count(&resources.deleted);
-        if more != 0 {
-            write.count_resources(tenant, agent, more).await?.ok_or(NO_AGENT)?;
-        }
+        each_kind!(K => write.delete::<K>(agent, &plan.steps::<K>().removals, now).await?);
+        each_kind!(K => write.put(agent, &plan.steps::<K>().puts, revision, now).await?);
+        each_kind!(K => match plan.steps::<K>().growth() {
+            0 => {}
+            growth => K::count(write, target, growth).await?,
+        });
         for (kind, subject) in plan.changes() {
-            write.change(scope, *kind, subject);
+            write.change(scope, kind, subject);
         }
         Ok(())
     }
 
     /// Checks what can be checked without holding up other writers.
     async fn check_manifest(&self, agent: &Agent, wanted: &NewManifest) -> Result<(), Fault> {
-        let limits = &self.limits;
-        check_list::<Resource>("resources", &wanted.resources, limits.resources_per_agent)?;
-        check_list::<ResourceTemplate>("templates", &wanted.templates, limits.templates_per_agent)?;
-        check_list::<Prompt>("prompts", &wanted.prompts, limits.prompts_per_agent)?;
-        if wanted.templates.is_empty() && wanted.prompts.is_empty() {
+        each_kind!(K => check_list::<K>(K::of(wanted), K::most(&self.limits))?);
+        let mut checked = false;
+        each_kind!(K => checked |= is_checked::<K>(wanted));
+        if !checked {
             return Ok(());
         }
         let mut view = self.store.snapshot().await?;
-        let templates = view.templates(agent.tenant, agent.uid, None).await?;
-        let prompts = view.prompts(agent.tenant, agent.uid, None).await?;
+        let stored = by_kind!(Stored, K => {
+            let registered = is_checked::<K>(wanted);
+            if registered { view.definitions::<K>(agent.into(), None, &self.sources).await? } else { Vec::new() }
+        });
         view.end().await?;
-        self.check_templates(agent.tenant, &templates, &wanted.templates).await?;
-        self.check_prompts(agent.tenant, &prompts, &wanted.prompts).await
+        each_kind!(K => self.check_kind::<K>(agent.tenant, K::of(&stored), K::of(wanted)).await?);
+        Ok(())
     }
 
-    /// Compiles what was not compiled when it was registered, and compares what was not compared.
-    async fn check_templates(
+    /// Checks each definition that was not checked when it was registered, and those that are new beside the others.
+    async fn check_kind<K: Registered>(
         &self,
         tenant: TenantId,
-        stored: &[ResourceTemplate],
-        wanted: &[NewTemplate],
+        stored: &[K],
+        wanted: &[K::New],
     ) -> Result<(), Fault> {
-        let stored: BTreeMap<_, _> = stored.iter().map(|old| (&old.uri_template, old)).collect();
-        let place = |index: usize, new: &NewTemplate| {
-            ManifestEntry { list: "templates", index, name: new.uri_template.as_str() }.to_string()
-        };
+        if !K::IS_CHECKED || wanted.is_empty() {
+            return Ok(());
+        }
+        let stored: BTreeMap<_, _> = stored.iter().map(|old| (old.key(), old)).collect();
+        let entry = |index, new| ManifestEntry { list: K::LIST, index, name: K::key_of(new).borrow() };
         for (index, new) in wanted.iter().enumerate() {
-            if stored.get(&new.uri_template).is_none_or(|old| old.body != new.body.hash) {
-                self.check_body(tenant, new).await.map_err(|fault| fault.within(place(index, new)))?;
+            if stored.get(K::key_of(new)).is_none_or(|old| !old.is_checked_as(new)) {
+                K::check(self, tenant, new).await.map_err(|fault| fault.within(entry(index, new)))?;
             }
         }
-        let (known, unknown): (Vec<_>, Vec<_>) =
-            wanted.iter().enumerate().partition(|(_, new)| stored.contains_key(&new.uri_template));
-        let texts = |of: &[(usize, &NewTemplate)]| {
-            of.iter().map(|(_, new)| new.uri_template.clone()).collect::<Vec<_>>()
-        };
-        match self.find_conflict(tenant, texts(&known), texts(&unknown).into()).await? {
-            Some((at, conflict)) => {
-                let wrong = Fault::invalid_params(format!("uriTemplate {conflict}"));
-                Err(unknown.get(at).map_or(wrong.clone(), |(index, new)| wrong.within(place(*index, new))))
-            }
+        let (known, added): (Vec<_>, Vec<_>) =
+            wanted.iter().enumerate().partition(|(_, new)| stored.contains_key(K::key_of(new)));
+        let keys = |of: &[(usize, &K::New)]| of.iter().map(|(_, new)| K::key_of(new).clone()).collect();
+        match K::find_conflict(self, tenant, keys(&known), keys(&added)).await? {
+            Some((at, conflict)) => match added.get(at) {
+                Some((index, new)) => Err(conflict.within(entry(*index, new))),
+                None => Err(conflict),
+            },
             None => Ok(()),
         }
-    }
-
-    async fn check_prompts(
-        &self,
-        tenant: TenantId,
-        stored: &[Prompt],
-        wanted: &[NewPrompt],
-    ) -> Result<(), Fault> {
-        let stored: BTreeMap<_, _> = stored.iter().map(|old| (&old.name, old)).collect();
-        for (index, new) in wanted.iter().enumerate() {
-            let is_checked = stored.get(&new.name).is_some_and(|old| {
-                let declared = old.arguments.iter().map(|argument| &argument.name);
-                old.messages == new.messages.hash
-                    && declared.eq(new.arguments.iter().map(|argument| &argument.name))
-            });
-            if !is_checked {
-                let place = ManifestEntry { list: "prompts", index, name: new.name.as_str() };
-                self.check_messages(tenant, new).await.map_err(|fault| fault.within(place))?;
-            }
-        }
-        Ok(())
     }
 
     /// All that an agent has registered, at one revision.
@@ -218,43 +190,52 @@ impl Catalog {
     pub async fn manifest(&self, agent: &Agent, most_bytes: usize) -> Result<FullManifest, Fault> {
         let mut view = self.store.snapshot().await?;
         let revision = present(&mut view, agent).await?;
-        let stored = Stored::read(&self.sources, &mut view, agent.tenant, agent.uid).await?;
-        let sizes = stored.sizes(&mut view, agent).await?;
-        if stored.total(&sizes) > most_bytes {
+        let definitions = self.stored(&mut view, agent).await?;
+        let mut contents = Vec::new();
+        each_kind!(K => contents.extend(K::of(&definitions).iter().flat_map(K::contents)));
+        let sizes = sizes(&mut view, agent, &contents).await?;
+        let each = contents.iter().map(|(hash, _)| sizes.get(hash).copied().unwrap_or_default());
+        if each.fold(0, usize::saturating_add) > most_bytes {
             view.end().await?;
             return Err(too_large(most_bytes));
         }
-        let bytes = contents(&mut view, agent, &sizes).await?;
+        let bytes = read_contents(&mut view, agent, &sizes).await?;
         view.end().await?;
-        let Stored { resources, templates, prompts } = stored;
-        Ok(FullManifest { revision, resources, templates, prompts, bytes })
+        Ok(FullManifest { revision, definitions, bytes })
+    }
+
+    async fn stored(&self, view: &mut Snapshot, agent: &Agent) -> Result<ByKind<Stored>, StoreError> {
+        let agent = AgentRef::from(agent);
+        Ok(by_kind!(Stored, K => view.definitions::<K>(agent, None, &self.sources).await?))
     }
 }
 
+/// Whether a manifest has definitions of a kind that is checked.
+fn is_checked<K: Registered>(wanted: &NewManifest) -> bool {
+    K::IS_CHECKED && !K::of(wanted).is_empty()
+}
+
 /// The summary of a write that applies a manifest, for the audit log.
-fn summary_of_all(target: &Target, stored: &Stored, wanted: &NewManifest) -> WriteSummary {
-    let before = of_all([prints(&stored.resources), prints(&stored.templates), prints(&stored.prompts)]);
-    let after = of_all([
-        new_prints::<Resource>(&wanted.resources),
-        new_prints::<ResourceTemplate>(&wanted.templates),
-        new_prints::<Prompt>(&wanted.prompts),
-    ]);
+fn summary_of_all(target: &Target, stored: &ByKind<Stored>, wanted: &NewManifest) -> WriteSummary {
+    let (mut before, mut after) = (Vec::new(), Vec::new());
+    each_kind!(K => before.push(prints::<K>(stored)));
+    each_kind!(K => after.push(new_prints::<K>(wanted)));
     WriteSummary {
         subject: "manifest".to_owned(),
         revision: target.revision,
         created: false,
-        tenant: Some(target.tenant),
-        agent: Some(target.agent),
-        difference: ChangeHashes { before: Some(before), after: Some(after) },
+        tenant: Some(target.agent.tenant),
+        agent: Some(target.agent.uid),
+        difference: ChangeHashes { before: Some(of_all(before)), after: Some(of_all(after)) },
     }
 }
 
-fn prints<R: Registered + Fingerprint>(stored: &[R]) -> Vec<(&str, Digest)> {
-    stored.iter().map(|old| (old.key(), old.fingerprint())).collect()
+fn prints<K: Member>(stored: &ByKind<Stored>) -> Vec<(&str, Digest)> {
+    K::of(stored).iter().map(|old| (old.key().borrow(), old.fingerprint())).collect()
 }
 
-fn new_prints<R: Registered<New: Fingerprint>>(wanted: &[R::New]) -> Vec<(&str, Digest)> {
-    wanted.iter().map(|new| (R::key_of(new), new.fingerprint())).collect()
+fn new_prints<K: Member>(wanted: &NewManifest) -> Vec<(&str, Digest)> {
+    K::of(wanted).iter().map(|new| (K::key_of(new).borrow(), new.fingerprint())).collect()
 }
 
 /// The refusal of a manifest that is too large to be read at once.
@@ -271,7 +252,7 @@ async fn present(view: &mut Snapshot, agent: &Agent) -> Result<Revision, Fault> 
 }
 
 /// The bytes behind addresses whose sizes are known, read in bounded steps.
-async fn contents(
+async fn read_contents(
     view: &mut Snapshot,
     agent: &Agent,
     sizes: &BTreeMap<ContentHash, usize>,
@@ -292,62 +273,27 @@ async fn contents(
     if read.len() == sizes.len() { Ok(read) } else { Err(StoreError::Unreadable("content").into()) }
 }
 
+/// The size of each content in bytes.
+async fn sizes(
+    view: &mut Snapshot,
+    agent: &Agent,
+    contents: &[(ContentHash, Option<usize>)],
+) -> Result<BTreeMap<ContentHash, usize>, StoreError> {
+    let unknown: Vec<_> = contents.iter().filter(|(_, size)| size.is_none()).map(|(hash, _)| *hash).collect();
+    let mut sizes = view.content_sizes(agent.tenant, agent.uid, &unknown).await?;
+    sizes.extend(contents.iter().filter_map(|(hash, size)| Some((*hash, (*size)?))));
+    Ok(sizes)
+}
+
 /// Checks how many there are, and that none is a duplicate.
-fn check_list<R: Registered>(list: &'static str, wanted: &[R::New], most: usize) -> Result<(), Fault> {
+fn check_list<K: DefinitionKind>(wanted: &[K::New], most: usize) -> Result<(), Fault> {
+    let list = K::LIST;
     if wanted.len() > most {
         return Err(Fault::invalid_params(format!("{list}: the agent may have at most {most}")));
     }
     let mut seen = BTreeSet::new();
-    let twice = wanted.iter().map(R::key_of).find(|key| !seen.insert(*key));
-    twice.map_or(Ok(()), |key| Err(Fault::invalid_params(format!("{list}: duplicate {}", shortened(key)))))
-}
-
-impl Stored {
-    /// Reads the definitions that a write is about to change.
-    async fn read_in(write: &mut Write, tenant: TenantId, agent: AgentId) -> Result<Self, StoreError> {
-        Ok(Self {
-            resources: write.resources(tenant, agent).await?,
-            templates: write.templates(tenant, agent, None).await?,
-            prompts: write.prompts(tenant, agent, None).await?,
-        })
-    }
-
-    async fn read(
-        sources: &Sources,
-        view: &mut Snapshot,
-        tenant: TenantId,
-        agent: AgentId,
-    ) -> Result<Self, StoreError> {
-        Ok(Self {
-            resources: view.resources(tenant, agent, None, sources).await?,
-            templates: view.templates(tenant, agent, None).await?,
-            prompts: view.prompts(tenant, agent, None).await?,
-        })
-    }
-
-    /// The size of each content.
-    async fn sizes(
-        &self,
-        view: &mut Snapshot,
-        agent: &Agent,
-    ) -> Result<BTreeMap<ContentHash, usize>, StoreError> {
-        let rendered: Vec<_> = self.rendered().collect();
-        let mut sizes = view.content_sizes(agent.tenant, agent.uid, &rendered).await?;
-        let parts = self.resources.iter().flat_map(|resource| &resource.parts);
-        sizes.extend(parts.map(|part| (part.hash, usize::try_from(part.size).unwrap_or(usize::MAX))));
-        Ok(sizes)
-    }
-
-    /// The total size of the contents, each as often as it is referred to.
-    fn total(&self, sizes: &BTreeMap<ContentHash, usize>) -> usize {
-        let parts = self.resources.iter().flat_map(|resource| &resource.parts).map(|part| part.hash);
-        let sizes = parts.chain(self.rendered()).map(|hash| sizes.get(&hash).copied().unwrap_or_default());
-        sizes.fold(0, usize::saturating_add)
-    }
-
-    /// The contents that are rendered.
-    fn rendered(&self) -> impl Iterator<Item = ContentHash> {
-        let bodies = self.templates.iter().map(|template| template.body);
-        bodies.chain(self.prompts.iter().map(|prompt| prompt.messages))
-    }
+    let twice = wanted.iter().map(K::key_of).find(|key| !seen.insert(*key));
+    twice.map_or(Ok(()), |key| {
+        Err(Fault::invalid_params(format!("{list}: duplicate {}", shortened(key.borrow()))))
+    })
 }

@@ -8,16 +8,15 @@ mod answered;
 mod compile;
 mod compiled;
 pub mod complete;
-mod difference;
+pub mod definitions;
 mod follower;
 mod limits;
 pub mod manifest;
 mod plan;
 mod prefix_index;
-pub mod prompts;
+mod prompts;
 pub mod read;
 pub mod readiness;
-mod registration;
 pub mod render;
 mod rendered;
 pub mod resources;
@@ -25,7 +24,7 @@ mod served;
 pub mod snapshot;
 mod target;
 pub mod template_set;
-pub mod templates;
+mod templates;
 
 use std::sync::Arc;
 
@@ -37,8 +36,8 @@ pub use self::limits::CatalogLimits;
 use self::render::Renderer;
 use self::snapshot::AgentCell;
 use crate::cache::{CellMap, Loader, ScopeMap, Writer};
+use crate::model::content::ContentHash;
 use crate::model::ids::AgentId;
-use crate::model::resource::ContentHash;
 use crate::model::sources::Sources;
 use crate::store::Store;
 

@@ -1,52 +1,56 @@
 //! The writes that replace all definitions of an agent by those of a manifest: pure, and generic over the kind.
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
+use std::marker::PhantomData;
 
-use super::difference::{Registered, removal, step};
-use crate::model::prompt::{NewPrompt, Prompt};
-use crate::model::resource::{NewResource, Resource};
+use crate::model::definition::DefinitionKind;
+use crate::model::kinds::{ByKind, Family, Member, by_kind, each_kind};
 use crate::model::scope::{ChangeKind, Revision};
-use crate::model::template::{NewTemplate, ResourceTemplate};
-use crate::store::write::{Put, Removal};
+use crate::store::definitions::{Put, Removal};
 
-/// All definitions of an agent.
+/// Registered definitions, in byte order of their keys.
 #[derive(Debug)]
-pub(super) struct Stored {
-    pub(super) resources: Vec<Resource>,
-    pub(super) templates: Vec<ResourceTemplate>,
-    pub(super) prompts: Vec<Prompt>,
+pub struct Stored;
+
+impl Family for Stored {
+    type Of<K: DefinitionKind> = Vec<K>;
 }
 
-/// The definitions of a manifest.
+/// Definitions to be registered.
 #[derive(Debug)]
-pub struct NewManifest {
-    /// Its resources.
-    pub resources: Vec<NewResource>,
-    /// Its resource templates.
-    pub templates: Vec<NewTemplate>,
-    /// Its prompts.
-    pub prompts: Vec<NewPrompt>,
+pub struct Wanted;
+
+impl Family for Wanted {
+    type Of<K: DefinitionKind> = Vec<K::New>;
+}
+
+/// Keys, in byte order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Keys;
+
+impl Family for Keys {
+    type Of<K: DefinitionKind> = Vec<String>;
+}
+
+/// Writes of one kind each.
+#[derive(Debug)]
+struct Writes<'s>(PhantomData<&'s ()>);
+
+impl<'s> Family for Writes<'s> {
+    type Of<K: DefinitionKind> = Steps<'s, K>;
 }
 
 /// The writes of all kinds.
 #[derive(Debug)]
-pub(super) struct Plan<'s> {
-    pub(super) resources: Steps<'s, NewResource>,
-    pub(super) templates: Steps<'s, NewTemplate>,
-    pub(super) prompts: Steps<'s, NewPrompt>,
-}
+pub(super) struct Plan<'s>(ByKind<Writes<'s>>);
 
 /// The writes of one kind; each list in byte order.
 #[derive(Debug)]
-pub(super) struct Steps<'s, N> {
-    pub(super) puts: Vec<Put<'s, N>>,
+pub(super) struct Steps<'s, K: DefinitionKind> {
+    pub(super) puts: Vec<Put<'s, K>>,
     pub(super) removals: Vec<Removal<'s>>,
-    pub(super) created: Vec<String>,
-    pub(super) updated: Vec<String>,
-    pub(super) deleted: Vec<String>,
-    pub(super) unchanged: usize,
-    /// For the log of changes.
-    pub(super) changes: Vec<(ChangeKind, String)>,
+    unchanged: usize,
 }
 
 /// The effect of applying a manifest.
@@ -55,81 +59,74 @@ pub struct Applied {
     /// The revision of the agent's scope: the new one, or the current one of a dry run.
     pub revision: Revision,
     /// The definitions that were added.
-    pub created: Names,
+    pub created: ByKind<Keys>,
     /// The definitions that were changed.
-    pub updated: Names,
+    pub updated: ByKind<Keys>,
     /// The definitions that were removed.
-    pub deleted: Names,
+    pub deleted: ByKind<Keys>,
     /// How many definitions are unchanged.
     pub unchanged: usize,
 }
 
-/// Keys of definitions by kind; each list in byte order.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Names {
-    /// URIs of resources.
-    pub resources: Vec<String>,
-    /// Resource templates.
-    pub templates: Vec<String>,
-    /// Names of prompts.
-    pub prompts: Vec<String>,
-}
-
 impl<'s> Plan<'s> {
-    pub(super) fn new(stored: &'s Stored, wanted: &'s NewManifest) -> Self {
-        Self {
-            resources: steps(&stored.resources, &wanted.resources),
-            templates: steps(&stored.templates, &wanted.templates),
-            prompts: steps(&stored.prompts, &wanted.prompts),
-        }
+    pub(super) fn new(stored: &'s ByKind<Stored>, wanted: &'s ByKind<Wanted>) -> Self {
+        Self(by_kind!(Writes<'s>, K => Steps::<K>::new(K::of(stored), K::of(wanted))))
+    }
+
+    /// The writes of one kind.
+    pub(super) fn steps<K: Member>(&self) -> &Steps<'s, K> {
+        K::of(&self.0)
     }
 
     /// The changes of every kind, in the order in which they are numbered.
-    pub(super) fn changes(&self) -> impl Iterator<Item = &(ChangeKind, String)> {
-        self.resources.changes.iter().chain(&self.templates.changes).chain(&self.prompts.changes)
+    pub(super) fn changes(&self) -> Vec<(ChangeKind, &str)> {
+        let mut changes = Vec::new();
+        each_kind!(K => changes.extend(self.steps::<K>().changes()));
+        changes
     }
 
-    pub(super) fn into_applied(self, revision: Revision) -> Applied {
-        let Self { resources, templates, prompts } = self;
-        let names = |resources, templates, prompts| Names { resources, templates, prompts };
+    pub(super) fn applied(&self, revision: Revision) -> Applied {
+        let mut unchanged = 0;
+        each_kind!(K => unchanged += self.steps::<K>().unchanged);
         Applied {
             revision,
-            created: names(resources.created, templates.created, prompts.created),
-            updated: names(resources.updated, templates.updated, prompts.updated),
-            deleted: names(resources.deleted, templates.deleted, prompts.deleted),
-            unchanged: resources.unchanged + templates.unchanged + prompts.unchanged,
+            created: by_kind!(Keys, K => self.steps::<K>().put_keys(true)),
+            updated: by_kind!(Keys, K => self.steps::<K>().put_keys(false)),
+            deleted: by_kind!(Keys, K => self.steps::<K>().removed_keys()),
+            unchanged,
         }
     }
 }
 
-/// The writes of one kind. Each key is wanted at most once.
-fn steps<'s, R: Registered>(stored: &'s [R], wanted: &'s [R::New]) -> Steps<'s, R::New> {
-    let mut left: BTreeMap<_, _> = stored.iter().map(|old| (old.key(), old)).collect();
-    let by_key: BTreeMap<_, _> = wanted.iter().map(|new| (R::key_of(new), new)).collect();
-    let mut steps = Steps {
-        puts: Vec::new(),
-        removals: Vec::new(),
-        created: Vec::new(),
-        updated: Vec::new(),
-        deleted: Vec::new(),
-        unchanged: 0,
-        changes: Vec::new(),
-    };
-    for (key, new) in by_key {
-        let old = left.remove(key);
-        let Some((kind, put)) = step(old, new) else {
-            steps.unchanged += 1;
-            continue;
-        };
-        let names = if old.is_none() { &mut steps.created } else { &mut steps.updated };
-        names.push(key.to_owned());
-        steps.puts.push(put);
-        steps.changes.push((kind, key.to_owned()));
+impl<'s, K: DefinitionKind> Steps<'s, K> {
+    /// Each key is wanted at most once.
+    fn new(stored: &'s [K], wanted: &'s [K::New]) -> Self {
+        let mut left: BTreeMap<_, _> = stored.iter().map(|old| (old.key(), old)).collect();
+        let by_key: BTreeMap<_, _> = wanted.iter().map(|new| (K::key_of(new), new)).collect();
+        let puts: Vec<_> =
+            by_key.iter().filter_map(|(key, new)| Put::replacing(left.remove(key), new)).collect();
+        let removals = left.into_values().map(Removal::of).collect();
+        Self { unchanged: by_key.len() - puts.len(), puts, removals }
     }
-    for (key, old) in left {
-        steps.deleted.push(key.to_owned());
-        steps.removals.push(removal(old));
-        steps.changes.push((R::REMOVED, key.to_owned()));
+
+    /// By how much the number of definitions grows.
+    pub(super) fn growth(&self) -> i32 {
+        let count = |number: usize| i32::try_from(number).unwrap_or(i32::MAX);
+        count(self.put_keys(true).len()) - count(self.removals.len())
     }
-    steps
+
+    fn changes(&self) -> impl Iterator<Item = (ChangeKind, &str)> {
+        let puts = self.puts.iter().map(|put| (put.change, K::key_of(put.new).borrow()));
+        puts.chain(self.removals.iter().map(|removal| (K::REMOVED, removal.key)))
+    }
+
+    /// The keys of the definitions that are created, or of those that are replaced.
+    fn put_keys(&self, created: bool) -> Vec<String> {
+        let puts = self.puts.iter().filter(|put| (put.change == K::ADDED) == created);
+        puts.map(|put| K::key_of(put.new).borrow().to_owned()).collect()
+    }
+
+    fn removed_keys(&self) -> Vec<String> {
+        self.removals.iter().map(|removal| removal.key.to_owned()).collect()
+    }
 }

@@ -10,9 +10,10 @@ use super::snapshot::{AgentCell, AgentSnapshot, Definitions, page};
 use super::template_set::Match;
 use crate::identity::grant::Caller;
 use crate::model::call::{Content, Contents, List, ListPage};
+use crate::model::content::ContentHash;
 use crate::model::fault::Fault;
 use crate::model::ids::{AgentId, TenantId};
-use crate::model::resource::{ContentHash, Part, Resource};
+use crate::model::resource::{Part, Resource};
 use crate::model::uri::ResourceUri;
 use crate::store::StoreError;
 
@@ -34,7 +35,7 @@ impl Definitions {
     /// # Errors
     /// [`Fault::ResourceNotFound`].
     pub fn answering(&self, uri: &ResourceUri) -> Result<Answering, Fault> {
-        if let Some(resource) = self.resources.get(uri.as_str()) {
+        if let Some(resource) = self.all.resources.get(uri.as_str()) {
             return Ok(Answering::Registered(Arc::clone(resource)));
         }
         let found = self.templates.find(uri).map(Answering::Rendered);
@@ -85,9 +86,9 @@ impl Catalog {
     pub fn list(&self, definitions: &Definitions, list: List, after: Option<&str>) -> ListPage {
         let size = self.limits.page_size;
         match list {
-            List::Resources => ListPage::Resources(page(&definitions.resources, after, size)),
-            List::Templates => ListPage::Templates(page(definitions.templates.by_text(), after, size)),
-            List::Prompts => ListPage::Prompts(page(&definitions.prompts, after, size)),
+            List::Resources => ListPage::Resources(page(&definitions.all.resources, after, size)),
+            List::Templates => ListPage::Templates(page(&definitions.all.templates, after, size)),
+            List::Prompts => ListPage::Prompts(page(&definitions.all.prompts, after, size)),
         }
     }
 

@@ -63,7 +63,7 @@ impl Catalog {
         arguments: &BTreeMap<String, String>,
     ) -> Result<Messages, Fault> {
         for _ in 0..MOST_LOOKS {
-            let Some(prompt) = snapshot.definitions.prompts.get(name).cloned() else {
+            let Some(prompt) = snapshot.definitions.all.prompts.get(name).cloned() else {
                 return Err(Fault::unknown_prompt(name));
             };
             check_arguments(&prompt, arguments)?;

@@ -33,7 +33,7 @@ impl Catalog {
         changes: &[Change],
         uris: &[ResourceUri],
     ) -> Option<Vec<(Revision, ResourceUri)>> {
-        let templates = changes.len().saturating_add(snapshot.definitions.templates.by_text().len());
+        let templates = changes.len().saturating_add(snapshot.definitions.all.templates.len());
         if uris.len().saturating_mul(templates) <= LIGHT_COMPARISONS {
             return answered_anew(&snapshot.definitions, changes, uris);
         }
@@ -52,7 +52,7 @@ fn answered_anew(
     let index = PrefixIndex::new(templates.iter().map(|changed| changed.template.literal_prefix()));
     let mut left = MOST_COMPARISONS;
     let mut found = Vec::new();
-    for uri in uris.iter().filter(|uri| !definitions.resources.contains_key(*uri)) {
+    for uri in uris.iter().filter(|uri| !definitions.all.resources.contains_key(*uri)) {
         left = left.checked_sub(1 + index.count(uri.as_str()))?;
         let mut matching = index
             .candidates(uri.as_str())

@@ -12,14 +12,15 @@ use super::template_set::Templates;
 use crate::cache::ScopeCell;
 use crate::model::agent::AgentDescription;
 use crate::model::call::Page;
+use crate::model::definition::DefinitionKind;
 use crate::model::fault::Fault;
 use crate::model::feed::BoxFuture;
-use crate::model::ids::{AgentId, TenantId};
-use crate::model::prompt::{Prompt, PromptName};
-use crate::model::resource::Resource;
+use crate::model::ids::{AgentId, AgentRef, TenantId};
+use crate::model::kinds::{ByKind, Family, Member, by_kind, each_kind};
 use crate::model::scope::{Change, ChangeKind, Revision, Scope};
 use crate::model::sources::{FailPoint, Sources};
 use crate::model::uri::ResourceUri;
+use crate::store::definitions::Table;
 use crate::store::snapshot::{Head, Snapshot};
 use crate::store::{Store, StoreError};
 
@@ -46,18 +47,24 @@ pub struct AgentSnapshot {
 /// Definitions of every kind.
 #[derive(Debug, Clone)]
 pub struct Definitions {
-    /// Resources, in byte order of their URIs.
-    pub resources: OrdMap<ResourceUri, Arc<Resource>>,
-    /// Resource templates.
-    pub templates: Templates,
-    /// Prompts, in byte order of their names.
-    pub prompts: OrdMap<PromptName, Arc<Prompt>>,
+    /// By kind, in byte order of their keys.
+    pub all: ByKind<InMemory>,
+    /// The resource templates by what they match.
+    pub(super) templates: Templates,
+}
+
+/// Definitions in memory, by their keys.
+#[derive(Debug, Clone)]
+pub struct InMemory;
+
+impl Family for InMemory {
+    type Of<K: DefinitionKind> = OrdMap<K::Key, Arc<K>>;
 }
 
 impl Definitions {
     /// Whether a URI can be read.
     pub fn answers(&self, uri: &ResourceUri) -> bool {
-        self.resources.contains_key(uri) || self.templates.find(uri).is_some()
+        self.all.resources.contains_key(uri) || self.templates.find(uri).is_some()
     }
 
     /// Checks that a URI can be read.
@@ -74,12 +81,16 @@ impl Definitions {
 pub struct Changed {
     /// The description of the agent.
     pub description: Revision,
-    /// What a list of resources shows.
-    pub resources: Revision,
-    /// What a list of resource templates shows.
-    pub templates: Revision,
-    /// What a list of prompts shows.
-    pub prompts: Revision,
+    /// What the list of each kind shows.
+    pub lists: ByKind<Revisions>,
+}
+
+/// A revision for each kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Revisions;
+
+impl Family for Revisions {
+    type Of<K: DefinitionKind> = Revision;
 }
 
 /// A page of definitions after a position.
@@ -192,39 +203,43 @@ impl AgentCell {
         if head.floor > old.revision || !whole || changes.iter().any(|c| c.kind == ChangeKind::Unknown) {
             return Ok(None);
         }
-        let (tenant, agent) = (self.tenant, self.agent);
-        let mut definitions = old.definitions.clone();
-        let resources = subjects(&changes, ChangeKind::is_of_resource);
-        if !resources.is_empty() {
-            let rows = view.resources(tenant, agent, Some(&resources), sources).await?;
-            replace(&mut definitions.resources, &resources, rows.into_iter().map(|r| (r.uri.clone(), r)));
+        let mut all = old.definitions.all.clone();
+        each_kind!(K => self.patch_kind::<K>(view, K::of_mut(&mut all), &changes, sources).await?);
+        let retained = old.definitions.templates.clone();
+        let matched = changes.iter().any(|change| change.kind.is_of_template());
+        let templates = if matched { Templates::new(&all.templates) } else { retained };
+        Ok(Some((Definitions { all, templates }, old.changed.after(&changes))))
+    }
+
+    /// Reads the definitions of one kind that changed.
+    async fn patch_kind<K: Table>(
+        &self,
+        view: &mut Snapshot,
+        all: &mut OrdMap<K::Key, Arc<K>>,
+        changes: &[Change],
+        sources: &Sources,
+    ) -> Result<(), StoreError> {
+        let keys = subjects(changes, K::IS_CHANGED_BY);
+        if keys.is_empty() {
+            return Ok(());
         }
-        let templates = subjects(&changes, ChangeKind::is_of_template);
-        if !templates.is_empty() {
-            let rows = view.templates(tenant, agent, Some(&templates)).await?;
-            let mut by_text = definitions.templates.by_text().clone();
-            replace(&mut by_text, &templates, rows.into_iter().map(|t| (t.uri_template.clone(), t)));
-            definitions.templates = Templates::new(by_text);
+        let rows = view.definitions(self.agent(), Some(&keys), sources).await?;
+        for key in &keys {
+            all.remove(key.as_str());
         }
-        let prompts = subjects(&changes, ChangeKind::is_of_prompt);
-        if !prompts.is_empty() {
-            let rows = view.prompts(tenant, agent, Some(&prompts)).await?;
-            replace(&mut definitions.prompts, &prompts, rows.into_iter().map(|p| (p.name.clone(), p)));
-        }
-        Ok(Some((definitions, old.changed.after(&changes))))
+        all.extend(by_key(rows));
+        Ok(())
     }
 
     async fn read(&self, view: &mut Snapshot, sources: &Sources) -> Result<Definitions, StoreError> {
-        let (tenant, agent) = (self.tenant, self.agent);
-        let resources = view.resources(tenant, agent, None, sources).await?;
-        let templates = view.templates(tenant, agent, None).await?;
-        let prompts = view.prompts(tenant, agent, None).await?;
-        let by_text = templates.into_iter().map(|t| (t.uri_template.clone(), Arc::new(t))).collect();
-        Ok(Definitions {
-            resources: resources.into_iter().map(|r| (r.uri.clone(), Arc::new(r))).collect(),
-            templates: Templates::new(by_text),
-            prompts: prompts.into_iter().map(|p| (p.name.clone(), Arc::new(p))).collect(),
-        })
+        let all = by_kind!(InMemory, K => {
+            by_key(view.definitions::<K>(self.agent(), None, sources).await?).collect()
+        });
+        Ok(Definitions { templates: Templates::new(&all.templates), all })
+    }
+
+    fn agent(&self) -> AgentRef {
+        AgentRef { tenant: self.tenant, uid: self.agent }
     }
 }
 
@@ -255,7 +270,7 @@ impl ScopeCell for AgentCell {
 
 impl Changed {
     fn all_at(revision: Revision) -> Self {
-        Self { description: revision, resources: revision, templates: revision, prompts: revision }
+        Self { description: revision, lists: by_kind!(Revisions, _K => revision) }
     }
 
     fn after(self, changes: &[Change]) -> Self {
@@ -264,9 +279,7 @@ impl Changed {
         };
         Self {
             description: last(|kind| kind == ChangeKind::Agent, self.description),
-            resources: last(ChangeKind::is_of_resource, self.resources),
-            templates: last(ChangeKind::relists_templates, self.templates),
-            prompts: last(ChangeKind::relists_prompts, self.prompts),
+            lists: by_kind!(Revisions, K => last(K::IS_RELISTED_BY, *K::of(&self.lists))),
         }
     }
 }
@@ -280,14 +293,7 @@ fn subjects(changes: &[Change], of: fn(ChangeKind) -> bool) -> Vec<String> {
     subjects
 }
 
-/// Removes the subjects and inserts the rows of those that still exist.
-fn replace<K: Ord + Clone + Borrow<str>, V>(
-    all: &mut OrdMap<K, Arc<V>>,
-    subjects: &[String],
-    rows: impl Iterator<Item = (K, V)>,
-) {
-    for subject in subjects {
-        all.remove(subject.as_str());
-    }
-    all.extend(rows.map(|(key, value)| (key, Arc::new(value))));
+/// Definitions with their keys.
+fn by_key<K: DefinitionKind>(rows: Vec<K>) -> impl Iterator<Item = (K::Key, Arc<K>)> {
+    rows.into_iter().map(|row| (row.key().clone(), Arc::new(row)))
 }

@@ -2,7 +2,7 @@
 
 use crate::model::audit::fingerprint::{Fingerprint, difference};
 use crate::model::fault::Fault;
-use crate::model::ids::{AgentId, TenantId};
+use crate::model::ids::AgentRef;
 use crate::model::scope::{Revision, Scope};
 use crate::store::write::{Write, WriteSummary};
 
@@ -10,9 +10,8 @@ pub(super) const NO_AGENT: Fault = Fault::NotFound("agent");
 
 /// The agent whose catalog a write changes, and the revision that the write gives it.
 #[derive(Debug)]
-pub(super) struct Target {
-    pub(super) tenant: TenantId,
-    pub(super) agent: AgentId,
+pub struct Target {
+    pub(super) agent: AgentRef,
     pub(super) scope: Scope,
     /// The revision that the write gives it.
     pub(super) revision: Revision,
@@ -23,11 +22,11 @@ impl Target {
     ///
     /// # Errors
     /// [`Fault::NotFound`] where the agent is gone.
-    pub(super) async fn lock(write: &mut Write, tenant: TenantId, agent: AgentId) -> Result<Self, Fault> {
-        let scope = Scope::from(agent);
+    pub(super) async fn lock(write: &mut Write, agent: AgentRef) -> Result<Self, Fault> {
+        let scope = Scope::from(agent.uid);
         let revision = write.lock(scope).await?.ok_or(NO_AGENT)?;
-        if write.agent_exists(tenant, agent).await? {
-            Ok(Self { tenant, agent, scope, revision })
+        if write.agent_exists(agent.tenant, agent.uid).await? {
+            Ok(Self { agent, scope, revision })
         } else {
             Err(NO_AGENT)
         }
@@ -49,8 +48,8 @@ impl Target {
             subject: subject.to_owned(),
             revision: self.revision,
             created: old.is_none(),
-            tenant: Some(self.tenant),
-            agent: Some(self.agent),
+            tenant: Some(self.agent.tenant),
+            agent: Some(self.agent.uid),
             difference: difference(old, new),
         }
     }

@@ -1,4 +1,4 @@
-//! An agent's resource templates in memory: by their text, and the most specific first.
+//! An agent's resource templates in memory, the most specific first.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -13,7 +13,6 @@ use crate::model::uri::ResourceUri;
 /// A set of resource templates.
 #[derive(Debug, Clone, Default)]
 pub struct Templates {
-    by_text: OrdMap<UriTemplate, Arc<ResourceTemplate>>,
     ranked: Arc<[Arc<ResourceTemplate>]>,
     /// Of `ranked`.
     index: Arc<PrefixIndex>,
@@ -29,17 +28,12 @@ pub struct Match {
 }
 
 impl Templates {
-    pub(super) fn new(by_text: OrdMap<UriTemplate, Arc<ResourceTemplate>>) -> Self {
+    pub(super) fn new(by_text: &OrdMap<UriTemplate, Arc<ResourceTemplate>>) -> Self {
         let mut ranked: Vec<_> = by_text.values().cloned().collect();
         // Stable, so that templates that are as specific as each other keep the order of their texts.
         ranked.sort_by_key(|template| Reverse(template.uri_template.specificity()));
         let prefixes = ranked.iter().map(|template| template.uri_template.literal_prefix());
-        Self { by_text, index: Arc::new(PrefixIndex::new(prefixes)), ranked: ranked.into() }
-    }
-
-    /// The templates in byte order of their texts.
-    pub fn by_text(&self) -> &OrdMap<UriTemplate, Arc<ResourceTemplate>> {
-        &self.by_text
+        Self { index: Arc::new(PrefixIndex::new(prefixes)), ranked: ranked.into() }
     }
 
     /// With how many templates a URI is compared at most.
@@ -64,7 +58,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::Templates;
-    use crate::model::resource::{ContentHash, Definition};
+    use crate::model::content::ContentHash;
+    use crate::model::resource::Definition;
     use crate::model::scope::Revision;
     use crate::model::template::ResourceTemplate;
     use crate::model::uri::ResourceUri;
@@ -88,7 +83,7 @@ mod tests {
             revision: Revision(1),
         };
         let by_text = parsed.map(|parsed| (parsed.clone(), Arc::new(template(parsed))));
-        Templates::new(by_text.collect())
+        Templates::new(&by_text.collect())
     }
 
     proptest! {

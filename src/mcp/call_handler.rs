@@ -123,9 +123,9 @@ impl CallHandler {
     fn list(&self, context: &CallContext<'_>, list: List, after: Option<&str>) -> Result<Bytes, Fault> {
         let changed = &context.snapshot.changed;
         let revision = match list {
-            List::Resources => changed.resources,
-            List::Templates => changed.templates,
-            List::Prompts => changed.prompts,
+            List::Resources => changed.lists.resources,
+            List::Templates => changed.lists.templates,
+            List::Prompts => changed.lists.prompts,
         };
         let key = context.key(ResultSubject::Page(list, after.map(str::to_owned)), revision);
         if let Some(kept) = self.results.get(&key) {
@@ -145,7 +145,7 @@ impl CallHandler {
         name: &PromptName,
         arguments: &Arc<BTreeMap<String, String>>,
     ) -> Result<Bytes, Fault> {
-        let Some(prompt) = context.snapshot.definitions.prompts.get(name) else {
+        let Some(prompt) = context.snapshot.definitions.all.prompts.get(name) else {
             return Err(Fault::unknown_prompt(name.as_str()));
         };
         let types = context.dialect.content_types();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use time::OffsetDateTime;
 
-use super::ids::{AgentId, Slug, TenantId};
+use super::ids::{AgentId, AgentRef, Slug, TenantId};
 use super::limits::UseLimits;
 use super::scope::Revision;
 
@@ -43,6 +43,12 @@ impl TryFrom<String> for Access {
 
     fn try_from(text: String) -> Result<Self, String> {
         Self::parse(&text).ok_or_else(|| format!("unknown access `{text}`, expected key or public"))
+    }
+}
+
+impl From<&Agent> for AgentRef {
+    fn from(agent: &Agent) -> Self {
+        Self { tenant: agent.tenant, uid: agent.uid }
     }
 }
 

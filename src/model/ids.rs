@@ -48,6 +48,15 @@ uid! {
     SessionUid
 }
 
+/// An agent and the tenant that it belongs to, which together identify the rows of the agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AgentRef {
+    /// The tenant.
+    pub tenant: TenantId,
+    /// The agent.
+    pub uid: AgentId,
+}
+
 /// Slugs that agents cannot have, since they are paths of the gateway.
 const RESERVED: [&str; 6] = ["admin", "healthz", "readyz", "metrics", "well-known", "assets"];
 

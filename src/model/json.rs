@@ -32,6 +32,11 @@ pub enum JsonError {
     TooLong(usize),
 }
 
+/// The text of JSON that is stored as it was sent.
+pub fn raw_text(raw: Option<&RawValue>) -> Option<&str> {
+    raw.map(RawValue::get)
+}
+
 /// Whether a text nests deeper than [`MAX_DEPTH`]. One pass without allocation; the text need not be valid
 /// JSON.
 pub fn is_too_deep(text: &[u8]) -> bool {

@@ -3,11 +3,17 @@
 use std::fmt;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::resource::{ContentHash, NewContent};
-use super::scope::Revision;
+use super::audit::digest::Digest;
+use super::audit::fingerprint::{Fingerprint, Parts};
+use super::content::{ContentHash, NewContent};
+use super::definition::{DefinitionKind, Difference};
+use super::fault::Fault;
+use super::json::raw_text;
+use super::scope::{ChangeKind, Revision};
 
 /// Maximum length of a prompt's name in bytes.
 pub const MAX_NAME_BYTES: usize = 512;
@@ -89,12 +95,9 @@ pub struct PromptDefinition {
 
 impl PartialEq for PromptDefinition {
     fn eq(&self, other: &Self) -> bool {
-        fn text(raw: Option<&RawValue>) -> Option<&str> {
-            raw.map(RawValue::get)
-        }
         (&self.title, &self.description) == (&other.title, &other.description)
-            && text(self.icons.as_deref()) == text(other.icons.as_deref())
-            && text(self.meta.as_deref()) == text(other.meta.as_deref())
+            && raw_text(self.icons.as_deref()) == raw_text(other.icons.as_deref())
+            && raw_text(self.meta.as_deref()) == raw_text(other.meta.as_deref())
     }
 }
 
@@ -152,6 +155,77 @@ pub struct NewPrompt {
     pub arguments: Vec<Argument>,
     /// Messages, a JSON array of [`PromptMessage`](super::message::PromptMessage).
     pub messages: NewContent,
+}
+
+impl DefinitionKind for Prompt {
+    type Key = PromptName;
+    type New = NewPrompt;
+
+    const NAME: &'static str = "prompt";
+    const LIST: &'static str = "prompts";
+    const KEY: &'static str = "name";
+    const ADDED: ChangeKind = ChangeKind::PromptAdded;
+    const REMOVED: ChangeKind = ChangeKind::PromptRemoved;
+    const IS_CHANGED_BY: fn(ChangeKind) -> bool = ChangeKind::is_of_prompt;
+    const IS_RELISTED_BY: fn(ChangeKind) -> bool = ChangeKind::relists_prompts;
+
+    fn parse_key(text: &str) -> Result<PromptName, Fault> {
+        PromptName::parse(text).map_err(|error| Fault::invalid_params(format!("name {error}")))
+    }
+
+    fn key(&self) -> &PromptName {
+        &self.name
+    }
+
+    fn key_of(new: &NewPrompt) -> &PromptName {
+        &new.name
+    }
+
+    fn revision(&self) -> Revision {
+        self.revision
+    }
+
+    fn contents(&self) -> Vec<(ContentHash, Option<usize>)> {
+        vec![(self.messages, None)]
+    }
+
+    fn contents_of(new: &NewPrompt) -> impl Iterator<Item = (ContentHash, &Bytes)> {
+        std::iter::once((new.messages.hash, &new.messages.bytes))
+    }
+
+    fn difference(&self, new: &NewPrompt) -> Option<Difference> {
+        let contents = self.messages != new.messages.hash;
+        let (old, asked) = (&self.arguments, &new.arguments);
+        let same_length = old.len() == asked.len();
+        let listed_alike = same_length && old.iter().zip(asked).all(|(old, asked)| old.is_listed_as(asked));
+        let change = if listed_alike && self.definition == new.definition {
+            (contents || old != asked).then_some(ChangeKind::PromptMessages)
+        } else {
+            Some(ChangeKind::PromptDefined)
+        };
+        change.map(|change| Difference { change, contents })
+    }
+}
+
+impl Fingerprint for Prompt {
+    fn fingerprint(&self) -> Digest {
+        fingerprint(&self.name, &self.definition, &self.arguments, self.messages)
+    }
+}
+
+impl Fingerprint for NewPrompt {
+    fn fingerprint(&self) -> Digest {
+        fingerprint(&self.name, &self.definition, &self.arguments, self.messages.hash)
+    }
+}
+
+fn fingerprint(
+    name: &PromptName,
+    definition: &PromptDefinition,
+    arguments: &[Argument],
+    messages: ContentHash,
+) -> Digest {
+    Parts::default().part(name.as_str()).json(definition).json(&arguments).part(messages.0).digest()
 }
 
 #[cfg(test)]

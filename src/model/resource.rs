@@ -1,48 +1,18 @@
 //! Resources: their definitions, as listed by MCP, and the parts of their content.
 
-use std::fmt;
-
 use bytes::Bytes;
 use serde::Serialize;
 use serde_json::value::RawValue;
-use sha2::{Digest, Sha256};
 use time::OffsetDateTime;
 
-use super::scope::Revision;
+use super::audit::digest::Digest;
+use super::audit::fingerprint::{Fingerprint, Parts};
+use super::content::ContentHash;
+use super::definition::{DefinitionKind, Difference};
+use super::fault::Fault;
+use super::json::raw_text;
+use super::scope::{ChangeKind, Revision};
 use super::uri::ResourceUri;
-
-/// The SHA-256 of content, under which it is stored.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ContentHash(pub [u8; 32]);
-
-impl ContentHash {
-    /// Hashes `bytes`.
-    pub fn of(bytes: &[u8]) -> Self {
-        Self(Sha256::digest(bytes).into())
-    }
-}
-
-impl fmt::Debug for ContentHash {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
-
-/// Content to be stored.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NewContent {
-    /// Hash of the bytes.
-    pub hash: ContentHash,
-    /// The bytes.
-    pub bytes: Bytes,
-}
-
-impl NewContent {
-    /// Hashes `bytes`.
-    pub fn new(bytes: Bytes) -> Self {
-        Self { hash: ContentHash::of(&bytes), bytes }
-    }
-}
 
 /// How a part is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -204,14 +174,11 @@ pub struct Definition {
 
 impl PartialEq for Definition {
     fn eq(&self, other: &Self) -> bool {
-        fn text(raw: Option<&RawValue>) -> Option<&str> {
-            raw.map(RawValue::get)
-        }
         (&self.name, &self.title, &self.description, &self.mime_type)
             == (&other.name, &other.title, &other.description, &other.mime_type)
-            && text(self.annotations.as_deref()) == text(other.annotations.as_deref())
-            && text(self.icons.as_deref()) == text(other.icons.as_deref())
-            && text(self.meta.as_deref()) == text(other.meta.as_deref())
+            && raw_text(self.annotations.as_deref()) == raw_text(other.annotations.as_deref())
+            && raw_text(self.icons.as_deref()) == raw_text(other.icons.as_deref())
+            && raw_text(self.meta.as_deref()) == raw_text(other.meta.as_deref())
     }
 }
 
@@ -254,6 +221,83 @@ pub struct NewResource {
     pub definition: Definition,
     /// Parts of its content.
     pub parts: Vec<NewPart>,
+}
+
+impl DefinitionKind for Resource {
+    type Key = ResourceUri;
+    type New = NewResource;
+
+    const NAME: &'static str = "resource";
+    const LIST: &'static str = "resources";
+    const KEY: &'static str = "uri";
+    const ADDED: ChangeKind = ChangeKind::ResourceAdded;
+    const REMOVED: ChangeKind = ChangeKind::ResourceRemoved;
+    const IS_CHANGED_BY: fn(ChangeKind) -> bool = ChangeKind::is_of_resource;
+    // A list shows sizes and times.
+    const IS_RELISTED_BY: fn(ChangeKind) -> bool = ChangeKind::is_of_resource;
+
+    fn parse_key(text: &str) -> Result<ResourceUri, Fault> {
+        ResourceUri::parse(text).map_err(|error| Fault::invalid_params(format!("uri {error}")))
+    }
+
+    fn key(&self) -> &ResourceUri {
+        &self.uri
+    }
+
+    fn key_of(new: &NewResource) -> &ResourceUri {
+        &new.uri
+    }
+
+    fn revision(&self) -> Revision {
+        self.revision
+    }
+
+    fn contents(&self) -> Vec<(ContentHash, Option<usize>)> {
+        let size = |part: &Part| usize::try_from(part.size).unwrap_or(usize::MAX);
+        self.parts.iter().map(|part| (part.hash, Some(size(part)))).collect()
+    }
+
+    fn contents_of(new: &NewResource) -> impl Iterator<Item = (ContentHash, &Bytes)> {
+        new.parts.iter().map(|new| (new.part.hash, &new.bytes))
+    }
+
+    fn difference(&self, new: &NewResource) -> Option<Difference> {
+        let contents = !self.parts.iter().eq(new.parts.iter().map(|new| &new.part));
+        let change = if self.definition == new.definition {
+            contents.then_some(ChangeKind::ResourceContents)
+        } else {
+            Some(ChangeKind::ResourceDefined)
+        };
+        change.map(|change| Difference { change, contents })
+    }
+}
+
+impl Fingerprint for Resource {
+    fn fingerprint(&self) -> Digest {
+        fingerprint(&self.uri, &self.definition, self.parts.iter())
+    }
+}
+
+impl Fingerprint for NewResource {
+    fn fingerprint(&self) -> Digest {
+        fingerprint(&self.uri, &self.definition, self.parts.iter().map(|new| &new.part))
+    }
+}
+
+fn fingerprint<'a>(
+    uri: &ResourceUri,
+    definition: &Definition,
+    parts: impl Iterator<Item = &'a Part>,
+) -> Digest {
+    let known = Parts::default().part(uri.as_str()).json(definition);
+    let add = |known: Parts, part: &Part| {
+        known
+            .part(part.uri.as_ref().map_or("", |uri| uri.as_str()))
+            .part(part.mime_type.as_deref().unwrap_or_default())
+            .part(part.kind.as_str())
+            .part(part.hash.0)
+    };
+    parts.fold(known, add).digest()
 }
 
 #[cfg(test)]

@@ -2,10 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use uri_template::UriTemplate;
 
-use super::resource::{ContentHash, Definition, NewContent};
-use super::scope::Revision;
+use super::audit::digest::Digest;
+use super::audit::fingerprint::{Fingerprint, Parts};
+use super::content::{ContentHash, NewContent};
+use super::definition::{DefinitionKind, Difference};
+use super::fault::Fault;
+use super::resource::Definition;
+use super::scope::{ChangeKind, Revision};
 
 /// Completion values of variables or arguments, by name.
 pub type Completions = BTreeMap<String, Vec<String>>;
@@ -36,4 +42,74 @@ pub struct NewTemplate {
     pub completions: Completions,
     /// The body, rendered with the values of the variables, in UTF-8.
     pub body: NewContent,
+}
+
+impl DefinitionKind for ResourceTemplate {
+    type Key = UriTemplate;
+    type New = NewTemplate;
+
+    const NAME: &'static str = "resource template";
+    const LIST: &'static str = "templates";
+    const KEY: &'static str = "uriTemplate";
+    const ADDED: ChangeKind = ChangeKind::TemplateAdded;
+    const REMOVED: ChangeKind = ChangeKind::TemplateRemoved;
+    const IS_CHANGED_BY: fn(ChangeKind) -> bool = ChangeKind::is_of_template;
+    const IS_RELISTED_BY: fn(ChangeKind) -> bool = ChangeKind::relists_templates;
+
+    fn parse_key(text: &str) -> Result<UriTemplate, Fault> {
+        UriTemplate::parse(text).map_err(|error| Fault::invalid_params(format!("uriTemplate {error}")))
+    }
+
+    fn key(&self) -> &UriTemplate {
+        &self.uri_template
+    }
+
+    fn key_of(new: &NewTemplate) -> &UriTemplate {
+        &new.uri_template
+    }
+
+    fn revision(&self) -> Revision {
+        self.revision
+    }
+
+    fn contents(&self) -> Vec<(ContentHash, Option<usize>)> {
+        vec![(self.body, None)]
+    }
+
+    fn contents_of(new: &NewTemplate) -> impl Iterator<Item = (ContentHash, &Bytes)> {
+        std::iter::once((new.body.hash, &new.body.bytes))
+    }
+
+    fn difference(&self, new: &NewTemplate) -> Option<Difference> {
+        let contents = self.body != new.body.hash;
+        let change = if self.definition != new.definition {
+            Some(ChangeKind::TemplateDefined)
+        } else if contents {
+            Some(ChangeKind::TemplateBody)
+        } else {
+            (self.completions != new.completions).then_some(ChangeKind::TemplateCompletions)
+        };
+        change.map(|change| Difference { change, contents })
+    }
+}
+
+impl Fingerprint for ResourceTemplate {
+    fn fingerprint(&self) -> Digest {
+        fingerprint(&self.uri_template, &self.definition, &self.completions, self.body)
+    }
+}
+
+impl Fingerprint for NewTemplate {
+    fn fingerprint(&self) -> Digest {
+        fingerprint(&self.uri_template, &self.definition, &self.completions, self.body.hash)
+    }
+}
+
+fn fingerprint(
+    uri_template: &UriTemplate,
+    definition: &Definition,
+    completions: &Completions,
+    body: ContentHash,
+) -> Digest {
+    Parts::default().part(uri_template.as_str()).json(definition).json(completions).part(body.0).digest()
 }

@@ -9,7 +9,7 @@ use super::snapshot::Snapshot;
 use super::write::Write;
 use super::{Store, StoreError};
 use crate::model::agent::{Access, AccessLimits, Agent, AgentAccess, AgentDescription};
-use crate::model::ids::{AgentId, Slug, TenantId};
+use crate::model::ids::{AgentId, AgentRef, Slug, TenantId};
 use crate::model::limits::UseLimits;
 use crate::model::scope::Revision;
 
@@ -336,17 +336,12 @@ impl Write {
 
     /// Adds `by` to the number of resources of an agent, and returns the new number; `None` if the agent is
     /// deleted.
-    pub async fn count_resources(
-        &mut self,
-        tenant: TenantId,
-        agent: AgentId,
-        by: i32,
-    ) -> Result<Option<i32>, StoreError> {
+    pub async fn count_resources(&mut self, agent: AgentRef, by: i32) -> Result<Option<i32>, StoreError> {
         let count = sqlx::query_scalar!(
             "update agents set resource_count = resource_count + $3 \
              where tenant = $1 and uid = $2 and deleted_at is null returning resource_count",
-            tenant.0,
-            agent.0,
+            agent.tenant.0,
+            agent.uid.0,
             by,
         )
         .fetch_optional(self.connection())

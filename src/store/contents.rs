@@ -7,12 +7,12 @@ use sqlx::PgConnection;
 use time::OffsetDateTime;
 
 use super::batch::batches;
-use super::definition::hash;
+use super::columns::hash;
 use super::snapshot::Snapshot;
 use super::write::Write;
 use super::{Store, StoreError};
+use crate::model::content::ContentHash;
 use crate::model::ids::{AgentId, TenantId};
-use crate::model::resource::ContentHash;
 
 async fn read(
     connection: &mut PgConnection,

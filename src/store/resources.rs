@@ -5,13 +5,13 @@ use time::OffsetDateTime;
 
 use super::StoreError;
 use super::batch::batches;
-use super::definition::{Columns, hash, raw, size};
-use super::snapshot::Snapshot;
-use super::write::{Put, Removal, Write};
-use crate::model::ids::{AgentId, TenantId};
-use crate::model::resource::{ContentHash, Definition, NewResource, Part, PartKind, Resource};
+use super::columns::{Columns, hash, raw, size};
+use super::definitions::{NewRow, Table, select, sorted};
+use super::write::Write;
+use crate::model::content::ContentHash;
+use crate::model::ids::AgentRef;
+use crate::model::resource::{Definition, NewResource, Part, PartKind, Resource};
 use crate::model::scope::Revision;
-use crate::model::sources::{FailPoint, Sources};
 use crate::model::uri::ResourceUri;
 
 struct Row {
@@ -81,179 +81,80 @@ impl TryFrom<PartRow> for Part {
     }
 }
 
-/// Joins definitions and their parts, both ordered by URI.
-fn join(definitions: Vec<Row>, parts: Vec<PartRow>) -> Result<Vec<Resource>, StoreError> {
+/// Adds the parts to resources in byte order of their URIs.
+fn join(mut resources: Vec<Resource>, mut parts: Vec<PartRow>) -> Result<Vec<Resource>, StoreError> {
+    parts.sort_unstable_by(|one, other| (&one.uri, one.ordinal).cmp(&(&other.uri, other.ordinal)));
     let mut parts = parts.into_iter().peekable();
-    let mut resources = Vec::with_capacity(definitions.len());
-    for row in definitions {
-        let mut resource = Resource::try_from(row)?;
+    for resource in &mut resources {
         while let Some(part) = parts.next_if(|part| part.uri == resource.uri.as_str()) {
             resource.parts.push(part.try_into()?);
         }
-        resources.push(resource);
     }
     Ok(resources)
 }
 
-/// Reads the resources of an agent in byte order of their URIs. `between` is awaited between the two reads.
-async fn all(
-    connection: &mut PgConnection,
-    tenant: TenantId,
-    agent: AgentId,
-    between: impl Future<Output = ()>,
-) -> Result<Vec<Resource>, StoreError> {
-    let definitions = sqlx::query_as!(
-        Row,
-        "select uri, name, title, description, mime_type, annotations, icons, meta, revision, last_modified \
-         from resources where tenant = $1 and agent = $2 order by uri",
-        tenant.0,
-        agent.0,
-    )
-    .fetch_all(&mut *connection)
-    .await?;
-    between.await;
-    let parts = sqlx::query_as!(
-        PartRow,
-        "select uri, ordinal, part_uri, mime_type, kind, hash, size from resource_contents \
-         where tenant = $1 and agent = $2 order by uri, ordinal",
-        tenant.0,
-        agent.0,
-    )
-    .fetch_all(connection)
-    .await?;
-    join(definitions, parts)
-}
-
-/// Like [`all`], for the named resources.
-async fn named(
-    connection: &mut PgConnection,
-    tenant: TenantId,
-    agent: AgentId,
-    uris: &[String],
-    between: impl Future<Output = ()>,
-) -> Result<Vec<Resource>, StoreError> {
-    // Sorted here: sorting in SQL could make the database read all rows of the agent.
-    let mut definitions = sqlx::query_as!(
-        Row,
-        "select uri, name, title, description, mime_type, annotations, icons, meta, revision, last_modified \
-         from resources where tenant = $1 and agent = $2 and uri = any($3)",
-        tenant.0,
-        agent.0,
-        uris,
-    )
-    .fetch_all(&mut *connection)
-    .await?;
-    if definitions.is_empty() {
-        return Ok(Vec::new());
-    }
-    between.await;
-    let mut parts = sqlx::query_as!(
-        PartRow,
-        "select uri, ordinal, part_uri, mime_type, kind, hash, size from resource_contents \
-         where tenant = $1 and agent = $2 and uri = any($3)",
-        tenant.0,
-        agent.0,
-        uris,
-    )
-    .fetch_all(connection)
-    .await?;
-    definitions.sort_unstable_by(|one, other| one.uri.cmp(&other.uri));
-    parts.sort_unstable_by(|one, other| (&one.uri, one.ordinal).cmp(&(&other.uri, other.ordinal)));
-    join(definitions, parts)
-}
-
-impl Snapshot {
-    /// The resources of an agent in byte order of their URIs: all, or those named. Tests may pause between
-    /// the two reads by way of `sources`.
-    pub async fn resources(
-        &mut self,
-        tenant: TenantId,
-        agent: AgentId,
+impl Table for Resource {
+    async fn read(
+        connection: &mut PgConnection,
+        agent: AgentRef,
         only: Option<&[String]>,
-        sources: &Sources,
-    ) -> Result<Vec<Resource>, StoreError> {
-        let between = sources.pause(FailPoint::SnapshotBetweenReads);
-        match only {
-            Some(uris) => named(self.connection(), tenant, agent, uris, between).await,
-            None => all(self.connection(), tenant, agent, between).await,
+        between: impl Future<Output = ()> + Send,
+    ) -> Result<Vec<Self>, StoreError> {
+        let rows = select!(
+            Row,
+            (&mut *connection, agent, only),
+            "select uri, name, title, description, mime_type, annotations, icons, meta, revision, last_modified \
+             from resources where tenant = $1 and agent = $2",
+            " and uri = any($3)"
+        );
+        if only.is_some() && rows.is_empty() {
+            return Ok(Vec::new());
         }
+        between.await;
+        let parts = select!(
+            PartRow,
+            (connection, agent, only),
+            "select uri, ordinal, part_uri, mime_type, kind, hash, size from resource_contents \
+             where tenant = $1 and agent = $2",
+            " and uri = any($3)"
+        );
+        join(sorted(rows)?, parts)
     }
 
-    /// The URIs of an agent's resources after one of them, in byte order.
-    pub async fn resource_uris(
-        &mut self,
-        tenant: TenantId,
-        agent: AgentId,
+    async fn keys_after(
+        connection: &mut PgConnection,
+        agent: AgentRef,
         after: &str,
         limit: i64,
     ) -> Result<Vec<String>, StoreError> {
         Ok(sqlx::query_scalar!(
             "select uri from resources where tenant = $1 and agent = $2 and uri > $3 order by uri limit $4",
-            tenant.0,
-            agent.0,
+            agent.tenant.0,
+            agent.uid.0,
             after,
             limit,
         )
-        .fetch_all(self.connection())
+        .fetch_all(connection)
         .await?)
     }
-}
 
-impl Write {
-    /// The resources of an agent in this transaction, in byte order of their URIs.
-    pub async fn resources(&mut self, tenant: TenantId, agent: AgentId) -> Result<Vec<Resource>, StoreError> {
-        all(self.connection(), tenant, agent, async {}).await
+    fn encode(_: &NewResource) -> Result<String, StoreError> {
+        Ok(String::new())
     }
 
-    /// Reads a resource in this transaction.
-    pub async fn resource(
-        &mut self,
-        tenant: TenantId,
-        agent: AgentId,
-        uri: &ResourceUri,
-    ) -> Result<Option<Resource>, StoreError> {
-        let uri = [uri.as_str().to_owned()];
-        Ok(named(self.connection(), tenant, agent, &uri, async {}).await?.pop())
+    fn size(new: &NewResource) -> usize {
+        size(&new.definition)
     }
 
-    /// Inserts or replaces resources, each at most once.
-    pub async fn put_resources(
-        &mut self,
-        tenant: TenantId,
-        agent: AgentId,
-        resources: &[Put<'_, NewResource>],
+    async fn upsert(
+        write: &mut Write,
+        agent: AgentRef,
+        batch: &[NewRow<'_, Self>],
         revision: Revision,
         now: OffsetDateTime,
     ) -> Result<(), StoreError> {
-        for batch in batches(resources, |put| size(&put.new.definition)) {
-            self.put_definitions(tenant, agent, batch, revision, now).await?;
-        }
-        let mut renewed = Vec::new();
-        let mut replaced = Vec::new();
-        for Put { new, freed } in resources {
-            if let Some(freed) = freed {
-                renewed.push(*new);
-                replaced.push((new.uri.as_str(), &freed[..]));
-            }
-        }
-        // New resources have no references to delete.
-        replaced.retain(|(_, freed)| !freed.is_empty());
-        self.free_parts(tenant, agent, &replaced, now).await?;
-        let parts = renewed.iter().flat_map(|new| &new.parts);
-        self.put_contents(tenant, agent, parts.map(|new| (new.part.hash, &new.bytes))).await?;
-        self.put_parts(tenant, agent, &renewed).await
-    }
-
-    async fn put_definitions(
-        &mut self,
-        tenant: TenantId,
-        agent: AgentId,
-        resources: &[Put<'_, NewResource>],
-        revision: Revision,
-        now: OffsetDateTime,
-    ) -> Result<(), StoreError> {
-        let uris: Vec<_> = resources.iter().map(|put| put.new.uri.as_str()).collect();
-        let columns: Columns<'_> = resources.iter().map(|put| &put.new.definition).collect();
+        let uris: Vec<_> = batch.iter().map(|row| row.new.uri.as_str()).collect();
+        let columns: Columns<'_> = batch.iter().map(|row| &row.new.definition).collect();
         sqlx::query!(
             "insert into resources \
              (tenant, agent, uri, name, title, description, mime_type, annotations, icons, meta, source, revision, \
@@ -265,8 +166,8 @@ impl Write {
              mime_type = excluded.mime_type, annotations = excluded.annotations, icons = excluded.icons, \
              meta = excluded.meta, source = excluded.source, revision = excluded.revision, \
              last_modified = excluded.last_modified",
-            tenant.0,
-            agent.0,
+            agent.tenant.0,
+            agent.uid.0,
             &uris as &[&str],
             &columns.names as &[&str],
             &columns.titles as &[Option<&str>],
@@ -278,19 +179,56 @@ impl Write {
             revision.0,
             now,
         )
-        .execute(self.connection())
+        .execute(write.connection())
+        .await?;
+        let renewed = batch.iter().filter(|row| row.renewed);
+        write.put_parts(agent, renewed.flat_map(|row| numbered(row.new)).collect()).await
+    }
+
+    async fn delete(write: &mut Write, agent: AgentRef, keys: &[&str]) -> Result<(), StoreError> {
+        sqlx::query!(
+            "delete from resources where tenant = $1 and agent = $2 and uri = any($3)",
+            agent.tenant.0,
+            agent.uid.0,
+            keys as &[&str],
+        )
+        .execute(write.connection())
         .await?;
         Ok(())
     }
 
-    /// Inserts the content references of resources that have none.
-    async fn put_parts(
-        &mut self,
-        tenant: TenantId,
-        agent: AgentId,
-        resources: &[&NewResource],
+    /// Deletes the references together with marking the contents.
+    async fn free(
+        write: &mut Write,
+        agent: AgentRef,
+        freed: &[(&str, &[ContentHash])],
+        now: OffsetDateTime,
     ) -> Result<(), StoreError> {
-        let parts: Vec<_> = resources.iter().flat_map(|new| numbered(new)).collect();
+        for batch in batches(freed, |(uri, freed)| uri.len() + size_of_val(*freed)) {
+            let uris: Vec<_> = batch.iter().map(|(uri, _)| *uri).collect();
+            let hashes: Vec<_> = batch.iter().flat_map(|(_, freed)| *freed).map(|hash| &hash.0[..]).collect();
+            // The purge deletes the bytes once nothing references them.
+            sqlx::query!(
+                "with freed as (
+                    delete from resource_contents where tenant = $1 and agent = $2 and uri = any($3)
+                )
+                update contents set orphaned_at = $5 where tenant = $1 and agent = $2 and hash = any($4)",
+                agent.tenant.0,
+                agent.uid.0,
+                &uris as &[&str],
+                &hashes as &[&[u8]],
+                now,
+            )
+            .execute(write.connection())
+            .await?;
+        }
+        Ok(())
+    }
+}
+
+impl Write {
+    /// Inserts the content references of resources that have none.
+    async fn put_parts(&mut self, agent: AgentRef, parts: Vec<(i32, &str, &Part)>) -> Result<(), StoreError> {
         for batch in batches(&parts, |(_, uri, part)| {
             uri.len() + part.uri.as_ref().map_or(0, |uri| uri.as_str().len())
         }) {
@@ -308,8 +246,8 @@ impl Write {
                  (tenant, agent, uri, ordinal, part_uri, mime_type, kind, hash, size) \
                  select $1, $2, new.* from unnest($3::text[], $4::integer[], $5::text[], $6::text[], $7::text[], \
                  $8::bytea[], $9::bigint[]) as new",
-                tenant.0,
-                agent.0,
+                agent.tenant.0,
+                agent.uid.0,
                 &uris as &[&str],
                 &ordinals,
                 &part_uris as &[Option<&str>],
@@ -324,40 +262,10 @@ impl Write {
         Ok(())
     }
 
-    /// Deletes the content references of resources: each URI with the hashes of its content.
-    async fn free_parts(
-        &mut self,
-        tenant: TenantId,
-        agent: AgentId,
-        named: &[(&str, &[ContentHash])],
-        now: OffsetDateTime,
-    ) -> Result<(), StoreError> {
-        for batch in batches(named, |(uri, freed)| uri.len() + size_of_val(*freed)) {
-            let uris: Vec<_> = batch.iter().map(|(uri, _)| *uri).collect();
-            let hashes: Vec<_> = batch.iter().flat_map(|(_, freed)| *freed).map(|hash| &hash.0[..]).collect();
-            // The purge deletes the bytes once nothing references them.
-            sqlx::query!(
-                "with freed as (
-                    delete from resource_contents where tenant = $1 and agent = $2 and uri = any($3)
-                )
-                update contents set orphaned_at = $5 where tenant = $1 and agent = $2 and hash = any($4)",
-                tenant.0,
-                agent.0,
-                &uris as &[&str],
-                &hashes as &[&[u8]],
-                now,
-            )
-            .execute(self.connection())
-            .await?;
-        }
-        Ok(())
-    }
-
     /// Records that a resource changed, without new content.
     pub async fn touch_resource(
         &mut self,
-        tenant: TenantId,
-        agent: AgentId,
+        agent: AgentRef,
         uri: &ResourceUri,
         revision: Revision,
         now: OffsetDateTime,
@@ -365,38 +273,14 @@ impl Write {
         sqlx::query!(
             "update resources set revision = $4, last_modified = $5 \
              where tenant = $1 and agent = $2 and uri = $3",
-            tenant.0,
-            agent.0,
+            agent.tenant.0,
+            agent.uid.0,
             uri.as_str(),
             revision.0,
             now,
         )
         .execute(self.connection())
         .await?;
-        Ok(())
-    }
-
-    /// Deletes resources.
-    pub async fn delete_resources(
-        &mut self,
-        tenant: TenantId,
-        agent: AgentId,
-        resources: &[Removal<'_>],
-        now: OffsetDateTime,
-    ) -> Result<(), StoreError> {
-        let named: Vec<_> = resources.iter().map(|removal| (removal.key, &removal.freed[..])).collect();
-        self.free_parts(tenant, agent, &named, now).await?;
-        for batch in batches(resources, |removal| removal.key.len()) {
-            let uris: Vec<_> = batch.iter().map(|removal| removal.key).collect();
-            sqlx::query!(
-                "delete from resources where tenant = $1 and agent = $2 and uri = any($3)",
-                tenant.0,
-                agent.0,
-                &uris as &[&str],
-            )
-            .execute(self.connection())
-            .await?;
-        }
         Ok(())
     }
 }

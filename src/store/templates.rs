@@ -5,11 +5,10 @@ use time::OffsetDateTime;
 use uri_template::UriTemplate;
 
 use super::StoreError;
-use super::batch::batches;
-use super::definition::{Columns, hash, raw, size};
-use super::snapshot::Snapshot;
-use super::write::{Put, Removal, Write};
-use crate::model::ids::{AgentId, TenantId};
+use super::columns::{Columns, hash, raw, size};
+use super::definitions::{NewRow, Table, encoded, select, sorted};
+use super::write::Write;
+use crate::model::ids::AgentRef;
 use crate::model::resource::Definition;
 use crate::model::scope::Revision;
 use crate::model::template::{NewTemplate, ResourceTemplate};
@@ -57,141 +56,61 @@ impl TryFrom<Row> for ResourceTemplate {
     }
 }
 
-/// Reads all templates, or those named, in byte order.
-async fn read(
-    connection: &mut PgConnection,
-    tenant: TenantId,
-    agent: AgentId,
-    only: Option<&[String]>,
-) -> Result<Vec<ResourceTemplate>, StoreError> {
-    let rows = match only {
-        None => {
-            sqlx::query_as!(
-                Row,
-                "select uri_template, name, title, description, mime_type, annotations, icons, meta, completions, body, \
-                 revision \
-                 from templates where tenant = $1 and agent = $2",
-                tenant.0,
-                agent.0,
-            )
-            .fetch_all(connection)
-            .await?
-        }
-        Some(keys) => {
-            sqlx::query_as!(
-                Row,
-                "select uri_template, name, title, description, mime_type, annotations, icons, meta, completions, body, \
-                 revision \
-                 from templates where tenant = $1 and agent = $2 and uri_template = any($3)",
-                tenant.0,
-                agent.0,
-                keys,
-            )
-            .fetch_all(connection)
-            .await?
-        }
-    };
-    // Sorted here: sorting in SQL could make the database read all rows of the agent.
-    let mut read = rows.into_iter().map(ResourceTemplate::try_from).collect::<Result<Vec<_>, _>>()?;
-    read.sort_unstable_by(|one, other| one.uri_template.cmp(&other.uri_template));
-    Ok(read)
-}
-
-impl Snapshot {
-    /// The templates of an agent in byte order: all, or those named.
-    pub async fn templates(
-        &mut self,
-        tenant: TenantId,
-        agent: AgentId,
+impl Table for ResourceTemplate {
+    async fn read(
+        connection: &mut PgConnection,
+        agent: AgentRef,
         only: Option<&[String]>,
-    ) -> Result<Vec<ResourceTemplate>, StoreError> {
-        read(self.connection(), tenant, agent, only).await
+        _: impl Future<Output = ()> + Send,
+    ) -> Result<Vec<Self>, StoreError> {
+        let rows = select!(
+            Row,
+            (connection, agent, only),
+            "select uri_template, name, title, description, mime_type, annotations, icons, meta, completions, body, \
+             revision \
+             from templates where tenant = $1 and agent = $2",
+            " and uri_template = any($3)"
+        );
+        sorted(rows)
     }
 
-    /// The URI templates of an agent after one of them, in byte order.
-    pub async fn uri_templates(
-        &mut self,
-        tenant: TenantId,
-        agent: AgentId,
+    async fn keys_after(
+        connection: &mut PgConnection,
+        agent: AgentRef,
         after: &str,
         limit: i64,
     ) -> Result<Vec<String>, StoreError> {
         Ok(sqlx::query_scalar!(
             "select uri_template from templates where tenant = $1 and agent = $2 and uri_template > $3 \
              order by uri_template limit $4",
-            tenant.0,
-            agent.0,
+            agent.tenant.0,
+            agent.uid.0,
             after,
             limit,
         )
-        .fetch_all(self.connection())
+        .fetch_all(connection)
         .await?)
     }
-}
 
-impl Write {
-    /// The templates of an agent in this transaction, in byte order: all, or those named.
-    pub async fn templates(
-        &mut self,
-        tenant: TenantId,
-        agent: AgentId,
-        only: Option<&[String]>,
-    ) -> Result<Vec<ResourceTemplate>, StoreError> {
-        read(self.connection(), tenant, agent, only).await
+    fn encode(new: &NewTemplate) -> Result<String, StoreError> {
+        encoded(&new.completions)
     }
 
-    /// All URI templates of an agent in this transaction, in byte order.
-    pub async fn uri_templates(
-        &mut self,
-        tenant: TenantId,
-        agent: AgentId,
-    ) -> Result<Vec<UriTemplate>, StoreError> {
-        let texts = sqlx::query_scalar!(
-            "select uri_template from templates where tenant = $1 and agent = $2 order by uri_template",
-            tenant.0,
-            agent.0,
-        )
-        .fetch_all(self.connection())
-        .await?;
-        texts.iter().map(|text| parsed(text)).collect()
+    fn size(new: &NewTemplate) -> usize {
+        size(&new.definition)
     }
 
-    /// Inserts or replaces templates, each at most once.
-    pub async fn put_templates(
-        &mut self,
-        tenant: TenantId,
-        agent: AgentId,
-        templates: &[Put<'_, NewTemplate>],
+    async fn upsert(
+        write: &mut Write,
+        agent: AgentRef,
+        batch: &[NewRow<'_, Self>],
         revision: Revision,
-        now: OffsetDateTime,
+        _: OffsetDateTime,
     ) -> Result<(), StoreError> {
-        let (renewed, freed): (Vec<_>, Vec<_>) =
-            templates.iter().filter_map(|put| Some((&put.new.body, put.freed.as_deref()?))).unzip();
-        self.orphan_contents(tenant, agent, &freed.concat(), now).await?;
-        self.put_contents(tenant, agent, renewed.iter().map(|new| (new.hash, &new.bytes))).await?;
-        let mut rows = Vec::with_capacity(templates.len());
-        for Put { new, .. } in templates {
-            let completions = serde_json::to_string(&new.completions);
-            rows.push((*new, completions.map_err(|_| StoreError::Unreadable("completions"))?));
-        }
-        for batch in batches(&rows, |(new, completions)| size(&new.definition) + completions.len()) {
-            self.put_template_rows(tenant, agent, batch, revision).await?;
-        }
-        Ok(())
-    }
-
-    /// Writes templates, each with its completions as JSON.
-    async fn put_template_rows(
-        &mut self,
-        tenant: TenantId,
-        agent: AgentId,
-        rows: &[(&NewTemplate, String)],
-        revision: Revision,
-    ) -> Result<(), StoreError> {
-        let texts: Vec<_> = rows.iter().map(|(new, _)| new.uri_template.as_str()).collect();
-        let columns: Columns<'_> = rows.iter().map(|(new, _)| &new.definition).collect();
-        let completions: Vec<_> = rows.iter().map(|(_, completions)| completions.as_str()).collect();
-        let bodies: Vec<_> = rows.iter().map(|(new, _)| &new.body.hash.0[..]).collect();
+        let texts: Vec<_> = batch.iter().map(|row| row.new.uri_template.as_str()).collect();
+        let columns: Columns<'_> = batch.iter().map(|row| &row.new.definition).collect();
+        let completions: Vec<_> = batch.iter().map(|row| row.json.as_str()).collect();
+        let bodies: Vec<_> = batch.iter().map(|row| &row.new.body.hash.0[..]).collect();
         sqlx::query!(
             "insert into templates \
              (tenant, agent, uri_template, name, title, description, mime_type, annotations, icons, meta, \
@@ -203,8 +122,8 @@ impl Write {
              mime_type = excluded.mime_type, annotations = excluded.annotations, icons = excluded.icons, \
              meta = excluded.meta, completions = excluded.completions, body = excluded.body, \
              revision = excluded.revision",
-            tenant.0,
-            agent.0,
+            agent.tenant.0,
+            agent.uid.0,
             &texts as &[&str],
             &columns.names as &[&str],
             &columns.titles as &[Option<&str>],
@@ -217,32 +136,34 @@ impl Write {
             &bodies as &[&[u8]],
             revision.0,
         )
-        .execute(self.connection())
+        .execute(write.connection())
         .await?;
         Ok(())
     }
 
-    /// Deletes templates.
-    pub async fn delete_templates(
-        &mut self,
-        tenant: TenantId,
-        agent: AgentId,
-        templates: &[Removal<'_>],
-        now: OffsetDateTime,
-    ) -> Result<(), StoreError> {
-        let freed: Vec<_> = templates.iter().flat_map(|removal| removal.freed.iter().copied()).collect();
-        self.orphan_contents(tenant, agent, &freed, now).await?;
-        for batch in batches(templates, |removal| removal.key.len()) {
-            let keys: Vec<_> = batch.iter().map(|removal| removal.key).collect();
-            sqlx::query!(
-                "delete from templates where tenant = $1 and agent = $2 and uri_template = any($3)",
-                tenant.0,
-                agent.0,
-                &keys as &[&str],
-            )
-            .execute(self.connection())
-            .await?;
-        }
+    async fn delete(write: &mut Write, agent: AgentRef, keys: &[&str]) -> Result<(), StoreError> {
+        sqlx::query!(
+            "delete from templates where tenant = $1 and agent = $2 and uri_template = any($3)",
+            agent.tenant.0,
+            agent.uid.0,
+            keys as &[&str],
+        )
+        .execute(write.connection())
+        .await?;
         Ok(())
+    }
+}
+
+impl Write {
+    /// All URI templates of an agent in this transaction, in byte order.
+    pub async fn uri_templates(&mut self, agent: AgentRef) -> Result<Vec<UriTemplate>, StoreError> {
+        let texts = sqlx::query_scalar!(
+            "select uri_template from templates where tenant = $1 and agent = $2 order by uri_template",
+            agent.tenant.0,
+            agent.uid.0,
+        )
+        .fetch_all(self.connection())
+        .await?;
+        texts.iter().map(|text| parsed(text)).collect()
     }
 }

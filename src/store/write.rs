@@ -9,7 +9,6 @@ use super::{Store, StoreError};
 use crate::model::audit::encoding::VERSION;
 use crate::model::audit::event::ChangeHashes;
 use crate::model::ids::{AgentId, TenantId};
-use crate::model::resource::ContentHash;
 use crate::model::scope::{ChangeKind, Revision, Scope};
 
 /// A transaction that changes scopes. Dropping it without [`commit`](Write::commit) rolls it back.
@@ -42,24 +41,6 @@ struct LockedScope {
     scope: Scope,
     next: Revision,
     changes: Vec<(ChangeKind, String)>,
-}
-
-/// A definition to insert or replace.
-#[derive(Debug)]
-pub struct Put<'n, N> {
-    /// The new definition.
-    pub new: &'n N,
-    /// If it references other content than before: the content referenced before, empty for a new definition.
-    pub freed: Option<Vec<ContentHash>>,
-}
-
-/// A definition to delete.
-#[derive(Debug)]
-pub struct Removal<'k> {
-    /// Its key.
-    pub key: &'k str,
-    /// The content it references.
-    pub freed: Vec<ContentHash>,
 }
 
 impl Store {

@@ -1,18 +1,21 @@
 //! A manifest: an agent's whole catalog, as sent and returned.
 
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use uri_template::UriTemplate;
 use utoipa::ToSchema;
 
+use super::form::Form;
 use super::{PromptInput, PromptView, ResourceInput, ResourceView, TemplateInput, TemplateView};
 use crate::catalog::manifest::{FullManifest, ManifestEntry, NewManifest};
+use crate::model::content::ContentHash;
 use crate::model::fault::Fault;
 use crate::model::ids::Slug;
 use crate::model::json::Object;
-use crate::model::prompt::{NewPrompt, PromptName};
-use crate::model::resource::{ContentHash, NewResource};
-use crate::model::template::NewTemplate;
-use crate::model::uri::ResourceUri;
+use crate::model::prompt::Prompt;
+use crate::model::resource::Resource;
+use crate::model::template::ResourceTemplate;
 
 /// The version of the format.
 const VERSION: &str = "waggle/v1";
@@ -47,52 +50,33 @@ impl ManifestInput {
         if self.api_version != VERSION {
             return Err(Fault::invalid_params(format!("apiVersion must be {VERSION}")));
         }
-        let resource = |input| resource(input, content_bytes);
-        let prompt = |input| prompt(input, content_bytes);
         Ok(NewManifest {
-            resources: checked("resources", self.resources, |of| of.uri.as_deref(), resource)?,
-            templates: checked("templates", self.templates, |of| of.uri_template.as_deref(), template)?,
-            prompts: checked("prompts", self.prompts, |of| of.name.as_deref(), prompt)?,
+            resources: checked::<Resource>(self.resources, content_bytes)?,
+            templates: checked::<ResourceTemplate>(self.templates, content_bytes)?,
+            prompts: checked::<Prompt>(self.prompts, content_bytes)?,
         })
     }
 }
 
-fn checked<I, N>(
-    list: &'static str,
-    inputs: Vec<Object<I>>,
-    name: impl Fn(&I) -> Option<&str>,
-    check: impl Fn(I) -> Result<N, Fault>,
-) -> Result<Vec<N>, Fault> {
+fn checked<K: Form>(inputs: Vec<Object<K::Input>>, content_bytes: usize) -> Result<Vec<K::New>, Fault> {
     let checked = inputs.into_iter().enumerate().map(|(index, Object(input))| {
-        let name = name(&input).unwrap_or_default().to_owned();
+        let name = K::sent_key(&input).unwrap_or_default().to_owned();
         let wrong = |fault: Fault| match fault {
             Fault::PayloadTooLarge(most) => {
                 Fault::invalid_params(format!("its contents exceed {most} bytes"))
             }
             other => other,
         };
-        check(input).map_err(|fault| wrong(fault).within(ManifestEntry { list, index, name: &name }))
+        let entry = ManifestEntry { list: K::LIST, index, name: &name };
+        check_one::<K>(input, content_bytes).map_err(|fault| wrong(fault).within(entry))
     });
     checked.collect()
 }
 
-fn resource(input: ResourceInput, content_bytes: usize) -> Result<NewResource, Fault> {
-    let uri = input.uri.as_deref().ok_or(Fault::InvalidParams("uri is missing".into()))?;
-    let uri = ResourceUri::parse(uri).map_err(|error| Fault::invalid_params(format!("uri {error}")))?;
-    input.check(uri, content_bytes)
-}
-
-fn template(input: TemplateInput) -> Result<NewTemplate, Fault> {
-    let text = input.uri_template.as_deref().ok_or(Fault::InvalidParams("uriTemplate is missing".into()))?;
-    let text = UriTemplate::parse(text);
-    let text = text.map_err(|error| Fault::invalid_params(format!("uriTemplate {error}")))?;
-    input.check(text)
-}
-
-fn prompt(input: PromptInput, content_bytes: usize) -> Result<NewPrompt, Fault> {
-    let name = input.name.as_deref().ok_or(Fault::InvalidParams("name is missing".into()))?;
-    let name = PromptName::parse(name).map_err(|error| Fault::invalid_params(format!("name {error}")))?;
-    input.check(name, content_bytes)
+fn check_one<K: Form>(input: K::Input, content_bytes: usize) -> Result<K::New, Fault> {
+    let missing = || Fault::invalid_params(format!("{} is missing", K::KEY));
+    let key = K::parse_key(K::sent_key(&input).ok_or_else(missing)?)?;
+    K::validate(input, key, content_bytes)
 }
 
 /// A manifest as returned, in the format of `PUT`.
@@ -114,19 +98,17 @@ impl ManifestView {
     /// # Errors
     /// [`Fault::Internal`] if a stored definition cannot be parsed.
     pub fn whole(agent: Slug, manifest: FullManifest) -> Result<Self, Fault> {
-        let FullManifest { resources, templates, prompts, bytes, .. } = manifest;
-        let behind = |hash: ContentHash| bytes.get(&hash).map_or(&[][..], |bytes| &bytes[..]);
-        let prompts = prompts.into_iter().map(|prompt| {
-            let messages = behind(prompt.messages);
-            PromptView::whole(prompt, messages)
-        });
-        let prompts = prompts.collect::<Result<_, _>>()?;
-        let templates = templates.into_iter().map(|template| {
-            let body = behind(template.body);
-            TemplateView::whole(template, body)
-        });
-        let templates = templates.collect();
-        let resources = resources.into_iter().map(|resource| ResourceView::whole(resource, &bytes)).collect();
-        Ok(Self { api_version: VERSION, agent, resources, templates, prompts })
+        let FullManifest { definitions, bytes, .. } = manifest;
+        Ok(Self {
+            api_version: VERSION,
+            agent,
+            resources: views(definitions.resources, &bytes)?,
+            templates: views(definitions.templates, &bytes)?,
+            prompts: views(definitions.prompts, &bytes)?,
+        })
     }
+}
+
+fn views<K: Form>(stored: Vec<K>, bytes: &BTreeMap<ContentHash, Bytes>) -> Result<Vec<K::View>, Fault> {
+    stored.into_iter().map(|definition| definition.whole(bytes)).collect()
 }

@@ -1,6 +1,6 @@
 //! A prompt as sent to and returned by the administration API and in manifests.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -8,13 +8,14 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::checks::{self, Description, MOST_RAW, Name, check_text};
+use super::form::{Form, content};
 use super::message;
 use crate::catalog::render::is_variable_name;
+use crate::model::content::{ContentHash, NewContent};
 use crate::model::fault::{Fault, shortened};
 use crate::model::json::Object;
 use crate::model::message::PromptMessage;
 use crate::model::prompt::{Argument, NewPrompt, Prompt, PromptDefinition, PromptName};
-use crate::model::resource::NewContent;
 
 /// The maximum number of arguments of a prompt.
 const MOST_ARGUMENTS: usize = 100;
@@ -29,7 +30,7 @@ const MOST_MESSAGES: usize = 100;
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct PromptInput {
     /// Must equal the name of the path if both are set.
-    pub(crate) name: Option<String>,
+    name: Option<String>,
     title: Option<Name>,
     description: Option<Description>,
     /// A list of `Icon` of the MCP specification.
@@ -55,35 +56,6 @@ struct ArgumentInput {
     description: Option<Description>,
     required: Option<bool>,
     completions: Option<Vec<String>>,
-}
-
-impl PromptInput {
-    /// Validates everything that the types do not guarantee, except that the messages compile.
-    ///
-    /// # Errors
-    /// [`Fault::InvalidParams`], and [`Fault::PayloadTooLarge`] for messages over `content_bytes` as JSON.
-    pub(crate) fn check(self, name: PromptName, content_bytes: usize) -> Result<NewPrompt, Fault> {
-        if self.name.is_some_and(|own| own != name.as_str()) {
-            return Err(Fault::invalid_params("name differs from the one in the path"));
-        }
-        let definition = PromptDefinition {
-            title: self.title.map(Name::into),
-            description: self.description.map(Description::into),
-            icons: checks::icons("icons", self.icons)?,
-            meta: checks::meta("_meta", self.meta)?,
-        };
-        let arguments = checked_arguments(self.arguments.unwrap_or_default())?;
-        if !(1..=MOST_MESSAGES).contains(&self.messages.len()) {
-            return Err(Fault::invalid_params(format!("messages: expected 1 to {MOST_MESSAGES}")));
-        }
-        let messages = self.messages.into_iter().enumerate();
-        let messages = messages.map(|(index, Object(message))| message::checked(message, index));
-        let messages = json(&messages.collect::<Result<Vec<_>, _>>()?)?;
-        if messages.len() > content_bytes {
-            return Err(Fault::PayloadTooLarge(content_bytes));
-        }
-        Ok(NewPrompt { name, definition, arguments, messages: NewContent::new(Bytes::from(messages)) })
-    }
 }
 
 fn checked_arguments(sent: Vec<Object<ArgumentInput>>) -> Result<Vec<Argument>, Fault> {
@@ -155,20 +127,45 @@ pub(crate) struct PromptView {
     messages: Option<Box<RawValue>>,
 }
 
-impl PromptView {
-    /// Without the messages.
-    pub(crate) fn listed(prompt: Prompt) -> Self {
-        let Prompt { name, definition, arguments, .. } = prompt;
-        Self { name, definition, arguments, messages: None }
+impl Form for Prompt {
+    type Input = PromptInput;
+    type View = PromptView;
+
+    fn sent_key(input: &PromptInput) -> Option<&str> {
+        input.name.as_deref()
     }
 
-    /// With everything, in the format of `PUT`.
-    ///
-    /// # Errors
-    /// [`Fault::Internal`] if the stored messages are not JSON.
-    pub(crate) fn whole(prompt: Prompt, messages: &[u8]) -> Result<Self, Fault> {
-        let messages = String::from_utf8_lossy(messages).into_owned();
+    fn validate(input: PromptInput, name: PromptName, content_bytes: usize) -> Result<NewPrompt, Fault> {
+        if input.name.is_some_and(|own| own != name.as_str()) {
+            return Err(Fault::invalid_params("name differs from the one in the path"));
+        }
+        let definition = PromptDefinition {
+            title: input.title.map(Name::into),
+            description: input.description.map(Description::into),
+            icons: checks::icons("icons", input.icons)?,
+            meta: checks::meta("_meta", input.meta)?,
+        };
+        let arguments = checked_arguments(input.arguments.unwrap_or_default())?;
+        if !(1..=MOST_MESSAGES).contains(&input.messages.len()) {
+            return Err(Fault::invalid_params(format!("messages: expected 1 to {MOST_MESSAGES}")));
+        }
+        let messages = input.messages.into_iter().enumerate();
+        let messages = messages.map(|(index, Object(message))| message::checked(message, index));
+        let messages = json(&messages.collect::<Result<Vec<_>, _>>()?)?;
+        if messages.len() > content_bytes {
+            return Err(Fault::PayloadTooLarge(content_bytes));
+        }
+        Ok(NewPrompt { name, definition, arguments, messages: NewContent::new(Bytes::from(messages)) })
+    }
+
+    fn listed(self) -> PromptView {
+        let Self { name, definition, arguments, .. } = self;
+        PromptView { name, definition, arguments, messages: None }
+    }
+
+    fn whole(self, bytes: &BTreeMap<ContentHash, Bytes>) -> Result<PromptView, Fault> {
+        let messages = String::from_utf8_lossy(content(bytes, self.messages)).into_owned();
         let messages = RawValue::from_string(messages).map_err(|error| Fault::Internal(error.to_string()))?;
-        Ok(Self { messages: Some(messages), ..Self::listed(prompt) })
+        Ok(PromptView { messages: Some(messages), ..self.listed() })
     }
 }

@@ -10,9 +10,11 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::checks::{DefinitionInput, Description, MimeText, Name, checked_mime, decoded};
+use super::form::{Form, content};
+use crate::model::content::ContentHash;
 use crate::model::fault::Fault;
 use crate::model::json::Object;
-use crate::model::resource::{ContentHash, Definition, NewPart, NewResource, PartKind, Resource};
+use crate::model::resource::{Definition, NewPart, NewResource, PartKind, Resource};
 use crate::model::uri::ResourceUri;
 
 /// The maximum number of contents of a resource.
@@ -24,7 +26,7 @@ const MOST_PARTS: usize = 1_000;
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct ResourceInput {
     /// Must equal the URI of the query if both are set.
-    pub(crate) uri: Option<String>,
+    uri: Option<String>,
     name: Name,
     title: Option<Name>,
     description: Option<Description>,
@@ -51,37 +53,6 @@ struct ContentInput {
     blob: Option<String>,
     mime_type: Option<MimeText>,
     uri: Option<String>,
-}
-
-impl ResourceInput {
-    /// Validates everything that the types do not guarantee.
-    ///
-    /// # Errors
-    /// [`Fault::InvalidParams`], and [`Fault::PayloadTooLarge`] for contents over `content_bytes` together.
-    pub(crate) fn check(self, uri: ResourceUri, content_bytes: usize) -> Result<NewResource, Fault> {
-        if self.uri.is_some_and(|own| ResourceUri::parse(&own).as_ref() != Ok(&uri)) {
-            return Err(Fault::invalid_params("uri differs from the one in the query"));
-        }
-        if self.contents.len() > MOST_PARTS {
-            return Err(Fault::invalid_params("contents: at most 1000"));
-        }
-        let definition = DefinitionInput {
-            name: self.name,
-            title: self.title,
-            description: self.description,
-            mime_type: self.mime_type,
-            annotations: self.annotations,
-            icons: self.icons,
-            meta: self.meta,
-        };
-        let definition = definition.check()?;
-        let parts = self.contents.into_iter().enumerate().map(|(i, Object(part))| part.check(i));
-        let parts: Vec<_> = parts.collect::<Result<_, _>>()?;
-        if parts.iter().map(|part| part.bytes.len()).sum::<usize>() > content_bytes {
-            return Err(Fault::PayloadTooLarge(content_bytes));
-        }
-        Ok(NewResource { uri, definition, parts })
-    }
 }
 
 impl ContentInput {
@@ -139,25 +110,55 @@ enum BodyView {
     Blob(String),
 }
 
-impl ResourceView {
-    /// The definition without contents, with their size.
-    pub(crate) fn listed(resource: Resource) -> Self {
-        let size = resource.size();
-        Self { uri: resource.uri, definition: resource.definition, size, contents: None }
+impl Form for Resource {
+    type Input = ResourceInput;
+    type View = ResourceView;
+
+    fn sent_key(input: &ResourceInput) -> Option<&str> {
+        input.uri.as_deref()
     }
 
-    /// With everything, in the format of `PUT`.
-    pub(crate) fn whole(resource: Resource, bytes: &BTreeMap<ContentHash, Bytes>) -> Self {
+    fn validate(input: ResourceInput, uri: ResourceUri, content_bytes: usize) -> Result<NewResource, Fault> {
+        if input.uri.is_some_and(|own| ResourceUri::parse(&own).as_ref() != Ok(&uri)) {
+            return Err(Fault::invalid_params("uri differs from the one in the query"));
+        }
+        if input.contents.len() > MOST_PARTS {
+            return Err(Fault::invalid_params("contents: at most 1000"));
+        }
+        let definition = DefinitionInput {
+            name: input.name,
+            title: input.title,
+            description: input.description,
+            mime_type: input.mime_type,
+            annotations: input.annotations,
+            icons: input.icons,
+            meta: input.meta,
+        };
+        let definition = definition.check()?;
+        let parts = input.contents.into_iter().enumerate().map(|(i, Object(part))| part.check(i));
+        let parts: Vec<_> = parts.collect::<Result<_, _>>()?;
+        if parts.iter().map(|part| part.bytes.len()).sum::<usize>() > content_bytes {
+            return Err(Fault::PayloadTooLarge(content_bytes));
+        }
+        Ok(NewResource { uri, definition, parts })
+    }
+
+    fn listed(self) -> ResourceView {
+        let size = self.size();
+        ResourceView { uri: self.uri, definition: self.definition, size, contents: None }
+    }
+
+    fn whole(self, bytes: &BTreeMap<ContentHash, Bytes>) -> Result<ResourceView, Fault> {
         let body = |kind, bytes: &[u8]| match kind {
             PartKind::Text => BodyView::Text(String::from_utf8_lossy(bytes).into_owned()),
             PartKind::Blob => BodyView::Blob(BASE64_STANDARD.encode(bytes)),
         };
-        let contents = resource.parts.into_iter().map(|part| ContentView {
-            body: body(part.kind, bytes.get(&part.hash).map_or(&[], |bytes| &bytes[..])),
+        let contents = self.parts.into_iter().map(|part| ContentView {
+            body: body(part.kind, content(bytes, part.hash)),
             uri: part.uri,
             mime_type: part.mime_type,
         });
         let contents = Some(contents.collect());
-        Self { uri: resource.uri, definition: resource.definition, size: None, contents }
+        Ok(ResourceView { uri: self.uri, definition: self.definition, size: None, contents })
     }
 }

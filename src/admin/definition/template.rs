@@ -1,5 +1,7 @@
 //! A resource template as sent to and returned by the administration API and in manifests.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -7,10 +9,15 @@ use uri_template::UriTemplate;
 use utoipa::ToSchema;
 
 use super::checks::{DefinitionInput, Description, MOST_RAW, MimeText, Name, check_text};
+use super::form::{Form, content};
+use crate::model::content::{ContentHash, NewContent};
 use crate::model::fault::{Fault, shortened};
 use crate::model::json;
-use crate::model::resource::{Definition, NewContent};
+use crate::model::resource::Definition;
 use crate::model::template::{Completions, NewTemplate, ResourceTemplate};
+
+/// The body limit of a template: every member at its maximum length, every character escaped.
+const MOST_BYTES: usize = 1024 * 1024;
 
 /// A resource template as sent.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -18,7 +25,7 @@ use crate::model::template::{Completions, NewTemplate, ResourceTemplate};
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct TemplateInput {
     /// Must equal the template of the query if both are set.
-    pub(crate) uri_template: Option<String>,
+    uri_template: Option<String>,
     name: Name,
     title: Option<Name>,
     description: Option<Description>,
@@ -37,32 +44,6 @@ pub(crate) struct TemplateInput {
     completions: Option<Box<RawValue>>,
     /// The body, which is rendered with the variables.
     template: String,
-}
-
-impl TemplateInput {
-    /// Validates everything that the types do not guarantee, except that the body compiles.
-    ///
-    /// # Errors
-    /// [`Fault::InvalidParams`].
-    pub(crate) fn check(self, uri_template: UriTemplate) -> Result<NewTemplate, Fault> {
-        if self.uri_template.is_some_and(|own| own != uri_template.as_str()) {
-            return Err(Fault::invalid_params("uriTemplate differs from the one in the query"));
-        }
-        let definition = DefinitionInput {
-            name: self.name,
-            title: self.title,
-            description: self.description,
-            mime_type: self.mime_type,
-            annotations: self.annotations,
-            icons: self.icons,
-            meta: self.meta,
-        };
-        let definition = definition.check()?;
-        let completions = checked_completions(self.completions, &uri_template)?;
-        check_text("template", &self.template)?;
-        let body = NewContent::new(Bytes::from(self.template));
-        Ok(NewTemplate { uri_template, definition, completions, body })
-    }
 }
 
 fn checked_completions(
@@ -101,15 +82,45 @@ pub(crate) struct TemplateView {
     template: Option<String>,
 }
 
-impl TemplateView {
-    /// Without the body.
-    pub(crate) fn listed(template: ResourceTemplate) -> Self {
-        let ResourceTemplate { uri_template, definition, completions, .. } = template;
-        Self { uri_template, definition, completions, template: None }
+impl Form for ResourceTemplate {
+    type Input = TemplateInput;
+    type View = TemplateView;
+
+    fn most_bytes(_: usize) -> usize {
+        MOST_BYTES
     }
 
-    /// With everything, in the format of `PUT`.
-    pub(crate) fn whole(template: ResourceTemplate, body: &[u8]) -> Self {
-        Self { template: Some(String::from_utf8_lossy(body).into_owned()), ..Self::listed(template) }
+    fn sent_key(input: &TemplateInput) -> Option<&str> {
+        input.uri_template.as_deref()
+    }
+
+    fn validate(input: TemplateInput, uri_template: UriTemplate, _: usize) -> Result<NewTemplate, Fault> {
+        if input.uri_template.is_some_and(|own| own != uri_template.as_str()) {
+            return Err(Fault::invalid_params("uriTemplate differs from the one in the query"));
+        }
+        let definition = DefinitionInput {
+            name: input.name,
+            title: input.title,
+            description: input.description,
+            mime_type: input.mime_type,
+            annotations: input.annotations,
+            icons: input.icons,
+            meta: input.meta,
+        };
+        let definition = definition.check()?;
+        let completions = checked_completions(input.completions, &uri_template)?;
+        check_text("template", &input.template)?;
+        let body = NewContent::new(Bytes::from(input.template));
+        Ok(NewTemplate { uri_template, definition, completions, body })
+    }
+
+    fn listed(self) -> TemplateView {
+        let Self { uri_template, definition, completions, .. } = self;
+        TemplateView { uri_template, definition, completions, template: None }
+    }
+
+    fn whole(self, bytes: &BTreeMap<ContentHash, Bytes>) -> Result<TemplateView, Fault> {
+        let body = String::from_utf8_lossy(content(bytes, self.body)).into_owned();
+        Ok(TemplateView { template: Some(body), ..self.listed() })
     }
 }

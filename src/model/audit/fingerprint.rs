@@ -8,9 +8,6 @@ use super::chain::Digest;
 use super::event::ChangeHashes;
 use crate::model::agent::{Agent, KeyAge, Tenant};
 use crate::model::api_key::ApiKey;
-use crate::model::prompt::{Argument, NewPrompt, Prompt, PromptDefinition};
-use crate::model::resource::{ContentHash, Definition, NewResource, Part, Resource};
-use crate::model::template::{Completions, NewTemplate, ResourceTemplate};
 
 /// Something with a fingerprint.
 pub trait Fingerprint {
@@ -20,19 +17,23 @@ pub trait Fingerprint {
 
 /// A SHA-256 over parts, each preceded by its length in eight bytes.
 #[derive(Default)]
-struct Parts(Sha256);
+pub struct Parts(Sha256);
 
 impl Parts {
-    fn add(mut self, part: impl AsRef<[u8]>) -> Self {
+    /// Adds bytes.
+    #[must_use]
+    pub fn part(mut self, part: impl AsRef<[u8]>) -> Self {
         let part = part.as_ref();
         self.0.update((part.len() as u64).to_be_bytes());
         self.0.update(part);
         self
     }
 
-    fn json(self, part: &impl Serialize) -> Self {
+    /// Adds a value as JSON.
+    #[must_use]
+    pub fn json(self, part: &impl Serialize) -> Self {
         // What is stored was JSON before.
-        self.add(serde_json::to_vec(part).unwrap_or_default())
+        self.part(serde_json::to_vec(part).unwrap_or_default())
     }
 
     /// A part that was added to the format later: subjects that do not use it keep their fingerprints.
@@ -40,74 +41,9 @@ impl Parts {
         if *part == P::default() { self } else { self.json(part) }
     }
 
-    fn digest(self) -> Digest {
+    /// The hash of all parts.
+    pub fn digest(self) -> Digest {
         Digest(self.0.finalize().into())
-    }
-}
-
-fn of_resource<'a>(uri: &str, definition: &Definition, parts: impl Iterator<Item = &'a Part>) -> Digest {
-    let known = Parts::default().add(uri).json(definition);
-    let add = |known: Parts, part: &Part| {
-        known
-            .add(part.uri.as_ref().map_or("", |uri| uri.as_str()))
-            .add(part.mime_type.as_deref().unwrap_or_default())
-            .add(part.kind.as_str())
-            .add(part.hash.0)
-    };
-    parts.fold(known, add).digest()
-}
-
-fn of_template(
-    uri_template: &str,
-    definition: &Definition,
-    completions: &Completions,
-    body: ContentHash,
-) -> Digest {
-    Parts::default().add(uri_template).json(definition).json(completions).add(body.0).digest()
-}
-
-fn of_prompt(
-    name: &str,
-    definition: &PromptDefinition,
-    arguments: &[Argument],
-    messages: ContentHash,
-) -> Digest {
-    Parts::default().add(name).json(definition).json(&arguments).add(messages.0).digest()
-}
-
-impl Fingerprint for Resource {
-    fn fingerprint(&self) -> Digest {
-        of_resource(self.uri.as_str(), &self.definition, self.parts.iter())
-    }
-}
-
-impl Fingerprint for NewResource {
-    fn fingerprint(&self) -> Digest {
-        of_resource(self.uri.as_str(), &self.definition, self.parts.iter().map(|new| &new.part))
-    }
-}
-
-impl Fingerprint for ResourceTemplate {
-    fn fingerprint(&self) -> Digest {
-        of_template(self.uri_template.as_str(), &self.definition, &self.completions, self.body)
-    }
-}
-
-impl Fingerprint for NewTemplate {
-    fn fingerprint(&self) -> Digest {
-        of_template(self.uri_template.as_str(), &self.definition, &self.completions, self.body.hash)
-    }
-}
-
-impl Fingerprint for Prompt {
-    fn fingerprint(&self) -> Digest {
-        of_prompt(self.name.as_str(), &self.definition, &self.arguments, self.messages)
-    }
-}
-
-impl Fingerprint for NewPrompt {
-    fn fingerprint(&self) -> Digest {
-        of_prompt(self.name.as_str(), &self.definition, &self.arguments, self.messages.hash)
     }
 }
 
@@ -115,13 +51,13 @@ impl Fingerprint for Agent {
     fn fingerprint(&self) -> Digest {
         let Self { uid, slug, tenant, description, access, enabled, limits, .. } = self;
         let known = Parts::default()
-            .add(uid.0)
-            .add(slug.as_str())
-            .add(tenant.0)
-            .add(&description.name)
+            .part(uid.0)
+            .part(slug.as_str())
+            .part(tenant.0)
+            .part(&description.name)
             .json(&description.title)
             .json(&description.instructions)
-            .add(access.as_str())
+            .part(access.as_str())
             .json(enabled)
             .json(limits);
         known.unless_default(&self.disabled_by_operator).digest()
@@ -130,7 +66,7 @@ impl Fingerprint for Agent {
 
 impl Fingerprint for Tenant {
     fn fingerprint(&self) -> Digest {
-        let known = Parts::default().add(self.uid.0).add(self.slug.as_str()).add(&self.name);
+        let known = Parts::default().part(self.uid.0).part(self.slug.as_str()).part(&self.name);
         let known = known.json(&self.max_key_age.map(KeyAge::days)).json(&self.limits);
         known.unless_default(&self.agent_limits).digest()
     }
@@ -140,8 +76,8 @@ impl Fingerprint for ApiKey {
     fn fingerprint(&self) -> Digest {
         let end = |at: Option<time::OffsetDateTime>| at.map(time::OffsetDateTime::unix_timestamp);
         Parts::default()
-            .add(self.uid.0)
-            .add(&self.name)
+            .part(self.uid.0)
+            .part(&self.name)
             .json(&self.scopes)
             .json(&end(self.expires_at))
             .json(&end(self.revoked_at))
@@ -158,11 +94,11 @@ pub fn difference(old: Option<&impl Fingerprint>, new: Option<&impl Fingerprint>
 }
 
 /// The fingerprint of all definitions of an agent, each kind in byte order of its keys.
-pub fn of_all(kinds: [Vec<(&str, Digest)>; 3]) -> Digest {
+pub fn of_all<'k>(kinds: impl IntoIterator<Item = Vec<(&'k str, Digest)>>) -> Digest {
     let all = kinds.into_iter().fold(Parts::default(), |all, mut kind| {
         kind.sort_unstable_by_key(|(key, _)| *key);
-        let each = kind.iter().fold(Parts::default(), |each, (_, digest)| each.add(digest.0));
-        all.add(each.digest().0)
+        let each = kind.iter().fold(Parts::default(), |each, (_, digest)| each.part(digest.0));
+        all.part(each.digest().0)
     });
     all.digest()
 }

@@ -3,7 +3,9 @@
 use serde_json::value::RawValue;
 
 use super::StoreError;
-use crate::model::resource::{ContentHash, Definition};
+use crate::model::content::ContentHash;
+use crate::model::json::raw_text;
+use crate::model::resource::Definition;
 
 pub(super) fn hash(bytes: Vec<u8>) -> Result<ContentHash, StoreError> {
     bytes.try_into().map(ContentHash).map_err(|_| StoreError::Unreadable("content hash"))
@@ -12,11 +14,6 @@ pub(super) fn hash(bytes: Vec<u8>) -> Result<ContentHash, StoreError> {
 /// Parses JSON that is stored as it was sent.
 pub(super) fn raw(json: Option<String>) -> Result<Option<Box<RawValue>>, StoreError> {
     json.map(RawValue::from_string).transpose().map_err(|_| StoreError::Unreadable("JSON"))
-}
-
-/// JSON that is stored as it was sent, as a text column.
-pub(super) fn text(raw: Option<&RawValue>) -> Option<&str> {
-    raw.map(RawValue::get)
 }
 
 /// Definitions as one array per column.
@@ -39,9 +36,9 @@ impl<'d> FromIterator<&'d Definition> for Columns<'d> {
             columns.titles.push(definition.title.as_deref());
             columns.descriptions.push(definition.description.as_deref());
             columns.mime_types.push(definition.mime_type.as_deref());
-            columns.annotations.push(text(definition.annotations.as_deref()));
-            columns.icons.push(text(definition.icons.as_deref()));
-            columns.metas.push(text(definition.meta.as_deref()));
+            columns.annotations.push(raw_text(definition.annotations.as_deref()));
+            columns.icons.push(raw_text(definition.icons.as_deref()));
+            columns.metas.push(raw_text(definition.meta.as_deref()));
         }
         columns
     }

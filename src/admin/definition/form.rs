@@ -1,0 +1,52 @@
+//! A kind of definition as JSON.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::catalog::definitions::Registered;
+use crate::model::content::ContentHash;
+use crate::model::fault::Fault;
+
+/// The size of the definition and of the JSON around the contents.
+const AROUND_CONTENTS: usize = 1024 * 1024;
+
+/// A kind of definition as sent to and returned by the administration API and in manifests.
+pub(crate) trait Form: Registered {
+    /// As sent.
+    type Input: DeserializeOwned + Send;
+    /// As returned: what was sent.
+    type View: Serialize + Send;
+
+    /// The maximum size of a definition as JSON, where its contents may have `content_bytes`.
+    fn most_bytes(content_bytes: usize) -> usize {
+        // Every character of text may be escaped; base64 has four bytes for three.
+        content_bytes * 2 + AROUND_CONTENTS
+    }
+
+    /// The key in the JSON, if it is there.
+    fn sent_key(input: &Self::Input) -> Option<&str>;
+
+    /// Validates everything that the types do not guarantee, except what [`Registered::check`] does. A key in the JSON must
+    /// equal `key`.
+    ///
+    /// # Errors
+    /// [`Fault::InvalidParams`], and [`Fault::PayloadTooLarge`] for contents over `content_bytes` together.
+    fn validate(input: Self::Input, key: Self::Key, content_bytes: usize) -> Result<Self::New, Fault>;
+
+    /// The definition without contents.
+    fn listed(self) -> Self::View;
+
+    /// The definition with its contents, in the format of `PUT`.
+    ///
+    /// # Errors
+    /// [`Fault::Internal`] if the stored contents cannot be parsed.
+    fn whole(self, bytes: &BTreeMap<ContentHash, Bytes>) -> Result<Self::View, Fault>;
+}
+
+/// The bytes of a content.
+pub(super) fn content(bytes: &BTreeMap<ContentHash, Bytes>, hash: ContentHash) -> &[u8] {
+    bytes.get(&hash).map_or(&[], |bytes| &bytes[..])
+}

@@ -1,0 +1,223 @@
+//! Definitions of any kind, as their owner writes and reads them.
+
+use std::borrow::Borrow;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::Catalog;
+use super::limits::CatalogLimits;
+use super::target::Target;
+use crate::model::agent::Agent;
+use crate::model::audit::write::AuditedWrite;
+use crate::model::content::ContentHash;
+use crate::model::fault::Fault;
+use crate::model::ids::{AgentRef, TenantId};
+use crate::model::kinds::Member;
+use crate::model::precondition::{Precondition, Written};
+use crate::model::scope::{Revision, Scope};
+use crate::store::StoreError;
+use crate::store::definitions::{Put, Removal, Table};
+use crate::store::write::Write;
+
+/// A kind of definition that agents register: what is checked when one is.
+pub trait Registered: Table + Member {
+    /// Whether [`check`](Self::check) examines anything.
+    const IS_CHECKED: bool = false;
+
+    /// The maximum number of definitions of an agent.
+    fn most(limits: &CatalogLimits) -> usize;
+
+    /// Checks a definition by itself, before the agent is locked.
+    fn check(
+        _catalog: &Catalog,
+        _tenant: TenantId,
+        _new: &Self::New,
+    ) -> impl Future<Output = Result<(), Fault>> + Send {
+        std::future::ready(Ok(()))
+    }
+
+    /// Whether a replacement has all that [`check`](Self::check) examines in common with this definition.
+    fn is_checked_as(&self, _new: &Self::New) -> bool {
+        true
+    }
+
+    /// Finds the first of new keys that conflicts with another of them or with a known one; these do not conflict with each
+    /// other.
+    fn find_conflict(
+        _catalog: &Catalog,
+        _tenant: TenantId,
+        _known: Vec<Self::Key>,
+        _new: Vec<Self::Key>,
+    ) -> impl Future<Output = Result<Option<(usize, Fault)>, Fault>> + Send {
+        std::future::ready(Ok(None))
+    }
+
+    /// Checks that a definition can be added to the others of the agent, and counts it.
+    fn add(
+        catalog: &Catalog,
+        write: &mut Write,
+        target: &Target,
+        new: &Self::New,
+    ) -> impl Future<Output = Result<(), Fault>> + Send;
+
+    /// Adds to the number of definitions of the agent, where that is stored.
+    fn count(
+        _write: &mut Write,
+        _target: &Target,
+        _by: i32,
+    ) -> impl Future<Output = Result<(), Fault>> + Send {
+        std::future::ready(Ok(()))
+    }
+}
+
+/// A definition with the bytes of its contents.
+#[derive(Debug, Clone)]
+pub struct Full<K> {
+    /// The definition.
+    pub definition: K,
+    /// The bytes of each content.
+    pub bytes: BTreeMap<ContentHash, Bytes>,
+}
+
+/// Checks the number of definitions of an agent.
+pub(super) fn check_count<K: Registered>(count: usize, limits: &CatalogLimits) -> Result<(), Fault> {
+    if count > K::most(limits) {
+        let name = K::NAME;
+        return Err(Fault::invalid_params(format!(
+            "the agent's limit of {name}s is reached; delete one first"
+        )));
+    }
+    Ok(())
+}
+
+impl Catalog {
+    /// Definitions after a key, in byte order.
+    pub async fn definitions<K: Registered>(
+        &self,
+        agent: &Agent,
+        after: &str,
+        limit: i64,
+    ) -> Result<Vec<K>, Fault> {
+        let mut view = self.store.snapshot().await?;
+        let found = view.definitions_after(agent.into(), (after, limit), &self.sources).await?;
+        view.end().await?;
+        Ok(found)
+    }
+
+    /// A definition with its contents.
+    ///
+    /// # Errors
+    /// [`Fault::NotFound`].
+    pub async fn definition<K: Registered>(&self, agent: &Agent, key: &K::Key) -> Result<Full<K>, Fault> {
+        let key: &str = key.borrow();
+        let mut view = self.store.snapshot().await?;
+        let found = view.definitions::<K>(agent.into(), Some(&[key.to_owned()]), &self.sources).await?.pop();
+        view.end().await?;
+        let definition = found.ok_or(Fault::NotFound(K::NAME))?;
+        let hashes: Vec<_> = definition.contents().into_iter().map(|(hash, _)| hash).collect();
+        let bytes = self.store.contents(agent.tenant, agent.uid, &hashes).await?;
+        if hashes.iter().all(|hash| bytes.contains_key(hash)) {
+            Ok(Full { definition, bytes })
+        } else {
+            Err(StoreError::Unreadable("content").into())
+        }
+    }
+
+    /// Adds or replaces a definition. One that is the same already is left as it is, its revision too.
+    ///
+    /// # Errors
+    /// [`Fault::InvalidParams`] for what [`Registered::check`] and [`Registered::add`] refuse; [`Fault::Unavailable`]
+    /// where too much is being rendered; [`Fault::NotFound`] where the agent is gone; [`Fault::RevisionMismatch`].
+    pub async fn put<K: Registered>(
+        self: &Arc<Self>,
+        agent: &Agent,
+        new: K::New,
+        condition: Precondition,
+        audited: AuditedWrite,
+    ) -> Result<Written, Fault> {
+        K::check(self, agent.tenant, &new).await?;
+        self.put_made::<K>(agent, K::key_of(&new).clone(), |_| Ok(new), condition, audited).await
+    }
+
+    /// As [`put`](Self::put), with a definition that is made of the one that it replaces, if any.
+    pub(super) async fn put_made<K: Registered>(
+        self: &Arc<Self>,
+        agent: &Agent,
+        key: K::Key,
+        make: impl FnOnce(Option<&K>) -> Result<K::New, Fault> + Send + 'static,
+        condition: Precondition,
+        audited: AuditedWrite,
+    ) -> Result<Written, Fault> {
+        let (catalog, agent) = (Arc::clone(self), AgentRef::from(agent));
+        self.writer
+            .detached(async move {
+                catalog
+                    .writer
+                    .transact(Scope::from(agent.uid), &audited, async |write| {
+                        let target = Target::lock(write, agent).await?;
+                        let old = write.definition::<K>(agent, key.borrow()).await?;
+                        condition.check(old.as_ref().map(K::revision))?;
+                        let new = make(old.as_ref())?;
+                        catalog.put_checked(write, &target, old.as_ref(), &new).await
+                    })
+                    .await
+            })
+            .await
+    }
+
+    async fn put_checked<K: Registered>(
+        &self,
+        write: &mut Write,
+        target: &Target,
+        old: Option<&K>,
+        new: &K::New,
+    ) -> Result<Written, Fault> {
+        let &Target { agent, scope, revision } = target;
+        let Some(put) = Put::replacing(old, new) else {
+            return Ok(Written { revision: old.map_or(revision, K::revision), created: false });
+        };
+        if old.is_none() {
+            K::add(self, write, target, new).await?;
+        }
+        let (key, change) = (K::key_of(new).borrow(), put.change);
+        write.put(agent, &[put], revision, self.sources.clock.now()).await?;
+        write.change(scope, change, key);
+        write.set_summary(target.summary(key, old, Some(new)));
+        Ok(Written { revision, created: old.is_none() })
+    }
+
+    /// Removes a definition; answers the revision without it.
+    ///
+    /// # Errors
+    /// [`Fault::NotFound`], [`Fault::RevisionMismatch`].
+    pub async fn delete<K: Registered>(
+        self: &Arc<Self>,
+        agent: &Agent,
+        key: K::Key,
+        condition: Precondition,
+        audited: AuditedWrite,
+    ) -> Result<Revision, Fault> {
+        let (catalog, agent) = (Arc::clone(self), AgentRef::from(agent));
+        self.writer
+            .detached(async move {
+                catalog
+                    .writer
+                    .transact(Scope::from(agent.uid), &audited, async |write| {
+                        let target = Target::lock(write, agent).await?;
+                        let key = key.borrow();
+                        let old = write.definition::<K>(agent, key).await?.ok_or(Fault::NotFound(K::NAME))?;
+                        condition.check(Some(old.revision()))?;
+                        let now = catalog.sources.clock.now();
+                        write.delete::<K>(agent, &[Removal::of(&old)], now).await?;
+                        K::count(write, &target, -1).await?;
+                        write.change(target.scope, K::REMOVED, key);
+                        write.set_summary(target.summary(key, Some(&old), None::<&K::New>));
+                        Ok(target.revision)
+                    })
+                    .await
+            })
+            .await
+    }
+}

@@ -1,0 +1,89 @@
+//! The list of all kinds of definitions.
+
+use super::definition::DefinitionKind;
+use super::prompt::Prompt;
+use super::resource::Resource;
+use super::template::ResourceTemplate;
+
+/// A type for each kind of definition, such as `Vec<K>`.
+pub trait Family {
+    /// The type for the kind `K`.
+    type Of<K: DefinitionKind>;
+}
+
+/// A kind that [`ByKind`] has a member for.
+pub trait Member: DefinitionKind {
+    /// The value of this kind.
+    fn of<F: Family>(all: &ByKind<F>) -> &F::Of<Self>;
+
+    /// As [`of`](Self::of), to be changed.
+    fn of_mut<F: Family>(all: &mut ByKind<F>) -> &mut F::Of<Self>;
+}
+
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $member:ident: $kind:ident,)*) => {
+        /// A value for each kind of definition.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub struct ByKind<F: Family> {
+            $($(#[$doc])* pub $member: F::Of<$kind>,)*
+        }
+
+        $(impl Member for $kind {
+            fn of<F: Family>(all: &ByKind<F>) -> &F::Of<Self> {
+                &all.$member
+            }
+
+            fn of_mut<F: Family>(all: &mut ByKind<F>) -> &mut F::Of<Self> {
+                &mut all.$member
+            }
+        })*
+    };
+}
+
+kinds! {
+    /// Of resources.
+    resources: Resource,
+    /// Of resource templates.
+    templates: ResourceTemplate,
+    /// Of prompts.
+    prompts: Prompt,
+}
+
+/// Evaluates an expression for each kind, one after the other, with `K` as the kind: `by_kind!(Lists, K => Vec::<K>::new())`
+/// is a `ByKind<Lists>`.
+macro_rules! by_kind {
+    ($family:ty, $k:ident => $value:expr) => {
+        $crate::model::kinds::ByKind::<$family> {
+            resources: {
+                type $k = $crate::model::resource::Resource;
+                $value
+            },
+            templates: {
+                type $k = $crate::model::template::ResourceTemplate;
+                $value
+            },
+            prompts: {
+                type $k = $crate::model::prompt::Prompt;
+                $value
+            },
+        }
+    };
+}
+
+/// Evaluates an expression for each kind, one after the other, with `K` as the kind.
+macro_rules! each_kind {
+    ($k:ident => $value:expr) => {{
+        type $k = $crate::model::resource::Resource;
+        $value;
+    }
+    {
+        type $k = $crate::model::template::ResourceTemplate;
+        $value;
+    }
+    {
+        type $k = $crate::model::prompt::Prompt;
+        $value;
+    }};
+}
+
+pub(crate) use {by_kind, each_kind};
