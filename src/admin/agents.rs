@@ -11,7 +11,7 @@ use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
 use super::authority::Authority;
-use super::definition::{Instructions, Name};
+use super::definition::checks::{Instructions, Name};
 use super::extract::{Condition, Json as Input, Nothing, Params, Segment, is_default, present};
 use super::openapi::{Preconditions, Problems, WriteProblems};
 use super::page::{Items, PageParams};

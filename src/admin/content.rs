@@ -1,16 +1,16 @@
 //! `/agents/{agent}/resources/content`: the raw bytes, for `curl --data-binary @file`.
 
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::response::IntoResponse;
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, ETAG, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, HeaderValue};
 
-use super::authority::Authority;
-use super::definition::{MimeText, checked_mime};
-use super::extract::{Condition, Params, Segment, bytes};
+use super::definition::checks::{MimeText, checked_mime};
+use super::definitions::CatalogCall;
+use super::extract::{Condition, Params, bytes};
 use super::openapi::{Preconditions, Problems, WriteProblems};
 use super::resources::UriParam;
-use super::services::{Answer, App};
+use super::services::Answer;
 use crate::catalog::resources::RawContent;
 use crate::http::precondition::etag;
 use crate::model::definition::DefinitionKind;
@@ -33,20 +33,18 @@ const CURL_DEFAULT: &str = "application/x-www-form-urlencoded";
     responses((status = 200, description = "Replaced, or unchanged", headers(("ETag" = String, description = "The revision that last changed it"))), (status = 201, description = "A resource was added", headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
 )]
 pub(super) async fn write(
-    State(app): App,
-    authority: Authority,
-    Segment(slug): Segment,
+    call: CatalogCall,
     Params(param): Params<UriParam>,
     Condition(condition): Condition,
     request: Request,
 ) -> Answer<impl IntoResponse> {
-    let agent = authority.catalog_of(&app.identity, &slug).await?;
+    let agent = call.agent().await?;
     let uri = Resource::parse_key(&param.uri)?;
     let mime_type = declared(request.headers())?;
-    let bytes = bytes(request, app.content_bytes).await?;
+    let bytes = bytes(request, call.app.content_bytes).await?;
     let content = RawContent { mime_type, bytes };
-    let (status, audited) = authority.answers_put();
-    let written = app.catalog.put_content(&agent, uri, content, condition, audited).await?;
+    let (status, audited) = call.authority.answers_put();
+    let written = call.app.catalog.put_content(&agent, uri, content, condition, audited).await?;
     Ok((status(written.created), [(ETAG, etag(written.revision))]))
 }
 
@@ -59,14 +57,9 @@ pub(super) async fn write(
     params(("agent" = String, Path, description = "The id of the agent"), UriParam),
     responses((status = 200, description = "The bytes", body = Vec<u8>, content_type = "*/*", headers(("ETag" = String, description = "The revision that last changed it"))), Problems)
 )]
-pub(super) async fn read(
-    State(app): App,
-    authority: Authority,
-    Segment(slug): Segment,
-    Params(param): Params<UriParam>,
-) -> Answer<impl IntoResponse> {
-    let agent = authority.catalog_of(&app.identity, &slug).await?;
-    let full = app.catalog.definition::<Resource>(&agent, &Resource::parse_key(&param.uri)?).await?;
+pub(super) async fn read(call: CatalogCall, Params(param): Params<UriParam>) -> Answer<impl IntoResponse> {
+    let agent = call.agent().await?;
+    let full = call.app.catalog.definition::<Resource>(&agent, &Resource::parse_key(&param.uri)?).await?;
     let [part] = full.definition.parts.as_slice() else {
         return Err(
             Fault::invalid_params("the resource does not have exactly one content; read it as JSON").into()

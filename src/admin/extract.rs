@@ -52,15 +52,15 @@ impl<S: Send + Sync> FromRequestParts<S> for Segment {
     }
 }
 
-/// Two parameters of the path.
-pub(super) struct Segments(pub(super) String, pub(super) String);
+/// The second of two parameters of the path.
+pub(super) struct SecondSegment(pub(super) String);
 
-impl<S: Send + Sync> FromRequestParts<S> for Segments {
+impl<S: Send + Sync> FromRequestParts<S> for SecondSegment {
     type Rejection = AdminFault;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, AdminFault> {
-        let segments = Path::from_request_parts(parts, state).await;
-        segments.map(|Path((one, other))| Self(one, other)).map_err(|_| Fault::NotFound("path").into())
+        let segments = Path::<(String, String)>::from_request_parts(parts, state).await;
+        segments.map(|Path((_, second))| Self(second)).map_err(|_| Fault::NotFound("path").into())
     }
 }
 

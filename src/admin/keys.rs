@@ -13,7 +13,7 @@ use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
 use super::authority::Authority;
-use super::definition::Name;
+use super::definition::checks::Name;
 use super::extract::{
     Condition, Json as Input, Nothing, Params, Segment, is_default, optional_json, present,
 };

@@ -1,22 +1,178 @@
-//! `/agents/{agent}/resources`, and `touch`.
+//! Resources: their JSON, and `/agents/{agent}/resources` with `touch`.
 
-use axum::extract::{Request, State};
+use std::collections::BTreeMap;
+
+use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use bytes::Bytes;
 use http::StatusCode;
 use http::header::ETAG;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
 
-use super::authority::Authority;
-use super::definition::{ResourceInput, ResourceView};
+use super::definition::checks::{DefinitionInput, Description, MimeText, Name, checked_mime, decoded};
+use super::definition::form::{Form, content};
 use super::definitions::CatalogCall;
-use super::extract::{Condition, Params, Segment};
+use super::extract::{Condition, Params};
 use super::openapi::{DeleteAnswers, Preconditions, Problems, PutAnswers, WriteProblems};
 use super::page::{Items, PageParams};
-use super::services::{Answer, App};
+use super::services::Answer;
 use crate::http::precondition::etag;
+use crate::model::content::ContentHash;
 use crate::model::definition::DefinitionKind;
-use crate::model::resource::Resource;
+use crate::model::fault::Fault;
+use crate::model::json::Object;
+use crate::model::resource::{Definition, NewPart, NewResource, PartKind, Resource};
+use crate::model::uri::ResourceUri;
+
+/// The maximum number of contents of a resource.
+const MOST_PARTS: usize = 1_000;
+
+/// A resource as sent.
+#[derive(Debug, Deserialize, ToSchema)]
+#[schema(as = NewResource)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct ResourceInput {
+    /// Must equal the URI of the query if both are set.
+    uri: Option<String>,
+    name: Name,
+    title: Option<Name>,
+    description: Option<Description>,
+    mime_type: Option<MimeText>,
+    /// `Annotations` of the MCP specification.
+    #[schema(value_type = Option<Object>)]
+    annotations: Option<Box<RawValue>>,
+    /// A list of `Icon` of the MCP specification.
+    #[schema(value_type = Option<Vec<Object>>)]
+    icons: Option<Box<RawValue>>,
+    #[serde(rename = "_meta")]
+    #[schema(value_type = Option<Object>)]
+    meta: Option<Box<RawValue>>,
+    #[schema(value_type = Vec<ContentInput>)]
+    contents: Vec<Object<ContentInput>>,
+}
+
+/// A content: either text or base64.
+#[derive(Debug, Deserialize, ToSchema)]
+#[schema(as = Content)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ContentInput {
+    text: Option<String>,
+    blob: Option<String>,
+    mime_type: Option<MimeText>,
+    uri: Option<String>,
+}
+
+impl ContentInput {
+    fn check(self, index: usize) -> Result<NewPart, Fault> {
+        let wrong = |what: &str| Fault::invalid_params(format!("contents[{index}]{what}"));
+        let (kind, bytes) = match (self.text, self.blob) {
+            (Some(text), None) if text.contains('\0') => {
+                return Err(wrong(".text contains a NUL character; send it as blob"));
+            }
+            (Some(text), None) => (PartKind::Text, Bytes::from(text)),
+            (None, Some(blob)) => {
+                (PartKind::Blob, Bytes::from(decoded(&format!("contents[{index}].blob"), &blob)?))
+            }
+            _ => return Err(wrong(" must have either text or blob")),
+        };
+        let uri = self.uri.map(|uri| ResourceUri::parse(&uri)).transpose();
+        let uri = uri.map_err(|error| wrong(&format!(".uri {error}")))?;
+        let field = format!("contents[{index}].mimeType");
+        let mime_type = self.mime_type.map(|mime| checked_mime(&field, mime)).transpose()?;
+        Ok(NewPart::new(uri, mime_type, kind, bytes))
+    }
+}
+
+/// A resource as returned: what was sent.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Resource)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ResourceView {
+    #[schema(value_type = String)]
+    uri: ResourceUri,
+    #[serde(flatten)]
+    definition: Definition,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    size: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    contents: Option<Vec<ContentView>>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct ContentView {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    uri: Option<ResourceUri>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mime_type: Option<String>,
+    #[serde(flatten)]
+    body: BodyView,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+enum BodyView {
+    Text(String),
+    Blob(String),
+}
+
+impl Form for Resource {
+    type Input = ResourceInput;
+    type View = ResourceView;
+
+    fn sent_key(input: &ResourceInput) -> Option<&str> {
+        input.uri.as_deref()
+    }
+
+    fn validate(input: ResourceInput, uri: ResourceUri, content_bytes: usize) -> Result<NewResource, Fault> {
+        if input.uri.is_some_and(|own| ResourceUri::parse(&own).as_ref() != Ok(&uri)) {
+            return Err(Fault::invalid_params("uri differs from the one in the query"));
+        }
+        if input.contents.len() > MOST_PARTS {
+            return Err(Fault::invalid_params("contents: at most 1000"));
+        }
+        let definition = DefinitionInput {
+            name: input.name,
+            title: input.title,
+            description: input.description,
+            mime_type: input.mime_type,
+            annotations: input.annotations,
+            icons: input.icons,
+            meta: input.meta,
+        };
+        let definition = definition.check()?;
+        let parts = input.contents.into_iter().enumerate().map(|(i, Object(part))| part.check(i));
+        let parts: Vec<_> = parts.collect::<Result<_, _>>()?;
+        if parts.iter().map(|part| part.bytes.len()).sum::<usize>() > content_bytes {
+            return Err(Fault::PayloadTooLarge(content_bytes));
+        }
+        Ok(NewResource { uri, definition, parts })
+    }
+
+    fn listed(self) -> ResourceView {
+        let size = self.size();
+        ResourceView { uri: self.uri, definition: self.definition, size, contents: None }
+    }
+
+    fn whole(self, bytes: &BTreeMap<ContentHash, Bytes>) -> Result<ResourceView, Fault> {
+        let body = |kind, bytes: &[u8]| match kind {
+            PartKind::Text => BodyView::Text(String::from_utf8_lossy(bytes).into_owned()),
+            PartKind::Blob => BodyView::Blob(BASE64_STANDARD.encode(bytes)),
+        };
+        let contents = self.parts.into_iter().map(|part| ContentView {
+            body: body(part.kind, content(bytes, part.hash)),
+            uri: part.uri,
+            mime_type: part.mime_type,
+        });
+        let contents = Some(contents.collect());
+        Ok(ResourceView { uri: self.uri, definition: self.definition, size: None, contents })
+    }
+}
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -60,12 +216,9 @@ enum ListedOrRead {
     responses((status = 200, description = "Without `uri` a page of definitions; with it that resource with its contents, in the format of `PUT`", body = inline(ListedOrRead), headers(("ETag" = String, description = "With `uri`, the revision that last changed it"))), Problems)
 )]
 pub(super) async fn list_or_read(
-    State(app): App,
-    authority: Authority,
-    Segment(slug): Segment,
+    call: CatalogCall,
     Params(ListParams { uri, limit, cursor }): Params<ListParams>,
 ) -> Answer<Response> {
-    let call = CatalogCall { app: &app, authority: &authority, slug: &slug };
     Ok(call.list_or_read::<Resource>(uri, PageParams::new(limit, cursor)).await?)
 }
 
@@ -80,14 +233,11 @@ pub(super) async fn list_or_read(
     responses(PutAnswers)
 )]
 pub(super) async fn write(
-    State(app): App,
-    authority: Authority,
-    Segment(slug): Segment,
+    call: CatalogCall,
     Params(param): Params<UriParam>,
     Condition(condition): Condition,
     request: Request,
 ) -> Answer<impl IntoResponse> {
-    let call = CatalogCall { app: &app, authority: &authority, slug: &slug };
     Ok(call.put::<Resource>(&param.uri, condition, request).await?)
 }
 
@@ -101,13 +251,10 @@ pub(super) async fn write(
     responses(DeleteAnswers)
 )]
 pub(super) async fn remove(
-    State(app): App,
-    authority: Authority,
-    Segment(slug): Segment,
+    call: CatalogCall,
     Params(param): Params<UriParam>,
     Condition(condition): Condition,
 ) -> Answer<impl IntoResponse> {
-    let call = CatalogCall { app: &app, authority: &authority, slug: &slug };
     Ok(call.remove::<Resource>(&param.uri, condition).await?)
 }
 
@@ -121,15 +268,13 @@ pub(super) async fn remove(
     responses((status = 202, description = "Subscribers are notified", headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
 )]
 pub(super) async fn touch(
-    State(app): App,
-    authority: Authority,
-    Segment(slug): Segment,
+    call: CatalogCall,
     Params(param): Params<UriParam>,
     Condition(condition): Condition,
 ) -> Answer<impl IntoResponse> {
-    let agent = authority.catalog_of(&app.identity, &slug).await?;
-    let (status, audited) = authority.answers(StatusCode::ACCEPTED);
+    let agent = call.agent().await?;
+    let (status, audited) = call.authority.answers(StatusCode::ACCEPTED);
     let uri = Resource::parse_key(&param.uri)?;
-    let written = app.catalog.touch_resource(&agent, uri, condition, audited).await?;
+    let written = call.app.catalog.touch_resource(&agent, uri, condition, audited).await?;
     Ok((status, [(ETAG, etag(written.revision))]))
 }

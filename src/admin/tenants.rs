@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::authority::Authority;
-use super::definition::Name;
+use super::definition::checks::Name;
 use super::extract::{Condition, Json as Input, Nothing, Params, Segment, is_default, present};
 use super::openapi::{Preconditions, Problems, WriteProblems};
 use super::page::{Items, PageParams};

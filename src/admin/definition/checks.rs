@@ -14,7 +14,7 @@ use crate::model::json;
 use crate::model::resource::{Definition, parse_mime};
 
 /// Bytes of `annotations`, `icons`, `_meta` and `completions`, each.
-pub(super) const MOST_RAW: usize = 64 * 1024;
+pub(crate) const MOST_RAW: usize = 64 * 1024;
 
 macro_rules! text {
     ($(#[$doc:meta])* $name:ident, $called:literal, $range:expr) => {
@@ -66,19 +66,19 @@ text! {
 
 /// The common members of a resource and a resource template.
 #[derive(Debug)]
-pub(super) struct DefinitionInput {
-    pub(super) name: Name,
-    pub(super) title: Option<Name>,
-    pub(super) description: Option<Description>,
-    pub(super) mime_type: Option<MimeText>,
-    pub(super) annotations: Option<Box<RawValue>>,
-    pub(super) icons: Option<Box<RawValue>>,
-    pub(super) meta: Option<Box<RawValue>>,
+pub(crate) struct DefinitionInput {
+    pub(crate) name: Name,
+    pub(crate) title: Option<Name>,
+    pub(crate) description: Option<Description>,
+    pub(crate) mime_type: Option<MimeText>,
+    pub(crate) annotations: Option<Box<RawValue>>,
+    pub(crate) icons: Option<Box<RawValue>>,
+    pub(crate) meta: Option<Box<RawValue>>,
 }
 
 impl DefinitionInput {
     /// Validates everything that the types do not guarantee.
-    pub(super) fn check(self) -> Result<Definition, Fault> {
+    pub(crate) fn check(self) -> Result<Definition, Fault> {
         Ok(Definition {
             name: self.name.into(),
             title: self.title.map(Name::into),
@@ -105,12 +105,12 @@ pub(crate) fn checked_mime(field: &str, mime: MimeText) -> Result<String, Fault>
 }
 
 /// Validates base64 that is stored as sent.
-pub(super) fn check_base64(field: &str, text: &str) -> Result<(), Fault> {
+pub(crate) fn check_base64(field: &str, text: &str) -> Result<(), Fault> {
     decoded(field, text).map(drop)
 }
 
 /// Decodes base64.
-pub(super) fn decoded(field: &str, text: &str) -> Result<Vec<u8>, Fault> {
+pub(crate) fn decoded(field: &str, text: &str) -> Result<Vec<u8>, Fault> {
     BASE64_STANDARD.decode(text).map_err(|error| {
         let why = match error {
             DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol { offset: at, .. } => {
@@ -124,7 +124,7 @@ pub(super) fn decoded(field: &str, text: &str) -> Result<Vec<u8>, Fault> {
 }
 
 /// Validates text that the database can store.
-pub(super) fn check_text(field: &str, text: &str) -> Result<(), Fault> {
+pub(crate) fn check_text(field: &str, text: &str) -> Result<(), Fault> {
     if text.contains('\0') {
         return Err(Fault::invalid_params(format!("{field} contains a NUL character")));
     }
@@ -132,17 +132,17 @@ pub(super) fn check_text(field: &str, text: &str) -> Result<(), Fault> {
 }
 
 /// `Annotations` of the specification, as sent.
-pub(super) fn annotations(field: &str, sent: Option<Box<RawValue>>) -> Result<Option<Box<RawValue>>, Fault> {
+pub(crate) fn annotations(field: &str, sent: Option<Box<RawValue>>) -> Result<Option<Box<RawValue>>, Fault> {
     raw(field, sent, check_annotations)
 }
 
 /// Icons of the specification, as sent.
-pub(super) fn icons(field: &str, sent: Option<Box<RawValue>>) -> Result<Option<Box<RawValue>>, Fault> {
+pub(crate) fn icons(field: &str, sent: Option<Box<RawValue>>) -> Result<Option<Box<RawValue>>, Fault> {
     raw(field, sent, check_icons)
 }
 
 /// `_meta`, as sent.
-pub(super) fn meta(field: &str, sent: Option<Box<RawValue>>) -> Result<Option<Box<RawValue>>, Fault> {
+pub(crate) fn meta(field: &str, sent: Option<Box<RawValue>>) -> Result<Option<Box<RawValue>>, Fault> {
     raw(field, sent, check_meta)
 }
 

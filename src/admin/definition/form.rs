@@ -47,6 +47,6 @@ pub(crate) trait Form: Registered {
 }
 
 /// The bytes of a content.
-pub(super) fn content(bytes: &BTreeMap<ContentHash, Bytes>, hash: ContentHash) -> &[u8] {
+pub(crate) fn content(bytes: &BTreeMap<ContentHash, Bytes>, hash: ContentHash) -> &[u8] {
     bytes.get(&hash).map_or(&[], |bytes| &bytes[..])
 }

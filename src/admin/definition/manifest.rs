@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::form::Form;
-use super::{PromptInput, PromptView, ResourceInput, ResourceView, TemplateInput, TemplateView};
+use crate::admin::prompts::{PromptInput, PromptView};
+use crate::admin::resources::{ResourceInput, ResourceView};
+use crate::admin::templates::{TemplateInput, TemplateView};
 use crate::catalog::manifest::{FullManifest, ManifestEntry, NewManifest};
 use crate::model::content::ContentHash;
 use crate::model::fault::Fault;

@@ -8,7 +8,7 @@ use crate::model::message::{
 use crate::model::uri::ResourceUri;
 
 /// Validates everything about a message that its types do not guarantee, except that its texts compile.
-pub(super) fn checked(message: PromptMessage, index: usize) -> Result<PromptMessage, Fault> {
+pub(crate) fn checked(message: PromptMessage, index: usize) -> Result<PromptMessage, Fault> {
     let place = format!("messages[{index}].content");
     let within = |member: &str| format!("{place}.{member}");
     let ContentBlock { mut kind, annotations, meta } = message.content;

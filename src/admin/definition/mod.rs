@@ -1,16 +1,8 @@
-//! Definitions as sent to and returned by the administration API and in manifests: one file per kind.
+//! What the JSON of definitions has in common, and manifests, which hold those of every kind.
 
-mod checks;
-mod form;
+pub(super) mod checks;
+pub(super) mod form;
 mod manifest;
-mod message;
-mod prompt;
-mod resource;
-mod template;
+pub(super) mod message;
 
-pub(super) use checks::{Instructions, MimeText, Name, checked_mime};
-pub(super) use form::Form;
 pub use manifest::{ManifestInput, ManifestView};
-pub(super) use prompt::{PromptInput, PromptView};
-pub(super) use resource::{ResourceInput, ResourceView};
-pub(super) use template::{TemplateInput, TemplateView};
