@@ -16,12 +16,12 @@ use crate::model::key::{KeyHash, KeyKind, SecretKey};
 use crate::model::sources::FailPoint;
 
 impl Identity {
-    /// Verifies the credential of a request from `client`: what it grants now; `None` without a credential.
+    /// Verifies the credential of a request from `client` and returns what it grants now; `None` without a credential.
     ///
     /// # Errors
-    /// [`Fault::Unauthenticated`], without a difference, for a credential that is unknown, revoked, expired, made for
-    /// another audience, or not valid from this address; [`Fault::StorageUnavailable`] and [`Fault::Unavailable`] where it
-    /// cannot be verified.
+    /// [`Fault::Unauthenticated`], always the same, for a credential that is unknown, revoked, expired, for another
+    /// audience, or not valid from this address; [`Fault::StorageUnavailable`] and [`Fault::Unavailable`] if it cannot
+    /// be verified.
     pub async fn identify(
         &self,
         presented: PresentedCredential<'_>,
@@ -80,10 +80,10 @@ impl Identity {
         if expired { Err(Fault::Unauthenticated) } else { Ok(now) }
     }
 
-    /// Decides again, long after a caller was admitted, whether it may go on. Returns what it is granted now.
+    /// Decides again, after a caller was admitted, whether it may continue; returns what it is granted now.
     ///
     /// # Errors
-    /// As [`admit`](Self::admit).
+    /// Those of [`admit`](Self::admit).
     pub async fn readmit(&self, caller: &Caller) -> Result<Option<Arc<Grant>>, Fault> {
         let grant = match &caller.grant {
             None => None,
@@ -97,7 +97,7 @@ impl Identity {
         decide(credential_of(grant.as_ref()), access).map(|_| grant)
     }
 
-    /// How long the credential of a caller is still valid, where it expires.
+    /// The remaining validity of a caller's credential, if it expires.
     pub fn expires_in(&self, caller: &Caller) -> Option<Duration> {
         let end = caller.grant.as_ref()?.credential.expires_at?;
         Some((end - self.sources.clock.now()).try_into().unwrap_or_default())
@@ -133,7 +133,7 @@ impl Identity {
                         )
                         .await?;
                     if found.is_none() && self.scopes.timeline() == timeline {
-                        // A revoked key never comes back.
+                        // A revoked key never becomes valid again.
                         self.memory.key_tenants.remove(&hash);
                         self.memory.unknown_keys.insert(hash, ());
                     }
@@ -143,7 +143,7 @@ impl Identity {
             .await
     }
 
-    /// The access settings of an agent; `absent` is cached in their place where there is no such agent.
+    /// The access settings of an agent; `absent` is cached in their place if there is no such agent.
     pub(super) async fn agent_access(
         &self,
         (tenant, agent): (TenantId, AgentId),
@@ -172,11 +172,11 @@ impl Identity {
             .await
     }
 
-    /// Decides whether an [identified](Self::identify) caller may use the MCP endpoint of the agent called `slug`.
+    /// Decides whether an [identified](Self::identify) caller may use the MCP endpoint of the agent `slug`.
     ///
     /// # Errors
-    /// [`Fault::Unauthenticated`] without a credential, [`Fault::Forbidden`], [`Fault::InsufficientScope`], [`Fault::AgentDisabled`]; an
-    /// unknown agent and one that the credential does not reach are refused without a difference.
+    /// [`Fault::Unauthenticated`] without a credential, [`Fault::Forbidden`], [`Fault::InsufficientScope`],
+    /// [`Fault::AgentDisabled`]; the same for an unknown agent and one that the credential does not reach.
     pub async fn admit(&self, grant: Option<Arc<Grant>>, slug: &str) -> Result<Caller, Fault> {
         let access = self.access_by_slug(slug).await?;
         let AgentAccess { agent, tenant, access, limits, .. } =
@@ -185,7 +185,7 @@ impl Identity {
     }
 }
 
-/// The access decision: whether a credential, or none, may use the endpoint of an agent.
+/// The access decision: whether a credential, or an anonymous caller, may use the endpoint of an agent.
 pub(super) fn decide(
     credential: Option<&Credential>,
     access: Option<AgentAccess>,

@@ -1,4 +1,4 @@
-//! Agents. Their access settings are part of the tenant's scope, their descriptions of their own, and their slugs of the
+//! Agents. Their access settings belong to the tenant's scope, their descriptions to their own, and their slugs to the
 //! gateway's.
 
 use std::sync::Arc;
@@ -29,16 +29,16 @@ pub struct NewAgent {
     pub description: AgentDescription,
     /// Who may read it.
     pub access: Access,
-    /// Whether it answers; unless given, it does where the operator did not disable the last agent of its slug.
+    /// Whether it is enabled; by default it is, unless the operator disabled the last agent of its slug.
     pub enabled: Option<bool>,
-    /// How much may be used of it, for the operator to set; unless given, as much as of the last agent of its slug, or
-    /// what the tenant's agents start with.
+    /// Its limits, which only the operator sets; by default those of the last agent of its slug, or the tenant's
+    /// initial ones.
     pub limits: Option<UseLimits>,
     /// Whether the operator creates it.
     pub by_operator: bool,
 }
 
-/// Changes to an agent; `None` leaves a member as it is, an inner `None` removes it.
+/// Changes to an agent; `None` leaves a member unchanged, an inner `None` removes it.
 #[derive(Debug, Clone, Default)]
 pub struct AgentPatch {
     /// The name.
@@ -49,9 +49,9 @@ pub struct AgentPatch {
     pub instructions: Option<Option<String>>,
     /// Who may read it.
     pub access: Option<Access>,
-    /// Whether it answers.
+    /// Whether it is enabled.
     pub enabled: Option<bool>,
-    /// How much may be used of it, for the operator to change.
+    /// Its limits, which only the operator changes.
     pub limits: Option<UseLimits>,
     /// Whether the operator changes it.
     pub by_operator: bool,
@@ -84,7 +84,7 @@ struct Enabling {
 }
 
 impl Enabling {
-    /// Sets it as the operator or an owner. What the operator disabled, only the operator enables.
+    /// Sets it as the operator or an owner. Only the operator enables what the operator disabled.
     fn set(self, enabled: bool, by_operator: bool) -> Result<Self, Fault> {
         match (enabled, by_operator) {
             (_, true) => Ok(Self { enabled, disabled_by_operator: !enabled }),
@@ -168,7 +168,7 @@ impl Identity {
         Ok(agent)
     }
 
-    /// Whether a tenant may have one more agent; one under a slug that it had needs no new slug.
+    /// Whether a tenant may have one more agent. A slug that the tenant had before is not a new one.
     async fn check_room(&self, write: &mut Write, tenant: &Tenant, again: bool) -> Result<(), Fault> {
         let is_full = |count: i64, most: u32| count >= i64::from(most);
         let most = self.limits.agents_per_tenant;
@@ -213,7 +213,7 @@ impl Identity {
             .await
     }
 
-    /// Deletes an agent with its keys; its slug stays with its tenant. Answers its last revision.
+    /// Deletes an agent with its keys; its slug stays with its tenant. Returns its last revision.
     ///
     /// # Errors
     /// [`Fault::NotFound`], [`Fault::RevisionMismatch`].
@@ -253,7 +253,7 @@ struct Kept {
 }
 
 impl Kept {
-    /// Those that its slug retained of the last agent; without one, the defaults of the tenant.
+    /// Those that its slug retained of the last agent, or the defaults of the tenant.
     fn of(retired: Option<RetiredSlug>, tenant: &Tenant, uid: AgentId) -> Self {
         let disabled_by_operator = retired.as_ref().is_some_and(|retired| retired.disabled_by_operator);
         Self {
@@ -276,7 +276,7 @@ async fn free_slug(write: &mut Write, new: &NewAgent) -> Result<Option<RetiredSl
     }
 }
 
-/// Locks an agent's tenant and the agent, and reads the agent again: still there, and the same one.
+/// Locks an agent's tenant and the agent, and reads the agent again to check that it is still the same one.
 async fn lock_agent(write: &mut Write, agent: &Agent) -> Result<(Agent, Revision), Fault> {
     lock(write, Scope::from(agent.tenant)).await?;
     let revision = write.lock(Scope::from(agent.uid)).await?.ok_or(NO_AGENT)?;

@@ -9,10 +9,10 @@ use crate::cache::Invalidate;
 use crate::model::ids::{AgentId, TenantId};
 use crate::model::scope::{Change, ChangeKind};
 
-/// Most unknown slugs cached; past it all of them are dropped.
+/// The maximum number of cached unknown slugs; above it all of them are dropped.
 const MOST_UNKNOWN_SLUGS: usize = 10_000;
 
-/// What slugs name.
+/// The agents and tenants that slugs name.
 #[derive(Debug, Default)]
 pub(super) struct Directory {
     agents: SlugTable<(TenantId, AgentId)>,
@@ -20,8 +20,7 @@ pub(super) struct Directory {
     version: DirectoryVersion,
 }
 
-/// Differs each time that something in the directory changes: what was derived from it is valid while the version is the
-/// same.
+/// Changes with each change of the directory: derived facts are valid while the version is the same.
 #[derive(Debug, Clone, Default)]
 pub(super) struct DirectoryVersion(Arc<()>);
 
@@ -41,8 +40,8 @@ pub(super) struct TenantAddress {
 }
 
 impl TenantAddress {
-    /// Whether a token issued then can be meant for this tenant. One without a time of issue may be meant for an earlier
-    /// tenant of the slug, where there was one.
+    /// Whether a token issued at this time can be meant for this tenant. One without a time of issue may be meant for
+    /// an earlier tenant of the slug, if there was one.
     pub(super) fn accepts_token_issued_at(&self, issued_at: Option<OffsetDateTime>) -> bool {
         issued_at.map_or(!self.recreated, |issued| issued >= self.created_at)
     }
@@ -82,12 +81,12 @@ impl<T: Copy> SlugTable<T> {
 }
 
 impl Directory {
-    /// The agent that a slug names; `None` where that is not cached.
+    /// The agent that a slug names; `None` if that is not cached.
     pub(super) fn agent(&self, slug: &str) -> Option<Option<(TenantId, AgentId)>> {
         self.agents.find(slug)
     }
 
-    /// The tenant that a slug names; `None` where that is not cached.
+    /// The tenant that a slug names; `None` if that is not cached.
     pub(super) fn tenant(&self, slug: &str) -> Option<Option<TenantAddress>> {
         self.tenants.find(slug)
     }

@@ -1,4 +1,4 @@
-//! What a verified credential grants, and who calls an agent with it.
+//! What a verified credential grants, and the caller of an agent.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -66,7 +66,7 @@ impl Grant {
         }
     }
 
-    /// Records a use; true where it is the first of its minute.
+    /// Records a use; returns true for the first one of its minute.
     pub(super) fn note_use(&self, now: OffsetDateTime) -> bool {
         let minute = now.unix_timestamp() / 60;
         self.used_minute.swap(minute, Ordering::Relaxed) != minute
@@ -106,12 +106,12 @@ impl Caller {
         credential_of(self.grant.as_ref())
     }
 
-    /// Whether its credential is one of the agent or of the agent's tenant.
+    /// Whether its credential belongs to the agent or the agent's tenant.
     pub fn is_own(&self) -> bool {
         self.credential().is_some_and(|credential| credential.reaches(self.tenant, self.agent))
     }
 
-    /// The payer of the work that its requests cause.
+    /// The account that the work of its requests is charged to.
     pub fn payer(&self) -> Payer {
         if self.is_own() { Payer::Tenant(self.tenant) } else { Payer::ForeignCallers(self.tenant) }
     }

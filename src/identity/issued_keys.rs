@@ -1,12 +1,12 @@
 //! The filter of issued keys: whether a key that is not in memory was issued, as far as this replica knows.
 //!
-//! It decides only what a look-up is charged to: the look-up of a key that is not in the filter is charged to the client's
-//! address. The filter holds the first 64 bits of the hash of each key that was not revoked when it was loaded: 8 bytes a
-//! key, and up to 18 for the keys since the last merge. A client cannot choose the hash of a key, so invented keys do not
-//! match.
+//! It decides only what a look-up is charged to: the look-up of a key that is not in the filter is charged to the
+//! client's address. The filter holds the first 64 bits of the hash of each key that was not revoked when it was
+//! loaded: 8 bytes per key, and up to 18 for the keys since the last merge. A client cannot choose the hash of a key,
+//! so forged keys do not match.
 //!
-//! It is loaded at startup and follows the log of changes: whenever a scope is raised that may be a tenant's, the keys that
-//! changed since are added. Until it is loaded it contains no key.
+//! It is loaded at startup and follows the log of changes: whenever a scope is raised that may be a tenant's, the keys
+//! that changed since are added. Until it is loaded it contains no key.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,17 +20,17 @@ use tokio_util::sync::CancellationToken;
 use crate::model::key::KeyHash;
 use crate::store::{Store, StoreError};
 
-/// Most keys that the filter holds: 64 MiB. Those above count as not issued.
+/// The maximum number of keys: 64 MiB. Further keys count as not issued.
 const MOST_KEYS: usize = 8 << 20;
-/// Keys since the last merge, past which they are merged.
+/// The number of keys since the last merge at which they are merged.
 const MOST_RECENT: usize = 1 << 12;
-/// Keys read at once.
+/// Keys read per query.
 const PAGE: u32 = 50_000;
-/// The least time between two readings of what changed.
+/// The minimum interval between two queries for changes.
 const PAUSE: Duration = Duration::from_millis(250);
-/// The pause after a reading that failed.
+/// The delay after a failed query.
 const RETRY: Duration = Duration::from_secs(1);
-/// How often the filter is loaded anew, without the keys that were revoked since.
+/// The interval at which the filter is loaded again, without the keys that were revoked since.
 const RELOAD: Duration = Duration::from_hours(24);
 
 /// The filter of issued keys.
@@ -38,7 +38,7 @@ const RELOAD: Duration = Duration::from_hours(24);
 pub(super) struct IssuedKeys {
     prefixes: RwLock<Option<Prefixes>>,
     changed: Notify,
-    /// Whether it must be loaded anew.
+    /// Whether it must be loaded again.
     outdated: AtomicBool,
 }
 
@@ -77,20 +77,20 @@ impl IssuedKeys {
         self.prefixes.read().as_ref().is_some_and(|prefixes| prefixes.contains(prefix(hash)))
     }
 
-    /// Adds a key; nothing before the filter is loaded.
+    /// Adds a key; ignored before the filter is loaded.
     pub(super) fn insert(&self, hash: KeyHash) {
         if let Some(prefixes) = self.prefixes.write().as_mut() {
             prefixes.insert(prefix(hash));
         }
     }
 
-    /// Requests a new load: the database is on another timeline, where the horizon means something else.
+    /// Requests a new load: on another timeline of the database the horizon is invalid.
     pub(super) fn reload(&self) {
         self.outdated.store(true, Ordering::Release);
         self.changed.notify_one();
     }
 
-    /// Requests a look at the log of changes: another replica may have issued keys.
+    /// Requests a query of the log of changes: another replica may have issued keys.
     pub(super) fn touch(&self) {
         self.changed.notify_one();
     }
@@ -98,7 +98,7 @@ impl IssuedKeys {
     /// Loads the filter; returns the horizon up to which it covers the log of changes.
     ///
     /// # Errors
-    /// When the database cannot be read.
+    /// If the database cannot be read.
     pub(super) async fn load(&self, store: &Store) -> Result<String, StoreError> {
         let horizon = store.horizon().await?;
         let mut sorted = Vec::new();

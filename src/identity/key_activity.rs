@@ -1,4 +1,4 @@
-//! When keys were last used, until it is written to the database, and how many expire soon.
+//! The last uses of keys until they are written to the database, and the number of keys that expire soon.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -7,7 +7,7 @@ use time::OffsetDateTime;
 
 use crate::model::ids::KeyId;
 
-/// Keys noted between two writes; past it a use is not recorded.
+/// The maximum number of keys recorded between two writes; further uses are not recorded.
 const MOST_KEYS: usize = 100_000;
 
 /// The activity of keys on this replica.
@@ -32,7 +32,7 @@ impl KeyActivity {
         }
     }
 
-    /// Takes the uses that are not written yet.
+    /// Removes and returns the uses that are not written yet.
     pub(super) fn take(&self) -> Vec<(KeyId, OffsetDateTime)> {
         let keys: Vec<_> = self.uses.iter().map(|entry| *entry.key()).collect();
         keys.into_iter().filter_map(|key| self.uses.remove(&key)).collect()

@@ -1,4 +1,4 @@
-//! Keys: created, listed, limited, revoked, rotated. A secret is shown once.
+//! Keys: creation, lists, limits, revocation, rotation. A secret is returned once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,14 +25,14 @@ use crate::model::scope::{ChangeKind, Revision, Scope};
 use crate::store::keys::KeyEnd;
 use crate::store::write::{Write, WriteSummary};
 
-/// Active keys of one agent, and active owner keys of one tenant.
+/// The maximum number of active keys of one agent, and of active owner keys of one tenant.
 const MOST_ACTIVE: i64 = 10;
-/// The same including replaced keys in their grace period, so that a holder of the most keys can rotate each of them.
+/// The maximum including replaced keys in their grace period, so that each of the active ones can be rotated.
 const MOST_ROTATING: i64 = 2 * MOST_ACTIVE;
-/// Changes of keys that one revision names each.
+/// The maximum number of keys that one revision names individually.
 const MOST_ANNOUNCED: usize = 1_000;
 
-/// A key to be created; the creator's bounds supply what is not given.
+/// A key to be created; the bounds of its creator supply omitted members.
 #[derive(Debug, Clone)]
 pub struct NewKey {
     /// Its tenant.
@@ -41,7 +41,7 @@ pub struct NewKey {
     pub agent: Option<AgentId>,
     /// Its name.
     pub name: String,
-    /// What it may do; `mcp` for an agent key and everything for an owner key unless given.
+    /// Its scopes; by default `mcp` for an agent key, and all for an owner key.
     pub scopes: Option<Vec<KeyScope>>,
     /// When it expires.
     pub expires_at: Option<OffsetDateTime>,
@@ -92,11 +92,12 @@ impl Identity {
         Ok(self.store.keys(tenant, agent, after, limit).await?)
     }
 
-    /// Creates a key, within the bounds of the key that creates it.
+    /// Creates a key within the bounds of the key that creates it.
     ///
     /// # Errors
-    /// [`Fault::InvalidParams`] for an expiry that has passed or lies beyond the tenant's maximum age, or an eleventh active
-    /// key; [`Fault::NotFound`]; those of [`KeyBounds`]; [`Fault::Unauthenticated`] where the maker was revoked meanwhile.
+    /// [`Fault::InvalidParams`] for an expiry in the past or beyond the tenant's maximum age, or an eleventh active
+    /// key; [`Fault::NotFound`]; those of [`KeyBounds`]; [`Fault::Unauthenticated`] if the creator was revoked
+    /// meanwhile.
     pub async fn create_key(
         self: &Arc<Self>,
         new: NewKey,
@@ -126,8 +127,8 @@ impl Identity {
             .await
     }
 
-    /// The bounds of the keys that a maker creates or changes, as of this transaction, which has locked the tenant: a key
-    /// that is revoked before creates none afterwards.
+    /// The bounds of the keys that a caller creates or changes, as of this transaction, which has locked the tenant: a
+    /// key that was revoked before creates none.
     async fn bounds(&self, write: &mut Write, tenant: TenantId, maker: Maker) -> Result<KeyBounds, Fault> {
         let maker = match maker {
             Maker::Operator => None,
@@ -216,11 +217,11 @@ impl Identity {
         Ok(IssuedKey { key, secret })
     }
 
-    /// Sets how much a key may use: the operator's part or the owner's, by `maker`; `None` for nothing of that part, and no
-    /// change without `limits`.
+    /// Sets the limits of a key: the operator's part or the owner's, depending on `maker`; `None` removes that part.
+    /// Without `limits`, nothing changes.
     ///
     /// # Errors
-    /// [`Fault::NotFound`], also for a key that is revoked; [`Fault::RevisionMismatch`]; those of
+    /// [`Fault::NotFound`], also for a revoked key; [`Fault::RevisionMismatch`]; those of
     /// [`KeyBounds::changed_limits`].
     pub async fn limit_key(
         self: &Arc<Self>,
@@ -262,8 +263,8 @@ impl Identity {
             .await
     }
 
-    /// Revokes a key, with `descendants` together with the keys that its principal made, and those that these made. Answers
-    /// the revision that last changed the key. Revoking again what is revoked changes nothing.
+    /// Revokes a key; with `descendants`, also the keys that its principal created, and those that these created.
+    /// Returns the revision that last changed the key. Revoking a revoked key changes nothing.
     ///
     /// # Errors
     /// [`Fault::NotFound`], [`Fault::RevisionMismatch`].
@@ -304,11 +305,11 @@ impl Identity {
             .await
     }
 
-    /// Makes a key that replaces another, which is refused once the grace has passed. Both are one principal.
+    /// Creates a key that replaces another, which is refused after the grace period. Both have the same principal.
     ///
     /// # Errors
-    /// [`Fault::NotFound`], also for a key that is revoked or expired; [`Fault::InvalidParams`];
-    /// [`Fault::RevisionMismatch`]; those of [`KeyBounds::successor`].
+    /// [`Fault::NotFound`], also for a revoked or expired key; [`Fault::InvalidParams`]; [`Fault::RevisionMismatch`];
+    /// those of [`KeyBounds::successor`].
     pub async fn rotate_key(
         self: &Arc<Self>,
         key: &ApiKey,
@@ -365,7 +366,7 @@ impl Identity {
     }
 }
 
-/// Records that keys of a tenant ended: each, or the whole of the tenant's access where there are many.
+/// Records that keys of a tenant ended: each, or the whole access of the tenant if there are many.
 fn announce(write: &mut Write, tenant: TenantId, keys: &[KeyId]) {
     let scope = Scope::from(tenant);
     if keys.len() > MOST_ANNOUNCED {

@@ -12,7 +12,7 @@ use crate::model::key::{KeyHash, KeyKind};
 use crate::model::sources::FailPoint;
 use crate::store::key_lookup::KeyLookup;
 
-/// The state of memory when a look-up start.
+/// The state of memory when a look-up starts.
 struct LookUpStart {
     raises: u64,
     timeline: u64,

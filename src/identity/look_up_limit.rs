@@ -1,4 +1,4 @@
-//! The bounds on look-ups of keys that are not known to be issued, so that invented keys take no capacity from others.
+//! The bounds on look-ups of keys that are not known to be issued, so that forged keys take no capacity from others.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -21,10 +21,10 @@ impl LookUpLimit {
         Self { rate: RateLimiter::direct(Quota::per_second(rate)), limiter: LoadLimiter::new(1) }
     }
 
-    /// Takes one look-up of the rate; returns the limiter of the load.
+    /// Takes one look-up from the rate; returns the limiter of the load.
     ///
     /// # Errors
-    /// [`Fault::Unavailable`] where the rate is exhausted.
+    /// [`Fault::Unavailable`] if the rate is exhausted.
     pub(super) fn take(&self) -> Result<&LoadLimiter, Fault> {
         let taken = self.rate.check().map_err(|_| Fault::Unavailable { retry_after: Duration::from_secs(1) });
         taken.map(|()| &self.limiter)

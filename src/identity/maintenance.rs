@@ -7,11 +7,11 @@ use tokio_util::sync::CancellationToken;
 use super::Identity;
 use crate::store::StoreError;
 
-/// How often last uses are written; they are kept to the minute.
+/// The interval at which last uses are written; they are recorded to the minute.
 const WRITE_USES_EVERY: Duration = Duration::from_secs(20);
-/// How often the keys that expire soon are counted.
+/// The interval at which the keys that expire soon are counted.
 const COUNT_EVERY: Duration = Duration::from_mins(1);
-/// Which keys count as expiring soon.
+/// The time within which a key counts as expiring soon.
 const EXPIRES_SOON: time::Duration = time::Duration::days(14);
 
 impl Identity {
@@ -52,7 +52,7 @@ impl Identity {
     /// Loads the filter of issued keys; returns the horizon up to which it covers the log of changes.
     ///
     /// # Errors
-    /// When the database cannot be read.
+    /// If the database cannot be read.
     pub async fn load_issued_keys(&self) -> Result<String, StoreError> {
         self.memory.issued.load(&self.store).await
     }

@@ -1,4 +1,4 @@
-//! What this replica holds in memory of credentials, tenants and slugs.
+//! The memory of this replica for credentials, tenants and slugs.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::model::ids::TenantId;
 use crate::model::key::KeyHash;
 use crate::model::scope::{Revision, Scope};
 
-/// Most keys of which the tenant is cached.
+/// The maximum number of keys whose tenant is cached.
 const KNOWN_KEYS: usize = 100_000;
 
 /// The cache key of a token.
@@ -33,8 +33,8 @@ pub(super) struct KnownToken {
 pub struct IdentityMemory {
     pub(super) directory: Arc<Cell<Directory>>,
     pub(super) tenants: CellMap<Cell<TenantAccess>>,
-    /// The tenant of each key, and the keys that do not exist. Both stay valid, since keys are random and never change
-    /// their tenant. Two caches, so that invented keys do not evict existing ones.
+    /// The tenant of each key, and the keys that do not exist. Both remain valid, since keys are random and never
+    /// change their tenant. Two caches, so that forged keys do not evict issued ones.
     pub(super) key_tenants: IdCache<KeyHash, TenantId>,
     pub(super) unknown_keys: IdCache<KeyHash, ()>,
     pub(super) issued: IssuedKeys,

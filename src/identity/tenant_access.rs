@@ -12,7 +12,7 @@ use crate::model::ids::{AgentId, KeyId};
 use crate::model::key::KeyHash;
 use crate::model::scope::{Change, ChangeKind};
 
-/// Most facts cached of one tenant; past it all are dropped.
+/// The maximum number of cached facts of one tenant; above it all are dropped.
 const MOST_FACTS: usize = 100_000;
 
 /// The keys and agents of one tenant.

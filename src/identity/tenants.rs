@@ -1,4 +1,4 @@
-//! Tenants: created, read, changed and deleted.
+//! Tenants: creation, reads, changes and deletion.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::model::scope::{ChangeKind, Revision, Scope};
 use crate::store::write::{Write, WriteSummary};
 
 const NO_TENANT: Fault = Fault::NotFound("tenant");
-/// The gateway's scope is made by the first migration.
+/// The first migration creates the gateway's scope.
 const NO_GATEWAY: &str = "the gateway's scope has no head";
 
 /// A tenant to be created.
@@ -28,11 +28,11 @@ pub struct NewTenant {
     pub max_key_age: Option<KeyAge>,
     /// Its limits.
     pub limits: UseLimits,
-    /// The limits that a new agent of it starts with.
+    /// The initial limits of its new agents.
     pub agent_limits: UseLimits,
 }
 
-/// Changes to a tenant; `None` leaves a member as it is.
+/// Changes to a tenant; `None` leaves a member unchanged.
 #[derive(Debug, Clone, Default)]
 pub struct TenantChange {
     /// Its name.
@@ -41,7 +41,7 @@ pub struct TenantChange {
     pub max_key_age: Option<Option<KeyAge>>,
     /// Its limits.
     pub limits: Option<UseLimits>,
-    /// The limits that a new agent of it starts with.
+    /// The initial limits of its new agents.
     pub agent_limits: Option<UseLimits>,
 }
 
@@ -189,7 +189,7 @@ impl Identity {
     }
 }
 
-/// Locks the scope of something that was just read; a scope without a head was deleted meanwhile.
+/// Locks the scope of an object that was just read; if the scope has no head, it was deleted meanwhile.
 pub(super) async fn lock(write: &mut Write, scope: Scope) -> Result<Revision, Fault> {
     match write.lock(scope).await? {
         Some(revision) => Ok(revision),

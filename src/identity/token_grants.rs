@@ -15,14 +15,14 @@ use crate::model::ids::{AgentId, KeyId, PrincipalId, Slug, TenantId};
 use crate::model::limits::KeyLimits;
 use crate::model::networks::Networks;
 
-/// The wait after a refusal because an issuer does not answer.
+/// The retry delay after a refusal because an issuer does not answer.
 const RETRY: std::time::Duration = std::time::Duration::from_secs(1);
 
 impl Identity {
     /// What an access token grants now at an agent's endpoint, or at the gateway itself.
     ///
-    /// Only a verified token is resolved and cached: an invalid one causes no query. Its slugs are resolved again when the
-    /// directory has changed.
+    /// Only a verified token is resolved and cached: an invalid one causes no query. Its slugs are resolved again when
+    /// the directory has changed.
     pub(super) async fn token_grant(&self, token: &str, agent: Option<&str>) -> Result<Arc<Grant>, Fault> {
         let hash: TokenHash = Sha256::digest(token).into();
         let cached = self.memory.tokens.get(&hash);

@@ -1,4 +1,4 @@
-//! Usage counters: what was used since it was last persisted.
+//! Usage counters: the usage since it was last persisted.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,15 +11,15 @@ use crate::model::usage::{Usage, UsageRow};
 use crate::store::Store;
 
 const HOUR: i64 = 3_600;
-/// Most counts that wait for the database; past it new ones are lost, which is logged.
+/// The maximum number of counts that wait for the database; above it new ones are lost, which is logged.
 const MOST: usize = 100_000;
-/// Rows of one statement.
+/// Rows per statement.
 const BATCH: usize = 5_000;
 
 /// Counts by agent, hour and method.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
-    /// The hour is counted from 1970.
+    /// The hour, counted from 1970.
     counts: DashMap<(AgentId, i64, &'static str), Usage, RandomState>,
     lost: AtomicU64,
 }

@@ -1,5 +1,4 @@
-//! How much: rates, requests in progress, upload memory ([`limits`]), and the quotas and counters of what was used
-//! ([`usage`]).
+//! Limits on use: rates, requests in flight, upload memory ([`limits`]), and quotas and usage counters ([`usage`]).
 
 mod counters;
 pub mod limits;

@@ -1,9 +1,9 @@
-//! Quotas of a day and of a month, for all replicas together.
+//! Quotas per day and month, for all replicas together.
 //!
-//! A replica reserves a share of what is left in the database and spends it from memory. Shares become smaller as less is
-//! left, so that a quota is never exceeded and little is reserved where it is not needed; a share unused for a second is
-//! given back. While the database is unreachable, calls are admitted on credit for a while; the credit is settled with the
-//! next share.
+//! A replica reserves a share of the remaining quota in the database and spends it from memory. Shares become smaller
+//! as less remains, so that a quota is never exceeded and little is reserved where it is not needed; a share that is
+//! unused for a second is returned. While the database is unreachable, calls are admitted on credit for a while; the
+//! credit is settled with the next share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,19 +19,20 @@ use crate::model::limits::UseLimits;
 use crate::model::usage::{Period, QuotaRequest, QuotaShare};
 use crate::store::{Store, StoreError};
 
-/// How long a quota counts as exhausted before the database is asked again: another replica may have given a share back.
+/// How long a quota counts as exhausted before the database is queried again: another replica may have returned a
+/// share.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// How long a call waits for the database before it is admitted on credit.
 const ASK_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What is left of the quotas that are used on this replica.
+/// The shares of this replica.
 #[derive(Debug)]
 pub(super) struct Quotas {
     store: Store,
     stale: Duration,
     holders: DashMap<Uuid, Arc<Holder>>,
-    /// While the database does not answer: since when, and when it was last asked.
+    /// An outage of the database: its start, and the last attempt to query it.
     away: Mutex<Option<(Instant, Instant)>>,
 }
 
@@ -40,22 +41,22 @@ pub(super) struct Quotas {
 struct Holder {
     day: Mutex<Left>,
     month: Mutex<Left>,
-    /// Held while a part is taken or given back.
+    /// Held while a share is reserved or returned.
     taking: tokio::sync::Mutex<()>,
     touched: AtomicBool,
 }
 
-/// What is left here of a period.
+/// The state of one period.
 #[derive(Debug, Clone, Copy, Default)]
 struct Left {
     start: Option<Date>,
-    /// Less than nothing where more was used than there was.
+    /// The remaining share; negative if more was used than reserved.
     share: QuotaShare,
-    /// When the database had nothing more, under which limits.
+    /// When the database had nothing left, and the limits at that time.
     used_up: Option<(Instant, Most)>,
 }
 
-/// The most of a period.
+/// The quota of a period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Most {
     calls: Option<i64>,
@@ -77,16 +78,16 @@ impl Most {
     }
 }
 
-/// What became of an attempt to take from memory.
+/// The outcome of an attempt to spend from memory.
 enum Taken {
     Yes,
-    /// There is too little here.
+    /// The share is too small.
     Short(QuotaRequest),
-    /// There is nothing anywhere.
+    /// The quota is exhausted on all replicas.
     No(&'static str),
 }
 
-/// What a quota is called when it is used up.
+/// The name of a quota in errors.
 fn name(period: Period, calls: bool) -> &'static str {
     match (period, calls) {
         (Period::Day, true) => "daily call",
@@ -97,18 +98,18 @@ fn name(period: Period, calls: bool) -> &'static str {
 }
 
 impl Left {
-    /// Whether there are too few calls here, or too few bytes.
+    /// Whether the share has too few calls or too few bytes.
     fn short(&self, most: Most, calls: i64) -> (bool, bool) {
         let calls = most.calls.is_some() && self.share.calls < calls;
         (calls, most.bytes.is_some() && self.share.bytes <= 0)
     }
 
-    /// Whether the database had nothing more under these limits a moment ago.
+    /// Whether the database had nothing left under these limits a moment ago.
     fn is_used_up(&self, most: Most) -> bool {
         self.used_up.is_some_and(|(when, under)| under == most && when.elapsed() < ASK_AGAIN)
     }
 
-    /// What one call would find used up, as far as that is known here.
+    /// The quota that one call would find exhausted, as far as this replica knows.
     fn known_used_up(&self, period: Period, most: Most, at: OffsetDateTime) -> Option<&'static str> {
         let (short_of_calls, short_of_bytes) = self.short(most, 1);
         let known = self.start == Some(period.start(at)) && self.is_used_up(most);
@@ -157,12 +158,12 @@ impl Holder {
     }
 }
 
-/// Why calls are not let in.
+/// Why calls are not admitted.
 #[derive(Debug)]
 pub(super) enum Refused {
-    /// There is nothing left for as long.
+    /// The quota is exhausted for this time.
     UsedUp { quota: &'static str, wait: Duration },
-    /// The database has been away for too long.
+    /// The database has been unreachable for too long.
     Unknown(StoreError),
 }
 
@@ -180,7 +181,7 @@ impl Quotas {
         Self { store, stale, holders: DashMap::new(), away: Mutex::new(None) }
     }
 
-    /// Takes calls of an agent or a tenant, from the day and the month.
+    /// Spends calls of an agent or a tenant, of the day and the month.
     pub(super) async fn take(
         &self,
         uid: Uuid,
@@ -221,7 +222,8 @@ impl Quotas {
         }
         let _taking = holder.taking.lock().await;
         loop {
-            // An earlier holder of the lock may have taken enough for all; a request that did not wait may have used it up.
+            // An earlier holder of the lock may have reserved enough for all; a request that did not wait may have
+            // spent it.
             let need = match attempt() {
                 Taken::Yes => return Ok(()),
                 Taken::No(quota) => return Err(refused(quota)),
@@ -239,7 +241,8 @@ impl Quotas {
         }
     }
 
-    /// What the database grants; `None`, for credit, while it is away and has not been for too long.
+    /// Reserves a share in the database; `None`, for credit, while the database is unreachable and has not been for too
+    /// long.
     async fn ask(&self, uid: Uuid, need: &QuotaRequest) -> Result<Option<QuotaShare>, Refused> {
         if self.away.lock().is_some_and(|(_, asked)| asked.elapsed() < ASK_AGAIN) {
             return Ok(None);
@@ -261,7 +264,7 @@ impl Quotas {
         }
     }
 
-    /// What of its quotas an agent or a tenant has used up, as far as that is known here.
+    /// The quota that an agent or a tenant has exhausted, as far as this replica knows.
     pub(super) fn known_used_up(&self, uid: Uuid, limits: &UseLimits, at: OffsetDateTime) -> Option<Refused> {
         let holder = self.holders.get(&uid)?;
         [Period::Day, Period::Month].into_iter().find_map(|period| {
@@ -270,7 +273,7 @@ impl Quotas {
         })
     }
 
-    /// What of its quotas an agent or a tenant has used up, here and in the database, if anything.
+    /// The quota that an agent or a tenant has exhausted, here and in the database, if any.
     pub(super) async fn used_up(
         &self,
         uid: Uuid,
@@ -295,8 +298,8 @@ impl Quotas {
         Ok(None)
     }
 
-    /// Changes what is left to an agent or a tenant: back goes what was taken for nothing, off what is known only after a
-    /// request, so that the last one may go beyond a quota.
+    /// Changes the remaining share of an agent or a tenant: adds what was spent in vain, subtracts what is known only
+    /// after a request, which may therefore exceed the quota.
     pub(super) fn adjust(&self, uid: Uuid, limits: &UseLimits, by: QuotaShare) {
         if let Some(holder) = self.holders.get(&uid) {
             for period in [Period::Day, Period::Month] {
@@ -305,7 +308,7 @@ impl Quotas {
         }
     }
 
-    /// Gives back what was not touched since the last time; at the end everything.
+    /// Returns the shares that were not used since the last call; at shutdown all.
     pub(super) async fn give_back(&self, all: bool) {
         let holders: Vec<_> =
             self.holders.iter().map(|entry| (*entry.key(), Arc::clone(entry.value()))).collect();
@@ -327,11 +330,11 @@ impl Quotas {
         }
     }
 
-    /// Answers whether the database took it.
+    /// Returns whether the database accepted it.
     async fn give_back_of(&self, uid: Uuid, holder: &Holder, period: Period) -> bool {
         let (start, share) = {
             let mut left = holder.left(period).lock();
-            // Less than nothing was used beyond what was taken, which is written down so.
+            // A negative share is usage beyond what was reserved, and is recorded as such.
             (left.start, std::mem::take(&mut left.share))
         };
         let Some(start) = start.filter(|_| share != QuotaShare::default()) else { return true };

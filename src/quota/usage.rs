@@ -1,4 +1,4 @@
-//! Usage: counted in memory by agent, hour and method, persisted from time to time, and compared with quotas.
+//! Usage: counted in memory by agent, hour and method, persisted periodically, and compared with quotas.
 
 use std::time::Duration;
 
@@ -17,23 +17,23 @@ use crate::model::sources::Sources;
 use crate::model::usage::{QuotaShare, Usage, UsageInterval, UsageRow};
 use crate::store::Store;
 
-/// How often unused shares of quotas are given back.
+/// The interval at which unused shares of quotas are returned.
 const GIVE_BACK_EVERY: Duration = Duration::from_secs(1);
-/// How often old usage is pruned.
+/// The interval at which old usage is pruned.
 const PRUNE_EVERY: Duration = Duration::from_hours(1);
-/// Most rows of one usage report: a month by the hour, of forty methods.
+/// The maximum number of rows of one usage report: a month by the hour, of forty methods.
 const MOST_ROWS: i64 = 30_000;
 
 /// The options of usage.
 #[derive(Debug, Clone)]
 pub struct UsageOptions {
-    /// How often counts are persisted.
+    /// The interval at which counts are persisted.
     pub settle: Duration,
     /// How long they are retained.
     pub retain: Duration,
     /// How long calls are admitted on credit while the database is unreachable.
     pub stale: Duration,
-    /// What foreign callers may use in addition to a quota, in percent of it.
+    /// The quota of foreign callers in addition to each quota, in percent of it.
     pub strangers_percent: u16,
 }
 
@@ -62,7 +62,7 @@ pub struct QuotaSubject<'a> {
 }
 
 impl UsageBook {
-    /// Creates it without counts.
+    /// Creates the service without counts.
     pub fn new(store: Store, sources: Sources, options: UsageOptions) -> Self {
         let quotas = Quotas::new(store.clone(), options.stale);
         Self { store, sources, options, counters: Counters::default(), quotas }
@@ -87,7 +87,7 @@ impl UsageBook {
         [agent, tenant].map(counted).into_iter().flatten()
     }
 
-    /// Checks that no quota is known in memory to be exhausted. Takes nothing, makes no query.
+    /// Checks that no quota is known in memory to be exhausted. Charges nothing and makes no query.
     ///
     /// # Errors
     /// [`Fault::QuotaExceeded`].
@@ -98,10 +98,10 @@ impl UsageBook {
         })
     }
 
-    /// Takes calls from the quotas of an agent and its tenant.
+    /// Charges calls to the quotas of an agent and its tenant.
     ///
     /// # Errors
-    /// [`Fault::QuotaExceeded`]; [`Fault::StorageUnavailable`] where the database has been unreachable for long.
+    /// [`Fault::QuotaExceeded`]; [`Fault::StorageUnavailable`] if the database has been unreachable for too long.
     pub async fn take_calls(&self, subject: QuotaSubject<'_>, calls: u32) -> Result<(), Fault> {
         if calls == 0 {
             return Ok(());
@@ -119,7 +119,7 @@ impl UsageBook {
         Ok(())
     }
 
-    /// Checks that something is left of every quota. Takes nothing.
+    /// Checks that no quota is exhausted. Charges nothing.
     ///
     /// # Errors
     /// [`Fault::QuotaExceeded`].
@@ -151,7 +151,7 @@ impl UsageBook {
         Ok(self.store.usage(agent, span, bucket, MOST_ROWS).await?)
     }
 
-    /// Persists counts, gives back unused shares and prunes old usage, until `stop`.
+    /// Persists counts, returns unused shares and prunes old usage, until `stop`.
     pub async fn run_maintenance(&self, stop: CancellationToken) {
         let mut settle = tokio::time::interval(self.options.settle);
         let mut give_back = tokio::time::interval(GIVE_BACK_EVERY);
@@ -177,7 +177,7 @@ impl UsageBook {
     }
 }
 
-/// The uid under which the quotas of all foreign callers of an agent or a tenant are kept.
+/// The UUID under which the quotas of all foreign callers of an agent or a tenant are stored.
 fn foreign_callers_of(uid: Uuid) -> Uuid {
     let digest = Sha256::new().chain_update(b"strangers").chain_update(uid.as_bytes()).finalize();
     let mut bytes = [0; 16];

@@ -12,12 +12,12 @@ use crate::model::uri::ResourceUri;
 use crate::store::write::Write;
 
 impl Sessions {
-    /// Subscribes a session to a resource; one that it is subscribed to already stays as it is. The caller checks that the
-    /// URI names something readable.
+    /// Subscribes a session to a resource; an existing subscription remains as it is. The caller checks that the URI
+    /// names something readable.
     ///
     /// # Errors
-    /// [`Fault::SessionNotFound`] where it ended meanwhile, [`Fault::InvalidParams`] past the most subscriptions of a
-    /// session.
+    /// [`Fault::SessionNotFound`] if it ended meanwhile, [`Fault::InvalidParams`] above the maximum number of
+    /// subscriptions.
     pub async fn subscribe(self: &Arc<Self>, session: &Session, uri: &ResourceUri) -> Result<(), Fault> {
         let (sessions, session, uri) = (Arc::clone(self), session.uid, uri.clone());
         self.writer
@@ -56,7 +56,7 @@ impl Sessions {
     /// Ends a session's subscription to a resource, if it has one.
     ///
     /// # Errors
-    /// [`Fault::SessionNotFound`] where it ended meanwhile.
+    /// [`Fault::SessionNotFound`] if it ended meanwhile.
     pub async fn unsubscribe(self: &Arc<Self>, session: &Session, uri: &ResourceUri) -> Result<(), Fault> {
         let (sessions, session, uri) = (Arc::clone(self), session.uid, uri.clone());
         self.writer
@@ -75,10 +75,10 @@ impl Sessions {
             .await
     }
 
-    /// Sets the log level of a session: the least severe messages that it is sent.
+    /// Sets the log level of a session: the minimum level of the messages that it receives.
     ///
     /// # Errors
-    /// [`Fault::SessionNotFound`] where it ended meanwhile.
+    /// [`Fault::SessionNotFound`] if it ended meanwhile.
     pub async fn set_level(self: &Arc<Self>, session: &Session, level: LogLevel) -> Result<(), Fault> {
         let (sessions, session) = (Arc::clone(self), session.uid);
         self.writer
@@ -98,11 +98,11 @@ impl Sessions {
             .await
     }
 
-    /// Makes a new stream the one that delivers; it supersedes any other. Returns the session with the stream's epoch, and
-    /// the new revision of its scope.
+    /// Makes a new stream the one that delivers; it supersedes any other. Returns the session with the stream's epoch,
+    /// and the new revision of its scope.
     ///
     /// # Errors
-    /// [`Fault::SessionNotFound`] where it ended meanwhile.
+    /// [`Fault::SessionNotFound`] if it ended meanwhile.
     pub async fn take_stream(self: &Arc<Self>, session: &Session) -> Result<(Arc<Session>, Revision), Fault> {
         let (sessions, session) = (Arc::clone(self), session.uid);
         self.writer
@@ -142,12 +142,12 @@ impl Sessions {
     }
 }
 
-/// Locks a session's scope; what is purged already has none.
+/// Locks a session's scope; a purged session has none.
 async fn lock(write: &mut Write, session: SessionUid) -> Result<Revision, Fault> {
     write.lock(Scope::from(session)).await?.ok_or(Fault::SessionNotFound)
 }
 
-/// Locks a session's scope and reads it as it is now, not ended.
+/// Locks a session's scope and reads its current state, if it has not ended.
 async fn lock_open(write: &mut Write, session: SessionUid) -> Result<(Session, Revision), Fault> {
     let revision = lock(write, session).await?;
     let present = write.session(session).await?.ok_or(Fault::SessionNotFound)?;

@@ -1,4 +1,4 @@
-//! When sessions were last used: recorded in memory at once, persisted from time to time in batches.
+//! The last use of sessions: recorded in memory at once, persisted periodically in batches.
 //!
 //! The persisted last-use time lags by at most half the idle timeout: a use after a longer pause is written at once.
 
@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 
 use crate::model::ids::SessionUid;
 
-/// Most sessions whose uses wait to be written; past it a use is not recorded.
+/// The maximum number of sessions whose uses wait to be written; further uses are not recorded.
 const MOST: usize = 100_000;
 /// The longest interval between two writes of one session's uses.
 const EVERY: Duration = Duration::from_mins(1);
@@ -79,7 +79,7 @@ impl SessionUses {
         }
     }
 
-    /// The last use of a session read from the database: as persisted, or newer where that is not written yet.
+    /// The last use of a session read from the database: the persisted one, or a newer one that is not written yet.
     pub(super) fn of(&self, session: SessionUid, written: OffsetDateTime) -> Arc<LastUse> {
         let written = micros(written);
         match self.waiting.get(&session) {
@@ -126,7 +126,7 @@ impl SessionUses {
         }
     }
 
-    /// How often uses are written and idle sessions are ended.
+    /// The interval at which uses are written and idle sessions are ended.
     pub(super) fn tick(&self) -> Duration {
         self.tick
     }
@@ -137,19 +137,19 @@ impl SessionUses {
         2 * (self.tick + Duration::from_micros(self.every.unsigned_abs()))
     }
 
-    /// Takes the uses of these sessions, due or not.
+    /// Removes and returns the uses of these sessions, due or not.
     pub(super) fn take_of(&self, sessions: &[SessionUid]) -> Vec<(SessionUid, Arc<LastUse>)> {
         let taken = sessions.iter().filter_map(|session| self.waiting.remove(session));
         taken.inspect(|(_, used)| _ = used.queued.swap(false, Ordering::AcqRel)).collect()
     }
 
-    /// Takes the uses that are due.
+    /// Removes and returns the uses that are due.
     pub(super) fn take(&self, now: OffsetDateTime) -> Vec<(SessionUid, Arc<LastUse>)> {
         let before = micros(now) - self.every;
         self.take_where(|used| used.written.load(Ordering::Relaxed) <= before)
     }
 
-    /// Takes all uses.
+    /// Removes and returns all uses.
     pub(super) fn take_all(&self) -> Vec<(SessionUid, Arc<LastUse>)> {
         self.take_where(|_| true)
     }

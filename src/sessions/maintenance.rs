@@ -14,12 +14,12 @@ use crate::model::ids::SessionUid;
 use crate::model::scope::{ChangeKind, Scope};
 use crate::store::sessions::SessionUse;
 
-/// Last uses written by one statement.
+/// Last uses per statement.
 const USES_PER_STATEMENT: usize = 1_000;
-/// Idle sessions ended by one transaction.
+/// Idle sessions ended per transaction.
 const MOST_ENDED: i64 = 100;
-/// The scope of the write permit under which sessions expire: of no session, so that expiry waits for no writer of one and
-/// takes only a share of the pool.
+/// The scope of the write permit for expiry: no session's, so that expiry waits for no writer of one and takes only one
+/// share of the pool.
 const EXPIRY: Scope = Scope(Uuid::max());
 
 impl Sessions {
@@ -34,7 +34,7 @@ impl Sessions {
                 _ = ticks.tick() => {
                     self.note_streaming();
                     self.write_uses().await;
-                    // After an outage all replicas have a tick to write their uses before sessions expire.
+                    // After an outage all replicas have one interval to write their uses before sessions expire.
                     let before = std::mem::replace(&mut proven, self.loader.is_proven());
                     if before && proven {
                         self.expire(&stop).await;
@@ -46,7 +46,7 @@ impl Sessions {
         self.persist(self.uses.take_all()).await;
     }
 
-    /// Ends the sessions past the idle timeout, unless another replica does. Their streams end.
+    /// Ends the sessions past the idle timeout, unless another replica does. Their streams end too.
     pub async fn expire(&self, stop: &CancellationToken) {
         while !stop.is_cancelled() {
             match self.expire_some().await {
@@ -82,7 +82,7 @@ impl Sessions {
         self.persist(self.uses.take(self.sources.clock.now())).await;
     }
 
-    /// Writes the last uses of these sessions, as far as this replica knows them.
+    /// Writes the last uses of these sessions that this replica knows.
     pub(super) async fn write_uses_of(&self, sessions: &[SessionUid]) {
         self.persist(self.uses.take_of(sessions)).await;
     }

@@ -1,7 +1,8 @@
-//! Sessions of the protocol revisions before 2026-07-28: found in memory, for the principal that opened them.
+//! Sessions of the protocol revisions before 2026-07-28, available to the principal that opened them.
 //!
 //! [`Sessions`] finds, opens, changes and ends sessions. A session is a scope of its own, cached by the cache rule
-//! ([`crate::cache`]). Its last use is recorded in memory and persisted in batches; a session past the idle timeout ends.
+//! ([`crate::cache`]). Its last use is recorded in memory and persisted in batches; a session past the idle timeout
+//! ends.
 
 mod cached;
 mod changes;
@@ -95,10 +96,10 @@ impl Sessions {
         Ok(Arc::clone(&known.session))
     }
 
-    /// The session at the newest revision known; `None` where it ended or is purged. Records no use.
+    /// The session at the newest revision known; `None` if it ended or is purged. Records no use.
     ///
     /// # Errors
-    /// [`Fault::StorageUnavailable`] where it is not in memory and the database is away.
+    /// [`Fault::StorageUnavailable`] if it is not in memory and the database is unreachable.
     pub async fn current(&self, session: SessionUid) -> Result<Option<Arc<Session>>, Fault> {
         Ok(self.known_session(session).await?.map(|known| Arc::clone(&known.session)))
     }
@@ -108,7 +109,7 @@ impl Sessions {
         let load = async || self.load_session(&cell, session).await;
         let found = self.loader.find(&cell, |facts| facts.0.clone(), load).await?;
         if found.is_none() {
-            // An ended session never comes back, and invented ids must not fill the memory.
+            // An ended session never becomes valid again, and forged ids must not fill the memory.
             self.cells.remove(session);
         }
         Ok(found)

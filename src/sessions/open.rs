@@ -1,4 +1,4 @@
-//! Opening sessions, within the bounds of their holder.
+//! Opens sessions, within the bounds of their holder.
 
 use std::sync::Arc;
 
@@ -16,17 +16,17 @@ use crate::model::scope::{ChangeKind, Scope};
 use crate::model::session::{SessionHolder, SessionId};
 use crate::store::sessions::{OpenOutcome, SessionCap, SessionRow};
 
-/// Most bytes of a client's name and version that are kept.
+/// The maximum length of a client's name and version that is stored, in bytes.
 const MOST_NAME: usize = 512;
-/// Most bytes of a client's capabilities.
+/// The maximum length of a client's capabilities, in bytes.
 const MOST_CAPABILITIES: usize = 64 << 10;
-/// The share of a holder's bound by which its sessions may exceed it for a while: ending one for each that is opened would
-/// cost a client that only opens sessions a transaction more each time.
+/// The part of a holder's bound by which its sessions may exceed it temporarily: ending one for each that is opened
+/// would cost a client that only opens sessions one more transaction each time.
 const SLACK: i64 = 16;
-/// Most sessions ended by one transaction; there are more only where very many were opened at the same moment.
+/// The maximum number of sessions ended by one transaction; more exist only if very many were opened concurrently.
 const MOST_ENDED: i64 = 10_000;
 
-/// A session as a client asks for it.
+/// A session as requested by a client.
 #[derive(Debug, Clone, Copy)]
 pub struct NewSession<'a> {
     /// The negotiated revision of the protocol.
@@ -77,12 +77,11 @@ impl Drop for OpenedSession {
 }
 
 impl Sessions {
-    /// Opens a session of a caller at the address `client`. Where its holder has as many with this
-    /// agent as it may have, the one used longest ago ends, and before it those without an open stream.
+    /// Opens a session of a caller at the address `client`. If its holder has the maximum number with this agent, the
+    /// least recently used one ends, and sessions without an open stream end before those with one.
     ///
     /// # Errors
-    /// [`Fault::InvalidParams`] for what is too long to be kept; [`Fault::Forbidden`] where the agent has just been
-    /// deleted.
+    /// [`Fault::InvalidParams`] for a member that is too long; [`Fault::Forbidden`] if the agent was just deleted.
     pub async fn open(
         self: &Arc<Self>,
         caller: &Caller,
@@ -137,7 +136,7 @@ impl Sessions {
         self.writer.execute(Scope::from(new.uid), self.store.open_session(new, most)).await
     }
 
-    /// Ends the sessions of a holder but for those in use and those used last, where no other replica has done so
+    /// Ends the sessions of a holder except those in use and those used last, unless another replica has done so
     /// meanwhile.
     async fn make_room(
         &self,
@@ -167,7 +166,7 @@ fn queue(agent: AgentId, holder: SessionHolder) -> Scope {
     Scope(Uuid::from_u128(agent.0.as_u128() ^ !holder.0.as_u128()))
 }
 
-/// The part of a name that is kept.
+/// The part of a name that is stored.
 fn kept(member: &str, name: &str) -> Result<String, Fault> {
     let name = &name[..name.floor_char_boundary(MOST_NAME)];
     if name.contains('\0') {

@@ -27,7 +27,7 @@ pub(crate) struct Family<'a> {
 }
 
 impl Exposition {
-    /// Begins a family. Neither its name nor its help needs escaping.
+    /// Starts a family. Neither its name nor its help text needs escaping.
     pub(crate) fn family(&mut self, name: &'static str, kind: Kind, help: &'static str) -> Family<'_> {
         let kind = match kind {
             Kind::Counter => "counter",
@@ -56,8 +56,8 @@ impl Exposition {
 }
 
 impl Family<'_> {
-    /// Adds a sample, with a suffix of the family's name. Label values are constants of the gateway, never text of a client,
-    /// and need no escaping.
+    /// Adds a sample, with a suffix of the family's name. Label values are constants of the gateway, never text from a
+    /// client, and need no escaping.
     pub(crate) fn sample(&mut self, suffix: &str, labels: &[(&str, &str)], value: impl Display) {
         _ = write!(self.text, "{}{suffix}", self.name);
         for (nth, (label, word)) in labels.iter().enumerate() {

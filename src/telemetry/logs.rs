@@ -1,4 +1,4 @@
-//! Logs: every event on standard error, as text or as JSON.
+//! Logging: every event goes to standard error, as text or as JSON.
 
 use std::io::{self, IsTerminal};
 use std::sync::OnceLock;
@@ -20,36 +20,36 @@ pub enum TelemetryError {
     /// The filter does not parse.
     #[error("log.filter: {0}")]
     Filter(#[from] ParseError),
-    /// The filter cannot be replaced: logging has ended.
+    /// The filter cannot be replaced: the subscriber was dropped.
     #[error("log.filter: {0}")]
     Reload(#[from] reload::Error),
-    /// Somebody in this process logs already.
+    /// Logging was started before in this process.
     #[error("logging was started twice: {0}")]
     Started(#[from] TryInitError),
 }
 
-/// The form of log lines, once logging has started.
+/// The format of log lines, once logging has started.
 static FORMAT: OnceLock<LogFormat> = OnceLock::new();
 
-/// Changes what a process logs.
+/// Changes the filter of a process.
 #[derive(Clone)]
 pub struct FilterHandle(Handle<EnvFilter, Registry>);
 
 impl FilterHandle {
-    /// Logs by this filter from now on.
+    /// Replaces the filter.
     ///
     /// # Errors
-    /// When the filter does not parse, which a checked setting does.
+    /// If the filter does not parse, which a validated setting does.
     pub fn set(&self, filter: &LogFilter) -> Result<(), TelemetryError> {
         let filter = EnvFilter::try_new(filter.as_str())?;
         Ok(self.0.reload(filter)?)
     }
 }
 
-/// Starts logging for the whole process. To be called once.
+/// Starts logging for the whole process. Called once.
 ///
 /// # Errors
-/// When logging was started already.
+/// If logging was started before.
 pub fn init(log: &Log) -> Result<FilterHandle, TelemetryError> {
     let terminal = io::stderr().is_terminal();
     let (subscriber, handle) = subscriber(log, terminal, io::stderr)?;
@@ -58,7 +58,7 @@ pub fn init(log: &Log) -> Result<FilterHandle, TelemetryError> {
     Ok(handle)
 }
 
-/// The form of log lines, once logging has started.
+/// The format of log lines, once logging has started.
 pub fn started_format() -> Option<LogFormat> {
     FORMAT.get().copied()
 }
@@ -114,7 +114,7 @@ mod tests {
         }
     }
 
-    /// What two events leave behind, without the time.
+    /// The log lines of two events, without the time.
     fn logged(format: Option<&str>, filter: &str, terminal: bool) -> String {
         logged_by(format, filter, terminal, || {
             tracing::info!(agent = 7, "served");
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn the_form_asked_for_goes_before_what_a_terminal_suggests() {
+    fn the_configured_format_takes_precedence_over_the_terminal() {
         assert_eq!(logged(Some("text"), "info", false), TEXT);
         assert_eq!(logged(Some("json"), "info", true), JSON);
     }

@@ -20,7 +20,7 @@ use crate::model::ids::TenantId;
 
 /// The longest `X-Request-Id`.
 const REQUEST_ID_BYTES: usize = 128;
-/// The longest agent id, and more.
+/// The maximum length of an agent id, and more.
 const AGENT_BYTES: usize = 64;
 
 tokio::task_local! {
@@ -37,7 +37,7 @@ pub struct RequestSpan {
 }
 
 impl RequestSpan {
-    /// The span of a request. Its method is the one of HTTP until a message is read.
+    /// The span of a request. Its method is that of HTTP until a message is parsed.
     pub fn new(request_id: &str, method: &Method) -> Self {
         let method = match *method {
             Method::GET => "GET",
@@ -156,7 +156,7 @@ struct InlineText<const N: usize> {
 }
 
 impl<const N: usize> InlineText<N> {
-    /// The text, cut between characters where it is longer.
+    /// The text, truncated at a character boundary.
     fn new(text: &str) -> Self {
         let length = text.floor_char_boundary(N);
         let mut bytes = [0; N];
@@ -230,7 +230,7 @@ mod tests {
             record_agent("research");
             record_tenant(TenantId(Uuid::nil()));
             record_method("resources/read");
-            tracing::debug!("not wanted");
+            tracing::debug!("filtered out");
         });
         let run = pin!(RequestSpan::new(id, &Method::POST).run(work));
         assert!(run.poll(&mut Context::from_waker(Waker::noop())).is_ready());

@@ -10,52 +10,52 @@ use crate::config::{PublicUrl, TokenIssuer};
 use crate::model::caller::KeyScope;
 use crate::model::ids::Slug;
 
-/// Most bytes of a subject (`OpenID` Connect Core 1.0, section 2).
+/// The maximum length of a subject in bytes (`OpenID` Connect Core 1.0, section 2).
 const MOST_SUBJECT: usize = 255;
 
-/// What a token is made for (RFC 8707).
+/// The audience of a token (RFC 8707).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Audience<'a> {
     /// The MCP endpoint of this agent.
     Endpoint(&'a str),
-    /// The gateway itself: its admin surface.
+    /// The gateway itself: its administration API.
     Gateway,
 }
 
-/// What a token's claims say that matters here.
+/// The claims of a token, as far as they are relevant.
 #[derive(Debug)]
 pub struct TokenGrant {
-    /// Stands for the issuer's subject.
+    /// Identifies the subject of the issuer.
     pub subject: Uuid,
-    /// From when on it is refused: its `exp`, and the leeway.
+    /// When the token expires: its `exp`, plus the leeway.
     pub ends_at: OffsetDateTime,
-    /// When it was issued, with the leeway in its favour.
+    /// When it was issued, with the leeway in its favor.
     pub issued_at: Option<OffsetDateTime>,
-    /// The tenant; `None` where the claim is missing or no slug, or the issuer's entry does not allow the tenant.
+    /// The tenant; `None` if the claim is missing or not a slug, or the issuer's entry does not allow the tenant.
     pub tenant: Option<Slug>,
-    /// The agents that it reaches; `None`: all of its tenant.
+    /// The agents that it reaches; `None` for all of its tenant.
     pub agents: Option<Vec<Slug>>,
-    /// What it may do.
+    /// Its scopes.
     pub scopes: Vec<KeyScope>,
     audiences: Audiences,
 }
 
-/// What of this gateway a token was made for.
+/// The audiences of a token at this gateway.
 #[derive(Debug)]
 enum Audiences {
-    /// Every endpoint, and the administration surface.
+    /// All endpoints, and the administration API.
     All,
-    /// What its `aud` names by URL.
+    /// Those that its `aud` names by URL.
     Named {
-        /// The agents for whose endpoints it was made.
+        /// The agents whose endpoints it names.
         endpoints: Vec<Slug>,
-        /// Whether it was made for the gateway itself.
+        /// Whether it names the gateway itself.
         gateway: bool,
     },
 }
 
 impl TokenGrant {
-    /// Whether it was made for this.
+    /// Whether the token is valid for this audience.
     pub fn is_for(&self, audience: Audience<'_>) -> bool {
         let Audiences::Named { endpoints, gateway } = &self.audiences else { return true };
         match audience {
@@ -65,7 +65,7 @@ impl TokenGrant {
     }
 }
 
-/// How the claims of one issuer's tokens are read.
+/// The rules for the claims of one issuer's tokens.
 #[derive(Debug)]
 pub(super) struct ClaimRules {
     public_url: PublicUrl,
@@ -130,7 +130,7 @@ impl ClaimRules {
         Ok((end, issued.and_then(|at| at.checked_add(self.leeway))))
     }
 
-    /// What the audience names here: endpoints by their canonical URLs, the gateway by its own, or all of them by the
+    /// The audiences at this gateway: endpoints by their canonical URLs, the gateway by its own, or all of them by the
     /// audience of the issuer's entry.
     fn audiences(&self, aud: &Value) -> Result<Audiences, TokenError> {
         let urls = strings(aud).ok_or(TokenError::Claim("aud"))?;
@@ -148,12 +148,12 @@ impl ClaimRules {
     }
 }
 
-/// Who says that he issued the token.
+/// The issuer that the token names, unverified.
 pub(super) fn issuer_of(claims: &Value) -> Result<&str, TokenError> {
     claims["iss"].as_str().ok_or(TokenError::Claim("iss"))
 }
 
-/// What stands for a subject of an issuer wherever keys are identified: a UUID of version 8.
+/// The id of an issuer's subject wherever keys are identified: a UUID of version 8.
 fn stand_in(issuer: &str, subject: &str) -> Uuid {
     let mut digest = Sha256::new_with_prefix(issuer);
     digest.update([0]);
@@ -163,13 +163,13 @@ fn stand_in(issuer: &str, subject: &str) -> Uuid {
     uuid::Builder::from_custom_bytes(bytes).into_uuid()
 }
 
-/// A claim by its name, or one within another by a JSON pointer (RFC 6901).
+/// A claim by its name, or a nested one by a JSON pointer (RFC 6901).
 fn claim<'a>(claims: &'a Value, name: &str) -> &'a Value {
     let found = if name.starts_with('/') { claims.pointer(name) } else { claims.get(name) };
     found.unwrap_or(&Value::Null)
 }
 
-/// A text, or an array of nothing else.
+/// A string, or an array of strings.
 fn strings(value: &Value) -> Option<Vec<&str>> {
     match value {
         Value::String(text) => Some(vec![text]),
@@ -178,7 +178,7 @@ fn strings(value: &Value) -> Option<Vec<&str>> {
     }
 }
 
-/// Words: an array of them, or one text with spaces between (RFC 8693, section 4.2).
+/// Words: an array of strings, or one string separated by spaces (RFC 8693, section 4.2).
 fn words(value: &Value) -> Vec<&str> {
     match value {
         Value::String(text) => text.split(' ').filter(|word| !word.is_empty()).collect(),
@@ -190,7 +190,7 @@ fn slug(value: &Value) -> Option<Slug> {
     Slug::parse(value.as_str()?).ok()
 }
 
-/// What is no slug names no agent.
+/// Values that are not slugs name no agent.
 fn agents(value: &Value) -> Result<Vec<Slug>, TokenError> {
     let words = words(value);
     if words.len() > MOST_AGENTS {
@@ -206,7 +206,7 @@ fn scopes(value: &Value) -> Vec<KeyScope> {
     scopes
 }
 
-/// Seconds since 1970, whole or not (RFC 7519, section 2).
+/// Seconds since 1970, possibly fractional (RFC 7519, section 2).
 fn moment(claims: &Value, name: &'static str) -> Result<Option<OffsetDateTime>, TokenError> {
     let wrong = TokenError::Claim(name);
     let Some(value) = claims.get(name) else { return Ok(None) };

@@ -1,12 +1,12 @@
 //! Why access tokens are refused.
 
-/// Most agents that one token lists.
+/// The maximum number of agents in a token.
 pub(super) const MOST_AGENTS: usize = 100;
 
-/// Why a token is refused. All but the last have the same answer; the log distinguishes them, at `debug`.
+/// Why a token is refused. All but the last have the same answer; the log distinguishes them at `debug`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
-    /// It does not have the form of a signed token (RFC 7515, section 7.1).
+    /// It is not a signed token in compact form (RFC 7515, section 7.1).
     #[error("the token is not three parts of base64url, the first two of them JSON objects")]
     Form,
     /// Its header requires something unsupported.
@@ -18,14 +18,14 @@ pub enum TokenError {
     /// Its issuer is not configured.
     #[error("the token's iss is not among tokens.issuers")]
     Issuer,
-    /// A registered claim is missing or not of its type.
-    #[error("the token has no {0}, or one that is not of its type")]
+    /// A registered claim is missing or has the wrong type.
+    #[error("the token's {0} is missing or has the wrong type")]
     Claim(&'static str),
     /// It lists too many agents.
     #[error("the token lists more agents than {}", MOST_AGENTS)]
     Many,
-    /// It was made for another audience.
-    #[error("the token's aud names nothing here")]
+    /// It is for another audience.
+    #[error("the token's aud does not name this endpoint or gateway")]
     Audience,
     /// It has expired.
     #[error("the token has expired")]
@@ -34,7 +34,7 @@ pub enum TokenError {
     #[error("the token is not valid yet")]
     Early,
     /// The issuer has no such key.
-    #[error("the issuer has no key of the token's kid that fits its algorithm")]
+    #[error("the issuer has no key with the token's kid that fits its algorithm")]
     Key,
     /// The signature does not verify.
     #[error("the token's signature does not verify")]

@@ -1,4 +1,4 @@
-//! Fetching what an issuer publishes: its discovery document and its keys.
+//! Fetches the documents of an issuer: its discovery document and its key set.
 
 use std::time::Duration;
 
@@ -9,49 +9,49 @@ use serde::Deserialize;
 use super::jwk::{KeySet, KeySetError};
 use crate::config::SecureUrl;
 
-/// For one document.
+/// The timeout for one document.
 const DEADLINE: Duration = Duration::from_secs(5);
-/// Bytes of one document.
+/// The maximum size of a document in bytes.
 const MOST_BYTES: usize = 512 * 1024;
 
 /// Why an issuer's keys could not be fetched.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
-    /// No answer, or no whole one.
+    /// No answer, or an incomplete one.
     #[error("{0} cannot be read: {1}")]
     Away(String, #[source] reqwest::Error),
-    /// The certificates that servers are checked against cannot be had.
-    #[error("issuers cannot be asked: {0}")]
+    /// The certificates for verifying servers cannot be loaded.
+    #[error("issuers cannot be reached: {0}")]
     Client(#[source] reqwest::Error),
-    /// An answer that is not the document.
+    /// The answer is not the document.
     #[error("{0} answers {1}")]
     Status(String, StatusCode),
-    /// A document that is too long.
+    /// The document is too long.
     #[error("{0} is longer than {MOST_BYTES} bytes")]
     Long(String),
-    /// A discovery document that is none.
-    #[error("{0} is no discovery document with an issuer and a jwks_uri")]
+    /// Not a discovery document.
+    #[error("{0} is not a discovery document: expected an issuer and a jwks_uri")]
     Discovery(String),
-    /// A discovery document of another issuer.
-    #[error("{0} is of another issuer; tokens.issuers must say it to the letter")]
+    /// The discovery document of another issuer.
+    #[error("{0} is of another issuer; tokens.issuers must name it exactly, including any trailing slash")]
     Issuer(String),
-    /// A discovery document that sends somewhere insecure.
+    /// A discovery document with an insecure location of keys.
     #[error("{0} has a jwks_uri that {1}")]
     KeysUrl(String, String),
-    /// A key set that is none.
+    /// Not a key set.
     #[error("{0} has no keys: {1}")]
     Keys(String, String),
 }
 
 /// A client that follows no redirects.
 pub(super) fn client() -> Result<Client, FetchError> {
-    // Installs a provider unless the embedding program has installed one.
+    // Installs a crypto provider unless the embedding program has installed one.
     rustls::crypto::ring::default_provider().install_default().ok();
     let builder = Client::builder().timeout(DEADLINE).redirect(Policy::none()).no_proxy();
     builder.build().map_err(FetchError::Client)
 }
 
-/// Where the keys of an issuer are.
+/// The location of an issuer's keys.
 #[derive(Debug)]
 pub(super) struct Source {
     client: Client,
@@ -86,7 +86,7 @@ impl Source {
         KeySet::parse(&text).map_err(broken)
     }
 
-    /// Where the discovery document says that the keys are (`OpenID` Connect Discovery 1.0, section 4).
+    /// The location of the keys according to the discovery document (`OpenID` Connect Discovery 1.0, section 4).
     async fn discover(&self) -> Result<SecureUrl, FetchError> {
         let url = format!("{}/.well-known/openid-configuration", self.issuer().trim_end_matches('/'));
         let text = self.get(&url).await?;

@@ -1,5 +1,5 @@
-//! The keys of one issuer: fetched by a task of its own, now and then and when a key is not known; believed for a while
-//! when they cannot be.
+//! The public keys of one issuer, fetched by a task periodically and when a token names an unknown key. While they
+//! cannot be fetched, the last ones remain valid for a time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,32 +13,32 @@ use super::fetch::Source;
 use super::jwk::{Fingerprint, KeySet, PublicKey};
 use crate::model::algorithm::Algorithm;
 
-/// The longest that a request waits for the keys of an issuer.
+/// The longest wait of a request for the keys of an issuer.
 const KEYS_TIMEOUT: Duration = Duration::from_secs(6);
 
-/// After the first fetch that failed; twice as long after each that follows.
+/// The delay after the first failed fetch; doubled after each further one.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LONGEST_RETRY: Duration = Duration::from_mins(1);
 
-/// Requests that wait for the keys of one issuer; further ones are refused as unavailable.
+/// Requests waiting for the keys of one issuer; further ones are refused as unavailable.
 const MOST_WAITING: usize = 128;
 
-/// When keys are fetched.
+/// The intervals of fetches.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Pace {
-    /// How often in any case.
+pub(super) struct FetchIntervals {
+    /// The interval between periodic fetches.
     pub(super) refresh: Duration,
-    /// How long they are believed that cannot be fetched anew.
+    /// How long keys remain valid while they cannot be fetched.
     pub(super) stale: Duration,
-    /// The least time between two fetches because of a key that is not known.
+    /// The minimum interval between fetches for unknown keys.
     pub(super) unknown_key: Duration,
 }
 
-/// An issuer and what is known of its keys.
+/// An issuer and its cached keys.
 #[derive(Debug)]
 pub(super) struct Issuer {
     source: Source,
-    pace: Pace,
+    intervals: FetchIntervals,
     known: watch::Sender<Known>,
     wanted: Notify,
     waiting: Semaphore,
@@ -48,19 +48,19 @@ pub(super) struct Issuer {
 struct Known {
     /// The keys, and when they were fetched.
     keys: Option<(Arc<KeySet>, Instant)>,
-    /// Fetches that began and that ended, well or not.
+    /// The numbers of fetches that began and that ended, successful or not.
     begun: u64,
     ended: u64,
-    /// Whether somebody has asked for one more, and when that was last so.
-    asked: bool,
-    asked_at: Option<Instant>,
+    /// Whether another fetch is requested, and when one was last requested.
+    requested: bool,
+    requested_at: Option<Instant>,
 }
 
 impl Issuer {
-    pub(super) fn new(source: Source, pace: Pace) -> Self {
+    pub(super) fn new(source: Source, intervals: FetchIntervals) -> Self {
         Self {
             source,
-            pace,
+            intervals,
             known: watch::Sender::new(Known::default()),
             wanted: Notify::new(),
             waiting: Semaphore::new(MOST_WAITING),
@@ -71,8 +71,8 @@ impl Issuer {
         self.source.issuer()
     }
 
-    /// The public key of a token. An unknown key is fetched from the issuer, unless the keys were fetched just now: made-up
-    /// key ids cause a fetch every `tokens.unknown_key_seconds` at most.
+    /// The public key of a token. An unknown key causes a fetch, unless keys were fetched just now: forged key ids
+    /// cause at most one fetch per `tokens.unknown_key_seconds`.
     pub(super) async fn key(
         &self,
         id: Option<&str>,
@@ -82,41 +82,41 @@ impl Issuer {
         if let Some(key) = find() {
             return Ok(key);
         }
-        if let Some(fetch) = self.ask() {
-            // An issuer that is slow to answer does not keep everybody else out.
-            let _place = self.waiting.try_acquire().map_err(|_| TokenError::KeysUnknown)?;
+        if let Some(fetch) = self.request_fetch() {
+            // A slow issuer must not block further requests.
+            let _permit = self.waiting.try_acquire().map_err(|_| TokenError::KeysUnknown)?;
             let mut known = self.known.subscribe();
             let waiting = known.wait_for(|known| known.ended >= fetch);
-            // A fetch that takes too long is one that brought nothing.
+            // A fetch that takes too long counts as failed.
             tokio::time::timeout(KEYS_TIMEOUT, waiting).await.ok();
         }
         let unknown = if self.keys().is_some() { TokenError::Key } else { TokenError::KeysUnknown };
         find().ok_or(unknown)
     }
 
-    /// Whether it still has this key, as far as is known.
+    /// Whether the issuer still publishes this key, as far as is known.
     pub(super) fn has(&self, key: Fingerprint) -> bool {
         self.keys().is_some_and(|keys| keys.has(key))
     }
 
-    /// The keys, unless they are too old to be believed.
+    /// The cached keys, unless they are too old.
     fn keys(&self) -> Option<Arc<KeySet>> {
         let known = self.known.borrow();
         let (keys, fetched) = known.keys.as_ref()?;
-        (fetched.elapsed() < self.pace.stale).then(|| Arc::clone(keys))
+        (fetched.elapsed() < self.intervals.stale).then(|| Arc::clone(keys))
     }
 
-    /// Asks for the keys to be fetched anew; answers with which fetch they come, if one may be asked for or is under way.
-    fn ask(&self) -> Option<u64> {
+    /// Requests a fetch, if one is permitted; returns the number of the fetch to wait for, requested or in progress.
+    fn request_fetch(&self) -> Option<u64> {
         let mut coming = None;
         self.known.send_if_modified(|known| {
-            let paced = known.asked_at.is_none_or(|at| at.elapsed() >= self.pace.unknown_key);
+            let permitted = known.requested_at.is_none_or(|at| at.elapsed() >= self.intervals.unknown_key);
             let first = known.keys.is_none() && known.begun > known.ended;
-            if paced && !first {
-                (known.asked, known.asked_at) = (true, Some(Instant::now()));
+            if permitted && !first {
+                (known.requested, known.requested_at) = (true, Some(Instant::now()));
                 self.wanted.notify_one();
             }
-            coming = if known.asked {
+            coming = if known.requested {
                 Some(known.begun + 1)
             } else {
                 (known.begun > known.ended).then_some(known.begun)
@@ -126,7 +126,7 @@ impl Issuer {
         coming
     }
 
-    /// Fetches the keys now and then and when asked, until `stop`.
+    /// Fetches the keys periodically and on request, until `stop`.
     pub(super) async fn keep_fresh(&self, stop: CancellationToken) {
         let mut failures = 0;
         loop {
@@ -146,28 +146,28 @@ impl Issuer {
 
     fn pause(&self, failures: u32) -> Duration {
         match failures.checked_sub(1) {
-            None => self.pace.refresh,
+            None => self.intervals.refresh,
             Some(more) => {
                 let retry = FIRST_RETRY.saturating_mul(2_u32.saturating_pow(more));
-                retry.min(LONGEST_RETRY).min(self.pace.refresh)
+                retry.min(LONGEST_RETRY).min(self.intervals.refresh)
             }
         }
     }
 
-    /// Fetches the keys once; those that are known stay where that fails.
+    /// Fetches the keys once; the cached keys remain if that fails.
     async fn fetch(&self) -> bool {
         self.known.send_modify(|known| {
             known.begun += 1;
-            known.asked = false;
+            known.requested = false;
         });
         let fetched = self.source.fetch().await;
         let succeeded = fetched.is_ok();
         match &fetched {
             Ok(keys) => {
-                tracing::debug!(issuer = self.url(), keys = keys.len(), "an issuer's keys were fetched");
+                tracing::debug!(issuer = self.url(), keys = keys.len(), "issuer keys fetched");
             }
             Err(error) => {
-                tracing::warn!(issuer = self.url(), %error, "an issuer's keys cannot be fetched");
+                tracing::warn!(issuer = self.url(), %error, "issuer keys not fetched; retried later");
             }
         }
         self.known.send_modify(|known| {

@@ -1,4 +1,4 @@
-//! Public keys of an issuer, as its key set lists them (RFC 7517), and signatures checked with them.
+//! Public keys of an issuer, from its key set (RFC 7517), and signature verification.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -14,17 +14,17 @@ use crate::model::algorithm::Algorithm;
 /// Most keys of one issuer.
 const MOST_KEYS: usize = 100;
 
-/// What tells one key from all others.
+/// Identifies the key material of a key.
 pub(super) type Fingerprint = [u8; 32];
 
-/// The keys of an issuer that tokens can be signed with.
+/// The keys of an issuer with which tokens can be signed.
 #[derive(Debug)]
 pub(super) struct KeySet(Vec<Arc<PublicKey>>);
 
 /// Why a key set cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum KeySetError {
-    #[error("it is no JSON Web Key Set")]
+    #[error("it is not a JSON Web Key Set")]
     Form,
     #[error("it lists more than {MOST_KEYS} keys")]
     Many,
@@ -34,7 +34,7 @@ pub(super) enum KeySetError {
 #[derive(Debug)]
 pub(super) struct PublicKey {
     id: Option<String>,
-    /// The one algorithm it is for, if it says so.
+    /// The only algorithm that the key is for, if it names one.
     algorithm: Option<Algorithm>,
     material: Material,
     fingerprint: Fingerprint,
@@ -68,8 +68,8 @@ struct Jwk {
 }
 
 impl KeySet {
-    /// Reads a key set. Keys that are not for signatures, or of a kind that is not known, are passed over (RFC 7517,
-    /// section 5).
+    /// Parses a key set. Keys that are not for signatures, or of an unsupported type, are ignored (RFC 7517, section
+    /// 5).
     pub(super) fn parse(text: &[u8]) -> Result<Self, KeySetError> {
         let listed: Listed = serde_json::from_slice(text).map_err(|_| KeySetError::Form)?;
         if listed.keys.len() > MOST_KEYS {
@@ -79,7 +79,7 @@ impl KeySet {
         Ok(Self(listed.keys.into_iter().filter_map(read).map(Arc::new).collect()))
     }
 
-    /// The key of this name that fits the algorithm. A token that names none is taken to mean the only one that fits.
+    /// The key with this id that fits the algorithm. For a token without a key id, the only key that fits.
     pub(super) fn find(&self, id: Option<&str>, algorithm: Algorithm) -> Option<Arc<PublicKey>> {
         let mut fitting = self.0.iter().filter(|key| key.fits(algorithm));
         let found = match id {
@@ -111,7 +111,7 @@ impl PublicKey {
         Some(Self { id: jwk.kid.clone(), algorithm, material, fingerprint })
     }
 
-    /// Whether it is for this algorithm. A key that says for which it is serves no other, and its kind decides anyway.
+    /// Whether the key is for this algorithm: its type must match, and its `alg` if it has one.
     fn fits(&self, algorithm: Algorithm) -> bool {
         use Algorithm::{EdDsa, Es256, Es384, Ps256, Ps384, Ps512, Rs256, Rs384, Rs512};
         let of_its_kind = match self.material {
@@ -127,7 +127,7 @@ impl PublicKey {
         self.fingerprint
     }
 
-    /// Whether the signature of these bytes was made with the private half. RSA keys below 2048 bits verify nothing.
+    /// Whether the signature was made with the private key. RSA keys below 2048 bits verify nothing.
     pub(super) fn verifies(&self, algorithm: Algorithm, signed: &[u8], signature: &[u8]) -> bool {
         let check = |how: &'static dyn VerificationAlgorithm, point: &[u8]| {
             UnparsedPublicKey::new(how, point).verify(signed, signature).is_ok()
@@ -190,13 +190,13 @@ fn bytes(text: Option<&str>) -> Option<Vec<u8>> {
     URL_SAFE_NO_PAD.decode(text?).ok()
 }
 
-/// A number without zeros before it, as it is to be verified with.
+/// A number without leading zeros, as verification requires.
 fn number(text: Option<&str>) -> Option<Vec<u8>> {
     let bytes = bytes(text)?;
     Some(bytes.into_iter().skip_while(|byte| *byte == 0).collect())
 }
 
-/// An uncompressed point, each of whose coordinates has so many bytes.
+/// An uncompressed point with coordinates of this size.
 fn point(jwk: &Jwk, length: usize) -> Option<Vec<u8>> {
     let coordinate = |text: &Option<String>| bytes(text.as_deref()).filter(|bytes| bytes.len() == length);
     Some([vec![4], coordinate(&jwk.x)?, coordinate(&jwk.y)?].concat())

@@ -1,4 +1,4 @@
-//! A signed token taken apart (RFC 7515, compact serialization), nothing of it believed yet.
+//! Parses a signed token (RFC 7515, compact serialization). Nothing of it is verified yet.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -9,8 +9,8 @@ use serde_json::Value;
 use super::error::TokenError;
 use crate::model::algorithm::Algorithm;
 
-/// What of a header is looked at. Where it says that keys are to be found (`jku`, `x5u`, `jwk`, `x5c`) is not: keys come
-/// from where the configuration says.
+/// The relevant members of a header. Locations of keys in it (`jku`, `x5u`, `jwk`, `x5c`) are ignored: only the
+/// configuration decides where keys are fetched.
 #[derive(Deserialize)]
 struct Header {
     alg: String,
@@ -18,11 +18,11 @@ struct Header {
     kid: Option<String>,
     #[serde(default)]
     typ: Option<String>,
-    /// Nothing that it could name is understood.
+    /// Any critical extension is unsupported.
     crit: Option<IgnoredAny>,
 }
 
-/// A token's parts.
+/// The parts of a token.
 pub(super) struct Jws<'a> {
     header: Header,
     pub(super) claims: Value,
@@ -43,8 +43,8 @@ impl<'a> Jws<'a> {
         Ok(Self { header, claims, signed: signed.as_bytes(), signature: decode(signature)? })
     }
 
-    /// The algorithm, if it is allowed, and the header asks for nothing else (RFC 8725, section 3.11; RFC 9068, section
-    /// 2.1).
+    /// The algorithm, if it is accepted and the header requires nothing unsupported (RFC 8725, section 3.11; RFC 9068,
+    /// section 2.1).
     pub(super) fn algorithm(&self, allowed: &[Algorithm]) -> Result<Algorithm, TokenError> {
         let is_access_token = |typ: &str| {
             ["jwt", "at+jwt", "application/at+jwt"].iter().any(|known| typ.eq_ignore_ascii_case(known))
@@ -56,7 +56,7 @@ impl<'a> Jws<'a> {
         if allowed.contains(&algorithm) { Ok(algorithm) } else { Err(TokenError::Algorithm) }
     }
 
-    /// The name of the key that it says it is signed with.
+    /// The id of the key that the token names.
     pub(super) fn key_id(&self) -> Option<&str> {
         self.header.kid.as_deref()
     }

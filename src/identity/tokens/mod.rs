@@ -1,4 +1,4 @@
-//! Access tokens of configured issuers: signatures, claims, and the public keys they are checked with. No database.
+//! Access tokens of configured issuers: signatures, claims, and the issuers' public keys. Without the database.
 
 mod claims;
 mod error;
@@ -22,37 +22,37 @@ pub use claims::{Audience, TokenGrant};
 pub use error::TokenError;
 pub use fetch::FetchError;
 use fetch::Source;
-use issuer::{Issuer, Pace};
+use issuer::{FetchIntervals, Issuer};
 use jwk::Fingerprint;
 use jws::Jws;
 
-/// The issuers that are believed, which can be replaced.
+/// The accepted issuers, which can be replaced.
 #[derive(Debug)]
 pub struct Tokens {
     accepted: ArcSwap<Vec<Arc<AcceptedIssuer>>>,
-    pace: Pace,
+    intervals: FetchIntervals,
     leeway: Duration,
     public_url: PublicUrl,
 }
 
-/// An issuer with its keys, and how its tokens are read.
+/// An issuer with its keys, and the rules for the claims of its tokens.
 #[derive(Debug)]
 struct AcceptedIssuer {
     entry: TokenIssuer,
     keys: Arc<Issuer>,
     rules: ClaimRules,
-    /// Fetches its keys until the last entry with them is gone.
+    /// Fetches the keys until the last entry that uses them is dropped.
     fetching: Arc<DropGuard>,
 }
 
-/// Issuers that are to be believed from now on.
+/// Issuers that are prepared to replace the accepted ones.
 #[derive(Debug)]
 pub struct PreparedIssuers {
     accepted: Vec<Arc<AcceptedIssuer>>,
     unfetched: Vec<(Arc<Issuer>, CancellationToken)>,
 }
 
-/// A token whose signature verified, and with which key.
+/// A token whose signature was verified, and the key that verified it.
 #[derive(Debug)]
 pub struct VerifiedToken {
     /// What it grants.
@@ -62,11 +62,11 @@ pub struct VerifiedToken {
 }
 
 impl Tokens {
-    /// Believes no issuer yet.
+    /// Without an issuer.
     pub fn new(settings: &config::Tokens, public_url: &PublicUrl) -> Self {
         Self {
             accepted: ArcSwap::default(),
-            pace: Pace {
+            intervals: FetchIntervals {
                 refresh: settings.refresh,
                 stale: settings.stale,
                 unknown_key: settings.unknown_key,
@@ -76,11 +76,11 @@ impl Tokens {
         }
     }
 
-    /// Prepares to believe the issuers of these entries and no others. An entry that is in force already stays as it is,
-    /// and a changed one keeps the keys of its issuer.
+    /// Prepares to accept the issuers of these entries and no others. An unchanged entry remains as it is, and a
+    /// changed one keeps the keys of its issuer.
     ///
     /// # Errors
-    /// When the machine's certificates cannot be had.
+    /// If the machine's certificates cannot be loaded.
     pub fn prepare(&self, entries: &[TokenIssuer]) -> Result<PreparedIssuers, FetchError> {
         let known = self.accepted.load();
         let mut prepared = PreparedIssuers { accepted: Vec::new(), unfetched: Vec::new() };
@@ -100,7 +100,8 @@ impl Tokens {
                     None => client.insert(fetch::client()?),
                 };
                 let (issuer, jwks_url) = place(entry);
-                let keys = Arc::new(Issuer::new(Source::new(client.clone(), issuer, jwks_url), self.pace));
+                let keys =
+                    Arc::new(Issuer::new(Source::new(client.clone(), issuer, jwks_url), self.intervals));
                 let stop = CancellationToken::new();
                 prepared.unfetched.push((Arc::clone(&keys), stop.clone()));
                 (keys, Arc::new(stop.drop_guard()))
@@ -111,8 +112,8 @@ impl Tokens {
         Ok(prepared)
     }
 
-    /// Believes the issuers that were prepared, whose keys are kept fresh until `stop`. Tokens of other issuers, and of
-    /// changed entries until they are verified again, are not [valid](Self::is_valid) any more.
+    /// Accepts the prepared issuers, whose keys are kept up to date until `stop`. Tokens of other issuers, and of
+    /// changed entries until they are verified again, are no longer [valid](Self::is_valid).
     pub fn replace(&self, prepared: PreparedIssuers, tasks: &TaskTracker, stop: &CancellationToken) {
         for (issuer, removed) in prepared.unfetched {
             let stop = stop.clone();
@@ -121,11 +122,11 @@ impl Tokens {
         self.accepted.store(Arc::new(prepared.accepted));
     }
 
-    /// Checks a token: form, issuer, algorithm, times, audience, signature. What needs no
-    /// key of the issuer is checked first, so that it causes no fetch.
+    /// Verifies a token: form, issuer, algorithm, times, audience, signature. What needs no key of the issuer is
+    /// checked first, so that it causes no fetch.
     ///
     /// # Errors
-    /// Why it is not believed.
+    /// Why the token is refused.
     pub async fn verify(&self, token: &str, now: OffsetDateTime) -> Result<VerifiedToken, TokenError> {
         let jws = Jws::parse(token)?;
         let issuer = claims::issuer_of(&jws.claims)?;
@@ -140,8 +141,8 @@ impl Tokens {
         Ok(VerifiedToken { grant, issuer: Arc::downgrade(&accepted), key: key.fingerprint() })
     }
 
-    /// Whether a token that was believed still is: it has not expired, its issuer's entry is in force, and the issuer
-    /// still has the key.
+    /// Whether a verified token is still valid: it has not expired, its issuer's entry is accepted, and the issuer
+    /// still publishes the key.
     pub fn is_valid(&self, token: &VerifiedToken, now: OffsetDateTime) -> bool {
         let accepted = self.accepted.load();
         let issuer = accepted.iter().find(|one| Arc::as_ptr(one) == token.issuer.as_ptr());

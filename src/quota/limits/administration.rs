@@ -1,4 +1,5 @@
-//! Rate limits of the administration surface. Its limiters are separate, so that writes take nothing from readers.
+//! Rate limits of the administration API. Its limiters are separate, so that writes are not charged to the rates of
+//! readers.
 
 use std::sync::Arc;
 
@@ -10,16 +11,16 @@ use crate::model::client_address::ClientAddress;
 use crate::model::fault::{Fault, LimitScope};
 
 impl<C: Clock + Clone> Limits<C> {
-    /// Counts a call among those of its key in progress, unless there are too many.
+    /// Counts a call among those of its key in flight.
     ///
     /// # Errors
-    /// [`Fault::Unavailable`].
+    /// [`Fault::Unavailable`] if there are too many.
     pub fn admit_call(&self, credential: &Credential) -> Result<UnderWay, Fault> {
         self.enter(Some(&self.key_of(credential)), self.options.concurrent_per_key)
     }
 
-    /// Charges a call to its key, then to the tenant of the key. Returns the status of the limiter with the
-    /// least left.
+    /// Charges a call to its key, then to the tenant of the key. Returns the status of the limiter with the fewest
+    /// units left.
     ///
     /// # Errors
     /// [`Fault::RateLimited`].

@@ -1,4 +1,4 @@
-//! A request from its admission to its answer: what it is charged to, and what it occupies meanwhile.
+//! A request from its admission to its answer: the limiters that it is charged to, and the permits that it holds.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -12,17 +12,17 @@ use crate::model::caller::Credential;
 use crate::model::client_address::ClientAddress;
 use crate::model::fault::{Fault, LimitScope};
 
-/// A request in progress, with what it is charged to.
+/// A request in flight, with the limiters that it is charged to.
 #[derive(Debug)]
 pub struct Admission<'l, C: Clock + Clone = DefaultClock> {
     limits: &'l Limits<C>,
-    /// The key or the address, the agent, and the tenant where the credential is of it.
+    /// The limiters of the key or the address, of the agent, and of the tenant if the credential belongs to it.
     charged: [Option<(LimitScope, Arc<Limiter>)>; 3],
     uploaders: [Uploader; 2],
     _own: UnderWay,
 }
 
-/// Counts a request in progress of a key, an address or an agent, until dropped.
+/// Counts a request in flight of a key, an address or an agent, until dropped.
 #[derive(Debug)]
 pub struct UnderWay(Option<Arc<Limiter>>);
 
@@ -35,10 +35,10 @@ impl Drop for UnderWay {
 }
 
 impl<C: Clock + Clone> Limits<C> {
-    /// Admits a request, unless too many of its key, or of its address where it has none, are in progress.
+    /// Admits a request.
     ///
     /// # Errors
-    /// [`Fault::Unavailable`].
+    /// [`Fault::Unavailable`] if too many requests of its key, or of its address without a key, are in flight.
     pub fn admit(
         &self,
         subject: &RateLimitSubject<'_>,
@@ -61,7 +61,7 @@ impl<C: Clock + Clone> Limits<C> {
         Ok(Admission { limits: self, charged, uploaders, _own: own })
     }
 
-    /// Reserves memory for a body on the administration surface; the operator's only within the bound of the process.
+    /// Reserves memory for a body on the administration API; for the operator only within the bound of the process.
     ///
     /// # Errors
     /// [`Fault::Unavailable`].
@@ -84,8 +84,8 @@ impl<C: Clock + Clone> Limits<C> {
         Err(Fault::BUSY)
     }
 
-    /// Charges a cost to all of these, the nearest first: once one is exhausted the others are not charged. Returns the
-    /// status of the limiter with the least left.
+    /// Charges a cost to all of these limiters in order; the first exhausted one refuses, and the ones after it are not
+    /// charged. Returns the status of the limiter with the fewest units left.
     pub(super) fn charge<'c>(
         &self,
         charged: impl Iterator<Item = &'c (LimitScope, Arc<Limiter>)>,
@@ -113,7 +113,7 @@ impl<C: Clock + Clone> Limits<C> {
 }
 
 impl<C: Clock + Clone> Admission<'_, C> {
-    /// Charges the cost of the request. Returns the status of the limiter with the least left.
+    /// Charges the cost of the request. Returns the status of the limiter with the fewest units left.
     ///
     /// # Errors
     /// [`Fault::RateLimited`].
@@ -132,11 +132,11 @@ impl<C: Clock + Clone> Admission<'_, C> {
         })
     }
 
-    /// Counts the request among those in progress at its agent, unless there are too many. Called once the body has been
-    /// received: a client that sends slowly must not occupy what all callers of the agent share.
+    /// Counts the request among those in flight at its agent. Called once the body has arrived: a slow client must not
+    /// hold a permit that all callers of the agent share.
     ///
     /// # Errors
-    /// [`Fault::Unavailable`].
+    /// [`Fault::Unavailable`] if there are too many.
     pub fn begin_work(&self) -> Result<UnderWay, Fault> {
         self.limits.enter(self.charged[1].as_ref(), self.limits.options.concurrent_per_agent)
     }

@@ -1,6 +1,6 @@
 //! A token bucket in one atomic word, by the generic cell rate algorithm.
 //!
-//! `governor` has no operation that looks without taking, which refusing a request before its body is read needs.
+//! `governor` has no operation that reads without taking, which is needed to refuse a request before its body is read.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -9,23 +9,23 @@ use crate::model::limits::Rate;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// The units of one rate. All times are nanoseconds since a start that the owner chooses.
+/// The state of one rate. All times are nanoseconds since a start that the owner chooses.
 #[derive(Debug)]
 pub(super) struct Bucket {
-    /// The time in which one unit comes back.
+    /// The time in which one unit is restored.
     interval: u64,
-    /// Most units at once.
+    /// The burst.
     burst: u32,
-    /// When all units are back.
+    /// When all units are restored.
     full_at: AtomicU64,
 }
 
-/// Units are not available.
+/// Why units are not available.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Short {
-    /// They are after this time.
+    /// They are available after this time.
     Until(Duration),
-    /// There are never so many at once.
+    /// There are never that many: the burst is smaller.
     Always,
 }
 
@@ -36,7 +36,7 @@ impl Bucket {
         Self { interval, burst: rate.burst.get(), full_at: AtomicU64::new(0) }
     }
 
-    /// Takes units, all or none. Answers how many are left.
+    /// Takes units, all or none. Returns how many are left.
     ///
     /// # Errors
     /// [`Short`].
@@ -53,7 +53,7 @@ impl Bucket {
         }
     }
 
-    /// Whether units could be taken. Takes none.
+    /// Whether units could be taken. Takes nothing.
     ///
     /// # Errors
     /// [`Short`].
@@ -66,12 +66,12 @@ impl Bucket {
         self.units(self.full_at.load(Ordering::Relaxed), now)
     }
 
-    /// Whether nothing is taken.
+    /// Whether all units are left.
     pub(super) fn is_full(&self, now: u64) -> bool {
         self.full_at.load(Ordering::Relaxed) <= now
     }
 
-    /// When all units are back once some more are taken.
+    /// When all units would be restored after some more were taken.
     fn after(&self, full_at: u64, units: u32, now: u64) -> Result<u64, Short> {
         if units > self.burst {
             return Err(Short::Always);
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn check_answers_what_take_would_and_takes_nothing() {
+    fn check_returns_the_result_of_take_and_takes_nothing() {
         let bucket = bucket();
         assert_eq!(bucket.take(20, 0), Ok(0));
         let short = Err(Short::Until(Duration::from_millis(300)));
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_bucket_is_full_and_holds_no_more_than_its_burst() {
+    fn an_idle_bucket_is_refilled_up_to_its_burst() {
         let bucket = bucket();
         assert!(bucket.is_full(0));
         assert_eq!(bucket.take(5, SECOND), Ok(15));

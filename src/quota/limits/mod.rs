@@ -1,9 +1,9 @@
-//! Rate limits, requests in progress and upload memory, by key, agent, tenant and address.
+//! Rate limits, requests in flight and upload memory, by key, agent, tenant and address.
 //!
-//! A request with a key of the agent or of its tenant is charged to the key, the agent and the tenant. Foreign callers of a
-//! public agent share one limiter there, besides their own key or address, so that they cannot exhaust what its owners
-//! have. A request refused for its credential is charged to its address and to nothing else: it can neither exhaust the
-//! limits of another caller nor probe whether something exists.
+//! A request with a key of the agent or of its tenant is charged to the key, the agent and the tenant. Foreign callers
+//! of a public agent share one limiter there, in addition to their own key or address, so that they cannot exhaust the
+//! rates of its owners. A request refused for its credential is charged to its address only: it can neither exhaust the
+//! limits of another caller nor probe whether an object exists.
 
 mod administration;
 mod admission;
@@ -32,7 +32,7 @@ use crate::model::fault::{Fault, LimitScope, Limited};
 use crate::model::ids::{AgentId, KeyId, TenantId};
 use crate::model::limits::Rate;
 
-/// The limits that apply where nothing else is set.
+/// The default limits.
 #[derive(Debug, Clone)]
 pub struct LimitOptions {
     /// The rate of one key.
@@ -43,21 +43,21 @@ pub struct LimitOptions {
     pub tenant: Option<Rate>,
     /// The rate of one address, for requests without a valid credential.
     pub address: Option<Rate>,
-    /// Requests in progress of one key, and of one address without a key.
+    /// The maximum number of requests in flight of one key, and of one address without a key.
     pub concurrent_per_key: u32,
-    /// Requests in progress at one agent.
+    /// The maximum number of requests in flight at one agent.
     pub concurrent_per_agent: u32,
     /// The rate at which keys that are not known to be issued are looked up for one address.
     pub look_ups: Option<Rate>,
-    /// How long an address is refused that exhausted its rate.
+    /// How long an address is refused after it exhausted its rate.
     pub penalty: Duration,
-    /// Limiters of keys, agents and tenants in memory, and as many of addresses.
+    /// The maximum number of limiters of keys, agents and tenants, and as many of addresses.
     pub remembered: usize,
     /// The memory of request bodies.
     pub uploads: UploadOptions,
 }
 
-/// What a limiter limits.
+/// The subject of a limiter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Holder {
     Key(KeyId),
@@ -67,7 +67,7 @@ enum Holder {
     Tenant(TenantId),
 }
 
-/// What a request is charged to, besides its address.
+/// The subjects that a request is charged to, in addition to its address.
 #[derive(Debug, Clone, Copy)]
 pub struct RateLimitSubject<'a> {
     /// The credential; `None` for an anonymous caller of a public agent.
@@ -81,7 +81,7 @@ pub struct RateLimitSubject<'a> {
 }
 
 impl RateLimitSubject<'_> {
-    /// Whether the credential is one of the agent or of its tenant.
+    /// Whether the credential belongs to the agent or to its tenant.
     pub fn is_own(&self) -> bool {
         self.credential.is_some_and(|credential| credential.reaches(self.tenant, self.agent))
     }
@@ -93,9 +93,9 @@ pub struct Limits<C: Clock + Clone = DefaultClock> {
     holders: Table<Holder, C>,
     addresses: Table<ClientAddress, C>,
     look_ups: Table<ClientAddress, C>,
-    /// Limiters of keys and tenants on the administration surface.
+    /// The limiters of keys and tenants on the administration API.
     calls: Table<Holder, C>,
-    /// Limiters of addresses there, for calls that need no credential.
+    /// The limiters of addresses on the administration API, for calls that need no credential.
     visits: Table<ClientAddress, C>,
     uploads: Arc<Uploads>,
     options: LimitOptions,
@@ -104,12 +104,12 @@ pub struct Limits<C: Clock + Clone = DefaultClock> {
     shed: AtomicU64,
 }
 
-/// The state of the limits in numbers.
+/// The state of the limits, for metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LimitStats {
-    /// Refusals, by what the exhausted rate belongs to.
+    /// Refusals, by the scope of the exhausted rate.
     pub refused: [(LimitScope, u64); LimitScope::ALL.len()],
-    /// Requests refused since too many were in progress.
+    /// Requests refused because too many were in flight.
     pub shed: u64,
     /// Limiters of keys, agents and tenants in memory.
     pub holders: usize,
@@ -139,7 +139,7 @@ impl<C: Clock + Clone> Limits<C> {
         Self { holders, addresses, look_ups, calls, visits, uploads, options, refused, shed }
     }
 
-    /// The state of the limits in numbers.
+    /// The state of the limits, for metrics.
     pub fn stats(&self) -> LimitStats {
         let refused = LimitScope::ALL.map(|scope| (scope, self.refused_of(scope).load(Ordering::Relaxed)));
         let shed = self.shed.load(Ordering::Relaxed);
@@ -163,7 +163,7 @@ impl<C: Clock + Clone> Limits<C> {
         refusal(scope, cost, refused)
     }
 
-    /// What a request is charged to besides its address, and at which rate.
+    /// The limiters that a request is charged to in addition to its address, with their rates.
     fn holders(&self, subject: &RateLimitSubject<'_>) -> [Option<(LimitScope, Holder, Option<Rate>)>; 3] {
         let own = subject.is_own();
         let key = subject.credential.map(|credential| {
@@ -196,7 +196,7 @@ impl<C: Clock + Clone> Limits<C> {
         Ok(())
     }
 
-    /// Charges a refused credential to its address, which is barred for a while once its rate is exhausted.
+    /// Charges a refused credential to its address, which is refused for a while once its rate is exhausted.
     ///
     /// # Errors
     /// [`Fault::RateLimited`].
@@ -211,7 +211,7 @@ impl<C: Clock + Clone> Limits<C> {
     }
 
     /// Admits a credential to verification. A key that is not known to be issued is charged to its address before it is
-    /// looked up; a recognized credential passes, even from a barred address.
+    /// looked up; a recognized credential is admitted even from an address with a penalty.
     ///
     /// # Errors
     /// [`Fault::RateLimited`].
@@ -228,12 +228,12 @@ impl<C: Clock + Clone> Limits<C> {
         }
     }
 
-    /// The slowest body that is accepted.
+    /// The minimum rate of a body.
     pub fn pace(&self) -> BodyPace {
         self.uploads.pace()
     }
 
-    /// Whether an address is barred.
+    /// Whether an address has a penalty.
     pub fn is_barred(&self, client: ClientAddress) -> bool {
         self.options.address.is_some() && self.addresses.barred(client.network()).is_some()
     }

@@ -11,17 +11,17 @@ use crate::model::limits::Rate;
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 
-/// Bytes that no item exceeds: the longest name in quotation marks, and two parameters with numbers of 20 digits.
+/// The maximum length of an item: the longest name in quotation marks, and two parameters with numbers of 20 digits.
 const MOST_ITEM: usize = 64;
 
-/// What is left of a rate.
+/// The state of a rate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RateLimitStatus {
-    /// What the rate belongs to.
+    /// The scope of the rate.
     pub scope: LimitScope,
     /// The rate.
     pub rate: Rate,
-    /// Units that may be spent at once now.
+    /// Units that are left now.
     pub left: u32,
     /// `RateLimit-Policy` of the rate.
     pub(super) policy: HeaderValue,
@@ -46,7 +46,8 @@ fn left_of(scope: LimitScope, left: u32, reset: u64) -> HeaderValue {
     item(scope.as_str(), &[("r", left.into()), ("t", reset)])
 }
 
-/// Adds `RateLimit` and `RateLimit-Policy` to the headers of a refusal: what is exhausted, and when it is not.
+/// Adds `RateLimit` and `RateLimit-Policy` to the headers of a refusal: the exhausted rate, and when units are
+/// available again.
 pub fn write_refusal(fault: &Fault, headers: &mut HeaderMap) {
     let Fault::RateLimited { scope, limited, retry_after } = fault else { return };
     let wait = seconds(*retry_after);

@@ -1,4 +1,4 @@
-//! Limiters by whom they limit, as many as may be remembered.
+//! A bounded table of limiters, by their subject.
 
 use std::hash::Hash;
 use std::num::NonZeroU32;
@@ -17,30 +17,30 @@ use super::status::policy;
 use crate::model::fault::LimitScope;
 use crate::model::limits::Rate;
 
-/// In milliseconds: how long after a look for limiters to forget the next one is worth it.
+/// The minimum time between two searches for limiters to drop, in milliseconds.
 const LOOK_AGAIN_MS: u64 = 100;
 
 /// In nanoseconds.
 const MILLISECOND: u64 = 1_000_000;
 
-/// What one holder has used lately, and has under way.
+/// The state of one subject: what it used recently, and its requests in flight.
 #[derive(Debug)]
 pub(super) struct Limiter {
     rate: Option<(Rate, Bucket)>,
     /// Requests in flight; shared with the limiter that replaces this one when the rate changes.
-    under_way: Arc<AtomicU32>,
-    /// In milliseconds of the table: until when every request of the holder is refused.
+    in_flight: Arc<AtomicU32>,
+    /// Until when every request of the subject is refused, in milliseconds of the table.
     barred: AtomicU64,
-    /// The value of `RateLimit-Policy`, made when it is first sent.
+    /// The value of `RateLimit-Policy`, computed when it is first sent.
     policy: OnceLock<(LimitScope, HeaderValue)>,
 }
 
 /// Too few units are left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Refused {
-    /// Whose rate it is.
+    /// The exhausted rate.
     pub(super) rate: Rate,
-    /// After which they are; `None` for more than there ever are at once.
+    /// The time until the units are available; `None` if the burst is smaller.
     pub(super) wait: Option<Duration>,
 }
 
@@ -54,19 +54,19 @@ impl Refused {
     }
 }
 
-/// What is left.
+/// The units that are left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Left {
-    /// Whose rate it is.
+    /// The rate.
     pub(super) rate: Rate,
-    /// Units that may be had at once now.
+    /// Units that are left now.
     pub(super) units: u32,
 }
 
 impl Limiter {
-    fn new(rate: Option<Rate>, under_way: Arc<AtomicU32>) -> Self {
+    fn new(rate: Option<Rate>, in_flight: Arc<AtomicU32>) -> Self {
         let rate = rate.map(|rate| (rate, Bucket::new(rate)));
-        Self { rate, under_way, barred: AtomicU64::new(0), policy: OnceLock::new() }
+        Self { rate, in_flight, barred: AtomicU64::new(0), policy: OnceLock::new() }
     }
 
     fn rate(&self) -> Option<Rate> {
@@ -80,47 +80,47 @@ impl Limiter {
         taken.map(|units| Some(Left { rate: *rate, units })).map_err(|short| Refused::new(*rate, short))
     }
 
-    /// Whether units could be taken. Takes none.
+    /// Whether units could be taken. Takes nothing.
     pub(super) fn check(&self, units: NonZeroU32, now: u64) -> Result<(), Refused> {
         let Some((rate, bucket)) = &self.rate else { return Ok(()) };
         bucket.check(units.get(), now).map_err(|short| Refused::new(*rate, short))
     }
 
-    /// The value of `RateLimit-Policy` for a scope. Holders of several scopes may share one limiter.
+    /// The value of `RateLimit-Policy` for a scope. Subjects of several scopes may share one limiter.
     pub(super) fn policy(&self, scope: LimitScope, rate: Rate) -> HeaderValue {
         let (first, header) = self.policy.get_or_init(|| (scope, policy(scope, rate)));
         if *first == scope { header.clone() } else { policy(scope, rate) }
     }
 
-    /// Puts one more under way, unless there are as many as may be.
+    /// Counts one more request in flight, unless the maximum is reached.
     pub(super) fn enter(&self, most: u32) -> bool {
-        let entered = self.under_way.fetch_add(1, Ordering::Relaxed) < most;
+        let entered = self.in_flight.fetch_add(1, Ordering::Relaxed) < most;
         if !entered {
             self.leave();
         }
         entered
     }
 
-    /// One less is under way.
+    /// Counts one request less in flight.
     pub(super) fn leave(&self) {
-        self.under_way.fetch_sub(1, Ordering::Relaxed);
+        self.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Whether a new one would behave the same: nothing used, nothing under way.
-    fn is_as_new(&self, now: u64) -> bool {
+    /// Whether a new limiter would behave the same: nothing used, nothing in flight.
+    fn is_unused(&self, now: u64) -> bool {
         let unused = self.rate.as_ref().is_none_or(|(_, bucket)| bucket.is_full(now));
         let barred = self.barred.load(Ordering::Relaxed) > now / MILLISECOND;
-        unused && self.under_way.load(Ordering::Relaxed) == 0 && !barred
+        unused && self.in_flight.load(Ordering::Relaxed) == 0 && !barred
     }
 }
 
-/// The limiters of one kind of holders.
+/// The limiters of one kind of subject.
 ///
-/// There are at most so many. For one more, those are forgotten that are as good as new, so that forgetting gives
-/// nothing back to anybody; if there are none, newcomers share one.
+/// Their number is bounded. To make space, limiters are dropped that a new one would equal, so that dropping restores
+/// no units; if there are none, new subjects share one limiter.
 #[derive(Debug)]
 pub(super) struct Table<K: Hash + Eq, C: Clock> {
-    /// Strangers choose addresses, but they see no hash, and the hasher has another seed in each process.
+    /// Clients choose addresses, but cannot compute their hashes: the hasher has a random seed in each process.
     limiters: DashMap<K, Arc<Limiter>, RandomState>,
     most: usize,
     shared: Arc<Limiter>,
@@ -130,13 +130,13 @@ pub(super) struct Table<K: Hash + Eq, C: Clock> {
 }
 
 impl<K: Hash + Eq + Copy, C: Clock + Clone> Table<K, C> {
-    /// At most `most` limiters; those above share one of `rate`. Times are counted from a start of the clock.
+    /// At most `most` limiters; subjects above that share one of `rate`. Times are counted from the start of the clock.
     pub(super) fn new(most: usize, rate: Option<Rate>, (clock, start): (C, C::Instant)) -> Self {
         let shared = Arc::new(Limiter::new(rate, Arc::default()));
         Self { limiters: DashMap::default(), most, shared, looked: AtomicU64::new(0), clock, start }
     }
 
-    /// The limiter of a holder, who has this rate now.
+    /// The limiter of a subject with this rate.
     pub(super) fn of(&self, holder: K, rate: Option<Rate>) -> Arc<Limiter> {
         if let Some(known) = self.limiters.get(&holder)
             && known.rate() == rate
@@ -149,8 +149,8 @@ impl<K: Hash + Eq + Copy, C: Clock + Clone> Table<K, C> {
         match self.limiters.entry(holder) {
             Entry::Occupied(mut entry) => {
                 if entry.get().rate() != rate {
-                    let under_way = Arc::clone(&entry.get().under_way);
-                    entry.insert(Arc::new(Limiter::new(rate, under_way)));
+                    let in_flight = Arc::clone(&entry.get().in_flight);
+                    entry.insert(Arc::new(Limiter::new(rate, in_flight)));
                 }
                 Arc::clone(entry.get())
             }
@@ -161,31 +161,31 @@ impl<K: Hash + Eq + Copy, C: Clock + Clone> Table<K, C> {
         }
     }
 
-    /// What a holder has left now; `None` for one that has used nothing.
+    /// The units that a subject has left; `None` if it has used nothing.
     pub(super) fn left(&self, holder: K, rate: Rate) -> Option<u32> {
         let limiter = self.limiters.get(&holder)?;
         let (_, bucket) = limiter.rate.as_ref().filter(|(now, _)| *now == rate)?;
         Some(bucket.left(self.now()))
     }
 
-    /// Gives a holder nothing for a while.
+    /// Refuses every request of a subject for a while.
     pub(super) fn bar(&self, limiter: &Limiter, time: Duration) {
         let until = self.millis().saturating_add(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
         limiter.barred.fetch_max(until, Ordering::Relaxed);
     }
 
-    /// For how long a holder is still given nothing, if it is not to be given anything now.
+    /// The remaining time for which a subject is refused, if it is.
     pub(super) fn barred(&self, holder: K) -> Option<Duration> {
         let until = self.limiters.get(&holder)?.barred.load(Ordering::Relaxed);
         until.checked_sub(self.millis()).filter(|left| *left > 0).map(Duration::from_millis)
     }
 
-    /// How many holders are remembered.
+    /// The number of limiters.
     pub(super) fn len(&self) -> usize {
         self.limiters.len()
     }
 
-    /// In nanoseconds since the start.
+    /// The time in nanoseconds since the start.
     pub(super) fn now(&self) -> u64 {
         self.clock.now().duration_since(self.start).as_u64()
     }
@@ -194,7 +194,7 @@ impl<K: Hash + Eq + Copy, C: Clock + Clone> Table<K, C> {
         self.now() / MILLISECOND
     }
 
-    /// Whether there may be one more, once what is as good as new is forgotten.
+    /// Whether there is space for one more, after dropping unused limiters.
     fn has_room(&self) -> bool {
         if self.limiters.len() < self.most {
             return true;
@@ -205,7 +205,7 @@ impl<K: Hash + Eq + Copy, C: Clock + Clone> Table<K, C> {
         let mine = due
             && self.looked.compare_exchange(looked, now.max(1), Ordering::Relaxed, Ordering::Relaxed).is_ok();
         if mine {
-            self.limiters.retain(|_, limiter| Arc::strong_count(limiter) > 1 || !limiter.is_as_new(nanos));
+            self.limiters.retain(|_, limiter| Arc::strong_count(limiter) > 1 || !limiter.is_unused(nanos));
         }
         self.limiters.len() < self.most
     }
@@ -239,25 +239,25 @@ mod tests {
     }
 
     #[test]
-    fn units_are_had_at_once_up_to_the_burst_and_come_back_at_the_rate() {
+    fn units_are_taken_up_to_the_burst_and_restored_at_the_rate() {
         let (table, clock, rate) = table(10);
         assert_eq!(take(&table, 1, rate, 19), Ok(1));
         assert_eq!(take(&table, 1, rate, 3), Err(Some(Duration::from_millis(200))));
-        assert_eq!(take(&table, 1, rate, 1), Ok(0), "what was refused took nothing");
-        assert_eq!(take(&table, 2, rate, 1), Ok(19), "another holder's are its own");
+        assert_eq!(take(&table, 1, rate, 1), Ok(0), "a refusal takes nothing");
+        assert_eq!(take(&table, 2, rate, 1), Ok(19), "another subject has its own");
         clock.advance(Duration::from_secs(1));
         assert_eq!(take(&table, 1, rate, 10), Ok(0));
-        assert_eq!(take(&table, 1, rate, 21), Err(None), "more than there ever are");
+        assert_eq!(take(&table, 1, rate, 21), Err(None), "more than the burst");
     }
 
     #[test]
-    fn without_a_rate_everything_is_had() {
+    fn without_a_rate_nothing_is_limited() {
         let (table, ..) = table(10);
         assert_eq!(table.of(1, None).take(NonZeroU32::MAX, table.now()), Ok(None));
     }
 
     #[test]
-    fn another_rate_takes_the_place_of_the_one_before_and_what_is_under_way_stays() {
+    fn a_new_rate_replaces_the_limiter_and_keeps_requests_in_flight() {
         let (table, _, rate) = table(10);
         assert_eq!(take(&table, 1, rate, 20), Ok(0));
         assert!(table.of(1, Some(rate)).enter(1));
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_as_good_as_new_is_forgotten_and_newcomers_share_one_without_room() {
+    fn only_unused_limiters_are_dropped_and_new_subjects_share_one() {
         let (table, clock, rate) = table(3);
         clock.advance(Duration::from_secs(1));
         assert_eq!(take(&table, 1, rate, 20), Ok(0));
@@ -280,15 +280,15 @@ mod tests {
         assert!(busy.enter(9));
         drop(busy);
         assert_eq!(take(&table, 4, rate, 20), Ok(0));
-        assert!(take(&table, 5, rate, 20).is_err(), "the one that newcomers share is used up");
+        assert!(take(&table, 5, rate, 20).is_err(), "the shared limiter is exhausted");
         clock.advance(Duration::from_secs(1));
-        assert_eq!(take(&table, 4, rate, 20), Ok(0), "2 is as good as new, so that there is room for 4");
-        assert_eq!(take(&table, 1, rate, 11), Err(Some(Duration::from_millis(100))), "1 was not forgotten");
+        assert_eq!(take(&table, 4, rate, 20), Ok(0), "2 is unused again and dropped for 4");
+        assert_eq!(take(&table, 1, rate, 11), Err(Some(Duration::from_millis(100))), "1 was not dropped");
         assert!(!table.of(3, Some(rate)).enter(1), "nor was 3");
     }
 
     #[test]
-    fn a_barred_holder_has_nothing_until_its_time_is_over_and_is_not_forgotten() {
+    fn a_barred_subject_is_refused_until_its_time_is_over_and_not_dropped() {
         let (table, clock, rate) = table(1);
         table.bar(&table.of(1, Some(rate)), Duration::from_secs(5));
         assert_eq!(table.barred(1), Some(Duration::from_secs(5)));
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_told_without_taking_anything() {
+    fn reading_the_units_left_takes_nothing() {
         let (table, clock, rate) = table(10);
         assert_eq!(table.left(1, rate), None);
         assert_eq!(take(&table, 1, rate, 15), Ok(5));
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn holders_of_two_scopes_that_share_a_limiter_are_told_of_their_own() {
+    fn a_limiter_shared_by_two_scopes_has_a_policy_for_each() {
         let (table, _, rate) = table(1);
         let limiter = table.of(1, Some(rate));
         for _ in 0..2 {

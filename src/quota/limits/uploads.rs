@@ -1,6 +1,6 @@
-//! Memory of request bodies that have not arrived whole or are still in use, accounted before it is taken.
+//! Memory of request bodies that have not arrived completely or are in use, accounted before it is allocated.
 //!
-//! [`Uploads`] bounds the bytes of the process, of one tenant and of one key; a [`Reservation`] holds a part of all
+//! [`Uploads`] bounds the bytes of the process, of one tenant and of one key; a [`Reservation`] holds bytes of all
 //! three until it is dropped. An entry exists only while something is reserved for it.
 
 use std::sync::Arc;
@@ -15,23 +15,23 @@ use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
 use crate::model::ids::{AgentId, KeyId, TenantId};
 
-/// The slowest body that is accepted: in each window it brings at least this many bytes a second, or its end.
+/// The minimum rate of a body: in each window it transfers at least this many bytes per second, or ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BodyPace {
-    /// How long the bytes are counted before they are held against the rate.
+    /// The window over which bytes are counted.
     pub window: Duration,
     /// Bytes a second.
     pub bytes_per_second: u32,
 }
 
 impl BodyPace {
-    /// The bytes that a window must bring.
+    /// The bytes that a window must transfer.
     pub fn least(self) -> u128 {
         u128::from(self.bytes_per_second) * self.window.as_millis() / 1_000
     }
 }
 
-/// How many bytes of bodies may be reserved, and how slowly a body may arrive.
+/// The bounds on reserved bytes, and the minimum rate of a body.
 #[derive(Debug, Clone, Copy)]
 pub struct UploadOptions {
     /// Bytes of all bodies of the process.
@@ -40,11 +40,11 @@ pub struct UploadOptions {
     pub per_tenant: u64,
     /// Bytes of one key, and of one address without a key.
     pub per_key: u64,
-    /// The slowest body that is waited for.
+    /// The minimum rate of a body.
     pub pace: BodyPace,
 }
 
-/// What bytes are reserved for.
+/// The account that bytes are reserved for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Uploader {
     Key(KeyId),
@@ -54,7 +54,7 @@ pub(super) enum Uploader {
     ForeignCallers(AgentId),
 }
 
-/// The bytes that are reserved.
+/// The reserved bytes.
 #[derive(Debug)]
 pub(super) struct Uploads {
     options: UploadOptions,
@@ -71,16 +71,16 @@ impl Uploads {
         self.options.pace
     }
 
-    /// Bytes that are reserved now.
+    /// The bytes that are reserved now.
     pub(super) fn reserved(&self) -> u64 {
         self.total.load(Ordering::Relaxed)
     }
 
-    /// Reserves bytes of a key or an address, then of its tenant, then of the process. An operator's are reserved of the
-    /// process alone.
+    /// Reserves bytes of a key or an address, then of its tenant, then of the process; for the operator only of the
+    /// process.
     ///
     /// # Errors
-    /// [`Fault::Unavailable`] where one of the three has too few left; nothing is reserved then.
+    /// [`Fault::Unavailable`] if one of the three has too few left; then nothing is reserved.
     pub(super) fn reserve(
         self: &Arc<Self>,
         own: Option<Uploader>,
@@ -141,7 +141,7 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// Gives back what a body did not need that is shorter than was reserved for it.
+    /// Returns the bytes that a body shorter than its reservation does not need.
     pub fn shrink_to(&mut self, bytes: usize) {
         let spare = self.bytes.saturating_sub(bytes as u64);
         self.give_back(spare);
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shorter_body_gives_back_what_it_does_not_need() {
+    fn a_shorter_body_returns_the_rest_of_its_reservation() {
         let uploads = uploads();
         let mut first = uploads.reserve(Some(key(1)), Some(tenant(1)), 40).unwrap();
         first.shrink_to(3);
