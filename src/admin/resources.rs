@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use axum::extract::Request;
-use axum::response::{IntoResponse, Response};
+use axum::response::IntoResponse;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
@@ -11,10 +10,11 @@ use http::StatusCode;
 use http::header::ETAG;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use utoipa::{IntoParams, ToSchema};
+use utoipa::ToSchema;
 
 use super::definition::checks::{DefinitionInput, Description, MimeText, Name, checked_mime, decoded};
 use super::definition::form::{Form, content};
+use super::definition::routes::routes_by_query;
 use super::definitions::CatalogCall;
 use super::extract::{Condition, Params};
 use super::openapi::{DeleteAnswers, Preconditions, Problems, PutAnswers, WriteProblems};
@@ -174,88 +174,25 @@ impl Form for Resource {
     }
 }
 
-#[derive(Debug, Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-#[serde(deny_unknown_fields)]
-pub(super) struct ListParams {
-    /// One resource with its contents.
-    uri: Option<String>,
-    /// The maximum number of items on the page.
-    #[param(minimum = 1, maximum = 500, default = 100)]
-    limit: Option<i64>,
-    /// The `nextCursor` of the previous page.
-    cursor: Option<String>,
-}
-
-#[derive(Debug, Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-#[serde(deny_unknown_fields)]
-pub(super) struct UriParam {
-    /// The URI of the resource.
-    pub(super) uri: String,
-}
-
-/// A page, or one definition.
-#[derive(Serialize, ToSchema)]
-#[serde(untagged)]
-#[expect(dead_code, reason = "describes the answer of `CatalogCall::list_or_read`")]
-enum ListedOrRead {
-    Listed(Items<ResourceView>),
-    Read(ResourceView),
-}
-
-/// Lists resources, or reads one.
-///
-/// With `uri` one resource with its contents, without it a page of definitions.
-#[utoipa::path(
-    get,
-    path = "/admin/v1/agents/{agent}/resources",
-    operation_id = "readResources",
-    tag = "Resources",
-    params(("agent" = String, Path, description = "The id of the agent"), ListParams),
-    responses((status = 200, description = "Without `uri` a page of definitions; with it that resource with its contents, in the format of `PUT`", body = inline(ListedOrRead), headers(("ETag" = String, description = "With `uri`, the revision that last changed it"))), Problems)
-)]
-pub(super) async fn list_or_read(
-    call: CatalogCall,
-    Params(ListParams { uri, limit, cursor }): Params<ListParams>,
-) -> Answer<Response> {
-    Ok(call.list_or_read::<Resource>(uri, PageParams::new(limit, cursor)).await?)
-}
-
-/// Adds or replaces a resource.
-#[utoipa::path(
-    put,
-    path = "/admin/v1/agents/{agent}/resources",
-    operation_id = "putResource",
-    tag = "Resources",
-    params(("agent" = String, Path, description = "The id of the agent"), UriParam, Preconditions),
-    request_body = ResourceInput,
-    responses(PutAnswers)
-)]
-pub(super) async fn write(
-    call: CatalogCall,
-    Params(param): Params<UriParam>,
-    Condition(condition): Condition,
-    request: Request,
-) -> Answer<impl IntoResponse> {
-    Ok(call.put::<Resource>(&param.uri, condition, request).await?)
-}
-
-/// Removes a resource.
-#[utoipa::path(
-    delete,
-    path = "/admin/v1/agents/{agent}/resources",
-    operation_id = "deleteResource",
-    tag = "Resources",
-    params(("agent" = String, Path, description = "The id of the agent"), UriParam, Preconditions),
-    responses(DeleteAnswers)
-)]
-pub(super) async fn remove(
-    call: CatalogCall,
-    Params(param): Params<UriParam>,
-    Condition(condition): Condition,
-) -> Answer<impl IntoResponse> {
-    Ok(call.remove::<Resource>(&param.uri, condition).await?)
+routes_by_query! {
+    Resource(ResourceInput, ResourceView), "/admin/v1/agents/{agent}/resources", "Resources",
+    UriParam.uri(
+        /// The URI of the resource.
+        key,
+        /// One resource with its contents.
+        one
+    ),
+    /// Lists resources, or reads one.
+    ///
+    /// With `uri` one resource with its contents, without it a page of definitions.
+    get "readResources"(
+        "Without `uri` a page of definitions; with it that resource with its contents, in the format of `PUT`",
+        "With `uri`, the revision that last changed it"
+    ),
+    /// Adds or replaces a resource.
+    put "putResource",
+    /// Removes a resource.
+    delete "deleteResource",
 }
 
 /// Notifies the subscribers of a resource, without new content.

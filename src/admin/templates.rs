@@ -2,16 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use axum::extract::Request;
-use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use uri_template::UriTemplate;
-use utoipa::{IntoParams, ToSchema};
+use utoipa::ToSchema;
 
 use super::definition::checks::{DefinitionInput, Description, MOST_RAW, MimeText, Name, check_text};
 use super::definition::form::{Form, content};
+use super::definition::routes::routes_by_query;
 use super::definitions::CatalogCall;
 use super::extract::{Condition, Params};
 use super::openapi::{DeleteAnswers, Preconditions, Problems, PutAnswers};
@@ -132,86 +131,23 @@ impl Form for ResourceTemplate {
     }
 }
 
-#[derive(Debug, Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct ListParams {
-    /// One template with its body.
-    uri_template: Option<String>,
-    /// The maximum number of items on the page.
-    #[param(minimum = 1, maximum = 500, default = 100)]
-    limit: Option<i64>,
-    /// The `nextCursor` of the previous page.
-    cursor: Option<String>,
-}
-
-#[derive(Debug, Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct TemplateParam {
-    /// The URI template.
-    uri_template: String,
-}
-
-/// A page, or one definition.
-#[derive(Serialize, ToSchema)]
-#[serde(untagged)]
-#[expect(dead_code, reason = "describes the answer of `CatalogCall::list_or_read`")]
-enum ListedOrRead {
-    Listed(Items<TemplateView>),
-    Read(TemplateView),
-}
-
-/// Lists resource templates, or reads one.
-///
-/// With `uriTemplate` one template with its body, without it a page of definitions.
-#[utoipa::path(
-    get,
-    path = "/admin/v1/agents/{agent}/templates",
-    operation_id = "readTemplates",
-    tag = "Templates",
-    params(("agent" = String, Path, description = "The id of the agent"), ListParams),
-    responses((status = 200, description = "Without `uriTemplate` a page of definitions; with it that template with its body, in the format of `PUT`", body = inline(ListedOrRead), headers(("ETag" = String, description = "With `uriTemplate`, the revision that last changed it"))), Problems)
-)]
-pub(super) async fn list_or_read(
-    call: CatalogCall,
-    Params(ListParams { uri_template, limit, cursor }): Params<ListParams>,
-) -> Answer<Response> {
-    Ok(call.list_or_read::<ResourceTemplate>(uri_template, PageParams::new(limit, cursor)).await?)
-}
-
-/// Adds or replaces a resource template.
-#[utoipa::path(
-    put,
-    path = "/admin/v1/agents/{agent}/templates",
-    operation_id = "putTemplate",
-    tag = "Templates",
-    params(("agent" = String, Path, description = "The id of the agent"), TemplateParam, Preconditions),
-    request_body = TemplateInput,
-    responses(PutAnswers)
-)]
-pub(super) async fn write(
-    call: CatalogCall,
-    Params(param): Params<TemplateParam>,
-    Condition(condition): Condition,
-    request: Request,
-) -> Answer<impl IntoResponse> {
-    Ok(call.put::<ResourceTemplate>(&param.uri_template, condition, request).await?)
-}
-
-/// Removes a resource template.
-#[utoipa::path(
-    delete,
-    path = "/admin/v1/agents/{agent}/templates",
-    operation_id = "deleteTemplate",
-    tag = "Templates",
-    params(("agent" = String, Path, description = "The id of the agent"), TemplateParam, Preconditions),
-    responses(DeleteAnswers)
-)]
-pub(super) async fn remove(
-    call: CatalogCall,
-    Params(param): Params<TemplateParam>,
-    Condition(condition): Condition,
-) -> Answer<impl IntoResponse> {
-    Ok(call.remove::<ResourceTemplate>(&param.uri_template, condition).await?)
+routes_by_query! {
+    ResourceTemplate(TemplateInput, TemplateView), "/admin/v1/agents/{agent}/templates", "Templates",
+    TemplateParam.uri_template(
+        /// The URI template.
+        key,
+        /// One template with its body.
+        one
+    ),
+    /// Lists resource templates, or reads one.
+    ///
+    /// With `uriTemplate` one template with its body, without it a page of definitions.
+    get "readTemplates"(
+        "Without `uriTemplate` a page of definitions; with it that template with its body, in the format of `PUT`",
+        "With `uriTemplate`, the revision that last changed it"
+    ),
+    /// Adds or replaces a resource template.
+    put "putTemplate",
+    /// Removes a resource template.
+    delete "deleteTemplate",
 }

@@ -4,5 +4,6 @@ pub(super) mod checks;
 pub(super) mod form;
 mod manifest;
 pub(super) mod message;
+pub(super) mod routes;
 
 pub use manifest::{ManifestInput, ManifestView};
