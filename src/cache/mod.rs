@@ -2,11 +2,14 @@
 //!
 //! Nothing here knows what is cached. [`Cell`] holds facts about one scope and applies the rule; a [`ScopeMap`] finds the
 //! cell of a scope when the change feed raises it; a [`Loader`] bounds and times loads from the database and decides when
-//! memory may answer without it; a [`Writer`] serializes the writes of a scope, commits them and raises their cells.
+//! memory may answer without it; a [`Writer`] serializes the writes of a scope, commits them and raises their cells; a
+//! [`GroupCommit`] writes rows of many callers in one commit; a [`FairQueue`] is served in turn between payers.
 
 mod audited;
 mod cell;
 mod cell_map;
+mod fair_queue;
+mod group_commit;
 mod loader;
 mod maintenance;
 mod scope_map;
@@ -15,6 +18,8 @@ mod writer;
 
 pub use cell::{Cell, Invalidate, ScopeCell};
 pub use cell_map::CellMap;
+pub use fair_queue::{FairQueue, QueueFull, Queued};
+pub use group_commit::GroupCommit;
 pub use loader::{LoadLimiter, LoadOptions, Loader};
 pub use maintenance::StoreMaintenance;
 pub use scope_map::{CellSet, ScopeMap};

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use dashmap::DashMap;
-use tokio::sync::{Mutex, OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Mutex, OwnedMutexGuard, OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
 use crate::model::fault::Fault;
 use crate::model::scope::Scope;
@@ -53,6 +53,11 @@ impl Drop for WritePermit<'_> {
     }
 }
 
+/// The fault of a write that waits for too long, or behind too many.
+pub(super) fn busy() -> Fault {
+    Fault::Unavailable { retry_after: Duration::from_secs(1) }
+}
+
 impl WriteQueue {
     pub(super) fn new(options: QueueOptions) -> Self {
         Self { scopes: DashMap::new(), connections: Arc::new(Semaphore::new(options.concurrent)), options }
@@ -63,20 +68,33 @@ impl WriteQueue {
         self.options.deadline
     }
 
+    /// The longest wait for a permit.
+    pub(super) fn wait(&self) -> Duration {
+        self.options.wait
+    }
+
+    /// Waits for a share of the pool, in the order of arrival, for a write that changes no scope.
+    ///
+    /// # Errors
+    /// [`Fault::Unavailable`] past the longest wait.
+    pub(super) async fn acquire_share(&self) -> Result<SemaphorePermit<'_>, Fault> {
+        let acquired = tokio::time::timeout(self.options.wait, self.connections.acquire()).await;
+        acquired.ok().and_then(Result::ok).ok_or_else(busy)
+    }
+
     /// Waits for a scope and then for a share of the pool, each in the order of arrival.
     ///
     /// # Errors
     /// [`Fault::Unavailable`] where too many writers wait already, and past the longest wait.
     pub(super) async fn acquire(&self, scope: Scope) -> Result<WritePermit<'_>, Fault> {
-        let busy = Fault::Unavailable { retry_after: Duration::from_secs(1) };
-        let queue = self.enter(scope).ok_or_else(|| busy.clone())?;
+        let queue = self.enter(scope).ok_or_else(busy)?;
         let mut permit = WritePermit { queue: self, scope, guards: None };
         let waiting = async {
             let guard = Arc::clone(&queue.turn).lock_owned().await;
             Some((guard, Arc::clone(&self.connections).acquire_owned().await.ok()?))
         };
         let guards = tokio::time::timeout(self.options.wait, waiting).await.ok().flatten();
-        permit.guards = Some(guards.ok_or(busy)?);
+        permit.guards = Some(guards.ok_or_else(busy)?);
         Ok(permit)
     }
 

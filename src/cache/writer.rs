@@ -1,6 +1,7 @@
 //! Writes: one at a time to each scope, detached from the caller, published once committed.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio_util::task::TaskTracker;
 
@@ -114,15 +115,19 @@ impl Writer {
         written.unwrap_or(Err(Fault::StorageUnavailable))
     }
 
-    /// Runs a statement that writes what no cell can hold yet, with a write permit and within the deadline of a write.
+    /// Runs a statement that writes what no cell can hold yet, with a share of the pool and within the deadline of a write.
     pub async fn execute<T>(
         &self,
-        scope: Scope,
         statement: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, Fault> {
-        let _permit = self.queue.acquire(scope).await?;
+        let _share = self.queue.acquire_share().await?;
         let done = tokio::time::timeout(self.queue.deadline(), statement).await;
         Ok(done.unwrap_or(Err(StoreError::Timeout))?)
+    }
+
+    /// The longest that a write waits before it begins.
+    pub fn longest_wait(&self) -> Duration {
+        self.queue.wait()
     }
 
     /// Raises the cells, so that this replica answers nothing older, and notifies the other replicas.

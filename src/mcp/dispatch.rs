@@ -26,6 +26,7 @@ use crate::identity::grant::Caller;
 use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
 use crate::model::outcome::Outcome;
+use crate::model::scope::Scope;
 use crate::model::session::Session;
 use crate::quota::limits::{Admission, RateLimitStatus};
 use crate::sessions::open::NewSession;
@@ -207,7 +208,7 @@ impl Endpoint {
         };
         let session = self.sessions.open(caller, client, new).await?;
         // A list that is read from now on, on any replica, is not older than the revision from which the session notifies.
-        self.feed.acknowledged_head(caller.agent).await?;
+        self.feed.wait_for_replicas(Scope::from(caller.agent), session.since()).await;
         request.opened(session.id().uid(), asked.version, &asked.client);
         let mut result = Vec::new();
         legacy::encode::initialize(&mut result, asked.version, &snapshot.description)?;

@@ -1,8 +1,8 @@
 //! Sessions of the protocol revisions before 2026-07-28, available to the principal that opened them.
 //!
 //! [`Sessions`] finds, opens, changes and ends sessions. A session is a scope of its own, cached by the cache rule
-//! ([`crate::cache`]). Its last use is recorded in memory and persisted in batches; a session past the idle timeout
-//! ends.
+//! ([`crate::cache`]). Sessions that are opened at the same time are written in one commit. The last use of a session is
+//! recorded in memory and persisted in batches; a session past the idle timeout ends.
 
 mod cached;
 mod changes;
@@ -18,12 +18,14 @@ use std::time::Duration;
 use self::cached::{CachedSession, SessionFacts};
 use self::last_use::SessionUses;
 use self::open_streams::OpenStreams;
-use crate::cache::{Cell, CellMap, Loader, Writer};
+use crate::cache::{Cell, CellMap, GroupCommit, Loader, Writer};
 use crate::identity::grant::Caller;
+use crate::model::caller::Payer;
 use crate::model::fault::Fault;
-use crate::model::ids::SessionUid;
-use crate::model::session::{Session, SessionId, uid_of};
+use crate::model::ids::{AgentId, SessionUid};
+use crate::model::session::{Session, SessionHolder, SessionId, uid_of};
 use crate::model::sources::{FailPoint, Sources};
+use crate::store::sessions::{OpenOutcome, SessionRow};
 use crate::store::{Store, StoreError};
 
 /// The cells of all sessions in memory.
@@ -51,6 +53,10 @@ pub struct Sessions {
     uses: SessionUses,
     open_streams: OpenStreams,
     limits: SessionLimits,
+    /// Sessions to be opened.
+    inserts: GroupCommit<Payer, Arc<SessionRow>, OpenOutcome>,
+    /// Sessions to be opened of holders that have as many as they may.
+    rooms: GroupCommit<Payer, (AgentId, SessionHolder), ()>,
 }
 
 impl Sessions {
@@ -62,7 +68,9 @@ impl Sessions {
         limits: SessionLimits,
     ) -> Self {
         let (uses, open_streams) = (SessionUses::new(limits.idle), OpenStreams::default());
-        Self { store, sources, loader, writer, cells, uses, open_streams, limits }
+        let (inserts, rooms) =
+            (GroupCommit::new(writer.longest_wait()), GroupCommit::new(writer.longest_wait()));
+        Self { store, sources, loader, writer, cells, uses, open_streams, limits, inserts, rooms }
     }
 
     /// How many sessions are in memory.

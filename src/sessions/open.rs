@@ -1,18 +1,23 @@
 //! Opens sessions, within the bounds of their holder.
 
+use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
+use futures_util::future::try_join_all;
 use tokio::runtime::Handle;
+use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::Sessions;
 use super::cached::principal_of;
+use super::{SessionLimits, Sessions};
 use crate::identity::grant::Caller;
 use crate::model::audit::write::AuditedWrite;
+use crate::model::caller::Payer;
 use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
 use crate::model::ids::AgentId;
-use crate::model::scope::{ChangeKind, Scope};
+use crate::model::scope::{ChangeKind, Revision, Scope};
 use crate::model::session::{SessionHolder, SessionId};
 use crate::store::sessions::{OpenOutcome, SessionCap, SessionRow};
 
@@ -43,10 +48,16 @@ pub struct NewSession<'a> {
 pub struct OpenedSession {
     sessions: Arc<Sessions>,
     id: SessionId,
+    since: Revision,
     received: bool,
 }
 
 impl OpenedSession {
+    /// The revision of the agent's scope from which the session notifies.
+    pub fn since(&self) -> Revision {
+        self.since
+    }
+
     /// The id, once the client receives it.
     pub fn into_id(mut self) -> SessionId {
         self.received = true;
@@ -81,7 +92,10 @@ impl Sessions {
     /// least recently used one ends, and sessions without an open stream end before those with one.
     ///
     /// # Errors
-    /// [`Fault::InvalidParams`] for a member that is too long; [`Fault::Forbidden`] if the agent was just deleted.
+    /// [`Fault::InvalidParams`] for a member that is too long; [`Fault::Forbidden`] if the agent was just deleted;
+    /// [`Fault::Unavailable`] if too many sessions wait to be opened, or this one for too long;
+    /// [`Fault::StorageUnavailable`] if the database does not answer: a session that was opened all the same expires,
+    /// since nobody knows its id.
     pub async fn open(
         self: &Arc<Self>,
         caller: &Caller,
@@ -109,55 +123,79 @@ impl Sessions {
             capabilities: new.capabilities.to_owned(),
             now: self.sources.clock.now(),
         };
-        let sessions = Arc::clone(self);
+        let (sessions, payer) = (Arc::clone(self), caller.payer());
         // A client that disconnects meanwhile drops the opened session, which ends it.
-        self.writer.detached(async move { sessions.insert_within_bounds(new, id).await }).await
+        self.writer.detached(async move { sessions.open_within_bounds(payer, Arc::new(new), id).await }).await
     }
 
-    async fn insert_within_bounds(
+    async fn open_within_bounds(
         self: Arc<Self>,
-        new: SessionRow,
+        payer: Payer,
+        new: Arc<SessionRow>,
         id: SessionId,
     ) -> Result<OpenedSession, Fault> {
-        let most = i64::from(self.limits.per_principal);
-        let crowd = most + most / SLACK;
-        let mut opened = self.insert_session(&new, crowd).await?;
-        if opened == OpenOutcome::Full {
-            self.make_room(new.agent, new.holder, (most - 1, crowd)).await?;
-            opened = self.insert_session(&new, i64::MAX).await?;
-        }
-        match opened {
-            OpenOutcome::Yes => Ok(OpenedSession { sessions: self, id, received: false }),
-            OpenOutcome::Full | OpenOutcome::NoAgent => Err(Fault::Forbidden),
+        let began = Instant::now();
+        loop {
+            let write = |batch: Vec<_>| self.insert(batch);
+            match self.inserts.write(payer, Arc::clone(&new), write).await? {
+                OpenOutcome::Opened(since) => {
+                    return Ok(OpenedSession { sessions: self, id, since, received: false });
+                }
+                OpenOutcome::NoAgent => return Err(Fault::Forbidden),
+                // Sessions of the same holder that open at the same moment may take the room that was made.
+                OpenOutcome::Full if began.elapsed() >= self.writer.longest_wait() => {
+                    return Err(Fault::Unavailable { retry_after: Duration::from_secs(1) });
+                }
+                OpenOutcome::Full => {}
+            }
+            let write = |batch: Vec<_>| self.make_room_for(batch);
+            self.rooms.write(payer, (new.agent, new.holder), write).await?;
         }
     }
 
-    async fn insert_session(&self, new: &SessionRow, most: i64) -> Result<OpenOutcome, Fault> {
-        self.writer.execute(Scope::from(new.uid), self.store.open_session(new, most)).await
+    async fn insert(&self, batch: Vec<Arc<SessionRow>>) -> Result<Vec<OpenOutcome>, Fault> {
+        self.writer.execute(self.store.open_sessions(&batch, self.limits.threshold())).await
     }
 
-    /// Ends the sessions of a holder except those in use and those used last, unless another replica has done so
-    /// meanwhile.
-    async fn make_room(
-        &self,
-        agent: AgentId,
-        holder: SessionHolder,
-        (most, crowd): (i64, i64),
-    ) -> Result<(), Fault> {
+    /// Makes room for sessions, one for each time that their holder is listed.
+    async fn make_room_for(&self, sessions: Vec<(AgentId, SessionHolder)>) -> Result<Vec<()>, Fault> {
+        let mut counts = HashMap::<_, i64>::new();
+        for holder in &sessions {
+            *counts.entry(*holder).or_default() += 1;
+        }
+        let room = |((agent, holder), count)| self.make_room(agent, holder, count);
+        try_join_all(counts.into_iter().map(room).collect::<Vec<_>>()).await?;
+        Ok(vec![(); sessions.len()])
+    }
+
+    /// Ends sessions of a holder, except those in use and those used last, so that `count` more are within its bound,
+    /// unless another replica has done so meanwhile.
+    async fn make_room(&self, agent: AgentId, holder: SessionHolder, count: i64) -> Result<(), Fault> {
         let present =
             self.loader.load(async || self.store.sessions_of(agent, holder, MOST_ENDED).await).await?;
         self.write_uses_of(&present).await;
         let now = self.sources.clock.now();
         let streams_since = now - self.uses.lease();
-        let crowd = SessionCap { agent, holder, keep: most, threshold: crowd, streams_since };
+        let most = i64::from(self.limits.per_principal);
+        let count = count.min(most);
+        let (keep, threshold) = (most - count, self.limits.threshold() - count + 1);
+        let cap = SessionCap { agent, holder, keep, threshold, streams_since };
         self.writer
             .transact(queue(agent, holder), &AuditedWrite::UNAUDITED, async |write| {
-                for session in write.end_sessions_beyond(crowd, now, MOST_ENDED).await? {
+                for session in write.end_sessions_beyond(cap, now, MOST_ENDED).await? {
                     write.change(Scope::from(session), ChangeKind::SessionEnded, session.to_string());
                 }
                 Ok(())
             })
             .await
+    }
+}
+
+impl SessionLimits {
+    /// The most sessions that a holder has before some end.
+    fn threshold(&self) -> i64 {
+        let most = i64::from(self.per_principal);
+        most + most / SLACK
     }
 }
 

@@ -60,9 +60,17 @@ impl Store {
         }
     }
 
-    /// Executes a single statement that only reads, and repeats it on the next connection if its connection was lost,
-    /// up to the size of the pool.
+    /// Executes a single statement that only reads, as [`run_repeatable`](Self::run_repeatable).
     pub(super) async fn read<T>(
+        &self,
+        statement: impl AsyncFnOnce(&mut PgConnection) -> Result<T, sqlx::Error> + Clone,
+    ) -> Result<T, StoreError> {
+        self.run_repeatable(statement).await
+    }
+
+    /// Executes a single statement that has the same effect when it is executed again, and repeats it on the next
+    /// connection if its connection was lost, up to the size of the pool.
+    pub(super) async fn run_repeatable<T>(
         &self,
         statement: impl AsyncFnOnce(&mut PgConnection) -> Result<T, sqlx::Error> + Clone,
     ) -> Result<T, StoreError> {

@@ -1,57 +1,21 @@
 //! Sessions and their subscriptions.
 
 mod maintenance;
+mod open;
 
 pub use maintenance::{SessionCap, SessionUse};
+pub use open::{OpenOutcome, SessionRow};
 
 use sqlx::PgConnection;
 use time::OffsetDateTime;
 
+use super::StoreError;
 use super::snapshot::Snapshot;
 use super::write::Write;
-use super::{Store, StoreError};
 use crate::model::ids::{AgentId, PrincipalId, SessionUid, TenantId};
 use crate::model::scope::Revision;
-use crate::model::session::{LogLevel, ResourceSubscription, Session, SessionHolder};
+use crate::model::session::{LogLevel, ResourceSubscription, Session};
 use crate::model::uri::ResourceUri;
-
-/// A session to be opened.
-#[derive(Debug, Clone)]
-pub struct SessionRow {
-    /// Hash of its id.
-    pub hash: [u8; 32],
-    /// Identity.
-    pub uid: SessionUid,
-    /// Tenant of the agent.
-    pub tenant: TenantId,
-    /// The agent.
-    pub agent: AgentId,
-    /// The principal that opens it.
-    pub principal: Option<PrincipalId>,
-    /// The holder that it is counted for.
-    pub holder: SessionHolder,
-    /// The negotiated protocol revision.
-    pub version: String,
-    /// Name of the client, as sent by it.
-    pub client_name: String,
-    /// Version of the client, as sent by it.
-    pub client_version: String,
-    /// Capabilities of the client, as JSON.
-    pub capabilities: String,
-    /// Current time.
-    pub now: OffsetDateTime,
-}
-
-/// Result of opening a session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OpenOutcome {
-    /// It was opened.
-    Yes,
-    /// The holder has reached the maximum.
-    Full,
-    /// The agent does not exist any more.
-    NoAgent,
-}
 
 /// A session as stored.
 #[derive(Debug, Clone)]
@@ -73,59 +37,6 @@ pub struct SubscriptionState {
     pub count: i64,
     /// Current revision of the agent's scope.
     pub since: Revision,
-}
-
-impl Store {
-    /// Opens a session and creates its head, unless its holder has `most` open sessions. Concurrent calls of
-    /// one holder may exceed this slightly.
-    pub async fn open_session(&self, new: &SessionRow, most: i64) -> Result<OpenOutcome, StoreError> {
-        let row = self
-            .run(async |connection| {
-                sqlx::query!(
-                    r#"with agent as (
-                        select a.tenant, a.uid, h.revision from agents a join heads h on h.scope = a.uid
-                        where a.tenant = $3 and a.uid = $4 and a.deleted_at is null
-                    ),
-                    present as (
-                        select count(*) as count from (
-                            select from sessions s
-                            where s.agent = $4 and s.ended_at is null
-                            and coalesce(s.holder, s.principal, '00000000-0000-0000-0000-000000000000'::uuid) = $12
-                            limit $11
-                        ) as counted
-                    ),
-                    opened as (
-                        insert into sessions (uid, hash, tenant, agent, principal, version, client_name,
-                            client_version, capabilities, since_revision, created_at, used_at, holder)
-                        select $1, $2, agent.tenant, agent.uid, $5, $6, $7, $8, $9, agent.revision, $10, $10, $12
-                        from agent, present where present.count < $11
-                        returning uid
-                    ),
-                    head as (insert into heads (scope, revision, floor) select uid, 1, 1 from opened)
-                    select exists (select from agent) as "agent!", exists (select from opened) as "opened!""#,
-                    new.uid.0,
-                    &new.hash[..],
-                    new.tenant.0,
-                    new.agent.0,
-                    new.principal.map(|principal| principal.0),
-                    new.version,
-                    new.client_name,
-                    new.client_version,
-                    new.capabilities,
-                    new.now,
-                    most,
-                    new.holder.0,
-                )
-                .fetch_one(connection)
-                .await
-            })
-            .await?;
-        Ok(match (row.opened, row.agent) {
-            (true, _) => OpenOutcome::Yes,
-            (false, true) => OpenOutcome::Full,
-            (false, false) => OpenOutcome::NoAgent,
-        })
-    }
 }
 
 impl Snapshot {

@@ -1,6 +1,7 @@
 //! Sessions: their owners, content, and access from several replicas.
 
 mod expiry;
+mod group_commit;
 mod holders;
 mod pruning;
 

@@ -1,6 +1,5 @@
 //! Places that are shared fairly between payers: each has a queue of its own, and the queues are served in turn.
 
-use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,31 +7,16 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-/// A semaphore whose permits go round between the payers that wait for one.
-///
-/// At most so many wait altogether. Past it the longest queue loses its newest waiter to a payer with a shorter one, so
-/// that a payer that floods the semaphore displaces itself alone.
+use crate::cache::{FairQueue, Queued};
+
+/// A semaphore whose permits go round between the payers that wait for one, as a [`FairQueue`] does.
 #[derive(Debug)]
-pub(super) struct FairSemaphore<K: Copy + Eq + Hash> {
-    state: Mutex<State<K>>,
-    most_waiting: usize,
-}
+pub(super) struct FairSemaphore<K: Copy + Eq + Hash>(Mutex<State<K>>);
 
 #[derive(Debug)]
 struct State<K: Copy + Eq + Hash> {
     free: usize,
-    waiting: usize,
-    next_waiter: u64,
-    /// Never empty queues.
-    queues: HashMap<K, VecDeque<Waiter<K>>>,
-    /// The payers with a queue, in the order in which they are served.
-    turns: VecDeque<K>,
-}
-
-#[derive(Debug)]
-struct Waiter<K: Copy + Eq + Hash> {
-    number: u64,
-    ready: oneshot::Sender<FairPermit<K>>,
+    waiting: FairQueue<K, oneshot::Sender<FairPermit<K>>>,
 }
 
 /// One place, until dropped.
@@ -56,118 +40,59 @@ struct InQueue<'s, K: Copy + Eq + Hash> {
 
 impl<K: Copy + Eq + Hash> Drop for InQueue<'_, K> {
     fn drop(&mut self) {
-        self.semaphore.state.lock().leave(self.payer, self.number);
+        self.semaphore.0.lock().waiting.remove(self.payer, self.number);
     }
 }
 
 impl<K: Copy + Eq + Hash> FairSemaphore<K> {
     pub(super) fn new(permits: usize, most_waiting: usize) -> Arc<Self> {
-        let state = State {
-            free: permits,
-            waiting: 0,
-            next_waiter: 0,
-            queues: HashMap::new(),
-            turns: VecDeque::new(),
-        };
-        Arc::new(Self { state: Mutex::new(state), most_waiting })
+        Arc::new(Self(Mutex::new(State { free: permits, waiting: FairQueue::new(most_waiting) })))
     }
 
     /// How many permits are free.
     pub(super) fn free(&self) -> usize {
-        self.state.lock().free
+        self.0.lock().free
     }
 
     /// How many wait.
     #[cfg(test)]
     pub(super) fn waiting(&self) -> usize {
-        self.state.lock().waiting
+        self.0.lock().waiting.len()
     }
 
     /// A permit; `None` where none is free within `wait`, or the payer's queue is too long.
     pub(super) async fn acquire(self: &Arc<Self>, payer: K, wait: Duration) -> Option<FairPermit<K>> {
-        let (number, ready) = {
-            let mut state = self.state.lock();
+        let (ready, receiver) = oneshot::channel();
+        // What is displaced is dropped, which wakes its waiter, and not while the lock is held.
+        let Queued { number, displaced } = {
+            let mut state = self.0.lock();
             // While one is free nobody waits.
             if state.free > 0 {
                 state.free -= 1;
                 return Some(FairPermit(Some(Arc::clone(self))));
             }
-            state.enter(payer, self.most_waiting)?
+            state.waiting.push(payer, ready).ok()?
         };
+        drop(displaced);
         let _in_queue = InQueue { semaphore: self, payer, number };
-        tokio::time::timeout(wait, ready).await.ok()?.ok()
+        tokio::time::timeout(wait, receiver).await.ok()?.ok()
     }
 
     /// Hands a permit on to the next waiter.
     fn release(self: &Arc<Self>) {
         loop {
             let next = {
-                let mut state = self.state.lock();
-                let next = state.next();
+                let mut state = self.0.lock();
+                let next = state.waiting.pop();
                 state.free += usize::from(next.is_none());
                 next
             };
-            let Some(waiter) = next else { return };
-            match waiter.ready.send(FairPermit(Some(Arc::clone(self)))) {
+            let Some(ready) = next else { return };
+            match ready.send(FairPermit(Some(Arc::clone(self)))) {
                 Ok(()) => return,
                 // It has just given up: the permit goes to the one after it, and not through its own drop.
                 Err(mut permit) => permit.0 = None,
             }
-        }
-    }
-}
-
-impl<K: Copy + Eq + Hash> State<K> {
-    fn enter(&mut self, payer: K, most: usize) -> Option<(u64, oneshot::Receiver<FairPermit<K>>)> {
-        if self.waiting >= most {
-            self.displace(payer)?;
-        }
-        let (ready, receiver) = oneshot::channel();
-        let number = self.next_waiter;
-        self.next_waiter += 1;
-        let queue = self.queues.entry(payer).or_default();
-        if queue.is_empty() {
-            self.turns.push_back(payer);
-        }
-        queue.push_back(Waiter { number, ready });
-        self.waiting += 1;
-        Some((number, receiver))
-    }
-
-    /// Refuses the newest waiter of the longest queue, if that stays at least as long as the payer's is then.
-    fn displace(&mut self, payer: K) -> Option<()> {
-        let own = self.queues.get(&payer).map_or(0, VecDeque::len);
-        let (longest, queue) = self.queues.iter().max_by_key(|(_, queue)| queue.len())?;
-        if queue.len() <= own + 1 {
-            return None;
-        }
-        let (longest, newest) = (*longest, queue.back()?.number);
-        self.leave(longest, newest);
-        Some(())
-    }
-
-    /// The waiter whose turn it is; its payer's next turn comes after those of all others.
-    fn next(&mut self) -> Option<Waiter<K>> {
-        let payer = self.turns.pop_front()?;
-        let queue = self.queues.get_mut(&payer)?;
-        let waiter = queue.pop_front()?;
-        if queue.is_empty() {
-            self.queues.remove(&payer);
-        } else {
-            self.turns.push_back(payer);
-        }
-        self.waiting -= 1;
-        Some(waiter)
-    }
-
-    fn leave(&mut self, payer: K, number: u64) {
-        let Some(queue) = self.queues.get_mut(&payer) else { return };
-        let Some(at) = queue.iter().position(|waiter| waiter.number == number) else { return };
-        queue.remove(at);
-        self.waiting -= 1;
-        if queue.is_empty() {
-            self.queues.remove(&payer);
-            self.turns.retain(|other| *other != payer);
         }
     }
 }

@@ -13,6 +13,7 @@ pub(crate) struct Proxy {
     /// How to connect to the database through the proxy.
     pub(crate) options: PgConnectOptions,
     fault: watch::Sender<Fault>,
+    cut: watch::Sender<()>,
 }
 
 impl Proxy {
@@ -27,10 +28,18 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let (fault, faults) = watch::channel(Fault::None);
+        let (cut, cuts) = watch::channel(());
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let server = Address::of(&target.borrow());
-                tokio::spawn(carry(client, server, faults.clone()));
+                let (carrying, mut cuts) = (carry(client, server, faults.clone()), cuts.clone());
+                cuts.mark_unchanged();
+                tokio::spawn(async move {
+                    tokio::select! {
+                        () = carrying => {}
+                        _ = cuts.changed() => {}
+                    }
+                });
             }
         });
         let options = PgConnectOptions::new_without_pgpass()
@@ -39,13 +48,18 @@ impl Proxy {
             .ssl_mode(sqlx::postgres::PgSslMode::Disable)
             .username(database.get_username())
             .database(database.get_database().unwrap());
-        Self { options, fault }
+        Self { options, fault, cut }
     }
 
     /// Drops all bytes in both directions from now on without closing connections, or passes everything again on new
     /// connections.
     pub(crate) fn swallow(&self, yes: bool) {
         self.fail(if yes { Fault::Swallowed } else { Fault::None });
+    }
+
+    /// Closes all open connections; new ones are carried.
+    pub(crate) fn cut(&self) {
+        self.cut.send_replace(());
     }
 
     /// From now on open and new connections fail in this way.
