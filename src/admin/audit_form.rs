@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_is_sent_to_those_who_ask_for_it() {
+    fn a_stream_is_sent_on_request() {
         let form = |accept: &'static str| Form::of(Some(&HeaderValue::from_static(accept)));
         assert_eq!(form("application/x-ndjson"), Some(Form::Lines));
         assert_eq!(form("text/csv;q=0.9, application/json"), Some(Form::Csv));

@@ -8,9 +8,9 @@ use crate::identity::grant::Caller;
 use crate::model::fault::Fault;
 use crate::model::uri::ResourceUri;
 
-/// Most comparisons of URIs with templates for one request: some hundred milliseconds at worst.
+/// The maximum number of comparisons of URIs with templates for one request: a few hundred milliseconds at worst.
 pub(super) const MOST_COMPARISONS: usize = 250_000;
-/// Most comparisons made on the async thread: about a millisecond at worst.
+/// The maximum number of comparisons on the async thread: about a millisecond at worst.
 pub(super) const LIGHT_COMPARISONS: usize = 1_000;
 
 impl Definitions {

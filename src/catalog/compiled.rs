@@ -25,15 +25,15 @@ const TO_RENDER: &str = "{";
 /// Messages whose texts are templates, or one text that is one.
 #[derive(Debug)]
 pub(super) struct Compiled {
-    /// As registered, with [`TO_RENDER`] in the place of each text that is to be rendered: who answers with a copy
-    /// copies no text for nothing.
+    /// As registered, with [`TO_RENDER`] in the place of each text to render, so that copying the messages copies no
+    /// text in vain.
     messages: Vec<PromptMessage>,
-    /// What is to be rendered: of messages, each text that [`is_template`], in their order.
+    /// The texts to render: of messages, each text that [`is_template`], in order.
     templates: Vec<Arc<Template>>,
     weight: usize,
 }
 
-/// Which version of what is compiled.
+/// Identifies a version of a source.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Source {
     /// The body of a resource template.
@@ -42,7 +42,7 @@ pub(super) enum Source {
     Prompt(PromptName),
 }
 
-/// What is compiled, up to a number of bytes; the least used go first.
+/// The compiled templates and prompts, up to a number of bytes; the least used ones are dropped first.
 #[derive(Debug)]
 pub(super) struct Compilations(Cache<CompilationKey, Arc<Compiled>>);
 
@@ -55,7 +55,7 @@ impl Compilations {
         Self(Cache::builder().max_capacity(max_bytes).weigher(weigh).build())
     }
 
-    /// What is compiled of a source at a revision, if it is cached.
+    /// The compiled form of a source at a revision, if it is cached.
     pub(super) fn get(&self, key: &CompilationKey) -> Option<Arc<Compiled>> {
         self.0.get(key)
     }
@@ -76,7 +76,7 @@ impl Compilations {
 pub(super) struct MessageError {
     /// Which message.
     pub(super) index: usize,
-    /// What is wrong with one of its texts.
+    /// The error of one of its texts.
     pub(super) error: RenderError,
 }
 

@@ -1,4 +1,4 @@
-//! Completion: which of the values that an agent offers go on from what is written.
+//! Completion: the values for an argument that match the typed text.
 
 use std::collections::HashSet;
 
@@ -9,14 +9,14 @@ use super::snapshot::Definitions;
 use crate::model::call::{Completion, Reference};
 use crate::model::fault::Fault;
 
-/// Most values of an answer (server/utilities/completion).
+/// The maximum number of values in an answer (server/utilities/completion).
 const MOST_VALUES: usize = 100;
 
-/// The values that begin with what is written, then those that hold it elsewhere, each once and in the order of their
-/// owner.
+/// The values that begin with the typed text, then those that contain it elsewhere, each once and in the order of the
+/// definition.
 ///
 /// # Errors
-/// [`Fault::InvalidParams`] where there is no such prompt or template, or it has no such argument or variable.
+/// [`Fault::InvalidParams`] if there is no such prompt or template, or it has no such argument or variable.
 pub fn complete(
     definitions: &Definitions,
     reference: &Reference,
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hundred_values_are_told_and_all_are_counted() {
+    fn at_most_a_hundred_values_are_sent_and_all_are_counted() {
         let offered: Vec<_> = (0..250).map(|n| format!("v{n}")).collect();
         let completion = best(&offered, "V");
         assert_eq!((completion.values.as_slice(), completion.total), (&offered[..100], 250));

@@ -41,7 +41,7 @@ use crate::model::ids::AgentId;
 use crate::model::sources::Sources;
 use crate::store::Store;
 
-/// What the cache of contents counts for each entry besides its bytes.
+/// The overhead of an entry in the cache of contents, in bytes.
 const ENTRY_BYTES: usize = 128;
 
 /// Reads and writes what agents publish.

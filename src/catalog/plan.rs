@@ -99,7 +99,7 @@ impl<'s> Plan<'s> {
 }
 
 impl<'s, K: DefinitionKind> Steps<'s, K> {
-    /// Each key is wanted at most once.
+    /// Each key is requested at most once.
     fn new(stored: &'s [K], wanted: &'s [K::New]) -> Self {
         let mut left: BTreeMap<_, _> = stored.iter().map(|old| (old.key(), old)).collect();
         let by_key: BTreeMap<_, _> = wanted.iter().map(|new| (K::key_of(new), new)).collect();

@@ -66,7 +66,7 @@ impl PrefixIndex {
     }
 
     fn bits(&self, uri: &str) -> &[u64] {
-        // Whatever begins a URI and is not above it also begins every text between the two.
+        // A text that begins a URI, and is not above it in byte order, also begins every text between the two.
         let mut at = self.prefixes.partition_point(|prefix| &*prefix.text <= uri).checked_sub(1);
         while let Some(prefix) = at.and_then(|at| self.prefixes.get(at)) {
             if uri.starts_with(&*prefix.text) {

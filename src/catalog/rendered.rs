@@ -20,7 +20,7 @@ use crate::model::prompt::Prompt;
 use crate::model::resource::PartKind;
 use crate::model::uri::ResourceUri;
 
-/// How often contents that were just purged are looked for anew, in a newer snapshot.
+/// How often purged contents are looked up again in a newer snapshot.
 const MOST_LOOKS: usize = 3;
 
 impl Catalog {

@@ -102,7 +102,7 @@ impl Catalog {
         self.put_made(agent, uri.clone(), move |old| content.of(uri, old), condition, audited).await
     }
 
-    /// Says that a resource changed, without new content.
+    /// Notifies the subscribers of a resource without new content.
     ///
     /// # Errors
     /// [`Fault::NotFound`], [`Fault::RevisionMismatch`].

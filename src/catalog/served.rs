@@ -14,7 +14,7 @@ use crate::model::ids::TenantId;
 use crate::model::scope::{Change, ChangeKind, Revision};
 use crate::model::uri::ResourceUri;
 
-/// Most templates that changed; past it all URIs are taken for changed.
+/// The maximum number of changed templates; above it all URIs count as changed.
 const MOST_TEMPLATES: usize = 1_000;
 
 /// A template that changed, and how.
@@ -24,8 +24,8 @@ struct Changed {
 }
 
 impl Catalog {
-    /// The URIs, each with the revision that did it; `None` where finding out is too much work, or is refused. What is
-    /// more than a little runs off the async threads, at the tenant's expense.
+    /// The URIs that are served differently, each with the revision of the change; `None` if determining it costs too
+    /// much or is refused. Beyond a small cost it runs off the async threads, with a render permit of the tenant.
     pub(super) async fn answered_anew(
         &self,
         tenant: TenantId,

@@ -24,9 +24,10 @@ use crate::store::definitions::Table;
 use crate::store::snapshot::{Head, Snapshot};
 use crate::store::{Store, StoreError};
 
-/// Changes patched at once; a snapshot further behind is loaded anew.
+/// The maximum number of changes to patch; a snapshot further behind is loaded again.
 const MOST_CHANGES: usize = 10_000;
-/// Most loads for one caller while the agent keeps changing; the last is answered, since it is newer than the call.
+/// The maximum number of loads for one caller while the agent keeps changing; the last one is answered, since it is
+/// newer than the call.
 const MOST_LOADS: usize = 4;
 
 /// The definitions of an agent at one revision.
@@ -40,7 +41,7 @@ pub struct AgentSnapshot {
     pub description: AgentDescription,
     /// Its definitions.
     pub definitions: Definitions,
-    /// The newest revisions that changed what results show.
+    /// The newest revisions that changed each list and the description.
     pub changed: Changed,
 }
 
@@ -49,7 +50,7 @@ pub struct AgentSnapshot {
 pub struct Definitions {
     /// By kind, in byte order of their keys.
     pub all: ByKind<InMemory>,
-    /// The resource templates by what they match.
+    /// The resource templates, indexed for matching.
     pub(super) templates: Templates,
 }
 
@@ -133,7 +134,7 @@ impl AgentCell {
         Revision(self.wanted.load(Ordering::Acquire))
     }
 
-    /// The snapshot as it is, however old; `None` before the first.
+    /// The current snapshot, however old; `None` before the first.
     pub(super) fn stale(&self) -> Option<Arc<AgentSnapshot>> {
         self.current.load_full()
     }

@@ -36,7 +36,7 @@ impl Templates {
         Self { index: Arc::new(PrefixIndex::new(prefixes)), ranked: ranked.into() }
     }
 
-    /// With how many templates a URI is compared at most.
+    /// The maximum number of templates that a URI is compared with.
     pub(super) fn candidates(&self, uri: &ResourceUri) -> usize {
         self.index.count(uri.as_str())
     }

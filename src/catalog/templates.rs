@@ -21,7 +21,7 @@ impl Registered for ResourceTemplate {
         limits.templates_per_agent
     }
 
-    /// Compiles the body, and renders it without values: what takes too much even then is refused.
+    /// Compiles the body and renders it without values, which refuses a body whose cost is too high with any values.
     async fn check(catalog: &Catalog, tenant: TenantId, new: &NewTemplate) -> Result<(), Fault> {
         let body = new.body.bytes.clone();
         let variables: Vec<_> = new.uri_template.variables().map(str::to_owned).collect();

@@ -67,7 +67,7 @@ impl Admin {
         Ok(Self { client, url, key, request_id: None })
     }
 
-    /// Sends this request id with all requests, by which their audit rows are recognised.
+    /// Sends this request id with all requests, by which their audit rows are recognized.
     pub(super) fn with_request_id(self, id: String) -> Self {
         Self { request_id: Some(id), ..self }
     }

@@ -20,7 +20,7 @@ pub(super) enum Raw {
 }
 
 impl Raw {
-    /// A digest of the value, by which a change of a secret is recognised.
+    /// A digest of the value, by which a change of a secret is recognized.
     pub(super) fn digest(&self) -> [u8; 32] {
         let hash = Sha256::new();
         let hash = match self {

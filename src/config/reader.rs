@@ -15,7 +15,7 @@ pub(super) struct Entry {
     pub(super) value: Option<DisplayValue>,
     /// Where the value was set; `None` for a default.
     pub(super) source: Option<Source>,
-    /// The digest of a secret as it was given, by which a change is recognised.
+    /// The digest of a secret as it was given, by which a change is recognized.
     pub(super) secret: Option<[u8; 32]>,
     /// The documentation, line by line.
     pub(super) documentation: &'static [&'static str],

@@ -305,7 +305,7 @@ mod tests {
     use super::Body;
 
     #[tokio::test]
-    async fn effect_of_a_delivery_takes_place_when_the_body_is_taken() {
+    async fn action_of_a_body_runs_when_its_first_frame_is_taken() {
         let taken = Arc::new(AtomicUsize::new(0));
         let watched = || {
             let taken = Arc::clone(&taken);

@@ -1,8 +1,8 @@
 //! Establishes the address of a client: the peer of the connection, or what trusted proxies report in one header.
 //!
-//! The header is read from its end, entry by entry, as bytes: each proxy appends the address of its own peer, so an entry
-//! is believed only while the address after it is that of a trusted proxy. An entry that is no address makes the client
-//! [unknown](ClientAddress::Unknown); it never makes an earlier hop the client.
+//! The header is read from its end, entry by entry, as bytes: each proxy appends the address of its own peer, so an
+//! entry is trusted only if the address after it is that of a trusted proxy. An entry that is no address makes the
+//! client [unknown](ClientAddress::Unknown); it never makes an earlier hop the client.
 
 use std::net::IpAddr;
 

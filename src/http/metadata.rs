@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_is_where_the_challenge_says_that_it_is() {
+    fn a_document_is_at_the_url_of_the_challenge() {
         for url in ["https://mcp.example.com", "https://example.com:8443/hub"] {
             let metadata = metadata(url);
             for what in [Protected::Gateway, Protected::Endpoint("research")] {
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_agent_could_be_called_has_no_document() {
+    fn an_invalid_agent_id_has_no_document() {
         for path in ["x", "/A/mcp", "/admin/mcp", "/a/b/mcp", "/a", "//mcp", "/mcp", "/a/mcp/x", "/a%22/mcp"]
         {
             let path = format!("/.well-known/oauth-protected-resource{path}");

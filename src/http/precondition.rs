@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn if_match_is_read_as_rfc_9110_says() {
+    fn if_match_is_parsed_as_rfc_9110_defines() {
         let read = |values: &[&str]| {
             read(&headers("if-match", values)).map(|read| read.matches).map_err(|fault| fault.name())
         };
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_precondition_holds_or_not() {
+    fn a_precondition_succeeds_or_fails() {
         let holds = |matches, matches_none, present: Option<i64>| {
             Precondition { matches, matches_none }.check(present.map(Revision)).is_ok()
         };
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_asker_has_is_not_sent_again() {
+    fn a_representation_that_the_client_has_is_not_sent_again() {
         let (asked, answer) = (headers("if-none-match", &["W/\"7\""]), headers("etag", &["\"7\""]));
         let ok = StatusCode::OK;
         assert!(is_known(&Method::GET, &asked, ok, &answer) && is_known(&Method::HEAD, &asked, ok, &answer));

@@ -30,7 +30,7 @@ pub struct Refusals {
 }
 
 impl Refusals {
-    /// Reads up to `places` bodies at once.
+    /// Reads up to `places` bodies concurrently.
     pub fn new(places: usize, limits: Arc<Limits>) -> Self {
         Self { places: Semaphore::new(places), limits }
     }

@@ -23,7 +23,7 @@ mod tests {
     use super::within;
 
     #[tokio::test]
-    async fn what_is_there_in_time_is_answered_and_nothing_else() {
+    async fn only_a_result_within_the_deadline_is_returned() {
         let (none, soon) = (Duration::ZERO, Duration::from_millis(10));
         let later = async {
             tokio::time::sleep(soon).await;

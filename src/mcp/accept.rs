@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_takes_json_is_answered() {
+    fn a_client_that_accepts_json_is_answered() {
         let cases: [&[&str]; 13] = [
             &[],
             &[""],
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_takes_no_json_is_known_and_one_that_takes_nothing_of_ours_is_refused() {
+    fn a_client_without_json_is_recognized_and_one_without_any_type_refused() {
         let refused = Err(Fault::NotAcceptable("application/json"));
         for (accept, expected) in [
             ("text/html", refused.clone()),
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_taken_or_asked_for_by_name() {
+    fn events_are_accepted_by_wildcard_or_requested_by_name() {
         let cases: [(&[&str], bool, bool); 7] = [
             (&[], true, false),
             (&["*/*"], true, false),

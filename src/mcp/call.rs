@@ -21,7 +21,7 @@ pub enum Call<'a> {
     List {
         /// Which.
         list: List,
-        /// As the client sent it: not yet known to be one of ours.
+        /// The cursor as sent, not verified yet.
         cursor: Option<Cow<'a, str>>,
     },
     /// `resources/read`.
@@ -42,7 +42,7 @@ pub enum Call<'a> {
         reference: Reference,
         /// Which argument or variable.
         argument: String,
-        /// What of it is written so far.
+        /// The text typed so far.
         value: String,
     },
     /// `tools/list`, which is always empty.
@@ -91,7 +91,7 @@ pub(super) fn uri(params: &Params<'_>) -> Result<ResourceUri, Fault> {
         .map_err(|error| Fault::invalid_params(format!("params.uri {error}")))
 }
 
-/// A name that no prompt can have is unknown like any other.
+/// A name that no prompt can have is answered like any unknown name.
 fn get_prompt<'a>(params: &Params<'a>) -> Result<Call<'a>, Fault> {
     let name = params.required_string("name")?;
     let arguments = params.object("arguments")?.map(|raw| strings("params.arguments", raw)).transpose()?;
@@ -113,7 +113,7 @@ fn complete<'a>(params: &Params<'a>) -> Result<Call<'a>, Fault> {
     Ok(Call::Complete { reference, argument: argument.string("name")?, value: argument.string("value")? })
 }
 
-/// An empty list has one page, so that no cursor was ever handed out for it.
+/// An empty list has one page, so no cursor of it is valid.
 fn list_tools<'a>(params: &Params<'a>) -> Result<Call<'a>, Fault> {
     match params.string("cursor")? {
         None => Ok(Call::ListTools),
@@ -142,7 +142,7 @@ impl<'a> Nested<'a> {
         text.map(Cow::into_owned).ok_or_else(wrong)
     }
 
-    /// What is accepted and not used is held to its type all the same.
+    /// Accepted members that are not used must still have the right type.
     fn check_strings(&self, name: &str) -> Result<(), Fault> {
         let Some(raw) = self.members.get(name) else { return Ok(()) };
         strings(&format!("{}.{name}", self.called), raw).map(drop)
@@ -152,7 +152,7 @@ impl<'a> Nested<'a> {
 /// The members of an object among the parameters.
 ///
 /// # Errors
-/// [`Fault::InvalidParams`] where it is none or has one twice.
+/// [`Fault::InvalidParams`] if it is not an object or has a duplicate member.
 pub(super) fn members<'a>(called: &str, raw: &'a RawValue) -> Result<Members<'a>, Fault> {
     let members =
         Members::read(raw.get()).map_err(|_| Fault::invalid_params(format!("{called} must be an object")))?;

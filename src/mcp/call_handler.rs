@@ -1,4 +1,4 @@
-//! Calls that both eras have: answered from encoded results, else by the registry and an encoder.
+//! Calls that both eras have: answered with encoded results, or by the catalog and an encoder.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::model::prompt::PromptName;
 use crate::model::scope::Revision;
 use crate::model::uri::ResourceUri;
 
-/// Most bytes of arguments with which the messages of a prompt are kept: longer ones are rarely repeated.
+/// The maximum length of the arguments of a cached prompt: longer ones are rarely repeated.
 const MOST_KEPT_ARGUMENTS: usize = 1_024;
 
 /// The dialect that a result is encoded in.
@@ -34,7 +34,7 @@ const MOST_KEPT_ARGUMENTS: usize = 1_024;
 pub(super) enum Dialect {
     /// 2026-07-28, with the time for which a client may cache the result.
     Modern { ttl: Duration },
-    /// A revision before.
+    /// An earlier revision.
     Legacy(ProtocolVersion),
 }
 

@@ -1,4 +1,4 @@
-//! What a client says of itself.
+//! The name and version that a client sends.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 
 use super::wire::members::{Members, text_of};
 
-/// A client's own word on its name and version: for the log and the audit, never for decisions.
+/// Name and version as the client sends them: for the log and the audit log, never for decisions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientInfo<'a> {
     /// Its name.

@@ -84,7 +84,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn contents_come_back_as_they_went_in(text: String, blob in prop::collection::vec(any::<u8>(), 0..5_000)) {
+        fn contents_are_encoded_unchanged(text: String, blob in prop::collection::vec(any::<u8>(), 0..5_000)) {
             let described = Content::text(Bytes::copy_from_slice(text.as_bytes()));
             let parts = vec![described, Content { kind: PartKind::Blob, ..Content::text(blob.clone().into()) }];
             let uri = ResourceUri::parse("a:b").unwrap();

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_change_is_told_where_the_sender_told_none() {
+    fn last_modified_is_added_where_the_owner_sent_none() {
         let last_modified = r#""lastModified":"2026-03-04T10:30:05Z"}"#;
         assert_eq!(annotations(None), format!("{{{last_modified}"));
         assert_eq!(annotations(Some("{}")), format!("{{{last_modified}"));
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_sender_told_stays_as_it_is() {
+    fn annotations_of_the_owner_are_unchanged() {
         for sent in [r#"{"lastModified":"2001"}"#, r#"{ "last\u004dodified" : null }"#, "[]", "null"] {
             assert_eq!(annotations(Some(sent)), sent);
         }

@@ -42,7 +42,7 @@ use crate::sessions::Sessions;
 /// The bounds of the endpoint.
 #[derive(Debug, Clone)]
 pub struct EndpointOptions {
-    /// Most bytes of a body.
+    /// The maximum length of a body.
     pub body_bytes: usize,
     /// Bytes of encoded results held in memory.
     pub result_bytes: u64,
@@ -50,13 +50,13 @@ pub struct EndpointOptions {
     pub ttl: Duration,
     /// The interval of keep-alive comments and access checks of a stream.
     pub keep_alive: Duration,
-    /// Most streams of one key, and of one address without a key.
+    /// The maximum number of streams of one key, and of one address without a key.
     pub streams_per_key: usize,
-    /// Most streams of the replica.
+    /// The maximum number of streams of the replica.
     pub streams: usize,
-    /// Most URIs that one stream subscribes to.
+    /// The maximum number of URIs that one stream subscribes to.
     pub uris_per_stream: usize,
-    /// What a request takes from the rate limits.
+    /// The costs of requests, in rate limit units.
     pub costs: Costs,
 }
 
@@ -187,7 +187,7 @@ impl Endpoint {
         Ok((permit, admission.begin_work()?))
     }
 
-    /// Refuses a caller whose rate or quota is used up before the body is read. Discovery is never refused.
+    /// Refuses a caller that has exhausted its rate or quota before the body is read. Discovery is never refused.
     fn check_allowance(
         &self,
         request: &McpRequest<'_>,
@@ -202,7 +202,7 @@ impl Endpoint {
         self.recorder.usage().check(caller.into())
     }
 
-    /// Refuses a caller whose rate or quota is used up, unless the request in its short body is free of charge.
+    /// Refuses a caller that has exhausted its rate or quota, unless the request in its short body is free of charge.
     async fn refuse_caller(
         &self,
         request: &mut McpRequest<'_>,

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_belongs_to_the_era_that_the_contract_gives_it() {
+    fn a_request_belongs_to_the_documented_era() {
         let sessionless = |version| RequestEra::Legacy(VersionSource::Sessionless(version));
         let session = RequestEra::Legacy(VersionSource::Session);
         let negotiation = RequestEra::Legacy(VersionSource::Negotiation);

@@ -41,7 +41,7 @@ pub struct EraCodes {
     pub resource_not_found: i32,
 }
 
-/// A fault as it is answered.
+/// A fault in the form of an answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RpcError {
     /// The HTTP status.
@@ -75,7 +75,8 @@ pub enum Detail {
 }
 
 impl RpcError {
-    /// A fault as an era answers it. `request_id` is that of the HTTP request, sent for faults whose cause is only logged.
+    /// A fault in the form of an era. `request_id` is that of the HTTP request, sent for faults whose cause is only
+    /// logged.
     pub fn of(fault: &Fault, codes: EraCodes, request_id: &str) -> Self {
         let (status, code) = classify(fault, codes);
         let (outcome, message) = match status {

@@ -26,7 +26,7 @@ use crate::identity::grant::Caller;
 use crate::model::fault::Fault;
 use crate::model::feed::ChangeFeed;
 
-/// Most bytes that are given to a connection at once; the rest stays a set of dirty subjects.
+/// The maximum number of bytes that a connection is given at once; the rest stays in the dirty set.
 const CHUNK: usize = 4 * 1024;
 /// Delay after a failed check, doubled each time up to [`LAST_RETRY`].
 const FIRST_RETRY: Duration = Duration::from_millis(250);
@@ -82,7 +82,7 @@ struct Open<V> {
     subscription: Subscription,
     encoder: V,
     audit: StreamAuditGuard,
-    /// When the next comment and the next check are due, whatever is sent meanwhile.
+    /// When the next comment and the next check are due, whatever is sent in between.
     next_check: Instant,
     /// When a failed check is retried, and the delay after that.
     retry: Option<(Instant, Duration)>,

@@ -60,7 +60,7 @@ pub(super) fn bare(address: &str, annotations: Option<&str>) -> Resource {
     }
 }
 
-/// A resource with every member, in spellings that survive only without a parse and print.
+/// A resource with every member, in spellings that parsing and printing would change.
 pub(super) fn full() -> Resource {
     let mut resource = bare("beeos://agent/config", Some(r#"{ "priority" : 1.0, "audience":["user"] }"#));
     resource.definition = Definition {

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn each_header_stands_in_its_own_field() {
+    fn each_header_is_read_into_its_own_field() {
         let names = ["mcp-protocol-version", "mcp-method", "mcp-name", "mcp-session-id"];
         let headers: HeaderMap = names
             .map(|name| (HeaderName::from_static(name), HeaderValue::from_static(name)))

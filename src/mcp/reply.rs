@@ -90,7 +90,7 @@ pub fn unread(fault: &Fault) -> Response<Body> {
     response
 }
 
-/// Refuses a request before its body is read. The body is read for the id alone, while there is capacity for that.
+/// Refuses a request before its body is read. The body is read for the id only, while there is capacity for that.
 pub(super) async fn refuse(
     request: &mut McpRequest<'_>,
     fault: &Fault,

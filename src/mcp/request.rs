@@ -26,7 +26,7 @@ use crate::telemetry::span;
 /// A request to an MCP endpoint, from admission to its answer.
 #[derive(Debug)]
 pub struct McpRequest<'a> {
-    /// What is known of the request so far.
+    /// The context of the request.
     pub context: RequestContext,
     /// The agent that the path names.
     pub agent: &'a str,
@@ -94,7 +94,7 @@ impl<'a> McpRequest<'a> {
         self.context.counted = Some((label, era));
     }
 
-    /// Records what is asked for, and by which client, as far as one message says so.
+    /// Records the method, subject and client of a message, as far as the message contains them.
     pub(super) fn read(&mut self, incoming: &Incoming<'_>, version: Option<ProtocolVersion>) {
         let event = &mut self.context.event;
         event.protocol = version.map(ProtocolVersion::as_str);
@@ -140,8 +140,7 @@ impl<'a> McpRequest<'a> {
     }
 }
 
-/// The method and the subject that one message asks for, as the audit log names them. The name is borrowed for a method of
-/// the table.
+/// The method and subject of a message, as the audit log names them. The name is borrowed for a method of the table.
 fn asked(message: &Message<'_>) -> (Cow<'static, str>, Option<Box<str>>) {
     match message {
         Message::Request(request) => {

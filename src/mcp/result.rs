@@ -1,4 +1,4 @@
-//! The members of a result that both eras encode alike: a list, contents, messages.
+//! The members of a result that both eras encode in the same way: a list, contents, messages.
 
 use std::borrow::Cow;
 

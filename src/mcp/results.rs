@@ -1,4 +1,5 @@
-//! Encoded results, kept by what they show and its revision: a change makes others wanted, nothing is flushed.
+//! Encoded results, cached by their subject and its revision: a change makes other keys current, and nothing is
+//! flushed.
 
 use std::collections::BTreeMap;
 use std::hash::BuildHasher;
@@ -17,8 +18,8 @@ use crate::model::prompt::PromptName;
 use crate::model::scope::Revision;
 use crate::model::uri::ResourceUri;
 
-/// How many results that were rendered are remembered as asked for once: half a megabyte, and as many results of a few
-/// kilobytes as fill the memory for them.
+/// The number of rendered results that are remembered as requested once: half a megabyte, and as many results of a few
+/// kilobytes as fill the cache.
 const DOORKEEPER_SLOTS: usize = 1 << 16;
 
 /// What a result shows.
@@ -30,13 +31,12 @@ pub(super) enum ResultSubject {
     Rendered(ResourceUri, UriTemplate),
     /// The page of a list after a position.
     Page(List, Option<String>),
-    /// What a prompt says to these values of its arguments, in types of content that a revision knows.
+    /// The messages of a prompt with these arguments, in these content types.
     Prompt(PromptName, Arc<BTreeMap<String, String>>, ContentTypes),
 }
 
 impl ResultSubject {
-    /// Whether clients make up what they ask for, so that there are any number of such results and most are never asked
-    /// for again.
+    /// Whether clients can make up any number of such subjects, most of which are never requested again.
     fn is_made_up(&self) -> bool {
         matches!(self, Self::Rendered(..) | Self::Prompt(..))
     }
@@ -74,27 +74,27 @@ pub(super) struct ResultKey {
     pub(super) revision: Revision,
 }
 
-/// The encoded results in memory, up to a number of bytes; the least used go first.
+/// The encoded results in memory, up to a number of bytes; the least used ones are dropped first.
 ///
-/// What is registered is kept when it is first asked for. What is rendered is kept the second time: a request that
-/// never comes again would pay more for being kept than for being rendered.
+/// Registered content is cached on the first request. Rendered results are cached on the second: caching one that is
+/// never requested again would cost more than rendering it.
 #[derive(Debug)]
 pub(super) struct Results {
-    /// Clients choose what is in keys, but they see no hash, and the hasher has another seed in each process.
+    /// Clients choose parts of keys, but cannot compute their hashes: the hasher has a random seed in each process.
     kept: Cache<ResultKey, Bytes, RandomState>,
     doorkeeper: Doorkeeper,
     hits: AtomicU64,
     misses: AtomicU64,
 }
 
-/// What the memory of encoded results holds and did, in numbers.
+/// The state of the cache of encoded results, for metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResultStats {
-    /// Bytes that are held.
+    /// Bytes in the cache.
     pub bytes: u64,
-    /// Results that were there.
+    /// Results that were in the cache.
     pub hits: u64,
-    /// Results that were not.
+    /// Results that were not in the cache.
     pub misses: u64,
 }
 
@@ -119,7 +119,7 @@ impl Results {
         ResultStats { bytes: self.kept.weighted_size(), hits, misses }
     }
 
-    /// Keeps a result that was not there, if it is likely to be asked for again.
+    /// Caches a new result, if it is likely to be requested again.
     pub(super) fn keep(&self, key: ResultKey, result: &Bytes) {
         if !key.subject.is_made_up() || self.doorkeeper.admit(&key) {
             self.kept.insert(key, result.clone());
@@ -127,8 +127,8 @@ impl Results {
     }
 }
 
-/// Hashes of the keys that were last asked for, each in its slot of a fixed table, the newer over the older. It may
-/// forget a key, whose result is then kept a time later.
+/// Hashes of the keys that were requested last, each in its slot of a fixed table, newer over older. A key may be
+/// overwritten; its result is then cached one request later.
 #[derive(Debug)]
 struct Doorkeeper {
     hasher: RandomState,
@@ -143,7 +143,7 @@ impl Doorkeeper {
         }
     }
 
-    /// Whether this key was asked for before; from now on it was.
+    /// Whether this key was requested before; records the request.
     fn admit(&self, key: &ResultKey) -> bool {
         let hash = self.hasher.hash_one(key);
         let slot = usize::try_from(hash % DOORKEEPER_SLOTS as u64).ok().and_then(|slot| self.slots.get(slot));
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_registered_is_kept_at_once_and_what_is_rendered_when_it_is_asked_for_again() {
+    fn registered_results_are_cached_at_once_and_rendered_ones_on_the_second_request() {
         let results = Results::new(1 << 20);
         let prompt =
             ResultSubject::Prompt(PromptName::parse("p").unwrap(), Arc::default(), ContentTypes::First);
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn another_revision_has_not_been_asked_for() {
+    fn another_revision_counts_as_not_requested() {
         let results = Results::new(1 << 20);
         let changed = ResultKey { revision: Revision(2), ..rendered(1) };
         results.keep(rendered(1), &RESULT);

@@ -183,7 +183,7 @@ mod tests {
     use super::{ProtocolVersion, TABLE};
 
     #[test]
-    fn every_version_stands_in_the_table_at_its_own_place() {
+    fn table_rows_are_in_the_order_of_the_versions() {
         for (place, row) in TABLE.iter().enumerate() {
             assert_eq!(row.version as usize, place, "{}", row.text);
             assert_eq!(ProtocolVersion::parse(row.version.as_str()), Some(row.version));

@@ -239,7 +239,7 @@ mod tests {
         }
 
         #[test]
-        fn swapped_neighbours_are_rejected(seed: u64, place in 4..52_usize) {
+        fn swapped_neighbors_are_rejected(seed: u64, place in 4..52_usize) {
             let mut text = key(KeyKind::Owner, seed).reveal().as_bytes().to_vec();
             prop_assume!(text[place] != text[place + 1]);
             text.swap(place, place + 1);

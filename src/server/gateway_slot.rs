@@ -1,6 +1,6 @@
 //! Answers requests until the gateway is built, and health checks while it drains.
 //!
-//! Listeners open before the database is asked for anything: `/healthz` succeeds, `/readyz` reports why the gateway is not
+//! Listeners open before the first query of the database: `/healthz` succeeds, `/readyz` reports why the gateway is not
 //! ready, and everything else is `unavailable` until the gateway is built.
 
 use std::net::IpAddr;

@@ -1,7 +1,7 @@
 //! A leased connection, returned to the pool only in a known state.
 //!
-//! A future that is dropped during a statement leaves its connection waiting for the response, possibly for
-//! ever if the network drops packets. Such a connection is closed instead of being returned.
+//! A future that is dropped during a statement leaves its connection waiting for the response, possibly forever if the
+//! network drops packets. Such a connection is closed instead of being returned.
 
 use sqlx::pool::PoolConnection;
 use sqlx::{Executor, PgConnection, Postgres};

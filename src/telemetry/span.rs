@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_span_carries_what_is_recorded_in_it() {
+    async fn a_span_has_the_recorded_fields() {
         let work = pin!(async {
             let first = fields();
             record_agent("research");
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_span_that_no_subscriber_wants_allocates_nothing() {
+    fn a_span_without_an_interested_subscriber_allocates_nothing() {
         let subscriber = tracing_subscriber::registry().with(LevelFilter::WARN);
         tracing::subscriber::with_default(subscriber, || {
             run_without_waiting("registers the call site");

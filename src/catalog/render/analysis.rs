@@ -1,11 +1,11 @@
-//! The state of a check: what the template costs so far, and what its expressions evaluate to.
+//! The state of a check: the cost of the template so far, and the values of its expressions.
 
 use std::collections::BTreeSet;
 
 use super::cost::Bound;
 use super::error::RenderError;
 
-/// How long `true`, `false` and the numbers that the engine computes are at most, printed.
+/// The maximum length of `true`, `false` and computed numbers when printed.
 const WORD: u64 = 20;
 
 /// A check in progress.
@@ -13,7 +13,7 @@ const WORD: u64 = 20;
 pub(super) struct Check<'a, 'd> {
     /// The arguments.
     pub(super) declared: &'d BTreeSet<&'d str>,
-    /// The most steps of a render.
+    /// The maximum number of steps of a render.
     pub(super) fuel: u64,
     /// The variables of the loops around, the outermost first.
     pub(super) locals: Vec<Local<'a>>,
@@ -35,13 +35,13 @@ pub(super) struct Local<'a> {
 /// The position of an expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Position {
-    /// What `{{ … }}` prints, through filters and `~`.
+    /// The bound on the output of `{{ … }}`, through filters and `~`.
     Output,
     /// Anywhere else.
     Inside,
 }
 
-/// What an expression evaluates to.
+/// The value of an expression, as far as the check needs it.
 #[derive(Debug, Clone)]
 pub(super) struct Shape<'a> {
     /// Its greatest length, printed.

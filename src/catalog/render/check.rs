@@ -1,4 +1,4 @@
-//! The allow-list, on the syntax tree: statements. Whatever is not named here is refused.
+//! The allow-list for statements of the syntax tree. Every other statement is refused.
 
 use std::collections::BTreeSet;
 
@@ -13,8 +13,8 @@ use super::error::RenderError;
 /// The one template of an environment.
 pub(super) const NAME: &str = "template";
 
-/// Checks a scanned source and says what rendering it costs. Stops where that is more steps than there is fuel, so that
-/// it takes no longer itself.
+/// Checks a scanned source and returns the cost of rendering it. Stops when the cost exceeds the fuel, so that the
+/// check itself is bounded.
 pub(super) fn check(
     source: &str,
     syntax: &SyntaxConfig,
@@ -70,7 +70,7 @@ impl<'a> Check<'a, '_> {
         // To find no further item.
         self.step(1)?;
         let items = list.items.len() as u64;
-        // What never runs is counted as if it did, so that checking it has an end too.
+        // Branches that never run are counted too, so that checking them is bounded.
         let outside = self.rounds;
         self.rounds = outside.saturating_mul(items.max(1));
         self.locals.push(Local { name: variable, shape });
@@ -82,7 +82,7 @@ impl<'a> Check<'a, '_> {
         Ok(())
     }
 
-    /// Checks statements and says what they copy, once through.
+    /// Checks statements and returns the bytes that they copy in one pass.
     fn body(&mut self, statements: &[Stmt<'a>]) -> Result<Bound<'a>, RenderError> {
         let outside = std::mem::take(&mut self.bytes);
         self.statements(statements)?;

@@ -1,8 +1,8 @@
-//! What a template costs at the worst, as a formula over the lengths of its values.
+//! The worst-case cost of a template, as a formula over the lengths of its values.
 
 use std::collections::BTreeMap;
 
-/// An upper bound in bytes: a number, and for names so many times the length of their values.
+/// An upper bound in bytes: a constant, and for each name a factor of the length of its value.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Bound<'a> {
     fixed: u64,
@@ -31,7 +31,7 @@ impl<'a> Bound<'a> {
         self.merge(other, u64::saturating_add)
     }
 
-    /// What bounds both.
+    /// The bound of both together: the maximum of each term.
     pub(super) fn or(self, other: Self) -> Self {
         self.merge(other, u64::max)
     }
@@ -42,7 +42,7 @@ impl<'a> Bound<'a> {
         self
     }
 
-    /// What bounds the shorter: the one that depends on no value, if there is one.
+    /// The bound of the shorter one: the one that depends on no value, if there is one.
     pub(super) fn shorter<'b>(&'b self, other: &'b Self) -> &'b Self {
         if other.names.is_empty() { other } else { self }
     }
@@ -53,7 +53,7 @@ impl<'a> Bound<'a> {
         Plan { steps, fixed: self.fixed, arguments: self.names.into_iter().map(copied).collect() }
     }
 
-    /// The smaller goes into the larger, so that many small parts add up in no time.
+    /// The smaller one is merged into the larger one, so that adding many small parts is fast.
     fn merge(self, other: Self, with: impl Fn(u64, u64) -> u64) -> Self {
         let (mut large, small) =
             if self.names.len() < other.names.len() { (other, self) } else { (self, other) };
@@ -66,12 +66,12 @@ impl<'a> Bound<'a> {
     }
 }
 
-/// What one render of a template needs at the worst.
+/// The worst-case cost of one render of a template.
 #[derive(Debug)]
 pub(super) struct Plan {
     /// Steps of the engine.
     pub(super) steps: u64,
-    /// Bytes, whatever the values.
+    /// Bytes that do not depend on the values.
     pub(super) fixed: u64,
     /// The arguments that are used, in order, and how many bytes each byte of their values adds.
     arguments: Box<[(Box<str>, u64)]>,

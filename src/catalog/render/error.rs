@@ -17,12 +17,12 @@ pub enum RenderError {
         /// How long it is.
         bytes: usize,
     },
-    /// The source is not a template, or uses what is not allowed.
+    /// The source is not a template, or uses something that is not allowed.
     #[error("line {line}: {reason}")]
     Refused {
         /// Where, counted from 1.
         line: usize,
-        /// What is wrong and what to do, as a clause.
+        /// The error and how to fix it, as a clause.
         reason: String,
     },
     /// A name is used that is not among the arguments.
@@ -33,7 +33,7 @@ pub enum RenderError {
         /// The name, shortened if it is long.
         name: String,
     },
-    /// The loops are so large, whatever the values, that rendering would take too long or too much memory.
+    /// The loops are so large, for any values, that rendering would take too much time or memory.
     #[error("the template takes too much work to render; make its loops, lists and texts smaller")]
     TooMuchWork,
     /// The values are so long that rendering would take too long or too much memory.
@@ -51,7 +51,7 @@ pub enum RenderError {
     /// The render did not end in time.
     #[error("rendering the template took too long; try again")]
     Late,
-    /// A bug; what it is belongs in the log and nowhere else.
+    /// A bug; its description is only logged.
     #[error("the template could not be rendered")]
     Failed(String),
 }
@@ -65,7 +65,7 @@ impl RenderError {
         Self::Undeclared { line, name: excerpt(name) }
     }
 
-    /// What the engine's parser says of bad syntax; `line` where it does not say where.
+    /// The parser's message about a syntax error; `line` if it names none.
     pub(super) fn syntax(error: &EngineError, line: usize) -> Self {
         let reason = error.detail().map_or_else(|| error.kind().to_string(), excerpt);
         Self::refused(error.line().unwrap_or(line), format!("the syntax is wrong: {reason}"))

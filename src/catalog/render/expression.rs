@@ -14,7 +14,7 @@ use super::filters;
 /// How much building a text takes for each byte: a buffer that grows by doubling, and a copy that is shared.
 const BUILT: u64 = 3;
 
-/// The room of one item of a list, in bytes.
+/// The memory of one item of a list, in bytes.
 const ITEM: u64 = 32;
 
 type Checked<'a> = Result<Shape<'a>, RenderError>;
@@ -154,7 +154,7 @@ impl<'a> Check<'a, '_> {
         Ok(Shape::word())
     }
 
-    /// What stands behind `in`: a list, or text.
+    /// The right operand of `in`: a list, or text.
     fn haystack(&mut self, expression: &Expr<'a>) -> Result<Bound<'a>, RenderError> {
         if let Expr::List(list) = expression {
             let item = self.list(list)?;
@@ -244,7 +244,7 @@ impl<'a> Check<'a, '_> {
         Ok(Shape::word())
     }
 
-    /// A list of literals and names: how long its items are at most.
+    /// A list of literals and names: the maximum length of its items.
     pub(super) fn list(&mut self, list: &Spanned<List<'a>>) -> Checked<'a> {
         let mut items: Option<Shape<'a>> = None;
         for item in &list.items {
@@ -267,7 +267,7 @@ impl<'a> Check<'a, '_> {
     }
 }
 
-/// What is said of the use of `loop` and of attributes.
+/// The message about `loop` and attributes.
 const LOOP: &str = "attributes are not allowed but `loop.index`, `loop.index0`, `loop.first` and `loop.last`";
 
 fn is_plain(item: &Expr<'_>) -> bool {

@@ -1,4 +1,5 @@
-//! Places that are shared fairly between payers: each has a queue of its own, and the queues are served in turn.
+//! A semaphore that shares permits fairly between payers: each has a queue of its own, and the queues are served in
+//! turn.
 
 use std::hash::Hash;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use tokio::sync::oneshot;
 
 use crate::cache::{FairQueue, Queued};
 
-/// A semaphore whose permits go round between the payers that wait for one, as a [`FairQueue`] does.
+/// A semaphore whose permits are granted to waiting payers in turn, in the order of a [`FairQueue`].
 #[derive(Debug)]
 pub(super) struct FairSemaphore<K: Copy + Eq + Hash>(Mutex<State<K>>);
 
@@ -31,7 +32,7 @@ impl<K: Copy + Eq + Hash> Drop for FairPermit<K> {
     }
 }
 
-/// A waiter's place in its queue, which it leaves when it gives up.
+/// A waiter's position in its queue, which it leaves when it is cancelled.
 struct InQueue<'s, K: Copy + Eq + Hash> {
     semaphore: &'s FairSemaphore<K>,
     payer: K,
@@ -63,10 +64,10 @@ impl<K: Copy + Eq + Hash> FairSemaphore<K> {
     /// A permit; `None` where none is free within `wait`, or the payer's queue is too long.
     pub(super) async fn acquire(self: &Arc<Self>, payer: K, wait: Duration) -> Option<FairPermit<K>> {
         let (ready, receiver) = oneshot::channel();
-        // What is displaced is dropped, which wakes its waiter, and not while the lock is held.
+        // A displaced sender is dropped, which wakes its waiter, after the lock is released.
         let Queued { number, displaced } = {
             let mut state = self.0.lock();
-            // While one is free nobody waits.
+            // While a permit is free, no caller waits.
             if state.free > 0 {
                 state.free -= 1;
                 return Some(FairPermit(Some(Arc::clone(self))));
@@ -90,7 +91,7 @@ impl<K: Copy + Eq + Hash> FairSemaphore<K> {
             let Some(ready) = next else { return };
             match ready.send(FairPermit(Some(Arc::clone(self)))) {
                 Ok(()) => return,
-                // It has just given up: the permit goes to the one after it, and not through its own drop.
+                // The waiter was just cancelled: the permit is granted to the next one, and not through its own drop.
                 Err(mut permit) => permit.0 = None,
             }
         }
@@ -109,7 +110,7 @@ mod tests {
 
     const LONG: Duration = Duration::from_mins(1);
 
-    /// Waits in a task; once it has the permit it notes its payer and gives it back.
+    /// Waits in a task; once it has the permit, it records its payer and releases the permit.
     async fn wait_for_turn(
         semaphore: &Arc<FairSemaphore<char>>,
         payer: char,
@@ -161,14 +162,15 @@ mod tests {
         for waiting in waiting {
             admitted.push(waiting.await.unwrap());
         }
-        // The fourth finds the queue full; the third makes room for the other payer, which then has no shorter queue.
+        // The fourth waiter finds the queue full; the third is displaced by the other payer, which then has no shorter
+        // queue.
         assert_eq!(admitted, [true, true, false, false, true, false]);
         assert_eq!(*served.lock(), "aba");
         assert_eq!((semaphore.waiting(), semaphore.free()), (0, 1));
     }
 
     #[tokio::test]
-    async fn waiter_that_gives_up_leaves_its_place_to_others() {
+    async fn cancelled_waiter_leaves_its_position_to_others() {
         let semaphore = FairSemaphore::new(1, 1);
         let held = semaphore.acquire('a', LONG).await;
         assert!(semaphore.acquire('b', Duration::ZERO).await.is_none());

@@ -9,13 +9,13 @@ use std::sync::LazyLock;
 use minijinja::value::ValueKind;
 use minijinja::{Environment, Error, ErrorKind, Value};
 
-/// What the check must know of a filter.
+/// The properties of a filter that the check needs.
 #[derive(Debug)]
 pub(super) struct Filter {
     pub(super) name: &'static str,
-    /// How many bytes it makes of one, at most; of none, `default` excepted, which passes on one of its operands.
+    /// The maximum number of output bytes per input byte; `None` for `default`, which returns one of its operands.
     pub(super) growth: u64,
-    /// How many bytes it adds, at most.
+    /// The maximum number of added bytes.
     pub(super) extra: u64,
     /// Whether it makes text.
     pub(super) is_text: bool,
@@ -24,8 +24,8 @@ pub(super) struct Filter {
 /// The filter that takes an argument.
 pub(super) const DEFAULT: &str = "default";
 
-/// All other filters. The case of a character changes to at most three times its bytes; JSON writes a control character
-/// as six.
+/// All other filters. Changing the case of a character yields at most three times its bytes; JSON writes a control
+/// character as six.
 const FILTERS: [Filter; 5] = [
     Filter { name: "upper", growth: 3, extra: 0, is_text: true },
     Filter { name: "lower", growth: 3, extra: 0, is_text: true },
@@ -53,17 +53,17 @@ pub(super) fn environment() -> Environment<'static> {
     ENVIRONMENT.clone()
 }
 
-/// Text as it is; numbers and truth values as they are printed.
+/// Text unchanged; numbers and booleans as they are printed.
 fn text(value: &Value) -> Cow<'_, str> {
     value.as_str().map_or_else(|| value.to_string().into(), Cow::Borrowed)
 }
 
-/// The other value in place of the empty string, which is what an argument that was not given is.
+/// The other value in place of the empty string, which is the value of an omitted argument.
 fn default(value: &Value, other: &Value) -> Value {
     if value.as_str() == Some("") { other.clone() } else { value.clone() }
 }
 
-/// JSON that stands on its own: `<` and `&` are left as they are, because the output is not HTML.
+/// A complete JSON value: `<` and `&` are not escaped, because the output is not HTML.
 fn tojson(value: &Value) -> Result<String, Error> {
     match (value.as_str(), value.kind()) {
         (Some(text), _) => serde_json::to_string(text)

@@ -17,7 +17,7 @@ pub(super) const MAX_BLOCKS: usize = 12;
 /// How many `elif` the open blocks may have together: the engine parses each within the one before.
 pub(super) const MAX_BRANCHES: usize = 64;
 
-/// What one answer may take to render, be it one template or the messages of one prompt.
+/// The limits of one answer, whether it renders one template or the messages of one prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RenderLimits {
     /// How long the rendered text may be, in bytes.
@@ -46,7 +46,7 @@ pub struct RendererLimits {
     pub wait: Duration,
     /// How long a render may run before its caller gets a timeout.
     pub deadline: Duration,
-    /// What one answer may take.
+    /// The limits of one answer.
     pub answer: RenderLimits,
 }
 
@@ -62,7 +62,7 @@ impl Default for RendererLimits {
     }
 }
 
-/// What is left of the limits of one answer.
+/// The remaining limits of one answer.
 #[derive(Debug)]
 pub(super) struct Budget {
     pub(super) limits: RenderLimits,
@@ -82,7 +82,7 @@ impl Budget {
         }
     }
 
-    /// Takes what a render needs at the worst, before it starts.
+    /// Subtracts the worst-case cost of a render before it starts.
     pub(super) fn spend(&mut self, plan: &Plan, bytes: u64) -> Result<(), RenderError> {
         self.steps = self.steps.checked_sub(plan.steps).ok_or(RenderError::TooMuchWork)?;
         let short =

@@ -1,8 +1,8 @@
-//! Where rendered text goes: a string that refuses to grow past its limit.
+//! The output of a render: a string that does not grow beyond its limit.
 
 use std::io::{Error, ErrorKind, Result, Write};
 
-/// How much room there is at the start, at most; a longer text doubles it.
+/// The maximum initial capacity; a longer text doubles it.
 const MOST_ROOM: usize = 8 << 10;
 
 /// Text of a limited length.
@@ -14,7 +14,7 @@ pub(super) struct BoundedText {
 }
 
 impl BoundedText {
-    /// No text yet, with room for `expected` bytes as far as that is not much.
+    /// An empty output, with capacity for `expected` bytes within the maximum.
     pub(super) fn new(limit: usize, expected: u64) -> Self {
         let room = usize::try_from(expected).unwrap_or(usize::MAX).min(limit).min(MOST_ROOM);
         Self { text: String::with_capacity(room), limit, full: false }

@@ -1,4 +1,4 @@
-//! Rendering off the async threads: so many at once, each with a deadline.
+//! Rendering off the async threads, with bounded concurrency and a deadline.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use super::fair_semaphore::FairSemaphore;
 use super::limits::{Budget, RendererLimits};
 use crate::model::caller::Payer;
 
-/// What renders of one answer may need at the worst, together, to be done where they are asked for: some microseconds,
-/// less than it takes to hand them to another thread.
+/// The maximum worst-case cost of the renders of one answer that run inline: a few microseconds, less than passing them
+/// to another thread costs.
 const LIGHT_STEPS: u64 = 256;
 const LIGHT_BYTES: u64 = 16 << 10;
 
@@ -75,7 +75,7 @@ impl Renderer {
         let templates = templates.to_vec();
         let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         let values: Vec<_> = values.iter().map(owned).collect();
-        // Boxed, so that the future of what is light is small to move.
+        // Boxed, so that the future of an inline render is small to move.
         Box::pin(self.run(payer, move || render(&templates, budget, &values))).await
     }
 

@@ -17,7 +17,7 @@ fn answers(fault: &Fault) -> [String; 2] {
 }
 
 #[test]
-fn every_fault_is_answered_as_the_contract_says() {
+fn every_fault_has_the_documented_answer() {
     let second = Duration::from_secs(1);
     for (fault, expected) in [
         (Fault::ParseError("x".into()), r#"400 -32700 x {"code":"parse_error"}"#),
@@ -75,7 +75,7 @@ fn the_eras_differ_about_unknown_methods_and_resources() {
 }
 
 #[test]
-fn a_bug_tells_the_request_id_and_nothing_else() {
+fn a_bug_reveals_only_the_request_id() {
     let expected = r#"500 -32603 internal error {"code":"internal","requestId":"r-1"}"#;
     for bug in [
         Fault::Internal("secret".to_owned()),
@@ -89,7 +89,7 @@ fn a_bug_tells_the_request_id_and_nothing_else() {
 }
 
 #[test]
-fn who_is_to_come_again_is_told_when() {
+fn temporary_faults_have_a_retry_delay() {
     let wait = |fault: &Fault| legacy::error::answer(fault, "").retry_after;
     let third = Duration::from_secs(3);
     assert_eq!(wait(&Fault::Unavailable { retry_after: third }), Some(third));

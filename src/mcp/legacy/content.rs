@@ -1,12 +1,11 @@
-//! Messages of prompts in the types of content that an older revision knows.
+//! Messages of prompts in the content types of an older revision.
 
 use std::borrow::Cow;
 
 use crate::mcp::version::ContentTypes;
 use crate::model::message::{ContentKind, EmbeddedResource, PromptMessage, ResourceLink};
 
-/// The messages, each in a type that is known: a sound goes as the embedded resource that it might be as well, a link
-/// as the text that a person would write.
+/// The messages in supported content types: audio becomes an embedded resource, a resource link becomes text.
 pub(super) fn known(messages: &[PromptMessage], types: ContentTypes) -> Cow<'_, [PromptMessage]> {
     let is_known = |message: &PromptMessage| match message.content.kind {
         ContentKind::Text(_) | ContentKind::Image(_) | ContentKind::Resource(_) => true,
@@ -70,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_told_without_what_is_empty() {
+    fn a_link_is_written_without_empty_members() {
         for (title, name, description, expected) in [
             (Some("t"), "n", Some("d"), "t (d): a:b"),
             (Some(""), "n", Some(" "), "n: a:b"),
@@ -92,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_revision_does_not_know_is_told_in_what_it_knows() {
+    fn unknown_content_types_are_sent_as_known_ones() {
         let both = |link: &str, sound: &str| {
             format!(r#"[{{"role":"user","content":{link}}},{{"role":"assistant","content":{sound}}}]"#)
         };

@@ -1,4 +1,4 @@
-//! From a message of the legacy era to what it asks for.
+//! Decodes messages of the legacy era.
 
 use serde_json::value::RawValue;
 
@@ -11,7 +11,7 @@ use crate::model::method::{Era, Method};
 use crate::model::session::LogLevel;
 use crate::model::uri::ResourceUri;
 
-/// A message that this era takes.
+/// A message of this era.
 #[derive(Debug)]
 pub enum LegacyMessage<'a> {
     /// A request, to be answered.
@@ -25,11 +25,11 @@ pub enum LegacyMessage<'a> {
 pub struct LegacyCall<'a> {
     /// What the answer refers to.
     pub id: RequestId<'a>,
-    /// What is asked for.
+    /// The request.
     pub method: LegacyMethod<'a>,
 }
 
-/// What a legacy request asks for.
+/// A legacy request.
 #[derive(Debug)]
 pub enum LegacyMethod<'a> {
     /// `initialize`.
@@ -42,7 +42,7 @@ pub enum LegacyMethod<'a> {
     Call(Call<'a>),
 }
 
-/// What is asked for in a session.
+/// A request in a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SessionCall {
     /// `resources/subscribe`.
@@ -56,11 +56,11 @@ pub enum SessionCall {
 /// The parameters of `initialize`.
 #[derive(Debug)]
 pub struct Initialize<'a> {
-    /// The revision that was agreed on: the one asked for where it is served and of this era.
+    /// The negotiated revision: the requested one if it is served and of this era.
     pub version: ProtocolVersion,
     /// What the client is capable of, as sent.
     pub capabilities: &'a RawValue,
-    /// What the client says of itself.
+    /// The name and version that the client sends.
     pub client: ClientInfo<'a>,
 }
 
@@ -77,11 +77,10 @@ pub fn decode<'a>(message: &Message<'a>) -> Result<LegacyMessage<'a>, Fault> {
     }
 }
 
-/// Reads the messages of a batch. Each is refused or answered by itself.
+/// Decodes the messages of a batch. Each is refused or answered separately.
 ///
 /// # Errors
-/// [`Fault::InvalidRequest`] for the whole of it, where the revision knows no batches or a message in it is
-/// `initialize`.
+/// [`Fault::InvalidRequest`] for the whole batch, if the revision has no batches or a message in it is `initialize`.
 pub fn batch<'a>(
     members: &[&'a RawValue],
     version: ProtocolVersion,

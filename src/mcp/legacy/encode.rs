@@ -11,10 +11,10 @@ use crate::mcp::version::ProtocolVersion;
 use crate::model::agent::AgentDescription;
 use crate::model::fault::Fault;
 
-/// Appends the result of a call, alike in all revisions of the era but for the content of prompts.
+/// Appends the result of a call, the same in all revisions of the era except for the content of prompts.
 ///
 /// # Errors
-/// [`Fault::Internal`] where stored text is not UTF-8.
+/// [`Fault::Internal`] if stored text is not UTF-8.
 pub(in crate::mcp) fn result(
     out: &mut Vec<u8>,
     members: ResultMembers<'_>,
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn small_results_are_what_they_are() {
+    fn small_results_are_encoded_exactly() {
         assert_eq!(text(|out| result(out, ResultMembers::NO_TOOLS, NEWEST)), r#"{"tools":[]}"#);
         assert_eq!(EMPTY, b"{}");
     }

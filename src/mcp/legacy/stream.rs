@@ -118,7 +118,7 @@ impl SessionEncoder {
         self.log(out, LogLevel::Warning, "replay_incomplete", message);
     }
 
-    /// Appends `notifications/message`, if the client asked for messages of this level.
+    /// Appends `notifications/message`, if the client has set a level that includes it.
     fn log(&mut self, out: &mut Vec<u8>, level: LogLevel, code: &str, message: &str) {
         if self.session.level.is_none_or(|least| level < least) {
             return;

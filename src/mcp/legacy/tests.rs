@@ -84,7 +84,7 @@ fn every_method_of_the_era_is_read() {
 }
 
 #[test]
-fn parameters_are_refused_by_the_name_of_what_is_wrong() {
+fn refused_parameters_are_named() {
     let uri = "resources/read";
     for (method, params, expected) in [
         ("resources/list", r#"{"cursor":1}"#, "params.cursor must be a string"),
@@ -140,7 +140,7 @@ fn parameters_are_refused_by_the_name_of_what_is_wrong() {
 }
 
 #[test]
-fn what_a_client_sent_is_not_said_back_at_any_length() {
+fn echoed_client_input_is_truncated() {
     let name = format!("{}{}", "x".repeat(255), "ä".repeat(1_000));
     let short = format!("{}…", "x".repeat(255));
     assert_eq!(read(&name, "{}"), format!("method_not_found: unknown method: {short}"));
@@ -232,7 +232,7 @@ fn the_messages_of_a_batch_are_refused_one_by_one() {
 }
 
 #[test]
-fn only_the_revision_that_knows_batches_takes_them() {
+fn only_the_revision_with_batches_accepts_them() {
     let refused = Err(Fault::InvalidRequest("this revision has no batches".into()));
     for version in ProtocolVersion::SUPPORTED.into_iter().filter(|v| *v != ProtocolVersion::V2025_03_26) {
         assert_eq!(read_batch(BATCH, version), refused, "{version:?}");

@@ -18,7 +18,7 @@ use crate::model::method::{Era, Method};
 
 const META_CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 
-/// A body that this era takes.
+/// A body of this era.
 #[derive(Debug)]
 pub enum ModernMessage<'a> {
     /// A request, to be answered.
@@ -32,11 +32,11 @@ pub enum ModernMessage<'a> {
 pub struct ModernCall<'a> {
     /// What the answer refers to.
     pub id: RequestId<'a>,
-    /// What is asked for.
+    /// The request.
     pub method: ModernMethod<'a>,
 }
 
-/// What a modern request asks for.
+/// A modern request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ModernMethod<'a> {
     /// `server/discover`.
@@ -47,10 +47,10 @@ pub enum ModernMethod<'a> {
     Call(Call<'a>),
 }
 
-/// Checks a body against the rules of the era. The first breach answers. A stream may be asked for at most `most_uris`.
+/// Checks a body against the rules of the era; the first violation answers. A stream may name at most `most_uris` URIs.
 ///
 /// # Errors
-/// [`ModernError`], whose variants are the breaches.
+/// [`ModernError`], whose variants are the violations.
 pub fn decode<'a>(
     headers: &McpHeaders<'_>,
     incoming: &Incoming<'a>,

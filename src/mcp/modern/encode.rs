@@ -10,7 +10,7 @@ use crate::mcp::wire::RequestId;
 use crate::model::agent::{Access, AgentDescription};
 use crate::model::fault::Fault;
 
-/// The members that every result carries besides those of its method. A cached result is valid as long as they are.
+/// The members that every result has in addition to those of its method. A cached result is valid as long as they are.
 #[derive(Debug, Clone, Copy)]
 pub struct ResultEnvelope<'a> {
     /// The agent that answers.
@@ -141,7 +141,7 @@ mod tests {
         String::from_utf8(out).unwrap()
     }
 
-    /// What stands behind the subject of every result of [`fixtures::agent`].
+    /// The JSON after the subject of every result of [`fixtures::agent`].
     fn tail(ttl_ms: u64, scope: &str) -> String {
         format!(
             concat!(
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_says_that_it_is_complete_by_whom_and_for_how_long() {
+    fn a_result_has_its_type_the_server_and_cache_hints() {
         let (agent, contents, page) = (fixtures::agent(), fixtures::plain_contents(b"x"), fixtures::page());
         let around = ResultEnvelope { agent: &agent, access: Access::Key, ttl_ms: 0 };
         let public = ResultEnvelope { access: Access::Public, ttl_ms: 60_000, ..around };
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn discover_tells_all_versions_and_what_is_served() {
+    fn discover_lists_all_versions_and_capabilities() {
         let agent = fixtures::agent();
         let around = ResultEnvelope { agent: &agent, access: Access::Public, ttl_ms: 5 };
         let subject = concat!(

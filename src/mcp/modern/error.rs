@@ -1,4 +1,4 @@
-//! What goes wrong in the modern era: its own breaches of the rules, and the faults that both eras have.
+//! Errors of the modern era: violations of its own rules, and the faults that both eras have.
 
 use axum::http::StatusCode;
 
@@ -18,19 +18,19 @@ pub enum ModernError {
         /// The version.
         requested: String,
     },
-    /// A header is absent, malformed, or says something else than the body.
+    /// A header is absent, malformed, or differs from the body.
     #[error("header mismatch: {0}")]
     HeaderMismatch(&'static str),
     /// `params._meta` lacks something.
     #[error("{0}")]
     Meta(&'static str),
-    /// As in the other era.
+    /// A fault that both eras have.
     #[error(transparent)]
     Fault(#[from] Fault),
 }
 
 impl ModernError {
-    /// The error as it is answered. `request_id` is the HTTP request's.
+    /// The error in the form of an answer. `request_id` is the HTTP request's.
     pub fn answer(&self, request_id: &str) -> RpcError {
         let (code, outcome, detail) = match self {
             Self::Fault(fault) => return RpcError::of(fault, CODES, request_id),

@@ -1,4 +1,4 @@
-//! `subscriptions/listen`: the filter of a request, the part of it that is honoured, and its events (2026-07-28, Subscriptions).
+//! `subscriptions/listen`: the filter of a request, its honored part, and its events (2026-07-28, Subscriptions).
 
 use std::fmt;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Reads the parameters, which may name at most `most` URIs. They are counted before anything is done with them.
+    /// Reads the parameters, which may name at most `most` URIs. They are counted before anything else.
     ///
     /// # Errors
     /// [`Fault::InvalidParams`].
@@ -49,7 +49,7 @@ impl Filter {
             Some("true") => Ok(true),
             Some(_) => Err(Fault::invalid_params(format!("{FILTER}.{name} must be true or false"))),
         };
-        // Held to its type, and never honoured: there are no tools that could change.
+        // Held to its type, and never honored: there are no tools that could change.
         flag("toolsListChanged")?;
         Ok(Self {
             resources: flag("resourcesListChanged")?,
@@ -58,11 +58,11 @@ impl Filter {
         })
     }
 
-    /// The part that is honoured: a URI that names nothing readable is left out.
+    /// The part that is honored: a URI that names nothing readable is left out.
     ///
     /// # Errors
     /// As [`Catalog::answered`].
-    pub async fn honoured(
+    pub async fn honored(
         self,
         catalog: &Catalog,
         caller: &Caller,
@@ -118,7 +118,7 @@ fn uris(raw: &RawValue, most: usize) -> Result<Vec<ResourceUri>, Fault> {
     Ok(uris)
 }
 
-/// A list of at most so many members, read no further.
+/// A list of at most this many members; further ones are not read.
 struct Bounded<'t> {
     most: usize,
     too_many: &'t mut bool,
@@ -167,11 +167,11 @@ impl ListenEncoder {
         Self { id: id.to_owned(), meta, agent }
     }
 
-    /// The first event: the part of the filter that is honoured.
-    pub fn acknowledge(&self, honoured: &Filter) -> Vec<u8> {
+    /// The first event: the part of the filter that is honored.
+    pub fn acknowledge(&self, honored: &Filter) -> Vec<u8> {
         let mut out = Vec::new();
         let head = r#"{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"#;
-        let filter = format!(r#","notifications":{}"#, honoured.as_json());
+        let filter = format!(r#","notifications":{}"#, honored.as_json());
         let pieces = [head, &self.meta, &filter, END];
         sse::event(&mut out, None, &pieces.map(str::as_bytes));
         out

@@ -145,7 +145,7 @@ fn good_requests_are_read() {
 }
 
 #[test]
-fn the_envelope_comes_before_an_unknown_version() {
+fn the_envelope_is_checked_before_an_unknown_version() {
     let sent = Sent::read().without("mcp-method").version("2099-01-01", "2099-01-01");
     let sent = sent.body(|body| body["jsonrpc"] = "1.0".into());
     assert_eq!(sent.answer(), invalid_request("jsonrpc must be \"2.0\""));
@@ -163,7 +163,7 @@ fn the_envelope_comes_before_an_unknown_version() {
 }
 
 #[test]
-fn an_unknown_version_in_the_header_comes_before_none_in_meta() {
+fn an_unknown_version_header_is_checked_before_a_missing_version_in_meta() {
     for (header, requested) in [("2099-01-01", "2099-01-01"), ("", ""), ("ä", "ä")] {
         let sent = Sent::read().header("mcp-protocol-version", header);
         assert_eq!(sent.meta(serde_json::Map::clear).answer(), unsupported(requested));
@@ -191,7 +191,7 @@ fn an_unknown_version_in_the_header_comes_before_none_in_meta() {
 }
 
 #[test]
-fn no_version_in_meta_comes_before_the_version_header() {
+fn a_missing_version_in_meta_is_checked_before_the_version_header() {
     let expected = bad_meta("protocolVersion, a string");
     let sent = || Sent::read().without("mcp-protocol-version");
     assert_eq!(sent().meta(serde_json::Map::clear).answer(), expected);
@@ -205,7 +205,7 @@ fn no_version_in_meta_comes_before_the_version_header() {
 }
 
 #[test]
-fn the_version_header_comes_before_a_version_that_is_not_served() {
+fn the_version_header_is_checked_before_an_unsupported_version() {
     let absent = Sent::read().version("", "2099-01-01").without("mcp-protocol-version");
     assert_eq!(absent.answer(), mismatch("MCP-Protocol-Version is required"));
     for (header, meta) in
@@ -221,7 +221,7 @@ fn the_version_header_comes_before_a_version_that_is_not_served() {
 }
 
 #[test]
-fn a_version_that_is_not_served_comes_before_capabilities() {
+fn an_unsupported_version_is_checked_before_capabilities() {
     for version in ["2099-01-01", "2025-11-25", "2024-11-05", ""] {
         let sent = Sent::read().version(version, version).meta(|meta| _ = meta.remove(CAPABILITIES));
         assert_eq!(sent.answer(), unsupported(version));
@@ -240,7 +240,7 @@ fn capabilities_come_before_the_method_header() {
 }
 
 #[test]
-fn the_method_header_comes_before_the_name_header_and_an_unknown_method() {
+fn the_method_header_is_checked_before_name_header_and_method() {
     let required = mismatch("Mcp-Method is required");
     let differs = mismatch("Mcp-Method does not match the method");
     assert_eq!(Sent::read().without("mcp-method").without("mcp-name").answer(), required);
@@ -250,7 +250,7 @@ fn the_method_header_comes_before_the_name_header_and_an_unknown_method() {
 }
 
 #[test]
-fn the_name_header_comes_before_an_unknown_method_and_bad_parameters() {
+fn the_name_header_is_checked_before_method_and_parameters() {
     let required = mismatch("Mcp-Name is required for this method");
     let differs = mismatch("Mcp-Name does not match params.uri or params.name");
     assert_eq!(Sent::read().without("mcp-name").answer(), required);
@@ -292,7 +292,7 @@ fn a_name_may_come_in_base64() {
 }
 
 #[test]
-fn an_unknown_method_comes_before_its_parameters() {
+fn the_method_is_checked_before_its_parameters() {
     let cursor = json!({"cursor": 1});
     for method in
         ["initialize", "ping", "resources/subscribe", "resources/unsubscribe", "logging/setLevel", "no/such"]

@@ -13,7 +13,7 @@ use crate::model::fault::{Fault, shortened};
 use crate::model::json::{MAX_DEPTH, is_too_deep};
 use crate::model::method::{CostClass, Era, Method};
 
-/// Most messages that a batch may have.
+/// The maximum number of messages in a batch.
 pub const MAX_BATCH: usize = 50;
 
 /// A body with a valid JSON-RPC envelope.

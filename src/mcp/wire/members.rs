@@ -12,7 +12,8 @@ use serde_json::value::RawValue;
 /// Members kept without an allocation; messages of well-behaved clients have fewer on each level.
 const INLINE: usize = 8;
 
-/// The most members of one object that are kept, so that a body of many names does not take a multiple of its size.
+/// The maximum number of stored members of one object, so that a body of many names does not take a multiple of its
+/// size.
 pub const MAX_MEMBERS: usize = 1_024;
 
 /// The kind of JSON value found in the place of an object.
@@ -284,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_comes_twice_is_noticed_and_has_no_value() {
+    fn a_duplicate_name_is_an_error_and_has_no_value() {
         for text in [
             r#"{"a":1,"a":1}"#,
             r#"{"a":1,"\u0061":2}"#,
@@ -311,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_has_a_shape_and_no_members() {
+    fn a_value_that_is_not_an_object_has_no_members() {
         for (text, shape) in [
             ("[1,{\"a\":2}]", Shape::Array),
             ("null", Shape::Scalar),

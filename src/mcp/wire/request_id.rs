@@ -2,7 +2,7 @@
 
 use serde_json::value::RawValue;
 
-/// The most bytes of an id, without quotation marks.
+/// The maximum length of an id in bytes, without quotation marks.
 pub const MAX_ID_BYTES: usize = 1_024;
 
 /// The id of a request: the JSON text of a string or of an integer of any size, answered byte for byte.
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_and_integers_are_kept_as_they_were_sent() {
+    fn strings_and_integers_are_returned_unchanged() {
         let long = format!("\"{}\"", "a".repeat(MAX_ID_BYTES));
         for id in [
             "0",

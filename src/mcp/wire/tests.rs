@@ -35,7 +35,7 @@ fn all_read(cases: &[(&str, &str)]) {
 }
 
 #[test]
-fn messages_are_told_apart() {
+fn kinds_of_messages_are_distinguished() {
     all_read(&[
         (r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#, "request 1 ping"),
         (
@@ -68,7 +68,7 @@ fn messages_are_told_apart() {
 }
 
 #[test]
-fn what_is_no_json_is_a_parse_error() {
+fn invalid_json_is_a_parse_error() {
     all_read(&[
         ("", "parse_error -: the body is not JSON: EOF while parsing a value at line 1 column 0"),
         (
@@ -97,7 +97,7 @@ fn what_is_no_json_is_a_parse_error() {
 }
 
 #[test]
-fn what_is_json_and_no_message_is_an_invalid_request() {
+fn json_that_is_not_a_message_is_an_invalid_request() {
     all_read(&[
         ("1", "invalid_request -: a message must be an object"),
         ("null", "invalid_request -: a message must be an object"),
@@ -155,7 +155,7 @@ fn a_response_names_an_id_of_the_servers_which_no_error_answers() {
 }
 
 #[test]
-fn a_member_that_comes_twice_is_refused_on_every_level() {
+fn a_duplicate_member_is_refused_on_every_level() {
     let meta = "params._meta";
     for (body, id, level) in [
         (r#"{"jsonrpc":"2.0","id":1,"id":1,"method":"ping"}"#, "-", "the message"),
@@ -227,13 +227,13 @@ fn id_of(body: &'static [u8]) -> RequestId<'static> {
 }
 
 #[test]
-fn a_result_stands_behind_its_id() {
+fn a_result_follows_its_id() {
     let answer = result_message(id_of(br#"{"id":"\u00e4"}"#), br#"{"a":1}"#);
     assert_eq!(answer, r#"{"jsonrpc":"2.0","id":"\u00e4","result":{"a":1}}"#);
 }
 
 #[test]
-fn an_error_without_an_id_is_what_the_revision_makes_of_it() {
+fn an_unknown_id_is_null_or_omitted_by_revision() {
     let error = error("say \"why\"");
     let rest = r#""error":{"code":-32600,"message":"say \"why\"","data":{"code":"invalid_request"}}}"#;
     let newest = Some(ProtocolVersion::V2026_07_28);

@@ -1,4 +1,4 @@
-//! What a hostile author or caller might send, and where it is refused.
+//! Templates and values of hostile authors and callers, and where they are refused.
 
 use std::time::{Duration, Instant};
 
@@ -78,7 +78,7 @@ fn brackets(levels: usize) -> [String; 7] {
     .map(|inner| tag(&inner))
 }
 
-/// What takes the engine a level deeper without a bracket.
+/// Syntax that nests the engine a level deeper without a bracket.
 fn chains(levels: usize) -> [String; 9] {
     [
         "not ".repeat(levels) + "topic",
@@ -153,7 +153,7 @@ fn the_deepest_that_reaches_the_parser_needs_half_a_stack() {
     };
     let expressions = brackets(MAX_BRACKETS).into_iter().chain(chains(MAX_OPERATORS));
     for inner in expressions {
-        // Most are refused behind the parser; what matters is that nothing overflows.
+        // Most are refused after parsing; the test is that nothing overflows.
         let source = blocks(&inner);
         on_a_small_stack(|| {
             Template::parse(&source, &DECLARED).map(|template| template.render(&[("topic", "x")])).ok()
@@ -205,7 +205,7 @@ fn a_loop_of_few_rounds_is_refused_when_its_values_are_long() {
         Template::parse(&nested_loops(1, 300, "{% if 'x' in topic %}{% endif %}"), &DECLARED).unwrap();
     assert_eq!(template.render(&[("topic", "y".repeat(1_000))]).unwrap(), "");
     assert_eq!(template.render(&[("topic", "y".repeat(1 << 20))]), Err(RenderError::ValuesTooLong));
-    // What is not used costs nothing.
+    // Unused parts cost nothing.
     assert_eq!(template.render(&[("depth", "y".repeat(100 << 20))]).unwrap(), "");
 }
 

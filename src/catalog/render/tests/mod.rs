@@ -1,4 +1,4 @@
-//! What the renderer promises: what is allowed, what is refused and in which words.
+//! Tests of the renderer: what is allowed, what is refused, and the messages.
 
 mod bombs;
 mod property;
@@ -16,7 +16,7 @@ fn rendered(source: &str, values: &[(&str, &str)]) -> Result<String, String> {
 }
 
 #[test]
-fn a_prompt_with_branches_renders_the_one_that_holds() {
+fn a_prompt_renders_the_branch_whose_condition_is_true() {
     let source = "{% if depth == 'deep' %}深入研究{{ topic }}。提供全面摘要。\
                   {% elif depth == 'brief' %}简要介绍{{ topic }}。\
                   {% else %}研究{{ topic }}并提供摘要。{% endif %}";
@@ -27,7 +27,7 @@ fn a_prompt_with_branches_renders_the_one_that_holds() {
 }
 
 #[test]
-fn a_body_of_json_quotes_what_it_is_given() {
+fn tojson_escapes_values_in_a_json_body() {
     let source = "{\"id\":{{ id | tojson }},\"data\":{{ ('Data for ID: ' ~ id) | tojson }}}";
     assert_eq!(
         rendered(source, &[("id", "a\"b\\\n</script>\u{1}蜂")]).unwrap(),
@@ -36,7 +36,7 @@ fn a_body_of_json_quotes_what_it_is_given() {
 }
 
 #[test]
-fn what_is_allowed_renders() {
+fn allowed_syntax_renders() {
     let values = [("topic", " Bees "), ("depth", "deep")];
     let cases = [
         ("", ""),
@@ -87,7 +87,7 @@ fn names_of_any_script_are_variables_and_words_of_the_language_are_not() {
 }
 
 #[test]
-fn a_declared_argument_that_is_not_given_is_the_empty_string() {
+fn an_omitted_argument_is_the_empty_string() {
     assert_eq!(rendered("[{{ topic }}]{% if topic == '' %}empty{% endif %}", &[]).unwrap(), "[]empty");
 }
 

@@ -1,4 +1,4 @@
-//! Whatever is registered and whatever is rendered: nothing panics, and nothing passes its limits.
+//! Properties of any template and any values: nothing panics, and nothing exceeds the limits.
 
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -119,7 +119,7 @@ fn expression() -> impl Strategy<Value = String> {
     })
 }
 
-/// Templates most of which are good.
+/// Templates that are mostly valid.
 fn template() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![
         "[a-z {}%\n]{0,6}",
@@ -140,7 +140,7 @@ fn template() -> impl Strategy<Value = String> {
     })
 }
 
-/// Parses and renders; whatever comes out must be a refusal or within the limits.
+/// Parses and renders; the result must be a refusal or within the limits.
 fn hold(source: &str, topic: &str, limits: RenderLimits) -> Result<(), TestCaseError> {
     let values = [("topic", topic), ("depth", "deep")];
     match Template::parse_within(source, &DECLARED, limits).and_then(|template| template.render(&values)) {

@@ -1,4 +1,4 @@
-//! What is refused when it is registered, and in which words.
+//! Refusals at registration, and their messages.
 
 use super::super::{RenderError, Template};
 use super::{DECLARED, rendered};
@@ -127,7 +127,7 @@ fn there_is_no_arithmetic() {
 }
 
 #[test]
-fn expressions_that_are_not_on_the_list_are_refused_with_what_to_do() {
+fn expressions_outside_the_allow_list_are_refused_with_advice() {
     for (source, reason) in [
         ("{{ none }}", "`none` is not allowed; an argument not given is `''`"),
         ("{% if topic ~ 'a' == 'a' %}{% endif %}", INSIDE),
@@ -159,7 +159,7 @@ fn expressions_that_are_not_on_the_list_are_refused_with_what_to_do() {
 }
 
 #[test]
-fn bad_syntax_is_told_with_its_line_and_nothing_of_the_engine() {
+fn syntax_errors_have_their_line_and_no_internals() {
     let cases = [
         (
             "a\n{{ topic",

@@ -116,13 +116,13 @@ async fn tenant_that_floods_the_places_delays_others_by_one_render() {
     for waiting in waiting {
         answered.push(waiting.await.unwrap().is_ok());
     }
-    // The queue had room for four: the fifth is refused, and the fourth makes room for the other tenant.
+    // The queue holds four: the fifth is refused, and the fourth is displaced by the other tenant.
     assert_eq!(answered, [true, true, true, false, false, true]);
     assert_eq!(*order.lock(), [0, 5, 1, 2]);
 }
 
 #[tokio::test]
-async fn a_place_that_does_not_come_free_in_time_is_told() {
+async fn waiting_too_long_for_a_permit_is_reported() {
     let renderer = Arc::new(Renderer::new(RendererLimits { wait: SOON, ..limits() }));
     let (slow, running) = hold(&renderer).await;
     let heavy = renderer.render(PAYER, &[template("{{ topic }}")], &values(&"x".repeat(20_000))).await;
@@ -133,7 +133,7 @@ async fn a_place_that_does_not_come_free_in_time_is_told() {
 }
 
 #[tokio::test]
-async fn a_late_render_is_told_and_keeps_its_place_until_it_ends() {
+async fn a_late_render_is_reported_and_keeps_its_permit_until_it_ends() {
     let renderer = Arc::new(Renderer::new(RendererLimits { deadline: SOON, wait: SOON, ..limits() }));
     let (slow, running) = hold(&renderer).await;
     let late = running.await.unwrap().unwrap_err();
@@ -144,7 +144,7 @@ async fn a_late_render_is_told_and_keeps_its_place_until_it_ends() {
 }
 
 #[tokio::test]
-async fn a_caller_that_gives_up_leaves_its_place_taken_until_the_render_ends() {
+async fn a_cancelled_caller_keeps_its_permit_until_the_render_ends() {
     let renderer = Arc::new(Renderer::new(RendererLimits { wait: SOON, ..limits() }));
     let (slow, running) = hold(&renderer).await;
     running.abort();
@@ -165,7 +165,7 @@ async fn a_render_does_not_hold_up_the_async_threads() {
 }
 
 #[tokio::test]
-async fn a_panic_is_an_error_and_gives_its_place_back() {
+async fn a_panic_is_an_error_and_releases_the_permit() {
     let renderer = Renderer::new(limits());
     let failed = renderer.run::<()>(PAYER, || panic!("a bug")).await.unwrap_err();
     assert_eq!(failed.to_string(), "the template could not be rendered");
@@ -173,7 +173,7 @@ async fn a_panic_is_an_error_and_gives_its_place_back() {
 }
 
 #[tokio::test]
-async fn what_takes_next_to_nothing_is_rendered_whoever_holds_the_places() {
+async fn cheap_renders_run_inline_without_a_permit() {
     let renderer = Arc::new(Renderer::new(RendererLimits { waiting: 0, ..limits() }));
     let (slow, running) = hold(&renderer).await;
     let light = renderer.render(PAYER, &[template("{{ topic }}!")], &values("bees")).await;
