@@ -165,7 +165,7 @@ impl<'a> Check<'a, '_> {
             return Ok(text.size);
         }
         let line = usize::from(expression.span().start_line);
-        Err(RenderError::refused(line, "behind `in` stands a list like `['a', 'b']`, or a text"))
+        Err(RenderError::refused(line, "the right side of `in` must be a list like `['a', 'b']`, or a text"))
     }
 
     /// `a < b <= c`: each but the last keeps its right side and jumps.
@@ -195,7 +195,7 @@ impl<'a> Check<'a, '_> {
     fn filter(&mut self, filter: &Spanned<Filter<'a>>, position: Position) -> Checked<'a> {
         let line = usize::from(filter.span().start_line);
         let Some(subject) = &filter.expr else {
-            return Err(RenderError::refused(line, "a filter stands behind a value"));
+            return Err(RenderError::refused(line, "a filter must follow a value"));
         };
         let subject = self.expression(subject, position)?;
         if filter.name == filters::DEFAULT {
@@ -238,7 +238,7 @@ impl<'a> Check<'a, '_> {
             return Err(RenderError::refused(line, LOOP));
         }
         if self.locals.is_empty() {
-            return Err(RenderError::refused(line, "`loop` stands in no `for`"));
+            return Err(RenderError::refused(line, "`loop` is available inside a `for` only"));
         }
         self.step(2)?;
         Ok(Shape::word())

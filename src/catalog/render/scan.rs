@@ -93,7 +93,7 @@ impl Scan {
     fn branch(&mut self, keyword: &str) -> Result<(), RenderError> {
         match self.open.last_mut() {
             Some(block) if block.keyword == "if" => block.branches += usize::from(keyword == "elif"),
-            _ => return Err(self.refused(format!("`{keyword}` stands in no `if`"))),
+            _ => return Err(self.refused(format!("`{keyword}` is outside of an `if`"))),
         }
         let branches = self.open.iter().map(|block| block.branches).sum();
         self.at_most(branches, MAX_BRANCHES, "`elif` in an `if` and those around it")

@@ -5,7 +5,7 @@ use super::{DECLARED, rendered};
 
 const ATTRIBUTE: &str =
     "attributes are not allowed but `loop.index`, `loop.index0`, `loop.first` and `loop.last`";
-const BEHIND_IN: &str = "behind `in` stands a list like `['a', 'b']`, or a text";
+const BEHIND_IN: &str = "the right side of `in` must be a list like `['a', 'b']`, or a text";
 const BEGIN: &str = "a tag `{% … %}` must begin with a statement";
 const CALL: &str = "nothing can be called";
 const DEFAULT: &str = "the filter `default` takes one argument, like `default('none')`";
@@ -48,7 +48,7 @@ fn statements_that_are_not_on_the_list_are_refused_by_name() {
 #[test]
 fn blocks_that_do_not_match_are_refused_with_where_they_began() {
     for (source, reason) in [
-        ("{% elif topic %}", "`elif` stands in no `if`"),
+        ("{% elif topic %}", "`elif` is outside of an `if`"),
         ("{% endif %}", "`endif` ends nothing"),
         ("{% if topic %}{% endfor %}", "`endfor` cannot end the `if` of line 3"),
         ("{% if topic %}\n\n", "this `if` is never ended by `endif`"),
@@ -69,12 +69,12 @@ fn loops_have_one_variable_and_a_list_and_nothing_else() {
         ("{% for x, y in [1] %}{% endfor %}", "a `for` has one variable"),
         ("{% for x in [1] recursive %}{% endfor %}", "`recursive` is not allowed"),
         ("{% for x in [1] if x %}{% endfor %}", "a `for` takes no condition; put an `if` inside it"),
-        ("{% for x in [1] %}{% else %}{% endfor %}", "`else` stands in no `if`"),
+        ("{% for x in [1] %}{% else %}{% endfor %}", "`else` is outside of an `if`"),
         ("{% for x in [not topic] %}{% endfor %}", ITEMS),
         ("{% for x in [1] %}{{ loop.length }}{% endfor %}", ATTRIBUTE),
         ("{% for x in [1] %}{{ loop }}{% endfor %}", ATTRIBUTE),
         ("{% for x in [1] %}{{ loop.cycle('a') }}{% endfor %}", CALL),
-        ("{{ loop.index }}", "`loop` stands in no `for`"),
+        ("{{ loop.index }}", "`loop` is available inside a `for` only"),
     ] {
         refused(source, reason);
     }
