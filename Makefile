@@ -1,7 +1,7 @@
 # Development tasks.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak check corpus fmt sqlx openapi bench bench-check verify-faults verify-first-use prerequisites
+.PHONY: help demo test soak check corpus fmt sqlx openapi bench bench-check verify-faults verify-first-use verify-replicas prerequisites
 
 # The directory of rustup, for shells started before its installation.
 export PATH := $(PATH):$(HOME)/.cargo/bin
@@ -64,6 +64,11 @@ bench-check: prerequisites ## Fail where a read costs over 10 % more CPU than be
 verify-first-use: prerequisites ## Use many keys right after a start beside forged ones; none may be refused
 	cargo build --release --locked --workspace --bins
 	cargo run --release --locked --package waggle-bench -- first-use $(ARGS)
+
+# Up to 32 gateways on a PostgreSQL of their own (ARGS='--sizes 2,8 --seconds 5').
+verify-replicas: prerequisites ## Measure what idle replicas cost, and an event with a stream on each
+	cargo build --release --locked --workspace --bins
+	cargo run --release --locked --package waggle-bench -- replicas $(ARGS)
 
 prerequisites:
 	@scripts/check-rust

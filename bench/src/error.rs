@@ -47,6 +47,8 @@ pub(crate) enum Error {
     NothingMeasured { seconds: u64 },
     #[error("{0} has an unknown format")]
     Proc(String),
+    #[error("PostgreSQL failed: {0}")]
+    Database(String),
     #[error("pgbench failed: {0}")]
     Pgbench(String),
     #[error("a load task failed: {0}")]

@@ -154,7 +154,7 @@ async fn present_forged_keys(
     let mut statuses = BTreeMap::new();
     while !stop.load(Ordering::Relaxed) {
         ticks.tick().await;
-        let key = forged_key(next.fetch_add(1, Ordering::Relaxed));
+        let key = forged_key("bak", next.fetch_add(1, Ordering::Relaxed));
         let request = ping(port, "first-use-0", "203.0.113.66", &key);
         let status = connection.exchange(&request).await?.status;
         *statuses.entry(status).or_insert(0) += 1;
@@ -168,9 +168,9 @@ fn ping(port: u16, agent: &str, client: &str, key: &str) -> Vec<u8> {
     http::request("POST", &format!("/{agent}/mcp"), port, &headers, Some(&body))
 }
 
-/// A key of the right form and check sum that was never issued.
-fn forged_key(number: u64) -> String {
-    let mut key = b"bak_".to_vec();
+/// A key of this kind of the right form and check sum that was never issued.
+pub(crate) fn forged_key(kind: &str, number: u64) -> String {
+    let mut key = format!("{kind}_").into_bytes();
     key.extend(base62(number, 43));
     let check = crc32(&key);
     key.extend(base62(check.into(), 6));
@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn forged_keys_have_the_form_of_issued_ones() {
         assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
-        let key = forged_key(62);
+        let key = forged_key("bak", 62);
         assert_eq!((key.len(), &key[..5], &key[45..47]), (53, "bak_0", "10"));
     }
 }

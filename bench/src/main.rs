@@ -8,6 +8,7 @@ mod baseline;
 mod broadcast;
 mod cases;
 mod cpu;
+mod database;
 mod descriptors;
 mod error;
 mod fan_out;
@@ -23,6 +24,7 @@ mod options;
 mod pgbench;
 mod process;
 mod relay;
+mod replicas;
 mod report;
 mod rmcp;
 mod rmcp_streams;
@@ -47,6 +49,7 @@ use crate::baseline::Baseline;
 use crate::error::Error;
 use crate::first_use::FirstUse;
 use crate::options::Options;
+use crate::replicas::Replicas;
 
 /// Measures the gateway's CPU time per request as a multiple of a bare HTTP handler
 #[derive(Parser)]
@@ -87,6 +90,8 @@ enum Server {
     },
     /// Use many valid keys for the first time right after a start, beside forged ones; fail if one is refused
     FirstUse(FirstUse),
+    /// Measure what replicas on one database cost while idle, and how long an event takes to reach them
+    Replicas(Replicas),
     /// Serve the same resources with the official SDK on 127.0.0.1
     #[command(name = "serve-rmcp")]
     Rmcp {
@@ -133,6 +138,7 @@ async fn act(cli: Cli) -> Result<(), Error> {
         Some(Server::RmcpStreams { port, seconds }) => rmcp_streams::serve(port, seconds).await,
         Some(Server::Broadcast { port, seconds }) => broadcast::serve(port, seconds).await,
         Some(Server::FirstUse(options)) => first_use::run(&options).await,
+        Some(Server::Replicas(options)) => replicas::run(&options).await,
         None => {
             let found = run::run(&cli.options).await?;
             let parts = [

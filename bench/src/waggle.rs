@@ -63,7 +63,7 @@ impl Waggle {
     pub(crate) async fn register_fixture(&mut self) -> Result<(), Error> {
         self.process.ready("/readyz", true, START).await?;
         let mut admin = self.admin().await?;
-        admin.call("POST", "/tenants", &json!({ "id": TENANT, "name": "Bench" })).await?;
+        admin.create_tenant().await?;
         for agent in [READER, LISTER, RENDERER] {
             self.keys.insert(agent, admin.register(agent).await?);
         }
@@ -72,7 +72,10 @@ impl Waggle {
 
     /// Connects to the administration API as the operator.
     pub(crate) async fn admin(&self) -> Result<Admin, Error> {
-        Admin::open(self.process.port, &self.postgres.data_dir.join("operator.key")).await
+        let file = self.postgres.data_dir.join("operator.key");
+        let key = fs::read_to_string(&file)
+            .map_err(Error::io(format!("read the operator key from {}", file.display())))?;
+        Admin::open(self.process.port, key.trim()).await
     }
 
     /// Starts another gateway on the same database and waits until it is ready.
@@ -83,12 +86,9 @@ impl Waggle {
             Ok::<_, Error>(text.trim().to_owned())
         };
         let (key, socket) = (read("operator.key")?, read("embedded.socket")?);
-        let port = process::free_port()?;
-        let mut command = command(binary, dir, port);
-        command.env("WAGGLE_ADMIN__OPERATOR_KEY", key);
         let socket = utf8_percent_encode(&socket, NON_ALPHANUMERIC);
-        command.env("WAGGLE_DATABASE__URL", format!("postgres:///waggle?user=waggle&host={socket}"));
-        let mut process = Process::start("waggle", command, port, dir)?;
+        let database = format!("postgres:///waggle?user=waggle&host={socket}");
+        let mut process = join(binary, dir, &key, &database)?;
         process.ready("/readyz", true, START).await?;
         Ok(process)
     }
@@ -101,6 +101,14 @@ impl Waggle {
             }
         }
     }
+}
+
+/// Starts a gateway on an existing database, with this operator key.
+pub(crate) fn join(binary: &Path, dir: &Path, key: &str, database: &str) -> Result<Process, Error> {
+    let port = process::free_port()?;
+    let mut command = command(binary, dir, port);
+    command.env("WAGGLE_ADMIN__OPERATOR_KEY", key).env("WAGGLE_DATABASE__URL", database);
+    Process::start("waggle", command, port, dir)
 }
 
 fn command(binary: &Path, dir: &Path, port: u16) -> Command {
@@ -124,11 +132,15 @@ pub(crate) struct Admin {
 }
 
 impl Admin {
-    async fn open(port: u16, key_file: &Path) -> Result<Self, Error> {
-        let key = fs::read_to_string(key_file)
-            .map_err(Error::io(format!("read the operator key from {}", key_file.display())))?;
-        let authorization = format!("Bearer {}", key.trim());
+    /// Connects with an operator key.
+    pub(crate) async fn open(port: u16, key: &str) -> Result<Self, Error> {
+        let authorization = format!("Bearer {key}");
         Ok(Self { connection: Connection::open(port).await?, port, authorization })
+    }
+
+    /// Creates the tenant that agents are created in.
+    pub(crate) async fn create_tenant(&mut self) -> Result<(), Error> {
+        self.call("POST", "/tenants", &json!({ "id": TENANT, "name": "Bench" })).await.map(|_| ())
     }
 
     /// Creates an agent without definitions.
