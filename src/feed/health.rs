@@ -1,30 +1,33 @@
-//! Whether the feed delivers changes in time: the last heartbeat received and the last successful sweep.
+//! Whether the feed delivers changes in time: the last answered probe of the `LISTEN` connection and the last
+//! successful sweep.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::options::FeedOptions;
 
-/// How long a heartbeat or sweep may be overdue before readiness reports it.
+/// How long a probe or sweep may be overdue before readiness reports it.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// How long a heartbeat of a replica is valid, for the replica itself and for others.
-pub(super) fn heartbeat_lease(options: &FeedOptions) -> Duration {
+/// How long a replica trusts its memory after it sent the last probe that was answered.
+pub(super) fn probe_lease(options: &FeedOptions) -> Duration {
     options.probe * 2
 }
 
-/// Times of the last heartbeat and sweep, in milliseconds since creation; 0 stands for never.
+/// Times of the last probe and sweep, in milliseconds since creation; 0 stands for never.
 #[derive(Debug)]
 pub(super) struct FeedHealth {
     since: Instant,
-    /// When the newest of this replica's heartbeats that it received back was sent.
-    heartbeat: AtomicU64,
+    /// When the newest probe that was answered was sent.
+    probe: AtomicU64,
+    /// Whether the connection that answered it is still open.
+    connected: AtomicBool,
     /// When the last successful sweep started.
     sweep: AtomicU64,
-    /// The maximum age of a heartbeat: twice the interval.
-    heartbeat_within: Duration,
+    /// The maximum age of a probe: twice the interval.
+    probe_within: Duration,
     sweep_within: Duration,
 }
 
@@ -32,21 +35,24 @@ impl FeedHealth {
     pub(super) fn new(options: &FeedOptions) -> Self {
         Self {
             since: Instant::now(),
-            heartbeat: AtomicU64::new(0),
+            probe: AtomicU64::new(0),
+            connected: AtomicBool::new(false),
             sweep: AtomicU64::new(0),
-            heartbeat_within: heartbeat_lease(options),
+            probe_within: probe_lease(options),
             sweep_within: options.sweep * 2,
         }
     }
 
-    /// The number to send in a heartbeat now.
-    pub(super) fn number(&self, now: Instant) -> u64 {
-        self.millis(now)
+    /// Records that a probe sent at this time was answered, and everything received before the answer is processed.
+    pub(super) fn record_probe(&self, sent: Instant) {
+        self.probe.fetch_max(self.millis(sent), Ordering::AcqRel);
+        self.connected.store(true, Ordering::Release);
     }
 
-    /// Records that a heartbeat of this replica was received back.
-    pub(super) fn record_heartbeat(&self, number: u64) {
-        self.heartbeat.fetch_max(number, Ordering::AcqRel);
+    /// Records that the connection is lost. Another replica may see that it is closed before this one does, and waits for
+    /// a lease from then on.
+    pub(super) fn record_loss(&self) {
+        self.connected.store(false, Ordering::Release);
     }
 
     pub(super) fn record_sweep(&self, at: Instant) {
@@ -64,11 +70,11 @@ impl FeedHealth {
         }
     }
 
-    /// Zero while heartbeats and sweeps arrive in time; otherwise the age of the last successful sweep.
+    /// Zero while probes are answered and sweeps succeed in time; otherwise the age of the last successful sweep.
     ///
-    /// A heartbeat proves that the connection delivers notifications, but not that every change was notified:
-    /// the writer may have failed between commit and `NOTIFY`. Only a sweep reads the changes themselves, so a
-    /// heartbeat does not reduce the age.
+    /// An answered probe proves that the connection delivers notifications, but not that every change was
+    /// notified: the writer may have failed between commit and `NOTIFY`. Only a sweep reads the changes
+    /// themselves, so a probe does not reduce the age.
     pub(super) fn unproven_for(&self) -> Duration {
         self.unproven_at(Instant::now())
     }
@@ -76,26 +82,26 @@ impl FeedHealth {
     fn unproven_at(&self, now: Instant) -> Duration {
         let now = self.millis(now);
         let Some(swept) = Self::age(&self.sweep, now) else { return Duration::MAX };
-        let heartbeat = Self::age(&self.heartbeat, now);
-        if swept <= self.sweep_within && heartbeat.is_some_and(|age| age <= self.heartbeat_within) {
+        let probed = Self::age(&self.probe, now).is_some_and(|age| age <= self.probe_within);
+        if swept <= self.sweep_within && probed && self.connected.load(Ordering::Acquire) {
             Duration::ZERO
         } else {
             swept.max(Duration::from_millis(1))
         }
     }
 
-    /// Whether a heartbeat was received and a sweep succeeded at least once.
+    /// Whether a probe was answered and a sweep succeeded at least once.
     pub(super) fn has_started(&self) -> bool {
-        self.heartbeat.load(Ordering::Acquire) > 0 && self.sweep.load(Ordering::Acquire) > 0
+        self.probe.load(Ordering::Acquire) > 0 && self.sweep.load(Ordering::Acquire) > 0
     }
 
-    /// Whether heartbeats are received, with a grace of one second.
+    /// Whether probes are answered, with a grace of one second.
     pub(super) fn is_listening(&self) -> bool {
         self.is_listening_at(Instant::now())
     }
 
     fn is_listening_at(&self, now: Instant) -> bool {
-        Self::age(&self.heartbeat, self.millis(now)).is_some_and(|age| age <= self.heartbeat_within + GRACE)
+        Self::age(&self.probe, self.millis(now)).is_some_and(|age| age <= self.probe_within + GRACE)
     }
 
     /// The age of the last successful sweep.
@@ -122,11 +128,11 @@ mod tests {
     }
 
     #[test]
-    fn feed_is_proven_while_heartbeats_and_sweeps_are_in_time() {
+    fn feed_is_proven_while_probes_and_sweeps_are_in_time() {
         let (health, at) = health();
         let proven = |millis| (health.unproven_at(at(millis)).is_zero(), health.is_listening_at(at(millis)));
         assert_eq!((health.unproven_at(at(10)), health.is_listening_at(at(10))), (Duration::MAX, false));
-        health.record_heartbeat(10);
+        health.record_probe(at(10));
         assert_eq!(proven(10), (false, true));
         health.record_sweep(at(10));
         assert_eq!(proven(10), (true, true));
@@ -135,25 +141,38 @@ mod tests {
         assert_eq!(proven(1_510), (false, true));
         assert_eq!(proven(1_511), (false, false));
 
-        health.record_heartbeat(1_600);
+        health.record_probe(at(1_600));
         assert_eq!(proven(1_600), (true, true));
-        health.record_heartbeat(2_100);
+        health.record_probe(at(2_100));
         assert_eq!(proven(2_100), (false, true), "no sweep for longer than two intervals");
+    }
+
+    #[test]
+    fn lost_connection_makes_the_feed_unproven_at_once() {
+        let (health, at) = health();
+        let proven = |millis| (health.unproven_at(at(millis)).is_zero(), health.is_listening_at(at(millis)));
+        health.record_sweep(at(10));
+        health.record_probe(at(10));
+        assert_eq!(proven(20), (true, true));
+        health.record_loss();
+        assert_eq!(proven(20), (false, true));
+        health.record_probe(at(30));
+        assert_eq!(proven(30), (true, true));
     }
 
     #[test]
     fn unproven_feed_has_the_age_of_its_last_sweep() {
         let (health, at) = health();
         let seconds = |millis| health.unproven_at(at(millis)).as_secs();
-        health.record_heartbeat(10);
+        health.record_probe(at(10));
         assert_eq!(health.unproven_at(at(20)), Duration::MAX);
         health.record_sweep(at(10));
         health.record_sweep(at(30_000));
         assert_eq!(seconds(37_000), 7);
-        for heartbeat in (30_000..60_000).step_by(250) {
-            health.record_heartbeat(heartbeat);
+        for probe in (30_000..60_000).step_by(250) {
+            health.record_probe(at(probe));
         }
-        assert_eq!(seconds(60_000), 30, "heartbeats do not hide failing sweeps");
+        assert_eq!(seconds(60_000), 30, "probes do not hide failing sweeps");
         health.record_sweep(at(60_000));
         assert_eq!(seconds(60_000), 0);
     }

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::service::Feed;
 use crate::store::StoreError;
-use crate::store::notify::{FeedMessage, NotifyListener};
+use crate::store::notify::{FeedMessage, ListenerId, ListenerState, NotifyListener};
 
 /// Wait before reconnecting; doubled after each failure, up to [`LAST_WAIT`].
 const FIRST_WAIT: Duration = Duration::from_millis(50);
@@ -31,9 +31,13 @@ impl Feed {
     pub(super) async fn listen(self: Arc<Self>, stop: CancellationToken) {
         let mut wait = FIRST_WAIT;
         let mut attempted = false;
+        let mut registered = None;
         loop {
             let mut connected = false;
-            let Some(lost) = stop.run_until_cancelled(self.receive(&mut connected)).await else { return };
+            let received = self.receive(&mut connected, &mut registered);
+            let ended = stop.run_until_cancelled(received).await;
+            self.health.record_loss();
+            let Some(lost) = ended else { break };
             wait = if connected { FIRST_WAIT } else { (wait * 2).min(LAST_WAIT) };
             if connected || !attempted {
                 let retry_in_ms = wait.as_millis();
@@ -41,30 +45,44 @@ impl Feed {
             }
             attempted = true;
             if stop.run_until_cancelled(tokio::time::sleep(wait)).await.is_none() {
-                return;
+                break;
             }
+        }
+        // Otherwise the next event of every other replica waits for a lease.
+        if let Some(registered) = registered {
+            let _ = timeout(self.options.probe, self.store.unregister_listener(registered)).await;
         }
     }
 
-    /// Connects and receives messages until the connection is lost.
-    async fn receive(&self, connected: &mut bool) -> ConnectionLost {
+    /// Connects and receives messages until the connection is lost. `registered` is the connection that other replicas
+    /// wait for.
+    async fn receive(&self, connected: &mut bool, registered: &mut Option<ListenerId>) -> ConnectionLost {
         let timeline = self.timeline();
         let mut listener = match timeout(self.options.timeout, self.store.notify_listener()).await {
             Ok(Ok(listener)) => listener,
             Ok(Err(error)) => return error.into(),
             Err(_) => return ConnectionLost::Silent,
         };
+        let mut shown = ListenerState { id: self.replicas.new_listener(), acknowledged: None, probes: 0 };
+        // Before the sweep: a replica that does not find it registered has committed what it waits for before.
+        match timeout(self.options.timeout, register(&mut listener, &shown, *registered)).await {
+            Ok(Ok(())) => *registered = Some(shown.id),
+            Ok(Err(error)) => return error.into(),
+            Err(_) => return ConnectionLost::Silent,
+        }
         // Changes committed before LISTEN took effect were not delivered here.
         if self.sweep().await.is_err() {
             return ConnectionLost::Missed;
         }
-        self.replicas.start_listening(Instant::now());
-        // The feed is proven once this heartbeat is received back.
-        self.pending.request_heartbeat();
+        self.replicas.start_listening(shown.id, Instant::now());
+        // The feed is proven once this probe is answered.
+        if let Err(lost) = self.probe(&mut listener, &mut shown).await {
+            return lost;
+        }
         *connected = true;
         tracing::info!("listen connection established");
         loop {
-            if let Err(lost) = self.receive_until_probe(&mut listener).await {
+            if let Err(lost) = self.receive_until_probe(&mut listener, &mut shown).await {
                 return lost;
             }
             if self.timeline() != timeline {
@@ -73,40 +91,72 @@ impl Feed {
         }
     }
 
-    /// Receives messages until a probe is due, then probes the connection: a connection that silently drops
-    /// everything is not noticed otherwise.
-    async fn receive_until_probe(&self, listener: &mut NotifyListener) -> Result<(), ConnectionLost> {
+    /// Receives messages until a probe is due or an acknowledgement is requested, then probes the connection: a
+    /// connection that silently drops everything is not noticed otherwise.
+    async fn receive_until_probe(
+        &self,
+        listener: &mut NotifyListener,
+        shown: &mut ListenerState,
+    ) -> Result<(), ConnectionLost> {
         let due = Instant::now() + self.options.probe;
         while Instant::now() < due {
             match timeout_at(due, listener.next()).await {
-                Ok(received) => self.handle(&received?),
+                Ok(received) => {
+                    if self.handle(&received?, shown) {
+                        break;
+                    }
+                }
                 Err(_) => break,
             }
         }
-        timeout(self.options.probe, listener.probe()).await.map_err(|_| ConnectionLost::Silent)??;
-        self.handle(&listener.buffered());
+        self.probe(listener, shown).await
+    }
+
+    /// Probes the connection, which shows the newest request received to other replicas.
+    async fn probe(
+        &self,
+        listener: &mut NotifyListener,
+        shown: &mut ListenerState,
+    ) -> Result<(), ConnectionLost> {
+        let mut requested = true;
+        while requested {
+            shown.probes += 1;
+            let sent = Instant::now();
+            timeout(self.options.probe, listener.probe(shown))
+                .await
+                .map_err(|_| ConnectionLost::Silent)??;
+            requested = self.handle(&listener.buffered(), shown);
+            self.health.record_probe(sent);
+        }
         Ok(())
     }
 
-    /// Handles messages: first revisions, then requests to acknowledge them.
-    fn handle(&self, messages: &[FeedMessage]) {
+    /// Handles messages: first all revisions, then everything in order. Returns whether a request was among them.
+    fn handle(&self, messages: &[FeedMessage], shown: &mut ListenerState) -> bool {
         let raised: Vec<_> = messages.iter().filter_map(FeedMessage::raised).collect();
         self.deliver(&raised);
+        let before = shown.acknowledged;
         for message in messages {
             match *message {
-                FeedMessage::Heartbeat(replica, number) if replica == self.replicas.me => {
-                    self.health.record_heartbeat(number);
+                FeedMessage::Raised(scope, revision) => self.replicas.record_raised(scope, revision),
+                FeedMessage::Followed(scope) => self.replicas.record_followed(scope, Instant::now()),
+                FeedMessage::AckRequest(request) => {
+                    self.replicas.record_request(request);
+                    shown.acknowledged = Some(request);
                 }
-                FeedMessage::Heartbeat(replica, _) => self.replicas.record_heartbeat(replica, Instant::now()),
-                FeedMessage::AckRequest(replica, request) if replica == self.replicas.me => {
-                    self.replicas.record_own_request(request);
-                }
-                FeedMessage::AckRequest(replica, request) => self.pending.acknowledge(replica, request),
-                FeedMessage::Ack(by, of, request) if of == self.replicas.me => {
-                    self.replicas.record_ack(by, request);
-                }
-                FeedMessage::Raised(..) | FeedMessage::Ack(..) => {}
+                FeedMessage::Acknowledged(request) => self.replicas.record_acknowledged(request),
             }
         }
+        shown.acknowledged != before
     }
+}
+
+async fn register(
+    listener: &mut NotifyListener,
+    shown: &ListenerState,
+    before: Option<ListenerId>,
+) -> Result<(), StoreError> {
+    // Shown first: a registered connection that shows nothing counts as closed.
+    listener.probe(shown).await?;
+    listener.register(shown.id, before).await
 }

@@ -2,11 +2,11 @@
 //!
 //! Notifications are hints; the `changes` table is authoritative. After a commit the writing replica sends a
 //! message by `NOTIFY` (`notifier`), and every replica receives it by `LISTEN` (`listener`). A periodic
-//! sweep (`sweep`) reads the changes whose messages were lost. The listener probes its connection and waits
-//! for its own heartbeats, so that a replica detects when it no longer receives messages (`health`).
+//! sweep (`sweep`) reads the changes whose messages were lost. The listener probes its connection, so that a
+//! replica detects when it no longer receives messages (`health`).
 //!
-//! `hub` holds the event streams of this replica, and `replicas` tracks which revisions the other replicas
-//! have acknowledged.
+//! `hub` holds the event streams of this replica, and `replicas` determines which revisions all replicas have
+//! acknowledged. What a replica costs while nothing changes does not depend on the others: nothing is sent.
 
 mod behind;
 mod catch_up;

@@ -1,78 +1,153 @@
 //! Sends this replica's messages by `NOTIFY`, batched to one statement every few milliseconds, on a dedicated
-//! connection.
+//! connection, and reads on it what the other replicas have acknowledged.
 //!
 //! `NOTIFY` inside the writing transaction would take a lock on the whole database at every commit.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use tokio::time::{Instant, MissedTickBehavior, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::pending::UnsentMessages;
 use super::service::Feed;
 use crate::model::sources::FailPoint;
+use crate::store::StoreError;
 use crate::store::notify::{FeedMessage, NotifySender};
+
+/// Wait before acknowledgements are read; doubled each time until all are there, up to [`LAST_READ`].
+const FIRST_READ: Duration = Duration::from_millis(1);
+const LAST_READ: Duration = Duration::from_millis(16);
+
+/// When the notifier acts next.
+struct Schedule {
+    sent: Instant,
+    send: Option<Instant>,
+    read: Option<Instant>,
+    /// The wait before the next read.
+    wait: Duration,
+}
 
 impl Feed {
     pub(super) async fn notify(self: Arc<Self>, stop: CancellationToken) {
         let mut sender = None;
-        let mut heartbeats = tokio::time::interval(self.options.probe);
-        heartbeats.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut sent = Instant::now();
         let mut timeline = self.timeline();
+        let mut schedule = Schedule { sent: Instant::now(), send: None, read: None, wait: FIRST_READ };
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
-                // Without delay after an idle interval: an event takes three of these messages before it is
+                // Without delay after an idle interval: an event takes two of these messages before it is
                 // sent.
-                () = self.pending.changed.notified() => sleep_until(sent + self.options.notify).await,
-                _ = heartbeats.tick() => {}
+                () = self.pending.changed.notified() => {
+                    let earliest = Instant::now().max(schedule.sent + self.options.notify);
+                    schedule.send.get_or_insert(earliest);
+                    continue;
+                }
+                () = self.replicas.collect.notified() => {
+                    schedule.wait = FIRST_READ;
+                    schedule.read = Some(Instant::now() + FIRST_READ);
+                    continue;
+                }
+                () = schedule.due() => {}
             }
-            sent = Instant::now();
             if std::mem::replace(&mut timeline, self.timeline()) != timeline {
                 sender = None;
             }
-            let messages = self.messages();
-            sender = self.send(sender, &messages).await;
+            let now = Instant::now();
+            if schedule.read.is_some_and(|at| at <= now) {
+                schedule.read = None;
+                sender = self.read_acks(sender, &mut schedule).await;
+            }
+            if schedule.send.is_some_and(|at| at <= now) {
+                (schedule.send, schedule.sent) = (None, now);
+                let messages = self.messages();
+                if !messages.is_empty() {
+                    sender = self.send(sender, &messages).await;
+                }
+            }
         }
     }
 
-    /// The messages to send now: acknowledgement requests after the revisions they refer to, and always a
-    /// heartbeat.
+    /// The messages to send now: acknowledgement requests after the revisions they refer to.
     fn messages(&self) -> Vec<FeedMessage> {
-        let UnsentMessages { mut revisions, last_request, request_pending, acks } = self.pending.take();
+        let UnsentMessages { mut revisions, followed, request, acknowledged } = self.pending.take();
         let all = revisions.len();
         revisions.retain(|_, _| !self.sources.fails(FailPoint::Notify));
-        let mut messages: Vec<_> =
-            revisions.iter().map(|(scope, revision)| FeedMessage::Raised(*scope, *revision)).collect();
-        let me = self.replicas.me;
+        let mut messages: Vec<_> = followed.into_iter().map(FeedMessage::Followed).collect();
         // Tests that lose a revision lose the request that accompanies it as well.
-        if request_pending && messages.len() == all {
-            messages.push(FeedMessage::AckRequest(me, last_request));
-        }
-        messages.extend(acks.into_iter().map(|(of, request)| FeedMessage::Ack(me, of, request)));
-        messages.push(FeedMessage::Heartbeat(me, self.health.number(Instant::now())));
+        let request = request.filter(|_| revisions.len() == all);
+        messages.extend(revisions.into_iter().map(|(scope, revision)| FeedMessage::Raised(scope, revision)));
+        messages.extend(request.map(FeedMessage::AckRequest));
+        messages.extend(acknowledged.map(FeedMessage::Acknowledged));
         messages
+    }
+
+    /// Reads what the other replicas have acknowledged, as long as a request of this one waits for it.
+    async fn read_acks(&self, sender: Option<NotifySender>, schedule: &mut Schedule) -> Option<NotifySender> {
+        let longest = self.longest_wait_for_acks();
+        let Some(received) = self.replicas.collecting(longest, Instant::now()) else { return sender };
+        let reading = self.on_sender(sender, async |sender| sender.listeners().await);
+        let (mut sender, shown) = reading.await?;
+        let (acknowledged, gone) = self.replicas.evaluate(&shown, received, Instant::now());
+        if !gone.is_empty() {
+            let forgetting = self.on_sender(Some(sender), async |sender| sender.forget(&gone).await);
+            sender = forgetting.await?.0;
+        }
+        if let Some(request) = acknowledged {
+            self.pending.acknowledge(request);
+            // Without delay: streams of other replicas wait for it.
+            schedule.send = Some(Instant::now());
+        }
+        if self.replicas.collecting(longest, Instant::now()).is_some() {
+            schedule.read = Some(Instant::now() + schedule.wait);
+            schedule.wait = (schedule.wait * 2).min(LAST_READ);
+        }
+        Some(sender)
     }
 
     /// Sends messages on the given connection or a new one; returns the connection if it is still usable.
     async fn send(&self, sender: Option<NotifySender>, messages: &[FeedMessage]) -> Option<NotifySender> {
-        let sending = async {
+        let idle = sender.is_some();
+        let send = async |sender: &mut NotifySender| sender.send(messages).await;
+        let first = self.on_sender(sender, send).await;
+        if first.is_none() && idle {
+            // The connection may have been closed while it was idle. What is sent twice is harmless.
+            return Some(self.on_sender(None, send).await?.0);
+        }
+        Some(first?.0)
+    }
+
+    /// Does something on the given connection or a new one; returns the connection and the result if it succeeded.
+    async fn on_sender<T>(
+        &self,
+        sender: Option<NotifySender>,
+        act: impl AsyncFnOnce(&mut NotifySender) -> Result<T, StoreError>,
+    ) -> Option<(NotifySender, T)> {
+        let acting = async {
             let mut sender = match sender {
                 Some(sender) => sender,
                 None => self.store.notify_sender().await?,
             };
-            sender.send(messages).await?;
-            Ok::<_, crate::store::StoreError>(sender)
+            let done = act(&mut sender).await?;
+            Ok::<_, StoreError>((sender, done))
         };
-        match timeout(self.options.timeout, sending).await {
-            Ok(Ok(sender)) => Some(sender),
+        match timeout(self.options.timeout, acting).await {
+            Ok(Ok(done)) => Some(done),
             Ok(Err(error)) => {
-                let lost = messages.len();
-                tracing::debug!(%error, lost, "notify failed; sweeps will find the changes");
+                tracing::debug!(%error, "notify failed; sweeps will find the changes");
                 None
             }
             Err(_) => None,
+        }
+    }
+}
+
+impl Schedule {
+    /// Waits until the notifier has to act.
+    async fn due(&self) {
+        match self.send.into_iter().chain(self.read).min() {
+            Some(at) => sleep_until(at).await,
+            None => std::future::pending().await,
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 /// Intervals and timeouts of the feed.
 #[derive(Debug, Clone)]
 pub struct FeedOptions {
-    /// Interval of heartbeats and of probes of the listener's connection, and the timeout of a probe.
+    /// Interval of probes of the listener's connection, and the timeout of a probe.
     pub probe: Duration,
     /// Interval of sweeps.
     pub sweep: Duration,

@@ -1,12 +1,12 @@
 //! The messages of this replica that are not sent yet.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::model::scope::{Revision, Scope};
-use crate::store::notify::ReplicaId;
+use crate::store::notify::RequestId;
 
 /// Maximum number of scopes with unsent revisions; further ones are dropped, and found by the sweeps of the
 /// other replicas.
@@ -23,42 +23,41 @@ pub(super) struct PendingMessages {
 pub(super) struct UnsentMessages {
     /// The newest unsent revision of each scope.
     pub(super) revisions: HashMap<Scope, Revision>,
-    /// Number of acknowledgement requests so far, and whether the last is unsent.
-    pub(super) last_request: u64,
-    pub(super) request_pending: bool,
-    /// The newest unacknowledged request of each replica.
-    pub(super) acks: HashMap<ReplicaId, u64>,
+    /// Scopes with streams of this replica.
+    pub(super) followed: HashSet<Scope>,
+    /// The request to acknowledge what is sent.
+    pub(super) request: Option<RequestId>,
+    /// The newest request that all replicas have acknowledged.
+    pub(super) acknowledged: Option<RequestId>,
 }
 
 impl PendingMessages {
-    /// Adds revisions to announce.
-    pub(super) fn add(&self, revisions: &[(Scope, Revision)]) {
+    /// Adds a revision to announce.
+    pub(super) fn add(&self, scope: Scope, revision: Revision) {
         let mut state = self.state.lock();
-        for (scope, revision) in revisions {
-            if state.revisions.len() < MAX_PENDING || state.revisions.contains_key(scope) {
-                state.raise(*scope, *revision);
-            }
+        if state.revisions.len() < MAX_PENDING || state.revisions.contains_key(&scope) {
+            state.raise(scope, revision);
         }
         self.changed.notify_one();
     }
 
-    /// Adds a revision and a request to acknowledge it. Returns the number of the request. Not bounded by
-    /// [`MAX_PENDING`]: there are no more of these scopes than agents and sessions with streams.
-    pub(super) fn request_ack(&self, scope: Scope, revision: Revision) -> u64 {
+    /// Adds a revision and a request to acknowledge it: the unsent one if there is one, otherwise `new`. Returns the
+    /// request. Not bounded by [`MAX_PENDING`]: there are no more of these scopes than agents and sessions with streams.
+    pub(super) fn request_ack(&self, scope: Scope, revision: Revision, new: RequestId) -> RequestId {
         let mut state = self.state.lock();
         state.raise(scope, revision);
-        state.last_request += 1;
-        state.request_pending = true;
         self.changed.notify_one();
-        state.last_request
+        *state.request.get_or_insert(new)
     }
 
-    /// Adds an acknowledgement of another replica's request.
-    pub(super) fn acknowledge(&self, of: ReplicaId, request: u64) {
-        let mut state = self.state.lock();
-        let newest = state.acks.entry(of).or_default();
-        *newest = (*newest).max(request);
-        self.changed.notify_one();
+    /// Adds that this replica has streams on a scope. Sent with what is sent next.
+    pub(super) fn follow(&self, scope: Scope) {
+        self.state.lock().followed.insert(scope);
+    }
+
+    /// Adds that all replicas have acknowledged a request.
+    pub(super) fn acknowledge(&self, request: RequestId) {
+        self.state.lock().acknowledged = Some(request);
     }
 
     /// Drops unsent revisions, which belong to a timeline that ended.
@@ -66,16 +65,9 @@ impl PendingMessages {
         self.state.lock().revisions.clear();
     }
 
-    /// Requests a heartbeat now.
-    pub(super) fn request_heartbeat(&self) {
-        self.changed.notify_one();
-    }
-
-    /// Takes everything unsent; the number of the last request is kept.
+    /// Takes everything unsent.
     pub(super) fn take(&self) -> UnsentMessages {
-        let mut state = self.state.lock();
-        let last_request = state.last_request;
-        std::mem::replace(&mut *state, UnsentMessages { last_request, ..UnsentMessages::default() })
+        std::mem::take(&mut *self.state.lock())
     }
 }
 

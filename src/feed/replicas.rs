@@ -1,156 +1,202 @@
-//! The other replicas, and up to which point each has received this replica's messages. An event is sent to
-//! clients only once every replica that may answer from memory has acknowledged the revision it announces.
+//! Which point in the common order of messages every replica has acknowledged. An event is sent to clients only
+//! once every replica that may answer from memory has acknowledged the revision it announces.
 //!
-//! All replicas receive messages in one order. A replica answers from memory without asking the database only
-//! while it receives its own heartbeats ([`super::health`]). Any such replica is therefore known here by a
-//! heartbeat that preceded the request, or has received the request itself.
+//! All replicas receive messages in one order, so a replica that has received a request has received everything
+//! before it. Each numbers the requests in the order in which it receives them. What the others have acknowledged is
+//! read from their `LISTEN` connections ([`Replicas::evaluate`]) by the replica that sent the request, which then
+//! notifies the others.
+//!
+//! A replica trusts its memory only while the probes of its connection are answered ([`super::health`]), and
+//! registers a connection before it trusts it. A replica that may answer from memory is therefore registered, and
+//! its connection has shown another probe within a lease.
 
-use std::collections::HashMap;
+mod state;
+
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, timeout_at};
+use uuid::Uuid;
 
-use crate::store::notify::ReplicaId;
+use crate::model::scope::{Revision, Scope};
+use crate::store::notify::{ListenerId, ListenerState, RequestId};
+use state::State;
 
-/// The replicas known to this one.
+/// The replicas as seen by this one.
 #[derive(Debug)]
 pub(super) struct Replicas {
-    /// Identifies this replica.
-    pub(super) me: ReplicaId,
-    /// How long a heartbeat is valid.
+    /// How long a replica trusts its memory after its last answered probe, and a little more.
     lease: Duration,
     state: Mutex<State>,
     changed: watch::Sender<()>,
-}
-
-#[derive(Debug)]
-struct State {
-    /// Since when this replica receives every message. Replicas that existed before are known one lease later.
-    since: Instant,
-    /// The newest acknowledgement request of this replica that it has itself received.
-    own_request: u64,
-    others: HashMap<ReplicaId, Replica>,
-}
-
-#[derive(Debug)]
-struct Replica {
-    seen: Instant,
-    /// The newest acknowledgement request of this replica that it has acknowledged.
-    acknowledged: u64,
+    /// Notified when a request of this replica is received back, so that acknowledgements can be read.
+    pub(super) collect: Notify,
 }
 
 impl Replicas {
-    pub(super) fn new(me: ReplicaId, lease: Duration) -> Self {
-        let state = State { since: Instant::now(), own_request: 0, others: HashMap::new() };
-        Self { me, lease, state: Mutex::new(state), changed: watch::Sender::new(()) }
+    /// `instance` is unique to this process.
+    pub(super) fn new(instance: Uuid, lease: Duration) -> Self {
+        let state = Mutex::new(State::new(instance.as_u64_pair().1));
+        Self { lease, state, changed: watch::Sender::new(()), collect: Notify::new() }
+    }
+
+    /// A new identifier of a connection.
+    pub(super) fn new_listener(&self) -> ListenerId {
+        ListenerId(self.state.lock().next())
+    }
+
+    /// A new identifier of a request.
+    pub(super) fn new_request(&self) -> RequestId {
+        RequestId(self.state.lock().next())
     }
 
     /// Records that this replica starts to receive messages, or does so again after it may have missed some.
-    pub(super) fn start_listening(&self, now: Instant) {
-        self.state.lock().since = now;
-    }
-
-    /// Records a heartbeat of another replica. A new replica need not acknowledge earlier requests, since it
-    /// has nothing older in memory.
-    pub(super) fn record_heartbeat(&self, replica: ReplicaId, now: Instant) {
+    pub(super) fn start_listening(&self, listener: ListenerId, now: Instant) {
         let mut state = self.state.lock();
-        let own_request = state.own_request;
-        state.others.retain(|_, replica| now.duration_since(replica.seen) <= self.lease);
-        state.others.entry(replica).or_insert(Replica { seen: now, acknowledged: own_request }).seen = now;
+        state.listening = Some((listener, now));
+        state.forget_revisions();
     }
 
-    /// Records that this replica received its own acknowledgement request.
-    pub(super) fn record_own_request(&self, request: u64) {
+    /// Forgets revisions, which belong to a timeline that ended.
+    pub(super) fn forget_revisions(&self) {
+        self.state.lock().forget_revisions();
+    }
+
+    /// Records a revision that was received.
+    pub(super) fn record_raised(&self, scope: Scope, revision: Revision) {
         let mut state = self.state.lock();
-        state.own_request = state.own_request.max(request);
-        self.changed.send_replace(());
-    }
-
-    /// Records that another replica has received everything before a request of this one.
-    pub(super) fn record_ack(&self, by: ReplicaId, request: u64) {
-        if let Some(replica) = self.state.lock().others.get_mut(&by) {
-            replica.acknowledged = replica.acknowledged.max(request);
+        let received = state.received;
+        if let Some(followed) = state.followed.get_mut(&scope) {
+            followed.raise(revision, received);
         }
+    }
+
+    /// Records that a replica has streams on a scope.
+    pub(super) fn record_followed(&self, scope: Scope, now: Instant) {
+        self.state.lock().follow(scope, now);
+    }
+
+    /// Whether some replica has streams on a scope, so that a write requests acknowledgements.
+    pub(super) fn is_followed(&self, scope: Scope, now: Instant) -> bool {
+        self.state.lock().followed.get(&scope).is_some_and(|followed| followed.until > now)
+    }
+
+    /// Records a request of this replica to acknowledge a revision.
+    pub(super) fn record_own_request(
+        &self,
+        scope: Scope,
+        revision: Revision,
+        request: RequestId,
+        now: Instant,
+    ) {
+        let mut state = self.state.lock();
+        state.open.entry(request).or_insert(now);
+        if let Some(followed) = state.followed.get_mut(&scope) {
+            followed.request(revision, request);
+        }
+        if state.number(request).is_some() {
+            self.collect.notify_one();
+        }
+    }
+
+    /// Records a request that was received.
+    pub(super) fn record_request(&self, request: RequestId) {
+        let mut state = self.state.lock();
+        state.receive(request);
+        if state.open.contains_key(&request) {
+            self.collect.notify_one();
+        }
+        drop(state);
         self.changed.send_replace(());
     }
 
-    /// Waits until every replica has acknowledged a request, or its last heartbeat has expired.
-    pub(super) async fn wait_for_acks(&self, request: u64) {
+    /// Records that all replicas have acknowledged a request.
+    pub(super) fn record_acknowledged(&self, request: RequestId) {
+        let mut state = self.state.lock();
+        if let Some(number) = state.number(request) {
+            state.acknowledged = state.acknowledged.max(number);
+        }
+        drop(state);
+        self.changed.send_replace(());
+    }
+
+    /// Returns the number of requests received if one of this replica is among them and not acknowledged, so that
+    /// acknowledgements should be read. Requests that are older than `longest` are given up.
+    pub(super) fn collecting(&self, longest: Duration, now: Instant) -> Option<u64> {
+        let mut state = self.state.lock();
+        state.is_collecting(longest, now).then_some(state.received)
+    }
+
+    /// Determines from what the registered connections show which requests all replicas have acknowledged. They were read
+    /// after so many requests were received, and before `now`. Returns the newest such request of this replica, if there are others to notify, and
+    /// the connections that no replica trusts any more.
+    pub(super) fn evaluate(
+        &self,
+        shown: &[(ListenerId, Option<ListenerState>)],
+        received: u64,
+        now: Instant,
+    ) -> (Option<RequestId>, Vec<ListenerId>) {
+        let mut state = self.state.lock();
+        let gone = state.see(shown, received, self.lease, now);
+        let Some(acknowledged) = state.acknowledged_by_all(self.lease, now) else { return (None, gone) };
+        state.acknowledged = state.acknowledged.max(acknowledged);
+        let done: Vec<_> =
+            state.open.keys().copied().filter(|request| state.is_acknowledged(*request)).collect();
+        for request in &done {
+            state.open.remove(request);
+        }
+        let newest = done.into_iter().max_by_key(|request| state.number(*request));
+        drop(state);
+        self.changed.send_replace(());
+        (newest.filter(|_| shown.len() > 1), gone)
+    }
+
+    /// Waits until every replica has acknowledged a revision, by a request of any replica. Returns false if there is
+    /// none, so that this replica should send one.
+    pub(super) async fn wait_for_acks(&self, scope: Scope, revision: Revision) -> bool {
+        let began = Instant::now();
         let mut changed = self.changed.subscribe();
-        while !self.is_acknowledged(request, Instant::now()) {
+        // Kept, so that newer revisions do not prolong the wait.
+        let (mut before, mut requested) = (None, None);
+        loop {
             changed.mark_unchanged();
-            // Wakes up regularly, since a heartbeat expires without a message.
-            let _ = tokio::time::timeout(self.lease / 4, changed.changed()).await;
+            let expected_within = {
+                let state = self.state.lock();
+                let Some(followed) = state.followed.get(&scope) else { return false };
+                before = before.or_else(|| followed.requests_before(revision));
+                requested = requested.or_else(|| followed.requested(revision));
+                if before.is_some_and(|before| state.acknowledged > before)
+                    || requested.is_some_and(|request| state.is_acknowledged(request))
+                {
+                    return true;
+                }
+                let sent = requested.is_some() || before.is_some_and(|before| state.received > before);
+                (!sent).then(|| state.spread())
+            };
+            let deadline = expected_within.map(|within| began + within);
+            match deadline {
+                Some(deadline) if timeout_at(deadline, changed.changed()).await.is_err() => return false,
+                Some(_) => {}
+                None => {
+                    let _ = changed.changed().await;
+                }
+            }
         }
     }
 
-    fn is_acknowledged(&self, request: u64, now: Instant) -> bool {
-        let state = self.state.lock();
-        let silent = |replica: &Replica| now.duration_since(replica.seen) > self.lease;
-        state.own_request >= request
-            && now.duration_since(state.since) > self.lease
-            && state.others.values().all(|replica| replica.acknowledged >= request || silent(replica))
+    /// Waits until every replica has acknowledged a request of this replica.
+    pub(super) async fn wait_for_request(&self, request: RequestId) {
+        let mut changed = self.changed.subscribe();
+        loop {
+            changed.mark_unchanged();
+            if self.state.lock().is_acknowledged(request) {
+                return;
+            }
+            let _ = changed.changed().await;
+        }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use tokio::time::Instant;
-    use uuid::Uuid;
-
-    use super::{ReplicaId, Replicas};
-
-    const LEASE: Duration = Duration::from_millis(500);
-
-    fn replica(number: u128) -> ReplicaId {
-        ReplicaId(Uuid::from_u128(number))
-    }
-
-    #[test]
-    fn request_is_acknowledged_once_all_live_replicas_answered() {
-        let replicas = Replicas::new(replica(0), LEASE);
-        let start = Instant::now();
-        let at = |millis: u64| start + Duration::from_millis(1_000 + millis);
-        assert!(!replicas.is_acknowledged(1, at(0)), "own request not received yet");
-        replicas.record_own_request(1);
-        replicas.start_listening(at(0) - LEASE);
-        assert!(
-            !replicas.is_acknowledged(1, at(0)),
-            "a replica may exist whose heartbeat was not received yet"
-        );
-        replicas.start_listening(start);
-        assert!(replicas.is_acknowledged(1, at(0)), "no other replica");
-
-        replicas.record_heartbeat(replica(1), at(0));
-        assert!(
-            replicas.is_acknowledged(1, at(0)),
-            "a replica that joined after the request need not acknowledge it"
-        );
-        replicas.record_own_request(2);
-        assert!(!replicas.is_acknowledged(2, at(0)));
-        replicas.record_ack(replica(1), 1);
-        assert!(!replicas.is_acknowledged(2, at(0)));
-        replicas.record_ack(replica(1), 3);
-        assert!(replicas.is_acknowledged(2, at(0)));
-
-        replicas.record_heartbeat(replica(2), at(400));
-        replicas.record_own_request(4);
-        replicas.record_ack(replica(2), 4);
-        assert!(!replicas.is_acknowledged(4, at(500)), "the first replica's lease is still valid");
-        assert!(replicas.is_acknowledged(4, at(501)));
-    }
-
-    #[tokio::test]
-    async fn silent_replica_is_waited_for_until_its_lease_expires() {
-        let replicas = Replicas::new(replica(0), LEASE);
-        replicas.record_heartbeat(replica(1), Instant::now());
-        replicas.record_own_request(1);
-        let asked = Instant::now();
-        replicas.wait_for_acks(1).await;
-        assert!(asked.elapsed() > LEASE, "{:?}", asked.elapsed());
-    }
-}
+mod tests;

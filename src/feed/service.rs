@@ -4,12 +4,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use super::behind::BehindScopes;
-use super::health::{FeedHealth, heartbeat_lease};
+use super::health::{FeedHealth, probe_lease};
 use super::hub::streams::Hub;
 use super::options::FeedOptions;
 use super::pending::PendingMessages;
@@ -19,12 +20,16 @@ use crate::model::feed::{BoxFuture, ChangeFeed, FeedStatus, Follower, Unconfirme
 use crate::model::scope::{Revision, Scope};
 use crate::model::sources::Sources;
 use crate::store::Store;
-use crate::store::notify::ReplicaId;
+use crate::store::notify::RequestId;
+
+/// How much longer a replica that does not answer is waited for than it trusts its memory: the difference between two
+/// clocks over that time.
+const CLOCK_PRECISION: Duration = Duration::from_millis(5);
 
 /// Counters and state of the feed, for metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FeedStats {
-    /// Zero while heartbeats and sweeps arrive in time, otherwise the age of the last successful sweep.
+    /// Zero while probes are answered and sweeps succeed in time, otherwise the age of the last successful sweep.
     pub unproven: Duration,
     /// Number of successful sweeps.
     pub sweeps: u64,
@@ -59,7 +64,7 @@ impl Feed {
     pub fn new(store: Store, sources: Sources, instance: Uuid, options: FeedOptions) -> Self {
         Self {
             health: FeedHealth::new(&options),
-            replicas: Replicas::new(ReplicaId(instance), heartbeat_lease(&options)),
+            replicas: Replicas::new(instance, probe_lease(&options) + CLOCK_PRECISION),
             hub: Hub::new(options.timeout),
             store,
             sources,
@@ -114,7 +119,19 @@ impl Feed {
 
     pub(super) fn next_timeline(&self) {
         self.timeline_changes.fetch_add(1, Ordering::AcqRel);
-        self.pending.request_heartbeat();
+    }
+
+    /// Requests every replica to acknowledge that a scope is at `revision`.
+    pub(super) fn request_ack(&self, scope: Scope, revision: Revision) -> RequestId {
+        let request = self.pending.request_ack(scope, revision, self.replicas.new_request());
+        self.replicas.record_own_request(scope, revision, request, Instant::now());
+        request
+    }
+
+    /// How long an event waits for acknowledgements: a replica that receives no messages has swept after this time, or its
+    /// feed is unproven.
+    pub(super) fn longest_wait_for_acks(&self) -> Duration {
+        self.options.sweep * 2
     }
 
     pub(super) fn follower(&self) -> Option<Arc<dyn Follower>> {
@@ -156,8 +173,12 @@ impl ChangeFeed for Feed {
     }
 
     fn announce(&self, revisions: &[(Scope, Revision)]) {
-        self.pending.add(revisions);
         for (scope, revision) in revisions {
+            if self.replicas.is_followed(*scope, Instant::now()) {
+                self.request_ack(*scope, *revision);
+            } else {
+                self.pending.add(*scope, *revision);
+            }
             self.hub.raise(*scope, *revision);
         }
     }

@@ -97,6 +97,7 @@ impl Feed {
         // Before memory is cleared, so that nothing is loaded into it from connections to another server.
         self.store.retire_connections();
         self.pending.drop_revisions();
+        self.replicas.forget_revisions();
         if let Some(follower) = self.follower() {
             follower.forget_all();
         }

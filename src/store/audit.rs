@@ -71,10 +71,11 @@ impl Store {
         AuditLog { options, connection: None, days: HashSet::new(), deadline, signer }
     }
 
-    /// The audit log on a connection of the tables' owner, the only role that may drop partitions.
+    /// The audit log on a connection of the tables' owner, the only role that may drop partitions. Not through a pooler:
+    /// dropping them takes a session lock.
     pub fn owned_audit_log(&self, deadline: Duration, signer: Option<Arc<Signer>>) -> AuditLog {
         let log = self.audit_log(deadline, signer);
-        AuditLog { options: self.owner.clone().unwrap_or(log.options), ..log }
+        AuditLog { options: self.owner.as_ref().unwrap_or(&self.listen).clone(), ..log }
     }
 }
 

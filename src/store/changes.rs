@@ -4,7 +4,7 @@ use sqlx::{ConnectOptions, PgConnection};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::snapshot::Snapshot;
+use super::snapshot::{Head, Snapshot};
 use super::{Store, StoreError};
 use crate::model::scope::{Change, ChangeKind, Revision, Scope};
 
@@ -50,6 +50,50 @@ impl Snapshot {
         };
         Ok(rows.into_iter().map(|row| change(row.revision, &row.kind, row.subject)).collect())
     }
+}
+
+impl Store {
+    /// Reads a scope's head and its changes after a revision, at most `limit`, in order; `None` if it has no head.
+    ///
+    /// # Errors
+    /// If the database does not answer.
+    pub async fn changes_after(
+        &self,
+        scope: Scope,
+        after: Revision,
+        limit: usize,
+    ) -> Result<Option<(Head, Vec<Change>)>, StoreError> {
+        self.read(async |connection| read_changes(connection, scope, after, limit).await).await
+    }
+}
+
+async fn read_changes(
+    connection: &mut PgConnection,
+    scope: Scope,
+    after: Revision,
+    limit: usize,
+) -> Result<Option<(Head, Vec<Change>)>, sqlx::Error> {
+    // One statement, and so one snapshot.
+    let rows = sqlx::query!(
+        r#"select h.revision as head, h.floor, c.revision as "revision?", c.kind as "kind?", c.subject as "subject?"
+        from heads h left join lateral (
+            select revision, ordinal, kind, subject from changes
+            where scope = h.scope and revision > $2 order by revision, ordinal limit $3
+        ) c on true
+        where h.scope = $1 order by c.revision, c.ordinal"#,
+        scope.0,
+        after.0,
+        i64::try_from(limit).unwrap_or(i64::MAX),
+    )
+    .fetch_all(connection)
+    .await?;
+    let Some(first) = rows.first() else { return Ok(None) };
+    let head = Head { revision: Revision(first.head), floor: Revision(first.floor) };
+    let changes = rows.into_iter().filter_map(|row| {
+        let (revision, kind) = (Revision(row.revision?), ChangeKind::parse(&row.kind?));
+        Some(Change { revision, kind, subject: row.subject? })
+    });
+    Ok(Some((head, changes.collect())))
 }
 
 /// A dedicated connection for sweeps.

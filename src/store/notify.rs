@@ -1,8 +1,13 @@
-//! `NOTIFY` and `LISTEN`: the messages that replicas exchange about new revisions and their acknowledgement.
+//! `NOTIFY` and `LISTEN`: the messages that replicas exchange about new revisions, and what each has acknowledged.
+//!
+//! An acknowledgement is no message: PostgreSQL wakes every listening connection for each `NOTIFY`, so that
+//! acknowledgements by `NOTIFY` would cost the square of the number of replicas. It is part of the
+//! `application_name` of the acknowledging replica's `LISTEN` connection, which the server holds in shared memory.
+
+use std::str::FromStr;
 
 use sqlx::postgres::{PgConnection, PgListener};
 use sqlx::{ConnectOptions, Executor};
-use uuid::Uuid;
 
 use super::{Store, StoreError};
 use crate::model::scope::{Revision, Scope};
@@ -10,24 +15,39 @@ use crate::model::scope::{Revision, Scope};
 /// The channel shared by all replicas of one database.
 const CHANNEL: &str = "waggle";
 /// Maximum number of messages per `NOTIFY`: PostgreSQL limits a payload to less than 8,000 bytes, and a
-/// message has at most 86.
+/// message has at most 52.
 const MESSAGES_PER_NOTIFY: usize = 90;
 
-/// Identifies one run of a gateway process.
+/// Identifies one `LISTEN` connection of a replica.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct ReplicaId(pub Uuid);
+pub struct ListenerId(pub u64);
+
+/// Identifies a request for acknowledgement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct RequestId(pub u64);
 
 /// A message between replicas. Every replica receives every message, including its own, in commit order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FeedMessage {
     /// A scope is at this revision or a newer one.
     Raised(Scope, Revision),
-    /// The replica is alive and receives messages. It recognizes its own heartbeat by the number.
-    Heartbeat(ReplicaId, u64),
-    /// The replica asks the others to acknowledge that they have received everything before this request.
-    AckRequest(ReplicaId, u64),
-    /// The first replica has received everything before this request of the second.
-    Ack(ReplicaId, ReplicaId, u64),
+    /// A replica has streams on the scope, whose events wait for acknowledgements.
+    Followed(Scope),
+    /// Every replica is asked to acknowledge that it has received everything before this request.
+    AckRequest(RequestId),
+    /// Every replica that may answer from memory has received everything before this request.
+    Acknowledged(RequestId),
+}
+
+/// What a replica shows on its `LISTEN` connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ListenerState {
+    /// The connection.
+    pub id: ListenerId,
+    /// The newest request that the replica has received, if any.
+    pub acknowledged: Option<RequestId>,
+    /// Number of probes on the connection.
+    pub probes: u64,
 }
 
 /// A dedicated connection for sending messages, independent of the pool.
@@ -71,6 +91,19 @@ impl Store {
         listener.listen(CHANNEL).await?;
         Ok(NotifyListener { listener })
     }
+
+    /// Removes the listener of a replica that does not trust it any more.
+    ///
+    /// # Errors
+    /// If the database does not answer.
+    pub async fn unregister_listener(&self, id: ListenerId) -> Result<(), StoreError> {
+        let statement = async |connection: &mut PgConnection| {
+            sqlx::query!("delete from feed_listeners where listener = $1", id.to_string())
+                .execute(connection)
+                .await
+        };
+        self.run(statement).await.map(|_| ())
+    }
 }
 
 impl NotifySender {
@@ -87,6 +120,36 @@ impl NotifySender {
         }
         Ok(())
     }
+
+    /// Reads the registered listeners, each with what it shows; without, if its connection is closed.
+    ///
+    /// # Errors
+    /// If the connection is lost; the sender cannot be used any more.
+    pub async fn listeners(&mut self) -> Result<Vec<(ListenerId, Option<ListenerState>)>, StoreError> {
+        let rows = sqlx::query!(
+            r#"select listener as "registered?", null as "shown?" from feed_listeners
+            union all
+            select null, application_name from pg_stat_activity where starts_with(application_name, 'waggle-feed/')"#,
+        )
+        .fetch_all(&mut self.connection)
+        .await?;
+        let shown: Vec<ListenerState> =
+            rows.iter().filter_map(|row| row.shown.as_deref()?.parse().ok()).collect();
+        let registered = rows.iter().filter_map(|row| row.registered.as_deref()?.parse().ok());
+        Ok(registered.map(|id| (id, shown.iter().find(|state| state.id == id).copied())).collect())
+    }
+
+    /// Removes listeners of replicas that do not trust them any more.
+    ///
+    /// # Errors
+    /// If the connection is lost; the sender cannot be used any more.
+    pub async fn forget(&mut self, gone: &[ListenerId]) -> Result<(), StoreError> {
+        let gone: Vec<_> = gone.iter().map(ToString::to_string).collect();
+        sqlx::query!("delete from feed_listeners where listener = any($1)", &gone)
+            .execute(&mut self.connection)
+            .await?;
+        Ok(())
+    }
 }
 
 impl NotifyListener {
@@ -101,12 +164,32 @@ impl NotifyListener {
         }
     }
 
-    /// Sends a query on the listening connection and waits for its result.
+    /// Registers the listener, in place of one that this replica trusted before.
     ///
     /// # Errors
     /// If the connection is lost.
-    pub async fn probe(&mut self) -> Result<(), StoreError> {
-        sqlx::query_scalar!(r#"select 1 as "one!""#).fetch_one(&mut self.listener).await?;
+    pub async fn register(&mut self, id: ListenerId, before: Option<ListenerId>) -> Result<(), StoreError> {
+        sqlx::query!(
+            "with before as (delete from feed_listeners where listener = $2) \
+             insert into feed_listeners (listener) values ($1)",
+            id.to_string(),
+            before.map(|before| before.to_string()),
+        )
+        .execute(&mut self.listener)
+        .await?;
+        Ok(())
+    }
+
+    /// Shows a state on the connection and waits until the server has done so. Every message whose sending had
+    /// ended before is [`buffered`](Self::buffered) then.
+    ///
+    /// # Errors
+    /// If the connection is lost.
+    pub async fn probe(&mut self, state: &ListenerState) -> Result<(), StoreError> {
+        // All rows, and so to the end of the response: the messages stand before it.
+        sqlx::query!("select set_config('application_name', $1, false)", state.to_string())
+            .fetch_all(&mut self.listener)
+            .await?;
         Ok(())
     }
 
@@ -116,13 +199,58 @@ impl NotifyListener {
     }
 }
 
+impl std::fmt::Display for ListenerId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl FromStr for ListenerId {
+    type Err = std::num::ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        u64::from_str_radix(text, 16).map(Self)
+    }
+}
+
+/// At most 62 bytes: PostgreSQL cuts an `application_name` off after 63.
+impl std::fmt::Display for ListenerState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "waggle-feed/{}/", self.id)?;
+        match self.acknowledged {
+            Some(request) => write!(f, "{:016x}", request.0)?,
+            None => f.write_str("-")?,
+        }
+        write!(f, "/{:x}", self.probes)
+    }
+}
+
+/// The text is not a [`ListenerState`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InvalidState;
+
+impl FromStr for ListenerState {
+    type Err = InvalidState;
+
+    fn from_str(text: &str) -> Result<Self, InvalidState> {
+        let mut parts = text.strip_prefix("waggle-feed/").ok_or(InvalidState)?.splitn(3, '/');
+        let mut number = || match parts.next() {
+            Some("-") => Ok(None),
+            part => part.and_then(|part| u64::from_str_radix(part, 16).ok()).map(Some).ok_or(InvalidState),
+        };
+        let id = ListenerId(number()?.ok_or(InvalidState)?);
+        let acknowledged = number()?.map(RequestId);
+        Ok(Self { id, acknowledged, probes: number()?.ok_or(InvalidState)? })
+    }
+}
+
 impl std::fmt::Display for FeedMessage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Raised(scope, revision) => write!(f, "{}:{revision}", scope.0.simple()),
-            Self::Heartbeat(replica, number) => write!(f, "+{}:{number}", replica.0.simple()),
-            Self::AckRequest(replica, number) => write!(f, "?{}:{number}", replica.0.simple()),
-            Self::Ack(by, of, number) => write!(f, "={}:{}:{number}", by.0.simple(), of.0.simple()),
+            Self::Followed(scope) => write!(f, "*{}", scope.0.simple()),
+            Self::AckRequest(request) => write!(f, "!{:016x}", request.0),
+            Self::Acknowledged(request) => write!(f, "@{:016x}", request.0),
         }
     }
 }
@@ -132,26 +260,21 @@ impl FeedMessage {
     pub fn raised(&self) -> Option<(Scope, Revision)> {
         match self {
             Self::Raised(scope, revision) => Some((*scope, *revision)),
-            Self::Heartbeat(..) | Self::AckRequest(..) | Self::Ack(..) => None,
+            Self::Followed(_) | Self::AckRequest(_) | Self::Acknowledged(_) => None,
         }
     }
 
-    /// Parses a message; returns `None` for kinds added by a newer version.
+    /// Parses a message; returns `None` for kinds of another version.
     fn parse(text: &str) -> Option<Self> {
-        let numbered = |text: &str| {
-            let (replica, number) = text.split_once(':')?;
-            Some((ReplicaId(replica.parse().ok()?), number.parse().ok()?))
-        };
-        if let Some(heartbeat) = text.strip_prefix('+') {
-            return numbered(heartbeat).map(|(replica, number)| Self::Heartbeat(replica, number));
+        let request = |text| u64::from_str_radix(text, 16).ok().map(RequestId);
+        if let Some(scope) = text.strip_prefix('*') {
+            return Some(Self::Followed(Scope(scope.parse().ok()?)));
         }
-        if let Some(request) = text.strip_prefix('?') {
-            return numbered(request).map(|(replica, number)| Self::AckRequest(replica, number));
+        if let Some(id) = text.strip_prefix('!') {
+            return request(id).map(Self::AckRequest);
         }
-        if let Some(ack) = text.strip_prefix('=') {
-            let (by, request) = ack.split_once(':')?;
-            let by = ReplicaId(by.parse().ok()?);
-            return numbered(request).map(|(of, number)| Self::Ack(by, of, number));
+        if let Some(id) = text.strip_prefix('@') {
+            return request(id).map(Self::Acknowledged);
         }
         let (scope, revision) = text.split_once(':')?;
         Some(Self::Raised(Scope(scope.parse().ok()?), revision.parse().ok()?))
@@ -167,16 +290,16 @@ fn parse(payload: &str) -> Vec<FeedMessage> {
 mod tests {
     use uuid::Uuid;
 
-    use super::{FeedMessage, MESSAGES_PER_NOTIFY, ReplicaId, parse};
+    use super::{FeedMessage, ListenerId, ListenerState, MESSAGES_PER_NOTIFY, RequestId, parse};
     use crate::model::scope::{Revision, Scope};
 
-    fn messages() -> [FeedMessage; 4] {
-        let (one, two) = (ReplicaId(Uuid::from_u128(7)), ReplicaId(Uuid::max()));
+    fn messages() -> [FeedMessage; 5] {
         [
             FeedMessage::Raised(Scope(Uuid::from_u128(9)), Revision(12)),
-            FeedMessage::Heartbeat(one, 3),
-            FeedMessage::AckRequest(two, u64::MAX),
-            FeedMessage::Ack(two, one, u64::MAX),
+            FeedMessage::Raised(Scope(Uuid::max()), Revision(i64::MAX)),
+            FeedMessage::Followed(Scope(Uuid::max())),
+            FeedMessage::AckRequest(RequestId(3)),
+            FeedMessage::Acknowledged(RequestId(u64::MAX)),
         ]
     }
 
@@ -189,9 +312,21 @@ mod tests {
     }
 
     #[test]
-    fn unknown_messages_of_a_newer_version_are_skipped() {
+    fn listener_states_parse_to_themselves_within_the_length_of_a_name() {
+        for acknowledged in [None, Some(RequestId(0)), Some(RequestId(u64::MAX))] {
+            let state = ListenerState { id: ListenerId(u64::MAX), acknowledged, probes: u64::MAX };
+            assert_eq!(state.to_string().parse(), Ok(state));
+            assert!(state.to_string().len() < 64, "{state}");
+        }
+        for other in ["waggle", "waggle-feed/", "waggle-feed/1/2", "waggle-feed/-/1/2", "waggle-feed/1/2/-"] {
+            assert!(other.parse::<ListenerState>().is_err(), "{other}");
+        }
+    }
+
+    #[test]
+    fn unknown_messages_of_another_version_are_skipped() {
         let uid = Uuid::from_u128(7).simple();
-        let payload = format!("{uid}:12,x:1,{uid}:y,{uid}:3:more,!{uid}:4,+{uid},={uid}:{uid},?{uid}:-1,");
+        let payload = format!("{uid}:12,x:1,{uid}:y,{uid}:3:more,!{uid}:4,+{uid}:1,={uid}:{uid}:2,?{uid}:3,");
         assert_eq!(parse(&payload), [FeedMessage::Raised(Scope(Uuid::from_u128(7)), Revision(12))]);
     }
 }

@@ -2,6 +2,7 @@
 
 mod changes;
 mod ends;
+mod fleet;
 mod interleavings;
 mod legacy;
 mod lifecycle;

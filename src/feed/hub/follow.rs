@@ -17,14 +17,6 @@ use crate::store::StoreError;
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 const LAST_WAIT: Duration = Duration::from_secs(1);
 
-/// Result of reading the changes after a revision.
-enum Read {
-    /// All changes up to a revision.
-    Changes(Vec<Change>, Revision),
-    /// The changes up to a revision are not all retained, or too many.
-    Unknown(Revision),
-}
-
 impl Feed {
     /// Reads an agent's changes for its streams until the topic ends.
     pub(super) async fn follow_changes(self: Arc<Self>, topic: Arc<Topic>) {
@@ -62,24 +54,21 @@ impl Feed {
         }
         let scope = Scope::from(topic.agent);
         self.sources.pause(FailPoint::BeforeStreamsRead).await;
-        let read = self.hub.read(&self.store, scope, async |view, head| {
-            let changes = view.changes_after(scope, seen, MAX_CHANGES + 1).await?;
-            let known = head.floor <= seen && changes.len() <= MAX_CHANGES;
-            Ok(if known { Read::Changes(changes, head.revision) } else { Read::Unknown(head.revision) })
-        });
-        match read.await? {
-            // The agent was deleted: its streams end by their own recheck.
-            None => topic.mark(&[], Revision(topic.wanted.load(Ordering::Acquire)), timeline),
-            Some(Read::Unknown(until)) => {
-                self.wait_for_replicas(scope, until).await;
-                topic.mark_all(until, timeline);
-            }
-            Some(Read::Changes(changes, until)) => {
-                self.wait_for_replicas(scope, until).await;
-                self.sources.pause(FailPoint::BeforeDelivery).await;
-                let affected = self.affected_subjects(topic, &changes, || topic.uris()).await;
-                topic.mark(&affected, until, timeline);
-            }
+        let reading = Box::pin(self.store.changes_after(scope, seen, MAX_CHANGES + 1));
+        let read = self.hub.limit(reading).await?;
+        // The agent was deleted: its streams end by their own recheck.
+        let Some((head, changes)) = read else {
+            topic.mark(&[], Revision(topic.wanted.load(Ordering::Acquire)), timeline);
+            return Ok(());
+        };
+        self.wait_for_streams(scope, head.revision).await;
+        // Otherwise the changes are not all retained, or too many.
+        if head.floor <= seen && changes.len() <= MAX_CHANGES {
+            self.sources.pause(FailPoint::BeforeDelivery).await;
+            let affected = self.affected_subjects(topic, &changes, || topic.uris()).await;
+            topic.mark(&affected, head.revision, timeline);
+        } else {
+            topic.mark_all(head.revision, timeline);
         }
         Ok(())
     }
@@ -89,7 +78,7 @@ impl Feed {
         let head = self.hub.read(&self.store, scope, async |_, head| Ok(head.revision));
         let head = head.await?.unwrap_or_default();
         // A resumed stream sends changes up to this head at once, so the replicas must have acknowledged it.
-        self.wait_for_replicas(scope, head).await;
+        self.wait_for_streams(scope, head).await;
         topic.start_at(head, timeline);
         Ok(())
     }

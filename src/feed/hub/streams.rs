@@ -127,16 +127,14 @@ impl Hub {
         }
     }
 
-    /// Reads the head of a scope and something else in one snapshot, within the limit of concurrent reads and
-    /// the timeout. Returns `None` if the scope does not exist.
+    /// Reads the head of a scope and something else in one snapshot, [limited](Self::limit). Returns `None` if the scope does not exist.
     pub(super) async fn read<T>(
         &self,
         store: &Store,
         scope: Scope,
         read: impl AsyncFnOnce(&mut Snapshot, Head) -> Result<T, StoreError>,
     ) -> Result<Option<T>, StoreError> {
-        let read = async {
-            let _permit = self.read_permits.acquire().await;
+        self.limit(async {
             let mut view = store.snapshot().await?;
             let Some(head) = view.head(scope).await? else {
                 view.end().await?;
@@ -145,6 +143,18 @@ impl Hub {
             let read = read(&mut view, head).await?;
             view.end().await?;
             Ok(Some(read))
+        })
+        .await
+    }
+
+    /// Reads within the limit of concurrent reads and the timeout.
+    pub(super) async fn limit<T>(
+        &self,
+        read: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let read = async {
+            let _permit = self.read_permits.acquire().await;
+            read.await
         };
         tokio::time::timeout(self.timeout, read).await.unwrap_or(Err(StoreError::Timeout))
     }

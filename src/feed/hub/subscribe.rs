@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tokio::time::Instant;
+
 use super::dirty_set::DirtySet;
 use super::streams::TopicEntry;
 use super::subscription::Subscription;
@@ -50,18 +52,31 @@ impl Feed {
     /// Those of [`head`](Self::head).
     pub async fn acknowledged_head(&self, agent: AgentId) -> Result<Revision, Fault> {
         let head = self.head(agent).await?;
-        self.wait_for_replicas(Scope::from(agent), head).await;
+        self.wait_for_streams(Scope::from(agent), head).await;
         Ok(head)
+    }
+
+    /// As [`wait_for_replicas`](Self::wait_for_replicas), for a scope with streams on this replica: other replicas then
+    /// request acknowledgements with their writes.
+    pub async fn wait_for_streams(&self, scope: Scope, revision: Revision) {
+        let waiting = async {
+            if !self.replicas.wait_for_acks(scope, revision).await {
+                self.replicas.record_followed(scope, Instant::now());
+                self.pending.follow(scope);
+                let request = self.request_ack(scope, revision);
+                self.replicas.wait_for_request(request).await;
+            }
+        };
+        let _ = tokio::time::timeout(self.longest_wait_for_acks(), waiting).await;
     }
 
     /// Waits until every replica that may answer from memory has acknowledged that a scope is at `revision`.
     /// The wait is bounded by the time after which a replica without notifications has swept, or stops
     /// answering from memory.
     pub async fn wait_for_replicas(&self, scope: Scope, revision: Revision) {
-        let request = self.pending.request_ack(scope, revision);
-        // A replica that receives no messages has swept after this time, or its feed is unproven.
-        let longest = self.options.sweep * 2;
-        let _ = tokio::time::timeout(longest, self.replicas.wait_for_acks(request)).await;
+        let request = self.request_ack(scope, revision);
+        let waiting = self.replicas.wait_for_request(request);
+        let _ = tokio::time::timeout(self.longest_wait_for_acks(), waiting).await;
     }
 
     fn topic(self: &Arc<Self>, tenant: TenantId, agent: AgentId) -> Arc<Topic> {
