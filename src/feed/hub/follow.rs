@@ -24,7 +24,7 @@ impl Feed {
         let following = async {
             let mut wait = FIRST_WAIT;
             loop {
-                match self.advance(&topic).await {
+                match Box::pin(self.advance(&topic)).await {
                     Ok(()) => wait = FIRST_WAIT,
                     Err(error) => {
                         tracing::debug!(%error, agent = %topic.agent, "reading changes for streams failed");
@@ -54,8 +54,7 @@ impl Feed {
         }
         let scope = Scope::from(topic.agent);
         self.sources.pause(FailPoint::BeforeStreamsRead).await;
-        let reading = Box::pin(self.store.changes_after(scope, seen, MAX_CHANGES + 1));
-        let read = self.hub.limit(reading).await?;
+        let read = self.hub.limit(self.store.changes_after(scope, seen, MAX_CHANGES + 1)).await?;
         // The agent was deleted: its streams end by their own recheck.
         let Some((head, changes)) = read else {
             topic.mark(&[], Revision(topic.wanted.load(Ordering::Acquire)), timeline);
