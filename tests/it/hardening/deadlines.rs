@@ -40,7 +40,7 @@ impl IdleConnection {
         Self(TcpStream::connect(replica.running.address).await.unwrap())
     }
 
-    fn is_open(self) -> bool {
+    fn stays_open(self) -> bool {
         let mut stream = self.0.into_std().unwrap();
         stream.read(&mut [0]).is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
     }
@@ -53,7 +53,7 @@ async fn slow_request_head_is_timed_from_its_first_byte() {
     let (said, took) = trickle(replica.running.address, "POST /a/mcp HTTP/1.1\r\nX-Slow:").await;
     assert_eq!(said, "");
     assert!(took >= HEAD, "{took:?}");
-    assert!(idle.is_open(), "closed after more than three seconds: {took:?}");
+    assert!(idle.stays_open(), "closed after more than three seconds: {took:?}");
 }
 
 #[tokio::test]
@@ -70,7 +70,7 @@ async fn second_request_head_is_timed_from_its_own_first_byte() {
     let (said, closed) = heard(&mut stream, WITHIN).await;
     assert_eq!((said.matches("HTTP/1.1 200 OK").count(), closed), (1, true), "{said}");
     assert!(began.elapsed() >= HEAD, "{:?}", began.elapsed());
-    assert!(idle.is_open(), "closed after more than three seconds: {:?}", began.elapsed());
+    assert!(idle.stays_open(), "closed after more than three seconds: {:?}", began.elapsed());
 }
 
 #[tokio::test]
@@ -85,7 +85,7 @@ async fn idle_connection_is_closed_after_the_idle_timeout() {
         let later = IdleConnection::open(&replica).await;
         let (_, closed) = heard(&mut stream, WITHIN).await;
         assert!(closed && began.elapsed() >= 2 * HEAD, "{first:?} {:?}", began.elapsed());
-        assert!(later.is_open(), "{first:?}: closed after more than seven seconds: {:?}", began.elapsed());
+        assert!(later.stays_open(), "{first:?}: closed after more than seven seconds: {:?}", began.elapsed());
     }
 }
 
@@ -109,7 +109,7 @@ async fn slow_body_ends_at_the_request_timeout_on_every_surface() {
         let (said, took) = trickle(replica.running.address, &head).await;
         let status = said.split(' ').nth(1).unwrap_or_default();
         assert!(statuses.contains(&status), "{path} {credential}: {said:?}");
-        assert!(idle.is_open(), "{path} {credential}: closed after more than four seconds: {took:?}");
+        assert!(idle.stays_open(), "{path} {credential}: closed after more than four seconds: {took:?}");
     }
 }
 
