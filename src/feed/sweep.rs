@@ -100,9 +100,9 @@ impl Feed {
     }
 
     /// Sweeps on the previous sweep's connection, or on up to [`NEW_CONNECTIONS`] new ones if the server closes
-    /// them: a closed connection does not mean that the database is down. Who closed this one probably closed the
-    /// pool's as well, where a write would find out and fail. A connection that does not answer in time is dropped
-    /// with this future.
+    /// them: a closed connection does not mean that the database is down. If the server closed the previous
+    /// one, it probably closed those of the pool too, on which a write would fail: they are retired. A connection that
+    /// does not answer in time is dropped with this future.
     async fn read_changes(&self, state: &mut SweepState) -> Result<Sweep, StoreError> {
         self.sources.pause(FailPoint::Sweep).await;
         if self.sources.fails(FailPoint::Sweep) {

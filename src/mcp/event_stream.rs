@@ -82,7 +82,7 @@ struct Open<V> {
     subscription: Subscription,
     encoder: V,
     audit: StreamAuditGuard,
-    /// When the next comment and the next check are due, whatever is sent in between.
+    /// When the next comment and the next check are due, regardless of events sent in between.
     next_check: Instant,
     /// When a failed check is retried, and the delay after that.
     retry: Option<(Instant, Duration)>,

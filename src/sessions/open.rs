@@ -95,7 +95,7 @@ impl Sessions {
     /// [`Fault::InvalidParams`] for a member that is too long; [`Fault::Forbidden`] if the agent was just deleted;
     /// [`Fault::Unavailable`] if too many sessions wait to be opened, or this one for too long;
     /// [`Fault::StorageUnavailable`] if the database does not answer: a session that was opened all the same expires,
-    /// since nobody knows its id.
+    /// since no client has its id.
     pub async fn open(
         self: &Arc<Self>,
         caller: &Caller,

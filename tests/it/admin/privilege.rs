@@ -193,7 +193,7 @@ async fn keys_are_revoked_with_the_key_that_created_them() {
     let (_, by_operator) = stage.replica.key("a", &["mcp"]).await;
     assert_eq!(of_owner[0].shown["createdBy"], of_owner[1].shown["createdBy"]);
     assert_ne!(of_owner[0].shown["createdBy"], of_other.shown["createdBy"]);
-    // A key that it rotated belongs to it as well, whoever created it.
+    // A key that it rotated belongs to it as well, regardless of its creator.
     let taken: Key = stage.rotated_secret(&owner, &of_other).await;
     assert_eq!(taken.shown["createdBy"], of_owner[0].shown["createdBy"]);
     // Creators are principals: the successor of the owner key also revokes what its predecessor created.

@@ -1,7 +1,7 @@
 //! Records what is logged as an error on this thread.
 //!
 //! A test whose runtime has one thread runs its gateway on that thread too, so it records the errors of its own gateway
-//! only, whatever other tests do.
+//! only, regardless of other tests.
 
 use std::fmt::{Debug, Write};
 use std::sync::{Arc, Mutex};
