@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::http::context::RequestContext;
-use crate::http::shared_context::SharedContext;
+use crate::http::intake::SharedContext;
 use crate::model::audit::chain::Digest;
 
 /// How long after a read an equal one counts as repeated.

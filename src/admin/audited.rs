@@ -10,7 +10,7 @@ use http::request::Parts;
 use http::{HeaderValue, Method, Request};
 
 use crate::http::context::RequestContext;
-use crate::http::shared_context::SharedContext;
+use crate::http::intake::SharedContext;
 use crate::model::audit::event::{Event, named, subject};
 use crate::model::client_address::ClientAddress;
 use crate::telemetry::span;

@@ -10,9 +10,9 @@ use http::request::Parts;
 use super::authority::{Authority, Holder};
 use super::services::{Admin, App};
 use crate::http::credential::{self, Presented};
+use crate::http::intake::SharedContext;
 use crate::http::origin::FOREIGN_HOST;
 use crate::http::problem::AdminFault;
-use crate::http::shared_context::SharedContext;
 use crate::identity::grant::PresentedCredential;
 use crate::model::fault::Fault;
 

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use http::StatusCode;
 
 use crate::http::context::RequestContext;
-use crate::http::shared_context::SharedContext;
+use crate::http::intake::SharedContext;
 use crate::identity::Identity;
 use crate::identity::grant::Grant;
 use crate::model::agent::{Agent, Tenant};
 use crate::model::api_key::ApiKey;
-use crate::model::audit::event::Actor;
+use crate::model::audit::encoding;
+use crate::model::audit::event::{self, Actor};
 use crate::model::audit::row::AgentFilter;
 use crate::model::audit::write::AuditedWrite;
-use crate::model::audit::{encoding, event};
 use crate::model::caller::{Credential, CredentialKind, KeyScope, Reach};
 use crate::model::fault::Fault;
 use crate::model::ids::{AgentId, KeyId, Slug, TenantId};

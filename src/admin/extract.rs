@@ -8,8 +8,8 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Deserializer};
 
 use super::authentication::Visit;
+use crate::http::intake::SharedContext;
 use crate::http::problem::{self, AdminFault};
-use crate::http::shared_context::SharedContext;
 use crate::http::{media_type, precondition};
 use crate::model::fault::Fault;
 use crate::model::json::{Object, is_too_deep};

@@ -1,22 +1,25 @@
-//! The context of a request: created when it arrives, filled on the way, completed with its answer.
+//! The context of a request: created when it arrives, filled on the way, completed with its answer. With what follows from
+//! its caller: what it is charged to, and `Waggle-Key-Expires`, which announces the expiry of the presented key.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderName, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use hyper::body::Body as HttpBody;
 use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 use tokio::time::Instant;
 
-use super::key_expiry;
 use super::meter::{MethodLabel, RequestLabels};
 use crate::identity::grant::{Caller, Grant};
 use crate::model::agent::AccessLimits;
 use crate::model::audit::event::{Actor, Event, named, trace};
+use crate::model::caller::CredentialKind;
 use crate::model::client_address::ClientAddress;
 use crate::model::method::Era;
 use crate::model::outcome::Outcome;
+use crate::quota::limits::RateLimitSubject;
 use crate::quota::usage::QuotaSubject;
 
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
@@ -110,7 +113,7 @@ impl RequestContext {
     /// Records the grant of the presented credential, `None` where none was presented.
     pub fn identified(&mut self, grant: Option<&Grant>, now: impl FnOnce() -> OffsetDateTime) {
         self.event.actor = grant.map_or_else(Actor::anybody, Actor::from);
-        self.key_expires = key_expiry::soon(grant, now);
+        self.key_expires = expiry_to_announce(grant, now);
     }
 
     /// Records the caller of an agent that may use it.
@@ -179,4 +182,38 @@ impl CompletedRequest<'_> {
 /// A duration as an event has it.
 pub fn micros(took: Duration) -> u64 {
     u64::try_from(took.as_micros()).unwrap_or(u64::MAX)
+}
+
+impl<'a> From<&'a Caller> for RateLimitSubject<'a> {
+    fn from(caller: &'a Caller) -> Self {
+        let Caller { tenant, agent, limits, .. } = caller;
+        Self { credential: caller.credential(), tenant: *tenant, agent: *agent, limits }
+    }
+}
+
+impl<'a> From<&'a Caller> for QuotaSubject<'a> {
+    fn from(caller: &'a Caller) -> Self {
+        let Caller { tenant, agent, limits, .. } = caller;
+        Self { agent: *agent, tenant: *tenant, limits, own: caller.is_own() }
+    }
+}
+
+const WAGGLE_KEY_EXPIRES: HeaderName = HeaderName::from_static("waggle-key-expires");
+
+/// How long before its expiry a key is announced to expire.
+const NOTICE: time::Duration = time::Duration::days(14);
+
+/// The expiry of a presented key, if it must be announced. Access tokens are short-lived, and their holders know until when.
+fn expiry_to_announce(grant: Option<&Grant>, now: impl FnOnce() -> OffsetDateTime) -> Option<OffsetDateTime> {
+    let key = grant.filter(|grant| grant.credential.kind != CredentialKind::Token);
+    let end = key.and_then(|grant| grant.credential.expires_at);
+    end.filter(|end| *end - now() <= NOTICE)
+}
+
+/// Adds the header to an answer.
+pub fn announce_expiry(end: OffsetDateTime, headers: &mut HeaderMap) {
+    let end = end.format(&Rfc3339).ok();
+    if let Some(end) = end.and_then(|end| HeaderValue::try_from(end).ok()) {
+        headers.insert(WAGGLE_KEY_EXPIRES, end);
+    }
 }

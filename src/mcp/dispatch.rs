@@ -4,9 +4,11 @@ use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Response};
 
 use super::call_handler::{Dialect, envelope};
+use super::costs;
 use super::endpoint::Endpoint;
 use super::era::{self, RequestEra, VersionSource};
 use super::headers::McpHeaders;
+use super::legacy;
 use super::legacy::decode::{
     self as legacy_decode, Initialize, LegacyCall, LegacyMessage, LegacyMethod, SessionCall,
 };
@@ -20,8 +22,8 @@ use super::wire::{
     Incoming, Message, Rejected, RequestId, batch_message, error_message, parse, result_message,
     result_pieces,
 };
-use super::{accept, costs, legacy};
 use crate::http::body::Body;
+use crate::http::media_type;
 use crate::identity::grant::Caller;
 use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
@@ -141,7 +143,7 @@ impl Endpoint {
                 let listening = Box::pin(self.listen(request, caller, filter, call.id)).await;
                 return listening.unwrap_or_else(|fault| reply.fault(request, &fault));
             }
-            _ if !accept::admits_json(&request.parts.headers) => Err(accept::NO_JSON),
+            _ if !media_type::admits_json(&request.parts.headers) => Err(media_type::NO_JSON),
             ModernMethod::Discover => self.discover(caller).await,
             ModernMethod::Call(call) => {
                 self.call_handler.handle(caller, call, Dialect::Modern { ttl: self.options.ttl }).await
@@ -167,8 +169,8 @@ impl Endpoint {
         incoming: &Incoming<'_>,
         reply: &Reply<'_>,
     ) -> Response<Body> {
-        if !accept::admits_json(&request.parts.headers) {
-            return reply.fault(request, &accept::NO_JSON);
+        if !media_type::admits_json(&request.parts.headers) {
+            return reply.fault(request, &media_type::NO_JSON);
         }
         match incoming {
             Incoming::Message(message) => match legacy_decode::decode(message) {

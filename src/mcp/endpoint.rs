@@ -8,7 +8,6 @@ use hyper::body::Incoming as IncomingBody;
 use tokio::sync::SemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
-use super::accept;
 use super::call_handler::CallHandler;
 use super::costs;
 use super::era;
@@ -22,9 +21,9 @@ use crate::catalog::Catalog;
 use crate::config::Costs;
 use crate::feed::Feed;
 use crate::http::body::{self, Body, Received};
+use crate::http::context::announce_expiry;
 use crate::http::credential::{self, Presented};
 use crate::http::cursor::CursorSeal;
-use crate::http::key_expiry;
 use crate::http::media_type;
 use crate::http::meter::MethodLabel;
 use crate::http::operator_keys::OperatorKeys;
@@ -129,7 +128,7 @@ impl Endpoint {
     pub async fn complete(&self, request: &mut McpRequest<'_>, response: Response<Body>) -> Response<Body> {
         let mut response = self.recorder.complete(request, response, fail).await;
         if let Some(end) = request.context.key_expires {
-            key_expiry::announce(end, response.headers_mut());
+            announce_expiry(end, response.headers_mut());
         }
         response
     }
@@ -244,7 +243,7 @@ impl Endpoint {
         if era == Era::Modern || !headers.session_id.is_present() {
             return method_not_allowed("POST");
         }
-        let streams = parts.method == Method::GET && accept::wants_events(&parts.headers);
+        let streams = parts.method == Method::GET && media_type::wants_events(&parts.headers);
         if !streams && parts.method != Method::DELETE {
             return method_not_allowed("GET, POST, DELETE");
         }
@@ -282,7 +281,7 @@ impl Endpoint {
         let caller = self.admit(request).await?;
         let headers = &request.parts.headers;
         media_type::check_json(headers)?;
-        accept::check_accept(headers)?;
+        media_type::check_accept(headers)?;
         Ok(caller)
     }
 

@@ -4,7 +4,6 @@
 //! ([`modern`] or [`legacy`]) decodes it; `call_handler` answers what both eras have, from encoded results where it can.
 //! A [`request::McpRequest`] goes along.
 
-pub mod accept;
 pub mod call;
 mod call_handler;
 pub mod client;

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use http::{HeaderName, Response};
 
-use super::accept;
 use super::endpoint::Endpoint;
 use super::event_stream::{self, StreamContext};
 use super::legacy::stream::{SessionEncoder, Start};
@@ -16,6 +15,7 @@ use super::version::ProtocolVersion;
 use super::wire::RequestId;
 use crate::feed::hub::Subscription;
 use crate::http::body::Body;
+use crate::http::media_type;
 use crate::identity::grant::Caller;
 use crate::model::fault::Fault;
 use crate::model::ids::SessionUid;
@@ -33,8 +33,8 @@ impl Endpoint {
         filter: &Filter,
         id: RequestId<'_>,
     ) -> Result<Response<Body>, Fault> {
-        if !accept::admits_events(&request.parts.headers) {
-            return Err(accept::NO_EVENTS);
+        if !media_type::admits_events(&request.parts.headers) {
+            return Err(media_type::NO_EVENTS);
         }
         let stream = self.stream_context(request, caller, None)?;
         let snapshot = self.catalog.snapshot(caller).await?;

@@ -9,12 +9,11 @@ use tower::ServiceExt;
 use super::{Gateway, problem};
 use crate::admin;
 use crate::http::body::{Body, SharedBody};
-use crate::http::intake::Intake;
-use crate::http::key_expiry;
+use crate::http::context::announce_expiry;
+use crate::http::intake::{Intake, SharedContext};
 use crate::http::metadata::Protected;
 use crate::http::origin::ADMIN_CORS;
 use crate::http::precondition;
-use crate::http::shared_context::SharedContext;
 use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
 use crate::model::outcome::Outcome;
@@ -65,7 +64,7 @@ impl Gateway {
         let mut response = self.check_origin(request, id, (true, ADMIN_CORS), manage).await;
         context.intake.announce(response.headers_mut());
         if let Some(end) = context.with(|context| context.key_expires) {
-            key_expiry::announce(end, response.headers_mut());
+            announce_expiry(end, response.headers_mut());
         }
         self.challenge(|| Protected::Gateway, &headers, &mut response);
         // Responses hold secrets and data of tenants.
