@@ -1,16 +1,21 @@
-//! What a verified credential grants, and the caller of an agent.
+//! What a verified credential grants, the caller of an agent, and the access facts of one tenant in memory: its keys, and who
+//! may reach its agents. Those are part of the tenant's scope.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use foldhash::fast::RandomState;
 use time::OffsetDateTime;
 
 use super::tokens::VerifiedToken;
-use crate::model::agent::AccessLimits;
+use crate::cache::Invalidate;
+use crate::model::agent::{AccessLimits, AgentAccess};
 use crate::model::audit::event::Actor;
 use crate::model::caller::{Credential, Payer};
-use crate::model::ids::{AgentId, TenantId};
+use crate::model::ids::{AgentId, KeyId, TenantId};
 use crate::model::key::{KeyHash, SecretKey};
+use crate::model::scope::{Change, ChangeKind};
 
 /// A credential in memory, and when it was last used.
 #[derive(Debug)]
@@ -120,4 +125,62 @@ impl Caller {
 /// The credential of a grant, if any.
 pub(super) fn credential_of(grant: Option<&Arc<Grant>>) -> Option<&Credential> {
     grant.map(|grant| &grant.credential)
+}
+
+/// The maximum number of cached facts of one tenant; above it all are dropped.
+const MOST_FACTS: usize = 100_000;
+
+/// The keys and agents of one tenant.
+#[derive(Debug, Default)]
+pub(super) struct TenantAccess {
+    keys: HashMap<KeyHash, Arc<Grant>, RandomState>,
+    hashes: HashMap<KeyId, KeyHash, RandomState>,
+    agents: HashMap<AgentId, AgentAccess, RandomState>,
+}
+
+impl TenantAccess {
+    pub(super) fn keep_key(&mut self, hash: KeyHash, grant: &Arc<Grant>) {
+        if self.keys.len() >= MOST_FACTS {
+            *self = Self::default();
+        }
+        self.hashes.insert(grant.credential.key, hash);
+        self.keys.insert(hash, Arc::clone(grant));
+    }
+
+    pub(super) fn key(&self, hash: KeyHash) -> Option<Arc<Grant>> {
+        self.keys.get(&hash).cloned()
+    }
+
+    pub(super) fn agent(&self, agent: AgentId) -> Option<AgentAccess> {
+        self.agents.get(&agent).cloned()
+    }
+
+    pub(super) fn keep_agent(&mut self, access: AgentAccess) {
+        if self.agents.len() >= MOST_FACTS {
+            *self = Self::default();
+        }
+        self.agents.insert(access.agent, access);
+    }
+
+    /// Drops an agent and its keys, which end with it.
+    fn drop_agent(&mut self, agent: AgentId) {
+        self.agents.remove(&agent);
+        self.keys.retain(|_, grant| !grant.credential.ends_with(agent));
+        self.hashes.retain(|_, hash| self.keys.contains_key(hash));
+    }
+}
+
+impl Invalidate for TenantAccess {
+    fn invalidate(&mut self, change: &Change) {
+        let uid = change.subject.parse().ok();
+        match (change.kind, uid) {
+            (ChangeKind::Key, Some(uid)) => {
+                if let Some(hash) = self.hashes.remove(&KeyId(uid)) {
+                    self.keys.remove(&hash);
+                }
+            }
+            (ChangeKind::Agent, Some(uid)) => self.drop_agent(AgentId(uid)),
+            _ => *self = Self::default(),
+        }
+    }
 }

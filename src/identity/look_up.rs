@@ -1,13 +1,21 @@
-//! Look-ups of keys that are not in memory: what they are charged to, and what is cached of the result.
+//! Look-ups of what is not in memory: keys (what a look-up is charged to, and what is cached of its result), and which agent
+//! and which tenant a slug names.
+//!
+//! Refusing an unknown agent takes as many look-ups as refusing a foreign one, so that response times do not disclose whether
+//! an agent exists: a placeholder is cached for it.
 
 use std::sync::Arc;
 
+use uuid::Uuid;
+
 use super::Identity;
-use super::absent::{absent, is_present};
 use super::grant::{Grant, PresentedCredential};
+use super::memory::{DirectoryVersion, TenantAddress};
+use crate::model::agent::{Access, AccessLimits, AgentAccess};
+use crate::model::audit::chain::Digest;
 use crate::model::caller::Recognition;
 use crate::model::fault::Fault;
-use crate::model::ids::{Slug, TenantId};
+use crate::model::ids::{AgentId, Slug, TenantId};
 use crate::model::key::{KeyHash, KeyKind};
 use crate::model::sources::FailPoint;
 use crate::store::key_lookup::KeyLookup;
@@ -106,4 +114,87 @@ impl Identity {
         };
         self.find_grant(tenant, hash).await?.ok_or(Fault::Unauthenticated)
     }
+}
+
+impl Identity {
+    /// The access settings of the agent that a slug names now.
+    pub(super) async fn access_by_slug(&self, slug: &str) -> Result<Option<AgentAccess>, Fault> {
+        if let Some(address) = self.agent_address(slug).await? {
+            return self.agent_access(address, None).await;
+        }
+        // A malformed slug discloses nothing: it can name no agent.
+        if Slug::is_slug(slug)
+            && let Some(absent) = absent(slug)
+        {
+            self.agent_access((NO_TENANT, absent.agent), Some(absent)).await?;
+        }
+        Ok(None)
+    }
+
+    /// The agent that a slug names now. A malformed slug is neither looked up nor cached.
+    pub(super) async fn agent_address(&self, slug: &str) -> Result<Option<(TenantId, AgentId)>, Fault> {
+        if !Slug::is_slug(slug) {
+            return Ok(None);
+        }
+        let directory = &self.memory.directory;
+        let load = async || {
+            directory
+                .load(
+                    &self.store,
+                    &self.sources,
+                    FailPoint::CacheFillRead,
+                    async |view| view.agent_address(slug).await,
+                    |facts, address| facts.keep_agent(slug, *address),
+                )
+                .await
+                .map(Some)
+        };
+        Ok(self.loader.find(directory, |facts| facts.agent(slug), load).await?.flatten())
+    }
+
+    /// The tenant that a slug names now.
+    pub(super) async fn tenant_address(&self, slug: &Slug) -> Result<Option<TenantAddress>, Fault> {
+        let directory = &self.memory.directory;
+        let load = async || {
+            directory
+                .load(
+                    &self.store,
+                    &self.sources,
+                    FailPoint::CacheFillRead,
+                    async |view| {
+                        let found = view.tenant_address(slug).await?;
+                        Ok(found.map(|(uid, created_at, recreated)| TenantAddress {
+                            uid,
+                            created_at,
+                            recreated,
+                        }))
+                    },
+                    |facts, address| facts.keep_tenant(slug.as_str(), *address),
+                )
+                .await
+                .map(Some)
+        };
+        Ok(self.loader.find(directory, |facts| facts.tenant(slug.as_str()), load).await?.flatten())
+    }
+
+    /// The current version of the directory; `None` while nothing of it is cached.
+    pub(super) async fn directory_version(&self) -> Result<Option<DirectoryVersion>, Fault> {
+        self.loader.find(&self.memory.directory, |facts| Some(facts.version()), async || Ok(None)).await
+    }
+}
+
+/// The tenant of placeholders.
+pub(super) const NO_TENANT: TenantId = TenantId(Uuid::nil());
+
+/// The placeholder that is cached for a slug that names no agent. It grants access to no caller.
+pub(super) fn absent(slug: &str) -> Option<AgentAccess> {
+    let id = *Digest::of(slug.as_bytes()).0.first_chunk::<16>()?;
+    let agent = AgentId(Uuid::from_bytes(id));
+    let limits = Arc::new(AccessLimits::unset(agent));
+    Some(AgentAccess { agent, tenant: NO_TENANT, access: Access::Key, enabled: false, limits })
+}
+
+/// Whether these are the access settings of an agent, not a placeholder.
+pub(super) fn is_present(access: &AgentAccess) -> bool {
+    access.tenant != NO_TENANT
 }

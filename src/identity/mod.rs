@@ -4,10 +4,8 @@
 //! ([`admit`](Identity::admit)), and writes tenants, agents and keys. Verified facts are cached in an [`IdentityMemory`] by the
 //! cache rule ([`crate::cache`]); they are part of a tenant's scope, the slug directory is part of the gateway's.
 
-mod absent;
 pub mod access;
 pub mod agents;
-mod directory;
 pub mod explain;
 pub mod grant;
 mod issued_keys;
@@ -18,8 +16,6 @@ mod look_up;
 mod look_up_limit;
 mod maintenance;
 mod memory;
-mod slugs;
-mod tenant_access;
 pub mod tenants;
 mod token_grants;
 pub mod tokens;

@@ -4,10 +4,8 @@ use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Response};
 
 use super::call_handler::{Dialect, envelope};
-use super::costs;
 use super::endpoint::Endpoint;
-use super::era::{self, RequestEra, VersionSource};
-use super::headers::McpHeaders;
+use super::era::{self, McpHeaders, RequestEra, VersionSource};
 use super::legacy;
 use super::legacy::decode::{
     self as legacy_decode, Initialize, LegacyCall, LegacyMessage, LegacyMethod, SessionCall,
@@ -15,8 +13,7 @@ use super::legacy::decode::{
 use super::modern::decode::{self as modern_decode, ModernMessage, ModernMethod};
 use super::modern::encode as modern_encode;
 use super::reply::{Reply, accepted, ok};
-use super::request::McpRequest;
-use super::stats::label_of;
+use super::request::{McpRequest, calls_of, cost_of, label_of};
 use super::version::ProtocolVersion;
 use super::wire::{
     Incoming, Message, Rejected, RequestId, batch_message, error_message, parse, result_message,
@@ -81,9 +78,9 @@ impl Endpoint {
         admission: &Admission<'_>,
         incoming: &Result<Incoming<'_>, Rejected<'_>>,
     ) -> Result<Option<RateLimitStatus>, Fault> {
-        let standing = admission.charge(costs::of(&self.options.costs, incoming))?;
+        let standing = admission.charge(cost_of(&self.options.costs, incoming))?;
         if let Ok(incoming) = incoming {
-            self.recorder.usage().take_calls(caller.into(), costs::calls(incoming)).await?;
+            self.recorder.usage().take_calls(caller.into(), calls_of(incoming)).await?;
         }
         Ok(standing)
     }

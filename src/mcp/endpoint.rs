@@ -9,13 +9,11 @@ use tokio::sync::SemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
 use super::call_handler::CallHandler;
-use super::costs;
-use super::era;
-use super::headers::McpHeaders;
+use super::era::{self, McpHeaders};
 use super::reply::{fail, method_not_allowed, no_content, refuse, refuse_read};
-use super::request::McpRequest;
-use super::stats::{EndpointStats, label_of};
-use super::streams::Streams;
+use super::request::{McpRequest, calls_of, cost_of, label_of};
+use super::results::ResultStats;
+use super::streams::{StreamStats, Streams};
 use super::wire::parse;
 use crate::catalog::Catalog;
 use crate::config::Costs;
@@ -37,6 +35,15 @@ use crate::model::method::{self as mcp, Era};
 use crate::model::session::{Session, SessionId};
 use crate::quota::limits::{Admission, Limits, UnderWay};
 use crate::sessions::Sessions;
+
+/// The sizes and counters of the endpoints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EndpointStats {
+    /// Of encoded results.
+    pub results: ResultStats,
+    /// Of the streams of both eras.
+    pub streams: [StreamStats; 2],
+}
 
 /// The bounds of the endpoint.
 #[derive(Debug, Clone)]
@@ -219,8 +226,8 @@ impl Endpoint {
         let era = era::decide(&McpHeaders::read(&request.parts.headers), &incoming);
         request.classified(label_of(&incoming), era.era());
         let free = match fault {
-            Fault::RateLimited { .. } => costs::of(&self.options.costs, &incoming) == 0,
-            _ => incoming.as_ref().is_ok_and(|incoming| costs::calls(incoming) == 0),
+            Fault::RateLimited { .. } => cost_of(&self.options.costs, &incoming) == 0,
+            _ => incoming.as_ref().is_ok_and(|incoming| calls_of(incoming) == 0),
         };
         if free {
             self.work(request, caller, admission, &bytes).await

@@ -6,9 +6,7 @@
 
 pub mod call;
 mod call_handler;
-pub mod client;
 mod contents;
-mod costs;
 mod definition;
 mod dispatch;
 pub mod endpoint;
@@ -17,7 +15,6 @@ pub mod error;
 mod event_stream;
 #[cfg(test)]
 mod fixtures;
-pub mod headers;
 pub mod legacy;
 pub mod modern;
 mod notification;
@@ -28,7 +25,6 @@ mod result;
 mod results;
 mod server;
 pub mod sse;
-pub mod stats;
 mod stream_audit;
 mod streams;
 #[cfg(test)]

@@ -4,9 +4,8 @@ use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, Response, StatusCode};
 use hyper::body::Incoming as IncomingBody;
 
-use super::era::{self, RequestEra};
+use super::era::{self, McpHeaders, RequestEra};
 use super::error::RpcError;
-use super::headers::McpHeaders;
 use super::legacy;
 use super::modern::error::ModernError;
 use super::request::McpRequest;

@@ -1,15 +1,18 @@
-//! A request to an MCP endpoint: its context, what it was sent with, and what it may use of what requests share.
+//! A request to an MCP endpoint: its context, what it was sent with, what it may use of what requests share, and the cost of
+//! its body by its methods.
 
 use std::borrow::Cow;
 
 use http::HeaderValue;
 use http::request::Parts;
+use serde_json::value::RawValue;
 use tokio::sync::Semaphore;
 
-use super::client::ClientInfo;
 use super::version::ProtocolVersion;
-use super::wire::params::META_CLIENT_INFO;
-use super::wire::{Incoming, Message, MethodName};
+use super::wire::members::{Members, text_of};
+use super::wire::parts::META_CLIENT_INFO;
+use super::wire::{Incoming, Message, MethodName, Rejected, message};
+use crate::config::Costs;
 use crate::http::context::{BatchMessage, RequestContext};
 use crate::http::meter::MethodLabel;
 use crate::http::refusals::Refusals;
@@ -163,5 +166,64 @@ fn http_method(method: &http::Method) -> Cow<'static, str> {
         http::Method::GET => Cow::Borrowed("GET"),
         http::Method::DELETE => Cow::Borrowed("DELETE"),
         _ => Cow::Owned(named(method.as_str()).into()),
+    }
+}
+
+/// Name and version as the client sends them: for the log and the audit log, never for decisions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientInfo<'a> {
+    /// Its name.
+    pub name: Cow<'a, str>,
+    /// Its version.
+    pub version: Cow<'a, str>,
+}
+
+impl<'a> ClientInfo<'a> {
+    /// Reads an `Implementation` of the specification; `None` where it is none.
+    pub fn read(raw: &'a RawValue) -> Option<Self> {
+        let members = Members::read(raw.get()).ok()?;
+        Some(Self { name: text_of(members.get("name")?)?, version: text_of(members.get("version")?)? })
+    }
+}
+
+/// The label of a body in metrics.
+pub(super) fn label_of(incoming: &Result<Incoming<'_>, Rejected<'_>>) -> MethodLabel {
+    match incoming {
+        Ok(Incoming::Message(Message::Request(request))) => request.method.known().into(),
+        Ok(Incoming::Batch(_)) => MethodLabel::Batch,
+        Ok(Incoming::Message(_)) | Err(_) => MethodLabel::Other,
+    }
+}
+
+/// The cost of a body, by its methods alone; of a batch, the sum of its members.
+pub(super) fn cost_of(costs: &Costs, incoming: &Result<Incoming<'_>, Rejected<'_>>) -> u32 {
+    match incoming {
+        Ok(Incoming::Message(message)) => of_message(costs, message),
+        Ok(Incoming::Batch(members)) => {
+            let cost = |message: Message<'_>| of_message(costs, &message);
+            members.iter().map(|member| message(member.get()).map_or(costs.other, cost)).sum()
+        }
+        Err(_) => costs.other,
+    }
+}
+
+fn of_message(costs: &Costs, message: &Message<'_>) -> u32 {
+    match message {
+        Message::Request(request) => costs.of(request.method.cost()),
+        Message::Notification { .. } | Message::Response => costs.other,
+    }
+}
+
+/// The number of requests in a body. Notifications, responses and discovery do not count.
+pub(super) fn calls_of(incoming: &Incoming<'_>) -> u32 {
+    let one = |message: &Message<'_>| match message {
+        Message::Request(request) => u32::from(request.method.cost().takes_quota()),
+        Message::Notification { .. } | Message::Response => 0,
+    };
+    match incoming {
+        Incoming::Message(message) => one(message),
+        Incoming::Batch(members) => {
+            members.iter().map(|member| message(member.get()).map_or(1, |message| one(&message))).sum()
+        }
     }
 }

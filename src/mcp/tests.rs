@@ -2,7 +2,7 @@
 
 use http::HeaderMap;
 
-use super::headers::McpHeaders;
+use super::era::McpHeaders;
 use super::wire::{Incoming, Message, Request, parse};
 use super::{legacy, modern};
 use crate::model::fault::Fault;

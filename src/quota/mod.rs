@@ -1,6 +1,5 @@
 //! Limits on use: rates, requests in flight, upload memory ([`limits`]), and quotas and usage counters ([`usage`]).
 
-mod counters;
 pub mod limits;
 mod quotas;
 pub mod usage;

@@ -3,7 +3,7 @@
 use serde_json::value::RawValue;
 
 use crate::mcp::call::{self, Call, uri};
-use crate::mcp::client::ClientInfo;
+use crate::mcp::request::ClientInfo;
 use crate::mcp::version::ProtocolVersion;
 use crate::mcp::wire::{Message, MethodName, Params, Rejected, Request, RequestId, message};
 use crate::model::fault::Fault;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::decode::{ModernMessage, decode};
 use super::error::ModernError;
-use crate::mcp::headers::McpHeaders;
+use crate::mcp::era::McpHeaders;
 use crate::mcp::wire::{Incoming, error_message, parse};
 
 const MOST_URIS: usize = 100;

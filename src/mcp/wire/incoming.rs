@@ -7,8 +7,7 @@ use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::members::{Members, Shape, text_of, walk};
-use super::params::Params;
-use super::request_id::{MAX_ID_BYTES, RequestId};
+use super::parts::{MAX_ID_BYTES, Params, RequestId};
 use crate::model::fault::{Fault, shortened};
 use crate::model::json::{MAX_DEPTH, is_too_deep};
 use crate::model::method::{CostClass, Era, Method};

@@ -2,16 +2,14 @@
 
 pub mod incoming;
 pub mod members;
-pub mod outgoing;
-pub mod params;
-pub mod request_id;
+pub mod parts;
+
+#[cfg(test)]
+mod tests;
 
 pub use incoming::{
     Incoming, MAX_BATCH, Message, MethodName, Rejected, Request, message, parse, readable_id,
 };
-pub use outgoing::{batch_message, error_message, result_message, result_pieces};
-pub use params::Params;
-pub use request_id::{RequestId, RequestIdOwned};
-
-#[cfg(test)]
-mod tests;
+pub use parts::{
+    Params, RequestId, RequestIdOwned, batch_message, error_message, result_message, result_pieces,
+};

@@ -1,4 +1,5 @@
-//! A request from its admission to its answer: the limiters that it is charged to, and the permits that it holds.
+//! A request from its admission to its answer: the limiters that it is charged to, and the permits that it holds. The
+//! limiters of the administration API are separate, so that writes are not charged to the rates of readers.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -7,7 +8,7 @@ use std::sync::atomic::Ordering;
 use governor::clock::{Clock, DefaultClock};
 
 use super::uploads::{Reservation, Uploader};
-use super::{Left, Limiter, Limits, RateLimitStatus, RateLimitSubject};
+use super::{Holder, Left, Limiter, Limits, RateLimitStatus, RateLimitSubject};
 use crate::model::caller::Credential;
 use crate::model::client_address::ClientAddress;
 use crate::model::fault::{Fault, LimitScope};
@@ -148,5 +149,40 @@ impl<C: Clock + Clone> Admission<'_, C> {
     pub fn reserve(&self, bytes: usize) -> Result<Reservation, Fault> {
         let [own, group] = self.uploaders;
         self.limits.uploads.reserve(Some(own), Some(group), bytes)
+    }
+}
+
+impl<C: Clock + Clone> Limits<C> {
+    /// Counts a call among those of its key in flight.
+    ///
+    /// # Errors
+    /// [`Fault::Unavailable`] if there are too many.
+    pub fn admit_call(&self, credential: &Credential) -> Result<UnderWay, Fault> {
+        self.enter(Some(&self.key_of(credential)), self.options.concurrent_per_key)
+    }
+
+    /// Charges a call to its key, then to the tenant of the key. Returns the status of the limiter with the fewest
+    /// units left.
+    ///
+    /// # Errors
+    /// [`Fault::RateLimited`].
+    pub fn charge_call(&self, credential: &Credential, cost: u32) -> Result<Option<RateLimitStatus>, Fault> {
+        let tenant = self.calls.of(Holder::Tenant(credential.tenant), self.options.tenant);
+        let charged = [self.key_of(credential), (LimitScope::Tenant, tenant)];
+        self.charge(charged.iter(), cost, self.calls.now())
+    }
+
+    /// Charges a call that needs no credential to its address.
+    ///
+    /// # Errors
+    /// [`Fault::RateLimited`].
+    pub fn charge_visit(&self, client: ClientAddress, cost: u32) -> Result<Option<RateLimitStatus>, Fault> {
+        let address = self.visits.of(client.network(), self.options.address);
+        self.charge([(LimitScope::Address, address)].iter(), cost, self.visits.now())
+    }
+
+    fn key_of(&self, credential: &Credential) -> (LimitScope, Arc<Limiter>) {
+        let rate = credential.limits.over(self.options.key);
+        (LimitScope::Key, self.calls.of(Holder::Key(credential.key), rate))
     }
 }

@@ -5,9 +5,7 @@
 //! rates of its owners. A request refused for its credential is charged to its address only: it can neither exhaust the
 //! limits of another caller nor probe whether an object exists.
 
-mod administration;
 mod admission;
-mod bucket;
 mod status;
 mod table;
 mod uploads;

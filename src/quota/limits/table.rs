@@ -1,4 +1,7 @@
-//! A bounded table of limiters, by their subject.
+//! A bounded table of limiters, by their subject. A limiter is a token bucket in one atomic word, by the generic cell rate
+//! algorithm.
+//!
+//! `governor` has no operation that reads without taking, which is needed to refuse a request before its body is read.
 
 use std::hash::Hash;
 use std::num::NonZeroU32;
@@ -12,10 +15,98 @@ use foldhash::fast::RandomState;
 use governor::clock::{Clock, Reference};
 use http::HeaderValue;
 
-use super::bucket::{Bucket, Short};
 use super::status::policy;
 use crate::model::fault::LimitScope;
 use crate::model::limits::Rate;
+
+#[cfg(test)]
+mod tests;
+
+const SECOND: u64 = 1_000_000_000;
+
+/// The state of one rate. All times are nanoseconds since a start that the owner chooses.
+#[derive(Debug)]
+pub(super) struct Bucket {
+    /// The time in which one unit is restored.
+    interval: u64,
+    /// The burst.
+    burst: u32,
+    /// When all units are restored.
+    full_at: AtomicU64,
+}
+
+/// Why units are not available.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Short {
+    /// They are available after this time.
+    Until(Duration),
+    /// There are never that many: the burst is smaller.
+    Always,
+}
+
+impl Bucket {
+    /// A full bucket.
+    pub(super) fn new(rate: Rate) -> Self {
+        let interval = SECOND / u64::from(rate.per_second.get());
+        Self { interval, burst: rate.burst.get(), full_at: AtomicU64::new(0) }
+    }
+
+    /// Takes units, all or none. Returns how many are left.
+    ///
+    /// # Errors
+    /// [`Short`].
+    pub(super) fn take(&self, units: u32, now: u64) -> Result<u32, Short> {
+        let mut full_at = self.full_at.load(Ordering::Relaxed);
+        loop {
+            let after = self.after(full_at, units, now)?;
+            let swapped =
+                self.full_at.compare_exchange_weak(full_at, after, Ordering::Relaxed, Ordering::Relaxed);
+            match swapped {
+                Ok(_) => return Ok(self.units(after, now)),
+                Err(other) => full_at = other,
+            }
+        }
+    }
+
+    /// Whether units could be taken. Takes nothing.
+    ///
+    /// # Errors
+    /// [`Short`].
+    pub(super) fn check(&self, units: u32, now: u64) -> Result<(), Short> {
+        self.after(self.full_at.load(Ordering::Relaxed), units, now).map(drop)
+    }
+
+    /// How many units are left.
+    pub(super) fn left(&self, now: u64) -> u32 {
+        self.units(self.full_at.load(Ordering::Relaxed), now)
+    }
+
+    /// Whether all units are left.
+    pub(super) fn is_full(&self, now: u64) -> bool {
+        self.full_at.load(Ordering::Relaxed) <= now
+    }
+
+    /// When all units would be restored after some more were taken.
+    fn after(&self, full_at: u64, units: u32, now: u64) -> Result<u64, Short> {
+        if units > self.burst {
+            return Err(Short::Always);
+        }
+        let after = full_at.max(now) + self.interval * u64::from(units);
+        match after.checked_sub(now + self.capacity()) {
+            None | Some(0) => Ok(after),
+            Some(early) => Err(Short::Until(Duration::from_nanos(early))),
+        }
+    }
+
+    fn units(&self, full_at: u64, now: u64) -> u32 {
+        let left = self.capacity().saturating_sub(full_at.saturating_sub(now)) / self.interval;
+        u32::try_from(left).unwrap_or(u32::MAX)
+    }
+
+    fn capacity(&self) -> u64 {
+        self.interval * u64::from(self.burst)
+    }
+}
 
 /// The minimum time between two searches for limiters to drop, in milliseconds.
 const LOOK_AGAIN_MS: u64 = 100;
@@ -208,125 +299,5 @@ impl<K: Hash + Eq + Copy, C: Clock + Clone> Table<K, C> {
             self.limiters.retain(|_, limiter| Arc::strong_count(limiter) > 1 || !limiter.is_unused(nanos));
         }
         self.limiters.len() < self.most
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::num::NonZeroU32;
-    use std::time::Duration;
-
-    use governor::clock::{Clock, FakeRelativeClock};
-
-    use super::{Left, Refused, Table};
-    use crate::model::fault::LimitScope;
-    use crate::model::limits::Rate;
-
-    fn table(most: usize) -> (Table<u32, FakeRelativeClock>, FakeRelativeClock, Rate) {
-        let clock = FakeRelativeClock::default();
-        let rate = Rate::new(10, 20).unwrap();
-        (Table::new(most, Some(rate), (clock.clone(), clock.now())), clock, rate)
-    }
-
-    fn take(
-        table: &Table<u32, FakeRelativeClock>,
-        holder: u32,
-        rate: Rate,
-        units: u32,
-    ) -> Result<u32, Option<Duration>> {
-        let taken = table.of(holder, Some(rate)).take(NonZeroU32::new(units).unwrap(), table.now());
-        taken.map(|left| left.unwrap().units).map_err(|refused| refused.wait)
-    }
-
-    #[test]
-    fn units_are_taken_up_to_the_burst_and_restored_at_the_rate() {
-        let (table, clock, rate) = table(10);
-        assert_eq!(take(&table, 1, rate, 19), Ok(1));
-        assert_eq!(take(&table, 1, rate, 3), Err(Some(Duration::from_millis(200))));
-        assert_eq!(take(&table, 1, rate, 1), Ok(0), "a refusal takes nothing");
-        assert_eq!(take(&table, 2, rate, 1), Ok(19), "another subject has its own");
-        clock.advance(Duration::from_secs(1));
-        assert_eq!(take(&table, 1, rate, 10), Ok(0));
-        assert_eq!(take(&table, 1, rate, 21), Err(None), "more than the burst");
-    }
-
-    #[test]
-    fn without_a_rate_nothing_is_limited() {
-        let (table, ..) = table(10);
-        assert_eq!(table.of(1, None).take(NonZeroU32::MAX, table.now()), Ok(None));
-    }
-
-    #[test]
-    fn a_new_rate_replaces_the_limiter_and_keeps_requests_in_flight() {
-        let (table, _, rate) = table(10);
-        assert_eq!(take(&table, 1, rate, 20), Ok(0));
-        assert!(table.of(1, Some(rate)).enter(1));
-        let wider = Rate::new(100, 200).unwrap();
-        let one = NonZeroU32::MIN;
-        assert_eq!(
-            table.of(1, Some(wider)).take(one, table.now()),
-            Ok(Some(Left { rate: wider, units: 199 }))
-        );
-        assert!(!table.of(1, Some(wider)).enter(1));
-    }
-
-    #[test]
-    fn only_unused_limiters_are_dropped_and_new_subjects_share_one() {
-        let (table, clock, rate) = table(3);
-        clock.advance(Duration::from_secs(1));
-        assert_eq!(take(&table, 1, rate, 20), Ok(0));
-        assert_eq!(take(&table, 2, rate, 10), Ok(10));
-        let busy = table.of(3, Some(rate));
-        assert!(busy.enter(9));
-        drop(busy);
-        assert_eq!(take(&table, 4, rate, 20), Ok(0));
-        assert!(take(&table, 5, rate, 20).is_err(), "the shared limiter is exhausted");
-        clock.advance(Duration::from_secs(1));
-        assert_eq!(take(&table, 4, rate, 20), Ok(0), "2 is unused again and dropped for 4");
-        assert_eq!(take(&table, 1, rate, 11), Err(Some(Duration::from_millis(100))), "1 was not dropped");
-        assert!(!table.of(3, Some(rate)).enter(1), "nor was 3");
-    }
-
-    #[test]
-    fn a_barred_subject_is_refused_until_its_time_is_over_and_not_dropped() {
-        let (table, clock, rate) = table(1);
-        table.bar(&table.of(1, Some(rate)), Duration::from_secs(5));
-        assert_eq!(table.barred(1), Some(Duration::from_secs(5)));
-        assert_eq!(table.barred(2), None);
-        clock.advance(Duration::from_secs(4));
-        take(&table, 2, rate, 1).unwrap();
-        assert_eq!(table.barred(1), Some(Duration::from_secs(1)));
-        clock.advance(Duration::from_secs(1));
-        assert_eq!(table.barred(1), None);
-    }
-
-    #[test]
-    fn reading_the_units_left_takes_nothing() {
-        let (table, clock, rate) = table(10);
-        assert_eq!(table.left(1, rate), None);
-        assert_eq!(take(&table, 1, rate, 15), Ok(5));
-        assert_eq!([table.left(1, rate), table.left(1, rate)], [Some(5), Some(5)]);
-        clock.advance(Duration::from_millis(350));
-        assert_eq!(table.left(1, rate), Some(8));
-        clock.advance(Duration::from_mins(1));
-        assert_eq!(table.left(1, rate), Some(20));
-    }
-
-    #[test]
-    fn a_limiter_shared_by_two_scopes_has_a_policy_for_each() {
-        let (table, _, rate) = table(1);
-        let limiter = table.of(1, Some(rate));
-        for _ in 0..2 {
-            assert_eq!(limiter.policy(LimitScope::Key, rate), r#""key";q=20;w=2"#);
-            assert_eq!(limiter.policy(LimitScope::Agent, rate), r#""agent";q=20;w=2"#);
-        }
-    }
-
-    #[test]
-    fn a_refusal_names_the_rate() {
-        let (table, _, rate) = table(1);
-        assert_eq!(take(&table, 1, rate, 20), Ok(0));
-        let refused = table.of(1, Some(rate)).take(NonZeroU32::MIN, table.now());
-        assert_eq!(refused, Err(Refused { rate, wait: Some(Duration::from_millis(100)) }));
     }
 }

@@ -1,0 +1,144 @@
+//! Tests of buckets, and of the table.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use governor::clock::{Clock, FakeRelativeClock};
+
+use super::{Bucket, Left, Refused, SECOND, Short, Table};
+use crate::model::fault::LimitScope;
+use crate::model::limits::Rate;
+
+fn bucket() -> Bucket {
+    Bucket::new(Rate::new(10, 20).unwrap())
+}
+
+#[test]
+fn check_returns_the_result_of_take_and_takes_nothing() {
+    let bucket = bucket();
+    assert_eq!(bucket.take(20, 0), Ok(0));
+    let short = Err(Short::Until(Duration::from_millis(300)));
+    assert_eq!([bucket.check(3, 0), bucket.check(3, 0)], [short; 2]);
+    assert_eq!(bucket.take(3, 0).map(drop), short);
+    assert_eq!(bucket.check(3, SECOND * 3 / 10), Ok(()));
+    assert_eq!(bucket.take(3, SECOND * 3 / 10), Ok(0));
+}
+
+#[test]
+fn units_above_the_burst_are_never_available() {
+    assert_eq!([bucket().check(21, SECOND), bucket().check(20, 0)], [Err(Short::Always), Ok(())]);
+}
+
+#[test]
+fn an_idle_bucket_is_refilled_up_to_its_burst() {
+    let bucket = bucket();
+    assert!(bucket.is_full(0));
+    assert_eq!(bucket.take(5, SECOND), Ok(15));
+    assert_eq!((bucket.left(SECOND), bucket.is_full(SECOND)), (15, false));
+    assert_eq!((bucket.left(100 * SECOND), bucket.is_full(100 * SECOND)), (20, true));
+}
+
+fn table(most: usize) -> (Table<u32, FakeRelativeClock>, FakeRelativeClock, Rate) {
+    let clock = FakeRelativeClock::default();
+    let rate = Rate::new(10, 20).unwrap();
+    (Table::new(most, Some(rate), (clock.clone(), clock.now())), clock, rate)
+}
+
+fn take(
+    table: &Table<u32, FakeRelativeClock>,
+    holder: u32,
+    rate: Rate,
+    units: u32,
+) -> Result<u32, Option<Duration>> {
+    let taken = table.of(holder, Some(rate)).take(NonZeroU32::new(units).unwrap(), table.now());
+    taken.map(|left| left.unwrap().units).map_err(|refused| refused.wait)
+}
+
+#[test]
+fn units_are_taken_up_to_the_burst_and_restored_at_the_rate() {
+    let (table, clock, rate) = table(10);
+    assert_eq!(take(&table, 1, rate, 19), Ok(1));
+    assert_eq!(take(&table, 1, rate, 3), Err(Some(Duration::from_millis(200))));
+    assert_eq!(take(&table, 1, rate, 1), Ok(0), "a refusal takes nothing");
+    assert_eq!(take(&table, 2, rate, 1), Ok(19), "another subject has its own");
+    clock.advance(Duration::from_secs(1));
+    assert_eq!(take(&table, 1, rate, 10), Ok(0));
+    assert_eq!(take(&table, 1, rate, 21), Err(None), "more than the burst");
+}
+
+#[test]
+fn without_a_rate_nothing_is_limited() {
+    let (table, ..) = table(10);
+    assert_eq!(table.of(1, None).take(NonZeroU32::MAX, table.now()), Ok(None));
+}
+
+#[test]
+fn a_new_rate_replaces_the_limiter_and_keeps_requests_in_flight() {
+    let (table, _, rate) = table(10);
+    assert_eq!(take(&table, 1, rate, 20), Ok(0));
+    assert!(table.of(1, Some(rate)).enter(1));
+    let wider = Rate::new(100, 200).unwrap();
+    let one = NonZeroU32::MIN;
+    assert_eq!(table.of(1, Some(wider)).take(one, table.now()), Ok(Some(Left { rate: wider, units: 199 })));
+    assert!(!table.of(1, Some(wider)).enter(1));
+}
+
+#[test]
+fn only_unused_limiters_are_dropped_and_new_subjects_share_one() {
+    let (table, clock, rate) = table(3);
+    clock.advance(Duration::from_secs(1));
+    assert_eq!(take(&table, 1, rate, 20), Ok(0));
+    assert_eq!(take(&table, 2, rate, 10), Ok(10));
+    let busy = table.of(3, Some(rate));
+    assert!(busy.enter(9));
+    drop(busy);
+    assert_eq!(take(&table, 4, rate, 20), Ok(0));
+    assert!(take(&table, 5, rate, 20).is_err(), "the shared limiter is exhausted");
+    clock.advance(Duration::from_secs(1));
+    assert_eq!(take(&table, 4, rate, 20), Ok(0), "2 is unused again and dropped for 4");
+    assert_eq!(take(&table, 1, rate, 11), Err(Some(Duration::from_millis(100))), "1 was not dropped");
+    assert!(!table.of(3, Some(rate)).enter(1), "nor was 3");
+}
+
+#[test]
+fn a_barred_subject_is_refused_until_its_time_is_over_and_not_dropped() {
+    let (table, clock, rate) = table(1);
+    table.bar(&table.of(1, Some(rate)), Duration::from_secs(5));
+    assert_eq!(table.barred(1), Some(Duration::from_secs(5)));
+    assert_eq!(table.barred(2), None);
+    clock.advance(Duration::from_secs(4));
+    take(&table, 2, rate, 1).unwrap();
+    assert_eq!(table.barred(1), Some(Duration::from_secs(1)));
+    clock.advance(Duration::from_secs(1));
+    assert_eq!(table.barred(1), None);
+}
+
+#[test]
+fn reading_the_units_left_takes_nothing() {
+    let (table, clock, rate) = table(10);
+    assert_eq!(table.left(1, rate), None);
+    assert_eq!(take(&table, 1, rate, 15), Ok(5));
+    assert_eq!([table.left(1, rate), table.left(1, rate)], [Some(5), Some(5)]);
+    clock.advance(Duration::from_millis(350));
+    assert_eq!(table.left(1, rate), Some(8));
+    clock.advance(Duration::from_mins(1));
+    assert_eq!(table.left(1, rate), Some(20));
+}
+
+#[test]
+fn a_limiter_shared_by_two_scopes_has_a_policy_for_each() {
+    let (table, _, rate) = table(1);
+    let limiter = table.of(1, Some(rate));
+    for _ in 0..2 {
+        assert_eq!(limiter.policy(LimitScope::Key, rate), r#""key";q=20;w=2"#);
+        assert_eq!(limiter.policy(LimitScope::Agent, rate), r#""agent";q=20;w=2"#);
+    }
+}
+
+#[test]
+fn a_refusal_names_the_rate() {
+    let (table, _, rate) = table(1);
+    assert_eq!(take(&table, 1, rate, 20), Ok(0));
+    let refused = table.of(1, Some(rate)).take(NonZeroU32::MIN, table.now());
+    assert_eq!(refused, Err(Refused { rate, wait: Some(Duration::from_millis(100)) }));
+}
