@@ -27,9 +27,8 @@ use crate::audit::AuditRecorder;
 use crate::model::audit::checkpoint::Checkpoint;
 use crate::model::audit::encoding;
 use crate::model::audit::row::{AgentFilter, AuditFilter, AuditPosition, AuditRow};
-use crate::model::fault::{Fault, shortened};
+use crate::model::fault::{Fault, Outcome, shortened};
 use crate::model::ids::KeyId;
-use crate::model::outcome::Outcome;
 
 /// Rows per chunk of a stream.
 const PIECE: i64 = 500;

@@ -24,10 +24,10 @@ use crate::http::precondition::etag;
 use crate::identity::keys::{IssuedKey, NewKey};
 use crate::model::api_key::ApiKey;
 use crate::model::caller::KeyScope;
+use crate::model::client_address::Networks;
 use crate::model::fault::Fault;
 use crate::model::ids::{KeyId, PrincipalId};
 use crate::model::limits::RateLimit;
-use crate::model::networks::Networks;
 
 const DEFAULT_GRACE: u64 = 3_600;
 /// Thirty days.

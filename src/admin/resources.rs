@@ -24,9 +24,9 @@ use crate::http::precondition::etag;
 use crate::model::content::ContentHash;
 use crate::model::definition::DefinitionKind;
 use crate::model::fault::Fault;
+use crate::model::ids::ResourceUri;
 use crate::model::json::Object;
 use crate::model::resource::{Definition, NewPart, NewResource, PartKind, Resource};
-use crate::model::uri::ResourceUri;
 
 /// The maximum number of contents of a resource.
 const MOST_PARTS: usize = 1_000;

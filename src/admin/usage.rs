@@ -12,7 +12,7 @@ use super::extract::{Params, Segment};
 use super::openapi::Problems;
 use super::services::{Answer, App};
 use crate::model::fault::Fault;
-use crate::model::usage::{UsageInterval, UsageRow};
+use crate::model::limits::{UsageInterval, UsageRow};
 
 /// The longest period, by hour and by day.
 const LONGEST: [(UsageInterval, Duration); 2] =

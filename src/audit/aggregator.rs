@@ -14,9 +14,9 @@ use time::{Duration, OffsetDateTime};
 
 use crate::model::audit::event::{Actor, ActorKind, Event};
 use crate::model::client_address::ClientAddress;
+use crate::model::fault::Outcome;
 use crate::model::ids::{AgentId, KeyId, TenantId};
 use crate::model::limits::Rate;
-use crate::model::outcome::Outcome;
 
 /// Duration of a window, after which its sums are written.
 const WINDOW: Duration = Duration::MINUTE;
@@ -250,9 +250,9 @@ mod tests {
     use super::{Aggregator, MAX_GROUPS};
     use crate::model::audit::event::{Actor, ActorKind, Event};
     use crate::model::client_address::ClientAddress;
+    use crate::model::fault::Outcome;
     use crate::model::ids::{KeyId, PrincipalId};
     use crate::model::limits::{Rate, RateLimit};
-    use crate::model::outcome::Outcome;
 
     const START: OffsetDateTime = datetime!(2026-07-28 12:00 UTC);
 

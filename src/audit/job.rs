@@ -7,8 +7,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::backlog::Step;
-use super::quarantine::Quarantine;
-use super::salvage::{Appended, salvage};
+use super::quarantine::{Appended, Quarantine, salvage};
 use crate::model::audit::chain::{Batch, Chain};
 use crate::model::sources::Sources;
 use crate::store::StoreError;

@@ -18,7 +18,6 @@ mod quarantine;
 mod queue;
 mod recorder;
 mod retention;
-mod salvage;
 mod spill;
 mod start;
 pub mod verify;

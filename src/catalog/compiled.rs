@@ -10,11 +10,10 @@ use super::render::{RenderError, Renderer, Template};
 use crate::model::caller::Payer;
 use crate::model::content::ContentHash;
 use crate::model::fault::Fault;
-use crate::model::ids::AgentId;
+use crate::model::ids::{AgentId, ResourceUri};
 use crate::model::message::{ContentKind, PromptMessage, is_template};
 use crate::model::prompt::PromptName;
 use crate::model::scope::Revision;
-use crate::model::uri::ResourceUri;
 
 /// Most bytes of memory that messages take for each byte of their JSON.
 const MESSAGE_WEIGHT: usize = 4;

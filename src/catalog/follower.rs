@@ -2,9 +2,8 @@
 
 use super::Catalog;
 use crate::model::feed::{BoxFuture, Follower, Unconfirmed};
-use crate::model::ids::{AgentId, TenantId};
+use crate::model::ids::{AgentId, ResourceUri, TenantId};
 use crate::model::scope::{Change, Revision, Scope};
-use crate::model::uri::ResourceUri;
 
 impl Follower for Catalog {
     fn raise(&self, scope: Scope, revision: Revision) -> bool {

@@ -4,7 +4,6 @@
 //! writes definitions, one transaction each. Contents are immutable and cached by their hash; templates are compiled once
 //! for each of their revisions ([`render`]).
 
-mod answered;
 mod compile;
 mod compiled;
 pub mod complete;

@@ -15,10 +15,10 @@ use super::template_set::Match;
 use crate::identity::grant::Caller;
 use crate::model::call::{Content, Contents, Messages};
 use crate::model::fault::Fault;
+use crate::model::ids::ResourceUri;
 use crate::model::message::{ContentBlock, ContentKind, EmbeddedResource, PromptMessage};
 use crate::model::prompt::Prompt;
 use crate::model::resource::PartKind;
-use crate::model::uri::ResourceUri;
 
 /// How often purged contents are looked up again in a newer snapshot.
 const MOST_LOOKS: usize = 3;

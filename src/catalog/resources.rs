@@ -12,11 +12,10 @@ use crate::model::agent::Agent;
 use crate::model::audit::write::AuditedWrite;
 use crate::model::definition::DefinitionKind;
 use crate::model::fault::Fault;
-use crate::model::ids::AgentRef;
+use crate::model::ids::{AgentRef, ResourceUri};
 use crate::model::precondition::{Precondition, Written};
 use crate::model::resource::{Definition, NewPart, NewResource, PartKind, Resource};
 use crate::model::scope::{ChangeKind, Scope};
-use crate::model::uri::ResourceUri;
 use crate::store::write::Write;
 
 /// New raw content of a resource that may or may not be there.

@@ -6,13 +6,12 @@ use std::sync::Arc;
 use uri_template::UriTemplate;
 
 use super::Catalog;
-use super::answered::{LIGHT_COMPARISONS, MOST_COMPARISONS};
 use super::prefix_index::PrefixIndex;
+use super::read::{LIGHT_COMPARISONS, MOST_COMPARISONS};
 use super::snapshot::{AgentSnapshot, Definitions};
 use crate::model::caller::Payer;
-use crate::model::ids::TenantId;
+use crate::model::ids::{ResourceUri, TenantId};
 use crate::model::scope::{Change, ChangeKind, Revision};
-use crate::model::uri::ResourceUri;
 
 /// The maximum number of changed templates; above it all URIs count as changed.
 const MOST_TEMPLATES: usize = 1_000;

@@ -7,8 +7,8 @@ use imbl::OrdMap;
 use uri_template::UriTemplate;
 
 use super::prefix_index::PrefixIndex;
+use crate::model::ids::ResourceUri;
 use crate::model::template::ResourceTemplate;
-use crate::model::uri::ResourceUri;
 
 /// A set of resource templates.
 #[derive(Debug, Clone, Default)]
@@ -56,14 +56,14 @@ mod tests {
     use std::sync::Arc;
 
     use proptest::prelude::*;
+    use uri_template::UriTemplate;
 
     use super::Templates;
     use crate::model::content::ContentHash;
+    use crate::model::ids::ResourceUri;
     use crate::model::resource::Definition;
     use crate::model::scope::Revision;
     use crate::model::template::ResourceTemplate;
-    use crate::model::uri::ResourceUri;
-    use uri_template::UriTemplate;
 
     fn templates(texts: &[String]) -> Templates {
         let parsed = texts.iter().filter_map(|text| UriTemplate::parse(text).ok());

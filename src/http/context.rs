@@ -17,8 +17,8 @@ use crate::model::agent::AccessLimits;
 use crate::model::audit::event::{Actor, Event, named, trace};
 use crate::model::caller::CredentialKind;
 use crate::model::client_address::ClientAddress;
+use crate::model::fault::Outcome;
 use crate::model::method::Era;
-use crate::model::outcome::Outcome;
 use crate::quota::limits::RateLimitSubject;
 use crate::quota::usage::QuotaSubject;
 

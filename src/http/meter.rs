@@ -5,8 +5,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::model::fault::Outcome;
 use crate::model::method::{Era, Method};
-use crate::model::outcome::Outcome;
 
 /// The outcomes, and one for answers of HTTP without a name in the protocol.
 const OUTCOMES: usize = Outcome::ALL.len() + 1;

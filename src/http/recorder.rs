@@ -10,9 +10,8 @@ use super::context::{CompletedRequest, QuotaHolder, RequestContext};
 use super::meter::Meter;
 use crate::audit::AuditRecorder;
 use crate::model::audit::event::Event;
-use crate::model::fault::Fault;
-use crate::model::outcome::Outcome;
-use crate::model::usage::Usage;
+use crate::model::fault::{Fault, Outcome};
+use crate::model::limits::Usage;
 use crate::quota::usage::UsageBook;
 
 /// Feeds audit log, usage and metrics from completed requests.

@@ -10,10 +10,10 @@ use super::grant::Grant;
 use super::memory::{KnownToken, TokenHash};
 use super::tokens::{Audience, TokenError, VerifiedToken};
 use crate::model::caller::{Credential, CredentialKind, Reach};
+use crate::model::client_address::Networks;
 use crate::model::fault::Fault;
 use crate::model::ids::{AgentId, KeyId, PrincipalId, Slug, TenantId};
 use crate::model::limits::KeyLimits;
-use crate::model::networks::Networks;
 
 /// The retry delay after a refusal because an issuer does not answer.
 const RETRY: std::time::Duration = std::time::Duration::from_secs(1);

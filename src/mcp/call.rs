@@ -10,9 +10,9 @@ use super::wire::Params;
 use super::wire::members::{Members, text_of};
 use crate::model::call::{List, Reference};
 use crate::model::fault::Fault;
+use crate::model::ids::ResourceUri;
 use crate::model::method::Method;
 use crate::model::prompt::PromptName;
-use crate::model::uri::ResourceUri;
 
 /// A request that both eras have, its parameters read.
 #[derive(Debug, Clone, PartialEq, Eq)]

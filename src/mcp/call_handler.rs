@@ -22,9 +22,9 @@ use crate::identity::grant::Caller;
 use crate::model::agent::Access;
 use crate::model::call::List;
 use crate::model::fault::Fault;
+use crate::model::ids::ResourceUri;
 use crate::model::prompt::PromptName;
 use crate::model::scope::Revision;
-use crate::model::uri::ResourceUri;
 
 /// The maximum length of the arguments of a cached prompt: longer ones are rarely repeated.
 const MOST_KEPT_ARGUMENTS: usize = 1_024;

@@ -78,9 +78,9 @@ mod tests {
 
     use super::EncodedContents;
     use crate::model::call::{Content, Contents};
+    use crate::model::ids::ResourceUri;
     use crate::model::resource::PartKind;
     use crate::model::scope::Revision;
-    use crate::model::uri::ResourceUri;
 
     proptest! {
         #[test]

@@ -7,9 +7,8 @@ use axum::http::StatusCode;
 use serde_json::{Value, json};
 
 use super::version::ProtocolVersion;
-use crate::model::fault::{Fault, LimitScope};
-use crate::model::outcome::Outcome;
-use crate::model::uri::ResourceUri;
+use crate::model::fault::{Fault, LimitScope, Outcome};
+use crate::model::ids::ResourceUri;
 
 /// The codes of JSON-RPC 2.0, of the MCP specification, and of the gateway (-31010 to -31019).
 pub(super) mod code {

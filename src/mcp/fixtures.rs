@@ -9,9 +9,9 @@ use time::macros::datetime;
 
 use crate::model::agent::AgentDescription;
 use crate::model::call::{Content, Contents, ListPage, Page};
+use crate::model::ids::ResourceUri;
 use crate::model::resource::{Definition, NewPart, PartKind, Resource};
 use crate::model::scope::Revision;
-use crate::model::uri::ResourceUri;
 
 /// Half past noon two hours east of Greenwich, and a fraction.
 const CHANGED: OffsetDateTime = datetime!(2026-03-04 12:30:05.987 +2);

@@ -19,10 +19,9 @@ use crate::http::refusals::Refusals;
 use crate::identity::grant::Caller;
 use crate::model::audit::event::{ClientName, named, subject};
 use crate::model::client_address::ClientAddress;
-use crate::model::fault::Fault;
+use crate::model::fault::{Fault, Outcome};
 use crate::model::ids::SessionUid;
 use crate::model::method::{Era, Method};
-use crate::model::outcome::Outcome;
 use crate::model::session::Session;
 use crate::telemetry::span;
 

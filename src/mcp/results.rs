@@ -13,10 +13,9 @@ use uri_template::UriTemplate;
 
 use super::version::ContentTypes;
 use crate::model::call::List;
-use crate::model::ids::AgentId;
+use crate::model::ids::{AgentId, ResourceUri};
 use crate::model::prompt::PromptName;
 use crate::model::scope::Revision;
-use crate::model::uri::ResourceUri;
 
 /// The number of rendered results that are remembered as requested once: half a megabyte, and as many results of a few
 /// kilobytes as fill the cache.
@@ -156,15 +155,14 @@ mod tests {
     use std::sync::Arc;
 
     use bytes::Bytes;
+    use uri_template::UriTemplate;
     use uuid::Uuid;
 
     use super::{DOORKEEPER_SLOTS, DialectKey, ResultKey, ResultSubject, Results};
     use crate::mcp::version::ContentTypes;
-    use crate::model::ids::AgentId;
+    use crate::model::ids::{AgentId, ResourceUri};
     use crate::model::prompt::PromptName;
     use crate::model::scope::Revision;
-    use crate::model::uri::ResourceUri;
-    use uri_template::UriTemplate;
 
     const RESULT: Bytes = Bytes::from_static(b"{}");
 

@@ -9,7 +9,7 @@ use super::streams::StreamEnd;
 use crate::http::context::{QuotaHolder, micros};
 use crate::http::recorder::RequestRecorder;
 use crate::model::audit::event::Event;
-use crate::model::outcome::Outcome;
+use crate::model::fault::Outcome;
 
 /// Records a stream's end when it is dropped.
 #[derive(Debug)]

@@ -10,10 +10,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::identity::grant::Caller;
 use crate::model::client_address::ClientAddress;
-use crate::model::fault::{Fault, LimitScope, Limited};
+use crate::model::fault::{Fault, LimitScope, Limited, Outcome};
 use crate::model::ids::{AgentId, KeyId, SessionUid};
 use crate::model::method::Era;
-use crate::model::outcome::Outcome;
 
 /// A refused stream may be retried when another one ends, which cannot be predicted.
 const RETRY: Duration = Duration::from_secs(1);

@@ -3,9 +3,9 @@
 use time::OffsetDateTime;
 
 use super::caller::KeyScope;
+use super::client_address::Networks;
 use super::ids::{AgentId, KeyId, PrincipalId, TenantId};
 use super::limits::KeyLimits;
-use super::networks::Networks;
 use super::scope::Revision;
 
 /// An issued key, without its secret.

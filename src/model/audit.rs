@@ -2,7 +2,6 @@
 
 pub mod chain;
 pub mod checkpoint;
-pub mod digest;
 pub mod encoding;
 pub mod event;
 pub mod fingerprint;

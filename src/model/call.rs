@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::ids::ResourceUri;
 use super::message::PromptMessage;
 use super::prompt::Prompt;
 use super::resource::{Part, PartKind, Resource};
 use super::scope::Revision;
 use super::template::ResourceTemplate;
-use super::uri::ResourceUri;
 
 /// The lists of definitions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
+use super::client_address::Networks;
 use super::ids::{AgentId, KeyId, PrincipalId, TenantId};
 use super::limits::KeyLimits;
-use super::networks::Networks;
 
 /// A scope of a credential.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema)]

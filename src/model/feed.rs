@@ -4,9 +4,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use super::ids::{AgentId, TenantId};
+use super::ids::{AgentId, ResourceUri, TenantId};
 use super::scope::{Change, Revision, Scope};
-use super::uri::ResourceUri;
 
 /// A boxed future, as returned by the methods of object-safe traits.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -6,10 +6,10 @@ use time::format_description::well_known::Rfc3339;
 
 use super::api_key::ApiKey;
 use super::caller::KeyScope;
+use super::client_address::Networks;
 use super::fault::Fault;
 use super::ids::{KeyId, PrincipalId};
 use super::limits::{KeyLimits, Rate, RateLimit};
-use super::networks::Networks;
 
 /// Who creates, rotates or changes a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,9 +1,13 @@
-//! Rates, and quotas per day and month.
+//! Rates, quotas per day and month, and the usage that counts against them.
 
+use std::borrow::Cow;
 use std::num::NonZeroU32;
 
 use serde::{Deserialize, Serialize};
+use time::{Date, Duration, Month, OffsetDateTime, Time};
 use utoipa::ToSchema;
+
+use super::ids::AgentId;
 
 /// A rate: a token bucket of `burst` units that is refilled at `per_second`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -192,9 +196,137 @@ impl RateLimit {
     }
 }
 
+/// Usage within a period.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Usage {
+    /// Requests.
+    pub calls: u64,
+    /// Requests that failed.
+    pub errors: u64,
+    /// Requests that were refused because of a limit, a quota or a missing scope.
+    pub denied: u64,
+    /// Bytes of request bodies.
+    pub bytes_in: u64,
+    /// Bytes of response bodies.
+    pub bytes_out: u64,
+}
+
+impl Usage {
+    /// Adds the counters of `other`.
+    pub fn add(&mut self, other: &Self) {
+        self.calls += other.calls;
+        self.errors += other.errors;
+        self.denied += other.denied;
+        self.bytes_in += other.bytes_in;
+        self.bytes_out += other.bytes_out;
+    }
+}
+
+/// Usage of an agent by one method.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UsageRow {
+    /// The agent.
+    pub agent: AgentId,
+    /// Start of the hour or day.
+    pub at: OffsetDateTime,
+    /// The method.
+    pub method: Cow<'static, str>,
+    /// The counters.
+    pub usage: Usage,
+}
+
+/// The interval by which usage is grouped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum UsageInterval {
+    /// By hour.
+    #[default]
+    Hour,
+    /// By day (UTC).
+    Day,
+}
+
+impl UsageInterval {
+    /// The argument of `date_trunc`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Hour => "hour",
+            Self::Day => "day",
+        }
+    }
+}
+
+/// The period of a quota, in UTC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Period {
+    /// A day.
+    Day,
+    /// A month.
+    Month,
+}
+
+impl Period {
+    /// The stored value.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Day => "day",
+            Self::Month => "month",
+        }
+    }
+
+    /// The first day of the period that contains `at`.
+    pub fn start(self, at: OffsetDateTime) -> Date {
+        let today = at.to_offset(time::UtcOffset::UTC).date();
+        match self {
+            Self::Day => today,
+            Self::Month => today.replace_day(1).unwrap_or(today),
+        }
+    }
+
+    /// The time from `at` until the end of the period.
+    pub fn left(self, at: OffsetDateTime) -> std::time::Duration {
+        let start = self.start(at);
+        let next = match self {
+            Self::Day => start.next_day(),
+            Self::Month if start.month() == Month::December => {
+                Date::from_calendar_date(start.year() + 1, Month::January, 1).ok()
+            }
+            Self::Month => start.replace_month(start.month().next()).ok(),
+        };
+        let end = next.map_or(at + Duration::DAY, |next| OffsetDateTime::new_utc(next, Time::MIDNIGHT));
+        (end - at).try_into().unwrap_or_default()
+    }
+}
+
+/// A request of a replica for a share of a quota.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QuotaRequest {
+    /// Period of the quota.
+    pub period: Period,
+    /// First day of the period.
+    pub start: Date,
+    /// The quota in calls, if limited, and how many are needed now.
+    pub calls: (Option<i64>, i64),
+    /// The quota in bytes, if limited, and how many are needed now.
+    pub bytes: (Option<i64>, i64),
+}
+
+/// A share of a quota that a replica reserves or returns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct QuotaShare {
+    /// Calls.
+    pub calls: i64,
+    /// Bytes.
+    pub bytes: i64,
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{KeyLimits, Rate, RateLimit, UseLimits};
+    use std::time::Duration;
+
+    use time::macros::{date, datetime};
+
+    use super::{KeyLimits, Period, Rate, RateLimit, UseLimits};
 
     fn limit(per_second: impl Into<Option<u32>>, burst: impl Into<Option<u32>>) -> RateLimit {
         RateLimit { per_second: per_second.into(), burst: burst.into() }
@@ -248,5 +380,17 @@ mod tests {
     fn refill_time_is_rounded_up_to_seconds() {
         let rate = Rate::new(3, 10).unwrap();
         assert_eq!([0, 1, 3, 4].map(|units| rate.seconds(units)), [0, 1, 1, 2]);
+    }
+
+    #[test]
+    fn periods_start_and_end_in_utc() {
+        let at = datetime!(2026-12-31 23:30 -1);
+        assert_eq!(Period::Day.start(at), date!(2027 - 01 - 01));
+        assert_eq!(Period::Month.start(at), date!(2027 - 01 - 01));
+        assert_eq!(Period::Day.left(at), Duration::from_mins(23 * 60 + 30));
+        let at = datetime!(2026-12-30 12:00 UTC);
+        assert_eq!(Period::Month.start(at), date!(2026 - 12 - 01));
+        assert_eq!(Period::Month.left(at), Duration::from_hours(36));
+        assert_eq!(Period::Month.left(datetime!(2028-02-28 0:00 UTC)), Duration::from_hours(48));
     }
 }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::audit::digest::Digest;
+use super::audit::event::Digest;
 use super::audit::fingerprint::{Fingerprint, Parts};
 use super::content::{ContentHash, NewContent};
 use super::definition::{DefinitionKind, Difference};

@@ -5,14 +5,14 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use time::OffsetDateTime;
 
-use super::audit::digest::Digest;
+use super::audit::event::Digest;
 use super::audit::fingerprint::{Fingerprint, Parts};
 use super::content::ContentHash;
 use super::definition::{DefinitionKind, Difference};
 use super::fault::Fault;
+use super::ids::ResourceUri;
 use super::json::raw_text;
 use super::scope::{ChangeKind, Revision};
-use super::uri::ResourceUri;
 
 /// How a part is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

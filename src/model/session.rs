@@ -10,9 +10,8 @@ use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use super::client_address::ClientAddress;
-use super::ids::{AgentId, PrincipalId, SessionUid, TenantId};
+use super::ids::{AgentId, PrincipalId, ResourceUri, SessionUid, TenantId};
 use super::scope::Revision;
-use super::uri::ResourceUri;
 
 /// 43 characters of base64url have 256 bits.
 const LENGTH: usize = 43;

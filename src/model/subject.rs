@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::ids::ResourceUri;
 use super::scope::Revision;
-use super::uri::ResourceUri;
 
 /// A part of an agent that clients are notified of when it changes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use uri_template::UriTemplate;
 
-use super::audit::digest::Digest;
+use super::audit::event::Digest;
 use super::audit::fingerprint::{Fingerprint, Parts};
 use super::content::{ContentHash, NewContent};
 use super::definition::{DefinitionKind, Difference};

@@ -15,8 +15,7 @@ use time::{Date, OffsetDateTime};
 use uuid::Uuid;
 
 use crate::model::fault::{Fault, LimitScope};
-use crate::model::limits::UseLimits;
-use crate::model::usage::{Period, QuotaRequest, QuotaShare};
+use crate::model::limits::{Period, QuotaRequest, QuotaShare, UseLimits};
 use crate::store::{Store, StoreError};
 
 /// How long a quota counts as exhausted before the database is queried again: another replica may have returned a

@@ -14,9 +14,8 @@ use super::quotas::Quotas;
 use crate::model::agent::AccessLimits;
 use crate::model::fault::{Fault, LimitScope};
 use crate::model::ids::{AgentId, TenantId};
-use crate::model::limits::UseLimits;
+use crate::model::limits::{QuotaShare, Usage, UsageInterval, UsageRow, UseLimits};
 use crate::model::sources::Sources;
-use crate::model::usage::{QuotaShare, Usage, UsageInterval, UsageRow};
 use crate::store::Store;
 
 /// The interval at which unused shares of quotas are returned.

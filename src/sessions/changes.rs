@@ -5,10 +5,9 @@ use std::sync::Arc;
 use super::Sessions;
 use crate::model::audit::write::AuditedWrite;
 use crate::model::fault::Fault;
-use crate::model::ids::SessionUid;
+use crate::model::ids::{ResourceUri, SessionUid};
 use crate::model::scope::{ChangeKind, Revision, Scope};
 use crate::model::session::{LogLevel, Session};
-use crate::model::uri::ResourceUri;
 use crate::store::write::Write;
 
 impl Sessions {

@@ -11,10 +11,10 @@ use super::{Store, StoreError};
 use crate::model::agent::KeyAge;
 use crate::model::api_key::ApiKey;
 use crate::model::caller::{Credential, CredentialKind, KeyScope, Reach};
+use crate::model::client_address::Networks;
 use crate::model::ids::{AgentId, KeyId, PrincipalId, TenantId};
 use crate::model::key::KeyHash;
 use crate::model::limits::{KeyLimits, RateLimit};
-use crate::model::networks::Networks;
 use crate::model::scope::Revision;
 
 struct Row {

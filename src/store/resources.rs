@@ -9,10 +9,9 @@ use super::columns::{Columns, hash, raw, size};
 use super::definitions::{NewRow, Table, select, sorted};
 use super::write::Write;
 use crate::model::content::ContentHash;
-use crate::model::ids::AgentRef;
+use crate::model::ids::{AgentRef, ResourceUri};
 use crate::model::resource::{Definition, NewResource, Part, PartKind, Resource};
 use crate::model::scope::Revision;
-use crate::model::uri::ResourceUri;
 
 struct Row {
     uri: String,

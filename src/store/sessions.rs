@@ -5,17 +5,15 @@ mod open;
 
 pub use maintenance::{SessionCap, SessionUse};
 pub use open::{OpenOutcome, SessionRow};
-
 use sqlx::PgConnection;
 use time::OffsetDateTime;
 
 use super::StoreError;
 use super::snapshot::Snapshot;
 use super::write::Write;
-use crate::model::ids::{AgentId, PrincipalId, SessionUid, TenantId};
+use crate::model::ids::{AgentId, PrincipalId, ResourceUri, SessionUid, TenantId};
 use crate::model::scope::Revision;
 use crate::model::session::{LogLevel, ResourceSubscription, Session};
-use crate::model::uri::ResourceUri;
 
 /// A session as stored.
 #[derive(Debug, Clone)]

@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use super::{Store, StoreError};
 use crate::model::ids::AgentId;
-use crate::model::usage::{Period, QuotaRequest, QuotaShare, Usage, UsageInterval, UsageRow};
+use crate::model::limits::{Period, QuotaRequest, QuotaShare, Usage, UsageInterval, UsageRow};
 
 impl Store {
     /// Adds to the usage counters.

@@ -13,10 +13,10 @@ use time::macros::datetime;
 use waggle::identity::grant::{Caller, PresentedCredential};
 use waggle::model::client_address::ClientAddress;
 use waggle::model::fault::Fault;
+use waggle::model::ids::ResourceUri;
 use waggle::model::key::SecretKey;
 use waggle::model::scope::Revision;
 use waggle::model::session::{LogLevel, ResourceSubscription, Session, SessionId};
-use waggle::model::uri::ResourceUri;
 use waggle::sessions::Sessions;
 use waggle::sessions::open::{NewSession, OpenedSession};
 

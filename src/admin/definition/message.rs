@@ -2,10 +2,10 @@
 
 use super::checks::{self, MimeText, check_base64, check_text, checked_mime};
 use crate::model::fault::Fault;
+use crate::model::ids::ResourceUri;
 use crate::model::message::{
     ContentBlock, ContentKind, EmbeddedResource, Media, PromptMessage, ResourceLink, is_template,
 };
-use crate::model::uri::ResourceUri;
 
 /// Validates everything about a message that its types do not guarantee, except that its texts compile.
 pub(crate) fn checked(message: PromptMessage, index: usize) -> Result<PromptMessage, Fault> {

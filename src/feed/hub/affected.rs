@@ -1,7 +1,7 @@
 //! Maps changes to the subjects that clients can subscribe to.
 
+use crate::model::ids::ResourceUri;
 use crate::model::scope::{Change, ChangeKind, Revision};
-use crate::model::uri::ResourceUri;
 
 /// A subject that a change affects.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

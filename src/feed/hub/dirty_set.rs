@@ -155,9 +155,9 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::DirtySet;
+    use crate::model::ids::ResourceUri;
     use crate::model::scope::Revision;
     use crate::model::subject::{Interest, Subject};
-    use crate::model::uri::ResourceUri;
 
     fn of(uri: &str) -> Subject {
         Subject::resource(ResourceUri::parse(uri).unwrap())

@@ -8,9 +8,9 @@ use super::affected::{Affected, affects_templated_uris, directly_affected};
 use super::streams::MAX_CHANGES;
 use super::topic::Topic;
 use crate::feed::service::Feed;
+use crate::model::ids::ResourceUri;
 use crate::model::scope::{Change, Revision, Scope};
 use crate::model::sources::FailPoint;
-use crate::model::uri::ResourceUri;
 use crate::store::StoreError;
 
 /// Wait after a failed read; doubled after each further failure, up to [`LAST_WAIT`].

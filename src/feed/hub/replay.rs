@@ -63,7 +63,7 @@ fn affected_key(subject: &Subject) -> Affected {
     }
 }
 
-fn uri_of(subject: &Subject) -> Option<crate::model::uri::ResourceUri> {
+fn uri_of(subject: &Subject) -> Option<crate::model::ids::ResourceUri> {
     match subject {
         Subject::Resource(watched) => Some(watched.uri.clone()),
         Subject::ResourceList | Subject::PromptList => None,

@@ -10,10 +10,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::affected::Affected;
 use super::dirty_set::DirtySet;
-use crate::model::ids::{AgentId, TenantId};
+use crate::model::ids::{AgentId, ResourceUri, TenantId};
 use crate::model::scope::Revision;
 use crate::model::subject::{Interest, Subject, WatchedUri};
-use crate::model::uri::ResourceUri;
 
 /// An agent with open streams.
 #[derive(Debug)]

@@ -5,8 +5,8 @@ use std::time::Duration;
 use crate::mcp::legacy;
 use crate::mcp::modern::ModernError;
 use crate::model::fault::Fault;
+use crate::model::ids::ResourceUri;
 use crate::model::scope::Revision;
-use crate::model::uri::ResourceUri;
 
 /// The answer of a fault in both eras: status, code, name, message, data.
 fn answers(fault: &Fault) -> [String; 2] {

@@ -7,9 +7,9 @@ use crate::mcp::request::ClientInfo;
 use crate::mcp::version::ProtocolVersion;
 use crate::mcp::wire::{Message, MethodName, Params, Rejected, Request, RequestId, message};
 use crate::model::fault::Fault;
+use crate::model::ids::ResourceUri;
 use crate::model::method::{Era, Method};
 use crate::model::session::LogLevel;
-use crate::model::uri::ResourceUri;
 
 /// A message of this era.
 #[derive(Debug)]

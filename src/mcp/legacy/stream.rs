@@ -57,7 +57,7 @@ impl Start {
 fn interests(session: &Session) -> impl Iterator<Item = Interest> {
     let lists = [Subject::ResourceList, Subject::PromptList].into_iter();
     let lists = lists.map(|subject| Interest { subject, since: session.since });
-    let resource = |uri: &crate::model::uri::ResourceUri| Subject::resource(uri.clone());
+    let resource = |uri: &crate::model::ids::ResourceUri| Subject::resource(uri.clone());
     let subscribed = session.subscriptions.iter();
     lists.chain(subscribed.map(move |one| Interest { subject: resource(&one.uri), since: one.since }))
 }

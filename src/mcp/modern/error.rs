@@ -3,8 +3,7 @@
 use axum::http::StatusCode;
 
 use crate::mcp::error::{Detail, EraCodes, RpcError, code};
-use crate::model::fault::Fault;
-use crate::model::outcome::Outcome;
+use crate::model::fault::{Fault, Outcome};
 
 const CODES: EraCodes =
     EraCodes { method_not_found: StatusCode::NOT_FOUND, resource_not_found: code::INVALID_PARAMS };

@@ -22,9 +22,9 @@ use crate::mcp::wire::members::text_of;
 use crate::mcp::wire::{Params, RequestId, RequestIdOwned, result_message};
 use crate::model::agent::AgentDescription;
 use crate::model::fault::Fault;
+use crate::model::ids::ResourceUri;
 use crate::model::scope::Revision;
 use crate::model::subject::{Interest, Subject};
-use crate::model::uri::ResourceUri;
 
 const FILTER: &str = "params.notifications";
 

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::mcp::error::RpcError;
 use crate::mcp::version::ProtocolVersion;
-use crate::model::outcome::Outcome;
+use crate::model::fault::Outcome;
 
 /// What a body was read as, in one line.
 fn read(body: &str) -> String {

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use uuid::Uuid;
 
-pub use super::digest::Digest;
 use super::encoding::{VERSION, day, field, int8, split, uuid};
+pub use super::event::Digest;
 
 /// The end of a chain: its last row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -170,9 +170,9 @@ mod tests {
     use super::{Batch, Chain, Digest};
     use crate::model::audit::encoding;
     use crate::model::audit::event::{Actor, ActorKind, ChangeHashes, ClientName, Event};
+    use crate::model::fault::Outcome;
     use crate::model::ids::{AgentId, KeyId, PrincipalId, TenantId};
     use crate::model::limits::RateLimit;
-    use crate::model::outcome::Outcome;
     use crate::model::scope::Revision;
 
     /// The event of the example in `docs/audit.md`.

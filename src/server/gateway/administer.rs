@@ -15,8 +15,7 @@ use crate::http::metadata::Protected;
 use crate::http::origin::ADMIN_CORS;
 use crate::http::precondition;
 use crate::model::client_address::ClientAddress;
-use crate::model::fault::Fault;
-use crate::model::outcome::Outcome;
+use crate::model::fault::{Fault, Outcome};
 
 impl Gateway {
     /// Answers an administration call and records it in the audit log, unless it committed its row with a change.
