@@ -108,14 +108,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_with_parentheses_and_spaces_does_not_shift_the_fields() {
+    fn parentheses_and_spaces_in_a_command_do_not_shift_fields() {
         let stat = parse("42 (a) b (c) S 7 8 9 0 -1 0 0 0 0 0 100 20 3 4 20 0 1").unwrap();
         assert_eq!(stat.command, "a) b (c");
         assert_eq!((stat.parent, stat.group, stat.own, stat.reaped), (7, 8, 120, 7));
     }
 
     #[test]
-    fn waiting_is_not_busy_and_guests_are_not_counted_twice() {
+    fn waiting_is_not_busy_and_guest_time_is_counted_once() {
         assert_eq!(busy("cpu  1 2 4 1000 1000 8 16 32 1000 1000\ncpu0 5"), Some(63));
         assert_eq!(busy("cpu  1 2 4"), None);
     }
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_does_not_exist_is_an_error() {
+    fn missing_process_is_an_error() {
         assert!(of_process(u32::MAX).is_err());
     }
 }

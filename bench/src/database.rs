@@ -1,4 +1,4 @@
-//! A PostgreSQL server of its own, with room for the connections of many replicas.
+//! A separate PostgreSQL server that accepts the connections of many replicas.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use crate::error::{Error, excerpt};
 use crate::process;
 
-/// The longest that one of PostgreSQL's programs may take.
+/// The timeout of one of PostgreSQL's programs.
 const PATIENCE: Duration = Duration::from_mins(2);
 const CONNECTIONS: u16 = 1000;
 
@@ -28,16 +28,16 @@ impl Database {
     /// Starts a server below `folder`, with a database `waggle`.
     pub(crate) async fn start(folder: &Path) -> Result<Self, Error> {
         fs::set_permissions(folder, Permissions::from_mode(0o755)).map_err(Error::io("open a directory"))?;
-        let home = folder.join("postgres");
-        fs::create_dir(&home).map_err(Error::io("create a directory"))?;
+        let directory = folder.join("postgres");
+        fs::create_dir(&directory).map_err(Error::io("create a directory"))?;
         if let Some(user) = other_user()? {
-            chown(&home, Some(user.uid.as_raw()), Some(user.gid.as_raw()))
+            chown(&directory, Some(user.uid.as_raw()), Some(user.gid.as_raw()))
                 .map_err(Error::io("give a directory"))?;
         }
         let find = concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/find-postgres");
         let found = Command::new(find).output().await.map_err(Error::io("find PostgreSQL"))?;
         let programs = PathBuf::from(String::from_utf8_lossy(&found.stdout).trim());
-        let database = Self { programs, folder: home, port: process::free_port()? };
+        let database = Self { programs, folder: directory, port: process::free_port()? };
         let data = database.data().display().to_string();
         let init = format!("-D {data} --username=waggle --auth=trust --encoding=UTF8 --locale=C --no-sync");
         database.run("initdb", &init).await?;
@@ -49,12 +49,12 @@ impl Database {
         Ok(database)
     }
 
-    /// How a gateway connects.
+    /// The URL at which a gateway connects.
     pub(crate) fn url(&self) -> String {
         format!("postgres://waggle@127.0.0.1:{}/waggle", self.port)
     }
 
-    /// The directory of its data.
+    /// The data directory.
     pub(crate) fn data(&self) -> PathBuf {
         self.folder.join("data")
     }
@@ -66,14 +66,14 @@ impl Database {
         pid.ok_or(Error::NotRunning { server: "PostgreSQL" })
     }
 
-    /// The answer to a query for one number, from another database.
+    /// Returns the number that a query selects, over a connection to another database.
     pub(crate) async fn number(&self, query: &str) -> Result<u64, Error> {
         let query = format!("-h 127.0.0.1 -p {} -U waggle -XAtc \"{query}\" postgres", self.port);
         let answer = self.run("psql", &query).await?;
         answer.trim().parse().map_err(|_| Error::Database(answer))
     }
 
-    /// Ends the server.
+    /// Stops the server.
     pub(crate) async fn stop(&self) -> Result<(), Error> {
         let data = self.data();
         self.run("pg_ctl", &format!("-D {} -m immediate -s -w stop", data.display())).await.map(|_| ())
@@ -88,7 +88,7 @@ impl Database {
         }
         command.args(["-c", &line]).stdin(Stdio::null()).kill_on_drop(true);
         let late = |_| Error::TimedOut { server: "PostgreSQL", seconds: PATIENCE.as_secs() };
-        // To files: a server that is started would keep a pipe open.
+        // To files: a started server would keep a pipe open.
         let [out, log] = ["out", "log"].map(|name| self.folder.with_extension(name));
         let file = |path: &Path| fs::File::create(path).map_err(Error::io("write a log"));
         command.stdout(file(&out)?).stderr(file(&log)?);
@@ -101,7 +101,7 @@ impl Database {
     }
 }
 
-/// The user that the server runs as, where this one is the superuser, whom PostgreSQL refuses.
+/// The user that the server runs as if this process runs as root, which PostgreSQL refuses.
 fn other_user() -> Result<Option<User>, Error> {
     if !geteuid().is_root() {
         return Ok(None);

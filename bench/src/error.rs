@@ -1,4 +1,4 @@
-//! The errors of a benchmark, with what to do about them.
+//! The errors of a benchmark; each message states the remedy.
 
 use std::io;
 use std::path::PathBuf;

@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantile_is_the_time_at_which_that_many_streams_have_received_it() {
+    fn quantile_is_the_time_at_which_that_many_streams_received_it() {
         let change = Change { answered: 0.0, received: (1..=500).map(f64::from).collect() };
         assert_eq!([0, 500, 990, 1000].map(|at| change.at(at).to_string()), ["1", "250", "495", "500"]);
         let alone = Change { answered: 0.0, received: vec![7.0] };

@@ -86,9 +86,9 @@ async fn measure(port: u16, keys: Vec<(String, String)>, options: &FirstUse) -> 
     let began = Instant::now();
     let mut callers = JoinSet::new();
     let each = keys.len().div_ceil(VALID_CONNECTIONS).max(1);
-    for (nth, mine) in keys.chunks(each).enumerate() {
+    for (nth, own) in keys.chunks(each).enumerate() {
         let pace = Duration::from_secs(options.seconds) / u32::try_from(each).unwrap_or(u32::MAX);
-        callers.spawn(use_keys(port, format!("198.51.100.{nth}"), mine.to_vec(), pace));
+        callers.spawn(use_keys(port, format!("198.51.100.{nth}"), own.to_vec(), pace));
     }
     let (mut statuses, mut waited) = (BTreeMap::new(), Vec::new());
     while let Some(done) = callers.join_next().await {

@@ -1,5 +1,5 @@
 //! `waggle-bench`: the CPU time of a request to the gateway, as a multiple of a bare handler; its writes per second, as
-//! a share of what its database does without it; and the cost and latency of its streams.
+//! a share of the writes per second of its database without it; and the cost and latency of its streams.
 //!
 //! Three servers take turns on the same machine in one run: `limit`, a bare handler; `rmcp`, the official SDK; and
 //! `waggle`. Absolute times depend on the machine; their ratios hardly do.
@@ -118,7 +118,7 @@ fn main() -> ExitCode {
     let Err(error) = done else {
         return ExitCode::SUCCESS;
     };
-    let _nowhere_left_to_tell = writeln!(io::stderr(), "waggle-bench: {error}");
+    let _unreported = writeln!(io::stderr(), "waggle-bench: {error}");
     ExitCode::FAILURE
 }
 

@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_resident_is_read_in_bytes() {
+    fn resident_memory_is_read_in_bytes() {
         assert_eq!(resident("VmHWM:\t  9 kB\nVmRSS:\t   12 kB\nVmData:\t 7 kB"), Some(12 * 1024));
         assert_eq!(resident("VmRSS:\t12 MB"), None);
         assert!(of_process(std::process::id()).unwrap() > 1024 * 1024);

@@ -74,20 +74,20 @@ impl Server {
 }
 
 impl Options {
-    /// The servers asked for, in the order in which they take turns at reads.
+    /// The selected servers, in the order in which they take turns at reads.
     pub(crate) fn servers(&self) -> impl Iterator<Item = Server> {
-        let asked = |server: &Server| self.measures(*server);
-        [Server::Limit, Server::Rmcp, Server::Unaudited, Server::Waggle].into_iter().filter(asked)
+        let measured = |server: &Server| self.measures(*server);
+        [Server::Limit, Server::Rmcp, Server::Unaudited, Server::Waggle].into_iter().filter(measured)
     }
 
     /// Whether a server takes part. Only the gateway takes writes; the cost of auditing accesses shows in reads.
     pub(crate) fn measures(&self, server: Server) -> bool {
-        let asked = match server {
+        let measured = match server {
             Server::Limit | Server::Rmcp => self.what != What::Writes,
             Server::Unaudited => self.measures_reads(),
             Server::Waggle => true,
         };
-        asked && self.only.contains(&server)
+        measured && self.only.contains(&server)
     }
 
     pub(crate) fn measures_reads(&self) -> bool {

@@ -126,11 +126,11 @@ mod tests {
         let statements: Vec<_> = lines
             .map(|line| plain(line.split_once("\\gset").map_or(line, |(it, _)| it).trim_end_matches(';')))
             .collect();
-        let (ends, asked): (Vec<_>, Vec<_>) =
+        let (ends, statements): (Vec<_>, Vec<_>) =
             statements.iter().partition(|it| matches!(it.as_str(), "begin" | "commit"));
         assert_eq!(ends, ["begin", "commit"]);
-        assert_eq!(asked.len(), 10);
-        for statement in asked {
+        assert_eq!(statements.len(), 10);
+        for statement in statements {
             assert!(queries.iter().any(|query| is(statement, query)), "{statement}");
         }
     }

@@ -57,7 +57,7 @@ impl Process {
         while Instant::now() < deadline {
             let status = self.child.try_wait().map_err(Error::io(format!("look after {}", self.name)))?;
             if let Some(status) = status {
-                return Err(Error::EndedEarly { server: self.name, status, log: self.last_words() });
+                return Err(Error::EndedEarly { server: self.name, status, log: self.log_tail() });
             }
             let answer = timeout(Duration::from_secs(1), status_of(self.port, &request)).await;
             if matches!(answer, Ok(Ok(status)) if status == 200 || !must_be_200) {
@@ -65,7 +65,7 @@ impl Process {
             }
             sleep(POLL).await;
         }
-        Err(Error::NotReady { server: self.name, seconds: within.as_secs(), log: self.last_words() })
+        Err(Error::NotReady { server: self.name, seconds: within.as_secs(), log: self.log_tail() })
     }
 
     /// Requests a shutdown and kills the process if it is still running after 20 s. Returns whether it exited in time.
@@ -78,7 +78,7 @@ impl Process {
         ended
     }
 
-    fn last_words(&self) -> String {
+    fn log_tail(&self) -> String {
         let log = fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
         lines[lines.len().saturating_sub(LOG_LINES)..].join("\n")

@@ -1,4 +1,4 @@
-//! `replicas`: what replicas on one database cost while nothing happens, and how long a change takes from the answer
+//! `replicas`: the cost of idle replicas on one database, and the latency of a change from the answer
 //! of its write to the event at the first and at the last of them, each with one stream.
 
 use std::io::{self, Write};
@@ -22,11 +22,11 @@ use crate::subscribers::Subscribers;
 use crate::trigger::Trigger;
 use crate::waggle::{self, Admin};
 
-/// With this many replicas on a machine of two cores, a start takes its time.
+/// The timeout of a start; this many replicas start slowly on a machine of two cores.
 const START: Duration = Duration::from_mins(5);
-/// After the start, and after opening the streams, until what they cause has ended.
+/// The pause after the start and after opening the streams, until the work that they cause has ended.
 const SETTLES: Duration = Duration::from_secs(5);
-/// Changes before those that are measured.
+/// Unmeasured changes before the measured ones.
 const FIRST_CHANGES: u32 = 10;
 
 /// How many replicas, and for how long.
@@ -46,7 +46,7 @@ pub(crate) struct Replicas {
     changes: u32,
 }
 
-/// What was used up to a moment.
+/// Totals of the used resources at one time.
 struct Usage {
     at: Instant,
     transactions: u64,
@@ -54,7 +54,7 @@ struct Usage {
     gateways: Duration,
 }
 
-/// What was used in an interval.
+/// The resources used in an interval.
 struct Used {
     seconds: f64,
     transactions: f64,
@@ -65,7 +65,7 @@ struct Used {
 /// Measures each size on a database of its own and prints a table.
 ///
 /// # Errors
-/// When a replica or the database cannot be run.
+/// If a replica or the database cannot be run.
 pub(crate) async fn run(options: &Replicas) -> Result<(), Error> {
     let beside = || std::env::current_exe().map(|bench| bench.with_file_name("waggle"));
     let binary = options.waggle.clone().map_or_else(beside, Ok).map_err(Error::io("find the gateway"))?;
@@ -166,7 +166,7 @@ impl Usage {
     }
 }
 
-/// Makes a change; answers after how long the first and the last stream received the event.
+/// Makes a change; returns the latencies at which the first and the last stream received the event.
 async fn change(trigger: &mut Trigger, streams: &mut [Subscribers]) -> Result<(Duration, Duration), Error> {
     let received = futures_util::future::try_join_all(streams.iter_mut().map(Subscribers::all_received));
     let ((_, answered), received) = tokio::try_join!(trigger.fire(), received)?;
@@ -175,7 +175,7 @@ async fn change(trigger: &mut Trigger, streams: &mut [Subscribers]) -> Result<(D
     Ok((after().min().unwrap_or_default(), after().max().unwrap_or_default()))
 }
 
-/// What an event used is counted without what the replicas use while idle.
+/// The resources of an event, less those that the replicas use while idle.
 fn row(
     size: usize,
     connections: u64,

@@ -64,7 +64,7 @@ impl Row {
             .iter()
             .find(|row| row.server == Server::Limit && row.case == self.case && row.era == self.era)?;
         let rounds = self.samples.iter().zip(&limit.samples);
-        Some(median(rounds.map(|(mine, least)| mine.server_micros / least.server_micros).collect()))
+        Some(median(rounds.map(|(own, least)| own.server_micros / least.server_micros).collect()))
     }
 
     fn line(&self, rows: &[Self]) -> String {
@@ -199,7 +199,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_row_is_the_median_of_its_rounds_and_of_the_ratios_within_a_round() {
+    fn row_is_the_median_of_its_rounds_and_of_their_ratios() {
         let rows = [row(Server::Limit, &[10.0, 40.0, 12.0]), row(Server::Waggle, &[18.0, 64.0, 12.0])];
         assert_eq!(
             rows[1].line(&rows),
@@ -208,7 +208,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn without_a_limit_there_is_no_ratio() {
+    fn ratio_is_absent_without_limit() {
         let rows = [row(Server::Rmcp, &[18.0, 20.0])];
         assert_eq!(
             rows[0].line(&rows),

@@ -60,9 +60,9 @@ impl StreamClient {
     async fn subscribe(&self, connection: &mut Connection) -> Result<Vec<u8>, Error> {
         let client = json!({ "name": "bench", "version": "1" });
         let version = Era::Legacy.version();
-        let hello = json!({ "protocolVersion": version, "capabilities": {}, "clientInfo": client });
-        let hello = self.post(Era::Legacy, &[], &message(Some(1), "initialize", &hello));
-        let answer = connection.exchange(&hello).await?;
+        let initialize = json!({ "protocolVersion": version, "capabilities": {}, "clientInfo": client });
+        let initialize = self.post(Era::Legacy, &[], &message(Some(1), "initialize", &initialize));
+        let answer = connection.exchange(&initialize).await?;
         let opened = answer.header("mcp-session-id").map(str::to_owned);
         let session = opened.ok_or(Error::NoStream { server: self.server, status: answer.status })?;
         let within = [("Mcp-Session-Id", session.as_str())];

@@ -94,7 +94,7 @@ fn line(kind: FanOutCase, samples: &[Sample], streams: &Streams) -> String {
 fn ratio(kind: FanOutCase, samples: &[Sample], streams: &Streams, value: fn(&Sample) -> f64) -> Option<f64> {
     let least = FanOutCase { server: Server::Limit, era: None, ..kind };
     let (_, limit) = streams.fan_outs.iter().find(|(other, _)| *other == least)?;
-    Some(median(samples.iter().zip(limit).map(|(mine, least)| value(mine) / value(least)).collect()))
+    Some(median(samples.iter().zip(limit).map(|(own, least)| value(own) / value(least)).collect()))
 }
 
 fn of(samples: &[Sample], value: fn(&Sample) -> f64) -> f64 {
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_streams_above_the_limit_on_open_files_are_reported() {
+    fn stream_counts_above_the_open_file_limit_are_reported() {
         let streams = Streams { left_out: vec![5000], descriptors: 1024, ..Streams::default() };
         let report = render(&streams);
         assert!(report.contains("Not measured with [5000] streams: no more than 1024 files"), "{report}");

@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_are_counted_wherever_the_input_is_split() {
+    fn events_are_counted_across_split_input() {
         let event = br#"data: {"method":"notifications/resources/updated","params":{"uri":"a://b/updated"}}"#;
         for cut in 0..event.len() {
             let mut counter = EventCounter::default();

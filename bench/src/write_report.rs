@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn without_pgbench_there_is_no_ratio() {
+    fn ratio_is_absent_without_pgbench() {
         let report = render(&writes(vec![(10.0, None)]));
         assert!(report.contains("| waggle | 10 | – | 100 | 100 |"), "{report}");
         assert!(report.contains("pgbench is not installed"), "{report}");

@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-/// A request, and what later requests need of its answer.
+/// A request, and the values of its answer that later requests use.
 ///
-/// Paths, header values and bodies may name variables as `<<name>>`: keys and ids that an earlier answer gave.
+/// Paths, header values and bodies may contain variables as `<<name>>`: keys and ids from earlier answers.
 #[derive(Debug, Clone)]
 pub(crate) struct Case {
     pub(crate) name: String,
@@ -15,7 +15,7 @@ pub(crate) struct Case {
     pub(crate) captures: Vec<(&'static str, Source)>,
 }
 
-/// Where in an answer the value of a variable is.
+/// The location of a variable's value in an answer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Source {
     /// At a JSON pointer in the body.
@@ -45,7 +45,7 @@ impl Case {
         self
     }
 
-    /// Sends a header with this value in place of the one it has.
+    /// Replaces a header.
     pub(crate) fn with(self, name: &str, value: impl Into<String>) -> Self {
         self.without(name).header(name, value)
     }
@@ -72,7 +72,7 @@ impl Case {
         self
     }
 
-    /// Everything that is sent.
+    /// The method, path, headers and body.
     pub(crate) fn request(&self) -> (&str, &str, &[(String, String)], &[u8]) {
         (&self.method, &self.path, &self.headers, &self.body)
     }

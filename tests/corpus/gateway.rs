@@ -1,4 +1,4 @@
-//! The binary under test, on a database of its own.
+//! The binary under test, with a separate database.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -15,12 +15,12 @@ use crate::case::Case;
 use crate::cluster::database;
 use crate::normalize::{Answer, Variables};
 
-/// The longest that a start may take.
+/// The timeout of a start.
 const START: Duration = Duration::from_secs(60);
 const BINARY: &str = "CORPUS_BINARY";
 
-/// What differs from the defaults: no rates, since a corpus asks faster than people do, and an address that the
-/// answers may name.
+/// Settings that differ from the defaults: no rate limits, which the corpus would exceed, and a public URL that is the
+/// same in each run.
 const SETTINGS: [(&str, &str); 7] = [
     ("WAGGLE_SERVER__PUBLIC_URL", "http://127.0.0.1:8094"),
     ("WAGGLE_LIMITS__KEY_PER_SECOND", "0"),
@@ -31,7 +31,7 @@ const SETTINGS: [(&str, &str); 7] = [
     ("WAGGLE_LIMITS__BODY_BYTES", "65536"),
 ];
 
-/// A running gateway; dropped, it is killed.
+/// A running gateway; killed when dropped.
 pub(crate) struct Gateway {
     client: reqwest::Client,
     address: String,
@@ -77,7 +77,11 @@ impl Gateway {
         while !client.get(&ready).send().await.is_ok_and(|answer| answer.status() == 200) {
             let ended = child.try_wait().unwrap();
             let printed = || fs::read_to_string(&log).unwrap_or_default();
-            assert!(ended.is_none() && began.elapsed() < START, "no start: {ended:?} {}", printed());
+            assert!(
+                ended.is_none() && began.elapsed() < START,
+                "the gateway did not start: {ended:?} {}",
+                printed()
+            );
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         Self { client, address, operator, _child: child, _folder: folder }

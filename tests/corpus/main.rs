@@ -1,12 +1,12 @@
 //! The recorded corpus: requests to the built binary, each with its whole answer. An answer that differs from the
 //! recorded one fails the test; `make corpus` records all answers anew, so that a change of behavior is a diff to review.
 //!
-//! `CORPUS_BINARY` names another gateway to hold against the recorded answers, such as the build before a change.
+//! `CORPUS_BINARY` names another binary to compare with the recorded answers, such as the build before a change.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that fails panics, its helpers too")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a failing test panics, its helpers too")]
 #![expect(
     clippy::pedantic,
-    reason = "a table of cases is clearer in the words of the case than in the lint's"
+    reason = "tables of cases are clearer without the changes that these lints require"
 )]
 
 mod case;
@@ -24,10 +24,10 @@ use crate::case::Case;
 use crate::gateway::Gateway;
 use crate::normalize::Variables;
 
-/// The least number of different requests.
-const LEAST: usize = 2_000;
+/// The minimum number of different requests.
+const MIN_REQUESTS: usize = 2_000;
 /// Differences that are printed in full.
-const SHOWN: usize = 20;
+const MAX_PRINTED: usize = 20;
 /// Set to record the answers instead of comparing them.
 const RECORD: &str = "CORPUS_RECORD";
 
@@ -53,7 +53,7 @@ async fn answers_are_those_recorded() {
             differences.extend(recording::differences(group, &lines));
         }
     }
-    let shown = differences.iter().take(SHOWN).cloned().collect::<Vec<_>>().join("\n");
+    let shown = differences.iter().take(MAX_PRINTED).cloned().collect::<Vec<_>>().join("\n");
     assert!(
         differences.is_empty(),
         "{} of {compared} answers differ from those recorded; where that is intended, record them with \
@@ -62,7 +62,7 @@ async fn answers_are_those_recorded() {
     );
 }
 
-/// Each case has a name of its own within its group, and there are enough different requests.
+/// Names of cases are unique within their group, and there are enough different requests.
 fn assert_names_and_requests_differ(groups: &[(&str, Vec<Case>)]) {
     let (mut names, mut twice, mut requests) = (BTreeSet::new(), Vec::new(), BTreeSet::new());
     for (group, cases) in groups {
@@ -74,5 +74,5 @@ fn assert_names_and_requests_differ(groups: &[(&str, Vec<Case>)]) {
         }
     }
     assert!(twice.is_empty(), "names of several cases: {twice:#?}");
-    assert!(requests.len() >= LEAST, "only {} different requests", requests.len());
+    assert!(requests.len() >= MIN_REQUESTS, "only {} different requests", requests.len());
 }

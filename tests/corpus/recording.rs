@@ -1,4 +1,4 @@
-//! The files of recorded answers: one case a line, one file a group.
+//! The files of recorded answers: one case per line, one file per group.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use crate::case::Case;
 use crate::normalize::Answer;
 
-/// Characters of a differing line that are printed, and those before the difference.
+/// The number of printed characters of a differing line, and how many of them precede the difference.
 const CLIPPED: usize = 240;
 const CONTEXT: usize = 40;
 
@@ -39,13 +39,13 @@ struct Recorded<'a> {
     body: Option<Box<RawValue>>,
 }
 
-/// A body to the byte: JSON of one line as it is, anything else as a text.
+/// The exact body: JSON of one line unchanged, anything else as a JSON string.
 fn body(text: &str) -> Option<Box<RawValue>> {
     if text.is_empty() {
         return None;
     }
     let json = serde_json::from_str::<&RawValue>(text).ok();
-    // What is not exactly one JSON value on one line, or is itself a text, could be taken for something else.
+    // Other bodies, and JSON strings, would be ambiguous.
     let json =
         json.filter(|json| json.get().len() == text.len() && !text.contains('\n') && !text.starts_with('"'));
     let raw = json.map_or_else(|| serde_json::to_string(text).unwrap(), |json| json.get().to_owned());
@@ -75,7 +75,7 @@ pub(crate) fn write(group: &str, lines: &[String]) {
     fs::write(file(group), lines.join("\n") + "\n").unwrap();
 }
 
-/// Each line that is not as recorded, beside the recorded one.
+/// Each line that differs from the recorded one, with both.
 pub(crate) fn differences(group: &str, lines: &[String]) -> Vec<String> {
     let recorded = fs::read_to_string(file(group)).unwrap_or_default();
     let recorded: Vec<_> = recorded.lines().collect();
@@ -94,7 +94,7 @@ pub(crate) fn differences(group: &str, lines: &[String]) -> Vec<String> {
         .collect()
 }
 
-/// How many characters two texts begin with alike, less a few for context.
+/// The length of the common prefix of two texts in characters, less a few for context.
 fn common_prefix(a: &str, b: &str) -> usize {
     a.chars().zip(b.chars()).take_while(|(a, b)| a == b).count().saturating_sub(CONTEXT)
 }

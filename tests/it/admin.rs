@@ -21,7 +21,7 @@ use crate::support::app::Replica;
 use crate::support::http::Answer;
 
 /// Sends an administration call with additional headers.
-async fn ask(
+async fn send(
     replica: &Replica,
     key: &str,
     (method, path): (&str, &str),
@@ -35,8 +35,8 @@ async fn ask(
 }
 
 /// Sends an administration call as the operator, with JSON text unchanged.
-async fn say(replica: &Replica, call: (&str, &str), body: &str) -> Answer {
-    ask(replica, &replica.operator, call, &[("content-type", "application/json")], body.to_owned()).await
+async fn send_json(replica: &Replica, call: (&str, &str), body: &str) -> Answer {
+    send(replica, &replica.operator, call, &[("content-type", "application/json")], body.to_owned()).await
 }
 
 /// The tenant's owner key.

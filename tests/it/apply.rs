@@ -10,15 +10,15 @@ use tokio::process::Command;
 
 use crate::support::app::{Replica, gateway};
 
-type Said = (Option<i32>, String, String);
+type Output = (Option<i32>, String, String);
 
 /// Runs the binary with this standard input.
-async fn waggle(replica: &Replica, key: &str, arguments: &[&str], stdin: &str) -> Said {
+async fn waggle(replica: &Replica, key: &str, arguments: &[&str], stdin: &str) -> Output {
     let url = format!("http://{}/", replica.running.admin_address);
     run(&[("WAGGLE_URL", &url), ("WAGGLE_KEY", key)], arguments, stdin).await
 }
 
-async fn run(variables: &[(&str, &str)], arguments: &[&str], stdin: &str) -> Said {
+async fn run(variables: &[(&str, &str)], arguments: &[&str], stdin: &str) -> Output {
     let mut child = Command::new(env!("CARGO_BIN_EXE_waggle"))
         .env_clear()
         .envs(variables.iter().copied())
@@ -36,7 +36,7 @@ async fn run(variables: &[(&str, &str)], arguments: &[&str], stdin: &str) -> Sai
     (output.status.code(), text(output.stdout), text(output.stderr))
 }
 
-fn says(code: i32, out: &str, err: &str) -> Said {
+fn output(code: i32, out: &str, err: &str) -> Output {
     (Some(code), out.to_owned(), err.to_owned())
 }
 
@@ -79,13 +79,13 @@ async fn exported_manifest_equals_the_applied_one() {
     let planned =
         format!("{all}a is still at revision 1: would be 3 created, 0 updated, 0 deleted, 0 unchanged\n");
     let dry = waggle(&replica, &key, &["apply", "-f", file, "--dry-run"], "").await;
-    assert_eq!(dry, says(0, &planned, ""));
+    assert_eq!(dry, output(0, &planned, ""));
     let done = format!("{all}a is at revision 2: 3 created, 0 updated, 0 deleted, 0 unchanged\n");
-    assert_eq!(waggle(&replica, &key, &["apply", "--file", file], "").await, says(0, &done, ""));
+    assert_eq!(waggle(&replica, &key, &["apply", "--file", file], "").await, output(0, &done, ""));
     let exported = waggle(&replica, &key, &["export", "a"], "").await;
-    assert_eq!(exported, says(0, MANIFEST, ""));
+    assert_eq!(exported, output(0, MANIFEST, ""));
     let same = "a is at revision 2: 0 created, 0 updated, 0 deleted, 3 unchanged\n";
-    assert_eq!(waggle(&replica, &key, &["apply", "-f", "-"], MANIFEST).await, says(0, same, ""));
+    assert_eq!(waggle(&replica, &key, &["apply", "-f", "-"], MANIFEST).await, output(0, same, ""));
 
     let many: Vec<_> =
         (10..35).map(|n| json!({"uri": format!("x:{n}"), "name": "n", "contents": []})).collect();
@@ -121,26 +121,26 @@ async fn errors_are_printed_on_one_line() {
         (&key, "{", "-: EOF while parsing an object at line 1 column 1\n"),
         (&key, &of(r#""../../b""#), "-: agent must match ^[a-z0-9][a-z0-9_-]{0,62}$\n"),
     ] {
-        assert_eq!(waggle(&replica, key, &apply, manifest).await, says(1, "", expected), "{manifest}");
+        assert_eq!(waggle(&replica, key, &apply, manifest).await, output(1, "", expected), "{manifest}");
     }
     let nowhere = waggle(&replica, &key, &["apply", "-f", "/nowhere"], "").await;
     let expected = "cannot read /nowhere: No such file or directory (os error 2)\n";
-    assert_eq!(nowhere, says(1, "", expected));
+    assert_eq!(nowhere, output(1, "", expected));
     let stranger = waggle(&replica, &key, &["export", "b"], "").await;
-    assert_eq!(stranger, says(1, "", "no such agent (not_found)\n"));
+    assert_eq!(stranger, output(1, "", "no such agent (not_found)\n"));
     let (code, _, err) = waggle(&replica, &key, &["export", "A/b"], "").await;
     assert!(code == Some(2) && err.contains("must match"), "{err}");
 
     let no_key = run(&[], &["export", "a"], "").await;
-    assert_eq!(no_key, says(2, "", "WAGGLE_KEY is not set; expected the key to send to the gateway\n"));
+    assert_eq!(no_key, output(2, "", "WAGGLE_KEY is not set; expected the key to send to the gateway\n"));
     let variables = [("WAGGLE_KEY", "k"), ("WAGGLE_URL", "nonsense")];
     let expected = "WAGGLE_URL is not a URL such as https://mcp.example.com\n";
-    assert_eq!(run(&variables, &["export", "a"], "").await, says(2, "", expected));
+    assert_eq!(run(&variables, &["export", "a"], "").await, output(2, "", expected));
     let variables = [("WAGGLE_KEY", "two words")];
-    assert_eq!(run(&variables, &["export", "a"], "").await, says(2, "", "WAGGLE_KEY: not a key\n"));
+    assert_eq!(run(&variables, &["export", "a"], "").await, output(2, "", "WAGGLE_KEY: not a key\n"));
     let variables = [("WAGGLE_KEY", "k"), ("WAGGLE_ADMIN__LISTEN", "127.0.0.1:1")];
     let expected = "http://127.0.0.1:1: Connection refused (os error 111)\n";
-    assert_eq!(run(&variables, &["export", "a"], "").await, says(1, "", expected));
+    assert_eq!(run(&variables, &["export", "a"], "").await, output(1, "", expected));
     let agent: Value = replica.admin("GET", "/agents/a", None).await.json();
     assert_eq!(agent["id"], "a");
     assert_eq!(replica.admin("GET", "/agents/a", None).await.revision(), 1, "nothing was done");

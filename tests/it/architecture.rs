@@ -10,10 +10,10 @@ mod circles;
 mod documents;
 mod paths;
 
-/// Modules that several rows have in common.
+/// Modules that several rows share.
 const SERVICES: &[&str] = &["cache", "audit", "identity", "quota", "catalog", "sessions", "http"];
 
-/// What each module may import of the others. `ARCHITECTURE.md` says why; a new module needs a row.
+/// The modules that each module may import. `ARCHITECTURE.md` states the reasons; a new module needs a row.
 const MODULES: [(&str, &[&[&str]]); 18] = [
     ("model", &[]),
     ("config", &[&["model"]]),
@@ -35,7 +35,7 @@ const MODULES: [(&str, &[&[&str]]); 18] = [
     ("main", &[&["config", "cli"]]),
 ];
 
-/// The modules to which crates and the environment are confined.
+/// Crates and the environment, each with the modules that may use it.
 const CONFINED: [(&str, &[&[&str]]); 7] = [
     ("embedded_postgres", &[&["app"]]),
     ("sqlx", &[&["store"]]),
@@ -46,44 +46,44 @@ const CONFINED: [(&str, &[&[&str]]); 7] = [
     ("std::env", &[&["config"]]),
 ];
 
-/// Who must not name what, the beginning of a path each.
+/// Pairs of modules, of which the first must not name the second. Each is the beginning of a path.
 const APART: [(&str, &str); 2] =
     [("crate::mcp::modern", "crate::mcp::legacy"), ("crate::mcp::legacy", "crate::mcp::modern")];
 
-/// What `std::env` knows without asking the process for anything.
+/// The functions of `std::env` that do not read the environment of the process.
 const PURE: [&str; 2] = ["std::env::join_paths", "std::env::split_paths"];
 
-/// Lines past which a file wants to become two.
-const MOST_LINES: usize = 450;
+/// The maximum number of lines of a file.
+const MAX_LINES: usize = 450;
 
-/// What is wrong with the paths of one file, which is the module `module`.
-fn breaches(module: &[String], text: &str) -> Vec<String> {
+/// The forbidden paths in the file of `module`, with the reasons.
+fn violations(module: &[String], text: &str) -> Vec<String> {
     let file = module.join("::");
     let paths = named(module, text);
-    paths.iter().filter_map(|named| Some(format!("{file}: {}", breach(&file, named)?))).collect()
+    paths.iter().filter_map(|named| Some(format!("{file}: {}", violation(&file, named)?))).collect()
 }
 
-fn breach(file: &str, Named { path, reexport }: &Named) -> Option<String> {
+fn violation(file: &str, Named { path, reexport }: &Named) -> Option<String> {
     let module = |path: &str| path.split("::").nth(1).map(str::to_owned);
-    let (home, visited) = (module(file).unwrap_or_default(), module(path).unwrap_or_default());
-    let internal = begins(path, "crate") && MODULES.iter().any(|(name, _)| *name == visited);
-    if internal && visited != home && !home.is_empty() {
-        let (_, allowed) = MODULES.iter().find(|(name, _)| *name == home)?;
-        if !allowed.iter().any(|modules| modules.contains(&visited.as_str())) {
+    let (importer, imported) = (module(file).unwrap_or_default(), module(path).unwrap_or_default());
+    let internal = starts_with(path, "crate") && MODULES.iter().any(|(name, _)| *name == imported);
+    if internal && imported != importer && !importer.is_empty() {
+        let (_, allowed) = MODULES.iter().find(|(name, _)| *name == importer)?;
+        if !allowed.iter().any(|modules| modules.contains(&imported.as_str())) {
             return Some(format!("imports {path}"));
         }
         if *reexport {
-            return Some(format!("hands on {path}, which others would import past the rules"));
+            return Some(format!("re-exports {path}, which others would import past the rules"));
         }
     }
-    let apart = APART.iter().any(|(who, what)| begins(file, who) && begins(path, what));
+    let apart = APART.iter().any(|(who, what)| starts_with(file, who) && starts_with(path, what));
     let confined = CONFINED.iter().any(|(what, modules)| {
-        begins(path, what) && !modules.iter().any(|list| list.contains(&home.as_str()))
+        starts_with(path, what) && !modules.iter().any(|list| list.contains(&importer.as_str()))
     });
     (apart || confined && !PURE.contains(&path.as_str())).then(|| format!("names {path}"))
 }
 
-fn begins(path: &str, with: &str) -> bool {
+fn starts_with(path: &str, with: &str) -> bool {
     path.strip_prefix(with).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
 }
 
@@ -130,16 +130,17 @@ fn files_of_a_module_do_not_import_each_other_in_circles() {
 fn no_module_imports_against_the_layering() {
     let all: Vec<_> = sources()
         .iter()
-        .flat_map(|(path, module)| breaches(module, &fs::read_to_string(path).unwrap()))
+        .flat_map(|(path, module)| violations(module, &fs::read_to_string(path).unwrap()))
         .collect();
     assert!(all.is_empty(), "{}", all.join("\n"));
 }
 
 #[test]
 fn layering_table_lists_exactly_the_modules() {
-    let there: BTreeSet<_> = sources().into_iter().filter_map(|(_, module)| module.get(1).cloned()).collect();
+    let existing: BTreeSet<_> =
+        sources().into_iter().filter_map(|(_, module)| module.get(1).cloned()).collect();
     let listed: BTreeSet<_> = MODULES.iter().map(|(name, _)| (*name).to_owned()).collect();
-    assert_eq!(there, listed);
+    assert_eq!(existing, listed);
 }
 
 #[test]
@@ -148,7 +149,7 @@ fn every_file_has_module_docs_and_at_most_450_lines() {
         let text = fs::read_to_string(&path).unwrap();
         assert!(text.starts_with("//! "), "{} does not begin with `//! `", path.display());
         let lines = text.lines().count();
-        assert!(lines <= MOST_LINES, "{} has {lines} lines, more than {MOST_LINES}", path.display());
+        assert!(lines <= MAX_LINES, "{} has {lines} lines, more than {MAX_LINES}", path.display());
     }
 }
 
@@ -169,13 +170,13 @@ fn forbidden_import_is_found_in_any_position() {
         (
             "catalog",
             "pub use crate::store::Store;",
-            "hands on crate::store::Store, which others would import past the rules",
+            "re-exports crate::store::Store, which others would import past the rules",
         ),
         ("main", "use waggle::{cli, store};", "imports crate::store"),
     ];
     for (module, text, expected) in cases {
         let module: Vec<_> = format!("crate::{module}").split("::").map(str::to_owned).collect();
-        assert_eq!(breaches(&module, text), [format!("{}: {expected}", module.join("::"))], "{text}");
+        assert_eq!(violations(&module, text), [format!("{}: {expected}", module.join("::"))], "{text}");
     }
 }
 
@@ -191,6 +192,6 @@ fn text_that_resembles_an_import_is_ignored() {
     ];
     let module = ["crate", "mcp", "endpoint"].map(str::to_owned);
     for text in texts {
-        assert_eq!(breaches(&module, text), [""; 0], "{text}");
+        assert_eq!(violations(&module, text), [""; 0], "{text}");
     }
 }

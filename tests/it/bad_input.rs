@@ -18,16 +18,16 @@ use crate::support::cluster::database;
 use crate::support::errors::ErrorLog;
 
 /// A gateway with one object of each kind, and a record of its errors.
-struct Stage {
+struct Fixture {
     replica: Replica,
     key: String,
     errors: ErrorLog,
     before: Value,
-    asked: usize,
+    requests: usize,
 }
 
-impl Stage {
-    async fn set() -> Self {
+impl Fixture {
+    async fn new() -> Self {
         Self::within(30).await
     }
 
@@ -39,14 +39,14 @@ impl Stage {
         let key = replica.acme("a").await;
         replica.put("a", "x:1", "text").await;
         let before = all(&replica).await;
-        Self { replica, key, errors, before, asked: 0 }
+        Self { replica, key, errors, before, requests: 0 }
     }
 
     /// Sends an administration call as the operator, with a body declared as JSON.
     async fn admin(&mut self, (method, path): (&str, &str), body: impl Into<Bytes>) -> Value {
         let bearer = format!("Bearer {}", self.replica.operator);
         let headers = [("authorization", bearer.as_str()), ("content-type", "application/json")];
-        self.ask(method, &format!("/admin/v1{path}"), &headers, body).await
+        self.send(method, &format!("/admin/v1{path}"), &headers, body).await
     }
 
     /// Posts to the endpoint of `a`, with its key.
@@ -54,26 +54,26 @@ impl Stage {
         let key = self.key.clone();
         let mut headers = vec![("x-agent-api-key", key.as_str()), ("content-type", "application/json")];
         headers.extend_from_slice(more);
-        self.ask("POST", "/a/mcp", &headers, body).await
+        self.send("POST", "/a/mcp", &headers, body).await
     }
 
-    async fn ask(
+    async fn send(
         &mut self,
         method: &str,
         path: &str,
         headers: &[(&str, &str)],
         body: impl Into<Bytes>,
     ) -> Value {
-        self.asked += 1;
+        self.requests += 1;
         exact(&self.replica.http.send(method, path, headers, body).await)
     }
 
     /// Checks that nothing was written, nothing was logged as an error, and the gateway still serves.
-    async fn struck(self) -> usize {
+    async fn check_unaffected(self) -> usize {
         assert_eq!(all(&self.replica).await, self.before);
         assert_eq!(self.replica.http.text("a", &self.key, "x:1").await.as_deref(), Some("text"));
         assert_eq!(self.errors.take(), [""; 0]);
-        self.asked
+        self.requests
     }
 }
 

@@ -35,7 +35,7 @@ fn run(variables: &[(&str, &str)], arguments: &[&str]) -> (Option<i32>, String, 
     parts(&waggle(&TempDir::new().unwrap(), variables, arguments))
 }
 
-fn says(code: i32, out: &str, err: &str) -> (Option<i32>, String, String) {
+fn output(code: i32, out: &str, err: &str) -> (Option<i32>, String, String) {
     (Some(code), out.to_owned(), err.to_owned())
 }
 
@@ -67,7 +67,7 @@ waggle.toml:2: limits.body_bytes: 0 is not a size from 1 KiB to 64 MiB, such as 
 environment variable WAGGLE_SERVER__LISTN: unknown setting; did you mean WAGGLE_SERVER__LISTEN?
 --log-format: \"xml\" is neither text nor json
 ";
-        assert_eq!(parts(&waggle(&folder, &variables, &arguments)), says(2, "", expected), "{command:?}");
+        assert_eq!(parts(&waggle(&folder, &variables, &arguments)), output(2, "", expected), "{command:?}");
     }
 }
 
@@ -88,9 +88,9 @@ fn unreadable_file_is_reported_with_other_errors() {
 environment variable WAGGLE_CONFIG: cannot read nowhere.toml: No such file or directory (os error 2)
 environment variable WAGGLE_MCP__PAGE_SIZE: \"0\" is not a whole number from 1 to 1000
 ";
-    assert_eq!(run(&variables, &["config", "check"]), says(2, "", expected));
+    assert_eq!(run(&variables, &["config", "check"]), output(2, "", expected));
     let expected = "--config: cannot read .: Is a directory (os error 21)\n";
-    assert_eq!(run(&[], &["config", "check", "--config", "."]), says(2, "", expected));
+    assert_eq!(run(&[], &["config", "check", "--config", "."]), output(2, "", expected));
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn valid_settings_pass_the_check() {
         ("WAGGLE_ADMIN__OPERATOR_KEY", OPERATOR_KEY),
         ("WAGGLE_SERVER__LISTEN", "127.0.0.1:0"),
     ];
-    assert_eq!(run(&variables, &["config", "check"]), says(0, "the settings are valid\n", ""));
+    assert_eq!(run(&variables, &["config", "check"]), output(0, "the settings are valid\n", ""));
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn generated_key_is_one_line_accepted_by_the_configuration() {
         ("WAGGLE_ADMIN__OPERATOR_KEY", key.trim_end()),
         ("WAGGLE_SERVER__LISTEN", "127.0.0.1:0"),
     ];
-    assert_eq!(run(&variables, &["config", "check"]), says(0, "the settings are valid\n", ""));
+    assert_eq!(run(&variables, &["config", "check"]), output(0, "the settings are valid\n", ""));
     assert_ne!(run(&[], &["key", "generate", "--operator"]).1, key);
 }
 
@@ -150,9 +150,9 @@ fn operator_key_is_written_to_a_new_private_file() {
         ("WAGGLE_SERVER__LISTEN", "127.0.0.1:0"),
     ];
     let checked = parts(&waggle(&folder, &variables, &["config", "check"]));
-    assert_eq!(checked, says(0, "the settings are valid\n", ""));
+    assert_eq!(checked, output(0, "the settings are valid\n", ""));
     let expected = "cannot write operator.key: File exists (os error 17)\n";
-    assert_eq!(parts(&waggle(&folder, &[], &arguments)), says(1, "", expected));
+    assert_eq!(parts(&waggle(&folder, &[], &arguments)), output(1, "", expected));
     assert_eq!(fs::read_to_string(&file).unwrap(), key, "a key in force is not overwritten");
 }
 
@@ -211,30 +211,30 @@ fn closed_pipe_is_no_failure_and_a_full_disk_is() {
 
 #[test]
 fn ready_gateway_is_healthy() {
-    let (address, asked) = gateway("200 OK");
+    let (address, request) = gateway("200 OK");
     let variables = [("WAGGLE_SERVER__LISTEN", format!("0.0.0.0:{}", address.port()))];
     let variables = variables.each_ref().map(|(name, value)| (*name, value.as_str()));
-    assert_eq!(run(&variables, &["health"]), says(0, "ready\n", ""));
-    assert_eq!(asked.join().unwrap(), "GET /readyz HTTP/1.1");
+    assert_eq!(run(&variables, &["health"]), output(0, "ready\n", ""));
+    assert_eq!(request.join().unwrap(), "GET /readyz HTTP/1.1");
 }
 
 #[test]
 fn health_url_flag_overrides_the_settings() {
-    let (address, asked) = gateway("204 No Content");
+    let (address, request) = gateway("204 No Content");
     let url = format!("http://{address}/hub/");
     let variables =
         [("WAGGLE_NONSENSE", "1"), ("HTTP_PROXY", "http://127.0.0.1:1"), ("SSL_CERT_FILE", "/nowhere")];
-    assert_eq!(run(&variables, &["health", "--url", &url]), says(0, "ready\n", ""));
-    assert_eq!(asked.join().unwrap(), "GET /hub/readyz HTTP/1.1");
+    assert_eq!(run(&variables, &["health", "--url", &url]), output(0, "ready\n", ""));
+    assert_eq!(request.join().unwrap(), "GET /hub/readyz HTTP/1.1");
 }
 
 #[test]
 fn unready_gateway_is_unhealthy_and_redirects_are_not_followed() {
     for status in ["503 Service Unavailable", "302 Found"] {
-        let (address, asked) = gateway(status);
+        let (address, request) = gateway(status);
         let expected = format!("not ready: http://{address}/readyz answered {status}\n");
-        assert_eq!(run(&[], &["health", "--url", &format!("http://{address}")]), says(1, "", &expected));
-        asked.join().unwrap();
+        assert_eq!(run(&[], &["health", "--url", &format!("http://{address}")]), output(1, "", &expected));
+        request.join().unwrap();
     }
 }
 
@@ -244,14 +244,14 @@ fn silent_gateway_fails_the_health_check_in_time() {
     let url = format!("http://{}", silent.local_addr().unwrap());
     let started = Instant::now();
     let expected = format!("not ready: {url}/readyz: no answer within 2 seconds\n");
-    assert_eq!(run(&[], &["health", "--url", &url]), says(1, "", &expected));
+    assert_eq!(run(&[], &["health", "--url", &url]), output(1, "", &expected));
     assert!(started.elapsed() < Duration::from_secs(10));
 }
 
 #[test]
 fn health_check_fails_without_a_gateway() {
     let expected = "not ready: http://127.0.0.1:1/readyz: Connection refused (os error 111)\n";
-    assert_eq!(run(&[], &["health", "--listen", "127.0.0.1:1"]), says(1, "", expected));
+    assert_eq!(run(&[], &["health", "--listen", "127.0.0.1:1"]), output(1, "", expected));
     let expected = "server.listen: port 0 is chosen at startup; use --url\n";
-    assert_eq!(run(&[], &["health", "--listen", "127.0.0.1:0"]), says(2, "", expected));
+    assert_eq!(run(&[], &["health", "--listen", "127.0.0.1:0"]), output(2, "", expected));
 }

@@ -50,15 +50,18 @@ fn settings_of_image_and_compose_are_valid() {
 
 #[test]
 fn example_environment_lists_the_variables_of_compose() {
-    let asked = variables(COMPOSE);
-    let demanded: BTreeSet<_> =
-        asked.iter().filter(|(_, rest)| rest.starts_with(":?")).map(|(name, _)| format!("{name}=")).collect();
+    let substituted = variables(COMPOSE);
+    let demanded: BTreeSet<_> = substituted
+        .iter()
+        .filter(|(_, rest)| rest.starts_with(":?"))
+        .map(|(name, _)| format!("{name}="))
+        .collect();
     let example = EXAMPLE.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     assert_eq!(example.map(str::to_owned).collect::<BTreeSet<_>>(), demanded);
 
     let named = EXAMPLE.lines().filter_map(|line| line.trim_start_matches('#').split_once('='));
     let named: BTreeSet<_> = named.map(|(name, _)| name).filter(|name| !name.contains(' ')).collect();
-    assert_eq!(named, asked.iter().map(|(name, _)| *name).collect());
+    assert_eq!(named, substituted.iter().map(|(name, _)| *name).collect());
 }
 
 #[test]

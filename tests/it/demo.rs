@@ -81,8 +81,8 @@ fn answers() -> [Value; 4] {
     }
     let text = "深入研究量子计算。提供涵盖近期进展、主要参与者和实际应用的全面摘要。";
     let messages = json!([{"role": "user", "content": {"type": "text", "text": text}}]);
-    let said = json!({"description": prompt["description"], "messages": messages});
-    [json!({"resources": listed}), json!({"contents": contents}), json!({"prompts": [prompt]}), said]
+    let prompt_result = json!({"description": prompt["description"], "messages": messages});
+    [json!({"resources": listed}), json!({"contents": contents}), json!({"prompts": [prompt]}), prompt_result]
         .map(|result| json!({"jsonrpc": "2.0", "id": 1, "result": result}))
 }
 

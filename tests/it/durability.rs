@@ -106,8 +106,8 @@ impl Writer {
         assert_eq!(revisions, (2..).take(revisions.len()).collect::<Vec<_>>(), "{}", self.agent);
         let agent = site.admin("GET", &format!("/agents/{}", self.agent), None).await;
         assert_eq!(Some(agent.revision()), revisions.last().copied());
-        let there = revisions.len() - self.acknowledged.len();
-        assert!(there <= self.unknown.len(), "{there} more resources exist than were written");
+        let additional = revisions.len() - self.acknowledged.len();
+        assert!(additional <= self.unknown.len(), "{additional} more resources exist than were written");
         self.check_endpoint(&site, &owner, &texts).await;
     }
 
@@ -115,9 +115,10 @@ impl Writer {
     async fn check_endpoint(&self, site: &Site, owner: &str, texts: &[(String, String)]) {
         for texts in texts.chunks(50) {
             let read = |(uri, _): &(String, String)| json!({"jsonrpc": "2.0", "id": uri, "method": "resources/read", "params": {"uri": uri}});
-            let told = |(uri, text): &(String, String)| json!({"jsonrpc": "2.0", "id": uri, "result": {"contents": [{"uri": uri, "text": text}]}});
-            let answers = site.http.ask(&self.agent, owner, &texts.iter().map(read).collect()).await.json();
-            assert_eq!(answers, texts.iter().map(told).collect::<Value>());
+            let response = |(uri, text): &(String, String)| json!({"jsonrpc": "2.0", "id": uri, "result": {"contents": [{"uri": uri, "text": text}]}});
+            let answers =
+                site.http.post_bearer(&self.agent, owner, &texts.iter().map(read).collect()).await.json();
+            assert_eq!(answers, texts.iter().map(response).collect::<Value>());
         }
     }
 

@@ -42,7 +42,7 @@ async fn post(replica: &Replica, path: &str, more: &[(&str, &str)], body: impl I
 }
 
 /// Sends a request to the agent `a` as a client of the revision, without a session.
-async fn speak(
+async fn call_as(
     replica: &Replica,
     key: &str,
     revision: Option<&str>,
@@ -61,7 +61,7 @@ async fn speak(
 }
 
 /// The result of a revision with these members. The agent is private and named `a`.
-fn told(revision: Option<&str>, subject: &Value) -> Value {
+fn result_as(revision: Option<&str>, subject: &Value) -> Value {
     let mut result = subject.clone();
     if revision == Some(MODERN) {
         let server = json!({"name": "a", "version": env!("CARGO_PKG_VERSION")});

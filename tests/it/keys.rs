@@ -15,15 +15,15 @@ use crate::support::wait::eventually;
 
 const START: OffsetDateTime = datetime!(2026-11-21 12:00 UTC);
 
-struct Stage {
+struct Fixture {
     _database: Database,
     replica: Replica,
     clock: Arc<ManualClock>,
 }
 
-impl Stage {
+impl Fixture {
     /// A gateway behind a trusted proxy, with the agent `a` of `acme`.
-    async fn set() -> Self {
+    async fn new() -> Self {
         let (database, clock) = (database().await, ManualClock::at(START));
         let builder = Builder::new(&database).clock(clock.clone());
         let replica = builder.set("WAGGLE_SERVER__TRUSTED_PROXIES", "127.0.0.1").start().await;
@@ -32,10 +32,10 @@ impl Stage {
         Self { _database: database, replica, clock }
     }
 
-    async fn made(&self, path: &str, body: Value) -> Value {
-        let made = self.replica.admin("POST", path, Some(body)).await;
-        assert_eq!(made.status, 201, "{}", made.text());
-        made.json()
+    async fn create(&self, path: &str, body: Value) -> Value {
+        let created = self.replica.admin("POST", path, Some(body)).await;
+        assert_eq!(created.status, 201, "{}", created.text());
+        created.json()
     }
 
     /// Calls an endpoint and the administration API from an address; returns both statuses.
@@ -60,49 +60,49 @@ impl Stage {
     }
 }
 
-fn secret(made: &Value) -> &str {
-    made["key"].as_str().unwrap()
+fn secret(created: &Value) -> &str {
+    created["key"].as_str().unwrap()
 }
 
 #[tokio::test]
 async fn key_outside_its_networks_is_refused_like_an_unknown_one() {
-    let stage = Stage::set().await;
+    let fixture = Fixture::new().await;
     let networks = json!(["10.1.2.3/8", "2001:db8::/32", "192.0.2.7"]);
-    let asked = json!({"scopes": ["mcp", "registry"], "networks": networks});
+    let body = json!({"scopes": ["mcp", "registry"], "networks": networks});
     for path in ["/agents/a/keys", "/tenants/acme/keys"] {
-        let made = stage.made(path, asked.clone()).await;
-        assert_eq!(made["networks"], json!(["10.0.0.0/8", "2001:db8::/32", "192.0.2.7/32"]));
+        let created = fixture.create(path, body.clone()).await;
+        assert_eq!(created["networks"], json!(["10.0.0.0/8", "2001:db8::/32", "192.0.2.7/32"]));
         for client in ["10.9.9.9", "::ffff:10.0.0.1", "2001:db8:7::1", "192.0.2.7"] {
-            assert_eq!(stage.from(client, secret(&made)).await, [200, 200], "{client}");
+            assert_eq!(fixture.from(client, secret(&created)).await, [200, 200], "{client}");
         }
-        let unknown = stage.answers("192.0.2.8", &mistyped(secret(&made))).await.map(|a| a.visible());
+        let unknown = fixture.answers("192.0.2.8", &mistyped(secret(&created))).await.map(|a| a.visible());
         for client in ["192.0.2.8", "11.0.0.1", "2001:db9::1", "127.0.0.1"] {
-            let refused = stage.answers(client, secret(&made)).await.map(|answer| answer.visible());
+            let refused = fixture.answers(client, secret(&created)).await.map(|answer| answer.visible());
             assert_eq!(refused, unknown, "{client}");
         }
-        let listed = stage.replica.admin("GET", path, None).await.json();
-        assert_eq!(listed["items"][0]["networks"], made["networks"]);
-        let rotate = format!("/keys/{}/rotate", made["id"].as_str().unwrap());
-        let rotated = stage.made(&rotate, json!({})).await;
-        assert_eq!(rotated["networks"], made["networks"]);
-        assert_eq!(stage.from("192.0.2.8", secret(&rotated)).await, [401, 401]);
-        assert_eq!(stage.from("10.0.0.1", secret(&rotated)).await, [200, 200]);
+        let listed = fixture.replica.admin("GET", path, None).await.json();
+        assert_eq!(listed["items"][0]["networks"], created["networks"]);
+        let rotate = format!("/keys/{}/rotate", created["id"].as_str().unwrap());
+        let rotated = fixture.create(&rotate, json!({})).await;
+        assert_eq!(rotated["networks"], created["networks"]);
+        assert_eq!(fixture.from("192.0.2.8", secret(&rotated)).await, [401, 401]);
+        assert_eq!(fixture.from("10.0.0.1", secret(&rotated)).await, [200, 200]);
     }
 }
 
 #[tokio::test]
 async fn unreadable_forwarded_entry_matches_no_network() {
-    let stage = Stage::set().await;
-    let asked = json!({"scopes": ["mcp", "registry"], "networks": ["127.0.0.1/32"]});
-    let bound = stage.made("/agents/a/keys", asked).await;
-    let free = stage.made("/agents/a/keys", json!({"scopes": ["mcp", "registry"]})).await;
-    assert_eq!(stage.from("127.0.0.1", secret(&bound)).await, [200, 200]);
+    let fixture = Fixture::new().await;
+    let body = json!({"scopes": ["mcp", "registry"], "networks": ["127.0.0.1/32"]});
+    let bound = fixture.create("/agents/a/keys", body).await;
+    let free = fixture.create("/agents/a/keys", json!({"scopes": ["mcp", "registry"]})).await;
+    assert_eq!(fixture.from("127.0.0.1", secret(&bound)).await, [200, 200]);
     for forwarded in ["\u{fe},203.0.113.5", "203.0.113.5,\u{fe}", "127.0.0.1,unknown", "127.0.0.1,", ""] {
-        assert_eq!(stage.from(forwarded, secret(&bound)).await, [401, 401], "{forwarded:?}");
-        assert_eq!(stage.from(forwarded, secret(&free)).await, [200, 200], "{forwarded:?}");
+        assert_eq!(fixture.from(forwarded, secret(&bound)).await, [401, 401], "{forwarded:?}");
+        assert_eq!(fixture.from(forwarded, secret(&free)).await, [200, 200], "{forwarded:?}");
     }
     eventually("the audit log names an unknown client", async || {
-        let rows = stage.replica.admin("GET", "/audit?limit=500", None).await;
+        let rows = fixture.replica.admin("GET", "/audit?limit=500", None).await;
         rows.text().contains(r#""client":"unknown""#)
     })
     .await;
@@ -110,7 +110,7 @@ async fn unreadable_forwarded_entry_matches_no_network() {
 
 #[tokio::test]
 async fn invalid_networks_are_named_by_index() {
-    let stage = Stage::set().await;
+    let fixture = Fixture::new().await;
     let many = vec!["10.0.0.0/8"; 33];
     for (networks, detail) in [
         (
@@ -124,104 +124,108 @@ async fn invalid_networks_are_named_by_index() {
         (json!(many), "networks must not have more than 32 items"),
     ] {
         let refused =
-            stage.replica.admin("POST", "/agents/a/keys", Some(json!({"networks": networks}))).await;
+            fixture.replica.admin("POST", "/agents/a/keys", Some(json!({"networks": networks}))).await;
         assert_eq!(normalized(&refused), problem(400, "invalid_params", detail));
     }
 }
 
 #[tokio::test]
 async fn key_beyond_the_tenants_maximum_age_is_refused_as_expired() {
-    let stage = Stage::set().await;
+    let fixture = Fixture::new().await;
     let age = async |days: Value| {
         let changed =
-            stage.replica.admin("PATCH", "/tenants/acme", Some(json!({"maxKeyAgeDays": days}))).await;
+            fixture.replica.admin("PATCH", "/tenants/acme", Some(json!({"maxKeyAgeDays": days}))).await;
         assert_eq!(changed.json()["maxKeyAgeDays"], days);
     };
     let listed = async || {
-        let listed = stage.replica.admin("GET", "/agents/a/keys", None).await.json();
+        let listed = fixture.replica.admin("GET", "/agents/a/keys", None).await.json();
         listed["items"].as_array().unwrap().iter().map(|key| key["expiresAt"].clone()).collect::<Vec<_>>()
     };
     let scopes = json!({"scopes": ["mcp", "registry"]});
-    let agent = stage.made("/agents/a/keys", scopes.clone()).await;
-    let owner = stage.made("/tenants/acme/keys", json!({})).await;
+    let agent = fixture.create("/agents/a/keys", scopes.clone()).await;
+    let owner = fixture.create("/tenants/acme/keys", json!({})).await;
     age(json!(30)).await;
     assert_eq!(listed().await, ["2026-12-21T12:00:00Z"]);
-    for asked in [Value::Null, json!("2026-12-21T12:00:00Z")] {
-        let made = stage.made("/agents/a/keys", json!({"expiresAt": asked})).await;
-        assert_eq!(made["expiresAt"], "2026-12-21T12:00:00Z");
+    for requested in [Value::Null, json!("2026-12-21T12:00:00Z")] {
+        let created = fixture.create("/agents/a/keys", json!({"expiresAt": requested})).await;
+        assert_eq!(created["expiresAt"], "2026-12-21T12:00:00Z");
     }
     for path in ["/agents/a/keys", "/tenants/acme/keys"] {
         let later = json!({"expiresAt": "2026-12-21T12:00:01Z"});
-        let refused = normalized(&stage.replica.admin("POST", path, Some(later)).await);
+        let refused = normalized(&fixture.replica.admin("POST", path, Some(later)).await);
         let detail =
             "expiresAt must be at most 2026-12-21T12:00:00Z: keys of this tenant live for 30 days at most";
         assert_eq!(refused, problem(400, "invalid_params", detail));
     }
-    let made = stage.made("/agents/a/keys", json!({"expiresAt": "2026-12-01T00:00:00Z"})).await;
-    assert_eq!(made["expiresAt"], "2026-12-01T00:00:00Z", "an earlier expiry is kept");
+    let created = fixture.create("/agents/a/keys", json!({"expiresAt": "2026-12-01T00:00:00Z"})).await;
+    assert_eq!(created["expiresAt"], "2026-12-01T00:00:00Z", "an earlier expiry is kept");
 
-    stage.clock.advance(Duration::days(30) - Duration::seconds(1));
+    fixture.clock.advance(Duration::days(30) - Duration::seconds(1));
     for key in [&agent, &owner] {
-        assert_eq!(stage.from("10.0.0.1", secret(key)).await, [200, 200]);
+        assert_eq!(fixture.from("10.0.0.1", secret(key)).await, [200, 200]);
     }
     let rotate = format!("/keys/{}/rotate", agent["id"].as_str().unwrap());
-    let rotated = stage.made(&rotate, json!({})).await;
+    let rotated = fixture.create(&rotate, json!({})).await;
     assert_eq!(rotated["expiresAt"], "2027-01-20T11:59:59Z", "a new key is as young as any");
-    stage.clock.advance(Duration::seconds(1));
+    fixture.clock.advance(Duration::seconds(1));
     for key in [&agent, &owner] {
-        assert_eq!(stage.from("10.0.0.1", secret(key)).await, [401, 401]);
+        assert_eq!(fixture.from("10.0.0.1", secret(key)).await, [401, 401]);
     }
-    assert_eq!(stage.from("10.0.0.1", secret(&rotated)).await, [200, 200]);
-    assert_eq!(stage.replica.admin("POST", &rotate, None).await.status, 404, "too old to be rotated");
+    assert_eq!(fixture.from("10.0.0.1", secret(&rotated)).await, [200, 200]);
+    assert_eq!(fixture.replica.admin("POST", &rotate, None).await.status, 404, "too old to be rotated");
     age(json!(31)).await;
-    assert_eq!(stage.from("10.0.0.1", secret(&owner)).await, [200, 200]);
+    assert_eq!(fixture.from("10.0.0.1", secret(&owner)).await, [200, 200]);
     age(Value::Null).await;
-    assert_eq!(stage.from("10.0.0.1", secret(&owner)).await, [200, 200]);
+    assert_eq!(fixture.from("10.0.0.1", secret(&owner)).await, [200, 200]);
     for days in [json!(0), json!(3651)] {
         let refused =
-            stage.replica.admin("PATCH", "/tenants/acme", Some(json!({"maxKeyAgeDays": days}))).await;
+            fixture.replica.admin("PATCH", "/tenants/acme", Some(json!({"maxKeyAgeDays": days}))).await;
         let expected = problem(400, "invalid_params", "maxKeyAgeDays must be from 1 to 3650");
         assert_eq!(normalized(&refused), expected, "{days}");
     }
-    let made = stage.made("/tenants", json!({"id": "bee", "maxKeyAgeDays": 7})).await;
-    assert_eq!(made["maxKeyAgeDays"], 7);
-    assert_eq!(stage.replica.admin("GET", "/tenants/bee", None).await.json(), made);
+    let created = fixture.create("/tenants", json!({"id": "bee", "maxKeyAgeDays": 7})).await;
+    assert_eq!(created["maxKeyAgeDays"], 7);
+    assert_eq!(fixture.replica.admin("GET", "/tenants/bee", None).await.json(), created);
 }
 
 #[tokio::test]
 async fn keys_beyond_the_maximum_age_are_not_counted() {
-    let stage = Stage::set().await;
+    let fixture = Fixture::new().await;
     for _ in 0..10 {
-        stage.made("/agents/a/keys", json!({})).await;
+        fixture.create("/agents/a/keys", json!({})).await;
     }
-    assert_eq!(stage.replica.admin("POST", "/agents/a/keys", Some(json!({}))).await.status, 400);
-    stage.clock.advance(Duration::days(2));
-    stage.replica.admin("PATCH", "/tenants/acme", Some(json!({"maxKeyAgeDays": 1}))).await;
-    stage.made("/agents/a/keys", json!({})).await;
+    assert_eq!(fixture.replica.admin("POST", "/agents/a/keys", Some(json!({}))).await.status, 400);
+    fixture.clock.advance(Duration::days(2));
+    fixture.replica.admin("PATCH", "/tenants/acme", Some(json!({"maxKeyAgeDays": 1}))).await;
+    fixture.create("/agents/a/keys", json!({})).await;
 }
 
 #[tokio::test]
 async fn expiry_header_is_sent_in_the_last_fourteen_days() {
-    let stage = Stage::set().await;
+    let fixture = Fixture::new().await;
     let expiring = json!({"scopes": ["mcp", "registry"], "expiresAt": "2026-12-21T12:00:00Z"});
-    let key = stage.made("/agents/a/keys", expiring).await;
-    let lasting = stage.made("/agents/a/keys", json!({"scopes": ["mcp", "registry"]})).await;
+    let key = fixture.create("/agents/a/keys", expiring).await;
+    let lasting = fixture.create("/agents/a/keys", json!({"scopes": ["mcp", "registry"]})).await;
     let narrow = json!({"scopes": ["audit"], "expiresAt": "2026-12-21T12:00:00Z"});
-    let narrow = stage.made("/agents/a/keys", narrow).await;
-    let told = async |key: &Value| {
-        let answers = stage.answers("10.0.0.1", secret(key)).await;
+    let narrow = fixture.create("/agents/a/keys", narrow).await;
+    let expiry_headers = async |key: &Value| {
+        let answers = fixture.answers("10.0.0.1", secret(key)).await;
         answers.map(|answer| answer.header("waggle-key-expires").map(str::to_owned))
     };
-    stage.clock.advance(Duration::days(16) - Duration::seconds(1));
-    assert_eq!(told(&key).await, [None, None]);
-    stage.clock.advance(Duration::seconds(1));
+    fixture.clock.advance(Duration::days(16) - Duration::seconds(1));
+    assert_eq!(expiry_headers(&key).await, [None, None]);
+    fixture.clock.advance(Duration::seconds(1));
     let end = Some("2026-12-21T12:00:00Z".to_owned());
-    assert_eq!(told(&key).await, [end.clone(), end.clone()]);
-    assert_eq!(told(&narrow).await, [end.clone(), end], "also with a refusal");
-    assert_eq!(told(&lasting).await, [None, None]);
-    stage.clock.advance(Duration::days(14));
-    assert_eq!(told(&key).await, [None, None], "nothing is told of a key that is refused");
-    stage.replica.admin("PATCH", "/tenants/acme", Some(json!({"maxKeyAgeDays": 31}))).await;
+    assert_eq!(expiry_headers(&key).await, [end.clone(), end.clone()]);
+    assert_eq!(expiry_headers(&narrow).await, [end.clone(), end], "also with a refusal");
+    assert_eq!(expiry_headers(&lasting).await, [None, None]);
+    fixture.clock.advance(Duration::days(14));
+    assert_eq!(expiry_headers(&key).await, [None, None], "a refusal does not reveal an expiry");
+    fixture.replica.admin("PATCH", "/tenants/acme", Some(json!({"maxKeyAgeDays": 31}))).await;
     let end = Some("2026-12-22T12:00:00Z".to_owned());
-    assert_eq!(told(&lasting).await, [end.clone(), end], "also when the maximum age is what ends it");
+    assert_eq!(
+        expiry_headers(&lasting).await,
+        [end.clone(), end],
+        "also when the maximum age is what ends it"
+    );
 }

@@ -122,7 +122,7 @@ async fn terminated_gateway_finishes_requests_in_flight() {
 
     let again = site.serve().await;
     let read = json!({"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": {"uri": "x:late"}});
-    let answer = site.http.ask("a", &owner, &read).await.json();
+    let answer = site.http.post_bearer("a", &owner, &read).await.json();
     assert_eq!(answer["result"]["contents"], json!([{"uri": "x:late", "text": "written while stopping"}]));
     assert_eq!(again.stop().await.code(), Some(0));
 }
@@ -133,11 +133,11 @@ async fn unfinished_request_does_not_delay_shutdown_forever() {
     let gateway = site.serve().await;
     site.tenant("acme", ["a".to_owned()]).await;
     let under_way = HalfSent::to(&site, "a").await;
-    let told = Instant::now();
+    let signalled = Instant::now();
     assert_eq!(gateway.stop().await.code(), Some(0));
-    let took = told.elapsed();
+    let took = signalled.elapsed();
     println!("ended {took:?} after SIGTERM, with a request that never ends");
-    assert!(took >= Duration::from_secs(1), "the request had its time");
+    assert!(took >= Duration::from_secs(1), "the request was waited for");
     assert!(took < Duration::from_secs(10), "{took:?}");
     drop(under_way);
 }
@@ -161,10 +161,10 @@ async fn unresponsive_database_does_not_delay_shutdown_forever() {
     // Not for a condition: the request reaches the gateway during this time and waits for the database, which cannot be
     // observed.
     tokio::time::sleep(Duration::from_millis(300)).await;
-    let told = Instant::now();
+    let signalled = Instant::now();
     assert_eq!(gateway.stop().await.code(), Some(0));
-    println!("ended {:?} after it was told to, with a database that does not answer", told.elapsed());
-    assert!(told.elapsed() < Duration::from_secs(10), "{:?}", told.elapsed());
+    println!("ended {:?} after SIGTERM, with a database that does not answer", signalled.elapsed());
+    assert!(signalled.elapsed() < Duration::from_secs(10), "{:?}", signalled.elapsed());
     waiting.abort();
 }
 
@@ -177,12 +177,12 @@ async fn gateway_starts_when_a_silent_database_answers() {
         .set("DATABASE_URL", proxy.options.to_url_lossy())
         .set("WAGGLE_ADMIN__OPERATOR_KEY", operator.reveal());
     proxy.swallow(true);
-    let heard = async {
+    let exchange = async {
         // Not for a condition: what was sent before is never answered.
         tokio::time::sleep(Duration::from_secs(1)).await;
         proxy.swallow(false);
     };
-    let (gateway, ()) = tokio::join!(site.serve(), heard);
+    let (gateway, ()) = tokio::join!(site.serve(), exchange);
     assert_eq!(gateway.stop().await.code(), Some(0));
 }
 
@@ -196,12 +196,12 @@ async fn gateway_waiting_for_its_database_terminates_at_once() {
         let mut child = site.command(subcommand).stderr(Stdio::piped()).spawn().unwrap();
         let mut printed = BufReader::new(child.stderr.take().unwrap()).lines();
         while !printed.next_line().await.unwrap().unwrap().contains("database unreachable") {}
-        let told = Instant::now();
+        let signalled = Instant::now();
         kill(Pid::from_raw(child.id().unwrap().try_into().unwrap()), Signal::SIGTERM).unwrap();
-        // A process that does not handle the signal is ended by it, without an exit code; in a container it is not
-        // ended at all.
+        // A process that does not handle the signal is terminated by it, without an exit code; in a container it ignores
+        // it.
         assert_eq!(child.wait().await.unwrap().code(), Some(code), "{subcommand}");
-        assert!(told.elapsed() < Duration::from_secs(5), "{:?}", told.elapsed());
+        assert!(signalled.elapsed() < Duration::from_secs(5), "{:?}", signalled.elapsed());
     }
 }
 
@@ -216,7 +216,7 @@ async fn operator_key_is_created_once_privately_and_never_logged() {
     assert!(key.starts_with("wag_") && key.len() == 53);
     let owner = site.tenant("acme", ["a".to_owned()]).await;
     let list = json!({"jsonrpc": "2.0", "id": 1, "method": "resources/list"});
-    assert_eq!(site.http.ask("a", &owner, &list).await.json()["result"], json!({"resources": []}));
+    assert_eq!(site.http.post_bearer("a", &owner, &list).await.json()["result"], json!({"resources": []}));
     assert_eq!(gateway.stop().await.code(), Some(0));
 
     let again = site.serve().await;

@@ -41,5 +41,5 @@ async fn lists(replica: &Replica, agent: &str, key: &str, times: usize) -> Vec<u
 
 /// The remaining units that an answer reports, without the time until they are restored.
 fn left(answer: &Answer) -> Option<String> {
-    answer.header("ratelimit").map(|told| told.split(";t=").next().unwrap().to_owned())
+    answer.header("ratelimit").map(|header| header.split(";t=").next().unwrap().to_owned())
 }

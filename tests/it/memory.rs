@@ -76,10 +76,10 @@ fn hostile_templates_use_at_most_64_mebibytes() {
             .unwrap();
         let output = String::from_utf8_lossy(&ran.stdout).into_owned();
         assert!(ran.status.success(), "{name}: {output}{}", String::from_utf8_lossy(&ran.stderr));
-        let told = output.lines().find_map(|line| line.split_once("above idle: ")).unwrap().1;
-        println!("{name}: {told}");
-        let taken: u64 = told.split_once(' ').unwrap().0.parse().unwrap();
-        assert!(taken <= ALLOWED, "{name}: {told}");
+        let usage = output.lines().find_map(|line| line.split_once("above idle: ")).unwrap().1;
+        println!("{name}: {usage}");
+        let taken: u64 = usage.split_once(' ').unwrap().0.parse().unwrap();
+        assert!(taken <= ALLOWED, "{name}: {usage}");
     }
 }
 

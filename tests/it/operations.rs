@@ -35,15 +35,15 @@ fn count(site: &Site, message: &str) -> usize {
 
 #[tokio::test]
 async fn gateway_without_database_is_alive_and_says_why_not_ready() {
-    let nowhere = free_address();
+    let unreachable = free_address();
     let site = Site::new()
-        .set("DATABASE_URL", format!("postgres://waggle:hunter2@{nowhere}/books"))
+        .set("DATABASE_URL", format!("postgres://waggle:hunter2@{unreachable}/books"))
         .set("WAGGLE_ADMIN__OPERATOR_KEY", operator());
     let mut child = site.command("serve");
     let printed = site.folder.root.path().join("stderr");
     let mut child = child.stderr(fs::File::create(&printed).unwrap()).spawn().unwrap();
     let unready = json!({"status": "unready", "reasons": ["database_unreachable"]});
-    eventually("readiness says why", async || {
+    eventually("readiness states the reason", async || {
         let answer = site.http.try_send("GET", "/readyz", &[], "").await;
         answer
             .is_ok_and(|answer| answer.status == StatusCode::SERVICE_UNAVAILABLE && answer.json() == unready)
@@ -52,7 +52,7 @@ async fn gateway_without_database_is_alive_and_says_why_not_ready() {
     let alive = site.http.get("/healthz").await;
     assert_eq!((alive.status, alive.json()), (StatusCode::OK, json!({"status": "alive"})));
     let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"});
-    let refused = site.http.ask("a", "bak_x", &ping).await;
+    let refused = site.http.post_bearer("a", "bak_x", &ping).await;
     assert_eq!((refused.status.as_u16(), refused.header("retry-after")), (503, Some("1")));
     assert_eq!(refused.json()["error"]["data"]["code"], "unavailable");
     let refused = site.http.get("/admin/v1/tenants").await;
@@ -67,7 +67,7 @@ async fn gateway_without_database_is_alive_and_says_why_not_ready() {
     assert!(first["instance"].as_str().is_some_and(|id| id.parse::<uuid::Uuid>().is_ok()), "{first}");
     let away = logged(&site, "database unreachable").await;
     let place = (&away["host"], &away["port"], &away["database"]);
-    assert_eq!(place, (&json!("127.0.0.1"), &json!(nowhere.port()), &json!("books")));
+    assert_eq!(place, (&json!("127.0.0.1"), &json!(unreachable.port()), &json!("books")));
     let delays = || {
         let away = log(&site).into_iter().filter(|line| line["message"] == "database unreachable");
         away.filter_map(|line| line["retry_in_ms"].as_u64()).collect::<Vec<_>>()

@@ -11,14 +11,14 @@ use crate::support::app::{Builder, Replica};
 use crate::support::cluster::database;
 use crate::support::faults::FaultScript;
 
-/// The longest that a replica may take to know of a commit without its notification.
+/// The maximum time until a replica has found a commit without its notification.
 const BOUND: Duration = Duration::from_millis(1_200);
-/// Far less than the time between two sweeps.
+/// Far less than the interval of sweeps.
 const PROMPT: Duration = Duration::from_millis(250);
 
-/// Writes `count` times through one replica, over `agents` agents at once, and after each reads on the other until the
-/// revision is there; returns how long each took, sorted. Stops once the p99 is known to be beyond `bound`: a reader without
-/// notifications would otherwise be waited for ten thousand times.
+/// Writes `count` times through one replica, to `agents` agents concurrently, and reads on the other after each write
+/// until it returns the revision; returns the latencies, sorted. Stops once the p99 must exceed `bound`, since ten thousand
+/// reads without notifications would take too long.
 async fn lags(
     writer: &Arc<Replica>,
     reader: &Arc<Replica>,
@@ -62,14 +62,14 @@ async fn lag(reader: &Replica, agent: &str, owner: &str, round: usize) -> Durati
     let read = json!({"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": {"uri": "x:1"}});
     let read = read.to_string();
     loop {
-        let asked = Instant::now();
+        let requested = Instant::now();
         let answer = reader.http.send("POST", &format!("/{agent}/mcp"), &headers, read.clone()).await.json();
         let text = answer["result"]["contents"][0]["text"].as_str();
         if text.is_some_and(|text| text.parse::<usize>().unwrap() >= round) {
-            return asked - written;
+            return requested - written;
         }
         assert!(written.elapsed() < Duration::from_secs(10), "{agent} stays at {answer}");
-        // The pace of a client that polls: often while a notification may still come, then less.
+        // Polls often while a notification may still arrive, then less.
         let wait = if written.elapsed() < PROMPT { 2 } else { 40 };
         tokio::time::sleep(Duration::from_millis(wait)).await;
     }
@@ -109,7 +109,7 @@ async fn notification_announces_a_write_before_the_sweep() {
         percentile(&lags, 99),
         percentile(&lags, 100),
     );
-    assert!(percentile(&lags, 99) < PROMPT, "p99 {:?}: that was no notification", percentile(&lags, 99));
+    assert!(percentile(&lags, 99) < PROMPT, "p99 {:?}: later than a notification", percentile(&lags, 99));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -139,7 +139,7 @@ async fn older_gateway_runs_on_a_newer_schema() {
     let replica = Builder::new(&database).start().await;
     let key = replica.acme("a").await;
     replica.put("a", "x:1", "read").await;
-    // A kind of change that this version does not know makes it forget, not fail.
+    // A kind of change that this version does not know invalidates its cache.
     database
         .execute(
             "with bumped as (update heads set revision = revision + 1 \

@@ -196,17 +196,17 @@ fn cases(manifest: &Value, revision: &str) -> Vec<Case> {
 }
 
 fn prompt_cases(revision: &str) -> Vec<(Value, Value)> {
-    let said = |content: Value| json!({"role": "user", "content": content});
-    let embedded = |resource: Value| said(json!({"type": "resource", "resource": resource}));
+    let message_of = |content: Value| json!({"role": "user", "content": content});
+    let embedded = |resource: Value| message_of(json!({"type": "resource", "resource": resource}));
     let sound = if revision < "2025-03-26" {
         embedded(json!({"uri": "prompt-message:2", "mimeType": "audio/wav", "blob": "AAH/"}))
     } else {
-        said(json!({"type": "audio", "data": "AAH/", "mimeType": "audio/wav"}))
+        message_of(json!({"type": "audio", "data": "AAH/", "mimeType": "audio/wav"}))
     };
     let link = if revision < "2025-06-18" {
-        said(json!({"type": "text", "text": "For you (d): x:other"}))
+        message_of(json!({"type": "text", "text": "For you (d): x:other"}))
     } else {
-        said(json!({
+        message_of(json!({
             "type": "resource_link", "uri": "x:other", "name": "linked", "title": "For you",
             "description": "d", "mimeType": "text/plain", "size": 4,
         }))
@@ -218,10 +218,10 @@ fn prompt_cases(revision: &str) -> Vec<(Value, Value)> {
     }
     let rendered = "{\"city\":\"you\",\"path\":\"p\"}";
     let messages = json!([
-        said(json!({
+        message_of(json!({
             "type": "text", "text": "<b>, you!", "annotations": {"priority": 1.0}, "_meta": {"example.com/k": null},
         })),
-        said(json!({"type": "image", "data": "AAH/", "mimeType": "image/png"})),
+        message_of(json!({"type": "image", "data": "AAH/", "mimeType": "image/png"})),
         sound,
         link,
         embedded(json!({"uri": "x:inline", "mimeType": "text/plain", "text": "for you"})),
@@ -239,7 +239,7 @@ fn prompt_cases(revision: &str) -> Vec<(Value, Value)> {
 }
 
 /// Sends a request as a client of the revision, without a session.
-async fn ask(replica: &Replica, key: &str, revision: &str, method: &str, params: &Value) -> Value {
+async fn call(replica: &Replica, key: &str, revision: &str, method: &str, params: &Value) -> Value {
     let mut params = params.clone();
     let named = params.get("uri").or_else(|| params.get("name")).and_then(Value::as_str).map(str::to_owned);
     let mut headers = vec![
@@ -287,7 +287,7 @@ async fn every_read_is_answered_in_all_five_revisions() {
         for case in cases(&manifest, revision) {
             // The second answer is the cached result of the first, if it is cached.
             for _ in 0..2 {
-                let answer = ask(&replica, &key, revision, case.method, &case.params).await;
+                let answer = call(&replica, &key, revision, case.method, &case.params).await;
                 let result = complete(revision, &case);
                 let expected = json!({"jsonrpc": "2.0", "id": "i", "result": result});
                 let (method, params) = (case.method, &case.params);

@@ -141,8 +141,8 @@ async fn session_is_bound_to_its_principal_and_agent() {
 
     let (mine, theirs) = (replica.caller(&key, "a").await, replica.caller(&other, "a").await);
     let (owner_a, owner_b) = (replica.caller(owner, "a").await, replica.caller(owner, "b").await);
-    let nobody = replica.running.services.identity.admit(None, "b").await.unwrap();
-    let all = [&mine, &theirs, &owner_a, &owner_b, &nobody];
+    let anonymous = replica.running.services.identity.admit(None, "b").await.unwrap();
+    let all = [&mine, &theirs, &owner_a, &owner_b, &anonymous];
     for (opener, caller) in all.iter().enumerate() {
         let id = replica.open(caller).await;
         for (other, caller) in all.iter().enumerate() {
@@ -196,15 +196,15 @@ async fn subscription_keeps_its_starting_revision() {
     replica.sessions().unsubscribe(&session, &uri("x:3")).await.unwrap();
     let expected = [expected[0].clone(), expected[2].clone()];
     assert_eq!(replica.found(&caller, &id).await.subscriptions, expected);
-    // A call without effect makes no change.
-    let told = format!(
+    // A call without effect logs no change.
+    let recorded = format!(
         "select count(*) from (select array_agg(kind || ' ' || subject || ' ' || revision order by revision) \
-         as told from changes where scope = '{}') changes where told = array[ \
+         as kinds from changes where scope = '{}') changes where kinds = array[ \
          'session_subscription x:2 2', 'session_subscription y:any 3', 'session_subscription x:1 4', \
          'session_subscription x:2 5']",
         id.uid()
     );
-    assert_eq!(database.number(&told).await, 1);
+    assert_eq!(database.number(&recorded).await, 1);
 }
 
 #[tokio::test]
@@ -230,45 +230,45 @@ async fn subscription_limit_of_a_session_is_enforced() {
 #[tokio::test(flavor = "multi_thread")]
 async fn session_is_served_and_updated_on_any_replica() {
     let database = database().await;
-    let here = Builder::new(&database).start().await;
+    let first = Builder::new(&database).start().await;
     // It receives changes by notification.
-    let there = Builder::new(&database).set("WAGGLE_DATABASE__SWEEP_MS", 10_000).start().await;
-    let key = here.acme("a").await;
-    here.put("a", "x:1", "one").await;
-    let (caller, caller_there) = (here.caller(&key, "a").await, there.caller(&key, "a").await);
-    let id = here.open(&caller).await;
-    let session = here.found(&caller, &id).await;
-    assert_eq!(there.found(&caller_there, &id).await, session);
+    let second = Builder::new(&database).set("WAGGLE_DATABASE__SWEEP_MS", 10_000).start().await;
+    let key = first.acme("a").await;
+    first.put("a", "x:1", "one").await;
+    let (caller, caller_there) = (first.caller(&key, "a").await, second.caller(&key, "a").await);
+    let id = first.open(&caller).await;
+    let session = first.found(&caller, &id).await;
+    assert_eq!(second.found(&caller_there, &id).await, session);
     let same_there = async |what: &str| {
-        let now = here.found(&caller, &id).await;
-        eventually(what, async || there.found(&caller_there, &id).await == now).await;
+        let now = first.found(&caller, &id).await;
+        eventually(what, async || second.found(&caller_there, &id).await == now).await;
         now
     };
 
-    here.subscribe(&caller, &session, &uri("x:1")).await.unwrap();
+    first.subscribe(&caller, &session, &uri("x:1")).await.unwrap();
     assert_eq!(same_there("the subscription").await.subscriptions[0].uri, uri("x:1"));
-    here.sessions().set_level(&session, LogLevel::Warning).await.unwrap();
-    here.sessions().set_level(&session, LogLevel::Warning).await.unwrap();
+    first.sessions().set_level(&session, LogLevel::Warning).await.unwrap();
+    first.sessions().set_level(&session, LogLevel::Warning).await.unwrap();
     assert_eq!(same_there("the level").await.level, Some(LogLevel::Warning));
 
-    let (taken, revision) = here.sessions().take_stream(&session).await.unwrap();
+    let (taken, revision) = first.sessions().take_stream(&session).await.unwrap();
     assert_eq!((taken.epoch, revision), (1, Revision(4)), "the same level again was no change");
     assert_eq!(taken, same_there("the stream").await);
-    let (taken, revision) = there.sessions().take_stream(&session).await.unwrap();
+    let (taken, revision) = second.sessions().take_stream(&session).await.unwrap();
     assert_eq!((taken.epoch, taken.level, revision), (2, Some(LogLevel::Warning), Revision(5)));
-    assert_eq!(there.found(&caller_there, &id).await, taken);
-    eventually("the other stream", async || here.found(&caller, &id).await == taken).await;
+    assert_eq!(second.found(&caller_there, &id).await, taken);
+    eventually("the other stream", async || first.found(&caller, &id).await == taken).await;
 
-    there.sessions().end(&taken).await.unwrap();
-    there.sessions().end(&taken).await.unwrap();
-    assert!(there.lost(&caller_there, &id).await);
-    eventually("the end", async || here.lost(&caller, &id).await).await;
-    assert_eq!(here.sessions().current(id.uid()).await, Ok(None));
+    second.sessions().end(&taken).await.unwrap();
+    second.sessions().end(&taken).await.unwrap();
+    assert!(second.lost(&caller_there, &id).await);
+    eventually("the end", async || first.lost(&caller, &id).await).await;
+    assert_eq!(first.sessions().current(id.uid()).await, Ok(None));
     let gone = Err(Fault::SessionNotFound);
-    assert_eq!(here.subscribe(&caller, &session, &uri("x:1")).await, gone);
-    assert_eq!(here.sessions().unsubscribe(&session, &uri("x:1")).await, gone);
-    assert_eq!(here.sessions().set_level(&session, LogLevel::Error).await, gone);
-    assert_eq!(here.sessions().take_stream(&session).await.err(), gone.err());
+    assert_eq!(first.subscribe(&caller, &session, &uri("x:1")).await, gone);
+    assert_eq!(first.sessions().unsubscribe(&session, &uri("x:1")).await, gone);
+    assert_eq!(first.sessions().set_level(&session, LogLevel::Error).await, gone);
+    assert_eq!(first.sessions().take_stream(&session).await.err(), gone.err());
 }
 
 #[tokio::test]
@@ -304,13 +304,13 @@ async fn session_beyond_the_limit_ends_the_least_recently_used() {
     }
     assert_eq!(lost, [false, true, false]);
     for (id, caller) in &kept {
-        assert!(!replica.lost(caller, id).await, "another principal's, or with another agent");
+        assert!(!replica.lost(caller, id).await, "of another principal, or at another agent");
     }
-    let told = format!(
+    let recorded = format!(
         "select count(*) from changes where scope = '{}' and kind = 'session_ended' and revision = 2",
         ids[1].uid()
     );
-    assert_eq!(database.number(&told).await, 1, "it ended in the ordinary way");
+    assert_eq!(database.number(&recorded).await, 1, "its end is a logged change");
 }
 
 #[tokio::test]

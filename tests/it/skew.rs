@@ -27,7 +27,7 @@ async fn skewed(database: &Database, hours: i64) -> Replica {
 }
 
 /// Waits until `readyz` returns this answer.
-async fn answers(replica: &Replica, status: u16, body: Value) {
+async fn readiness_becomes(replica: &Replica, status: u16, body: Value) {
     eventually("readyz answers as expected", async || {
         let answer = replica.http.get("/readyz").await;
         answer.status == status && answer.json() == body
@@ -45,9 +45,9 @@ async fn replica_with_a_skewed_clock_is_not_ready() {
         select pg_terminate_backend(pid) from pg_stat_activity \
             where datname = current_database() and pid <> pg_backend_pid()";
     database.execute(ahead).await;
-    answers(&replica, 503, json!({"status": "unready", "reasons": ["clock_skew"]})).await;
+    readiness_becomes(&replica, 503, json!({"status": "unready", "reasons": ["clock_skew"]})).await;
     database.execute("drop function public.clock_timestamp()").await;
-    answers(&replica, 200, json!({"status": "ready"})).await;
+    readiness_becomes(&replica, 200, json!({"status": "ready"})).await;
 }
 
 async fn status(replica: &Replica, key: &str) -> StatusCode {
@@ -63,7 +63,7 @@ async fn replicas_with_skewed_clocks_agree_on_keys_and_sessions() {
     let replicas = [&right, &ahead, &behind];
     right.ready().await;
     for replica in [&ahead, &behind] {
-        answers(replica, 503, json!({"status": "unready", "reasons": ["clock_skew"]})).await;
+        readiness_becomes(replica, 503, json!({"status": "unready", "reasons": ["clock_skew"]})).await;
     }
     let _ = right.acme("a").await;
 
@@ -71,7 +71,7 @@ async fn replicas_with_skewed_clocks_agree_on_keys_and_sessions() {
     let made = right.admin("POST", "/agents/a/keys", Some(json!({"expiresAt": until}))).await.json();
     let (id, key) = (made["id"].as_str().unwrap(), made["key"].as_str().unwrap());
     for replica in replicas {
-        assert_eq!(status(replica, key).await, StatusCode::OK, "a key is good for half an hour");
+        assert_eq!(status(replica, key).await, StatusCode::OK, "the key is valid for half an hour");
     }
 
     let rotate = json!({"graceSeconds": 600});
@@ -79,7 +79,7 @@ async fn replicas_with_skewed_clocks_agree_on_keys_and_sessions() {
     assert!(rotated.status.is_success(), "{}", rotated.text());
     let successor = rotated.json()["key"].as_str().unwrap().to_owned();
     for replica in replicas {
-        assert_eq!(status(replica, key).await, StatusCode::OK, "a grace lasts for ten minutes");
+        assert_eq!(status(replica, key).await, StatusCode::OK, "the grace period lasts for ten minutes");
         assert_eq!(status(replica, &successor).await, StatusCode::OK);
     }
 

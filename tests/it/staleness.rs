@@ -232,7 +232,7 @@ async fn load_is_repeated_when_its_connection_breaks() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn cold_read_is_answered_after_all_pooled_connections_were_terminated() {
+async fn cold_read_survives_termination_of_pooled_connections() {
     let database = database().await;
     let writer = Builder::new(&database).start().await;
     let key = writer.acme("a").await;
@@ -250,7 +250,7 @@ async fn cold_read_is_answered_after_all_pooled_connections_were_terminated() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn queries_are_answered_after_all_pooled_connections_were_terminated() {
+async fn queries_survive_termination_of_pooled_connections() {
     let database = database().await;
     let replica = Builder::new(&database).start().await;
     replica.acme("a").await;
@@ -262,7 +262,7 @@ async fn queries_are_answered_after_all_pooled_connections_were_terminated() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn terminated_connections_are_not_used_again_after_the_next_sweep() {
+async fn terminated_connections_are_unused_after_the_next_sweep() {
     let database = database().await;
     let replica = Builder::new(&database).start().await;
     let key = replica.acme("a").await;

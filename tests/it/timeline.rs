@@ -10,7 +10,7 @@ use crate::support::cluster::{Database, database};
 use crate::support::events::{Events, Session, listen};
 use crate::support::wait::eventually;
 
-/// `access.stale_seconds` here, and so the bound on what may be honoured of the lost history.
+/// `access.stale_seconds` here, the time for which state of the lost history may be used.
 const STALE: Duration = Duration::from_secs(5);
 
 /// Far longer than a sweep takes to find a change.
@@ -53,7 +53,7 @@ impl Pair {
         }
     }
 
-    /// Writes as soon as the database can be reached.
+    /// Repeats a write until the database can be reached.
     async fn write(&self, replica: &Replica, text: &str) {
         let body = json!({"name": "a name", "contents": [{"text": text}]});
         let path = resource("a", TEXT);
@@ -61,7 +61,7 @@ impl Pair {
         eventually("it is written", written).await;
     }
 
-    /// Writes what will be lost: some revisions, and a key, with its id.
+    /// Makes the changes that will be lost: some revisions, and a key, which is returned with its id.
     async fn write_what_is_lost(&self) -> String {
         for n in 0..5 {
             self.write(&self.one, &format!("lost {n}")).await;
@@ -74,7 +74,7 @@ impl Pair {
         key
     }
 
-    /// Both answer from the present history: what is lost is gone, what is written and revoked now is honoured.
+    /// Both replicas answer from the restored history: lost objects are gone, and new writes and revocations apply.
     async fn check(&self, saved: &str) {
         self.both_read(Some(saved)).await;
         for (number, writer) in [&self.one, &self.two, &self.one].into_iter().enumerate() {
@@ -109,7 +109,7 @@ impl Database {
         self.options.get_database().unwrap()
     }
 
-    /// Ends all connections and lets in no new ones while `work` runs, from another database.
+    /// Ends all connections and refuses new ones while `work` runs from another database.
     async fn alone(&self, work: &[String]) {
         let other = Self { options: self.options.clone().database("postgres") };
         let name = self.name();
@@ -123,13 +123,13 @@ impl Database {
         other.execute(&format!("alter database {name} allow_connections true")).await;
     }
 
-    /// Keeps a copy.
+    /// Saves a copy.
     async fn save(&self) {
         let name = self.name();
         self.alone(&[format!("create database {name}_saved template {name}")]).await;
     }
 
-    /// Puts the copy in its place.
+    /// Replaces the database by the copy.
     async fn restore(&self) {
         let name = self.name();
         let drop = format!("drop database {name} with (force)");
@@ -140,8 +140,8 @@ impl Database {
 async fn next_events(stream: &mut Events, expected: &[&str]) {
     let mut missing: Vec<_> = expected.to_vec();
     while !missing.is_empty() {
-        let told = stream.next_summary().await;
-        missing.retain(|expected| *expected != told);
+        let received = stream.next_summary().await;
+        missing.retain(|expected| *expected != received);
     }
 }
 
@@ -176,7 +176,7 @@ async fn restored_backup_is_noticed_and_replayed_to_streams() {
     pair.check("after").await;
 }
 
-/// Tables that hold revisions and what they say of a resource.
+/// Tables with revisions and the rows of a resource.
 const TABLES: [&str; 4] = ["heads", "changes", "resources", "resource_contents"];
 
 #[tokio::test(flavor = "multi_thread")]
@@ -198,7 +198,7 @@ async fn revision_below_memory_is_noticed_in_the_same_database() {
         .execute(&format!("begin; set local session_replication_role = replica; {replace} commit"))
         .await;
     assert!(pair.database.number("select count(*) from changes").await < lost);
-    // Nothing but a lower revision shows it, and that only once something is written.
+    // Only a lower revision reveals it, once something is written.
     pair.write(&pair.one, "written").await;
     pair.check("written").await;
 }

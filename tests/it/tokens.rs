@@ -21,15 +21,15 @@ const ISSUERS: &str = "WAGGLE_TOKENS__ISSUERS";
 pub(crate) const PUBLIC_URL: &str = "https://mcp.example.com";
 
 /// A gateway that trusts one issuer, with the agents `a` and `b` of `acme` and `c` of `bee`.
-pub(crate) struct Stage {
+pub(crate) struct Fixture {
     _database: Database,
     pub(crate) replica: Replica,
     issuer: Issuer,
     signer: Signer,
 }
 
-impl Stage {
-    async fn set() -> Self {
+impl Fixture {
+    async fn new() -> Self {
         Self::with(|builder| builder).await
     }
 
@@ -122,5 +122,5 @@ pub(crate) fn with(mut claims: Value, change: Value) -> Value {
 }
 
 async fn ping(replica: &Replica, agent: &str, token: &str) -> Answer {
-    replica.http.ask(agent, token, &json!({"jsonrpc": "2.0", "id": 7, "method": "ping"})).await
+    replica.http.post_bearer(agent, token, &json!({"jsonrpc": "2.0", "id": 7, "method": "ping"})).await
 }

@@ -105,8 +105,8 @@ async fn writers_beyond_the_queue_of_an_agent_are_refused() {
     }
     let written = writers.join_all().await.into_iter().filter(|written| *written).count();
     assert!((1..200).contains(&written), "{written}");
-    let there = database.number("select count(*) from resources").await;
-    assert_eq!(usize::try_from(there).unwrap(), written);
+    let count = database.number("select count(*) from resources").await;
+    assert_eq!(usize::try_from(count).unwrap(), written);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -17,7 +17,7 @@ const MAX_GROWTH_MIB: u64 = 256;
 const PACE: Duration = Duration::from_millis(10);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_million_addresses_with_unknown_keys_do_not_affect_other_callers() {
+async fn million_addresses_with_unknown_keys_affect_no_other_caller() {
     let _exclusive = EXCLUSIVE.lock().await;
     let addresses = if is_long() { 1_000_000 } else { 20_000 };
     let database = database().await;

@@ -144,7 +144,7 @@ async fn read(readers: &mut [SlowReader]) -> Vec<Vec<String>> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn stopped_reader_costs_its_dirty_set_and_receives_each_subject_once() {
+async fn stopped_reader_costs_its_dirty_set_and_receives_it_once() {
     let _exclusive = EXCLUSIVE.lock().await;
     let (rounds, duration) = if is_long() { (101, Duration::from_secs(60)) } else { (16, Duration::ZERO) };
     let mut site = Site::start().await;

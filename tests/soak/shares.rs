@@ -24,7 +24,7 @@ const KEYS: usize = 10;
 const LIST: &str = r#"{"jsonrpc":"2.0","id":1,"method":"resources/list"}"#;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_replica_admits_the_limit_of_each_caller_and_a_quiet_tenant() {
+async fn each_caller_gets_its_limit_beside_overloaded_ones() {
     let _exclusive = EXCLUSIVE.lock().await;
     let (callers, duration) = if is_long() { (100, 30) } else { (20, 4) };
     let database = database().await;
@@ -50,10 +50,10 @@ async fn each_replica_admits_the_limit_of_each_caller_and_a_quiet_tenant() {
             request_twice_the_rate(&fleet, replica, &key, Duration::from_secs(duration)).await
         })
     });
-    let asking = join_all(each);
-    let (asked, got) = tokio::sync::oneshot::channel();
+    let requests = join_all(each);
+    let (done, got) = tokio::sync::oneshot::channel();
     let noise = async {
-        let _ = asked.send(asking.await);
+        let _ = done.send(requests.await);
     };
     let beside = valid_caller(address, "q", quiet, noise).await;
 

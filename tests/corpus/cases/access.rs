@@ -1,4 +1,4 @@
-//! Every kind of credential at every kind of agent.
+//! Every kind of credential, sent to every kind of agent.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::case::Case;
 
 const AGENTS: [&str; 7] = ["alpha", "open", "off", "empty", "theirs", "unknown", "UPPER"];
 
-/// Well formed, with a check sum that holds, and never issued.
+/// A well-formed key with a valid check sum that was never issued.
 const NEVER_ISSUED: [&str; 3] = [
     "bak_0000000000000000000000000000000000000000000",
     "oag_0000000000000000000000000000000000000000000",
@@ -26,7 +26,7 @@ fn checked(stem: &str) -> String {
     format!("{stem}{}", String::from_utf8_lossy(&sum))
 }
 
-/// Headers that carry a credential, or something in its place.
+/// Headers with a credential, or with an invalid value in its place.
 fn credentials() -> Vec<(String, Vec<(&'static str, String)>)> {
     let mut all: Vec<(String, Vec<(&'static str, String)>)> = vec![("none".to_owned(), Vec::new())];
     let keys = [

@@ -1,4 +1,4 @@
-//! Administration calls that change something, and the conditions, pages and media types they take. Sent last.
+//! Administration calls that make changes, and their preconditions, pages and media types. Sent last.
 
 use serde_json::{Value, json};
 
@@ -25,7 +25,7 @@ fn post(name: impl Into<String>, path: &str, body: &Value) -> Case {
     by_operator(name, "POST", path).json(body)
 }
 
-/// Slugs that are none.
+/// Invalid slugs.
 const NO_SLUGS: [&str; 12] =
     ["", "-a", "_a", "A", "a b", "a.b", "a/b", "é", "admin", "metrics", "healthz", "assets"];
 
@@ -311,7 +311,7 @@ fn media() -> Vec<Case> {
             ("PUT", "/agents/beta/manifest"),
         ] {
             let case = by_operator(format!("{method} {path} with {body}"), method, path);
-            // What could be read as a request for a key without any wish would make one.
+            // A body that could be read as a request for a key with default settings would create one.
             if !(path.ends_with("keys") && body.is_empty()) {
                 cases.push(case.header("content-type", "application/json").raw(body));
             }
@@ -320,7 +320,7 @@ fn media() -> Vec<Case> {
     cases
 }
 
-/// What was made is removed, and is gone.
+/// Deletes the created objects, and reads them again.
 fn removals() -> Vec<Case> {
     let at = |name: &str, method: &str, path: &str| by_operator(format!("removal: {name}"), method, path);
     vec![

@@ -1,4 +1,4 @@
-//! Every administration call by every kind of credential, where it cannot succeed or changes nothing.
+//! Every administration call with every kind of credential, in cases that fail or change nothing.
 
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ const CALLERS: [&str; 10] = [
     "elsewhere",
 ];
 
-/// Calls that are made by everybody: their bodies are refused, or their subjects do not exist.
+/// Calls that are made with every credential: their bodies are invalid, or their subjects do not exist.
 fn calls() -> Vec<(&'static str, &'static str, Option<Value>)> {
     let wrong = || Some(json!({"nonsense": true}));
     vec![

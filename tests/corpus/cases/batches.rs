@@ -1,4 +1,4 @@
-//! Batches: which revision takes them, and what they may hold.
+//! Batches: which revision accepts them, and what they may contain.
 
 use serde_json::{Value, json};
 

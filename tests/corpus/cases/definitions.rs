@@ -1,11 +1,11 @@
-//! Definitions that are refused, member by member.
+//! Invalid definitions, member by member.
 
 use serde_json::{Value, json};
 
 use super::admin;
 use crate::case::Case;
 
-/// Values that hardly any member takes.
+/// Values that are invalid for most members.
 fn odd() -> Vec<(&'static str, Value)> {
     vec![
         ("null", Value::Null),
@@ -24,7 +24,7 @@ fn put(kind: &str, what: String, path: &str, body: &Value) -> Case {
     admin(format!("{kind}: {what}"), "registry", "PUT", &format!("/agents/alpha/{path}")).json(body)
 }
 
-/// The definition with each member in turn set to each odd value; what is accepted is dry, since it is a manifest's.
+/// The definition with each member in turn set to each invalid value, in a manifest that is applied as a dry run.
 fn each_member(kind: &'static str, list: &str, whole: &Value, members: &[&str]) -> Vec<Case> {
     let mut cases = Vec::new();
     for member in members {

@@ -1,4 +1,4 @@
-//! Bodies that are no message, or no well-formed one.
+//! Bodies that are not well-formed messages.
 
 use super::{MODERN, post};
 use crate::case::Case;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{LEGACY, MODERN, VERSION, in_all_revisions, legacy, message, modern, post, with_meta};
 use crate::case::Case;
 
-/// Every method with parameters that hold; the streams aside.
+/// Every method with valid parameters, except for those that open streams.
 const METHODS: [(&str, &str); 19] = [
     (
         "initialize",
@@ -80,7 +80,7 @@ pub(crate) fn cases() -> Vec<Case> {
     cases
 }
 
-/// Headers that only 2026-07-28 gives a meaning to.
+/// Headers that have a meaning in 2026-07-28 only.
 fn legacy_headers(version: &str) -> Vec<Case> {
     let read = json!({"uri": "test://plain"});
     let case = |what: &str| legacy(format!("{version}: {what}"), version, "resources/read", &read);
@@ -93,7 +93,7 @@ fn legacy_headers(version: &str) -> Vec<Case> {
     ]
 }
 
-/// Each rule of 2026-07-28 about headers and `_meta`, broken alone.
+/// Violations of a single rule of 2026-07-28 about headers and `_meta`.
 fn modern_rules(method: &str, params: &Value) -> Vec<Case> {
     let case = |what: &str| modern(format!("{method}: {what}"), method, params);
     let changed = |what: &str, change: &dyn Fn(&mut Value)| {

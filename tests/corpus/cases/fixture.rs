@@ -1,4 +1,5 @@
-//! What the other groups read: two tenants, their agents and keys, and one agent with every kind of definition.
+//! The objects that the other groups read: two tenants, their agents and keys, and one agent with every kind of
+//! definition.
 
 use serde_json::{Value, json};
 

@@ -24,7 +24,7 @@ pub(crate) const LEGACY: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", 
 const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 
-/// All groups with their cases: the fixture first, since the others read what it makes; changes last.
+/// All groups with their cases: the fixture first, since the others read its objects; changes last.
 pub(crate) fn all() -> Vec<(&'static str, Vec<Case>)> {
     vec![
         ("fixture", fixture::cases()),
@@ -58,7 +58,7 @@ pub(crate) fn with_meta(params: &Value) -> Value {
     params
 }
 
-/// A request as 2026-07-28 has it, with the key that may use `alpha`.
+/// A request of 2026-07-28 with the key of `alpha`.
 pub(crate) fn modern(name: impl Into<String>, method: &str, params: &Value) -> Case {
     let case = post(name, "alpha", &message(method, &with_meta(params)))
         .key("mcp")
@@ -80,7 +80,7 @@ pub(crate) fn modern(name: impl Into<String>, method: &str, params: &Value) -> C
     }
 }
 
-/// A request of a legacy revision without a session, with the key that may use `alpha`.
+/// A request of a legacy revision without a session, with the key of `alpha`.
 pub(crate) fn legacy(name: impl Into<String>, version: &str, method: &str, params: &Value) -> Case {
     let case = post(name, "alpha", &message(method, params)).key("mcp");
     case.header("mcp-protocol-version", version)

@@ -134,9 +134,9 @@ pub(crate) fn cases() -> Vec<Case> {
         let agents = Case::new(format!("agents for {origin}"), "GET", "/admin/v1/agents/alpha")
             .header("origin", origin);
         cases.push(agents.bearer("operator"));
-        let asked =
+        let preflight =
             Case::new(format!("preflight of administration, {origin}"), "OPTIONS", "/admin/v1/agents/alpha");
-        cases.push(asked.header("origin", origin).header("access-control-request-method", "PATCH"));
+        cases.push(preflight.header("origin", origin).header("access-control-request-method", "PATCH"));
     }
     for host in HOSTS {
         cases.push(new(format!("host {host}, with a key")).header("host", host));

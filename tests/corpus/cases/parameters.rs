@@ -1,11 +1,11 @@
-//! Parameters that a method does not take.
+//! Invalid parameters of each method.
 
 use serde_json::{Value, json};
 
 use super::{legacy, modern};
 use crate::case::Case;
 
-/// Values that stand where a text belongs.
+/// Values of other types than string.
 fn no_texts() -> [(&'static str, Value); 5] {
     [
         ("null", Value::Null),
@@ -75,7 +75,7 @@ pub(crate) fn cases() -> Vec<Case> {
             cases.extend(both(&format!("uri is {what}"), method, &json!({"uri": value})));
         }
         for uri in NO_URIS.into_iter().chain(UNKNOWN_URIS) {
-            // A header cannot carry control characters, so that such a name goes in base64.
+            // A header cannot contain control characters, so such a name is encoded in base64.
             let [modern, legacy] = both(&format!("uri {uri:?}"), method, &json!({"uri": uri}));
             let clean = uri.chars().all(|char| !char.is_control()) && uri.trim() == uri;
             cases.push(legacy);

@@ -1,4 +1,4 @@
-//! What is answered when a request holds, in every revision.
+//! Answers to valid requests, in every revision.
 
 use serde_json::json;
 
@@ -6,7 +6,7 @@ use super::fixture::RESOURCES;
 use super::{LEGACY, MODERN, in_all_revisions, legacy, message, modern, post, with_meta};
 use crate::case::{Case, Source};
 
-/// URIs that templates answer.
+/// URIs that templates serve.
 const RENDERED: [&str; 19] = [
     "weather://beijing",
     "weather://paris",
@@ -90,7 +90,7 @@ pub(crate) fn cases() -> Vec<Case> {
     cases
 }
 
-/// All pages of a list, by the cursors that they give, and those cursors where they do not belong.
+/// All pages of a list, by their cursors, and those cursors in requests for other lists.
 fn pages() -> Vec<Case> {
     let list = |name: &str, method: &str, cursor: &str| {
         modern(name, method, &json!({"cursor": format!("<<{cursor}>>")}))

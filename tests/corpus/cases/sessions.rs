@@ -1,22 +1,22 @@
-//! Sessions of the older revisions; their streams are not part of the corpus.
+//! Sessions of the legacy revisions; their streams are not part of the corpus.
 
 use serde_json::{Value, json};
 
 use super::{LEGACY, message, post};
 use crate::case::{Case, Source};
 
-/// What `initialize` may be sent.
+/// Valid and invalid parameters of `initialize`.
 fn handshakes() -> Vec<(&'static str, Value)> {
     let client = json!({"name": "corpus", "version": "1"});
-    let asked =
+    let initialize_with =
         |version: Value| json!({"protocolVersion": version, "capabilities": {}, "clientInfo": client});
     vec![
         ("nothing", json!({})),
         ("no version", json!({"capabilities": {}, "clientInfo": client})),
-        ("version is a number", asked(json!(20251125))),
-        ("an unknown version", asked(json!("2023-01-01"))),
-        ("the modern version", asked(json!("2026-07-28"))),
-        ("an empty version", asked(json!(""))),
+        ("version is a number", initialize_with(json!(20251125))),
+        ("an unknown version", initialize_with(json!("2023-01-01"))),
+        ("the modern version", initialize_with(json!("2026-07-28"))),
+        ("an empty version", initialize_with(json!(""))),
         ("no capabilities", json!({"protocolVersion": "2025-06-18", "clientInfo": client})),
         ("no client", json!({"protocolVersion": "2025-06-18", "capabilities": {}})),
         ("client is a text", json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": "x"})),
@@ -44,7 +44,7 @@ pub(crate) fn cases() -> Vec<Case> {
     cases
 }
 
-/// A session from its begin to its end.
+/// A session from `initialize` to `DELETE`.
 fn life(version: &str, session: &'static str) -> Vec<Case> {
     let params = json!({"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "corpus", "version": "1"}});
     let within = |name: &str, body: &Value| {
@@ -95,7 +95,7 @@ fn life(version: &str, session: &'static str) -> Vec<Case> {
     ]
 }
 
-/// Session ids that are nobody's.
+/// Session ids that do not exist.
 fn foreign() -> Vec<Case> {
     let ids = ["", "x", "0000000000000000000000000000000000000000000", "a b", "%00", "<<uuid>>"];
     let mut cases = Vec::new();

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{owner, say};
+use super::{owner, send_json};
 use crate::support::answers::{answered, normalized, problem};
 use crate::support::app::gateway;
 
@@ -89,7 +89,7 @@ async fn required_fields_of_an_agent_cannot_be_removed() {
         (r#"{"enabled":null}"#, "enabled", "a boolean at line 1 column 15"),
     ] {
         let detail = format!("{member}: invalid type: null, expected {expected}");
-        let answer = normalized(&say(&replica, ("PATCH", "/agents/a"), patch).await);
+        let answer = normalized(&send_json(&replica, ("PATCH", "/agents/a"), patch).await);
         assert_eq!(answer, problem(400, "invalid_params", &detail), "{patch}");
     }
     assert_eq!(replica.admin("GET", "/agents/a", None).await.revision(), 1);

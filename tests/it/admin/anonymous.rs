@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{ask, owner};
+use super::{owner, send};
 use crate::support::app::gateway;
 
 #[tokio::test]
@@ -12,7 +12,7 @@ async fn foreign_and_missing_objects_are_answered_alike() {
     replica.tenant("bees").await;
     replica.agent("bees", "hers").await;
     replica.put("hers", "x:1", "secret").await;
-    let (her_key, _) = replica.key("hers", &["mcp"]).await;
+    let (foreign_key, _) = replica.key("hers", &["mcp"]).await;
     let owner = owner(&replica, "acme").await;
     let (_, manager) = replica.key("mine", &["registry"]).await;
     let (_, reader) = replica.key("mine", &["mcp"]).await;
@@ -38,18 +38,18 @@ async fn foreign_and_missing_objects_are_answered_alike() {
         ("POST", "/keys/{key}/rotate", Some(json!({"graceSeconds": 0}))),
     ];
     for (method, path, body) in &calls {
-        let there = path.replace("{key}", &her_key);
-        let nowhere = path.replace("{key}", &no_key).replace("hers", "none").replace("bees", "none");
+        let existing = path.replace("{key}", &foreign_key);
+        let absent_path = path.replace("{key}", &no_key).replace("hers", "none").replace("bees", "none");
         let body = body.as_ref().map(Value::to_string).unwrap_or_default();
         let absent = body.replace("bees", "none");
         for key in [&owner, &manager, &reader] {
             // The answer does not depend on whether a condition holds, or the request is valid.
             for more in [("x-a", "b"), ("if-match", "\"2\""), ("if-match", "\"9\""), ("if-match", "x")] {
                 let headers = [("content-type", "application/json"), more];
-                let hers = ask(&replica, key, (method, &there), &headers, body.clone()).await;
-                let nobodys = ask(&replica, key, (method, &nowhere), &headers, absent.clone()).await;
-                assert_eq!(hers.visible(), nobodys.visible(), "{method} {path} {more:?}");
-                assert!(hers.status.is_client_error(), "{method} {path}: {}", hers.text());
+                let foreign = send(&replica, key, (method, &existing), &headers, body.clone()).await;
+                let unknown = send(&replica, key, (method, &absent_path), &headers, absent.clone()).await;
+                assert_eq!(foreign.visible(), unknown.visible(), "{method} {path} {more:?}");
+                assert!(foreign.status.is_client_error(), "{method} {path}: {}", foreign.text());
             }
         }
     }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use time::Duration;
 use time::macros::datetime;
 
-use super::{ask, owner};
+use super::{owner, send};
 use crate::support::app::{Builder, Replica};
 use crate::support::clock::ManualClock;
 use crate::support::cluster::database;
@@ -14,12 +14,12 @@ use crate::support::http::Answer;
 
 /// `U` is 401 unauthenticated, `F` 403 forbidden, `S` 403 `insufficient_scope`, `-` 404 `not_found`.
 const EXPECTED: &str = "
-                               nobody wrong operator owner other mcp registry sibling revoked expired
+                               absent wrong operator owner other mcp registry sibling revoked expired
 GET /tenants                        U     U      200     F     F   F        F       F       U       U
 POST /tenants                       U     U      201     F     F   F        F       F       U       U
 GET /tenants/acme                   U     U      200   200     -   F        F       F       U       U
 PATCH /tenants/acme                 U     U      200     F     F   F        F       F       U       U
-DELETE /tenants/{doomed}            U     U      204     F     F   F        F       F       U       U
+DELETE /tenants/{deleted}           U     U      204     F     F   F        F       F       U       U
 GET /tenants/acme/keys              U     U      200     F     F   F        F       F       U       U
 POST /tenants/acme/keys             U     U      201     F     F   F        F       F       U       U
 GET /agents                         U     U      200   200   200   F        F       F       U       U
@@ -27,7 +27,7 @@ GET /agents?tenant=acme             U     U      200   200     -   F        F   
 POST /agents                        U     U      201   201     -   F        F       F       U       U
 GET /agents/a                       U     U      200   200     -   F        F       F       U       U
 PATCH /agents/a                     U     U      200   200     -   F        F       F       U       U
-DELETE /agents/{doomed}             U     U      204   204     -   F        F       F       U       U
+DELETE /agents/{deleted}            U     U      204   204     -   F        F       F       U       U
 GET /agents/a/keys                  U     U      200   200     -   F        F       F       U       U
 POST /agents/a/keys                 U     U      201   201     -   F        F       F       U       U
 DELETE /keys/{key}                  U     U      204   204     -   F        F       F       U       U
@@ -54,20 +54,20 @@ PUT manifest                        U     U      200   200     -   S      200   
 GET /nowhere                        -     -        -     -     -   -        -       -       -       -
 ";
 
-/// A caller with an authorization header.
+/// A caller and its authorization header, if any.
 struct Caller {
     name: &'static str,
     header: Option<(&'static str, String)>,
 }
 
 /// A gateway with the objects of all calls; each caller has its own.
-struct Stage {
+struct Fixture {
     replica: Replica,
     callers: Vec<Caller>,
 }
 
-impl Stage {
-    async fn set() -> Self {
+impl Fixture {
+    async fn new() -> Self {
         let database = database().await;
         let clock = ManualClock::at(datetime!(2026-11-21 12:00 UTC));
         let replica = Builder::new(&database).clock(clock.clone()).start().await;
@@ -86,7 +86,7 @@ impl Stage {
         let bearer = |key: &str| Some(("authorization", format!("Bearer {key}")));
         let agent = |key: &str| Some(("x-agent-api-key", key.to_owned()));
         let header = [
-            ("nobody", None),
+            ("absent", None),
             ("wrong", agent(std::str::from_utf8(&wrong).unwrap())),
             ("operator", bearer(&replica.operator)),
             ("owner", bearer(&owner(&replica, "acme").await)),
@@ -105,13 +105,13 @@ impl Stage {
     /// Creates what the call of one caller may delete, and calls; returns the answer as a cell of the table.
     async fn cell(&self, row: &str, caller: &Caller) -> String {
         let name = caller.name;
-        let doomed = match row {
-            "DELETE /tenants/{doomed}" => {
-                self.replica.tenant(&format!("doomed-{name}")).await;
+        let deleted = match row {
+            "DELETE /tenants/{deleted}" => {
+                self.replica.tenant(&format!("deleted-{name}")).await;
                 String::new()
             }
-            "DELETE /agents/{doomed}" => {
-                self.replica.agent("acme", &format!("doomed-{name}")).await;
+            "DELETE /agents/{deleted}" => {
+                self.replica.agent("acme", &format!("deleted-{name}")).await;
                 String::new()
             }
             row if row.contains("{key}") => {
@@ -136,12 +136,12 @@ impl Stage {
         let (method, path) = row.split_once(' ').unwrap();
         let path = match path {
             path if path.starts_with('/') => {
-                path.replace("{doomed}", &format!("doomed-{name}")).replace("{key}", &doomed)
+                path.replace("{deleted}", &format!("deleted-{name}")).replace("{key}", &deleted)
             }
             path => Self::path(path, name),
         };
-        let path = path.replace("{owner}", &doomed);
-        cell(&self.ask(caller, method, &path, body(row, name)).await)
+        let path = path.replace("{owner}", &deleted);
+        cell(&self.send(caller, method, &path, body(row, name)).await)
     }
 
     /// The path of an object of the agent `a`: the caller's own, or the list.
@@ -163,7 +163,7 @@ impl Stage {
         made.json()["id"].as_str().unwrap().to_owned()
     }
 
-    async fn ask(&self, caller: &Caller, method: &str, path: &str, body: Option<Value>) -> Answer {
+    async fn send(&self, caller: &Caller, method: &str, path: &str, body: Option<Value>) -> Answer {
         let mut headers = Vec::new();
         if let Some((name, value)) = &caller.header {
             headers.push((*name, value.as_str()));
@@ -207,17 +207,17 @@ fn cell(answer: &Answer) -> String {
 
 #[tokio::test]
 async fn each_credential_is_authorized_as_the_contract_says() {
-    let stage = Stage::set().await;
+    let fixture = Fixture::new().await;
     let mut table = "\n".to_owned();
     write!(table, "{:30}", "").unwrap();
-    for caller in &stage.callers {
+    for caller in &fixture.callers {
         write!(table, " {}", caller.name).unwrap();
     }
     for row in EXPECTED.lines().skip(2) {
         let row = row[..30].trim_end();
         write!(table, "\n{row:30}").unwrap();
-        for caller in &stage.callers {
-            write!(table, " {:>1$}", stage.cell(row, caller).await, caller.name.len()).unwrap();
+        for caller in &fixture.callers {
+            write!(table, " {:>1$}", fixture.cell(row, caller).await, caller.name.len()).unwrap();
         }
     }
     table.push('\n');
@@ -226,10 +226,10 @@ async fn each_credential_is_authorized_as_the_contract_says() {
 
 #[tokio::test]
 async fn missing_scope_is_named_in_the_challenge() {
-    let stage = Stage::set().await;
-    let mcp = &stage.callers[5];
+    let fixture = Fixture::new().await;
+    let mcp = &fixture.callers[5];
     let refused =
-        crate::support::answers::normalized(&stage.ask(mcp, "GET", "/agents/a/resources", None).await);
+        crate::support::answers::normalized(&fixture.send(mcp, "GET", "/agents/a/resources", None).await);
     let mut expected = crate::support::answers::problem(
         403,
         "insufficient_scope",
@@ -242,11 +242,11 @@ async fn missing_scope_is_named_in_the_challenge() {
 
 #[tokio::test]
 async fn two_different_credentials_are_refused() {
-    let stage = Stage::set().await;
-    let (_, key) = stage.replica.key("a", &["registry"]).await;
-    let operator = stage.replica.operator.clone();
+    let fixture = Fixture::new().await;
+    let (_, key) = fixture.replica.key("a", &["registry"]).await;
+    let operator = fixture.replica.operator.clone();
     let list = async |more: &[(&str, &str)]| {
-        ask(&stage.replica, &operator, ("GET", "/agents"), more, "").await.status.as_u16()
+        send(&fixture.replica, &operator, ("GET", "/agents"), more, "").await.status.as_u16()
     };
     assert_eq!(list(&[]).await, 200);
     assert_eq!(list(&[("x-agent-api-key", &key)]).await, 401);

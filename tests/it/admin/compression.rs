@@ -5,7 +5,7 @@ use std::io::Read;
 use flate2::read::GzDecoder;
 use serde_json::json;
 
-use super::ask;
+use super::send;
 use crate::support::app::{Replica, gateway, resource};
 use crate::support::http::Answer;
 
@@ -19,7 +19,7 @@ async fn large(replica: &Replica) -> String {
 }
 
 async fn get(replica: &Replica, path: &str, headers: &[(&str, &str)]) -> Answer {
-    ask(replica, &replica.operator, ("GET", path), headers, "").await
+    send(replica, &replica.operator, ("GET", path), headers, "").await
 }
 
 fn decoded(answer: &Answer) -> Vec<u8> {
@@ -82,7 +82,7 @@ async fn tags_of_compressed_responses_are_preconditions() {
     let put = async |tag| {
         let headers = [("content-type", "application/json"), ("if-match", tag)];
         let call = ("PUT", path.as_str());
-        ask(&replica, &replica.operator, call, &headers, r#"{"name":"m","contents":[]}"#)
+        send(&replica, &replica.operator, call, &headers, r#"{"name":"m","contents":[]}"#)
             .await
             .status
             .as_u16()
@@ -97,7 +97,7 @@ async fn small_responses_writes_and_other_surfaces_are_not_compressed() {
     let gzip = ("accept-encoding", "gzip");
     let text = json!({"name": "n", "description": "word ".repeat(2_000), "contents": []}).to_string();
     let headers = [("content-type", "application/json"), gzip];
-    let written = ask(&replica, &replica.operator, ("PUT", &path), &headers, text).await;
+    let written = send(&replica, &replica.operator, ("PUT", &path), &headers, text).await;
     assert_eq!((written.status.as_u16(), written.header("content-encoding")), (200, None));
     assert_eq!(written.header("etag"), Some("\"3\""));
     for path in ["/tenants/acme", "/nothing"] {

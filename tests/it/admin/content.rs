@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::ask;
+use super::send;
 use crate::support::answers::{answered, normalized, problem};
 use crate::support::app::{Builder, Replica, encode, gateway, resource};
 use crate::support::cluster::database;
@@ -17,7 +17,7 @@ async fn put(replica: &Replica, uri: &str, mime: Option<&str>, bytes: &[u8]) -> 
     let headers = mime.map(|mime| ("content-type", mime));
     let path = content(uri);
     let put = ("PUT", path.as_str());
-    normalized(&ask(replica, &replica.operator, put, headers.as_slice(), bytes.to_vec()).await)
+    normalized(&send(replica, &replica.operator, put, headers.as_slice(), bytes.to_vec()).await)
 }
 
 /// The MIME type and the bytes of raw content.
@@ -27,7 +27,7 @@ async fn get(replica: &Replica, uri: &str) -> (String, Vec<u8>) {
     (answer.header("content-type").unwrap().to_owned(), answer.body.to_vec())
 }
 
-async fn shown(replica: &Replica, uri: &str) -> Value {
+async fn definition(replica: &Replica, uri: &str) -> Value {
     replica.admin("GET", &resource("a", uri), None).await.json()
 }
 
@@ -51,7 +51,7 @@ async fn raw_content_keeps_its_bytes_and_mime_type() {
     ] {
         assert_eq!(put(&replica, uri, sent, bytes).await["status"], 201, "{uri}");
         assert_eq!(get(&replica, uri).await, (answered_as.to_owned(), bytes.to_vec()), "{uri}");
-        let part = &shown(&replica, uri).await["contents"][0];
+        let part = &definition(&replica, uri).await["contents"][0];
         assert!(part[carrier].is_string(), "{uri}: {part}");
     }
     // The headers too: foreign content is never rendered as a page of the gateway.
@@ -65,7 +65,7 @@ async fn raw_content_keeps_its_bytes_and_mime_type() {
     });
     assert_eq!(normalized(&replica.admin("GET", &content("x:/dir/a.txt"), None).await), expected);
     let named = json!({"uri": "x:/dir/a.txt", "name": "a.txt", "mimeType": "text/plain", "contents": [{"text": "ü\r\n"}]});
-    assert_eq!(shown(&replica, "x:/dir/a.txt").await, named);
+    assert_eq!(definition(&replica, "x:/dir/a.txt").await, named);
 }
 
 #[tokio::test]
@@ -81,7 +81,7 @@ async fn raw_content_replaces_the_content_and_keeps_the_definition() {
     assert_eq!(put(&replica, "x:1", Some(CURL), b"bytes").await, written(3));
     shown_as["contents"] = json!([{"blob": "Ynl0ZXM=", "uri": "x:own"}]);
     assert_eq!(
-        shown(&replica, "x:1").await,
+        definition(&replica, "x:1").await,
         shown_as,
         "of its current type: a blob, although it could be text"
     );
@@ -89,7 +89,7 @@ async fn raw_content_replaces_the_content_and_keeps_the_definition() {
     assert_eq!(put(&replica, "x:1", Some("text/plain"), b"bytes").await, written(4));
     shown_as["mimeType"] = json!("text/plain");
     shown_as["contents"] = json!([{"text": "bytes", "uri": "x:own"}]);
-    assert_eq!(shown(&replica, "x:1").await, shown_as);
+    assert_eq!(definition(&replica, "x:1").await, shown_as);
     let none = replica.admin("GET", &content("x:none"), None).await;
     assert_eq!(normalized(&none), problem(404, "not_found", "no such resource"));
 }
@@ -105,16 +105,16 @@ async fn raw_content_without_a_type_keeps_the_previous_type() {
     assert_eq!(replica.admin("PUT", &resource("a", "x:1"), Some(shown_as.clone())).await.status, 201);
     put(&replica, "x:1", None, b"b").await;
     shown_as["contents"][0]["text"] = json!("b");
-    assert_eq!(shown(&replica, "x:1").await, shown_as);
+    assert_eq!(definition(&replica, "x:1").await, shown_as);
     put(&replica, "x:1", Some("text/csv"), b"c").await;
     shown_as["contents"][0] = json!({"text": "c", "mimeType": "text/csv"});
-    assert_eq!(shown(&replica, "x:1").await, shown_as, "a declared type is that of the content");
+    assert_eq!(definition(&replica, "x:1").await, shown_as, "a declared type is that of the content");
     put(&replica, "x:1", Some("text/csv ; charset=iso-8859-1"), b"caf\xe9").await;
     let latin1 = ("text/csv ; charset=iso-8859-1".to_owned(), b"caf\xe9".to_vec());
     assert_eq!(get(&replica, "x:1").await, latin1);
     put(&replica, "x:1", None, b"cafe").await;
     let kept = json!([{"blob": "Y2FmZQ==", "mimeType": "text/csv ; charset=iso-8859-1"}]);
-    assert_eq!(shown(&replica, "x:1").await["contents"], kept, "no text with another declared charset");
+    assert_eq!(definition(&replica, "x:1").await["contents"], kept, "no text with another declared charset");
 }
 
 #[tokio::test]
@@ -140,13 +140,13 @@ async fn a_body_in_a_content_coding_is_refused() {
     let (encoding, json_type) = (("content-encoding", "gzip"), ("content-type", "application/json"));
     let wrong = "Content-Encoding is not supported; send the body as it is";
     let path = content("x:1");
-    let raw = ask(&replica, &replica.operator, ("PUT", &path), &[encoding], b"x".to_vec()).await;
+    let raw = send(&replica, &replica.operator, ("PUT", &path), &[encoding], b"x".to_vec()).await;
     assert_eq!(normalized(&raw), problem(415, "unsupported_media_type", wrong));
     let more = [json_type, encoding];
-    let agent = ask(&replica, &replica.operator, ("PATCH", "/agents/a"), &more, b"{}".to_vec()).await;
+    let agent = send(&replica, &replica.operator, ("PATCH", "/agents/a"), &more, b"{}".to_vec()).await;
     assert_eq!(normalized(&agent), problem(415, "unsupported_media_type", wrong));
     let spaced = [("content-type", "application/json ; charset=utf-8")];
-    let agent = ask(&replica, &replica.operator, ("PATCH", "/agents/a"), &spaced, b"{}".to_vec()).await;
+    let agent = send(&replica, &replica.operator, ("PATCH", "/agents/a"), &spaced, b"{}".to_vec()).await;
     assert_eq!(agent.status, 200, "{}", agent.text());
     let headers = [("x-agent-api-key", key.as_str()), json_type, encoding];
     let message = r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#;
@@ -171,7 +171,7 @@ async fn content_beyond_its_size_limit_is_refused() {
         let text = "\\u0041".repeat(length);
         let parts = vec![format!(r#"{{"text":"{text}"}}"#); parts].join(",");
         let body = format!(r#"{{"name":"n","contents":[{parts}]}}"#);
-        normalized(&super::say(&replica, ("PUT", &resource("a", "x:2")), &body).await)
+        normalized(&super::send_json(&replica, ("PUT", &resource("a", "x:2")), &body).await)
     };
     assert_eq!(json(2, 32_768).await["status"], 201);
     assert_eq!(json(2, 32_769).await, too_large, "all contents together");

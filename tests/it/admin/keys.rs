@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use time::Duration;
 use time::macros::datetime;
 
-use super::{ask, owner};
+use super::{owner, send};
 use crate::support::answers::{answered, normalized, problem};
 use crate::support::app::{Builder, Replica, gateway};
 use crate::support::clock::ManualClock;
@@ -30,9 +30,9 @@ async fn key_secret_is_returned_once_and_never_listed() {
         "createdAt": "<moment>", "expiresAt": "2999-12-31T23:00:00Z", "revokedAt": null, "lastUsedAt": null,
         "networks": [],
     });
-    let asked =
+    let body =
         json!({"name": "ci", "scopes": ["registry", "mcp", "mcp"], "expiresAt": "3000-01-01T00:00:00+01:00"});
-    let made = replica.admin("POST", "/agents/a/keys", Some(asked)).await;
+    let made = replica.admin("POST", "/agents/a/keys", Some(body)).await;
     assert_eq!(normalized(&made), answered(201, Some(3), &ci));
     let (id, secret) = key_of(&made.json());
     assert!(secret.starts_with("bak_") && made.json()["display"] == secret[..12]);
@@ -127,7 +127,7 @@ async fn ten_active_keys_are_the_most_and_each_can_be_rotated() {
     let (id, _) = replica.key("b", &["mcp"]).await;
     assert_eq!(replica.admin("DELETE", &format!("/keys/{id}"), None).await.status, 204);
     clock.advance(Duration::hours(2));
-    assert_eq!(status(&replica, &keys[0].1).await, 401, "the grace is over");
+    assert_eq!(status(&replica, &keys[0].1).await, 401, "the grace period is over");
     // An expired key does not count, like a revoked one.
     assert_eq!(eleventh().await["status"], 201);
     assert_eq!(eleventh().await, full);
@@ -140,8 +140,8 @@ async fn rotated_key_inherits_settings_and_the_old_expires_after_grace() {
     let replica = Builder::new(&database).clock(clock.clone()).start().await;
     replica.tenant("acme").await;
     replica.agent("acme", "a").await;
-    let asked = json!({"name": "ci", "scopes": ["mcp", "audit"], "expiresAt": "2026-11-21T18:00:00Z"});
-    let (id, first) = key_of(&replica.admin("POST", "/agents/a/keys", Some(asked)).await.json());
+    let body = json!({"name": "ci", "scopes": ["mcp", "audit"], "expiresAt": "2026-11-21T18:00:00Z"});
+    let (id, first) = key_of(&replica.admin("POST", "/agents/a/keys", Some(body)).await.json());
     let rotate = format!("/keys/{id}/rotate");
 
     let rotated = replica.admin("POST", &rotate, Some(json!({"graceSeconds": 600}))).await;
@@ -180,7 +180,7 @@ async fn rotated_key_inherits_settings_and_the_old_expires_after_grace() {
     let most = "graceSeconds must be at most 2592000, thirty days";
     assert_eq!(normalized(&long), problem(400, "invalid_params", most));
     let form =
-        ask(&replica, &replica.operator, ("POST", &rotate), &[("content-type", "text/plain")], "{}").await;
+        send(&replica, &replica.operator, ("POST", &rotate), &[("content-type", "text/plain")], "{}").await;
     let json_only = "Content-Type must be application/json";
     assert_eq!(normalized(&form), problem(415, "unsupported_media_type", json_only));
 }

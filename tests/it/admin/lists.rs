@@ -167,13 +167,13 @@ async fn cursor_of_another_list_is_refused() {
         let mut flipped = own.clone().into_bytes();
         flipped[3] = if flipped[3] == b'A' { b'B' } else { b'A' };
         let flipped = String::from_utf8(flipped).unwrap();
-        for nonsense in
+        for invalid in
             ["", "x", "AAAA", "ä", "\0", &flipped, &own[1..], &format!("{own}="), &format!("{own}AA")]
         {
-            assert_eq!(follow(list, nonsense).await, refused, "{list} {nonsense:?}");
+            assert_eq!(follow(list, invalid).await, refused, "{list} {invalid:?}");
         }
     }
     // The MCP endpoint has other cursors.
-    let told = replica.http.call("a", &key, "resources/list", json!({"cursor": cursors[5]})).await;
-    assert_eq!(told["error"]["code"], -32602);
+    let answer = replica.http.call("a", &key, "resources/list", json!({"cursor": cursors[5]})).await;
+    assert_eq!(answer["error"]["code"], -32602);
 }

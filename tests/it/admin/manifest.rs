@@ -5,7 +5,7 @@ use std::time::Instant;
 use serde_json::{Value, json};
 use waggle::model::sources::FailPoint;
 
-use super::{ask, say};
+use super::{send, send_json};
 use crate::support::answers::{answered, exact, normalized, problem};
 use crate::support::app::{Builder, Replica, gateway};
 use crate::support::cluster::database;
@@ -14,7 +14,7 @@ use crate::support::faults::FaultScript;
 const PATH: &str = "/agents/a/manifest";
 
 async fn put(replica: &Replica, manifest: &Value) -> Value {
-    normalized(&say(replica, ("PUT", PATH), &manifest.to_string()).await)
+    normalized(&send_json(replica, ("PUT", PATH), &manifest.to_string()).await)
 }
 
 async fn get(replica: &Replica) -> Value {
@@ -92,7 +92,7 @@ async fn applying_an_exported_manifest_changes_nothing() {
     assert_eq!(put(&replica, &demo).await, applied(2, [nothing(), nothing(), nothing()], 10));
     // Compared as text: the owner's JSON is returned as it was sent.
     let text = replica.admin("GET", PATH, None).await.text();
-    let again = normalized(&say(&replica, ("PUT", PATH), &text).await);
+    let again = normalized(&send_json(&replica, ("PUT", PATH), &text).await);
     assert_eq!(again, applied(2, [nothing(), nothing(), nothing()], 10));
     assert_eq!(get(&replica).await, shown);
     let read = replica.http.text("a", &key, "api://weather/bern/forecast").await;
@@ -107,7 +107,7 @@ async fn manifest_keeps_the_owners_json_byte_for_byte() {
     let text = format!(
         r#"{{"apiVersion":"waggle/v1","agent":"a","resources":[{{"uri":"x:1","name":"n","_meta":{meta},"contents":[{{"blob":"AAH/"}}]}}],"templates":[{{"uriTemplate":"y:{{a}}","name":"n","_meta":{meta},"completions":{{"a":["é"]}},"template":"{{{{ a }}}}"}}],"prompts":[{{"name":"p","_meta":{meta},"arguments":[{{"name":"a","required":false}}],"messages":[{{"role":"user","content":{{"type":"text","text":"","_meta":{meta}}}}}]}}]}}"#
     );
-    assert_eq!(say(&replica, ("PUT", PATH), &text).await.status, 200);
+    assert_eq!(send_json(&replica, ("PUT", PATH), &text).await.status, 200);
     assert_eq!(replica.admin("GET", PATH, None).await.text(), text);
 }
 
@@ -138,7 +138,7 @@ async fn manifest_writes_only_differences_in_one_revision() {
     let mut dry = applied(3, plan.clone(), 3);
     dry["body"]["dryRun"] = json!(true);
     let path = format!("{PATH}?dryRun=true");
-    assert_eq!(normalized(&say(&replica, ("PUT", &path), &after.to_string()).await), dry);
+    assert_eq!(normalized(&send_json(&replica, ("PUT", &path), &after.to_string()).await), dry);
     assert_eq!(replica.admin("GET", "/agents/a", None).await.revision(), 3, "nothing was written");
 
     assert_eq!(put(&replica, &after).await, applied(4, plan, 3));
@@ -173,7 +173,7 @@ async fn manifest_is_refused_when_its_revision_is_not_current() {
     let under = async |query: &str, tag: &str| {
         let headers = [("content-type", "application/json"), ("if-match", tag)];
         let body = r#"{"apiVersion":"waggle/v1"}"#;
-        ask(&replica, &replica.operator, ("PUT", &format!("{PATH}{query}")), &headers, body).await
+        send(&replica, &replica.operator, ("PUT", &format!("{PATH}{query}")), &headers, body).await
     };
     replica.put("a", "x:1", "").await;
     let mismatch = |current: i64| {
@@ -190,7 +190,7 @@ async fn manifest_is_refused_when_its_revision_is_not_current() {
     assert_eq!(exact(&under("", "\"2\"").await), mismatch(3));
     assert_eq!(under("", "*").await.revision(), 3);
     let known = [("if-none-match", "\"3\"")];
-    assert_eq!(ask(&replica, &replica.operator, ("GET", PATH), &known, "").await.status, 304);
+    assert_eq!(send(&replica, &replica.operator, ("GET", PATH), &known, "").await.status, 304);
 }
 
 #[tokio::test]
@@ -206,7 +206,7 @@ async fn manifest_changes_no_other_agent() {
         let mut all = all.clone();
         all["agent"] = json!(agent);
         let path = format!("/agents/{agent}/manifest");
-        assert_eq!(say(&replica, ("PUT", &path), &all.to_string()).await.status, 200);
+        assert_eq!(send_json(&replica, ("PUT", &path), &all.to_string()).await.status, 200);
         others.push(path);
     }
     let shown = async || {

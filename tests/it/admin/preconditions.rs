@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::ask;
+use super::send;
 use crate::support::answers::{normalized, problem};
 use crate::support::app::{Replica, gateway, resource};
 
@@ -18,7 +18,7 @@ async fn under(replica: &Replica, call: (&str, &str), condition: (&str, &str)) -
         _ => r#"{"name":"n"}"#,
     };
     let headers = [("content-type", "application/json"), condition];
-    normalized(&ask(replica, &replica.operator, call, &headers, body).await)
+    normalized(&send(replica, &replica.operator, call, &headers, body).await)
 }
 
 fn mismatch(current: i64) -> Value {
@@ -149,7 +149,7 @@ async fn repeated_and_combined_preconditions_all_apply() {
     let put = async |conditions: &[(&str, &str)]| {
         let mut headers = vec![("content-type", "application/json")];
         headers.extend_from_slice(conditions);
-        ask(&replica, &replica.operator, ("PUT", &path), &headers, body).await.status.as_u16()
+        send(&replica, &replica.operator, ("PUT", &path), &headers, body).await.status.as_u16()
     };
     assert_eq!(put(&[("if-match", "\"7\""), ("if-match", "\"8\"")]).await, 412);
     assert_eq!(put(&[("if-match", "\"2\""), ("if-none-match", "*")]).await, 412);
@@ -165,7 +165,7 @@ async fn matching_if_none_match_is_answered_304() {
     let path = resource("a", "x:1");
     let content = path.replace("resources?", "resources/content?");
     let read = async |method, path: &str, tag| {
-        normalized(&ask(&replica, &replica.operator, (method, path), &[("if-none-match", tag)], "").await)
+        normalized(&send(&replica, &replica.operator, (method, path), &[("if-none-match", tag)], "").await)
     };
     for known in ["\"2\"", "W/\"2\"", "*", "\"1\", \"2\""] {
         for method in ["GET", "HEAD"] {
@@ -190,12 +190,12 @@ async fn key_writes_return_the_entity_tag_for_the_next_write() {
     let send = async |method, path: &str, tag: i64, body: Value| {
         let tag = format!("\"{tag}\",");
         let headers = [("content-type", "application/json"), ("if-match", tag.as_str())];
-        ask(&replica, &replica.operator, (method, path), &headers, body.to_string()).await
+        send(&replica, &replica.operator, (method, path), &headers, body.to_string()).await
     };
     let limits = json!({"limits": {"perSecond": 10}});
     let changed = send("PATCH", &path, made.revision(), limits.clone()).await;
     assert_eq!((changed.status.as_u16(), changed.revision()), (200, made.revision() + 1));
-    assert_eq!(send("PATCH", &path, made.revision(), limits).await.status, 412, "another changed it");
+    assert_eq!(send("PATCH", &path, made.revision(), limits).await.status, 412, "it has changed since");
     let rotate = format!("{path}/rotate");
     assert_eq!(send("POST", &rotate, made.revision(), json!({})).await.status, 412);
     let rotated = send("POST", &rotate, changed.revision(), json!({})).await;

@@ -18,7 +18,7 @@ use crate::support::cluster::{Database, database};
 const END: &str = "2027-01-01T00:00:00Z";
 
 /// A gateway with the agents `a` and `b` of `acme`, whose keys have 50 units per second by default.
-struct Stage {
+struct Fixture {
     _database: Database,
     replica: Replica,
     clock: std::sync::Arc<ManualClock>,
@@ -38,7 +38,7 @@ impl From<Value> for Key {
     }
 }
 
-impl Stage {
+impl Fixture {
     async fn start() -> Self {
         let database = database().await;
         let clock = ManualClock::at(datetime!(2026-11-21 12:00 UTC));
@@ -61,24 +61,24 @@ impl Stage {
     }
 
     /// A key that an owner key creates.
-    async fn made(&self, by: &Key, agent: &str, body: Value) -> Key {
+    async fn create(&self, by: &Key, agent: &str, body: Value) -> Key {
         let path = format!("/agents/{agent}/keys");
         self.replica.http.admin(&by.secret, "POST", &path, Some(body)).await.json().into()
     }
 
-    async fn rotated(&self, by: &Key, key: &Key) -> Value {
+    async fn rotate(&self, by: &Key, key: &Key) -> Value {
         self.call(by, "POST", &format!("/keys/{}/rotate", key.id), json!({})).await
     }
 
     /// The successor of a key, with its secret.
-    async fn rotated_secret(&self, by: &Key, key: &Key) -> Key {
+    async fn rotate_secret(&self, by: &Key, key: &Key) -> Key {
         let path = format!("/keys/{}/rotate", key.id);
         self.replica.http.admin(&by.secret, "POST", &path, Some(json!({}))).await.json().into()
     }
 
     async fn status(&self, agent: &str, key: &Key) -> u16 {
         let list = json!({"jsonrpc": "2.0", "id": 1, "method": "resources/list"});
-        self.replica.http.ask(agent, &key.secret, &list).await.status.as_u16()
+        self.replica.http.post_bearer(agent, &key.secret, &list).await.status.as_u16()
     }
 }
 
@@ -86,7 +86,7 @@ fn forbidden(detail: &str) -> Value {
     problem(403, "forbidden", detail)
 }
 
-fn lacks(scope: &str) -> Value {
+fn insufficient_scope(scope: &str) -> Value {
     let detail = format!("this credential lacks the scope {scope}");
     let mut expected = problem(403, "insufficient_scope", &detail);
     let challenge = format!("Bearer realm=\"MCP\", error=\"insufficient_scope\", scope=\"{scope}\"");
@@ -104,9 +104,9 @@ fn narrow() -> Value {
 
 #[tokio::test]
 async fn narrow_owner_key_creates_keys_within_its_bounds() {
-    let stage = Stage::start().await;
-    let owner = stage.owner(narrow()).await;
-    let make = async |body: Value| stage.call(&owner, "POST", "/agents/a/keys", body).await;
+    let fixture = Fixture::start().await;
+    let owner = fixture.owner(narrow()).await;
+    let make = async |body: Value| fixture.call(&owner, "POST", "/agents/a/keys", body).await;
 
     let plain = make(json!({})).await;
     let inherited = json!({
@@ -123,9 +123,9 @@ async fn narrow_owner_key_creates_keys_within_its_bounds() {
     assert_eq!(make(within).await["status"], 201);
 
     for scopes in [json!(["mcp", "registry", "audit"]), json!(["mcp"])] {
-        assert_eq!(make(json!({"scopes": scopes})).await, lacks("mcp"));
+        assert_eq!(make(json!({"scopes": scopes})).await, insufficient_scope("mcp"));
     }
-    assert_eq!(make(json!({"scopes": ["audit"]})).await, lacks("audit"));
+    assert_eq!(make(json!({"scopes": ["audit"]})).await, insufficient_scope("audit"));
     for (networks, outside) in [
         (json!([]), "any address"),
         (json!(["127.0.0.1", "::1"]), "::1/128"),
@@ -141,25 +141,25 @@ async fn narrow_owner_key_creates_keys_within_its_bounds() {
     let detail = "limits must not exceed 20 requests/s and a burst of 30, the limits of the calling key";
     assert_eq!(make(json!({"limits": {"perSecond": 21, "burst": 30}})).await, forbidden(detail));
     assert_eq!(make(json!({"limits": {"perSecond": 0}})).await["status"], 400);
-    let listed = stage.replica.admin("GET", "/agents/a/keys", None).await.json();
+    let listed = fixture.replica.admin("GET", "/agents/a/keys", None).await.json();
     assert_eq!(listed["items"].as_array().unwrap().len(), 2, "nothing else was created");
 }
 
 #[tokio::test]
 async fn narrow_owner_key_rotates_and_limits_keys_within_its_bounds() {
-    let stage = Stage::start().await;
-    let owner = stage.owner(narrow()).await;
+    let fixture = Fixture::start().await;
+    let owner = fixture.owner(narrow()).await;
     let operators = async |body: Value| -> Key {
-        stage.replica.admin("POST", "/agents/a/keys", Some(body)).await.json().into()
+        fixture.replica.admin("POST", "/agents/a/keys", Some(body)).await.json().into()
     };
     let wide = operators(json!({"scopes": ["mcp", "registry"]})).await;
-    assert_eq!(stage.rotated(&owner, &wide).await, lacks("mcp"));
+    assert_eq!(fixture.rotate(&owner, &wide).await, insufficient_scope("mcp"));
     let anywhere = operators(json!({"scopes": ["registry"]})).await;
     let detail = "networks: any address is outside of 127.0.0.0/8, the networks of the calling key";
-    assert_eq!(stage.rotated(&owner, &anywhere).await, forbidden(detail));
+    assert_eq!(fixture.rotate(&owner, &anywhere).await, forbidden(detail));
 
     let same = operators(json!({"scopes": ["registry"], "networks": ["127.0.0.1"]})).await;
-    let successor = stage.rotated(&owner, &same).await;
+    let successor = fixture.rotate(&owner, &same).await;
     assert_eq!(successor["status"], 201, "{successor}");
     assert_eq!(successor["body"]["expiresAt"], END, "no later than the calling key");
     assert_eq!(successor["body"]["limits"], json!({"perSecond": 20, "burst": 30}), "no higher rate");
@@ -168,10 +168,10 @@ async fn narrow_owner_key_rotates_and_limits_keys_within_its_bounds() {
         "scopes": ["registry"], "networks": ["127.0.0.1"], "expiresAt": "2026-12-24T00:00:00Z",
     });
     let short = operators(short).await;
-    assert_eq!(stage.rotated(&owner, &short).await["body"]["expiresAt"], "2026-12-24T00:00:00Z");
+    assert_eq!(fixture.rotate(&owner, &short).await["body"]["expiresAt"], "2026-12-24T00:00:00Z");
 
     let limits = async |limits: Value| {
-        stage.call(&owner, "PATCH", &format!("/keys/{}", wide.id), json!({"limits": limits})).await
+        fixture.call(&owner, "PATCH", &format!("/keys/{}", wide.id), json!({"limits": limits})).await
     };
     let detail = "limits must not exceed 20 requests/s and a burst of 30, the limits of the calling key";
     assert_eq!(limits(json!({"perSecond": 30})).await, forbidden(detail));
@@ -186,48 +186,49 @@ async fn narrow_owner_key_rotates_and_limits_keys_within_its_bounds() {
 
 #[tokio::test]
 async fn keys_are_revoked_with_the_key_that_created_them() {
-    let stage = Stage::start().await;
-    let (owner, other) = (stage.owner(json!({})).await, stage.owner(json!({})).await);
-    let of_owner = [stage.made(&owner, "a", json!({})).await, stage.made(&owner, "b", json!({})).await];
-    let of_other = stage.made(&other, "a", json!({})).await;
-    let (_, by_operator) = stage.replica.key("a", &["mcp"]).await;
+    let fixture = Fixture::start().await;
+    let (owner, other) = (fixture.owner(json!({})).await, fixture.owner(json!({})).await);
+    let of_owner =
+        [fixture.create(&owner, "a", json!({})).await, fixture.create(&owner, "b", json!({})).await];
+    let of_other = fixture.create(&other, "a", json!({})).await;
+    let (_, by_operator) = fixture.replica.key("a", &["mcp"]).await;
     assert_eq!(of_owner[0].shown["createdBy"], of_owner[1].shown["createdBy"]);
     assert_ne!(of_owner[0].shown["createdBy"], of_other.shown["createdBy"]);
     // A key that it rotated belongs to it as well, regardless of its creator.
-    let taken: Key = stage.rotated_secret(&owner, &of_other).await;
+    let taken: Key = fixture.rotate_secret(&owner, &of_other).await;
     assert_eq!(taken.shown["createdBy"], of_owner[0].shown["createdBy"]);
     // Creators are principals: the successor of the owner key also revokes what its predecessor created.
     let rotate = format!("/keys/{}/rotate", owner.id);
-    let successor: Key = stage.replica.admin("POST", &rotate, None).await.json().into();
-    let of_successor = stage.made(&successor, "b", json!({})).await;
+    let successor: Key = fixture.replica.admin("POST", &rotate, None).await.json().into();
+    let of_successor = fixture.create(&successor, "b", json!({})).await;
 
     let revoke = format!("/keys/{}?descendants=true", owner.id);
-    let revoked = stage.replica.admin("DELETE", &revoke, None).await;
+    let revoked = fixture.replica.admin("DELETE", &revoke, None).await;
     assert_eq!(revoked.status, 204);
     for (agent, key) in [("a", &of_owner[0]), ("b", &of_owner[1]), ("a", &taken), ("b", &of_successor)] {
-        assert_eq!(stage.status(agent, key).await, 401);
+        assert_eq!(fixture.status(agent, key).await, 401);
     }
-    assert_eq!(stage.status("a", &of_other).await, 200, "in its grace");
-    assert_eq!(stage.status("b", &successor).await, 200, "the successor is a key of its own");
+    assert_eq!(fixture.status("a", &of_other).await, 200, "in its grace");
+    assert_eq!(fixture.status("b", &successor).await, 200, "the successor is a key of its own");
     let list = json!({"jsonrpc": "2.0", "id": 1, "method": "resources/list"});
-    assert_eq!(stage.replica.http.post("a", &by_operator, &list).await.status, 200);
-    let again = stage.replica.admin("DELETE", &revoke, None).await;
+    assert_eq!(fixture.replica.http.post("a", &by_operator, &list).await.status, 200);
+    let again = fixture.replica.admin("DELETE", &revoke, None).await;
     assert_eq!(again.revision(), revoked.revision(), "nothing is left to revoke");
     // Descendants of a key that was revoked alone are revoked later.
-    let of_other = stage.made(&other, "a", json!({})).await;
+    let of_other = fixture.create(&other, "a", json!({})).await;
     for (path, status) in [("", 200), ("?descendants=true", 401)] {
-        stage.replica.admin("DELETE", &format!("/keys/{}{path}", other.id), None).await;
-        assert_eq!(stage.status("a", &of_other).await, status);
+        fixture.replica.admin("DELETE", &format!("/keys/{}{path}", other.id), None).await;
+        assert_eq!(fixture.status("a", &of_other).await, status);
     }
-    let unknown = stage.replica.admin("DELETE", &format!("/keys/{}?descendant=true", owner.id), None).await;
+    let unknown = fixture.replica.admin("DELETE", &format!("/keys/{}?descendant=true", owner.id), None).await;
     assert_eq!(unknown.status, 400);
 }
 
 #[tokio::test]
 async fn key_revoked_during_the_request_creates_no_key() {
-    let stage = Stage::start().await;
-    let owner = stage.owner(narrow()).await;
-    let identity = &stage.replica.running.services.identity;
+    let fixture = Fixture::start().await;
+    let owner = fixture.owner(narrow()).await;
+    let identity = &fixture.replica.running.services.identity;
     let tenant = identity.tenant(&Slug::parse("acme").unwrap()).await.unwrap().uid;
     let agent = identity.agent("a").await.unwrap().uid;
     let maker = Maker::Key(KeyId(owner.id.parse().unwrap()));
@@ -242,14 +243,14 @@ async fn key_revoked_during_the_request_creates_no_key() {
             networks: None,
             limits: None,
         };
-        identity.create_key(new, maker, AuditedWrite::UNAUDITED).await.map(|made| made.key.expires_at)
+        identity.create_key(new, maker, AuditedWrite::UNAUDITED).await.map(|created| created.key.expires_at)
     };
     assert!(make().await.is_ok());
-    stage.clock.advance(Duration::days(41));
+    fixture.clock.advance(Duration::days(41));
     assert_eq!(make().await, Err(Fault::Unauthenticated), "expired");
-    let other = stage.owner(json!({})).await;
+    let other = fixture.owner(json!({})).await;
     let maker = Maker::Key(KeyId(other.id.parse().unwrap()));
-    let revoked = stage.replica.admin("DELETE", &format!("/keys/{}", other.id), None).await;
+    let revoked = fixture.replica.admin("DELETE", &format!("/keys/{}", other.id), None).await;
     assert_eq!(revoked.status, 204);
     let key = identity.key(KeyId(owner.id.parse().unwrap())).await.unwrap();
     let limited =
@@ -259,11 +260,11 @@ async fn key_revoked_during_the_request_creates_no_key() {
 
 #[tokio::test]
 async fn refused_call_names_the_required_credential() {
-    let stage = Stage::start().await;
-    let owner = stage.owner(json!({})).await;
-    let agent = stage.made(&owner, "a", json!({"scopes": ["mcp", "registry", "audit"]})).await;
+    let fixture = Fixture::start().await;
+    let owner = fixture.owner(json!({})).await;
+    let agent = fixture.create(&owner, "a", json!({"scopes": ["mcp", "registry", "audit"]})).await;
     let get = async |key: &Key, path: &str| {
-        without_rates(&stage.replica.http.admin(&key.secret, "GET", path, None).await)
+        without_rates(&fixture.replica.http.admin(&key.secret, "GET", path, None).await)
     };
     let operator = forbidden("this call requires the operator key");
     assert_eq!(get(&owner, "/tenants").await, operator);

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::say;
+use super::send_json;
 use crate::support::answers::{answered, normalized, problem};
 use crate::support::app::{Replica, encode, gateway};
 
@@ -11,7 +11,7 @@ fn prompt(name: &str) -> String {
 }
 
 async fn put(replica: &Replica, name: &str, body: &str) -> Value {
-    normalized(&say(replica, ("PUT", &prompt(name)), body).await)
+    normalized(&send_json(replica, ("PUT", &prompt(name)), body).await)
 }
 
 async fn get(replica: &Replica, name: &str) -> Value {
@@ -127,10 +127,10 @@ async fn unchanged_prompt_causes_no_notification() {
             "{change}"
         );
     }
-    let told = "select count(*) from (select array_agg(kind order by revision) as kinds from changes \
-                where subject = 'p') told where kinds = array['prompt_added', 'prompt_messages', \
+    let recorded = "select count(*) from (select array_agg(kind order by revision) as kinds from changes \
+                where subject = 'p') recorded where kinds = array['prompt_added', 'prompt_messages', \
                 'prompt_messages', 'prompt_defined', 'prompt_defined']";
-    assert_eq!(database.number(told).await, 1);
+    assert_eq!(database.number(recorded).await, 1);
 }
 
 #[tokio::test]

@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::say;
+use super::send_json;
 use crate::support::answers::{answered, normalized, problem};
 use crate::support::app::{Replica, gateway, resource};
 
 async fn put(replica: &Replica, uri: &str, body: &str) -> Value {
-    normalized(&say(replica, ("PUT", &resource("a", uri)), body).await)
+    normalized(&send_json(replica, ("PUT", &resource("a", uri)), body).await)
 }
 
 async fn get(replica: &Replica, uri: &str) -> String {
@@ -98,10 +98,10 @@ async fn resource_metadata_is_kept_byte_for_byte() {
     let listed = replica.admin("GET", "/agents/a/resources", None).await.text();
     assert_eq!(listed, format!(r#"{{"items":[{shown}"size":1}}],"nextCursor":null}}"#));
     let list = json!({"jsonrpc": "2.0", "id": 1, "method": "resources/list"});
-    let told = replica.http.post("a", &key, &list).await.text();
+    let answer = replica.http.post("a", &key, &list).await.text();
     let expected = shown.replace(r#","icons""#, r#","size":1,"icons""#);
     let expected = expected.strip_suffix(',').unwrap();
-    assert_eq!(told, format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{"resources":[{expected}}}]}}}}"#));
+    assert_eq!(answer, format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{"resources":[{expected}}}]}}}}"#));
 }
 
 #[tokio::test]

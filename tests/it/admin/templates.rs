@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::say;
+use super::send_json;
 use crate::support::answers::{answered, normalized, problem};
 use crate::support::app::{Builder, Replica, encode, gateway};
 use crate::support::cluster::database;
@@ -12,7 +12,7 @@ fn template(text: &str) -> String {
 }
 
 async fn put(replica: &Replica, text: &str, body: &str) -> Value {
-    normalized(&say(replica, ("PUT", &template(text)), body).await)
+    normalized(&send_json(replica, ("PUT", &template(text)), body).await)
 }
 
 async fn get(replica: &Replica, text: &str) -> Value {
@@ -87,10 +87,10 @@ async fn unchanged_template_causes_no_notification() {
             "{change}"
         );
     }
-    let told = "select count(*) from (select array_agg(kind order by revision) as kinds from changes \
-                where subject = 'x:{a}') told where kinds = array['template_added', 'template_body', \
+    let recorded = "select count(*) from (select array_agg(kind order by revision) as kinds from changes \
+                where subject = 'x:{a}') recorded where kinds = array['template_added', 'template_body', \
                 'template_completions', 'template_defined', 'template_defined']";
-    assert_eq!(database.number(told).await, 1);
+    assert_eq!(database.number(recorded).await, 1);
 }
 
 #[tokio::test]
@@ -110,7 +110,7 @@ async fn ambiguous_templates_are_refused_together_but_not_in_turn() {
     assert_eq!(put(&replica, "x:z/{b}", body).await["status"], 201);
     replica.agent("acme", "b").await;
     let of_another = template("x:{a}/y").replace("/a/", "/b/");
-    assert_eq!(say(&replica, ("PUT", &of_another), body).await.status, 201);
+    assert_eq!(send_json(&replica, ("PUT", &of_another), body).await.status, 201);
 }
 
 #[tokio::test]
@@ -124,16 +124,16 @@ async fn template_and_prompt_limits_of_an_agent_are_enforced() {
     for (name, expected) in [("1", 201), ("2", 201), ("3", 400), ("2", 200)] {
         assert_eq!(put(&replica, &format!("x{name}:{{a}}"), body).await["status"], expected, "{name}");
         let path = format!("/agents/a/prompts/{name}");
-        assert_eq!(say(&replica, ("PUT", &path), prompt).await.status, expected, "{name}");
+        assert_eq!(send_json(&replica, ("PUT", &path), prompt).await.status, expected, "{name}");
     }
     let full = |what: &str| {
         problem(400, "invalid_params", &format!("the agent's limit of {what} is reached; delete one first"))
     };
     assert_eq!(put(&replica, "x3:{a}", body).await, full("resource templates"));
-    let third = normalized(&say(&replica, ("PUT", "/agents/a/prompts/3"), prompt).await);
+    let third = normalized(&send_json(&replica, ("PUT", "/agents/a/prompts/3"), prompt).await);
     assert_eq!(third, full("prompts"));
     assert_eq!(replica.admin("DELETE", &template("x1:{a}"), None).await.status, 204);
     assert_eq!(replica.admin("DELETE", "/agents/a/prompts/1", None).await.status, 204);
     assert_eq!(put(&replica, "x3:{a}", body).await["status"], 201);
-    assert_eq!(say(&replica, ("PUT", "/agents/a/prompts/3"), prompt).await.status, 201);
+    assert_eq!(send_json(&replica, ("PUT", "/agents/a/prompts/3"), prompt).await.status, 201);
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::say;
+use super::send_json;
 use crate::support::answers::{answered, normalized, problem};
 use crate::support::app::gateway;
 
@@ -39,7 +39,7 @@ async fn tenant_is_created_read_renamed_and_deleted() {
     }
     let again = json!({"id": "acme", "name": "acme", "maxKeyAgeDays": null, "createdAt": "<moment>"});
     let made = admin("POST", "/tenants", Some(json!({"id": "acme"}))).await;
-    assert_eq!(made, answered(201, Some(4), &again), "a new life starts above the old one's last revision");
+    assert_eq!(made, answered(201, Some(4), &again), "revisions continue above those of the deleted tenant");
 }
 
 #[tokio::test]
@@ -124,7 +124,7 @@ async fn unknown_members_and_parameters_are_refused_by_name() {
             ),
         ),
     ] {
-        assert_eq!(normalized(&say(&replica, call, body).await), expected, "{call:?}");
+        assert_eq!(normalized(&send_json(&replica, call, body).await), expected, "{call:?}");
     }
     for (method, path, detail) in [
         ("GET", "/tenants?tenant=a", "tenant: unknown field `tenant`, expected `limit` or `cursor`"),
@@ -137,6 +137,6 @@ async fn unknown_members_and_parameters_are_refused_by_name() {
         ("GET", "/agents/a/resources?uri=x:1&limit=1", "uri cannot be combined with limit or cursor"),
     ] {
         let expected = problem(400, "invalid_params", &format!("query: {detail}"));
-        assert_eq!(normalized(&say(&replica, (method, path), "{}").await), expected, "{method} {path}");
+        assert_eq!(normalized(&send_json(&replica, (method, path), "{}").await), expected, "{method} {path}");
     }
 }

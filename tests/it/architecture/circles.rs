@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 
 use super::paths::{Named, named};
 
-/// The files that import each other in circles, one list a circle. Each file is given by the path of its module. A module
-/// that re-exports what its own files define does not import them; who imports a re-exported name imports the file that
-/// defines it.
+/// The files that import each other in circles, one list per circle. A file is identified by the path of its module. A
+/// re-export is not an import: a file that imports a re-exported name imports the file that defines it.
 pub(super) fn circles(files: &[(String, String)]) -> Vec<Vec<String>> {
     let index = Index::new(files);
     let imports: Vec<Vec<usize>> = (0..files.len())
@@ -30,7 +29,7 @@ pub(super) fn circles(files: &[(String, String)]) -> Vec<Vec<String>> {
     found
 }
 
-/// The files by their modules, and the paths that each names.
+/// The files by their modules, and the paths in each.
 struct Index<'f> {
     files: &'f [(String, String)],
     numbers: BTreeMap<&'f str, usize>,
@@ -46,8 +45,8 @@ impl<'f> Index<'f> {
         Self { files, numbers, paths }
     }
 
-    /// The file that defines what the file `from` names by a path: that of the longest module that the path begins with
-    /// or, where that one re-exports the name, the file that it has the name from.
+    /// The file that defines an item that the file `from` refers to by `path`: the file of the longest module that is a
+    /// prefix of the path or, if that module re-exports the item, the file that defines it.
     fn defining_file(&self, path: &str, from: usize) -> Option<usize> {
         let within = format!("{}::{path}", self.files[from].0);
         let (number, rest) = self.longest_module(path).or_else(|| self.longest_module(&within))?;
@@ -58,7 +57,7 @@ impl<'f> Index<'f> {
         origin.and_then(|origin| self.defining_file(&origin.path, number)).or(Some(number))
     }
 
-    /// The longest module that a path begins with, and what follows it.
+    /// The longest module that is a prefix of a path, and the rest of the path.
     fn longest_module<'p>(&self, path: &'p str) -> Option<(usize, &'p str)> {
         let mut module = path;
         loop {

@@ -1,14 +1,14 @@
-//! The paths that a source file names, as far as they can be recognised without a compiler: those that begin with `crate`,
-//! `self` or `super` made whole, and those that begin with anything else as they stand.
+//! The paths in a source file, as far as they can be recognised without a compiler. Paths that begin with `crate`, `self`
+//! or `super` are resolved; all others are returned unchanged.
 
-/// A path, and whether the file hands it on under a name of its own.
+/// A path, and whether the file re-exports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Named {
     pub(super) path: String,
     pub(super) reexport: bool,
 }
 
-/// The paths of more than one step, and whatever a `use` names, in `text`, which is the file of `module`.
+/// The paths of more than one segment, and all paths in `use` declarations, in `text`, the file of `module`.
 pub(super) fn named(module: &[String], text: &str) -> Vec<Named> {
     let tokens = tokens(text);
     Reader { tokens: &tokens, at: 0, module: module.to_vec(), inner: Vec::new(), depth: 0, found: Vec::new() }
@@ -23,7 +23,7 @@ enum Token {
     Sign(char),
 }
 
-/// Names and signs, without comments, texts, characters and lifetimes.
+/// Identifiers and punctuation, without comments, literals and lifetimes.
 fn tokens(text: &str) -> Vec<Token> {
     let mut tokens = Vec::new();
     let mut rest = text;
@@ -48,7 +48,7 @@ fn tokens(text: &str) -> Vec<Token> {
     tokens
 }
 
-/// The length of a comment, text, character or lifetime at the beginning of `rest`; `name` is the name there, if any.
+/// The length of the comment, literal or lifetime at the beginning of `rest`; `name` is the identifier there, if any.
 fn skipped(rest: &str, name: &str) -> Option<usize> {
     if rest.starts_with("//") {
         return Some(rest.find('\n').unwrap_or(rest.len()));
@@ -82,7 +82,7 @@ fn block_comment(rest: &str) -> usize {
     rest.len()
 }
 
-/// From the `#`s before the first quote to those after the last; `None` for a raw name such as `r#use`.
+/// The length from the `#`s before the first quote to those after the last; `None` for a raw identifier such as `r#use`.
 fn raw_string(after: &str) -> Option<usize> {
     let marks = after.bytes().take_while(|byte| *byte == b'#').count();
     let body = after[marks..].strip_prefix('"')?;
@@ -107,7 +107,7 @@ fn character_or_lifetime(after: &str) -> usize {
     let mut inside = after.chars().skip(1);
     match (inside.next(), inside.next()) {
         (Some('\\'), _) | (Some(_), Some('\'')) => quoted(after, '\''),
-        // A lifetime: its name must not be taken for one of a path.
+        // A lifetime: its name is not part of a path.
         _ => 1 + after[1..].find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(after.len() - 1),
     }
 }
@@ -116,7 +116,7 @@ struct Reader<'t> {
     tokens: &'t [Token],
     at: usize,
     module: Vec<String>,
-    /// The modules with a body in this file that are open, each with the depth of braces around it.
+    /// The inline modules around the current position, each with its depth of braces.
     inner: Vec<(String, usize)>,
     depth: usize,
     found: Vec<Named>,
@@ -160,7 +160,7 @@ impl Reader<'_> {
     }
 
     fn read_use(&mut self) {
-        // `pub use` and `pub(…) use`; a private one hands nothing on.
+        // `pub use` and `pub(…) use`; a private `use` re-exports nothing.
         let before = self.at.checked_sub(1).and_then(|before| self.tokens.get(before));
         let restricted = matches!(before, Some(Token::Sign(')')));
         let reexport = restricted || before == Some(&Token::Name("pub".to_owned()));
@@ -194,7 +194,7 @@ impl Reader<'_> {
         self.keep(&path, reexport);
     }
 
-    /// A path in a type or an expression. One that follows a dot is a field's or a method's name.
+    /// A path in a type or an expression. After a dot it is the name of a field or a method.
     fn read_path(&mut self) {
         let member = self.at > 0 && self.tokens[self.at - 1] == Token::Sign('.');
         let mut path = Vec::new();
@@ -229,7 +229,7 @@ impl Reader<'_> {
             Some("super") => [&here[..here.len().saturating_sub(ups)], &path[ups..]].concat(),
             _ => path.to_vec(),
         };
-        // `use a::b::{self}` names `a::b`.
+        // `use a::b::{self}` refers to `a::b`.
         let whole: Vec<_> = whole.into_iter().filter(|step| step != "self").collect();
         self.found.push(Named { path: whole.join("::"), reexport });
     }

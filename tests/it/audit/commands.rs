@@ -97,9 +97,9 @@ async fn audit_tail_prints_the_newest_rows_then_follows() {
     assert_eq!(printed(&replica, &["tail", "--lines", "3"]).await, lines(all[..3].iter().rev()));
 
     let mut child = audit(&replica, &["tail", "-f", "--lines", "3"]);
-    let mut told = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut output = BufReader::new(child.stdout.take().unwrap()).lines();
     let mut next = async || {
-        let line = tokio::time::timeout(DEADLINE, told.next_line()).await.unwrap();
+        let line = tokio::time::timeout(DEADLINE, output.next_line()).await.unwrap();
         line.unwrap().unwrap() + "\n"
     };
     for row in all[..3].iter().rev() {
@@ -111,7 +111,7 @@ async fn audit_tail_prints_the_newest_rows_then_follows() {
         assert_eq!(next().await, lines(&rows(&replica).await[..1]));
     }
     // The command ends when its reader closes the pipe.
-    drop(told);
+    drop(output);
     replica.http.text("research", &key, "test://a").await.unwrap();
     assert_eq!(ended(&mut child).await, (Some(0), String::new()));
 }
@@ -125,9 +125,9 @@ async fn becomes(database: &Database, reads: i64) {
 /// The exit code of a command that ends by itself, and its standard error.
 async fn ended(child: &mut Child) -> (Option<i32>, String) {
     let status = tokio::time::timeout(DEADLINE, child.wait()).await.unwrap().unwrap();
-    let mut said = String::new();
-    child.stderr.take().unwrap().read_to_string(&mut said).await.unwrap();
-    (status.code(), said)
+    let mut stderr = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut stderr).await.unwrap();
+    (status.code(), stderr)
 }
 
 #[tokio::test]

@@ -14,11 +14,11 @@ async fn audit_rows_are_returned_as_ndjson_and_csv_newest_first() {
     }
     reaches(&database, 1_203).await;
     let bearer = format!("Bearer {}", replica.operator);
-    let ask = async |accept: &str, query: &str| {
+    let get = async |accept: &str, query: &str| {
         let headers = [("authorization", bearer.as_str()), ("accept", accept)];
         replica.http.send("GET", &format!("/admin/v1/audit{query}"), &headers, "").await
     };
-    let lines = ask("application/x-ndjson", "?agent=research").await;
+    let lines = get("application/x-ndjson", "?agent=research").await;
     assert_eq!(lines.header("content-type"), Some("application/x-ndjson"));
     let rows: Vec<Value> = lines.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(rows.len(), 1_202);
@@ -27,7 +27,7 @@ async fn audit_rows_are_returned_as_ndjson_and_csv_newest_first() {
     assert_eq!(rows[0]["subject"], "test://1199");
 
     let (from, to) = (rows[9]["at"].as_str().unwrap(), rows[4]["at"].as_str().unwrap());
-    let csv = ask("text/csv", &format!("?agent=research&outcome=ok&from={from}&to={to}")).await;
+    let csv = get("text/csv", &format!("?agent=research&outcome=ok&from={from}&to={to}")).await;
     assert_eq!(csv.header("content-type"), Some("text/csv; charset=utf-8"));
     let text = csv.text();
     let found: Vec<_> = text.split("\r\n").collect();
@@ -36,5 +36,5 @@ async fn audit_rows_are_returned_as_ndjson_and_csv_newest_first() {
     let hashes: Vec<_> = found[1..].iter().filter_map(|row| row.rsplit(',').next()).collect();
     assert_eq!(hashes[..5], expected);
     assert_eq!(hashes.len(), 6, "and nothing behind the last line");
-    assert_eq!(ask("text/csv", "?limit=3").await.status, 400);
+    assert_eq!(get("text/csv", "?limit=3").await.status, 400);
 }

@@ -28,16 +28,16 @@ struct Readers {
 }
 
 impl Readers {
-    fn start(post: &Arc<AuditSite>, count: usize) -> Self {
+    fn start(audit_site: &Arc<AuditSite>, count: usize) -> Self {
         let (mut clients, stop) = (JoinSet::new(), CancellationToken::new());
         for client in 0..count {
-            let (post, stop) = (Arc::clone(post), stop.clone());
+            let (audit_site, stop) = (Arc::clone(audit_site), stop.clone());
             clients.spawn(async move {
                 for count in 0.. {
                     if stop.is_cancelled() {
                         return count;
                     }
-                    assert_eq!(post.read(&format!("{client}-{count}"), &long_uri()).await.status, 200);
+                    assert_eq!(audit_site.read(&format!("{client}-{count}"), &long_uri()).await.status, 200);
                 }
                 unreachable!()
             });
@@ -52,8 +52,8 @@ impl Readers {
 }
 
 /// What the gateway logged about lost events.
-fn lost_lines(post: &AuditSite) -> Vec<Value> {
-    let printed = post.site.printed("stderr");
+fn lost_lines(audit_site: &AuditSite) -> Vec<Value> {
+    let printed = audit_site.site.printed("stderr");
     // The last line may be incomplete.
     let lines = printed.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     lines.filter(|line| line["message"].as_str().unwrap().starts_with("audit events lost")).collect()
@@ -61,78 +61,80 @@ fn lost_lines(post: &AuditSite) -> Vec<Value> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn full_batched_log_loses_events_and_reports_how_many() {
-    let (post, gateway) = AuditSite::new(&[SMALL, ("WAGGLE_AUDIT__QUEUE", "400")]).await;
-    let post = Arc::new(post);
-    post.is_written().await;
-    post.proxy.fail(Fault::Refused);
-    let readers = Readers::start(&post, 4);
-    eventually("events are lost", async || post.number("lost_total").await > 0).await;
+    let (audit_site, gateway) = AuditSite::new(&[SMALL, ("WAGGLE_AUDIT__QUEUE", "400")]).await;
+    let audit_site = Arc::new(audit_site);
+    audit_site.is_written().await;
+    audit_site.proxy.fail(Fault::Refused);
+    let readers = Readers::start(&audit_site, 4);
+    eventually("events are lost", async || audit_site.number("lost_total").await > 0).await;
     let loses = Instant::now();
-    let lines = || lost_lines(&post);
+    let lines = || lost_lines(&audit_site);
     eventually("the loss is logged repeatedly", async || lines().len() >= 3).await;
     let count = readers.stop().await;
-    let told_for = loses.elapsed();
-    let lost = post.number("lost_total").await;
+    let logged_for = loses.elapsed();
+    let lost = audit_site.number("lost_total").await;
     println!("{count} requests, {lost} of them lost");
-    assert!(post.number("spilled_bytes").await > 500_000);
-    assert!(post.number("waiting").await >= 400);
+    assert!(audit_site.number("spilled_bytes").await > 500_000);
+    assert!(audit_site.number("waiting").await >= 400);
 
-    post.proxy.fail(Fault::None);
-    post.is_written().await;
-    assert_eq!(post.number("lost_total").await, lost);
+    audit_site.proxy.fail(Fault::None);
+    audit_site.is_written().await;
+    assert_eq!(audit_site.number("lost_total").await, lost);
     let reads = "select count(*) from audit_log where method = 'resources/read' and subject <> 'test://a'";
-    let there = post.database.number(reads).await;
-    assert_eq!(there + lost, i64::try_from(count).unwrap());
-    let mut connection = post.database.connect().await;
+    let recorded = audit_site.database.number(reads).await;
+    assert_eq!(recorded + lost, i64::try_from(count).unwrap());
+    let mut connection = audit_site.database.connect().await;
     let query = "select concat_ws(' ', method, subject, outcome) from audit_log where method = 'audit/lost'";
-    let told: Vec<String> = sqlx::query_scalar(query).fetch_all(&mut connection).await.unwrap();
-    assert_eq!(told, [format!("audit/lost {lost} events unavailable")]);
-    let rows = post.database.number("select count(*) from audit_log").await;
-    assert_eq!(post.number("rows_total").await, rows);
+    let rows_of_losses: Vec<String> = sqlx::query_scalar(query).fetch_all(&mut connection).await.unwrap();
+    assert_eq!(rows_of_losses, [format!("audit/lost {lost} events unavailable")]);
+    let rows = audit_site.database.number("select count(*) from audit_log").await;
+    assert_eq!(audit_site.number("rows_total").await, rows);
     assert!(gateway.stop().await.success());
 
     let lines = lines();
     assert!(lines.iter().all(|line| line["level"] == "ERROR"), "{lines:?}");
-    let most = usize::try_from(told_for.as_secs()).unwrap() + 2;
-    assert!((3..=most).contains(&lines.len()), "{} in {told_for:?}", lines.len());
-    assert_eq!(post.verify().await.0, Some(0));
+    let most = usize::try_from(logged_for.as_secs()).unwrap() + 2;
+    assert!((3..=most).contains(&lines.len()), "{} in {logged_for:?}", lines.len());
+    assert_eq!(audit_site.verify().await.0, Some(0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn full_synchronous_log_refuses_requests() {
     let settings = [SMALL, ("WAGGLE_AUDIT__QUEUE", "16"), ("WAGGLE_AUDIT__DURABILITY", "sync")];
-    let (post, gateway) = AuditSite::new(&settings).await;
-    let post = Arc::new(post);
-    post.is_written().await;
-    post.proxy.fail(Fault::Refused);
+    let (audit_site, gateway) = AuditSite::new(&settings).await;
+    let audit_site = Arc::new(audit_site);
+    audit_site.is_written().await;
+    audit_site.proxy.fail(Fault::Refused);
     let mut refused = error(503, "null", -31_017, "unavailable", BUSY);
     refused["headers"]["retry-after"] = json!("1");
     // Until none can be stored; requests that wait for their row are then refused at once.
     let mut answered = 0;
     loop {
-        let answer = post.read(&format!("first-{answered}"), &long_uri()).await;
+        let answer = audit_site.read(&format!("first-{answered}"), &long_uri()).await;
         if answer.status != 200 {
             assert_eq!(exact(&answer)["body"]["error"], refused["body"]["error"]);
             break;
         }
         answered += 1;
     }
-    assert!(post.number("spilled_bytes").await > 500_000);
+    assert!(audit_site.number("spilled_bytes").await > 500_000);
     // The requests are recorded as far as there is space, and all are refused.
     for other in 0..30 {
-        assert_eq!(exact(&post.read(&format!("other-{other}"), &long_uri()).await), refused);
+        assert_eq!(exact(&audit_site.read(&format!("other-{other}"), &long_uri()).await), refused);
     }
-    assert_eq!(post.number("waiting").await, 16 + 1);
-    assert_eq!(post.number("lost_total").await, 30 - 16);
+    assert_eq!(audit_site.number("waiting").await, 16 + 1);
+    assert_eq!(audit_site.number("lost_total").await, 30 - 16);
 
-    post.proxy.fail(Fault::None);
-    eventually("requests are admitted again", async || post.read("last", &long_uri()).await.status == 200)
-        .await;
-    post.is_written().await;
+    audit_site.proxy.fail(Fault::None);
+    eventually("requests are admitted again", async || {
+        audit_site.read("last", &long_uri()).await.status == 200
+    })
+    .await;
+    audit_site.is_written().await;
     let reads = "select count(*) from audit_log where outcome = 'resource_not_found'";
     // The refused request had been read.
-    assert_eq!(post.database.number(reads).await, answered + 1 + 1);
+    assert_eq!(audit_site.database.number(reads).await, answered + 1 + 1);
     let refusals = "select count(*) from audit_log where outcome = 'unavailable' and method <> 'audit/lost'";
-    assert!(post.database.number(refusals).await >= 16);
+    assert!(audit_site.database.number(refusals).await >= 16);
     assert!(gateway.stop().await.success());
 }

@@ -18,7 +18,7 @@ async fn each_message_has_one_audit_row_in_either_era() {
     let key = replica.acme("research").await;
     replica.put("research", "test://a", "one").await;
     reaches(&database, 4).await;
-    let ask = async |body: serde_json::Value, more: &[(&str, &str)]| {
+    let send = async |body: serde_json::Value, more: &[(&str, &str)]| {
         let bearer = format!("Bearer {key}");
         let mut headers = vec![("authorization", bearer.as_str()), ("content-type", "application/json")];
         headers.extend_from_slice(more);
@@ -27,10 +27,10 @@ async fn each_message_has_one_audit_row_in_either_era() {
     let read =
         |uri: &str| json!({"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": {"uri": uri}});
     let traced = ("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01");
-    ask(read("test://a"), &[("x-request-id", "mine"), traced]).await;
-    ask(read("test://none"), &[]).await;
-    ask(json!({"jsonrpc": "2.0", "method": "notifications/initialized"}), &[]).await;
-    ask(json!([read("test://a"), {"jsonrpc": "2.0", "id": 2, "method": "nonsense\u{1b}"}]), &[]).await;
+    send(read("test://a"), &[("x-request-id", "mine"), traced]).await;
+    send(read("test://none"), &[]).await;
+    send(json!({"jsonrpc": "2.0", "method": "notifications/initialized"}), &[]).await;
+    send(json!([read("test://a"), {"jsonrpc": "2.0", "id": 2, "method": "nonsense\u{1b}"}]), &[]).await;
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {},
@@ -39,8 +39,8 @@ async fn each_message_has_one_audit_row_in_either_era() {
     let modern = json!({"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": {"uri": "test://a", "_meta": meta}});
     let headers =
         [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "resources/read"), ("mcp-name", "test://a")];
-    ask(modern, &headers).await;
-    ask(json!("no message"), &[]).await;
+    send(modern, &headers).await;
+    send(json!("no message"), &[]).await;
     replica.http.send("POST", "/research/mcp", &[("content-type", "application/json")], "{}").await;
     replica.http.send("GET", "/research/mcp", &[], "").await;
     reaches(&database, 13).await;
@@ -65,7 +65,7 @@ async fn each_message_has_one_audit_row_in_either_era() {
 async fn session_and_stream_have_start_and_end_rows() {
     let (database, replica) = gateway().await;
     let key = replica.acme("research").await;
-    let opened = replica.http.ask("research", &key, &json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+    let opened = replica.http.post_bearer("research", &key, &json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
         "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "old", "version": "1"},
     }})).await;
     let session = opened.header("mcp-session-id").unwrap().to_owned();

@@ -21,72 +21,74 @@ const REFUSE: &str = "create function refuse_poison() returns trigger language p
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_with_invalid_values_are_quarantined() {
-    let (post, gateway) = AuditSite::new(&[("WAGGLE_AUDIT__DURABILITY", "sync")]).await;
-    post.is_written().await;
-    post.database.execute(REFUSE).await;
+    let (audit_site, gateway) = AuditSite::new(&[("WAGGLE_AUDIT__DURABILITY", "sync")]).await;
+    audit_site.is_written().await;
+    audit_site.database.execute(REFUSE).await;
     let mut ids = vec!["known".to_owned()];
-    ids.extend(post.read_often("before", 2).await);
-    assert_eq!(post.read("refused", "test://poison").await.status, 200);
+    ids.extend(audit_site.read_often("before", 2).await);
+    assert_eq!(audit_site.read("refused", "test://poison").await.status, 200);
     let body = json!({"name": "a", "contents": [{"text": "a"}]});
     let path = format!("/agents/research/resources?uri={}", encode("test://poison"));
-    assert_eq!(post.site.admin("PUT", &path, Some(body)).await.status, 201);
-    ids.extend(post.read_often("after", 2).await);
-    post.is_written().await;
-    assert_eq!(post.reads().await, ids);
-    assert_eq!(post.number("quarantined_total").await, 2);
+    assert_eq!(audit_site.site.admin("PUT", &path, Some(body)).await.status, 201);
+    ids.extend(audit_site.read_often("after", 2).await);
+    audit_site.is_written().await;
+    assert_eq!(audit_site.reads().await, ids);
+    assert_eq!(audit_site.number("quarantined_total").await, 2);
     assert!(gateway.stop().await.success());
 
-    let files =
-        post.files().into_iter().filter(|file| file.extension().is_some_and(|end| end == "quarantined"));
+    let files = audit_site
+        .files()
+        .into_iter()
+        .filter(|file| file.extension().is_some_and(|end| end == "quarantined"));
     let kept: Vec<_> = files.flat_map(|file| fs::read(file).unwrap()).collect();
     assert_eq!(kept.windows(13).filter(|bytes| bytes == b"test://poison").count(), 2);
-    let (code, text) = post.verify().await;
+    let (code, text) = audit_site.verify().await;
     assert_eq!(
         (code, text.matches("is quarantined: the database rejected it").count()),
         (Some(0), 2),
         "{text}"
     );
-    assert_eq!(post.texts(CHAINS).await.join(" ").matches("quarantined").count(), 2);
+    assert_eq!(audit_site.texts(CHAINS).await.join(" ").matches("quarantined").count(), 2);
 
     // Its position cannot be declared for several rows.
     let cut = "set session_replication_role = replica; \
         update audit_chains set first = first - 1 where number = (select min(number) from audit_chains where kind = 'quarantined')";
-    post.database.execute(cut).await;
-    assert_eq!(post.verify().await.0, Some(1));
+    audit_site.database.execute(cut).await;
+    assert_eq!(audit_site.verify().await.0, Some(1));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn corrupt_spill_record_is_reported_and_later_rows_are_kept() {
-    let (post, gateway) = AuditSite::new(&[]).await;
-    post.is_written().await;
-    post.proxy.fail(Fault::Refused);
+    let (audit_site, gateway) = AuditSite::new(&[]).await;
+    audit_site.is_written().await;
+    audit_site.proxy.fail(Fault::Refused);
     let mut ids = Vec::new();
     for name in ["first", "second", "third"] {
-        ids.push(post.read_often(name, 3).await);
-        post.is_safe().await;
+        ids.push(audit_site.read_often(name, 3).await);
+        audit_site.is_safe().await;
     }
     gateway.kill().await;
-    let [file] = post.files().try_into().unwrap();
+    let [file] = audit_site.files().try_into().unwrap();
     let mut bytes = fs::read(&file).unwrap();
     let place = bytes.windows(8).position(|bytes| bytes == b"second-0").unwrap();
     bytes[place] ^= 1;
     fs::write(&file, &bytes).unwrap();
 
-    let gateway = post.start_without_database().await;
-    post.is_written().await;
-    let reads = post.reads().await;
+    let gateway = audit_site.start_without_database().await;
+    audit_site.is_written().await;
+    let reads = audit_site.reads().await;
     assert!(ids[0].iter().chain(&ids[2]).all(|id| reads.contains(id)), "{reads:?}");
     assert!(!reads.contains(&ids[1][0]), "{reads:?}");
-    assert_eq!(post.number("spill_damaged_total").await, 1);
+    assert_eq!(audit_site.number("spill_damaged_total").await, 1);
     assert!(gateway.stop().await.success());
     let kept = file.with_extension("damaged");
-    assert_eq!(post.files(), std::slice::from_ref(&kept));
+    assert_eq!(audit_site.files(), std::slice::from_ref(&kept));
     assert_eq!(fs::read(kept).unwrap(), bytes);
-    assert_eq!(post.texts(CHAINS).await, ["opened damaged interrupted", "opened closed"]);
-    let (code, text) = post.verify().await;
+    assert_eq!(audit_site.texts(CHAINS).await, ["opened damaged interrupted", "opened closed"]);
+    let (code, text) = audit_site.verify().await;
     assert_eq!(code, Some(1), "{text}");
     assert!(text.contains(": corrupt spill file: row") && text.contains(": 1 finding"), "{text}");
-    assert!(post.site.printed("stderr").contains("audit spill file corrupt"));
+    assert!(audit_site.site.printed("stderr").contains("audit spill file corrupt"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -50,36 +50,37 @@ async fn read_only_commands_never_create_a_database() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn verification_exit_codes_distinguish_tampering_from_failure() {
-    let (post, gateway) = AuditSite::new(&[]).await;
-    post.is_written().await;
+    let (audit_site, gateway) = AuditSite::new(&[]).await;
+    audit_site.is_written().await;
     assert!(gateway.stop().await.success());
-    let (code, stdout, _) = run(&post.site, &["audit", "verify"]).await;
+    let (code, stdout, _) = run(&audit_site.site, &["audit", "verify"]).await;
     assert_eq!(code, Some(0), "{stdout}");
     assert!(stdout.contains("\nunsigned: ") || stdout.starts_with("unsigned: "), "{stdout}");
 
-    let folder = post.site.folder.root.path();
+    let folder = audit_site.site.folder.root.path();
     let (missing, broken, empty) = (folder.join("missing"), folder.join("broken.json"), folder.join("empty"));
     fs::write(&broken, "{}").unwrap();
     fs::create_dir(&empty).unwrap();
     for unusable in [&missing, &broken, &empty] {
         let (code, stdout, stderr) =
-            run(&post.site, &["audit", "verify", "--against", unusable.to_str().unwrap()]).await;
+            run(&audit_site.site, &["audit", "verify", "--against", unusable.to_str().unwrap()]).await;
         assert_eq!((code, stdout.as_str()), (Some(2), ""), "{stderr}");
     }
-    let (code, _, stderr) = run(&post.site, &["audit", "verify", "--trust", broken.to_str().unwrap()]).await;
+    let (code, _, stderr) =
+        run(&audit_site.site, &["audit", "verify", "--trust", broken.to_str().unwrap()]).await;
     assert_eq!(code, Some(2), "{stderr}");
 
     let edit = "set session_replication_role = replica; update audit_log set outcome = 'x' where seq = 2";
-    post.database.execute(edit).await;
-    let (code, stdout, _) = run(&post.site, &["audit", "verify"]).await;
+    audit_site.database.execute(edit).await;
+    let (code, stdout, _) = run(&audit_site.site, &["audit", "verify"]).await;
     assert_eq!(code, Some(1), "{stdout}");
 
-    post.database.execute("alter table audit_chains rename column version to other").await;
-    let (code, _, stderr) = run(&post.site, &["audit", "verify"]).await;
+    audit_site.database.execute("alter table audit_chains rename column version to other").await;
+    let (code, _, stderr) = run(&audit_site.site, &["audit", "verify"]).await;
     assert_eq!(code, Some(2), "{stderr}");
     assert!(stderr.contains("`waggle migrate`"), "{stderr}");
-    post.proxy.fail(Fault::Refused);
-    let (code, _, stderr) = run(&post.site, &["audit", "verify"]).await;
+    audit_site.proxy.fail(Fault::Refused);
+    let (code, _, stderr) = run(&audit_site.site, &["audit", "verify"]).await;
     assert_eq!(code, Some(2), "{stderr}");
 }
 

@@ -16,28 +16,28 @@ const NEW_ROWS: &str = "select count(*) from audit_log where chain <> \
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_after_a_loss_continue_in_a_valid_new_chain() {
-    let (post, gateway) = AuditSite::new(&[]).await;
-    post.read_often("old", 5).await;
-    post.is_written().await;
-    let old = post.database.number("select count(*) from audit_log").await;
-    post.database
+    let (audit_site, gateway) = AuditSite::new(&[]).await;
+    audit_site.read_often("old", 5).await;
+    audit_site.is_written().await;
+    let old = audit_site.database.number("select count(*) from audit_log").await;
+    audit_site.database
         .execute(&format!(
             "set session_replication_role = replica; \
             delete from audit_log where chain = {OLD} and seq > 3; delete from audit_heads where chain = {OLD}"
         ))
         .await;
     for number in 0..5 {
-        post.read(&format!("new-{number}"), "test://a").await;
-        becomes(&post.database, NEW_ROWS, number + 1).await;
+        audit_site.read(&format!("new-{number}"), "test://a").await;
+        becomes(&audit_site.database, NEW_ROWS, number + 1).await;
     }
-    let change = post.site.admin("DELETE", "/agents/research/resources?uri=test%3A%2F%2Fa", None).await;
+    let change = audit_site.site.admin("DELETE", "/agents/research/resources?uri=test%3A%2F%2Fa", None).await;
     assert_eq!(change.status, 204);
-    becomes(&post.database, NEW_ROWS, 6).await;
-    assert_eq!(post.number("rows_total").await, old + 6);
+    becomes(&audit_site.database, NEW_ROWS, 6).await;
+    assert_eq!(audit_site.number("rows_total").await, old + 6);
     // The old one, the one of the pending rows, and the new one.
-    assert_eq!(post.database.number("select count(distinct chain) from audit_log").await, 3);
+    assert_eq!(audit_site.database.number("select count(distinct chain) from audit_log").await, 3);
     assert!(gateway.stop().await.success());
-    let mut connection = post.database.connect().await;
+    let mut connection = audit_site.database.connect().await;
     let query = "select chain::text from audit_chains where number = 1";
     let chain: String = sqlx::query_scalar(query).fetch_one(&mut connection).await.unwrap();
     let expected = format!(
@@ -45,8 +45,8 @@ async fn rows_after_a_loss_continue_in_a_valid_new_chain() {
             unsigned: the owner of the database can rewrite all rows that no checkpoint covers\n\
             9 rows in 3 chains: 1 finding\n"
     );
-    assert_eq!(post.verify().await, (Some(1), expected));
-    assert!(post.site.printed("stderr").contains("audit rows do not fit their chain"));
+    assert_eq!(audit_site.verify().await, (Some(1), expected));
+    assert!(audit_site.site.printed("stderr").contains("audit rows do not fit their chain"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

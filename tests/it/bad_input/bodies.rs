@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Stage, invalid};
+use super::{Fixture, invalid};
 use crate::support::answers::problem;
 use crate::support::app::encode;
 
@@ -14,7 +14,7 @@ fn no_json(why: &str) -> Value {
 
 #[tokio::test]
 async fn body_that_is_not_a_json_object_is_refused() {
-    let mut stage = Stage::set().await;
+    let mut fixture = Fixture::new().await;
     let deep = |levels: usize| format!("{{\"id\":{}{}}}", "[".repeat(levels), "]".repeat(levels));
     let too_deep = problem(400, "invalid_request", "the body nests deeper than 64 levels");
     let no_object =
@@ -53,19 +53,19 @@ async fn body_that_is_not_a_json_object_is_refused() {
     ];
     for (body, expected) in cases {
         let shown = String::from_utf8_lossy(&body[..body.len().min(40)]).into_owned();
-        assert_eq!(stage.admin(TENANTS, body).await, expected, "{shown}");
+        assert_eq!(fixture.admin(TENANTS, body).await, expected, "{shown}");
     }
     let form = "id must match ^[a-z0-9][a-z0-9_-]{0,62}$";
     for id in ["", "A", "a b", "a.b", "-a", "ä", "a\\u0000", "../a", "a/b", &"a".repeat(3_000)] {
-        assert_eq!(stage.admin(TENANTS, format!(r#"{{"id":"{id}"}}"#)).await, invalid(form), "{id}");
+        assert_eq!(fixture.admin(TENANTS, format!(r#"{{"id":"{id}"}}"#)).await, invalid(form), "{id}");
     }
-    assert!(stage.struck().await > 30);
+    assert!(fixture.check_unaffected().await > 30);
 }
 
 #[tokio::test]
 async fn body_must_be_declared_json_and_within_its_limit() {
-    let mut stage = Stage::set().await;
-    let operator = format!("Bearer {}", stage.replica.operator);
+    let mut fixture = Fixture::new().await;
+    let operator = format!("Bearer {}", fixture.replica.operator);
     let operator = ("authorization", operator.as_str());
     let undeclared = problem(415, "unsupported_media_type", "Content-Type must be application/json");
     let types = [
@@ -79,27 +79,27 @@ async fn body_must_be_declared_json_and_within_its_limit() {
     for essence in types {
         for path in ["/admin/v1/tenants", "/admin/v1/agents/a/keys"] {
             let headers = [operator, ("content-type", essence)];
-            assert_eq!(stage.ask("POST", path, &headers, r#"{"id":"x"}"#).await, undeclared, "{essence}");
+            assert_eq!(fixture.send("POST", path, &headers, r#"{"id":"x"}"#).await, undeclared, "{essence}");
         }
     }
-    assert_eq!(stage.ask("POST", "/admin/v1/tenants", &[operator], "{}").await, undeclared);
+    assert_eq!(fixture.send("POST", "/admin/v1/tenants", &[operator], "{}").await, undeclared);
     let large = problem(413, "payload_too_large", "the body is longer than 262144 bytes");
     for length in [262_145, 1 << 20, 20 << 20] {
-        assert_eq!(stage.admin(TENANTS, " ".repeat(length)).await, large, "{length}");
-        // Before the credential is known not a byte of it is read; the answer arrives nevertheless.
+        assert_eq!(fixture.admin(TENANTS, " ".repeat(length)).await, large, "{length}");
+        // The body is not read before the credential is verified; the answer arrives nevertheless.
         let refused = problem(401, "unauthenticated", "a valid credential is required");
         assert_eq!(
-            stage.ask("POST", "/admin/v1/tenants", &[], " ".repeat(length)).await,
+            fixture.send("POST", "/admin/v1/tenants", &[], " ".repeat(length)).await,
             refused,
             "{length}"
         );
     }
-    stage.struck().await;
+    fixture.check_unaffected().await;
 }
 
 #[tokio::test]
 async fn unknown_paths_and_queries_are_refused() {
-    let mut stage = Stage::set().await;
+    let mut fixture = Fixture::new().await;
     let gone = |what: &str| problem(404, "not_found", &format!("no such {what}"));
     let long = format!("/agents/{}", "a".repeat(60_000));
     for (path, expected) in [
@@ -123,12 +123,12 @@ async fn unknown_paths_and_queries_are_refused() {
         ("", gone("path")),
         ("/agents/a/resources/", gone("path")),
     ] {
-        assert_eq!(stage.admin(("GET", path), "").await, expected, "{}", &path[..path.len().min(60)]);
+        assert_eq!(fixture.admin(("GET", path), "").await, expected, "{}", &path[..path.len().min(60)]);
     }
     for id in ["%00", "%ff", "1", "00000000-0000-0000-0000-000000000000", "x", "{}"] {
         let what = if id == "%ff" { "path" } else { "key" };
-        assert_eq!(stage.admin(("DELETE", &format!("/keys/{id}")), "").await, gone(what), "{id}");
-        assert_eq!(stage.admin(("POST", &format!("/keys/{id}/rotate")), "{}").await, gone(what), "{id}");
+        assert_eq!(fixture.admin(("DELETE", &format!("/keys/{id}")), "").await, gone(what), "{id}");
+        assert_eq!(fixture.admin(("POST", &format!("/keys/{id}/rotate")), "{}").await, gone(what), "{id}");
     }
     let no_uri = "uri is not an absolute URI of RFC 3986";
     let too_long = format!("x:{}", "a".repeat(3_000));
@@ -160,19 +160,23 @@ async fn unknown_paths_and_queries_are_refused() {
             ("POST", "/touch"),
         ] {
             let path = format!("/agents/a/resources{rest}?uri={uri}");
-            assert_eq!(stage.admin((method, &path), body).await, invalid(expected), "{method} {rest} {uri}");
+            assert_eq!(
+                fixture.admin((method, &path), body).await,
+                invalid(expected),
+                "{method} {rest} {uri}"
+            );
         }
     }
     for raw in ["x:%zz", "x:%FF", "x:+", "x:%"] {
         let path = format!("/agents/a/resources?uri={raw}");
-        assert_eq!(stage.admin(("GET", &path), "").await, invalid(no_uri), "{raw}");
+        assert_eq!(fixture.admin(("GET", &path), "").await, invalid(no_uri), "{raw}");
     }
-    assert!(stage.struck().await > 110);
+    assert!(fixture.check_unaffected().await > 110);
 }
 
 #[tokio::test]
 async fn unsupported_http_method_is_answered_with_allow() {
-    let mut stage = Stage::set().await;
+    let mut fixture = Fixture::new().await;
     for (method, path, allowed) in [
         ("PUT", "/tenants", "POST,GET,HEAD"),
         ("BREW", "/agents/a", "GET,HEAD,PATCH,DELETE"),
@@ -184,7 +188,7 @@ async fn unsupported_http_method_is_answered_with_allow() {
         ("TRACE", "/agents", "POST,GET,HEAD"),
     ] {
         let expected = crate::support::answers::method_not_allowed(allowed, true);
-        assert_eq!(stage.admin((method, path), "").await, expected, "{method} {path}");
+        assert_eq!(fixture.admin((method, path), "").await, expected, "{method} {path}");
     }
-    stage.struck().await;
+    fixture.check_unaffected().await;
 }

@@ -1,11 +1,11 @@
 //! Invalid keys, agents and resources.
 
-use super::{Stage, invalid};
+use super::{Fixture, invalid};
 use crate::support::answers::problem;
 
 #[tokio::test]
 async fn invalid_keys_and_agents_are_refused() {
-    let mut stage = Stage::set().await;
+    let mut fixture = Fixture::new().await;
     let keys = ("POST", "/agents/a/keys");
     for (body, detail) in [
         (r#"{"scopes":[]}"#, "scopes must not be empty"),
@@ -51,7 +51,7 @@ async fn invalid_keys_and_agents_are_refused() {
             "expiresAt: invalid type: sequence, expected an RFC3339-formatted `OffsetDateTime` at line 1 column 14",
         ),
     ] {
-        assert_eq!(stage.admin(keys, body).await, invalid(detail), "{body}");
+        assert_eq!(fixture.admin(keys, body).await, invalid(detail), "{body}");
     }
     let patch = ("PATCH", "/agents/a");
     for (body, detail) in [
@@ -71,9 +71,9 @@ async fn invalid_keys_and_agents_are_refused() {
         ),
         (r#"{"enabled":1}"#, "enabled: invalid type: integer `1`, expected a boolean at line 1 column 12"),
     ] {
-        assert_eq!(stage.admin(patch, body).await, invalid(detail), "{body}");
+        assert_eq!(fixture.admin(patch, body).await, invalid(detail), "{body}");
     }
-    let id = all_keys(&stage).await;
+    let id = all_keys(&fixture).await;
     let rotate = format!("/keys/{id}/rotate");
     for (body, detail) in [
         (
@@ -104,19 +104,19 @@ async fn invalid_keys_and_agents_are_refused() {
         (r#"{"grace":1}"#, "unknown field `grace`, expected `graceSeconds` at line 1 column 8"),
         ("[60]", "invalid type: sequence, expected an object at line 1 column 0"),
     ] {
-        assert_eq!(stage.admin(("POST", &rotate), body).await, invalid(detail), "{body}");
+        assert_eq!(fixture.admin(("POST", &rotate), body).await, invalid(detail), "{body}");
     }
-    assert_eq!(stage.struck().await, 30);
+    assert_eq!(fixture.check_unaffected().await, 30);
 }
 
-async fn all_keys(stage: &Stage) -> String {
-    let keys = stage.replica.admin("GET", "/agents/a/keys", None).await.json();
+async fn all_keys(fixture: &Fixture) -> String {
+    let keys = fixture.replica.admin("GET", "/agents/a/keys", None).await.json();
     keys["items"][0]["id"].as_str().unwrap().to_owned()
 }
 
 #[tokio::test]
 async fn resources_outside_the_specification_are_refused() {
-    let mut stage = Stage::set().await;
+    let mut fixture = Fixture::new().await;
     let put = ("PUT", "/agents/a/resources?uri=x:1");
     let long = format!(r#""_meta":{{"a":"{}"}}"#, "a".repeat(65_536));
     for (members, detail) in [
@@ -181,14 +181,14 @@ async fn resources_outside_the_specification_are_refused() {
         (r#""uri":"x:2""#, "uri differs from the one in the query"),
     ] {
         let body = format!(r#"{{"name":"n",{members},"contents":[]}}"#);
-        assert_eq!(stage.admin(put, body).await, invalid(detail), "{}", &members[..members.len().min(60)]);
+        assert_eq!(fixture.admin(put, body).await, invalid(detail), "{}", &members[..members.len().min(60)]);
     }
-    stage.struck().await;
+    fixture.check_unaffected().await;
 }
 
 #[tokio::test]
 async fn invalid_contents_are_refused() {
-    let mut stage = Stage::set().await;
+    let mut fixture = Fixture::new().await;
     let put = ("PUT", "/agents/a/resources?uri=x:1");
     let neither = "contents[0] must have either text or blob";
     let base64 =
@@ -238,22 +238,27 @@ async fn invalid_contents_are_refused() {
         (r#"[{"text":"a","text":"b"}]"#, "contents[0]: duplicate field `text` at line 1 column 42"),
     ] {
         let body = format!(r#"{{"name":"n","contents":{contents}}}"#);
-        assert_eq!(stage.admin(put, body).await, invalid(detail), "{}", &contents[..contents.len().min(60)]);
+        assert_eq!(
+            fixture.admin(put, body).await,
+            invalid(detail),
+            "{}",
+            &contents[..contents.len().min(60)]
+        );
     }
     let missing = "missing field `contents` at line 1 column 12";
-    assert_eq!(stage.admin(put, r#"{"name":"n"}"#).await, invalid(missing));
+    assert_eq!(fixture.admin(put, r#"{"name":"n"}"#).await, invalid(missing));
     let deep =
         format!(r#"{{"name":"n","_meta":{}{},"contents":[]}}"#, "{\"a\":".repeat(64) + "1", "}".repeat(64));
     let too_deep = problem(400, "invalid_request", "the body nests deeper than 64 levels");
-    assert_eq!(stage.admin(put, deep).await, too_deep);
-    let operator = format!("Bearer {}", stage.replica.operator);
+    assert_eq!(fixture.admin(put, deep).await, too_deep);
+    let operator = format!("Bearer {}", fixture.replica.operator);
     for essence in
         ["nonsense", "text/", "/", "*/*", "text/*", "text/plain; a", &format!("a/{}", "b".repeat(300))]
     {
         let headers = [("authorization", operator.as_str()), ("content-type", essence)];
         let path = "/admin/v1/agents/a/resources/content?uri=x:1";
-        let answer = stage.ask("PUT", path, &headers, "bytes").await;
+        let answer = fixture.send("PUT", path, &headers, "bytes").await;
         assert_eq!(answer, invalid("Content-Type is not a MIME type"), "{essence}");
     }
-    stage.struck().await;
+    fixture.check_unaffected().await;
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Stage, invalid};
+use super::{Fixture, invalid};
 
 /// A text member, and the JSON around its value.
 struct Field {
@@ -92,7 +92,7 @@ fn path_to(value: &Value, wanted: &str) -> Option<String> {
 
 #[tokio::test]
 async fn invalid_text_is_refused_in_every_field() {
-    let mut stage = Stage::set().await;
+    let mut fixture = Fixture::new().await;
     for field in FIELDS {
         let Field { called, least, most, .. } = field;
         let (of_nul, of_length) = (
@@ -120,9 +120,9 @@ async fn invalid_text_is_refused_in_every_field() {
             cases.push((r#""""#, field.wrong(&format!("{of_length}, not 0"), 3)));
         }
         for (value, expected) in cases {
-            let answer = stage.admin(field.call, field.body(value)).await;
+            let answer = fixture.admin(field.call, field.body(value)).await;
             assert_eq!(answer, expected, "{:?} {}", field.call, field.body(value));
         }
     }
-    assert_eq!(stage.struck().await, 13 * 12 - 3);
+    assert_eq!(fixture.check_unaffected().await, 13 * 12 - 3);
 }

@@ -1,13 +1,13 @@
 //! Invalid manifests: each is refused as a whole, with the path of the error.
 
-use super::{Stage, invalid};
+use super::{Fixture, invalid};
 use crate::support::answers::problem;
 
 const PUT: (&str, &str) = ("PUT", "/agents/a/manifest");
 
 #[tokio::test]
 async fn invalid_manifests_are_refused() {
-    let mut stage = Stage::set().await;
+    let mut fixture = Fixture::new().await;
     for (body, detail) in [
         ("{}", "missing field `apiVersion` at line 1 column 2"),
         (r#"{"apiVersion":"waggle/v2"}"#, "apiVersion must be waggle/v1"),
@@ -27,19 +27,19 @@ async fn invalid_manifests_are_refused() {
         ),
         (r#"["waggle/v1"]"#, "invalid type: sequence, expected an object at line 1 column 0"),
     ] {
-        assert_eq!(stage.admin(PUT, body).await, invalid(detail), "{body}");
+        assert_eq!(fixture.admin(PUT, body).await, invalid(detail), "{body}");
     }
     let parse_error = "the body is not JSON: EOF while parsing an object at line 1 column 1";
-    assert_eq!(stage.admin(PUT, "{").await, problem(400, "parse_error", parse_error));
+    assert_eq!(fixture.admin(PUT, "{").await, problem(400, "parse_error", parse_error));
     let query = ("PUT", "/agents/a/manifest?dryRun=1");
     let wrong = "query: dryRun: provided string was not `true` or `false`";
-    assert_eq!(stage.admin(query, r#"{"apiVersion":"waggle/v1"}"#).await, invalid(wrong));
-    stage.struck().await;
+    assert_eq!(fixture.admin(query, r#"{"apiVersion":"waggle/v1"}"#).await, invalid(wrong));
+    fixture.check_unaffected().await;
 }
 
 #[tokio::test]
 async fn manifest_with_one_error_names_it_and_changes_nothing() {
-    let mut stage = Stage::set().await;
+    let mut fixture = Fixture::new().await;
     let resource = r#"{"uri":"x:1","name":"n","contents":[]}"#;
     let template = r#"{"uriTemplate":"y:{a}","name":"n","template":""}"#;
     let prompt = r#"{"name":"p","messages":[{"role":"user","content":{"type":"text","text":"{{ a }}"}}]}"#;
@@ -99,25 +99,25 @@ async fn manifest_with_one_error_names_it_and_changes_nothing() {
             })
             .collect();
         let body = format!(r#"{{"apiVersion":"waggle/v1",{},"{list}":[{items}]}}"#, others.join(","));
-        assert_eq!(stage.admin(PUT, body.clone()).await, invalid(&detail), "{items}");
+        assert_eq!(fixture.admin(PUT, body.clone()).await, invalid(&detail), "{items}");
         let dry = ("PUT", "/agents/a/manifest?dryRun=true");
-        assert_eq!(stage.admin(dry, body).await, invalid(&detail), "{items}");
+        assert_eq!(fixture.admin(dry, body).await, invalid(&detail), "{items}");
     }
-    stage.struck().await;
+    fixture.check_unaffected().await;
 }
 
 #[tokio::test]
 async fn manifest_beyond_the_limits_of_an_agent_is_refused() {
-    let mut stage = Stage::set().await;
+    let mut fixture = Fixture::new().await;
     let templates: Vec<_> =
         (0..1_001).map(|n| format!(r#"{{"uriTemplate":"t{n}:{{a}}","name":"n","template":""}}"#)).collect();
     let body = format!(r#"{{"apiVersion":"waggle/v1","templates":[{}]}}"#, templates.join(","));
-    assert_eq!(stage.admin(PUT, body).await, invalid("templates: the agent may have at most 1000"));
+    assert_eq!(fixture.admin(PUT, body).await, invalid("templates: the agent may have at most 1000"));
     let text = "a".repeat(20 << 20);
     let body = format!(
         r#"{{"apiVersion":"waggle/v1","resources":[{{"uri":"x:1","name":"n","contents":[{{"text":"{text}"}}]}}]}}"#
     );
     let too_long = "resources[0] (x:1): its contents exceed 16777216 bytes";
-    assert_eq!(stage.admin(PUT, body).await, invalid(too_long));
-    stage.struck().await;
+    assert_eq!(fixture.admin(PUT, body).await, invalid(too_long));
+    fixture.check_unaffected().await;
 }

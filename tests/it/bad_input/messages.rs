@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::Stage;
+use super::Fixture;
 use crate::support::answers::{error, message};
 
 const MODERN: &str = "2026-07-28";
@@ -21,7 +21,7 @@ fn bad_params(why: &str) -> Value {
 
 #[tokio::test]
 async fn invalid_message_is_refused_with_its_id_if_present() {
-    let mut stage = Stage::set().await;
+    let mut fixture = Fixture::new().await;
     let not = |why: &str| parse_error(&format!("the body is not JSON: {why}"));
     let utf16: Vec<u8> = r#"{"id":7}"#.encode_utf16().flat_map(u16::to_le_bytes).collect();
     let cases: Vec<(Vec<u8>, Value)> = vec![
@@ -46,14 +46,14 @@ async fn invalid_message_is_refused_with_its_id_if_present() {
         (b"jsonrpc=2.0&id=7".into(), not("expected value at line 1 column 1")),
     ];
     for (body, expected) in cases {
-        assert_eq!(stage.post(&[], body.clone()).await, expected, "{}", String::from_utf8_lossy(&body));
+        assert_eq!(fixture.post(&[], body.clone()).await, expected, "{}", String::from_utf8_lossy(&body));
     }
     let no_id = "id must be an integer or a string of at most 1024 bytes";
     let huge = format!("\"{}\"", "a".repeat(1_025));
     let digits = "9".repeat(1_025);
     for id in ["null", "1.5", "1.0", "1e3", "-1E2", "true", "{}", "[]", "[7]", &huge, &digits] {
         let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#);
-        assert_eq!(stage.post(&[], body).await, invalid("null", no_id), "{id}");
+        assert_eq!(fixture.post(&[], body).await, invalid("null", no_id), "{id}");
     }
     for (body, expected) in [
         ("null", invalid("null", "a message must be an object")),
@@ -111,26 +111,26 @@ async fn invalid_message_is_refused_with_its_id_if_present() {
             invalid("7", "params._meta has a member twice"),
         ),
     ] {
-        assert_eq!(stage.post(&[], body).await, expected, "{body}");
+        assert_eq!(fixture.post(&[], body).await, expected, "{body}");
     }
-    assert_eq!(stage.struck().await, 10 + 11 + 24);
+    assert_eq!(fixture.check_unaffected().await, 10 + 11 + 24);
 }
 
 #[tokio::test]
 async fn oversized_messages_are_refused_cheaply() {
-    let mut stage = Stage::set().await;
+    let mut fixture = Fixture::new().await;
     let nested = |open: &str, close: &str, levels: usize| {
         let value = format!("{}0{}", open.repeat(levels), close.repeat(levels));
         format!(r#"{{"jsonrpc":"2.0","id":7,"method":"ping","params":{{"a":{value}}}}}"#)
     };
     let too_deep = invalid("7", "the body nests deeper than 64 levels");
     let pong = message(&json!({"jsonrpc": "2.0", "id": 7, "result": {}}));
-    assert_eq!(stage.post(&[], nested("[", "]", 62)).await, pong);
+    assert_eq!(fixture.post(&[], nested("[", "]", 62)).await, pong);
     for (open, close, levels) in [("[", "]", 63), ("{\"a\":", "}", 63), ("[", "]", 1_000_000)] {
-        assert_eq!(stage.post(&[], nested(open, close, levels)).await, too_deep, "{levels}");
+        assert_eq!(fixture.post(&[], nested(open, close, levels)).await, too_deep, "{levels}");
     }
     assert_eq!(
-        stage.post(&[], "[".repeat(4 << 20)).await,
+        fixture.post(&[], "[".repeat(4 << 20)).await,
         invalid("null", "the body nests deeper than 64 levels")
     );
 
@@ -145,31 +145,35 @@ async fn oversized_messages_are_refused_cheaply() {
         (r#","params":{"#, "}", "params"),
         (r#","params":{"_meta":{"#, "}}", "params._meta"),
     ] {
-        assert_eq!(stage.post(&[], with(before, after, &few)).await, pong, "{level}");
+        assert_eq!(fixture.post(&[], with(before, after, &few)).await, pong, "{level}");
         let refused = invalid("7", &format!("{level} has more than 1024 members"));
-        assert_eq!(stage.post(&[], with(before, after, &many)).await, refused, "{level}");
+        assert_eq!(fixture.post(&[], with(before, after, &many)).await, refused, "{level}");
     }
     // They do not matter in members that are not parsed.
-    assert_eq!(stage.post(&[], with(r#","params":{"a":{"#, "}}", &many)).await, pong);
+    assert_eq!(fixture.post(&[], with(r#","params":{"a":{"#, "}}", &many)).await, pong);
 
     let large = error(413, "null", -31014, "payload_too_large", "the body is longer than 4194304 bytes");
-    let asked = r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#;
-    let padded = |length: usize| format!("{asked}{}", " ".repeat(length - asked.len()));
-    assert_eq!(stage.post(&[], padded(4 << 20)).await, pong);
+    let request = r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#;
+    let padded = |length: usize| format!("{request}{}", " ".repeat(length - request.len()));
+    assert_eq!(fixture.post(&[], padded(4 << 20)).await, pong);
     for length in [(4 << 20) + 1, 20 << 20] {
-        assert_eq!(stage.post(&[], padded(length)).await, large, "{length}");
+        assert_eq!(fixture.post(&[], padded(length)).await, large, "{length}");
     }
-    let nobody = |id| error(401, id, -31010, "unauthenticated", "a valid credential is required");
+    let unauthenticated = |id| error(401, id, -31010, "unauthenticated", "a valid credential is required");
     let json = [("content-type", "application/json")];
     for (length, id) in [(64 << 10, "7"), ((64 << 10) + 1, "null"), (20 << 20, "null")] {
-        assert_eq!(stage.ask("POST", "/a/mcp", &json, padded(length)).await, nobody(id), "{length}");
+        assert_eq!(
+            fixture.send("POST", "/a/mcp", &json, padded(length)).await,
+            unauthenticated(id),
+            "{length}"
+        );
     }
-    stage.struck().await;
+    fixture.check_unaffected().await;
 }
 
 #[tokio::test]
 async fn invalid_parameters_are_refused() {
-    let mut stage = Stage::set().await;
+    let mut fixture = Fixture::new().await;
     let no_uri = "params.uri is not an absolute URI of RFC 3986";
     let long = format!(r#"{{"uri":"x:{}"}}"#, "a".repeat(3_000));
     for (method, params, why) in [
@@ -206,7 +210,7 @@ async fn invalid_parameters_are_refused() {
     ] {
         let body = format!(r#"{{"jsonrpc":"2.0","id":7,"method":"{method}","params":{params}}}"#);
         assert_eq!(
-            stage.post(&[], body).await,
+            fixture.post(&[], body).await,
             bad_params(why),
             "{method} {}",
             &params[..params.len().min(60)]
@@ -215,18 +219,18 @@ async fn invalid_parameters_are_refused() {
     let shortened = format!("unknown method: {}…", "m".repeat(256));
     let method = "m".repeat(3_000);
     let body = format!(r#"{{"jsonrpc":"2.0","id":7,"method":"{method}"}}"#);
-    assert_eq!(stage.post(&[], body).await, error(200, "7", -32601, "method_not_found", &shortened));
+    assert_eq!(fixture.post(&[], body).await, error(200, "7", -32601, "method_not_found", &shortened));
     let nul = r#"{"jsonrpc":"2.0","id":7,"method":"a\u0000b"}"#;
     assert_eq!(
-        stage.post(&[], nul).await,
+        fixture.post(&[], nul).await,
         error(200, "7", -32601, "method_not_found", "unknown method: a\0b")
     );
-    assert_eq!(stage.struck().await, 28);
+    assert_eq!(fixture.check_unaffected().await, 28);
 }
 
 #[tokio::test]
 async fn broken_modern_request_is_refused_without_inventing_an_id() {
-    let mut stage = Stage::set().await;
+    let mut fixture = Fixture::new().await;
     let version = ("mcp-protocol-version", MODERN);
     let no_version = "params._meta must have io.modelcontextprotocol/protocolVersion, a string";
     let no_capabilities = "params._meta must have io.modelcontextprotocol/clientCapabilities, an object";
@@ -263,7 +267,7 @@ async fn broken_modern_request_is_refused_without_inventing_an_id() {
     ] {
         let headers: Vec<_> = [Some(version), more].into_iter().flatten().collect();
         let body = format!(r#"{{"jsonrpc":"2.0","id":7,"method":"ping","params":{params}}}"#);
-        assert_eq!(stage.post(&headers, body).await, expected, "{params} {more:?}");
+        assert_eq!(fixture.post(&headers, body).await, expected, "{params} {more:?}");
     }
     for (body, why) in [
         ("[]", "a batch has from 1 to 50 messages"),
@@ -276,7 +280,7 @@ async fn broken_modern_request_is_refused_without_inventing_an_id() {
         ),
         (r#"{"jsonrpc":"2.0","method":"server/discover"}"#, "a request needs an id"),
     ] {
-        assert_eq!(stage.post(&[version], body).await, invalid("", why), "{body}");
+        assert_eq!(fixture.post(&[version], body).await, invalid("", why), "{body}");
     }
-    assert_eq!(stage.struck().await, 17);
+    assert_eq!(fixture.check_unaffected().await, 17);
 }

@@ -1,6 +1,6 @@
 //! Invalid prompts.
 
-use super::{Stage, invalid};
+use super::{Fixture, invalid};
 use crate::support::answers::problem;
 use crate::support::app::encode;
 
@@ -8,7 +8,7 @@ const PUT: (&str, &str) = ("PUT", "/agents/a/prompts/p");
 
 #[tokio::test]
 async fn invalid_prompt_names_are_refused() {
-    let mut stage = Stage::set().await;
+    let mut fixture = Fixture::new().await;
     let body = r#"{"messages":[{"role":"user","content":{"type":"text","text":""}}]}"#;
     for (name, wrong) in [
         ("a\0", "holds a control character"),
@@ -17,20 +17,20 @@ async fn invalid_prompt_names_are_refused() {
     ] {
         let path = format!("/agents/a/prompts/{}", encode(name));
         for (method, body) in [("PUT", body), ("GET", ""), ("DELETE", "")] {
-            let answer = stage.admin((method, &path), body).await;
+            let answer = fixture.admin((method, &path), body).await;
             assert_eq!(answer, invalid(&format!("name {wrong}")), "{method} {name}");
         }
     }
-    let not_text = stage.admin(("PUT", "/agents/a/prompts/%FF"), body).await;
+    let not_text = fixture.admin(("PUT", "/agents/a/prompts/%FF"), body).await;
     assert_eq!(not_text, problem(404, "not_found", "no such path"));
     let other = body.replace(r#"{"messages""#, r#"{"name":"q","messages""#);
-    assert_eq!(stage.admin(PUT, other).await, invalid("name differs from the one in the path"));
-    stage.struck().await;
+    assert_eq!(fixture.admin(PUT, other).await, invalid("name differs from the one in the path"));
+    fixture.check_unaffected().await;
 }
 
 #[tokio::test]
 async fn invalid_prompt_arguments_are_refused() {
-    let mut stage = Stage::set().await;
+    let mut fixture = Fixture::new().await;
     let many = |count: usize, each: &str| {
         let arguments: Vec<_> = (0..count).map(|n| format!(r#"{{"name":"a{n}"{each}}}"#)).collect();
         format!("[{}]", arguments.join(","))
@@ -73,15 +73,15 @@ async fn invalid_prompt_arguments_are_refused() {
             r#"{{"arguments":{arguments},"messages":[{{"role":"user","content":{{"type":"text","text":""}}}}]}}"#
         );
         let shown = &arguments[..arguments.len().min(60)];
-        assert_eq!(stage.admin(PUT, body).await, invalid(detail), "{shown}");
+        assert_eq!(fixture.admin(PUT, body).await, invalid(detail), "{shown}");
     }
-    stage.struck().await;
+    fixture.check_unaffected().await;
 }
 
 #[tokio::test]
 async fn invalid_prompt_messages_are_refused() {
-    let mut stage = Stage::set().await;
-    let say = |content: &str| format!(r#"[{{"role":"user","content":{content}}}]"#);
+    let mut fixture = Fixture::new().await;
+    let message = |content: &str| format!(r#"[{{"role":"user","content":{content}}}]"#);
     let both =
         "messages[0].content.resource must have text or blob, or neither to refer to a registered resource";
     let meta = |within: &str| format!("messages[0].content.{within}_meta must be an object");
@@ -110,7 +110,7 @@ async fn invalid_prompt_messages_are_refused() {
         (r#"[{"role":"user"}]"#, "messages[0]: missing field `content` at line 1 column 28".to_owned()),
     ];
     for (messages, detail) in cases {
-        let answer = stage.admin(PUT, format!(r#"{{"messages":{messages}}}"#)).await;
+        let answer = fixture.admin(PUT, format!(r#"{{"messages":{messages}}}"#)).await;
         assert_eq!(answer, invalid(&detail), "{messages}");
     }
     for (content, detail) in [
@@ -188,29 +188,29 @@ async fn invalid_prompt_messages_are_refused() {
             "messages[0]: line 1: `c` is not declared; declare it as an argument or correct the name",
         ),
     ] {
-        let answer = stage.admin(PUT, format!(r#"{{"messages":{}}}"#, say(content))).await;
+        let answer = fixture.admin(PUT, format!(r#"{{"messages":{}}}"#, message(content))).await;
         assert_eq!(answer, invalid(detail), "{content}");
     }
-    stage.struck().await;
+    fixture.check_unaffected().await;
 }
 
 #[tokio::test]
 async fn prompt_messages_beyond_their_total_limit_are_refused() {
-    let mut stage = Stage::set().await;
+    let mut fixture = Fixture::new().await;
     let messages = |count: usize, text: &str| {
         let one = format!(r#"{{"role":"user","content":{{"type":"text","text":"{text}"}}}}"#);
         format!(r#"{{"messages":[{}]}}"#, vec![one; count].join(","))
     };
-    assert_eq!(stage.admin(PUT, messages(101, "")).await, invalid("messages: expected 1 to 100"));
+    assert_eq!(fixture.admin(PUT, messages(101, "")).await, invalid("messages: expected 1 to 100"));
     let loops = "{% for a in [1,2,3,4,5,6,7,8,9,10] %}".repeat(2) + "." + &"{% endfor %}".repeat(2);
     let too_much =
         "messages: the template takes too much work to render; make its loops, lists and texts smaller";
-    assert_eq!(stage.admin(PUT, messages(100, &loops)).await, invalid(too_much));
+    assert_eq!(fixture.admin(PUT, messages(100, &loops)).await, invalid(too_much));
     let long = "{{ '' }}".to_owned() + &"a".repeat(60_000);
     let too_long = "messages: the rendered text is longer than 1048576 bytes; give shorter values or shorten the template";
-    assert_eq!(stage.admin(PUT, messages(20, &long)).await, invalid(too_long));
+    assert_eq!(fixture.admin(PUT, messages(20, &long)).await, invalid(too_long));
     // Without anything to render, the cost is low.
     let plain = messages(20, &"a".repeat(60_000));
-    assert_eq!(stage.admin(("PUT", "/agents/a/prompts/long"), plain).await["status"], 201);
-    assert_eq!(stage.admin(("DELETE", "/agents/a/prompts/long"), "").await["status"], 204);
+    assert_eq!(fixture.admin(("PUT", "/agents/a/prompts/long"), plain).await["status"], 201);
+    assert_eq!(fixture.admin(("DELETE", "/agents/a/prompts/long"), "").await["status"], 204);
 }

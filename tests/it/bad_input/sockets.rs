@@ -4,14 +4,14 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::Stage;
+use super::Fixture;
 use crate::support::answers::{error, exact, message, problem, raw};
 
 const PING: &str = r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#;
 
-impl Stage {
+impl Fixture {
     /// Sends a head with these lines, and a body.
-    async fn say(&mut self, head: &str, lines: &[&str], body: &str) -> Value {
+    async fn send_raw(&mut self, head: &str, lines: &[&str], body: &str) -> Value {
         let mut bytes =
             format!("{head}\r\nX-Agent-API-Key: {}\r\nContent-Type: application/json\r\n", self.key);
         for line in lines.iter().chain(&["Connection: close", ""]) {
@@ -23,7 +23,7 @@ impl Stage {
     }
 
     async fn bytes(&mut self, bytes: &[u8]) -> Value {
-        self.asked += 1;
+        self.requests += 1;
         exact(&raw(self.replica.running.address, bytes).await)
     }
 }
@@ -45,7 +45,7 @@ fn pong() -> Value {
 
 #[tokio::test]
 async fn wrong_content_length_is_detected() {
-    let mut stage = Stage::set().await;
+    let mut fixture = Fixture::new().await;
     let post = "POST /a/mcp HTTP/1.1\r\nHost: localhost";
     let own = format!("Content-Length: {}", PING.len());
     let chunk = format!("{:x}\r\n{PING}\r\n", PING.len());
@@ -65,40 +65,40 @@ async fn wrong_content_length_is_detected() {
         (vec![chunked], format!("fffffffffffffffff\r\n{PING}"), broken_off),
     ];
     for (lines, body, expected) in cases {
-        assert_eq!(stage.say(post, &lines, &body).await, expected, "{lines:?} {body}");
+        assert_eq!(fixture.send_raw(post, &lines, &body).await, expected, "{lines:?} {body}");
     }
     let over = error(413, "null", -31014, "payload_too_large", "the body is longer than 4194304 bytes");
-    assert_eq!(stage.say(post, &["Content-Length: 4194305"], "").await, over, "by what it announces");
+    assert_eq!(fixture.send_raw(post, &["Content-Length: 4194305"], "").await, over, "by what it announces");
     let expects = ["Content-Length: 4194305", "Expect: 100-continue"];
-    assert_eq!(stage.say(post, &expects, "").await, over, "and nobody is told to go on");
+    assert_eq!(fixture.send_raw(post, &expects, "").await, over, "without `100 Continue`");
     let pieces = format!("100000\r\n{}\r\n", " ".repeat(1 << 20)).repeat(5) + "0\r\n\r\n";
-    assert_eq!(stage.say(post, &[chunked], &pieces).await, over, "by the bytes received");
-    stage.struck().await;
+    assert_eq!(fixture.send_raw(post, &[chunked], &pieces).await, over, "by the bytes received");
+    fixture.check_unaffected().await;
 }
 
 #[tokio::test]
 async fn endless_body_is_limited_by_the_request_timeout() {
-    let mut stage = Stage::within(2).await;
+    let mut fixture = Fixture::within(2).await;
     let late = error(400, "null", -32600, "invalid_request", "the body did not arrive in time");
     let busy = problem(503, "unavailable", "the gateway is overloaded or shutting down; try again");
     let began = Instant::now();
     let post = "POST /a/mcp HTTP/1.1\r\nHost: localhost";
-    assert_eq!(stage.say(post, &["Content-Length: 100"], PING).await, late);
+    assert_eq!(fixture.send_raw(post, &["Content-Length: 100"], PING).await, late);
     let bytes = format!(
         "POST /admin/v1/tenants HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n\
          Content-Type: application/json\r\nContent-Length: 9\r\nConnection: close\r\n\r\n{{",
-        stage.replica.operator
+        fixture.replica.operator
     );
     let mut expected = busy;
     expected["headers"]["retry-after"] = json!("1");
-    assert_eq!(stage.bytes(bytes.as_bytes()).await, expected);
+    assert_eq!(fixture.bytes(bytes.as_bytes()).await, expected);
     assert!(began.elapsed() < Duration::from_secs(12), "{:?}", began.elapsed());
-    stage.struck().await;
+    fixture.check_unaffected().await;
 }
 
 #[tokio::test]
 async fn malformed_http_is_answered() {
-    let mut stage = Stage::set().await;
+    let mut fixture = Fixture::new().await;
     let own = format!("Content-Length: {}", PING.len());
     let forbidden = error(403, "7", -31011, "forbidden", "this credential does not reach that agent");
     let not_allowed = crate::support::answers::method_not_allowed("POST", false);
@@ -134,7 +134,7 @@ async fn malformed_http_is_answered() {
         (format!("POST /a/mcp {host}{}", "\r\nX-A: b".repeat(200)), no_http(431)),
     ] {
         let shown = head[..head.floor_char_boundary(60)].to_owned();
-        assert_eq!(stage.say(&head, &[&own], PING).await, expected, "{shown}");
+        assert_eq!(fixture.send_raw(&head, &[&own], PING).await, expected, "{shown}");
     }
     for garbage in [
         &b"\x00\x01\x02\r\n\r\n"[..],
@@ -142,7 +142,7 @@ async fn malformed_http_is_answered() {
         b"hello\r\n\r\n",
         b"GET\r\n\r\n",
     ] {
-        assert_eq!(stage.bytes(garbage).await, no_http(400));
+        assert_eq!(fixture.bytes(garbage).await, no_http(400));
     }
-    stage.struck().await;
+    fixture.check_unaffected().await;
 }

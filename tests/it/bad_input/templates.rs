@@ -1,6 +1,6 @@
 //! Invalid resource templates.
 
-use super::{Stage, invalid};
+use super::{Fixture, invalid};
 use crate::support::answers::problem;
 use crate::support::app::encode;
 
@@ -10,7 +10,7 @@ fn template(text: &str) -> String {
 
 #[tokio::test]
 async fn ambiguous_uri_templates_are_refused() {
-    let mut stage = Stage::set().await;
+    let mut fixture = Fixture::new().await;
     for (text, wrong) in [
         ("x:{a}{b}", "has a and b side by side: put a literal between them, such as /"),
         ("x:{a", "holds a brace without its partner"),
@@ -28,16 +28,16 @@ async fn ambiguous_uri_templates_are_refused() {
         let path = template(text);
         let body = r#"{"name":"n","template":""}"#;
         for (method, body) in [("PUT", body), ("GET", ""), ("DELETE", "")] {
-            let answer = stage.admin((method, &path), body).await;
+            let answer = fixture.admin((method, &path), body).await;
             assert_eq!(answer, invalid(&format!("uriTemplate {wrong}")), "{method} {text}");
         }
     }
-    stage.struck().await;
+    fixture.check_unaffected().await;
 }
 
 #[tokio::test]
 async fn invalid_templates_are_refused() {
-    let mut stage = Stage::set().await;
+    let mut fixture = Fixture::new().await;
     let path = template("x:{a}/{b}");
     let put = ("PUT", path.as_str());
     let no_lists = "completions must be an object of lists of text, by the names of variables";
@@ -58,7 +58,7 @@ async fn invalid_templates_are_refused() {
         (&long, "completions is longer than 65536 bytes"),
     ] {
         let body = format!(r#"{{"name":"n",{members},"template":""}}"#);
-        assert_eq!(stage.admin(put, body).await, invalid(detail), "{}", &members[..members.len().min(60)]);
+        assert_eq!(fixture.admin(put, body).await, invalid(detail), "{}", &members[..members.len().min(60)]);
     }
     for (body, detail) in [
         (r#"{"template":""}"#, "missing field `name` at line 1 column 15"),
@@ -77,17 +77,17 @@ async fn invalid_templates_are_refused() {
             "template: invalid type: sequence, expected a string at line 1 column 23",
         ),
     ] {
-        assert_eq!(stage.admin(put, body).await, invalid(detail), "{body}");
+        assert_eq!(fixture.admin(put, body).await, invalid(detail), "{body}");
     }
     let huge = format!(r#"{{"name":"n","template":"{}"}}"#, "a".repeat(1 << 20));
     let too_large = problem(413, "payload_too_large", "the body is longer than 1048576 bytes");
-    assert_eq!(stage.admin(put, huge).await, too_large);
-    stage.struck().await;
+    assert_eq!(fixture.admin(put, huge).await, too_large);
+    fixture.check_unaffected().await;
 }
 
 #[tokio::test]
 async fn unrenderable_template_bodies_are_refused_with_their_line() {
-    let mut stage = Stage::set().await;
+    let mut fixture = Fixture::new().await;
     let path = template("x:{a}/{b}");
     let long = "a".repeat(65_537);
     let forever = "{% for a in [1,2,3,4,5,6,7,8,9,10] %}".repeat(6) + "." + &"{% endfor %}".repeat(6);
@@ -121,8 +121,8 @@ async fn unrenderable_template_bodies_are_refused_with_their_line() {
             "template: the rendered text is longer than 1048576 bytes; give shorter values or shorten the template",
         ),
     ] {
-        let answer = stage.admin(("PUT", &path), format!(r#"{{"name":"n","template":"{body}"}}"#)).await;
+        let answer = fixture.admin(("PUT", &path), format!(r#"{{"name":"n","template":"{body}"}}"#)).await;
         assert_eq!(answer, invalid(detail), "{}", &body[..body.len().min(60)]);
     }
-    stage.struck().await;
+    fixture.check_unaffected().await;
 }

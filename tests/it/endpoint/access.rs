@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{REVISIONS, post, speak};
+use super::{REVISIONS, call_as, post};
 use crate::support::answers::{error, exact};
 use crate::support::app::{Replica, gateway, mistyped};
 use crate::support::http::Answer;
@@ -10,7 +10,7 @@ use crate::support::http::Answer;
 const PING: &str = r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#;
 
 /// The agents `a` and `b` of `acme` and `c` of `bee`, and a key of each kind.
-struct Stage {
+struct Fixture {
     replica: Replica,
     own: String,
     sibling: String,
@@ -20,8 +20,8 @@ struct Stage {
     revoked: String,
 }
 
-impl Stage {
-    async fn set() -> Self {
+impl Fixture {
+    async fn new() -> Self {
         let (_database, replica) = gateway().await;
         for (tenant, agents) in [("acme", &["a", "b"][..]), ("bee", &["c"])] {
             replica.tenant(tenant).await;
@@ -57,7 +57,7 @@ impl Stage {
         let (api_key, bearer) = ("x-agent-api-key", "authorization");
         let mistyped = mistyped(&self.own);
         let callers = [
-            ("nobody", None),
+            ("anonymous", None),
             ("own", Some((api_key, &self.own))),
             ("registry", Some((api_key, &self.registry))),
             ("sibling", Some((api_key, &self.sibling))),
@@ -87,9 +87,9 @@ fn named(expected: &[(&'static str, &str)]) -> Vec<(&'static str, String)> {
 
 #[tokio::test]
 async fn agent_access_setting_decides_who_is_answered() {
-    let stage = Stage::set().await;
+    let fixture = Fixture::new().await;
     let private = named(&[
-        ("nobody", "401 unauthenticated"),
+        ("anonymous", "401 unauthenticated"),
         ("own", "200 pong"),
         ("registry", "403 insufficient_scope"),
         ("sibling", "403 forbidden"),
@@ -99,10 +99,10 @@ async fn agent_access_setting_decides_who_is_answered() {
         ("revoked", "401 unauthenticated"),
         ("mistyped", "401 unauthenticated"),
     ]);
-    assert_eq!(stage.answers().await, private);
-    stage.set_agent(json!({"access": "public"})).await;
+    assert_eq!(fixture.answers().await, private);
+    fixture.set_agent(json!({"access": "public"})).await;
     let public = named(&[
-        ("nobody", "200 pong"),
+        ("anonymous", "200 pong"),
         ("own", "200 pong"),
         ("registry", "200 pong"),
         ("sibling", "200 pong"),
@@ -112,9 +112,9 @@ async fn agent_access_setting_decides_who_is_answered() {
         ("revoked", "401 unauthenticated"),
         ("mistyped", "401 unauthenticated"),
     ]);
-    assert_eq!(stage.answers().await, public);
+    assert_eq!(fixture.answers().await, public);
     let disabled = named(&[
-        ("nobody", "401 unauthenticated"),
+        ("anonymous", "401 unauthenticated"),
         ("own", "403 agent_disabled"),
         ("registry", "403 agent_disabled"),
         ("sibling", "403 forbidden"),
@@ -125,40 +125,40 @@ async fn agent_access_setting_decides_who_is_answered() {
         ("mistyped", "401 unauthenticated"),
     ]);
     for access in ["public", "key"] {
-        stage.set_agent(json!({"access": access, "enabled": false})).await;
-        assert_eq!(stage.answers().await, disabled, "{access}");
+        fixture.set_agent(json!({"access": access, "enabled": false})).await;
+        assert_eq!(fixture.answers().await, disabled, "{access}");
     }
-    stage.set_agent(json!({"enabled": true})).await;
-    assert_eq!(stage.answers().await, private);
+    fixture.set_agent(json!({"enabled": true})).await;
+    assert_eq!(fixture.answers().await, private);
 }
 
 #[tokio::test]
 async fn foreign_unknown_and_invalid_agents_are_answered_alike() {
-    let stage = Stage::set().await;
-    let replica = &stage.replica;
+    let fixture = Fixture::new().await;
+    let replica = &fixture.replica;
     replica.agent("bee", "d").await;
     let hidden = Some(json!({"access": "public", "enabled": false}));
     assert_eq!(replica.admin("PATCH", "/agents/d", hidden).await.status, 200);
     let operator = format!("Bearer {}", replica.operator);
     let callers: [&[(&str, &str)]; 5] = [
         &[],
-        &[("x-agent-api-key", &stage.own)],
-        &[("authorization", &stage.owner)],
+        &[("x-agent-api-key", &fixture.own)],
+        &[("authorization", &fixture.owner)],
         &[("authorization", &operator)],
-        &[("x-agent-api-key", &stage.revoked)],
+        &[("x-agent-api-key", &fixture.revoked)],
     ];
     for headers in callers {
         for (method, body) in [("POST", PING), ("POST", "{"), ("POST", ""), ("GET", ""), ("DELETE", "")] {
             let mut headers = headers.to_vec();
             headers.push(("content-type", "application/json"));
-            let ask = async |agent: &str| {
+            let call = async |agent: &str| {
                 let path = format!("/{agent}/mcp");
                 replica.http.send(method, &path, &headers, body).await.visible()
             };
-            let foreign = ask("c").await;
+            let foreign = call("c").await;
             assert!(foreign.0.is_client_error());
             for other in ["d", "unknown", "Unknown", "%00", "%ff", "%C3%A4", "a.b", &"x".repeat(5_000)] {
-                assert_eq!(ask(other).await, foreign, "{method} {headers:?} {other}");
+                assert_eq!(call(other).await, foreign, "{method} {headers:?} {other}");
             }
         }
     }
@@ -166,47 +166,50 @@ async fn foreign_unknown_and_invalid_agents_are_answered_alike() {
 
 #[tokio::test]
 async fn credential_is_accepted_in_either_or_both_headers() {
-    let stage = Stage::set().await;
+    let fixture = Fixture::new().await;
     let bearer = |key: &str| format!("Bearer {key}");
-    let own = bearer(&stage.own);
-    let ask =
-        async |headers: &[(&str, &str)]| post(&stage.replica, "/a/mcp", headers, PING).await.status.as_u16();
+    let own = bearer(&fixture.own);
+    let call = async |headers: &[(&str, &str)]| {
+        post(&fixture.replica, "/a/mcp", headers, PING).await.status.as_u16()
+    };
     let (api_key, authorization) = ("x-agent-api-key", "authorization");
-    assert_eq!(ask(&[(api_key, &stage.own)]).await, 200);
-    assert_eq!(ask(&[(authorization, &own)]).await, 200);
-    assert_eq!(ask(&[(authorization, &own.replace("Bearer", "bEARER"))]).await, 200);
-    assert_eq!(ask(&[(api_key, &stage.own), (authorization, &own)]).await, 200);
+    assert_eq!(call(&[(api_key, &fixture.own)]).await, 200);
+    assert_eq!(call(&[(authorization, &own)]).await, 200);
+    assert_eq!(call(&[(authorization, &own.replace("Bearer", "bEARER"))]).await, 200);
+    assert_eq!(call(&[(api_key, &fixture.own), (authorization, &own)]).await, 200);
     let conflicts: [&[(&str, &str)]; 6] = [
-        &[(api_key, &stage.own), (authorization, &bearer(&stage.sibling))],
-        &[(api_key, &stage.own), (api_key, &stage.sibling)],
-        &[(api_key, &stage.own), (authorization, &stage.owner)],
-        &[(api_key, &stage.own), (authorization, "Basic dTpw")],
-        &[(authorization, &stage.own)],
-        &[(api_key, &stage.owner["Bearer ".len()..])],
+        &[(api_key, &fixture.own), (authorization, &bearer(&fixture.sibling))],
+        &[(api_key, &fixture.own), (api_key, &fixture.sibling)],
+        &[(api_key, &fixture.own), (authorization, &fixture.owner)],
+        &[(api_key, &fixture.own), (authorization, "Basic dTpw")],
+        &[(authorization, &fixture.own)],
+        &[(api_key, &fixture.owner["Bearer ".len()..])],
     ];
     for headers in conflicts {
-        assert_eq!(ask(headers).await, 401, "{headers:?}");
+        assert_eq!(call(headers).await, 401, "{headers:?}");
     }
 }
 
 #[tokio::test]
 async fn refusals_are_complete_in_every_revision() {
-    let stage = Stage::set().await;
+    let fixture = Fixture::new().await;
     for revision in REVISIONS {
-        let ask =
-            async |key: &str| exact(&speak(&stage.replica, key, revision, "resources/list", json!({})).await);
+        let call = async |key: &str| {
+            exact(&call_as(&fixture.replica, key, revision, "resources/list", json!({})).await)
+        };
         let unauthenticated = error(401, "7", -31010, "unauthenticated", "a valid credential is required");
-        assert_eq!(ask(&stage.revoked).await, unauthenticated, "{revision:?}");
+        assert_eq!(call(&fixture.revoked).await, unauthenticated, "{revision:?}");
         let forbidden = error(403, "7", -31011, "forbidden", "this credential does not reach that agent");
-        assert_eq!(ask(&stage.sibling).await, forbidden, "{revision:?}");
+        assert_eq!(call(&fixture.sibling).await, forbidden, "{revision:?}");
         let mut scope = error(403, "7", -31011, "insufficient_scope", "this credential lacks the scope mcp");
         scope["headers"]["www-authenticate"] =
             json!("Bearer realm=\"MCP\", error=\"insufficient_scope\", scope=\"mcp\"");
-        assert_eq!(ask(&stage.registry).await, scope, "{revision:?}");
+        assert_eq!(call(&fixture.registry).await, scope, "{revision:?}");
     }
-    stage.set_agent(json!({"enabled": false})).await;
+    fixture.set_agent(json!({"enabled": false})).await;
     for revision in REVISIONS {
-        let answer = exact(&speak(&stage.replica, &stage.own, revision, "resources/list", json!({})).await);
+        let answer =
+            exact(&call_as(&fixture.replica, &fixture.own, revision, "resources/list", json!({})).await);
         let disabled = error(403, "7", -31012, "agent_disabled", "this agent is disabled");
         assert_eq!(answer, disabled, "{revision:?}");
     }
@@ -214,15 +217,15 @@ async fn refusals_are_complete_in_every_revision() {
 
 #[tokio::test]
 async fn only_public_answers_may_be_cached_by_shared_caches() {
-    let stage = Stage::set().await;
-    stage.replica.put("a", "x:1", "text").await;
+    let fixture = Fixture::new().await;
+    fixture.replica.put("a", "x:1", "text").await;
     let scope = async |method: &str| {
         let answer =
-            speak(&stage.replica, &stage.own, Some(super::MODERN), method, json!({"uri": "x:1"})).await;
+            call_as(&fixture.replica, &fixture.own, Some(super::MODERN), method, json!({"uri": "x:1"})).await;
         answer.json()["result"]["cacheScope"].clone()
     };
     for (access, expected) in [("key", "private"), ("public", "public"), ("key", "private")] {
-        stage.set_agent(json!({"access": access})).await;
+        fixture.set_agent(json!({"access": access})).await;
         for method in ["resources/list", "resources/read", "tools/list", "server/discover"] {
             assert_eq!(scope(method).await, expected, "{access} {method}");
         }

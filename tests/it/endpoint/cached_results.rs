@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use sqlx::{ConnectOptions, Connection, Executor};
 use tokio::time::timeout;
 
-use super::{MODERN, speak};
+use super::{MODERN, call_as};
 use crate::support::answers::exact;
 use crate::support::app::Builder;
 use crate::support::cluster::database;
@@ -56,33 +56,33 @@ async fn changing_one_resource_keeps_cached_results_of_others() {
         ("resources/read", json!({"uri": "t:b"})),
         ("prompts/get", json!({"name": "p", "arguments": {"a": "b"}})),
     ];
-    let ask = async |(method, params): &(&'static str, Value), revision| {
-        exact(&speak(&replica, &key, revision, method, params.clone()).await)
+    let answer_to = async |(method, params): &(&'static str, Value), revision| {
+        exact(&call_as(&replica, &key, revision, method, params.clone()).await)
     };
     // Rendered results are cached on the second request.
     for call in &rendered {
-        ask(call, None).await;
-        ask(call, Some(MODERN)).await;
+        answer_to(call, None).await;
+        answer_to(call, Some(MODERN)).await;
     }
     let kept = [&registered[..], &rendered[..]].concat();
     let mut before = Vec::new();
     for call in &kept {
-        before.push((ask(call, None).await, ask(call, Some(MODERN)).await));
+        before.push((answer_to(call, None).await, answer_to(call, Some(MODERN)).await));
     }
     assert_eq!(apply("changed").await, (0, 1, 10_001, Some(3)));
     let changed = ("resources/read", json!({"uri": "x:05000"}));
-    assert_eq!(ask(&changed, None).await["body"]["result"]["contents"][0]["text"], "changed");
+    assert_eq!(answer_to(&changed, None).await["body"]["result"]["contents"][0]["text"], "changed");
 
     // From here on contents cannot be read.
     let mut locker = database.options.connect().await.unwrap();
     let mut locked = locker.begin().await.unwrap();
     locked.execute("lock table contents in access exclusive mode").await.unwrap();
     for (call, (legacy, modern)) in kept.iter().zip(before) {
-        assert_eq!(ask(call, None).await, legacy);
-        assert_eq!(ask(call, Some(MODERN)).await, modern);
+        assert_eq!(answer_to(call, None).await, legacy);
+        assert_eq!(answer_to(call, Some(MODERN)).await, modern);
     }
     let never_read = ("resources/read", json!({"uri": "x:00002"}));
-    let waited = timeout(Duration::from_millis(300), ask(&never_read, None)).await;
+    let waited = timeout(Duration::from_millis(300), answer_to(&never_read, None)).await;
     assert!(waited.is_err(), "an uncached read waits for the lock");
     locked.rollback().await.unwrap();
 }

@@ -24,13 +24,13 @@ async fn admin_listener_serves_administration_exclusively() {
     let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"});
     assert_eq!(replica.http.post("a", key, &ping).await.status, 200);
 
-    let mut nowhere = crate::support::answers::problem(404, "not_found", "no such path");
-    nowhere["headers"].as_object_mut().unwrap().remove("cache-control");
+    let mut not_found = crate::support::answers::problem(404, "not_found", "no such path");
+    not_found["headers"].as_object_mut().unwrap().remove("cache-control");
     for path in ["/admin/v1/agents", "/admin", "/admin/openapi.json"] {
         let answer = replica.http.send("GET", path, &[("authorization", &replica.operator)], "").await;
-        assert_eq!(exact(&answer), nowhere, "{path}");
+        assert_eq!(exact(&answer), not_found, "{path}");
     }
-    assert_eq!(exact(&admin.post("a", key, &ping).await), nowhere);
+    assert_eq!(exact(&admin.post("a", key, &ping).await), not_found);
     for client in [&admin, &replica.http] {
         assert_eq!(client.get("/healthz").await.status, 200);
         assert_eq!(client.get("/readyz").await.status, 200);

@@ -130,7 +130,7 @@ async fn method_is_checked_after_headers_and_before_parameters() {
     let (_database, replica) = gateway().await;
     let key = replica.acme("a").await;
     replica.put("a", "x:%C3%BC", "text").await;
-    let ask = async |method: &str, name: Option<&str>, mut params: Value| {
+    let call = async |method: &str, name: Option<&str>, mut params: Value| {
         params["_meta"] = meta(MODERN);
         let mut headers =
             vec![("x-agent-api-key", key.as_str()), ("mcp-protocol-version", MODERN), ("mcp-method", method)];
@@ -139,21 +139,21 @@ async fn method_is_checked_after_headers_and_before_parameters() {
         exact(&post(&replica, "/a/mcp", &headers, body).await)
     };
     let bad = |sentence| error(200, "7", -32602, "invalid_params", sentence);
-    assert_eq!(ask("nope", None, json!({})).await["status"], 404);
-    assert_eq!(ask("resources/list", Some("ignored"), json!({})).await["status"], 200);
+    assert_eq!(call("nope", None, json!({})).await["status"], 404);
+    assert_eq!(call("resources/list", Some("ignored"), json!({})).await["status"], 200);
     let no_uri = "params.uri is not an absolute URI of RFC 3986";
-    assert_eq!(ask("resources/read", Some("relative"), json!({"uri": "relative"})).await, bad(no_uri));
+    assert_eq!(call("resources/read", Some("relative"), json!({"uri": "relative"})).await, bad(no_uri));
     let differs = mismatch("Mcp-Name does not match params.uri or params.name");
-    assert_eq!(ask("resources/read", Some("x:1"), json!({})).await, differs);
-    assert_eq!(ask("resources/read", Some("1"), json!({"uri": 1})).await, differs);
+    assert_eq!(call("resources/read", Some("x:1"), json!({})).await, differs);
+    assert_eq!(call("resources/read", Some("1"), json!({"uri": 1})).await, differs);
     let unknown_tool = bad("unknown tool: ä");
-    assert_eq!(ask("tools/call", Some("=?base64?w6Q=?="), json!({"name": "ä"})).await, unknown_tool);
-    let prompt = ask("prompts/get", None, json!({"name": "p"})).await;
+    assert_eq!(call("tools/call", Some("=?base64?w6Q=?="), json!({"name": "ä"})).await, unknown_tool);
+    let prompt = call("prompts/get", None, json!({"name": "p"})).await;
     assert_eq!(prompt, mismatch("Mcp-Name is required for this method"), "before the method is checked");
     // The name in base64 is the same name.
     let uri = json!({"uri": "x:%C3%BC"});
     for name in ["x:%C3%BC", "=?base64?eDolQzMlQkM=?=", "  x:%C3%BC\t"] {
-        assert_eq!(ask("resources/read", Some(name), uri.clone()).await["status"], 200, "{name}");
+        assert_eq!(call("resources/read", Some(name), uri.clone()).await["status"], 200, "{name}");
     }
 }
 
@@ -175,5 +175,5 @@ async fn era_is_not_decided_by_session_or_headers() {
     let legacy = [modern[0], ("mcp-method", "something/else"), ("mcp-name", "x:2")];
     let answer = exact(&post(&replica, "/a/mcp", &legacy, plain.to_string()).await);
     let expected = json!({"contents": [{"uri": "x:1", "text": "text"}]});
-    assert_eq!(answer, super::told(None, &expected));
+    assert_eq!(answer, super::result_as(None, &expected));
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use super::{MODERN, REVISIONS, speak};
+use super::{MODERN, REVISIONS, call_as};
 use crate::support::app::{Builder, Replica, gateway};
 use crate::support::cluster::database;
 
@@ -14,7 +14,7 @@ async fn walk(replica: &Replica, key: &str, revision: Option<&str>) -> Vec<Vec<S
     let mut pages = Vec::new();
     let mut params = json!({});
     loop {
-        let page = speak(replica, key, revision, "resources/list", params).await.json();
+        let page = call_as(replica, key, revision, "resources/list", params).await.json();
         let items = page["result"]["resources"].as_array().unwrap().iter();
         pages.push(items.map(|item| item["uri"].as_str().unwrap().to_owned()).collect());
         if revision == Some(MODERN) {
@@ -94,10 +94,10 @@ async fn cursor_stays_valid_while_the_list_changes() {
     let mut flipped = cursor.clone().into_bytes();
     flipped[5] = if flipped[5] == b'A' { b'B' } else { b'A' };
     let flipped = String::from_utf8(flipped).unwrap();
-    let nonsense =
+    let invalid =
         ["", "0", "x:2", "AAAA", "\0", &flipped, &cursor[1..], admin["nextCursor"].as_str().unwrap()];
-    for nonsense in nonsense {
-        assert_eq!(next(nonsense).await["error"], refused, "{nonsense:?}");
+    for invalid in invalid {
+        assert_eq!(next(invalid).await["error"], refused, "{invalid:?}");
     }
     for (wrong, message) in
         [(json!(1), "params.cursor must be a string"), (Value::Null, "params.cursor must be a string")]

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use time::Duration;
 use time::macros::datetime;
 
-use super::{MODERN, REVISIONS, speak, told};
+use super::{MODERN, REVISIONS, call_as, result_as};
 use crate::support::answers::{exact, message};
 use crate::support::app::{Builder, resource};
 use crate::support::clock::ManualClock;
@@ -78,19 +78,19 @@ async fn registered_resources_are_served_in_every_revision() {
     for revision in REVISIONS {
         // The second answer is the cached result of the first.
         for _ in 0..2 {
-            let list = speak(&replica, &key, revision, "resources/list", json!({})).await;
-            assert_eq!(exact(&list), told(revision, &listed), "{revision:?}");
+            let list = call_as(&replica, &key, revision, "resources/list", json!({})).await;
+            assert_eq!(exact(&list), result_as(revision, &listed), "{revision:?}");
             for (uri, contents) in &reads {
-                let read = speak(&replica, &key, revision, "resources/read", json!({"uri": uri})).await;
+                let read = call_as(&replica, &key, revision, "resources/read", json!({"uri": uri})).await;
                 assert_eq!(
                     exact(&read),
-                    told(revision, &json!({"contents": contents})),
+                    result_as(revision, &json!({"contents": contents})),
                     "{revision:?} {uri}"
                 );
             }
         }
-        let tools = speak(&replica, &key, revision, "tools/list", json!({})).await;
-        assert_eq!(exact(&tools), told(revision, &json!({"tools": []})), "{revision:?}");
+        let tools = call_as(&replica, &key, revision, "tools/list", json!({})).await;
+        assert_eq!(exact(&tools), result_as(revision, &json!({"tools": []})), "{revision:?}");
     }
 }
 
@@ -109,13 +109,13 @@ async fn changes_are_visible_at_once_in_every_revision() {
     };
     let check = async |text: Option<&str>, list: Value| {
         for revision in REVISIONS {
-            let told_list = speak(&replica, &key, revision, "resources/list", json!({})).await;
-            assert_eq!(exact(&told_list), told(revision, &list), "{revision:?}");
-            let read = speak(&replica, &key, revision, "resources/read", json!({"uri": "x:1"})).await;
+            let answered = call_as(&replica, &key, revision, "resources/list", json!({})).await;
+            assert_eq!(exact(&answered), result_as(revision, &list), "{revision:?}");
+            let read = call_as(&replica, &key, revision, "resources/read", json!({"uri": "x:1"})).await;
             match text {
                 Some(text) => {
                     let contents = json!({"contents": [{"uri": "x:1", "text": text}]});
-                    assert_eq!(exact(&read), told(revision, &contents), "{revision:?}");
+                    assert_eq!(exact(&read), result_as(revision, &contents), "{revision:?}");
                 }
                 None => {
                     assert_eq!(read.json()["error"]["data"]["code"], "resource_not_found", "{revision:?}");
@@ -146,7 +146,7 @@ async fn unknown_resource_has_the_error_code_of_the_era() {
     let key = replica.acme("a").await;
     for revision in REVISIONS {
         let code = if revision == Some(MODERN) { -32602 } else { -32002 };
-        let read = speak(&replica, &key, revision, "resources/read", json!({"uri": "x:%2F"})).await;
+        let read = call_as(&replica, &key, revision, "resources/read", json!({"uri": "x:%2F"})).await;
         let data = json!({"code": "resource_not_found", "uri": "x:%2F"});
         let error = json!({"code": code, "message": "resource not found: x:%2F", "data": data});
         assert_eq!(

@@ -89,8 +89,8 @@ async fn read_what_is_rendered(client: &RunningService<RoleClient, ClientConfig>
     let arguments = json!({"who": "二"}).as_object().unwrap().clone();
     let got =
         client.get_prompt(GetPromptRequestParams::new("greet").with_arguments(arguments)).await.unwrap();
-    let said: Vec<_> = got.messages.iter().map(|m| m.content.as_text().unwrap().text.as_str()).collect();
-    assert_eq!(said, ["Hello 二!"]);
+    let texts: Vec<_> = got.messages.iter().map(|m| m.content.as_text().unwrap().text.as_str()).collect();
+    assert_eq!(texts, ["Hello 二!"]);
     let without = client.get_prompt(GetPromptRequestParams::new("greet")).await;
     let Err(ServiceError::McpError(error)) = without else { panic!("{without:?}") };
     assert_eq!((error.code.0, error.message.as_ref()), (-32602, "missing argument: who"));
@@ -121,7 +121,7 @@ async fn sdk_lists_and_reads_in_every_revision() {
     let auto =
         || ClientLifecycleMode::Auto { preferred_versions: vec![newest.clone()], legacy_version: None };
     let initialize = || ClientLifecycleMode::Initialize;
-    for (mode, asked, agreed) in [
+    for (mode, requested, agreed) in [
         (initialize(), ProtocolVersion::V_2024_11_05, "2024-11-05"),
         (initialize(), ProtocolVersion::V_2025_03_26, "2025-03-26"),
         (initialize(), ProtocolVersion::V_2025_06_18, "2025-06-18"),
@@ -130,7 +130,7 @@ async fn sdk_lists_and_reads_in_every_revision() {
         (auto(), newest.clone(), "2026-07-28"),
     ] {
         for credential in [Credential::ApiKey(&key), Credential::Bearer(&key)] {
-            let client = connect(&replica, credential, mode.clone(), asked.clone()).await.unwrap();
+            let client = connect(&replica, credential, mode.clone(), requested.clone()).await.unwrap();
             let server = client.peer_info().unwrap();
             assert_eq!(server.protocol_version.as_str(), agreed);
             assert_eq!(read_all(&client).await, expected, "{agreed} {credential:?}");

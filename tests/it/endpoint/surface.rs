@@ -77,7 +77,7 @@ async fn preflight_is_answered_for_allowed_origins_only() {
          tracestate, baggage"
     );
     let admin_allowed = json!({"status": 204, "headers": headers, "body": null});
-    let asked = ("access-control-request-method", "POST");
+    let requested_method = ("access-control-request-method", "POST");
     for path in [
         "/a/mcp",
         "/a/mcp/",
@@ -85,7 +85,7 @@ async fn preflight_is_answered_for_allowed_origins_only() {
         "/admin/v1/agents",
         "/.well-known/oauth-protected-resource/a/mcp",
     ] {
-        let mut answer = send(&replica, "OPTIONS", path, &[("origin", ORIGIN), asked]).await;
+        let mut answer = send(&replica, "OPTIONS", path, &[("origin", ORIGIN), requested_method]).await;
         answer["headers"].as_object_mut().unwrap().remove("cache-control");
         let expected = if path.starts_with("/admin") { &admin_allowed } else { &allowed };
         assert_eq!(&answer, expected, "{path}");
@@ -99,7 +99,7 @@ async fn preflight_is_answered_for_allowed_origins_only() {
         "",
     ] {
         assert_eq!(
-            send(&replica, "OPTIONS", "/a/mcp", &[("origin", origin), asked]).await,
+            send(&replica, "OPTIONS", "/a/mcp", &[("origin", origin), requested_method]).await,
             refused,
             "{origin}"
         );
@@ -254,17 +254,17 @@ async fn valid_request_id_of_the_client_is_used() {
     let long = "~".repeat(128);
     let longer = "~".repeat(129);
     for path in ["/a/mcp", "/unknown/mcp", "/admin/v1/agents", "/nowhere", "/healthz"] {
-        let ask = async |id: Option<&str>| {
+        let call = async |id: Option<&str>| {
             let mut headers = vec![("x-agent-api-key", key.as_str())];
             headers.extend(id.map(|id| ("x-request-id", id)));
             post(&replica, path, &headers, PING).await.header("x-request-id").unwrap().to_owned()
         };
         for good in ["a", "!~", "0f3a-1", &long] {
-            assert_eq!(ask(Some(good)).await, good, "{path}");
+            assert_eq!(call(Some(good)).await, good, "{path}");
         }
         let mut ours = Vec::new();
         for bad in [None, Some(""), Some("a b"), Some(&longer), Some("a\tb")] {
-            let id = ask(bad).await;
+            let id = call(bad).await;
             assert!(
                 id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit()),
                 "{path} {bad:?}: {id}"
@@ -285,7 +285,7 @@ async fn valid_request_id_of_the_client_is_used() {
 async fn absolute_target_host_is_checked_and_two_hosts_refused() {
     let (_database, replica) = gateway().await;
     let key = replica.acme("a").await;
-    let ask_as = async |key: &str, target: &str, hosts: &[&str]| {
+    let call_with = async |key: &str, target: &str, hosts: &[&str]| {
         let hosts = hosts.iter().fold(String::new(), |lines, host| lines + "Host: " + host + "\r\n");
         let bytes = format!(
             "POST {target} HTTP/1.1\r\n{hosts}X-Agent-API-Key: {key}\r\nContent-Type: application/json\r\n\
@@ -294,25 +294,25 @@ async fn absolute_target_host_is_checked_and_two_hosts_refused() {
         );
         exact(&raw(replica.running.address, bytes.as_bytes()).await)
     };
-    let ask = async |target, hosts: &[&str]| ask_as(&key, target, hosts).await;
+    let call = async |target, hosts: &[&str]| call_with(&key, target, hosts).await;
     let pong = crate::support::answers::message(&json!({"jsonrpc": "2.0", "id": 7, "result": {}}));
     let forbidden = error(403, "7", -31013, "forbidden_origin", "this Host is not allowed");
-    assert_eq!(ask("/a/mcp", &["localhost"]).await, pong);
-    assert_eq!(ask("http://localhost:9/a/mcp", &["evil.example"]).await, pong);
+    assert_eq!(call("/a/mcp", &["localhost"]).await, pong);
+    assert_eq!(call("http://localhost:9/a/mcp", &["evil.example"]).await, pong);
     for held in [
-        ask("http://evil.example/a/mcp", &["localhost"]).await,
-        ask("/a/mcp", &[]).await,
-        ask("/a/mcp", &[""]).await,
+        call("http://evil.example/a/mcp", &["localhost"]).await,
+        call("/a/mcp", &[]).await,
+        call("/a/mcp", &[""]).await,
     ] {
         assert_eq!(held, pong);
     }
     let wrong = mistyped(&key);
-    let ask = async |target, hosts: &[&str]| ask_as(&wrong, target, hosts).await;
-    assert_eq!(ask("http://evil.example/a/mcp", &["localhost"]).await, forbidden);
-    assert_eq!(ask("/a/mcp", &[]).await, forbidden);
-    assert_eq!(ask("/a/mcp", &[""]).await, forbidden);
+    let call = async |target, hosts: &[&str]| call_with(&wrong, target, hosts).await;
+    assert_eq!(call("http://evil.example/a/mcp", &["localhost"]).await, forbidden);
+    assert_eq!(call("/a/mcp", &[]).await, forbidden);
+    assert_eq!(call("/a/mcp", &[""]).await, forbidden);
     let two = error(400, "7", -32600, "invalid_request", "a request has one Host");
-    assert_eq!(ask("/a/mcp", &["localhost", "localhost"]).await, two);
+    assert_eq!(call("/a/mcp", &["localhost", "localhost"]).await, two);
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{MODERN, REVISIONS, meta, post, request, speak, told};
+use super::{MODERN, REVISIONS, call_as, meta, post, request, result_as};
 use crate::support::answers::{error, exact, message};
 use crate::support::app::gateway;
 
@@ -22,7 +22,7 @@ async fn initialize_negotiates_the_protocol_version() {
     let key = replica.acme("a").await;
     let described = json!({"name": "Research", "title": "研究", "instructions": "Read."});
     assert_eq!(replica.admin("PATCH", "/agents/a", Some(described)).await.status, 200);
-    for (asked, agreed) in [
+    for (requested, agreed) in [
         ("2024-11-05", "2024-11-05"),
         ("2025-03-26", "2025-03-26"),
         ("2025-06-18", "2025-06-18"),
@@ -32,7 +32,8 @@ async fn initialize_negotiates_the_protocol_version() {
         ("", "2025-11-25"),
     ] {
         let client = json!({"name": "c", "version": "1"});
-        let params = json!({"protocolVersion": asked, "capabilities": {"roots": {}}, "clientInfo": client});
+        let params =
+            json!({"protocolVersion": requested, "capabilities": {"roots": {}}, "clientInfo": client});
         let mut server = json!({"name": "Research", "title": "研究", "version": env!("CARGO_PKG_VERSION")});
         if agreed < "2025-06-18" {
             server.as_object_mut().unwrap().remove("title");
@@ -52,7 +53,11 @@ async fn initialize_negotiates_the_protocol_version() {
             let answer = post(&replica, "/a/mcp", &headers, request("initialize", &params).to_string()).await;
             let mut answer = exact(&answer);
             answer["headers"].as_object_mut().unwrap().remove("mcp-session-id");
-            assert_eq!(answer, message(&json!({"jsonrpc": "2.0", "id": 7, "result": expected})), "{asked}");
+            assert_eq!(
+                answer,
+                message(&json!({"jsonrpc": "2.0", "id": 7, "result": expected})),
+                "{requested}"
+            );
         }
     }
 }
@@ -81,7 +86,7 @@ async fn initialize_names_missing_parameters() {
             Some(value) => params[member] = value,
             None => _ = params.as_object_mut().unwrap().remove(member),
         }
-        let answer = speak(&replica, &key, None, "initialize", params).await;
+        let answer = call_as(&replica, &key, None, "initialize", params).await;
         assert_eq!(exact(&answer), error(200, "7", -32602, "invalid_params", complaint));
     }
 }
@@ -92,8 +97,9 @@ async fn each_era_has_its_own_methods() {
     let key = replica.acme("a").await;
     for revision in REVISIONS {
         let modern = revision == Some(MODERN);
-        let call =
-            async |method: &str, params: Value| exact(&speak(&replica, &key, revision, method, params).await);
+        let call = async |method: &str, params: Value| {
+            exact(&call_as(&replica, &key, revision, method, params).await)
+        };
         let unknown = |method: &str| {
             let status = if modern { 404 } else { 200 };
             error(status, "7", -32601, "method_not_found", &format!("unknown method: {method}"))
@@ -101,20 +107,20 @@ async fn each_era_has_its_own_methods() {
         let pong = message(&json!({"jsonrpc": "2.0", "id": 7, "result": {}}));
         assert_eq!(call("ping", json!({})).await, if modern { unknown("ping") } else { pong });
         let discovery = json!({"supportedVersions": SUPPORTED, "capabilities": capabilities()});
-        let discovered = if modern { told(revision, &discovery) } else { unknown("server/discover") };
+        let discovered = if modern { result_as(revision, &discovery) } else { unknown("server/discover") };
         assert_eq!(call("server/discover", json!({})).await, discovered);
         let no_tool = error(200, "7", -32602, "invalid_params", "unknown tool: hammer");
         assert_eq!(call("tools/call", json!({"name": "hammer"})).await, no_tool);
         for method in ["resources/subscribe", "resources/unsubscribe", "logging/setLevel"] {
             let sentence = format!("{method} needs a session; send initialize first");
-            let nowhere = error(400, "7", -32600, "session_required", &sentence);
-            assert_eq!(call(method, json!({})).await, if modern { unknown(method) } else { nowhere });
+            let refused = error(400, "7", -32600, "session_required", &sentence);
+            assert_eq!(call(method, json!({})).await, if modern { unknown(method) } else { refused });
         }
         for method in ["", "Resources/list", "resources/list/", "nothing/such"] {
             assert_eq!(call(method, json!({})).await, unknown(method), "{revision:?} {method:?}");
         }
     }
-    let initialize = speak(&replica, &key, Some(MODERN), "initialize", json!({})).await;
+    let initialize = call_as(&replica, &key, Some(MODERN), "initialize", json!({})).await;
     assert_eq!(exact(&initialize), error(404, "7", -32601, "method_not_found", "unknown method: initialize"));
 }
 
@@ -130,7 +136,7 @@ async fn discovery_returns_the_agents_description() {
         "instructions": "Read.", "ttlMs": 0, "cacheScope": "public",
         "_meta": {"io.modelcontextprotocol/serverInfo": server},
     });
-    let answer = speak(&replica, &key, Some(MODERN), "server/discover", json!({})).await;
+    let answer = call_as(&replica, &key, Some(MODERN), "server/discover", json!({})).await;
     assert_eq!(exact(&answer), message(&json!({"jsonrpc": "2.0", "id": 7, "result": expected})));
 }
 
@@ -198,8 +204,11 @@ async fn unreadable_id_is_answered_as_the_revision_defines() {
         // Refusals before the body is parsed read its id as well.
         for (body, id) in [(r#"{"jsonrpc":"2.0","id":"ä","method":"ping"}"#, "\"ä\""), ("{", id), ("", id)]
         {
-            let nobody = exact(&post(&replica, "/a/mcp", &headers[1..], body).await);
-            assert_eq!(nobody, error(401, id, -31010, "unauthenticated", "a valid credential is required"));
+            let anonymous = exact(&post(&replica, "/a/mcp", &headers[1..], body).await);
+            assert_eq!(
+                anonymous,
+                error(401, id, -31010, "unauthenticated", "a valid credential is required")
+            );
         }
     }
 }

@@ -5,14 +5,14 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::heard;
+use super::read_to_close;
 use crate::support::app::{Builder, Replica};
 use crate::support::cluster::database;
 use crate::support::wait::eventually;
 
 const REQUEST: &[u8] = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
-/// A connection on which a request was answered.
+/// A connection on which one request was answered.
 async fn served(replica: &Replica) -> Option<TcpStream> {
     let mut stream = TcpStream::connect(replica.running.address).await.unwrap();
     stream.write_all(REQUEST).await.ok()?;
@@ -21,7 +21,7 @@ async fn served(replica: &Replica) -> Option<TcpStream> {
     read.ok().filter(|_| &first == b"HTTP/1.1 200").map(|_| stream)
 }
 
-/// One client of the tests keeps a connection open, from which it asked whether the gateway was ready.
+/// A client of the tests keeps the connection of its readiness check open.
 const OWN: usize = 1;
 
 #[tokio::test]
@@ -34,7 +34,7 @@ async fn connection_beyond_the_limit_of_an_address_is_closed() {
         held.push(served(&replica).await.unwrap());
     }
     let mut refused = TcpStream::connect(replica.running.address).await.unwrap();
-    assert_eq!(heard(&mut refused, Duration::from_secs(5)).await, (String::new(), true));
+    assert_eq!(read_to_close(&mut refused, Duration::from_secs(5)).await, (String::new(), true));
     held.pop();
     eventually("a place is given back", async || served(&replica).await.is_some()).await;
 }
@@ -60,7 +60,7 @@ async fn connection_beyond_the_total_limit_waits_for_a_free_slot() {
     let (first, second) = (served(&replica).await.unwrap(), served(&replica).await.unwrap());
     let mut waiting = TcpStream::connect(replica.running.address).await.unwrap();
     waiting.write_all(REQUEST).await.unwrap();
-    assert_eq!(heard(&mut waiting, Duration::from_millis(500)).await, (String::new(), false));
+    assert_eq!(read_to_close(&mut waiting, Duration::from_millis(500)).await, (String::new(), false));
     drop(first);
     let mut first = [0; 12];
     waiting.read_exact(&mut first).await.unwrap();
@@ -76,13 +76,13 @@ async fn request_head_beyond_its_limits_is_refused() {
         .set("WAGGLE_SERVER__HEADER_BYTES", 8192)
         .start()
         .await;
-    let ask = async |headers: String| {
+    let status = async |headers: String| {
         let request =
             format!("GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}\r\n");
         crate::support::answers::raw(replica.running.address, request.as_bytes()).await.status.as_u16()
     };
-    assert_eq!(ask("X: y\r\n".repeat(18)).await, 200);
-    assert_eq!(ask("X: y\r\n".repeat(19)).await, 431);
-    assert_eq!(ask(format!("X: {}\r\n", "y".repeat(8_000))).await, 200);
-    assert_eq!(ask(format!("X: {}\r\n", "y".repeat(8_200))).await, 431);
+    assert_eq!(status("X: y\r\n".repeat(18)).await, 200);
+    assert_eq!(status("X: y\r\n".repeat(19)).await, 431);
+    assert_eq!(status(format!("X: {}\r\n", "y".repeat(8_000))).await, 200);
+    assert_eq!(status(format!("X: {}\r\n", "y".repeat(8_200))).await, 431);
 }

@@ -7,11 +7,11 @@ use serde_json::json;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
-use super::{heard, trickle};
+use super::{read_to_close, trickle};
 use crate::support::app::{Builder, Replica};
 use crate::support::cluster::database;
 
-/// A gateway that waits two seconds for a head, two for a request, and so many without a request.
+/// A gateway with timeouts of two seconds for a head and for a request, and this idle timeout.
 async fn impatient(idle: u64) -> Replica {
     let database = database().await;
     Builder::new(&database)
@@ -22,7 +22,7 @@ async fn impatient(idle: u64) -> Replica {
         .await
 }
 
-/// Somewhat less than the two seconds for a head or a request: timers may be early by as much.
+/// Slightly less than the two seconds for a head or a request: timers may be early by the difference.
 const HEAD: Duration = Duration::from_millis(1_900);
 
 /// Longer than any timeout here.
@@ -31,8 +31,8 @@ const WITHIN: Duration = Duration::from_secs(60);
 /// An idle timeout in seconds that is not reached within a test.
 const LONG_IDLE: u64 = 300;
 
-/// A connection without a request, which the gateway closes after its idle timeout: the clock against which the tests
-/// compare, as busy as the gateway is.
+/// A connection without a request, which the gateway closes after its idle timeout. Tests compare with it instead of a
+/// clock, since it is delayed by the same load as the gateway.
 struct IdleConnection(TcpStream);
 
 impl IdleConnection {
@@ -50,8 +50,8 @@ impl IdleConnection {
 async fn slow_request_head_is_timed_from_its_first_byte() {
     let replica = impatient(3).await;
     let idle = IdleConnection::open(&replica).await;
-    let (said, took) = trickle(replica.running.address, "POST /a/mcp HTTP/1.1\r\nX-Slow:").await;
-    assert_eq!(said, "");
+    let (received, took) = trickle(replica.running.address, "POST /a/mcp HTTP/1.1\r\nX-Slow:").await;
+    assert_eq!(received, "");
     assert!(took >= HEAD, "{took:?}");
     assert!(idle.stays_open(), "closed after more than three seconds: {took:?}");
 }
@@ -67,8 +67,8 @@ async fn second_request_head_is_timed_from_its_own_first_byte() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     let began = Instant::now();
     stream.write_all(b"GET /healthz HTTP/1.1\r\n").await.unwrap();
-    let (said, closed) = heard(&mut stream, WITHIN).await;
-    assert_eq!((said.matches("HTTP/1.1 200 OK").count(), closed), (1, true), "{said}");
+    let (received, closed) = read_to_close(&mut stream, WITHIN).await;
+    assert_eq!((received.matches("HTTP/1.1 200 OK").count(), closed), (1, true), "{received}");
     assert!(began.elapsed() >= HEAD, "{:?}", began.elapsed());
     assert!(idle.stays_open(), "closed after more than three seconds: {:?}", began.elapsed());
 }
@@ -83,7 +83,7 @@ async fn idle_connection_is_closed_after_the_idle_timeout() {
         // Not for a condition: a later connection is closed later.
         tokio::time::sleep(Duration::from_secs(3)).await;
         let later = IdleConnection::open(&replica).await;
-        let (_, closed) = heard(&mut stream, WITHIN).await;
+        let (_, closed) = read_to_close(&mut stream, WITHIN).await;
         assert!(closed && began.elapsed() >= 2 * HEAD, "{first:?} {:?}", began.elapsed());
         assert!(later.stays_open(), "{first:?}: closed after more than seven seconds: {:?}", began.elapsed());
     }
@@ -106,9 +106,9 @@ async fn slow_body_ends_at_the_request_timeout_on_every_surface() {
     ] {
         let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\n{credential}\r\n{length}");
         let idle = IdleConnection::open(&replica).await;
-        let (said, took) = trickle(replica.running.address, &head).await;
-        let status = said.split(' ').nth(1).unwrap_or_default();
-        assert!(statuses.contains(&status), "{path} {credential}: {said:?}");
+        let (received, took) = trickle(replica.running.address, &head).await;
+        let status = received.split(' ').nth(1).unwrap_or_default();
+        assert!(statuses.contains(&status), "{path} {credential}: {received:?}");
         assert!(idle.stays_open(), "{path} {credential}: closed after more than four seconds: {took:?}");
     }
 }
@@ -130,7 +130,7 @@ async fn slow_clients_do_not_delay_others() {
     }
     println!("20 pings beside 200 heads that do not end: {:?}", began.elapsed());
     for stream in &mut slow {
-        assert!(heard(stream, Duration::from_secs(10)).await.1);
+        assert!(read_to_close(stream, Duration::from_secs(10)).await.1);
     }
 }
 
@@ -152,9 +152,9 @@ async fn stream_outlives_all_connection_timeouts() {
     let mut stream = replica.http.respond("POST", "/a/mcp", &headers, body.to_string()).await.unwrap();
     assert_eq!(stream.status(), 200);
     assert!(stream.chunk().await.unwrap().is_some());
-    // Not for a condition: longer than each of the gateway's deadlines, none of which must end the stream.
+    // Not for a condition: longer than each of the gateway's deadlines, none of which may end the stream.
     tokio::time::sleep(Duration::from_secs(6)).await;
     replica.put("a", "x:1", "text").await;
-    let told = stream.chunk().await.unwrap().unwrap();
-    assert!(String::from_utf8_lossy(&told).contains("list_changed"), "{told:?}");
+    let chunk = stream.chunk().await.unwrap().unwrap();
+    assert!(String::from_utf8_lossy(&chunk).contains("list_changed"), "{chunk:?}");
 }

@@ -21,9 +21,9 @@ async fn rapid_reset_closes_the_connection_and_others_are_served() {
         burst.extend(get(2 * nth + 1, 0));
         burst.extend(frame(RST_STREAM, 0, 2 * nth + 1, &CANCEL));
     }
-    // It may be gone before all is said.
-    let _ = attacker.say(&burst).await;
-    let end = attacker.next(GOAWAY).await.expect("the connection ended without a word");
+    // The gateway may close the connection before everything is sent.
+    let _ = attacker.send(&burst).await;
+    let end = attacker.next(GOAWAY).await.expect("the connection ended without GOAWAY");
     assert_eq!(end.reason(), ENHANCE_YOUR_CALM);
     let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"});
     assert_eq!(replica.http.post("a", &key, &ping).await.status, 200);
@@ -34,12 +34,12 @@ async fn some_streams_may_be_reset() {
     let (_database, replica) = gateway().await;
     let mut client = FrameClient::begin(TcpStream::connect(replica.running.address).await.unwrap()).await;
     for nth in 0..10 {
-        client.say(&get(2 * nth + 1, 0)).await.unwrap();
-        client.say(&frame(RST_STREAM, 0, 2 * nth + 1, &CANCEL)).await.unwrap();
+        client.send(&get(2 * nth + 1, 0)).await.unwrap();
+        client.send(&frame(RST_STREAM, 0, 2 * nth + 1, &CANCEL)).await.unwrap();
     }
-    client.say(&get(101, 0)).await.unwrap();
+    client.send(&get(101, 0)).await.unwrap();
     loop {
-        let answer = client.next(HEADERS).await.expect("it goes on");
+        let answer = client.next(HEADERS).await.expect("the connection stays open");
         if answer.stream == 101 {
             break;
         }
@@ -51,9 +51,9 @@ async fn header_limit_applies_to_http_2() {
     let database = database().await;
     let replica = Builder::new(&database).set("WAGGLE_SERVER__HEADER_COUNT", 20).start().await;
     let mut client = FrameClient::begin(TcpStream::connect(replica.running.address).await.unwrap()).await;
-    client.say(&get(1, 20)).await.unwrap();
+    client.send(&get(1, 20)).await.unwrap();
     assert_eq!(client.status().await, Some(200));
-    client.say(&get(3, 21)).await.unwrap();
+    client.send(&get(3, 21)).await.unwrap();
     assert_eq!(client.status().await, Some(431));
 }
 
@@ -62,14 +62,14 @@ async fn endless_continuation_frames_close_the_connection() {
     let (_database, replica) = gateway().await;
     let mut attacker = FrameClient::begin(TcpStream::connect(replica.running.address).await.unwrap()).await;
     let whole = get(1, 0);
-    attacker.say(&frame(HEADERS, 0, 1, &whole[9..])).await.unwrap();
+    attacker.send(&frame(HEADERS, 0, 1, &whole[9..])).await.unwrap();
     let piece = frame(9, 0, 1, b"\x00\x01x\x01y");
-    let mut said = 0;
-    while said < 100_000 && attacker.say(&piece.repeat(100)).await.is_ok() {
-        said += 100;
+    let mut sent = 0;
+    while sent < 100_000 && attacker.send(&piece.repeat(100)).await.is_ok() {
+        sent += 100;
         tokio::task::yield_now().await;
     }
-    assert!(said < 100_000, "nobody minds");
+    assert!(sent < 100_000, "the connection stays open");
     assert_ne!(END_HEADERS, 0);
 }
 
@@ -82,10 +82,10 @@ async fn idle_http_2_connection_is_closed_despite_pings() {
         .start()
         .await;
     let mut client = FrameClient::begin(TcpStream::connect(replica.running.address).await.unwrap()).await;
-    client.say(&get(1, 0)).await.unwrap();
+    client.send(&get(1, 0)).await.unwrap();
     assert_eq!(client.status().await, Some(200));
     let ends = eventually("the connection is closed", async || {
-        client.say(&frame(PING, 0, 0, &[7; 8])).await.is_err()
+        client.send(&frame(PING, 0, 0, &[7; 8])).await.is_err()
     });
     ends.await;
     assert_eq!(client.next(GOAWAY).await.map(|end| end.reason()), Some(0));

@@ -99,12 +99,12 @@ async fn metrics_are_served_by_the_admin_listener() {
     let database = database().await;
     let replica = Builder::new(&database).set("WAGGLE_ADMIN__LISTEN", "127.0.0.1:0").start().await;
     let admin = Client::new(replica.running.admin_address);
-    let told = scrape(&admin, &[]).await.text();
-    assert!(sample(&told, "waggle_connections{listener=\"admin\"}").is_some(), "{told}");
+    let exposed = scrape(&admin, &[]).await.text();
+    assert!(sample(&exposed, "waggle_connections{listener=\"admin\"}").is_some(), "{exposed}");
     let bearer = format!("Bearer {}", replica.operator);
-    let mut nowhere = problem(404, "not_found", "no such path");
-    nowhere["headers"].as_object_mut().unwrap().remove("cache-control");
-    assert_eq!(exact(&scrape(&replica.http, &[("authorization", &bearer)]).await), nowhere);
+    let mut not_found = problem(404, "not_found", "no such path");
+    not_found["headers"].as_object_mut().unwrap().remove("cache-control");
+    assert_eq!(exact(&scrape(&replica.http, &[("authorization", &bearer)]).await), not_found);
 }
 
 #[tokio::test]
@@ -124,13 +124,13 @@ async fn metrics_count_requests_and_events() {
     replica.http.call("a", &key, "made/up", json!({})).await;
     replica.http.call("a", &key, "ping", json!({})).await;
     replica.http.call("a", &crate::support::app::mistyped(&key), "ping", json!({})).await;
-    let told = scrape(&replica.http, &[]).await.text();
+    let exposed = scrape(&replica.http, &[]).await.text();
     let requests = |method: &str, outcome: &str| {
         let name =
             format!("waggle_requests_total{{method=\"{method}\",era=\"legacy\",outcome=\"{outcome}\"}}");
-        sample(&told, &name).map(str::to_owned)
+        sample(&exposed, &name).map(str::to_owned)
     };
-    assert_eq!(requests("resources/read", "ok").as_deref(), Some("3"), "{told}");
+    assert_eq!(requests("resources/read", "ok").as_deref(), Some("3"), "{exposed}");
     assert_eq!(requests("resources/read", "resource_not_found").as_deref(), Some("1"));
     assert_eq!(requests("other", "method_not_found").as_deref(), Some("1"));
     assert_eq!(requests("ping", "rate_limited").as_deref(), Some("1"));
@@ -147,10 +147,10 @@ async fn metrics_count_requests_and_events() {
         ("waggle_render_places_free", "4"),
         ("waggle_feed_sweeps_total{outcome=\"failed\"}", "0"),
     ] {
-        assert_eq!(sample(&told, name), Some(value), "{name}\n{told}");
+        assert_eq!(sample(&exposed, name), Some(value), "{name}\n{exposed}");
     }
-    assert_eq!(sample(&told, "waggle_connections{listener=\"admin\"}"), None);
-    is_well_formed(&told);
+    assert_eq!(sample(&exposed, "waggle_connections{listener=\"admin\"}"), None);
+    is_well_formed(&exposed);
 }
 
 /// Every line is a comment of a family or a sample of the one before.
@@ -169,7 +169,7 @@ fn is_well_formed(text: &str) {
     }
 }
 
-async fn told(replica: &Replica, name: &str) -> Option<String> {
+async fn value(replica: &Replica, name: &str) -> Option<String> {
     sample(&scrape(&replica.http, &[]).await.text(), name).map(str::to_owned)
 }
 
@@ -184,5 +184,5 @@ async fn keys_expiring_soon_are_counted() {
         assert_eq!(made.status, 201, "{}", made.text());
     }
     replica.running.services.identity.count_expiring_keys().await;
-    assert_eq!(told(&replica, "waggle_keys_expiring").await.as_deref(), Some("2"));
+    assert_eq!(value(&replica, "waggle_keys_expiring").await.as_deref(), Some("2"));
 }

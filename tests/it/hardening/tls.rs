@@ -45,7 +45,7 @@ impl Files {
         self.folder.path().join("key.pem")
     }
 
-    /// Puts another certificate and another key in the place of those before.
+    /// Replaces the certificate and the key.
     fn renew(&self) -> CertificateDer<'static> {
         let key = KeyPair::generate().unwrap();
         let made = CertificateParams::new(vec!["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();
@@ -62,7 +62,7 @@ impl Files {
     }
 }
 
-/// A gateway that speaks TLS. The client of the tests does not: readiness is asked for by one that does.
+/// A gateway with TLS. Readiness is checked by a client with TLS, since that of the tests has none.
 async fn start(database: &Database, files: &Files, more: &[(&str, &str)]) -> Replica {
     let operator = "wag_00000000000000000000000000000000000000000003NxIRP".to_owned();
     let own = [("WAGGLE_SERVER__LISTEN".to_owned(), "127.0.0.1:0".to_owned())];
@@ -80,7 +80,7 @@ async fn start(database: &Database, files: &Files, more: &[(&str, &str)]) -> Rep
     Replica { running, operator, http, _spill: spill }
 }
 
-/// Connects as a client that trusts this certificate alone, and speaks these protocols.
+/// Connects as a client that trusts this certificate only and offers these protocols.
 async fn connect(
     address: std::net::SocketAddr,
     trusted: &CertificateDer<'static>,
@@ -95,7 +95,7 @@ async fn connect(
     TlsConnector::from(Arc::new(config)).connect(name, stream).await
 }
 
-/// Asks on an open connection whether the gateway is alive.
+/// Sends a liveness check on an open connection.
 async fn is_alive(stream: &mut TlsStream<TcpStream>) -> bool {
     stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
     let mut answer = vec![0; 4096];
@@ -115,7 +115,7 @@ async fn tls_listener_serves_both_protocols_and_refuses_plaintext() {
         let second = connect(address, &certificate, &[b"h2", b"http/1.1"]).await.unwrap();
         assert_eq!(second.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
         let mut second = FrameClient::begin(second).await;
-        second.say(&get(1, 0)).await.unwrap();
+        second.send(&get(1, 0)).await.unwrap();
         assert_eq!(second.status().await, Some(200));
         let plain = Client::new(address).try_send("GET", "/healthz", &[], "").await;
         assert!(plain.is_err(), "{plain:?}");
@@ -133,7 +133,7 @@ async fn renewed_certificate_applies_to_new_connections() {
     let second = files.renew();
     let is_used = async || connect(address, &second, &[]).await.is_ok();
     eventually("the new certificate is used", is_used).await;
-    assert!(connect(address, &first, &[]).await.is_err(), "the one before is gone");
+    assert!(connect(address, &first, &[]).await.is_err(), "the previous certificate is no longer used");
     assert!(is_alive(&mut open).await);
 }
 
@@ -170,8 +170,8 @@ async fn missing_tls_handshake_times_out() {
     let (files, certificate) = Files::new();
     let replica = start(&database, &files, &[("WAGGLE_SERVER__HEAD_SECONDS", "1")]).await;
     let mut silent = TcpStream::connect(replica.running.address).await.unwrap();
-    let (said, closed) = super::heard(&mut silent, Duration::from_secs(5)).await;
-    assert_eq!((said, closed), (String::new(), true));
+    let (received, closed) = super::read_to_close(&mut silent, Duration::from_secs(5)).await;
+    assert_eq!((received, closed), (String::new(), true));
     assert!(connect(replica.running.address, &certificate, &[]).await.is_ok());
 }
 
@@ -189,5 +189,5 @@ async fn start_with_an_invalid_tls_key_is_refused() {
         app::start(&settings, store_options(database.options.clone()), keys, sources).await.err().unwrap();
     let expected = format!("TLS cannot be configured: {} holds no private key in PEM", files.key().display());
     assert!(refused.to_string().starts_with(&expected), "{refused}");
-    assert_eq!(json!(refused.to_string()).as_str().map(|told| told.contains("no key\"")), Some(false));
+    assert_eq!(json!(refused.to_string()).as_str().map(|error| error.contains("no key\"")), Some(false));
 }

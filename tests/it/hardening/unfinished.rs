@@ -1,4 +1,4 @@
-//! Requests with unfinished bodies: what they occupy, and that others are served.
+//! Requests with unfinished bodies: the permits that they take, and that other requests are served.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -31,12 +31,12 @@ async fn connect_from(n: u8, address: SocketAddr) -> TcpStream {
     socket.connect(address).await.unwrap()
 }
 
-/// A well-formed key that nobody issued.
-fn made_up() -> String {
+/// A well-formed key that was never issued.
+fn unknown_key() -> String {
     SecretKey::generate(KeyKind::Agent, &mut rand::rng()).reveal().to_owned()
 }
 
-/// The head of a request with a body of so many bytes, and the first of them.
+/// The head of a request with a body of this length, and the first byte of the body.
 fn unfinished(path: &str, credential: &str, length: usize) -> String {
     format!(
         "POST {path} HTTP/1.1\r\nHost: localhost\r\n{credential}\r\nContent-Type: application/json\r\n\
@@ -44,14 +44,14 @@ fn unfinished(path: &str, credential: &str, length: usize) -> String {
     )
 }
 
-/// What is answered on a connection until it pauses or ends.
+/// The next bytes of an answer; empty if the connection has ended.
 async fn answer(stream: &mut TcpStream) -> String {
-    let mut said = vec![0; 8_192];
-    let read = tokio::time::timeout(WAIT, stream.read(&mut said)).await.unwrap().unwrap_or(0);
-    String::from_utf8_lossy(&said[..read]).into_owned()
+    let mut received = vec![0; 8_192];
+    let read = tokio::time::timeout(WAIT, stream.read(&mut received)).await.unwrap().unwrap_or(0);
+    String::from_utf8_lossy(&received[..read]).into_owned()
 }
 
-/// A gateway that works on four requests at once, and reads the bodies of two that are refused.
+/// A gateway that processes four requests at once and reads the bodies of two refused ones.
 fn narrow(database: &Database) -> Builder {
     Builder::new(database)
         .set("WAGGLE_SERVER__BODY_BYTES_PER_SECOND", 0)
@@ -59,10 +59,10 @@ fn narrow(database: &Database) -> Builder {
         .set("WAGGLE_LIMITS__REFUSED_BODIES", 2)
 }
 
-/// Sends unfinished requests over HTTP/1.1, each anew once it is answered: without a credential, and with a made-up key.
+/// Sends unfinished requests over HTTP/1.1, the next one after each answer: without a credential, and with an unknown key.
 async fn attack_1(n: u8, address: SocketAddr) {
     loop {
-        for credential in ["X-Nobody: 1".to_owned(), format!("X-Agent-API-Key: {}", made_up())] {
+        for credential in ["X-Nobody: 1".to_owned(), format!("X-Agent-API-Key: {}", unknown_key())] {
             let mut stream = connect_from(n, address).await;
             if stream.write_all(unfinished("/a/mcp", &credential, 99).as_bytes()).await.is_ok() {
                 let _ = stream.read(&mut [0; 1_024]).await;
@@ -71,20 +71,20 @@ async fn attack_1(n: u8, address: SocketAddr) {
     }
 }
 
-/// The same over HTTP/2, fifty streams at once.
+/// Sends the same requests over HTTP/2, in fifty concurrent streams.
 async fn attack_2(n: u8, address: SocketAddr) {
     loop {
-        let mut spoken = FrameClient::begin(connect_from(n, address).await).await;
+        let mut attacker = FrameClient::begin(connect_from(n, address).await).await;
         for nth in 0..50 {
-            let key = made_up();
+            let key = unknown_key();
             let headers = [("x-agent-api-key", &*key)];
             let headers = if nth % 2 == 0 { &headers[..] } else { &[] };
-            if spoken.say(&unfinished_post(2 * nth + 1, "/a/mcp", headers)).await.is_err() {
+            if attacker.send(&unfinished_post(2 * nth + 1, "/a/mcp", headers)).await.is_err() {
                 break;
             }
         }
         for _ in 0..50 {
-            if spoken.next(HEADERS).await.is_none() {
+            if attacker.next(HEADERS).await.is_none() {
                 break;
             }
         }
@@ -96,10 +96,10 @@ async fn calls_beside(replica: &Replica, key: &str, mut attackers: JoinSet<()>) 
     for nth in 0..100 {
         let answered = caller.post("a", key, &ping()).await;
         assert_eq!(answered.status, 200, "request {nth}: {}", answered.text());
-        // A pause in which the attackers go on.
+        // A pause for requests of the attackers.
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    assert!(attackers.try_join_next().is_none(), "an attacker gave up");
+    assert!(attackers.try_join_next().is_none(), "an attacker has ended");
 }
 
 #[tokio::test]
@@ -149,8 +149,8 @@ async fn unfinished_bodies_of_a_valid_key_occupy_no_slots() {
     }
     for stream in &mut held {
         stream.write_all(" ".repeat(98).as_bytes()).await.unwrap();
-        let said = answer(stream).await;
-        assert!(said.starts_with("HTTP/1.1 400 "), "a finished body is answered: {said}");
+        let received = answer(stream).await;
+        assert!(received.starts_with("HTTP/1.1 400 "), "a finished body is answered: {received}");
     }
 }
 
@@ -182,7 +182,7 @@ async fn requests_beyond_the_concurrency_of_an_agent_are_refused() {
     let (_, other) = replica.key("a", &["mcp"]).await;
     assert_eq!(replica.http.post("a", &other, &ping()).await.status, 200);
     assert_eq!(replica.http.post("a", &key, &ping()).await.status, 200);
-    // A ping needs nothing of the registry; the first list loads it.
+    // A ping loads nothing; the first list loads the catalog.
     let held = faults.hold(FailPoint::CacheFillRead);
     let (http, working) = (replica.http.clone(), key.clone());
     let list = json!({"jsonrpc": "2.0", "id": 1, "method": "resources/list"});
@@ -214,16 +214,16 @@ async fn exhausted_caller_is_refused_before_its_body_is_read() {
     assert_eq!(replica.admin("PATCH", "/agents/b", quota).await.status, 200);
     for (agent, key, code) in [("a", &key, "rate_limited"), ("b", &other, "quota_exceeded")] {
         assert_eq!(replica.http.post(agent, key, &ping()).await.status, 200);
-        // The quota is known to be used up from the first refusal on, for a second.
+        // After the first refusal the quota counts as exhausted for a second.
         let refused = replica.http.post(agent, key, &ping()).await;
         assert_eq!((refused.status.as_u16(), &refused.json()["id"]), (429, &json!(7)));
         let mut stream = TcpStream::connect(replica.running.address).await.unwrap();
         let credential = format!("X-Agent-API-Key: {key}");
         let head = unfinished(&format!("/{agent}/mcp"), &credential, 100_000);
         stream.write_all(head.as_bytes()).await.unwrap();
-        let said = answer(&mut stream).await;
-        assert!(said.starts_with("HTTP/1.1 429 "), "{said}");
-        assert!(said.contains(code), "{said}");
+        let received = answer(&mut stream).await;
+        assert!(received.starts_with("HTTP/1.1 429 "), "{received}");
+        assert!(received.contains(code), "{received}");
     }
     let list = json!({"jsonrpc": "2.0", "id": 1, "method": "resources/list"});
     assert_eq!(replica.http.post("a", &key, &list).await.status, 200, "what costs nothing is answered");

@@ -13,7 +13,7 @@ use crate::support::wait::eventually;
 const MIB: usize = 1 << 20;
 const WAIT: Duration = Duration::from_secs(30);
 
-/// A connection on which a manifest of so many bytes is announced, and its first byte sent.
+/// A connection on which the head of a manifest of this length and its first byte were sent.
 async fn announce(replica: &Replica, key: &str, length: Option<usize>) -> TcpStream {
     let mut stream = TcpStream::connect(replica.running.address).await.unwrap();
     let (framing, first) = match length {
@@ -28,7 +28,7 @@ async fn announce(replica: &Replica, key: &str, length: Option<usize>) -> TcpStr
     stream
 }
 
-/// Bytes that are reserved for bodies, as the metrics show them.
+/// The metric of the bytes that are reserved for bodies.
 async fn reserved(replica: &Replica) -> usize {
     let metrics = replica.http.get("/metrics").await.text();
     let line = metrics.lines().find(|line| line.starts_with("waggle_upload_bytes ")).unwrap();
@@ -41,9 +41,9 @@ async fn wait_for_reserved(replica: &Replica, bytes: usize) {
 
 /// The first bytes of an answer.
 async fn answer(stream: &mut TcpStream) -> String {
-    let mut said = vec![0; 4_096];
-    let read = tokio::time::timeout(WAIT, stream.read(&mut said)).await.unwrap().unwrap();
-    String::from_utf8_lossy(&said[..read]).into_owned()
+    let mut received = vec![0; 4_096];
+    let read = tokio::time::timeout(WAIT, stream.read(&mut received)).await.unwrap().unwrap();
+    String::from_utf8_lossy(&received[..read]).into_owned()
 }
 
 #[tokio::test]

@@ -109,9 +109,9 @@ async fn exhausted_administration_key_is_refused_before_the_body() {
          Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n{{"
     );
     stream.write_all(head.as_bytes()).await.unwrap();
-    let mut said = [0; 12];
-    tokio::time::timeout(Duration::from_secs(30), stream.read_exact(&mut said)).await.unwrap().unwrap();
-    assert_eq!(&said, b"HTTP/1.1 429");
+    let mut received = [0; 12];
+    tokio::time::timeout(Duration::from_secs(30), stream.read_exact(&mut received)).await.unwrap().unwrap();
+    assert_eq!(&received, b"HTTP/1.1 429");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::support::app::{Builder, Replica};
 use crate::support::cluster::database;
 use crate::support::wait::eventually;
 
-async fn ask(replica: &Replica, agent: &str, question: Value) -> Value {
+async fn explain(replica: &Replica, agent: &str, question: Value) -> Value {
     let answer = replica.admin("POST", &format!("/agents/{agent}/explain"), Some(question)).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
     answer.json()
@@ -15,11 +15,15 @@ async fn ask(replica: &Replica, agent: &str, question: Value) -> Value {
 
 /// The rule by which a key is refused; its actual refusal must agree.
 async fn rule(replica: &Replica, agent: &str, id: &str, key: &str) -> String {
-    let told = ask(replica, agent, json!({"keyId": id})).await;
+    let explanation = explain(replica, agent, json!({"keyId": id})).await;
     let answer = list(replica, agent, key).await;
     let really = answer.json()["error"]["data"]["code"].clone();
-    assert_eq!((&told["code"], &told["status"]), (&really, &json!(answer.status.as_u16())), "{told}");
-    told["rule"].as_str().unwrap().to_owned()
+    assert_eq!(
+        (&explanation["code"], &explanation["status"]),
+        (&really, &json!(answer.status.as_u16())),
+        "{explanation}"
+    );
+    explanation["rule"].as_str().unwrap().to_owned()
 }
 
 #[tokio::test]
@@ -49,7 +53,7 @@ async fn explain_names_the_deciding_rule() {
     let near = near.json();
     let (near_id, near) = (near["id"].as_str().unwrap(), near["key"].as_str().unwrap());
     eventually("the grace of the rotated key ends", async || {
-        ask(&replica, "a", json!({"keyId": old_id})).await["rule"] == "expired"
+        explain(&replica, "a", json!({"keyId": old_id})).await["rule"] == "expired"
     })
     .await;
 
@@ -60,17 +64,22 @@ async fn explain_names_the_deciding_rule() {
     assert_eq!(rule(&replica, "a", &revoked_id, &revoked).await, "revoked");
     assert_eq!(rule(&replica, "a", &old_id, &old).await, "expired");
     for (address, expected) in [("192.0.2.7", "allowed"), ("198.51.100.1", "network")] {
-        let told = ask(&replica, "a", json!({"keyId": near_id, "address": address})).await;
-        assert_eq!(told["rule"], expected);
+        let explanation = explain(&replica, "a", json!({"keyId": near_id, "address": address})).await;
+        assert_eq!(explanation["rule"], expected);
     }
     assert_eq!(list(&replica, "a", near).await.status, 401);
 
     assert_eq!(lists(&replica, "a", &key, 4).await, [200; 4]);
     for _ in 0..3 {
-        let told = ask(&replica, "a", json!({"keyId": id})).await;
-        assert_eq!((&told["rule"], &told["status"]), (&json!("rate_limit"), &json!(429)), "{told}");
+        let explanation = explain(&replica, "a", json!({"keyId": id})).await;
+        assert_eq!(
+            (&explanation["rule"], &explanation["status"]),
+            (&json!("rate_limit"), &json!(429)),
+            "{explanation}"
+        );
     }
-    let discover = ask(&replica, "a", json!({"keyId": id, "request": {"method": "server/discover"}})).await;
+    let discover =
+        explain(&replica, "a", json!({"keyId": id, "request": {"method": "server/discover"}})).await;
     assert_eq!(discover["rule"], "allowed");
 
     let limits = json!({"limits": {"callsPerDay": 1, "perSecond": 0}});
@@ -87,7 +96,7 @@ async fn explain_names_the_deciding_rule() {
         "status": 429,
         "detail": "daily call quota of this agent exceeded",
     });
-    assert_eq!(ask(&replica, "b", json!({"keyId": used_id})).await, expected);
+    assert_eq!(explain(&replica, "b", json!({"keyId": used_id})).await, expected);
 }
 
 #[tokio::test]
@@ -108,6 +117,6 @@ async fn explain_is_for_managers_and_hides_foreign_keys() {
     assert_eq!(status(&own, "a", unknown).await, 403);
     assert_eq!([status(owner, "a", &foreign).await, status(owner, "a", unknown).await], [404, 404]);
     assert_eq!(status(owner, "r", &foreign).await, 404);
-    let told = ask(&replica, "a", json!({"keyId": foreign})).await;
-    assert_eq!(told["rule"], "wrong_agent", "the operator is told");
+    let explanation = explain(&replica, "a", json!({"keyId": foreign})).await;
+    assert_eq!(explanation["rule"], "wrong_agent", "the operator sees the reason");
 }

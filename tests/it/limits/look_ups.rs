@@ -20,12 +20,12 @@ use crate::support::wait::eventually;
 
 const KEYS: usize = 600;
 
-fn made_up() -> SecretKey {
+fn unknown_key() -> SecretKey {
     SecretKey::generate(KeyKind::Agent, &mut rand::rng())
 }
 
 /// The status of a list at the agent `a`.
-async fn ask(http: &Client, client: &str, key: &str) -> u16 {
+async fn status(http: &Client, client: &str, key: &str) -> u16 {
     let headers =
         [("x-forwarded-for", client), ("content-type", "application/json"), ("x-agent-api-key", key)];
     let body = message(LIST, json!({})).to_string();
@@ -34,7 +34,7 @@ async fn ask(http: &Client, client: &str, key: &str) -> u16 {
 
 /// Keys of the agent `a`, more than the administration API permits for one agent.
 async fn issue(database: &Database, many: usize) -> Vec<SecretKey> {
-    let keys: Vec<_> = (0..many).map(|_| made_up()).collect();
+    let keys: Vec<_> = (0..many).map(|_| unknown_key()).collect();
     let hashes: Vec<_> = keys.iter().map(|key| format!("'\\x{}'", key.hash())).collect();
     let inserted = database
         .execute(&format!(
@@ -74,27 +74,27 @@ async fn issued_keys_are_admitted_during_a_flood_of_unknown_keys() {
         flood.spawn(async move {
             let mut statuses = Vec::new();
             while !stop.load(Ordering::Relaxed) {
-                statuses.push(ask(&http, "192.0.2.66", made_up().reveal()).await);
+                statuses.push(status(&http, "192.0.2.66", unknown_key().reveal()).await);
             }
             statuses
         });
     }
     let before = replica.running.services.identity.stats().key_look_ups;
-    let (began, mut asking) = (Instant::now(), JoinSet::new());
+    let (began, mut callers) = (Instant::now(), JoinSet::new());
     for (nth, chunk) in keys.chunks(KEYS / 8).enumerate() {
-        let (http, mine) =
+        let (http, own) =
             (replica.http.clone(), chunk.iter().map(|key| key.reveal().to_owned()).collect::<Vec<_>>());
         // The address of the flood is among them.
         let client = format!("192.0.2.{}", 66 + nth);
-        asking.spawn(async move {
+        callers.spawn(async move {
             let mut refused = Vec::new();
-            for key in mine {
-                refused.extend(Some(ask(&http, &client, &key).await).filter(|status| *status != 200));
+            for key in own {
+                refused.extend(Some(status(&http, &client, &key).await).filter(|status| *status != 200));
             }
             refused
         });
     }
-    let refused: Vec<_> = asking.join_all().await.concat();
+    let refused: Vec<_> = callers.join_all().await.concat();
     let took = began.elapsed();
     stop.store(true, Ordering::Relaxed);
     let flooded: Vec<_> = flood.join_all().await.concat();
@@ -126,14 +126,14 @@ async fn key_unknown_to_the_filter_is_charged_to_the_address() {
     let began = Instant::now();
     let mut statuses = Vec::new();
     for key in &keys[..3] {
-        statuses.push(ask(&reader.http, "192.0.2.1", key).await);
+        statuses.push(status(&reader.http, "192.0.2.1", key).await);
     }
     // One more is permitted each second.
     if began.elapsed() < Duration::from_secs(1) {
         assert_eq!(statuses, [200, 429, 429]);
     }
-    assert_eq!(ask(&reader.http, "192.0.2.2", &keys[3]).await, 200, "another address has its own");
-    assert_eq!(ask(&reader.http, "192.0.2.1", &keys[0]).await, 200, "what is in memory is not charged");
+    assert_eq!(status(&reader.http, "192.0.2.2", &keys[3]).await, 200, "another address has its own");
+    assert_eq!(status(&reader.http, "192.0.2.1", &keys[0]).await, 200, "what is in memory is not charged");
 }
 
 #[tokio::test]
@@ -145,7 +145,7 @@ async fn keys_created_on_another_replica_reach_the_filter() {
     assert_eq!(recognition(&writer, &key), Recognition::Recognized, "at once on the replica that created it");
     let is_recognized = async || recognition(&reader, &key) == Recognition::Recognized;
     eventually("the filter of the other replica has the key", is_recognized).await;
-    assert_eq!(recognition(&reader, &made_up()), Recognition::NotIssued);
+    assert_eq!(recognition(&reader, &unknown_key()), Recognition::NotIssued);
 }
 
 #[tokio::test]

@@ -14,11 +14,11 @@ async fn policy(replica: &Replica, key: &str) -> Option<String> {
 #[tokio::test]
 async fn limits_set_on_one_replica_hold_on_the_others() {
     let database = database().await;
-    let (here, there) = tokio::join!(Builder::new(&database).start(), Builder::new(&database).start());
-    here.tenant("acme").await;
-    here.agent("acme", "a").await;
-    let (id, key) = here.key("a", &["mcp"]).await;
-    for replica in [&here, &there] {
+    let (first, second) = tokio::join!(Builder::new(&database).start(), Builder::new(&database).start());
+    first.tenant("acme").await;
+    first.agent("acme", "a").await;
+    let (id, key) = first.key("a", &["mcp"]).await;
+    for replica in [&first, &second] {
         assert_eq!(policy(replica, &key).await, None);
     }
     let limits = |burst: u32| json!({"limits": {"perSecond": 1, "burst": burst}});
@@ -26,19 +26,19 @@ async fn limits_set_on_one_replica_hold_on_the_others() {
     for (path, burst, scope) in
         [("/tenants/acme", 300, "tenant"), ("/agents/a", 200, "agent"), (&*key_path, 100, "key")]
     {
-        let set = here.admin("PATCH", path, Some(limits(burst))).await;
+        let set = first.admin("PATCH", path, Some(limits(burst))).await;
         assert_eq!(set.status, 200, "{}", set.text());
         assert_eq!(set.json()["limits"], limits(burst)["limits"]);
         let expected = format!("\"{scope}\";q={burst};w={burst}");
-        assert_eq!(policy(&here, &key).await, Some(expected.clone()), "here at once");
-        let is_known = async || policy(&there, &key).await.as_ref() == Some(&expected);
-        eventually("the other replica knows the limit", is_known).await;
+        assert_eq!(policy(&first, &key).await, Some(expected.clone()), "here at once");
+        let has_limit = async || policy(&second, &key).await.as_ref() == Some(&expected);
+        eventually("the other replica knows the limit", has_limit).await;
     }
     for path in ["/tenants/acme", "/agents/a", &*key_path] {
-        let unset = here.admin("PATCH", path, Some(json!({"limits": null}))).await;
+        let unset = first.admin("PATCH", path, Some(json!({"limits": null}))).await;
         assert_eq!(unset.json().get("limits"), None, "{}", unset.text());
     }
-    assert_eq!(policy(&here, &key).await, None);
+    assert_eq!(policy(&first, &key).await, None);
 }
 
 #[tokio::test]
@@ -76,11 +76,11 @@ async fn invalid_limits_are_refused() {
         (answer.status.as_u16(), answer.json()["detail"].as_str().unwrap_or_default().to_owned())
     };
     let operator = &replica.operator;
-    let dear = "limits: burst must be at least 5, the highest cost of a request";
+    let below_cost = "limits: burst must be at least 5, the highest cost of a request";
     for (key, path, limits, status, expected) in [
-        (operator.as_str(), "/tenants/acme", json!({"perSecond": 1, "burst": 4}), 400, dear),
-        (operator, "/agents/a", json!({"perSecond": 2}), 400, dear),
-        (operator, "/agents/a/keys", json!({"burst": 0}), 400, dear),
+        (operator.as_str(), "/tenants/acme", json!({"perSecond": 1, "burst": 4}), 400, below_cost),
+        (operator, "/agents/a", json!({"perSecond": 2}), 400, below_cost),
+        (operator, "/agents/a/keys", json!({"burst": 0}), 400, below_cost),
         (operator, "/agents/a", json!({"perSecond": 1_000_001}), 400, "limits: at most 1000000 units"),
         (operator, "/agents/a", json!({"callsPerDay": u64::MAX}), 400, "limits: a quota is too large"),
         (

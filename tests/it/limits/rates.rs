@@ -59,8 +59,8 @@ async fn request_is_charged_the_cost_of_its_method() {
     let mut had = 1000;
     let mut taken = async |message: &Value| {
         let answer = replica.http.post("a", &key, message).await;
-        let told = answer.header("ratelimit").unwrap().to_owned();
-        let now = told.split(";r=").nth(1).unwrap().split(';').next().unwrap().parse::<i32>().unwrap();
+        let header = answer.header("ratelimit").unwrap().to_owned();
+        let now = header.split(";r=").nth(1).unwrap().split(';').next().unwrap().parse::<i32>().unwrap();
         std::mem::replace(&mut had, now) - now
     };
     let reference = json!({"type": "ref/prompt", "name": "none"});

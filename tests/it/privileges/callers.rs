@@ -18,7 +18,7 @@ pub(super) struct Caller {
 
 /// The agents `a` and `b` of `acme` and `c` of `bee`, and the callers.
 pub(super) struct Gateway {
-    stage: tokens::Stage,
+    fixture: tokens::Fixture,
     pub(super) callers: Vec<Caller>,
 }
 
@@ -27,8 +27,8 @@ impl Gateway {
         let rate = |builder: crate::support::app::Builder| {
             builder.set("WAGGLE_LIMITS__KEY_PER_SECOND", RATE).set("WAGGLE_LIMITS__KEY_BURST", RATE)
         };
-        let stage = tokens::Stage::with(rate).await;
-        let replica = &stage.replica;
+        let fixture = tokens::Fixture::with(rate).await;
+        let replica = &fixture.replica;
         let all = json!(["mcp", "registry", "audit"]);
         let key = async |path: &str, body: Value| {
             let made = replica.admin("POST", path, Some(body)).await.json();
@@ -41,7 +41,7 @@ impl Gateway {
             "limits": {"perSecond": RATE / 2, "burst": RATE / 2},
         });
         let token = |scope: &str, tenant: &str| {
-            stage.token(json!({"aud": tokens::PUBLIC_URL, "scope": scope, "waggle_tenant": tenant}))
+            fixture.token(json!({"aud": tokens::PUBLIC_URL, "scope": scope, "waggle_tenant": tenant}))
         };
         let revoked = replica.key("a", &["mcp", "registry", "audit"]).await;
         replica.admin("DELETE", &format!("/keys/{}", revoked.0), None).await;
@@ -92,15 +92,15 @@ impl Gateway {
             ),
         ];
         let callers = callers.map(|(name, what, secret)| Caller { name, what, secret });
-        Self { stage, callers: callers.into() }
+        Self { fixture, callers: callers.into() }
     }
 
     fn replica(&self) -> &Replica {
-        &self.stage.replica
+        &self.fixture.replica
     }
 
     /// A call by a caller.
-    pub(super) async fn ask(
+    pub(super) async fn call(
         &self,
         caller: &Caller,
         method: &str,

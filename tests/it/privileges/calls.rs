@@ -108,7 +108,7 @@ pub(super) async fn table(document: &Document, gateway: &mut Gateway) -> String 
             let path = path.replace("{key}", key).replace("{name}", "p") + probe.query;
             assert!(!path.contains('{'), "{path} has a parameter without a value");
             let body = probe.body.map(|body| body.to_string().replace("{key}", key).parse().unwrap());
-            let cell = cell(&gateway.ask(caller, method, &path, body.as_ref()).await);
+            let cell = cell(&gateway.call(caller, method, &path, body.as_ref()).await);
             taken = cell == "ok";
             write!(table, " {cell} |").unwrap();
         }

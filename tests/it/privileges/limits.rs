@@ -69,7 +69,7 @@ fn limited() -> Value {
 }
 
 /// Makes a call with one member in its body, and reverts its effect.
-async fn ask(
+async fn call_with(
     gateway: &Gateway,
     caller: &Caller,
     operation: &Operation<'_>,
@@ -108,7 +108,7 @@ async fn ask(
         "updateTenant" | "createOwnerKey" => {}
         id => panic!("{id} is new: decide in tests/it/privileges/limits.rs what it is tried on"),
     }
-    let answer = gateway.ask(caller, &operation.method, &path, Some(&body)).await;
+    let answer = gateway.call(caller, &operation.method, &path, Some(&body)).await;
     if operation.id == "createOwnerKey" && answer.status.is_success() {
         let made = answer.json();
         gateway.prepare("DELETE", &format!("/keys/{}", made["id"].as_str().unwrap()), None).await;
@@ -139,7 +139,7 @@ pub(super) async fn table(document: &Document, gateway: &Gateway) -> String {
                 write!(table, "| {} `{label}` |", operation.id).unwrap();
                 nth += 1;
                 for caller in &gateway.callers {
-                    let answer = ask(gateway, caller, operation, nth, name, &value).await;
+                    let answer = call_with(gateway, caller, operation, nth, name, &value).await;
                     write!(table, " {} |", cell(&answer)).unwrap();
                 }
                 table.push('\n');

@@ -19,7 +19,7 @@ fn list() -> Value {
 }
 
 impl Pair {
-    async fn ask(&self, key: &str) -> StatusCode {
+    async fn status(&self, key: &str) -> StatusCode {
         self.reader.http.post("a", key, &list()).await.status
     }
 
@@ -48,7 +48,7 @@ async fn revocation_during_the_first_cache_fill_holds() {
     .await;
     // It was sent before the revocation; its answer does not matter, but must not be cached.
     first.await.unwrap();
-    assert_eq!(pair.ask(&key).await, StatusCode::UNAUTHORIZED);
+    assert_eq!(pair.status(&key).await, StatusCode::UNAUTHORIZED);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -56,16 +56,16 @@ async fn revocation_caught_up_during_the_fill_holds() {
     let pair = pair().await;
     let (id, key) = pair.writer.key("a", &["mcp"]).await;
     // The cached tenant is brought up to the revocation, and drops a key that is not cached yet.
-    assert_eq!(pair.ask(&pair.key).await, StatusCode::OK);
+    assert_eq!(pair.status(&pair.key).await, StatusCode::OK);
     let (held, first) = pair.fill(&key);
     held.meanwhile(async {
         pair.revoke(&id).await;
         pair.reader.caught_up().await;
-        assert_eq!(pair.ask(&pair.key).await, StatusCode::OK);
+        assert_eq!(pair.status(&pair.key).await, StatusCode::OK);
     })
     .await;
     first.await.unwrap();
-    assert_eq!(pair.ask(&key).await, StatusCode::UNAUTHORIZED);
+    assert_eq!(pair.status(&key).await, StatusCode::UNAUTHORIZED);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -76,11 +76,11 @@ async fn revocation_seen_by_a_newer_fill_only_holds() {
     held.meanwhile(async {
         pair.revoke(&id).await;
         // The first cached state of the tenant includes the revocation.
-        assert_eq!(pair.ask(&pair.key).await, StatusCode::OK);
+        assert_eq!(pair.status(&pair.key).await, StatusCode::OK);
     })
     .await;
     first.await.unwrap();
-    assert_eq!(pair.ask(&key).await, StatusCode::UNAUTHORIZED);
+    assert_eq!(pair.status(&key).await, StatusCode::UNAUTHORIZED);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -94,7 +94,7 @@ async fn revocation_notified_during_the_fill_holds_without_database() {
     });
     let pair = pair_of(database, &FaultScript::new(), reader).await;
     let (id, key) = pair.writer.key("a", &["mcp"]).await;
-    assert_eq!(pair.ask(&pair.key).await, StatusCode::OK);
+    assert_eq!(pair.status(&pair.key).await, StatusCode::OK);
     let (held, first) = pair.fill(&key);
     held.meanwhile(async {
         let behind = async || pair.reader.metric("waggle_feed_catch_ups_total").await;
@@ -105,9 +105,9 @@ async fn revocation_notified_during_the_fill_holds_without_database() {
     })
     .await;
     first.await.unwrap();
-    assert_eq!(pair.ask(&pair.key).await, StatusCode::OK, "memory is answered for a while");
-    assert_eq!(pair.ask(&key).await, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(pair.status(&pair.key).await, StatusCode::OK, "memory is answered for a while");
+    assert_eq!(pair.status(&key).await, StatusCode::SERVICE_UNAVAILABLE);
     proxy.swallow(false);
     tokio::time::timeout(Duration::from_secs(30), pair.reader.ready()).await.unwrap();
-    assert_eq!(pair.ask(&key).await, StatusCode::UNAUTHORIZED);
+    assert_eq!(pair.status(&key).await, StatusCode::UNAUTHORIZED);
 }

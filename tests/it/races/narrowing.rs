@@ -14,7 +14,7 @@ use crate::support::proxy::Proxy;
 
 /// A replica whose database can be cut off while notifications still arrive, with an agent of `acme` and one of
 /// `other`.
-struct Stage {
+struct Fixture {
     _database: Database,
     replica: Replica,
     faults: std::sync::Arc<FaultScript>,
@@ -23,8 +23,8 @@ struct Stage {
     control: String,
 }
 
-impl Stage {
-    async fn set() -> Self {
+impl Fixture {
+    async fn new() -> Self {
         let database = database().await;
         let (proxy, faults) = (Proxy::before(&database.options).await, FaultScript::new());
         let replica = Builder::new(&database)
@@ -44,7 +44,7 @@ impl Stage {
         Self { _database: database, replica, faults, proxy, control }
     }
 
-    async fn ask(&self, agent: &str, key: &str) -> StatusCode {
+    async fn status(&self, agent: &str, key: &str) -> StatusCode {
         let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"});
         self.replica.http.post(agent, key, &ping).await.status
     }
@@ -57,14 +57,17 @@ impl Stage {
         agent: &str,
         key: &str,
     ) -> [StatusCode; 3] {
-        assert_eq!([self.ask(agent, key).await, self.ask("b", &self.control).await], [StatusCode::OK; 2]);
+        assert_eq!(
+            [self.status(agent, key).await, self.status("b", &self.control).await],
+            [StatusCode::OK; 2]
+        );
         let held = self.faults.hold(FailPoint::AfterCommit);
         let (method, path, body) = call;
         let (done, ()) = tokio::join!(
             self.replica.admin(method, path, body),
             held.meanwhile(async { self.proxy.swallow(true) })
         );
-        [done.status, self.ask(agent, key).await, self.ask("b", &self.control).await]
+        [done.status, self.status(agent, key).await, self.status("b", &self.control).await]
     }
 
     async fn restore(&self) {
@@ -75,7 +78,7 @@ impl Stage {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn narrowed_key_holds_when_the_database_then_goes_away() {
-    let stage = Stage::set().await;
+    let fixture = Fixture::new().await;
     let narrowings = [
         "revoke",
         "rotate",
@@ -88,8 +91,8 @@ async fn narrowed_key_holds_when_the_database_then_goes_away() {
     ];
     for (nth, what) in narrowings.into_iter().enumerate() {
         let agent = format!("a{nth}");
-        stage.replica.agent("acme", &agent).await;
-        let (id, key) = stage.replica.key(&agent, &["mcp"]).await;
+        fixture.replica.agent("acme", &agent).await;
+        let (id, key) = fixture.replica.key(&agent, &["mcp"]).await;
         let [of_key, of_agent] = [format!("/keys/{id}"), format!("/agents/{agent}")];
         let rotate = format!("{of_key}/rotate");
         let slow = json!({"limits": {"perSecond": 1, "burst": 5}});
@@ -103,32 +106,35 @@ async fn narrowed_key_holds_when_the_database_then_goes_away() {
             "limits of the agent" => ("PATCH", of_agent.as_str(), Some(slow.clone())),
             _ => ("PATCH", "/tenants/acme", Some(slow.clone())),
         };
-        let [done, narrowed, control] = stage.cut_after_commit(call, &agent, &key).await;
+        let [done, narrowed, control] = fixture.cut_after_commit(call, &agent, &key).await;
         assert!(done.is_success(), "{what}: {done}");
         assert_eq!(control, StatusCode::OK, "{what}: memory is answered for a while");
         assert_eq!(narrowed, StatusCode::SERVICE_UNAVAILABLE, "{what}");
-        stage.restore().await;
+        fixture.restore().await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn uncertain_revocation_is_not_answered_from_memory() {
-    let stage = Stage::set().await;
-    stage.replica.agent("acme", "a").await;
-    let (id, key) = stage.replica.key("a", &["mcp"]).await;
-    assert_eq!([stage.ask("a", &key).await, stage.ask("b", &stage.control).await], [StatusCode::OK; 2]);
-    let held = stage.faults.hold(FailPoint::AfterCommit);
-    let (http, operator) = (stage.replica.http.clone(), stage.replica.operator.clone());
+    let fixture = Fixture::new().await;
+    fixture.replica.agent("acme", "a").await;
+    let (id, key) = fixture.replica.key("a", &["mcp"]).await;
+    assert_eq!(
+        [fixture.status("a", &key).await, fixture.status("b", &fixture.control).await],
+        [StatusCode::OK; 2]
+    );
+    let held = fixture.faults.hold(FailPoint::AfterCommit);
+    let (http, operator) = (fixture.replica.http.clone(), fixture.replica.operator.clone());
     let revoking =
         tokio::spawn(async move { http.admin(&operator, "DELETE", &format!("/keys/{id}"), None).await });
     // It is committed, but after the deadline of the write, so the replica cannot know.
     held.meanwhile(async {
-        stage.proxy.swallow(true);
+        fixture.proxy.swallow(true);
         assert_eq!(revoking.await.unwrap().status, StatusCode::SERVICE_UNAVAILABLE);
     })
     .await;
-    assert_eq!(stage.ask("a", &key).await, StatusCode::SERVICE_UNAVAILABLE);
-    assert_eq!(stage.ask("b", &stage.control).await, StatusCode::OK, "memory is answered for a while");
-    stage.restore().await;
-    assert_eq!(stage.ask("a", &key).await, StatusCode::UNAUTHORIZED);
+    assert_eq!(fixture.status("a", &key).await, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(fixture.status("b", &fixture.control).await, StatusCode::OK, "memory is answered for a while");
+    fixture.restore().await;
+    assert_eq!(fixture.status("a", &key).await, StatusCode::UNAUTHORIZED);
 }

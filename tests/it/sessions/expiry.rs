@@ -97,12 +97,12 @@ async fn cached_session_is_served_without_database() {
     let (known, unknown) = (replica.open(&caller).await, replica.open(&caller).await);
     replica.found(&caller, &known).await;
     proxy.swallow(true);
-    let asked = async |id| replica.sessions().find(&caller, id).await.map(|session| session.uid);
-    assert_eq!(asked(&known).await, Ok(known.uid()));
-    assert_eq!(asked(&unknown).await, Err(Fault::StorageUnavailable));
+    let found = async |id| replica.sessions().find(&caller, id).await.map(|session| session.uid);
+    assert_eq!(found(&known).await, Ok(known.uid()));
+    assert_eq!(found(&unknown).await, Err(Fault::StorageUnavailable));
     clock.advance(Duration::seconds(1_800));
     assert_eq!(
-        asked(&known).await,
+        found(&known).await,
         Err(Fault::StorageUnavailable),
         "another replica may have recorded a use"
     );
@@ -116,7 +116,7 @@ async fn open_stream_keeps_its_session_alive() {
     pair.here.found(&here, &id).await;
     for _ in 0..8 {
         pair.clock.advance(Duration::seconds(400));
-        // The first has the session in memory, the second does not.
+        // The first replica has the session in memory, the second does not.
         pair.here.sessions().note_use(id.uid());
         pair.there.sessions().note_use(other.uid());
         for replica in [&pair.here, &pair.there] {
@@ -154,7 +154,7 @@ async fn idle_sessions_end_for_all_replicas() {
     let idle = pair.here.open(&here).await;
     pair.clock.advance(Duration::seconds(900));
     let used = pair.here.open(&here).await;
-    // A read by the test is no use.
+    // A read by the test does not count as a use.
     assert!(pair.there.sessions().current(idle.uid()).await.unwrap().is_some());
     pair.clock.advance(Duration::seconds(900));
     expire(&pair.here).await;
@@ -182,7 +182,7 @@ async fn idle_sessions_are_ended_in_bulk_by_one_replica() {
     let held = pair.faults.hold(FailPoint::BeforeCommit);
     let ending = expire(&pair.here);
     let meanwhile = held.meanwhile(async {
-        // Some are locked by the first, and the others are not; all are left to it.
+        // The first replica has locked some of them; the second leaves all to it.
         expire(&pair.there).await;
         assert_eq!(pair.open_sessions().await, 150);
     });
@@ -244,6 +244,6 @@ async fn deleted_agent_is_purged_with_its_sessions() {
     pair.here.running.services.maintenance.purge(&CancellationToken::new()).await;
     let rows = "select (select count(*) from sessions) + (select count(*) from agents)";
     assert_eq!(pair.database.number(rows).await, 0);
-    // Those of the gateway and the tenant.
+    // The heads of the gateway and the tenant remain.
     assert_eq!(pair.database.number("select count(*) from heads").await, 2);
 }

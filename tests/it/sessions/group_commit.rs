@@ -35,13 +35,13 @@ async fn open_many(replica: &Replica, caller: &Caller, count: usize) -> Vec<Sess
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_initialize_is_served_on_every_replica() {
     let database = database().await;
-    let (here, there) = tokio::join!(Builder::new(&database).start(), Builder::new(&database).start());
-    let key = here.acme("a").await;
-    let opening = (0..200).map(|_| Session::open(&here, "a", &key, "2025-11-25"));
+    let (first, second) = tokio::join!(Builder::new(&database).start(), Builder::new(&database).start());
+    let key = first.acme("a").await;
+    let opening = (0..200).map(|_| Session::open(&first, "a", &key, "2025-11-25"));
     let sessions = join_all(opening).await;
     let distinct: HashSet<_> = sessions.iter().map(|session| &session.id).collect();
     assert_eq!(distinct.len(), 200);
-    let pings = sessions.iter().map(|session| session.done(&there, "ping", json!({})));
+    let pings = sessions.iter().map(|session| session.done(&second, "ping", json!({})));
     join_all(pings).await;
     assert_eq!(database.number(OPEN).await, 200);
 }
@@ -93,7 +93,10 @@ async fn limit_of_a_holder_is_exact_for_concurrent_sessions() {
         format!("{OPEN} and principal = '{principal}'")
     };
     let open = database.number(&open_of(&caller)).await;
-    assert!((32..=34).contains(&open), "{open}, where 32 are the limit and two more may wait for their end");
+    assert!(
+        (32..=34).contains(&open),
+        "{open} are open; the limit is 32, and two more may still have to be ended"
+    );
     assert_eq!(database.number("select count(*) from sessions").await, 332);
     for id in &theirs {
         assert!(!replica.lost(&other, id).await);
@@ -121,15 +124,15 @@ async fn tenant_that_opens_many_sessions_delays_no_other() {
     assert_eq!(flood.await.unwrap(), 3_000);
 }
 
-/// Opens sessions through a proxy while the table is locked; once a statement waits for the lock, its connection is lost by
-/// `lose`, and once that is noticed, the lock is released. Every session is open and known to another replica.
+/// Opens sessions through a proxy while the table is locked. Once a statement waits for the lock, `lose` breaks its
+/// connection, and once that is detected, the lock is released. Every session is open and known to another replica.
 async fn open_while_connections_are_lost(lose: impl AsyncFn(&Database, &Proxy), waiting: i64) {
     let database = database().await;
     let proxy = Proxy::before(&database.options).await;
-    let here = Builder::new(&database).store(|store| store.connect = proxy.options.clone()).start().await;
-    let there = Builder::new(&database).start().await;
-    let key = here.acme("a").await;
-    let (caller, caller_there) = (here.caller(&key, "a").await, there.caller(&key, "a").await);
+    let first = Builder::new(&database).store(|store| store.connect = proxy.options.clone()).start().await;
+    let second = Builder::new(&database).start().await;
+    let key = first.acme("a").await;
+    let (caller, caller_there) = (first.caller(&key, "a").await, second.caller(&key, "a").await);
     let mut connection = database.connect().await;
     let mut lock = connection.begin().await.unwrap();
     lock.execute("lock table sessions in share row exclusive mode").await.unwrap();
@@ -139,9 +142,9 @@ async fn open_while_connections_are_lost(lose: impl AsyncFn(&Database, &Proxy), 
         eventually("the batch is repeated", async || database.number(BLOCKED).await >= waiting).await;
         lock.commit().await.unwrap();
     };
-    let (opened, ()) = tokio::join!(open_many(&here, &caller, 40), losing);
+    let (opened, ()) = tokio::join!(open_many(&first, &caller, 40), losing);
     for id in &opened {
-        assert_eq!(there.found(&caller_there, id).await.uid, id.uid());
+        assert_eq!(second.found(&caller_there, id).await.uid, id.uid());
     }
     let count = i64::try_from(opened.len()).unwrap();
     assert_eq!(database.number(OPEN).await, count);
@@ -161,7 +164,7 @@ async fn batch_whose_connection_is_terminated_is_repeated() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn batch_whose_commit_is_in_doubt_is_repeated() {
-    // The server does not notice: it commits the first execution as well as the second.
+    // PostgreSQL does not detect the loss: it commits the first execution as well as the second.
     let cut = async |_: &Database, proxy: &Proxy| proxy.cut();
     open_while_connections_are_lost(cut, 2).await;
 }

@@ -20,12 +20,12 @@ impl Both {
     /// Both receive these notifications and no others, in any order.
     async fn receive(&mut self, expected: &[&str], why: &str) {
         for stream in [&mut self.modern, &mut self.legacy] {
-            let mut told = Vec::new();
+            let mut received = Vec::new();
             for _ in expected {
-                told.push(stream.next_summary().await);
+                received.push(stream.next_summary().await);
             }
-            told.sort();
-            assert_eq!(told, expected, "{why}");
+            received.sort();
+            assert_eq!(received, expected, "{why}");
         }
         let (modern, legacy) = tokio::join!(self.modern.drain(QUIET), self.legacy.drain(QUIET));
         assert_eq!([modern, legacy], [const { Vec::<String>::new() }; 2], "{why}");

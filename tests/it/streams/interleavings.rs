@@ -18,7 +18,7 @@ use crate::support::wait::eventually;
 const QUIET: Duration = Duration::from_millis(300);
 
 /// Two replicas, of which the first can be held, and an agent `a` with `x:a` and `x:b`.
-async fn two() -> (Database, Arc<FaultScript>, Replica, Replica, String) {
+async fn two_replicas() -> (Database, Arc<FaultScript>, Replica, Replica, String) {
     let database = database().await;
     let faults = FaultScript::new();
     let held = Builder::new(&database).fault_injector(Arc::clone(&faults) as Arc<_>);
@@ -38,7 +38,7 @@ async fn watching(replica: &Replica, key: &str, uri: &str) -> Events {
 
 #[tokio::test]
 async fn change_read_before_a_remote_subscription_is_delivered() {
-    let (_database, faults, one, two, key) = two().await;
+    let (_database, faults, one, two, key) = two_replicas().await;
     let session = Session::open(&one, "a", &key, "2025-06-18").await;
     let mut stream = session.stream(&one, None).await;
     let mut other = watching(&one, &key, "x:a").await;
@@ -54,7 +54,7 @@ async fn change_read_before_a_remote_subscription_is_delivered() {
 
 #[tokio::test]
 async fn coalesced_changes_are_delivered_after_a_resume() {
-    let (_database, faults, one, two, key) = two().await;
+    let (_database, faults, one, two, key) = two_replicas().await;
     let session = Session::open(&one, "a", &key, "2025-06-18").await;
     session.subscribe(&one, "x:a").await;
     session.subscribe(&one, "x:b").await;
@@ -67,36 +67,36 @@ async fn coalesced_changes_are_delivered_after_a_resume() {
     })
     .await;
     let event = stream.next().await.unwrap();
-    assert_eq!(
-        (event.summary(), event.cursor().1),
-        ("updated x:a".to_owned(), first),
-        "x:b is still to be told"
-    );
+    assert_eq!((event.summary(), event.cursor().1), ("updated x:a".to_owned(), first), "x:b is still unsent");
     drop(stream);
     let mut resumed = session.stream(&two, event.id.as_deref()).await;
-    let told = [resumed.next().await.unwrap(), resumed.next().await.unwrap()];
-    assert_eq!(told.each_ref().map(Event::summary), ["updated x:b", "updated x:a"]);
-    assert_eq!(told.map(|event| event.cursor().1), [first + 1, first + 2]);
+    let events = [resumed.next().await.unwrap(), resumed.next().await.unwrap()];
+    assert_eq!(events.each_ref().map(Event::summary), ["updated x:b", "updated x:a"]);
+    assert_eq!(events.map(|event| event.cursor().1), [first + 1, first + 2]);
     resumed.expect_events(&[]).await;
 }
 
 #[tokio::test]
 async fn only_the_newest_stream_of_a_session_receives_events() {
-    let (_database, faults, one, two, key) = two().await;
+    let (_database, faults, one, two, key) = two_replicas().await;
     let session = Session::open(&one, "a", &key, "2025-06-18").await;
     session.subscribe(&one, "x:a").await;
-    // The first replica attends to the agent's changes already: a stream does not wait for that.
-    let _attended = watching(&one, &key, "x:b").await;
-    // What the first replica does is heard of by the second when it sweeps, and not before.
+    // The first replica already reads the agent's changes, so a stream does not wait for that.
+    let _reads_changes = watching(&one, &key, "x:b").await;
+    // The second replica finds the changes of the first one by its sweep only.
     faults.lose_notifications(100);
     let mut older = session.stream(&two, None).await;
     for _ in 0..3 {
         let mut newer = session.stream(&one, None).await;
         two.put("a", "x:a", "2").await;
         two.put("a", "x:a", "1").await;
-        let told = tokio::join!(older.drain(QUIET), newer.drain(Duration::from_secs(2)));
-        assert_eq!(told.0, Vec::<String>::new());
-        assert!(told.1.iter().all(|told| told == "updated x:a") && !told.1.is_empty(), "{:?}", told.1);
+        let received = tokio::join!(older.drain(QUIET), newer.drain(Duration::from_secs(2)));
+        assert_eq!(received.0, Vec::<String>::new());
+        assert!(
+            received.1.iter().all(|event| event == "updated x:a") && !received.1.is_empty(),
+            "{:?}",
+            received.1
+        );
         older = session.stream(&two, None).await;
         newer.expect_events(&[]).await;
         older.drain(QUIET).await;
@@ -139,7 +139,7 @@ async fn quiet_subject_is_delivered_beside_a_busy_one() {
     }
     let filter = json!({"resourceSubscriptions": ["x:busy", "x:quiet"]});
     let mut events = listen(&replica, "a", &key, json!(1), filter).await;
-    // Whenever changes are about to be told, there is a newer one.
+    // Whenever an event is about to be sent, there is a newer change.
     let busy = async {
         let mut hold = faults.hold(FailPoint::BeforeDelivery);
         for n in 0.. {
@@ -152,7 +152,7 @@ async fn quiet_subject_is_delivered_beside_a_busy_one() {
     };
     let quiet = async {
         for n in 0..5 {
-            // Not for a condition: in this time the busy subject is written to again and again.
+            // Not for a condition: the busy subject is written repeatedly during this time.
             tokio::time::sleep(Duration::from_millis(300)).await;
             replica.put("a", "x:quiet", &n.to_string()).await;
             let written = Instant::now();
@@ -166,8 +166,8 @@ async fn quiet_subject_is_delivered_beside_a_busy_one() {
     }
 }
 
-/// A replica whose writes the others hear of late, one that has streams, and one that is read from.
-struct Late {
+/// A replica whose notifications are lost, one with streams, and one that is read from.
+struct Unnotified {
     writer: Replica,
     streams: Replica,
     reader: Replica,
@@ -175,15 +175,15 @@ struct Late {
     _database: Database,
 }
 
-impl Late {
+impl Unnotified {
     async fn new() -> Self {
-        let (database, faults, writer, streams, key) = two().await;
+        let (database, faults, writer, streams, key) = two_replicas().await;
         let reader = Builder::new(&database).start().await;
         faults.lose_notifications(100);
         Self { writer, streams, reader, key, _database: database }
     }
 
-    /// Writes what the reader does not hear of, but has in memory as it was.
+    /// Makes a write that the reader, which has the previous text in memory, is not notified of.
     async fn write(&self, text: &str) {
         self.read().await;
         self.writer.put("a", "x:a", text).await;
@@ -194,73 +194,74 @@ impl Late {
     }
 }
 
-/// A sweep may come to the help of whoever does not hear, once or twice.
+/// Repeated, since a sweep may find a lost notification once or twice.
 const TIMES: usize = 6;
 
 #[tokio::test]
 async fn listen_makes_earlier_writes_readable_on_every_replica() {
-    let late = Late::new().await;
+    let unnotified = Unnotified::new().await;
     for text in (0..TIMES).map(|n| n.to_string()) {
-        late.write(&text).await;
-        let _events = watching(&late.streams, &late.key, "x:a").await;
-        assert_eq!(late.read().await, text, "older, and nobody will tell of it");
+        unnotified.write(&text).await;
+        let _events = watching(&unnotified.streams, &unnotified.key, "x:a").await;
+        assert_eq!(unnotified.read().await, text, "older, without a later notification");
     }
 }
 
 #[tokio::test]
 async fn subscribe_makes_earlier_writes_readable_on_every_replica() {
-    let late = Late::new().await;
-    let sessions = (0..TIMES).map(|_| Session::open(&late.streams, "a", &late.key, "2025-06-18"));
+    let unnotified = Unnotified::new().await;
+    let sessions = (0..TIMES).map(|_| Session::open(&unnotified.streams, "a", &unnotified.key, "2025-06-18"));
     let sessions = futures_util::future::join_all(sessions).await;
     for (n, session) in sessions.iter().enumerate() {
-        late.write(&n.to_string()).await;
-        session.subscribe(&late.streams, "x:a").await;
-        assert_eq!(late.read().await, n.to_string(), "older, and nobody will tell of it");
+        unnotified.write(&n.to_string()).await;
+        session.subscribe(&unnotified.streams, "x:a").await;
+        assert_eq!(unnotified.read().await, n.to_string(), "older, without a later notification");
     }
 }
 
 #[tokio::test]
 async fn initialize_makes_earlier_writes_listed_on_every_replica() {
-    let late = Late::new().await;
+    let unnotified = Unnotified::new().await;
     for n in 0..TIMES {
-        let list = async || late.reader.http.call("a", &late.key, "resources/list", json!({})).await;
+        let list =
+            async || unnotified.reader.http.call("a", &unnotified.key, "resources/list", json!({})).await;
         let before = list().await["result"]["resources"].as_array().unwrap().len();
-        late.writer.put("a", &format!("x:{n}"), "1").await;
-        Session::open(&late.streams, "a", &late.key, "2025-06-18").await;
+        unnotified.writer.put("a", &format!("x:{n}"), "1").await;
+        Session::open(&unnotified.streams, "a", &unnotified.key, "2025-06-18").await;
         let after = list().await["result"]["resources"].as_array().unwrap().len();
-        assert_eq!(after, before + 1, "older, and nobody will tell of it");
+        assert_eq!(after, before + 1, "older, without a later notification");
     }
 }
 
 #[tokio::test]
 async fn resumed_events_are_readable_on_every_replica() {
-    let late = Late::new().await;
-    let session = Session::open(&late.streams, "a", &late.key, "2025-06-18").await;
-    session.subscribe(&late.streams, "x:a").await;
+    let unnotified = Unnotified::new().await;
+    let session = Session::open(&unnotified.streams, "a", &unnotified.key, "2025-06-18").await;
+    session.subscribe(&unnotified.streams, "x:a").await;
     for text in (0..TIMES).map(|n| n.to_string()) {
-        late.write(&text).await;
-        let mut stream = session.stream(&late.streams, None).await;
+        unnotified.write(&text).await;
+        let mut stream = session.stream(&unnotified.streams, None).await;
         assert_eq!(stream.next_summary().await, "updated x:a");
-        assert_eq!(late.read().await, text, "older than what was told");
+        assert_eq!(unnotified.read().await, text, "older than the event");
         drop(stream);
-        late.streams.has_streams(0).await;
+        unnotified.streams.has_streams(0).await;
     }
 }
 
 #[tokio::test]
 async fn cut_connections_cause_no_reads_older_than_events() {
-    let (database, _director, one, two, key) = two().await;
+    let (database, _director, one, two, key) = two_replicas().await;
     let mut events = watching(&one, &key, "x:a").await;
     let cut = "select pg_terminate_backend(pid) from pg_stat_activity \
                where datname = current_database() and pid <> pg_backend_pid()";
     for round in 0..5 {
-        // As many connections as the pool of each may hold.
+        // As many connections as the pool of each replica may have.
         let read = || two.http.text("a", &key, "x:a");
         futures_util::future::join_all((0..32).map(|_| read())).await;
         database.execute(cut).await;
         let text = format!("cut {round}");
         let body = json!({"name": "a name", "contents": [{"text": &text}]});
-        // What is under way when it is cut is refused, and nothing else.
+        // Only requests in progress at the cut are refused.
         while !one.admin("PUT", &resource("a", "x:a"), Some(body.clone())).await.status.is_success() {}
         assert_eq!(events.next_summary().await, "updated x:a");
         let read = async {
@@ -275,44 +276,44 @@ async fn cut_connections_cause_no_reads_older_than_events() {
     }
 }
 
-/// Writers, each with an agent and a stream of its own.
+/// Writers, each with its own agent and stream.
 const WRITERS: usize = 50;
-/// Events that each of them waits for, and reads after.
+/// Events of each writer, after each of which it reads.
 const EVENTS: usize = 200;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn notified_change_is_readable_on_a_replica_without_listen() {
     let database = database().await;
     let proxy = Arc::new(Proxy::before(&database.options).await);
-    let deaf = Builder::new(&database).store(|store| store.listen = proxy.options.clone());
-    let (told, deaf) = tokio::join!(Builder::new(&database).start(), deaf.start());
-    told.tenant("acme").await;
-    // All agents and keys of a tenant are written in turn: made beside the writers, they would wait for all of them.
+    let without_listen = Builder::new(&database).store(|store| store.listen = proxy.options.clone());
+    let (with_listen, without_listen) = tokio::join!(Builder::new(&database).start(), without_listen.start());
+    with_listen.tenant("acme").await;
+    // Agents and keys of a tenant are created one after another: beside the writers, each would wait for all of them.
     let mut agents = Vec::new();
     for n in 0..WRITERS {
         let agent = format!("a{n}");
-        told.agent("acme", &agent).await;
-        told.put(&agent, "x:a", "0").await;
-        let key = told.key(&agent, &["mcp"]).await.1;
+        with_listen.agent("acme", &agent).await;
+        with_listen.put(&agent, "x:a", "0").await;
+        let key = with_listen.key(&agent, &["mcp"]).await.1;
         agents.push((n, agent, key));
     }
     let follow = |(n, agent, key): (usize, String, String)| {
-        let (told, deaf) = (&told, &deaf);
+        let (with_listen, without_listen) = (&with_listen, &without_listen);
         async move {
             let mut events =
-                listen(told, &agent, &key, json!(n), json!({"resourceSubscriptions": ["x:a"]})).await;
+                listen(with_listen, &agent, &key, json!(n), json!({"resourceSubscriptions": ["x:a"]})).await;
             events.next().await.unwrap();
             for written in 1..=EVENTS {
-                told.put(&agent, "x:a", &written.to_string()).await;
+                with_listen.put(&agent, "x:a", &written.to_string()).await;
                 assert_eq!(events.next_summary().await, "updated x:a");
-                let read = deaf.http.text(&agent, &key, "x:a").await.unwrap();
+                let read = without_listen.http.text(&agent, &key, "x:a").await.unwrap();
                 assert_eq!(read, written.to_string(), "an older text was read");
             }
         }
     };
-    let deafen = async {
+    let cut_repeatedly = async {
         loop {
-            // Not for a condition: the network fails at any moment, for as long as it likes.
+            // Not for a condition: the network fails at random times, for random durations.
             let millis = |range| Duration::from_millis(rand::random_range(range));
             tokio::time::sleep(millis(100..1_000)).await;
             proxy.swallow(true);
@@ -321,7 +322,7 @@ async fn notified_change_is_readable_on_a_replica_without_listen() {
         }
     };
     tokio::select! {
-        () = deafen => {}
+        () = cut_repeatedly => {}
         _ = futures_util::future::join_all(agents.into_iter().map(follow)) => {}
     }
 }

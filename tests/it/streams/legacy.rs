@@ -197,10 +197,10 @@ async fn resume_beyond_retained_changes_replays_everything() {
     while events.len() < 4 {
         events.push(resumed.next().await.unwrap());
     }
-    let told: Vec<_> = events.iter().map(Event::summary).collect();
-    assert_eq!(told, ["resources", "prompts", "updated x:a", "updated x:b"]);
+    let summaries: Vec<_> = events.iter().map(Event::summary).collect();
+    assert_eq!(summaries, ["resources", "prompts", "updated x:a", "updated x:b"]);
     let watermarks: Vec<_> = events.iter().map(|event| event.cursor().1).collect();
-    assert_eq!(watermarks[..3], [0, 0, 0], "until all is told, nothing counts as told");
+    assert_eq!(watermarks[..3], [0, 0, 0], "the watermark stays until all subjects are sent");
     assert!(watermarks[3] > 0);
     resumed.expect_events(&[]).await;
 }
@@ -213,7 +213,7 @@ async fn log_messages_are_sent_from_the_requested_level() {
     let soon = soon.format(&time::format_description::well_known::Rfc3339).unwrap();
     let made = replica.admin("POST", "/agents/a/keys", Some(json!({"expiresAt": soon}))).await.json();
     let key = made["key"].as_str().unwrap();
-    for (level, told) in [
+    for (level, summaries) in [
         (None, vec![]),
         (Some("error"), vec![]),
         (Some("warning"), vec!["log key_expires"]),
@@ -224,7 +224,7 @@ async fn log_messages_are_sent_from_the_requested_level() {
             session.done(&replica, "logging/setLevel", json!({"level": level})).await;
         }
         let mut stream = session.stream(&replica, None).await;
-        stream.expect_events(&told).await;
+        stream.expect_events(&summaries).await;
     }
     let session = Session::open(&replica, "a", key, "2025-06-18").await;
     session.done(&replica, "logging/setLevel", json!({"level": "info"})).await;

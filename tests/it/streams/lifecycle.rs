@@ -83,7 +83,7 @@ struct Row {
 }
 
 /// State that the rows share.
-struct Stage {
+struct Fixture {
     database: Database,
     replica: Replica,
     issuer: Issuer,
@@ -91,7 +91,7 @@ struct Stage {
     clock: Arc<ShiftedClock>,
 }
 
-impl Stage {
+impl Fixture {
     async fn new() -> Self {
         let signers = [Signer::new("k1", "ES256"), Signer::new("k2", "ES256")];
         let issuer = Issuer::start(&[&signers[0], &signers[1]]).await;
@@ -219,8 +219,8 @@ impl Row {
         self.case.1 == reader
     }
 
-    async fn open(&mut self, stage: &Stage) {
-        let address = stage.replica.running.address;
+    async fn open(&mut self, fixture: &Fixture) {
+        let address = fixture.replica.running.address;
         let count = if self.is(Reader::Stopped) { MANY } else { 1 };
         let uris: Vec<_> = (0..count).map(|n| format!("x:{n}{}", "a".repeat(LONG))).collect();
         if self.case.2 == Era::Modern {
@@ -231,7 +231,7 @@ impl Row {
             "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "it", "version": "1"},
         });
         let message = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params});
-        let answer = stage.replica.http.ask(&self.agent, &self.bearer, &message).await;
+        let answer = fixture.replica.http.post_bearer(&self.agent, &self.bearer, &message).await;
         let session = answer.header("mcp-session-id").unwrap().to_owned();
         let subscribe = format!(
             "insert into subscriptions (session, uri, since_revision) \
@@ -240,16 +240,16 @@ impl Row {
             count - 1,
             self.agent
         );
-        stage.database.execute(&subscribe).await;
+        fixture.database.execute(&subscribe).await;
         self.socket = Some(StreamSocket::resume(address, &self.agent, &self.bearer, &session).await);
         self.session = Some(session);
     }
 }
 
 /// Touches agents at a shorter interval than that of comments.
-async fn keep_busy(stage: &Stage, agents: &[String]) {
+async fn keep_busy(fixture: &Fixture, agents: &[String]) {
     for round in 1.. {
-        futures_util::future::join_all(agents.iter().map(|agent| stage.touch(agent, round))).await;
+        futures_util::future::join_all(agents.iter().map(|agent| fixture.touch(agent, round))).await;
         // The interval of the changes.
         tokio::time::sleep(BUSY).await;
     }
@@ -257,15 +257,15 @@ async fn keep_busy(stage: &Stage, agents: &[String]) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn lifecycle_rules_hold_for_quiet_busy_and_stopped_readers() {
-    let stage = Stage::new().await;
-    stage.replica.agent("acme", "control").await;
-    let rows = cases().into_iter().enumerate().map(|(number, case)| stage.row(number, case));
+    let fixture = Fixture::new().await;
+    fixture.replica.agent("acme", "control").await;
+    let rows = cases().into_iter().enumerate().map(|(number, case)| fixture.row(number, case));
     let mut rows = futures_util::future::join_all(rows).await;
     let agents_of = |rows: &[Row], reader| -> Vec<String> {
         rows.iter().filter(|row| row.is(reader)).map(|row| row.agent.clone()).collect()
     };
     let stopped = agents_of(&rows, Reader::Stopped);
-    stage.stall(&stopped.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    fixture.stall(&stopped.iter().map(String::as_str).collect::<Vec<_>>()).await;
 
     let busy = agents_of(&rows, Reader::Busy);
     let reading: Vec<(usize, JoinHandle<_>)> = rows
@@ -277,26 +277,26 @@ async fn lifecycle_rules_hold_for_quiet_busy_and_stopped_readers() {
     let mut wrong = Vec::new();
     let checks = async {
         // A second session, since the streams were opened before the first.
-        stage.outlive_an_idle_session().await;
-        stage.outlive_an_idle_session().await;
+        fixture.outlive_an_idle_session().await;
+        fixture.outlive_an_idle_session().await;
         for row in rows.iter().filter(|row| row.case.2 == Era::Legacy) {
-            if stage.open_sessions(&row.agent).await != 1 {
+            if fixture.open_sessions(&row.agent).await != 1 {
                 wrong.push(format!("{:?}: the session ended", row.case));
             }
         }
-        stage.issuer.publish(&[&stage.signers[0]]);
-        futures_util::future::join_all(rows.iter().map(|row| stage.apply(row))).await;
+        fixture.issuer.publish(&[&fixture.signers[0]]);
+        futures_util::future::join_all(rows.iter().map(|row| fixture.apply(row))).await;
         for row in rows.iter().filter(|row| !matches!(row.case.0, Expiry | TokenExpiry)) {
-            wait_for_end(&stage, row, &mut wrong).await;
+            wait_for_end(&fixture, row, &mut wrong).await;
         }
-        stage.clock.shift(SHIFT);
+        fixture.clock.shift(SHIFT);
         for row in rows.iter().filter(|row| matches!(row.case.0, Expiry | TokenExpiry)) {
-            wait_for_end(&stage, row, &mut wrong).await;
+            wait_for_end(&fixture, row, &mut wrong).await;
         }
     };
     tokio::select! {
         () = checks => {}
-        () = keep_busy(&stage, &busy) => {}
+        () = keep_busy(&fixture, &busy) => {}
     }
     for (n, reading) in reading {
         let read = if wrong.is_empty() { reading.await.unwrap() } else { Some(String::new()) };
@@ -311,10 +311,10 @@ async fn lifecycle_rules_hold_for_quiet_busy_and_stopped_readers() {
     assert_eq!(wrong, Vec::<String>::new());
 }
 
-async fn wait_for_end(stage: &Stage, row: &Row, wrong: &mut Vec<String>) {
+async fn wait_for_end(fixture: &Fixture, row: &Row, wrong: &mut Vec<String>) {
     let ended = async {
         let mut looks = tokio::time::interval(Duration::from_millis(100));
-        while !stage.ended(&row.agent).await {
+        while !fixture.ended(&row.agent).await {
             looks.tick().await;
         }
     };

@@ -168,8 +168,8 @@ async fn stream_limit_of_a_key_frees_when_a_stream_ends() {
     let (first, _second) = (open().await, open().await);
     let refused = refusal(open().await).await;
     assert_eq!(refused.status, 429);
-    let told = ["retry-after", "ratelimit-policy", "ratelimit"].map(|name| refused.header(name).unwrap());
-    assert_eq!(told, ["1", r#""streams";q=2"#, r#""streams";r=0;t=1"#]);
+    let limits = ["retry-after", "ratelimit-policy", "ratelimit"].map(|name| refused.header(name).unwrap());
+    assert_eq!(limits, ["1", r#""streams";q=2"#, r#""streams";r=0;t=1"#]);
     let error = json!({
         "code": -31015, "message": "stream limit exceeded: 2 streams for this key; retry in 1 s",
         "data": {"code": "rate_limited", "retryAfterMs": 1000, "scope": "key"},
@@ -190,7 +190,7 @@ async fn accept_header_of_a_stream_must_allow_events() {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {},
     });
-    let ask = async |method: &str, accept: &str, params: Value| {
+    let send = async |method: &str, accept: &str, params: Value| {
         let message = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
         let headers = [
             ("x-agent-api-key", key.as_str()),
@@ -202,14 +202,14 @@ async fn accept_header_of_a_stream_must_allow_events() {
         replica.http.respond("POST", "/a/mcp", &headers, message.to_string()).await.unwrap()
     };
     let params = json!({"_meta": meta, "notifications": {}});
-    let refused = refusal(ask("subscriptions/listen", "application/json", params.clone()).await).await;
+    let refused = refusal(send("subscriptions/listen", "application/json", params.clone()).await).await;
     assert_eq!(
         (refused.status.as_u16(), refused.json()["error"]["data"]["code"].clone()),
         (406, json!("not_acceptable"))
     );
     for accept in ["text/event-stream", "*/*", "text/*"] {
-        assert_eq!(ask("subscriptions/listen", accept, params.clone()).await.status(), 200, "{accept}");
+        assert_eq!(send("subscriptions/listen", accept, params.clone()).await.status(), 200, "{accept}");
     }
-    let refused = refusal(ask("prompts/list", "text/event-stream", json!({"_meta": meta})).await).await;
+    let refused = refusal(send("prompts/list", "text/event-stream", json!({"_meta": meta})).await).await;
     assert_eq!((refused.status.as_u16(), refused.json()["id"].clone()), (406, json!(1)));
 }

@@ -24,9 +24,9 @@ const QUIET: Duration = Duration::from_millis(300);
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Passes on the notifications that it receives.
-struct Told(mpsc::UnboundedSender<String>, ClientConfig);
+struct Receiver(mpsc::UnboundedSender<String>, ClientConfig);
 
-impl ClientHandler for Told {
+impl ClientHandler for Receiver {
     async fn on_resource_updated(
         &self,
         params: ResourceUpdatedNotificationParam,
@@ -45,19 +45,19 @@ async fn connect(
     key: &str,
     mode: ClientLifecycleMode,
     version: ProtocolVersion,
-) -> (RunningService<RoleClient, Told>, mpsc::UnboundedReceiver<String>) {
+) -> (RunningService<RoleClient, Receiver>, mpsc::UnboundedReceiver<String>) {
     let uri = format!("http://{}/a/mcp", replica.running.address);
     let name = HeaderName::from_static("x-agent-api-key");
     let config = StreamableHttpClientTransportConfig::with_uri(uri)
         .custom_headers([(name, HeaderValue::from_str(key).unwrap())].into());
     let http = reqwest::Client::builder().no_proxy().build().unwrap();
     let transport = StreamableHttpClientTransport::with_client(http, config);
-    let (send, told) = mpsc::unbounded_channel();
-    let client = Told(send, ClientConfig::default().with_protocol_version(version));
-    (client.serve_with_lifecycle(transport, mode).await.unwrap(), told)
+    let (send, received) = mpsc::unbounded_channel();
+    let client = Receiver(send, ClientConfig::default().with_protocol_version(version));
+    (client.serve_with_lifecycle(transport, mode).await.unwrap(), received)
 }
 
-async fn read(client: &RunningService<RoleClient, Told>) -> String {
+async fn read(client: &RunningService<RoleClient, Receiver>) -> String {
     let read = client.read_resource(ReadResourceRequestParams::new("x:a")).await.unwrap();
     let [ResourceContents::TextResourceContents { text, .. }] = read.contents.as_slice() else {
         panic!("{read:?}");
@@ -71,14 +71,14 @@ async fn sdk_receives_its_subscriptions_in_a_session() {
     let key = replica.acme("a").await;
     replica.put("a", "x:a", "old").await;
     for version in [ProtocolVersion::V_2024_11_05, ProtocolVersion::V_2025_11_25] {
-        let (client, mut told) = connect(&replica, &key, ClientLifecycleMode::Initialize, version).await;
+        let (client, mut received) = connect(&replica, &key, ClientLifecycleMode::Initialize, version).await;
         client.subscribe(SubscribeRequestParams::new("x:a")).await.unwrap();
         replica.put("a", "x:a", "new").await;
-        assert_eq!(tokio::time::timeout(PATIENCE, told.recv()).await.unwrap().unwrap(), "x:a");
+        assert_eq!(tokio::time::timeout(PATIENCE, received.recv()).await.unwrap().unwrap(), "x:a");
         assert_eq!(read(&client).await, "new");
         client.unsubscribe(UnsubscribeRequestParams::new("x:a")).await.unwrap();
         replica.put("a", "x:a", "old").await;
-        assert!(tokio::time::timeout(QUIET, told.recv()).await.is_err());
+        assert!(tokio::time::timeout(QUIET, received.recv()).await.is_err());
         client.cancel().await.unwrap();
     }
 }

@@ -69,8 +69,8 @@ impl AuditSite {
 
     /// A metric of the audit log.
     pub(crate) async fn number(&self, name: &str) -> i64 {
-        let told = self.site.http.get("/metrics").await.text();
-        sample(&told, &format!("waggle_audit_{name}")).unwrap().parse().unwrap()
+        let metrics = self.site.http.get("/metrics").await.text();
+        sample(&metrics, &format!("waggle_audit_{name}")).unwrap().parse().unwrap()
     }
 
     /// Waits until all events are on disk or in the database.

@@ -59,7 +59,7 @@ impl Visit for Line {
 #[tokio::test]
 async fn error_log_records_this_thread_only() {
     let log = ErrorLog::start();
-    tokio::spawn(async { tracing::error!(detail = 7, "heard") }).await.unwrap();
+    tokio::spawn(async { tracing::error!(detail = 7, "recorded") }).await.unwrap();
     std::thread::spawn(|| tracing::error!("not recorded")).join().unwrap();
-    assert_eq!(log.take(), [" message=heard detail=7"]);
+    assert_eq!(log.take(), [" message=recorded detail=7"]);
 }

@@ -23,12 +23,12 @@ fn request(agent: &str, client: Ipv4Addr, key: &str) -> String {
 }
 
 /// A connection that reads the statuses of answers.
-struct Asking {
+struct PipelinedClient {
     stream: TcpStream,
     buffer: Vec<u8>,
 }
 
-impl Asking {
+impl PipelinedClient {
     async fn begin(address: SocketAddr) -> Self {
         Self { stream: TcpStream::connect(address).await.unwrap(), buffer: Vec::new() }
     }
@@ -78,23 +78,23 @@ pub(crate) async fn flood(
     for nth in 0..connections {
         let (agent, addresses) = (agent.to_owned(), addresses.clone());
         under_way.spawn(async move {
-            let mut asking = Asking::begin(address).await;
+            let mut client = PipelinedClient::begin(address).await;
             let mut statuses = BTreeMap::new();
-            let mine = (addresses.start + nth..addresses.end).step_by(connections.try_into().unwrap());
-            let (mut mine, mut ticks) = (mine.peekable(), pace.map(tokio::time::interval));
-            while mine.peek().is_some() {
+            let own = (addresses.start + nth..addresses.end).step_by(connections.try_into().unwrap());
+            let (mut own, mut ticks) = (own.peekable(), pace.map(tokio::time::interval));
+            while own.peek().is_some() {
                 if let Some(ticks) = &mut ticks {
                     ticks.tick().await;
                 }
-                let clients: Vec<_> = mine.by_ref().take(AT_ONCE).collect();
+                let clients: Vec<_> = own.by_ref().take(AT_ONCE).collect();
                 let mut requests = String::new();
                 for client in &clients {
                     let key = bad_key(client % 2 == 0);
                     requests += &request(&agent, Ipv4Addr::from(0x0b00_0000 + client), &key);
                 }
-                asking.stream.write_all(requests.as_bytes()).await.unwrap();
+                client.stream.write_all(requests.as_bytes()).await.unwrap();
                 for _ in clients {
-                    *statuses.entry(asking.status().await).or_insert(0) += 1;
+                    *statuses.entry(client.status().await).or_insert(0) += 1;
                 }
             }
             statuses
@@ -116,13 +116,13 @@ pub(crate) async fn valid_caller(
     key: &str,
     done: impl Future<Output = ()>,
 ) -> Vec<Duration> {
-    let (mut asking, mut waited) = (Asking::begin(address).await, Vec::new());
+    let (mut client, mut waited) = (PipelinedClient::begin(address).await, Vec::new());
     let request = request(agent, Ipv4Addr::new(192, 0, 2, 1), key);
     let mut done = std::pin::pin!(done);
     loop {
         let began = Instant::now();
-        asking.stream.write_all(request.as_bytes()).await.unwrap();
-        assert_eq!(asking.status().await, 200, "the valid caller");
+        client.stream.write_all(request.as_bytes()).await.unwrap();
+        assert_eq!(client.status().await, 200, "the valid caller");
         waited.push(began.elapsed());
         if tokio::time::timeout(Duration::from_millis(5), &mut done).await.is_ok() {
             waited.sort_unstable();

@@ -80,7 +80,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FrameClient<S> {
         Self(stream)
     }
 
-    pub(crate) async fn say(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+    pub(crate) async fn send(&mut self, bytes: &[u8]) -> std::io::Result<()> {
         self.0.write_all(bytes).await
     }
 

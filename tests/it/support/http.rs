@@ -148,7 +148,7 @@ impl Client {
     }
 
     /// Posts a message to an agent's endpoint with any credential.
-    pub(crate) async fn ask(&self, agent: &str, bearer: &str, message: &Value) -> Answer {
+    pub(crate) async fn post_bearer(&self, agent: &str, bearer: &str, message: &Value) -> Answer {
         let bearer = format!("Bearer {bearer}");
         let headers = [("authorization", bearer.as_str()), ("content-type", "application/json")];
         self.send("POST", &format!("/{agent}/mcp"), &headers, message.to_string()).await

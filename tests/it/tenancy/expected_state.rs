@@ -250,7 +250,7 @@ impl ExpectedState {
 
     /// Checks that an answer to the holder of `key` contains no text of an agent that the key does not reach and that
     /// was never public.
-    pub(super) fn assert_silent(&self, key: Option<&Key>, answer: &str) {
+    pub(super) fn assert_no_leak(&self, key: Option<&Key>, answer: &str) {
         for mark in answer.split("[[").skip(1) {
             let (mark, _) = mark.split_once("]]").unwrap();
             let (tenant, life) = (mark.split('/').next(), mark.rsplit('#').next().unwrap());
@@ -258,18 +258,18 @@ impl ExpectedState {
             let reached = key.is_some_and(|key| {
                 tenant == Some(TENANTS[key.tenant]) && key.life.is_none_or(|own| own == life)
             });
-            assert!(reached || self.once_public.contains(&life), "{key:?} was told of {mark}: {answer}");
+            assert!(reached || self.once_public.contains(&life), "{key:?} received {mark}: {answer}");
         }
     }
 }
 
 /// Repeats a request until the answer is right, on a replica that may not have received the change yet.
-pub(super) async fn settled<T, E: std::fmt::Display>(ask: impl AsyncFn() -> Result<T, E>) -> T {
+pub(super) async fn settled<T, E: std::fmt::Display>(request: impl AsyncFn() -> Result<T, E>) -> T {
     let deadline = tokio::time::Instant::now() + SETTLE;
-    let mut looks = tokio::time::interval(Duration::from_millis(5));
+    let mut interval = tokio::time::interval(Duration::from_millis(5));
     loop {
-        looks.tick().await;
-        match ask().await {
+        interval.tick().await;
+        match request().await {
             Ok(right) => return right,
             Err(wrong) => assert!(tokio::time::Instant::now() < deadline, "{wrong}"),
         }

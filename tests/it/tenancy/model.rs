@@ -26,7 +26,7 @@ enum Step {
     Issue { scopes: usize },
     Revoke,
     Rotate,
-    Ask,
+    Probe,
 }
 
 /// A step: replica, agent, URI, key and probes.
@@ -51,7 +51,7 @@ fn turns() -> impl Strategy<Value = Vec<Turn>> {
         5 => (0..5_usize).prop_map(|scopes| Step::Issue { scopes }),
         1 => Just(Step::Revoke),
         1 => Just(Step::Rotate),
-        12 => Just(Step::Ask),
+        12 => Just(Step::Probe),
     ];
     let turn = (step, 0..2_usize, 0..AGENTS.len(), 0..URIS.len(), any::<usize>(), any::<usize>());
     let turn = turn.prop_map(|(step, replica, agent, uri, key, probe)| Turn {
@@ -73,7 +73,7 @@ fn random_histories_leak_nothing_between_tenants() {
     let done = TestRunner::new(config).run(&turns(), |turns| {
         runtime.block_on(async {
             let mut state = ExpectedState::new().await;
-            ask_all(&state).await;
+            probe_all(&state).await;
             for turn in &turns {
                 take(&mut state, turn).await;
             }
@@ -97,31 +97,31 @@ async fn take(state: &mut ExpectedState, turn: &Turn) {
         Step::Issue { scopes } => state.issue(replica, slug, scopes).await,
         Step::Revoke => state.revoke(replica, key).await,
         Step::Rotate => state.rotate(replica, key).await,
-        Step::Ask => ask(state, turn).await,
+        Step::Probe => probe(state, turn).await,
     }
 }
 
 /// Sends all probes with one credential, or none, to one replica.
-async fn ask(state: &ExpectedState, turn: &Turn) {
+async fn probe(state: &ExpectedState, turn: &Turn) {
     let holders = state.keys.len() + 1;
     let key = state.keys.get(turn.key % holders);
-    let asker = Asker { state, http: &state.replicas[turn.replica].http, key, turn };
-    asker.settle().await;
+    let prober = Prober { state, http: &state.replicas[turn.replica].http, key, turn };
+    prober.settle().await;
     for slug in AGENTS {
-        asker.endpoint(slug).await;
+        prober.endpoint(slug).await;
     }
-    asker.administration(AGENTS[turn.agent]).await;
-    asker.keys().await;
-    asker.tenants().await;
+    prober.administration(AGENTS[turn.agent]).await;
+    prober.keys().await;
+    prober.tenants().await;
 }
 
 /// Sends all probes with every credential to both replicas.
-async fn ask_all(state: &ExpectedState) {
+async fn probe_all(state: &ExpectedState) {
     for replica in 0..state.replicas.len() {
         for key in 0..=state.keys.len() {
-            ask(
+            probe(
                 state,
-                &Turn { step: Step::Ask, replica, agent: key % AGENTS.len(), uri: 0, key, probe: key * 7 },
+                &Turn { step: Step::Probe, replica, agent: key % AGENTS.len(), uri: 0, key, probe: key * 7 },
             )
             .await;
         }
@@ -129,14 +129,14 @@ async fn ask_all(state: &ExpectedState) {
 }
 
 /// A credential at a replica.
-struct Asker<'w> {
+struct Prober<'w> {
     state: &'w ExpectedState,
     http: &'w Client,
     key: Option<&'w Key>,
     turn: &'w Turn,
 }
 
-impl Asker<'_> {
+impl Prober<'_> {
     fn bearer(&self) -> Bearer<'_> {
         self.key.map(|key| key.secret.as_str())
     }
@@ -161,12 +161,12 @@ impl Asker<'_> {
     }
 
     /// A foreign credential learns nothing.
-    async fn nothing(&self, probes: Vec<Probe>, there: &str, nowhere: &str) {
+    async fn assert_nothing_revealed(&self, probes: Vec<Probe>, foreign: &str, unknown: &str) {
         for probe in self.some(probes) {
             settled(async || {
-                let answer = probe.send(self.http, self.bearer(), there).await;
-                self.state.assert_silent(self.key, &answer.text());
-                probe.tells_nothing(self.http, self.bearer(), there, nowhere).await
+                let answer = probe.send(self.http, self.bearer(), foreign).await;
+                self.state.assert_no_leak(self.key, &answer.text());
+                probe.reveals_nothing(self.http, self.bearer(), foreign, unknown).await
             })
             .await;
         }
@@ -174,7 +174,9 @@ impl Asker<'_> {
 
     async fn endpoint(&self, slug: &str) {
         match self.state.due(self.key, slug) {
-            Due::Nothing => self.nothing(probes::of_endpoints(URIS[self.turn.uri]), slug, UNKNOWN).await,
+            Due::Nothing => {
+                self.assert_nothing_revealed(probes::of_endpoints(URIS[self.turn.uri]), slug, UNKNOWN).await
+            }
             Due::Refusal(code) => {
                 settled(async || {
                     let answer = self.post(slug, &message("resources/list", json!({}))).await;
@@ -191,13 +193,13 @@ impl Asker<'_> {
 
     async fn post(&self, slug: &str, message: &serde_json::Value) -> Answer {
         let answer = match self.bearer() {
-            Some(bearer) => self.http.ask(slug, bearer, message).await,
+            Some(bearer) => self.http.post_bearer(slug, bearer, message).await,
             None => {
                 let headers = [("content-type", "application/json")];
                 self.http.send("POST", &format!("/{slug}/mcp"), &headers, message.to_string()).await
             }
         };
-        self.state.assert_silent(self.key, &answer.text());
+        self.state.assert_no_leak(self.key, &answer.text());
         answer
     }
 
@@ -249,7 +251,7 @@ impl Asker<'_> {
         let own = agent.filter(|agent| self.key.is_some_and(|key| ExpectedState::reaches(key, agent)));
         let Some(own) = own else {
             let probes = probes::of_administration(URIS[self.turn.uri]);
-            return self.nothing(probes, slug, UNKNOWN).await;
+            return self.assert_nothing_revealed(probes, slug, UNKNOWN).await;
         };
         let path = format!("/admin/v1/agents/{slug}/resources");
         let list = Probe::get(path).send(self.http, self.bearer(), slug).await.json();
@@ -266,19 +268,19 @@ impl Asker<'_> {
         let own = |other: &&Key| self.key.is_none_or(|key| key.life.is_some() || key.tenant != other.tenant);
         let others: Vec<_> = self.state.keys.iter().filter(own).collect();
         if let Some(other) = self.turn.probe.checked_rem(others.len()) {
-            self.nothing(probes::of_keys(), &others[other].id, UNKNOWN_KEY).await;
+            self.assert_nothing_revealed(probes::of_keys(), &others[other].id, UNKNOWN_KEY).await;
         }
     }
 
     async fn tenants(&self) {
         let other = TENANTS[self.turn.probe % TENANTS.len()];
         if self.key.is_none_or(|key| !key.good || TENANTS[key.tenant] != other) {
-            self.nothing(probes::of_tenants(), other, UNKNOWN).await;
+            self.assert_nothing_revealed(probes::of_tenants(), other, UNKNOWN).await;
             let create = Probe::post("/admin/v1/agents", &json!({"id": "e", "tenant": "{}"}));
-            let there = create.filled(other).send(self.http, self.bearer(), "").await;
-            let nowhere = create.filled(UNKNOWN).send(self.http, self.bearer(), "").await;
-            assert_eq!(there.visible(), nowhere.visible());
-            assert!(probes::refuses(&there), "{there:?}");
+            let foreign = create.filled(other).send(self.http, self.bearer(), "").await;
+            let unknown = create.filled(UNKNOWN).send(self.http, self.bearer(), "").await;
+            assert_eq!(foreign.visible(), unknown.visible());
+            assert!(probes::refuses(&foreign), "{foreign:?}");
         }
     }
 }
@@ -307,8 +309,8 @@ async fn check_final_state(state: &ExpectedState) {
             assert_eq!(full["contents"][0]["text"].as_str(), agent.texts.get(uri).map(String::as_str));
         }
     }
-    let living = "select count(*) from agents where deleted_at is null";
-    assert_eq!(state.database.number(living).await, i64::try_from(state.agents.len()).unwrap());
+    let existing = "select count(*) from agents where deleted_at is null";
+    assert_eq!(state.database.number(existing).await, i64::try_from(state.agents.len()).unwrap());
     let good = state.keys.iter().filter(|key| key.good).count();
     let issued = "select count(*) from api_keys where revoked_at is null";
     assert_eq!(state.database.number(issued).await, i64::try_from(good).unwrap());

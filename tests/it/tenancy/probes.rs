@@ -60,19 +60,19 @@ impl Probe {
     }
 
     /// Whether existing and missing objects are answered identically, apart from what always differs.
-    pub(super) async fn tells_nothing(
+    pub(super) async fn reveals_nothing(
         &self,
         http: &Client,
         bearer: Bearer<'_>,
-        there: &str,
-        nowhere: &str,
+        existing: &str,
+        absent: &str,
     ) -> Result<(), String> {
-        let answers = [self.send(http, bearer, there).await, self.send(http, bearer, nowhere).await];
+        let answers = [self.send(http, bearer, existing).await, self.send(http, bearer, absent).await];
         let [foreign, unknown] = answers.map(|answer| answer.visible());
         if foreign == unknown {
             return Ok(());
         }
-        Err(format!("{self:?} with {bearer:?}\n{there}: {foreign:?}\n{nowhere}: {unknown:?}"))
+        Err(format!("{self:?} with {bearer:?}\n{existing}: {foreign:?}\n{absent}: {unknown:?}"))
     }
 }
 

@@ -4,17 +4,17 @@ use hmac::{Hmac, KeyInit, Mac};
 use serde_json::{Value, json};
 use sha2::Sha256;
 
-use super::{Stage, endpoint, now};
+use super::{Fixture, endpoint, now};
 use crate::support::answers::{error, exact};
 use crate::support::signer::{Signer, encode};
 
 /// Tokens with a wrong claim.
-fn wrong_claims(stage: &Stage) -> Vec<(&'static str, String)> {
+fn wrong_claims(fixture: &Fixture) -> Vec<(&'static str, String)> {
     let own = endpoint("a");
     let changes = [
         ("another issuer", json!({"iss": "https://evil.example"})),
-        ("the issuer with a slash", json!({"iss": format!("{}/", stage.issuer.url())})),
-        ("the issuer in a list", json!({"iss": [stage.issuer.url()]})),
+        ("the issuer with a slash", json!({"iss": format!("{}/", fixture.issuer.url())})),
+        ("the issuer in a list", json!({"iss": [fixture.issuer.url()]})),
         ("no issuer", json!({"iss": null})),
         ("no subject", json!({"sub": null})),
         ("an empty subject", json!({"sub": ""})),
@@ -39,20 +39,20 @@ fn wrong_claims(stage: &Stage) -> Vec<(&'static str, String)> {
         ("valid from a text on", json!({"nbf": "now"})),
         ("issued in the future", json!({"iat": now() + 60})),
     ];
-    changes.into_iter().map(|(name, change)| (name, stage.token(change))).collect()
+    changes.into_iter().map(|(name, change)| (name, fixture.token(change))).collect()
 }
 
 /// Tokens with a wrong header, whatever the signature.
-fn wrong_headers(stage: &Stage) -> Vec<(&'static str, String)> {
+fn wrong_headers(fixture: &Fixture) -> Vec<(&'static str, String)> {
     let evil = Signer::new("evil", "ES256");
-    let claims = stage.claims();
+    let claims = fixture.claims();
     let good = json!({"alg": "ES256", "kid": "k1"});
     let header = |change: Value| super::with(good.clone(), change);
     let sign = |signer: &Signer, change: Value| signer.sign(&header(change), &claims);
-    let own = |change| sign(&stage.signer, change);
+    let own = |change| sign(&fixture.signer, change);
     vec![
-        ("a key of nobody's", evil.token(&claims)),
-        ("a key of nobody's under a known name", sign(&evil, json!({}))),
+        ("an unpublished key", evil.token(&claims)),
+        ("an unpublished key under a known key id", sign(&evil, json!({}))),
         ("an unknown name of a key", own(json!({"kid": "k2"}))),
         ("a name of a key that is a number", own(json!({"kid": 1}))),
         ("a path as the name of a key", own(json!({"kid": "../../../../dev/null"}))),
@@ -73,19 +73,19 @@ fn wrong_headers(stage: &Stage) -> Vec<(&'static str, String)> {
         ("a type that is a number", own(json!({"typ": 1}))),
         (
             "a member twice",
-            stage.signer.sign_text(r#"{"alg":"none","alg":"ES256","kid":"k1"}"#, &claims.to_string()),
+            fixture.signer.sign_text(r#"{"alg":"none","alg":"ES256","kid":"k1"}"#, &claims.to_string()),
         ),
-        ("the secret of HMAC", confused(stage, "HS256")),
+        ("the secret of HMAC", confused(fixture, "HS256")),
         ("no signature at all", unsigned(r#"{"alg":"none"}"#, &claims)),
         ("no signature under a good header", unsigned(&good.to_string(), &claims)),
     ]
 }
 
 /// A token signed with the public key as the secret of a symmetric algorithm.
-fn confused(stage: &Stage, algorithm: &str) -> String {
+fn confused(fixture: &Fixture, algorithm: &str) -> String {
     let header = json!({"alg": algorithm, "kid": "k1"}).to_string();
-    let signed = format!("{}.{}", encode(header.as_bytes()), encode(stage.claims().to_string().as_bytes()));
-    let mut mac = Hmac::<Sha256>::new_from_slice(&stage.signer.public_bytes()).unwrap();
+    let signed = format!("{}.{}", encode(header.as_bytes()), encode(fixture.claims().to_string().as_bytes()));
+    let mut mac = Hmac::<Sha256>::new_from_slice(&fixture.signer.public_bytes()).unwrap();
     mac.update(signed.as_bytes());
     format!("{signed}.{}", encode(&mac.finalize().into_bytes()))
 }
@@ -95,14 +95,14 @@ fn unsigned(header: &str, claims: &Value) -> String {
 }
 
 /// Malformed tokens.
-fn wrong_forms(stage: &Stage) -> Vec<(&'static str, String)> {
-    let good = stage.token(json!({}));
+fn wrong_forms(fixture: &Fixture) -> Vec<(&'static str, String)> {
+    let good = fixture.token(json!({}));
     let (signed, signature) = good.rsplit_once('.').unwrap();
     let (header, claims) = signed.split_once('.').unwrap();
-    let other = stage.signer.token(&stage.claims_with(json!({"sub": "mallory"})));
+    let other = fixture.signer.token(&fixture.claims_with(json!({"sub": "mallory"})));
     let other_claims = other.split('.').nth(1).unwrap();
-    let giant = stage.token(json!({"padding": "x".repeat(20_000)}));
-    let sign = |header: &str, claims: &str| stage.signer.sign_text(header, claims);
+    let giant = fixture.token(json!({"padding": "x".repeat(20_000)}));
+    let sign = |header: &str, claims: &str| fixture.signer.sign_text(header, claims);
     let head = r#"{"alg":"ES256","kid":"k1"}"#;
     vec![
         ("a giant", giant),
@@ -120,7 +120,7 @@ fn wrong_forms(stage: &Stage) -> Vec<(&'static str, String)> {
         ("claims that are no object", sign(head, "[]")),
         ("claims that are no JSON", sign(head, "{")),
         ("claims that nest deep", sign(head, &"[".repeat(5_000))),
-        ("a header that is no object", sign("\"ES256\"", &stage.claims().to_string())),
+        ("a header that is no object", sign("\"ES256\"", &fixture.claims().to_string())),
         ("a signature in ASN.1", format!("{signed}.{}", encode(&[0x30, 0x06, 2, 1, 1, 2, 1, 1]))),
         ("a signature of zeros", format!("{signed}.{}", encode(&[0; 64]))),
     ]
@@ -128,39 +128,39 @@ fn wrong_forms(stage: &Stage) -> Vec<(&'static str, String)> {
 
 #[tokio::test]
 async fn invalid_tokens_are_answered_alike() {
-    let stage = Stage::set().await;
-    assert_eq!(stage.status("a", &stage.token(json!({}))).await, 200);
+    let fixture = Fixture::new().await;
+    assert_eq!(fixture.status("a", &fixture.token(json!({}))).await, 200);
     let mut expected = error(401, "7", -31010, "unauthenticated", "a valid credential is required");
     expected["headers"]["www-authenticate"] = json!(
         "Bearer realm=\"MCP\", resource_metadata=\
          \"https://mcp.example.com/.well-known/oauth-protected-resource/a/mcp\", scope=\"mcp\", \
          error=\"invalid_token\""
     );
-    let bad = [wrong_claims(&stage), wrong_headers(&stage), wrong_forms(&stage)].concat();
+    let bad = [wrong_claims(&fixture), wrong_headers(&fixture), wrong_forms(&fixture)].concat();
     assert!(bad.len() >= 60, "{}", bad.len());
     for (name, token) in bad {
-        assert_eq!(exact(&stage.ping("a", &token).await), expected, "{name}");
+        assert_eq!(exact(&fixture.ping("a", &token).await), expected, "{name}");
     }
     // Nor does the answer reveal whether the agent exists.
-    let token = stage.token(json!({"aud": endpoint("nobody"), "exp": 0}));
-    let refused = exact(&stage.ping("nobody", &token).await);
+    let token = fixture.token(json!({"aud": endpoint("nobody"), "exp": 0}));
+    let refused = exact(&fixture.ping("nobody", &token).await);
     assert_eq!(refused["status"], 401);
     assert_eq!(refused["body"], expected["body"]);
 }
 
 #[tokio::test]
 async fn invalid_token_is_refused_at_a_public_agent() {
-    let stage = Stage::set().await;
-    stage.replica.admin("PATCH", "/agents/a", Some(json!({"access": "public"}))).await;
-    assert_eq!(stage.status("a", &stage.token(json!({"exp": 0}))).await, 401);
-    let foreign = stage.token(json!({"waggle_tenant": "bee"}));
-    assert_eq!(stage.status("a", &foreign).await, 200, "a foreign one reads it like an anonymous caller");
+    let fixture = Fixture::new().await;
+    fixture.replica.admin("PATCH", "/agents/a", Some(json!({"access": "public"}))).await;
+    assert_eq!(fixture.status("a", &fixture.token(json!({"exp": 0}))).await, 401);
+    let foreign = fixture.token(json!({"waggle_tenant": "bee"}));
+    assert_eq!(fixture.status("a", &foreign).await, 200, "a foreign one reads it like an anonymous caller");
 }
 
 #[tokio::test]
 async fn disallowed_algorithm_is_refused_for_a_known_key() {
-    let stage = Stage::entry(json!({"algorithms": ["RS256", "EdDSA"]})).await;
-    assert_eq!(stage.status("a", &stage.token(json!({}))).await, 401);
+    let fixture = Fixture::entry(json!({"algorithms": ["RS256", "EdDSA"]})).await;
+    assert_eq!(fixture.status("a", &fixture.token(json!({}))).await, 401);
 }
 
 #[tokio::test]

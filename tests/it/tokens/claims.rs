@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{PUBLIC_URL, Stage, endpoint};
+use super::{Fixture, PUBLIC_URL, endpoint};
 use crate::support::answers::exact;
 use crate::support::http::Answer;
 use crate::support::signer::Signer;
@@ -14,7 +14,7 @@ fn verdict(answer: &Answer) -> String {
 
 #[tokio::test]
 async fn every_allowed_algorithm_is_verified() {
-    let stage = Stage::set().await;
+    let fixture = Fixture::new().await;
     let algorithms = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA"];
     let signers: Vec<_> = algorithms.iter().map(|algorithm| Signer::new(algorithm, algorithm)).collect();
     let noise = json!([
@@ -22,22 +22,22 @@ async fn every_allowed_algorithm_is_verified() {
         {"kty": "EC", "crv": "secp256k1", "kid": "ES256", "x": "", "y": ""}, {"kty": 7}, "no key",
     ]);
     let keys = signers.iter().map(Signer::jwk);
-    stage.issuer.publish_keys(noise.as_array().unwrap().iter().cloned().chain(keys).collect());
+    fixture.issuer.publish_keys(noise.as_array().unwrap().iter().cloned().chain(keys).collect());
     for signer in &signers {
-        let answer = stage.ping("a", &signer.token(&stage.claims())).await;
+        let answer = fixture.ping("a", &signer.token(&fixture.claims())).await;
         assert_eq!(verdict(&answer), "200 pong", "{}", signer.algorithm);
     }
     // All RSA signers share one key, but a published key with an `alg` serves no other algorithm.
     let pss = signers.iter().find(|signer| signer.algorithm == "PS256").unwrap();
-    let crossed = pss.sign(&json!({"alg": "PS256", "kid": "RS256"}), &stage.claims());
-    assert_eq!(verdict(&stage.ping("a", &crossed).await), "401 unauthenticated");
+    let crossed = pss.sign(&json!({"alg": "PS256", "kid": "RS256"}), &fixture.claims());
+    assert_eq!(verdict(&fixture.ping("a", &crossed).await), "401 unauthenticated");
 }
 
 #[tokio::test]
 async fn token_reaches_the_agents_its_claims_name() {
-    let stage = Stage::entry(json!({"agents_claim": "/waggle/agents"})).await;
-    stage.replica.agent("acme", "off").await;
-    stage.replica.admin("PATCH", "/agents/off", Some(json!({"enabled": false}))).await;
+    let fixture = Fixture::entry(json!({"agents_claim": "/waggle/agents"})).await;
+    fixture.replica.agent("acme", "off").await;
+    fixture.replica.admin("PATCH", "/agents/off", Some(json!({"enabled": false}))).await;
     let many: Vec<_> = (0..100).map(|n| format!("x{n}")).collect();
     let all = ["a", "b", "c", "off", "nobody"];
     for (name, change, expected) in [
@@ -77,56 +77,60 @@ async fn token_reaches_the_agents_its_claims_name() {
         ),
         ("no tenant", json!({"waggle": {"agents": ["a"]}, "waggle_tenant": null}), ["403"; 5]),
     ] {
-        let token = stage.token(super::with(change, json!({"aud": all.map(endpoint)})));
+        let token = fixture.token(super::with(change, json!({"aud": all.map(endpoint)})));
         for (agent, expected) in all.into_iter().zip(expected) {
             let expected = if expected == "403" { "403 forbidden" } else { expected };
-            assert_eq!(verdict(&stage.ping(agent, &token).await), expected, "{name} at {agent}");
+            assert_eq!(verdict(&fixture.ping(agent, &token).await), expected, "{name} at {agent}");
         }
     }
     let too_many: Vec<_> = (0..101).map(|n| format!("x{n}")).collect();
-    let token = stage.token(json!({"waggle": {"agents": too_many}}));
-    assert_eq!(verdict(&stage.ping("a", &token).await), "401 unauthenticated");
+    let token = fixture.token(json!({"waggle": {"agents": too_many}}));
+    assert_eq!(verdict(&fixture.ping("a", &token).await), "401 unauthenticated");
 }
 
 #[tokio::test]
 async fn unknown_and_foreign_agents_are_refused_alike() {
-    let stage = Stage::set().await;
-    let token = stage.token(json!({"aud": [endpoint("c"), endpoint("nobody")]}));
-    let (foreign, unknown) = (stage.ping("c", &token).await, stage.ping("nobody", &token).await);
+    let fixture = Fixture::new().await;
+    let token = fixture.token(json!({"aud": [endpoint("c"), endpoint("nobody")]}));
+    let (foreign, unknown) = (fixture.ping("c", &token).await, fixture.ping("nobody", &token).await);
     assert_eq!(foreign.visible(), unknown.visible());
     assert_eq!(verdict(&foreign), "403 forbidden");
 }
 
 #[tokio::test]
 async fn fixed_tenant_overrides_the_claim() {
-    let stage = Stage::entry(json!({"tenant": "acme"})).await;
+    let fixture = Fixture::entry(json!({"tenant": "acme"})).await;
     for tenant in [json!("bee"), Value::Null] {
-        let token = stage.token(json!({"waggle_tenant": tenant, "aud": [endpoint("a"), endpoint("c")]}));
-        assert_eq!(verdict(&stage.ping("a", &token).await), "200 pong");
-        assert_eq!(verdict(&stage.ping("c", &token).await), "403 forbidden");
+        let token = fixture.token(json!({"waggle_tenant": tenant, "aud": [endpoint("a"), endpoint("c")]}));
+        assert_eq!(verdict(&fixture.ping("a", &token).await), "200 pong");
+        assert_eq!(verdict(&fixture.ping("c", &token).await), "403 forbidden");
     }
 }
 
 #[tokio::test]
 async fn claim_names_are_configurable() {
-    let stage = Stage::entry(json!({
+    let fixture = Fixture::entry(json!({
         "tenant_claim": "https://example.com/tenant", "scopes_claim": "/resource_access/waggle/roles",
     }))
     .await;
     let roles = json!({"waggle": {"roles": ["mcp", "something else"]}});
-    let token = stage.token(json!({
+    let token = fixture.token(json!({
         "https://example.com/tenant": "acme", "resource_access": roles, "waggle_tenant": null, "scope": "openid",
     }));
-    assert_eq!(verdict(&stage.ping("a", &token).await), "200 pong");
-    let token = stage.token(json!({"resource_access": roles}));
-    assert_eq!(verdict(&stage.ping("a", &token).await), "403 forbidden", "the tenant claim has another name");
+    assert_eq!(verdict(&fixture.ping("a", &token).await), "200 pong");
+    let token = fixture.token(json!({"resource_access": roles}));
+    assert_eq!(
+        verdict(&fixture.ping("a", &token).await),
+        "403 forbidden",
+        "the tenant claim has another name"
+    );
 }
 
 #[tokio::test]
 async fn token_without_a_scope_is_told_which_is_missing() {
-    let stage = Stage::set().await;
+    let fixture = Fixture::new().await;
     for scope in [Value::Null, json!("openid profile"), json!("registry"), json!(["MCP"]), json!(7)] {
-        let refused = exact(&stage.ping("a", &stage.token(json!({"scope": scope}))).await);
+        let refused = exact(&fixture.ping("a", &fixture.token(json!({"scope": scope}))).await);
         assert_eq!(refused["status"], 403);
         assert_eq!(refused["body"]["error"]["data"], json!({"code": "insufficient_scope"}));
         let challenge = "Bearer realm=\"MCP\", error=\"insufficient_scope\", scope=\"mcp\", resource_metadata=\
@@ -134,33 +138,33 @@ async fn token_without_a_scope_is_told_which_is_missing() {
         assert_eq!(refused["headers"]["www-authenticate"], challenge, "{scope}");
     }
     for scope in [json!("openid mcp"), json!(["registry", "mcp"])] {
-        assert_eq!(stage.status("a", &stage.token(json!({"scope": scope}))).await, 200);
+        assert_eq!(fixture.status("a", &fixture.token(json!({"scope": scope}))).await, 200);
     }
 }
 
 #[tokio::test]
 async fn gateway_token_manages_registries_like_an_agent_key() {
-    let stage = Stage::set().await;
-    let ask = async |token: &str, method: &str, path: &str, body: Option<Value>| {
-        stage.replica.http.admin(token, method, path, body).await.status.as_u16()
+    let fixture = Fixture::new().await;
+    let send = async |token: &str, method: &str, path: &str, body: Option<Value>| {
+        fixture.replica.http.admin(token, method, path, body).await.status.as_u16()
     };
     let resource = Some(json!({"name": "n", "contents": [{"text": "t"}]}));
     let one = "/agents/a/resources?uri=x:1";
-    let token = stage.token(json!({"aud": PUBLIC_URL, "scope": "registry"}));
-    assert_eq!(ask(&token, "PUT", one, resource.clone()).await, 201);
-    assert_eq!(ask(&token, "GET", "/agents/b/manifest", None).await, 200);
-    assert_eq!(ask(&token, "GET", "/agents/c/resources", None).await, 404, "another tenant's");
+    let token = fixture.token(json!({"aud": PUBLIC_URL, "scope": "registry"}));
+    assert_eq!(send(&token, "PUT", one, resource.clone()).await, 201);
+    assert_eq!(send(&token, "GET", "/agents/b/manifest", None).await, 200);
+    assert_eq!(send(&token, "GET", "/agents/c/resources", None).await, 404, "another tenant's");
     for (method, path) in
         [("GET", "/agents/a"), ("GET", "/agents"), ("GET", "/agents/a/keys"), ("GET", "/tenants/acme")]
     {
-        assert_eq!(ask(&token, method, path, None).await, 403, "{path}");
+        assert_eq!(send(&token, method, path, None).await, 403, "{path}");
     }
-    let endpoint_token = stage.token(json!({"scope": "registry mcp"}));
-    assert_eq!(ask(&endpoint_token, "PUT", one, resource.clone()).await, 401, "made for an endpoint");
-    let reader = stage.token(json!({"aud": PUBLIC_URL}));
-    assert_eq!(ask(&reader, "PUT", one, resource).await, 403);
+    let endpoint_token = fixture.token(json!({"scope": "registry mcp"}));
+    assert_eq!(send(&endpoint_token, "PUT", one, resource.clone()).await, 401, "made for an endpoint");
+    let reader = fixture.token(json!({"aud": PUBLIC_URL}));
+    assert_eq!(send(&reader, "PUT", one, resource).await, 403);
 
-    let refused = stage.replica.http.admin(&endpoint_token, "GET", one, None).await;
+    let refused = fixture.replica.http.admin(&endpoint_token, "GET", one, None).await;
     let challenge = "Bearer realm=\"MCP\", resource_metadata=\
                      \"https://mcp.example.com/.well-known/oauth-protected-resource\", scope=\"registry\", \
                      error=\"invalid_token\"";
@@ -169,17 +173,17 @@ async fn gateway_token_manages_registries_like_an_agent_key() {
 
 #[tokio::test]
 async fn configured_audience_covers_the_whole_gateway() {
-    let stage = Stage::entry(json!({"audience": "api://waggle"})).await;
-    let token = stage.token(json!({"aud": ["api://waggle", "api://other"], "scope": "mcp registry"}));
-    assert_eq!(verdict(&stage.ping("a", &token).await), "200 pong");
-    assert_eq!(verdict(&stage.ping("b", &token).await), "200 pong");
-    assert_eq!(verdict(&stage.ping("c", &token).await), "403 forbidden", "another tenant's");
-    assert_eq!(stage.replica.http.admin(&token, "GET", "/agents/a/resources", None).await.status, 200);
+    let fixture = Fixture::entry(json!({"audience": "api://waggle"})).await;
+    let token = fixture.token(json!({"aud": ["api://waggle", "api://other"], "scope": "mcp registry"}));
+    assert_eq!(verdict(&fixture.ping("a", &token).await), "200 pong");
+    assert_eq!(verdict(&fixture.ping("b", &token).await), "200 pong");
+    assert_eq!(verdict(&fixture.ping("c", &token).await), "403 forbidden", "another tenant's");
+    assert_eq!(fixture.replica.http.admin(&token, "GET", "/agents/a/resources", None).await.status, 200);
     assert_eq!(
-        verdict(&stage.ping("a", &stage.token(json!({}))).await),
+        verdict(&fixture.ping("a", &fixture.token(json!({}))).await),
         "200 pong",
         "the URL still names it"
     );
-    let foreign = stage.token(json!({"aud": "api://other"}));
-    assert_eq!(verdict(&stage.ping("a", &foreign).await), "401 unauthenticated");
+    let foreign = fixture.token(json!({"aud": "api://other"}));
+    assert_eq!(verdict(&fixture.ping("a", &foreign).await), "401 unauthenticated");
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Stage, believing};
+use super::{Fixture, believing};
 use crate::support::answers::{exact, problem};
 use crate::support::app::{Builder, gateway};
 use crate::support::cluster::database;
@@ -20,30 +20,30 @@ fn document(issuer: &str, resource: &str, scopes: Value) -> Value {
 
 #[tokio::test]
 async fn every_possible_agent_has_a_metadata_document() {
-    let stage = Stage::set().await;
-    let issuer = stage.issuer.url();
+    let fixture = Fixture::new().await;
+    let issuer = fixture.issuer.url();
     for agent in ["a", "nobody", "0_-"] {
-        let shown = exact(&stage.replica.http.get(&format!("{ROOT}/{agent}/mcp")).await);
+        let shown = exact(&fixture.replica.http.get(&format!("{ROOT}/{agent}/mcp")).await);
         let resource = format!("https://mcp.example.com/{agent}/mcp");
         assert_eq!(shown, document(&issuer, &resource, json!(["mcp"])), "{agent}");
     }
-    let root = exact(&stage.replica.http.get(ROOT).await);
+    let root = exact(&fixture.replica.http.get(ROOT).await);
     assert_eq!(root, document(&issuer, "https://mcp.example.com", json!(["registry", "audit"])));
     for path in ["/A/mcp", "/admin/mcp", "/a", "/a/mcp/x", "x"] {
-        let refused = exact(&stage.replica.http.get(&format!("{ROOT}{path}")).await);
+        let refused = exact(&fixture.replica.http.get(&format!("{ROOT}{path}")).await);
         assert_eq!(
             (&refused["status"], &refused["body"]["code"]),
             (&json!(404), &json!("not_found")),
             "{path}"
         );
     }
-    let posted = stage.replica.http.send("POST", ROOT, &[], "").await;
+    let posted = fixture.replica.http.send("POST", ROOT, &[], "").await;
     assert_eq!((posted.status.as_u16(), posted.header("allow")), (405, Some("GET, HEAD")));
     let page = [("origin", "http://localhost:3000")];
-    let shown = stage.replica.http.send("GET", &format!("{ROOT}/a/mcp"), &page, "").await;
+    let shown = fixture.replica.http.send("GET", &format!("{ROOT}/a/mcp"), &page, "").await;
     assert_eq!(shown.header("access-control-allow-origin"), Some("http://localhost:3000"));
     let elsewhere = [("origin", "https://evil.example")];
-    assert_eq!(stage.replica.http.send("GET", ROOT, &elsewhere, "").await.status, 403);
+    assert_eq!(fixture.replica.http.send("GET", ROOT, &elsewhere, "").await.status, 403);
 }
 
 #[tokio::test]
@@ -61,25 +61,25 @@ async fn no_issuer_means_no_document_and_a_plain_challenge() {
 
 #[tokio::test]
 async fn challenge_links_to_the_metadata_document() {
-    let stage = Stage::set().await;
+    let fixture = Fixture::new().await;
     let ping = json!({"jsonrpc": "2.0", "id": 7, "method": "ping"}).to_string();
-    let ask = async |path: &str, headers: &[(&str, &str)]| {
+    let challenge = async |path: &str, headers: &[(&str, &str)]| {
         let headers = [&[("content-type", "application/json")], headers].concat();
-        let refused = stage.replica.http.send("POST", path, &headers, ping.clone()).await;
+        let refused = fixture.replica.http.send("POST", path, &headers, ping.clone()).await;
         assert_eq!(refused.status, 401);
         refused.header("www-authenticate").unwrap().to_owned()
     };
     let of = |agent: &str| {
         format!("Bearer realm=\"MCP\", resource_metadata=\"https://mcp.example.com{ROOT}{agent}\"")
     };
-    assert_eq!(ask("/a/mcp", &[]).await, format!("{}, scope=\"mcp\"", of("/a/mcp")));
-    assert_eq!(ask("/nobody/mcp", &[]).await, format!("{}, scope=\"mcp\"", of("/nobody/mcp")));
-    assert_eq!(ask("/A%22/mcp", &[]).await, format!("{}, scope=\"registry\"", of("")));
+    assert_eq!(challenge("/a/mcp", &[]).await, format!("{}, scope=\"mcp\"", of("/a/mcp")));
+    assert_eq!(challenge("/nobody/mcp", &[]).await, format!("{}, scope=\"mcp\"", of("/nobody/mcp")));
+    assert_eq!(challenge("/A%22/mcp", &[]).await, format!("{}, scope=\"registry\"", of("")));
     let key = [("x-agent-api-key", "bak_x")];
-    assert_eq!(ask("/a/mcp", &key).await, format!("{}, scope=\"mcp\"", of("/a/mcp")));
+    assert_eq!(challenge("/a/mcp", &key).await, format!("{}, scope=\"mcp\"", of("/a/mcp")));
     let bearer = [("authorization", "Bearer bak_x")];
     let expected = format!("{}, scope=\"mcp\", error=\"invalid_token\"", of("/a/mcp"));
-    assert_eq!(ask("/a/mcp", &bearer).await, expected);
+    assert_eq!(challenge("/a/mcp", &bearer).await, expected);
 }
 
 #[tokio::test]

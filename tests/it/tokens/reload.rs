@@ -56,7 +56,7 @@ async fn listen(http: &Client, token: &str) -> Events {
 
 async fn status(http: &Client, token: &str) -> u16 {
     let ping: Value = json!({"jsonrpc": "2.0", "id": 7, "method": "ping"});
-    http.ask("a", token, &ping).await.status.as_u16()
+    http.post_bearer("a", token, &ping).await.status.as_u16()
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use super::{Stage, believing, claims_for, ping};
+use super::{Fixture, believing, claims_for, ping};
 use crate::support::app::Replica;
 use crate::support::cluster::database;
 use crate::support::issuer::{How, Issuer};
@@ -20,60 +20,63 @@ async fn becomes(replica: &Replica, token: &str, status: u16) {
 
 #[tokio::test]
 async fn rotated_issuer_key_works_without_a_restart() {
-    let stage = Stage::set().await;
-    let old = stage.token(json!({}));
-    assert_eq!(stage.status("a", &old).await, 200);
+    let fixture = Fixture::new().await;
+    let old = fixture.token(json!({}));
+    assert_eq!(fixture.status("a", &old).await, 200);
     let new = Signer::new("k2", "EdDSA");
-    let token = new.token(&stage.claims());
-    stage.issuer.publish(&[&stage.signer, &new]);
+    let token = new.token(&fixture.claims());
+    fixture.issuer.publish(&[&fixture.signer, &new]);
     // Concurrently, like real clients: one fetch serves them all.
-    let before = stage.issuer.fetches();
+    let before = fixture.issuer.fetches();
     let mut clients = JoinSet::new();
     for _ in 0..20 {
-        let (http, token) = (stage.replica.http.clone(), token.clone());
+        let (http, token) = (fixture.replica.http.clone(), token.clone());
         let message = json!({"jsonrpc": "2.0", "id": 7, "method": "ping"});
-        clients.spawn(async move { http.ask("a", &token, &message).await.status.as_u16() });
+        clients.spawn(async move { http.post_bearer("a", &token, &message).await.status.as_u16() });
     }
     assert_eq!(clients.join_all().await, [200; 20]);
-    assert!(stage.issuer.fetches() - before <= 2);
-    assert_eq!(stage.status("a", &old).await, 200, "the old key is still there");
+    assert!(fixture.issuer.fetches() - before <= 2);
+    assert_eq!(fixture.status("a", &old).await, 200, "the old key is still there");
 }
 
 #[tokio::test]
 async fn token_is_refused_once_its_signing_key_is_withdrawn() {
-    let stage = Stage::with(|builder| builder.set("WAGGLE_TOKENS__REFRESH_SECONDS", 1)).await;
-    let token = stage.token(json!({}));
-    assert_eq!(stage.status("a", &token).await, 200);
+    let fixture = Fixture::with(|builder| builder.set("WAGGLE_TOKENS__REFRESH_SECONDS", 1)).await;
+    let token = fixture.token(json!({}));
+    assert_eq!(fixture.status("a", &token).await, 200);
     // Another key with the same id does not replace it.
-    stage.issuer.publish(&[&Signer::new("k1", "ES256")]);
-    becomes(&stage.replica, &token, 401).await;
-    assert_eq!(stage.status("a", &token).await, 401);
+    fixture.issuer.publish(&[&Signer::new("k1", "ES256")]);
+    becomes(&fixture.replica, &token, 401).await;
+    assert_eq!(fixture.status("a", &token).await, 401);
 }
 
 #[tokio::test]
 async fn unknown_key_ids_cause_a_bounded_number_of_fetches() {
-    let stage = Stage::with(|builder| builder.set("WAGGLE_TOKENS__UNKNOWN_KEY_SECONDS", 3600)).await;
-    assert_eq!(stage.status("a", &stage.token(json!({}))).await, 200);
-    let before = stage.issuer.fetches();
+    let fixture = Fixture::with(|builder| builder.set("WAGGLE_TOKENS__UNKNOWN_KEY_SECONDS", 3600)).await;
+    assert_eq!(fixture.status("a", &fixture.token(json!({}))).await, 200);
+    let before = fixture.issuer.fetches();
     for n in 0..30 {
         let header = json!({"alg": "ES256", "kid": format!("made up {n}")});
-        assert_eq!(stage.status("a", &stage.signer.sign(&header, &stage.claims())).await, 401);
+        assert_eq!(fixture.status("a", &fixture.signer.sign(&header, &fixture.claims())).await, 401);
     }
-    assert_eq!(stage.issuer.fetches() - before, 1);
+    assert_eq!(fixture.issuer.fetches() - before, 1);
     let claims = [json!({"exp": 0}), json!({"aud": "elsewhere"}), json!({"iss": "https://evil.example"})];
     for change in claims {
         let header = json!({"alg": "ES256", "kid": "made up"});
-        assert_eq!(stage.status("a", &stage.signer.sign(&header, &stage.claims_with(change))).await, 401);
+        assert_eq!(
+            fixture.status("a", &fixture.signer.sign(&header, &fixture.claims_with(change))).await,
+            401
+        );
     }
-    assert_eq!(stage.issuer.fetches() - before, 1);
+    assert_eq!(fixture.issuer.fetches() - before, 1);
 }
 
 #[tokio::test]
 async fn token_without_a_key_id_uses_the_only_matching_key() {
-    let stage = Stage::set().await;
-    let token = stage.signer.sign(&json!({"alg": "ES256"}), &stage.claims());
-    assert_eq!(stage.status("a", &token).await, 200);
-    let two = Stage::set().await;
+    let fixture = Fixture::new().await;
+    let token = fixture.signer.sign(&json!({"alg": "ES256"}), &fixture.claims());
+    assert_eq!(fixture.status("a", &token).await, 200);
+    let two = Fixture::new().await;
     two.issuer.publish(&[&two.signer, &Signer::new("k2", "ES256")]);
     let known = Signer::new("k3", "EdDSA");
     two.ping("a", &known.token(&two.claims())).await;
@@ -83,23 +86,23 @@ async fn token_without_a_key_id_uses_the_only_matching_key() {
 
 #[tokio::test]
 async fn issuer_keys_are_cached_for_a_bounded_outage() {
-    let stage = Stage::with(|builder| {
+    let fixture = Fixture::with(|builder| {
         builder.set("WAGGLE_TOKENS__REFRESH_SECONDS", 1).set("WAGGLE_TOKENS__STALE_SECONDS", 4)
     })
     .await;
-    let known = stage.token(json!({}));
-    assert_eq!(stage.status("a", &known).await, 200);
-    stage.issuer.answer(How::Broken);
-    let (since, before) = (Instant::now(), stage.issuer.fetches());
-    eventually("fetching the keys failed", async || stage.issuer.fetches() > before).await;
-    for token in [&known, &stage.token(json!({"sub": "bob"}))] {
-        assert_eq!(stage.status("a", token).await, 200);
+    let known = fixture.token(json!({}));
+    assert_eq!(fixture.status("a", &known).await, 200);
+    fixture.issuer.answer(How::Broken);
+    let (since, before) = (Instant::now(), fixture.issuer.fetches());
+    eventually("fetching the keys failed", async || fixture.issuer.fetches() > before).await;
+    for token in [&known, &fixture.token(json!({"sub": "bob"}))] {
+        assert_eq!(fixture.status("a", token).await, 200);
     }
-    becomes(&stage.replica, &known, 503).await;
+    becomes(&fixture.replica, &known, 503).await;
     assert!(since.elapsed() > Duration::from_secs(2));
-    assert_eq!(stage.status("a", &stage.token(json!({"exp": 0}))).await, 401, "invalid with any keys");
-    stage.issuer.answer(How::Well);
-    becomes(&stage.replica, &known, 200).await;
+    assert_eq!(fixture.status("a", &fixture.token(json!({"exp": 0}))).await, 401, "invalid with any keys");
+    fixture.issuer.answer(How::Well);
+    becomes(&fixture.replica, &known, 200).await;
 }
 
 #[tokio::test]
@@ -133,7 +136,7 @@ async fn slow_issuer_does_not_delay_other_tokens() {
             signer.token(&super::with(claims_for(&issuer.url(), "a"), json!({"sub": format!("s{n}")})));
         let http = replica.http.clone();
         let message = json!({"jsonrpc": "2.0", "id": 7, "method": "ping"});
-        clients.spawn(async move { http.ask("a", &token, &message).await.status.as_u16() });
+        clients.spawn(async move { http.post_bearer("a", &token, &message).await.status.as_u16() });
     }
     let mut refused = Vec::new();
     for _ in 0..12 {
@@ -159,8 +162,8 @@ async fn discovery_document_of_another_issuer_is_refused() {
 
     let keys = format!("{}/keys", issuer.url());
     let entry = super::with(super::entry_of(&issuer), json!({"jwks_url": keys}));
-    let told = believing(&database, &issuer).set(super::ISSUERS, json!([entry])).start().await;
-    assert_eq!(ping(&told, "a", &token).await.status, 200, "nothing is discovered where the keys are told");
+    let static_keys = believing(&database, &issuer).set(super::ISSUERS, json!([entry])).start().await;
+    assert_eq!(ping(&static_keys, "a", &token).await.status, 200, "configured keys need no discovery");
 }
 
 #[tokio::test]

@@ -53,7 +53,7 @@ async fn operator_key_is_refused_at_agent_endpoints() {
     let rivals = rivals().await;
     let operator = rivals.replica.operator.as_str();
     for probe in probes::of_endpoints("x:1") {
-        probe.tells_nothing(&rivals.replica.http, Some(operator), "b", UNKNOWN).await.unwrap();
+        probe.reveals_nothing(&rivals.replica.http, Some(operator), "b", UNKNOWN).await.unwrap();
         let answer = probe.send(&rivals.replica.http, Some(operator), "b").await;
         assert!(!answer.text().contains(SECRET), "{probe:?}");
     }
@@ -86,15 +86,18 @@ async fn foreign_agent_is_indistinguishable_from_an_unknown_one() {
     for bearer in bearers {
         for agent in ["b", "disabled", "gone", "empty"] {
             for probe in probes::of_endpoints("x:1").iter().chain(&probes::of_administration("x:1")) {
-                probe.tells_nothing(&replica.http, bearer, agent, UNKNOWN).await.unwrap();
+                probe.reveals_nothing(&replica.http, bearer, agent, UNKNOWN).await.unwrap();
             }
         }
         for probe in probes::of_tenants() {
-            probe.tells_nothing(&replica.http, bearer, "rival", UNKNOWN).await.unwrap();
+            probe.reveals_nothing(&replica.http, bearer, "rival", UNKNOWN).await.unwrap();
         }
     }
     assert_eq!(text_of(&replica.http.post("b", &rivals.b, &read()).await).as_deref(), Some(SECRET));
-    assert_eq!(text_of(&replica.http.ask("b", &rivals.rival, &read()).await).as_deref(), Some(SECRET));
+    assert_eq!(
+        text_of(&replica.http.post_bearer("b", &rivals.rival, &read()).await).as_deref(),
+        Some(SECRET)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

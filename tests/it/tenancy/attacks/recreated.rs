@@ -23,7 +23,7 @@ async fn credentials_of_a_deleted_agent_do_not_open_its_successor() {
     let revision = writer.put("a", "x:1", "of the first life").await;
     writer.put("a", "x:2", "of the first life too").await;
     let cursor_of = async |key: &str| {
-        let page = reader.http.ask("a", key, &message("resources/list", json!({}))).await.json();
+        let page = reader.http.post_bearer("a", key, &message("resources/list", json!({}))).await.json();
         page["result"]["nextCursor"].as_str().unwrap().to_owned()
     };
     let cursor = cursor_of(&old).await;
@@ -34,7 +34,7 @@ async fn credentials_of_a_deleted_agent_do_not_open_its_successor() {
     let (_, new) = writer.key("a", &["mcp", "registry"]).await;
     for replica in &replicas {
         // Before anything is registered again, however late this replica learns of it.
-        let first = replica.http.ask("a", &owner, &read()).await;
+        let first = replica.http.post_bearer("a", &owner, &read()).await;
         assert!(!first.text().contains("first life") || replica.running.address == reader.running.address);
     }
     assert!(writer.put("a", "x:1", "of the second life").await > revision, "revisions continue");
@@ -53,7 +53,8 @@ async fn credentials_of_a_deleted_agent_do_not_open_its_successor() {
         .await;
         let answer = replica.http.admin(&old, "GET", &resource("a", "x:1"), None).await;
         assert_eq!(answer.status, StatusCode::UNAUTHORIZED);
-        let page = replica.http.ask("a", &new, &message("resources/list", json!({"cursor": cursor}))).await;
+        let page =
+            replica.http.post_bearer("a", &new, &message("resources/list", json!({"cursor": cursor}))).await;
         assert_eq!(page.json()["error"]["code"], -32602, "a cursor of the deleted agent");
         let stale = Probe::get(format!("/admin/v1{}", resource("a", "x:1")))
             .send(&replica.http, Some(&owner), "")
@@ -75,7 +76,7 @@ async fn recreated_tenant_is_a_different_tenant() {
         replica.http.call("b", &key, "resources/list", json!({})).await["result"],
         json!({"resources": []})
     );
-    assert_eq!(replica.http.ask("b", &rivals.rival, &read()).await.status, StatusCode::UNAUTHORIZED);
+    assert_eq!(replica.http.post_bearer("b", &rivals.rival, &read()).await.status, StatusCode::UNAUTHORIZED);
     assert_eq!(replica.http.post("b", &rivals.b, &read()).await.status, StatusCode::UNAUTHORIZED);
     let keys = replica.admin("GET", "/tenants/rival/keys", None).await.json();
     assert_eq!(keys["items"], json!([]), "keys of the former tenant");

@@ -22,7 +22,7 @@ async fn equal_contents_of_two_tenants_are_independent() {
         replica.http.admin(&rivals.acme, "PUT", &resource(agent, "x:9"), Some(body)).await
     };
     replica.agent("acme", "d").await;
-    assert_eq!(write("c", SECRET).await.visible(), write("d", "nobody's secret").await.visible());
+    assert_eq!(write("c", SECRET).await.visible(), write("d", "another secret").await.visible());
     let rows = "select count(*) from contents where bytes = 'rival''s secret'";
     assert_eq!(database.number(rows).await, 2, "each agent has its own");
 
@@ -105,12 +105,12 @@ async fn cursor_is_bound_to_its_list_and_owner() {
     // At the endpoints: cursors of the administration API and of other agents.
     let mut of_endpoints = Vec::new();
     for (key, agent) in [(acme, "a1"), (acme, "a2"), (rival, "b1")] {
-        let page = replica.http.ask(agent, key, &message("resources/list", json!({}))).await.json();
+        let page = replica.http.post_bearer(agent, key, &message("resources/list", json!({}))).await.json();
         of_endpoints.push((agent, page["result"]["nextCursor"].as_str().unwrap().to_owned()));
     }
     for (key, agent) in [(acme, "a1"), (acme, "a2"), (rival, "b1")] {
         let list = async |cursor: &str| {
-            replica.http.ask(agent, key, &message("resources/list", json!({"cursor": cursor}))).await
+            replica.http.post_bearer(agent, key, &message("resources/list", json!({"cursor": cursor}))).await
         };
         let garbage = list("AAAA").await.visible();
         let others = of_endpoints.iter().filter(|(of, _)| *of != agent).map(|(_, cursor)| cursor);
