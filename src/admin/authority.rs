@@ -9,7 +9,6 @@ use crate::http::intake::SharedContext;
 use crate::identity::Identity;
 use crate::identity::grant::Grant;
 use crate::model::agent::{Agent, Tenant};
-use crate::model::api_key::ApiKey;
 use crate::model::audit::encoding;
 use crate::model::audit::event::{self, Actor};
 use crate::model::audit::row::AgentFilter;
@@ -17,6 +16,7 @@ use crate::model::audit::write::AuditedWrite;
 use crate::model::caller::{Credential, CredentialKind, KeyScope, Reach};
 use crate::model::fault::Fault;
 use crate::model::ids::{AgentId, KeyId, Slug, TenantId};
+use crate::model::key::ApiKey;
 use crate::model::key_bounds::Maker;
 use crate::telemetry::span;
 

@@ -22,11 +22,11 @@ use super::page::{Items, PageParams};
 use super::services::{Admin, Answer, App};
 use crate::http::precondition::etag;
 use crate::identity::keys::{IssuedKey, NewKey};
-use crate::model::api_key::ApiKey;
 use crate::model::caller::KeyScope;
 use crate::model::client_address::Networks;
 use crate::model::fault::Fault;
 use crate::model::ids::{KeyId, PrincipalId};
+use crate::model::key::ApiKey;
 use crate::model::limits::RateLimit;
 
 const DEFAULT_GRACE: u64 = 3_600;

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use super::embedded::PATH;
 use super::reader::Reader;
 use super::section::section;
-use super::secure_url::SecureUrl;
 use super::text::Text;
+use super::urls::SecureUrl;
 
 const MIB: u64 = 1 << 20;
 

@@ -4,8 +4,8 @@ use serde_json::{Map, Value};
 
 use super::kind::{DisplayValue, Kind, quote, text_of};
 use super::layers::Raw;
-use super::secure_url::SecureUrl;
 use super::text::{List, Text};
+use super::urls::SecureUrl;
 use crate::model::algorithm::Algorithm;
 use crate::model::ids::Slug;
 

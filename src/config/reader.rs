@@ -5,8 +5,7 @@ use std::ffi::OsString;
 use super::environment::{Environment, SHARED_DATABASE_URL};
 use super::kind::{DisplayValue, Kind};
 use super::layers::{LayerValue, Layers, Raw};
-use super::problem::{Problem, Source};
-use super::suggest;
+use super::problem::{self, Problem, Source};
 
 /// A setting that was read, with what is shown of it.
 pub(super) struct Entry {
@@ -172,7 +171,7 @@ fn is_empty_section(name: &str, given: &LayerValue, known: &[&str]) -> bool {
 
 fn unknown_setting(name: String, source: Source, known: &[&str]) -> Problem {
     let in_environment = matches!(source, Source::Variable(_));
-    let advice = suggest::advice(&name, known, |setting| {
+    let advice = problem::advice(&name, known, |setting| {
         if in_environment {
             format!("WAGGLE_{}", setting.replace('.', "__").to_ascii_uppercase())
         } else {

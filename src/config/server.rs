@@ -8,10 +8,10 @@ use url::Host;
 
 use super::embedded::PATH;
 use super::origin::{AllowedOrigin, default_origins};
-use super::public_url::PublicUrl;
 use super::reader::Reader;
 use super::section::section;
 use super::text::{List, Text};
+use super::urls::PublicUrl;
 
 const KIB: u32 = 1 << 10;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::options::FeedOptions;
+use super::service::FeedOptions;
 
 /// How long a probe or sweep may be overdue before readiness reports it.
 const GRACE: Duration = Duration::from_secs(1);

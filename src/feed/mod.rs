@@ -14,14 +14,11 @@ mod health;
 pub mod hub;
 mod listener;
 mod notifier;
-mod options;
 mod pending;
 mod replicas;
 mod service;
 mod sweep;
 mod sweeper;
-mod timeline;
 mod timeline_check;
 
-pub use options::FeedOptions;
-pub use service::{Feed, FeedStats};
+pub use service::{Feed, FeedOptions, FeedStats};

@@ -12,7 +12,6 @@ use uuid::Uuid;
 use super::behind::BehindScopes;
 use super::health::{FeedHealth, probe_lease};
 use super::hub::streams::Hub;
-use super::options::FeedOptions;
 use super::pending::PendingMessages;
 use super::replicas::Replicas;
 use super::sweeper::Sweeper;
@@ -21,6 +20,19 @@ use crate::model::scope::{Revision, Scope};
 use crate::model::sources::Sources;
 use crate::store::Store;
 use crate::store::notify::RequestId;
+
+/// Intervals and timeouts of the feed.
+#[derive(Debug, Clone)]
+pub struct FeedOptions {
+    /// Interval of probes of the listener's connection, and the timeout of a probe.
+    pub probe: Duration,
+    /// Interval of sweeps.
+    pub sweep: Duration,
+    /// Minimum interval between two `NOTIFY`; messages in between are batched.
+    pub notify: Duration,
+    /// Timeout of connecting and of a sweep.
+    pub timeout: Duration,
+}
 
 /// How much longer a replica that does not answer is waited for than it trusts its memory: the difference between two
 /// clocks over that time.

@@ -13,8 +13,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::service::Feed;
-use super::sweeper::{SweepState, Sweeper};
-use super::timeline::Timeline;
+use super::sweeper::{SweepState, Sweeper, Timeline};
 use crate::model::clock::ClockSample;
 use crate::model::feed::Unconfirmed;
 use crate::model::sources::FailPoint;

@@ -1,12 +1,14 @@
-//! The state of the sweeper, which runs one sweep at a time.
+//! The state of the sweeper, which runs one sweep at a time, and the identity of the database's history, by which a restore or
+//! failover to an earlier state is detected.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tokio::sync::{Mutex, Notify};
 use tokio::time::Instant;
+use uuid::Uuid;
 
-use super::timeline::Timeline;
-use crate::store::changes::SweepConnection;
+use crate::model::scope::Scope;
+use crate::store::changes::{Sweep, SweepConnection};
 
 /// Runs one sweep at a time and keeps the state between sweeps.
 #[derive(Debug, Default)]
@@ -39,4 +41,41 @@ pub(super) struct SweepState {
     pub(super) timeline: Option<Timeline>,
     /// When the last successful sweep started.
     pub(super) succeeded: Option<Instant>,
+}
+
+/// Identity and position of the database history that a sweep has read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Timeline {
+    pub(super) server: String,
+    pub(super) epoch: Option<Uuid>,
+    /// The first unassigned transaction id.
+    pub(super) next_xid: u64,
+}
+
+impl Timeline {
+    pub(super) fn of(sweep: &Sweep) -> Self {
+        Self { server: sweep.server.clone(), epoch: sweep.epoch, next_xid: sweep.next_xid }
+    }
+}
+
+/// Evidence that the database's history is not the one known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TimelineBreak {
+    /// Another server, database or table answers.
+    Server,
+    /// The epoch was renewed.
+    Epoch,
+    /// A scope is at a lower revision than in memory.
+    Revision(Scope),
+}
+
+impl TimelineBreak {
+    /// The value of the log field `reason`.
+    pub(super) fn reason(self) -> &'static str {
+        match self {
+            Self::Server => "server_changed",
+            Self::Epoch => "epoch_renewed",
+            Self::Revision(_) => "revision_lost",
+        }
+    }
 }

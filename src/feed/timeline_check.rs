@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 
 use super::service::Feed;
-use super::timeline::{Timeline, TimelineBreak};
+use super::sweeper::{Timeline, TimelineBreak};
 use crate::model::scope::{Revision, Scope};
 use crate::store::StoreError;
 use crate::store::changes::{Sweep, SweepConnection};

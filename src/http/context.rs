@@ -1,5 +1,6 @@
 //! The context of a request: created when it arrives, filled on the way, completed with its answer. With what follows from
-//! its caller: what it is charged to, and `Waggle-Key-Expires`, which announces the expiry of the presented key.
+//! it: what its caller is charged to, its labels in metrics, and `Waggle-Key-Expires`, which announces the expiry of the
+//! presented key.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,16 +12,18 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use tokio::time::Instant;
 
-use super::meter::{MethodLabel, RequestLabels};
 use crate::identity::grant::{Caller, Grant};
 use crate::model::agent::AccessLimits;
 use crate::model::audit::event::{Actor, Event, named, trace};
 use crate::model::caller::CredentialKind;
 use crate::model::client_address::ClientAddress;
 use crate::model::fault::Outcome;
-use crate::model::method::Era;
+use crate::model::method::{Era, Method};
 use crate::quota::limits::RateLimitSubject;
 use crate::quota::usage::QuotaSubject;
+
+/// The outcomes, and one for answers of HTTP without a name in the protocol.
+const OUTCOMES: usize = Outcome::ALL.len() + 1;
 
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
@@ -215,5 +218,96 @@ pub fn announce_expiry(end: OffsetDateTime, headers: &mut HeaderMap) {
     let end = end.format(&Rfc3339).ok();
     if let Some(end) = end.and_then(|end| HeaderValue::try_from(end).ok()) {
         headers.insert(WAGGLE_KEY_EXPIRES, end);
+    }
+}
+
+/// The label of a request's method in metrics. Unknown methods share one label.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MethodLabel {
+    /// A row of the method table.
+    Known(Method),
+    /// A batch.
+    Batch,
+    /// `GET`, the stream of a session.
+    Get,
+    /// `DELETE`, the end of a session.
+    Delete,
+    /// Any other request.
+    Other,
+}
+
+impl MethodLabel {
+    pub(super) const COUNT: usize = Method::ALL.len() + 4;
+
+    /// Every label, in the order of [`index`](Self::index).
+    pub(super) fn all() -> impl Iterator<Item = Self> {
+        let known = Method::ALL.into_iter().map(Self::Known);
+        [Self::Other].into_iter().chain(known).chain([Self::Batch, Self::Get, Self::Delete])
+    }
+
+    pub(super) fn index(self) -> usize {
+        match self {
+            Self::Other => 0,
+            Self::Known(method) => 1 + method as usize,
+            Self::Batch => Method::ALL.len() + 1,
+            Self::Get => Method::ALL.len() + 2,
+            Self::Delete => Method::ALL.len() + 3,
+        }
+    }
+
+    /// The label of a request without a message.
+    pub fn of_http(method: &http::Method) -> Self {
+        match *method {
+            http::Method::GET => Self::Get,
+            http::Method::DELETE => Self::Delete,
+            _ => Self::Other,
+        }
+    }
+
+    /// The label.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Known(method) => method.name(),
+            Self::Batch => "batch",
+            Self::Get => "GET",
+            Self::Delete => "DELETE",
+            Self::Other => "other",
+        }
+    }
+}
+
+impl From<Option<Method>> for MethodLabel {
+    fn from(method: Option<Method>) -> Self {
+        method.map_or(Self::Other, Self::Known)
+    }
+}
+
+/// The labels of a request in metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RequestLabels {
+    /// Its method.
+    pub method: MethodLabel,
+    /// Its era.
+    pub era: Era,
+    /// Its outcome; `None` for an answer of HTTP without a name in the protocol.
+    pub outcome: Option<Outcome>,
+}
+
+impl RequestLabels {
+    pub(super) const COUNT: usize = MethodLabel::COUNT * Era::ALL.len() * OUTCOMES;
+
+    /// Every combination, in the order of [`index`](Self::index).
+    pub(super) fn all() -> impl Iterator<Item = Self> {
+        let outcomes = || Outcome::ALL.into_iter().map(Some).chain([None]);
+        let eras = move |method| {
+            let of = move |era| outcomes().map(move |outcome| Self { method, era, outcome });
+            Era::ALL.into_iter().flat_map(of)
+        };
+        MethodLabel::all().flat_map(eras)
+    }
+
+    pub(super) fn index(self) -> usize {
+        let outcome = self.outcome.map_or(Outcome::ALL.len(), |outcome| outcome as usize);
+        (self.method.index() * Era::ALL.len() + self.era as usize) * OUTCOMES + outcome
     }
 }

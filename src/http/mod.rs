@@ -1,7 +1,6 @@
 //! What every surface shares: credentials, origins, request ids, bodies, cursors, problems.
 
 pub mod body;
-pub mod challenge;
 pub mod client_address;
 pub mod context;
 pub mod credential;
@@ -9,7 +8,6 @@ pub mod cursor;
 pub mod intake;
 pub mod media_type;
 pub mod metadata;
-pub mod meter;
 pub mod operator_keys;
 pub mod origin;
 pub mod precondition;
@@ -17,4 +15,3 @@ pub mod problem;
 pub mod recorder;
 pub mod refusals;
 pub mod request_id;
-pub mod within;

@@ -5,7 +5,7 @@ use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 use serde::Serialize;
 
-use super::challenge;
+use super::refusals;
 use crate::model::fault::Fault;
 use crate::quota::limits::{retry_after, write_refusal};
 
@@ -75,7 +75,7 @@ pub fn response(fault: &Fault, request_id: Option<&str>) -> Response {
     }
     let mut response = described(status, fault.name(), fault.to_string(), request_id.filter(|_| internal));
     let headers = response.headers_mut();
-    if let Some(challenge) = challenge::of(fault) {
+    if let Some(challenge) = refusals::challenge(fault) {
         headers.insert(WWW_AUTHENTICATE, challenge);
     }
     if let Some(wait) = fault.retry_after() {

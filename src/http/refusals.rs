@@ -1,19 +1,22 @@
-//! Bodies of refused requests: read for the JSON-RPC id, and discarded so that the answer arrives.
+//! Refused requests: the challenge that says which credential is needed (`WWW-Authenticate`, RFC 6750; the metadata of protected
+//! resources extends it), and their bodies: read for the JSON-RPC id, and discarded so that the answer arrives.
 //!
 //! Both wait for an unauthenticated client, so [`Refusals`] has a small pool of its own, separate from the slots of other
 //! requests. If the pool is exhausted, or the address is barred, the body is not read.
 
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::HeaderMap;
+use http::{HeaderMap, HeaderValue};
 use hyper::body::Body as HttpBody;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::body::{self, Received};
-use super::within::within;
 use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
 use crate::quota::limits::Limits;
@@ -76,5 +79,47 @@ impl Refusals {
 
     fn place(&self, client: ClientAddress) -> Option<SemaphorePermit<'_>> {
         if self.limits.is_barred(client) { None } else { self.places.try_acquire().ok() }
+    }
+}
+
+/// The challenge of a refusal, if it has one.
+pub fn challenge(fault: &Fault) -> Option<HeaderValue> {
+    match fault {
+        Fault::Unauthenticated => Some(HeaderValue::from_static(r#"Bearer realm="MCP""#)),
+        Fault::InsufficientScope(scope) => HeaderValue::try_from(format!(
+            r#"Bearer realm="MCP", error="insufficient_scope", scope="{scope}""#
+        ))
+        .ok(),
+        _ => None,
+    }
+}
+
+/// The output of a future, or `None` after the timeout. Polls once before arming a timer: nearly all are ready.
+pub async fn within<T>(time: Duration, mut answering: Pin<&mut impl Future<Output = T>>) -> Option<T> {
+    let at_once = poll_fn(|context| Poll::Ready(answering.as_mut().poll(context)));
+    match at_once.await {
+        Poll::Ready(answer) => Some(answer),
+        Poll::Pending => tokio::time::timeout(time, answering).await.ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+    use std::pin::pin;
+    use std::time::Duration;
+
+    use super::within;
+
+    #[tokio::test]
+    async fn only_a_result_within_the_deadline_is_returned() {
+        let (none, soon) = (Duration::ZERO, Duration::from_millis(10));
+        let later = async {
+            tokio::time::sleep(soon).await;
+            2
+        };
+        assert_eq!(within(none, pin!(ready(1))).await, Some(1));
+        assert_eq!(within(Duration::from_mins(1), pin!(later)).await, Some(2));
+        assert_eq!(within(soon, pin!(pending::<()>())).await, None);
     }
 }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use super::Identity;
 use super::access::decide;
 use crate::model::agent::{AccessLimits, Agent, AgentAccess};
-use crate::model::api_key::ApiKey;
 use crate::model::caller::{Credential, CredentialKind, Reach};
 use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
+use crate::model::key::ApiKey;
 use crate::model::limits::UseLimits;
 
 /// The rule by which a key would be refused.

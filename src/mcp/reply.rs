@@ -12,8 +12,8 @@ use super::request::McpRequest;
 use super::version::ProtocolVersion;
 use super::wire::{RequestId, error_message, parse};
 use crate::http::body::Body;
-use crate::http::challenge;
 use crate::http::problem;
+use crate::http::refusals;
 use crate::model::fault::Fault;
 use crate::quota::limits;
 
@@ -54,7 +54,7 @@ impl<'a> Reply<'a> {
 
     pub(super) fn fault(&self, request: &mut McpRequest<'_>, fault: &Fault) -> Response<Body> {
         let mut response = self.error(request, &self.translate(request, fault));
-        if let Some(challenge) = challenge::of(fault) {
+        if let Some(challenge) = refusals::challenge(fault) {
             response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
         }
         limits::write_refusal(fault, response.headers_mut());

@@ -4,11 +4,11 @@
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::api_key::ApiKey;
 use super::caller::KeyScope;
 use super::client_address::Networks;
 use super::fault::Fault;
 use super::ids::{KeyId, PrincipalId};
+use super::key::ApiKey;
 use super::limits::{KeyLimits, Rate, RateLimit};
 
 /// Who creates, rotates or changes a key.

@@ -2,7 +2,6 @@
 
 pub mod agent;
 pub mod algorithm;
-pub mod api_key;
 pub mod audit;
 pub mod call;
 pub mod caller;

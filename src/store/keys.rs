@@ -9,11 +9,10 @@ use super::tenants::key_age;
 use super::write::Write;
 use super::{Store, StoreError};
 use crate::model::agent::KeyAge;
-use crate::model::api_key::ApiKey;
 use crate::model::caller::{Credential, CredentialKind, KeyScope, Reach};
 use crate::model::client_address::Networks;
 use crate::model::ids::{AgentId, KeyId, PrincipalId, TenantId};
-use crate::model::key::KeyHash;
+use crate::model::key::{ApiKey, KeyHash};
 use crate::model::limits::{KeyLimits, RateLimit};
 use crate::model::scope::Revision;
 

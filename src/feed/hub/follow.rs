@@ -4,9 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::affected::{Affected, affects_templated_uris, directly_affected};
 use super::streams::MAX_CHANGES;
-use super::topic::Topic;
+use super::topic::{Affected, Topic, affects_templated_uris, directly_affected};
 use crate::feed::service::Feed;
 use crate::model::ids::ResourceUri;
 use crate::model::scope::{Change, Revision, Scope};

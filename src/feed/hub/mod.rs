@@ -5,7 +5,6 @@
 //! replica that may answer from memory has acknowledged its revision, so that a client that is notified can
 //! read the new state from any replica. A stream keeps a set, never a queue.
 
-mod affected;
 mod dirty_set;
 mod follow;
 mod replay;

@@ -2,10 +2,9 @@
 
 use std::collections::HashMap;
 
-use super::affected::Affected;
 use super::dirty_set::DirtySet;
 use super::streams::MAX_CHANGES;
-use super::topic::Topic;
+use super::topic::{Affected, Topic};
 use crate::feed::service::Feed;
 use crate::model::scope::{Revision, Scope};
 use crate::model::sources::FailPoint;

@@ -7,7 +7,7 @@ use sha2::{Digest as _, Sha256};
 use super::chain::Digest;
 use super::event::ChangeHashes;
 use crate::model::agent::{Agent, KeyAge, Tenant};
-use crate::model::api_key::ApiKey;
+use crate::model::key::ApiKey;
 
 /// Something with a fingerprint.
 pub trait Fingerprint {

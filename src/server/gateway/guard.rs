@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 
-use crate::http::within::within;
+use crate::http::refusals::within;
 use crate::model::fault::Fault;
 
 /// Why a handler did not complete.
