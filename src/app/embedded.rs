@@ -15,7 +15,7 @@ const NAME: &str = "waggle";
 /// As [`database`], for commands that only read: no embedded database is created.
 ///
 /// # Errors
-/// As [`database`], and where there is none.
+/// As [`database`], and if there is none.
 pub(super) async fn existing_database(
     settings: &Settings,
 ) -> Result<(StoreOptions, Option<Embedded>), AppError> {
@@ -36,7 +36,7 @@ pub(super) fn options(settings: &Settings) -> EmbeddedOptions {
 /// How to connect to the database, and the embedded one where it is that.
 ///
 /// # Errors
-/// Where a URL is malformed, or the embedded database cannot be started.
+/// If a URL is malformed, or the embedded database cannot be started.
 pub async fn database(settings: &Settings) -> Result<(StoreOptions, Option<Embedded>), AppError> {
     let configured = &settings.database;
     let (connect, listen, owner, embedded) = if let Some(url) = &configured.url {

@@ -94,7 +94,7 @@ pub struct Running {
 /// Starts a gateway on a database; waits for the database while it is unreachable.
 ///
 /// # Errors
-/// Where the database refuses or cannot be migrated, or an address is in use.
+/// If the database refuses or cannot be migrated, or an address is in use.
 pub async fn start(
     settings: &Settings,
     database: StoreOptions,

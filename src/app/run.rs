@@ -12,7 +12,7 @@ use crate::store::StoreOptions;
 /// drain, and also stops at `SIGHUP`, since its terminal is closed.
 ///
 /// # Errors
-/// As [`start`](super::start), and where the embedded database or the demo agent fails.
+/// As [`start`](super::start), and if the embedded database or the demo agent fails.
 pub async fn run(settings: Settings, demo: bool, mut reloader: Reloader) -> Result<(), AppError> {
     let mut signals = Signals::handle().map_err(AppError::Signals)?;
     let sources = Sources::system();

@@ -12,7 +12,7 @@ use crate::store::migrate::SchemaStatus;
 /// Migrates the configured database. Returns a report for people.
 ///
 /// # Errors
-/// As [`start`](super::start), where the database does not answer within a minute, and where a signal interrupts it.
+/// As [`start`](super::start), if the database does not answer within a minute, and where a signal interrupts it.
 pub async fn migrate(settings: Settings) -> Result<String, AppError> {
     let mut signals = Signals::handle().map_err(AppError::Signals)?;
     let (database, embedded) = tokio::select! {
@@ -34,7 +34,7 @@ pub async fn migrate(settings: Settings) -> Result<String, AppError> {
 /// Returns a report of what [`migrate`] would do. Changes nothing.
 ///
 /// # Errors
-/// Where there is no database, or it cannot be read.
+/// If there is no database, or it cannot be read.
 pub async fn schema_status(settings: Settings) -> Result<String, AppError> {
     let (database, embedded) = existing_database(&settings).await?;
     let store = Store::new(database);

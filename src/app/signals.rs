@@ -24,7 +24,7 @@ impl Signals {
     /// Installs the handlers.
     ///
     /// # Errors
-    /// Where the system refuses.
+    /// If the system refuses.
     pub(super) fn handle() -> std::io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,

@@ -38,7 +38,7 @@ pub(super) fn signer(settings: &Settings) -> Result<Option<Arc<Signer>>, AppErro
 /// prepended to the file, and the newest of the previous keys signs it in.
 ///
 /// # Errors
-/// Where there is no key, or the file cannot be read or written.
+/// If there is no key, or the file cannot be read or written.
 pub fn audit_key(settings: &Settings, replace: bool) -> Result<String, AppError> {
     let file = file(settings).ok_or(AppError::NoSigningKeyFile)?;
     if replace {

@@ -19,7 +19,7 @@ const MAX_RETRY: Duration = Duration::from_secs(10);
 /// Migrates the schema and reads the gateway's secret, as soon as the database answers.
 ///
 /// # Errors
-/// Where the database refuses, or a migration fails.
+/// If the database refuses, or a migration fails.
 pub(super) async fn prepare(
     store: &Store,
     sources: &Sources,
@@ -50,7 +50,7 @@ pub(super) async fn prepare(
 /// Migrates the schema; waits up to a minute for an unreachable database.
 ///
 /// # Errors
-/// As [`prepare`], and where the minute is over.
+/// As [`prepare`], and if the minute is over.
 pub(super) async fn migrate(store: &Store) -> Result<SchemaStatus, AppError> {
     let deadline = Instant::now() + TIMEOUT;
     let mut backoff = Backoff::new(store);

@@ -18,10 +18,10 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// The audit row of a write with this summary; `None` where the write belongs to no call.
+    /// The audit row of a write with this summary; `None` if the write belongs to no call.
     ///
     /// # Errors
-    /// [`Fault::Internal`] where a call makes a change without a summary: there is no change without its row.
+    /// [`Fault::Internal`] if a call makes a change without a summary: there is no change without its row.
     pub(super) fn of(
         audited: &AuditedWrite,
         summary: Option<WriteSummary>,

@@ -32,7 +32,7 @@ pub trait Invalidate: Default + Send + Sync + 'static {
 
 /// A cell as the change feed and the writer see it.
 pub trait ScopeCell: Send + Sync + 'static {
-    /// Raises the revision wanted; true where the cell is behind it.
+    /// Raises the revision wanted; true if the cell is behind it.
     fn raise(&self, revision: Revision) -> bool;
 
     /// The revision that the cell is at; `None` while nothing was kept.

@@ -67,7 +67,7 @@ impl Loader {
     /// Checks that memory may answer: the change feed is proven, or a sweep succeeds now.
     ///
     /// # Errors
-    /// [`Fault::StorageUnavailable`] where neither has been the case for longer than [`LoadOptions::stale`].
+    /// [`Fault::StorageUnavailable`] if neither has been the case for longer than [`LoadOptions::stale`].
     pub async fn confirm(&self) -> Result<(), Fault> {
         if self.is_proven() || self.feed.confirm().await.is_ok() || self.trusts_memory() {
             Ok(())
@@ -79,7 +79,7 @@ impl Loader {
     /// Reads all changes committed so far, so that nothing older is answered.
     ///
     /// # Errors
-    /// [`Fault::StorageUnavailable`] where the database does not answer.
+    /// [`Fault::StorageUnavailable`] if the database does not answer.
     pub async fn sweep(&self) -> Result<(), Fault> {
         self.feed.confirm().await.map_err(|_| Fault::StorageUnavailable)
     }

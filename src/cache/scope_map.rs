@@ -12,7 +12,7 @@ pub trait CellSet: Send + Sync + 'static {
     /// The cell of a scope, if it is of this kind and in memory.
     fn cell(&self, scope: Scope) -> Option<Arc<dyn ScopeCell>>;
 
-    /// Raises the revision wanted of a scope; `None` where its cell is not of this set. True where the cell is behind.
+    /// Raises the revision wanted of a scope; `None` if its cell is not of this set. True if the cell is behind.
     fn raise(&self, scope: Scope, revision: Revision) -> Option<bool> {
         self.cell(scope).map(|cell| cell.raise(revision))
     }
@@ -47,7 +47,7 @@ impl ScopeMap {
         self.timeline.load(Ordering::Acquire)
     }
 
-    /// Raises the revision wanted of a scope: nothing older is answered from now on. True where its cell is behind.
+    /// Raises the revision wanted of a scope: nothing older is answered from now on. True if its cell is behind.
     pub fn raise(&self, scope: Scope, revision: Revision) -> bool {
         // Counted before the cell is looked for: a load that began earlier either finds its cell raised or sees the count.
         self.raises.fetch_add(1, Ordering::SeqCst);

@@ -85,7 +85,7 @@ impl WriteQueue {
     /// Waits for a scope and then for a share of the pool, each in the order of arrival.
     ///
     /// # Errors
-    /// [`Fault::Unavailable`] where too many writers wait already, and past the longest wait.
+    /// [`Fault::Unavailable`] if too many writers wait already, and past the longest wait.
     pub(super) async fn acquire(&self, scope: Scope) -> Result<WritePermit<'_>, Fault> {
         let queue = self.enter(scope).ok_or_else(busy)?;
         let mut permit = WritePermit { queue: self, scope, guards: None };

@@ -13,7 +13,7 @@ use crate::model::fault::Fault;
 use crate::model::scope::Revision;
 
 impl Catalog {
-    /// Compiles the contents of a hash, or returns the cached compilation; `None` where the contents are purged.
+    /// Compiles the contents of a hash, or returns the cached compilation; `None` if the contents are purged.
     pub(super) async fn compiled(
         &self,
         caller: &Caller,

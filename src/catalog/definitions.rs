@@ -129,7 +129,7 @@ impl Catalog {
     ///
     /// # Errors
     /// [`Fault::InvalidParams`] for what [`Registered::check`] and [`Registered::add`] refuse; [`Fault::Unavailable`]
-    /// where too much is being rendered; [`Fault::NotFound`] where the agent is gone; [`Fault::RevisionMismatch`].
+    /// if too much is being rendered; [`Fault::NotFound`] if the agent is gone; [`Fault::RevisionMismatch`].
     pub async fn put<K: Registered>(
         self: &Arc<Self>,
         agent: &Agent,

@@ -69,7 +69,7 @@ impl Catalog {
     ///
     /// # Errors
     /// As of each definition, [`Fault::InvalidParams`] saying of which; [`Fault::RevisionMismatch`]; [`Fault::NotFound`]
-    /// where the agent is gone.
+    /// if the agent is gone.
     pub async fn apply_manifest(
         self: &Arc<Self>,
         agent: &Agent,
@@ -185,7 +185,7 @@ impl Catalog {
     /// All that an agent has registered, at one revision.
     ///
     /// # Errors
-    /// [`Fault::InvalidParams`] where the contents have more than `most_bytes`; [`Fault::NotFound`] where the agent is
+    /// [`Fault::InvalidParams`] if the contents have more than `most_bytes`; [`Fault::NotFound`] if the agent is
     /// gone.
     pub async fn manifest(&self, agent: &Agent, most_bytes: usize) -> Result<FullManifest, Fault> {
         let mut view = self.store.snapshot().await?;

@@ -47,7 +47,7 @@ impl Catalog {
     /// The snapshot of the caller's agent, at the newest revision known.
     ///
     /// # Errors
-    /// [`Fault::Forbidden`] where the agent has just been deleted; [`Fault::StorageUnavailable`] where it is not in
+    /// [`Fault::Forbidden`] if the agent has just been deleted; [`Fault::StorageUnavailable`] if it is not in
     /// memory and the database is unreachable.
     pub async fn snapshot(&self, caller: &Caller) -> Result<Arc<AgentSnapshot>, Fault> {
         self.snapshot_of(caller.tenant, caller.agent).await
@@ -95,8 +95,8 @@ impl Catalog {
     /// The contents that a URI has by what answers to it.
     ///
     /// # Errors
-    /// [`Fault::ResourceNotFound`] where nothing does any more; [`Fault::InvalidParams`] for values that cannot be
-    /// rendered; [`Fault::Unavailable`] where too much is being rendered; as [`snapshot`](Self::snapshot) where
+    /// [`Fault::ResourceNotFound`] if nothing does any more; [`Fault::InvalidParams`] for values that cannot be
+    /// rendered; [`Fault::Unavailable`] if too much is being rendered; as [`snapshot`](Self::snapshot) where
     /// contents are not in memory.
     pub async fn read_resource(
         &self,
@@ -124,7 +124,7 @@ impl Catalog {
         self.snapshot(caller).await
     }
 
-    /// `None` where contents are purged already.
+    /// `None` if contents are purged already.
     async fn registered(&self, caller: &Caller, resource: &Resource) -> Result<Option<Contents>, Fault> {
         let parts = self.contents_of(caller, resource).await?;
         Ok(parts.map(|parts| Contents {
@@ -135,7 +135,7 @@ impl Catalog {
         }))
     }
 
-    /// The bytes of each part; `None` where some are purged already.
+    /// The bytes of each part; `None` if some are purged already.
     async fn contents_of(&self, caller: &Caller, resource: &Resource) -> Result<Option<Vec<Content>>, Fault> {
         let cached = |hash| self.contents.get(&(caller.agent, hash));
         let missing: Vec<_> =
@@ -194,8 +194,8 @@ impl Catalog {
     /// Retains the URIs that can be read.
     ///
     /// # Errors
-    /// [`Fault::InvalidParams`] where that takes more than a bounded number of comparisons with templates;
-    /// [`Fault::Unavailable`] where too many comparisons are in progress.
+    /// [`Fault::InvalidParams`] if that takes more than a bounded number of comparisons with templates;
+    /// [`Fault::Unavailable`] if too many comparisons are in progress.
     pub async fn answered(
         &self,
         caller: &Caller,

@@ -68,7 +68,7 @@ impl Template {
     ///
     /// # Errors
     /// [`RenderError::SourceTooLong`]; [`RenderError::Refused`] for bad syntax and for whatever is not on the
-    /// allow-list; [`RenderError::Undeclared`]; [`RenderError::TooMuchWork`] where its loops are too large for the
+    /// allow-list; [`RenderError::Undeclared`]; [`RenderError::TooMuchWork`] if its loops are too large for the
     /// limits whatever the values.
     pub fn parse_within(
         source: &str,

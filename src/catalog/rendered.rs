@@ -24,7 +24,7 @@ use crate::model::resource::PartKind;
 const MOST_LOOKS: usize = 3;
 
 impl Catalog {
-    /// What a template answers to a URI that it matches; `None` where its body is purged already.
+    /// What a template answers to a URI that it matches; `None` if its body is purged already.
     pub(super) async fn rendered(
         &self,
         caller: &Caller,
@@ -53,7 +53,7 @@ impl Catalog {
     /// The messages of a prompt.
     ///
     /// # Errors
-    /// [`Fault::InvalidParams`] where it does not exist or the arguments are not its own; as
+    /// [`Fault::InvalidParams`] if it does not exist or the arguments are not its own; as
     /// [`read_resource`](Self::read_resource) for the resources that it embeds.
     pub async fn get_prompt(
         &self,

@@ -31,7 +31,7 @@ impl RawContent {
     /// The resource with this as its only content, which keeps the URI and the type of the one that it replaces.
     ///
     /// # Errors
-    /// [`Fault::InvalidParams`] where there are several contents.
+    /// [`Fault::InvalidParams`] if there are several contents.
     fn of(self, uri: ResourceUri, old: Option<&Resource>) -> Result<NewResource, Fault> {
         let Self { mime_type, bytes } = self;
         let mut definition = old.map_or_else(|| named_after(&uri), |old| old.definition.clone());
@@ -89,7 +89,7 @@ impl Catalog {
     /// Replaces the contents of a resource by raw bytes; makes one, named after its URI, where there is none.
     ///
     /// # Errors
-    /// As [`put`](Self::put), and [`Fault::InvalidParams`] where there are several contents.
+    /// As [`put`](Self::put), and [`Fault::InvalidParams`] if there are several contents.
     pub async fn put_content(
         self: &Arc<Self>,
         agent: &Agent,

@@ -72,7 +72,7 @@ fn answered_anew(
     Some(found)
 }
 
-/// The changes of each template, by its text; `None` where there are too many.
+/// The changes of each template, by its text; `None` if there are too many.
 fn by_template(changes: &[Change]) -> Option<Vec<Changed>> {
     let mut by_text: BTreeMap<&str, Vec<(Revision, ChangeKind)>> = BTreeMap::new();
     for change in changes {

@@ -143,7 +143,7 @@ impl AgentCell {
         self.stale().filter(|current| current.revision >= self.wanted())
     }
 
-    /// A snapshot at the newest known revision, or a newer one; `None` where the agent is gone.
+    /// A snapshot at the newest known revision, or a newer one; `None` if the agent is gone.
     pub(super) async fn snapshot(
         &self,
         store: &Store,
@@ -190,7 +190,7 @@ impl AgentCell {
         Ok(Some(loaded))
     }
 
-    /// The old snapshot with the changes since; `None` where there are too many, or they are pruned.
+    /// The old snapshot with the changes since; `None` if there are too many, or they are pruned.
     async fn patch(
         &self,
         view: &mut Snapshot,

@@ -21,7 +21,7 @@ impl Target {
     /// Locks the scope of an agent's catalog.
     ///
     /// # Errors
-    /// [`Fault::NotFound`] where the agent is gone.
+    /// [`Fault::NotFound`] if the agent is gone.
     pub(super) async fn lock(write: &mut Write, agent: AgentRef) -> Result<Self, Fault> {
         let scope = Scope::from(agent.uid);
         let revision = write.lock(scope).await?.ok_or(NO_AGENT)?;

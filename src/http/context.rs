@@ -37,7 +37,7 @@ pub struct RequestContext {
     pub foreign_host: bool,
     /// The expiry of the presented key, where the answer must announce it.
     pub key_expires: Option<OffsetDateTime>,
-    /// The method and the era that metrics count the request under; `None` where it is not counted.
+    /// The method and the era that metrics count the request under; `None` if it is not counted.
     pub counted: Option<(MethodLabel, Era)>,
     /// The quotas that the request counts against, once it is admitted.
     pub quotas: Option<QuotaHolder>,
@@ -64,7 +64,7 @@ impl QuotaHolder {
 /// An answered message of a batch.
 #[derive(Debug, Clone)]
 pub struct BatchMessage {
-    /// Its method; `None` where none could be read.
+    /// Its method; `None` if none could be read.
     pub method: Option<Cow<'static, str>>,
     /// Its subject.
     pub subject: Option<Box<str>>,
@@ -113,7 +113,7 @@ impl RequestContext {
         micros(self.elapsed())
     }
 
-    /// Records the grant of the presented credential, `None` where none was presented.
+    /// Records the grant of the presented credential, `None` if none was presented.
     pub fn identified(&mut self, grant: Option<&Grant>, now: impl FnOnce() -> OffsetDateTime) {
         self.event.actor = grant.map_or_else(Actor::anybody, Actor::from);
         self.key_expires = expiry_to_announce(grant, now);

@@ -152,7 +152,7 @@ impl SharedContext {
     /// The one of a request.
     ///
     /// # Errors
-    /// [`Fault::Internal`] where the server has not added it.
+    /// [`Fault::Internal`] if the server has not added it.
     pub fn of(extensions: &Extensions) -> Result<&Arc<Self>, Fault> {
         extensions.get().ok_or_else(|| Fault::Internal("a request came without its context".to_owned()))
     }

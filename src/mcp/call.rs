@@ -85,7 +85,7 @@ fn read_resource<'a>(params: &Params<'a>) -> Result<Call<'a>, Fault> {
 /// The URI among the parameters.
 ///
 /// # Errors
-/// [`Fault::InvalidParams`] where it is missing or no URI.
+/// [`Fault::InvalidParams`] if it is missing or no URI.
 pub(super) fn uri(params: &Params<'_>) -> Result<ResourceUri, Fault> {
     ResourceUri::parse(&params.required_string("uri")?)
         .map_err(|error| Fault::invalid_params(format!("params.uri {error}")))

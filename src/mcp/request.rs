@@ -177,7 +177,7 @@ pub struct ClientInfo<'a> {
 }
 
 impl<'a> ClientInfo<'a> {
-    /// Reads an `Implementation` of the specification; `None` where it is none.
+    /// Reads an `Implementation` of the specification; `None` if it is none.
     pub fn read(raw: &'a RawValue) -> Option<Self> {
         let members = Members::read(raw.get()).ok()?;
         Some(Self { name: text_of(members.get("name")?)?, version: text_of(members.get("version")?)? })

@@ -126,7 +126,7 @@ fn encoded_len(message: &PromptMessage) -> usize {
 /// Appends `value` as JSON.
 ///
 /// # Errors
-/// [`Fault::Internal`] where stored text is not UTF-8.
+/// [`Fault::Internal`] if stored text is not UTF-8.
 pub(super) fn append(out: &mut Vec<u8>, value: &impl Serialize) -> Result<(), Fault> {
     serde_json::to_writer(out, value)
         .map_err(|error| Fault::Internal(format!("cannot encode a result: {error}")))

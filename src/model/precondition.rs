@@ -22,7 +22,7 @@ pub enum EntityTags {
 }
 
 impl EntityTags {
-    /// Whether the current state is among them; `None` where there is no state.
+    /// Whether the current state is among them; `None` if there is no state.
     pub fn contain(&self, current: Option<Revision>) -> bool {
         match self {
             Self::Any => current.is_some(),

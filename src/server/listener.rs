@@ -75,7 +75,7 @@ impl Server {
         }
     }
 
-    /// Accepts the next connection; `None` where its address is at its limit.
+    /// Accepts the next connection; `None` if its address is at its limit.
     async fn accept(&self, listener: &TcpListener) -> std::io::Result<Option<(TcpStream, IpAddr, Permit)>> {
         let slot = self.limiter.reserve().await?;
         let (stream, peer) = listener.accept().await?;

@@ -48,7 +48,7 @@ impl Listeners {
     /// Opens the listeners, which answer at once: `/healthz` succeeds, `/readyz` fails.
     ///
     /// # Errors
-    /// Where an address is in use, or the certificate is invalid.
+    /// If an address is in use, or the certificate is invalid.
     pub(crate) async fn open(settings: &Settings, sources: &Sources) -> Result<Self, ServerError> {
         let instance = sources.uid()?;
         tracing::info!(version = env!("CARGO_PKG_VERSION"), %instance, "gateway starting");

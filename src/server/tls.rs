@@ -77,7 +77,7 @@ impl Tls {
     /// Reads the files.
     ///
     /// # Errors
-    /// Where they cannot be read or are invalid.
+    /// If they cannot be read or are invalid.
     pub(crate) async fn load(files: TlsFiles) -> Result<Self, TlsError> {
         let Prepared { config, digest, files } = Prepared::read(files).await?;
         Ok(Self { current: ArcSwap::new(config), seen: Mutex::new(digest), files: Mutex::new(files) })

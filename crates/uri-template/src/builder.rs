@@ -9,7 +9,7 @@ impl Layout {
     /// Arranges the parts of a template.
     ///
     /// # Errors
-    /// Where the template is ambiguous.
+    /// If the template is ambiguous.
     pub(super) fn build(parts: Vec<Part<'_>>) -> Result<Self, Error> {
         if !matches!(parts.first(), Some(Part::Literal(head)) if has_scheme(head)) {
             return Err(Error::Scheme);

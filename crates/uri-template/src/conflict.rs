@@ -43,7 +43,7 @@ impl<'t> ConflictChecker<'t> {
     /// Adds a template that conflicts with none of those added before.
     ///
     /// # Errors
-    /// [`Conflict::With`] the first template that it conflicts with; [`Conflict::TooSimilar`] where all comparisons of
+    /// [`Conflict::With`] the first template that it conflicts with; [`Conflict::TooSimilar`] if all comparisons of
     /// this checker together would exceed their bound.
     pub fn insert(&mut self, template: &'t UriTemplate) -> Result<(), Conflict> {
         let pattern = template.pattern();

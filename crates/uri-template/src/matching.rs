@@ -5,7 +5,7 @@ use crate::layout::{Layout, Parameter, Separator, Slot, Variable};
 use crate::scan;
 
 impl Layout {
-    /// The values by variable, `None` for each that the URI omits. `None` where the URI does not match.
+    /// The values by variable, `None` for each that the URI omits. `None` if the URI does not match.
     pub(super) fn read(&self, uri: &str) -> Option<Vec<Option<String>>> {
         let (_, body) = scan::split_around(uri, 0, &self.head, 0)?;
         let mut values = Values(vec![None; self.names.len()]);
@@ -95,7 +95,7 @@ impl Slot {
 struct Values(Vec<Option<String>>);
 
 impl Values {
-    /// Stores the value of a variable; `None` where the text is not a value, or the variable has one already.
+    /// Stores the value of a variable; `None` if the text is not a value, or the variable has one already.
     fn put(&mut self, variable: Variable, raw: &str) -> Option<()> {
         let place = &mut self.0[variable.index];
         if place.is_some() {

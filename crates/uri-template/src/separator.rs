@@ -15,7 +15,7 @@ impl Layout {
     /// The next separator, with this text.
     ///
     /// # Errors
-    /// Where the text has no character that can be a stop.
+    /// If the text has no character that can be a stop.
     pub(super) fn separator(&self, text: String) -> Result<Separator, Error> {
         let at = self.separators.len();
         let (left, right) = (&self.slots[at], &self.slots[at + 1]);

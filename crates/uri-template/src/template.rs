@@ -86,7 +86,7 @@ impl UriTemplate {
     /// Parses a template.
     ///
     /// # Errors
-    /// Where it violates the grammar, or is [ambiguous](UriTemplate#accepted-templates).
+    /// If it violates the grammar, or is [ambiguous](UriTemplate#accepted-templates).
     pub fn parse(text: &str) -> Result<Self, UriTemplateError> {
         if text.len() > MAX_TEMPLATE_BYTES {
             return Err(UriTemplateError::TooLong);
@@ -122,7 +122,7 @@ impl UriTemplate {
     }
 
     /// The values with which this template expands to `uri`, with their names, in the order of the variables; a
-    /// parameter that the URI omits is absent. `None` where the URI [does not match](UriTemplate#matching).
+    /// parameter that the URI omits is absent. `None` if the URI [does not match](UriTemplate#matching).
     ///
     /// `uri` need not be validated: an invalid URI may match `{+a}`, and has no other effect.
     pub fn matches(&self, uri: &str) -> Option<Vec<(&str, String)>> {
@@ -137,7 +137,7 @@ impl UriTemplate {
     /// make the result invalid.
     ///
     /// # Errors
-    /// Where a required value is missing, a value is not allowed, or the result is not an absolute URI.
+    /// If a required value is missing, a value is not allowed, or the result is not an absolute URI.
     pub fn expand<'v>(&self, values: impl Fn(&str) -> Option<&'v str>) -> Result<String, ExpandError> {
         self.0.layout.expand(&values)
     }

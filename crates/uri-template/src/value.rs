@@ -9,7 +9,7 @@ use crate::layout::Variable;
 use crate::scan;
 
 impl Variable {
-    /// Decodes the value that is written as `raw` in a URI, once. `None` where it is not valid.
+    /// Decodes the value that is written as `raw` in a URI, once. `None` if it is not valid.
     pub(super) fn decode(&self, raw: &str) -> Option<String> {
         if !scan::is_encoded(raw, self.accepts) {
             return None;

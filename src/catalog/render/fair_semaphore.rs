@@ -61,7 +61,7 @@ impl<K: Copy + Eq + Hash> FairSemaphore<K> {
         self.0.lock().waiting.len()
     }
 
-    /// A permit; `None` where none is free within `wait`, or the payer's queue is too long.
+    /// A permit; `None` if none is free within `wait`, or the payer's queue is too long.
     pub(super) async fn acquire(self: &Arc<Self>, payer: K, wait: Duration) -> Option<FairPermit<K>> {
         let (ready, receiver) = oneshot::channel();
         // A displaced sender is dropped, which wakes its waiter, after the lock is released.

@@ -60,8 +60,8 @@ impl Renderer {
     /// Renders the templates of one answer with the same values, in order and within one set of limits.
     ///
     /// # Errors
-    /// As [`Template::render`]; [`RenderError::TooMuchWork`] where the templates are too much together;
-    /// [`RenderError::Busy`] where there is no place in time; [`RenderError::Late`] where the deadline passes.
+    /// As [`Template::render`]; [`RenderError::TooMuchWork`] if the templates are too much together;
+    /// [`RenderError::Busy`] if there is no place in time; [`RenderError::Late`] if the deadline passes.
     pub async fn render(
         &self,
         payer: Payer,

@@ -34,7 +34,7 @@ pub(in crate::mcp) fn result(
 /// Appends the result of `initialize`.
 ///
 /// # Errors
-/// [`Fault::Internal`] where stored text is not UTF-8.
+/// [`Fault::Internal`] if stored text is not UTF-8.
 pub fn initialize(
     out: &mut Vec<u8>,
     version: ProtocolVersion,

@@ -141,7 +141,7 @@ fn check_name(header: &Field<'_>, request: &Request<'_>) -> Result<(), ModernErr
     }
 }
 
-/// The value of a header that may be wrapped in base64; `None` where it is wrapped and no base64.
+/// The value of a header that may be wrapped in base64; `None` if it is wrapped and no base64.
 fn decoded(value: &str) -> Option<Cow<'_, [u8]>> {
     match value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) {
         Some(wrapped) => STANDARD.decode(wrapped).ok().map(Cow::Owned),

@@ -24,7 +24,7 @@ pub struct ResultEnvelope<'a> {
 /// Appends the result of a call.
 ///
 /// # Errors
-/// [`Fault::Internal`] where stored text is not UTF-8.
+/// [`Fault::Internal`] if stored text is not UTF-8.
 pub(in crate::mcp) fn result(
     out: &mut Vec<u8>,
     members: ResultMembers<'_>,
@@ -38,7 +38,7 @@ pub(in crate::mcp) fn result(
 /// Appends the result of `server/discover`.
 ///
 /// # Errors
-/// [`Fault::Internal`] where stored text is not UTF-8.
+/// [`Fault::Internal`] if stored text is not UTF-8.
 pub fn discover(out: &mut Vec<u8>, envelope: ResultEnvelope<'_>) -> Result<(), Fault> {
     let discovery = Discovery {
         supported_versions: ProtocolVersion::SUPPORTED.map(ProtocolVersion::as_str),
@@ -51,7 +51,7 @@ pub fn discover(out: &mut Vec<u8>, envelope: ResultEnvelope<'_>) -> Result<(), F
 /// Appends what ends the stream of `subscriptions/listen`.
 ///
 /// # Errors
-/// [`Fault::Internal`] where stored text is not UTF-8.
+/// [`Fault::Internal`] if stored text is not UTF-8.
 pub fn listened(out: &mut Vec<u8>, id: RequestId<'_>, agent: &AgentDescription) -> Result<(), Fault> {
     let subscription_id = RawValue::from_string(id.as_json().to_owned())
         .map_err(|error| Fault::Internal(format!("cannot encode a result: {error}")))?;
