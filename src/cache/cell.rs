@@ -13,7 +13,6 @@ use tokio::sync::Mutex;
 use crate::model::feed::BoxFuture;
 use crate::model::scope::{Change, ChangeKind, Revision, Scope};
 use crate::model::sources::{FailPoint, Sources};
-use crate::store::snapshot::Snapshot;
 use crate::store::{Store, StoreError};
 
 /// Changes read at once; a cell further behind forgets everything instead.
@@ -128,25 +127,22 @@ impl<H: Invalidate> Cell<H> {
         find(&self.state.read().facts)
     }
 
-    /// Loads a fact, and keeps it unless the scope has moved on meanwhile.
+    /// Loads a fact with the revision of the scope, both in one statement, and keeps the fact unless the scope has moved on
+    /// meanwhile.
     ///
     /// The answer is as new as anything known when the call began, kept or not.
     pub async fn load<T>(
         &self,
-        store: &Store,
         sources: &Sources,
         point: FailPoint,
-        read: impl AsyncFnOnce(&mut Snapshot) -> Result<T, StoreError>,
+        read: impl Future<Output = Result<(Option<Revision>, T), StoreError>>,
         keep: impl FnOnce(&mut H, &T),
     ) -> Result<T, StoreError> {
         let timeline = self.timeline();
-        let mut snapshot = store.snapshot().await?;
-        let head = snapshot.head(self.scope).await?;
-        let fact = read(&mut snapshot).await?;
-        snapshot.end().await?;
+        let (revision, fact) = read.await?;
         sources.pause(point).await;
-        if let Some(head) = head {
-            self.keep(head.revision, timeline, |facts| keep(facts, &fact));
+        if let Some(revision) = revision {
+            self.keep(revision, timeline, |facts| keep(facts, &fact));
         }
         Ok(fact)
     }
@@ -170,20 +166,22 @@ impl<H: Invalidate> Cell<H> {
         let _one_at_a_time = self.catching_up.lock().await;
         let timeline = self.timeline();
         let Some(applied) = self.behind() else { return Ok(()) };
-        let mut snapshot = store.snapshot().await?;
-        let head = snapshot.head(self.scope).await?;
-        let changes = snapshot.changes_after(self.scope, applied, MOST_CHANGES + 1).await?;
-        snapshot.end().await?;
-        let known = head.filter(|head| head.floor <= applied && changes.len() <= MOST_CHANGES);
+        let read = store.changes_after(self.scope, applied, MOST_CHANGES + 1).await?;
         let mut state = self.state.write();
         if state.timeline != timeline {
             return Ok(());
         }
-        match known {
-            Some(_) => changes.iter().for_each(|change| state.facts.invalidate(change)),
-            None => state.facts = H::default(),
-        }
-        state.applied = Some(head.map_or_else(|| self.wanted(), |head| head.revision).max(applied));
+        let revision = match read {
+            Some((head, changes)) if head.floor <= applied && changes.len() <= MOST_CHANGES => {
+                changes.iter().for_each(|change| state.facts.invalidate(change));
+                head.revision
+            }
+            known => {
+                state.facts = H::default();
+                known.map_or_else(|| self.wanted(), |(head, _)| head.revision)
+            }
+        };
+        state.applied = Some(revision.max(applied));
         Ok(())
     }
 }

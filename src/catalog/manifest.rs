@@ -10,7 +10,7 @@ use bytes::Bytes;
 use super::Catalog;
 use super::definitions::Registered;
 use super::plan::Plan;
-pub use super::plan::{Applied, Keys, Stored, Wanted};
+pub use super::plan::{Applied, Keys, Wanted};
 use super::target::{NO_AGENT, Target};
 use crate::model::agent::Agent;
 use crate::model::audit::chain::Digest;
@@ -25,6 +25,7 @@ use crate::model::kinds::{ByKind, Member, by_kind, each_kind};
 use crate::model::precondition::Precondition;
 use crate::model::scope::{Revision, Scope};
 use crate::store::StoreError;
+use crate::store::agent_state::Stored;
 use crate::store::snapshot::Snapshot;
 use crate::store::write::{Write, WriteSummary};
 

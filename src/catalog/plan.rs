@@ -7,15 +7,8 @@ use std::marker::PhantomData;
 use crate::model::definition::DefinitionKind;
 use crate::model::kinds::{ByKind, Family, Member, by_kind, each_kind};
 use crate::model::scope::{ChangeKind, Revision};
+use crate::store::agent_state::Stored;
 use crate::store::definitions::{Put, Removal};
-
-/// Registered definitions, in byte order of their keys.
-#[derive(Debug)]
-pub struct Stored;
-
-impl Family for Stored {
-    type Of<K: DefinitionKind> = Vec<K>;
-}
 
 /// Definitions to be registered.
 #[derive(Debug)]

@@ -17,10 +17,9 @@ use crate::model::fault::Fault;
 use crate::model::feed::BoxFuture;
 use crate::model::ids::{AgentId, AgentRef, ResourceUri, TenantId};
 use crate::model::kinds::{ByKind, Family, Member, by_kind, each_kind};
-use crate::model::scope::{Change, ChangeKind, Revision, Scope};
+use crate::model::scope::{Change, ChangeKind, Revision};
 use crate::model::sources::{FailPoint, Sources};
-use crate::store::definitions::Table;
-use crate::store::snapshot::{Head, Snapshot};
+use crate::store::agent_state::{AgentState, Stored};
 use crate::store::{Store, StoreError};
 
 /// The maximum number of changes to patch; a snapshot further behind is loaded again.
@@ -62,6 +61,11 @@ impl Family for InMemory {
 }
 
 impl Definitions {
+    fn new(mut stored: ByKind<Stored>) -> Self {
+        let all = by_kind!(InMemory, K => by_key(std::mem::take(K::of_mut(&mut stored))).collect());
+        Self { templates: Templates::new(&all.templates), all }
+    }
+
     /// Whether a URI can be read.
     pub fn answers(&self, uri: &ResourceUri) -> bool {
         self.all.resources.contains_key(uri) || self.templates.find(uri).is_some()
@@ -162,84 +166,50 @@ impl AgentCell {
     }
 
     async fn load(&self, store: &Store, sources: &Sources) -> Result<Option<Arc<AgentSnapshot>>, StoreError> {
-        let mut view = store.snapshot().await?;
-        let head = view.head(Scope::from(self.agent)).await?;
-        let description = view.agent_description(self.tenant, self.agent).await?;
-        let (Some(head), Some(description)) = (head, description) else {
-            view.end().await?;
-            return Ok(None);
-        };
-        let patched = match self.stale() {
-            Some(old) => self.patch(&mut view, head, &old, sources).await?,
-            None => None,
-        };
-        let (definitions, changed) = match patched {
-            Some(patched) => patched,
-            None => (self.read(&mut view, sources).await?, Changed::all_at(head.revision)),
-        };
-        view.end().await?;
+        let Some(loaded) = self.read(store, sources).await? else { return Ok(None) };
         sources.pause(FailPoint::CacheFillRead).await;
-        let loaded = Arc::new(AgentSnapshot {
-            timeline: self.timeline,
-            revision: head.revision,
-            description,
-            definitions,
-            changed,
-        });
+        let loaded = Arc::new(loaded);
         self.current.store(Some(Arc::clone(&loaded)));
         Ok(Some(loaded))
     }
 
-    /// The old snapshot with the changes since; `None` if there are too many, or they are pruned.
-    async fn patch(
-        &self,
-        view: &mut Snapshot,
-        head: Head,
-        old: &AgentSnapshot,
-        sources: &Sources,
-    ) -> Result<Option<(Definitions, Changed)>, StoreError> {
-        let changes = view.changes_after(Scope::from(self.agent), old.revision, MOST_CHANGES + 1).await?;
-        let whole = changes.len() <= MOST_CHANGES;
-        if head.floor > old.revision || !whole || changes.iter().any(|c| c.kind == ChangeKind::Unknown) {
-            return Ok(None);
+    /// Reads what changed since the present snapshot; everything if there is none, or too much changed.
+    async fn read(&self, store: &Store, sources: &Sources) -> Result<Option<AgentSnapshot>, StoreError> {
+        let agent = AgentRef { tenant: self.tenant, uid: self.agent };
+        if let Some(old) = self.stale() {
+            let state = store.agent_state_after(agent, old.revision, MOST_CHANGES + 1, sources).await?;
+            let Some(state) = state else { return Ok(None) };
+            if is_patch(&state, &old) {
+                return Ok(Some(self.patched(&old, state)));
+            }
         }
+        let state = store.agent_state(agent, sources).await?;
+        Ok(state.map(|AgentState { head, description, definitions, .. }| {
+            let definitions = Definitions::new(definitions);
+            self.at(head.revision, description, definitions, Changed::all_at(head.revision))
+        }))
+    }
+
+    /// The old snapshot with the changes since.
+    fn patched(&self, old: &AgentSnapshot, state: AgentState) -> AgentSnapshot {
+        let AgentState { head, description, changes, mut definitions } = state;
         let mut all = old.definitions.all.clone();
-        each_kind!(K => self.patch_kind::<K>(view, K::of_mut(&mut all), &changes, sources).await?);
-        let retained = old.definitions.templates.clone();
+        each_kind!(K => replace::<K>(K::of_mut(&mut all), &changes, std::mem::take(K::of_mut(&mut definitions))));
         let matched = changes.iter().any(|change| change.kind.is_of_template());
-        let templates = if matched { Templates::new(&all.templates) } else { retained };
-        Ok(Some((Definitions { all, templates }, old.changed.after(&changes))))
+        let templates =
+            if matched { Templates::new(&all.templates) } else { old.definitions.templates.clone() };
+        let changed = old.changed.after(&changes);
+        self.at(head.revision, description, Definitions { all, templates }, changed)
     }
 
-    /// Reads the definitions of one kind that changed.
-    async fn patch_kind<K: Table>(
+    fn at(
         &self,
-        view: &mut Snapshot,
-        all: &mut OrdMap<K::Key, Arc<K>>,
-        changes: &[Change],
-        sources: &Sources,
-    ) -> Result<(), StoreError> {
-        let keys = subjects(changes, K::IS_CHANGED_BY);
-        if keys.is_empty() {
-            return Ok(());
-        }
-        let rows = view.definitions(self.agent(), Some(&keys), sources).await?;
-        for key in &keys {
-            all.remove(key.as_str());
-        }
-        all.extend(by_key(rows));
-        Ok(())
-    }
-
-    async fn read(&self, view: &mut Snapshot, sources: &Sources) -> Result<Definitions, StoreError> {
-        let all = by_kind!(InMemory, K => {
-            by_key(view.definitions::<K>(self.agent(), None, sources).await?).collect()
-        });
-        Ok(Definitions { templates: Templates::new(&all.templates), all })
-    }
-
-    fn agent(&self) -> AgentRef {
-        AgentRef { tenant: self.tenant, uid: self.agent }
+        revision: Revision,
+        description: AgentDescription,
+        definitions: Definitions,
+        changed: Changed,
+    ) -> AgentSnapshot {
+        AgentSnapshot { timeline: self.timeline, revision, description, definitions, changed }
     }
 }
 
@@ -284,13 +254,20 @@ impl Changed {
     }
 }
 
-/// The subjects of the changes of a kind, each once.
-fn subjects(changes: &[Change], of: fn(ChangeKind) -> bool) -> Vec<String> {
-    let mut subjects: Vec<_> =
-        changes.iter().filter(|change| of(change.kind)).map(|change| change.subject.clone()).collect();
-    subjects.sort_unstable();
-    subjects.dedup();
-    subjects
+/// Whether the changes that were read are all that happened since the old snapshot, and are all of known kinds.
+fn is_patch(state: &AgentState, old: &AgentSnapshot) -> bool {
+    let unknown = |change: &Change| change.kind == ChangeKind::Unknown;
+    state.head.floor <= old.revision
+        && state.changes.len() <= MOST_CHANGES
+        && !state.changes.iter().any(unknown)
+}
+
+/// Replaces the definitions of one kind that changed by those that exist now.
+fn replace<K: DefinitionKind>(all: &mut OrdMap<K::Key, Arc<K>>, changes: &[Change], now: Vec<K>) {
+    for change in changes.iter().filter(|change| (K::IS_CHANGED_BY)(change.kind)) {
+        all.remove(change.subject.as_str());
+    }
+    all.extend(by_key(now));
 }
 
 /// Definitions with their keys.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use time::OffsetDateTime;
 
 use super::Identity;
-use super::grant::{Caller, CredentialProof, Grant, PresentedCredential, credential_of};
+use super::grant::{Caller, CredentialProof, Grant, PresentedCredential, TenantAccess, credential_of};
 use crate::model::agent::{Access, AgentAccess};
 use crate::model::caller::{Credential, KeyScope};
 use crate::model::client_address::ClientAddress;
@@ -114,24 +114,16 @@ impl Identity {
                 &cell,
                 |facts| facts.key(hash),
                 async || {
-                    let found = cell
-                        .load(
-                            &self.store,
-                            &self.sources,
-                            FailPoint::CredentialFillRead,
-                            async |view| {
-                                Ok(view
-                                    .credential(tenant, hash)
-                                    .await?
-                                    .map(|found| Grant::of_key(found, hash)))
-                            },
-                            |facts, grant| {
-                                if let Some(grant) = grant {
-                                    facts.keep_key(hash, grant);
-                                }
-                            },
-                        )
-                        .await?;
+                    let read = async {
+                        let (revision, found) = self.store.credential(tenant, hash).await?.unzip();
+                        Ok((revision, found.map(|found| Grant::of_key(found, hash))))
+                    };
+                    let keep = |facts: &mut TenantAccess, grant: &Option<_>| {
+                        if let Some(grant) = grant {
+                            facts.keep_key(hash, grant);
+                        }
+                    };
+                    let found = cell.load(&self.sources, FailPoint::CredentialFillRead, read, keep).await?;
                     if found.is_none() && self.scopes.timeline() == timeline {
                         // A revoked key never becomes valid again.
                         self.memory.key_tenants.remove(&hash);
@@ -150,26 +142,16 @@ impl Identity {
         absent: Option<AgentAccess>,
     ) -> Result<Option<AgentAccess>, Fault> {
         let cell = self.memory.tenant(tenant);
-        self.loader
-            .find(
-                &cell,
-                |facts| facts.agent(agent),
-                async || {
-                    cell.load(
-                        &self.store,
-                        &self.sources,
-                        FailPoint::CacheFillRead,
-                        async |view| view.agent_access(tenant, agent).await,
-                        |facts, access| {
-                            if let Some(access) = access.clone().or(absent) {
-                                facts.keep_agent(access);
-                            }
-                        },
-                    )
-                    .await
-                },
-            )
-            .await
+        let load = async || {
+            let read = self.store.agent_access(tenant, agent);
+            let keep = |facts: &mut TenantAccess, access: &Option<AgentAccess>| {
+                if let Some(access) = access.clone().or(absent) {
+                    facts.keep_agent(access);
+                }
+            };
+            cell.load(&self.sources, FailPoint::CacheFillRead, read, keep).await
+        };
+        self.loader.find(&cell, |facts| facts.agent(agent), load).await
     }
 
     /// Decides whether an [identified](Self::identify) caller may use the MCP endpoint of the agent `slug`.

@@ -10,14 +10,16 @@ use uuid::Uuid;
 
 use super::Identity;
 use super::grant::{Grant, PresentedCredential};
-use super::memory::{DirectoryVersion, TenantAddress};
-use crate::model::agent::{Access, AccessLimits, AgentAccess};
+use super::memory::{Directory, DirectoryVersion};
+use crate::model::agent::{Access, AccessLimits, AgentAccess, TenantAddress};
 use crate::model::audit::chain::Digest;
 use crate::model::caller::Recognition;
 use crate::model::fault::Fault;
 use crate::model::ids::{AgentId, Slug, TenantId};
 use crate::model::key::{KeyHash, KeyKind};
 use crate::model::sources::FailPoint;
+use crate::store::StoreError;
+use crate::store::agents::AgentLookup;
 use crate::store::key_lookup::KeyLookup;
 
 /// The state of memory when a look-up starts.
@@ -25,6 +27,16 @@ struct LookUpStart {
     raises: u64,
     timeline: u64,
     directory: u64,
+}
+
+impl LookUpStart {
+    fn of(identity: &Identity) -> Self {
+        Self {
+            raises: identity.scopes.raises(),
+            timeline: identity.scopes.timeline(),
+            directory: identity.memory.directory.timeline(),
+        }
+    }
 }
 
 impl Identity {
@@ -59,11 +71,7 @@ impl Identity {
             return Ok(None);
         }
         let slug = slug.filter(|slug| Slug::is_slug(slug));
-        let start = LookUpStart {
-            raises: self.scopes.raises(),
-            timeline: self.scopes.timeline(),
-            directory: self.memory.directory.timeline(),
-        };
+        let start = LookUpStart::of(self);
         let look_up = async || self.store.look_up_key(hash, slug).await;
         let found = if self.is_issued(hash) {
             self.loader.load(look_up).await?
@@ -82,24 +90,45 @@ impl Identity {
         Ok(tenant)
     }
 
-    /// Caches what was looked up. The cells may be created only now, when the tenant is known: a scope that was raised since
-    /// the look-up began may not have found its cell, so nothing is kept then, and each fact is loaded by itself.
+    /// Caches what was looked up. The cell of the tenant may be created only now: a scope that was raised since the look-up
+    /// began may not have found its cell, so nothing is kept then, and each fact is loaded by itself.
     fn keep_look_up(&self, hash: KeyHash, slug: Option<&str>, found: KeyLookup, start: &LookUpStart) {
         let KeyLookup { credential, tenant, gateway, agent } = found;
         self.memory.key_tenants.insert(hash, credential.tenant);
         let own = self.memory.tenant(credential.tenant);
-        let access =
-            slug.map(|slug| agent.map_or_else(|| absent(slug).map(|absent| (absent, gateway)), Some));
-        let access = access
-            .map(|access| access.map(|(access, head)| (self.memory.tenant(access.tenant), access, head)));
-        if self.scopes.raises() != start.raises {
-            return;
+        if let Some(slug) = slug {
+            self.keep_agent(slug, AgentLookup { gateway, agent }, start);
         }
-        own.keep(tenant, own.timeline(), |facts| facts.keep_key(hash, &Grant::of_key(credential, hash)));
-        let Some((slug, Some((cell, access, head)))) = slug.zip(access) else { return };
+        if self.scopes.raises() == start.raises {
+            own.keep(tenant, own.timeline(), |facts| facts.keep_key(hash, &Grant::of_key(credential, hash)));
+        }
+    }
+
+    /// Caches which agent a slug names, with its access settings, as [`keep_look_up`](Self::keep_look_up) does.
+    fn keep_agent(&self, slug: &str, found: AgentLookup, start: &LookUpStart) {
+        let AgentLookup { gateway, agent } = found;
+        let Some((access, head)) = agent.or_else(|| absent(slug).map(|absent| (absent, gateway))) else {
+            return;
+        };
         let address = is_present(&access).then_some((access.tenant, access.agent));
         self.memory.directory.keep(gateway, start.directory, |facts| facts.keep_agent(slug, address));
-        cell.keep(head, cell.timeline(), |facts| facts.keep_agent(access));
+        let cell = self.memory.tenant(access.tenant);
+        if self.scopes.raises() == start.raises {
+            cell.keep(head, cell.timeline(), |facts| facts.keep_agent(access));
+        }
+    }
+
+    /// Looks up which agent a slug names, with its access settings, which are needed next.
+    pub(super) async fn look_up_agent(&self, slug: &str) -> Result<Option<(TenantId, AgentId)>, StoreError> {
+        let start = LookUpStart::of(self);
+        let found = self.store.look_up_agent(slug).await?;
+        self.sources.pause(FailPoint::CacheFillRead).await;
+        let address = found.agent.as_ref().map(|(access, _)| (access.tenant, access.agent));
+        // A result from another timeline of the database is not cached.
+        if self.scopes.timeline() == start.timeline {
+            self.keep_agent(slug, found, &start);
+        }
+        Ok(address)
     }
 
     /// The grant of a key that is not in memory, or not at the newest known revision.
@@ -136,43 +165,17 @@ impl Identity {
         if !Slug::is_slug(slug) {
             return Ok(None);
         }
-        let directory = &self.memory.directory;
-        let load = async || {
-            directory
-                .load(
-                    &self.store,
-                    &self.sources,
-                    FailPoint::CacheFillRead,
-                    async |view| view.agent_address(slug).await,
-                    |facts, address| facts.keep_agent(slug, *address),
-                )
-                .await
-                .map(Some)
-        };
-        Ok(self.loader.find(directory, |facts| facts.agent(slug), load).await?.flatten())
+        let load = async || self.look_up_agent(slug).await.map(Some);
+        Ok(self.loader.find(&self.memory.directory, |facts| facts.agent(slug), load).await?.flatten())
     }
 
     /// The tenant that a slug names now.
     pub(super) async fn tenant_address(&self, slug: &Slug) -> Result<Option<TenantAddress>, Fault> {
         let directory = &self.memory.directory;
         let load = async || {
-            directory
-                .load(
-                    &self.store,
-                    &self.sources,
-                    FailPoint::CacheFillRead,
-                    async |view| {
-                        let found = view.tenant_address(slug).await?;
-                        Ok(found.map(|(uid, created_at, recreated)| TenantAddress {
-                            uid,
-                            created_at,
-                            recreated,
-                        }))
-                    },
-                    |facts, address| facts.keep_tenant(slug.as_str(), *address),
-                )
-                .await
-                .map(Some)
+            let read = self.store.look_up_tenant(slug);
+            let keep = |facts: &mut Directory, found: &_| facts.keep_tenant(slug.as_str(), *found);
+            directory.load(&self.sources, FailPoint::CacheFillRead, read, keep).await.map(Some)
         };
         Ok(self.loader.find(directory, |facts| facts.tenant(slug.as_str()), load).await?.flatten())
     }

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use moka::sync::Cache;
 use quick_cache::sync::Cache as IdCache;
-use time::OffsetDateTime;
 
 use super::grant::{Grant, TenantAccess};
 use super::issued_keys::IssuedKeys;
 use super::limits::MemoryLimits;
 use crate::cache::{Cell, CellMap, CellSet, Invalidate, ScopeCell};
+use crate::model::agent::TenantAddress;
 use crate::model::ids::{AgentId, TenantId};
 use crate::model::key::KeyHash;
 use crate::model::scope::{Change, ChangeKind, Revision, Scope};
@@ -112,23 +112,6 @@ pub(super) struct DirectoryVersion(Arc<()>);
 impl PartialEq for DirectoryVersion {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
-    }
-}
-
-/// The tenant that a slug names, and since when.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct TenantAddress {
-    pub(super) uid: TenantId,
-    pub(super) created_at: OffsetDateTime,
-    /// Whether another tenant had the slug before.
-    pub(super) recreated: bool,
-}
-
-impl TenantAddress {
-    /// Whether a token issued at this time can be meant for this tenant. One without a time of issue may be meant for
-    /// an earlier tenant of the slug, if there was one.
-    pub(super) fn accepts_token_issued_at(&self, issued_at: Option<OffsetDateTime>) -> bool {
-        issued_at.map_or(!self.recreated, |issued| issued >= self.created_at)
     }
 }
 

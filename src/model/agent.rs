@@ -147,6 +147,25 @@ pub struct Tenant {
     pub created_at: OffsetDateTime,
 }
 
+/// The tenant that a slug names.
+#[derive(Debug, Clone, Copy)]
+pub struct TenantAddress {
+    /// Its identity.
+    pub uid: TenantId,
+    /// When it was created.
+    pub created_at: OffsetDateTime,
+    /// Whether another tenant had the slug before.
+    pub recreated: bool,
+}
+
+impl TenantAddress {
+    /// Whether a token issued at this time can be meant for this tenant. One without a time of issue may be meant for
+    /// an earlier tenant of the slug, if there was one.
+    pub fn accepts_token_issued_at(&self, issued_at: Option<OffsetDateTime>) -> bool {
+        issued_at.map_or(!self.recreated, |issued| issued >= self.created_at)
+    }
+}
+
 /// An agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Agent {

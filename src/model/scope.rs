@@ -77,6 +77,9 @@ macro_rules! kinds {
         }
 
         impl ChangeKind {
+            /// Every kind that this version writes.
+            pub const ALL: &[Self] = &[$(Self::$name),*];
+
             /// The value stored in `changes`.
             pub fn as_str(self) -> &'static str {
                 match self {

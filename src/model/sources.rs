@@ -43,7 +43,7 @@ impl Random for SystemRandom {
 pub enum FailPoint {
     /// A cache has read a scope's rows and has not stored them yet.
     CacheFillRead,
-    /// A snapshot has read its definitions, but not their contents.
+    /// A snapshot of an agent is taken, and only a part of it is read.
     SnapshotBetweenReads,
     /// A credential was read and is not cached yet.
     CredentialFillRead,

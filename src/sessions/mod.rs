@@ -128,16 +128,12 @@ impl Sessions {
         cell: &Cell<SessionFacts>,
         session: SessionUid,
     ) -> Result<Option<Arc<CachedSession>>, StoreError> {
-        cell.load(
-            &self.store,
-            &self.sources,
-            FailPoint::SessionFillRead,
-            async |view| {
-                Ok(view.session(session).await?.map(|stored| CachedSession::new(stored, &self.uses)))
-            },
-            |facts, known| facts.0.clone_from(known),
-        )
-        .await
+        let read = async {
+            let (revision, stored) = self.store.session(session).await?.unzip();
+            Ok((revision, stored.map(|stored| CachedSession::new(stored, &self.uses))))
+        };
+        let keep = |facts: &mut SessionFacts, known: &_| facts.0.clone_from(known);
+        cell.load(&self.sources, FailPoint::SessionFillRead, read, keep).await
     }
 
     /// Reads a session again that is past the idle timeout in memory: another replica may have recorded a use.

@@ -11,7 +11,7 @@ use super::{Store, StoreError};
 use crate::model::agent::{Access, AccessLimits, Agent, AgentAccess, AgentDescription};
 use crate::model::ids::{AgentId, AgentRef, Slug, TenantId};
 use crate::model::limits::UseLimits;
-use crate::model::scope::Revision;
+use crate::model::scope::{Revision, Scope};
 
 struct Row {
     uid: uuid::Uuid,
@@ -135,42 +135,85 @@ impl Store {
     }
 }
 
-impl Snapshot {
-    /// Resolves a slug to an agent and its tenant.
-    pub async fn agent_address(&mut self, slug: &str) -> Result<Option<(TenantId, AgentId)>, StoreError> {
-        let row = sqlx::query!("select tenant, uid from agents where slug = $1 and deleted_at is null", slug)
-            .fetch_optional(self.connection())
+/// The agent that a slug names, from one snapshot.
+#[derive(Debug)]
+pub struct AgentLookup {
+    /// The revision of the gateway, whose directory resolves the slug.
+    pub gateway: Revision,
+    /// The agent, with the revision of its tenant.
+    pub agent: Option<(AgentAccess, Revision)>,
+}
+
+impl Store {
+    /// Looks up the agent that a slug names.
+    pub async fn look_up_agent(&self, slug: &str) -> Result<AgentLookup, StoreError> {
+        let row = self
+            .read(async |connection| {
+                sqlx::query!(
+                    r#"select gateway.revision as gateway, a.uid as "uid?", a.tenant as "tenant?",
+                        a.access as "access?", a.enabled as "enabled?", a.quota_holder,
+                        a.limits as "limits?: Json<UseLimits>", t.limits as "tenant_limits?: Json<UseLimits>",
+                        own.revision as "revision?"
+                    from heads gateway
+                    left join (
+                        agents a join tenants t on t.uid = a.tenant join heads own on own.scope = a.tenant
+                    ) on a.slug = $1 and a.deleted_at is null
+                    where gateway.scope = $2"#,
+                    slug,
+                    Scope::GATEWAY.0,
+                )
+                .fetch_one(connection)
+                .await
+            })
             .await?;
-        Ok(row.map(|row| (TenantId(row.tenant), AgentId(row.uid))))
+        let agent = match (row.uid, row.tenant, row.access, row.enabled, row.limits, row.tenant_limits) {
+            (Some(uid), Some(tenant), Some(access), Some(enabled), Some(agent), Some(limits)) => {
+                let quota_holder = AgentId(row.quota_holder.unwrap_or(uid));
+                let limits = AccessLimits { quota_holder, agent: agent.0, tenant: limits.0 };
+                let found = agent_access((TenantId(tenant), AgentId(uid)), &access, enabled, limits)?;
+                Some((found, Revision(row.revision.ok_or(StoreError::Unreadable("head"))?)))
+            }
+            _ => None,
+        };
+        Ok(AgentLookup { gateway: Revision(row.gateway), agent })
     }
 
-    /// Reads the access settings of an agent.
+    /// Reads the access settings of an agent with the revision of its tenant.
     pub async fn agent_access(
-        &mut self,
+        &self,
         tenant: TenantId,
         agent: AgentId,
-    ) -> Result<Option<AgentAccess>, StoreError> {
-        let row = sqlx::query!(
-            r#"select a.access, a.enabled, a.limits as "limits: Json<UseLimits>",
-                coalesce(a.quota_holder, a.uid) as "quota_holder!", t.limits as "tenant_limits: Json<UseLimits>"
-            from agents a join tenants t on t.uid = a.tenant
-            where a.tenant = $1 and a.uid = $2 and a.deleted_at is null"#,
-            tenant.0,
-            agent.0,
-        )
-        .fetch_optional(self.connection())
-        .await?;
-        row.map(|row| {
-            let limits = AccessLimits {
-                quota_holder: AgentId(row.quota_holder),
-                agent: row.limits.0,
-                tenant: row.tenant_limits.0,
-            };
-            agent_access((tenant, agent), &row.access, row.enabled, limits)
-        })
-        .transpose()
+    ) -> Result<(Option<Revision>, Option<AgentAccess>), StoreError> {
+        let row = self
+            .read(async |connection| {
+                sqlx::query!(
+                    r#"select h.revision, a.access as "access?", a.enabled as "enabled?", a.quota_holder,
+                        a.limits as "limits?: Json<UseLimits>", t.limits as "tenant_limits?: Json<UseLimits>"
+                    from heads h
+                    left join (agents a join tenants t on t.uid = a.tenant)
+                        on a.tenant = $1 and a.uid = $2 and a.deleted_at is null
+                    where h.scope = $1"#,
+                    tenant.0,
+                    agent.0,
+                )
+                .fetch_optional(connection)
+                .await
+            })
+            .await?;
+        let Some(row) = row else { return Ok((None, None)) };
+        let access = match (row.access, row.enabled, row.limits, row.tenant_limits) {
+            (Some(access), Some(enabled), Some(own), Some(limits)) => {
+                let quota_holder = row.quota_holder.map_or(agent, AgentId);
+                let limits = AccessLimits { quota_holder, agent: own.0, tenant: limits.0 };
+                Some(agent_access((tenant, agent), &access, enabled, limits)?)
+            }
+            _ => None,
+        };
+        Ok((Some(Revision(row.revision)), access))
     }
+}
 
+impl Snapshot {
     /// Reads the description of an agent.
     pub async fn agent_description(
         &mut self,

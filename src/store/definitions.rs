@@ -8,6 +8,7 @@ use time::OffsetDateTime;
 use super::StoreError;
 use super::batch::batches;
 use super::snapshot::Snapshot;
+use super::tagged_rows::TaggedRows;
 use super::write::Write;
 use crate::model::content::ContentHash;
 use crate::model::definition::{DefinitionKind, Difference};
@@ -25,6 +26,9 @@ pub trait Table: DefinitionKind {
         only: Option<&[String]>,
         between: impl Future<Output = ()> + Send,
     ) -> impl Future<Output = Result<Vec<Self>, StoreError>> + Send;
+
+    /// Takes the definitions of this kind out of tagged rows, in byte order of their keys.
+    fn of_rows(rows: &mut TaggedRows) -> Result<Vec<Self>, StoreError>;
 
     /// Reads at most `limit` keys after one of them, in byte order.
     fn keys_after(

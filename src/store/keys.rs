@@ -4,7 +4,6 @@ use sqlx::types::Json;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::snapshot::Snapshot;
 use super::tenants::key_age;
 use super::write::Write;
 use super::{Store, StoreError};
@@ -188,26 +187,43 @@ impl Store {
     }
 }
 
-impl Snapshot {
-    /// Reads the credential of a key; `None` if it is revoked or belongs to another tenant.
+impl Store {
+    /// Reads the credential of a key with the revision of its tenant; `None` if it is revoked or belongs to another
+    /// tenant.
     pub async fn credential(
-        &mut self,
+        &self,
         tenant: TenantId,
         hash: KeyHash,
-    ) -> Result<Option<Credential>, StoreError> {
-        let row = sqlx::query_as!(
-            CredentialRow,
-            r#"select k.uid, k.principal, k.agent, k.scopes, k.networks, k.created_at, k.expires_at,
-             k.limits as "limits: Json<RateLimit>", k.owner_limits as "owner_limits: Json<RateLimit>",
-             t.max_key_age_days as max_age
-             from api_keys k join tenants t on t.uid = k.tenant
-             where k.tenant = $1 and k.hash = $2 and k.revoked_at is null"#,
-            tenant.0,
-            &hash.0[..],
-        )
-        .fetch_optional(self.connection())
-        .await?;
-        row.map(|row| row.grant(tenant)).transpose()
+    ) -> Result<Option<(Revision, Credential)>, StoreError> {
+        let row = self
+            .read(async |connection| {
+                sqlx::query!(
+                    r#"select k.uid, k.principal, k.agent, k.scopes, k.networks, k.created_at, k.expires_at,
+                     k.limits as "limits: Json<RateLimit>", k.owner_limits as "owner_limits: Json<RateLimit>",
+                     t.max_key_age_days as max_age, h.revision
+                     from api_keys k join tenants t on t.uid = k.tenant join heads h on h.scope = k.tenant
+                     where k.tenant = $1 and k.hash = $2 and k.revoked_at is null"#,
+                    tenant.0,
+                    &hash.0[..],
+                )
+                .fetch_optional(connection)
+                .await
+            })
+            .await?;
+        let Some(row) = row else { return Ok(None) };
+        let credential = CredentialRow {
+            uid: row.uid,
+            principal: row.principal,
+            agent: row.agent,
+            scopes: row.scopes,
+            networks: row.networks,
+            created_at: row.created_at,
+            expires_at: row.expires_at,
+            limits: row.limits,
+            owner_limits: row.owner_limits,
+            max_age: row.max_age,
+        };
+        Ok(Some((Revision(row.revision), credential.grant(tenant)?)))
     }
 }
 

@@ -3,6 +3,7 @@
 //! Reads are methods of [`Store`], or of a [`Snapshot`](snapshot::Snapshot) if several must be consistent.
 //! Writes are methods of [`Write`](write::Write), a transaction that locks the scopes it changes.
 
+pub mod agent_state;
 pub mod agents;
 pub mod audit;
 mod batch;
@@ -25,6 +26,7 @@ pub mod resources;
 mod roles;
 pub mod sessions;
 pub mod snapshot;
+mod tagged_rows;
 pub mod templates;
 pub mod tenants;
 pub mod usage;

@@ -6,6 +6,7 @@ use time::OffsetDateTime;
 use super::StoreError;
 use super::columns::{hash, raw};
 use super::definitions::{NewRow, Table, encoded, select, sorted};
+use super::tagged_rows::{Source, TaggedRow, TaggedRows, set};
 use super::write::Write;
 use crate::model::ids::AgentRef;
 use crate::model::json::raw_text;
@@ -43,6 +44,24 @@ impl TryFrom<Row> for Prompt {
     }
 }
 
+impl TryFrom<TaggedRow> for Prompt {
+    type Error = StoreError;
+
+    fn try_from(row: TaggedRow) -> Result<Self, StoreError> {
+        Row {
+            name: set(row.key)?,
+            title: row.title,
+            description: row.description,
+            icons: row.icons,
+            meta: row.meta,
+            arguments: set(row.json)?,
+            messages: set(row.hash)?,
+            revision: set(row.number)?,
+        }
+        .try_into()
+    }
+}
+
 impl Table for Prompt {
     async fn read(
         connection: &mut PgConnection,
@@ -58,6 +77,10 @@ impl Table for Prompt {
             " and name = any($3)"
         );
         sorted(rows)
+    }
+
+    fn of_rows(rows: &mut TaggedRows) -> Result<Vec<Self>, StoreError> {
+        sorted(rows.take(Source::Prompt))
     }
 
     async fn keys_after(

@@ -7,6 +7,7 @@ use super::StoreError;
 use super::batch::batches;
 use super::columns::{Columns, hash, raw, size};
 use super::definitions::{NewRow, Table, select, sorted};
+use super::tagged_rows::{Source, TaggedRow, TaggedRows, set};
 use super::write::Write;
 use crate::model::content::ContentHash;
 use crate::model::ids::{AgentRef, ResourceUri};
@@ -34,6 +35,34 @@ struct PartRow {
     kind: String,
     hash: Vec<u8>,
     size: i64,
+}
+
+impl TryFrom<TaggedRow> for Resource {
+    type Error = StoreError;
+
+    fn try_from(row: TaggedRow) -> Result<Self, StoreError> {
+        let TaggedRow { title, description, mime_type, annotations, icons, meta, .. } = row;
+        let (uri, name) = (set(row.key)?, set(row.name)?);
+        let (revision, last_modified) = (set(row.number)?, set(row.last_modified)?);
+        Row { uri, name, title, description, mime_type, annotations, icons, meta, revision, last_modified }
+            .try_into()
+    }
+}
+
+impl TryFrom<TaggedRow> for PartRow {
+    type Error = StoreError;
+
+    fn try_from(row: TaggedRow) -> Result<Self, StoreError> {
+        Ok(Self {
+            uri: set(row.key)?,
+            ordinal: set(row.ordinal)?,
+            part_uri: row.name,
+            mime_type: row.mime_type,
+            kind: set(row.kind)?,
+            hash: set(row.hash)?,
+            size: set(row.number)?,
+        })
+    }
 }
 
 fn uri(text: &str) -> Result<ResourceUri, StoreError> {
@@ -118,6 +147,11 @@ impl Table for Resource {
             " and uri = any($3)"
         );
         join(sorted(rows)?, parts)
+    }
+
+    fn of_rows(rows: &mut TaggedRows) -> Result<Vec<Self>, StoreError> {
+        let parts = rows.take(Source::Part).into_iter().map(PartRow::try_from);
+        join(sorted(rows.take(Source::Resource))?, parts.collect::<Result<_, _>>()?)
     }
 
     async fn keys_after(

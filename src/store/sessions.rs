@@ -8,9 +8,8 @@ pub use open::{OpenOutcome, SessionRow};
 use sqlx::PgConnection;
 use time::OffsetDateTime;
 
-use super::StoreError;
-use super::snapshot::Snapshot;
 use super::write::Write;
+use super::{Store, StoreError};
 use crate::model::ids::{AgentId, PrincipalId, ResourceUri, SessionUid, TenantId};
 use crate::model::scope::Revision;
 use crate::model::session::{LogLevel, ResourceSubscription, Session};
@@ -37,17 +36,22 @@ pub struct SubscriptionState {
     pub since: Revision,
 }
 
-impl Snapshot {
-    /// Reads a session, unless it has ended.
-    pub async fn session(&mut self, session: SessionUid) -> Result<Option<StoredSession>, StoreError> {
-        read(self.connection(), session).await
+impl Store {
+    /// Reads a session with the revision of its scope, unless it has ended.
+    pub async fn session(
+        &self,
+        session: SessionUid,
+    ) -> Result<Option<(Revision, StoredSession)>, StoreError> {
+        let row = self.read(async |connection| read(connection, session).await).await?;
+        row.map(|row| Ok((Revision(row.revision), row.read(session)?))).transpose()
     }
 }
 
 impl Write {
     /// Reads a session in this transaction, unless it has ended.
     pub async fn session(&mut self, session: SessionUid) -> Result<Option<Session>, StoreError> {
-        Ok(read(self.connection(), session).await?.map(|stored| stored.session))
+        let row = read(self.connection(), session).await?;
+        row.map(|row| Ok(row.read(session)?.session)).transpose()
     }
 
     /// Reads the state needed to add a subscription; `None` if the session has ended.
@@ -156,6 +160,7 @@ impl Write {
 }
 
 struct Row {
+    revision: i64,
     tenant: uuid::Uuid,
     agent: uuid::Uuid,
     principal: Option<uuid::Uuid>,
@@ -171,22 +176,18 @@ struct Row {
     sinces: Vec<i64>,
 }
 
-async fn read(
-    connection: &mut PgConnection,
-    session: SessionUid,
-) -> Result<Option<StoredSession>, StoreError> {
-    let row = sqlx::query_as!(
+async fn read(connection: &mut PgConnection, session: SessionUid) -> Result<Option<Row>, sqlx::Error> {
+    sqlx::query_as!(
         Row,
-        r#"select tenant, agent, principal, hash, version, client_name, client_version, level, epoch,
-            since_revision, used_at,
+        r#"select h.revision, s.tenant, s.agent, s.principal, s.hash, s.version, s.client_name, s.client_version,
+            s.level, s.epoch, s.since_revision, s.used_at,
             array(select uri from subscriptions where session = $1 order by uri) as "uris!",
             array(select since_revision from subscriptions where session = $1 order by uri) as "sinces!"
-        from sessions where uid = $1 and ended_at is null"#,
+        from sessions s join heads h on h.scope = s.uid where s.uid = $1 and s.ended_at is null"#,
         session.0,
     )
     .fetch_optional(connection)
-    .await?;
-    row.map(|row| row.read(session)).transpose()
+    .await
 }
 
 impl Row {

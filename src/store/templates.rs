@@ -7,6 +7,7 @@ use uri_template::UriTemplate;
 use super::StoreError;
 use super::columns::{Columns, hash, raw, size};
 use super::definitions::{NewRow, Table, encoded, select, sorted};
+use super::tagged_rows::{Source, TaggedRow, TaggedRows, set};
 use super::write::Write;
 use crate::model::ids::AgentRef;
 use crate::model::resource::Definition;
@@ -25,6 +26,27 @@ struct Row {
     completions: String,
     body: Vec<u8>,
     revision: i64,
+}
+
+impl TryFrom<TaggedRow> for ResourceTemplate {
+    type Error = StoreError;
+
+    fn try_from(row: TaggedRow) -> Result<Self, StoreError> {
+        Row {
+            uri_template: set(row.key)?,
+            name: set(row.name)?,
+            title: row.title,
+            description: row.description,
+            mime_type: row.mime_type,
+            annotations: row.annotations,
+            icons: row.icons,
+            meta: row.meta,
+            completions: set(row.json)?,
+            body: set(row.hash)?,
+            revision: set(row.number)?,
+        }
+        .try_into()
+    }
 }
 
 fn parsed(text: &str) -> Result<UriTemplate, StoreError> {
@@ -72,6 +94,10 @@ impl Table for ResourceTemplate {
             " and uri_template = any($3)"
         );
         sorted(rows)
+    }
+
+    fn of_rows(rows: &mut TaggedRows) -> Result<Vec<Self>, StoreError> {
+        sorted(rows.take(Source::Template))
     }
 
     async fn keys_after(

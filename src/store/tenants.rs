@@ -3,13 +3,12 @@
 use sqlx::types::Json;
 use time::OffsetDateTime;
 
-use super::snapshot::Snapshot;
 use super::write::Write;
 use super::{Store, StoreError};
-use crate::model::agent::{KeyAge, Tenant};
+use crate::model::agent::{KeyAge, Tenant, TenantAddress};
 use crate::model::ids::{Slug, TenantId};
 use crate::model::limits::UseLimits;
-use crate::model::scope::Revision;
+use crate::model::scope::{Revision, Scope};
 
 struct Row {
     uid: uuid::Uuid,
@@ -88,21 +87,32 @@ impl Store {
     }
 }
 
-impl Snapshot {
-    /// Resolves a slug to a tenant, with its time of creation and whether another tenant had the slug before.
-    pub async fn tenant_address(
-        &mut self,
+impl Store {
+    /// Looks up the tenant that a slug names, with the revision of the gateway, whose directory resolves the slug.
+    pub async fn look_up_tenant(
+        &self,
         slug: &Slug,
-    ) -> Result<Option<(TenantId, OffsetDateTime, bool)>, StoreError> {
-        let row = sqlx::query!(
-            r#"select uid, created_at,
-             exists (select from retired_tenants where slug = $1) as "recreated!"
-             from tenants where slug = $1 and deleted_at is null"#,
-            slug.as_str(),
-        )
-        .fetch_optional(self.connection())
-        .await?;
-        Ok(row.map(|row| (TenantId(row.uid), row.created_at, row.recreated)))
+    ) -> Result<(Option<Revision>, Option<TenantAddress>), StoreError> {
+        let row = self
+            .read(async |connection| {
+                sqlx::query!(
+                    r#"select gateway.revision, t.uid as "uid?", t.created_at as "created_at?",
+                        exists (select from retired_tenants where slug = $1) as "recreated!"
+                    from heads gateway left join tenants t on t.slug = $1 and t.deleted_at is null
+                    where gateway.scope = $2"#,
+                    slug.as_str(),
+                    Scope::GATEWAY.0,
+                )
+                .fetch_one(connection)
+                .await
+            })
+            .await?;
+        let found = row.uid.zip(row.created_at).map(|(uid, created_at)| TenantAddress {
+            uid: TenantId(uid),
+            created_at,
+            recreated: row.recreated,
+        });
+        Ok((Some(Revision(row.revision)), found))
     }
 }
 

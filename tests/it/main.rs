@@ -16,6 +16,7 @@ mod container;
 mod demo;
 mod durability;
 mod endpoint;
+mod first_reads;
 mod hardening;
 mod keys;
 mod lifecycle;

@@ -18,4 +18,5 @@ pub(crate) mod metrics;
 pub(crate) mod process;
 pub(crate) mod proxy;
 pub(crate) mod signer;
+pub(crate) mod statements;
 pub(crate) mod wait;

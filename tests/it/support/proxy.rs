@@ -8,12 +8,15 @@ use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::sync::watch;
 
 use super::faults::Fault;
+use super::statements::StatementLog;
 
 pub(crate) struct Proxy {
     /// How to connect to the database through the proxy.
     pub(crate) options: PgConnectOptions,
     fault: watch::Sender<Fault>,
     cut: watch::Sender<()>,
+    /// What was executed through the proxy.
+    pub(crate) statements: StatementLog,
 }
 
 impl Proxy {
@@ -29,10 +32,12 @@ impl Proxy {
         let port = listener.local_addr().unwrap().port();
         let (fault, faults) = watch::channel(Fault::None);
         let (cut, cuts) = watch::channel(());
+        let statements = StatementLog::default();
+        let log = statements.clone();
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let server = Address::of(&target.borrow());
-                let (carrying, mut cuts) = (carry(client, server, faults.clone()), cuts.clone());
+                let (carrying, mut cuts) = (carry(client, server, faults.clone(), log.clone()), cuts.clone());
                 cuts.mark_unchanged();
                 tokio::spawn(async move {
                     tokio::select! {
@@ -48,7 +53,7 @@ impl Proxy {
             .ssl_mode(sqlx::postgres::PgSslMode::Disable)
             .username(database.get_username())
             .database(database.get_database().unwrap());
-        Self { options, fault, cut }
+        Self { options, fault, cut, statements }
     }
 
     /// Drops all bytes in both directions from now on without closing connections, or passes everything again on new
@@ -82,23 +87,31 @@ impl Address {
     }
 }
 
-async fn carry(client: TcpStream, server: Address, mut faults: watch::Receiver<Fault>) {
+async fn carry(client: TcpStream, server: Address, mut faults: watch::Receiver<Fault>, log: StatementLog) {
     if *faults.borrow() == Fault::Refused {
         return;
     }
     let (from_client, to_client) = client.into_split();
     let observed = faults.clone();
+    let mut messages = log.connection();
+    let read = |sent: &[u8]| messages.read(sent);
     let pumping = async {
         match server {
             Address::Socket(path) => {
                 let Ok(stream) = UnixStream::connect(path).await else { return };
                 let (from, to) = stream.into_split();
-                tokio::join!(pump(from_client, to, &observed), pump(from, to_client, &observed));
+                tokio::join!(
+                    pump(from_client, to, &observed, read),
+                    pump(from, to_client, &observed, |_| ())
+                );
             }
             Address::Port(host, port) => {
                 let Ok(stream) = TcpStream::connect((host, port)).await else { return };
                 let (from, to) = stream.into_split();
-                tokio::join!(pump(from_client, to, &observed), pump(from, to_client, &observed));
+                tokio::join!(
+                    pump(from_client, to, &observed, read),
+                    pump(from, to_client, &observed, |_| ())
+                );
             }
         }
     };
@@ -112,10 +125,12 @@ async fn pump(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
     faults: &watch::Receiver<Fault>,
+    mut observe: impl FnMut(&[u8]),
 ) {
     let mut buffer = vec![0; 16 * 1024];
     let mut swallowed = false;
     while let Ok(read @ 1..) = from.read(&mut buffer).await {
+        observe(&buffer[..read]);
         // A connection that lost bytes stays silent: resuming in the middle would be another fault.
         swallowed |= *faults.borrow() == Fault::Swallowed;
         if !swallowed && to.write_all(&buffer[..read]).await.is_err() {

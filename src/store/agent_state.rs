@@ -1,0 +1,161 @@
+//! The state of an agent in one statement, and so of one snapshot: its description, the head of its scope, and its
+//! definitions, or those that changed since a revision.
+//!
+//! A statement is a union of tagged rows. Returning one JSON document instead takes several times as long.
+
+use futures_util::TryStreamExt;
+
+use super::definitions::Table;
+use super::snapshot::Head;
+use super::tagged_rows::{TaggedRow, TaggedRows};
+use super::{Store, StoreError};
+use crate::model::agent::AgentDescription;
+use crate::model::definition::DefinitionKind;
+use crate::model::ids::AgentRef;
+use crate::model::kinds::{ByKind, Family, by_kind};
+use crate::model::prompt::Prompt;
+use crate::model::resource::Resource;
+use crate::model::scope::{Change, ChangeKind, Revision};
+use crate::model::sources::{FailPoint, Sources};
+use crate::model::template::ResourceTemplate;
+
+/// An agent, and definitions of it.
+#[derive(Debug)]
+pub struct AgentState {
+    /// The head of its scope.
+    pub head: Head,
+    /// Its description.
+    pub description: AgentDescription,
+    /// The changes after the revision that was asked for, in order.
+    pub changes: Vec<Change>,
+    /// Its definitions in byte order of their keys: all, or those that the changes concern and that still exist.
+    pub definitions: ByKind<Stored>,
+}
+
+/// Registered definitions, in byte order of their keys.
+#[derive(Debug)]
+pub struct Stored;
+
+impl Family for Stored {
+    type Of<K: DefinitionKind> = Vec<K>;
+}
+
+/// Selects the rows of an agent: `$1` is its tenant, `$2` the agent. `$recent` defines a table of changes, `$changes`
+/// selects from it; the others are conditions on the rows of each table.
+macro_rules! agent_rows {
+    (
+        ($recent:literal, $changes:literal),
+        ($resources:literal, $parts:literal, $templates:literal, $prompts:literal),
+        $($argument:expr),* $(,)?
+    ) => {
+        sqlx::query_as!(
+            TaggedRow,
+            $recent + "select 0 as \"source!\", null::text as key, a.name, a.title, a.instructions as description, \
+             null::text as mime_type, null::text as annotations, null::text as icons, null::text as meta, \
+             null::text as json, null::text as kind, null::bytea as hash, null::integer as ordinal, \
+             h.revision as number, h.floor, null::timestamptz as last_modified \
+             from heads h join agents a on a.uid = h.scope \
+             where h.scope = $2 and a.tenant = $1 and a.deleted_at is null" + $changes
+            + " union all select 2, d.uri, d.name, d.title, d.description, d.mime_type, d.annotations, d.icons, \
+             d.meta, null, null, null, null, d.revision, null, d.last_modified \
+             from resources d where d.tenant = $1 and d.agent = $2" + $resources
+            + " union all select 3, d.uri, d.part_uri, null, null, d.mime_type, null, null, \
+             null, null, d.kind, d.hash, d.ordinal, d.size, null, null \
+             from resource_contents d where d.tenant = $1 and d.agent = $2" + $parts
+            + " union all select 4, d.uri_template, d.name, d.title, d.description, d.mime_type, d.annotations, d.icons, \
+             d.meta, d.completions, null, d.body, null, d.revision, null, null \
+             from templates d where d.tenant = $1 and d.agent = $2" + $templates
+            + " union all select 5, d.name, null, d.title, d.description, null, null, d.icons, \
+             d.meta, d.arguments, null, d.messages, null, d.revision, null, null \
+             from prompts d where d.tenant = $1 and d.agent = $2" + $prompts,
+            $($argument),*
+        )
+    };
+}
+
+/// Collects the rows of a statement. Tests may pause after the first one: the statement has its snapshot by then.
+macro_rules! collect {
+    ($rows:expr, $sources:ident) => {{
+        let (mut rows, mut collected) = ($rows, Vec::new());
+        while let Some(row) = rows.try_next().await? {
+            if collected.is_empty() {
+                $sources.pause(FailPoint::SnapshotBetweenReads).await;
+            }
+            collected.push(row);
+        }
+        Ok(collected)
+    }};
+}
+
+impl Store {
+    /// Reads an agent with all of its definitions; `None` if it does not exist.
+    pub async fn agent_state(
+        &self,
+        agent: AgentRef,
+        sources: &Sources,
+    ) -> Result<Option<AgentState>, StoreError> {
+        let rows = self
+            .read(async |connection| {
+                let rows = agent_rows!(("", ""), ("", "", "", ""), agent.tenant.0, agent.uid.0);
+                collect!(rows.fetch(connection), sources)
+            })
+            .await?;
+        AgentState::of(rows)
+    }
+
+    /// Reads an agent with its changes after a revision, at most `limit`, and the definitions that they concern; `None`
+    /// if it does not exist.
+    pub async fn agent_state_after(
+        &self,
+        agent: AgentRef,
+        after: Revision,
+        limit: usize,
+        sources: &Sources,
+    ) -> Result<Option<AgentState>, StoreError> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let rows = self
+            .read(async |connection| {
+                // An array of keys makes the database look each of them up, however many rows it expects.
+                let rows = agent_rows!(
+                    (
+                        "with recent as materialized (select revision, ordinal, kind, subject from changes \
+                         where scope = $2 and revision > $3 order by revision, ordinal limit $4) ",
+                        " union all select 1, c.subject, null, null, null, null, null, null, null, null, c.kind, null, \
+                         c.ordinal, c.revision, null, null from recent c"
+                    ),
+                    (
+                        " and d.uri = any(array(select c.subject from recent c where c.kind = any($5)))",
+                        " and d.uri = any(array(select c.subject from recent c where c.kind = any($5)))",
+                        " and d.uri_template = any(array(select c.subject from recent c where c.kind = any($6)))",
+                        " and d.name = any(array(select c.subject from recent c where c.kind = any($7)))"
+                    ),
+                    agent.tenant.0,
+                    agent.uid.0,
+                    after.0,
+                    limit,
+                    &kinds_of::<Resource>() as &[&str],
+                    &kinds_of::<ResourceTemplate>() as &[&str],
+                    &kinds_of::<Prompt>() as &[&str],
+                );
+                collect!(rows.fetch(connection), sources)
+            })
+            .await?;
+        AgentState::of(rows)
+    }
+}
+
+/// The kinds of changes that concern a kind of definition.
+fn kinds_of<K: DefinitionKind>() -> Vec<&'static str> {
+    let kinds = ChangeKind::ALL.iter().filter(|kind| (K::IS_CHANGED_BY)(**kind));
+    kinds.map(|kind| kind.as_str()).collect()
+}
+
+impl AgentState {
+    fn of(rows: Vec<TaggedRow>) -> Result<Option<Self>, StoreError> {
+        let mut rows: TaggedRows = rows.into_iter().collect();
+        let Some((head, description)) = rows.take_agent()? else { return Ok(None) };
+        let changes = rows.take_changes()?;
+        let definitions = by_kind!(Stored, K => K::of_rows(&mut rows)?);
+        Ok(Some(Self { head, description, changes, definitions }))
+    }
+}

@@ -1,0 +1,116 @@
+//! What a read of something that is not in memory takes of the database: counted in statements, each of which is a round
+//! trip.
+
+use serde_json::json;
+
+use crate::support::app::{Builder, Replica};
+use crate::support::cluster::{Database, database};
+use crate::support::proxy::Proxy;
+
+/// A replica whose statements are recorded, except those of the change feed.
+async fn recorded(database: &Database) -> (Proxy, Replica) {
+    let proxy = Proxy::before(&database.options).await;
+    let replica = Builder::new(database)
+        .set("WAGGLE_DATABASE__SWEEP_MS", 10_000)
+        .store(|store| store.connect = proxy.options.clone())
+        .start()
+        .await;
+    (proxy, replica)
+}
+
+/// The statements since the last call that are not of background tasks: the audit log, usage and sweeps. Snapshots begin
+/// with an isolation level.
+fn statements(proxy: &Proxy) -> Vec<String> {
+    let background = ["audit", "agent_usage", "last_used_at =", "pg_snapshot_xmin", "set_config"];
+    let is_background = |text: &String| {
+        matches!(text.as_str(), "begin" | "commit") || background.iter().any(|word| text.contains(word))
+    };
+    proxy.statements.take().into_iter().filter(|text| !is_background(text)).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn first_read_of_an_agent_takes_three_statements() {
+    let database = database().await;
+    let writer = Builder::new(&database).start().await;
+    let key = writer.acme("a").await;
+    writer.put("a", "x:1", "one").await;
+    writer.put("a", "x:2", "two").await;
+    let (proxy, reader) = recorded(&database).await;
+
+    statements(&proxy);
+    assert_eq!(reader.http.text("a", &key, "x:1").await.as_deref(), Some("one"));
+    let first = statements(&proxy);
+    assert_eq!(first.len(), 3, "the key, the agent and the content: {first:#?}");
+
+    assert_eq!(reader.http.text("a", &key, "x:2").await.as_deref(), Some("two"));
+    let second = statements(&proxy);
+    assert_eq!(second.len(), 1, "the content: {second:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn first_read_of_another_agent_with_a_known_key_takes_three_statements() {
+    let database = database().await;
+    let writer = Builder::new(&database).start().await;
+    writer.acme("a").await;
+    writer.agent("acme", "b").await;
+    let owner = writer.admin("POST", "/tenants/acme/keys", Some(json!({"scopes": ["mcp"]}))).await.json();
+    let owner = owner["key"].as_str().unwrap();
+    for agent in ["a", "b"] {
+        writer.put(agent, "x:1", agent).await;
+    }
+    let (proxy, reader) = recorded(&database).await;
+    let read = json!({"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": {"uri": "x:1"}});
+    let text = async |agent: &str| {
+        reader.http.post_bearer(agent, owner, &read).await.json()["result"]["contents"][0]["text"].clone()
+    };
+    assert_eq!(text("a").await, "a");
+
+    statements(&proxy);
+    assert_eq!(text("b").await, "b");
+    let read = statements(&proxy);
+    assert_eq!(read.len(), 3, "the slug with its access, the agent and the content: {read:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn change_is_read_in_one_statement_without_the_unchanged_definitions() {
+    let database = database().await;
+    let writer = Builder::new(&database).start().await;
+    let key = writer.acme("a").await;
+    let resources: Vec<_> = (0..50)
+        .map(|n| json!({"uri": format!("x:{n:02}"), "name": "n", "contents": [{"text": "as it was"}]}))
+        .collect();
+    let template = json!({"uriTemplate": "t:{a}", "name": "n", "template": "<{{ a }}>"});
+    let message = json!({"role": "user", "content": {"type": "text", "text": "hello"}});
+    let prompt = json!({"name": "p", "messages": [message]});
+    let manifest = json!({
+        "apiVersion": "waggle/v1", "resources": resources, "templates": [template], "prompts": [prompt],
+    });
+    assert_eq!(writer.admin("PUT", "/agents/a/manifest", Some(manifest)).await.status, 200);
+    let (proxy, reader) = recorded(&database).await;
+    let names = async |method: &str, list: &str| {
+        let answer = reader.http.call("a", &key, method, json!({})).await;
+        let all = answer["result"][list].as_array().unwrap().clone();
+        all.iter().map(|one| one["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(names("resources/list", "resources").await, ["n"; 50]);
+
+    // A definition that is read again from now on would show this.
+    database.execute("update resources set name = 'spoiled' where uri <> 'x:07'").await;
+    database.execute("update templates set name = 'spoiled'").await;
+    statements(&proxy);
+    let changed = json!({"name": "changed", "contents": [{"text": "new"}]});
+    let put = writer.admin("PUT", &crate::support::app::resource("a", "x:07"), Some(changed)).await;
+    assert_eq!(put.status, 200, "{}", put.text());
+    crate::support::wait::eventually("the change is in memory", async || {
+        names("resources/list", "resources").await.contains(&"changed".to_owned())
+    })
+    .await;
+    let refresh = statements(&proxy);
+    assert_eq!(refresh.len(), 1, "{refresh:#?}");
+    let mut expected = vec!["n".to_owned(); 50];
+    expected[7] = "changed".to_owned();
+    assert_eq!(names("resources/list", "resources").await, expected);
+    assert_eq!(names("resources/templates/list", "resourceTemplates").await, ["n"]);
+    assert_eq!(names("prompts/list", "prompts").await, ["p"]);
+    assert_eq!(reader.http.text("a", &key, "x:07").await.as_deref(), Some("new"));
+}
