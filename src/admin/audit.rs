@@ -83,7 +83,7 @@ pub(super) async fn read(
         if query.limit.is_some() || query.cursor.is_some() {
             return Err(Fault::invalid_params("a stream has no pages: omit limit and cursor").into());
         }
-        let body = Body::from_stream(stream(Arc::clone(&app.audit), filter, form));
+        let body = Body::from_stream(stream(Arc::clone(&app.audit.log), filter, form));
         return Ok(([(CONTENT_TYPE, form.mime_type())], body).into_response());
     }
     let agent = filter.agent.as_ref().map(AgentFilter::fingerprint);
@@ -91,8 +91,8 @@ pub(super) async fn read(
     let page = PageParams::new(query.limit, query.cursor.clone()).open(&app.seal, "audit", uid)?;
     let wrong = || Fault::invalid_params("cursor is not valid for this list");
     let after = (!page.after.is_empty()).then(|| AuditPosition::parse(&page.after).ok_or_else(wrong));
-    let rows = app.audit.rows(&filter, after.transpose()?, page.read()).await.map_err(Fault::from)?;
-    app.audit_reads.omit_repeated(authority.call(), &query);
+    let rows = app.audit.log.rows(&filter, after.transpose()?, page.read()).await.map_err(Fault::from)?;
+    app.audit.recent.omit_repeated(authority.call(), &query);
     Ok(page.answer(rows, |row| row.position().to_string(), |row| row).into_response())
 }
 
@@ -113,7 +113,7 @@ pub(super) async fn checkpoint(
     _: Params<Nothing>,
 ) -> Answer<Json<Checkpoint>> {
     authority.operator()?;
-    Ok(Json(app.audit.checkpoint().await.map_err(Fault::from)?))
+    Ok(Json(app.audit.log.checkpoint().await.map_err(Fault::from)?))
 }
 
 /// The filter of the request, restricted to what the caller may read.

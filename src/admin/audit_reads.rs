@@ -1,12 +1,14 @@
-//! Repeated reads of the audit log, as by `waggle audit tail -f`, which have no audit row of their own.
+//! Reads of the audit log. Repeated ones, as by `waggle audit tail -f`, have no audit row of their own.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
+use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use crate::audit::AuditRecorder;
 use crate::http::context::RequestContext;
 use crate::http::intake::SharedContext;
 use crate::model::audit::chain::Digest;
@@ -16,13 +18,29 @@ const REPEATS_WITHIN: Duration = Duration::from_mins(1);
 /// How many reads are remembered; further ones have a row each.
 const MOST: usize = 1_024;
 
+/// The audit log as its readers use it.
+#[derive(Debug)]
+pub struct AuditReader {
+    /// The audit log.
+    pub(super) log: Arc<AuditRecorder>,
+    /// Recent reads of it.
+    pub(super) recent: RecentReads,
+}
+
+impl AuditReader {
+    /// Creates a reader of this log.
+    pub fn new(log: Arc<AuditRecorder>) -> Self {
+        Self { log, recent: RecentReads::default() }
+    }
+}
+
 /// Recent reads, by caller, address and query.
 #[derive(Debug, Default)]
-pub struct AuditReads {
+pub(super) struct RecentReads {
     recent: Mutex<HashMap<Digest, Instant>>,
 }
 
-impl AuditReads {
+impl RecentReads {
     /// Omits the audit row of a call if the same caller at the same address made the same read in the last minute.
     pub(super) fn omit_repeated(&self, call: &SharedContext, query: &impl Debug) {
         let read =
@@ -56,12 +74,12 @@ mod tests {
 
     use tokio::time::Instant;
 
-    use super::{AuditReads, MOST, REPEATS_WITHIN};
+    use super::{MOST, REPEATS_WITHIN, RecentReads};
     use crate::model::audit::chain::Digest;
 
     #[test]
     fn same_read_repeats_until_it_pauses_for_a_minute() {
-        let (reads, start) = (AuditReads::default(), Instant::now());
+        let (reads, start) = (RecentReads::default(), Instant::now());
         let repeats =
             |read: &[u8], seconds| reads.repeats(Digest::of(read), start + Duration::from_secs(seconds));
         assert_eq!([repeats(b"a", 0), repeats(b"b", 0)], [false, false]);
@@ -71,7 +89,7 @@ mod tests {
 
     #[test]
     fn read_that_finds_no_room_repeats_nothing() {
-        let (reads, start) = (AuditReads::default(), Instant::now());
+        let (reads, start) = (RecentReads::default(), Instant::now());
         for number in 0..MOST {
             assert!(!reads.repeats(Digest::of(&number.to_be_bytes()), start));
         }

@@ -9,7 +9,7 @@ use http::request::Parts;
 
 use super::authority::{Authority, Holder};
 use super::services::{Admin, App};
-use crate::http::credential::{self, Presented};
+use crate::http::credential::Presented;
 use crate::http::intake::SharedContext;
 use crate::http::origin::FOREIGN_HOST;
 use crate::http::problem::AdminFault;
@@ -23,7 +23,7 @@ impl FromRequestParts<Arc<Admin>> for Authority {
         let call = SharedContext::of(&parts.extensions)?;
         let holder = identify(parts, admin, call).await;
         if let Err(Fault::Unauthenticated) = &holder {
-            admin.limits.charge_failure(call.client)?;
+            admin.authenticator.charge_failure(call.client)?;
         }
         let authority = Authority::new(holder?, call);
         call.intake.begin_work(authority.grant(), admin.cost(&parts.method))?;
@@ -45,15 +45,14 @@ impl FromRequestParts<Arc<Admin>> for Visit {
 }
 
 async fn identify(parts: &Parts, admin: &Admin, call: &SharedContext) -> Result<Holder, Fault> {
-    let presented = credential::read(&parts.headers, &admin.operators)?;
+    let presented = admin.authenticator.read(&parts.headers)?;
     let presented = match &presented {
         Presented::Anonymous => return Err(Fault::Unauthenticated),
         Presented::Operator(key) => return Ok(Holder::Operator(*key)),
         Presented::Key(key) => PresentedCredential::Key(key, None),
         Presented::Token(token) => PresentedCredential::Token(token, None),
     };
-    admin.limits.admit_credential(call.client, admin.identity.recognize(&presented))?;
-    let grant = admin.identity.identify(presented, call.client).await?;
+    let grant = admin.authenticator.verify(presented, call.client).await?;
     let grant = grant.ok_or(Fault::Unauthenticated)?;
     call.with(|context| context.identified(Some(&grant), || admin.identity.now()));
     Ok(Holder::Key(grant))

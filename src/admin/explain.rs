@@ -156,7 +156,7 @@ async fn decide(
         agent: agent.uid,
         limits: &would_be.limits,
     };
-    if let Err(fault) = app.limits.would_charge(&subject, app.costs.of(cost)) {
+    if let Err(fault) = app.authenticator.limits().would_charge(&subject, app.costs.of(cost)) {
         return Ok(Err((Rule::RateLimit, fault)));
     }
     let own = subject.is_own();

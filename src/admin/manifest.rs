@@ -1,7 +1,6 @@
 //! `/agents/{agent}/manifest`: the whole catalog of an agent.
 
 use std::io::{self, Write};
-use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Request, State};
@@ -10,7 +9,7 @@ use bytes::Bytes;
 use http::StatusCode;
 use http::header::{CONTENT_TYPE, ETAG};
 use serde::{Deserialize, Serialize};
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use utoipa::{IntoParams, ToSchema};
 
 use super::authority::Authority;
@@ -23,6 +22,9 @@ use crate::http::precondition::etag;
 use crate::model::fault::Fault;
 use crate::model::kinds::ByKind;
 use crate::model::scope::Revision;
+
+/// How many manifests are processed at once; others wait.
+const CONCURRENT: usize = 4;
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -88,8 +90,8 @@ pub(super) async fn apply(
     request: Request,
 ) -> Answer<impl IntoResponse> {
     let agent = authority.catalog_of(&app.identity, &slug).await?;
-    let body = json_bytes(request, app.manifest_bytes).await?;
-    let _place = app.place().await?;
+    let body = json_bytes(request, app.manifests.bytes).await?;
+    let _place = app.manifests.acquire().await?;
     let wanted = read(&app, body, slug).await?;
     let (status, audited) = authority.answers(StatusCode::OK);
     let applied = if dry_run {
@@ -133,8 +135,8 @@ pub(super) async fn show(
     _: Params<Nothing>,
 ) -> Answer<impl IntoResponse> {
     let agent = authority.catalog_of(&app.identity, &slug).await?;
-    let _place = app.place().await?;
-    let most = app.manifest_bytes;
+    let _place = app.manifests.acquire().await?;
+    let most = app.manifests.bytes;
     let full = app.catalog.manifest(&agent, most).await?;
     let tag = etag(full.revision);
     let text = off(move || {
@@ -156,11 +158,24 @@ async fn off<T: Send + 'static>(job: impl FnOnce() -> Result<T, Fault> + Send + 
     done.unwrap_or_else(|error| Err(Fault::Internal(error.to_string())))
 }
 
-impl Admin {
+/// The bounds of manifests: their size, and how many are processed at once, since each takes several times its size in
+/// memory.
+#[derive(Debug)]
+pub struct ManifestLimits {
+    /// The maximum size of a manifest as JSON, in bytes.
+    bytes: usize,
+    permits: Semaphore,
+}
+
+impl ManifestLimits {
+    /// Creates the bounds of manifests of at most `bytes`.
+    pub fn new(bytes: usize) -> Self {
+        Self { bytes, permits: Semaphore::new(CONCURRENT) }
+    }
+
     /// Waits for a permit to process a manifest; the request's deadline bounds the wait.
-    async fn place(&self) -> Result<OwnedSemaphorePermit, Fault> {
-        let place = Arc::clone(&self.manifests).acquire_owned().await;
-        place.map_err(|error| Fault::Internal(error.to_string()))
+    async fn acquire(&self) -> Result<SemaphorePermit<'_>, Fault> {
+        self.permits.acquire().await.map_err(|error| Fault::Internal(error.to_string()))
     }
 }
 

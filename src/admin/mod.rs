@@ -34,10 +34,11 @@ use utoipa_axum::routes;
 use crate::http::problem::AdminFault;
 use crate::model::fault::Fault;
 
-pub use audit_reads::AuditReads;
+pub use audit_reads::AuditReader;
 use authentication::Visit;
 pub(crate) use extract::finish;
 pub use limits::LimitBounds;
+pub use manifest::ManifestLimits;
 pub use services::Admin;
 
 /// The administration API: the routes below `/admin/v1`, and their document.

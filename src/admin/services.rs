@@ -3,18 +3,16 @@
 use std::sync::Arc;
 
 use http::Method;
-use tokio::sync::Semaphore;
 
-use super::audit_reads::AuditReads;
+use super::audit_reads::AuditReader;
 use super::limits::LimitBounds;
-use crate::audit::AuditRecorder;
+use super::manifest::ManifestLimits;
 use crate::catalog::Catalog;
 use crate::config::Costs;
+use crate::http::credential::Authenticator;
 use crate::http::cursor::CursorSeal;
-use crate::http::operator_keys::OperatorKeys;
 use crate::http::problem::AdminFault;
 use crate::identity::Identity;
-use crate::quota::limits::Limits;
 use crate::quota::usage::UsageBook;
 
 /// The state of the handlers.
@@ -30,15 +28,11 @@ pub struct Admin {
     /// Resources, resource templates and prompts.
     pub catalog: Arc<Catalog>,
     /// The audit log.
-    pub audit: Arc<AuditRecorder>,
-    /// Recent reads of it, which may be repeated without a row.
-    pub audit_reads: AuditReads,
+    pub audit: AuditReader,
     /// Seals the cursors of lists.
     pub seal: CursorSeal,
-    /// The valid operator keys.
-    pub operators: OperatorKeys,
-    /// The rate limits.
-    pub limits: Arc<Limits>,
+    /// Verifies credentials, and charges requests to the rate limits.
+    pub authenticator: Authenticator,
     /// The usage.
     pub usage: Arc<UsageBook>,
     /// The cost of requests.
@@ -47,10 +41,8 @@ pub struct Admin {
     pub settable: LimitBounds,
     /// The maximum size of a resource's contents, in bytes.
     pub content_bytes: usize,
-    /// The maximum size of a manifest as JSON, in bytes.
-    pub manifest_bytes: usize,
-    /// Permits for processing a manifest, which takes several times its size in memory.
-    pub manifests: Arc<Semaphore>,
+    /// The bounds of manifests.
+    pub manifests: ManifestLimits,
 }
 
 impl Admin {

@@ -1,19 +1,76 @@
-//! Key files of the data directory: the operator's key and the demo's.
+//! The credentials that a gateway accepts and a reload replaces, and the key files of the data directory: the operator's key
+//! and the demo's.
 
 use std::fs;
 use std::io::{IsTerminal, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::sync::Arc;
 
+use arc_swap::ArcSwapOption;
 use secrecy::zeroize::Zeroizing;
 
 use super::AppError;
+use super::background::Background;
 use crate::config::Settings;
+use crate::http::metadata::Metadata;
+use crate::http::operator_keys::OperatorKeys;
+use crate::identity::tokens::{PreparedIssuers, Tokens};
 use crate::model::key::{KeyError, KeyKind, SecretKey};
 use crate::model::sources::Sources;
+use crate::server::gateway::SharedMetadata;
 
 /// The maximum size of a file of operator keys.
 const MAX_BYTES: u64 = 64 << 10;
+
+/// The credentials that a gateway accepts besides the keys in its database. A reload replaces them.
+#[derive(Debug)]
+pub(super) struct AcceptedCredentials {
+    pub(super) operators: OperatorKeys,
+    pub(super) tokens: Arc<Tokens>,
+    /// Names the issuers of tokens to clients.
+    pub(super) metadata: SharedMetadata,
+}
+
+impl AcceptedCredentials {
+    /// Accepts these operator keys and the tokens of the configured issuers.
+    pub(super) fn new(
+        settings: &Settings,
+        operators: OperatorKeys,
+        background: &Background,
+    ) -> Result<Self, AppError> {
+        let tokens = Arc::new(Tokens::new(&settings.tokens, &settings.server.public_url));
+        let issuers = tokens.prepare(&settings.tokens.issuers)?;
+        let accepted = Self { operators, tokens, metadata: Arc::new(ArcSwapOption::empty()) };
+        accepted.replace_issuers(issuers, settings, background);
+        Ok(accepted)
+    }
+
+    /// Replaces the issuers whose tokens are accepted.
+    pub(super) fn replace_issuers(
+        &self,
+        issuers: PreparedIssuers,
+        settings: &Settings,
+        background: &Background,
+    ) {
+        self.tokens.replace(issuers, &background.tasks, &background.stop);
+        let named = settings.tokens.issuers.iter().map(|entry| entry.issuer.to_string()).collect();
+        self.metadata.store(Metadata::new(settings.server.public_url.clone(), named).map(Arc::new));
+    }
+
+    /// Replaces the operator keys.
+    pub(super) fn replace_operators(&self, keys: &[SecretKey]) {
+        self.operators.replace(keys);
+        log_operators(&self.operators);
+    }
+}
+
+/// Logs the ids by which audit rows name the operator keys.
+pub(super) fn log_operators(operators: &OperatorKeys) {
+    for key in operators.list() {
+        tracing::info!(key_id = %key.id.0, key_display = key.display, "operator key in force");
+    }
+}
 
 /// The operator keys of the settings and of their file. Without either, on the embedded database, the one in
 /// `operator.key`, generated at the first start. The lock on the data directory, held by the embedded database, prevents

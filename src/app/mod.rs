@@ -1,6 +1,7 @@
 //! The running gateway: builds its parts, connects them, and owns startup and shutdown.
 
 mod audit;
+mod background;
 mod check;
 mod credentials;
 mod demo;
@@ -20,23 +21,19 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use arc_swap::ArcSwapOption;
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
-use crate::admin::{self, Admin, AuditReads, LimitBounds};
+use crate::admin::{self, Admin, AuditReader, LimitBounds, ManifestLimits};
 use crate::audit::RunningAudit;
 use crate::config::Settings;
 use crate::feed::Feed;
 use crate::http::client_address::TrustedProxies;
+use crate::http::credential::Authenticator;
 use crate::http::cursor::CursorSeal;
-use crate::http::metadata::Metadata;
 use crate::http::operator_keys::OperatorKeys;
 use crate::http::origin::OriginRules;
 use crate::http::recorder::RequestRecorder;
 use crate::http::request_id::RequestIds;
-use crate::identity::tokens::Tokens;
 use crate::mcp::endpoint::{Endpoint, Services};
 use crate::model::feed::{ChangeFeed, Follower};
 use crate::model::sources::Sources;
@@ -47,6 +44,8 @@ use crate::server::listeners::Listeners;
 use crate::server::metrics::Metrics;
 use crate::store::{Store, StoreError, StoreOptions};
 
+use background::Background;
+use credentials::AcceptedCredentials;
 use options::{endpoint_options, feed_options, limit_options, usage_options};
 
 pub use check::{Checked, check};
@@ -61,9 +60,6 @@ pub use verify::{Verdict, verify_audit};
 
 /// How long cleanup may take after the last request: writes of disconnected callers, open connections.
 const AFTER_REQUESTS: Duration = Duration::from_secs(2);
-
-/// How many manifests are processed at once; others wait.
-const CONCURRENT_MANIFESTS: usize = 4;
 
 /// The OpenAPI document of the administration API, as JSON.
 pub fn openapi() -> String {
@@ -82,12 +78,9 @@ pub struct Running {
     feed: Arc<Feed>,
     store: Store,
     audit: RunningAudit,
-    operators: OperatorKeys,
-    tokens: Arc<Tokens>,
-    metadata: SharedMetadata,
+    credentials: AcceptedCredentials,
     listeners: Listeners,
-    background: TaskTracker,
-    background_stop: CancellationToken,
+    background: Background,
     grace: Duration,
 }
 
@@ -118,26 +111,24 @@ async fn build(
     let seal = CursorSeal::new(&secret).ok_or(StoreError::Unreadable("cursor secret"))?;
     let feed =
         Arc::new(Feed::new(store.clone(), sources.clone(), listeners.instance, feed_options(settings)));
-    let (background, background_stop) = (TaskTracker::new(), CancellationToken::new());
-    let tokens = Arc::new(Tokens::new(&settings.tokens, &settings.server.public_url));
-    tokens.replace(tokens.prepare(&settings.tokens.issuers)?, &background, &background_stop);
-    let metadata = Arc::new(ArcSwapOption::from_pointee(metadata(settings)));
+    let background = Background::default();
+    let credentials = AcceptedCredentials::new(settings, operators, &background)?;
     let change_feed = Arc::clone(&feed) as Arc<dyn ChangeFeed>;
     let over_database =
-        DatabaseServices::new(settings, (&store, &sources), &change_feed, Arc::clone(&tokens));
+        DatabaseServices::new(settings, (&store, &sources), &change_feed, Arc::clone(&credentials.tokens));
     let follower: Weak<dyn Follower> =
         Arc::downgrade(&(Arc::clone(&over_database.catalog) as Arc<dyn Follower>));
-    feed.start(follower, &background, &background_stop);
-    over_database.start(&background, &background_stop).await;
+    feed.start(follower, &background.tasks, &background.stop);
+    over_database.start(&background).await;
     let audit = audit::start(settings, &store, &secret, sources.clone())?;
     let ids = RequestIds::new(sources.random.as_ref())?;
     let limits = Arc::new(Limits::new(limit_options(settings)));
     let usage = Arc::new(UsageBook::new(store.clone(), sources.clone(), usage_options(settings)));
-    background.spawn({
-        let (usage, stop) = (Arc::clone(&usage), background_stop.clone());
+    background.tasks.spawn({
+        let (usage, stop) = (Arc::clone(&usage), background.stop.clone());
         async move { usage.run_maintenance(stop).await }
     });
-    let keys = (seal, operators.clone());
+    let keys = (seal, credentials.operators.clone());
     let services = Services {
         identity: Arc::clone(&over_database.identity),
         catalog: Arc::clone(&over_database.catalog),
@@ -151,10 +142,11 @@ async fn build(
         services: services.clone(),
         store: store.clone(),
         connections: listeners.connections.clone(),
-        operators: operators.clone(),
+        operators: credentials.operators.clone(),
         token: settings.metrics.token.clone(),
     };
-    let gateway = gateway(settings, endpoint, services, keys, (metrics, ids), Arc::clone(&metadata));
+    let gateway =
+        gateway(settings, endpoint, services, keys, (metrics, ids), Arc::clone(&credentials.metadata));
     listeners.gateway.fill(Arc::new(gateway));
     Ok(Running {
         address: listeners.address,
@@ -163,12 +155,9 @@ async fn build(
         feed,
         store,
         audit,
-        operators,
-        tokens,
-        metadata,
+        credentials,
         listeners,
         background,
-        background_stop,
         grace: settings.server.shutdown,
     })
 }
@@ -197,20 +186,18 @@ fn gateway(
         agent: settings.limits.agent,
         tenant: settings.limits.tenant,
     };
+    let authenticator = Authenticator::new(Arc::clone(&identity), limits, operators);
     let admin = Admin {
         identity,
         catalog: Arc::clone(&catalog),
-        audit: Arc::clone(recorder.audit()),
-        audit_reads: AuditReads::default(),
-        limits,
+        audit: AuditReader::new(Arc::clone(recorder.audit())),
+        authenticator,
         usage: Arc::clone(recorder.usage()),
         settable,
         costs: settings.costs,
         seal,
-        operators,
         content_bytes: settings.limits.content_bytes,
-        manifest_bytes: settings.limits.manifest_bytes,
-        manifests: Arc::new(Semaphore::new(CONCURRENT_MANIFESTS)),
+        manifests: ManifestLimits::new(settings.limits.manifest_bytes),
     };
     let hosts = settings.server.allowed_hosts.as_ref();
     let origins = OriginRules {
@@ -243,27 +230,12 @@ impl Running {
             self.feed.end_streams().await;
             self.services.drain().await;
             self.audit.stop().await;
-            self.background_stop.cancel();
-            self.background.close();
-            self.background.wait().await;
+            self.background.end().await;
             self.store.close().await;
         };
         if tokio::time::timeout_at(deadline, leaving).await.is_err() {
-            self.background_stop.cancel();
+            self.background.stop.cancel();
             tracing::warn!("database unreachable at shutdown; last writes may be missing");
         }
-    }
-}
-
-/// The metadata of protected resources, which names the configured issuers.
-fn metadata(settings: &Settings) -> Option<Metadata> {
-    let issuers = settings.tokens.issuers.iter().map(|entry| entry.issuer.to_string()).collect();
-    Metadata::new(settings.server.public_url.clone(), issuers)
-}
-
-/// Logs the ids by which audit rows name the operator keys.
-fn log_operator_keys(operators: &OperatorKeys) {
-    for key in operators.list() {
-        tracing::info!(key_id = %key.id.0, key_display = key.display, "operator key in force");
     }
 }

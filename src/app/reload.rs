@@ -1,7 +1,5 @@
 //! `SIGHUP`: reloads the settings that can be applied to a running gateway, all of them or none.
 
-use std::sync::Arc;
-
 use super::{AppError, Running, credentials};
 use crate::config::{ConfigError, Listing, Loaded, LogFilter, Settings};
 use crate::model::sources::Sources;
@@ -73,18 +71,16 @@ impl Reloader {
             )),
             _ => None,
         };
-        let issuers = running.tokens.prepare(&settings.tokens.issuers).map_err(AppError::from)?;
+        let issuers = running.credentials.tokens.prepare(&settings.tokens.issuers).map_err(AppError::from)?;
         (self.set_filter)(&settings.log.filter).map_err(ReloadError::Filter)?;
         if let Some((tls, prepared)) = tls {
             tls.replace(prepared);
         }
         warn_of_tls(running, &settings);
-        running.tokens.replace(issuers, &running.background, &running.background_stop);
-        running.metadata.store(super::metadata(&settings).map(Arc::new));
+        running.credentials.replace_issuers(issuers, &settings, &running.background);
         // Ends streams of tokens whose issuer was removed.
         running.feed.recheck_streams();
-        running.operators.replace(&operators);
-        super::log_operator_keys(&running.operators);
+        running.credentials.replace_operators(&operators);
         Ok(listing)
     }
 }

@@ -79,7 +79,7 @@ async fn begin(
 ) -> Result<Running, AppError> {
     let listeners = listeners?;
     let operators = OperatorKeys::new(&credentials::operators(settings, embedded, &sources)?);
-    super::log_operator_keys(&operators);
+    credentials::log_operators(&operators);
     let own;
     let settings = if embedded {
         own = signing::with_own_key(settings.clone(), &sources)?;

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
-
+use super::background::Background;
 use super::options::{
     catalog_limits, identity_limits, load_options, memory_limits, queue_options, session_limits,
 };
@@ -74,23 +72,23 @@ impl DatabaseServices {
 
     /// Starts the maintenance of all services, which runs until `stop`. Returns once the filter of issued keys is loaded, or
     /// loading it took too long.
-    pub(super) async fn start(&self, background: &TaskTracker, stop: &CancellationToken) {
+    pub(super) async fn start(&self, Background { tasks, stop }: &Background) {
         let Self { identity, sessions, maintenance, .. } = self.clone();
-        background.spawn({
+        tasks.spawn({
             let (identity, stop) = (Arc::clone(&identity), stop.clone());
             async move { identity.run_maintenance(stop).await }
         });
-        background.spawn({
+        tasks.spawn({
             let stop = stop.clone();
             async move { sessions.run_maintenance(stop).await }
         });
-        background.spawn({
+        tasks.spawn({
             let stop = stop.clone();
             async move { maintenance.run(stop).await }
         });
         let loaded = load_issued_keys(&identity).await;
         let stop = stop.clone();
-        background.spawn(async move { identity.follow_issued_keys(loaded, &stop).await });
+        tasks.spawn(async move { identity.follow_issued_keys(loaded, &stop).await });
     }
 
     /// Waits for the writes in progress.

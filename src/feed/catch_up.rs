@@ -16,9 +16,9 @@ const CONCURRENCY: usize = 2;
 
 impl Feed {
     pub(super) async fn catch_up(self: Arc<Self>, stop: CancellationToken) {
-        while stop.run_until_cancelled(self.behind.added.notified()).await.is_some() {
-            let Some(follower) = self.follower() else { return };
-            if stop.run_until_cancelled(refresh_all(&follower, self.behind.take_all())).await.is_none() {
+        while stop.run_until_cancelled(self.follower.fell_behind.notified()).await.is_some() {
+            let Some(follower) = self.follower.get() else { return };
+            if stop.run_until_cancelled(refresh_all(&follower, self.follower.take_behind())).await.is_none() {
                 return;
             }
         }

@@ -6,10 +6,21 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::service::FeedOptions;
-
 /// How long a probe or sweep may be overdue before readiness reports it.
 const GRACE: Duration = Duration::from_secs(1);
+
+/// Intervals and timeouts of the feed.
+#[derive(Debug, Clone)]
+pub struct FeedOptions {
+    /// Interval of probes of the listener's connection, and the timeout of a probe.
+    pub probe: Duration,
+    /// Interval of sweeps.
+    pub sweep: Duration,
+    /// Minimum interval between two `NOTIFY`; messages in between are batched.
+    pub notify: Duration,
+    /// Timeout of connecting and of a sweep.
+    pub timeout: Duration,
+}
 
 /// How long a replica trusts its memory after it sent the last probe that was answered.
 pub(super) fn probe_lease(options: &FeedOptions) -> Duration {

@@ -8,8 +8,8 @@
 //! `hub` holds the event streams of this replica, and `replicas` determines which revisions all replicas have
 //! acknowledged. What a replica costs while nothing changes does not depend on the others: nothing is sent.
 
-mod behind;
 mod catch_up;
+mod follower;
 mod health;
 pub mod hub;
 mod listener;
@@ -21,4 +21,5 @@ mod sweep;
 mod sweeper;
 mod timeline_check;
 
-pub use service::{Feed, FeedOptions, FeedStats};
+pub use health::FeedOptions;
+pub use service::{Feed, FeedStats};

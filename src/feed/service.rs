@@ -1,7 +1,7 @@
 //! The state of the change feed of one replica. Its tasks are in the files named after them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -9,8 +9,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
-use super::behind::BehindScopes;
-use super::health::{FeedHealth, probe_lease};
+use super::follower::FeedFollower;
+use super::health::{FeedHealth, FeedOptions, probe_lease};
 use super::hub::streams::Hub;
 use super::pending::PendingMessages;
 use super::replicas::Replicas;
@@ -20,19 +20,6 @@ use crate::model::scope::{Revision, Scope};
 use crate::model::sources::Sources;
 use crate::store::Store;
 use crate::store::notify::RequestId;
-
-/// Intervals and timeouts of the feed.
-#[derive(Debug, Clone)]
-pub struct FeedOptions {
-    /// Interval of probes of the listener's connection, and the timeout of a probe.
-    pub probe: Duration,
-    /// Interval of sweeps.
-    pub sweep: Duration,
-    /// Minimum interval between two `NOTIFY`; messages in between are batched.
-    pub notify: Duration,
-    /// Timeout of connecting and of a sweep.
-    pub timeout: Duration,
-}
 
 /// How much longer a replica that does not answer is waited for than it trusts its memory: the difference between two
 /// clocks over that time.
@@ -63,10 +50,9 @@ pub struct Feed {
     pub(super) health: FeedHealth,
     pub(super) sweeper: Sweeper,
     pub(super) pending: PendingMessages,
-    pub(super) behind: BehindScopes,
+    pub(super) follower: FeedFollower,
     pub(super) replicas: Replicas,
     pub(super) hub: Hub,
-    follower: OnceLock<Weak<dyn Follower>>,
     /// Number of times that the database went back in time; identifies the current timeline.
     timeline_changes: AtomicU64,
 }
@@ -83,8 +69,7 @@ impl Feed {
             options,
             sweeper: Sweeper::default(),
             pending: PendingMessages::default(),
-            behind: BehindScopes::default(),
-            follower: OnceLock::new(),
+            follower: FeedFollower::default(),
             timeline_changes: AtomicU64::new(0),
         }
     }
@@ -97,7 +82,7 @@ impl Feed {
         tasks: &TaskTracker,
         stop: &CancellationToken,
     ) {
-        if self.follower.set(follower).is_err() {
+        if !self.follower.set(follower) {
             return;
         }
         tasks.spawn(Arc::clone(self).listen(stop.clone()));
@@ -109,17 +94,17 @@ impl Feed {
     /// Returns the feed's counters.
     pub fn stats(&self) -> FeedStats {
         let (sweeps, failed_sweeps) = self.sweeper.counts();
-        let (unproven, catch_ups) = (self.health.unproven_for(), self.behind.started());
+        let (unproven, catch_ups) = (self.health.unproven_for(), self.follower.catch_ups());
         let (timeline_changes, clock_offset) = (self.timeline(), self.sources.clock.offset());
         FeedStats { unproven, sweeps, failed_sweeps, catch_ups, timeline_changes, clock_offset }
     }
 
     /// Passes revisions that were received or swept to the follower and to the hub.
     pub(super) fn deliver(&self, revisions: &[(Scope, Revision)]) {
-        let Some(follower) = self.follower() else { return };
+        let Some(follower) = self.follower.get() else { return };
         for (scope, revision) in revisions {
             if follower.raise(*scope, *revision) {
-                self.behind.add(*scope);
+                self.follower.add_behind(*scope);
             }
             self.hub.raise(*scope, *revision);
         }
@@ -144,10 +129,6 @@ impl Feed {
     /// feed is unproven.
     pub(super) fn longest_wait_for_acks(&self) -> Duration {
         self.options.sweep * 2
-    }
-
-    pub(super) fn follower(&self) -> Option<Arc<dyn Follower>> {
-        self.follower.get().and_then(Weak::upgrade)
     }
 
     /// Requests that every stream checks at once whether it may continue.

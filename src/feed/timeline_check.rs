@@ -66,14 +66,14 @@ impl Feed {
 
     /// The revision of a scope in memory, if it is above the given one.
     fn revision_in_memory_above(&self, scope: Scope, found: Revision) -> Option<(Scope, Revision)> {
-        let held = self.follower().and_then(|follower| follower.applied(scope));
+        let held = self.follower.get().and_then(|follower| follower.applied(scope));
         let seen = self.hub.seen(scope);
         held.max(seen).filter(|held| *held > found).map(|held| (scope, held))
     }
 
     /// The revisions of all scopes in memory.
     fn revisions_in_memory(&self) -> HashMap<Scope, Revision> {
-        let held = self.follower().map(|follower| follower.held()).unwrap_or_default();
+        let held = self.follower.get().map(|follower| follower.held()).unwrap_or_default();
         let mut all: HashMap<_, _> = held.into_iter().collect();
         for (scope, seen) in self.hub.all_seen() {
             let known = all.entry(scope).or_default();
@@ -98,7 +98,7 @@ impl Feed {
         self.store.retire_connections();
         self.pending.drop_revisions();
         self.replicas.forget_revisions();
-        if let Some(follower) = self.follower() {
+        if let Some(follower) = self.follower.get() {
             follower.forget_all();
         }
         self.hub.restart();

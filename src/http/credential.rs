@@ -1,12 +1,19 @@
-//! Credentials: read from the headers, distinguished by kind, and checked as far as possible without a look-up.
+//! Credentials: read from the headers, distinguished by kind, checked as far as possible without a look-up, then verified at
+//! the expense of the client's address.
+
+use std::sync::Arc;
 
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName};
 
 use super::operator_keys::OperatorKeys;
+use crate::identity::Identity;
+use crate::identity::grant::{Grant, PresentedCredential};
+use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
 use crate::model::ids::KeyId;
 use crate::model::key::{KeyKind, SecretKey};
+use crate::quota::limits::Limits;
 
 const AGENT_API_KEY: HeaderName = HeaderName::from_static("x-agent-api-key");
 
@@ -23,6 +30,55 @@ pub enum Presented<'a> {
     Key(SecretKey),
     /// A text of the form of an access token; nothing of it is verified yet.
     Token(&'a str),
+}
+
+/// Verifies the credentials of requests. Clones share what they know.
+#[derive(Debug, Clone)]
+pub struct Authenticator {
+    identity: Arc<Identity>,
+    limits: Arc<Limits>,
+    operators: OperatorKeys,
+}
+
+impl Authenticator {
+    /// Creates an authenticator that accepts these operator keys.
+    pub fn new(identity: Arc<Identity>, limits: Arc<Limits>, operators: OperatorKeys) -> Self {
+        Self { identity, limits, operators }
+    }
+
+    /// The rate limits, to which clients and callers are charged.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Reads the credential of a request, and verifies an operator key.
+    ///
+    /// # Errors
+    /// [`Fault::Unauthenticated`] for one that cannot be valid, and for two that differ.
+    pub fn read<'a>(&self, headers: &'a HeaderMap) -> Result<Presented<'a>, Fault> {
+        read(headers, &self.operators)
+    }
+
+    /// Verifies a credential, and returns what it grants now; `None` without a credential.
+    ///
+    /// # Errors
+    /// Those of [`Limits::admit_credential`] and [`Identity::identify`].
+    pub async fn verify(
+        &self,
+        presented: PresentedCredential<'_>,
+        client: ClientAddress,
+    ) -> Result<Option<Arc<Grant>>, Fault> {
+        self.limits.admit_credential(client, self.identity.recognize(&presented))?;
+        self.identity.identify(presented, client).await
+    }
+
+    /// Charges a refused credential to the address of the client.
+    ///
+    /// # Errors
+    /// [`Fault::RateLimited`].
+    pub fn charge_failure(&self, client: ClientAddress) -> Result<(), Fault> {
+        self.limits.charge_failure(client)
+    }
 }
 
 /// Reads the credential of a request, and verifies an operator key.

@@ -97,7 +97,7 @@ impl Feed {
         if uris.is_empty() {
             return affected;
         }
-        let served = match self.follower() {
+        let served = match self.follower.get() {
             Some(follower) => follower.served(topic.tenant, topic.agent, &template_changes, &uris).await.ok(),
             None => None,
         };
