@@ -2,8 +2,10 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use time::OffsetDateTime;
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::backlog::Step;
@@ -16,6 +18,8 @@ use crate::store::audit::{AppendError, AuditLog};
 
 /// Maximum number of rows moved from the outbox at once.
 pub(super) const MAX_MOVED: i64 = 1_000;
+/// Delay before a failed database operation is repeated.
+const RETRY_DELAY: Duration = Duration::from_millis(250);
 
 /// Result of a [`Job`].
 pub(super) enum JobResult {
@@ -37,9 +41,57 @@ pub(super) enum Job {
     FindEnd(Uuid),
 }
 
-pub(super) type RunningJob = Pin<Box<dyn Future<Output = (AuditLog, JobResult)> + Send>>;
+/// Runs one operation at a time. It has the connection to the log meanwhile.
+pub(super) struct JobRunner {
+    log: Option<AuditLog>,
+    running: Option<RunningJob>,
+    quarantine: Quarantine,
+    sources: Sources,
+    /// When a failed operation is repeated.
+    pub(super) retry_at: Option<Instant>,
+}
 
-pub(super) async fn run(
+type RunningJob = Pin<Box<dyn Future<Output = (AuditLog, JobResult)> + Send>>;
+
+impl JobRunner {
+    pub(super) fn new(log: AuditLog, quarantine: Quarantine, sources: Sources) -> Self {
+        Self { log: Some(log), running: None, quarantine, sources, retry_at: None }
+    }
+
+    /// Whether no operation runs.
+    pub(super) fn is_idle(&self) -> bool {
+        self.running.is_none()
+    }
+
+    /// Starts an operation, if none runs.
+    pub(super) fn start(&mut self, job: Job) {
+        if let Some(log) = self.log.take() {
+            let with = (self.quarantine.clone(), self.sources.clone());
+            self.running = Some(Box::pin(run(log, job, with)));
+        }
+    }
+
+    /// Waits for the running operation; never returns if there is none. It continues when the wait is abandoned.
+    pub(super) async fn finished(&mut self) -> JobResult {
+        let Some(job) = &mut self.running else { return std::future::pending().await };
+        let (log, result) = job.await;
+        self.running = None;
+        self.log = Some(log);
+        result
+    }
+
+    /// Repeats operations after a delay.
+    pub(super) fn retry_later(&mut self) {
+        self.retry_at = Some(Instant::now() + RETRY_DELAY);
+    }
+
+    /// Takes the connection to the log, after which no operation starts; `None` while one runs.
+    pub(super) fn take_log(&mut self) -> Option<AuditLog> {
+        self.log.take()
+    }
+}
+
+async fn run(
     mut log: AuditLog,
     job: Job,
     (quarantine, sources): (Quarantine, Sources),
@@ -95,12 +147,4 @@ async fn enter_damage(
     let rows = log.enter_damage(chain, state, at).await?;
     tracing::error!(%chain, rows, "audit rows lost with a corrupt spill file");
     Ok(())
-}
-
-/// Waits for the running operation; never returns if there is none.
-pub(super) async fn finished(job: &mut Option<RunningJob>) -> (AuditLog, JobResult) {
-    match job {
-        Some(job) => job.await,
-        None => std::future::pending().await,
-    }
 }

@@ -4,7 +4,6 @@ use tokio::time::{Duration, Instant, timeout_at};
 
 use super::Writer;
 use crate::audit::backlog::Backlog;
-use crate::audit::job::finished;
 
 /// How long the shutdown may wait for the database.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(1_500);
@@ -14,7 +13,7 @@ impl Writer {
     /// spill file, for the next process.
     pub(super) async fn finish(mut self) {
         self.write_queued().await;
-        self.outbox = true;
+        self.outbox.waiting = true;
         if !self.flush(Instant::now() + SHUTDOWN_TIMEOUT).await {
             // Written to the spill file as far as there is room.
             self.write_queued().await;
@@ -22,8 +21,8 @@ impl Writer {
             return;
         }
         let at = self.sources.clock.now();
-        let Some(mut log) = self.log.take() else { return };
-        match log.close_chain(self.chain, at).await {
+        let Some(mut log) = self.jobs.take_log() else { return };
+        match log.close_chain(self.end.chain, at).await {
             Ok(()) => {
                 if let Ok(Err(error)) = self.with_backlog(Backlog::remove).await {
                     tracing::warn!(%error, "removing the audit spill file failed");
@@ -37,13 +36,13 @@ impl Writer {
     /// Flushes everything into the log; returns whether that succeeded before the deadline.
     async fn flush(&mut self, deadline: Instant) -> bool {
         while Instant::now() < deadline {
-            if self.job.is_some() {
+            if !self.jobs.is_idle() {
                 // A running operation continues after the deadline, so that its batch is not dropped.
-                let Ok((log, result)) = timeout_at(deadline, finished(&mut self.job)).await else { break };
-                self.finish_job(log, result).await;
-            } else if self.retry_at.is_some() {
+                let Ok(result) = timeout_at(deadline, self.jobs.finished()).await else { break };
+                self.finish_job(result).await;
+            } else if self.jobs.retry_at.is_some() {
                 break;
-            } else if self.end_unknown || self.is_behind() || self.blocked.is_some() || self.outbox {
+            } else if self.end.unknown || self.is_behind() || self.blocked.is_some() || self.outbox.waiting {
                 self.start_next_job().await;
             } else {
                 self.write_queued().await;
