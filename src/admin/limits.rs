@@ -1,8 +1,13 @@
-//! Validation of limits.
+//! Validation of limits, and the bounds of manifests.
+
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::authority::Authority;
 use crate::model::fault::Fault;
 use crate::model::limits::{Rate, RateLimit, UseLimits};
+
+/// How many manifests are processed at once; others wait.
+const CONCURRENT_MANIFESTS: usize = 4;
 
 /// The bounds of limits that may be set.
 #[derive(Debug, Clone)]
@@ -71,5 +76,26 @@ impl LimitBounds {
             )));
         }
         Ok(())
+    }
+}
+
+/// The bounds of manifests: their size, and how many are processed at once, since each takes several times its size in
+/// memory.
+#[derive(Debug)]
+pub struct ManifestLimits {
+    /// The maximum size of a manifest as JSON, in bytes.
+    pub(super) bytes: usize,
+    permits: Semaphore,
+}
+
+impl ManifestLimits {
+    /// Creates the bounds of manifests of at most `bytes`.
+    pub fn new(bytes: usize) -> Self {
+        Self { bytes, permits: Semaphore::new(CONCURRENT_MANIFESTS) }
+    }
+
+    /// Waits for a permit to process a manifest; the request's deadline bounds the wait.
+    pub(super) async fn acquire(&self) -> Result<SemaphorePermit<'_>, Fault> {
+        self.permits.acquire().await.map_err(|error| Fault::Internal(error.to_string()))
     }
 }

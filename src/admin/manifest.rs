@@ -9,7 +9,6 @@ use bytes::Bytes;
 use http::StatusCode;
 use http::header::{CONTENT_TYPE, ETAG};
 use serde::{Deserialize, Serialize};
-use tokio::sync::{Semaphore, SemaphorePermit};
 use utoipa::{IntoParams, ToSchema};
 
 use super::authority::Authority;
@@ -22,9 +21,6 @@ use crate::http::precondition::etag;
 use crate::model::fault::Fault;
 use crate::model::kinds::ByKind;
 use crate::model::scope::Revision;
-
-/// How many manifests are processed at once; others wait.
-const CONCURRENT: usize = 4;
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -156,27 +152,6 @@ pub(super) async fn show(
 async fn off<T: Send + 'static>(job: impl FnOnce() -> Result<T, Fault> + Send + 'static) -> Result<T, Fault> {
     let done = tokio::task::spawn_blocking(job).await;
     done.unwrap_or_else(|error| Err(Fault::Internal(error.to_string())))
-}
-
-/// The bounds of manifests: their size, and how many are processed at once, since each takes several times its size in
-/// memory.
-#[derive(Debug)]
-pub struct ManifestLimits {
-    /// The maximum size of a manifest as JSON, in bytes.
-    bytes: usize,
-    permits: Semaphore,
-}
-
-impl ManifestLimits {
-    /// Creates the bounds of manifests of at most `bytes`.
-    pub fn new(bytes: usize) -> Self {
-        Self { bytes, permits: Semaphore::new(CONCURRENT) }
-    }
-
-    /// Waits for a permit to process a manifest; the request's deadline bounds the wait.
-    async fn acquire(&self) -> Result<SemaphorePermit<'_>, Fault> {
-        self.permits.acquire().await.map_err(|error| Fault::Internal(error.to_string()))
-    }
 }
 
 /// A writer that fails above a number of bytes.

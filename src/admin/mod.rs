@@ -37,8 +37,7 @@ use crate::model::fault::Fault;
 pub use audit_reads::AuditReader;
 use authentication::Visit;
 pub(crate) use extract::finish;
-pub use limits::LimitBounds;
-pub use manifest::ManifestLimits;
+pub use limits::{LimitBounds, ManifestLimits};
 pub use services::Admin;
 
 /// The administration API: the routes below `/admin/v1`, and their document.

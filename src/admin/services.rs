@@ -5,8 +5,7 @@ use std::sync::Arc;
 use http::Method;
 
 use super::audit_reads::AuditReader;
-use super::limits::LimitBounds;
-use super::manifest::ManifestLimits;
+use super::limits::{LimitBounds, ManifestLimits};
 use crate::catalog::Catalog;
 use crate::config::Costs;
 use crate::http::credential::Authenticator;
