@@ -87,7 +87,7 @@ pub(super) fn operators(
     match keys.is_empty() {
         false => Ok(keys),
         true if embedded => {
-            Ok(vec![own_operator(&settings.embedded.data_dir.join("operator.key"), sources)?])
+            Ok(vec![embedded_operator_key(&settings.embedded.data_dir.join("operator.key"), sources)?])
         }
         true => Err(AppError::NoOperatorKey),
     }
@@ -115,7 +115,7 @@ pub(super) fn operator_keys(file: &Path) -> Result<Vec<SecretKey>, AppError> {
     if keys.is_empty() { Err(AppError::NoOperatorKeys(named())) } else { Ok(keys) }
 }
 
-fn own_operator(file: &Path, sources: &Sources) -> Result<SecretKey, AppError> {
+fn embedded_operator_key(file: &Path, sources: &Sources) -> Result<SecretKey, AppError> {
     if let Some(key) = read(file)? {
         return Ok(key);
     }

@@ -9,7 +9,7 @@ use std::hash::Hash;
 /// so that a payer that floods the queue displaces itself alone.
 #[derive(Debug)]
 pub struct FairQueue<K, T> {
-    /// The items of each payer, with their numbers in ascending order. Never empty queues.
+    /// The items of each payer, with their numbers in ascending order. No queue is empty.
     queues: HashMap<K, VecDeque<(u64, T)>>,
     /// The payers with a queue, in the order in which they are served.
     turns: VecDeque<K>,
@@ -27,7 +27,7 @@ pub struct QueueFull;
 pub struct Queued<T> {
     /// Its number, unique in the queue.
     pub number: u64,
-    /// The item that lost its place to it.
+    /// The item that was evicted to make room.
     pub displaced: Option<T>,
 }
 
@@ -61,7 +61,7 @@ impl<K: Copy + Eq + Hash, T> FairQueue<K, T> {
         Ok(Queued { number, displaced })
     }
 
-    /// Removes the newest item of the longest queue, if that stays at least as long as the payer's is then.
+    /// Removes the newest item of the longest queue, if that remains at least as long as the payer's queue after the push.
     fn displace(&mut self, payer: K) -> Result<T, QueueFull> {
         let own = self.queues.get(&payer).map_or(0, VecDeque::len);
         let longest = self.queues.iter().max_by_key(|(_, queue)| queue.len());

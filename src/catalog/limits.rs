@@ -17,7 +17,7 @@ pub struct CatalogLimits {
     pub prompts_per_agent: usize,
     /// Bytes of the registered resources that one prompt may embed in an answer, together.
     pub embedded_bytes: usize,
-    /// Renders at once, and the bounds of each.
+    /// Maximum number of concurrent renders, and the limits of each.
     pub rendering: RendererLimits,
     /// Definitions on a page of a list.
     pub page_size: usize,

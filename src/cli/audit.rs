@@ -48,14 +48,14 @@ pub(super) struct Verify {
     /// An earlier checkpoint, or a directory of them: the rows they record must be present and equal.
     #[arg(long, value_name = "PATH")]
     against: Option<PathBuf>,
-    /// Trusted public keys, one per line as printed by `waggle audit key`: no others may have signed.
+    /// Trusted public keys, one per line as printed by `waggle audit key`; signatures by other keys are reported.
     #[arg(long, value_name = "FILE")]
     trust: Option<PathBuf>,
 }
 
 #[derive(Args)]
 pub(super) struct Key {
-    /// Generate a new key first, which signs from the next start on.
+    /// Generate a new key first, which is used from the next start on.
     #[arg(long)]
     new: bool,
 }

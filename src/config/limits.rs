@@ -63,7 +63,7 @@ section! {
         /// How much anonymous callers of a public agent, those of other tenants included, may use together where the agent or
         /// its tenant has a quota: this percentage of it, in addition to it. They do not use the quota itself.
         strangers_percent: count(u16, 0..=UseLimits::MOST_STRANGERS_PERCENT) = 100,
-        /// The penalty: how long an address has no rate after it used it up with refused credentials.
+        /// The penalty: how long an address is refused after refused credentials exhausted its rate.
         address_penalty: seconds(0..=86_400) = 10,
         /// How many requests of one key may be in flight; further ones are answered 503.
         concurrent_per_key: count(u32, 1..=1_000_000) = 256,

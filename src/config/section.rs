@@ -25,9 +25,9 @@
 //! | `derived(T, kind) = default` | the same; its default follows from the settings above it | `T` |
 //! | `optional(T, kind, example)`, with `= default` where one follows from other settings | the field's name | `Option<T>` |
 //! | `rate(units per second, burst)` | two: `_per_second` and `_burst` | `Option<Rate>` |
-//! | `system(variable)` | none: a variable of the system | `Option<OsString>` |
+//! | `system(variable)` | none: an environment variable of the operating system | `Option<OsString>` |
 
-/// Declares a section. A default may name the fields above it.
+/// Declares a section. A default may refer to the fields above it.
 macro_rules! section {
     (
         $(#[$attribute:meta])*

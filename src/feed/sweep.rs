@@ -32,7 +32,7 @@ impl Feed {
                 if self.sweep().await.is_err() {
                     sleep(RETRY_INTERVAL).await;
                 } else {
-                    // A sweep on behalf of a request that fails starts the retries at once.
+                    // If a sweep that a request waits for fails, retries start at once.
                     let _ = timeout(self.options.sweep, self.sweeper.failure.notified()).await;
                 }
             }

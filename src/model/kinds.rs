@@ -11,6 +11,14 @@ pub trait Family {
     type Of<K: DefinitionKind>;
 }
 
+/// The family without values.
+#[derive(Debug)]
+pub struct Nothing;
+
+impl Family for Nothing {
+    type Of<K: DefinitionKind> = ();
+}
+
 /// A kind that [`ByKind`] has a member for.
 pub trait Member: DefinitionKind {
     /// The value of this kind.
@@ -70,19 +78,12 @@ macro_rules! by_kind {
     };
 }
 
-/// Evaluates an expression for each kind, one after the other, with `K` as the kind.
+/// Evaluates an expression for each kind, one after the other, with `K` as the kind, and drops its values.
 macro_rules! each_kind {
     ($k:ident => $value:expr) => {{
-        type $k = $crate::model::resource::Resource;
-        $value;
-    }
-    {
-        type $k = $crate::model::template::ResourceTemplate;
-        $value;
-    }
-    {
-        type $k = $crate::model::prompt::Prompt;
-        $value;
+        let _ = $crate::model::kinds::by_kind!($crate::model::kinds::Nothing, $k => {
+            $value;
+        });
     }};
 }
 

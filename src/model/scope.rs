@@ -197,6 +197,6 @@ mod tests {
     #[test]
     fn kind_of_a_newer_version_is_unknown() {
         assert_eq!(ChangeKind::parse("resource_added"), ChangeKind::ResourceAdded);
-        assert_eq!(ChangeKind::parse("tool_added"), ChangeKind::Unknown);
+        assert_eq!(ChangeKind::parse("kind_of_a_newer_version"), ChangeKind::Unknown);
     }
 }

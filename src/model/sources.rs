@@ -90,7 +90,7 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// The system's sources; the clock follows the database's.
+    /// The system's sources; the clock is corrected to that of the database.
     pub fn system() -> Self {
         Self {
             clock: Arc::new(DatabaseClock::new(SystemClock)),

@@ -103,7 +103,7 @@ impl Left {
         (calls, most.bytes.is_some() && self.share.bytes <= 0)
     }
 
-    /// Whether the database had nothing left under these limits a moment ago.
+    /// Whether the database recently reported the quota under these limits as exhausted.
     fn is_used_up(&self, most: Most) -> bool {
         self.used_up.is_some_and(|(when, under)| under == most && when.elapsed() < ASK_AGAIN)
     }

@@ -29,7 +29,7 @@ pub(super) enum Target {
     Nothing,
 }
 
-/// The part of the gateway that a path belongs to.
+/// Determines the part of the gateway that a path belongs to.
 pub(super) fn target(path: &str, surface: Surface) -> Target {
     let administered = path == "/admin" || path.starts_with("/admin/");
     match path {

@@ -18,8 +18,8 @@ use crate::store::sessions::SessionUse;
 const USES_PER_STATEMENT: usize = 1_000;
 /// Idle sessions ended per transaction.
 const MOST_ENDED: i64 = 100;
-/// The scope of the write permit for expiry: no session's, so that expiry waits for no writer of one and takes only one
-/// share of the pool.
+/// The scope of the write permit for expiry. It is not the scope of a session, so that expiry never waits for a writer of
+/// a session and takes only one share of the pool.
 const EXPIRY: Scope = Scope(Uuid::max());
 
 impl Sessions {

@@ -145,7 +145,7 @@ async fn older_gateway_runs_on_a_newer_schema() {
             "with bumped as (update heads set revision = revision + 1 \
              where scope = (select uid from agents where slug = 'a') returning scope, revision) \
              insert into changes (scope, revision, ordinal, kind, subject) \
-             select scope, revision, 0, 'tool_added', 'hammer' from bumped",
+             select scope, revision, 0, 'kind_of_a_newer_version', 'hammer' from bumped",
         )
         .await;
     replica.caught_up().await;
