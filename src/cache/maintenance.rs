@@ -33,8 +33,8 @@ impl StoreMaintenance {
     pub async fn run(&self, stop: CancellationToken) {
         let mut ticks = tokio::time::interval(EVERY);
         while stop.run_until_cancelled(ticks.tick()).await.is_some() {
-            self.purge(&stop).await;
             self.prune_changes(&stop).await;
+            self.purge(&stop).await;
         }
     }
 

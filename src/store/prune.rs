@@ -11,23 +11,58 @@ const LOCK: i64 = 0x7761_6767_6c65_0003;
 /// Maximum number of old changes examined per batch.
 const EXAMINED_CHANGES: i64 = 10_000;
 /// Maximum number of scopes per batch; writes to these scopes wait for the batch.
-const SCOPES_PER_BATCH: i64 = 50;
-/// Maximum number of changes deleted per scope and batch, except for a single larger revision.
+const SCOPES_PER_BATCH: i64 = 500;
+/// Maximum number of changes deleted per scope and batch, except for a single larger revision; fewer of each where
+/// there are many, so that a batch deletes at most [`EXAMINED_CHANGES`].
 const CHANGES_PER_SCOPE: i64 = 500;
 
 impl Store {
-    /// Deletes a batch of the changes written longer than `retain` ago, by the database's clock. Returns
-    /// whether there may be more; false if another replica is pruning.
+    /// Deletes a batch of the changes written longer than `retain` ago, by the database's clock, or renews the
+    /// transaction ids of a batch restored from another server. Returns whether there may be more; false if another
+    /// replica is pruning.
     pub async fn prune(&self, retain: Duration) -> Result<bool, StoreError> {
         let retain = retain.as_secs_f64();
         let mut tx = self.transaction("begin").await?;
         let alone = sqlx::query_scalar!(r#"select pg_try_advisory_xact_lock($1) as "locked!""#, LOCK)
             .fetch_one(tx.connection())
             .await?;
-        let pruned = alone && (prune_scopes(&mut tx, retain).await? | prune_orphans(&mut tx, retain).await?);
+        // Alone in its transaction, whose id it assigns.
+        let more = alone
+            && (renew_foreign_ids(&mut tx).await?
+                || prune_scopes(&mut tx, retain).await?
+                || prune_orphans(&mut tx, retain).await?);
         tx.end("commit").await?;
-        Ok(pruned)
+        Ok(more)
     }
+}
+
+/// Gives a batch of the changes that were restored from another server the id of this transaction, and the mark of what
+/// was pruned. A visible row with an id that this server has not assigned yet can only come from another one. Until the
+/// ids catch up, each sweep would find it, and with the mark all heads.
+async fn renew_foreign_ids(tx: &mut Lease) -> Result<bool, StoreError> {
+    let renewed = sqlx::query_scalar!(
+        r#"with ahead as (
+            select scope, revision, ordinal from changes
+            where xid >= pg_snapshot_xmax(pg_current_snapshot()) order by xid limit $1
+        ),
+        renewed as (
+            update changes c set xid = pg_current_xact_id() from ahead
+            where c.scope = ahead.scope and c.revision = ahead.revision and c.ordinal = ahead.ordinal
+            returning c.scope
+        ),
+        noted as (
+            update gateway set pruned_xid = pg_current_xact_id()
+            where pruned_xid >= pg_snapshot_xmax(pg_current_snapshot()) returning singleton
+        )
+        select exists (select from renewed) or exists (select from noted) as "renewed!""#,
+        EXAMINED_CHANGES,
+    )
+    .fetch_one(tx.connection())
+    .await?;
+    if renewed {
+        tracing::info!("renewed transaction ids that were restored from another server");
+    }
+    Ok(renewed)
 }
 
 /// Raises the floors of some scopes and deletes the changes below.
@@ -45,9 +80,10 @@ async fn prune_scopes(tx: &mut Lease, retain: f64) -> Result<bool, StoreError> {
     )
     .fetch_all(tx.connection())
     .await?;
-    if scopes.is_empty() {
+    let Some(share) = i64::try_from(scopes.len()).ok().and_then(|count| EXAMINED_CHANGES.checked_div(count))
+    else {
         return Ok(false);
-    }
+    };
     let pruned = sqlx::query_scalar!(
         r#"with old as (
             select h.scope, h.revision, h.floor,
@@ -84,7 +120,7 @@ async fn prune_scopes(tx: &mut Lease, retain: f64) -> Result<bool, StoreError> {
         select exists (select from gone) as "pruned!""#,
         &scopes,
         retain,
-        CHANGES_PER_SCOPE,
+        share.min(CHANGES_PER_SCOPE),
     )
     .fetch_one(tx.connection())
     .await?;

@@ -1,11 +1,14 @@
 //! Pruning of old changes, and replicas that missed them.
 
+use std::time::Duration;
+
 use http::StatusCode;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
+use waggle::store::Store;
 
 use crate::support::app::{Builder, Replica, gateway};
-use crate::support::cluster::{Database, database};
+use crate::support::cluster::{Database, database, store_options};
 use crate::support::faults::FaultScript;
 use crate::support::wait::eventually;
 
@@ -79,6 +82,30 @@ async fn long_histories_and_large_revisions_are_pruned_completely() {
     assert_eq!(first, 1_503);
     prune(&replica).await;
     assert_eq!(left(&database).await, (vec![1_503], 1_502));
+}
+
+#[tokio::test]
+async fn changes_of_many_scopes_are_pruned_in_few_batches() {
+    let database = database().await;
+    let insert = "with scopes as (
+            insert into heads (scope, revision, floor) select gen_random_uuid(), 40, 0 from generate_series(1, 1000)
+            returning scope
+        )
+        insert into changes (scope, revision, ordinal, kind, subject, at)
+        select scope, n, 0, 'resource_touched', 'x:1', now() - interval '2 days' from scopes, generate_series(1, 40) n";
+    database.execute(insert).await;
+    let store = Store::new(store_options(database.options.clone()));
+    let changes = async || database.number("select count(*) from changes").await;
+    let mut batches = 0;
+    let mut before = changes().await;
+    while store.prune(Duration::from_secs(86_400)).await.unwrap() {
+        batches += 1;
+        let after = changes().await;
+        assert!(before - after <= 10_000, "one batch deletes {}", before - after);
+        before = after;
+    }
+    assert_eq!(before, 0);
+    assert!(batches <= 6, "{batches} batches");
 }
 
 #[tokio::test]
