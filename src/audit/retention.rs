@@ -59,6 +59,7 @@ pub(super) async fn run(mut log: AuditLog, options: RetentionOptions, stop: Canc
             }
             Some(Ok(Dropped::Done(0))) | None => {}
         }
+        // Not kept for an hour: beside the replicas' other connections, it would take a place of the server's for each.
+        log.close().await;
     }
-    log.close().await;
 }

@@ -152,8 +152,8 @@ impl AuditLog {
         self.with(async |connection| head(connection, chain).await).await
     }
 
-    /// Closes the connection.
-    pub async fn close(mut self) {
+    /// Closes the connection; the next operation opens another.
+    pub async fn close(&mut self) {
         if let Some(connection) = self.connection.take() {
             // If the database is unreachable, closing fails, and the connection is dropped.
             let _ = tokio::time::timeout(CONNECT, connection.close()).await;
