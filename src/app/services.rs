@@ -15,6 +15,7 @@ use crate::model::feed::ChangeFeed;
 use crate::model::sources::Sources;
 use crate::sessions::Sessions;
 use crate::store::Store;
+use crate::store::horizon::Horizon;
 
 /// How long startup waits for the filter of issued keys.
 const ISSUED_KEYS_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
@@ -98,7 +99,7 @@ impl DatabaseServices {
 }
 
 /// Loads the filter of issued keys before the first request; in the background, where that takes too long or fails.
-async fn load_issued_keys(identity: &Identity) -> Option<String> {
+async fn load_issued_keys(identity: &Identity) -> Option<Horizon> {
     match tokio::time::timeout(ISSUED_KEYS_TIMEOUT, identity.load_issued_keys()).await {
         Ok(Ok(horizon)) => Some(horizon),
         Ok(Err(error)) => {

@@ -14,6 +14,7 @@ mod health;
 pub mod hub;
 mod listener;
 mod notifier;
+mod open_transactions;
 mod pending;
 mod replicas;
 mod service;

@@ -40,6 +40,8 @@ pub struct FeedStats {
     pub timeline_changes: u64,
     /// Current correction of the local clock towards the database's clock.
     pub clock_offset: time::Duration,
+    /// How long the oldest transaction of the database server has been in progress, in any of its databases.
+    pub oldest_transaction: Duration,
 }
 
 /// The change feed of one replica.
@@ -96,7 +98,16 @@ impl Feed {
         let (sweeps, failed_sweeps) = self.sweeper.counts();
         let (unproven, catch_ups) = (self.health.unproven_for(), self.follower.catch_ups());
         let (timeline_changes, clock_offset) = (self.timeline(), self.sources.clock.offset());
-        FeedStats { unproven, sweeps, failed_sweeps, catch_ups, timeline_changes, clock_offset }
+        let oldest_transaction = self.sweeper.open_transactions.oldest();
+        FeedStats {
+            unproven,
+            sweeps,
+            failed_sweeps,
+            catch_ups,
+            timeline_changes,
+            clock_offset,
+            oldest_transaction,
+        }
     }
 
     /// Passes revisions that were received or swept to the follower and to the hub.

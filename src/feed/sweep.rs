@@ -19,6 +19,7 @@ use crate::model::feed::Unconfirmed;
 use crate::model::sources::FailPoint;
 use crate::store::StoreError;
 use crate::store::changes::{Sweep, SweepConnection};
+use crate::store::horizon::Horizon;
 
 /// Interval between sweeps while they fail.
 const RETRY_INTERVAL: Duration = Duration::from_millis(250);
@@ -93,9 +94,19 @@ impl Feed {
         state.timeline = Some(Timeline::of(&swept));
         self.deliver(&swept.heads);
         self.health.record_sweep(started);
+        self.log_long_transaction(&swept.horizon, started, state).await;
         state.horizon = Some(swept.horizon);
         state.succeeded = Some(started);
         Ok(())
+    }
+
+    /// Logs the oldest transaction in progress once it is long, and who has it.
+    async fn log_long_transaction(&self, horizon: &Horizon, started: Instant, state: &mut SweepState) {
+        let long = self.sweeper.open_transactions.record(horizon.in_progress(), started);
+        let (Some((xid, age)), Some(connection)) = (long, &mut state.connection) else { return };
+        let owner = connection.transaction_owner(xid).await.ok().flatten();
+        let seconds = age.as_secs();
+        tracing::warn!(xid, seconds, ?owner, "long-running transaction keeps vacuum from removing old rows");
     }
 
     /// Sweeps on the previous sweep's connection, or on up to [`NEW_CONNECTIONS`] new ones if the server closes
@@ -129,7 +140,7 @@ impl Feed {
         reconnected: bool,
     ) -> Result<Sweep, StoreError> {
         let before = self.sources.clock.now();
-        let swept = connection.sweep(state.horizon.as_deref()).await?;
+        let swept = connection.sweep(state.horizon.as_ref()).await?;
         let after = self.sources.clock.now();
         self.sources.clock.adjust(ClockSample { before, database: swept.now, after });
         let known = state.timeline.as_ref();

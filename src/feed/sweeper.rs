@@ -7,8 +7,10 @@ use tokio::sync::{Mutex, Notify};
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use super::open_transactions::OpenTransactions;
 use crate::model::scope::Scope;
 use crate::store::changes::{Sweep, SweepConnection};
+use crate::store::horizon::Horizon;
 
 /// Runs one sweep at a time and keeps the state between sweeps.
 #[derive(Debug, Default)]
@@ -19,6 +21,7 @@ pub(super) struct Sweeper {
     /// Whether the last sweep failed.
     pub(super) failing: AtomicBool,
     pub(super) failure: Notify,
+    pub(super) open_transactions: OpenTransactions,
 }
 
 impl Sweeper {
@@ -37,7 +40,7 @@ impl Sweeper {
 #[derive(Debug, Default)]
 pub(super) struct SweepState {
     pub(super) connection: Option<SweepConnection>,
-    pub(super) horizon: Option<String>,
+    pub(super) horizon: Option<Horizon>,
     pub(super) timeline: Option<Timeline>,
     /// When the last successful sweep started.
     pub(super) succeeded: Option<Instant>,
@@ -54,7 +57,7 @@ pub(super) struct Timeline {
 
 impl Timeline {
     pub(super) fn of(sweep: &Sweep) -> Self {
-        Self { server: sweep.server.clone(), epoch: sweep.epoch, next_xid: sweep.next_xid }
+        Self { server: sweep.server.clone(), epoch: sweep.epoch, next_xid: sweep.horizon.next_xid() }
     }
 }
 

@@ -34,7 +34,7 @@ impl Feed {
         }
         // A new connection may reach another server process, and a server that lost transactions assigns their
         // ids again.
-        let suspects = if reconnected || sweep.next_xid < known.next_xid {
+        let suspects = if reconnected || sweep.horizon.next_xid() < known.next_xid {
             self.revisions_in_memory()
         } else {
             sweep

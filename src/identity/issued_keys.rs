@@ -18,6 +18,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::model::key::KeyHash;
+use crate::store::horizon::Horizon;
 use crate::store::{Store, StoreError};
 
 /// The maximum number of keys: 64 MiB. Further keys count as not issued.
@@ -99,7 +100,7 @@ impl IssuedKeys {
     ///
     /// # Errors
     /// If the database cannot be read.
-    pub(super) async fn load(&self, store: &Store) -> Result<String, StoreError> {
+    pub(super) async fn load(&self, store: &Store) -> Result<Horizon, StoreError> {
         let horizon = store.horizon().await?;
         let mut sorted = Vec::new();
         let mut after = Vec::new();
@@ -118,7 +119,7 @@ impl IssuedKeys {
     }
 
     /// Keeps the filter up to date until `stop`.
-    pub(super) async fn follow(&self, store: &Store, loaded: Option<String>, stop: &CancellationToken) {
+    pub(super) async fn follow(&self, store: &Store, loaded: Option<Horizon>, stop: &CancellationToken) {
         stop.run_until_cancelled(async {
             let mut horizon = loaded;
             loop {
@@ -132,7 +133,7 @@ impl IssuedKeys {
     }
 
     /// Loads the filter unless it is loaded, and adds keys until it must be loaded again.
-    async fn follow_from(&self, store: &Store, horizon: Option<String>) -> Option<String> {
+    async fn follow_from(&self, store: &Store, horizon: Option<Horizon>) -> Option<Horizon> {
         let mut horizon = match horizon {
             Some(horizon) => horizon,
             None => match self.load(store).await {

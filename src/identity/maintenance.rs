@@ -6,6 +6,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Identity;
 use crate::store::StoreError;
+use crate::store::horizon::Horizon;
 
 /// The interval at which last uses are written; they are recorded to the minute.
 const WRITE_USES_EVERY: Duration = Duration::from_secs(20);
@@ -53,12 +54,12 @@ impl Identity {
     ///
     /// # Errors
     /// If the database cannot be read.
-    pub async fn load_issued_keys(&self) -> Result<String, StoreError> {
+    pub async fn load_issued_keys(&self) -> Result<Horizon, StoreError> {
         self.memory.issued.load(&self.store).await
     }
 
     /// Keeps the filter of issued keys up to date until `stop`, from the horizon of a load, if there was one.
-    pub async fn follow_issued_keys(&self, loaded: Option<String>, stop: &CancellationToken) {
+    pub async fn follow_issued_keys(&self, loaded: Option<Horizon>, stop: &CancellationToken) {
         self.memory.issued.follow(&self.store, loaded, stop).await;
     }
 }

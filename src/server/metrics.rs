@@ -169,6 +169,10 @@ impl Metrics {
         text.counter("waggle_feed_timeline_changes_total", help, stats.timeline_changes);
         let help = "Offset of the database's clock from the local clock.";
         text.gauge("waggle_clock_offset_seconds", help, stats.clock_offset.as_seconds_f64());
+        let help =
+            "Time since the oldest transaction in progress was first seen, in any database of the server.";
+        let oldest = stats.oldest_transaction.as_secs_f64();
+        text.gauge("waggle_database_oldest_transaction_seconds", help, oldest);
         let help = "Sweeps of the change log, by outcome.";
         let mut family = text.family("waggle_feed_sweeps_total", Kind::Counter, help);
         family.sample("", &[("outcome", "ok")], stats.sweeps);

@@ -4,6 +4,7 @@ use sqlx::{ConnectOptions, PgConnection};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use super::horizon::Horizon;
 use super::snapshot::{Head, Snapshot};
 use super::{Store, StoreError};
 use crate::model::scope::{Change, ChangeKind, Revision, Scope};
@@ -11,17 +12,15 @@ use crate::model::scope::{Change, ChangeKind, Revision, Scope};
 /// Result of a sweep.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sweep {
-    /// Where the next sweep begins: the oldest transaction that was in progress during this one.
-    pub horizon: String,
-    /// The newest revision of each scope written since the previous sweep's horizon; of all scopes, if some
-    /// of those changes have been pruned.
+    /// Where the next sweep begins.
+    pub horizon: Horizon,
+    /// The newest revision of each scope written since the previous sweep; of all scopes, if some of those
+    /// changes have been pruned.
     pub heads: Vec<(Scope, Revision)>,
     /// Identifies the server, database and table of revisions.
     pub server: String,
     /// The epoch of the gateway.
     pub epoch: Option<Uuid>,
-    /// The first unassigned transaction id.
-    pub next_xid: u64,
     /// The database's clock, read between sending the query and receiving its result.
     pub now: OffsetDateTime,
 }
@@ -99,7 +98,7 @@ async fn read_changes(
 /// A dedicated connection for sweeps.
 #[derive(Debug)]
 pub struct SweepConnection {
-    connection: PgConnection,
+    pub(super) connection: PgConnection,
 }
 
 impl Store {
@@ -116,44 +115,49 @@ impl SweepConnection {
     /// Reads the revisions written since `horizon`. The first sweep has no horizon and returns no revisions,
     /// since nothing is in memory yet.
     ///
-    /// Rows of a transaction that was in progress during the previous sweep have an `xid` at or above its
-    /// horizon, however late they commit, so that none is missed. Rows that are found twice are harmless. If
-    /// changes since the horizon have been pruned, all heads are returned.
-    pub async fn sweep(&mut self, horizon: Option<&str>) -> Result<Sweep, StoreError> {
+    /// Rows are found that were not visible to the previous sweep: those of the transactions that were in
+    /// progress then, however late they commit, and of all that began later. If changes of one of these have been
+    /// pruned, all heads are returned; a transaction that is still in progress has committed nothing that could be.
+    pub async fn sweep(&mut self, horizon: Option<&Horizon>) -> Result<Sweep, StoreError> {
         let rows = sqlx::query!(
             r#"with now as materialized (
-                        select pg_snapshot_xmin(pg_current_snapshot())::text as horizon,
-                            pg_snapshot_xmax(pg_current_snapshot())::text as next_xid,
+                        select pg_current_snapshot()::text as snapshot,
+                            pg_is_in_recovery() as in_recovery,
                             waggle_timeline() as server,
                             (select epoch from gateway) as epoch,
                             clock_timestamp() as now
                     )
-                    select now.horizon as "horizon!", now.next_xid as "next_xid!", now.server as "server!",
+                    select now.snapshot as "snapshot!", now.in_recovery as "in_recovery!", now.server as "server!",
                         now.epoch as "epoch?", now.now as "now!", recent.scope as "scope?",
                         recent.revision as "revision?"
                     from now
                     left join (
                         (
                             select scope, max(revision) as revision from changes
-                            where xid >= $1::text::xid8
+                            where xid >= $1::text::xid8 or xid = any($2::text::xid8[])
                             group by scope
                         )
                         union all
                         (
-                            select scope, revision from heads
-                            where $1::text::xid8 <= (select pruned_xid from gateway)
+                            select scope, revision from heads where exists (
+                                select from gateway where pruned_xid >= $1::text::xid8 or exists (
+                                    select from unnest($2::text::xid8[]) as started
+                                    where started <= pruned_xid
+                                    and pg_visible_in_snapshot(started, pg_current_snapshot())
+                                )
+                            )
                         )
                     ) as recent on true"#,
-            horizon,
+            horizon.map(Horizon::from),
+            horizon.map(Horizon::named),
         )
         .fetch_all(&mut self.connection)
         .await?;
         let heads =
             rows.iter().filter_map(|row| Some((Scope(row.scope?), Revision(row.revision?)))).collect();
         let first = rows.into_iter().next().ok_or(StoreError::Unreadable("snapshot"))?;
-        let next_xid = first.next_xid.parse().map_err(|_| StoreError::Unreadable("snapshot"))?;
-        let (horizon, server, epoch, now) = (first.horizon, first.server, first.epoch, first.now);
-        Ok(Sweep { horizon, heads, server, epoch, next_xid, now })
+        let horizon = Horizon::parse(&first.snapshot, first.in_recovery)?;
+        Ok(Sweep { horizon, heads, server: first.server, epoch: first.epoch, now: first.now })
     }
 
     /// Reads the current revisions of scopes; scopes without a head are omitted.

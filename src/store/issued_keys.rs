@@ -1,13 +1,14 @@
 //! The hashes of issued keys, for the filter of known keys in memory.
 
+use super::horizon::Horizon;
 use super::{Store, StoreError};
 use crate::model::key::KeyHash;
 
 /// Keys that changed since a horizon.
 #[derive(Debug)]
 pub struct IssuedSince {
-    /// Where the next query begins: the oldest transaction that was in progress during this one.
-    pub horizon: String,
+    /// Where the next query begins.
+    pub horizon: Horizon,
     /// Whether changes since the horizon were pruned, so that keys may be missing.
     pub pruned: bool,
     /// The hashes of the changed keys, at most as many as requested.
@@ -15,14 +16,18 @@ pub struct IssuedSince {
 }
 
 impl Store {
-    /// The oldest transaction in progress. Keys written by older ones are visible to later reads.
-    pub async fn horizon(&self) -> Result<String, StoreError> {
-        self.read(async |connection| {
-            sqlx::query_scalar!(r#"select pg_snapshot_xmin(pg_current_snapshot())::text as "horizon!""#)
+    /// The horizon of now: keys written by transactions that it does not contain are visible to later reads.
+    pub async fn horizon(&self) -> Result<Horizon, StoreError> {
+        let row = self
+            .read(async |connection| {
+                sqlx::query!(
+                    r#"select pg_current_snapshot()::text as "snapshot!", pg_is_in_recovery() as "in_recovery!""#
+                )
                 .fetch_one(connection)
                 .await
-        })
-        .await
+            })
+            .await?;
+        Horizon::parse(&row.snapshot, row.in_recovery)
     }
 
     /// The hashes of keys that are not revoked, after a hash, in byte order.
@@ -42,23 +47,32 @@ impl Store {
     }
 
     /// The keys that were created or changed since `horizon`.
-    pub async fn issued_since(&self, horizon: &str, limit: i64) -> Result<IssuedSince, StoreError> {
+    pub async fn issued_since(&self, horizon: &Horizon, limit: i64) -> Result<IssuedSince, StoreError> {
         let rows = self
             .read(async |connection| {
                 sqlx::query!(
-                    r#"select now.horizon as "horizon!", now.pruned as "pruned!", changed.hash as "hash?"
+                    r#"select now.snapshot as "snapshot!", now.in_recovery as "in_recovery!",
+                        now.pruned as "pruned!", changed.hash as "hash?"
                     from (
-                        select pg_snapshot_xmin(pg_current_snapshot())::text as horizon,
-                            coalesce($1::text::xid8 <= (select pruned_xid from gateway), false) as pruned
+                        select pg_current_snapshot()::text as snapshot, pg_is_in_recovery() as in_recovery,
+                            exists (
+                                select from gateway where pruned_xid >= $1::text::xid8 or exists (
+                                    select from unnest($2::text::xid8[]) as started
+                                    where started <= pruned_xid
+                                    and pg_visible_in_snapshot(started, pg_current_snapshot())
+                                )
+                            ) as pruned
                     ) as now
                     left join (
                         select k.hash from (
-                            select distinct subject from changes where xid >= $1::text::xid8 and kind = 'key'
+                            select distinct subject from changes
+                            where (xid >= $1::text::xid8 or xid = any($2::text::xid8[])) and kind = 'key'
                         ) as named
                         join api_keys k on k.uid = named.subject::uuid
-                        limit $2
+                        limit $3
                     ) as changed on true"#,
-                    horizon,
+                    horizon.from(),
+                    horizon.named(),
                     limit,
                 )
                 .fetch_all(connection)
@@ -66,7 +80,7 @@ impl Store {
             })
             .await?;
         let first = rows.first().ok_or(StoreError::Unreadable("snapshot"))?;
-        let (horizon, pruned) = (first.horizon.clone(), first.pruned);
+        let (horizon, pruned) = (Horizon::parse(&first.snapshot, first.in_recovery)?, first.pruned);
         let hashes = rows.into_iter().filter_map(|row| row.hash).map(key_hash).collect::<Result<_, _>>()?;
         Ok(IssuedSince { horizon, pruned, hashes })
     }

@@ -3,6 +3,7 @@
 //! Reads are methods of [`Store`], or of a [`Snapshot`](snapshot::Snapshot) if several must be consistent.
 //! Writes are methods of [`Write`](write::Write), a transaction that locks the scopes it changes.
 
+pub mod activity;
 pub mod agent_state;
 pub mod agents;
 pub mod audit;
@@ -13,6 +14,7 @@ pub mod contents;
 pub mod definitions;
 pub mod error;
 pub mod gateway;
+pub mod horizon;
 pub mod issued_keys;
 pub mod key_lookup;
 pub mod keys;

@@ -34,6 +34,7 @@ mod skew;
 mod staleness;
 mod streams;
 mod support;
+mod sweeps;
 mod tenancy;
 mod timeline;
 mod tokens;
