@@ -67,13 +67,16 @@ async fn renew_foreign_ids(tx: &mut Lease) -> Result<bool, StoreError> {
 
 /// Raises the floors of some scopes and deletes the changes below.
 async fn prune_scopes(tx: &mut Lease, retain: f64) -> Result<bool, StoreError> {
-    // Locked, so that no revision is added before the floor is raised. Locked scopes are skipped.
+    // Locked, so that no revision is added before the floor is raised. Locked scopes are skipped. One by one, since a
+    // join would scan all heads for them.
     let scopes = sqlx::query_scalar!(
-        "select scope from heads where scope in (
-            select scope from (
+        "select h.scope from (
+            select distinct scope from (
                 select scope from changes where at < now() - make_interval(secs => $1) order by at limit $2
-            ) as old
-        ) order by scope limit $3 for no key update skip locked",
+            ) as old order by scope limit $3
+        ) as chosen cross join lateral (
+            select scope from heads where heads.scope = chosen.scope for no key update skip locked
+        ) as h",
         retain,
         EXAMINED_CHANGES,
         SCOPES_PER_BATCH,
