@@ -1,8 +1,8 @@
 //! Waggle, a multi-tenant MCP gateway.
 //!
-//! A hosted agent registers resources, resource templates and prompts through the administration API; any MCP client reads
-//! them at `/<agent_id>/mcp`. `ARCHITECTURE.md` describes the modules and the direction of imports: a module imports only what
-//! stands above it in this list.
+//! A hosted agent registers resources, resource templates and prompts through the administration API; any MCP client
+//! reads them at `/<agent_id>/mcp`. `ARCHITECTURE.md` describes the modules and the direction of imports: a module
+//! imports only modules above it in this list.
 
 pub mod model;
 

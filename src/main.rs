@@ -5,12 +5,12 @@ use std::process::ExitCode;
 use waggle::cli;
 use waggle::config::Environment;
 
-/// A request takes some dozens of small pieces of memory and gives them back on another thread as often as not.
+/// A request makes dozens of small allocations, about half of which are freed on another thread.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    // The only provider compiled in; an error would say that it is installed already.
+    // The only provider compiled in; the only possible error is that it is installed already.
     rustls::crypto::ring::default_provider().install_default().ok();
     cli::run(&Environment::of_process())
 }

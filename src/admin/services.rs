@@ -1,4 +1,4 @@
-//! What the handlers share: services, bounds, and the types of their state and answers.
+//! The state that the handlers share: services, bounds, and the types of state and answers.
 
 use std::sync::Arc;
 

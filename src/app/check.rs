@@ -61,7 +61,7 @@ impl Checked {
     }
 }
 
-/// Whether a directory can be written to, or made where it is missing.
+/// Whether a directory can be written to, or created if it is missing.
 fn check_directory(directory: &Path) -> Result<(), String> {
     let name = directory.display();
     let mut ancestors =

@@ -1,4 +1,4 @@
-//! The demo: a tenant, an agent with what `config/demo/` holds, a key, and lines to paste.
+//! The demo: a tenant, an agent with the definitions in `config/demo/`, a key, and commands to paste.
 
 use std::io::Write;
 use std::net::Ipv4Addr;
@@ -28,7 +28,7 @@ use crate::model::precondition::Precondition;
 const MANIFEST: &str = include_str!("../../config/demo/research.json");
 const TENANT: &str = "demo";
 
-/// Registers the demo agent where it does not exist, and prints how to read it. What its user has changed since stays.
+/// Registers the demo agent if it does not exist, and prints commands that read it. Later changes of the user are kept.
 pub(super) async fn register(settings: &Settings, running: &Running) -> Result<(), AppError> {
     let services = &running.services;
     let manifest: ManifestInput =
@@ -38,7 +38,7 @@ pub(super) async fn register(settings: &Settings, running: &Running) -> Result<(
     let (agent, created) = agent(&services.identity, &slug).await.map_err(failed)?;
     let key_file = settings.embedded.data_dir.join("demo.key");
     let kept = credentials::read(&key_file)?;
-    // A first start that was interrupted has left an agent without anything, and no key.
+    // An interrupted first start has left an agent without definitions, and no key.
     let unfinished = kept.is_none() && is_empty(&services.catalog, &agent).await.map_err(failed)?;
     if created || unfinished {
         let wanted = manifest.check(settings.limits.content_bytes).map_err(failed)?;
@@ -56,7 +56,7 @@ pub(super) async fn register(settings: &Settings, running: &Running) -> Result<(
             key
         }
     };
-    // Standard output is closed: the gateway serves nevertheless.
+    // If standard output is closed, the gateway serves nevertheless.
     let _ = print(settings.server.url_of(running.address).as_str(), agent.slug.as_str(), &key);
     Ok(())
 }
@@ -80,7 +80,7 @@ async fn is_good(identity: &Identity, key: &SecretKey, agent: &Agent) -> Result<
     }
 }
 
-/// The agent, and whether it was created now.
+/// Returns the agent, and whether this call created it.
 async fn agent(identity: &Arc<Identity>, slug: &str) -> Result<(Agent, bool), Fault> {
     let form = |_| Fault::NotFound("slug");
     let tenant = Slug::parse(TENANT).map_err(form)?;

@@ -33,7 +33,7 @@ pub(super) fn options(settings: &Settings) -> EmbeddedOptions {
     EmbeddedOptions { bin_dir, path, runtime_dir, ..EmbeddedOptions::new(NAME, data_dir) }
 }
 
-/// How to connect to the database, and the embedded one where it is that.
+/// The options for connecting to the database, and the embedded database if that is the one in use.
 ///
 /// # Errors
 /// If a URL is malformed, or the embedded database cannot be started.

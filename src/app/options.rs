@@ -1,4 +1,4 @@
-//! What the settings come to for each part of the gateway.
+//! Derives the options of each part of the gateway from the settings.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub(super) fn feed_options(settings: &Settings) -> FeedOptions {
     }
 }
 
-/// Half of the pool: what writes may take of it at most.
+/// Writes use at most half of the connection pool.
 fn half_of_pool(settings: &Settings) -> usize {
     (settings.database.max_connections / 2).max(1) as usize
 }
@@ -92,7 +92,7 @@ pub(super) fn endpoint_options(settings: &Settings) -> EndpointOptions {
         body_bytes: settings.limits.body_bytes,
         result_bytes: settings.cache.result_bytes,
         ttl: settings.mcp.ttl,
-        // A sign of life keeps a session alive as well.
+        // Each keep-alive comment of a stream also records a use of its session.
         keep_alive: settings.sessions.keep_alive.min(settings.sessions.idle / 4),
         streams_per_key: settings.limits.streams_per_key,
         streams: settings.limits.streams,
@@ -109,7 +109,7 @@ pub(super) fn limit_options(settings: &Settings) -> LimitOptions {
         agent: limits.agent,
         tenant: limits.tenant,
         address: limits.address,
-        // No address may use up what is looked up for all of them together.
+        // No address may exhaust the look-ups that all addresses share.
         look_ups: Rate::new(look_ups, look_ups),
         concurrent_per_key: limits.concurrent_per_key,
         concurrent_per_agent: limits.concurrent_per_agent,

@@ -12,7 +12,7 @@ use crate::store::migrate::SchemaStatus;
 /// Migrates the configured database. Returns a report for people.
 ///
 /// # Errors
-/// As [`start`](super::start), if the database does not answer within a minute, and where a signal interrupts it.
+/// Those of [`start`](super::start); if the database does not answer within a minute, or a signal interrupts the command.
 pub async fn migrate(settings: Settings) -> Result<String, AppError> {
     let mut signals = Signals::handle().map_err(AppError::Signals)?;
     let (database, embedded) = tokio::select! {

@@ -46,7 +46,7 @@ impl DatabaseServices {
         let memory = Arc::new(IdentityMemory::new(memory_limits(settings)));
         let agents = Arc::new(CellMap::new(settings.cache.agents));
         let session_cells = Arc::new(CellMap::new(settings.cache.sessions));
-        // Identity is last: only a scope of no other kind may be that of a tenant.
+        // Identity is last: a scope that belongs to no other service is a tenant's.
         let scopes = Arc::new(ScopeMap::new(vec![
             Arc::clone(&agents) as Arc<_>,
             Arc::clone(&session_cells) as Arc<_>,

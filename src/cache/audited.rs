@@ -1,4 +1,4 @@
-//! The audit row of a write: built from its summary and the call that it belongs to, and committed with it.
+//! The audit row of a write: built from the summary of the write and its administration call, and committed with it.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ impl Entry {
         Ok(Some(Self { row, call: Arc::clone(call), status }))
     }
 
-    /// Records that the write is committed: nothing else needs to write the row.
+    /// Records that the row is committed, so that the answer does not write it again.
     pub(super) fn committed(self) {
         self.call.committed(self.status);
     }

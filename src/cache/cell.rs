@@ -1,8 +1,9 @@
-//! A cell: the facts cached of one scope, filled by one rule, so that nothing older than a known revision is answered.
+//! A cache cell: cached facts of one scope, with the rule of cache invalidation that no answer is older than the newest
+//! known revision of the scope.
 //!
-//! The cell exists before anything is read into it. The feed raises `wanted`; a load reads head and rows in one snapshot;
-//! what it read is kept only if its revision is not below `wanted`. A reader that finds the cell behind catches up first:
-//! it reads the changes that the cell has missed and drops the facts that they invalidate.
+//! A cell exists before anything is loaded into it, so that the change feed can raise its `wanted` revision. A load
+//! reads head and rows in one snapshot and is kept only if its revision is not below `wanted`. If the cell is behind
+//! `wanted`, a reader first catches up: it reads the missed changes and drops the facts that they invalidate.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
@@ -15,12 +16,12 @@ use crate::model::scope::{Change, ChangeKind, Revision, Scope};
 use crate::model::sources::{FailPoint, Sources};
 use crate::store::{Store, StoreError};
 
-/// Changes read at once; a cell further behind forgets everything instead.
+/// The maximum number of changes to catch up with; a cell further behind drops all facts instead.
 const MOST_CHANGES: usize = 1_000;
 
-/// How long a commit without an answer may still take place: longer than the database leaves a transaction idle.
+/// How long a commit whose response was lost may still take effect: longer than the database keeps a transaction idle.
 const DOUBT: Duration = Duration::from_mins(1);
-/// Most changes in doubt; past it every fact of the scope is.
+/// The maximum number of changes in doubt; above it all facts of the scope are in doubt.
 const MOST_DOUBTS: usize = 1_000;
 
 /// Facts about a scope, which changes invalidate.
@@ -29,22 +30,21 @@ pub trait Invalidate: Default + Send + Sync + 'static {
     fn invalidate(&mut self, change: &Change);
 }
 
-/// A cell as the change feed and the writer see it.
+/// The interface of a cell for the change feed and for writers.
 pub trait ScopeCell: Send + Sync + 'static {
-    /// Raises the revision wanted; true if the cell is behind it.
+    /// Raises the wanted revision; returns whether the cell is behind it.
     fn raise(&self, revision: Revision) -> bool;
 
-    /// The revision that the cell is at; `None` while nothing was kept.
+    /// The revision of the cell; `None` while nothing is cached.
     fn applied(&self) -> Option<Revision>;
 
-    /// Drops at once what this replica's own commit changed.
+    /// Drops the facts that a commit of this replica changed.
     fn forget(&self, changes: &[Change]);
 
-    /// Drops what a commit changes of which it is not known whether it took place, and keeps nothing of it while it still
-    /// may.
+    /// Drops the facts that a commit in doubt changes, and does not cache them while that commit may still take effect.
     fn doubt(&self, changes: Vec<Change>);
 
-    /// Reads what the cell has missed.
+    /// Reads the missed changes.
     fn catch_up<'a>(
         &'a self,
         store: &'a Store,
@@ -52,7 +52,7 @@ pub trait ScopeCell: Send + Sync + 'static {
     ) -> BoxFuture<'a, Result<(), StoreError>>;
 }
 
-/// The facts cached of one scope.
+/// Cached facts of one scope.
 #[derive(Debug)]
 pub struct Cell<H> {
     scope: Scope,

@@ -1,5 +1,5 @@
-//! Loads from the database: a bounded number at once, each within a deadline, and the decision when memory may answer
-//! without one.
+//! Loads cached facts from the database: a bounded number concurrently (against a thundering herd at a cold start), each
+//! with a deadline. [`Loader`] also decides when stale facts may be used because the database is unreachable.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,18 +15,18 @@ use crate::store::{Store, StoreError};
 /// The deadline of a load while the database is unreachable.
 const UNREACHABLE_DEADLINE: Duration = Duration::from_millis(250);
 
-/// Connections that a load tries where the server closed them: a failover or an administrator closes all pooled connections
-/// at once, and each is noticed when it is next used. More than the pool holds by default.
+/// The maximum number of connections that a load tries while each turns out to be closed by the server: after a failover
+/// all pooled connections are, and each is detected when it is next used. More than the default size of the pool.
 const ATTEMPTS: usize = 20;
 
-/// The bounds of loads.
+/// The limits of loads.
 #[derive(Debug, Clone, Copy)]
 pub struct LoadOptions {
-    /// Loads in progress at once.
+    /// The maximum number of concurrent loads.
     pub concurrent: usize,
-    /// The longest that a load may take, waiting for its permit included.
+    /// The deadline of a load, including the wait for its permit.
     pub deadline: Duration,
-    /// How long memory answers while the database is unreachable.
+    /// How long cached facts are used while the database is unreachable.
     pub stale: Duration,
 }
 
@@ -35,7 +35,7 @@ pub struct LoadOptions {
 pub struct LoadLimiter(Semaphore);
 
 impl LoadLimiter {
-    /// Admits `concurrent` loads at once.
+    /// Permits `concurrent` concurrent loads.
     pub fn new(concurrent: usize) -> Self {
         Self(Semaphore::new(concurrent))
     }
@@ -64,7 +64,7 @@ impl Loader {
         &self.sources
     }
 
-    /// Checks that memory may answer: the change feed is proven, or a sweep succeeds now.
+    /// Checks that cached facts may be used: the change feed is proven, or a sweep succeeds now.
     ///
     /// # Errors
     /// [`Fault::StorageUnavailable`] if neither has been the case for longer than [`LoadOptions::stale`].
@@ -76,7 +76,7 @@ impl Loader {
         }
     }
 
-    /// Reads all changes committed so far, so that nothing older is answered.
+    /// Receives all changes committed so far, so that no answer is older.
     ///
     /// # Errors
     /// [`Fault::StorageUnavailable`] if the database does not answer.
@@ -84,7 +84,7 @@ impl Loader {
         self.feed.confirm().await.map_err(|_| Fault::StorageUnavailable)
     }
 
-    /// Whether the change feed is proven, so that memory answers without asking the database.
+    /// Whether the change feed is proven, so that cached facts are used without a query.
     pub fn is_proven(&self) -> bool {
         self.feed.unproven_for().is_zero()
     }
@@ -94,12 +94,12 @@ impl Loader {
         self.feed.status()
     }
 
-    /// How long memory answers while the database is unreachable.
+    /// How long cached facts are used while the database is unreachable.
     pub fn stale(&self) -> Duration {
         self.options.stale
     }
 
-    /// Runs a load, and repeats it where its connection was closed: another connection may answer.
+    /// Runs a load, and repeats it on another connection if its connection was closed.
     ///
     /// # Errors
     /// Those of the load; [`StoreError::Timeout`] past the deadline, which is shorter while the database is unreachable.
@@ -137,11 +137,11 @@ impl Loader {
         tokio::time::timeout(deadline, loading).await.unwrap_or(Err(StoreError::Timeout))
     }
 
-    /// Finds a fact in a cell: the cached one; otherwise, once the cell has caught up, a loaded one; otherwise, while
-    /// memory is trusted, a stale one.
+    /// Finds a fact in a cell: the cached one; otherwise, once the cell has caught up, a loaded one; otherwise a stale
+    /// one, while stale facts may be used.
     ///
     /// # Errors
-    /// Those of `load`, where nothing stale may be answered.
+    /// Those of `load`, if no stale fact may be used.
     pub async fn find<H: Invalidate, T>(
         &self,
         cell: &Cell<H>,
@@ -181,12 +181,13 @@ impl Loader {
         .await
     }
 
-    /// Whether memory answers without an attempt to load: the database is unreachable, and memory is still trusted.
+    /// Whether cached facts are used without an attempt to load: the database is unreachable, and stale facts may be
+    /// used.
     pub fn answers_from_memory(&self) -> bool {
         self.feed.is_unreachable() && self.trusts_memory()
     }
 
-    /// Whether to answer from memory after a load failed. A sweep is attempted first, since one broken connection does not
+    /// Whether to use a stale fact after a load failed. A sweep is attempted first, since one broken connection does not
     /// make the database unreachable.
     pub async fn is_left_to_memory(&self) -> bool {
         self.feed.confirm().await.is_err() && self.trusts_memory()

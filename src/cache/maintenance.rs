@@ -1,5 +1,4 @@
-//! Maintenance of the database: purging what was deleted and pruning the log of changes, from time to time and by one
-//! replica at once.
+//! Maintenance of the database: periodically purges deleted rows and prunes the log of changes, one replica at a time.
 
 use std::time::Duration;
 
@@ -8,11 +7,11 @@ use tokio_util::sync::CancellationToken;
 use crate::model::sources::Sources;
 use crate::store::{Store, StoreError};
 
-/// How long a step of the purge or the pruning may take.
+/// The timeout of one step of a purge or of pruning.
 const STEP: Duration = Duration::from_secs(30);
-/// How often both look for something to do.
+/// The interval between runs of both.
 const EVERY: Duration = Duration::from_mins(1);
-/// How long unreferenced rows are kept: far longer than any replica answers from a stale memory.
+/// How long unreferenced rows are kept: far longer than any replica uses stale facts.
 const PURGE_AFTER: time::Duration = time::Duration::minutes(30);
 
 /// Purges deleted rows and prunes old changes.
@@ -24,7 +23,7 @@ pub struct StoreMaintenance {
 }
 
 impl StoreMaintenance {
-    /// Keeps changes for `retain_changes`.
+    /// Creates the task; changes are retained for `retain_changes`.
     pub fn new(store: Store, sources: Sources, retain_changes: Duration) -> Self {
         Self { store, sources, retain_changes }
     }
@@ -38,7 +37,7 @@ impl StoreMaintenance {
         }
     }
 
-    /// Removes what was deleted, orphaned or ended long ago.
+    /// Purges rows that were deleted, became unreferenced or ended more than [`PURGE_AFTER`] ago.
     pub async fn purge(&self, stop: &CancellationToken) {
         let before = self.sources.clock.now() - PURGE_AFTER;
         while !stop.is_cancelled() {
@@ -68,7 +67,7 @@ impl StoreMaintenance {
     }
 }
 
-/// Runs a step within its deadline: it holds locks, which a lost connection would keep.
+/// Runs a step with a timeout, since a lost connection would keep the locks of the step.
 async fn in_time<T>(step: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
     tokio::time::timeout(STEP, step).await.unwrap_or(Err(StoreError::Timeout))
 }

@@ -1,9 +1,10 @@
-//! The cache rule: what is held in memory of a scope, how it is loaded, and how a write invalidates it.
+//! The cache rule: how facts of a scope are cached, loaded, and invalidated by writes.
 //!
-//! Nothing here knows what is cached. [`Cell`] holds facts about one scope and applies the rule; a [`ScopeMap`] finds the
-//! cell of a scope when the change feed raises it; a [`Loader`] bounds and times loads from the database and decides when
-//! memory may answer without it; a [`Writer`] serializes the writes of a scope, commits them and raises their cells; a
-//! [`GroupCommit`] writes rows of many callers in one commit; a [`FairQueue`] is served in turn between payers.
+//! The module is generic over the cached facts. [`Cell`] holds facts of one scope and applies the rule; a [`ScopeMap`]
+//! finds the cell of a scope when the change feed raises it; a [`Loader`] bounds and times loads from the database and
+//! decides when memory may answer without it; a [`Writer`] serializes the writes of a scope, commits them and raises
+//! their cells; a [`GroupCommit`] writes rows of many callers in one commit; a [`FairQueue`] is served in turn between
+//! payers.
 
 mod audited;
 mod cell;

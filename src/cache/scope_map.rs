@@ -1,4 +1,4 @@
-//! From a scope to its cell: what the change feed and the writer raise.
+//! The map from scopes to their cells, through which the change feed and writers raise revisions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,8 @@ pub trait CellSet: Send + Sync + 'static {
     /// The cell of a scope, if it is of this kind and in memory.
     fn cell(&self, scope: Scope) -> Option<Arc<dyn ScopeCell>>;
 
-    /// Raises the revision wanted of a scope; `None` if its cell is not of this set. True if the cell is behind.
+    /// Raises the wanted revision of a scope; returns whether its cell is behind, or `None` if the cell is not in this
+    /// set.
     fn raise(&self, scope: Scope, revision: Revision) -> Option<bool> {
         self.cell(scope).map(|cell| cell.raise(revision))
     }
@@ -42,19 +43,19 @@ impl ScopeMap {
         self.raises.load(Ordering::SeqCst)
     }
 
-    /// How often the database changed its timeline: was restored, or failed over with losses.
+    /// How often the database changed its timeline by a restore, or by a failover that lost commits.
     pub fn timeline(&self) -> u64 {
         self.timeline.load(Ordering::Acquire)
     }
 
-    /// Raises the revision wanted of a scope: nothing older is answered from now on. True if its cell is behind.
+    /// Raises the wanted revision of a scope: nothing older is answered from now on. Returns whether its cell is behind.
     pub fn raise(&self, scope: Scope, revision: Revision) -> bool {
-        // Counted before the cell is looked for: a load that began earlier either finds its cell raised or sees the count.
+        // Counted before the cell is looked up: a load that began earlier finds either its cell or the count raised.
         self.raises.fetch_add(1, Ordering::SeqCst);
         self.sets.iter().find_map(|set| set.raise(scope, revision)).unwrap_or(false)
     }
 
-    /// The revision that the cell of a scope is at.
+    /// The revision of the cell of a scope.
     pub fn applied(&self, scope: Scope) -> Option<Revision> {
         self.cell(scope).and_then(|cell| cell.applied())
     }
@@ -66,7 +67,7 @@ impl ScopeMap {
 
     /// Empties all cells: the database is on another timeline, whose revisions mean something else.
     pub fn clear(&self) {
-        // First: a cell created meanwhile is dropped below, and one created later reads the new timeline.
+        // Counted first: a cell created meanwhile is dropped below, and one created later reads the new timeline.
         self.timeline.fetch_add(1, Ordering::AcqRel);
         self.raises.fetch_add(1, Ordering::SeqCst);
         self.sets.iter().for_each(|set| set.clear());
@@ -82,15 +83,15 @@ impl ScopeMap {
         }
     }
 
-    /// Drops what a committed write changed, before it is answered: if the database becomes unreachable before this
-    /// replica has read the change, the old state must not be answered.
+    /// Drops the facts that a committed write changed, before the write is answered: if the database becomes
+    /// unreachable before this replica has read the change, the old state must not be answered.
     pub(super) fn forget(&self, scope: Scope, changes: &[Change]) {
         if let Some(cell) = self.cell(scope) {
             cell.forget(changes);
         }
     }
 
-    /// Drops what a write changed whose commit was not answered, and keeps nothing of it for a while.
+    /// Drops the facts that a commit in doubt changes, and does not cache them for a while.
     pub(super) fn doubt(&self, scope: Scope, changes: Vec<Change>) {
         if let Some(cell) = self.cell(scope) {
             cell.doubt(changes);

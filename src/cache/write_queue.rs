@@ -1,4 +1,4 @@
-//! The write queue: writers of one scope wait here for each other, before any of them takes a connection.
+//! The write queue: writers of one scope wait for each other before one of them takes a connection of the pool.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,16 +10,16 @@ use tokio::sync::{Mutex, OwnedMutexGuard, OwnedSemaphorePermit, Semaphore, Semap
 use crate::model::fault::Fault;
 use crate::model::scope::Scope;
 
-/// The bounds of the write queue.
+/// The limits of the write queue.
 #[derive(Debug, Clone, Copy)]
 pub struct QueueOptions {
-    /// Writes at once, over all scopes: at most half of the pool.
+    /// The maximum number of concurrent writes of all scopes: at most half of the pool.
     pub concurrent: usize,
-    /// Writes that wait for one scope.
+    /// The maximum number of writes that wait for one scope.
     pub waiting_per_scope: usize,
-    /// The longest wait for a permit.
+    /// The timeout of waiting for a permit.
     pub wait: Duration,
-    /// The longest that a write may take once it has its permit.
+    /// The deadline of a write once it has its permit.
     pub deadline: Duration,
 }
 
@@ -33,12 +33,12 @@ pub(super) struct WriteQueue {
 
 #[derive(Debug, Default)]
 struct ScopeQueue {
-    /// Writers that wait, and the one that writes.
+    /// The waiting writers of a scope and the active one.
     writers: AtomicUsize,
     turn: Arc<Mutex<()>>,
 }
 
-/// The right to write to a scope, until dropped.
+/// The permit to write to a scope, released when dropped.
 #[derive(Debug)]
 pub(super) struct WritePermit<'q> {
     queue: &'q WriteQueue,
@@ -53,7 +53,7 @@ impl Drop for WritePermit<'_> {
     }
 }
 
-/// The fault of a write that waits for too long, or behind too many.
+/// The fault of a write that waits for too long, or behind too many others.
 pub(super) fn busy() -> Fault {
     Fault::Unavailable { retry_after: Duration::from_secs(1) }
 }
@@ -63,12 +63,12 @@ impl WriteQueue {
         Self { scopes: DashMap::new(), connections: Arc::new(Semaphore::new(options.concurrent)), options }
     }
 
-    /// The longest that a write may take.
+    /// The deadline of a write.
     pub(super) fn deadline(&self) -> Duration {
         self.options.deadline
     }
 
-    /// The longest wait for a permit.
+    /// The timeout of waiting for a permit.
     pub(super) fn wait(&self) -> Duration {
         self.options.wait
     }
@@ -76,7 +76,7 @@ impl WriteQueue {
     /// Waits for a share of the pool, in the order of arrival, for a write that changes no scope.
     ///
     /// # Errors
-    /// [`Fault::Unavailable`] past the longest wait.
+    /// [`Fault::Unavailable`] after the timeout.
     pub(super) async fn acquire_share(&self) -> Result<SemaphorePermit<'_>, Fault> {
         let acquired = tokio::time::timeout(self.options.wait, self.connections.acquire()).await;
         acquired.ok().and_then(Result::ok).ok_or_else(busy)
@@ -85,7 +85,7 @@ impl WriteQueue {
     /// Waits for a scope and then for a share of the pool, each in the order of arrival.
     ///
     /// # Errors
-    /// [`Fault::Unavailable`] if too many writers wait already, and past the longest wait.
+    /// [`Fault::Unavailable`] if too many writers wait already, and after the timeout.
     pub(super) async fn acquire(&self, scope: Scope) -> Result<WritePermit<'_>, Fault> {
         let queue = self.enter(scope).ok_or_else(busy)?;
         let mut permit = WritePermit { queue: self, scope, guards: None };

@@ -1,4 +1,4 @@
-//! Writes: one at a time to each scope, detached from the caller, published once committed.
+//! Runs writes: one at a time per scope, detached from the caller, and published to cells and replicas after the commit.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,14 +27,14 @@ pub struct Writer {
     tasks: TaskTracker,
 }
 
-/// The changes of a commit that is not answered yet. Dropped before it is, they are in doubt.
+/// The changes of a commit without a response yet. If this is dropped before the response, the changes are in doubt.
 struct UnansweredCommit<'m> {
     scopes: &'m ScopeMap,
     changes: Vec<(Scope, Vec<Change>)>,
 }
 
 impl UnansweredCommit<'_> {
-    /// The commit took place.
+    /// Records that the commit succeeded.
     fn committed(mut self) {
         for (scope, changes) in std::mem::take(&mut self.changes) {
             self.scopes.forget(scope, &changes);
@@ -67,12 +67,12 @@ impl Writer {
         self.tasks.wait().await;
     }
 
-    /// The writes that outlive their callers.
+    /// The tasks of writes, which outlive their callers.
     pub fn tasks(&self) -> &TaskTracker {
         &self.tasks
     }
 
-    /// Runs a write to its end, even where its caller is cancelled: a commit would otherwise not be published.
+    /// Runs a write to its end, even if its caller is cancelled: a commit would otherwise not be published.
     pub async fn detached<T: Send + 'static>(
         &self,
         write: impl Future<Output = Result<T, Fault>> + Send + 'static,
@@ -83,8 +83,8 @@ impl Writer {
             .unwrap_or_else(|error| Err(Fault::Internal(error.to_string())))
     }
 
-    /// Runs `work` as one transaction with the permit of `scope`, the outermost scope that it locks, and publishes what was
-    /// committed, with the audit row of its call. Nothing is committed where `work` fails or changes nothing.
+    /// Runs `work` as one transaction with the permit of `scope`, the outermost scope that it locks, and publishes what
+    /// was committed, with the audit row of its call. Nothing is committed if `work` fails or changes nothing.
     pub async fn transact<T>(
         &self,
         scope: Scope,
@@ -109,13 +109,14 @@ impl Writer {
             entry.into_iter().for_each(Entry::committed);
             done
         };
-        // Past the deadline it is not known whether the commit took place: the sweep finds it if it did, and memory does not
-        // answer what it may have changed.
+        // Past the deadline it is not known whether the commit took place: the sweep finds it if it did, and memory
+        // does not answer what it may have changed.
         let written = tokio::time::timeout(self.queue.deadline(), writing).await;
         written.unwrap_or(Err(Fault::StorageUnavailable))
     }
 
-    /// Runs a statement that writes what no cell can hold yet, with a share of the pool and within the deadline of a write.
+    /// Runs a statement that writes what no cell can hold yet, with a share of the pool and within the deadline of a
+    /// write.
     pub async fn execute<T>(
         &self,
         statement: impl Future<Output = Result<T, StoreError>>,
@@ -125,7 +126,7 @@ impl Writer {
         Ok(done.unwrap_or(Err(StoreError::Timeout))?)
     }
 
-    /// The longest that a write waits before it begins.
+    /// The timeout of waiting before a write begins.
     pub fn longest_wait(&self) -> Duration {
         self.queue.wait()
     }
@@ -145,7 +146,7 @@ impl std::fmt::Debug for Writer {
     }
 }
 
-/// The changes of a write that decide about access.
+/// The changes of a write that affect access.
 fn access_changes(write: &Write) -> Vec<(Scope, Vec<Change>)> {
     let of_scope = |(scope, revision, changes): (Scope, Revision, &[(ChangeKind, String)])| {
         let access = changes.iter().filter(|(kind, _)| kind.decides_access());

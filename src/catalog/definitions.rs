@@ -1,4 +1,4 @@
-//! Definitions of any kind, as their owner writes and reads them.
+//! The operations of owners on definitions of any kind: put, delete, read and list.
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
@@ -21,9 +21,9 @@ use crate::store::StoreError;
 use crate::store::definitions::{Put, Removal, Table};
 use crate::store::write::Write;
 
-/// A kind of definition that agents register: what is checked when one is.
+/// A kind of definition: the checks when one is registered.
 pub trait Registered: Table + Member {
-    /// Whether [`check`](Self::check) examines anything.
+    /// Whether [`check`](Self::check) does anything.
     const IS_CHECKED: bool = false;
 
     /// The maximum number of definitions of an agent.
@@ -38,13 +38,13 @@ pub trait Registered: Table + Member {
         std::future::ready(Ok(()))
     }
 
-    /// Whether a replacement has all that [`check`](Self::check) examines in common with this definition.
+    /// Whether a replacement is equal in everything that [`check`](Self::check) examines.
     fn is_checked_as(&self, _new: &Self::New) -> bool {
         true
     }
 
-    /// Finds the first of new keys that conflicts with another of them or with a known one; these do not conflict with each
-    /// other.
+    /// Finds the first of new keys that conflicts with another of them or with a known one; these do not conflict with
+    /// each other.
     fn find_conflict(
         _catalog: &Catalog,
         _tenant: TenantId,
@@ -62,7 +62,7 @@ pub trait Registered: Table + Member {
         new: &Self::New,
     ) -> impl Future<Output = Result<(), Fault>> + Send;
 
-    /// Adds to the number of definitions of the agent, where that is stored.
+    /// Adds to the number of definitions of the agent, if that is stored.
     fn count(
         _write: &mut Write,
         _target: &Target,
@@ -125,7 +125,7 @@ impl Catalog {
         }
     }
 
-    /// Adds or replaces a definition. One that is the same already is left as it is, its revision too.
+    /// Adds or replaces a definition. A definition that does not differ is unchanged, and keeps its revision.
     ///
     /// # Errors
     /// [`Fault::InvalidParams`] for what [`Registered::check`] and [`Registered::add`] refuse; [`Fault::Unavailable`]
@@ -141,7 +141,7 @@ impl Catalog {
         self.put_made::<K>(agent, K::key_of(&new).clone(), |_| Ok(new), condition, audited).await
     }
 
-    /// As [`put`](Self::put), with a definition that is made of the one that it replaces, if any.
+    /// As [`put`](Self::put), with a definition that is computed from the one that it replaces, if any.
     pub(super) async fn put_made<K: Registered>(
         self: &Arc<Self>,
         agent: &Agent,
@@ -188,7 +188,7 @@ impl Catalog {
         Ok(Written { revision, created: old.is_none() })
     }
 
-    /// Removes a definition; answers the revision without it.
+    /// Removes a definition; returns the revision of the removal.
     ///
     /// # Errors
     /// [`Fault::NotFound`], [`Fault::RevisionMismatch`].

@@ -1,4 +1,4 @@
-//! The catalog as the change feed sees it.
+//! Implements the port through which the change feed updates the catalog.
 
 use super::Catalog;
 use crate::model::feed::{BoxFuture, Follower, Unconfirmed};

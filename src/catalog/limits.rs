@@ -1,24 +1,24 @@
-//! The bounds of the catalog. Each has a setting, documented in `config/waggle.toml`.
+//! The limits of the catalog. Each has a setting, documented in `config/waggle.toml`.
 
 use super::render::RendererLimits;
 
-/// The bounds of [`Catalog`](super::Catalog).
+/// The limits of [`Catalog`](super::Catalog).
 #[derive(Debug, Clone)]
 pub struct CatalogLimits {
-    /// Bytes of contents held in memory.
+    /// The maximum bytes of cached contents.
     pub cached_content_bytes: u64,
-    /// Bytes of compiled templates and prompts held in memory.
+    /// The maximum bytes of compiled templates and prompts.
     pub cached_compiled_bytes: u64,
-    /// Resources of one agent.
+    /// The maximum number of resources of one agent.
     pub resources_per_agent: usize,
-    /// Resource templates of one agent.
+    /// The maximum number of resource templates of one agent.
     pub templates_per_agent: usize,
-    /// Prompts of one agent.
+    /// The maximum number of prompts of one agent.
     pub prompts_per_agent: usize,
-    /// Bytes of the registered resources that one prompt may embed in an answer, together.
+    /// The maximum total bytes of the registered resources that one prompt embeds in an answer.
     pub embedded_bytes: usize,
     /// Maximum number of concurrent renders, and the limits of each.
     pub rendering: RendererLimits,
-    /// Definitions on a page of a list.
+    /// The number of definitions on a page of a list.
     pub page_size: usize,
 }

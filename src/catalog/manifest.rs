@@ -1,4 +1,4 @@
-//! Manifests: all definitions of an agent, applied and read at once.
+//! Manifests: reads and replaces all definitions of an agent in one transaction.
 
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,20 +29,20 @@ use crate::store::agent_state::Stored;
 use crate::store::snapshot::Snapshot;
 use crate::store::write::{Write, WriteSummary};
 
-/// Bytes of contents read by one statement, but for a single content that has more.
+/// The maximum bytes of contents that one statement reads, except for a single larger content.
 const READ_BYTES: usize = 8 << 20;
 
 /// The definitions of a manifest.
 pub type NewManifest = ByKind<Wanted>;
 
-/// All that an agent has registered, at one revision, with the bytes of its contents.
+/// All definitions of an agent at one revision, with the bytes of their contents.
 #[derive(Debug)]
 pub struct FullManifest {
     /// The revision of the agent's scope.
     pub revision: Revision,
     /// Its definitions.
     pub definitions: ByKind<Stored>,
-    /// What all of them name.
+    /// The contents of all definitions.
     pub bytes: BTreeMap<ContentHash, Bytes>,
 }
 
@@ -65,8 +65,9 @@ impl fmt::Display for ManifestEntry<'_> {
 }
 
 impl Catalog {
-    /// Replaces all definitions of an agent by those of a manifest, in one transaction. Definitions that are the same stay as
-    /// they are; where all are, so does the revision. The precondition applies to the revision of the agent's scope.
+    /// Replaces all definitions of an agent by those of a manifest, in one transaction. Definitions that are the same
+    /// stay as they are; if all are the same, the revision stays as well. The precondition applies to the revision of
+    /// the agent's scope.
     ///
     /// # Errors
     /// As of each definition, [`Fault::InvalidParams`] saying of which; [`Fault::RevisionMismatch`]; [`Fault::NotFound`]
@@ -101,7 +102,7 @@ impl Catalog {
             .await
     }
 
-    /// What [`apply_manifest`](Self::apply_manifest) would do at this moment.
+    /// A dry run of [`apply_manifest`](Self::apply_manifest): returns its effect without making it.
     ///
     /// # Errors
     /// Those of [`apply_manifest`](Self::apply_manifest).
@@ -123,7 +124,7 @@ impl Catalog {
     async fn carry_out(&self, write: &mut Write, target: &Target, plan: &Plan<'_>) -> Result<(), Fault> {
         let &Target { agent, scope, revision } = target;
         let now = self.sources.clock.now();
-        // Removals first: what they leave behind may be named again.
+        // Removals first: a removed key may be added again as another kind, and freed contents may be referenced again.
         each_kind!(K => write.delete::<K>(agent, &plan.steps::<K>().removals, now).await?);
         each_kind!(K => write.put(agent, &plan.steps::<K>().puts, revision, now).await?);
         each_kind!(K => match plan.steps::<K>().growth() {
@@ -136,7 +137,7 @@ impl Catalog {
         Ok(())
     }
 
-    /// Checks what can be checked without holding up other writers.
+    /// Makes the checks that need no lock on the agent.
     async fn check_manifest(&self, agent: &Agent, wanted: &NewManifest) -> Result<(), Fault> {
         each_kind!(K => check_list::<K>(K::of(wanted), K::most(&self.limits))?);
         let mut checked = false;
@@ -183,7 +184,7 @@ impl Catalog {
         }
     }
 
-    /// All that an agent has registered, at one revision.
+    /// Reads all definitions of an agent at one revision.
     ///
     /// # Errors
     /// [`Fault::InvalidParams`] if the contents have more than `most_bytes`; [`Fault::NotFound`] if the agent is
@@ -239,7 +240,7 @@ fn new_prints<K: Member>(wanted: &NewManifest) -> Vec<(&str, Digest)> {
     K::of(wanted).iter().map(|new| (K::key_of(new).borrow(), new.fingerprint())).collect()
 }
 
-/// The refusal of a manifest that is too large to be read at once.
+/// The error of a catalog that is too large to be read as one manifest.
 pub fn too_large(most_bytes: usize) -> Fault {
     Fault::invalid_params(format!(
         "the manifest is larger than {most_bytes} bytes; read the definitions one by one"
@@ -252,7 +253,7 @@ async fn present(view: &mut Snapshot, agent: &Agent) -> Result<Revision, Fault> 
     head.filter(|_| lives).map(|head| head.revision).ok_or(NO_AGENT)
 }
 
-/// The bytes behind addresses whose sizes are known, read in bounded steps.
+/// Reads contents of known sizes in bounded batches.
 async fn read_contents(
     view: &mut Snapshot,
     agent: &Agent,
@@ -286,7 +287,7 @@ async fn sizes(
     Ok(sizes)
 }
 
-/// Checks how many there are, and that none is a duplicate.
+/// Checks the number of definitions, and that no key is a duplicate.
 fn check_list<K: DefinitionKind>(wanted: &[K::New], most: usize) -> Result<(), Fault> {
     let list = K::LIST;
     if wanted.len() > most {

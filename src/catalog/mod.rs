@@ -1,8 +1,8 @@
-//! What agents publish: resources, resource templates, prompts, and the manifests that hold all of them.
+//! The catalogs of agents: resources, resource templates, prompts, and manifests, which contain all of them.
 //!
-//! [`Catalog`] answers reads from an agent's [`snapshot`], patched from its changes by the cache rule ([`crate::cache`]), and
-//! writes definitions, one transaction each. Contents are immutable and cached by their hash; templates are compiled once
-//! for each of their revisions ([`render`]).
+//! [`Catalog`] answers reads from an agent's [`snapshot`], patched from its changes by the cache rule
+//! ([`crate::cache`]), and writes definitions, one transaction each. Contents are immutable and cached by their hash;
+//! templates are compiled once for each of their revisions ([`render`]).
 
 mod compile;
 mod compiled;
@@ -43,7 +43,7 @@ use crate::store::Store;
 /// The overhead of an entry in the cache of contents, in bytes.
 const ENTRY_BYTES: usize = 128;
 
-/// Reads and writes what agents publish.
+/// Reads and writes the catalogs of agents.
 #[derive(Debug)]
 pub struct Catalog {
     store: Store,
@@ -52,14 +52,14 @@ pub struct Catalog {
     writer: Arc<Writer>,
     scopes: Arc<ScopeMap>,
     agents: Arc<CellMap<AgentCell>>,
-    /// Contents never change under their hash.
+    /// Contents by their hash; immutable, so never invalidated.
     contents: Cache<(AgentId, ContentHash), Bytes>,
     compilations: Compilations,
     renderer: Renderer,
     limits: CatalogLimits,
 }
 
-/// The state of the catalog in numbers. Sizes of caches may lag behind.
+/// Counters of the catalog, for metrics. Sizes of caches may lag behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CatalogStats {
     /// Agents in memory.
@@ -68,7 +68,7 @@ pub struct CatalogStats {
     pub content_bytes: u64,
     /// Bytes of compiled templates and prompts in memory.
     pub compiled_bytes: u64,
-    /// Permits of the renderer that are free.
+    /// The number of free permits of the renderer.
     pub free_renders: usize,
 }
 
@@ -95,7 +95,7 @@ impl Catalog {
         }
     }
 
-    /// The state of the catalog in numbers.
+    /// Returns the counters.
     pub fn stats(&self) -> CatalogStats {
         CatalogStats {
             agents: self.agents.len() as u64,

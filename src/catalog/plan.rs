@@ -1,4 +1,4 @@
-//! The writes that replace all definitions of an agent by those of a manifest: pure, and generic over the kind.
+//! Computes the writes that replace all definitions of an agent by those of a manifest. Pure, and generic over the kind.
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;

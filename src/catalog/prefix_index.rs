@@ -1,4 +1,4 @@
-//! Which of many URI templates may match a URI, by the literal text that they begin with.
+//! An index of URI templates by literal prefix, which finds the candidates that may match a URI.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Prompts: what is checked when one is registered.
+//! Prompts: the checks when one is registered.
 
 use super::Catalog;
 use super::compiled::{Compiled, MessageError};

@@ -1,5 +1,5 @@
-//! Reads: the contents of a URI and the pages of lists, from memory where possible, and which of many URIs can be read: a
-//! bounded number of comparisons, on a blocking thread where there are many.
+//! Reads: the contents of a URI, and the pages of lists (pagination), from memory if possible. Also filters the URIs that
+//! can be read: a bounded number of template matches, on a blocking thread if there are many.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::model::ids::{AgentId, ResourceUri, TenantId};
 use crate::model::resource::{Part, Resource};
 use crate::store::StoreError;
 
-/// Attempts to read contents: they may be purged between reading a definition and reading its bytes.
+/// The number of attempts to read contents, which may be purged between reading a definition and reading its bytes.
 const MOST_LOOKS: usize = 3;
 
 /// The definition that a URI is read from.
@@ -92,11 +92,11 @@ impl Catalog {
         }
     }
 
-    /// The contents that a URI has by what answers to it.
+    /// The contents of a URI, from the definition that serves it.
     ///
     /// # Errors
-    /// [`Fault::ResourceNotFound`] if nothing does any more; [`Fault::InvalidParams`] for values that cannot be
-    /// rendered; [`Fault::Unavailable`] if too much is being rendered; as [`snapshot`](Self::snapshot) where
+    /// [`Fault::ResourceNotFound`] if no definition serves it any more; [`Fault::InvalidParams`] for values that cannot
+    /// be rendered; [`Fault::Unavailable`] if too much is being rendered; those of [`snapshot`](Self::snapshot) if
     /// contents are not in memory.
     pub async fn read_resource(
         &self,
@@ -117,7 +117,7 @@ impl Catalog {
         Err(Fault::StorageUnavailable)
     }
 
-    /// A newer snapshot, where contents that the present one names are purged. The purge waits for long enough that
+    /// A newer snapshot, needed if contents of the current one are purged. The purge waits for long enough that
     /// only a replica that missed all notifications meanwhile gets here.
     pub(super) async fn look_again(&self, caller: &Caller) -> Result<Arc<AgentSnapshot>, Fault> {
         Box::pin(self.loader.sweep()).await?;

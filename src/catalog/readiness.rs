@@ -1,4 +1,4 @@
-//! Readiness: whether requests can be answered, and from what.
+//! Readiness (`/readyz`): whether requests can be answered, and whether only from memory (degraded).
 
 use std::time::Duration;
 
@@ -43,12 +43,12 @@ pub enum Readiness {
     Ready,
     /// Requests are answered, from memory or after a sweep each.
     Degraded(Vec<Reason>),
-    /// Requests are refused, or answered with times that are not to be relied upon.
+    /// Requests are refused, or answered by a clock that is wrong.
     Unready(Vec<Reason>),
 }
 
 impl Readiness {
-    /// `stale` is how old memory may be; `holds` whether there is anything in it.
+    /// `stale` is the maximum age of memory; `holds` is whether any agent is in memory.
     fn of(health: FeedStatus, stale: Duration, holds: bool) -> Self {
         let FeedStatus { started, listening, sweeping, sweep_age, clock_skewed } = health;
         if !started {

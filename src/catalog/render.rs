@@ -1,4 +1,4 @@
-//! Rendering of the templates that agents register: the bodies of resource templates and the messages of prompts.
+//! Renders the templates that agents register: the bodies of resource templates and the messages of prompts.
 //!
 //! Both the author of a template and the caller that renders it may be hostile. The template language is therefore a
 //! small subset of Jinja, enforced by an allow-list on the syntax tree at registration ([`Template::parse`]):
@@ -87,7 +87,7 @@ impl Template {
         Ok(Self { environment, plan, limits, source_bytes: source.len() })
     }
 
-    /// About how many bytes it takes, for a cache that weighs: the engine's buffers, and at most a dozen for each of
+    /// The approximate memory in bytes, for the weight in a cache: the engine's buffers, and at most a dozen per byte of
     /// the source.
     pub fn weight(&self) -> usize {
         (6 << 10) + 12 * self.source_bytes

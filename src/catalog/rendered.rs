@@ -1,4 +1,4 @@
-//! Reads that render: resources that a template answers for, and prompts.
+//! Reads that render: resources that a template serves, and prompts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::model::resource::PartKind;
 const MOST_LOOKS: usize = 3;
 
 impl Catalog {
-    /// What a template answers to a URI that it matches; `None` if its body is purged already.
+    /// Renders a template for a URI that it matches; `None` if its body is purged already.
     pub(super) async fn rendered(
         &self,
         caller: &Caller,
@@ -53,7 +53,7 @@ impl Catalog {
     /// The messages of a prompt.
     ///
     /// # Errors
-    /// [`Fault::InvalidParams`] if it does not exist or the arguments are not its own; as
+    /// [`Fault::InvalidParams`] if it does not exist or has no such arguments; those of
     /// [`read_resource`](Self::read_resource) for the resources that it embeds.
     pub async fn get_prompt(
         &self,
@@ -148,7 +148,7 @@ fn size(contents: &Contents) -> usize {
 }
 
 /// Adds a message for each part of what one refers to, with the same role, annotations and metadata, and the MIME type
-/// of the reference where it has one. A resource without contents is embedded as an empty text.
+/// of the reference if it has one. A resource without contents is embedded as an empty text.
 fn embed(
     messages: &mut Vec<PromptMessage>,
     naming: &PromptMessage,

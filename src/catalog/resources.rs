@@ -51,7 +51,7 @@ impl RawContent {
         }
         if mime_type.is_some() {
             kind = None;
-            // Where the type stood before, so that the content is answered with the new one.
+            // The type replaces the previous one, so that the content is sent with the new type.
             let declared = if part_type.is_some() { &mut part_type } else { &mut definition.mime_type };
             *declared = mime_type;
         }
@@ -86,7 +86,7 @@ impl Registered for Resource {
 }
 
 impl Catalog {
-    /// Replaces the contents of a resource by raw bytes; makes one, named after its URI, where there is none.
+    /// Replaces the contents of a resource by raw bytes; creates the resource, named after its URI, if it does not exist.
     ///
     /// # Errors
     /// As [`put`](Self::put), and [`Fault::InvalidParams`] if there are several contents.

@@ -1,4 +1,4 @@
-//! Which URIs are answered otherwise since resource templates changed.
+//! Finds the subscribed URIs whose content is affected by changes of resource templates.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -94,7 +94,8 @@ impl Changed {
         self.template.matches(uri.as_str()).is_some()
     }
 
-    /// Whether the template answers to a URI that it matches, or did until it was removed; `present` does now.
+    /// Whether the template serves a URI that it matches, or did until it was removed; `present` is the one that serves
+    /// it now.
     fn serves(&self, kind: ChangeKind, present: Option<&UriTemplate>) -> bool {
         match present {
             Some(present) if *present == self.template => true,

@@ -1,4 +1,4 @@
-//! An agent in memory: a snapshot of its definitions at one revision, patched from its changes.
+//! Snapshots: all definitions of an agent in memory at one revision, patched with later changes.
 
 use std::borrow::Borrow;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! An agent's resource templates in memory, the most specific first.
+//! Template matching: an agent's resource templates in memory, the most specific first.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -18,12 +18,12 @@ pub struct Templates {
     index: Arc<PrefixIndex>,
 }
 
-/// The template that answers to a URI.
+/// The template that serves a URI.
 #[derive(Debug, Clone)]
 pub struct Match {
     /// The template.
     pub template: Arc<ResourceTemplate>,
-    /// The values of its variables, those that the URI leaves out left out.
+    /// The values of its variables, except for those that the URI omits.
     pub values: Vec<(String, String)>,
 }
 

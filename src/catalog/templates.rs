@@ -1,4 +1,4 @@
-//! Resource templates: what is checked when one is registered.
+//! Resource templates: the checks when one is registered.
 
 use uri_template::{ConflictChecker, UriTemplate};
 

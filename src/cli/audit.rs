@@ -37,7 +37,8 @@ pub(super) enum Audit {
     Tail(Tail),
     /// Print all rows, newest first; `WAGGLE_URL` and `WAGGLE_KEY` name the gateway and the key.
     Export(Export),
-    /// Print a checkpoint of all chains, to be stored elsewhere; `WAGGLE_URL` and `WAGGLE_KEY` name the gateway and the key.
+    /// Print a checkpoint of all chains, to be stored elsewhere; `WAGGLE_URL` and `WAGGLE_KEY` name the gateway and the
+    /// key.
     Checkpoint,
     /// Print the public key that signs the log, for `verify --trust`.
     Key(Key),
@@ -182,7 +183,7 @@ fn checkpoint(file: &Path) -> Result<Checkpoint, Failure> {
     serde_json::from_slice(&json).map_err(|error| Failure::Manifest(name(), error.to_string()))
 }
 
-/// The public keys of a file, one a line; blank lines and those that begin with # are left out.
+/// The public keys of a file, one per line; blank lines and those that begin with # are left out.
 fn keys(file: &Path) -> Result<Vec<PublicKey>, Failure> {
     let name = file.display();
     let text = fs::read_to_string(file).map_err(|error| Failure::Input(name.to_string(), error))?;

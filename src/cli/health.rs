@@ -1,4 +1,4 @@
-//! `waggle health`: asks a gateway whether it is ready, for containers without curl.
+//! `waggle health`: the health check of a gateway's readiness (`/readyz`), for containers without curl.
 
 use std::error::Error;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -17,7 +17,7 @@ const DEADLINE: Duration = Duration::from_secs(2);
 
 #[derive(Args)]
 pub(super) struct Health {
-    /// The URL of the gateway; default: the one of the settings.
+    /// The URL of the gateway; default: that of the settings.
     #[arg(long, value_parser = PublicUrl::parse)]
     url: Option<PublicUrl>,
 }

@@ -64,7 +64,7 @@ impl Feed {
             Err(_) => return ConnectionLost::Silent,
         };
         let mut shown = ListenerState { id: self.replicas.new_listener(), acknowledged: None, probes: 0 };
-        // Before the sweep: a replica that does not find it registered has committed what it waits for before.
+        // Before the sweep: a replica that does not find it registered has committed the awaited change before.
         match timeout(self.options.timeout, register(&mut listener, &shown, *registered)).await {
             Ok(Ok(())) => *registered = Some(shown.id),
             Ok(Err(error)) => return error.into(),

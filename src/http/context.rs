@@ -1,6 +1,6 @@
-//! The context of a request: created when it arrives, filled on the way, completed with its answer. With what follows from
-//! it: what its caller is charged to, its labels in metrics, and `Waggle-Key-Expires`, which announces the expiry of the
-//! presented key.
+//! The context of a request: created when the request arrives, extended by each stage, and completed with the answer. It
+//! also determines the quotas that the caller is charged to, the labels of the request in metrics, and
+//! `Waggle-Key-Expires`, the header that announces the expiry of the presented key.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub struct RequestContext {
     pub event: Event,
     /// Whether `Host` is not allowed, so that a valid credential is required.
     pub foreign_host: bool,
-    /// The expiry of the presented key, where the answer must announce it.
+    /// The expiry of the presented key, if the answer must announce it.
     pub key_expires: Option<OffsetDateTime>,
     /// The method and the era that metrics count the request under; `None` if it is not counted.
     pub counted: Option<(MethodLabel, Era)>,
@@ -81,7 +81,7 @@ impl AsMut<Self> for RequestContext {
 }
 
 impl RequestContext {
-    /// The context of a request that arrives: its method is the one of HTTP until more is known.
+    /// The context of a new request. Its method is that of HTTP until a message is parsed.
     pub fn new(
         request_id: &str,
         client: ClientAddress,
@@ -125,7 +125,7 @@ impl RequestContext {
         self.quotas = Some(QuotaHolder { limits: Arc::clone(&caller.limits), own: caller.is_own() });
     }
 
-    /// The labels of the request in metrics. A method that the path does not have is no outcome of the protocol.
+    /// The labels of the request in metrics. An unsupported HTTP method is not an outcome of the protocol.
     pub fn labels(&self) -> Option<RequestLabels> {
         let outcome = Some(self.event.outcome).filter(|outcome| *outcome != Outcome::MethodNotAllowed);
         self.counted.map(|(method, era)| RequestLabels { method, era, outcome })
@@ -150,7 +150,7 @@ impl RequestContext {
     }
 }
 
-/// An answered request, as audit log and usage know it.
+/// An answered request, for the audit log and usage.
 #[derive(Debug)]
 pub struct CompletedRequest<'a> {
     event: &'a Event,
@@ -166,7 +166,7 @@ impl CompletedRequest<'_> {
         self.messages.is_empty().then_some(self.event)
     }
 
-    /// The events of a batch: one a message, the first with the bytes of the whole body.
+    /// The events of a batch: one per message, the first with the bytes of the whole body.
     pub fn message_events(&mut self) -> Vec<Event> {
         let whole = self.event;
         let mut bytes_in = whole.bytes_in;
@@ -182,7 +182,7 @@ impl CompletedRequest<'_> {
     }
 }
 
-/// A duration as an event has it.
+/// A duration in the unit of events.
 pub fn micros(took: Duration) -> u64 {
     u64::try_from(took.as_micros()).unwrap_or(u64::MAX)
 }
@@ -206,7 +206,7 @@ const WAGGLE_KEY_EXPIRES: HeaderName = HeaderName::from_static("waggle-key-expir
 /// How long before its expiry a key is announced to expire.
 const NOTICE: time::Duration = time::Duration::days(14);
 
-/// The expiry of a presented key, if it must be announced. Access tokens are short-lived, and their holders know until when.
+/// The expiry of a presented key, if it must be announced. That of a token is in the token.
 fn expiry_to_announce(grant: Option<&Grant>, now: impl FnOnce() -> OffsetDateTime) -> Option<OffsetDateTime> {
     let key = grant.filter(|grant| grant.credential.kind != CredentialKind::Token);
     let end = key.and_then(|grant| grant.credential.expires_at);

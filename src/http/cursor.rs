@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::model::fault::Fault;
 
-/// Bytes of the tag: half of HMAC-SHA256, which is as much as a forger must guess.
+/// The bytes of the authentication tag: half of HMAC-SHA256.
 const TAG: usize = 16;
 
 /// The secret under which cursors are sealed.
@@ -16,22 +16,22 @@ const TAG: usize = 16;
 pub struct CursorSeal(Hmac<Sha256>);
 
 impl CursorSeal {
-    /// Takes the gateway's secret.
+    /// Uses the gateway's secret.
     pub fn new(secret: &[u8]) -> Option<Self> {
         Hmac::new_from_slice(secret).ok().map(Self)
     }
 
-    /// The cursor of `position` in the list called `list` of the thing `uid`.
+    /// The cursor of `position` in the list named `list` of the object `uid`.
     pub fn seal(&self, list: &str, uid: Uuid, position: &str) -> String {
         let mut bytes = self.tag(list, uid, position.as_bytes()).to_vec();
         bytes.extend_from_slice(position.as_bytes());
         BASE64_URL_SAFE_NO_PAD.encode(bytes)
     }
 
-    /// The position that a cursor of this list stands for.
+    /// Decodes the position in a cursor of this list.
     ///
     /// # Errors
-    /// [`Fault::InvalidParams`] for any other text, a cursor of another list or thing included.
+    /// [`Fault::InvalidParams`] for any other text, including a cursor of another list or object.
     pub fn open(&self, list: &str, uid: Uuid, cursor: &str) -> Result<String, Fault> {
         self.opened(list, uid, cursor)
             .ok_or_else(|| Fault::invalid_params("cursor is not valid for this list"))

@@ -109,25 +109,25 @@ impl Intake {
     }
 }
 
-/// A context that goes with its request as one of its extensions, and the permits of the request.
+/// The context of a request, stored in the extensions of the request, and the permits of the request.
 #[derive(Debug)]
 pub struct SharedContext {
     /// The address of the client.
     pub client: ClientAddress,
-    /// What the request holds of what requests share.
+    /// The permits of the request.
     pub intake: Intake,
     context: Mutex<RequestContext>,
     row: Mutex<AuditRow>,
 }
 
-/// What is known of a call's audit row before the call is answered.
+/// The state of a call's audit row before the call is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AuditRow {
     /// It is written with the answer.
     Due,
     /// It is committed with a change, with this status.
     Committed(u16),
-    /// It is left out: it would repeat one that is written.
+    /// It is omitted: the same row was written recently.
     Omitted,
 }
 
@@ -149,7 +149,7 @@ impl SharedContext {
         Arc::new(Self { client, intake, context: Mutex::new(context), row: Mutex::new(AuditRow::Due) })
     }
 
-    /// The one of a request.
+    /// The context of a request.
     ///
     /// # Errors
     /// [`Fault::Internal`] if the server has not added it.

@@ -1,4 +1,4 @@
-//! What every surface shares: credentials, origins, request ids, bodies, cursors, problems.
+//! Code that all HTTP surfaces share: credentials, rate limits, origins, request ids, bodies, cursors, problem documents.
 
 pub mod body;
 pub mod client_address;

@@ -1,7 +1,7 @@
-//! Records completed requests of all surfaces: audit log, usage and metrics are fed here and nowhere else.
+//! Records the completed requests of all surfaces in the audit log, in usage and in metrics; no other code does.
 //!
-//! Metrics are counts by method, era and outcome, and durations by method. All counters are allocated at the start, so counting
-//! a request is a few atomic additions.
+//! Metrics are counts by method, era and outcome, and durations by method. All counters are allocated at the start, so
+//! counting a request is a few atomic additions.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ impl RequestRecorder {
         &self.meter
     }
 
-    /// Completes a request with its answer, or with that of `refuse` where its audit row cannot be made durable: with the
+    /// Completes a request with its answer, or with that of `refuse` if its audit row cannot be made durable: with the
     /// durability `sync`, an answer leaves once its rows are on disk.
     pub async fn complete<C, B>(
         &self,

@@ -106,7 +106,7 @@ impl Identity {
         self.store.agent(slug.as_str()).await?.ok_or(NO_AGENT)
     }
 
-    /// Agents after a slug, in byte order; of one tenant where one is named.
+    /// Agents after a slug, in byte order; of one tenant if given.
     pub async fn agents(
         &self,
         tenant: Option<TenantId>,
@@ -119,9 +119,9 @@ impl Identity {
     /// Creates an agent.
     ///
     /// # Errors
-    /// [`Fault::NotFound`] without the tenant, [`Fault::AlreadyExists`], [`Fault::SlugRetired`]; [`Fault::InvalidParams`] where
-    /// the tenant has as many agents or retired slugs as it may have; [`Fault::NotPermitted`] to enable what the operator
-    /// disabled.
+    /// [`Fault::NotFound`] without the tenant, [`Fault::AlreadyExists`], [`Fault::SlugRetired`];
+    /// [`Fault::InvalidParams`] if the tenant has as many agents or retired slugs as it may have;
+    /// [`Fault::NotPermitted`] to enable what the operator disabled.
     pub async fn create_agent(
         self: &Arc<Self>,
         new: NewAgent,

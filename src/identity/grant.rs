@@ -1,5 +1,5 @@
-//! What a verified credential grants, the caller of an agent, and the access facts of one tenant in memory: its keys, and who
-//! may reach its agents. Those are part of the tenant's scope.
+//! Grants of verified credentials, the caller of an agent, and the cached access of one tenant: its keys and the access
+//! settings of its agents, which are part of the tenant's scope.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -63,7 +63,7 @@ impl Grant {
         &self.proof
     }
 
-    /// The token, where the credential is one.
+    /// The token, if the credential is one.
     pub(super) fn token(&self) -> Option<&Arc<VerifiedToken>> {
         match &self.proof {
             CredentialProof::Token(token) => Some(token),

@@ -1,8 +1,8 @@
-//! The bounds of identity. Each has a setting, documented in `config/waggle.toml`.
+//! The limits of identity. Each has a setting, documented in `config/waggle.toml`.
 
 use crate::model::limits::Rate;
 
-/// The bounds of [`Identity`](super::Identity).
+/// The limits of [`Identity`](super::Identity).
 #[derive(Debug, Clone)]
 pub struct IdentityLimits {
     /// Look-ups per second of keys that are not known to be issued; further ones are refused as `unavailable`.
@@ -15,7 +15,7 @@ pub struct IdentityLimits {
     pub key_rate: Option<Rate>,
 }
 
-/// The bounds of [`IdentityMemory`](super::IdentityMemory).
+/// The limits of [`IdentityMemory`](super::IdentityMemory).
 #[derive(Debug, Clone, Copy)]
 pub struct MemoryLimits {
     /// Tenants whose access is cached.

@@ -1,8 +1,9 @@
-//! Who calls: tenants, agents, keys, access tokens, the slug directory and the access decision.
+//! Authentication and authorization: tenants, agents, keys, access tokens, the slug directory and the access decision.
 //!
 //! [`Identity`] verifies a credential ([`identify`](Identity::identify)), decides whether it may use an agent
-//! ([`admit`](Identity::admit)), and writes tenants, agents and keys. Verified facts are cached in an [`IdentityMemory`] by the
-//! cache rule ([`crate::cache`]); they are part of a tenant's scope, the slug directory is part of the gateway's.
+//! ([`admit`](Identity::admit)), and writes tenants, agents and keys. Verified facts are cached in an
+//! [`IdentityMemory`] by the cache rule ([`crate::cache`]); they are part of a tenant's scope, the slug directory is
+//! part of the gateway's.
 
 pub mod access;
 pub mod agents;
@@ -46,12 +47,12 @@ pub struct Identity {
     limits: IdentityLimits,
 }
 
-/// The state of [`Identity`] in numbers. Sizes of caches may lag behind.
+/// Counters of [`Identity`], for metrics. Sizes of caches may lag behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IdentityStats {
     /// Tenants' keys and agents in memory.
     pub tenants: u64,
-    /// Keys in memory: those of which the tenant is cached, and those that do not exist.
+    /// Keys in memory: those whose tenant is cached, and those known not to exist.
     pub keys: u64,
     /// Look-ups of keys in the database.
     pub key_look_ups: u64,
@@ -73,12 +74,12 @@ impl Identity {
         Self { store, sources, loader, writer, scopes, memory, tokens, look_up_limit, key_activity, limits }
     }
 
-    /// The time of day.
+    /// The current time.
     pub fn now(&self) -> time::OffsetDateTime {
         self.sources.clock.now()
     }
 
-    /// The state of the service in numbers.
+    /// Returns the counters.
     pub fn stats(&self) -> IdentityStats {
         let keys = self.memory.key_tenants.len() + self.memory.unknown_keys.len();
         IdentityStats {

@@ -1,4 +1,4 @@
-//! Access tokens: from the claims of a verified token to what it grants.
+//! Access tokens: resolves the claims of a verified token to its grant.
 
 use std::sync::Arc;
 
@@ -65,7 +65,7 @@ impl Identity {
         })
     }
 
-    /// Resolves the slugs of the claims. A token issued before its tenant was created, or without a time of issue where the
+    /// Resolves the slugs of the claims. A token issued before its tenant was created, or without a time of issue if the
     /// slug had another tenant before, grants nothing of the tenant.
     async fn resolve(&self, token: Arc<VerifiedToken>) -> Result<Arc<Grant>, Fault> {
         let claims = &token.grant;

@@ -1,4 +1,4 @@
-//! Requests that both eras have, with their parameters read.
+//! Calls: the requests that both eras share, with parsed parameters.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use crate::model::ids::ResourceUri;
 use crate::model::method::Method;
 use crate::model::prompt::PromptName;
 
-/// A request that both eras have, its parameters read.
+/// A request of a method that both eras have, with parsed parameters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Call<'a> {
     /// `resources/list`, `resources/templates/list` or `prompts/list`.
@@ -49,7 +49,7 @@ pub enum Call<'a> {
     ListTools,
 }
 
-/// Reads the parameters of a method that both eras have. What they do not need is not looked at.
+/// Reads the parameters of a method that both eras have. Other parameters are ignored.
 ///
 /// # Errors
 /// [`Fault::InvalidParams`]; [`Fault::MethodNotFound`] for a method that belongs to one dialect.
@@ -85,7 +85,7 @@ fn read_resource<'a>(params: &Params<'a>) -> Result<Call<'a>, Fault> {
 /// The URI among the parameters.
 ///
 /// # Errors
-/// [`Fault::InvalidParams`] if it is missing or no URI.
+/// [`Fault::InvalidParams`] if it is missing or not a URI.
 pub(super) fn uri(params: &Params<'_>) -> Result<ResourceUri, Fault> {
     ResourceUri::parse(&params.required_string("uri")?)
         .map_err(|error| Fault::invalid_params(format!("params.uri {error}")))

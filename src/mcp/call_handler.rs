@@ -1,4 +1,4 @@
-//! Calls that both eras have: answered with encoded results, or by the catalog and an encoder.
+//! Answers the calls that both eras share: from the cache of encoded results, or from the catalog by way of an encoder.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -113,7 +113,7 @@ impl CallHandler {
         }
         let contents = self.catalog.read_resource(context.caller, uri, answering).await?;
         let result = context.encode(ResultMembers::contents(&contents))?;
-        // The revision differs where the definition changed meanwhile and its contents were purged.
+        // The revision differs if the definition changed meanwhile and its contents were purged.
         if contents.revision == key.revision {
             self.results.keep(key, &result);
         }

@@ -1,4 +1,4 @@
-//! From an admitted body to its answer: parsed, charged, and dispatched to the dialect of its era.
+//! Answers an admitted body: parses it, charges it to rates and quotas, and dispatches it to the dialect of its era.
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Response};
@@ -205,7 +205,8 @@ impl Endpoint {
             capabilities: asked.capabilities.get(),
         };
         let session = self.sessions.open(caller, client, new).await?;
-        // A list that is read from now on, on any replica, is not older than the revision from which the session notifies.
+        // A list that is read from now on, on any replica, is not older than the revision from which the session
+        // notifies.
         self.feed.wait_for_streams(Scope::from(caller.agent), session.since()).await;
         request.opened(session.id().uid(), asked.version, &asked.client);
         let mut result = Vec::new();

@@ -1,4 +1,4 @@
-//! The headers of MCP, and the era of a request: decided once, only here, by the version header and the body.
+//! The headers of MCP, and the era of a request, which is decided once, by the version header and the body.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 

@@ -1,8 +1,8 @@
 //! The MCP endpoint: two thin dialects, one for each era of the protocol, around one core.
 //!
-//! A request passes [`endpoint`] (authentication, admission), [`wire`] (JSON-RPC), [`era`] and `dispatch`, where a dialect
-//! ([`modern`] or [`legacy`]) decodes it; `call_handler` answers what both eras have, from encoded results where it can.
-//! A [`request::McpRequest`] goes along.
+//! A request passes [`endpoint`] (authentication, admission), [`wire`] (JSON-RPC), [`era`] and `dispatch`, where a
+//! dialect ([`modern`] or [`legacy`]) decodes it; `call_handler` answers the methods that both eras share, from encoded
+//! results if they are cached. A [`request::McpRequest`] is passed through all stages.
 
 pub mod call;
 mod call_handler;

@@ -1,4 +1,4 @@
-//! Opening the streams of both eras.
+//! Opens the streams of both eras: `subscriptions/listen`, and `GET` in a session with resume by `Last-Event-ID`.
 
 use std::sync::Arc;
 
@@ -40,8 +40,8 @@ impl Endpoint {
         let snapshot = self.catalog.snapshot(caller).await?;
         let honored = filter.clone().honored(&self.catalog, caller, &snapshot).await?;
         let subscription = self.read(caller, None).await?;
-        // The interests are listed first, so that no change is missed. Older changes are not notified, so every replica must
-        // already answer with them.
+        // The interests are listed first, so that no change is missed. Older changes are not notified, so every replica
+        // must already answer with them.
         let since = self.feed.acknowledged_head(caller.agent).await?;
         subscription.add_interests(honored.interests(since)).await?;
         let encoder = ListenEncoder::new(id, snapshot.description.clone());
@@ -60,7 +60,7 @@ impl Endpoint {
         let stream = self.stream_context(request, caller, Some(session.uid))?;
         let (session, revision) = self.sessions.take_stream(session).await?;
         if session.epoch > 1 {
-            // The replica that has the old stream learns of this one before anything is sent here.
+            // The replica with the old stream is notified of this one before anything is sent here.
             self.feed.wait_for_replicas(Scope::from(session.uid), revision).await;
         }
         let last = request.parts.headers.get(&LAST_EVENT_ID).map(|id| id.to_str().unwrap_or_default());
@@ -107,7 +107,7 @@ impl Endpoint {
         })
     }
 
-    /// Opens a subscription to the caller's agent, which is checked again when access to the agent changes, or the session.
+    /// Opens a subscription to the caller's agent, which is rechecked when access to the agent or the session changes.
     async fn read(&self, caller: &Caller, session: Option<Scope>) -> Result<Subscription, Fault> {
         let own = caller.grant.as_ref().map(|grant| Scope::from(grant.credential.tenant));
         let agents = Scope::from(caller.tenant);

@@ -1,4 +1,4 @@
-//! Answers over HTTP: results, errors in the dialect and with the id of the request, and empty bodies.
+//! HTTP responses: results, errors in the dialect of the request with its id, and empty bodies.
 
 use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, Response, StatusCode};
@@ -25,7 +25,7 @@ pub(super) struct Reply<'a> {
 }
 
 impl<'a> Reply<'a> {
-    /// For a request that is refused, from as much of its body as was read.
+    /// For a refused request, from the part of its body that was read.
     fn refusal(request: &mut McpRequest<'_>, body: &'a [u8]) -> Self {
         let headers = McpHeaders::read(&request.parts.headers);
         let incoming = parse(body);
@@ -40,7 +40,7 @@ impl<'a> Reply<'a> {
         Self { era, version, id }
     }
 
-    /// The error that a fault is answered with. The detail of an internal one is logged.
+    /// The error for a fault. The detail of an internal fault is logged.
     pub(super) fn translate(&self, request: &McpRequest<'_>, fault: &Fault) -> RpcError {
         let request_id = request.request_id();
         if let Fault::Internal(detail) = fault {
@@ -77,7 +77,7 @@ pub fn fail(request: &mut McpRequest<'_>, fault: &Fault) -> Response<Body> {
     refuse_read(request, fault, b"")
 }
 
-/// Answers a request of which nothing was read.
+/// Answers a request whose body was not read.
 pub fn unread(fault: &Fault) -> Response<Body> {
     let error = legacy::error::answer(fault, "");
     let mut response = ok(Body::from(error_message(None, None, &error)));

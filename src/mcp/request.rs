@@ -1,5 +1,4 @@
-//! A request to an MCP endpoint: its context, what it was sent with, what it may use of what requests share, and the cost of
-//! its body by its methods.
+//! A request to an MCP endpoint: its context, headers and permits, and the cost of its body by its methods.
 
 use std::borrow::Cow;
 
@@ -52,7 +51,7 @@ impl AsMut<RequestContext> for McpRequest<'_> {
 }
 
 impl<'a> McpRequest<'a> {
-    /// A request that arrives, which the checks before the endpoint admit or refuse.
+    /// A new request, with the decision of the checks before the endpoint.
     pub fn new(
         (agent, parts, request_id): (&'a str, &'a Parts, &'a HeaderValue),
         client: ClientAddress,
@@ -167,7 +166,7 @@ fn http_method(method: &http::Method) -> Cow<'static, str> {
     }
 }
 
-/// Name and version as the client sends them: for the log and the audit log, never for decisions.
+/// Name and version as sent by the client: for logs and the audit log, never for decisions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientInfo<'a> {
     /// Its name.

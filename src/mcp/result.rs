@@ -96,7 +96,7 @@ impl<'a> ResultMembers<'a> {
         !matches!(self, Self::Messages { .. } | Self::Completion { .. })
     }
 
-    /// The approximate encoded size where it may be large, so that the buffer grows once.
+    /// The approximate encoded size if it may be large, so that the buffer grows once.
     pub(super) fn encoded_len(&self) -> usize {
         match self {
             Self::Contents { contents } => contents.encoded_len(),

@@ -1,5 +1,5 @@
-//! Encoded results, cached by their subject and its revision: a change makes other keys current, and nothing is
-//! flushed.
+//! The cache of encoded results, by subject and revision. A change needs no cache invalidation: the key of the new result
+//! has the new revision, and the old result is evicted once it is unused.
 
 use std::collections::BTreeMap;
 use std::hash::BuildHasher;
@@ -21,7 +21,7 @@ use crate::model::scope::Revision;
 /// kilobytes as fill the cache.
 const DOORKEEPER_SLOTS: usize = 1 << 16;
 
-/// What a result shows.
+/// The subject of a result.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum ResultSubject {
     /// The contents of a registered resource.

@@ -78,17 +78,17 @@ pub struct Contents {
     pub mime_type: Option<String>,
     /// Its parts, in their order.
     pub parts: Vec<Content>,
-    /// The revision that last changed what answered: the resource or the template.
+    /// The revision that last changed the definition: the resource or the template.
     pub revision: Revision,
 }
 
 impl Contents {
-    /// The URI that a part is answered with.
+    /// The URI with which a part is sent.
     pub fn uri_of<'a>(&'a self, part: &'a Content) -> &'a ResourceUri {
         part.uri.as_ref().unwrap_or(&self.uri)
     }
 
-    /// The MIME type that a part is answered with.
+    /// The MIME type with which a part is sent.
     pub fn mime_type_of<'a>(&'a self, part: &'a Content) -> Option<&'a str> {
         part.mime_type.as_deref().or(self.mime_type.as_deref())
     }
@@ -97,11 +97,11 @@ impl Contents {
 /// One of a resource's contents, stored or rendered.
 #[derive(Debug, Clone)]
 pub struct Content {
-    /// Its own URI, where it differs from the resource's.
+    /// Its own URI, if it differs from the resource's.
     pub uri: Option<ResourceUri>,
-    /// Its own MIME type, where it was given one.
+    /// Its own MIME type, if it has one.
     pub mime_type: Option<String>,
-    /// How it travels.
+    /// How it is encoded when it is sent.
     pub kind: PartKind,
     /// Decoded.
     pub bytes: Bytes,
@@ -122,22 +122,22 @@ impl Content {
 /// The messages of one prompt, rendered.
 #[derive(Debug, Clone)]
 pub struct Messages {
-    /// What the prompt is for.
+    /// The purpose of the prompt.
     pub description: Option<String>,
     /// The messages, in their order.
     pub messages: Vec<PromptMessage>,
-    /// Whether the same arguments give the same messages until the prompt changes: not where they embed registered
+    /// Whether the same arguments give the same messages until the prompt changes: not if they embed registered
     /// resources.
     pub settled: bool,
     /// The revision that last changed the prompt.
     pub revision: Revision,
 }
 
-/// Values that are offered for an argument.
+/// Completion values for an argument.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Completion {
     /// The best of them.
     pub values: Vec<String>,
-    /// How many there are.
+    /// The number of all values.
     pub total: usize,
 }

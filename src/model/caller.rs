@@ -107,7 +107,7 @@ impl Credential {
     }
 }
 
-/// To whom work is accounted that tenants share the capacity for.
+/// The account to which work on shared capacity is charged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Payer {
     /// A tenant, for itself and for callers with its credentials.

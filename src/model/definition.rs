@@ -1,4 +1,4 @@
-//! What resources, resource templates and prompts have in common: each is a kind of definition.
+//! The trait of all kinds of definitions: resources, resource templates and prompts.
 
 use std::borrow::Borrow;
 use std::fmt;

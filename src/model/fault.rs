@@ -1,5 +1,5 @@
-//! Why a request fails, independent of the protocol that reports it, and the outcomes of requests and streams, by the stable
-//! names that answers, the audit log and metrics share.
+//! Why a request fails, independent of the protocol that reports it, and the outcomes of requests and streams, by the
+//! stable names that answers, the audit log and metrics share.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -297,7 +297,7 @@ outcomes! {
     Ok = "ok",
     /// The agent is disabled.
     AgentDisabled = "agent_disabled",
-    /// The thing to create exists.
+    /// The object to create exists.
     AlreadyExists = "already_exists",
     /// The credential does not reach the agent or does not permit the call.
     Forbidden = "forbidden",
@@ -309,7 +309,7 @@ outcomes! {
     InsufficientScope = "insufficient_scope",
     /// A fault of the gateway.
     Internal = "internal",
-    /// The parameters are wrong.
+    /// The parameters are invalid.
     InvalidParams = "invalid_params",
     /// The body is not a message of the protocol.
     InvalidRequest = "invalid_request",
@@ -317,9 +317,9 @@ outcomes! {
     MethodNotAllowed = "method_not_allowed",
     /// The revision does not have the MCP method.
     MethodNotFound = "method_not_found",
-    /// `Accept` excludes what must be sent.
+    /// `Accept` excludes the media type of the response.
     NotAcceptable = "not_acceptable",
-    /// The thing does not exist, or not for the caller.
+    /// The object does not exist or is not accessible to the caller.
     NotFound = "not_found",
     /// The body is not JSON.
     ParseError = "parse_error",
@@ -329,11 +329,11 @@ outcomes! {
     QuotaExceeded = "quota_exceeded",
     /// A rate limit is exceeded.
     RateLimited = "rate_limited",
-    /// No resource answers to the URI.
+    /// No resource or template serves the URI.
     ResourceNotFound = "resource_not_found",
     /// A precondition failed.
     RevisionMismatch = "revision_mismatch",
-    /// The session does not exist, or not for the caller.
+    /// The session does not exist or belongs to another caller.
     SessionNotFound = "session_not_found",
     /// The method needs a session.
     SessionRequired = "session_required",

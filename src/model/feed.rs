@@ -10,7 +10,7 @@ use super::scope::{Change, Revision, Scope};
 /// A boxed future, as returned by the methods of object-safe traits.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// The database could not be asked for recent changes.
+/// The query for recent changes failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the database could not be asked for recent changes")]
 pub struct Unconfirmed;
@@ -42,7 +42,7 @@ pub trait ChangeFeed: Send + Sync + 'static {
     /// The state of the feed, for readiness.
     fn status(&self) -> FeedStatus;
 
-    /// Asks the database for recent changes, for an answer from memory while the feed is unproven. On
+    /// Queries the database for recent changes, for an answer from memory while the feed is unproven. On
     /// success, everything that was committed before the call has reached the [`Follower`]. Concurrent
     /// callers share one sweep.
     ///

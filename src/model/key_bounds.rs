@@ -1,5 +1,5 @@
 //! Bounds on the keys that a key creates, rotates or changes: their scopes, networks, lifetime and rate must
-//! be within its own. What is not requested is inherited where that is narrower; requesting more is rejected.
+//! be within its own. What is not requested is inherited if that is narrower; requesting more is rejected.
 
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;

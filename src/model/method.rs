@@ -1,7 +1,8 @@
-//! The method table: one row for each MCP method, in which everything stands that the gateway decides by a method.
+//! The method table: one row for each MCP method, with everything that the gateway decides by a method.
 //!
-//! The name of a method is read once, with its message ([`Method::parse`]); later decisions match on [`Method`] or ask its
-//! row. Removing a row removes the method: it is unknown from then on, and the compiler names the code that served it.
+//! The name of a method is read once, with its message ([`Method::parse`]); later decisions match on [`Method`] or read
+//! its row. Removing a row removes the method: it is unknown from then on, and the compiler names the code that served
+//! it.
 
 /// An era of the protocol, which decides how a request is read and answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

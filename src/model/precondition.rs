@@ -1,4 +1,4 @@
-//! Conditional writes (RFC 9110, section 13.1): what a write requires of the current state, and what it did.
+//! Conditional writes (RFC 9110, section 13.1): what a write requires of the current state, and the outcome of a write.
 
 use super::fault::Fault;
 use super::scope::Revision;
@@ -22,7 +22,7 @@ pub enum EntityTags {
 }
 
 impl EntityTags {
-    /// Whether the current state is among them; `None` if there is no state.
+    /// Whether the current state is among them; `None` is no state.
     pub fn contain(&self, current: Option<Revision>) -> bool {
         match self {
             Self::Any => current.is_some(),
@@ -43,7 +43,7 @@ impl Precondition {
     }
 }
 
-/// What a write did.
+/// The outcome of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Written {
     /// The revision that last changed the subject.

@@ -113,7 +113,7 @@ pub struct Argument {
     /// Purpose of the argument.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Whether clients must give it; absent means no.
+    /// Whether clients must provide it; absent means no.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub required: Option<bool>,
     /// Completion values; not part of lists of prompts.

@@ -1,7 +1,7 @@
 //! Quotas per day and month, for all replicas together.
 //!
 //! A replica reserves a share of the remaining quota in the database and spends it from memory. Shares become smaller
-//! as less remains, so that a quota is never exceeded and little is reserved where it is not needed; a share that is
+//! as less remains, so that a quota is never exceeded and little is reserved that is not needed; a share that is
 //! unused for a second is returned. While the database is unreachable, calls are admitted on credit for a while; the
 //! credit is settled with the next share.
 
@@ -108,7 +108,7 @@ impl Left {
         self.used_up.is_some_and(|(when, under)| under == most && when.elapsed() < ASK_AGAIN)
     }
 
-    /// The quota that one call would find exhausted, as far as this replica knows.
+    /// The quota that one call would find exhausted, according to the memory of this replica.
     fn known_used_up(&self, period: Period, most: Most, at: OffsetDateTime) -> Option<&'static str> {
         let (short_of_calls, short_of_bytes) = self.short(most, 1);
         let known = self.start == Some(period.start(at)) && self.is_used_up(most);
@@ -263,7 +263,7 @@ impl Quotas {
         }
     }
 
-    /// The quota that an agent or a tenant has exhausted, as far as this replica knows.
+    /// The quota that an agent or a tenant has exhausted, according to the memory of this replica.
     pub(super) fn known_used_up(&self, uid: Uuid, limits: &UseLimits, at: OffsetDateTime) -> Option<Refused> {
         let holder = self.holders.get(&uid)?;
         [Period::Day, Period::Month].into_iter().find_map(|period| {

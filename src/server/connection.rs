@@ -141,7 +141,7 @@ pub(super) async fn serve<S>(
     });
     match ended.await {
         Some(Ok(())) => {}
-        // The client disconnected, or does not speak HTTP.
+        // The client disconnected, or did not send HTTP.
         Some(Err(error)) => tracing::debug!(%peer, %error, "connection ended early"),
         None => tracing::debug!(%peer, "connection closed: no request before the deadline"),
     }

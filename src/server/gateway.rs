@@ -53,7 +53,7 @@ pub(crate) struct Gateway {
     refusals: Refusals,
 }
 
-/// The metadata of protected resources, where access tokens are accepted; it changes with the issuers.
+/// The metadata of protected resources, if access tokens are accepted; it changes with the issuers.
 pub(crate) type SharedMetadata = Arc<ArcSwapOption<Metadata>>;
 
 /// Limits of requests, and the hosts, origins and proxies that are trusted.
@@ -134,7 +134,7 @@ impl Gateway {
     ///
     /// 1. request id and span ([`answer`](Self::answer)), access log, client address, then routing by path;
     /// 2. the number of headers, of HTTP/2 (hyper counts those of HTTP/1.1);
-    /// 3. `/healthz` and `/readyz` pass nothing else;
+    /// 3. `/healthz` and `/readyz` are answered here;
     /// 4. compression of the response, of administration ([`compress`]);
     /// 5. the rest of the body is read after the response, within limits ([`drain`](Self::drain));
     /// 6. the audit row, of administration ([`administer_audited`](Self::administer_audited));
@@ -281,7 +281,7 @@ impl Gateway {
     }
 
     /// Checks `Host` and `Origin`, answers a CORS preflight, and adds the CORS headers to the response. A request for a
-    /// foreign `Host` is passed on only where `answer` reads credentials.
+    /// foreign `Host` is passed on only if `answer` reads credentials.
     async fn check_origin(
         &self,
         request: Request<SharedBody>,
@@ -317,7 +317,7 @@ impl Gateway {
             .map_or_else(|| problem(&NO_PATH, id), |(metadata, what)| metadata.answer(request.method(), what))
     }
 
-    /// Completes the challenge of a refusal, where access tokens are accepted.
+    /// Completes the challenge of a refusal, if access tokens are accepted.
     fn challenge<'a>(
         &self,
         what: impl FnOnce() -> Protected<'a>,

@@ -17,7 +17,7 @@ use super::tls::Tls;
 /// How long the peer may leave sent data unacknowledged before the connection is closed.
 #[cfg(target_os = "linux")]
 const USER_TIMEOUT: Duration = Duration::from_mins(3);
-/// The pause after a failed accept, most likely for want of file descriptors.
+/// The pause after a failed accept, most likely because file descriptors are exhausted.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
 /// Serves one surface on one listener.

@@ -28,9 +28,9 @@ const ADMIN: &str = "admin";
 pub(crate) struct Listeners {
     /// Identifies this process in logs, and among the replicas.
     pub(crate) instance: Uuid,
-    /// Where the MCP endpoints are.
+    /// The address of the MCP endpoints.
     pub(crate) address: SocketAddr,
-    /// Where the admin surface is.
+    /// The address of the administration API.
     pub(crate) admin_address: SocketAddr,
     /// The connections of each listener, by its name.
     pub(crate) connections: Vec<(&'static str, Arc<ConnectionLimiter>)>,

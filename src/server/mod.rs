@@ -1,12 +1,12 @@
 //! The server: sockets, TLS, connection limits and timeouts, the order of middleware, and dispatch to a surface.
 //!
-//! - `listeners` opens the sockets before the database is asked for anything. A `listener::Server` accepts the connections
+//! - `listeners` opens the sockets before the first query of the database. A `listener::Server` accepts the connections
 //!   of one listener within the limits of its `ConnectionLimiter`.
 //! - `connection` serves a connection until its `ConnectionDeadline`, after the handshake of `tls` if there is one.
 //! - `GatewaySlot` answers health checks until the gateway is built. Then `Gateway::answer` answers every request: it lists
 //!   the middleware in the order in which a request passes it.
 //! - `routes` finds the part of the gateway that a path belongs to.
-//! - `metrics` collects `/metrics` from every module that counts.
+//! - `metrics` collects the counters of all modules for `/metrics`.
 
 mod compression;
 mod connection;

@@ -100,7 +100,7 @@ impl SessionUses {
     pub(super) fn note(&self, session: SessionUid, used: &Arc<LastUse>, now: OffsetDateTime) {
         let now = micros(now);
         used.used.fetch_max(now, Ordering::Relaxed);
-        // Always exchanged: the writer exchanges it too, so one of the two sees the other.
+        // Always exchanged: the writer exchanges it too, so one of the two observes the other.
         if used.queued.swap(true, Ordering::AcqRel) {
             return;
         }

@@ -78,7 +78,7 @@ impl Sessions {
         self.cells.len() as u64
     }
 
-    /// The time of day.
+    /// The current time.
     pub fn now(&self) -> time::OffsetDateTime {
         self.sources.clock.now()
     }

@@ -142,7 +142,7 @@ impl Sessions {
                     return Ok(OpenedSession { sessions: self, id, since, received: false });
                 }
                 OpenOutcome::NoAgent => return Err(Fault::Forbidden),
-                // Sessions of the same holder that open at the same moment may take the room that was made.
+                // Concurrently opened sessions of the same holder may take the freed capacity.
                 OpenOutcome::Full if began.elapsed() >= self.writer.longest_wait() => {
                     return Err(Fault::Unavailable { retry_after: Duration::from_secs(1) });
                 }
@@ -157,7 +157,7 @@ impl Sessions {
         self.writer.execute(self.store.open_sessions(&batch, self.limits.threshold())).await
     }
 
-    /// Makes room for sessions, one for each time that their holder is listed.
+    /// Ends sessions so that others can be opened: one for each time that its holder is listed.
     async fn make_room_for(&self, sessions: Vec<(AgentId, SessionHolder)>) -> Result<Vec<()>, Fault> {
         let mut counts = HashMap::<_, i64>::new();
         for holder in &sessions {

@@ -121,7 +121,7 @@ impl NotifySender {
         Ok(())
     }
 
-    /// Reads the registered listeners, each with what it shows; without, if its connection is closed.
+    /// Reads the registered listeners, each with the state that it shows, or none if its connection is closed.
     ///
     /// # Errors
     /// If the connection is lost; the sender cannot be used any more.

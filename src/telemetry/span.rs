@@ -18,9 +18,9 @@ use tracing_subscriber::registry::LookupSpan;
 
 use crate::model::ids::TenantId;
 
-/// The longest `X-Request-Id`.
+/// The maximum length of `X-Request-Id`.
 const REQUEST_ID_BYTES: usize = 128;
-/// The maximum length of an agent id, and more.
+/// At least the maximum length of an agent id.
 const AGENT_BYTES: usize = 64;
 
 tokio::task_local! {

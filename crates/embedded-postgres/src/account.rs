@@ -1,4 +1,4 @@
-//! The user that PostgreSQL runs as: the owner's, or `postgres` where that is root.
+//! The user that PostgreSQL runs as: the owner's, or `postgres` if that is root.
 
 use std::os::unix::fs::lchown;
 use std::path::{Path, PathBuf};

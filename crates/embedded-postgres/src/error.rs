@@ -53,7 +53,7 @@ pub enum EmbeddedError {
     InUse {
         /// The data directory.
         data_dir: PathBuf,
-        /// The other process, where it could be read.
+        /// The other process, if it could be read.
         pid: Option<u32>,
     },
 

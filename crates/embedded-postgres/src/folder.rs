@@ -21,7 +21,7 @@ pub(super) struct DataFolder {
 }
 
 impl DataFolder {
-    /// Creates the directory where it is missing, and locks it against a second process.
+    /// Creates the directory if it is missing, and locks it against a second process.
     pub(super) fn open(path: &Path, account: &Account) -> Result<Self, EmbeddedError> {
         create(path, account).context("create the data directory", path)?;
         let path = path.canonicalize().context("open the data directory", path)?;
@@ -97,7 +97,7 @@ pub(super) fn private_file(options: &mut OpenOptions, path: &Path) -> io::Result
     options.create(true).mode(0o600).custom_flags(OFlag::O_NOFOLLOW.bits()).open(path)
 }
 
-/// Creates `path` and its missing parents: private, but executable where PostgreSQL runs as another user.
+/// Creates `path` and its missing parents: private, but executable if PostgreSQL runs as another user.
 fn create(path: &Path, account: &Account) -> io::Result<()> {
     let mode = if account.is_other() { 0o711 } else { 0o700 };
     let path = std::path::absolute(path)?;

@@ -30,7 +30,7 @@
 //! - **Restarted.** A server that exits is started again, with growing delays, until [`Embedded::stop`].
 //! - **One owner.** A lock on the data directory refuses a second process; a server of an earlier process that is still
 //!   shutting down is waited for.
-//! - **Never root.** Where the owner runs as root, the server runs as the user `postgres`.
+//! - **Never root.** If the owner runs as root, the server runs as the user `postgres`.
 //!
 //! # Data directory
 //!

@@ -157,7 +157,7 @@ impl Server {
         }
     }
 
-    /// Creates the database where it is missing.
+    /// Creates the database if it is missing.
     pub(super) async fn create_database(&self) -> Result<(), EmbeddedError> {
         let create = async {
             let mut connection = self.connect_options("postgres").connect().await?;

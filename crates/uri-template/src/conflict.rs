@@ -64,7 +64,7 @@ impl UriTemplate {
     /// Whether the two templates are equally specific and some URI may match both, so that neither takes precedence.
     ///
     /// The comparison considers which characters may occur where, not which values they decode to or how often a
-    /// parameter occurs: it may report a conflict where no URI matches both, and never misses one. Takes time in the
+    /// parameter occurs: it may report a conflict although no URI matches both, and never misses one. Takes time in the
     /// product of both lengths at most; [`ConflictChecker`] bounds the work for many templates.
     pub fn conflicts_with(&self, other: &Self) -> bool {
         let mut checker = ConflictChecker::default();

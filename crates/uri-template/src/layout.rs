@@ -21,7 +21,7 @@ pub(super) struct Layout {
 #[derive(Default)]
 pub(super) struct Slot {
     pub(super) value: Option<Variable>,
-    /// The literal text after the value, where it is part of the slot: that of `{name}.md{?a}`.
+    /// The literal text after the value, if it is part of the slot: that of `{name}.md{?a}`.
     pub(super) suffix: String,
     pub(super) parameters: Vec<Parameter>,
     /// The positions of the parameters, ordered by name.

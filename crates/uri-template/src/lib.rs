@@ -1,7 +1,7 @@
 //! URI templates of [RFC 6570] up to level 3 that are matched as well as expanded.
 //!
 //! RFC 6570 defines how a template expands to a URI, and leaves open which values a URI was expanded from. This crate
-//! accepts only templates where that question has one answer: [`UriTemplate::parse`] refuses a template that two
+//! accepts only templates for which that question has one answer: [`UriTemplate::parse`] refuses a template that two
 //! assignments of values could expand to one URI. For every accepted template
 //!
 //! - [`expand`](UriTemplate::expand) and [`matches`](UriTemplate::matches) are inverse: what expands matches back to the

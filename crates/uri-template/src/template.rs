@@ -54,11 +54,11 @@ use crate::syntax;
 ///
 /// Values of `{a}`, `{+a}`, `{.a}` and `{/a}` are required and not empty, since the RFC expands an empty and a missing
 /// one to the same text. Parameters (`{;a}`, `{?a}`, `{&a}`) and `{#a}` are optional, and are absent from the result
-/// where the URI omits them. The parameters of one expression may come in any order; an unknown or repeated one does
+/// if the URI omits them. The parameters of one expression may come in any order; an unknown or repeated one does
 /// not match. A parameter without `=` is empty.
 ///
-/// Values are percent-decoded once. There is no match where the result is not UTF-8, contains a control character, has
-/// a segment `..` between `/` or `\`, or contains a `/` outside `{+a}` and `{#a}`; nor where the URI's path has a
+/// Values are percent-decoded once. There is no match if the result is not UTF-8, contains a control character, has
+/// a segment `..` between `/` or `\`, or contains a `/` outside `{+a}` and `{#a}`; nor if the URI's path has a
 /// segment `..`, however encoded.
 ///
 /// Matching takes time linear in the URI and the template (times the logarithm of the number of parameters).
@@ -132,7 +132,7 @@ impl UriTemplate {
 
     /// Expands the template with values by name: RFC 6570, section 3, with `None` for an undefined variable.
     ///
-    /// Differs from the RFC where the result could not be matched back: in a value, a character that [separates it
+    /// Differs from the RFC if the result could not be matched back: in a value, a character that [separates it
     /// from its neighbor](UriTemplate#matching) and every `%` are percent-encoded, and so are `[` and `]`, which would
     /// make the result invalid.
     ///

@@ -1,4 +1,4 @@
-//! What the JSON of definitions has in common, and manifests, which hold those of every kind.
+//! The JSON that all kinds of definitions share, and manifests, which contain definitions of every kind.
 
 pub(super) mod checks;
 pub(super) mod form;

@@ -1,11 +1,11 @@
-//! Why a template is refused, or did not render.
+//! Errors of registering and of rendering a template.
 
 use minijinja::Error as EngineError;
 
-/// How long a template may be, in bytes.
+/// The maximum length of a template, in bytes.
 pub const MAX_SOURCE_BYTES: usize = 64 << 10;
 
-/// As much of an author's own text as a sentence repeats, in characters.
+/// The maximum length of an author's text that an error message repeats, in characters.
 const EXCERPT: usize = 100;
 
 /// Why a template is refused when it is registered, or did not render.
@@ -39,13 +39,13 @@ pub enum RenderError {
     /// The values are so long that rendering would take too long or too much memory.
     #[error("the values are too long for this template; give shorter ones")]
     ValuesTooLong,
-    /// The text would be longer than it may be.
+    /// The output would be too long.
     #[error("the rendered text is longer than {limit} bytes; give shorter values or shorten the template")]
     OutputTooLong {
-        /// How long it may be, in bytes.
+        /// The maximum length, in bytes.
         limit: usize,
     },
-    /// As many renders are under way and waiting as are taken on.
+    /// Too many renders are in progress and waiting.
     #[error("too many templates are being rendered; try again")]
     Busy,
     /// The render did not end in time.

@@ -20,7 +20,7 @@ struct State<K: Copy + Eq + Hash> {
     waiting: FairQueue<K, oneshot::Sender<FairPermit<K>>>,
 }
 
-/// One place, until dropped.
+/// A permit, released when dropped.
 #[derive(Debug)]
 pub(super) struct FairPermit<K: Copy + Eq + Hash>(Option<Arc<FairSemaphore<K>>>);
 
@@ -50,12 +50,12 @@ impl<K: Copy + Eq + Hash> FairSemaphore<K> {
         Arc::new(Self(Mutex::new(State { free: permits, waiting: FairQueue::new(most_waiting) })))
     }
 
-    /// How many permits are free.
+    /// The number of free permits.
     pub(super) fn free(&self) -> usize {
         self.0.lock().free
     }
 
-    /// How many wait.
+    /// The number of waiters.
     #[cfg(test)]
     pub(super) fn waiting(&self) -> usize {
         self.0.lock().waiting.len()

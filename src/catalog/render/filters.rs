@@ -1,7 +1,7 @@
-//! The filters there are, and how much longer each makes a text.
+//! The permitted filters, and the maximum growth of a text by each.
 //!
-//! They are our own rather than the engine's, so that no other is compiled in and each is known to stay within the
-//! growth that the check counts on.
+//! They are implemented here instead of by the engine, so that no other filter is compiled in, and none exceeds the
+//! growth that the check assumes.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;

@@ -1,31 +1,31 @@
-//! The bounds of a template and of rendering.
+//! The limits of a template and of rendering.
 
 use std::time::Duration;
 
 use super::cost::Plan;
 use super::error::RenderError;
 
-/// How many operators, filters and brackets one tag may hold. Each may be a level of recursion in the engine.
+/// The maximum number of operators, filters and brackets in one tag. Each may be a level of recursion in the engine.
 pub(super) const MAX_OPERATORS: usize = 64;
 
-/// How many brackets may be open at once, each a dozen calls deep in the engine's parser.
+/// The maximum nesting of brackets, each a dozen calls deep in the engine's parser.
 pub(super) const MAX_BRACKETS: usize = 8;
 
-/// How many blocks may be open at once.
+/// The maximum nesting of blocks.
 pub(super) const MAX_BLOCKS: usize = 12;
 
-/// How many `elif` the open blocks may have together: the engine parses each within the one before.
+/// The maximum number of `elif` of all open blocks: the engine parses each within the one before.
 pub(super) const MAX_BRANCHES: usize = 64;
 
 /// The limits of one answer, whether it renders one template or the messages of one prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RenderLimits {
-    /// How long the rendered text may be, in bytes.
+    /// The maximum length of the rendered text, in bytes.
     pub output_bytes: usize,
-    /// How much rendering may copy and compare, in bytes, on the worst path through the template. It bounds the memory
-    /// a render takes, and with `fuel` its time.
+    /// The maximum number of bytes that rendering copies and compares on the worst path through the template. It bounds
+    /// the memory of a render and, with `fuel`, its time.
     pub work_bytes: u64,
-    /// How many steps the engine may take, again on the worst path.
+    /// The maximum number of steps of the engine, also on the worst path.
     pub fuel: u32,
 }
 
@@ -35,16 +35,16 @@ impl Default for RenderLimits {
     }
 }
 
-/// The bounds of the renders of a process.
+/// The limits of the renders of a process.
 #[derive(Debug, Clone, Copy)]
 pub struct RendererLimits {
-    /// How many renders run at once, each on a thread.
+    /// The maximum number of concurrent renders, each on a thread.
     pub at_once: usize,
-    /// How many more wait for a place; past it they are refused.
+    /// The maximum number of renders that wait for a permit; further ones are refused.
     pub waiting: usize,
-    /// How long a render waits for a place.
+    /// The timeout of waiting for a permit.
     pub wait: Duration,
-    /// How long a render may run before its caller gets a timeout.
+    /// The timeout of a render for its caller.
     pub deadline: Duration,
     /// The limits of one answer.
     pub answer: RenderLimits,

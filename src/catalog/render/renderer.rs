@@ -20,7 +20,8 @@ const LIGHT_BYTES: u64 = 16 << 10;
 ///
 /// A caller that is cancelled or times out leaves a thread behind that cannot be stopped. The thread keeps its place
 /// until it ends, so there are never more of them than `at_once`. It ends soon, because fuel, work and output are
-/// bounded: at the default limits within some hundred milliseconds. A render that has not begun by the timeout never does.
+/// bounded: at the default limits within some hundred milliseconds. A render that has not begun by the timeout never
+/// does.
 ///
 /// The places go round between the payers that wait for one, so that none of them delays another by more than a render.
 #[derive(Debug)]
@@ -47,12 +48,12 @@ fn render(
 }
 
 impl Renderer {
-    /// A renderer with all its places free.
+    /// Creates a renderer.
     pub fn new(limits: RendererLimits) -> Self {
         Self { places: FairSemaphore::new(limits.at_once, limits.waiting), limits }
     }
 
-    /// How many places are free.
+    /// The number of free permits.
     pub fn free(&self) -> usize {
         self.places.free()
     }

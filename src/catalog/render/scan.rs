@@ -1,4 +1,4 @@
-//! The first look at a template, at its tokens: which statements there are, and how deep it nests.
+//! Scans the tokens of a template before it is parsed: its statements, and the depth of its nesting.
 //!
 //! The engine's parser, its compiler and the dropping of its tree all recurse, in places without a limit (`not not …`,
 //! `elif`, `a ~ a ~ …`). The tokenizer does not; so nesting is bounded here, and only then is the source parsed.
@@ -22,11 +22,11 @@ pub(super) fn scan(source: &str, syntax: &SyntaxConfig) -> Result<(), RenderErro
 
 #[derive(Debug, Default)]
 struct Scan {
-    /// Where the scan is.
+    /// The state of the scan.
     line: usize,
     /// The blocks that are open, the outermost first.
     open: Vec<Block>,
-    /// Operators, filters and brackets in the present tag.
+    /// Operators, filters and brackets in the current tag.
     operators: usize,
     /// Brackets that are open.
     brackets: usize,

@@ -1,4 +1,4 @@
-//! Results of the legacy era as JSON, without the ids that they answer.
+//! Encodes results of the legacy era as JSON, without request ids.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,5 @@
-//! The legacy era: revisions 2024-11-05 to 2025-11-25, which open a session by `initialize` or do without.
+//! The dialect of the legacy era: revisions 2024-11-05 to 2025-11-25, with a session opened by `initialize` or without
+//! one.
 
 mod content;
 pub mod decode;

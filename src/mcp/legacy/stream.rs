@@ -1,4 +1,5 @@
-//! The stream of a session: cursors, resumption, takeover, and messages of the log (2025-11-25, Transports).
+//! The stream of a session: cursors (event ids), resume by `Last-Event-ID`, takeover, and log messages (2025-11-25,
+//! Transports).
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -62,7 +63,7 @@ fn interests(session: &Session) -> impl Iterator<Item = Interest> {
     lists.chain(subscribed.map(move |one| Interest { subject: resource(&one.uri), since: one.since }))
 }
 
-/// `<stream>-<watermark>-<n>`, where a stream is its session's mark and its own number in it.
+/// `<stream>-<watermark>-<n>`; `<stream>` consists of an id of the session and the number of the stream in it.
 fn resumed(session: &Session, id: &str) -> Option<Revision> {
     let mut parts = id.split('-');
     let (stream, watermark, number) = (parts.next()?, parts.next()?, parts.next()?);

@@ -1,4 +1,4 @@
-//! From headers and a body to a modern request, checked in the order of the contract.
+//! Decodes the headers and body of a modern request, and checks its rules in their specified order.
 
 use std::borrow::Cow;
 
@@ -27,7 +27,7 @@ pub enum ModernMessage<'a> {
     Notification,
 }
 
-/// A request that breaks no rule of the era.
+/// A request that satisfies all rules of the era.
 #[derive(Debug)]
 pub struct ModernCall<'a> {
     /// What the answer refers to.
@@ -141,7 +141,7 @@ fn check_name(header: &Field<'_>, request: &Request<'_>) -> Result<(), ModernErr
     }
 }
 
-/// The value of a header that may be wrapped in base64; `None` if it is wrapped and no base64.
+/// The value of a header that may be wrapped in base64; `None` if it is wrapped and not valid base64.
 fn decoded(value: &str) -> Option<Cow<'_, [u8]>> {
     match value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) {
         Some(wrapped) => STANDARD.decode(wrapped).ok().map(Cow::Owned),

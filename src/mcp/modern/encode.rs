@@ -1,4 +1,4 @@
-//! Results of the modern era as JSON, without the ids that they answer.
+//! Encodes results of the modern era as JSON, without request ids.
 
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -48,7 +48,7 @@ pub fn discover(out: &mut Vec<u8>, envelope: ResultEnvelope<'_>) -> Result<(), F
     append(out, &envelope.complete(discovery, true))
 }
 
-/// Appends what ends the stream of `subscriptions/listen`.
+/// Appends the result that ends the stream of `subscriptions/listen`.
 ///
 /// # Errors
 /// [`Fault::Internal`] if stored text is not UTF-8.

@@ -1,4 +1,4 @@
-//! The modern era: revision 2026-07-28, every request complete in itself.
+//! The dialect of the modern era: revision 2026-07-28, whose requests are self-contained.
 
 pub mod decode;
 pub mod encode;

@@ -1,5 +1,5 @@
-//! Fingerprints: one hash of all that is known of a subject, contents included, for the audit log. `docs/audit.md` defines
-//! what each is computed from.
+//! Fingerprints: one hash of everything that is stored of a subject, including contents, for the audit log.
+//! `docs/audit.md` defines how each is computed.
 
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
@@ -88,7 +88,7 @@ impl Fingerprint for ApiKey {
     }
 }
 
-/// The fingerprints before and after a write, where there was and is something.
+/// The fingerprints before and after a write; `None` if the subject did not exist.
 pub fn difference(old: Option<&impl Fingerprint>, new: Option<&impl Fingerprint>) -> ChangeHashes {
     ChangeHashes { before: old.map(Fingerprint::fingerprint), after: new.map(Fingerprint::fingerprint) }
 }

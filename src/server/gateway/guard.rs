@@ -1,4 +1,4 @@
-//! Runs a handler within the deadline of requests; a panic in it ends nothing else.
+//! Runs a handler with the deadline of requests; a panic in it ends only its own request.
 
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
