@@ -1,4 +1,4 @@
-//! The gateway as a process: from its start to the signal that stops it.
+//! The gateway as a process: start, drain after `SIGTERM`, and graceful shutdown.
 
 use super::signals::{Command, Signals};
 use super::{AppError, Reloader, Running, build, credentials, database, demo, signing};
@@ -8,8 +8,8 @@ use crate::model::sources::Sources;
 use crate::server::listeners::Listeners;
 use crate::store::StoreOptions;
 
-/// Runs a gateway until a signal stops the process, also during the start. With `demo`, registers the demo agent, does not
-/// drain, and also stops at `SIGHUP`, since its terminal is closed.
+/// Runs a gateway until a signal stops the process, also during the start. With `demo`, registers the demo agent, does
+/// not drain, and also stops at `SIGHUP`, since its terminal is closed.
 ///
 /// # Errors
 /// As [`start`](super::start), and if the embedded database or the demo agent fails.

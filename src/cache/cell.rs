@@ -127,8 +127,8 @@ impl<H: Invalidate> Cell<H> {
         find(&self.state.read().facts)
     }
 
-    /// Loads a fact with the revision of the scope, both in one statement, and keeps the fact unless the scope has moved on
-    /// meanwhile.
+    /// Loads a fact with the revision of the scope, both in one statement, and keeps the fact unless the scope has
+    /// moved on meanwhile.
     ///
     /// The answer is as new as anything known when the call began, kept or not.
     pub async fn load<T>(

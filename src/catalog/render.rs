@@ -13,7 +13,8 @@
 //! lengths of the values, so a render that would need too much memory or time is refused before it starts. The engine
 //! runs with fuel, a recursion limit, and a writer that counts (`output`).
 //!
-//! Values are text. They are never parsed, and nothing is escaped: the output is text, not HTML.
+//! Values are text and are never parsed, so there is no template injection. Nothing is escaped: the output is text, not
+//! HTML, and may contain instructions to a model (prompt injection), which clients must expect.
 
 mod analysis;
 mod check;

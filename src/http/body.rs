@@ -1,4 +1,5 @@
-//! Bodies: requests are read whole within the body limit; answers are sent in few chunks.
+//! Bodies: a request body is read completely, within the body limit (maximum size) and a minimum speed, against slow
+//! clients; responses are sent in few chunks.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};

@@ -1,4 +1,4 @@
-//! `Host` and `Origin` checks: protection from cross-origin requests and DNS rebinding.
+//! `Host` and `Origin` checks, and CORS: protection from cross-origin requests and DNS rebinding.
 //!
 //! The host check defends against DNS rebinding (an attacker's name that resolves to this machine), the origin check
 //! against other web pages. Programs send no `Origin` and pass.

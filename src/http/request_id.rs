@@ -1,4 +1,4 @@
-//! `X-Request-Id`: taken from the request, or generated.
+//! Request ids (`X-Request-Id`): taken from the request, or generated.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,4 +1,4 @@
-//! Keys: creation, lists, limits, revocation, rotation. A secret is returned once.
+//! API keys: create, list, limit, revoke, and key rotation with a grace period. A secret is returned once.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,8 +1,10 @@
-//! An open event stream of either era: sends notifications and keep-alive comments, and ends when access ends.
+//! An open event stream of either era: sends notifications and keep-alive comments (heartbeat), and ends when its caller
+//! loses access, for example by a revoked key.
 //!
-//! A stream is polled by its connection. Its deadlines (the next comment and check, the expiry of its credential) are points
-//! in time that no event moves. A connection whose peer reads nothing does not poll, so a supervisor checks such a stream
-//! at the same interval: it ends in time, with its permit and its audit row, and its last event waits for the peer.
+//! A stream is polled by its connection. Its deadlines (the next comment and check, the expiry of its credential) are
+//! points in time that no event moves. A connection whose peer reads nothing does not poll, so a supervisor checks such
+//! a stream at the same interval: it ends in time, with its permit and its audit row, and its last event waits for the
+//! peer.
 
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
@@ -138,7 +140,8 @@ impl<V: StreamEncoder> EventStream<V> {
         }
     }
 
-    /// Ends the stream if it must end, or appends the events that are due. No events are appended for a peer that reads nothing.
+    /// Ends the stream if it must end, or appends the events that are due. No events are appended for a peer that reads
+    /// nothing.
     async fn step(&mut self, polled: bool) {
         let Some(open) = &mut self.open else { return };
         let mut out = std::mem::take(&mut self.pending);
@@ -159,7 +162,8 @@ impl<V: StreamEncoder> EventStream<V> {
         open.audit.sent(out.len() - before);
         self.pending = out;
         if ended {
-            // The permit and the interests are released and the audit row is written now, whenever the last event is read.
+            // The permit and the interests are released and the audit row is written now, whenever the last event is
+            // read.
             self.open = None;
         }
     }

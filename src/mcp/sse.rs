@@ -1,4 +1,4 @@
-//! Server-sent events (SSE) as the HTML standard defines them: each carries JSON on one line.
+//! Server-sent events (SSE) of the HTML standard: each event has JSON on one line.
 
 use std::pin::Pin;
 

@@ -1,4 +1,4 @@
-//! The table of served protocol revisions: one row each.
+//! The table of served protocol versions (revisions): one row each.
 
 use crate::model::method::Era;
 

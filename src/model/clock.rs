@@ -1,4 +1,4 @@
-//! The clock: that of the system, or one that follows the database's, so that all replicas share one time.
+//! The clock: that of the system, or one that follows the database's, so that replicas with clock skew share one time.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 

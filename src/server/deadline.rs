@@ -1,4 +1,5 @@
-//! The deadline of a connection (head timeout and idle timeout): when it is closed unless a request arrives.
+//! The deadline of a connection (head timeout, against slowloris, and idle timeout): when it is closed unless a request
+//! arrives.
 //!
 //! Kept outside of hyper, whose only timeout for heads also closes idle connections: a value short enough for a head is
 //! too short for clients that keep connections open for 90 seconds.

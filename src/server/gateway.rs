@@ -1,4 +1,4 @@
-//! Answers requests: the middleware of all surfaces, and dispatch to the one that a path belongs to.
+//! Answers requests: the middleware of all surfaces, the access log, and dispatch to the surface of a path.
 
 mod administer;
 mod guard;

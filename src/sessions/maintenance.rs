@@ -1,4 +1,4 @@
-//! Maintenance of sessions: writing their last uses and ending those past the idle timeout.
+//! Maintenance of sessions: writes their last uses, and ends those past the idle timeout (session expiry).
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Migrates the schema, one replica at a time.
+//! Applies the schema migrations, one replica at a time.
 
 use std::time::Duration;
 

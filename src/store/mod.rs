@@ -1,4 +1,4 @@
-//! All SQL statements, one file per table, checked at build time.
+//! The connection pool, and all SQL statements, one file per table, checked at build time.
 //!
 //! Reads are methods of [`Store`], or of a [`Snapshot`](snapshot::Snapshot) if several must be consistent.
 //! Writes are methods of [`Write`](write::Write), a transaction that locks the scopes it changes.

@@ -1,4 +1,5 @@
-//! A write transaction: locks the scopes it changes, in the order gateway, tenant, agent, session.
+//! A write transaction: locks the scopes it changes, in the order gateway, tenant, agent, session, so that no two writes
+//! deadlock.
 
 use sqlx::PgConnection;
 

@@ -1,5 +1,5 @@
 //! The dirty set of one stream: the subjects that it has yet to send, each with the first revision that made it
-//! dirty. Backpressure: a set is bounded by the subscriptions, however slowly the client reads.
+//! dirty. Backpressure of a slow client: a set is bounded by the subscriptions, however slowly the client reads.
 
 use std::collections::{BTreeSet, HashMap};
 

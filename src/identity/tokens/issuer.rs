@@ -1,5 +1,5 @@
-//! The public keys of one issuer, fetched by a task periodically and when a token names an unknown key. While they
-//! cannot be fetched, the last ones remain valid for a time.
+//! The public keys of one issuer (JWKS), fetched by a task periodically and when a token names an unknown key, so that
+//! key rotation needs no restart. While they cannot be fetched, the last ones remain valid for a time.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Public keys of an issuer, from its key set (RFC 7517), and signature verification.
+//! Public keys of an issuer, from its key set (JWKS, RFC 7517), and signature verification.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

@@ -1,4 +1,4 @@
-//! Access tokens of configured issuers: signatures, claims, and the issuers' public keys. Without the database.
+//! Access tokens (JWT) of configured issuers: signatures, claims, and the issuers' public keys. Uses no database.
 
 mod claims;
 mod error;

@@ -1,4 +1,5 @@
-//! The rate limit status of a caller and its header fields (draft-ietf-httpapi-ratelimit-headers).
+//! The rate limit status of a caller and its header fields: `RateLimit`, `RateLimit-Policy`
+//! (draft-ietf-httpapi-ratelimit-headers) and `Retry-After`.
 
 use std::io::Write;
 use std::time::Duration;
