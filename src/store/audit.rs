@@ -6,6 +6,7 @@ pub mod outbox;
 pub mod partitions;
 pub mod query;
 pub mod scan;
+mod window;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -127,6 +128,8 @@ impl AuditLog {
         let (id, seq) = (batch.after.id, batch.after.seq);
         let found = self
             .with(async |connection| {
+                // Without statistics of a new partition its index would not be used.
+                connection.execute("begin read only; set local enable_seqscan = off").await?;
                 let found = sqlx::query_scalar!(
                     r#"select exists (select from audit_log where chain = $1 and seq = $2 and hash = $3) or exists (
                         select from audit_chains
@@ -136,7 +139,9 @@ impl AuditLog {
                     seq,
                     &batch.after.head.0[..],
                 );
-                found.fetch_one(connection).await.map_err(StoreError::from)
+                let found = found.fetch_one(&mut *connection).await?;
+                connection.execute("commit").await?;
+                Ok::<_, StoreError>(found)
             })
             .await?;
         if found {

@@ -9,6 +9,7 @@ mod commands;
 mod filters;
 mod formats;
 mod full;
+mod indexes;
 mod messages;
 mod outages;
 mod partitions;

@@ -116,6 +116,14 @@ pub struct AuditFilter {
     pub to: Option<OffsetDateTime>,
 }
 
+impl AuditFilter {
+    /// Whether every row of the period matches.
+    pub fn matches_every_row(&self) -> bool {
+        let Self { tenant, agent, key, method, outcome, from: _, to: _ } = self;
+        tenant.is_none() && agent.is_none() && key.is_none() && method.is_none() && outcome.is_none()
+    }
+}
+
 /// The position of a row in the order of the log, newest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AuditPosition {

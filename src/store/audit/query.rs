@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use sqlx::Executor;
+use sqlx::{Executor, PgConnection};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use super::window::Window;
 use crate::model::audit::chain::Digest;
 use crate::model::audit::checkpoint::{API_VERSION, ChainHead, Checkpoint, LedgerHead};
 use crate::model::audit::row::{AgentFilter, AuditFilter, AuditPosition, AuditRow, timestamp};
@@ -19,75 +20,28 @@ impl Store {
         after: Option<AuditPosition>,
         limit: i64,
     ) -> Result<Vec<AuditRow>, StoreError> {
-        let ids = |agent: &AgentFilter| agent.ids.iter().map(|agent| agent.0).collect::<Vec<_>>();
-        let agents = filter.agent.as_ref().map(ids);
-        let name = filter.agent.as_ref().and_then(|agent| agent.name.as_deref());
         let mut tx = self.transaction("begin read only").await?;
         // Planned for the given filters, since only with these an index can be used.
         tx.connection().execute("set local plan_cache_mode = force_custom_plan").await?;
-        let rows = sqlx::query!(
-            "select version, chain, seq, previous, at, request, encode(trace, 'hex') as trace, tenant, agent, slug,
-                principal, principal_kind, key, client, client_name, client_version, protocol, session, method,
-                subject, outcome, status, micros, bytes_in, bytes_out, revision, before, after, hash
-            from audit_log
-            where ($1::uuid is null or tenant = $1)
-            and ($2::uuid[] is null or agent = any($2) or slug = $12)
-            and ($3::uuid is null or key = $3) and ($4::text is null or method = $4)
-            and ($5::text is null or outcome = $5)
-            and ($6::timestamptz is null or at >= $6) and ($7::timestamptz is null or at < $7)
-            and ($8::timestamptz is null or (at, chain, seq) < ($8, $9::uuid, $10::bigint))
-            order by at desc, chain desc, seq desc limit $11",
-            filter.tenant.map(|tenant| tenant.0),
-            agents.as_deref(),
-            filter.key.map(|key| key.0),
-            filter.method,
-            filter.outcome,
-            filter.from,
-            filter.to,
-            after.map(|after| after.at),
-            after.map(|after| after.chain),
-            after.map(|after| after.seq),
-            limit,
-            name,
-        )
-        .fetch_all(tx.connection())
-        .await?;
+        let mut window = Window::newest(tx.connection(), filter, after).await?;
+        let mut rows = select(tx.connection(), filter, after, window, limit).await?;
+        let mut missing = limit - len(&rows);
+        if missing > 0 && window.has_earlier() {
+            // The planner takes values for frequent that it has no statistics of, and would search for them along the
+            // index on the time.
+            tx.connection()
+                .execute("set local enable_indexscan = off; set local enable_seqscan = off")
+                .await?;
+        }
+        while missing > 0
+            && let Some(earlier) = window.earlier()
+        {
+            window = earlier;
+            rows.extend(select(tx.connection(), filter, after, window, missing).await?);
+            missing = limit - len(&rows);
+        }
         tx.end("commit").await?;
-        rows.into_iter()
-            .map(|row| {
-                Ok(AuditRow {
-                    version: row.version,
-                    chain: row.chain,
-                    seq: row.seq,
-                    at: row.at,
-                    request_id: row.request,
-                    trace_id: row.trace,
-                    tenant_id: row.tenant,
-                    agent_id: row.agent,
-                    agent: row.slug,
-                    principal_id: row.principal,
-                    principal: row.principal_kind,
-                    key_id: row.key,
-                    client: row.client,
-                    client_name: row.client_name,
-                    client_version: row.client_version,
-                    protocol_version: row.protocol,
-                    session_id: row.session,
-                    method: row.method,
-                    subject: row.subject,
-                    outcome: row.outcome,
-                    status: row.status,
-                    micros: row.micros,
-                    bytes_in: row.bytes_in,
-                    bytes_out: row.bytes_out,
-                    revision: row.revision,
-                    before: row.before.as_deref().map(digest).transpose()?,
-                    after: row.after.as_deref().map(digest).transpose()?,
-                    previous: digest(&row.previous)?,
-                    hash: digest(&row.hash)?,
-                })
-            })
-            .collect()
+        Ok(rows)
     }
 
     /// Reads the ends of the ledger and of all open chains.
@@ -153,6 +107,85 @@ impl Store {
         .await?;
         Ok(())
     }
+}
+
+fn len(rows: &[AuditRow]) -> i64 {
+    i64::try_from(rows.len()).unwrap_or(i64::MAX)
+}
+
+/// Reads the rows of a window that match a filter, newest first, after a position.
+async fn select(
+    connection: &mut PgConnection,
+    filter: &AuditFilter,
+    after: Option<AuditPosition>,
+    window: Window,
+    limit: i64,
+) -> Result<Vec<AuditRow>, StoreError> {
+    let ids = |agent: &AgentFilter| agent.ids.iter().map(|agent| agent.0).collect::<Vec<_>>();
+    let agents = filter.agent.as_ref().map(ids);
+    let name = filter.agent.as_ref().and_then(|agent| agent.name.as_deref());
+    let rows = sqlx::query!(
+        "select version, chain, seq, previous, at, request, encode(trace, 'hex') as trace, tenant, agent, slug,
+            principal, principal_kind, key, client, client_name, client_version, protocol, session, method,
+            subject, outcome, status, micros, bytes_in, bytes_out, revision, before, after, hash
+        from audit_log
+        where ($1::uuid is null or tenant = $1)
+        and ($2::uuid[] is null or agent = any($2) or slug = $12)
+        and ($3::uuid is null or key = $3) and ($4::text is null or method = $4)
+        and ($5::text is null or outcome = $5)
+        and ($6::timestamptz is null or at >= $6) and ($7::timestamptz is null or at < $7)
+        and ($8::timestamptz is null or (at, chain, seq) < ($8, $9::uuid, $10::bigint))
+        order by at desc, chain desc, seq desc limit $11",
+        filter.tenant.map(|tenant| tenant.0),
+        agents.as_deref(),
+        filter.key.map(|key| key.0),
+        filter.method,
+        filter.outcome,
+        window.from,
+        window.to,
+        after.map(|after| after.at),
+        after.map(|after| after.chain),
+        after.map(|after| after.seq),
+        limit,
+        name,
+    )
+    .fetch_all(connection)
+    .await?;
+    rows.into_iter()
+        .map(|row| {
+            Ok(AuditRow {
+                version: row.version,
+                chain: row.chain,
+                seq: row.seq,
+                at: row.at,
+                request_id: row.request,
+                trace_id: row.trace,
+                tenant_id: row.tenant,
+                agent_id: row.agent,
+                agent: row.slug,
+                principal_id: row.principal,
+                principal: row.principal_kind,
+                key_id: row.key,
+                client: row.client,
+                client_name: row.client_name,
+                client_version: row.client_version,
+                protocol_version: row.protocol,
+                session_id: row.session,
+                method: row.method,
+                subject: row.subject,
+                outcome: row.outcome,
+                status: row.status,
+                micros: row.micros,
+                bytes_in: row.bytes_in,
+                bytes_out: row.bytes_out,
+                revision: row.revision,
+                before: row.before.as_deref().map(digest).transpose()?,
+                after: row.after.as_deref().map(digest).transpose()?,
+                previous: digest(&row.previous)?,
+                hash: digest(&row.hash)?,
+            })
+        })
+        .collect()
 }
 
 fn digest(bytes: &[u8]) -> Result<Digest, StoreError> {
