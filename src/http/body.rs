@@ -26,11 +26,13 @@ const DISCARD_TIMEOUT: Duration = Duration::from_secs(1);
 /// Bytes of a body that need no reservation if they arrived with the head: the connection has buffered them.
 const UNRESERVED: usize = 64 * 1024;
 
-/// The body of an answer: at most three pieces in memory, events, or a body of the administration API.
+/// The body of an answer: bytes in memory, events, or a body of the administration API.
 #[derive(Debug)]
 pub enum Body {
-    /// Pieces in memory, sent in order.
-    Pieces([Bytes; 3]),
+    /// Bytes in memory.
+    Bytes(Bytes),
+    /// Pieces in memory, sent in order. Boxed, so that the other bodies are small to move.
+    Pieces(Box<[Bytes; 3]>),
     /// An event stream of unlimited length.
     Events(Events),
     /// A body of the administration API.
@@ -63,7 +65,7 @@ impl std::fmt::Debug for Events {
 impl Body {
     /// The empty body.
     pub const fn empty() -> Self {
-        Self::Pieces([Bytes::new(), Bytes::new(), Bytes::new()])
+        Self::Bytes(Bytes::new())
     }
 
     /// A body of server-sent events.
@@ -80,7 +82,7 @@ impl Body {
 
 impl From<Bytes> for Body {
     fn from(bytes: Bytes) -> Self {
-        Self::Pieces([bytes, Bytes::new(), Bytes::new()])
+        Self::Bytes(bytes)
     }
 }
 
@@ -93,6 +95,10 @@ impl HttpBody for Body {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         match &mut *self {
+            Self::Bytes(bytes) => {
+                let bytes = (!bytes.is_empty()).then(|| std::mem::take(bytes));
+                Poll::Ready(bytes.map(|bytes| Ok(Frame::data(bytes))))
+            }
             Self::Pieces(pieces) => {
                 let next = pieces.iter_mut().find(|piece| !piece.is_empty()).map(std::mem::take);
                 Poll::Ready(next.map(|piece| Ok(Frame::data(piece))))
@@ -112,6 +118,7 @@ impl HttpBody for Body {
 
     fn is_end_stream(&self) -> bool {
         match self {
+            Self::Bytes(bytes) => bytes.is_empty(),
             Self::Pieces(pieces) => pieces.iter().all(Bytes::is_empty),
             Self::Events(_) => false,
             Self::Axum(body) => body.is_end_stream(),
@@ -121,6 +128,7 @@ impl HttpBody for Body {
 
     fn size_hint(&self) -> SizeHint {
         match self {
+            Self::Bytes(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Self::Pieces(pieces) => SizeHint::with_exact(pieces.iter().map(|piece| piece.len() as u64).sum()),
             Self::Events(_) => SizeHint::default(),
             Self::Axum(body) => body.size_hint(),

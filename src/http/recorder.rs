@@ -47,28 +47,25 @@ impl RequestRecorder {
         &self.meter
     }
 
-    /// Completes a request with its answer, or with that of `refuse` if its audit row cannot be made durable: with the
-    /// durability `sync`, an answer leaves once its rows are on disk.
+    /// Completes a request with its answer, which is replaced by that of `refuse` if its audit row cannot be made durable:
+    /// with the durability `sync`, an answer leaves once its rows are on disk.
     pub async fn complete<C, B>(
         &self,
         context: &mut C,
-        response: Response<B>,
+        response: &mut Response<B>,
         refuse: impl FnOnce(&mut C, &Fault) -> Response<B>,
-    ) -> Response<B>
-    where
+    ) where
         C: AsMut<RequestContext>,
         B: HttpBody,
     {
-        let completed = context.as_mut().complete(&response, self.audit.now());
-        let response = match self.record(completed).await {
-            Ok(()) => response,
-            Err(fault) => refuse(context, &fault),
-        };
+        let completed = context.as_mut().complete(response, self.audit.now());
+        if let Err(fault) = self.record(completed).await {
+            *response = refuse(context, &fault);
+        }
         let context = context.as_mut();
         if let Some(labels) = context.labels() {
             self.meter.count(labels, context.elapsed());
         }
-        response
     }
 
     async fn record(&self, mut completed: CompletedRequest<'_>) -> Result<(), Fault> {

@@ -111,7 +111,8 @@ impl CallHandler {
         if let Some(kept) = self.results.get(&key) {
             return Ok(kept);
         }
-        let contents = self.catalog.read_resource(context.caller, uri, answering).await?;
+        // Boxed, as below: the future of a cached result is small to move.
+        let contents = Box::pin(self.catalog.read_resource(context.caller, uri, answering)).await?;
         let result = context.encode(ResultMembers::contents(&contents))?;
         // The revision differs if the definition changed meanwhile and its contents were purged.
         if contents.revision == key.revision {
@@ -155,7 +156,8 @@ impl CallHandler {
             return Ok(kept);
         }
         let snapshot = Arc::clone(&context.snapshot);
-        let messages = self.catalog.get_prompt(context.caller, snapshot, name.as_str(), arguments).await?;
+        let messages = self.catalog.get_prompt(context.caller, snapshot, name.as_str(), arguments);
+        let messages = Box::pin(messages).await?;
         let result = context.encode(ResultMembers::messages(&messages))?;
         let length: usize = arguments.iter().map(|(name, value)| name.len() + value.len()).sum();
         if messages.settled && messages.revision == key.revision && length <= MOST_KEPT_ARGUMENTS {

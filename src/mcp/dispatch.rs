@@ -40,7 +40,7 @@ impl Endpoint {
         admission: &Admission<'_>,
         body: &[u8],
     ) -> Response<Body> {
-        let headers = McpHeaders::read(&request.parts.headers);
+        let headers = std::mem::take(&mut request.headers);
         let incoming = parse(body);
         let era = era::decide(&headers, &incoming);
         let version = era::named_version(&headers, &incoming);
@@ -140,7 +140,7 @@ impl Endpoint {
                 return listening.unwrap_or_else(|fault| reply.fault(request, &fault));
             }
             _ if !media_type::admits_json(&request.parts.headers) => Err(media_type::NO_JSON),
-            ModernMethod::Discover => self.discover(caller).await,
+            ModernMethod::Discover => Box::pin(self.discover(caller)).await,
             ModernMethod::Call(call) => {
                 self.call_handler.handle(caller, call, Dialect::Modern { ttl: self.options.ttl }).await
             }

@@ -131,12 +131,11 @@ impl Endpoint {
     }
 
     /// Completes a request with its answer: its audit row, usage and metrics.
-    pub async fn complete(&self, request: &mut McpRequest<'_>, response: Response<Body>) -> Response<Body> {
-        let mut response = self.recorder.complete(request, response, fail).await;
+    pub async fn complete(&self, request: &mut McpRequest<'_>, response: &mut Response<Body>) {
+        self.recorder.complete(request, response, fail).await;
         if let Some(end) = request.context.key_expires {
             announce_expiry(end, response.headers_mut());
         }
-        response
     }
 
     /// Answers a request.
@@ -199,8 +198,7 @@ impl Endpoint {
         caller: &Caller,
         admission: &Admission<'_>,
     ) -> Result<(), Fault> {
-        let declared = McpHeaders::read(&request.parts.headers).method.value();
-        if declared == Some(mcp::Method::Discover.name()) {
+        if request.headers.method.value() == Some(mcp::Method::Discover.name()) {
             return Ok(());
         }
         self.options.costs.least().map_or(Ok(()), |least| admission.check(least))?;
@@ -222,7 +220,7 @@ impl Endpoint {
         let Some(Received { bytes, reserved: _reserved }) = read else { return fail(request, fault) };
         request.body(bytes.len());
         let incoming = parse(&bytes);
-        let era = era::decide(&McpHeaders::read(&request.parts.headers), &incoming);
+        let era = era::decide(&request.headers, &incoming);
         request.classified(label_of(&incoming), era.era());
         let free = match fault {
             Fault::RateLimited { .. } => cost_of(&self.options.costs, &incoming) == 0,
@@ -238,7 +236,7 @@ impl Endpoint {
     /// Answers `GET` and `DELETE`, which only a session has.
     async fn without_message(&self, request: &mut McpRequest<'_>, body: &mut IncomingBody) -> Response<Body> {
         let parts = request.parts;
-        let headers = McpHeaders::read(&parts.headers);
+        let headers = std::mem::take(&mut request.headers);
         let era = if era::is_modern(&headers) { Era::Modern } else { Era::Legacy };
         request.classified(MethodLabel::of_http(&parts.method), era);
         if request.context.foreign_host

@@ -7,6 +7,7 @@ use http::request::Parts;
 use serde_json::value::RawValue;
 use tokio::sync::Semaphore;
 
+use super::era::McpHeaders;
 use super::version::ProtocolVersion;
 use super::wire::members::{Members, text_of};
 use super::wire::parts::META_CLIENT_INFO;
@@ -32,6 +33,8 @@ pub struct McpRequest<'a> {
     pub agent: &'a str,
     /// Method, URI and headers.
     pub parts: &'a Parts,
+    /// The headers of MCP, until the message is dispatched.
+    pub(super) headers: McpHeaders<'a>,
     /// The request's id.
     pub request_id: &'a HeaderValue,
     /// The decision of the checks before the endpoint.
@@ -63,7 +66,8 @@ impl<'a> McpRequest<'a> {
         let method = http_method(&parts.method);
         let mut context = RequestContext::new(id, client, method, &parts.headers, counted);
         context.event.slug = Some(named(agent));
-        Self { context, agent, parts, request_id, admitted, permits, refusals, awaits_body: false }
+        let headers = McpHeaders::read(&parts.headers);
+        Self { context, agent, parts, headers, request_id, admitted, permits, refusals, awaits_body: false }
     }
 
     /// The request's id as text.

@@ -8,6 +8,9 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use futures_util::future::Either;
+use http::Request;
+use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
@@ -96,14 +99,22 @@ pub(super) async fn serve<S>(
 {
     let deadline = ConnectionDeadline::new(options.timeouts);
     let (gateway, requests) = (Arc::clone(gateway), Arc::clone(&deadline));
-    let service = service_fn(move |request| {
-        let (gateway, in_flight) = (Arc::clone(&gateway), requests.begin());
-        // Boxed: a connection reserves space for this future for as long as it is open, 7 KB that an idle connection
-        // and an open stream do not need.
-        Box::pin(async move {
-            let response = gateway.answer(request, peer, surface).await;
-            Ok::<_, Infallible>(response.map(|body| in_flight.until_sent(body)))
-        })
+    let service = service_fn(move |request: Request<Incoming>| {
+        let (slot, in_flight) = (Arc::clone(&gateway), requests.begin());
+        // Boxed: a connection reserves space for this future for as long as it is open, which an idle connection and an
+        // open stream do not need. The future of an MCP request, which is copied into its box, is half of the other.
+        if let Some(gateway) = slot.mcp_gateway(request.uri().path(), surface) {
+            let (parts, mut body) = request.into_parts();
+            Either::Left(Box::pin(async move {
+                let response = gateway.answer_mcp(&parts, &mut body, peer).await;
+                Ok::<_, Infallible>(in_flight.until_sent(response))
+            }))
+        } else {
+            Either::Right(Box::pin(async move {
+                let response = slot.answer(request, peer, surface).await;
+                Ok(in_flight.until_sent(response))
+            }))
+        }
     });
     let io = TokioIo::new(TrackedStream { stream, deadline: Arc::clone(&deadline) });
     let builder = options.builder();

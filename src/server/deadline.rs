@@ -11,6 +11,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::Response;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -124,9 +125,9 @@ impl State {
 pub(super) struct InFlight(Arc<ConnectionDeadline>);
 
 impl InFlight {
-    /// Keeps the request in flight until the body was sent.
-    pub(super) fn until_sent(self, body: Body) -> InFlightBody {
-        InFlightBody { body, _under_way: self }
+    /// Keeps the request in flight until the body of its response was sent.
+    pub(super) fn until_sent(self, response: Response<Body>) -> Response<InFlightBody> {
+        response.map(|body| InFlightBody { body, _under_way: self })
     }
 }
 

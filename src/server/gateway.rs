@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
 use axum::Router;
+use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use tokio::sync::Semaphore;
 
 use self::guard::{Interrupted, guard};
@@ -92,7 +93,21 @@ impl Gateway {
         Self { endpoint, admin, catalog, recorder, ids, metrics, options, places, refusals }
     }
 
-    /// Answers a request, within its span and with its id.
+    /// Answers a request to an MCP endpoint, within its span and with its id.
+    pub(super) async fn answer_mcp(
+        &self,
+        parts: &Parts,
+        body: &mut Incoming,
+        peer: IpAddr,
+    ) -> Response<Body> {
+        let id = self.ids.of(&parts.headers);
+        let span = RequestSpan::new(id.to_str().unwrap_or_default(), &parts.method);
+        let mut response = span.run(pin!(self.mcp(parts, body, peer, &id))).await;
+        response.headers_mut().insert(X_REQUEST_ID, id);
+        response
+    }
+
+    /// Answers any other request, within its span and with its id.
     pub(super) async fn answer(
         &self,
         request: Request<Incoming>,
@@ -101,22 +116,14 @@ impl Gateway {
     ) -> Response<Body> {
         let id = self.ids.of(request.headers());
         let span = RequestSpan::new(id.to_str().unwrap_or_default(), request.method());
-        let mut response = span.run(pin!(self.answer_in_span(request, peer, surface, &id))).await;
+        let mut response = span.run(pin!(self.dispatch(request, peer, surface, &id))).await;
         response.headers_mut().insert(X_REQUEST_ID, id);
         response
     }
 
-    /// Answers a request and logs it, if requests are logged.
-    async fn answer_in_span(
-        &self,
-        request: Request<Incoming>,
-        peer: IpAddr,
-        surface: Surface,
-        id: &HeaderValue,
-    ) -> Response<Body> {
-        let began = Instant::now();
-        let response = self.dispatch(request, peer, surface, id).await;
-        if self.options.access_log {
+    /// Logs an answered request, if requests are logged.
+    fn log_access(&self, began: Option<Instant>, response: &Response<Body>) {
+        if let Some(began) = began {
             let duration_us = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
             tracing::info!(
                 target: "waggle::access",
@@ -125,10 +132,9 @@ impl Gateway {
                 "request answered"
             );
         }
-        response
     }
 
-    /// Answers a request.
+    /// Answers a request that is not to an MCP endpoint, and logs it.
     ///
     /// The middleware of all surfaces, in the order in which a request passes it:
     ///
@@ -143,8 +149,8 @@ impl Gateway {
     /// 9. deadline and panics ([`guard`](Self::guard));
     /// 10. the surface: credential, rate and quota, the size of the body, the work.
     ///
-    /// An MCP request passes the same steps in [`mcp`](Self::mcp), written out: it is not boxed, and its refusals are
-    /// recorded by the endpoint.
+    /// An MCP request passes the same steps in [`mcp`](Self::mcp), written out: it is not boxed again, and its refusals
+    /// are recorded by the endpoint.
     async fn dispatch(
         &self,
         request: Request<Incoming>,
@@ -152,12 +158,12 @@ impl Gateway {
         surface: Surface,
         id: &HeaderValue,
     ) -> Response<Body> {
+        let began = self.options.access_log.then(Instant::now);
         let client = self.options.proxies.client(peer, request.headers());
-        match target(request.uri().path(), surface) {
-            _ if self.has_too_many_headers(&request) => headers_too_large(),
+        let response = match target(request.uri().path(), surface) {
+            _ if self.has_too_many_headers(request.version(), request.headers()) => headers_too_large(),
             Target::Alive => health::alive(&request),
             Target::Ready => health::ready(&request, &self.catalog.readiness()),
-            Target::Mcp => self.mcp(request, client, id).await,
             Target::Admin => {
                 let administer = |request| self.administer_audited(request, id, client);
                 Box::pin(compress(request, |request| self.drain(request, client, administer))).await
@@ -166,12 +172,14 @@ impl Gateway {
                 let read = |request| self.read_only(request, &target, (peer, client), id);
                 Box::pin(self.drain(request, client, read)).await
             }
-        }
+        };
+        self.log_access(began, &response);
+        response
     }
 
     /// Whether an HTTP/2 request has too many headers; hyper counts those of HTTP/1.1 as it reads them.
-    fn has_too_many_headers(&self, request: &Request<Incoming>) -> bool {
-        request.version() == Version::HTTP_2 && request.headers().len() > self.options.most_headers
+    fn has_too_many_headers(&self, version: Version, headers: &HeaderMap) -> bool {
+        version == Version::HTTP_2 && headers.len() > self.options.most_headers
     }
 
     /// Whether the limit of requests in flight is reached.
@@ -222,15 +230,33 @@ impl Gateway {
         guard(self.options.deadline, answering).await
     }
 
-    /// Answers a request to an MCP endpoint.
+    /// Answers a request to an MCP endpoint, and logs it.
     async fn mcp(
         &self,
-        request: Request<Incoming>,
-        client: ClientAddress,
+        parts: &Parts,
+        body: &mut Incoming,
+        peer: IpAddr,
         id: &HeaderValue,
     ) -> Response<Body> {
-        let source = self.options.origins.check(request.uri(), request.headers());
-        if let Some(preflight) = preflight(&request, source.as_ref().ok(), MCP_CORS) {
+        let began = self.options.access_log.then(Instant::now);
+        let response = self.mcp_unlogged(parts, body, peer, id).await;
+        self.log_access(began, &response);
+        response
+    }
+
+    async fn mcp_unlogged(
+        &self,
+        parts: &Parts,
+        body: &mut Incoming,
+        peer: IpAddr,
+        id: &HeaderValue,
+    ) -> Response<Body> {
+        let client = self.options.proxies.client(peer, &parts.headers);
+        if self.has_too_many_headers(parts.version, &parts.headers) {
+            return headers_too_large();
+        }
+        let source = self.options.origins.check(&parts.uri, &parts.headers);
+        if let Some(preflight) = preflight(&parts.method, source.as_ref().ok(), MCP_CORS) {
             return preflight;
         }
         let admitted = match &source {
@@ -238,27 +264,28 @@ impl Gateway {
             Ok(_) if self.is_full() => Err(Fault::BUSY),
             Ok(_) => Ok(()),
         };
-        let (parts, mut body) = request.into_parts();
         let agent = mcp_agent(parts.uri.path()).unwrap_or_default();
         span::record_agent(agent);
         let mut request =
-            McpRequest::new((agent, &parts, id), client, admitted, (&self.places, &self.refusals));
+            McpRequest::new((agent, parts, id), client, admitted, (&self.places, &self.refusals));
         request.context.foreign_host = source.as_ref().is_ok_and(|source| source.foreign_host);
         let answered = {
             // Pinned here: the guard would move all of it.
-            let answering = pin!(self.endpoint.answer(&mut request, &mut body));
+            let answering = pin!(self.endpoint.answer(&mut request, body));
             self.guard(answering).await
         };
-        let response = answered.unwrap_or_else(|interrupted| {
+        let mut response = answered.unwrap_or_else(|interrupted| {
             let fault = match interrupted {
                 Interrupted::Deadline if request.awaits_body => LATE_BODY,
                 interrupted => interrupted.fault(),
             };
             reply::fail(&mut request, &fault)
         });
-        let mut response = self.endpoint.complete(&mut request, response).await;
+        self.endpoint.complete(&mut request, &mut response).await;
         self.challenge(|| Protected::endpoint_or_gateway(request.agent), &parts.headers, &mut response);
-        self.refusals.discard(client, &parts.headers, &mut body).await;
+        if !body.is_end_stream() {
+            Box::pin(self.refusals.discard(client, &parts.headers, body)).await;
+        }
         if let Ok(RequestSource { origin: Some(origin), .. }) = source {
             origin::allow(origin, MCP_CORS, response.headers_mut());
         }
@@ -293,7 +320,7 @@ impl Gateway {
             Ok(source) => source,
             Err(fault) => return problem(&fault, id),
         };
-        if let Some(preflight) = preflight(&request, Some(&source), cors) {
+        if let Some(preflight) = preflight(request.method(), Some(&source), cors) {
             return preflight;
         }
         let RequestSource { origin, foreign_host } = source;
@@ -337,8 +364,8 @@ fn headers_too_large() -> Response<Body> {
 }
 
 /// The response to a CORS preflight of an allowed origin, which needs no credential.
-fn preflight<B>(request: &Request<B>, source: Option<&RequestSource>, cors: Cors) -> Option<Response<Body>> {
-    let source = source.filter(|source| !source.foreign_host && request.method() == Method::OPTIONS)?;
+fn preflight(method: &Method, source: Option<&RequestSource>, cors: Cors) -> Option<Response<Body>> {
+    let source = source.filter(|source| !source.foreign_host && method == Method::OPTIONS)?;
     let origin = source.origin.clone()?;
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;

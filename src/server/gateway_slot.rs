@@ -51,16 +51,23 @@ impl GatewaySlot {
         self.draining.store(true, Ordering::Relaxed);
     }
 
-    /// Answers a request.
-    pub(crate) async fn answer(
+    /// The gateway that answers a request to an MCP endpoint; `None` for other requests, and until it is built.
+    pub(super) fn mcp_gateway(&self, path: &str, surface: Surface) -> Option<Arc<Gateway>> {
+        self.gateway.get().filter(|_| matches!(target(path, surface), Target::Mcp)).map(Arc::clone)
+    }
+
+    /// Answers a request for which there is no [`mcp_gateway`](Self::mcp_gateway).
+    pub(super) async fn answer(
         &self,
         request: Request<Incoming>,
         peer: IpAddr,
         surface: Surface,
     ) -> Response<Body> {
-        let draining = self.draining.load(Ordering::Relaxed) && request.uri().path() == "/readyz";
+        let path = request.uri().path();
+        let draining = self.draining.load(Ordering::Relaxed) && path == "/readyz";
+        let early = matches!(target(path, surface), Target::Mcp);
         match self.gateway.get() {
-            Some(gateway) if !draining => gateway.answer(request, peer, surface).await,
+            Some(gateway) if !draining && !early => gateway.answer(request, peer, surface).await,
             _ => self.answer_without_gateway(request, surface, draining).await,
         }
     }

@@ -164,7 +164,7 @@ pub fn result_pieces(id: RequestId<'_>, result: Bytes) -> Body {
         return result_message(id, &result).into();
     }
     let head = [HEAD, ID, id.as_json().as_bytes(), RESULT].concat();
-    Body::Pieces([head.into(), result, Bytes::from_static(b"}")])
+    Body::Pieces(Box::new([head.into(), result, Bytes::from_static(b"}")]))
 }
 
 /// An error. If no id could be read, the revision decides how it is represented; without a revision it is `null`.

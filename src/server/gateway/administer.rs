@@ -34,7 +34,7 @@ impl Gateway {
         if let Err(fault) = self.recorder.audit().admit() {
             return problem(&fault, id);
         }
-        let response = self.administer(request, id, &context).await;
+        let mut response = self.administer(request, id, &context).await;
         if context.has_committed() {
             self.recorder.audit().notify_outbox();
         }
@@ -45,7 +45,8 @@ impl Gateway {
         if let Some(outcome) = response.extensions().get::<Outcome>() {
             context.event.outcome = *outcome;
         }
-        self.recorder.complete(&mut context, response, |_, fault| problem(fault, id)).await
+        self.recorder.complete(&mut context, &mut response, |_, fault| problem(fault, id)).await;
+        response
     }
 
     async fn administer(
