@@ -5,6 +5,7 @@
 //! too short for clients that keep connections open for 90 seconds.
 
 use std::io::{Error, IoSlice};
+use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -21,6 +22,9 @@ use crate::http::body::Body;
 
 /// The start of the HTTP/2 connection preface, with which no HTTP/1.1 request begins.
 const HTTP2_PREFACE: &[u8] = b"PRI";
+
+/// Writes of up to this many bytes are copied into one slice: one `send` costs less than a `writev`.
+const JOINED: usize = 4 * 1024;
 
 /// The timeouts of a connection between requests.
 #[derive(Debug, Clone, Copy)]
@@ -212,7 +216,15 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for TrackedStream<S> {
         context: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<Result<usize, Error>> {
-        let written = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        let length: usize = slices.iter().map(|slice| slice.len()).sum();
+        let written = if length <= JOINED {
+            let mut space = [MaybeUninit::uninit(); JOINED];
+            let mut joined = ReadBuf::uninit(&mut space);
+            slices.iter().for_each(|slice| joined.put_slice(slice));
+            Pin::new(&mut self.stream).poll_write(context, joined.filled())
+        } else {
+            Pin::new(&mut self.stream).poll_write_vectored(context, slices)
+        };
         if written.is_ready() {
             self.deadline.on_write();
         }
