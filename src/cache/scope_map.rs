@@ -18,6 +18,11 @@ pub trait CellSet: Send + Sync + 'static {
         self.cell(scope).map(|cell| cell.raise(revision))
     }
 
+    /// Whether access decisions rest on the facts of this set.
+    fn decides_access(&self) -> bool {
+        false
+    }
+
     /// The revisions of all cells.
     fn revisions(&self) -> Vec<(Scope, Revision)>;
 
@@ -29,18 +34,34 @@ pub trait CellSet: Send + Sync + 'static {
 pub struct ScopeMap {
     sets: Vec<Arc<dyn CellSet>>,
     raises: AtomicU64,
+    access_version: AtomicU64,
     timeline: AtomicU64,
 }
 
 impl ScopeMap {
     /// Creates the map. A scope belongs to the first set that has its cell.
     pub fn new(sets: Vec<Arc<dyn CellSet>>) -> Self {
-        Self { sets, raises: AtomicU64::new(0), timeline: AtomicU64::new(0) }
+        Self {
+            sets,
+            raises: AtomicU64::new(0),
+            access_version: AtomicU64::new(0),
+            timeline: AtomicU64::new(0),
+        }
     }
 
     /// How often a scope was raised, in memory or not.
     pub fn raises(&self) -> u64 {
         self.raises.load(Ordering::SeqCst)
+    }
+
+    /// A number that is different after each change on which an access decision may rest: a decision made after the number
+    /// was read holds while it is the same, whether the cells that it was made from are still in memory or not.
+    pub fn access_version(&self) -> u64 {
+        self.access_version.load(Ordering::SeqCst)
+    }
+
+    fn renew_access_version(&self) {
+        self.access_version.fetch_add(1, Ordering::SeqCst);
     }
 
     /// How often the database changed its timeline by a restore, or by a failover that lost commits.
@@ -52,7 +73,14 @@ impl ScopeMap {
     pub fn raise(&self, scope: Scope, revision: Revision) -> bool {
         // Counted before the cell is looked up: a load that began earlier finds either its cell or the count raised.
         self.raises.fetch_add(1, Ordering::SeqCst);
-        self.sets.iter().find_map(|set| set.raise(scope, revision)).unwrap_or(false)
+        let raised = |set: &Arc<dyn CellSet>| Some((set.raise(scope, revision)?, set.decides_access()));
+        let raised = self.sets.iter().find_map(raised);
+        // A scope without a cell may be that of a tenant. After the cell: a decision that is made from the old cell has the
+        // old version.
+        if raised.is_none_or(|(_, decides_access)| decides_access) {
+            self.renew_access_version();
+        }
+        raised.is_some_and(|(behind, _)| behind)
     }
 
     /// The revision of the cell of a scope.
@@ -71,6 +99,7 @@ impl ScopeMap {
         self.timeline.fetch_add(1, Ordering::AcqRel);
         self.raises.fetch_add(1, Ordering::SeqCst);
         self.sets.iter().for_each(|set| set.clear());
+        self.renew_access_version();
     }
 
     /// Reads the changes that the cell of a scope has missed.
@@ -89,12 +118,19 @@ impl ScopeMap {
         if let Some(cell) = self.cell(scope) {
             cell.forget(changes);
         }
+        if !changes.is_empty() {
+            self.renew_access_version();
+        }
     }
 
     /// Drops the facts that a commit in doubt changes, and does not cache them for a while.
     pub(super) fn doubt(&self, scope: Scope, changes: Vec<Change>) {
+        let decides_access = !changes.is_empty();
         if let Some(cell) = self.cell(scope) {
             cell.doubt(changes);
+        }
+        if decides_access {
+            self.renew_access_version();
         }
     }
 
@@ -106,5 +142,73 @@ impl ScopeMap {
 impl std::fmt::Debug for ScopeMap {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ScopeMap").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use uuid::Uuid;
+
+    use super::{CellSet, ScopeCell, ScopeMap};
+    use crate::cache::{Cell, Invalidate};
+    use crate::model::scope::{Change, ChangeKind, Revision, Scope};
+
+    #[derive(Debug, Default)]
+    struct Nothing;
+
+    impl Invalidate for Nothing {
+        fn invalidate(&mut self, _: &Change) {}
+    }
+
+    /// One cell.
+    struct Only {
+        scope: Scope,
+        cell: Arc<Cell<Nothing>>,
+        decides_access: bool,
+    }
+
+    impl Only {
+        fn new(scope: Scope, decides_access: bool) -> Arc<dyn CellSet> {
+            Arc::new(Self { scope, cell: Arc::new(Cell::new(scope)), decides_access })
+        }
+    }
+
+    impl CellSet for Only {
+        fn cell(&self, scope: Scope) -> Option<Arc<dyn ScopeCell>> {
+            (scope == self.scope).then(|| Arc::clone(&self.cell) as Arc<dyn ScopeCell>)
+        }
+
+        fn decides_access(&self) -> bool {
+            self.decides_access
+        }
+
+        fn revisions(&self) -> Vec<(Scope, Revision)> {
+            Vec::new()
+        }
+
+        fn clear(&self) {}
+    }
+
+    #[test]
+    fn access_version_differs_after_each_change_that_may_decide_access() {
+        let scope = |number| Scope(Uuid::from_u128(number));
+        let (agent, tenant, not_in_memory) = (scope(1), scope(2), scope(3));
+        let map = ScopeMap::new(vec![Only::new(agent, false), Only::new(tenant, true)]);
+        let change = || Change { revision: Revision(2), kind: ChangeKind::Key, subject: String::new() };
+        let renewed = |act: &dyn Fn()| {
+            let before = map.access_version();
+            act();
+            map.access_version() != before
+        };
+        assert!(!renewed(&|| _ = map.raise(agent, Revision(2))));
+        assert!(renewed(&|| _ = map.raise(tenant, Revision(2))));
+        assert!(renewed(&|| _ = map.raise(not_in_memory, Revision(2))), "a tenant whose cell was evicted");
+        assert!(renewed(&|| map.forget(tenant, &[change()])));
+        assert!(renewed(&|| map.doubt(tenant, vec![change()])));
+        assert!(renewed(&|| map.doubt(not_in_memory, vec![change()])));
+        assert!(!renewed(&|| map.forget(agent, &[])));
+        assert!(renewed(&|| map.clear()));
     }
 }

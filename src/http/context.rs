@@ -13,7 +13,6 @@ use time::format_description::well_known::Rfc3339;
 use tokio::time::Instant;
 
 use crate::identity::grant::{Caller, Grant};
-use crate::model::agent::AccessLimits;
 use crate::model::audit::event::{Actor, Event, named, trace};
 use crate::model::caller::CredentialKind;
 use crate::model::client_address::ClientAddress;
@@ -47,17 +46,13 @@ pub struct RequestContext {
 
 /// The quotas that a request counts against: those of the agent that its event names, and of the tenant.
 #[derive(Debug, Clone)]
-pub struct QuotaHolder {
-    limits: Arc<AccessLimits>,
-    /// Whether the credential is one of the agent or its tenant.
-    own: bool,
-}
+pub struct QuotaHolder(Arc<Caller>);
 
 impl QuotaHolder {
     /// The quotas that a request with this event counts against.
     pub fn of(&self, event: &Event) -> Option<QuotaSubject<'_>> {
         let (agent, tenant) = (event.agent?, event.tenant?);
-        Some(QuotaSubject { agent, tenant, limits: &self.limits, own: self.own })
+        Some(QuotaSubject { agent, tenant, ..QuotaSubject::from(&*self.0) })
     }
 }
 
@@ -120,9 +115,9 @@ impl RequestContext {
     }
 
     /// Records the caller of an agent that may use it.
-    pub fn admitted(&mut self, caller: &Caller) {
+    pub fn admitted(&mut self, caller: &Arc<Caller>) {
         (self.event.tenant, self.event.agent) = (Some(caller.tenant), Some(caller.agent));
-        self.quotas = Some(QuotaHolder { limits: Arc::clone(&caller.limits), own: caller.is_own() });
+        self.quotas = Some(QuotaHolder(Arc::clone(caller)));
     }
 
     /// The labels of the request in metrics. An unsupported HTTP method is not an outcome of the protocol.

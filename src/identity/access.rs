@@ -1,8 +1,12 @@
 //! The access decision: from a credential and a slug to a caller. A refusal does not disclose whether the agent exists.
+//!
+//! A connection remembers its last decision ([`AccessMemo`]), since nearly all of its requests have the same key and agent. The
+//! decision is repeated while nothing has changed that it may rest on ([`access_version`](crate::cache::ScopeMap::access_version)).
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use time::OffsetDateTime;
 
 use super::Identity;
@@ -56,14 +60,20 @@ impl Identity {
             Some(grant) => grant,
             None => Box::pin(self.load_grant(hash, agent)).await?,
         };
-        let now = self.check_expiry(&grant)?;
+        self.check_use(&grant, client)?;
+        Ok(grant)
+    }
+
+    /// Checks what decides about a use of a known key, and records the use.
+    pub(super) fn check_use(&self, grant: &Grant, client: ClientAddress) -> Result<(), Fault> {
+        let now = self.check_expiry(grant)?;
         if !grant.credential.networks.admit(client) {
             return Err(Fault::Unauthenticated);
         }
         if grant.note_use(now) {
             self.key_activity.note(grant.credential.key, now);
         }
-        Ok(grant)
+        Ok(())
     }
 
     /// The grant of a known key, unless it ended.
@@ -161,9 +171,90 @@ impl Identity {
     /// [`Fault::AgentDisabled`]; the same for an unknown agent and one that the credential does not reach.
     pub async fn admit(&self, grant: Option<Arc<Grant>>, slug: &str) -> Result<Caller, Fault> {
         let access = self.access_by_slug(slug).await?;
-        let AgentAccess { agent, tenant, access, limits, .. } =
-            decide(credential_of(grant.as_ref()), access)?;
-        Ok(Caller { grant, tenant, agent, public: access == Access::Public, limits })
+        let access = decide(credential_of(grant.as_ref()), access)?;
+        Ok(Caller::new(grant, access))
+    }
+}
+
+/// The last access decision of a connection.
+#[derive(Debug, Default)]
+pub struct AccessMemo(Mutex<Option<AccessDecision>>);
+
+/// A decision that admits a key to an agent.
+#[derive(Debug)]
+struct AccessDecision {
+    key: KeyHash,
+    slug: Box<str>,
+    /// The version of everything that decides about access: the decision holds while it is the same.
+    version: u64,
+    caller: Arc<Caller>,
+}
+
+impl AccessMemo {
+    /// Whether the decision is about this key and agent, whether it still holds or not.
+    fn is_about(&self, key: KeyHash, slug: &str) -> bool {
+        self.0.lock().as_ref().is_some_and(|known| known.key == key && *known.slug == *slug)
+    }
+
+    fn get(&self, key: KeyHash, slug: &str, version: u64) -> Option<Arc<Caller>> {
+        let known = self.0.lock();
+        let known = known.as_ref().filter(|known| known.version == version)?;
+        (known.key == key && *known.slug == *slug).then(|| Arc::clone(&known.caller))
+    }
+
+    fn keep(&self, decision: AccessDecision) {
+        *self.0.lock() = Some(decision);
+    }
+}
+
+impl Identity {
+    /// The caller that a key makes at the endpoint of the agent `slug`, decided as the connection remembers or from facts in
+    /// memory; `None` if facts must be loaded, or the key is refused: then [`identify`](Self::identify) and
+    /// [`admit`](Self::admit) decide.
+    ///
+    /// # Errors
+    /// [`Fault::Unauthenticated`] for a key that is expired or not valid from this address;
+    /// [`Fault::StorageUnavailable`] if memory is not trusted.
+    pub async fn admit_from_memory(
+        &self,
+        (key, slug): (KeyHash, &str),
+        client: ClientAddress,
+        memo: &AccessMemo,
+    ) -> Result<Option<Arc<Caller>>, Fault> {
+        if !memo.is_about(key, slug) && !self.memory.key_tenants.contains_key(&key) {
+            return Ok(None);
+        }
+        self.loader.confirm().await?;
+        // Read before the facts: a change meanwhile makes the decision void.
+        let version = self.scopes.access_version();
+        let caller = match memo.get(key, slug, version) {
+            Some(caller) => caller,
+            None => match self.caller_in_memory(key, slug).map(Arc::new) {
+                Some(caller) => {
+                    let decision =
+                        AccessDecision { key, slug: slug.into(), version, caller: Arc::clone(&caller) };
+                    memo.keep(decision);
+                    caller
+                }
+                None => return Ok(None),
+            },
+        };
+        if let Some(grant) = &caller.grant {
+            self.check_use(grant, client)?;
+        }
+        Ok(Some(caller))
+    }
+
+    /// The caller, if all facts that the decision rests on are in memory and current. A fact that may be about to change is
+    /// in no cell, so that no decision on it is remembered.
+    fn caller_in_memory(&self, key: KeyHash, slug: &str) -> Option<Caller> {
+        let tenant = self.memory.key_tenants.get(&key)?;
+        let grant = self.memory.tenant(tenant).get(|facts| facts.key(key))?;
+        let (owner, agent) = self.memory.directory.get(|facts| facts.agent(slug))??;
+        let access = self.memory.tenant(owner).get(|facts| facts.agent(agent))?;
+        let grant = Some(grant);
+        let access = decide(credential_of(grant.as_ref()), Some(access)).ok()?;
+        Some(Caller::new(grant, access))
     }
 }
 

@@ -10,7 +10,7 @@ use time::OffsetDateTime;
 
 use super::tokens::VerifiedToken;
 use crate::cache::Invalidate;
-use crate::model::agent::{AccessLimits, AgentAccess};
+use crate::model::agent::{Access, AccessLimits, AgentAccess};
 use crate::model::audit::event::Actor;
 use crate::model::caller::{Credential, Payer};
 use crate::model::ids::{AgentId, KeyId, TenantId};
@@ -106,6 +106,12 @@ pub struct Caller {
 }
 
 impl Caller {
+    /// The caller that a grant makes, if any, at an agent that admits it.
+    pub(super) fn new(grant: Option<Arc<Grant>>, access: AgentAccess) -> Self {
+        let AgentAccess { agent, tenant, access, limits, .. } = access;
+        Self { grant, tenant, agent, public: access == Access::Public, limits }
+    }
+
     /// Its credential, if it has one.
     pub fn credential(&self) -> Option<&Credential> {
         credential_of(self.grant.as_ref())

@@ -79,6 +79,10 @@ impl CellSet for IdentityMemory {
         self.tenants.raise(scope, revision)
     }
 
+    fn decides_access(&self) -> bool {
+        true
+    }
+
     fn revisions(&self) -> Vec<(Scope, Revision)> {
         let gateway = self.directory.applied().map(|applied| (Scope::GATEWAY, applied));
         gateway.into_iter().chain(self.tenants.revisions()).collect()

@@ -147,7 +147,7 @@ impl Endpoint {
             Ok(caller) => caller,
             Err(fault) => return Box::pin(refuse(request, &fault, body)).await,
         };
-        let admission = match self.limits.admit(&(&caller).into(), request.client()) {
+        let admission = match self.limits.admit(&(&*caller).into(), request.client()) {
             Ok(admission) => admission,
             Err(fault) => return Box::pin(refuse(request, &fault, body)).await,
         };
@@ -265,7 +265,7 @@ impl Endpoint {
         streams: bool,
     ) -> Result<Response<Body>, Fault> {
         let caller = self.admit(request).await?;
-        let admission = self.limits.admit(&(&caller).into(), request.client())?;
+        let admission = self.limits.admit(&(&*caller).into(), request.client())?;
         let _working = Self::begin_work(request, &admission)?;
         let session = self.session(&caller, headers, request).await?;
         let costs = &self.options.costs;
@@ -281,7 +281,7 @@ impl Endpoint {
         Ok(response)
     }
 
-    async fn admit_message(&self, request: &mut McpRequest<'_>) -> Result<Caller, Fault> {
+    async fn admit_message(&self, request: &mut McpRequest<'_>) -> Result<Arc<Caller>, Fault> {
         let caller = self.admit(request).await?;
         let headers = &request.parts.headers;
         media_type::check_json(headers)?;
@@ -303,7 +303,7 @@ impl Endpoint {
     }
 
     /// The caller, if it may use the agent. An invalid credential is charged to its address.
-    async fn admit(&self, request: &mut McpRequest<'_>) -> Result<Caller, Fault> {
+    async fn admit(&self, request: &mut McpRequest<'_>) -> Result<Arc<Caller>, Fault> {
         request.admitted.clone()?;
         self.recorder.audit().admit()?;
         let admitted = self.identify(request).await;
@@ -316,7 +316,7 @@ impl Endpoint {
         }
     }
 
-    async fn identify(&self, request: &mut McpRequest<'_>) -> Result<Caller, Fault> {
+    async fn identify(&self, request: &mut McpRequest<'_>) -> Result<Arc<Caller>, Fault> {
         let presented = credential::read(&request.parts.headers, &self.operators)?;
         let presented = match &presented {
             Presented::Operator(key) => {
@@ -330,13 +330,21 @@ impl Endpoint {
                 }
                 PresentedCredential::None
             }
-            Presented::Key(key) => PresentedCredential::Key(key, Some(request.agent)),
+            Presented::Key(key) => {
+                let asked = (key.hash(), request.agent);
+                let known = self.identity.admit_from_memory(asked, request.client(), request.memo).await?;
+                if let Some(caller) = known {
+                    request.context.identified(caller.grant.as_deref(), || self.identity.now());
+                    return Ok(caller);
+                }
+                PresentedCredential::Key(key, Some(request.agent))
+            }
             Presented::Token(token) => PresentedCredential::Token(token, Some(request.agent)),
         };
         let identity = &self.identity;
         self.limits.admit_credential(request.client(), identity.recognize(&presented))?;
         let grant = identity.identify(presented, request.client()).await?;
         request.context.identified(grant.as_deref(), || identity.now());
-        identity.admit(grant, request.agent).await
+        identity.admit(grant, request.agent).await.map(Arc::new)
     }
 }

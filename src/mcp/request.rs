@@ -1,6 +1,7 @@
 //! A request to an MCP endpoint: its context, headers and permits, and the cost of its body by its methods.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use http::HeaderValue;
 use http::request::Parts;
@@ -15,6 +16,7 @@ use super::wire::{Incoming, Message, MethodName, Rejected, message};
 use crate::config::Costs;
 use crate::http::context::{BatchMessage, MethodLabel, RequestContext};
 use crate::http::refusals::Refusals;
+use crate::identity::AccessMemo;
 use crate::identity::grant::Caller;
 use crate::model::audit::event::{ClientName, named, subject};
 use crate::model::client_address::ClientAddress;
@@ -39,6 +41,8 @@ pub struct McpRequest<'a> {
     pub request_id: &'a HeaderValue,
     /// The decision of the checks before the endpoint.
     pub admitted: Result<(), Fault>,
+    /// The access decision that the connection remembers.
+    pub memo: &'a AccessMemo,
     /// Permits of the requests that are worked on.
     pub permits: &'a Semaphore,
     /// Reads the bodies of refused requests.
@@ -57,7 +61,7 @@ impl<'a> McpRequest<'a> {
     /// A new request, with the decision of the checks before the endpoint.
     pub fn new(
         (agent, parts, request_id): (&'a str, &'a Parts, &'a HeaderValue),
-        client: ClientAddress,
+        (client, memo): (ClientAddress, &'a AccessMemo),
         admitted: Result<(), Fault>,
         (permits, refusals): (&'a Semaphore, &'a Refusals),
     ) -> Self {
@@ -67,7 +71,18 @@ impl<'a> McpRequest<'a> {
         let mut context = RequestContext::new(id, client, method, &parts.headers, counted);
         context.event.slug = Some(named(agent));
         let headers = McpHeaders::read(&parts.headers);
-        Self { context, agent, parts, headers, request_id, admitted, permits, refusals, awaits_body: false }
+        Self {
+            context,
+            agent,
+            parts,
+            headers,
+            request_id,
+            admitted,
+            memo,
+            permits,
+            refusals,
+            awaits_body: false,
+        }
     }
 
     /// The request's id as text.
@@ -81,7 +96,7 @@ impl<'a> McpRequest<'a> {
     }
 
     /// Records the caller of an agent that may use it.
-    pub(super) fn admitted(&mut self, caller: &Caller) {
+    pub(super) fn admitted(&mut self, caller: &Arc<Caller>) {
         span::record_tenant(caller.tenant);
         self.context.admitted(caller);
     }

@@ -20,8 +20,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::deadline::{ConnectionDeadline, Timeouts, TrackedStream};
 use super::gateway_slot::GatewaySlot;
-use super::routes::Surface;
+use super::routes::{Surface, Target, target};
 use crate::config::Settings;
+use crate::identity::AccessMemo;
 
 /// The number of headers that hyper parses on the stack; any other limit allocates.
 const DEFAULT_HEADERS: usize = 100;
@@ -86,6 +87,13 @@ impl ConnectionOptions {
     }
 }
 
+/// What the requests of a connection share.
+struct Connection {
+    gateway: Arc<GatewaySlot>,
+    peer: IpAddr,
+    memo: AccessMemo,
+}
+
 /// Serves the requests of a connection until it is closed: by the client, at its deadline, or after `stop` once the
 /// requests in flight are answered.
 pub(super) async fn serve<S>(
@@ -98,36 +106,38 @@ pub(super) async fn serve<S>(
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let deadline = ConnectionDeadline::new(options.timeouts);
-    let (gateway, requests) = (Arc::clone(gateway), Arc::clone(&deadline));
+    let connection = Arc::new(Connection { gateway: Arc::clone(gateway), peer, memo: AccessMemo::default() });
+    let requests = Arc::clone(&deadline);
     let service = service_fn(move |request: Request<Incoming>| {
-        let (slot, in_flight) = (Arc::clone(&gateway), requests.begin());
+        let (connection, in_flight) = (Arc::clone(&connection), requests.begin());
         // Boxed: a connection reserves space for this future for as long as it is open, which an idle connection and an
         // open stream do not need. The future of an MCP request, which is copied into its box, is half of the other.
-        if let Some(gateway) = slot.mcp_gateway(request.uri().path(), surface) {
+        if matches!(target(request.uri().path(), surface), Target::Mcp) {
             let (parts, mut body) = request.into_parts();
             Either::Left(Box::pin(async move {
-                let response = gateway.answer_mcp(&parts, &mut body, peer).await;
+                let Connection { gateway, peer, memo } = &*connection;
+                let response = gateway.answer_mcp(&parts, &mut body, (*peer, memo)).await;
                 Ok::<_, Infallible>(in_flight.until_sent(response))
             }))
         } else {
             Either::Right(Box::pin(async move {
-                let response = slot.answer(request, peer, surface).await;
+                let response = connection.gateway.answer(request, connection.peer, surface).await;
                 Ok(in_flight.until_sent(response))
             }))
         }
     });
     let io = TokioIo::new(TrackedStream { stream, deadline: Arc::clone(&deadline) });
     let builder = options.builder();
-    let mut connection = pin!(builder.serve_connection(io, service));
+    let mut served = pin!(builder.serve_connection(io, service));
     let (mut stopping, mut closing) = (pin!(stop.cancelled()), false);
     let mut timer = pin!(tokio::time::sleep(options.timeouts.idle));
     let ended = poll_fn(|context| {
         loop {
             if !closing && stopping.as_mut().poll(context).is_ready() {
                 closing = true;
-                connection.as_mut().graceful_shutdown();
+                served.as_mut().graceful_shutdown();
             }
-            if let Poll::Ready(ended) = connection.as_mut().poll(context) {
+            if let Poll::Ready(ended) = served.as_mut().poll(context) {
                 return Poll::Ready(Some(ended));
             }
             let Some(due) = deadline.get() else { return Poll::Pending };
@@ -146,7 +156,7 @@ pub(super) async fn serve<S>(
             }
             // An idle connection is closed gracefully: a request may be on its way.
             closing = true;
-            connection.as_mut().graceful_shutdown();
+            served.as_mut().graceful_shutdown();
             timer.as_mut().reset(Instant::now() + options.timeouts.head);
         }
     });

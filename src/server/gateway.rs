@@ -30,6 +30,7 @@ use crate::http::problem;
 use crate::http::recorder::RequestRecorder;
 use crate::http::refusals::Refusals;
 use crate::http::request_id::{RequestIds, X_REQUEST_ID};
+use crate::identity::AccessMemo;
 use crate::mcp::endpoint::Endpoint;
 use crate::mcp::reply;
 use crate::mcp::request::McpRequest;
@@ -98,11 +99,11 @@ impl Gateway {
         &self,
         parts: &Parts,
         body: &mut Incoming,
-        peer: IpAddr,
+        connection: (IpAddr, &AccessMemo),
     ) -> Response<Body> {
         let id = self.ids.of(&parts.headers);
         let span = RequestSpan::new(id.to_str().unwrap_or_default(), &parts.method);
-        let mut response = span.run(pin!(self.mcp(parts, body, peer, &id))).await;
+        let mut response = span.run(pin!(self.mcp(parts, body, connection, &id))).await;
         response.headers_mut().insert(X_REQUEST_ID, id);
         response
     }
@@ -235,11 +236,11 @@ impl Gateway {
         &self,
         parts: &Parts,
         body: &mut Incoming,
-        peer: IpAddr,
+        connection: (IpAddr, &AccessMemo),
         id: &HeaderValue,
     ) -> Response<Body> {
         let began = self.options.access_log.then(Instant::now);
-        let response = self.mcp_unlogged(parts, body, peer, id).await;
+        let response = self.mcp_unlogged(parts, body, connection, id).await;
         self.log_access(began, &response);
         response
     }
@@ -248,7 +249,7 @@ impl Gateway {
         &self,
         parts: &Parts,
         body: &mut Incoming,
-        peer: IpAddr,
+        (peer, memo): (IpAddr, &AccessMemo),
         id: &HeaderValue,
     ) -> Response<Body> {
         let client = self.options.proxies.client(peer, &parts.headers);
@@ -267,7 +268,7 @@ impl Gateway {
         let agent = mcp_agent(parts.uri.path()).unwrap_or_default();
         span::record_agent(agent);
         let mut request =
-            McpRequest::new((agent, parts, id), client, admitted, (&self.places, &self.refusals));
+            McpRequest::new((agent, parts, id), (client, memo), admitted, (&self.places, &self.refusals));
         request.context.foreign_host = source.as_ref().is_ok_and(|source| source.foreign_host);
         let answered = {
             // Pinned here: the guard would move all of it.

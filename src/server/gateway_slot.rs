@@ -7,7 +7,8 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use http::{Request, Response, StatusCode};
+use http::request::Parts;
+use http::{HeaderValue, Request, Response, StatusCode};
 use hyper::body::Incoming;
 
 use super::gateway::{Gateway, problem};
@@ -15,6 +16,7 @@ use super::health;
 use super::routes::{Surface, Target, target};
 use crate::http::body::{self, Body};
 use crate::http::request_id::{RequestIds, X_REQUEST_ID};
+use crate::identity::AccessMemo;
 use crate::mcp::reply;
 use crate::model::fault::Fault;
 
@@ -51,23 +53,32 @@ impl GatewaySlot {
         self.draining.store(true, Ordering::Relaxed);
     }
 
-    /// The gateway that answers a request to an MCP endpoint; `None` for other requests, and until it is built.
-    pub(super) fn mcp_gateway(&self, path: &str, surface: Surface) -> Option<Arc<Gateway>> {
-        self.gateway.get().filter(|_| matches!(target(path, surface), Target::Mcp)).map(Arc::clone)
+    /// Answers a request to an MCP endpoint.
+    pub(super) async fn answer_mcp(
+        &self,
+        parts: &Parts,
+        body: &mut Incoming,
+        connection: (IpAddr, &AccessMemo),
+    ) -> Response<Body> {
+        match self.gateway.get() {
+            Some(gateway) => gateway.answer_mcp(parts, body, connection).await,
+            None => {
+                let id = self.ids.of(&parts.headers);
+                Box::pin(finish((parts, body), id, reply::unread(&Fault::BUSY))).await
+            }
+        }
     }
 
-    /// Answers a request for which there is no [`mcp_gateway`](Self::mcp_gateway).
+    /// Answers any other request.
     pub(super) async fn answer(
         &self,
         request: Request<Incoming>,
         peer: IpAddr,
         surface: Surface,
     ) -> Response<Body> {
-        let path = request.uri().path();
-        let draining = self.draining.load(Ordering::Relaxed) && path == "/readyz";
-        let early = matches!(target(path, surface), Target::Mcp);
+        let draining = self.draining.load(Ordering::Relaxed) && request.uri().path() == "/readyz";
         match self.gateway.get() {
-            Some(gateway) if !draining && !early => gateway.answer(request, peer, surface).await,
+            Some(gateway) if !draining => gateway.answer(request, peer, surface).await,
             _ => self.answer_without_gateway(request, surface, draining).await,
         }
     }
@@ -79,7 +90,7 @@ impl GatewaySlot {
         draining: bool,
     ) -> Response<Body> {
         let id = self.ids.of(request.headers());
-        let mut response = match target(request.uri().path(), surface) {
+        let response = match target(request.uri().path(), surface) {
             Target::Alive => health::alive(&request),
             Target::Ready => {
                 let body = match self.database_unreachable.load(Ordering::Relaxed) {
@@ -89,12 +100,20 @@ impl GatewaySlot {
                 };
                 health::status(&request, StatusCode::SERVICE_UNAVAILABLE, body.into())
             }
-            Target::Mcp => reply::unread(&Fault::BUSY),
             _ => problem(&Fault::BUSY, &id),
         };
         let (parts, mut body) = request.into_parts();
-        body::discard(&parts.headers, &mut body).await;
-        response.headers_mut().insert(X_REQUEST_ID, id);
-        response
+        finish((&parts, &mut body), id, response).await
     }
+}
+
+/// Completes an answer with the id of its request, once the rest of the request's body is read.
+async fn finish(
+    (parts, body): (&Parts, &mut Incoming),
+    id: HeaderValue,
+    mut response: Response<Body>,
+) -> Response<Body> {
+    body::discard(&parts.headers, body).await;
+    response.headers_mut().insert(X_REQUEST_ID, id);
+    response
 }

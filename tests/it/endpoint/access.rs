@@ -133,6 +133,31 @@ async fn agent_access_setting_decides_who_is_answered() {
 }
 
 #[tokio::test]
+async fn remembered_access_of_a_connection_ends_with_each_change() {
+    let fixture = Fixture::new().await;
+    let replica = &fixture.replica;
+    let (id, key) = replica.key("a", &["mcp"]).await;
+    let answer =
+        async |path: &str, key: &str| verdict(&post(replica, path, &[("x-agent-api-key", key)], PING).await);
+    // Requests that follow each other share a connection, which remembers the decision from the second on.
+    let is_admitted = async || {
+        for _ in 0..4 {
+            assert_eq!(answer("/a/mcp", &key).await, "200 pong");
+        }
+    };
+    is_admitted().await;
+    assert_eq!(answer("/b/mcp", &key).await, "403 forbidden");
+    assert_eq!(answer("/a/mcp", &fixture.sibling).await, "403 forbidden");
+    is_admitted().await;
+    fixture.set_agent(json!({"enabled": false})).await;
+    assert_eq!(answer("/a/mcp", &key).await, "403 agent_disabled");
+    fixture.set_agent(json!({"enabled": true})).await;
+    is_admitted().await;
+    assert_eq!(replica.admin("DELETE", &format!("/keys/{id}"), None).await.status, 204);
+    assert_eq!(answer("/a/mcp", &key).await, "401 unauthenticated");
+}
+
+#[tokio::test]
 async fn foreign_unknown_and_invalid_agents_are_answered_alike() {
     let fixture = Fixture::new().await;
     let replica = &fixture.replica;
