@@ -32,7 +32,7 @@ use crate::model::audit::event::Actor;
 use crate::model::fault::Fault;
 use crate::model::method::{self as mcp, Era};
 use crate::model::session::{Session, SessionId};
-use crate::quota::limits::{Admission, Limits, UnderWay};
+use crate::quota::limits::{Admission, Limits, WorkPermit};
 use crate::sessions::Sessions;
 
 /// The sizes and counters of the endpoints.
@@ -185,8 +185,8 @@ impl Endpoint {
 
     fn begin_work<'a>(
         request: &McpRequest<'a>,
-        admission: &Admission<'_>,
-    ) -> Result<(SemaphorePermit<'a>, UnderWay), Fault> {
+        admission: &'a Admission<'_>,
+    ) -> Result<(SemaphorePermit<'a>, WorkPermit<'a>), Fault> {
         let permit = request.permits.try_acquire().map_err(|_| Fault::BUSY)?;
         Ok((permit, admission.begin_work()?))
     }

@@ -20,18 +20,36 @@ pub struct Admission<'l, C: Clock + Clone = DefaultClock> {
     /// The limiters of the key or the address, of the agent, and of the tenant if the credential belongs to it.
     charged: [Option<(LimitScope, Arc<Limiter>)>; 3],
     uploaders: [Uploader; 2],
-    _own: UnderWay,
 }
 
-/// Counts a request in flight of a key, an address or an agent, until dropped.
+/// The request is no longer in flight of its key or its address.
+impl<C: Clock + Clone> Drop for Admission<'_, C> {
+    fn drop(&mut self) {
+        if let Some((_, limiter)) = &self.charged[0] {
+            limiter.leave();
+        }
+    }
+}
+
+/// Counts a request in flight at its agent, until dropped.
 #[derive(Debug)]
-pub struct UnderWay(Option<Arc<Limiter>>);
+pub struct WorkPermit<'a>(Option<&'a Limiter>);
+
+impl Drop for WorkPermit<'_> {
+    fn drop(&mut self) {
+        if let Some(limiter) = self.0 {
+            limiter.leave();
+        }
+    }
+}
+
+/// Counts a call in flight of a key, until dropped.
+#[derive(Debug)]
+pub struct UnderWay(Arc<Limiter>);
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        if let Some(limiter) = &self.0 {
-            limiter.leave();
-        }
+        self.0.leave();
     }
 }
 
@@ -51,7 +69,7 @@ impl<C: Clock + Clone> Limits<C> {
             |holder: Option<_>| holder.map(|(scope, holder, rate)| (scope, self.holders.of(holder, rate)));
         let address = || (LimitScope::Address, self.addresses.of(client, self.options.address));
         let charged = [found(key).or_else(|| Some(address())), found(agent), found(tenant)];
-        let own = self.enter(charged[0].as_ref(), self.options.concurrent_per_key)?;
+        self.enter(limiter_of(charged[0].as_ref()), self.options.concurrent_per_key)?;
         let key = subject.credential.map(|credential| Uploader::Key(credential.key));
         let group = if subject.is_own() {
             Uploader::Tenant(subject.tenant)
@@ -59,7 +77,7 @@ impl<C: Clock + Clone> Limits<C> {
             Uploader::ForeignCallers(subject.agent)
         };
         let uploaders = [key.unwrap_or(Uploader::Address(client)), group];
-        Ok(Admission { limits: self, charged, uploaders, _own: own })
+        Ok(Admission { limits: self, charged, uploaders })
     }
 
     /// Reserves memory for a body on the administration API; for the operator only within the bound of the process.
@@ -72,14 +90,9 @@ impl<C: Clock + Clone> Limits<C> {
         self.uploads.reserve(key, tenant, bytes)
     }
 
-    pub(super) fn enter(
-        &self,
-        charged: Option<&(LimitScope, Arc<Limiter>)>,
-        most: u32,
-    ) -> Result<UnderWay, Fault> {
-        let limiter = charged.map(|(_, limiter)| limiter);
+    fn enter(&self, limiter: Option<&Limiter>, most: u32) -> Result<(), Fault> {
         if limiter.is_none_or(|limiter| limiter.enter(most)) {
-            return Ok(UnderWay(limiter.cloned()));
+            return Ok(());
         }
         self.shed.fetch_add(1, Ordering::Relaxed);
         Err(Fault::BUSY)
@@ -138,8 +151,10 @@ impl<C: Clock + Clone> Admission<'_, C> {
     ///
     /// # Errors
     /// [`Fault::Unavailable`] if there are too many.
-    pub fn begin_work(&self) -> Result<UnderWay, Fault> {
-        self.limits.enter(self.charged[1].as_ref(), self.limits.options.concurrent_per_agent)
+    pub fn begin_work(&self) -> Result<WorkPermit<'_>, Fault> {
+        let agent = limiter_of(self.charged[1].as_ref());
+        self.limits.enter(agent, self.limits.options.concurrent_per_agent)?;
+        Ok(WorkPermit(agent))
     }
 
     /// Reserves memory for the body.
@@ -158,7 +173,9 @@ impl<C: Clock + Clone> Limits<C> {
     /// # Errors
     /// [`Fault::Unavailable`] if there are too many.
     pub fn admit_call(&self, credential: &Credential) -> Result<UnderWay, Fault> {
-        self.enter(Some(&self.key_of(credential)), self.options.concurrent_per_key)
+        let (_, key) = self.key_of(credential);
+        self.enter(Some(&key), self.options.concurrent_per_key)?;
+        Ok(UnderWay(key))
     }
 
     /// Charges a call to its key, then to the tenant of the key. Returns the status of the limiter with the fewest
@@ -185,4 +202,9 @@ impl<C: Clock + Clone> Limits<C> {
         let rate = credential.limits.over(self.options.key);
         (LimitScope::Key, self.calls.of(Holder::Key(credential.key), rate))
     }
+}
+
+/// The limiter, without the scope of its rate.
+fn limiter_of(charged: Option<&(LimitScope, Arc<Limiter>)>) -> Option<&Limiter> {
+    charged.map(|(_, limiter)| &**limiter)
 }

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use governor::clock::{Clock, DefaultClock};
 
-pub use self::admission::{Admission, UnderWay};
+pub use self::admission::{Admission, UnderWay, WorkPermit};
 pub use self::status::{RateLimitStatus, retry_after, write_refusal};
 use self::table::{Left, Limiter, Refused, Table};
 use self::uploads::Uploads;
