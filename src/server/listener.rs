@@ -51,7 +51,8 @@ impl Server {
             };
             match accepted {
                 Ok(Some((stream, peer, permit))) => {
-                    let (server, stop) = (Arc::clone(&server), stop.clone());
+                    // A child: each poll of a connection locks its token, and all would lock the same one.
+                    let (server, stop) = (Arc::clone(&server), stop.child_token());
                     connections.spawn(async move {
                         server.handshake(stream, peer, &stop).await;
                         drop(permit);
