@@ -58,16 +58,16 @@ macro_rules! agent_rows {
              where h.scope = $2 and a.tenant = $1 and a.deleted_at is null" + $changes
             + " union all select 2, d.uri, d.name, d.title, d.description, d.mime_type, d.annotations, d.icons, \
              d.meta, null, null, null, null, d.revision, null, d.last_modified \
-             from resources d where d.tenant = $1 and d.agent = $2" + $resources
+             from resources d where " + $resources
             + " union all select 3, d.uri, d.part_uri, null, null, d.mime_type, null, null, \
              null, null, d.kind, d.hash, d.ordinal, d.size, null, null \
-             from resource_contents d where d.tenant = $1 and d.agent = $2" + $parts
+             from resource_contents d where " + $parts
             + " union all select 4, d.uri_template, d.name, d.title, d.description, d.mime_type, d.annotations, d.icons, \
              d.meta, d.completions, null, d.body, null, d.revision, null, null \
-             from templates d where d.tenant = $1 and d.agent = $2" + $templates
+             from templates d where " + $templates
             + " union all select 5, d.name, null, d.title, d.description, null, null, d.icons, \
              d.meta, d.arguments, null, d.messages, null, d.revision, null, null \
-             from prompts d where d.tenant = $1 and d.agent = $2" + $prompts,
+             from prompts d where " + $prompts,
             $($argument),*
         )
     };
@@ -96,7 +96,17 @@ impl Store {
     ) -> Result<Option<AgentState>, StoreError> {
         let rows = self
             .read(async |connection| {
-                let rows = agent_rows!(("", ""), ("", "", "", ""), agent.tenant.0, agent.uid.0);
+                let rows = agent_rows!(
+                    ("", ""),
+                    (
+                        "d.tenant = $1 and d.agent = $2",
+                        "d.tenant = $1 and d.agent = $2",
+                        "d.tenant = $1 and d.agent = $2",
+                        "d.tenant = $1 and d.agent = $2"
+                    ),
+                    agent.tenant.0,
+                    agent.uid.0,
+                );
                 collect!(rows.fetch(connection), sources)
             })
             .await?;
@@ -115,7 +125,8 @@ impl Store {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let rows = self
             .read(async |connection| {
-                // An array of keys makes the database look each of them up, however many rows it expects.
+                // Whole keys from a subquery that is not flattened, so that each of them is looked up: the database
+                // expects few rows of an agent and would rather read all of them.
                 let rows = agent_rows!(
                     (
                         "with recent as materialized (select revision, ordinal, kind, subject from changes \
@@ -124,10 +135,14 @@ impl Store {
                          c.ordinal, c.revision, null, null from recent c"
                     ),
                     (
-                        " and d.uri = any(array(select c.subject from recent c where c.kind = any($5)))",
-                        " and d.uri = any(array(select c.subject from recent c where c.kind = any($5)))",
-                        " and d.uri_template = any(array(select c.subject from recent c where c.kind = any($6)))",
-                        " and d.name = any(array(select c.subject from recent c where c.kind = any($7)))"
+                        "(d.tenant, d.agent, d.uri) in (select $1::uuid, $2::uuid, c.subject from recent c \
+                         where c.kind = any($5) offset 0)",
+                        "(d.tenant, d.agent, d.uri) in (select $1::uuid, $2::uuid, c.subject from recent c \
+                         where c.kind = any($5) offset 0)",
+                        "(d.tenant, d.agent, d.uri_template) in (select $1::uuid, $2::uuid, c.subject from recent c \
+                         where c.kind = any($6) offset 0)",
+                        "(d.tenant, d.agent, d.name) in (select $1::uuid, $2::uuid, c.subject from recent c \
+                         where c.kind = any($7) offset 0)"
                     ),
                     agent.tenant.0,
                     agent.uid.0,

@@ -22,7 +22,8 @@ async fn read(
 ) -> Result<Vec<(Vec<u8>, Vec<u8>)>, sqlx::Error> {
     let wanted: Vec<_> = hashes.iter().map(|hash| &hash.0[..]).collect();
     let rows = sqlx::query!(
-        "select hash, bytes from contents where tenant = $1 and agent = $2 and hash = any($3)",
+        "select hash, bytes from contents \
+         where (tenant, agent, hash) in (select $1::uuid, $2::uuid, unnest($3::bytea[]))",
         tenant.0,
         agent.0,
         &wanted as &[&[u8]],
@@ -69,7 +70,7 @@ impl Snapshot {
         let wanted: Vec<_> = hashes.iter().map(|hash| &hash.0[..]).collect();
         let rows = sqlx::query!(
             r#"select hash, octet_length(bytes) as "size!" from contents
-            where tenant = $1 and agent = $2 and hash = any($3)"#,
+            where (tenant, agent, hash) in (select $1::uuid, $2::uuid, unnest($3::bytea[]))"#,
             tenant.0,
             agent.0,
             &wanted as &[&[u8]],
@@ -120,7 +121,8 @@ impl Write {
         let hashes: Vec<_> = freed.iter().map(|hash| &hash.0[..]).collect();
         for batch in batches(&hashes, |hash| hash.len()) {
             sqlx::query!(
-                "update contents set orphaned_at = $4 where tenant = $1 and agent = $2 and hash = any($3)",
+                "update contents set orphaned_at = $4 \
+                 where (tenant, agent, hash) in (select $1::uuid, $2::uuid, unnest($3::bytea[]))",
                 tenant.0,
                 agent.0,
                 batch as &[&[u8]],

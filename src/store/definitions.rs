@@ -211,13 +211,22 @@ impl Write {
     }
 }
 
-/// Reads rows by a query for all definitions of an agent, or by the query with a condition for those named.
+/// Reads the rows of all definitions of an agent, or those that a condition selects by their keys.
 macro_rules! select {
-    ($row:ident, ($connection:expr, $agent:expr, $only:expr), $all:literal, $named:literal) => {
+    ($row:ident, ($connection:expr, $agent:expr, $only:expr), $from:literal, $named:literal) => {
         match $only {
-            None => sqlx::query_as!($row, $all, $agent.tenant.0, $agent.uid.0).fetch_all($connection).await?,
+            None => {
+                sqlx::query_as!(
+                    $row,
+                    $from + " where tenant = $1 and agent = $2",
+                    $agent.tenant.0,
+                    $agent.uid.0
+                )
+                .fetch_all($connection)
+                .await?
+            }
             Some(keys) => {
-                sqlx::query_as!($row, $all + $named, $agent.tenant.0, $agent.uid.0, keys)
+                sqlx::query_as!($row, $from + " where " + $named, $agent.tenant.0, $agent.uid.0, keys)
                     .fetch_all($connection)
                     .await?
             }

@@ -73,8 +73,8 @@ impl Table for Prompt {
             Row,
             (connection, agent, only),
             "select name, title, description, icons, meta, arguments, messages, revision \
-             from prompts where tenant = $1 and agent = $2",
-            " and name = any($3)"
+             from prompts",
+            "(tenant, agent, name) in (select $1::uuid, $2::uuid, unnest($3::text[]))"
         );
         sorted(rows)
     }
@@ -153,7 +153,7 @@ impl Table for Prompt {
 
     async fn delete(write: &mut Write, agent: AgentRef, keys: &[&str]) -> Result<(), StoreError> {
         sqlx::query!(
-            "delete from prompts where tenant = $1 and agent = $2 and name = any($3)",
+            "delete from prompts where (tenant, agent, name) in (select $1::uuid, $2::uuid, unnest($3::text[]))",
             agent.tenant.0,
             agent.uid.0,
             keys as &[&str],

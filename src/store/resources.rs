@@ -132,8 +132,8 @@ impl Table for Resource {
             Row,
             (&mut *connection, agent, only),
             "select uri, name, title, description, mime_type, annotations, icons, meta, revision, last_modified \
-             from resources where tenant = $1 and agent = $2",
-            " and uri = any($3)"
+             from resources",
+            "(tenant, agent, uri) in (select $1::uuid, $2::uuid, unnest($3::text[]))"
         );
         if only.is_some() && rows.is_empty() {
             return Ok(Vec::new());
@@ -142,9 +142,8 @@ impl Table for Resource {
         let parts = select!(
             PartRow,
             (connection, agent, only),
-            "select uri, ordinal, part_uri, mime_type, kind, hash, size from resource_contents \
-             where tenant = $1 and agent = $2",
-            " and uri = any($3)"
+            "select uri, ordinal, part_uri, mime_type, kind, hash, size from resource_contents",
+            "(tenant, agent, uri) in (select $1::uuid, $2::uuid, unnest($3::text[]))"
         );
         join(sorted(rows)?, parts)
     }
@@ -220,7 +219,7 @@ impl Table for Resource {
 
     async fn delete(write: &mut Write, agent: AgentRef, keys: &[&str]) -> Result<(), StoreError> {
         sqlx::query!(
-            "delete from resources where tenant = $1 and agent = $2 and uri = any($3)",
+            "delete from resources where (tenant, agent, uri) in (select $1::uuid, $2::uuid, unnest($3::text[]))",
             agent.tenant.0,
             agent.uid.0,
             keys as &[&str],
@@ -243,9 +242,11 @@ impl Table for Resource {
             // The purge deletes the bytes once nothing references them.
             sqlx::query!(
                 "with freed as (
-                    delete from resource_contents where tenant = $1 and agent = $2 and uri = any($3)
+                    delete from resource_contents
+                    where (tenant, agent, uri) in (select $1::uuid, $2::uuid, unnest($3::text[]))
                 )
-                update contents set orphaned_at = $5 where tenant = $1 and agent = $2 and hash = any($4)",
+                update contents set orphaned_at = $5
+                where (tenant, agent, hash) in (select $1::uuid, $2::uuid, unnest($4::bytea[]))",
                 agent.tenant.0,
                 agent.uid.0,
                 &uris as &[&str],

@@ -90,8 +90,8 @@ impl Table for ResourceTemplate {
             (connection, agent, only),
             "select uri_template, name, title, description, mime_type, annotations, icons, meta, completions, body, \
              revision \
-             from templates where tenant = $1 and agent = $2",
-            " and uri_template = any($3)"
+             from templates",
+            "(tenant, agent, uri_template) in (select $1::uuid, $2::uuid, unnest($3::text[]))"
         );
         sorted(rows)
     }
@@ -169,7 +169,7 @@ impl Table for ResourceTemplate {
 
     async fn delete(write: &mut Write, agent: AgentRef, keys: &[&str]) -> Result<(), StoreError> {
         sqlx::query!(
-            "delete from templates where tenant = $1 and agent = $2 and uri_template = any($3)",
+            "delete from templates where (tenant, agent, uri_template) in (select $1::uuid, $2::uuid, unnest($3::text[]))",
             agent.tenant.0,
             agent.uid.0,
             keys as &[&str],

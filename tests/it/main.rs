@@ -19,6 +19,7 @@ mod endpoint;
 mod first_reads;
 mod hardening;
 mod keys;
+mod large_agents;
 mod lifecycle;
 mod limits;
 #[cfg(target_os = "linux")]
