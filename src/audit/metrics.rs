@@ -1,6 +1,10 @@
 //! Counters of the audit log.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
 
 /// Counters and state of the audit log of this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -9,6 +13,8 @@ pub struct AuditStats {
     pub lost: u64,
     /// Number of events in memory that are not durable yet.
     pub waiting: u64,
+    /// How long the oldest of these has been waiting.
+    pub oldest: Duration,
     /// Bytes of spill files that are not in the log yet.
     pub spilled_bytes: u64,
     /// Number of events that were aggregated into shared rows.
@@ -27,6 +33,8 @@ pub struct AuditStats {
 #[derive(Debug, Default)]
 pub(super) struct AuditMetrics {
     pending: AtomicU64,
+    /// When the oldest of the pending events was queued.
+    pending_since: Mutex<Option<Instant>>,
     spilled_bytes: AtomicU64,
     written: AtomicU64,
     has_file: AtomicBool,
@@ -41,9 +49,11 @@ impl AuditMetrics {
         self.has_file.store(has_file, Ordering::Relaxed);
     }
 
-    /// Sets the number of events that were taken from the queue and are not durable yet.
-    pub(super) fn set_pending(&self, events: usize) {
+    /// Sets the number of events that were taken from the queue and are not durable yet, and when the oldest
+    /// was queued.
+    pub(super) fn set_pending(&self, events: usize, since: Option<Instant>) {
         self.pending.store(events as u64, Ordering::Relaxed);
+        *self.pending_since.lock() = since;
     }
 
     /// Sets the number of bytes that wait in spill files.
@@ -72,10 +82,12 @@ impl AuditMetrics {
     }
 
     /// The counters, together with those of the queue.
-    pub(super) fn stats(&self, queued: usize, lost: u64) -> AuditStats {
+    pub(super) fn stats(&self, queued: usize, queued_since: Option<Instant>, lost: u64) -> AuditStats {
+        let oldest = self.pending_since.lock().or(queued_since);
         AuditStats {
             lost,
             waiting: queued as u64 + self.pending.load(Ordering::Relaxed),
+            oldest: oldest.map(|since| since.elapsed()).unwrap_or_default(),
             spilled_bytes: self.spilled_bytes.load(Ordering::Relaxed),
             written: self.written.load(Ordering::Relaxed),
             has_file: self.has_file.load(Ordering::Relaxed),

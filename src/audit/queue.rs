@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
+use tokio::time::Instant;
 
 use crate::model::audit::chain::MAX_BUFFER;
 use crate::model::audit::encoding;
@@ -28,11 +29,15 @@ pub(super) struct EventBatch {
     bytes: Vec<u8>,
     /// End offset of each event.
     ends: Vec<usize>,
+    /// When the first event was queued.
+    pub(super) began: Option<Instant>,
     pub(super) waiters: Vec<oneshot::Sender<()>>,
 }
 
 impl EventBatch {
     fn push(&mut self, event: &[u8], waiter: Option<oneshot::Sender<()>>) {
+        // Only once a batch: reading the clock would cost each request as much as the copy.
+        self.began.get_or_insert_with(Instant::now);
         self.bytes.extend_from_slice(event);
         self.ends.push(self.bytes.len());
         self.waiters.extend(waiter);
@@ -61,6 +66,7 @@ impl EventBatch {
         }
         self.bytes.clear();
         self.ends.clear();
+        self.began = None;
         self.waiters.clear();
         self
     }
@@ -121,6 +127,11 @@ impl EventQueue {
 
     pub(super) fn len(&self) -> usize {
         self.state.lock().count
+    }
+
+    /// When the oldest event was queued.
+    pub(super) fn oldest(&self) -> Option<Instant> {
+        self.state.lock().events.front().and_then(|events| events.began)
     }
 
     /// Queues an event; drops and counts it if the queue is full.

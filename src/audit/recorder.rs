@@ -157,7 +157,9 @@ impl AuditRecorder {
 
     /// The counters of this process.
     pub fn stats(&self) -> AuditStats {
-        self.metrics.stats(self.queue.len(), self.queue.shed_count())
+        // The queue first: what is taken from it meanwhile is pending.
+        let (queued, since) = (self.queue.len(), self.queue.oldest());
+        self.metrics.stats(queued, since, self.queue.shed_count())
     }
 
     /// Makes a checkpoint of all chains, signed if the gateway has a key.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -40,7 +40,7 @@ const MOVE_TIMEOUT: Duration = Duration::from_secs(1);
 pub(super) struct BatchOptions {
     /// How long a batch waits for further events after its first.
     pub(super) linger: Duration,
-    /// How long a batch waits for the database before it is written to the spill file.
+    /// How long events wait, after `linger`, until they are written to the spill file instead of the database.
     pub(super) timeout: Duration,
 }
 
@@ -131,6 +131,8 @@ impl Writer {
 
     /// Writes until `stop`, then closes the chain.
     pub(super) async fn run(mut self, stop: CancellationToken) {
+        // When the queued events are to be written.
+        let mut due = None;
         loop {
             let (free, next) = (self.blocked.is_none(), self.next_job_at());
             tokio::select! {
@@ -139,13 +141,19 @@ impl Writer {
                 result = self.jobs.finished() => {
                     self.finish_job(result).await;
                     // Events queued meanwhile have not notified the writer.
-                    self.write_queued().await;
+                    due = Some(Instant::now());
                 }
-                () = self.queue.changed(), if free => {
-                    sleep(self.options.linger).await;
-                    self.write_queued().await;
-                }
+                // Before the events, which may arrive without a pause: spill files would not be drained.
                 () = sleep_until(next), if self.jobs.is_idle() => self.start_next_job().await,
+                () = self.queue.changed(), if free && due.is_none() => {
+                    due = Some(Instant::now() + self.options.linger);
+                }
+                () = sleep_until(due.unwrap_or(next)), if free && due.is_some() => {
+                    // Also if only rows of the outbox wait.
+                    self.write_queued(self.queue.len().max(1)).await;
+                    // The result of an operation makes events due again.
+                    due = (!self.queue.is_empty() && !self.end.unknown).then(Instant::now);
+                }
             }
         }
         self.finish().await;
@@ -275,16 +283,19 @@ impl Writer {
         self.jobs.retry_later();
     }
 
-    /// Takes batches from the queue and makes them durable.
-    async fn write_queued(&mut self) {
-        while self.blocked.is_none() {
+    /// Takes at least `most` events from the queue, or all, and makes them durable. Operations on the database make no
+    /// progress meanwhile.
+    async fn write_queued(&mut self, most: usize) {
+        let mut taken = 0;
+        while taken < most && self.blocked.is_none() {
             self.outbox.waiting |= self.queue.take_outbox();
             if self.queue.is_empty() || !self.resolve_end().await {
                 return;
             }
             // Counted twice for a moment, so that the metric never shows too few.
-            self.metrics.set_pending(self.queue.len().min(MAX_EVENTS));
+            self.metrics.set_pending(self.queue.len().min(MAX_EVENTS), self.queue.oldest());
             let (batch, waiters) = self.batches.take(&self.queue, self.end.chain, &self.sources);
+            taken += usize::try_from(batch.after.seq - batch.before.seq).unwrap_or(usize::MAX);
             self.end.chain = batch.after;
             self.make_durable(batch, waiters).await;
         }
@@ -331,12 +342,16 @@ impl Writer {
     }
 
     /// Makes a batch durable: in the log if that succeeds in time and nothing older waits, otherwise in the
-    /// spill file.
+    /// spill file. So events do not wait in memory for a database that is slower than they are made.
     async fn make_durable(&mut self, batch: Batch, waiters: Vec<oneshot::Sender<()>>) {
         let batch = Arc::new(batch);
-        if self.jobs.is_idle() && !self.is_behind() && self.jobs.retry_at.is_none() {
+        let queued = self.batches.began().filter(|_| self.backlog.lock().has_file());
+        let deadline =
+            queued.map_or_else(Instant::now, |queued| queued + self.options.linger) + self.options.timeout;
+        let waits = !self.jobs.is_idle() || self.is_behind() || self.jobs.retry_at.is_some();
+        if !waits && Instant::now() < deadline {
             self.jobs.start(Job::Write(Arc::clone(&batch)));
-            if let Ok(result) = timeout(self.options.timeout, self.jobs.finished()).await {
+            if let Ok(result) = timeout_at(deadline, self.jobs.finished()).await {
                 let written = matches!(&result, JobResult::Written(Ok(_)));
                 self.finish_job(result).await;
                 if written {
@@ -359,7 +374,7 @@ impl Writer {
 
     /// Signals that rows are durable.
     fn release(&self, waiters: Vec<oneshot::Sender<()>>) {
-        self.metrics.set_pending(0);
+        self.metrics.set_pending(0, None);
         for waiter in waiters {
             // The request may have been cancelled.
             let _ = waiter.send(());

@@ -14,8 +14,8 @@ section! {
     /// Which events are recorded, and how durably.
     #[derive(Clone, Debug)]
     pub struct Audit["audit"] {
-        /// When an answer is sent: batched, at once, its row being written at most 50 ms later; sync, when its row is on
-        /// disk.
+        /// When an answer is sent: batched, at once, its row being written at most 50 ms later while the database keeps
+        /// up, and `patience_ms` later when it does not; sync, when its row is on disk.
         durability: value(Durability, DURABILITY) = Durability::Batched,
         /// Which events are recorded: all, or changes only.
         events: value(AuditedEvents, EVENTS) = AuditedEvents::All,
@@ -23,7 +23,7 @@ section! {
         retain_days: count(u32, 1..=36_500) = 90,
         /// How many events may wait in memory.
         queue: count(usize, 16..=10_000_000) = 65_536,
-        /// How long rows wait for the database before they go into the spill file.
+        /// How long rows wait in memory for the database before they go into the spill file.
         patience: milliseconds(1..=60_000) = 250,
         /// The directory of the spill file. Default: audit in the data directory.
         spill_dir: optional(PathBuf, PATH, "./waggle-data/audit"),
@@ -51,7 +51,7 @@ pub enum CheckpointTarget {
 /// When an answer is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// At once; its row is written at most 50 ms later.
+    /// At once; its row is written at most 50 ms later while the database keeps up.
     Batched,
     /// When its row is on disk.
     Sync,

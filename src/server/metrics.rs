@@ -249,6 +249,8 @@ impl Metrics {
         text.counter("waggle_audit_spill_damaged_total", help, stats.damaged);
         let help = "Audit events in memory only, neither in the log nor in a spill file.";
         text.gauge("waggle_audit_waiting", help, stats.waiting);
+        let help = "Seconds since the oldest of these events was made.";
+        text.gauge("waggle_audit_oldest_seconds", help, stats.oldest.as_secs_f64());
         let help = "Bytes of spill files that are not in the audit log yet.";
         text.gauge("waggle_audit_spilled_bytes", help, stats.spilled_bytes);
         let help = "Whether there is a spill file; without one, rows wait in memory while the database is unreachable.";

@@ -126,18 +126,25 @@ impl AuditLog {
     /// Checks whether the last row of a batch is in the log or quarantined, with the same number and hash.
     async fn look_up(&mut self, batch: &Batch) -> Result<(), AppendError> {
         let (id, seq) = (batch.after.id, batch.after.seq);
+        let (first, last) = (batch.days.first(), batch.days.last());
         let found = self
             .with(async |connection| {
                 // Without statistics of a new partition its index would not be used.
                 connection.execute("begin read only; set local enable_seqscan = off").await?;
                 let found = sqlx::query_scalar!(
-                    r#"select exists (select from audit_log where chain = $1 and seq = $2 and hash = $3) or exists (
+                    r#"select exists (
+                        select from audit_log where chain = $1 and seq = $2 and hash = $3
+                        and at >= timestamptz '2000-01-01 00:00Z' + $4::integer * interval '24 hours'
+                        and at < timestamptz '2000-01-01 00:00Z' + ($5::integer + 1) * interval '24 hours'
+                    ) or exists (
                         select from audit_chains
                         where chain = $1 and kind = 'quarantined' and last = $2 and head = $3
                     ) as "found!""#,
                     id,
                     seq,
                     &batch.after.head.0[..],
+                    first.copied(),
+                    last.copied(),
                 );
                 let found = found.fetch_one(&mut *connection).await?;
                 connection.execute("commit").await?;

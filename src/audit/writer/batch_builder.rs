@@ -1,6 +1,7 @@
 //! Builds batches of the events that are queued.
 
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use crate::audit::quarantine::loss_event;
 use crate::audit::queue::{EventBatch, EventQueue};
@@ -40,6 +41,11 @@ impl BatchBuilder {
         }
         self.events.iter().for_each(|event| batch.push(event));
         (batch, std::mem::take(&mut self.events.waiters))
+    }
+
+    /// When the first of the last events that were taken was queued.
+    pub(super) fn began(&self) -> Option<Instant> {
+        self.events.began
     }
 
     /// Reuses the memory of a written batch, unless something else still needs it.

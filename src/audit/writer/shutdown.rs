@@ -12,11 +12,11 @@ impl Writer {
     /// Flushes all events and closes the chain. What the database does not accept in time remains in the
     /// spill file, for the next process.
     pub(super) async fn finish(mut self) {
-        self.write_queued().await;
+        self.write_queued(usize::MAX).await;
         self.outbox.waiting = true;
         if !self.flush(Instant::now() + SHUTDOWN_TIMEOUT).await {
             // Written to the spill file as far as there is room.
-            self.write_queued().await;
+            self.write_queued(usize::MAX).await;
             tracing::warn!("audit chain left open; the next start with this spill directory closes it");
             return;
         }
@@ -45,7 +45,7 @@ impl Writer {
             } else if self.end.unknown || self.is_behind() || self.blocked.is_some() || self.outbox.waiting {
                 self.start_next_job().await;
             } else {
-                self.write_queued().await;
+                self.write_queued(usize::MAX).await;
                 return self.queue.is_empty() && self.blocked.is_none() && !self.is_behind();
             }
         }

@@ -1,5 +1,6 @@
 //! Requests while the database is unreachable and the spill file is full.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -10,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::support::answers::{error, exact};
 use crate::support::audit_site::AuditSite;
 use crate::support::faults::Fault;
+use crate::support::metrics::sample;
 use crate::support::wait::eventually;
 
 /// The size of a spill file that is soon full.
@@ -137,4 +139,39 @@ async fn full_synchronous_log_refuses_requests() {
     let refusals = "select count(*) from audit_log where outcome = 'unavailable' and method <> 'audit/lost'";
     assert!(audit_site.database.number(refusals).await >= 16);
     assert!(gateway.stop().await.success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_do_not_wait_longer_than_patience_for_a_slow_database() {
+    let (audit_site, gateway) = AuditSite::new(&[("WAGGLE_AUDIT__PATIENCE_MS", "2000")]).await;
+    let audit_site = Arc::new(audit_site);
+    audit_site.is_written().await;
+    // Each write is answered in time, but a batch waits for the one before.
+    audit_site
+        .database
+        .execute(
+            "create function slow() returns trigger language plpgsql as $$ \
+                begin perform pg_sleep(1.9); return new; end $$",
+        )
+        .await;
+    audit_site
+        .database
+        .execute("create trigger slow before update on audit_heads for each row execute function slow()")
+        .await;
+    let readers = Readers::start(&audit_site, 1);
+    let (mut written, mut oldest) = (BTreeSet::new(), 0.0_f64);
+    eventually("several writes are complete", async || {
+        let metrics = audit_site.site.http.get("/metrics").await.text();
+        oldest = oldest.max(sample(&metrics, "waggle_audit_oldest_seconds").unwrap().parse().unwrap());
+        written.insert(sample(&metrics, "waggle_audit_rows_total").unwrap().to_owned());
+        written.len() >= 4
+    })
+    .await;
+    readers.stop().await;
+    println!("the oldest event waited for {oldest} s");
+    assert!((1.0..3.0).contains(&oldest), "2 s, and not the time of two writes: {oldest}");
+    audit_site.database.execute("drop trigger slow on audit_heads").await;
+    audit_site.is_written().await;
+    assert!(gateway.stop().await.success());
+    assert_eq!(audit_site.verify().await.0, Some(0));
 }
