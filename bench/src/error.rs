@@ -57,6 +57,8 @@ pub(crate) enum Error {
     Baseline(PathBuf),
     #[error("ratios fell behind by more than 10 %, measured again to be sure:\n{}", .0.iter().map(|case| format!("  {case}")).collect::<Vec<_>>().join("\n"))]
     FellBehind(Vec<Behind>),
+    #[error("the resident memory exceeded its bound with budgets of {0:?} MiB")]
+    MemoryExceeded(Vec<u64>),
     #[error("{0} valid keys were refused")]
     Refused(usize),
     #[error("interrupted; the servers have been stopped")]

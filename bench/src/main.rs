@@ -6,6 +6,7 @@
 
 mod baseline;
 mod broadcast;
+mod caches;
 mod cases;
 mod cpu;
 mod database;
@@ -46,6 +47,7 @@ use clap::{Parser, Subcommand};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::baseline::Baseline;
+use crate::caches::Caches;
 use crate::error::Error;
 use crate::first_use::FirstUse;
 use crate::options::Options;
@@ -90,6 +92,8 @@ enum Server {
     },
     /// Use many valid keys for the first time right after a start, beside forged ones; fail if one is refused
     FirstUse(FirstUse),
+    /// Measure the resident memory of a gateway whose working set exceeds the budget of its caches; fail above the bound
+    Caches(Caches),
     /// Measure what replicas on one database cost while idle, and how long an event takes to reach them
     Replicas(Replicas),
     /// Serve the same resources with the official SDK on 127.0.0.1
@@ -138,6 +142,7 @@ async fn act(cli: Cli) -> Result<(), Error> {
         Some(Server::RmcpStreams { port, seconds }) => rmcp_streams::serve(port, seconds).await,
         Some(Server::Broadcast { port, seconds }) => broadcast::serve(port, seconds).await,
         Some(Server::FirstUse(options)) => first_use::run(&options).await,
+        Some(Server::Caches(options)) => caches::run(&options).await,
         Some(Server::Replicas(options)) => replicas::run(&options).await,
         None => {
             let found = run::run(&cli.options).await?;

@@ -7,6 +7,7 @@ mod credentials;
 mod demo;
 mod embedded;
 mod error;
+mod memory;
 mod options;
 mod reload;
 mod run;
@@ -134,6 +135,7 @@ async fn build(
         catalog: Arc::clone(&over_database.catalog),
         sessions: Arc::clone(&over_database.sessions),
         feed: Arc::clone(&feed),
+        budget: Arc::clone(&over_database.budget),
         recorder: Arc::new(RequestRecorder::new(Arc::clone(&audit.audit), usage)),
         limits,
     };

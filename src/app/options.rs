@@ -7,7 +7,7 @@ use crate::catalog::CatalogLimits;
 use crate::catalog::render::RendererLimits;
 use crate::config::Settings;
 use crate::feed::FeedOptions;
-use crate::identity::{IdentityLimits, MemoryLimits};
+use crate::identity::IdentityLimits;
 use crate::mcp::endpoint::EndpointOptions;
 use crate::model::limits::Rate;
 use crate::quota::limits::{BodyPace, LimitOptions, UploadOptions};
@@ -45,14 +45,6 @@ pub(super) fn queue_options(settings: &Settings) -> QueueOptions {
     }
 }
 
-pub(super) fn memory_limits(settings: &Settings) -> MemoryLimits {
-    MemoryLimits {
-        tenants: settings.cache.tenants,
-        unknown_keys: settings.access.unknown_keys_remembered,
-        tokens: settings.tokens.remembered,
-    }
-}
-
 pub(super) fn identity_limits(settings: &Settings) -> IdentityLimits {
     IdentityLimits {
         unknown_keys_per_second: settings.access.unknown_keys_per_second,
@@ -72,8 +64,6 @@ pub(super) fn session_limits(settings: &Settings) -> SessionLimits {
 
 pub(super) fn catalog_limits(settings: &Settings) -> CatalogLimits {
     CatalogLimits {
-        cached_content_bytes: settings.cache.content_bytes,
-        cached_compiled_bytes: settings.cache.compiled_bytes,
         resources_per_agent: settings.limits.resources_per_agent as usize,
         templates_per_agent: settings.limits.templates_per_agent as usize,
         prompts_per_agent: settings.limits.prompts_per_agent as usize,
@@ -90,7 +80,6 @@ pub(super) fn catalog_limits(settings: &Settings) -> CatalogLimits {
 pub(super) fn endpoint_options(settings: &Settings) -> EndpointOptions {
     EndpointOptions {
         body_bytes: settings.limits.body_bytes,
-        result_bytes: settings.cache.result_bytes,
         ttl: settings.mcp.ttl,
         // Each keep-alive comment of a stream also records a use of its session.
         keep_alive: settings.sessions.keep_alive.min(settings.sessions.idle / 4),

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use super::background::Background;
-use super::options::{
-    catalog_limits, identity_limits, load_options, memory_limits, queue_options, session_limits,
-};
-use crate::cache::{CellMap, Loader, ScopeMap, StoreMaintenance, Writer};
+use super::memory::cache_bytes;
+use super::options::{catalog_limits, identity_limits, load_options, queue_options, session_limits};
+use crate::cache::{CellMap, Loader, MemoryBudget, ScopeMap, StoreMaintenance, Writer};
 use crate::catalog::Catalog;
 use crate::config::Settings;
 use crate::identity::tokens::Tokens;
@@ -20,6 +19,9 @@ use crate::store::horizon::Horizon;
 /// How long startup waits for the filter of issued keys.
 const ISSUED_KEYS_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
 
+/// How exactly it is known when entries of caches were used while nothing is inserted.
+const TICK: std::time::Duration = std::time::Duration::from_secs(1);
+
 /// The services over the database.
 #[derive(Debug, Clone)]
 pub struct DatabaseServices {
@@ -31,6 +33,8 @@ pub struct DatabaseServices {
     pub sessions: Arc<Sessions>,
     /// Purging and pruning.
     pub maintenance: Arc<StoreMaintenance>,
+    /// The memory of all caches.
+    pub budget: Arc<MemoryBudget>,
     writer: Arc<Writer>,
 }
 
@@ -43,9 +47,10 @@ impl DatabaseServices {
         tokens: Arc<Tokens>,
     ) -> Self {
         let over = || (store.clone(), sources.clone());
-        let memory = Arc::new(IdentityMemory::new(memory_limits(settings)));
-        let agents = Arc::new(CellMap::new(settings.cache.agents));
-        let session_cells = Arc::new(CellMap::new(settings.cache.sessions));
+        let budget = MemoryBudget::new(cache_bytes(settings));
+        let memory = Arc::new(IdentityMemory::new(&budget));
+        let agents = Arc::new(CellMap::new(&budget, "agents"));
+        let session_cells = Arc::new(CellMap::new(&budget, "sessions"));
         // Identity is last: a scope that belongs to no other service is a tenant's.
         let scopes = Arc::new(ScopeMap::new(vec![
             Arc::clone(&agents) as Arc<_>,
@@ -58,7 +63,7 @@ impl DatabaseServices {
             Arc::new(Writer::new(over(), Arc::clone(feed), Arc::clone(&scopes), queue_options(settings)));
         let cached = || (Arc::clone(&loader), Arc::clone(&writer), Arc::clone(&scopes));
         let identity = Identity::new(over(), cached(), memory, tokens, identity_limits(settings));
-        let catalog = Catalog::new(over(), cached(), agents, catalog_limits(settings));
+        let catalog = Catalog::new(over(), cached(), agents, &budget, catalog_limits(settings));
         let written = (Arc::clone(&loader), Arc::clone(&writer));
         let sessions = Sessions::new(over(), written, session_cells, session_limits(settings));
         let maintenance = StoreMaintenance::new(store.clone(), sources.clone(), settings.changes.retain);
@@ -67,6 +72,7 @@ impl DatabaseServices {
             catalog: Arc::new(catalog),
             sessions: Arc::new(sessions),
             maintenance: Arc::new(maintenance),
+            budget,
             writer,
         }
     }
@@ -74,7 +80,11 @@ impl DatabaseServices {
     /// Starts the maintenance of all services, which runs until `stop`. Returns once the filter of issued keys is loaded, or
     /// loading it took too long.
     pub(super) async fn start(&self, Background { tasks, stop }: &Background) {
-        let Self { identity, sessions, maintenance, .. } = self.clone();
+        let Self { identity, sessions, maintenance, budget, .. } = self.clone();
+        tasks.spawn({
+            let stop = stop.clone();
+            async move { stop.run_until_cancelled(keep_time(&budget)).await }
+        });
         tasks.spawn({
             let (identity, stop) = (Arc::clone(&identity), stop.clone());
             async move { identity.run_maintenance(stop).await }
@@ -95,6 +105,15 @@ impl DatabaseServices {
     /// Waits for the writes in progress.
     pub(super) async fn drain(&self) {
         self.writer.drain().await;
+    }
+}
+
+/// Advances the clock by which the entries of caches were used.
+async fn keep_time(budget: &MemoryBudget) {
+    let mut interval = tokio::time::interval(TICK);
+    loop {
+        interval.tick().await;
+        budget.tick();
     }
 }
 

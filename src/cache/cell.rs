@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use parking_lot::RwLock;
 use tokio::sync::Mutex;
 
+use super::memory_budget::Charge;
 use crate::model::feed::BoxFuture;
 use crate::model::scope::{Change, ChangeKind, Revision, Scope};
 use crate::model::sources::{FailPoint, Sources};
@@ -28,6 +29,9 @@ const MOST_DOUBTS: usize = 1_000;
 pub trait Invalidate: Default + Send + Sync + 'static {
     /// Drops the facts that a change invalidates.
     fn invalidate(&mut self, change: &Change);
+
+    /// The bytes of heap memory of the facts.
+    fn heap(&self) -> usize;
 }
 
 /// The interface of a cell for the change feed and for writers.
@@ -44,6 +48,9 @@ pub trait ScopeCell: Send + Sync + 'static {
     /// Drops the facts that a commit in doubt changes, and does not cache them while that commit may still take effect.
     fn doubt(&self, changes: Vec<Change>);
 
+    /// Whether changes are in doubt: without the cell nothing would be known of them.
+    fn is_in_doubt(&self) -> bool;
+
     /// Reads the missed changes.
     fn catch_up<'a>(
         &'a self,
@@ -59,6 +66,8 @@ pub struct Cell<H> {
     wanted: AtomicI64,
     state: RwLock<State<H>>,
     catching_up: Mutex<()>,
+    /// Of the facts.
+    charge: Charge,
 }
 
 #[derive(Debug)]
@@ -85,11 +94,19 @@ impl<H: Invalidate> State<H> {
 }
 
 impl<H: Invalidate> Cell<H> {
-    /// Creates an empty cell.
-    pub fn new(scope: Scope) -> Self {
+    /// Creates an empty cell, whose facts are charged to `charge`.
+    pub fn new(scope: Scope, charge: Charge) -> Self {
         let state =
             RwLock::new(State { timeline: 0, applied: None, facts: H::default(), doubts: Vec::new() });
-        Self { scope, wanted: AtomicI64::new(0), state, catching_up: Mutex::new(()) }
+        Self { scope, wanted: AtomicI64::new(0), state, catching_up: Mutex::new(()), charge }
+    }
+
+    /// Changes the facts, and what is charged for them.
+    fn change<T>(&self, change: impl FnOnce(&mut State<H>) -> T) -> T {
+        let mut state = self.state.write();
+        let changed = change(&mut state);
+        self.charge.set(state.facts.heap());
+        changed
     }
 
     fn wanted(&self) -> Revision {
@@ -105,10 +122,16 @@ impl<H: Invalidate> Cell<H> {
 
     /// Empties the cell: the database is on another timeline, whose revisions mean something else.
     pub fn restart(&self) {
-        let mut state = self.state.write();
-        self.wanted.store(0, Ordering::Release);
-        let (timeline, doubts) = (state.timeline + 1, std::mem::take(&mut state.doubts));
-        *state = State { timeline, applied: None, facts: H::default(), doubts };
+        self.change(|state| {
+            self.wanted.store(0, Ordering::Release);
+            let (timeline, doubts) = (state.timeline + 1, std::mem::take(&mut state.doubts));
+            *state = State { timeline, applied: None, facts: H::default(), doubts };
+        });
+    }
+
+    /// The bytes that are charged for the facts.
+    pub fn charged(&self) -> usize {
+        self.charge.bytes()
     }
 
     /// How often the cell was emptied.
@@ -148,17 +171,24 @@ impl<H: Invalidate> Cell<H> {
     }
 
     /// Keeps what was read at `loaded`, unless a newer change is known, or was known and is applied: nothing would
-    /// invalidate it again.
+    /// invalidate it again. If the facts become too many for one cell, all are dropped, and loaded again one by one.
     pub fn keep(&self, loaded: Revision, timeline: u64, keep: impl FnOnce(&mut H)) {
-        let mut state = self.state.write();
-        if state.timeline != timeline {
-            return;
-        }
-        let applied = *state.applied.get_or_insert(loaded);
-        if loaded >= self.wanted() && loaded >= applied {
+        let kept = self.change(|state| {
+            if state.timeline != timeline {
+                return None;
+            }
+            let applied = *state.applied.get_or_insert(loaded);
+            if loaded < self.wanted() || loaded < applied {
+                return None;
+            }
             keep(&mut state.facts);
             state.drop_doubtful();
+            Some(state.facts.heap())
+        });
+        if kept.is_some_and(|heap| heap > self.charge.most()) {
+            self.change(|state| state.facts = H::default());
         }
+        self.charge.make_room();
     }
 
     /// Reads the changes that the cell has missed and drops the facts that they invalidate.
@@ -167,21 +197,24 @@ impl<H: Invalidate> Cell<H> {
         let timeline = self.timeline();
         let Some(applied) = self.behind() else { return Ok(()) };
         let read = store.changes_after(self.scope, applied, MOST_CHANGES + 1).await?;
-        let mut state = self.state.write();
-        if state.timeline != timeline {
-            return Ok(());
-        }
-        let revision = match read {
-            Some((head, changes)) if head.floor <= applied && changes.len() <= MOST_CHANGES => {
-                changes.iter().for_each(|change| state.facts.invalidate(change));
-                head.revision
+        self.change(|state| {
+            if state.timeline != timeline {
+                return;
             }
-            known => {
-                state.facts = H::default();
-                known.map_or_else(|| self.wanted(), |(head, _)| head.revision)
-            }
-        };
-        state.applied = Some(revision.max(applied));
+            let revision = match read {
+                Some((head, changes)) if head.floor <= applied && changes.len() <= MOST_CHANGES => {
+                    for change in &changes {
+                        state.facts.invalidate(change);
+                    }
+                    head.revision
+                }
+                known => {
+                    state.facts = H::default();
+                    known.map_or_else(|| self.wanted(), |(head, _)| head.revision)
+                }
+            };
+            state.applied = Some(revision.max(applied));
+        });
         Ok(())
     }
 }
@@ -197,21 +230,24 @@ impl<H: Invalidate> ScopeCell for Cell<H> {
     }
 
     fn forget(&self, changes: &[Change]) {
-        let mut state = self.state.write();
-        for change in changes {
-            state.facts.invalidate(change);
-        }
+        self.change(|state| changes.iter().for_each(|change| state.facts.invalidate(change)));
     }
 
     fn doubt(&self, changes: Vec<Change>) {
         let until = Instant::now() + DOUBT;
-        let mut state = self.state.write();
-        state.doubts.extend(changes.into_iter().map(|change| (until, change)));
-        if state.doubts.len() > MOST_DOUBTS {
-            let change = Change { revision: Revision(0), kind: ChangeKind::Unknown, subject: String::new() };
-            state.doubts = vec![(until, change)];
-        }
-        state.drop_doubtful();
+        self.change(|state| {
+            state.doubts.extend(changes.into_iter().map(|change| (until, change)));
+            if state.doubts.len() > MOST_DOUBTS {
+                let change =
+                    Change { revision: Revision(0), kind: ChangeKind::Unknown, subject: String::new() };
+                state.doubts = vec![(until, change)];
+            }
+            state.drop_doubtful();
+        });
+    }
+
+    fn is_in_doubt(&self) -> bool {
+        self.state.read().doubts.iter().any(|(until, _)| *until > Instant::now())
     }
 
     fn catch_up<'a>(&'a self, store: &'a Store, _: &'a Sources) -> BoxFuture<'a, Result<(), StoreError>> {
@@ -225,7 +261,8 @@ mod tests {
     use std::sync::mpsc::channel;
     use std::time::Duration;
 
-    use super::{Cell, Invalidate, ScopeCell};
+    use super::{Cell, Charge, Invalidate, ScopeCell};
+    use crate::cache::MemoryBudget;
     use crate::model::scope::{Change, ChangeKind, Revision, Scope};
     use crate::store::{Store, StoreOptions, parse_url};
 
@@ -234,6 +271,14 @@ mod tests {
 
     impl Invalidate for Nothing {
         fn invalidate(&mut self, _: &Change) {}
+
+        fn heap(&self) -> usize {
+            0
+        }
+    }
+
+    fn charge() -> Charge {
+        MemoryBudget::new(1 << 20).pin("test")
     }
 
     /// A store that is never queried.
@@ -257,6 +302,10 @@ mod tests {
         fn invalidate(&mut self, change: &Change) {
             self.0.retain(|subject| *subject != change.subject);
         }
+
+        fn heap(&self) -> usize {
+            self.0.iter().map(String::len).sum()
+        }
     }
 
     fn change(subject: &str) -> Change {
@@ -265,7 +314,7 @@ mod tests {
 
     #[test]
     fn unconfirmed_commit_invalidates_and_is_not_cached_again() {
-        let cell = Cell::<Subjects>::new(Scope::GATEWAY);
+        let cell = Cell::<Subjects>::new(Scope::GATEWAY, charge());
         let keep = |subject: &str| cell.keep(Revision(1), 0, |facts| facts.0.push(subject.to_owned()));
         let cached = || cell.get_stale(|facts| Some(facts.0.clone())).unwrap();
         ["a", "b", "c"].into_iter().for_each(keep);
@@ -281,7 +330,7 @@ mod tests {
     #[test]
     fn applying_changes_and_keeping_do_not_deadlock() {
         const TIMES: usize = 200_000;
-        let cell = Arc::new(Cell::<Nothing>::new(Scope::GATEWAY));
+        let cell = Arc::new(Cell::<Nothing>::new(Scope::GATEWAY, charge()));
         cell.keep(Revision(1), 0, |_| {});
         let (done, both) = channel();
         let keeping = (Arc::clone(&cell), done.clone());

@@ -13,7 +13,9 @@ mod fair_queue;
 mod group_commit;
 mod loader;
 mod maintenance;
+mod memory_budget;
 mod scope_map;
+mod weighed_cache;
 mod write_queue;
 mod writer;
 
@@ -23,6 +25,8 @@ pub use fair_queue::{FairQueue, QueueFull, Queued};
 pub use group_commit::GroupCommit;
 pub use loader::{LoadLimiter, LoadOptions, Loader};
 pub use maintenance::StoreMaintenance;
+pub use memory_budget::{CacheStats, Charge, MemoryBudget, PROTECTED};
 pub use scope_map::{CellSet, ScopeMap};
+pub use weighed_cache::WeighedCache;
 pub use write_queue::QueueOptions;
 pub use writer::Writer;

@@ -152,6 +152,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::{CellSet, ScopeCell, ScopeMap};
+    use crate::cache::memory_budget::MemoryBudget;
     use crate::cache::{Cell, Invalidate};
     use crate::model::scope::{Change, ChangeKind, Revision, Scope};
 
@@ -160,6 +161,10 @@ mod tests {
 
     impl Invalidate for Nothing {
         fn invalidate(&mut self, _: &Change) {}
+
+        fn heap(&self) -> usize {
+            0
+        }
     }
 
     /// One cell.
@@ -171,7 +176,8 @@ mod tests {
 
     impl Only {
         fn new(scope: Scope, decides_access: bool) -> Arc<dyn CellSet> {
-            Arc::new(Self { scope, cell: Arc::new(Cell::new(scope)), decides_access })
+            let charge = MemoryBudget::new(1 << 20).pin("test");
+            Arc::new(Self { scope, cell: Arc::new(Cell::new(scope, charge)), decides_access })
         }
     }
 

@@ -45,7 +45,7 @@ impl Catalog {
         let Some(bytes) = bytes else { return Ok(None) };
         let compiled = self.renderer.run(caller.payer(), move || compile(bytes)).await.map_err(unreadable)?;
         let compiled = Arc::new(compiled);
-        self.compilations.insert(key, Arc::clone(&compiled));
+        self.compilations.insert(key, Arc::clone(&compiled), caller.tenant);
         Ok(Some(compiled))
     }
 }

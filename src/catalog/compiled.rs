@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use moka::sync::Cache;
 use uri_template::UriTemplate;
 
 use super::render::{RenderError, Renderer, Template};
+use crate::cache::{MemoryBudget, WeighedCache};
 use crate::model::caller::Payer;
 use crate::model::content::ContentHash;
 use crate::model::fault::Fault;
-use crate::model::ids::{AgentId, ResourceUri};
+use crate::model::ids::{AgentId, ResourceUri, TenantId};
 use crate::model::message::{ContentKind, PromptMessage, is_template};
 use crate::model::prompt::PromptName;
 use crate::model::scope::Revision;
@@ -41,17 +41,16 @@ pub(super) enum Source {
     Prompt(PromptName),
 }
 
-/// The compiled templates and prompts, up to a number of bytes; the least used ones are dropped first.
+/// The compiled templates and prompts.
 #[derive(Debug)]
-pub(super) struct Compilations(Cache<CompilationKey, Arc<Compiled>>);
+pub(super) struct Compilations(Arc<WeighedCache<CompilationKey, Arc<Compiled>>>);
 
 /// The source at a revision, and the bytes that it had then: in another timeline of the database a revision is another.
 pub(super) type CompilationKey = (AgentId, Source, Revision, ContentHash);
 
 impl Compilations {
-    pub(super) fn new(max_bytes: u64) -> Self {
-        let weigh = |_: &_, compiled: &Arc<Compiled>| u32::try_from(compiled.weight).unwrap_or(u32::MAX);
-        Self(Cache::builder().max_capacity(max_bytes).weigher(weigh).build())
+    pub(super) fn new(budget: &Arc<MemoryBudget>) -> Self {
+        Self(WeighedCache::new(budget, "compiled", |_| false))
     }
 
     /// The compiled form of a source at a revision, if it is cached.
@@ -59,14 +58,10 @@ impl Compilations {
         self.0.get(key)
     }
 
-    /// Caches what was compiled.
-    pub(super) fn insert(&self, key: CompilationKey, compiled: Arc<Compiled>) {
-        self.0.insert(key, compiled);
-    }
-
-    /// The weight of everything cached, in bytes.
-    pub(super) fn bytes(&self) -> u64 {
-        self.0.weighted_size()
+    /// Caches what was compiled for a tenant.
+    pub(super) fn insert(&self, key: CompilationKey, compiled: Arc<Compiled>, tenant: TenantId) {
+        let weight = compiled.weight;
+        self.0.insert(key, compiled, Some(tenant), weight);
     }
 }
 

@@ -5,10 +5,6 @@ use super::render::RendererLimits;
 /// The limits of [`Catalog`](super::Catalog).
 #[derive(Debug, Clone)]
 pub struct CatalogLimits {
-    /// The maximum bytes of cached contents.
-    pub cached_content_bytes: u64,
-    /// The maximum bytes of compiled templates and prompts.
-    pub cached_compiled_bytes: u64,
     /// The maximum number of resources of one agent.
     pub resources_per_agent: usize,
     /// The maximum number of resource templates of one agent.

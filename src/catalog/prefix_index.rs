@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::model::allocated::{allocated, texts};
+
 const BITS: usize = u64::BITS as usize;
 
 /// Finds the templates whose literal prefix a URI begins with, in the order in which they were given.
@@ -50,6 +52,13 @@ impl PrefixIndex {
             prefixes.push(Prefix { text: text.into(), parent, templates });
         }
         Self { prefixes }
+    }
+
+    /// The memory that it takes.
+    pub(super) fn memory(&self) -> usize {
+        let prefix = |prefix: &Prefix| texts([&*prefix.text]) + allocated(size_of_val(&*prefix.templates));
+        allocated(self.prefixes.capacity() * size_of::<Prefix>())
+            + self.prefixes.iter().map(prefix).sum::<usize>()
     }
 
     /// How many templates may match a URI.

@@ -10,10 +10,11 @@ use super::Catalog;
 use super::snapshot::{AgentCell, AgentSnapshot, Definitions, page};
 use super::template_set::Match;
 use crate::identity::grant::Caller;
+use crate::model::allocated::shared_bytes;
 use crate::model::call::{Content, Contents, List, ListPage};
 use crate::model::content::ContentHash;
 use crate::model::fault::Fault;
-use crate::model::ids::{AgentId, ResourceUri, TenantId};
+use crate::model::ids::{AgentId, AgentRef, ResourceUri, TenantId};
 use crate::model::resource::{Part, Resource};
 use crate::store::StoreError;
 
@@ -59,7 +60,9 @@ impl Catalog {
         agent: AgentId,
     ) -> Result<Arc<AgentSnapshot>, Fault> {
         let timeline = || self.scopes.timeline();
-        let cell = self.agents.get_or_create(agent, |_| AgentCell::new(tenant, agent, timeline()));
+        let cell = self.agents.get_or_create(agent, Some(tenant), |_, charge| {
+            AgentCell::new(AgentRef { tenant, uid: agent }, timeline(), charge)
+        });
         if let Some(fresh) = cell.fresh() {
             return Ok(fresh);
         }
@@ -157,7 +160,7 @@ impl Catalog {
     ) -> Result<BTreeMap<ContentHash, Bytes>, StoreError> {
         let loaded = self.loader.load(async || self.store.contents(tenant, agent, hashes).await).await?;
         for (hash, bytes) in &loaded {
-            self.contents.insert((agent, *hash), bytes.clone());
+            self.contents.insert((agent, *hash), bytes.clone(), Some(tenant), shared_bytes(bytes));
         }
         Ok(loaded)
     }

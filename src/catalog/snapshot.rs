@@ -9,13 +9,14 @@ use imbl::OrdMap;
 use tokio::sync::Mutex;
 
 use super::template_set::Templates;
-use crate::cache::ScopeCell;
+use crate::cache::{Charge, ScopeCell};
 use crate::model::agent::AgentDescription;
+use crate::model::allocated::{behind_arc, texts};
 use crate::model::call::Page;
 use crate::model::definition::DefinitionKind;
 use crate::model::fault::Fault;
 use crate::model::feed::BoxFuture;
-use crate::model::ids::{AgentId, AgentRef, ResourceUri, TenantId};
+use crate::model::ids::{AgentRef, ResourceUri};
 use crate::model::kinds::{ByKind, Family, Member, by_kind, each_kind};
 use crate::model::scope::{Change, ChangeKind, Revision};
 use crate::model::sources::{FailPoint, Sources};
@@ -50,6 +51,8 @@ pub struct Definitions {
     pub all: ByKind<InMemory>,
     /// The resource templates, indexed for matching.
     pub(super) templates: Templates,
+    /// The memory that `all` takes.
+    memory: usize,
 }
 
 /// Definitions in memory, by their keys.
@@ -63,7 +66,9 @@ impl Family for InMemory {
 impl Definitions {
     fn new(mut stored: ByKind<Stored>) -> Self {
         let all = by_kind!(InMemory, K => by_key(std::mem::take(K::of_mut(&mut stored))).collect());
-        Self { templates: Templates::new(&all.templates), all }
+        let mut memory = 0;
+        each_kind!(K => memory += K::of(&all).values().map(memory_of::<K>).sum::<usize>());
+        Self { templates: Templates::new(&all.templates), all, memory }
     }
 
     /// Whether a URI can be read.
@@ -77,6 +82,24 @@ impl Definitions {
     /// [`Fault::ResourceNotFound`].
     pub fn check_readable(&self, uri: &ResourceUri) -> Result<(), Fault> {
         if self.answers(uri) { Ok(()) } else { Err(Fault::ResourceNotFound(uri.clone())) }
+    }
+}
+
+/// The memory of a definition in the map of its kind: with its place in a node of sixteen, which is half full.
+fn memory_of<K: DefinitionKind>(definition: &Arc<K>) -> usize {
+    definition.memory() + 2 * size_of::<(K::Key, Arc<K>)>()
+}
+
+impl AgentSnapshot {
+    /// The memory that it takes.
+    fn memory(&self) -> usize {
+        let AgentDescription { name, title, instructions } = &self.description;
+        let optional = [title, instructions].map(Option::as_deref);
+        behind_arc(size_of::<Self>())
+            + texts([name.as_str()])
+            + texts(optional.into_iter().flatten())
+            + self.definitions.memory
+            + self.definitions.templates.memory()
     }
 }
 
@@ -113,23 +136,25 @@ pub(super) fn page<K: Ord + Borrow<str>, V>(
 /// The cell of an agent's snapshot. It exists before the snapshot is loaded.
 #[derive(Debug)]
 pub struct AgentCell {
-    tenant: TenantId,
-    agent: AgentId,
+    agent: AgentRef,
     timeline: u64,
     wanted: AtomicI64,
     current: ArcSwapOption<AgentSnapshot>,
     loading: Mutex<()>,
+    /// Of the snapshot.
+    charge: Charge,
 }
 
 impl AgentCell {
-    pub(super) fn new(tenant: TenantId, agent: AgentId, timeline: u64) -> Self {
+    /// An empty cell, whose snapshot is charged to `charge`.
+    pub(super) fn new(agent: AgentRef, timeline: u64, charge: Charge) -> Self {
         Self {
-            tenant,
             agent,
             timeline,
             wanted: AtomicI64::new(0),
             current: ArcSwapOption::empty(),
             loading: Mutex::new(()),
+            charge,
         }
     }
 
@@ -154,12 +179,14 @@ impl AgentCell {
         sources: &Sources,
     ) -> Result<Option<Arc<AgentSnapshot>>, StoreError> {
         let _one_at_a_time = self.loading.lock().await;
+        if let Some(fresh) = self.fresh() {
+            return Ok(Some(fresh));
+        }
         for _ in 1..MOST_LOADS {
-            if let Some(fresh) = self.fresh() {
-                return Ok(Some(fresh));
-            }
-            if self.load(store, sources).await?.is_none() {
-                return Ok(None);
+            let loaded = self.load(store, sources).await?;
+            // Not looked up in the cell, which does not keep a snapshot that is too large.
+            if loaded.as_ref().is_none_or(|loaded| loaded.revision >= self.wanted()) {
+                return Ok(loaded);
             }
         }
         self.load(store, sources).await
@@ -169,21 +196,22 @@ impl AgentCell {
         let Some(loaded) = self.read(store, sources).await? else { return Ok(None) };
         sources.pause(FailPoint::CacheFillRead).await;
         let loaded = Arc::new(loaded);
-        self.current.store(Some(Arc::clone(&loaded)));
+        // Served and not kept if it is too large for one entry, or too little else can be evicted for it.
+        let kept = self.charge.try_resize(loaded.memory());
+        self.current.store(kept.then(|| Arc::clone(&loaded)));
         Ok(Some(loaded))
     }
 
     /// Reads what changed since the present snapshot; everything if there is none, or too much changed.
     async fn read(&self, store: &Store, sources: &Sources) -> Result<Option<AgentSnapshot>, StoreError> {
-        let agent = AgentRef { tenant: self.tenant, uid: self.agent };
         if let Some(old) = self.stale() {
-            let state = store.agent_state_after(agent, old.revision, MOST_CHANGES + 1, sources).await?;
+            let state = store.agent_state_after(self.agent, old.revision, MOST_CHANGES + 1, sources).await?;
             let Some(state) = state else { return Ok(None) };
             if is_patch(&state, &old) {
                 return Ok(Some(self.patched(&old, state)));
             }
         }
-        let state = store.agent_state(agent, sources).await?;
+        let state = store.agent_state(self.agent, sources).await?;
         Ok(state.map(|AgentState { head, description, definitions, .. }| {
             let definitions = Definitions::new(definitions);
             self.at(head.revision, description, definitions, Changed::all_at(head.revision))
@@ -193,13 +221,16 @@ impl AgentCell {
     /// The old snapshot with the changes since.
     fn patched(&self, old: &AgentSnapshot, state: AgentState) -> AgentSnapshot {
         let AgentState { head, description, changes, mut definitions } = state;
-        let mut all = old.definitions.all.clone();
-        each_kind!(K => replace::<K>(K::of_mut(&mut all), &changes, std::mem::take(K::of_mut(&mut definitions))));
+        let (mut all, mut memory) = (old.definitions.all.clone(), old.definitions.memory);
+        each_kind!(K => {
+            let now = std::mem::take(K::of_mut(&mut definitions));
+            replace::<K>((K::of_mut(&mut all), &mut memory), &changes, now);
+        });
         let matched = changes.iter().any(|change| change.kind.is_of_template());
         let templates =
             if matched { Templates::new(&all.templates) } else { old.definitions.templates.clone() };
         let changed = old.changed.after(&changes);
-        self.at(head.revision, description, Definitions { all, templates }, changed)
+        self.at(head.revision, description, Definitions { all, templates, memory }, changed)
     }
 
     fn at(
@@ -228,6 +259,10 @@ impl ScopeCell for AgentCell {
 
     /// Nothing: a snapshot decides nothing about access.
     fn doubt(&self, _: Vec<Change>) {}
+
+    fn is_in_doubt(&self) -> bool {
+        false
+    }
 
     fn catch_up<'a>(
         &'a self,
@@ -262,12 +297,19 @@ fn is_patch(state: &AgentState, old: &AgentSnapshot) -> bool {
         && !state.changes.iter().any(unknown)
 }
 
-/// Replaces the definitions of one kind that changed by those that exist now.
-fn replace<K: DefinitionKind>(all: &mut OrdMap<K::Key, Arc<K>>, changes: &[Change], now: Vec<K>) {
+/// Replaces the definitions of one kind that changed by those that exist now, and counts their memory.
+fn replace<K: DefinitionKind>(
+    (all, memory): (&mut OrdMap<K::Key, Arc<K>>, &mut usize),
+    changes: &[Change],
+    now: Vec<K>,
+) {
     for change in changes.iter().filter(|change| (K::IS_CHANGED_BY)(change.kind)) {
-        all.remove(change.subject.as_str());
+        *memory -= all.remove(change.subject.as_str()).map_or(0, |removed| memory_of(&removed));
     }
-    all.extend(by_key(now));
+    for (key, definition) in by_key(now) {
+        *memory += memory_of(&definition);
+        *memory -= all.insert(key, definition).map_or(0, |replaced| memory_of(&replaced));
+    }
 }
 
 /// Definitions with their keys.

@@ -7,6 +7,7 @@ use imbl::OrdMap;
 use uri_template::UriTemplate;
 
 use super::prefix_index::PrefixIndex;
+use crate::model::allocated::behind_arc;
 use crate::model::ids::ResourceUri;
 use crate::model::template::ResourceTemplate;
 
@@ -34,6 +35,11 @@ impl Templates {
         ranked.sort_by_key(|template| Reverse(template.uri_template.specificity()));
         let prefixes = ranked.iter().map(|template| template.uri_template.literal_prefix());
         Self { index: Arc::new(PrefixIndex::new(prefixes)), ranked: ranked.into() }
+    }
+
+    /// The memory of the index.
+    pub(super) fn memory(&self) -> usize {
+        behind_arc(size_of_val(&*self.ranked)) + self.index.memory()
     }
 
     /// The maximum number of templates that a URI is compared with.

@@ -11,7 +11,5 @@ section! {
         /// How many keys that this replica does not know to be issued are looked up per second: forged ones, and those
         /// created on another replica a moment ago. One address may use a quarter of it. Issued keys do not count.
         unknown_keys_per_second: count(u32, 1..=1_000_000) = 200,
-        /// How many keys that do not exist are cached, so that they are not looked up again.
-        unknown_keys_remembered: count(usize, 1..=1_000_000) = 10_000,
     }
 }

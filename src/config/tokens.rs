@@ -38,8 +38,6 @@ section! {
         stale: seconds(1..=604_800) = 86_400,
         /// The minimum interval between two fetches for unknown keys.
         unknown_key: seconds(1..=3600) = 10,
-        /// How many verified tokens are cached with their grants.
-        remembered: count(u64, 1..=1_000_000) = 10_000,
     }
 }
 

@@ -137,7 +137,7 @@ impl Identity {
                     if found.is_none() && self.scopes.timeline() == timeline {
                         // A revoked key never becomes valid again.
                         self.memory.key_tenants.remove(&hash);
-                        self.memory.unknown_keys.insert(hash, ());
+                        self.memory.unknown_keys.insert(hash, (), None, 0);
                     }
                     Ok(found)
                 },
@@ -221,7 +221,7 @@ impl Identity {
         client: ClientAddress,
         memo: &AccessMemo,
     ) -> Result<Option<Arc<Caller>>, Fault> {
-        if !memo.is_about(key, slug) && !self.memory.key_tenants.contains_key(&key) {
+        if !memo.is_about(key, slug) && !self.memory.key_tenants.contains(&key) {
             return Ok(None);
         }
         self.loader.confirm().await?;

@@ -11,8 +11,9 @@ use time::OffsetDateTime;
 use super::tokens::VerifiedToken;
 use crate::cache::Invalidate;
 use crate::model::agent::{Access, AccessLimits, AgentAccess};
+use crate::model::allocated::{allocated, behind_arc, table};
 use crate::model::audit::event::Actor;
-use crate::model::caller::{Credential, Payer};
+use crate::model::caller::{Credential, Payer, Reach};
 use crate::model::ids::{AgentId, KeyId, TenantId};
 use crate::model::key::{KeyHash, SecretKey};
 use crate::model::scope::{Change, ChangeKind};
@@ -57,6 +58,16 @@ impl Grant {
     /// What a token grants.
     pub(super) fn of_token(credential: Credential, token: Arc<VerifiedToken>) -> Arc<Self> {
         Self::new(credential, CredentialProof::Token(token))
+    }
+
+    /// The memory that it takes behind an `Arc`, without its token, if any.
+    pub(super) fn memory(&self) -> usize {
+        let Credential { reach, networks, scopes, .. } = &self.credential;
+        let reached = if let Reach::Agents(agents) = reach { size_of_val(agents.as_slice()) } else { 0 };
+        behind_arc(size_of::<Self>())
+            + allocated(reached)
+            + networks.heap()
+            + allocated(size_of_val(&**scopes))
     }
 
     pub(super) fn proof(&self) -> &CredentialProof {
@@ -133,24 +144,27 @@ pub(super) fn credential_of(grant: Option<&Arc<Grant>>) -> Option<&Credential> {
     grant.map(|grant| &grant.credential)
 }
 
-/// The maximum number of cached facts of one tenant; above it all are dropped.
-const MOST_FACTS: usize = 100_000;
-
 /// The keys and agents of one tenant.
 #[derive(Debug, Default)]
 pub(super) struct TenantAccess {
     keys: HashMap<KeyHash, Arc<Grant>, RandomState>,
     hashes: HashMap<KeyId, KeyHash, RandomState>,
     agents: HashMap<AgentId, AgentAccess, RandomState>,
+    /// The memory that the grants take.
+    grants: usize,
 }
 
 impl TenantAccess {
     pub(super) fn keep_key(&mut self, hash: KeyHash, grant: &Arc<Grant>) {
-        if self.keys.len() >= MOST_FACTS {
-            *self = Self::default();
-        }
         self.hashes.insert(grant.credential.key, hash);
-        self.keys.insert(hash, Arc::clone(grant));
+        self.grants += grant.memory();
+        let replaced = self.keys.insert(hash, Arc::clone(grant));
+        self.grants -= replaced.map_or(0, |replaced| replaced.memory());
+    }
+
+    fn drop_key(&mut self, key: KeyId) {
+        let dropped = self.hashes.remove(&key).and_then(|hash| self.keys.remove(&hash));
+        self.grants -= dropped.map_or(0, |dropped| dropped.memory());
     }
 
     pub(super) fn key(&self, hash: KeyHash) -> Option<Arc<Grant>> {
@@ -162,9 +176,6 @@ impl TenantAccess {
     }
 
     pub(super) fn keep_agent(&mut self, access: AgentAccess) {
-        if self.agents.len() >= MOST_FACTS {
-            *self = Self::default();
-        }
         self.agents.insert(access.agent, access);
     }
 
@@ -173,6 +184,7 @@ impl TenantAccess {
         self.agents.remove(&agent);
         self.keys.retain(|_, grant| !grant.credential.ends_with(agent));
         self.hashes.retain(|_, hash| self.keys.contains_key(hash));
+        self.grants = self.keys.values().map(|grant| grant.memory()).sum();
     }
 }
 
@@ -180,13 +192,17 @@ impl Invalidate for TenantAccess {
     fn invalidate(&mut self, change: &Change) {
         let uid = change.subject.parse().ok();
         match (change.kind, uid) {
-            (ChangeKind::Key, Some(uid)) => {
-                if let Some(hash) = self.hashes.remove(&KeyId(uid)) {
-                    self.keys.remove(&hash);
-                }
-            }
+            (ChangeKind::Key, Some(uid)) => self.drop_key(KeyId(uid)),
             (ChangeKind::Agent, Some(uid)) => self.drop_agent(AgentId(uid)),
             _ => *self = Self::default(),
         }
+    }
+
+    fn heap(&self) -> usize {
+        table::<(KeyHash, Arc<Grant>)>(self.keys.capacity())
+            + table::<(KeyId, KeyHash)>(self.hashes.capacity())
+            + table::<(AgentId, AgentAccess)>(self.agents.capacity())
+            + self.agents.len() * behind_arc(size_of::<AccessLimits>())
+            + self.grants
     }
 }

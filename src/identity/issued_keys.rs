@@ -17,6 +17,8 @@ use parking_lot::RwLock;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use crate::cache::Charge;
+use crate::model::allocated::{allocated, table};
 use crate::model::key::KeyHash;
 use crate::store::horizon::Horizon;
 use crate::store::{Store, StoreError};
@@ -35,12 +37,14 @@ const RETRY: Duration = Duration::from_secs(1);
 const RELOAD: Duration = Duration::from_hours(24);
 
 /// The filter of issued keys.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct IssuedKeys {
     prefixes: RwLock<Option<Prefixes>>,
     changed: Notify,
     /// Whether it must be loaded again.
     outdated: AtomicBool,
+    /// Of `prefixes`.
+    charge: Charge,
 }
 
 /// The first 64 bits of hashes.
@@ -55,6 +59,10 @@ impl Prefixes {
     fn merge(&mut self) {
         self.sorted.extend(self.recent.drain());
         self.sorted.sort();
+    }
+
+    fn heap(&self) -> usize {
+        allocated(self.sorted.capacity() * size_of::<u64>()) + table::<u64>(self.recent.capacity())
     }
 
     fn contains(&self, prefix: u64) -> bool {
@@ -73,6 +81,16 @@ impl Prefixes {
 }
 
 impl IssuedKeys {
+    /// A filter that is not loaded, whose memory is charged to `charge`.
+    pub(super) fn new(charge: Charge) -> Self {
+        Self { prefixes: RwLock::new(None), changed: Notify::new(), outdated: AtomicBool::new(false), charge }
+    }
+
+    /// The bytes that it takes.
+    pub(super) fn charged(&self) -> usize {
+        self.charge.bytes()
+    }
+
     /// Whether this replica knows that the key was issued.
     pub(super) fn contains(&self, hash: KeyHash) -> bool {
         self.prefixes.read().as_ref().is_some_and(|prefixes| prefixes.contains(prefix(hash)))
@@ -80,8 +98,12 @@ impl IssuedKeys {
 
     /// Adds a key; ignored before the filter is loaded.
     pub(super) fn insert(&self, hash: KeyHash) {
-        if let Some(prefixes) = self.prefixes.write().as_mut() {
+        let heap = self.prefixes.write().as_mut().map_or(0, |prefixes| {
             prefixes.insert(prefix(hash));
+            prefixes.heap()
+        });
+        if heap != self.charge.bytes() {
+            self.charge.resize(heap);
         }
     }
 
@@ -114,7 +136,11 @@ impl IssuedKeys {
         if sorted.len() == MOST_KEYS {
             tracing::warn!(keys = MOST_KEYS, "filter of issued keys is full");
         }
-        *self.prefixes.write() = Some(Prefixes { sorted, recent: HashSet::default() });
+        sorted.shrink_to_fit();
+        let loaded = Prefixes { sorted, recent: HashSet::default() };
+        let heap = loaded.heap();
+        *self.prefixes.write() = Some(loaded);
+        self.charge.resize(heap);
         Ok(horizon)
     }
 
@@ -178,7 +204,12 @@ mod tests {
     use proptest::prelude::*;
 
     use super::{IssuedKeys, MOST_RECENT, Prefixes};
+    use crate::cache::MemoryBudget;
     use crate::model::key::KeyHash;
+
+    fn issued() -> IssuedKeys {
+        IssuedKeys::new(MemoryBudget::new(1 << 20).pin("issued_keys"))
+    }
 
     fn hash(number: u64) -> KeyHash {
         let mut bytes = [0; 32];
@@ -188,7 +219,7 @@ mod tests {
 
     #[test]
     fn filter_is_empty_before_it_is_loaded() {
-        let issued = IssuedKeys::default();
+        let issued = issued();
         issued.insert(hash(1));
         assert!(!issued.contains(hash(1)));
         *issued.prefixes.write() = Some(Prefixes::default());
@@ -212,7 +243,7 @@ mod tests {
             added in prop::collection::vec(any::<u64>(), 0..200),
             others in prop::collection::vec(any::<u64>(), 0..200),
         ) {
-            let issued = IssuedKeys::default();
+            let issued = issued();
             let sorted: Vec<_> = loaded.iter().copied().collect();
             *issued.prefixes.write() = Some(Prefixes { sorted, ..Prefixes::default() });
             for key in &added {

@@ -14,14 +14,3 @@ pub struct IdentityLimits {
     /// The rate of a key without a rate of its own.
     pub key_rate: Option<Rate>,
 }
-
-/// The limits of [`IdentityMemory`](super::IdentityMemory).
-#[derive(Debug, Clone, Copy)]
-pub struct MemoryLimits {
-    /// Tenants whose access is cached.
-    pub tenants: usize,
-    /// Keys that are cached as not existing.
-    pub unknown_keys: usize,
-    /// Access tokens cached with what they grant.
-    pub tokens: u64,
-}

@@ -48,7 +48,7 @@ impl Identity {
             PresentedCredential::Key(key, _) => {
                 let hash = key.hash();
                 if !self.is_issued(hash) {
-                    let absent = self.memory.unknown_keys.contains_key(&hash);
+                    let absent = self.memory.unknown_keys.contains(&hash);
                     return if absent { Recognition::Unverified } else { Recognition::NotIssued };
                 }
                 true
@@ -60,14 +60,14 @@ impl Identity {
 
     /// Whether this replica knows that a key was issued.
     fn is_issued(&self, hash: KeyHash) -> bool {
-        self.memory.key_tenants.contains_key(&hash) || self.memory.issued.contains(hash)
+        self.memory.key_tenants.contains(&hash) || self.memory.issued.contains(hash)
     }
 
     /// Looks a key up, with the agent that `slug` names; returns its tenant, `None` for a key that does not exist.
     ///
     /// Look-ups of keys that are not known to be issued are bounded, and wait only for each other.
     pub(super) async fn look_up(&self, hash: KeyHash, slug: Option<&str>) -> Result<Option<TenantId>, Fault> {
-        if self.memory.unknown_keys.contains_key(&hash) {
+        if self.memory.unknown_keys.get(&hash).is_some() {
             return Ok(None);
         }
         let slug = slug.filter(|slug| Slug::is_slug(slug));
@@ -84,7 +84,7 @@ impl Identity {
         if self.scopes.timeline() == start.timeline {
             match found {
                 Some(found) => self.keep_look_up(hash, slug, found, &start),
-                None => self.memory.unknown_keys.insert(hash, ()),
+                None => self.memory.unknown_keys.insert(hash, (), None, 0),
             }
         }
         Ok(tenant)
@@ -94,7 +94,7 @@ impl Identity {
     /// began may not have found its cell, so nothing is kept then, and each fact is loaded by itself.
     fn keep_look_up(&self, hash: KeyHash, slug: Option<&str>, found: KeyLookup, start: &LookUpStart) {
         let KeyLookup { credential, tenant, gateway, agent } = found;
-        self.memory.key_tenants.insert(hash, credential.tenant);
+        self.memory.key_tenants.insert(hash, credential.tenant, Some(credential.tenant), 0);
         let own = self.memory.tenant(credential.tenant);
         if let Some(slug) = slug {
             self.keep_agent(slug, AgentLookup { gateway, agent }, start);

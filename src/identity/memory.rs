@@ -4,20 +4,14 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use moka::sync::Cache;
-use quick_cache::sync::Cache as IdCache;
-
 use super::grant::{Grant, TenantAccess};
 use super::issued_keys::IssuedKeys;
-use super::limits::MemoryLimits;
-use crate::cache::{Cell, CellMap, CellSet, Invalidate, ScopeCell};
+use crate::cache::{Cell, CellMap, CellSet, Invalidate, MemoryBudget, ScopeCell, WeighedCache};
 use crate::model::agent::TenantAddress;
+use crate::model::allocated::{allocated, table, texts};
 use crate::model::ids::{AgentId, TenantId};
 use crate::model::key::KeyHash;
 use crate::model::scope::{Change, ChangeKind, Revision, Scope};
-
-/// The maximum number of keys whose tenant is cached.
-const KNOWN_KEYS: usize = 100_000;
 
 /// The cache key of a token.
 pub(super) type TokenHash = [u8; 32];
@@ -36,28 +30,28 @@ pub struct IdentityMemory {
     pub(super) tenants: CellMap<Cell<TenantAccess>>,
     /// The tenant of each key, and the keys that do not exist. Both remain valid, since keys are random and never
     /// change their tenant. Two caches, so that forged keys do not evict issued ones.
-    pub(super) key_tenants: IdCache<KeyHash, TenantId>,
-    pub(super) unknown_keys: IdCache<KeyHash, ()>,
+    pub(super) key_tenants: Arc<WeighedCache<KeyHash, TenantId>>,
+    pub(super) unknown_keys: Arc<WeighedCache<KeyHash, ()>>,
     pub(super) issued: IssuedKeys,
-    pub(super) tokens: Cache<TokenHash, KnownToken>,
+    pub(super) tokens: Arc<WeighedCache<TokenHash, KnownToken>>,
 }
 
 impl IdentityMemory {
-    /// Creates an empty memory.
-    pub fn new(limits: MemoryLimits) -> Self {
+    /// Creates an empty memory within `budget`.
+    pub fn new(budget: &Arc<MemoryBudget>) -> Self {
         Self {
-            directory: Arc::new(Cell::new(Scope::GATEWAY)),
-            tenants: CellMap::new(limits.tenants),
-            key_tenants: IdCache::new(KNOWN_KEYS),
-            unknown_keys: IdCache::new(limits.unknown_keys),
-            issued: IssuedKeys::default(),
-            tokens: Cache::new(limits.tokens),
+            directory: Arc::new(Cell::new(Scope::GATEWAY, budget.pin("directory"))),
+            tenants: CellMap::new(budget, "tenants"),
+            key_tenants: WeighedCache::new(budget, "keys", |_| false),
+            unknown_keys: WeighedCache::new(budget, "unknown_keys", |()| false),
+            issued: IssuedKeys::new(budget.pin("issued_keys")),
+            tokens: WeighedCache::new(budget, "tokens", |_| false),
         }
     }
 
     /// The cell of a tenant's access.
     pub(super) fn tenant(&self, tenant: TenantId) -> Arc<Cell<TenantAccess>> {
-        self.tenants.get_or_create(tenant, Cell::new)
+        self.tenants.get_or_create(tenant, Some(tenant), Cell::new)
     }
 }
 
@@ -94,7 +88,7 @@ impl CellSet for IdentityMemory {
         self.key_tenants.clear();
         self.unknown_keys.clear();
         self.issued.reload();
-        self.tokens.invalidate_all();
+        self.tokens.clear();
     }
 }
 
@@ -123,11 +117,13 @@ impl PartialEq for DirectoryVersion {
 struct SlugTable<T> {
     known: HashMap<Box<str>, T>,
     unknown: HashSet<Box<str>>,
+    /// The memory of the slugs.
+    slugs: usize,
 }
 
 impl<T> Default for SlugTable<T> {
     fn default() -> Self {
-        Self { known: HashMap::new(), unknown: HashSet::new() }
+        Self { known: HashMap::new(), unknown: HashSet::new(), slugs: 0 }
     }
 }
 
@@ -139,16 +135,33 @@ impl<T: Copy> SlugTable<T> {
 
     fn keep(&mut self, slug: &str, address: Option<T>) {
         if self.unknown.len() >= MOST_UNKNOWN_SLUGS {
-            self.unknown.clear();
+            self.drop_unknown();
         }
-        match address {
-            Some(address) => {
-                self.known.insert(slug.into(), address);
-            }
-            None => {
-                self.unknown.insert(slug.into());
-            }
-        }
+        let is_new = match address {
+            Some(address) => self.known.insert(slug.into(), address).is_none(),
+            None => self.unknown.insert(slug.into()),
+        };
+        self.slugs += if is_new { allocated(slug.len()) } else { 0 };
+    }
+
+    fn drop(&mut self, slug: &str) {
+        let dropped = [self.known.remove(slug).is_some(), self.unknown.remove(slug)];
+        self.slugs -= dropped.into_iter().filter(|dropped| *dropped).count() * allocated(slug.len());
+    }
+
+    fn drop_unknown(&mut self) {
+        self.slugs -= texts(self.unknown.drain().collect::<Vec<_>>().iter().map(|slug| &**slug));
+    }
+
+    fn drop_known(&mut self, is_dropped: impl Fn(&T) -> bool) {
+        let dropped = self.known.extract_if(|_, address| is_dropped(address));
+        self.slugs -= dropped.map(|(slug, _)| allocated(slug.len())).sum::<usize>();
+    }
+
+    fn heap(&self) -> usize {
+        table::<(Box<str>, T)>(self.known.capacity())
+            + table::<Box<str>>(self.unknown.capacity())
+            + self.slugs
     }
 }
 
@@ -183,18 +196,21 @@ impl Invalidate for Directory {
     fn invalidate(&mut self, change: &Change) {
         match change.kind {
             ChangeKind::Slug => {
-                self.agents.known.remove(change.subject.as_str());
-                self.agents.unknown.remove(change.subject.as_str());
+                self.agents.drop(change.subject.as_str());
             }
             // The change names the tenant's uid, not its slug: any unknown slug may be its own.
             ChangeKind::Tenant => {
                 let uid = change.subject.parse().ok().map(TenantId);
-                self.tenants.known.retain(|_, tenant| Some(tenant.uid) != uid);
-                self.tenants.unknown.clear();
+                self.tenants.drop_known(|tenant| Some(tenant.uid) == uid);
+                self.tenants.drop_unknown();
             }
             ChangeKind::Unknown => *self = Self::default(),
             _ => return,
         }
         self.version = DirectoryVersion::default();
+    }
+
+    fn heap(&self) -> usize {
+        self.agents.heap() + self.tenants.heap()
     }
 }

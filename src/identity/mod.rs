@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 pub use self::access::AccessMemo;
 use self::key_activity::KeyActivity;
-pub use self::limits::{IdentityLimits, MemoryLimits};
+pub use self::limits::IdentityLimits;
 use self::look_up_limit::LookUpLimit;
 pub use self::memory::IdentityMemory;
 use self::tokens::Tokens;
@@ -48,13 +48,9 @@ pub struct Identity {
     limits: IdentityLimits,
 }
 
-/// Counters of [`Identity`], for metrics. Sizes of caches may lag behind.
+/// Counters of [`Identity`], for metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IdentityStats {
-    /// Tenants' keys and agents in memory.
-    pub tenants: u64,
-    /// Keys in memory: those whose tenant is cached, and those known not to exist.
-    pub keys: u64,
     /// Look-ups of keys in the database.
     pub key_look_ups: u64,
     /// Keys that expire within two weeks; `None` until counted.
@@ -80,14 +76,13 @@ impl Identity {
         self.sources.clock.now()
     }
 
+    /// The bytes of the parts of memory that are never evicted, by name.
+    pub fn pinned_bytes(&self) -> [(&'static str, usize); 2] {
+        [("directory", self.memory.directory.charged()), ("issued_keys", self.memory.issued.charged())]
+    }
+
     /// Returns the counters.
     pub fn stats(&self) -> IdentityStats {
-        let keys = self.memory.key_tenants.len() + self.memory.unknown_keys.len();
-        IdentityStats {
-            tenants: self.memory.tenants.len() as u64,
-            keys: keys as u64,
-            key_look_ups: self.store.key_lookups(),
-            expiring_keys: self.key_activity.expiring(),
-        }
+        IdentityStats { key_look_ups: self.store.key_lookups(), expiring_keys: self.key_activity.expiring() }
     }
 }

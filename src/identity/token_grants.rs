@@ -41,13 +41,15 @@ impl Identity {
             return Ok(known.grant);
         }
         let grant = self.resolve(verified).await?;
-        self.memory.tokens.insert(hash, KnownToken { grant: Arc::clone(&grant), version });
+        let memory = grant.memory() + grant.token().map_or(0, |token| token.memory());
+        let known = KnownToken { grant: Arc::clone(&grant), version };
+        self.memory.tokens.insert(hash, known, Some(grant.credential.tenant), memory);
         Ok(grant)
     }
 
     /// Whether a token was verified before and is cached.
     pub(super) fn has_cached_token(&self, token: &str) -> bool {
-        self.memory.tokens.contains_key(&TokenHash::from(Sha256::digest(token)))
+        self.memory.tokens.contains(&TokenHash::from(Sha256::digest(token)))
     }
 
     /// Whether a verified token is still valid.

@@ -10,8 +10,9 @@ use super::call::Call;
 use super::legacy;
 use super::modern::encode::{self as modern, ResultEnvelope};
 use super::result::ResultMembers;
-use super::results::{DialectKey, ResultKey, ResultStats, ResultSubject, Results};
+use super::results::{DialectKey, ResultKey, ResultSubject, Results};
 use super::version::{ContentTypes, ProtocolVersion};
+use crate::cache::MemoryBudget;
 use crate::catalog::Catalog;
 use crate::catalog::complete::complete;
 use crate::catalog::read::Answering;
@@ -63,13 +64,8 @@ struct CallContext<'a> {
 }
 
 impl CallHandler {
-    pub(super) fn new(catalog: Arc<Catalog>, seal: CursorSeal, result_bytes: u64) -> Self {
-        Self { catalog, seal, results: Results::new(result_bytes) }
-    }
-
-    /// The counters of encoded results.
-    pub(super) fn results(&self) -> ResultStats {
-        self.results.stats()
+    pub(super) fn new(catalog: Arc<Catalog>, seal: CursorSeal, budget: &Arc<MemoryBudget>) -> Self {
+        Self { catalog, seal, results: Results::new(budget) }
     }
 
     /// The encoded result of a call, without the id of the request.
@@ -116,7 +112,7 @@ impl CallHandler {
         let result = context.encode(ResultMembers::contents(&contents))?;
         // The revision differs if the definition changed meanwhile and its contents were purged.
         if contents.revision == key.revision {
-            self.results.keep(key, &result);
+            self.results.keep(key, &result, context.caller.tenant);
         }
         Ok(result)
     }
@@ -136,7 +132,7 @@ impl CallHandler {
         let seal = |last: &str| self.seal.seal(purpose(list), context.caller.agent.0, last);
         let next = page.last().map(seal);
         let result = context.encode(ResultMembers::page(&page, next.as_deref()))?;
-        self.results.keep(key, &result);
+        self.results.keep(key, &result, context.caller.tenant);
         Ok(result)
     }
 
@@ -161,7 +157,7 @@ impl CallHandler {
         let result = context.encode(ResultMembers::messages(&messages))?;
         let length: usize = arguments.iter().map(|(name, value)| name.len() + value.len()).sum();
         if messages.settled && messages.revision == key.revision && length <= MOST_KEPT_ARGUMENTS {
-            self.results.keep(key, &result);
+            self.results.keep(key, &result, context.caller.tenant);
         }
         Ok(result)
     }

@@ -12,9 +12,10 @@ use super::call_handler::CallHandler;
 use super::era::{self, McpHeaders};
 use super::reply::{fail, method_not_allowed, no_content, refuse, refuse_read};
 use super::request::{McpRequest, calls_of, cost_of, label_of};
-use super::results::ResultStats;
-use super::streams::{StreamStats, Streams};
+pub use super::streams::StreamStats;
+use super::streams::Streams;
 use super::wire::parse;
+use crate::cache::MemoryBudget;
 use crate::catalog::Catalog;
 use crate::config::Costs;
 use crate::feed::Feed;
@@ -35,22 +36,11 @@ use crate::model::session::{Session, SessionId};
 use crate::quota::limits::{Admission, Limits, WorkPermit};
 use crate::sessions::Sessions;
 
-/// The sizes and counters of the endpoints.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct EndpointStats {
-    /// Of encoded results.
-    pub results: ResultStats,
-    /// Of the streams of both eras.
-    pub streams: [StreamStats; 2],
-}
-
 /// The bounds of the endpoint.
 #[derive(Debug, Clone)]
 pub struct EndpointOptions {
     /// The maximum length of a body.
     pub body_bytes: usize,
-    /// Bytes of encoded results held in memory.
-    pub result_bytes: u64,
     /// How long a modern client may cache a result.
     pub ttl: Duration,
     /// The interval of keep-alive comments and access checks of a stream.
@@ -97,6 +87,8 @@ pub struct Services {
     pub recorder: Arc<RequestRecorder>,
     /// Rate limits and requests in flight.
     pub limits: Arc<Limits>,
+    /// The memory of all caches.
+    pub budget: Arc<MemoryBudget>,
 }
 
 impl Endpoint {
@@ -107,9 +99,9 @@ impl Endpoint {
         options: EndpointOptions,
         closing: CancellationToken,
     ) -> Self {
-        let Services { identity, catalog, sessions, feed, recorder, limits } = services;
+        let Services { identity, catalog, sessions, feed, recorder, limits, budget } = services;
         let streams = Streams::new(options.streams_per_key, options.streams);
-        let call_handler = CallHandler::new(Arc::clone(&catalog), seal, options.result_bytes);
+        let call_handler = CallHandler::new(Arc::clone(&catalog), seal, &budget);
         Self {
             call_handler,
             identity,
@@ -125,9 +117,9 @@ impl Endpoint {
         }
     }
 
-    /// The sizes and counters of the endpoints.
-    pub fn stats(&self) -> EndpointStats {
-        EndpointStats { results: self.call_handler.results(), streams: self.streams.stats() }
+    /// The counters of the streams of both eras.
+    pub fn stream_stats(&self) -> [StreamStats; 2] {
+        self.streams.stats()
     }
 
     /// Completes a request with its answer: its audit row, usage and metrics.

@@ -8,12 +8,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use foldhash::fast::RandomState;
-use moka::sync::Cache;
 use uri_template::UriTemplate;
 
 use super::version::ContentTypes;
+use crate::cache::{MemoryBudget, WeighedCache};
+use crate::model::allocated::{allocated, behind_arc, shared_bytes};
 use crate::model::call::List;
-use crate::model::ids::{AgentId, ResourceUri};
+use crate::model::ids::{AgentId, ResourceUri, TenantId};
 use crate::model::prompt::PromptName;
 use crate::model::scope::Revision;
 
@@ -40,13 +41,16 @@ impl ResultSubject {
         matches!(self, Self::Rendered(..) | Self::Prompt(..))
     }
 
-    fn weight(&self) -> usize {
+    /// The bytes of its heap memory. A template is in memory anyway.
+    fn heap(&self) -> usize {
         match self {
-            Self::Resource(uri) | Self::Rendered(uri, _) => uri.as_str().len(),
-            Self::Page(_, after) => after.as_ref().map_or(0, String::len),
+            Self::Resource(uri) | Self::Rendered(uri, _) => behind_arc(uri.as_str().len()),
+            Self::Page(_, after) => after.as_ref().map_or(0, |after| allocated(after.len())),
             Self::Prompt(name, arguments, _) => {
-                let strings = arguments.iter().map(|(name, value)| name.len() + value.len() + 64);
-                name.as_str().len() + strings.sum::<usize>()
+                // With a place in a node of a map.
+                let strings =
+                    arguments.iter().map(|(name, value)| allocated(name.len()) + allocated(value.len()) + 80);
+                behind_arc(name.as_str().len()) + strings.sum::<usize>()
             }
         }
     }
@@ -73,55 +77,32 @@ pub(super) struct ResultKey {
     pub(super) revision: Revision,
 }
 
-/// The encoded results in memory, up to a number of bytes; the least used ones are dropped first.
+/// The encoded results in memory.
 ///
 /// Registered content is cached on the first request. Rendered results are cached on the second: caching one that is
 /// never requested again would cost more than rendering it.
 #[derive(Debug)]
 pub(super) struct Results {
-    /// Clients choose parts of keys, but cannot compute their hashes: the hasher has a random seed in each process.
-    kept: Cache<ResultKey, Bytes, RandomState>,
+    kept: Arc<WeighedCache<ResultKey, Bytes>>,
     doorkeeper: Doorkeeper,
-    hits: AtomicU64,
-    misses: AtomicU64,
-}
-
-/// The state of the cache of encoded results, for metrics.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ResultStats {
-    /// Bytes in the cache.
-    pub bytes: u64,
-    /// Results that were in the cache.
-    pub hits: u64,
-    /// Results that were not in the cache.
-    pub misses: u64,
 }
 
 impl Results {
-    pub(super) fn new(max_bytes: u64) -> Self {
-        let weigh = |key: &ResultKey, result: &Bytes| {
-            u32::try_from(result.len() + key.subject.weight() + 160).unwrap_or(u32::MAX)
-        };
-        let kept =
-            Cache::builder().max_capacity(max_bytes).weigher(weigh).build_with_hasher(RandomState::default());
-        Self { kept, doorkeeper: Doorkeeper::new(), hits: AtomicU64::new(0), misses: AtomicU64::new(0) }
+    pub(super) fn new(budget: &Arc<MemoryBudget>) -> Self {
+        Self { kept: WeighedCache::new(budget, "results", |_| false), doorkeeper: Doorkeeper::new() }
     }
 
     pub(super) fn get(&self, key: &ResultKey) -> Option<Bytes> {
-        let found = self.kept.get(key);
-        if found.is_some() { &self.hits } else { &self.misses }.fetch_add(1, Ordering::Relaxed);
-        found
+        self.kept.get(key)
     }
 
-    pub(super) fn stats(&self) -> ResultStats {
-        let [hits, misses] = [&self.hits, &self.misses].map(|count| count.load(Ordering::Relaxed));
-        ResultStats { bytes: self.kept.weighted_size(), hits, misses }
-    }
-
-    /// Caches a new result, if it is likely to be requested again.
-    pub(super) fn keep(&self, key: ResultKey, result: &Bytes) {
+    /// Caches a new result of an agent of a tenant, if it is likely to be requested again.
+    pub(super) fn keep(&self, key: ResultKey, result: &Bytes, tenant: TenantId) {
         if !key.subject.is_made_up() || self.doorkeeper.admit(&key) {
-            self.kept.insert(key, result.clone());
+            // Copied, since the buffer that it was encoded into is up to twice as long.
+            let exact = Bytes::copy_from_slice(result);
+            let heap = key.subject.heap() + shared_bytes(&exact);
+            self.kept.insert(key, exact, Some(tenant), heap);
         }
     }
 }
@@ -159,12 +140,14 @@ mod tests {
     use uuid::Uuid;
 
     use super::{DOORKEEPER_SLOTS, DialectKey, ResultKey, ResultSubject, Results};
+    use crate::cache::MemoryBudget;
     use crate::mcp::version::ContentTypes;
-    use crate::model::ids::{AgentId, ResourceUri};
+    use crate::model::ids::{AgentId, ResourceUri, TenantId};
     use crate::model::prompt::PromptName;
     use crate::model::scope::Revision;
 
     const RESULT: Bytes = Bytes::from_static(b"{}");
+    const TENANT: TenantId = TenantId(Uuid::nil());
 
     fn key(subject: ResultSubject) -> ResultKey {
         let (agent, dialect) = (AgentId(Uuid::nil()), DialectKey::Legacy);
@@ -181,7 +164,7 @@ mod tests {
 
     #[test]
     fn registered_results_are_cached_at_once_and_rendered_ones_on_the_second_request() {
-        let results = Results::new(1 << 20);
+        let results = Results::new(&MemoryBudget::new(1 << 20));
         let prompt =
             ResultSubject::Prompt(PromptName::parse("p").unwrap(), Arc::default(), ContentTypes::First);
         for (subject, times) in
@@ -190,7 +173,7 @@ mod tests {
             let key = key(subject);
             for time in 0..times {
                 assert_eq!(results.get(&key), None, "{key:?}, asked for {time} times");
-                results.keep(key.clone(), &RESULT);
+                results.keep(key.clone(), &RESULT, TENANT);
             }
             assert_eq!(results.get(&key), Some(RESULT), "{key:?}");
         }
@@ -198,20 +181,20 @@ mod tests {
 
     #[test]
     fn another_revision_counts_as_not_requested() {
-        let results = Results::new(1 << 20);
+        let results = Results::new(&MemoryBudget::new(1 << 20));
         let changed = ResultKey { revision: Revision(2), ..rendered(1) };
-        results.keep(rendered(1), &RESULT);
-        results.keep(changed.clone(), &RESULT);
+        results.keep(rendered(1), &RESULT, TENANT);
+        results.keep(changed.clone(), &RESULT, TENANT);
         assert_eq!(results.get(&changed), None);
     }
 
     #[test]
     fn requests_that_all_differ_fill_no_memory() {
-        let results = Results::new(1 << 30);
+        let budget = MemoryBudget::new(1 << 30);
+        let results = Results::new(&budget);
         for number in 0..4 * DOORKEEPER_SLOTS {
-            results.keep(rendered(number), &RESULT);
+            results.keep(rendered(number), &RESULT, TENANT);
         }
-        results.kept.run_pending_tasks();
-        assert_eq!(results.kept.entry_count(), 0);
+        assert_eq!(budget.used(), 0);
     }
 }

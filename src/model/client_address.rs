@@ -5,6 +5,8 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net};
 
+use super::allocated::allocated;
+
 /// The address of the client that sent a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ClientAddress {
@@ -81,6 +83,11 @@ pub enum NetworksError {
 }
 
 impl Networks {
+    /// The bytes of its heap memory.
+    pub fn heap(&self) -> usize {
+        allocated(size_of_val(self.0.as_slice()))
+    }
+
     /// Parses networks in CIDR notation, or single addresses. IPv4-mapped IPv6 networks become IPv4 networks.
     ///
     /// # Errors

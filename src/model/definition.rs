@@ -44,6 +44,9 @@ pub trait DefinitionKind: Fingerprint + Clone + fmt::Debug + Send + Sync + 'stat
     /// The key of a definition to be registered.
     fn key_of(new: &Self::New) -> &Self::Key;
 
+    /// The memory that it takes behind an `Arc`, with its key.
+    fn memory(&self) -> usize;
+
     /// The revision of the agent's scope that last changed it.
     fn revision(&self) -> Revision;
 

@@ -2,6 +2,7 @@
 
 pub mod agent;
 pub mod algorithm;
+pub mod allocated;
 pub mod audit;
 pub mod call;
 pub mod caller;

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use super::allocated::{allocated, behind_arc, texts};
 use super::audit::event::Digest;
 use super::audit::fingerprint::{Fingerprint, Parts};
 use super::content::{ContentHash, NewContent};
@@ -122,6 +123,14 @@ pub struct Argument {
 }
 
 impl Argument {
+    fn heap(&self) -> usize {
+        let optional = [&self.title, &self.description].map(Option::as_deref);
+        texts([self.name.as_str()])
+            + texts(optional.into_iter().flatten())
+            + texts(self.completions.iter().map(String::as_str))
+            + allocated(self.completions.capacity() * size_of::<String>())
+    }
+
     /// Whether both are equal in a list of prompts.
     pub fn is_listed_as(&self, other: &Self) -> bool {
         (&self.name, &self.title, &self.description, &self.required)
@@ -179,6 +188,18 @@ impl DefinitionKind for Prompt {
 
     fn key_of(new: &NewPrompt) -> &PromptName {
         &new.name
+    }
+
+    fn memory(&self) -> usize {
+        let Self { name, definition, arguments, .. } = self;
+        let raw = [&definition.icons, &definition.meta].map(Option::as_deref);
+        let optional = [&definition.title, &definition.description].map(Option::as_deref);
+        behind_arc(size_of::<Self>())
+            + behind_arc(name.as_str().len())
+            + texts(optional.into_iter().flatten())
+            + texts(raw.into_iter().flatten().map(RawValue::get))
+            + allocated(arguments.capacity() * size_of::<Argument>())
+            + arguments.iter().map(Argument::heap).sum::<usize>()
     }
 
     fn revision(&self) -> Revision {

@@ -5,6 +5,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use time::OffsetDateTime;
 
+use super::allocated::{allocated, behind_arc, texts};
 use super::audit::event::Digest;
 use super::audit::fingerprint::{Fingerprint, Parts};
 use super::content::ContentHash;
@@ -172,6 +173,17 @@ pub struct Definition {
     pub meta: Option<Box<RawValue>>,
 }
 
+impl Definition {
+    /// The bytes of its heap memory.
+    pub fn heap(&self) -> usize {
+        let raw = [&self.annotations, &self.icons, &self.meta].map(Option::as_deref);
+        let optional = [&self.title, &self.description, &self.mime_type].map(Option::as_deref);
+        texts([self.name.as_str()])
+            + texts(optional.into_iter().flatten())
+            + texts(raw.into_iter().flatten().map(RawValue::get))
+    }
+}
+
 impl PartialEq for Definition {
     fn eq(&self, other: &Self) -> bool {
         (&self.name, &self.title, &self.description, &self.mime_type)
@@ -246,6 +258,16 @@ impl DefinitionKind for Resource {
 
     fn key_of(new: &NewResource) -> &ResourceUri {
         &new.uri
+    }
+
+    fn memory(&self) -> usize {
+        let uris = self.parts.iter().filter_map(|part| part.uri.as_ref());
+        behind_arc(size_of::<Self>())
+            + behind_arc(self.uri.as_str().len())
+            + self.definition.heap()
+            + allocated(self.parts.capacity() * size_of::<Part>())
+            + texts(self.parts.iter().filter_map(|part| part.mime_type.as_deref()))
+            + uris.map(|uri| behind_arc(uri.as_str().len())).sum::<usize>()
     }
 
     fn revision(&self) -> Revision {

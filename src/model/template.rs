@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use uri_template::UriTemplate;
 
+use super::allocated::{behind_arc, texts};
 use super::audit::event::Digest;
 use super::audit::fingerprint::{Fingerprint, Parts};
 use super::content::{ContentHash, NewContent};
@@ -44,6 +45,13 @@ pub struct NewTemplate {
     pub body: NewContent,
 }
 
+/// About the memory of a parsed URI template: its text, the literals in it, and what it says of each variable.
+fn memory_of(template: &UriTemplate) -> usize {
+    const PARSED: usize = 256;
+    const VARIABLE: usize = 160;
+    behind_arc(PARSED) + 2 * texts([template.as_str()]) + VARIABLE * template.variables().len()
+}
+
 impl DefinitionKind for ResourceTemplate {
     type Key = UriTemplate;
     type New = NewTemplate;
@@ -66,6 +74,20 @@ impl DefinitionKind for ResourceTemplate {
 
     fn key_of(new: &NewTemplate) -> &UriTemplate {
         &new.uri_template
+    }
+
+    fn memory(&self) -> usize {
+        // A node of a map has eleven places and is two thirds full.
+        let completions = self.completions.iter().map(|(name, values)| {
+            size_of::<(String, Vec<String>)>() * 3 / 2
+                + texts([name.as_str()])
+                + texts(values.iter().map(String::as_str))
+                + values.capacity() * size_of::<String>()
+        });
+        behind_arc(size_of::<Self>())
+            + memory_of(&self.uri_template)
+            + self.definition.heap()
+            + completions.sum::<usize>()
     }
 
     fn revision(&self) -> Revision {

@@ -19,11 +19,14 @@ use crate::http::operator_keys::OperatorKeys;
 use crate::http::origin::FOREIGN_HOST;
 use crate::http::problem;
 use crate::http::recorder::BOUNDS;
-use crate::mcp::endpoint::{Endpoint, EndpointStats, Services};
+use crate::mcp::endpoint::{Endpoint, Services, StreamStats};
 use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
 use crate::store::Store;
 use crate::telemetry::exposition::{self, Exposition, Kind};
+
+/// The name of the cache of encoded results, which has metrics of its own.
+const RESULTS: &str = "results";
 
 /// Headers that proxies add: a request with one of these was forwarded from another machine.
 const FORWARDING_HEADERS: [HeaderName; 4] = [
@@ -77,7 +80,7 @@ impl Metrics {
         if !matches!(*method, Method::GET | Method::HEAD) {
             return Ok(problem::method_not_allowed(Some("GET, HEAD")).map(Body::Axum));
         }
-        let mut response = Response::new(Body::from(Bytes::from(self.render(endpoint.stats()))));
+        let mut response = Response::new(Body::from(Bytes::from(self.render(endpoint.stream_stats()))));
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(exposition::CONTENT_TYPE));
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -107,13 +110,14 @@ impl Metrics {
         shown.zip(token).is_some_and(|(shown, token)| shown.ct_eq(token).into())
     }
 
-    fn render(&self, endpoint: EndpointStats) -> String {
+    fn render(&self, stream_stats: [StreamStats; 2]) -> String {
         let mut text = Exposition::default();
         self.requests(&mut text);
-        streams(&mut text, endpoint);
+        streams(&mut text, stream_stats);
         self.refusals(&mut text);
         self.feed(&mut text);
-        self.memory(&mut text, endpoint);
+        self.caches(&mut text);
+        self.look_ups(&mut text);
         self.connections(&mut text);
         self.audit(&mut text);
         text.finish()
@@ -181,34 +185,45 @@ impl Metrics {
         text.counter("waggle_feed_catch_ups_total", help, stats.catch_ups);
     }
 
-    fn memory(&self, text: &mut Exposition, EndpointStats { results, .. }: EndpointStats) {
-        let Services { identity, catalog, sessions, .. } = &self.services;
-        let (identity, catalog) = (identity.stats(), catalog.stats());
+    fn caches(&self, text: &mut Exposition) {
+        let Services { budget, identity, .. } = &self.services;
+        let (caches, pinned) = (budget.stats(), identity.pinned_bytes());
+        let help = "Bytes that all caches may take together.";
+        text.gauge("waggle_cache_budget_bytes", help, budget.limit());
         let help = "Entries of caches.";
         let mut family = text.family("waggle_cache_entries", Kind::Gauge, help);
-        for (cache, entries) in [
-            ("agents", catalog.agents),
-            ("tenants", identity.tenants),
-            ("sessions", sessions.in_memory()),
-            ("keys", identity.keys),
-        ] {
-            family.sample("", &[("cache", cache)], entries);
+        for cache in &caches {
+            family.sample("", &[("cache", cache.name)], cache.entries);
         }
-        let help = "Bytes of caches.";
+        let help = "Bytes of caches; of the directory and the filter of issued keys, which are not evicted.";
         let mut family = text.family("waggle_cache_bytes", Kind::Gauge, help);
-        for (cache, bytes) in [
-            ("contents", catalog.content_bytes),
-            ("compiled", catalog.compiled_bytes),
-            ("results", results.bytes),
-        ] {
+        for (cache, bytes) in caches.iter().map(|cache| (cache.name, cache.bytes)).chain(pinned) {
             family.sample("", &[("cache", cache)], bytes);
+        }
+        let help = "Look-ups in caches, by hit or miss.";
+        let mut family = text.family("waggle_cache_look_ups_total", Kind::Counter, help);
+        for cache in &caches {
+            family.sample("", &[("cache", cache.name), ("outcome", "hit")], cache.hits);
+            family.sample("", &[("cache", cache.name), ("outcome", "miss")], cache.misses);
+        }
+        let help = "Entries that were evicted from caches for others.";
+        let mut family = text.family("waggle_cache_evictions_total", Kind::Counter, help);
+        for cache in &caches {
+            family.sample("", &[("cache", cache.name)], cache.evictions);
         }
         let help = "Look-ups of encoded results, by hit or miss.";
         let mut family = text.family("waggle_results_total", Kind::Counter, help);
-        family.sample("", &[("outcome", "hit")], results.hits);
-        family.sample("", &[("outcome", "miss")], results.misses);
+        for results in caches.iter().filter(|cache| cache.name == RESULTS) {
+            family.sample("", &[("outcome", "hit")], results.hits);
+            family.sample("", &[("outcome", "miss")], results.misses);
+        }
+    }
+
+    fn look_ups(&self, text: &mut Exposition) {
+        let Services { identity, catalog, .. } = &self.services;
+        let identity = identity.stats();
         let help = "Free permits for rendering.";
-        text.gauge("waggle_render_places_free", help, catalog.free_renders);
+        text.gauge("waggle_render_places_free", help, catalog.free_renders());
         let help = "Look-ups of keys in the database.";
         text.counter("waggle_key_look_ups_total", help, identity.key_look_ups);
         if let Some(expiring) = identity.expiring_keys {
@@ -258,7 +273,7 @@ impl Metrics {
     }
 }
 
-fn streams(text: &mut Exposition, EndpointStats { streams, .. }: EndpointStats) {
+fn streams(text: &mut Exposition, streams: [StreamStats; 2]) {
     let help = "Open streams, by era.";
     let mut family = text.family("waggle_streams", Kind::Gauge, help);
     for stats in streams {

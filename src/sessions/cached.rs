@@ -7,9 +7,10 @@ use subtle::ConstantTimeEq;
 use super::last_use::{LastUse, SessionUses};
 use crate::cache::Invalidate;
 use crate::identity::grant::Caller;
+use crate::model::allocated::{allocated, behind_arc};
 use crate::model::ids::PrincipalId;
 use crate::model::scope::Change;
-use crate::model::session::Session;
+use crate::model::session::{ResourceSubscription, Session};
 use crate::store::sessions::StoredSession;
 
 /// The facts of one session. Every change of the session may be its end, so each invalidates them.
@@ -20,6 +21,21 @@ impl Invalidate for SessionFacts {
     fn invalidate(&mut self, _: &Change) {
         self.0 = None;
     }
+
+    fn heap(&self) -> usize {
+        self.0.as_ref().map_or(0, |cached| behind_arc(size_of::<CachedSession>()) + weight(&cached.session))
+    }
+}
+
+/// The memory of a session, with the time of its last use.
+fn weight(session: &Session) -> usize {
+    let texts = [&session.version, &session.client_name, &session.client_version];
+    let uris = session.subscriptions.iter().map(|subscribed| behind_arc(subscribed.uri.as_str().len()));
+    behind_arc(size_of::<Session>())
+        + behind_arc(size_of::<LastUse>())
+        + texts.iter().map(|text| allocated(text.len())).sum::<usize>()
+        + allocated(session.subscriptions.capacity() * size_of::<ResourceSubscription>())
+        + uris.sum::<usize>()
 }
 
 /// A session in memory.

@@ -73,11 +73,6 @@ impl Sessions {
         Self { store, sources, loader, writer, cells, uses, open_streams, limits, inserts, rooms }
     }
 
-    /// How many sessions are in memory.
-    pub fn in_memory(&self) -> u64 {
-        self.cells.len() as u64
-    }
-
     /// The current time.
     pub fn now(&self) -> time::OffsetDateTime {
         self.sources.clock.now()
@@ -162,6 +157,6 @@ impl Sessions {
     }
 
     fn cell(&self, session: SessionUid) -> Arc<Cell<SessionFacts>> {
-        self.cells.get_or_create(session, Cell::new)
+        self.cells.get_or_create(session, None, Cell::new)
     }
 }

@@ -11,6 +11,7 @@ mod apply;
 mod architecture;
 mod audit;
 mod bad_input;
+mod cache_budget;
 mod config;
 mod container;
 mod demo;

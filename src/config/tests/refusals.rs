@@ -28,15 +28,18 @@ level = 'debug'
 [colour]
 background = 'red'
 ";
-    let variables =
-        [("WAGGLE_SERVER__LISTEN_", "x"), ("WAGGLE_LISTEN", "x"), ("WAGGLE_CACHE__AGENTS", "many")];
+    let variables = [
+        ("WAGGLE_SERVER__LISTEN_", "x"),
+        ("WAGGLE_LISTEN", "x"),
+        ("WAGGLE_ACCESS__UNKNOWN_KEYS_PER_SECOND", "many"),
+    ];
     let flags = Flags { log_filter: Some("inof".to_owned()), ..Flags::default() };
     let expected = "\
 waggle.toml:2: server.listn: unknown setting; did you mean server.listen?
 waggle.toml:5: limits.body_bytes: 12 is not a size from 1 KiB to 64 MiB, such as 65536 or \"64 KiB\"
 waggle.toml:8: log.level: unknown setting; the section has log.format, log.filter, log.access
 waggle.toml:11: colour.background: unknown setting
-environment variable WAGGLE_CACHE__AGENTS: \"many\" is not a whole number from 1 to 1000000
+environment variable WAGGLE_ACCESS__UNKNOWN_KEYS_PER_SECOND: \"many\" is not a whole number from 1 to 1000000
 environment variable WAGGLE_LISTEN: unknown setting; did you mean WAGGLE_SERVER__LISTEN?
 environment variable WAGGLE_SERVER__LISTEN_: unknown setting; did you mean WAGGLE_SERVER__LISTEN?
 --log-filter: \"inof\" is not a filter such as info or warn,waggle=debug; levels are off, error, warn, info, debug, trace";
@@ -72,7 +75,7 @@ host = 'localhost'
 waggle.toml:1: log.filter: expected text, a whole number or a list of text, found a boolean
 waggle.toml:2: mcp.page_size: expected text, a whole number or a list of text, found a fractional number
 waggle.toml:3: mcp.ttl_ms: expected text, a whole number or a list of text, found a number that is too large
-waggle.toml:4: cache: unknown setting; the section has cache.agents, cache.tenants, cache.sessions, cache.result_bytes, cache.content_bytes, cache.compiled_bytes
+waggle.toml:4: cache: unknown setting; the section has cache.bytes
 waggle.toml:6: server.listen: \"8094\" is not an address and a port, such as 127.0.0.1:8094 or [::]:8094
 waggle.toml:7: server.allowed_hosts: expected text, a whole number or a list of text, found a list with other items than text
 waggle.toml:8: server.allowed_origins: \"*\" would allow every web page; list the origins; \"nonsense\" is not an origin such as https://app.example.com or http://localhost:*

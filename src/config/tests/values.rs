@@ -141,7 +141,6 @@ operator_key = "********" # environment variable WAGGLE_ADMIN__OPERATOR_KEY
 [access]
 stale_seconds = 60
 unknown_keys_per_second = 200
-unknown_keys_remembered = 10000
 
 [tokens]
 issuers = []
@@ -149,7 +148,6 @@ leeway_seconds = 60
 refresh_seconds = 300
 stale_seconds = 86400
 unknown_key_seconds = 10
-remembered = 10000
 
 [limits]
 body_bytes = 4194304
@@ -203,12 +201,7 @@ queue_per_agent = 1024
 wait_seconds = 10
 
 [cache]
-agents = 1000
-tenants = 10000
-sessions = 100000
-result_bytes = 268435456
-content_bytes = 268435456
-compiled_bytes = 67108864
+# bytes is not set
 
 [changes]
 notify_ms = 3

@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use super::error::{MOST_AGENTS, TokenError};
 use crate::config::{PublicUrl, TokenIssuer};
+use crate::model::allocated::{allocated, behind_arc};
 use crate::model::caller::KeyScope;
 use crate::model::ids::Slug;
 
@@ -55,6 +56,20 @@ enum Audiences {
 }
 
 impl TokenGrant {
+    /// The bytes of its heap memory.
+    pub(super) fn heap(&self) -> usize {
+        let endpoints = match &self.audiences {
+            Audiences::All => &[][..],
+            Audiences::Named { endpoints, .. } => endpoints,
+        };
+        let slugs = [self.agents.as_deref().unwrap_or_default(), endpoints];
+        let text = |slug: &Slug| behind_arc(slug.as_str().len());
+        let slugs = slugs
+            .into_iter()
+            .map(|slugs| allocated(size_of_val(slugs)) + slugs.iter().map(text).sum::<usize>());
+        slugs.sum::<usize>() + allocated(size_of_val(self.scopes.as_slice()))
+    }
+
     /// Whether the token is valid for this audience.
     pub fn is_for(&self, audience: Audience<'_>) -> bool {
         let Audiences::Named { endpoints, gateway } = &self.audiences else { return true };

@@ -16,6 +16,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use crate::config::{self, PublicUrl, TokenIssuer};
+use crate::model::allocated::behind_arc;
 
 use claims::ClaimRules;
 pub use claims::{Audience, TokenGrant};
@@ -59,6 +60,13 @@ pub struct VerifiedToken {
     pub grant: TokenGrant,
     issuer: Weak<AcceptedIssuer>,
     key: Fingerprint,
+}
+
+impl VerifiedToken {
+    /// The memory that it takes behind an `Arc`.
+    pub(super) fn memory(&self) -> usize {
+        behind_arc(size_of::<Self>()) + self.grant.heap()
+    }
 }
 
 impl Tokens {

@@ -14,7 +14,11 @@ use crate::support::cluster::database;
 fn manifest(changed: &str) -> Value {
     let resources: Vec<_> = (0..10_000)
         .map(|n| {
-            let text = if n == 5_000 { changed } else { "as it was" };
+            let text = match n {
+                2 => "never read",
+                5_000 => changed,
+                _ => "as it was",
+            };
             json!({"uri": format!("x:{n:05}"), "name": "n", "contents": [{"text": text}]})
         })
         .collect();
@@ -29,9 +33,7 @@ fn manifest(changed: &str) -> Value {
 #[tokio::test(flavor = "multi_thread")]
 async fn changing_one_resource_keeps_cached_results_of_others() {
     let database = database().await;
-    // Contents and compiled templates are not cached, so only a cached result can answer without the database.
-    let builder = Builder::new(&database).set("WAGGLE_CACHE__CONTENT_BYTES", 0);
-    let replica = builder.set("WAGGLE_CACHE__COMPILED_BYTES", 0).start().await;
+    let replica = Builder::new(&database).start().await;
     let key = replica.acme("a").await;
     let apply = async |changed: &str| {
         let began = std::time::Instant::now();
@@ -77,10 +79,14 @@ async fn changing_one_resource_keeps_cached_results_of_others() {
     let mut locker = database.options.connect().await.unwrap();
     let mut locked = locker.begin().await.unwrap();
     locked.execute("lock table contents in access exclusive mode").await.unwrap();
+    let hits = async || replica.metric("waggle_results_total{outcome=\"hit\"}").await;
+    let hits_before = hits().await;
     for (call, (legacy, modern)) in kept.iter().zip(before) {
         assert_eq!(answer_to(call, None).await, legacy);
         assert_eq!(answer_to(call, Some(MODERN)).await, modern);
     }
+    // Answers that were encoded again, from contents in memory, would be misses.
+    assert_eq!(hits().await - hits_before, 2.0 * kept.len() as f64);
     let never_read = ("resources/read", json!({"uri": "x:00002"}));
     let waited = timeout(Duration::from_millis(300), answer_to(&never_read, None)).await;
     assert!(waited.is_err(), "an uncached read waits for the lock");

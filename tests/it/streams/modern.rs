@@ -141,7 +141,7 @@ async fn product_of_uris_and_templates_is_bounded() {
                  250000 comparisons; name fewer URIs";
     assert_eq!(answer.json()["error"]["message"], wrong);
 
-    let free = || replica.running.services.catalog.stats().free_renders;
+    let free = || replica.running.services.catalog.free_renders();
     let all = free();
     let listening = try_listen(&replica, "a", &key, json!(2), uris(20));
     tokio::pin!(listening);

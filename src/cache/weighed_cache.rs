@@ -1,0 +1,271 @@
+//! A map whose entries count to the budget of all caches, and are evicted by it.
+
+use std::hash::{BuildHasher, Hash};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use foldhash::fast::RandomState;
+use hashbrown::HashTable;
+use parking_lot::RwLock;
+
+use super::memory_budget::{CacheCounters, CacheStats, Candidate, Charge, Evict, MemoryBudget};
+use crate::model::allocated::{allocated, in_table};
+use crate::model::ids::TenantId;
+
+/// Locks that look-ups are spread over; a power of two.
+const SHARDS: usize = 64;
+/// Buckets that are looked at for one that is occupied.
+const PROBES: usize = 32;
+
+/// A concurrent map from keys to values that are cheap to clone.
+///
+/// Clients choose parts of some keys, but cannot compute their hashes: the hasher has a random seed in each process.
+#[derive(Debug)]
+pub struct WeighedCache<K, V> {
+    budget: Arc<MemoryBudget>,
+    counters: Arc<CacheCounters>,
+    hasher: RandomState,
+    shards: Box<[Shard<K, V>]>,
+    /// Whether a value must not be evicted now.
+    is_in_use: fn(&V) -> bool,
+}
+
+#[derive(Debug)]
+struct Shard<K, V> {
+    entries: RwLock<HashTable<Slot<K, V>>>,
+    /// Beside the lock, in the line that a look-up writes anyway.
+    hits: AtomicU64,
+    misses: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Slot<K, V> {
+    hash: u64,
+    entry: Box<Entry<K, V>>,
+}
+
+#[derive(Debug)]
+struct Entry<K, V> {
+    key: K,
+    value: V,
+    used: AtomicU32,
+    charge: Charge,
+}
+
+impl<K, V> WeighedCache<K, V>
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+{
+    /// An empty cache within `budget`. `name` labels its metrics; `is_in_use` says which values must not be evicted.
+    pub fn new(budget: &Arc<MemoryBudget>, name: &'static str, is_in_use: fn(&V) -> bool) -> Arc<Self> {
+        let shard = || Shard {
+            entries: RwLock::new(HashTable::new()),
+            hits: AtomicU64::new(0),
+            misses: AtomicU64::new(0),
+        };
+        let cache = Arc::new(Self {
+            budget: Arc::clone(budget),
+            counters: CacheCounters::new(name),
+            hasher: RandomState::default(),
+            shards: (0..SHARDS).map(|_| shard()).collect(),
+            is_in_use,
+        });
+        let evicted: Weak<dyn Evict> = Arc::downgrade(&(Arc::clone(&cache) as Arc<dyn Evict>));
+        budget.register(evicted);
+        cache
+    }
+
+    /// The bytes that an entry takes beside the heap memory of its key and its value.
+    pub const fn overhead() -> usize {
+        allocated(size_of::<Entry<K, V>>()) + in_table::<Slot<K, V>>()
+    }
+
+    /// The value of a key. Counts as a use.
+    pub fn get(&self, key: &K) -> Option<V> {
+        let (hash, shard) = self.shard_of(key);
+        let entries = shard.entries.read();
+        let Some(Slot { entry, .. }) = entries.find(hash, |slot| slot.entry.key == *key) else {
+            shard.misses.fetch_add(1, Ordering::Relaxed);
+            return None;
+        };
+        shard.hits.fetch_add(1, Ordering::Relaxed);
+        let now = self.budget.now();
+        // Only where it changes: most entries in use are used many times a millisecond, by all threads.
+        if entry.used.load(Ordering::Relaxed) != now {
+            entry.used.store(now, Ordering::Relaxed);
+        }
+        Some(entry.value.clone())
+    }
+
+    /// The value of a key. Does not count as a use.
+    pub fn peek(&self, key: &K) -> Option<V> {
+        let (hash, shard) = self.shard_of(key);
+        let entries = shard.entries.read();
+        entries.find(hash, |slot| slot.entry.key == *key).map(|slot| slot.entry.value.clone())
+    }
+
+    /// Whether there is a value of a key. Does not count as a use.
+    pub fn contains(&self, key: &K) -> bool {
+        let (hash, shard) = self.shard_of(key);
+        shard.entries.read().find(hash, |slot| slot.entry.key == *key).is_some()
+    }
+
+    /// Caches a value for a tenant, or for none. `heap` are the bytes of heap memory of the key and the value. Nothing is
+    /// cached where they are too many for one entry, or too little else can be evicted.
+    pub fn insert(&self, key: K, value: V, tenant: Option<TenantId>, heap: usize) {
+        self.budget.tick();
+        let account = self.budget.account(tenant);
+        let bytes = heap + Self::overhead();
+        if bytes > self.budget.most_of_one() {
+            return;
+        }
+        let charge = Charge::new(&account, &self.counters, bytes);
+        if !self.budget.make_room() {
+            return;
+        }
+        let (hash, shard) = self.shard_of(&key);
+        let used = AtomicU32::new(self.budget.now());
+        let entry = Box::new(Entry { key, value, used, charge });
+        let replaced = {
+            let mut entries = shard.entries.write();
+            let same = entries.find_mut(hash, |slot| slot.entry.key == entry.key);
+            if let Some(slot) = same {
+                Some(std::mem::replace(&mut slot.entry, entry))
+            } else {
+                entries.insert_unique(hash, Slot { hash, entry }, |slot| slot.hash);
+                self.counters.entries.fetch_add(1, Ordering::Relaxed);
+                None
+            }
+        };
+        drop(replaced);
+    }
+
+    /// The value of a key, or a new one, which is cached whatever the total: it is in use, and what grows later is
+    /// charged to what `create` is given.
+    pub(super) fn get_or_create(
+        &self,
+        key: K,
+        tenant: Option<TenantId>,
+        create: impl FnOnce(&K, Charge) -> V,
+    ) -> V {
+        if let Some(value) = self.get(&key) {
+            return value;
+        }
+        self.budget.tick();
+        let account = self.budget.account(tenant);
+        let charge = |bytes| Charge::new(&account, &self.counters, bytes);
+        let (hash, shard) = self.shard_of(&key);
+        let value = {
+            let mut entries = shard.entries.write();
+            if let Some(slot) = entries.find(hash, |slot| slot.entry.key == key) {
+                return slot.entry.value.clone();
+            }
+            let value = create(&key, charge(0));
+            let used = AtomicU32::new(self.budget.now());
+            let entry = Entry { key, value: value.clone(), used, charge: charge(Self::overhead()) };
+            entries.insert_unique(hash, Slot { hash, entry: Box::new(entry) }, |slot| slot.hash);
+            self.counters.entries.fetch_add(1, Ordering::Relaxed);
+            value
+        };
+        self.budget.make_room();
+        value
+    }
+
+    /// Drops the value of a key.
+    pub fn remove(&self, key: &K) {
+        let (hash, shard) = self.shard_of(key);
+        let removed = {
+            let mut entries = shard.entries.write();
+            entries.find_entry(hash, |slot| slot.entry.key == *key).ok().map(|found| found.remove().0)
+        };
+        self.counters.entries.fetch_sub(usize::from(removed.is_some()), Ordering::Relaxed);
+    }
+
+    /// Drops all values.
+    pub fn clear(&self) {
+        for shard in &self.shards {
+            let entries = std::mem::take(&mut *shard.entries.write());
+            self.counters.entries.fetch_sub(entries.len(), Ordering::Relaxed);
+        }
+    }
+
+    /// Whether there is no entry.
+    pub fn is_empty(&self) -> bool {
+        self.counters.entries.load(Ordering::Relaxed) == 0
+    }
+
+    /// What `of` makes of each entry.
+    pub(super) fn collect<T>(&self, of: impl Fn(&K, &V) -> Option<T>) -> Vec<T> {
+        let mut all = Vec::new();
+        for shard in &self.shards {
+            let entries = shard.entries.read();
+            all.extend(entries.iter().filter_map(|slot| of(&slot.entry.key, &slot.entry.value)));
+        }
+        all
+    }
+
+    fn shard_of(&self, key: &K) -> (u64, &Shard<K, V>) {
+        let hash = self.hasher.hash_one(key);
+        // Not the bits by which the table of a shard finds its buckets.
+        (hash, &self.shards[(hash >> 40) as usize % SHARDS])
+    }
+}
+
+impl<K, V> Evict for WeighedCache<K, V>
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+{
+    fn bytes(&self) -> usize {
+        self.counters.bytes.load(Ordering::Relaxed)
+    }
+
+    fn sample(&self, random: u64) -> Option<Candidate> {
+        let [first_shard, first_bucket] = [(random >> 32) as usize, (random & 0xffff_ffff) as usize];
+        // Most shards of a cache with a few large entries are empty.
+        (first_shard..first_shard + SHARDS).find_map(|shard| {
+            let shard = shard % SHARDS;
+            let entries = self.shards[shard].entries.read();
+            let buckets = entries.num_buckets();
+            (first_bucket..first_bucket + PROBES.min(buckets)).find_map(|bucket| {
+                let bucket = bucket % buckets;
+                let entry = &entries.get_bucket(bucket)?.entry;
+                let used = entry.used.load(Ordering::Relaxed);
+                let candidate = Candidate { shard, bucket, used, held: entry.charge.held() };
+                (!(self.is_in_use)(&entry.value)).then_some(candidate)
+            })
+        })
+    }
+
+    fn evict(&self, candidate: &Candidate) {
+        let mut entries = self.shards[candidate.shard].entries.write();
+        let Ok(found) = entries.get_bucket_entry(candidate.bucket) else { return };
+        let entry = &found.get().entry;
+        if entry.used.load(Ordering::Relaxed) != candidate.used || (self.is_in_use)(&entry.value) {
+            return;
+        }
+        let (evicted, _) = found.remove();
+        drop(entries);
+        drop(evicted);
+        self.counters.entries.fetch_sub(1, Ordering::Relaxed);
+        self.counters.evictions.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn stats(&self) -> CacheStats {
+        let sum = |of: fn(&Shard<K, V>) -> &AtomicU64| {
+            self.shards.iter().map(|shard| of(shard).load(Ordering::Relaxed)).sum()
+        };
+        CacheStats {
+            name: self.counters.name,
+            entries: self.counters.entries.load(Ordering::Relaxed),
+            bytes: self.bytes(),
+            hits: sum(|shard| &shard.hits),
+            misses: sum(|shard| &shard.misses),
+            evictions: self.counters.evictions.load(Ordering::Relaxed),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

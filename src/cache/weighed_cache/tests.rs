@@ -1,0 +1,280 @@
+//! Eviction, fairness between tenants, cells in use, and the accounting.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use proptest::prelude::*;
+use uuid::Uuid;
+
+use super::WeighedCache;
+use crate::cache::{Cell, CellMap, Invalidate, MemoryBudget, PROTECTED, ScopeCell};
+use crate::model::ids::TenantId;
+use crate::model::scope::{Change, ChangeKind, Revision, Scope};
+
+type Numbers = Arc<WeighedCache<u64, u64>>;
+
+const KIB: usize = 1 << 10;
+const MIB: usize = 1 << 20;
+
+/// [`PROTECTED`] in milliseconds.
+const PROTECTED_MS: u32 = 5 * 60 * 1_000;
+
+const A: Option<TenantId> = Some(TenantId(Uuid::from_u128(1)));
+const B: Option<TenantId> = Some(TenantId(Uuid::from_u128(2)));
+
+/// A budget, and the milliseconds of its clock.
+fn budget(bytes: usize) -> (Arc<MemoryBudget>, Arc<AtomicU32>) {
+    let now = Arc::new(AtomicU32::new(0));
+    let clock = Arc::clone(&now);
+    (MemoryBudget::with_clock(bytes as u64, move || clock.load(Ordering::Relaxed)), now)
+}
+
+fn numbers(budget: &Arc<MemoryBudget>, name: &'static str) -> Numbers {
+    WeighedCache::new(budget, name, |_| false)
+}
+
+/// Which of the keys are cached. Counts as no use.
+fn cached(cache: &Numbers, keys: std::ops::Range<u64>) -> usize {
+    keys.filter(|key| cache.contains(key)).count()
+}
+
+/// Inserts ten times what the budget holds, in entries of a kibibyte, one each millisecond.
+fn flood(cache: &Numbers, now: &AtomicU32, tenant: Option<TenantId>) {
+    let first = 1_000_000 + u64::from(now.load(Ordering::Relaxed)) * 1_000_000;
+    for key in first..first + 10 * 1_024 {
+        now.fetch_add(1, Ordering::Relaxed);
+        cache.insert(key, key, tenant, KIB);
+    }
+}
+
+#[test]
+fn least_recently_used_entries_are_evicted() {
+    let (budget, now) = budget(MIB);
+    let cache = numbers(&budget, "test");
+    for key in 0..10_000 {
+        now.fetch_add(1, Ordering::Relaxed);
+        cache.insert(key, key, A, KIB);
+        assert!(budget.used() <= MIB);
+        if key % 100 == 0 {
+            (0..20).for_each(|used| assert!(key < 20 || cache.get(&used).is_some(), "{used} at {key}"));
+        }
+    }
+    // A new entry outlives those that are older than most.
+    assert!(cached(&cache, 9_900..10_000) > 95);
+    assert_eq!(cached(&cache, 20..8_000), 0);
+    let stats = budget.stats()[0];
+    assert!(stats.entries > 700 && stats.bytes == budget.used(), "{stats:?}");
+    assert_eq!(stats.evictions, 10_000 - stats.entries as u64);
+}
+
+#[test]
+fn protection_lasts_as_long_as_documented() {
+    assert_eq!(PROTECTED.as_millis(), u128::from(PROTECTED_MS));
+}
+
+#[test]
+fn tenant_keeps_what_it_uses_while_another_floods() {
+    let (budget, now) = budget(MIB);
+    let cache = numbers(&budget, "test");
+    // A fifth of the budget: less than its part, a quarter.
+    (0..180).for_each(|key| cache.insert(key, key, A, KIB));
+    for _ in 0..10 {
+        flood(&cache, &now, B);
+        assert_eq!(cached(&cache, 0..180), 180, "of 180 after {now:?} ms");
+    }
+    assert!(budget.used() > MIB * 9 / 10, "the rest goes by use");
+    now.fetch_add(PROTECTED_MS, Ordering::Relaxed);
+    flood(&cache, &now, B);
+    assert_eq!(cached(&cache, 0..180), 0, "what is not used is not protected");
+}
+
+#[test]
+fn tenant_above_its_part_loses_only_what_is_above_it() {
+    let (budget, now) = budget(MIB);
+    let cache = numbers(&budget, "test");
+    (0..800).for_each(|key| cache.insert(key, key, A, KIB));
+    flood(&cache, &now, B);
+    let kept = cached(&cache, 0..800) * KIB;
+    assert!((MIB / 6..MIB / 3).contains(&kept), "{kept} bytes of a quarter of {MIB}");
+}
+
+#[test]
+fn large_entries_do_not_evict_many_small_ones() {
+    let (budget, now) = budget(MIB);
+    let (small, large) = (numbers(&budget, "small"), numbers(&budget, "large"));
+    (0..500).for_each(|key| small.insert(key, key, A, 200));
+    for key in 0..1_000 {
+        now.fetch_add(1, Ordering::Relaxed);
+        large.insert(key, key, A, MIB / 5);
+        assert!((0..500).filter_map(|key| small.get(&key)).count() > 490);
+    }
+    assert!(cached(&large, 990..1_000) > 2);
+    assert!(cached(&small, 0..500) > 495, "{}", cached(&small, 0..500));
+}
+
+#[test]
+fn entry_above_a_quarter_of_the_budget_is_not_cached() {
+    let (budget, _) = budget(MIB);
+    let cache = numbers(&budget, "test");
+    (0..500).for_each(|key| cache.insert(key, key, A, KIB));
+    cache.insert(500, 500, A, MIB / 4);
+    assert_eq!((cached(&cache, 0..500), cached(&cache, 500..501)), (500, 0));
+    cache.insert(500, 500, A, MIB / 4 - KIB);
+    assert_eq!(cached(&cache, 0..501), 501);
+}
+
+#[test]
+fn pinned_bytes_reduce_the_rest_and_are_not_evicted() {
+    let (budget, now) = budget(MIB);
+    let cache = numbers(&budget, "test");
+    let pinned = budget.pin("pinned");
+    flood(&cache, &now, A);
+    pinned.resize(MIB * 3 / 4);
+    assert_eq!(pinned.bytes(), MIB * 3 / 4);
+    assert!(budget.used() <= MIB, "{}", budget.used());
+    flood(&cache, &now, A);
+    assert!(budget.used() <= MIB && budget.stats()[0].bytes > MIB / 5);
+}
+
+/// Facts of a scope: a text for each subject.
+#[derive(Debug, Default)]
+struct Facts(Vec<String>);
+
+impl Invalidate for Facts {
+    fn invalidate(&mut self, change: &Change) {
+        self.0.retain(|fact| *fact != change.subject);
+    }
+
+    fn heap(&self) -> usize {
+        self.0.iter().map(String::len).sum()
+    }
+}
+
+fn scope(number: u128) -> Scope {
+    Scope(Uuid::from_u128(number))
+}
+
+fn cells(budget: &Arc<MemoryBudget>) -> CellMap<Cell<Facts>> {
+    CellMap::new(budget, "cells")
+}
+
+fn change(subject: &str) -> Change {
+    Change { revision: Revision(2), kind: ChangeKind::Key, subject: subject.to_owned() }
+}
+
+#[test]
+fn cell_in_use_is_not_evicted_and_is_raised() {
+    let (budget, now) = budget(MIB);
+    let (cells, cache) = (cells(&budget), numbers(&budget, "test"));
+    let in_use = cells.get_or_create(scope(1), A, Cell::new);
+    drop(cells.get_or_create(scope(2), A, Cell::new));
+    now.fetch_add(PROTECTED_MS + 1, Ordering::Relaxed);
+    flood(&cache, &now, B);
+    assert!(cells.get(scope(2)).is_none());
+    // A change that arrives during a load reaches the cell that is loaded into: the older facts are not kept.
+    cells.get(scope(1)).expect("in use").raise(Revision(2));
+    in_use.keep(Revision(1), 0, |facts| facts.0.push("old".to_owned()));
+    assert_eq!(in_use.get_stale(|facts| facts.0.first().cloned()), None);
+    in_use.keep(Revision(2), 0, |facts| facts.0.push("new".to_owned()));
+    let again = cells.get_or_create(scope(1), A, Cell::new);
+    assert!(Arc::ptr_eq(&in_use, &again));
+    assert_eq!(again.get_stale(|facts| facts.0.first().cloned()).as_deref(), Some("new"));
+    drop((in_use, again));
+    now.fetch_add(PROTECTED_MS + 1, Ordering::Relaxed);
+    flood(&cache, &now, B);
+    assert!(cells.get(scope(1)).is_none(), "evicted once it is not in use");
+}
+
+#[test]
+fn cell_with_changes_in_doubt_is_not_evicted() {
+    let (budget, now) = budget(MIB);
+    let (cells, cache) = (cells(&budget), numbers(&budget, "test"));
+    cells.get_or_create(scope(1), A, Cell::new).doubt(vec![change("revoked")]);
+    now.fetch_add(PROTECTED_MS + 1, Ordering::Relaxed);
+    flood(&cache, &now, B);
+    let cell = cells.get_or_create(scope(1), A, Cell::new);
+    cell.keep(Revision(1), 0, |facts| facts.0.push("revoked".to_owned()));
+    assert_eq!(cell.get(|facts| facts.0.first().cloned()), None);
+}
+
+#[test]
+fn facts_of_a_cell_are_charged_while_they_are_in_memory() {
+    let (budget, _) = budget(MIB);
+    let cells = cells(&budget);
+    let cell = cells.get_or_create(scope(1), A, Cell::new);
+    let empty = budget.used();
+    let keep = |fact: &str| cell.keep(Revision(1), 0, |facts| facts.0.push(fact.to_owned()));
+    keep(&"a".repeat(1_000));
+    keep("b");
+    assert_eq!(budget.used(), empty + 1_001);
+    cell.forget(&[change("b")]);
+    assert_eq!(budget.used(), empty + 1_000);
+    // Facts that are too many for one cell are dropped, and are kept again from then on.
+    keep(&"c".repeat(MIB / 4));
+    assert_eq!(budget.used(), empty);
+    keep("d");
+    assert_eq!((budget.used(), cell.get(|facts| Some(facts.0.len()))), (empty + 1, Some(1)));
+    // Removed from the map, but in use: as a session that ended.
+    cells.remove(scope(1));
+    keep("e");
+    assert_eq!(budget.used(), 2);
+    drop(cell);
+    assert_eq!(budget.used(), 0);
+}
+
+#[test]
+fn concurrent_use_leaves_no_bytes_behind() {
+    let budget = MemoryBudget::new(MIB as u64);
+    let (cache, cells) = (numbers(&budget, "test"), cells(&budget));
+    std::thread::scope(|threads| {
+        for thread in 0..4_u64 {
+            let (cache, cells, budget) = (&cache, &cells, &budget);
+            threads.spawn(move || {
+                for n in 0..20_000 {
+                    let key = n * 7 % 3_000;
+                    cache.insert(key, thread, if n % 2 == 0 { A } else { B }, KIB);
+                    let cell = cells.get_or_create(scope(u128::from(n % 500)), A, Cell::new);
+                    cell.keep(Revision(1), 0, |facts| facts.0.push("x".repeat(100)));
+                    if n % 11 == 0 {
+                        cache.remove(&key);
+                        cells.remove(scope(u128::from(n % 500)));
+                    }
+                    // Each thread may exceed it by what it inserts and has not made room for.
+                    assert!(budget.used() <= MIB + 4 * 64 * KIB, "{}", budget.used());
+                }
+            });
+        }
+    });
+    let stats = budget.stats();
+    assert_eq!(stats.iter().map(|cache| cache.bytes).sum::<usize>(), budget.used());
+    (0..3_000).for_each(|key| cache.remove(&key));
+    (0..500).for_each(|number| cells.remove(scope(number)));
+    assert_eq!(budget.used(), 0);
+    assert!(budget.stats().iter().all(|cache| cache.entries == 0 && cache.bytes == 0));
+}
+
+proptest! {
+    #[test]
+    fn cache_answers_what_was_inserted_last(operations in prop::collection::vec((0..4_u8, 0..50_u64), 0..500)) {
+        let (budget, now) = budget(MIB);
+        let cache = numbers(&budget, "test");
+        let mut model = std::collections::HashMap::new();
+        for (value, (operation, key)) in operations.into_iter().enumerate() {
+            now.fetch_add(1, Ordering::Relaxed);
+            match operation {
+                0 | 1 => {
+                    cache.insert(key, value as u64, A, KIB);
+                    model.insert(key, value as u64);
+                }
+                2 => {
+                    cache.remove(&key);
+                    model.remove(&key);
+                }
+                _ => prop_assert_eq!(cache.get(&key), model.get(&key).copied()),
+            }
+        }
+        prop_assert_eq!(budget.used(), model.len() * (KIB + WeighedCache::<u64, u64>::overhead()));
+        cache.clear();
+        prop_assert_eq!(budget.used(), 0);
+    }
+}
