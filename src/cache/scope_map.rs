@@ -175,7 +175,7 @@ mod tests {
     }
 
     impl Only {
-        fn new(scope: Scope, decides_access: bool) -> Arc<dyn CellSet> {
+        fn set(scope: Scope, decides_access: bool) -> Arc<dyn CellSet> {
             let charge = MemoryBudget::new(1 << 20).pin("test");
             Arc::new(Self { scope, cell: Arc::new(Cell::new(scope, charge)), decides_access })
         }
@@ -201,7 +201,7 @@ mod tests {
     fn access_version_differs_after_each_change_that_may_decide_access() {
         let scope = |number| Scope(Uuid::from_u128(number));
         let (agent, tenant, not_in_memory) = (scope(1), scope(2), scope(3));
-        let map = ScopeMap::new(vec![Only::new(agent, false), Only::new(tenant, true)]);
+        let map = ScopeMap::new(vec![Only::set(agent, false), Only::set(tenant, true)]);
         let change = || Change { revision: Revision(2), kind: ChangeKind::Key, subject: String::new() };
         let renewed = |act: &dyn Fn()| {
             let before = map.access_version();

@@ -220,7 +220,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for TrackedStream<S> {
         let written = if length <= JOINED {
             let mut space = [MaybeUninit::uninit(); JOINED];
             let mut joined = ReadBuf::uninit(&mut space);
-            slices.iter().for_each(|slice| joined.put_slice(slice));
+            for slice in slices {
+                joined.put_slice(slice);
+            }
             Pin::new(&mut self.stream).poll_write(context, joined.filled())
         } else {
             Pin::new(&mut self.stream).poll_write_vectored(context, slices)

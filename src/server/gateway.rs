@@ -122,19 +122,6 @@ impl Gateway {
         response
     }
 
-    /// Logs an answered request, if requests are logged.
-    fn log_access(&self, began: Option<Instant>, response: &Response<Body>) {
-        if let Some(began) = began {
-            let duration_us = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
-            tracing::info!(
-                target: "waggle::access",
-                status = response.status().as_u16(),
-                duration_us,
-                "request answered"
-            );
-        }
-    }
-
     /// Answers a request that is not to an MCP endpoint, and logs it.
     ///
     /// The middleware of all surfaces, in the order in which a request passes it:
@@ -174,7 +161,7 @@ impl Gateway {
                 Box::pin(self.drain(request, client, read)).await
             }
         };
-        self.log_access(began, &response);
+        log_access(began, &response);
         response
     }
 
@@ -241,7 +228,7 @@ impl Gateway {
     ) -> Response<Body> {
         let began = self.options.access_log.then(Instant::now);
         let response = self.mcp_unlogged(parts, body, connection, id).await;
-        self.log_access(began, &response);
+        log_access(began, &response);
         response
     }
 
@@ -355,6 +342,19 @@ impl Gateway {
         if let Some(metadata) = self.options.metadata.load().as_deref() {
             metadata.complete_challenge(what(), request, response.headers_mut());
         }
+    }
+}
+
+/// Logs an answered request, if requests are logged.
+fn log_access(began: Option<Instant>, response: &Response<Body>) {
+    if let Some(began) = began {
+        let duration_us = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
+        tracing::info!(
+            target: "waggle::access",
+            status = response.status().as_u16(),
+            duration_us,
+            "request answered"
+        );
     }
 }
 

@@ -60,13 +60,11 @@ impl GatewaySlot {
         body: &mut Incoming,
         connection: (IpAddr, &AccessMemo),
     ) -> Response<Body> {
-        match self.gateway.get() {
-            Some(gateway) => gateway.answer_mcp(parts, body, connection).await,
-            None => {
-                let id = self.ids.of(&parts.headers);
-                Box::pin(finish((parts, body), id, reply::unread(&Fault::BUSY))).await
-            }
+        if let Some(gateway) = self.gateway.get() {
+            return gateway.answer_mcp(parts, body, connection).await;
         }
+        let id = self.ids.of(&parts.headers);
+        Box::pin(finish((parts, body), id, reply::unread(&Fault::BUSY))).await
     }
 
     /// Answers any other request.
