@@ -19,16 +19,16 @@ use crate::telemetry::span;
 const CALLS: &str = "/admin/v1";
 
 /// Whether a request is a call, which is recorded in the audit log.
-pub(crate) fn is_call<B>(request: &Request<B>) -> bool {
-    let path = request.uri().path().strip_prefix(CALLS);
-    request.method() != Method::OPTIONS && path.is_some_and(|path| path.is_empty() || path.starts_with('/'))
+pub(crate) fn is_call(parts: &Parts) -> bool {
+    let path = parts.uri.path().strip_prefix(CALLS);
+    parts.method != Method::OPTIONS && path.is_some_and(|path| path.is_empty() || path.starts_with('/'))
 }
 
 /// The context of a request that arrives. Its route is not known yet.
-pub(crate) fn context<B>(request: &Request<B>, id: &HeaderValue, client: ClientAddress) -> RequestContext {
-    let method = format!("{} -", named(request.method().as_str()));
+pub(crate) fn context(parts: &Parts, id: &HeaderValue, client: ClientAddress) -> RequestContext {
+    let method = format!("{} -", named(parts.method.as_str()));
     let id = id.to_str().unwrap_or_default();
-    RequestContext::new(id, client, method.into(), request.headers(), None)
+    RequestContext::new(id, client, method.into(), &parts.headers, None)
 }
 
 /// Records the route, once it is known.

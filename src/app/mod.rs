@@ -40,7 +40,7 @@ use crate::model::feed::{ChangeFeed, Follower};
 use crate::model::sources::Sources;
 use crate::quota::limits::Limits;
 use crate::quota::usage::UsageBook;
-use crate::server::gateway::{Gateway, GatewayOptions, SharedMetadata};
+use crate::server::gateway::{Gateway, GatewayOptions, SharedMetadata, SurfaceOptions, Surfaces};
 use crate::server::listeners::Listeners;
 use crate::server::metrics::Metrics;
 use crate::store::{Store, StoreError, StoreOptions};
@@ -129,7 +129,6 @@ async fn build(
         let (usage, stop) = (Arc::clone(&usage), background.stop.clone());
         async move { usage.run_maintenance(stop).await }
     });
-    let keys = (seal, credentials.operators.clone());
     let services = Services {
         identity: Arc::clone(&over_database.identity),
         catalog: Arc::clone(&over_database.catalog),
@@ -139,6 +138,12 @@ async fn build(
         recorder: Arc::new(RequestRecorder::new(Arc::clone(&audit.audit), usage)),
         limits,
     };
+    let authenticator = Authenticator::new(
+        Arc::clone(&services.identity),
+        Arc::clone(&services.limits),
+        credentials.operators.clone(),
+    );
+    let keys = (seal, authenticator);
     let endpoint = endpoint(settings, services.clone(), keys.clone(), listeners.stop.clone());
     let metrics = Metrics {
         services: services.clone(),
@@ -167,7 +172,7 @@ async fn build(
 fn endpoint(
     settings: &Settings,
     services: Services,
-    keys: (CursorSeal, OperatorKeys),
+    keys: (CursorSeal, Authenticator),
     closing: CancellationToken,
 ) -> Endpoint {
     Endpoint::new(services, keys, endpoint_options(settings), closing)
@@ -177,18 +182,17 @@ fn gateway(
     settings: &Settings,
     endpoint: Endpoint,
     services: Services,
-    (seal, operators): (CursorSeal, OperatorKeys),
+    (seal, authenticator): (CursorSeal, Authenticator),
     (metrics, ids): (Metrics, RequestIds),
     metadata: SharedMetadata,
 ) -> Gateway {
-    let Services { identity, catalog, recorder, limits, .. } = services;
+    let Services { identity, catalog, recorder, .. } = services;
     let settable = LimitBounds {
         dearest: settings.costs.highest().1,
         key: settings.limits.key,
         agent: settings.limits.agent,
         tenant: settings.limits.tenant,
     };
-    let authenticator = Authenticator::new(Arc::clone(&identity), limits, operators);
     let admin = Admin {
         identity,
         catalog: Arc::clone(&catalog),
@@ -206,20 +210,23 @@ fn gateway(
         hosts: hosts.map(|hosts| hosts.iter().map(ToString::to_string).collect()),
         origins: settings.server.allowed_origins.clone(),
     };
-    let options = GatewayOptions {
+    let surfaces = SurfaceOptions {
         origins,
         metadata,
+        most_requests: settings.limits.concurrent_requests,
+        most_refused_bodies: settings.limits.refused_bodies,
+    };
+    let surfaces = Surfaces::new(endpoint, admin::router(Arc::new(admin)), metrics, surfaces);
+    let options = GatewayOptions {
         proxies: TrustedProxies::new(
             settings.server.trusted_proxies.clone(),
             settings.server.forwarded_header,
         ),
         deadline: settings.server.request,
-        most_requests: settings.limits.concurrent_requests,
-        most_refused_bodies: settings.limits.refused_bodies,
         most_headers: settings.server.header_count,
         access_log: settings.log.access,
     };
-    Gateway::new(endpoint, admin::router(Arc::new(admin)), catalog, recorder, ids, metrics, options)
+    Gateway::new(surfaces, catalog, ids, options)
 }
 
 impl Running {

@@ -46,6 +46,11 @@ impl Authenticator {
         Self { identity, limits, operators }
     }
 
+    /// Who calls, and what callers may use.
+    pub fn identity(&self) -> &Arc<Identity> {
+        &self.identity
+    }
+
     /// The rate limits, to which clients and callers are charged.
     pub fn limits(&self) -> &Limits {
         &self.limits

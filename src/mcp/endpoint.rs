@@ -20,11 +20,10 @@ use crate::catalog::Catalog;
 use crate::config::Costs;
 use crate::feed::Feed;
 use crate::http::body::{self, Body, Received};
-use crate::http::context::{MethodLabel, announce_expiry};
-use crate::http::credential::{self, Presented};
+use crate::http::context::MethodLabel;
+use crate::http::credential::{Authenticator, Presented};
 use crate::http::cursor::CursorSeal;
 use crate::http::media_type;
-use crate::http::operator_keys::OperatorKeys;
 use crate::http::origin::FOREIGN_HOST;
 use crate::http::recorder::RequestRecorder;
 use crate::identity::Identity;
@@ -59,17 +58,13 @@ pub struct EndpointOptions {
 #[derive(Debug)]
 pub struct Endpoint {
     pub(super) call_handler: CallHandler,
-    pub(super) identity: Arc<Identity>,
+    pub(super) authenticator: Authenticator,
     pub(super) catalog: Arc<Catalog>,
     pub(super) sessions: Arc<Sessions>,
     pub(super) feed: Arc<Feed>,
     pub(super) streams: Streams,
     pub(super) recorder: Arc<RequestRecorder>,
-    limits: Arc<Limits>,
     pub(super) options: EndpointOptions,
-    /// Ends all streams.
-    pub(super) closing: CancellationToken,
-    operators: OperatorKeys,
 }
 
 /// The services that the surfaces use.
@@ -95,39 +90,19 @@ impl Endpoint {
     /// Creates the endpoints. Their streams end when `closing` is cancelled.
     pub fn new(
         services: Services,
-        (seal, operators): (CursorSeal, OperatorKeys),
+        (seal, authenticator): (CursorSeal, Authenticator),
         options: EndpointOptions,
         closing: CancellationToken,
     ) -> Self {
-        let Services { identity, catalog, sessions, feed, recorder, limits, budget } = services;
-        let streams = Streams::new(options.streams_per_key, options.streams);
+        let Services { catalog, sessions, feed, recorder, budget, .. } = services;
+        let streams = Streams::new(options.streams_per_key, options.streams, closing);
         let call_handler = CallHandler::new(Arc::clone(&catalog), seal, &budget);
-        Self {
-            call_handler,
-            identity,
-            catalog,
-            sessions,
-            feed,
-            streams,
-            recorder,
-            limits,
-            options,
-            closing,
-            operators,
-        }
+        Self { call_handler, authenticator, catalog, sessions, feed, streams, recorder, options }
     }
 
     /// The counters of the streams of both eras.
     pub fn stream_stats(&self) -> [StreamStats; 2] {
         self.streams.stats()
-    }
-
-    /// Completes a request with its answer: its audit row, usage and metrics.
-    pub async fn complete(&self, request: &mut McpRequest<'_>, response: &mut Response<Body>) {
-        self.recorder.complete(request, response, fail).await;
-        if let Some(end) = request.context.key_expires {
-            announce_expiry(end, response.headers_mut());
-        }
     }
 
     /// Answers a request.
@@ -139,7 +114,7 @@ impl Endpoint {
             Ok(caller) => caller,
             Err(fault) => return Box::pin(refuse(request, &fault, body)).await,
         };
-        let admission = match self.limits.admit(&(&*caller).into(), request.client()) {
+        let admission = match self.authenticator.limits().admit(&(&*caller).into(), request.client()) {
             Ok(admission) => admission,
             Err(fault) => return Box::pin(refuse(request, &fault, body)).await,
         };
@@ -148,7 +123,7 @@ impl Endpoint {
         }
         request.awaits_body = true;
         let reserve = |bytes| admission.reserve(bytes);
-        match body::read(body, self.options.body_bytes, self.limits.pace(), reserve).await {
+        match body::read(body, self.options.body_bytes, self.authenticator.limits().pace(), reserve).await {
             Ok(Received { bytes, mut reserved }) => {
                 if let Some(reserved) = &mut reserved {
                     reserved.shrink_to(bytes.len());
@@ -205,7 +180,7 @@ impl Endpoint {
         fault: &Fault,
         body: &mut IncomingBody,
     ) -> Response<Body> {
-        if self.limits.is_barred(request.client()) {
+        if self.authenticator.limits().is_barred(request.client()) {
             return fail(request, fault);
         }
         let read = request.refusals.read_short(body, |bytes| admission.reserve(bytes)).await;
@@ -257,7 +232,7 @@ impl Endpoint {
         streams: bool,
     ) -> Result<Response<Body>, Fault> {
         let caller = self.admit(request).await?;
-        let admission = self.limits.admit(&(&*caller).into(), request.client())?;
+        let admission = self.authenticator.limits().admit(&(&*caller).into(), request.client())?;
         let _working = Self::begin_work(request, &admission)?;
         let session = self.session(&caller, headers, request).await?;
         let costs = &self.options.costs;
@@ -300,7 +275,7 @@ impl Endpoint {
         self.recorder.audit().admit()?;
         let admitted = self.identify(request).await;
         if let Err(Fault::Unauthenticated | Fault::Forbidden) = &admitted {
-            self.limits.charge_failure(request.client())?;
+            self.authenticator.charge_failure(request.client())?;
         }
         match admitted {
             Err(Fault::Unauthenticated) if request.context.foreign_host => Err(FOREIGN_HOST),
@@ -309,7 +284,8 @@ impl Endpoint {
     }
 
     async fn identify(&self, request: &mut McpRequest<'_>) -> Result<Arc<Caller>, Fault> {
-        let presented = credential::read(&request.parts.headers, &self.operators)?;
+        let identity = self.authenticator.identity();
+        let presented = self.authenticator.read(&request.parts.headers)?;
         let presented = match &presented {
             Presented::Operator(key) => {
                 request.context.event.actor = Actor::operator(*key);
@@ -324,18 +300,16 @@ impl Endpoint {
             }
             Presented::Key(key) => {
                 let asked = (key.hash(), request.agent);
-                let known = self.identity.admit_from_memory(asked, request.client(), request.memo).await?;
+                let known = identity.admit_from_memory(asked, request.client(), request.memo).await?;
                 if let Some(caller) = known {
-                    request.context.identified(caller.grant.as_deref(), || self.identity.now());
+                    request.context.identified(caller.grant.as_deref(), || identity.now());
                     return Ok(caller);
                 }
                 PresentedCredential::Key(key, Some(request.agent))
             }
             Presented::Token(token) => PresentedCredential::Token(token, Some(request.agent)),
         };
-        let identity = &self.identity;
-        self.limits.admit_credential(request.client(), identity.recognize(&presented))?;
-        let grant = identity.identify(presented, request.client()).await?;
+        let grant = self.authenticator.verify(presented, request.client()).await?;
         request.context.identified(grant.as_deref(), || identity.now());
         identity.admit(grant, request.agent).await.map(Arc::new)
     }

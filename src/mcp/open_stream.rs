@@ -94,15 +94,15 @@ impl Endpoint {
         session: Option<SessionUid>,
     ) -> Result<StreamContext, Fault> {
         let permit = self.streams.acquire(caller, request.client(), session)?;
-        if self.closing.is_cancelled() {
+        if self.streams.closing.is_cancelled() {
             return Err(Fault::Unavailable { retry_after: std::time::Duration::from_secs(1) });
         }
         Ok(StreamContext {
-            identity: Arc::clone(&self.identity),
+            identity: Arc::clone(self.authenticator.identity()),
             feed: Arc::clone(&self.feed) as Arc<_>,
             caller: caller.clone(),
             keep_alive: self.options.keep_alive,
-            closing: self.closing.clone(),
+            closing: self.streams.closing.clone(),
             permit,
         })
     }

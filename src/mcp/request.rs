@@ -37,8 +37,6 @@ pub struct McpRequest<'a> {
     pub parts: &'a Parts,
     /// The headers of MCP, until the message is dispatched.
     pub(super) headers: McpHeaders<'a>,
-    /// The request's id.
-    pub request_id: &'a HeaderValue,
     /// The decision of the checks before the endpoint.
     pub admitted: Result<(), Fault>,
     /// The access decision that the connection remembers.
@@ -58,11 +56,10 @@ impl AsMut<RequestContext> for McpRequest<'_> {
 }
 
 impl<'a> McpRequest<'a> {
-    /// A new request, with the decision of the checks before the endpoint.
+    /// A request that arrives.
     pub fn new(
-        (agent, parts, request_id): (&'a str, &'a Parts, &'a HeaderValue),
+        (agent, parts, request_id): (&'a str, &'a Parts, &HeaderValue),
         (client, memo): (ClientAddress, &'a AccessMemo),
-        admitted: Result<(), Fault>,
         (permits, refusals): (&'a Semaphore, &'a Refusals),
     ) -> Self {
         let counted = Some((MethodLabel::Other, Era::Legacy));
@@ -71,23 +68,12 @@ impl<'a> McpRequest<'a> {
         let mut context = RequestContext::new(id, client, method, &parts.headers, counted);
         context.event.slug = Some(named(agent));
         let headers = McpHeaders::read(&parts.headers);
-        Self {
-            context,
-            agent,
-            parts,
-            headers,
-            request_id,
-            admitted,
-            memo,
-            permits,
-            refusals,
-            awaits_body: false,
-        }
+        Self { context, agent, parts, headers, admitted: Ok(()), memo, permits, refusals, awaits_body: false }
     }
 
     /// The request's id as text.
     pub(super) fn request_id(&self) -> &str {
-        self.request_id.to_str().unwrap_or_default()
+        &self.context.event.request
     }
 
     /// The address of the client.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use dashmap::DashMap;
 use dashmap::mapref::entry::Entry;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
 
 use crate::identity::grant::Caller;
 use crate::model::client_address::ClientAddress;
@@ -49,6 +50,8 @@ pub(super) struct Streams {
     per_holder: usize,
     permits: Arc<Semaphore>,
     eras: [Arc<EraStreams>; 2],
+    /// Ends all of them.
+    pub(super) closing: CancellationToken,
 }
 
 /// The streams of an era.
@@ -109,9 +112,9 @@ impl Drop for StreamPermit {
 }
 
 impl Streams {
-    pub(super) fn new(per_holder: usize, total: usize) -> Self {
+    pub(super) fn new(per_holder: usize, total: usize, closing: CancellationToken) -> Self {
         let permits = Arc::new(Semaphore::new(total));
-        Self { open: Arc::default(), per_holder, permits, eras: Default::default() }
+        Self { open: Arc::default(), per_holder, permits, eras: Default::default(), closing }
     }
 
     pub(super) fn stats(&self) -> [StreamStats; 2] {

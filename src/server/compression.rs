@@ -1,9 +1,11 @@
 //! Compresses responses of the administration surface for clients that accept it (RFC 9110, section 12.5.3).
 
 use std::convert::Infallible;
+use std::future::ready;
+use std::mem::replace;
 
-use futures_util::FutureExt;
 use http::header::{CONTENT_ENCODING, ETAG, IF_NONE_MATCH};
+use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use tower::{Layer, ServiceExt, service_fn};
 use tower_http::CompressionLevel;
@@ -16,29 +18,28 @@ use crate::http::precondition::{CODINGS, with_coding};
 /// The minimum size of a compressed body, in bytes: a smaller response fits in one packet anyway.
 const MIN_BYTES: u16 = 1_400;
 
-/// Answers a request, and compresses the response to a `GET` as its `Accept-Encoding` says.
+/// Compresses the response to a `GET` as its `Accept-Encoding` says.
 ///
 /// Only `GET` has large responses; the others would cost time and may hold secrets. The `ETag` of a compressed response
 /// names its coding, since a strong tag identifies bytes.
-pub(super) async fn compress<B, F>(
-    request: Request<B>,
-    mut answer: impl FnMut(Request<B>) -> F,
-) -> Response<Body>
-where
-    F: Future<Output = Response<Body>>,
-{
-    if request.method() != Method::GET {
-        return answer(request).await;
+pub(super) async fn compress(parts: &Parts, response: &mut Response<Body>) {
+    if parts.method != Method::GET {
+        return;
     }
-    let known = request.headers().get(IF_NONE_MATCH).cloned();
     let layer = CompressionLayer::new()
         .quality(CompressionLevel::Fastest)
         .compress_when(SizeAbove::new(MIN_BYTES).and(NotForContentType::SSE));
-    let service = layer.layer(service_fn(|request| answer(request).map(Ok::<_, Infallible>)));
-    let Ok(mut response) = service.oneshot(request).await;
-    let status = response.status();
-    tag(status, known.as_ref(), response.headers_mut());
-    response.map(|body| Body::Axum(axum::body::Body::new(body)))
+    let mut request = Request::new(());
+    request.headers_mut().clone_from(&parts.headers);
+    let mut plain = take(response);
+    let answered = service_fn(|_: Request<()>| ready(Ok::<_, Infallible>(take(&mut plain))));
+    let Ok(mut compressed) = layer.layer(answered).oneshot(request).await;
+    tag(compressed.status(), parts.headers.get(IF_NONE_MATCH), compressed.headers_mut());
+    *response = compressed.map(|body| Body::Axum(axum::body::Body::new(body)));
+}
+
+fn take(response: &mut Response<Body>) -> Response<Body> {
+    replace(response, Response::new(Body::empty()))
 }
 
 /// Sets the `ETag` of the representation that is sent, or that a client has (`304`).

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use futures_util::future::Either;
 use http::Request;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -20,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::deadline::{ConnectionDeadline, Timeouts, TrackedStream};
 use super::gateway_slot::GatewaySlot;
-use super::routes::{Surface, Target, target};
+use super::routes::Surface;
 use crate::config::Settings;
 use crate::identity::AccessMemo;
 
@@ -111,20 +110,13 @@ pub(super) async fn serve<S>(
     let service = service_fn(move |request: Request<Incoming>| {
         let (connection, in_flight) = (Arc::clone(&connection), requests.begin());
         // Boxed: a connection reserves space for this future for as long as it is open, which an idle connection and an
-        // open stream do not need. The future of an MCP request, which is copied into its box, is half of the other.
-        if matches!(target(request.uri().path(), surface), Target::Mcp) {
-            let (parts, mut body) = request.into_parts();
-            Either::Left(Box::pin(async move {
-                let Connection { gateway, peer, memo } = &*connection;
-                let response = gateway.answer_mcp(&parts, &mut body, (*peer, memo)).await;
-                Ok::<_, Infallible>(in_flight.until_sent(response))
-            }))
-        } else {
-            Either::Right(Box::pin(async move {
-                let response = connection.gateway.answer(request, connection.peer, surface).await;
-                Ok(in_flight.until_sent(response))
-            }))
-        }
+        // open stream do not need.
+        let (parts, body) = request.into_parts();
+        Box::pin(async move {
+            let Connection { gateway, peer, memo } = &*connection;
+            let response = gateway.answer((&parts, body), (*peer, memo), surface).await;
+            Ok::<_, Infallible>(in_flight.until_sent(response))
+        })
     });
     let io = TokioIo::new(TrackedStream { stream, deadline: Arc::clone(&deadline) });
     let builder = options.builder();

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use http::request::Parts;
-use http::{HeaderValue, Request, Response, StatusCode};
+use http::{Response, StatusCode};
 use hyper::body::Incoming;
 
 use super::gateway::{Gateway, problem};
@@ -53,65 +53,43 @@ impl GatewaySlot {
         self.draining.store(true, Ordering::Relaxed);
     }
 
-    /// Answers a request to an MCP endpoint.
-    pub(super) async fn answer_mcp(
-        &self,
-        parts: &Parts,
-        body: &mut Incoming,
-        connection: (IpAddr, &AccessMemo),
-    ) -> Response<Body> {
-        if let Some(gateway) = self.gateway.get() {
-            return gateway.answer_mcp(parts, body, connection).await;
-        }
-        let id = self.ids.of(&parts.headers);
-        Box::pin(finish((parts, body), id, reply::unread(&Fault::BUSY))).await
-    }
-
-    /// Answers any other request.
+    /// Answers a request.
     pub(super) async fn answer(
         &self,
-        request: Request<Incoming>,
-        peer: IpAddr,
+        (parts, body): (&Parts, Incoming),
+        connection: (IpAddr, &AccessMemo),
         surface: Surface,
     ) -> Response<Body> {
-        let draining = self.draining.load(Ordering::Relaxed) && request.uri().path() == "/readyz";
+        let draining = self.draining.load(Ordering::Relaxed) && parts.uri.path() == "/readyz";
         match self.gateway.get() {
-            Some(gateway) if !draining => gateway.answer(request, peer, surface).await,
-            _ => self.answer_without_gateway(request, surface, draining).await,
+            Some(gateway) if !draining => gateway.answer((parts, body), connection, surface).await,
+            _ => Box::pin(self.answer_without_gateway(parts, body, surface, draining)).await,
         }
     }
 
     async fn answer_without_gateway(
         &self,
-        request: Request<Incoming>,
+        parts: &Parts,
+        mut body: Incoming,
         surface: Surface,
         draining: bool,
     ) -> Response<Body> {
-        let id = self.ids.of(request.headers());
-        let response = match target(request.uri().path(), surface) {
-            Target::Alive => health::alive(&request),
+        let id = self.ids.of(&parts.headers);
+        let mut response = match target(parts.uri.path(), surface) {
+            Target::Alive => health::alive(&parts.method),
             Target::Ready => {
-                let body = match self.database_unreachable.load(Ordering::Relaxed) {
+                let status = match self.database_unreachable.load(Ordering::Relaxed) {
                     _ if draining => DRAINING,
                     true => DATABASE_UNREACHABLE,
                     false => STARTING,
                 };
-                health::status(&request, StatusCode::SERVICE_UNAVAILABLE, body.into())
+                health::status(&parts.method, StatusCode::SERVICE_UNAVAILABLE, status.into())
             }
-            _ => problem(&Fault::BUSY, &id),
+            Target::Mcp => reply::unread(&Fault::BUSY),
+            Target::Admin | Target::Document(_) => problem(&Fault::BUSY, &id),
         };
-        let (parts, mut body) = request.into_parts();
-        finish((&parts, &mut body), id, response).await
+        body::discard(&parts.headers, &mut body).await;
+        response.headers_mut().insert(X_REQUEST_ID, id);
+        response
     }
-}
-
-/// Completes an answer with the id of its request, once the rest of the request's body is read.
-async fn finish(
-    (parts, body): (&Parts, &mut Incoming),
-    id: HeaderValue,
-    mut response: Response<Body>,
-) -> Response<Body> {
-    body::discard(&parts.headers, body).await;
-    response.headers_mut().insert(X_REQUEST_ID, id);
-    response
 }

@@ -2,22 +2,21 @@
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use http::{HeaderValue, Method, Request, Response, StatusCode};
-use hyper::body::Incoming;
+use http::{HeaderValue, Method, Response, StatusCode};
 
 use crate::catalog::readiness::Readiness;
 use crate::http::body::Body;
 use crate::http::problem;
 
 /// Answers `/healthz`: the process runs.
-pub(super) fn alive(request: &Request<Incoming>) -> Response<Body> {
-    status(request, StatusCode::OK, r#"{"status":"alive"}"#.into())
+pub(super) fn alive(method: &Method) -> Response<Body> {
+    status(method, StatusCode::OK, r#"{"status":"alive"}"#.into())
 }
 
 /// Answers `/readyz`: whether the gateway serves requests, and why not.
-pub(super) fn ready(request: &Request<Incoming>, readiness: &Readiness) -> Response<Body> {
+pub(super) fn ready(method: &Method, readiness: &Readiness) -> Response<Body> {
     let (code, body) = readyz(readiness);
-    status(request, code, body)
+    status(method, code, body)
 }
 
 /// The status and the body of `/readyz`.
@@ -34,8 +33,8 @@ fn readyz(readiness: &Readiness) -> (StatusCode, Bytes) {
 }
 
 /// Answers a health check.
-pub(super) fn status(request: &Request<Incoming>, code: StatusCode, body: Bytes) -> Response<Body> {
-    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+pub(super) fn status(method: &Method, code: StatusCode, body: Bytes) -> Response<Body> {
+    if !matches!(*method, Method::GET | Method::HEAD) {
         return problem::method_not_allowed(Some("GET, HEAD")).map(Body::Axum);
     }
     let mut response = Response::new(Body::from(body));

@@ -21,12 +21,19 @@ pub(super) enum Target {
     Mcp,
     /// The administration API and its documentation.
     Admin,
+    /// A document of the gateway itself.
+    Document(Document),
+}
+
+/// A document of the gateway itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Document {
     /// Metadata of protected resources.
     WellKnown,
     /// `/metrics`.
     Metrics,
     /// No such path.
-    Nothing,
+    Unknown,
 }
 
 /// Determines the part of the gateway that a path belongs to.
@@ -35,11 +42,13 @@ pub(super) fn target(path: &str, surface: Surface) -> Target {
     match path {
         "/healthz" => Target::Alive,
         "/readyz" => Target::Ready,
-        "/metrics" if surface != Surface::Mcp => Target::Metrics,
+        "/metrics" if surface != Surface::Mcp => Target::Document(Document::Metrics),
         _ if administered && surface != Surface::Mcp => Target::Admin,
-        _ if path.starts_with("/.well-known/") && surface != Surface::Admin => Target::WellKnown,
-        _ if administered || surface == Surface::Admin => Target::Nothing,
-        _ => mcp_agent(path).map_or(Target::Nothing, |_| Target::Mcp),
+        _ if path.starts_with("/.well-known/") && surface != Surface::Admin => {
+            Target::Document(Document::WellKnown)
+        }
+        _ if administered || surface == Surface::Admin => Target::Document(Document::Unknown),
+        _ => mcp_agent(path).map_or(Target::Document(Document::Unknown), |_| Target::Mcp),
     }
 }
 

@@ -5,6 +5,7 @@ mod administration;
 mod callers;
 mod explain;
 mod look_ups;
+mod order;
 mod overrides;
 mod precedence;
 mod rates;

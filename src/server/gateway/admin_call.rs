@@ -1,0 +1,101 @@
+//! A request to the administration API or its documentation.
+
+use std::sync::Arc;
+
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
+use hyper::body::Incoming;
+use tower::ServiceExt;
+
+use super::surfaces::Arrival;
+use crate::admin;
+use crate::http::body::{Body, SharedBody};
+use crate::http::context::announce_expiry;
+use crate::http::intake::{Intake, SharedContext};
+use crate::http::metadata::Protected;
+use crate::http::origin::RequestSource;
+use crate::http::precondition;
+use crate::model::fault::{Fault, Outcome};
+
+/// A request to the administration API, and its body.
+pub(super) struct AdminCall {
+    body: SharedBody,
+    context: Arc<SharedContext>,
+    /// Whether the request is recorded in the audit log: a call is, unless the log has no room for it.
+    is_recorded: bool,
+    refused: Option<Fault>,
+}
+
+impl AdminCall {
+    pub(super) fn new(arrival: Arrival<'_>, body: Incoming) -> Self {
+        let Arrival { surfaces, parts, id, client, .. } = arrival;
+        let intake = Intake::new(Arc::clone(surfaces.limits()), Arc::clone(&surfaces.permits));
+        let context = SharedContext::new(admin::audited::context(parts, id, client), intake);
+        let is_recorded = admin::audited::is_call(parts);
+        Self { body: SharedBody::new(body), context, is_recorded, refused: None }
+    }
+
+    pub(super) fn admit(
+        &mut self,
+        Arrival { surfaces, .. }: Arrival<'_>,
+        source: Result<&RequestSource, &Fault>,
+    ) {
+        self.context.with(|context| context.foreign_host = source.is_ok_and(|source| source.foreign_host));
+        if self.is_recorded
+            && let Err(fault) = surfaces.recorder.audit().admit()
+        {
+            (self.is_recorded, self.refused) = (false, Some(fault));
+            return;
+        }
+        self.refused = source.err().cloned().or_else(|| surfaces.is_full().then_some(Fault::BUSY));
+    }
+
+    pub(super) async fn answer(&mut self, arrival: Arrival<'_>) -> Response<Body> {
+        if let Some(fault) = &self.refused {
+            return arrival.problem(fault);
+        }
+        let Arrival { surfaces, parts, id, .. } = arrival;
+        let mut request = Request::from_parts(parts.clone(), axum::body::Body::new(self.body.clone()));
+        request.extensions_mut().insert(Arc::clone(&self.context));
+        let Ok(answered) = surfaces.admin.clone().oneshot(request).await;
+        let mut response = admin::finish(answered, id.to_str().ok()).map(Body::Axum);
+        if precondition::is_known(&parts.method, &parts.headers, response.status(), response.headers()) {
+            *response.status_mut() = StatusCode::NOT_MODIFIED;
+            *response.body_mut() = Body::empty();
+            response.headers_mut().remove(CONTENT_TYPE);
+        }
+        response
+    }
+
+    /// Records a call, unless its row was committed with a change.
+    pub(super) async fn record(&mut self, arrival: Arrival<'_>, response: &mut Response<Body>) {
+        let recorder = &arrival.surfaces.recorder;
+        if self.context.has_committed() {
+            recorder.audit().notify_outbox();
+        }
+        if !self.is_recorded || !self.context.is_unrecorded(response.status()) {
+            return;
+        }
+        let mut context = self.context.snapshot();
+        if let Some(outcome) = response.extensions().get::<Outcome>() {
+            context.event.outcome = *outcome;
+        }
+        let refuse = |_: &mut _, fault: &Fault| arrival.problem(fault);
+        recorder.complete(&mut context, response, refuse).await;
+    }
+
+    pub(super) fn add_headers(&self, Arrival { surfaces, parts, .. }: Arrival<'_>, headers: &mut HeaderMap) {
+        self.context.intake.announce(headers);
+        if let Some(end) = self.context.with(|context| context.key_expires) {
+            announce_expiry(end, headers);
+        }
+        surfaces.challenge(|| Protected::Gateway, &parts.headers, headers);
+        // Responses hold secrets and data of tenants.
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    }
+
+    pub(super) async fn discard_body(&mut self, arrival: Arrival<'_>) {
+        let Arrival { surfaces, parts, client, .. } = arrival;
+        surfaces.refusals.discard(client, &parts.headers, self.body.clone()).await;
+    }
+}

@@ -1,0 +1,77 @@
+//! Requests for the documents of the gateway itself: metrics and the metadata of protected resources; and unknown paths.
+
+use http::Response;
+use hyper::body::Incoming;
+
+use super::surfaces::Arrival;
+use crate::http::body::Body;
+use crate::http::origin::{ADMIN_CORS, Cors, FOREIGN_HOST, MCP_CORS, RequestSource};
+use crate::model::fault::Fault;
+use crate::server::metrics::Scraper;
+use crate::server::routes::Document;
+
+const NO_PATH: Fault = Fault::NotFound("path");
+
+/// A request for a document, and its body.
+pub(super) struct DocumentRequest {
+    document: Document,
+    body: Incoming,
+    foreign_host: bool,
+    refused: Option<Fault>,
+}
+
+impl DocumentRequest {
+    pub(super) fn new(document: Document, body: Incoming) -> Self {
+        Self { document, body, foreign_host: false, refused: None }
+    }
+
+    pub(super) fn cors(&self) -> Cors {
+        if self.document == Document::Metrics { ADMIN_CORS } else { MCP_CORS }
+    }
+
+    /// A request for a foreign `Host` is admitted only where its credential is read.
+    pub(super) fn admit(&mut self, source: Result<&RequestSource, &Fault>) {
+        self.foreign_host = source.is_ok_and(|source| source.foreign_host);
+        let refuses_host = self.foreign_host && self.document != Document::Metrics;
+        self.refused = source.err().cloned().or_else(|| refuses_host.then_some(FOREIGN_HOST));
+    }
+
+    pub(super) fn answer(&self, arrival: Arrival<'_>) -> Response<Body> {
+        let answered = match (&self.refused, self.document) {
+            (Some(fault), _) => Err(fault.clone()),
+            (None, Document::Metrics) => self.scrape(arrival),
+            (None, Document::WellKnown) => describe(arrival),
+            (None, Document::Unknown) => Err(NO_PATH),
+        };
+        answered.unwrap_or_else(|fault| arrival.problem(&fault))
+    }
+
+    pub(super) async fn discard_body(&mut self, arrival: Arrival<'_>) {
+        let Arrival { surfaces, parts, client, .. } = arrival;
+        surfaces.refusals.discard(client, &parts.headers, &mut self.body).await;
+    }
+}
+
+impl DocumentRequest {
+    /// The metrics.
+    fn scrape(&self, arrival: Arrival<'_>) -> Result<Response<Body>, Fault> {
+        let Arrival { surfaces, parts, peer, client, .. } = arrival;
+        let scraper = Scraper {
+            headers: &parts.headers,
+            peer,
+            client,
+            foreign_host: self.foreign_host,
+            names_this_machine: surfaces.origins.names_this_machine(&parts.uri, &parts.headers),
+        };
+        surfaces.metrics.answer(&surfaces.endpoint, &parts.method, &scraper)
+    }
+}
+
+/// The metadata of a protected resource (RFC 9728).
+fn describe(arrival: Arrival<'_>) -> Result<Response<Body>, Fault> {
+    let Arrival { surfaces, parts, .. } = arrival;
+    let metadata = surfaces.metadata.load();
+    let metadata = metadata.as_deref().ok_or(NO_PATH)?;
+    let what = metadata.find(parts.uri.path()).ok_or(NO_PATH)?;
+    Ok(metadata.answer(&parts.method, what))
+}

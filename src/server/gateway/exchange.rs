@@ -1,0 +1,166 @@
+//! A request and its answer, as the middleware sees them: what differs by surface. An MCP request is here, since only it is not
+//! boxed.
+
+use std::borrow::Cow;
+
+use http::{HeaderMap, Response};
+use hyper::body::{Body as _, Incoming};
+
+use super::admin_call::AdminCall;
+use super::document::DocumentRequest;
+use super::surfaces::{Arrival, Interrupted};
+use crate::http::body::Body;
+use crate::http::context::announce_expiry;
+use crate::http::metadata::Protected;
+use crate::http::origin::{ADMIN_CORS, Cors, MCP_CORS, RequestSource};
+use crate::identity::AccessMemo;
+use crate::mcp::reply;
+use crate::mcp::request::McpRequest;
+use crate::model::fault::Fault;
+use crate::server::compression::compress;
+use crate::server::routes::mcp_agent;
+use crate::telemetry::span;
+
+/// A request to one of the surfaces. Only that of the protocol is not boxed, nor its work.
+pub(super) enum Exchange<'a> {
+    /// A request to an MCP endpoint.
+    Mcp(McpCall<'a>),
+    /// A request to the administration API or its documentation.
+    Admin(Box<AdminCall>),
+    /// A request for a document of the gateway itself.
+    Document(Box<DocumentRequest>),
+}
+
+impl Exchange<'_> {
+    /// The CORS policy of the surface.
+    pub(super) fn cors(&self) -> Cors {
+        match self {
+            Self::Mcp(_) => MCP_CORS,
+            Self::Admin(_) => ADMIN_CORS,
+            Self::Document(request) => request.cors(),
+        }
+    }
+
+    /// Decides whether the surface may work on the request: by its origin, and the number of requests in flight.
+    pub(super) fn admit(&mut self, arrival: Arrival<'_>, source: Result<&RequestSource, &Fault>) {
+        match self {
+            Self::Mcp(call) => call.admit(arrival, source),
+            Self::Admin(call) => call.admit(arrival, source),
+            Self::Document(request) => request.admit(source),
+        }
+    }
+
+    /// The answer of the surface, or that to its refusal.
+    pub(super) async fn answer(&mut self, arrival: Arrival<'_>) -> Response<Body> {
+        match self {
+            Self::Mcp(call) => call.answer(arrival).await,
+            Self::Admin(call) => Box::pin(call.answer(arrival)).await,
+            Self::Document(request) => request.answer(arrival),
+        }
+    }
+
+    /// The answer to a request whose handler did not complete.
+    pub(super) fn fail(&mut self, arrival: Arrival<'_>, interrupted: &Interrupted) -> Response<Body> {
+        match self {
+            Self::Mcp(call) => call.fail(interrupted),
+            Self::Admin(_) | Self::Document(_) => arrival.problem(&interrupted.fault()),
+        }
+    }
+
+    /// Records the request with its answer, which is replaced where its audit row cannot be made durable.
+    pub(super) async fn record(&mut self, arrival: Arrival<'_>, response: &mut Response<Body>) {
+        match self {
+            Self::Mcp(call) => call.record(arrival, response).await,
+            Self::Admin(call) => Box::pin(call.record(arrival, response)).await,
+            Self::Document(_) => {}
+        }
+    }
+
+    /// Adds the headers that every answer of the surface has.
+    pub(super) fn add_headers(&self, arrival: Arrival<'_>, headers: &mut HeaderMap) {
+        match self {
+            Self::Mcp(call) => call.add_headers(arrival, headers),
+            Self::Admin(call) => call.add_headers(arrival, headers),
+            Self::Document(_) => {}
+        }
+    }
+
+    /// Reads the rest of the body, within limits.
+    pub(super) async fn discard_body(&mut self, arrival: Arrival<'_>) {
+        match self {
+            Self::Mcp(call) => call.discard_body(arrival).await,
+            Self::Admin(call) => Box::pin(call.discard_body(arrival)).await,
+            Self::Document(request) => Box::pin(request.discard_body(arrival)).await,
+        }
+    }
+
+    /// Compresses the answer, if the surface has large ones that hold no secrets.
+    pub(super) async fn compress(&self, arrival: Arrival<'_>, response: &mut Response<Body>) {
+        if let Self::Admin(_) = self {
+            Box::pin(compress(arrival.parts, response)).await;
+        }
+    }
+}
+
+const LATE_BODY: Fault = Fault::InvalidRequest(Cow::Borrowed("the body did not arrive in time"));
+
+/// A request to an MCP endpoint, and its body.
+pub(super) struct McpCall<'a> {
+    request: McpRequest<'a>,
+    body: Incoming,
+}
+
+impl<'a> McpCall<'a> {
+    pub(super) fn new(arrival: Arrival<'a>, memo: &'a AccessMemo, body: Incoming) -> Self {
+        let Arrival { surfaces, parts, id, client, .. } = arrival;
+        let agent = mcp_agent(parts.uri.path()).unwrap_or_default();
+        span::record_agent(agent);
+        let shared = (&*surfaces.permits, &surfaces.refusals);
+        Self { request: McpRequest::new((agent, parts, id), (client, memo), shared), body }
+    }
+
+    pub(super) fn admit(&mut self, arrival: Arrival<'_>, source: Result<&RequestSource, &Fault>) {
+        self.request.context.foreign_host = source.is_ok_and(|source| source.foreign_host);
+        self.request.admitted = match source {
+            Err(fault) => Err(fault.clone()),
+            Ok(_) if arrival.surfaces.is_full() => Err(Fault::BUSY),
+            Ok(_) => Ok(()),
+        };
+    }
+
+    /// No `async fn`: its future would be copied once more.
+    pub(super) fn answer<'s>(&'s mut self, arrival: Arrival<'s>) -> impl Future<Output = Response<Body>> {
+        arrival.surfaces.endpoint.answer(&mut self.request, &mut self.body)
+    }
+
+    pub(super) fn fail(&mut self, interrupted: &Interrupted) -> Response<Body> {
+        let fault = match interrupted {
+            Interrupted::Deadline if self.request.awaits_body => LATE_BODY,
+            interrupted => interrupted.fault(),
+        };
+        reply::fail(&mut self.request, &fault)
+    }
+
+    pub(super) fn record<'s>(
+        &'s mut self,
+        arrival: Arrival<'s>,
+        response: &'s mut Response<Body>,
+    ) -> impl Future<Output = ()> {
+        arrival.surfaces.recorder.complete(&mut self.request, response, reply::fail)
+    }
+
+    pub(super) fn add_headers(&self, arrival: Arrival<'_>, headers: &mut HeaderMap) {
+        if let Some(end) = self.request.context.key_expires {
+            announce_expiry(end, headers);
+        }
+        let protected = || Protected::endpoint_or_gateway(self.request.agent);
+        arrival.surfaces.challenge(protected, &arrival.parts.headers, headers);
+    }
+
+    pub(super) async fn discard_body(&mut self, arrival: Arrival<'_>) {
+        if !self.body.is_end_stream() {
+            let Arrival { surfaces, parts, client, .. } = arrival;
+            Box::pin(surfaces.refusals.discard(client, &parts.headers, &mut self.body)).await;
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! The surfaces of the gateway with what their requests share, a request as it arrives at them, and the guard of its handler.
+
+use std::net::IpAddr;
+use std::panic::AssertUnwindSafe;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use axum::Router;
+use futures_util::FutureExt;
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Response};
+use tokio::sync::Semaphore;
+
+use crate::http::body::Body;
+use crate::http::metadata::{Metadata, Protected};
+use crate::http::origin::OriginRules;
+use crate::http::problem;
+use crate::http::recorder::RequestRecorder;
+use crate::http::refusals::{Refusals, within};
+use crate::mcp::endpoint::Endpoint;
+use crate::model::client_address::ClientAddress;
+use crate::model::fault::Fault;
+use crate::quota::limits::Limits;
+use crate::server::metrics::Metrics;
+
+/// The surfaces, and what their requests share.
+pub(crate) struct Surfaces {
+    pub(super) endpoint: Endpoint,
+    pub(super) admin: Router,
+    pub(super) metrics: Metrics,
+    /// Records completed requests.
+    pub(super) recorder: Arc<RequestRecorder>,
+    /// Allowed hosts and origins.
+    pub(super) origins: OriginRules,
+    /// Permits of requests in flight. None is held while a body is awaited.
+    pub(super) permits: Arc<Semaphore>,
+    pub(super) refusals: Refusals,
+    pub(super) metadata: SharedMetadata,
+}
+
+/// The metadata of protected resources, where access tokens are accepted; it changes with the issuers.
+pub(crate) type SharedMetadata = Arc<ArcSwapOption<Metadata>>;
+
+/// The hosts and origins that are allowed, and the bounds of requests.
+#[derive(Debug)]
+pub(crate) struct SurfaceOptions {
+    /// Allowed hosts and origins.
+    pub(crate) origins: OriginRules,
+    /// The metadata of protected resources.
+    pub(crate) metadata: SharedMetadata,
+    /// The maximum number of requests in flight.
+    pub(crate) most_requests: usize,
+    /// The maximum number of refused requests whose body is being read.
+    pub(crate) most_refused_bodies: usize,
+}
+
+impl Surfaces {
+    pub(crate) fn new(endpoint: Endpoint, admin: Router, metrics: Metrics, options: SurfaceOptions) -> Self {
+        let SurfaceOptions { origins, metadata, most_requests, most_refused_bodies } = options;
+        let permits = Arc::new(Semaphore::new(most_requests));
+        let refusals = Refusals::new(most_refused_bodies, Arc::clone(&metrics.services.limits));
+        let recorder = Arc::clone(&metrics.services.recorder);
+        Self { endpoint, admin, metrics, recorder, origins, permits, refusals, metadata }
+    }
+
+    /// The rate limits.
+    pub(super) fn limits(&self) -> &Arc<Limits> {
+        &self.metrics.services.limits
+    }
+
+    /// Whether the limit of requests in flight is reached.
+    pub(super) fn is_full(&self) -> bool {
+        self.permits.available_permits() == 0
+    }
+
+    /// Completes the challenge of a refusal, where access tokens are accepted.
+    pub(super) fn challenge<'a>(
+        &self,
+        what: impl FnOnce() -> Protected<'a>,
+        request: &HeaderMap,
+        response: &mut HeaderMap,
+    ) {
+        if let Some(metadata) = self.metadata.load().as_deref() {
+            metadata.complete_challenge(what(), request, response);
+        }
+    }
+}
+
+/// A request without its body, and the surfaces.
+#[derive(Clone, Copy)]
+pub(super) struct Arrival<'a> {
+    /// The surfaces.
+    pub(super) surfaces: &'a Surfaces,
+    /// Method, URI and headers.
+    pub(super) parts: &'a Parts,
+    /// The id of the request.
+    pub(super) id: &'a HeaderValue,
+    /// The other end of the connection.
+    pub(super) peer: IpAddr,
+    /// The address of the client, behind trusted proxies.
+    pub(super) client: ClientAddress,
+}
+
+impl Arrival<'_> {
+    /// The problem document of a fault.
+    pub(super) fn problem(&self, fault: &Fault) -> Response<Body> {
+        problem(fault, self.id)
+    }
+}
+
+/// The problem document of a fault.
+pub(in crate::server) fn problem(fault: &Fault, id: &HeaderValue) -> Response<Body> {
+    problem::response(fault, id.to_str().ok()).map(Body::Axum)
+}
+
+/// Why a handler did not complete.
+pub(super) enum Interrupted {
+    Panic,
+    Deadline,
+}
+
+impl Interrupted {
+    /// The fault that the request is answered with.
+    pub(super) fn fault(&self) -> Fault {
+        match self {
+            Self::Panic => Fault::Internal("a handler panicked".to_owned()),
+            Self::Deadline => Fault::BUSY,
+        }
+    }
+}
+
+/// Runs a handler until it completes, panics or exceeds the deadline.
+pub(super) async fn guard<T>(
+    deadline: Duration,
+    answering: Pin<&mut impl Future<Output = T>>,
+) -> Result<T, Interrupted> {
+    let answering = pin!(AssertUnwindSafe(answering).catch_unwind());
+    match within(deadline, answering).await {
+        Some(Ok(answer)) => Ok(answer),
+        Some(Err(_)) => Err(Interrupted::Panic),
+        None => Err(Interrupted::Deadline),
+    }
+}
