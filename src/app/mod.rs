@@ -120,7 +120,7 @@ async fn build(
     let follower: Weak<dyn Follower> =
         Arc::downgrade(&(Arc::clone(&over_database.catalog) as Arc<dyn Follower>));
     feed.start(follower, &background.tasks, &background.stop);
-    over_database.start(&background).await;
+    over_database.start(&background, settings.cache.warm_agents).await;
     let audit = audit::start(settings, &store, &secret, sources.clone())?;
     let ids = RequestIds::new(sources.random.as_ref())?;
     let limits = Arc::new(Limits::new(limit_options(settings)));

@@ -23,6 +23,13 @@ pub(super) fn feed_options(settings: &Settings) -> FeedOptions {
     }
 }
 
+/// Loads use at most three quarters of the connection pool. Each is one statement, so their connections are never idle; the
+/// others are left to writes and the administration API.
+fn most_of_pool(settings: &Settings) -> usize {
+    let connections = settings.database.max_connections;
+    (connections - connections.div_ceil(4)).max(1) as usize
+}
+
 /// Writes use at most half of the connection pool.
 fn half_of_pool(settings: &Settings) -> usize {
     (settings.database.max_connections / 2).max(1) as usize
@@ -30,7 +37,7 @@ fn half_of_pool(settings: &Settings) -> usize {
 
 pub(super) fn load_options(settings: &Settings) -> LoadOptions {
     LoadOptions {
-        concurrent: (half_of_pool(settings) / 2).max(1),
+        concurrent: most_of_pool(settings),
         deadline: settings.database.acquire,
         stale: settings.access.stale,
     }

@@ -77,10 +77,10 @@ impl DatabaseServices {
         }
     }
 
-    /// Starts the maintenance of all services, which runs until `stop`. Returns once the filter of issued keys is loaded, or
-    /// loading it took too long.
-    pub(super) async fn start(&self, Background { tasks, stop }: &Background) {
-        let Self { identity, sessions, maintenance, budget, .. } = self.clone();
+    /// Starts the maintenance of all services, which runs until `stop`, and loads the `warm` agents used last in the
+    /// background. Returns once the filter of issued keys is loaded, or loading it took too long.
+    pub(super) async fn start(&self, Background { tasks, stop }: &Background, warm: usize) {
+        let Self { identity, catalog, sessions, maintenance, budget, .. } = self.clone();
         tasks.spawn({
             let stop = stop.clone();
             async move { stop.run_until_cancelled(keep_time(&budget)).await }
@@ -98,6 +98,10 @@ impl DatabaseServices {
             async move { maintenance.run(stop).await }
         });
         let loaded = load_issued_keys(&identity).await;
+        if warm > 0 {
+            let (identity, stop) = (Arc::clone(&identity), stop.clone());
+            tasks.spawn(async move { stop.run_until_cancelled(warm_up(&identity, &catalog, warm)).await });
+        }
         let stop = stop.clone();
         tasks.spawn(async move { identity.follow_issued_keys(loaded, &stop).await });
     }
@@ -114,6 +118,17 @@ async fn keep_time(budget: &MemoryBudget) {
     loop {
         interval.tick().await;
         budget.tick();
+    }
+}
+
+/// Loads the agents used last. What fails is loaded when it is requested.
+async fn warm_up(identity: &Identity, catalog: &Catalog, most: usize) {
+    let began = std::time::Instant::now();
+    match catalog.warm(identity, most).await {
+        Ok(agents) => {
+            tracing::info!(agents, took_ms = began.elapsed().as_millis(), "agents used last loaded");
+        }
+        Err(error) => tracing::debug!(%error, "agents used last not loaded"),
     }
 }
 

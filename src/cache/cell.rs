@@ -12,6 +12,7 @@ use parking_lot::RwLock;
 use tokio::sync::Mutex;
 
 use super::memory_budget::Charge;
+use crate::model::caller::Payer;
 use crate::model::feed::BoxFuture;
 use crate::model::scope::{Change, ChangeKind, Revision, Scope};
 use crate::model::sources::{FailPoint, Sources};
@@ -50,6 +51,11 @@ pub trait ScopeCell: Send + Sync + 'static {
 
     /// Whether changes are in doubt: without the cell nothing would be known of them.
     fn is_in_doubt(&self) -> bool;
+
+    /// The payer of reads that bring the cell up to date in the background.
+    fn payer(&self) -> Payer {
+        Payer::Gateway
+    }
 
     /// Reads the missed changes.
     fn catch_up<'a>(

@@ -8,7 +8,7 @@ use std::hash::Hash;
 /// At most `capacity` items wait altogether. Past it the longest queue loses its newest item to a payer with a shorter one,
 /// so that a payer that floods the queue displaces itself alone.
 #[derive(Debug)]
-pub struct FairQueue<K, T> {
+pub(super) struct FairQueue<K, T> {
     /// The items of each payer, with their numbers in ascending order. No queue is empty.
     queues: HashMap<K, VecDeque<(u64, T)>>,
     /// The payers with a queue, in the order in which they are served.
@@ -20,35 +20,31 @@ pub struct FairQueue<K, T> {
 
 /// The queue is full, and the payer's own queue is among the longest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct QueueFull;
+pub(super) struct QueueFull;
 
 /// An item that was queued.
 #[derive(Debug)]
-pub struct Queued<T> {
+pub(super) struct Queued<T> {
     /// Its number, unique in the queue.
-    pub number: u64,
+    pub(super) number: u64,
     /// The item that was evicted to make room.
-    pub displaced: Option<T>,
+    pub(super) displaced: Option<T>,
 }
 
 impl<K: Copy + Eq + Hash, T> FairQueue<K, T> {
     /// An empty queue of at most `capacity` items.
-    pub fn new(capacity: usize) -> Self {
+    pub(super) fn new(capacity: usize) -> Self {
         Self { queues: HashMap::new(), turns: VecDeque::new(), len: 0, capacity, next_number: 0 }
     }
 
     /// How many items wait.
-    pub fn len(&self) -> usize {
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether no item waits.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
     /// Adds an item to the queue of a payer.
-    pub fn push(&mut self, payer: K, item: T) -> Result<Queued<T>, QueueFull> {
+    pub(super) fn push(&mut self, payer: K, item: T) -> Result<Queued<T>, QueueFull> {
         let displaced = if self.len >= self.capacity { Some(self.displace(payer)?) } else { None };
         let number = self.next_number;
         self.next_number += 1;
@@ -71,7 +67,7 @@ impl<K: Copy + Eq + Hash, T> FairQueue<K, T> {
     }
 
     /// Removes the item whose turn it is; its payer's next turn comes after those of all others.
-    pub fn pop(&mut self) -> Option<T> {
+    pub(super) fn pop(&mut self) -> Option<T> {
         let payer = self.turns.pop_front()?;
         let queue = self.queues.get_mut(&payer)?;
         let (_, item) = queue.pop_front()?;
@@ -85,7 +81,7 @@ impl<K: Copy + Eq + Hash, T> FairQueue<K, T> {
     }
 
     /// Removes a payer's item with this number, if it still waits.
-    pub fn remove(&mut self, payer: K, number: u64) -> Option<T> {
+    pub(super) fn remove(&mut self, payer: K, number: u64) -> Option<T> {
         let queue = self.queues.get_mut(&payer)?;
         let at = queue.binary_search_by_key(&number, |(number, _)| *number).ok()?;
         let (_, item) = queue.remove(at)?;

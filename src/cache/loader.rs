@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
-
 use super::cell::{Cell, Invalidate};
+use super::fair_semaphore::FairSemaphore;
+use crate::model::caller::Payer;
 use crate::model::fault::Fault;
 use crate::model::feed::{ChangeFeed, FeedStatus};
 use crate::model::sources::{FailPoint, Sources};
@@ -30,14 +30,24 @@ pub struct LoadOptions {
     pub stale: Duration,
 }
 
-/// Bounds the number of concurrent loads, so that a cold start does not take every connection of the pool.
+/// The maximum number of loads that wait; past it, the payer with the most of them loses its newest one.
+const MAX_WAITING: usize = 65_536;
+
+/// How often background work looks for idle capacity.
+const IDLE_CHECK: Duration = Duration::from_millis(20);
+
+/// Bounds the number of concurrent loads, so that a cold start does not take every connection of the pool. Loads that wait
+/// are admitted in turn between their payers.
 #[derive(Debug)]
-pub struct LoadLimiter(Semaphore);
+pub struct LoadLimiter {
+    permits: Arc<FairSemaphore<Payer>>,
+    concurrent: usize,
+}
 
 impl LoadLimiter {
     /// Permits `concurrent` concurrent loads.
     pub fn new(concurrent: usize) -> Self {
-        Self(Semaphore::new(concurrent))
+        Self { permits: FairSemaphore::new(concurrent, MAX_WAITING), concurrent }
     }
 }
 
@@ -99,21 +109,32 @@ impl Loader {
         self.options.stale
     }
 
-    /// Runs a load, and repeats it on another connection if its connection was closed.
+    /// Waits until at least half of the permits are free: background work leaves the others to requests.
+    pub async fn idle(&self) {
+        while self.limiter.permits.free() < self.limiter.concurrent.div_ceil(2) {
+            tokio::time::sleep(IDLE_CHECK).await;
+        }
+    }
+
+    /// Runs a load, and repeats it on another connection if its connection was closed. Payers whose loads wait are served
+    /// in turn.
     ///
     /// # Errors
-    /// Those of the load; [`StoreError::Timeout`] past the deadline, which is shorter while the database is unreachable.
+    /// Those of the load; [`StoreError::Timeout`] past the deadline, which is shorter while the database is unreachable, and
+    /// if too many loads wait.
     pub async fn load<T>(
         &self,
+        payer: Payer,
         load: impl AsyncFnOnce() -> Result<T, StoreError> + Clone,
     ) -> Result<T, StoreError> {
-        self.load_within(&self.limiter, load).await
+        self.load_within(&self.limiter, payer, load).await
     }
 
     /// As [`load`](Self::load), with a permit of another limiter.
     pub async fn load_within<T>(
         &self,
         limiter: &LoadLimiter,
+        payer: Payer,
         load: impl AsyncFnOnce() -> Result<T, StoreError> + Clone,
     ) -> Result<T, StoreError> {
         let mut deadline = self.options.deadline;
@@ -121,7 +142,8 @@ impl Loader {
             deadline = deadline.min(UNREACHABLE_DEADLINE);
         }
         let loading = async {
-            let _permit = limiter.0.acquire().await;
+            let permit = limiter.permits.acquire(payer, deadline).await;
+            let _permit = permit.ok_or(StoreError::Timeout)?;
             self.sources.pause(FailPoint::Load).await;
             if self.sources.fails(FailPoint::Load) {
                 return Err(StoreError::closed());
@@ -144,6 +166,7 @@ impl Loader {
     /// Those of `load`, if no stale fact may be used.
     pub async fn find<H: Invalidate, T>(
         &self,
+        payer: Payer,
         cell: &Cell<H>,
         cached: impl Fn(&H) -> Option<T> + Clone,
         load: impl AsyncFnOnce() -> Result<Option<T>, StoreError> + Clone,
@@ -156,7 +179,7 @@ impl Loader {
         {
             return Ok(Some(stale));
         }
-        match Box::pin(self.catch_up_and_load(cell, &cached, load)).await {
+        match Box::pin(self.catch_up_and_load(payer, cell, &cached, load)).await {
             Ok(found) => Ok(found),
             Err(error) => match cell.get_stale(&cached) {
                 Some(stale) if self.is_left_to_memory().await => Ok(Some(stale)),
@@ -167,11 +190,12 @@ impl Loader {
 
     async fn catch_up_and_load<H: Invalidate, T>(
         &self,
+        payer: Payer,
         cell: &Cell<H>,
         cached: impl FnOnce(&H) -> Option<T> + Clone,
         load: impl AsyncFnOnce() -> Result<Option<T>, StoreError> + Clone,
     ) -> Result<Option<T>, StoreError> {
-        self.load(async || {
+        self.load(payer, async || {
             cell.apply_changes(&self.store).await?;
             match cell.get(cached) {
                 Some(found) => Ok(Some(found)),

@@ -3,13 +3,14 @@
 //! The module is generic over the cached facts. [`Cell`] holds facts of one scope and applies the rule; a [`ScopeMap`]
 //! finds the cell of a scope when the change feed raises it; a [`Loader`] bounds and times loads from the database and
 //! decides when memory may answer without it; a [`Writer`] serializes the writes of a scope, commits them and raises
-//! their cells; a [`GroupCommit`] writes rows of many callers in one commit; a [`FairQueue`] is served in turn between
-//! payers.
+//! their cells; a [`GroupCommit`] writes rows of many callers in one commit; a [`FairSemaphore`] grants permits to
+//! payers in turn.
 
 mod audited;
 mod cell;
 mod cell_map;
 mod fair_queue;
+mod fair_semaphore;
 mod group_commit;
 mod loader;
 mod maintenance;
@@ -21,7 +22,7 @@ mod writer;
 
 pub use cell::{Cell, Invalidate, ScopeCell};
 pub use cell_map::CellMap;
-pub use fair_queue::{FairQueue, QueueFull, Queued};
+pub use fair_semaphore::{FairPermit, FairSemaphore};
 pub use group_commit::GroupCommit;
 pub use loader::{LoadLimiter, LoadOptions, Loader};
 pub use maintenance::StoreMaintenance;

@@ -40,7 +40,7 @@ impl Catalog {
         let kept = self.contents.get(&(caller.agent, address));
         let bytes = match kept {
             Some(bytes) => Some(bytes),
-            None => self.load_contents(caller.tenant, caller.agent, &[address]).await?.remove(&address),
+            None => self.load_contents(caller, &[address]).await?.remove(&address),
         };
         let Some(bytes) = bytes else { return Ok(None) };
         let compiled = self.renderer.run(caller.payer(), move || compile(bytes)).await.map_err(unreadable)?;

@@ -1,6 +1,7 @@
 //! Implements the port through which the change feed updates the catalog.
 
 use super::Catalog;
+use crate::model::caller::Payer;
 use crate::model::feed::{BoxFuture, Follower, Unconfirmed};
 use crate::model::ids::{AgentId, ResourceUri, TenantId};
 use crate::model::scope::{Change, Revision, Scope};
@@ -34,7 +35,8 @@ impl Follower for Catalog {
         uris: &'a [ResourceUri],
     ) -> BoxFuture<'a, Result<Vec<(Revision, ResourceUri)>, Unconfirmed>> {
         Box::pin(async move {
-            let snapshot = self.snapshot_of(tenant, agent).await.map_err(|_| Unconfirmed)?;
+            let snapshot =
+                self.snapshot_of(Payer::Tenant(tenant), tenant, agent).await.map_err(|_| Unconfirmed)?;
             self.answered_anew(tenant, snapshot, changes, uris).await.ok_or(Unconfirmed)
         })
     }

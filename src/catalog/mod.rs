@@ -24,6 +24,7 @@ pub mod snapshot;
 mod target;
 pub mod template_set;
 mod templates;
+mod warm;
 
 use std::sync::Arc;
 

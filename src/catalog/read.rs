@@ -12,6 +12,7 @@ use super::template_set::Match;
 use crate::identity::grant::Caller;
 use crate::model::allocated::shared_bytes;
 use crate::model::call::{Content, Contents, List, ListPage};
+use crate::model::caller::Payer;
 use crate::model::content::ContentHash;
 use crate::model::fault::Fault;
 use crate::model::ids::{AgentId, AgentRef, ResourceUri, TenantId};
@@ -51,11 +52,12 @@ impl Catalog {
     /// [`Fault::Forbidden`] if the agent has just been deleted; [`Fault::StorageUnavailable`] if it is not in
     /// memory and the database is unreachable.
     pub async fn snapshot(&self, caller: &Caller) -> Result<Arc<AgentSnapshot>, Fault> {
-        self.snapshot_of(caller.tenant, caller.agent).await
+        self.snapshot_of(caller.payer(), caller.tenant, caller.agent).await
     }
 
     pub(super) async fn snapshot_of(
         &self,
+        payer: Payer,
         tenant: TenantId,
         agent: AgentId,
     ) -> Result<Arc<AgentSnapshot>, Fault> {
@@ -72,7 +74,7 @@ impl Catalog {
             return Ok(stale);
         }
         // Boxed, as every cold path below a hot one: the future of a read in memory is small to move.
-        match Box::pin(self.load_snapshot(&cell)).await {
+        match Box::pin(self.load_snapshot(payer, &cell)).await {
             Ok(found) => found.ok_or(Fault::Forbidden),
             Err(error) => match cell.stale() {
                 Some(stale) if self.loader.is_left_to_memory().await => Ok(stale),
@@ -81,8 +83,12 @@ impl Catalog {
         }
     }
 
-    async fn load_snapshot(&self, cell: &AgentCell) -> Result<Option<Arc<AgentSnapshot>>, StoreError> {
-        self.loader.load(async || cell.snapshot(&self.store, &self.sources).await).await
+    async fn load_snapshot(
+        &self,
+        payer: Payer,
+        cell: &AgentCell,
+    ) -> Result<Option<Arc<AgentSnapshot>>, StoreError> {
+        self.loader.load(payer, async || cell.snapshot(&self.store, &self.sources).await).await
     }
 
     /// A page of definitions, those after a key.
@@ -146,7 +152,7 @@ impl Catalog {
         let loaded = if missing.is_empty() {
             BTreeMap::new()
         } else {
-            Box::pin(self.load_contents(caller.tenant, caller.agent, &missing)).await?
+            Box::pin(self.load_contents(caller, &missing)).await?
         };
         let bytes = |part: &Part| loaded.get(&part.hash).cloned().or_else(|| cached(part.hash));
         Ok(resource.parts.iter().map(|part| Some(Content::stored(part, bytes(part)?))).collect())
@@ -154,11 +160,12 @@ impl Catalog {
 
     pub(super) async fn load_contents(
         &self,
-        tenant: TenantId,
-        agent: AgentId,
+        caller: &Caller,
         hashes: &[ContentHash],
     ) -> Result<BTreeMap<ContentHash, Bytes>, StoreError> {
-        let loaded = self.loader.load(async || self.store.contents(tenant, agent, hashes).await).await?;
+        let &Caller { tenant, agent, .. } = caller;
+        let load = async || self.store.contents(tenant, agent, hashes).await;
+        let loaded = self.loader.load(caller.payer(), load).await?;
         for (hash, bytes) in &loaded {
             self.contents.insert((agent, *hash), bytes.clone(), Some(tenant), shared_bytes(bytes));
         }

@@ -21,7 +21,6 @@ mod check;
 mod cost;
 mod error;
 mod expression;
-mod fair_semaphore;
 mod filters;
 mod limits;
 mod output;

@@ -13,6 +13,7 @@ use crate::cache::{Charge, ScopeCell};
 use crate::model::agent::AgentDescription;
 use crate::model::allocated::{behind_arc, texts};
 use crate::model::call::Page;
+use crate::model::caller::Payer;
 use crate::model::definition::DefinitionKind;
 use crate::model::fault::Fault;
 use crate::model::feed::BoxFuture;
@@ -262,6 +263,10 @@ impl ScopeCell for AgentCell {
 
     fn is_in_doubt(&self) -> bool {
         false
+    }
+
+    fn payer(&self) -> Payer {
+        Payer::Tenant(self.agent.tenant)
     }
 
     fn catch_up<'a>(

@@ -12,7 +12,7 @@ use time::OffsetDateTime;
 use super::Identity;
 use super::grant::{Caller, CredentialProof, Grant, PresentedCredential, TenantAccess, credential_of};
 use crate::model::agent::{Access, AgentAccess};
-use crate::model::caller::{Credential, KeyScope};
+use crate::model::caller::{Credential, KeyScope, Payer};
 use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
 use crate::model::ids::{AgentId, TenantId};
@@ -38,7 +38,7 @@ impl Identity {
                 self.grant(key, agent, client).await.map(Some)
             }
             PresentedCredential::Token(token, agent) => {
-                Box::pin(self.token_grant(token, agent)).await.map(Some)
+                Box::pin(self.token_grant(token, agent, client.into())).await.map(Some)
             }
         }
     }
@@ -58,7 +58,7 @@ impl Identity {
         let cached = tenant.and_then(|tenant| self.memory.tenant(tenant).get(|facts| facts.key(hash)));
         let grant = match cached {
             Some(grant) => grant,
-            None => Box::pin(self.load_grant(hash, agent)).await?,
+            None => Box::pin(self.load_grant(client.into(), hash, agent)).await?,
         };
         self.check_use(&grant, client)?;
         Ok(grant)
@@ -103,7 +103,7 @@ impl Identity {
                 CredentialProof::Token(_) => return Err(Fault::Unauthenticated),
             }),
         };
-        let access = self.agent_access((caller.tenant, caller.agent), None).await?;
+        let access = self.agent_access(caller.payer(), (caller.tenant, caller.agent), None).await?;
         decide(credential_of(grant.as_ref()), access).map(|_| grant)
     }
 
@@ -121,6 +121,7 @@ impl Identity {
         let (cell, timeline) = (self.memory.tenant(tenant), self.scopes.timeline());
         self.loader
             .find(
+                Payer::Tenant(tenant),
                 &cell,
                 |facts| facts.key(hash),
                 async || {
@@ -148,6 +149,7 @@ impl Identity {
     /// The access settings of an agent; `absent` is cached in their place if there is no such agent.
     pub(super) async fn agent_access(
         &self,
+        payer: Payer,
         (tenant, agent): (TenantId, AgentId),
         absent: Option<AgentAccess>,
     ) -> Result<Option<AgentAccess>, Fault> {
@@ -161,17 +163,24 @@ impl Identity {
             };
             cell.load(&self.sources, FailPoint::CacheFillRead, read, keep).await
         };
-        self.loader.find(&cell, |facts| facts.agent(agent), load).await
+        self.loader.find(payer, &cell, |facts| facts.agent(agent), load).await
     }
 
-    /// Decides whether an [identified](Self::identify) caller may use the MCP endpoint of the agent `slug`.
+    /// Decides whether an [identified](Self::identify) caller from `client` may use the MCP endpoint of the agent `slug`.
     ///
     /// # Errors
     /// [`Fault::Unauthenticated`] without a credential, [`Fault::Forbidden`], [`Fault::InsufficientScope`],
     /// [`Fault::AgentDisabled`]; the same for an unknown agent and one that the credential does not reach.
-    pub async fn admit(&self, grant: Option<Arc<Grant>>, slug: &str) -> Result<Caller, Fault> {
-        let access = self.access_by_slug(slug).await?;
-        let access = decide(credential_of(grant.as_ref()), access)?;
+    pub async fn admit(
+        &self,
+        grant: Option<Arc<Grant>>,
+        client: ClientAddress,
+        slug: &str,
+    ) -> Result<Caller, Fault> {
+        let credential = credential_of(grant.as_ref());
+        let payer = credential.map_or_else(|| client.into(), |own| Payer::Tenant(own.tenant));
+        let access = self.access_by_slug(payer, slug).await?;
+        let access = decide(credential, access)?;
         Ok(Caller::new(grant, access))
     }
 }

@@ -13,7 +13,7 @@ use super::grant::{Grant, PresentedCredential};
 use super::memory::{Directory, DirectoryVersion};
 use crate::model::agent::{Access, AccessLimits, AgentAccess, TenantAddress};
 use crate::model::audit::chain::Digest;
-use crate::model::caller::Recognition;
+use crate::model::caller::{Payer, Recognition};
 use crate::model::fault::Fault;
 use crate::model::ids::{AgentId, Slug, TenantId};
 use crate::model::key::{KeyHash, KeyKind};
@@ -66,7 +66,12 @@ impl Identity {
     /// Looks a key up, with the agent that `slug` names; returns its tenant, `None` for a key that does not exist.
     ///
     /// Look-ups of keys that are not known to be issued are bounded, and wait only for each other.
-    pub(super) async fn look_up(&self, hash: KeyHash, slug: Option<&str>) -> Result<Option<TenantId>, Fault> {
+    pub(super) async fn look_up(
+        &self,
+        payer: Payer,
+        hash: KeyHash,
+        slug: Option<&str>,
+    ) -> Result<Option<TenantId>, Fault> {
         if self.memory.unknown_keys.get(&hash).is_some() {
             return Ok(None);
         }
@@ -74,9 +79,9 @@ impl Identity {
         let start = LookUpStart::of(self);
         let look_up = async || self.store.look_up_key(hash, slug).await;
         let found = if self.is_issued(hash) {
-            self.loader.load(look_up).await?
+            self.loader.load(payer, look_up).await?
         } else {
-            self.loader.load_within(self.look_up_limit.take()?, look_up).await?
+            self.loader.load_within(self.look_up_limit.take()?, payer, look_up).await?
         };
         self.sources.pause(FailPoint::CredentialFillRead).await;
         let tenant = found.as_ref().map(|found| found.credential.tenant);
@@ -132,14 +137,19 @@ impl Identity {
     }
 
     /// The grant of a key that is not in memory, or not at the newest known revision.
-    pub(super) async fn load_grant(&self, hash: KeyHash, slug: Option<&str>) -> Result<Arc<Grant>, Fault> {
+    pub(super) async fn load_grant(
+        &self,
+        payer: Payer,
+        hash: KeyHash,
+        slug: Option<&str>,
+    ) -> Result<Arc<Grant>, Fault> {
         let known = self.memory.key_tenants.get(&hash);
         let cached =
             known.filter(|tenant| self.memory.tenant(*tenant).get_stale(|facts| facts.key(hash)).is_some());
         let tenant = match cached {
             // The cell is behind: its missed changes are fewer rows than what the look-up reads.
             Some(tenant) => tenant,
-            None => self.look_up(hash, slug).await?.ok_or(Fault::Unauthenticated)?,
+            None => self.look_up(payer, hash, slug).await?.ok_or(Fault::Unauthenticated)?,
         };
         self.find_grant(tenant, hash).await?.ok_or(Fault::Unauthenticated)
     }
@@ -147,42 +157,64 @@ impl Identity {
 
 impl Identity {
     /// The access settings of the agent that a slug names now.
-    pub(super) async fn access_by_slug(&self, slug: &str) -> Result<Option<AgentAccess>, Fault> {
-        if let Some(address) = self.agent_address(slug).await? {
-            return self.agent_access(address, None).await;
+    pub(super) async fn access_by_slug(
+        &self,
+        payer: Payer,
+        slug: &str,
+    ) -> Result<Option<AgentAccess>, Fault> {
+        if let Some(address) = self.agent_address(payer, slug).await? {
+            return self.agent_access(payer, address, None).await;
         }
         // A malformed slug discloses nothing: it can name no agent.
         if Slug::is_slug(slug)
             && let Some(absent) = absent(slug)
         {
-            self.agent_access((NO_TENANT, absent.agent), Some(absent)).await?;
+            self.agent_access(payer, (NO_TENANT, absent.agent), Some(absent)).await?;
         }
         Ok(None)
     }
 
+    /// Loads which agent a slug names, with its access settings, before they are requested.
+    ///
+    /// # Errors
+    /// [`Fault::StorageUnavailable`].
+    pub async fn load_agent(&self, slug: &str) -> Result<(), Fault> {
+        self.access_by_slug(Payer::Gateway, slug).await.map(drop)
+    }
+
     /// The agent that a slug names now. A malformed slug is neither looked up nor cached.
-    pub(super) async fn agent_address(&self, slug: &str) -> Result<Option<(TenantId, AgentId)>, Fault> {
+    pub(super) async fn agent_address(
+        &self,
+        payer: Payer,
+        slug: &str,
+    ) -> Result<Option<(TenantId, AgentId)>, Fault> {
         if !Slug::is_slug(slug) {
             return Ok(None);
         }
         let load = async || self.look_up_agent(slug).await.map(Some);
-        Ok(self.loader.find(&self.memory.directory, |facts| facts.agent(slug), load).await?.flatten())
+        Ok(self.loader.find(payer, &self.memory.directory, |facts| facts.agent(slug), load).await?.flatten())
     }
 
     /// The tenant that a slug names now.
-    pub(super) async fn tenant_address(&self, slug: &Slug) -> Result<Option<TenantAddress>, Fault> {
+    pub(super) async fn tenant_address(
+        &self,
+        payer: Payer,
+        slug: &Slug,
+    ) -> Result<Option<TenantAddress>, Fault> {
         let directory = &self.memory.directory;
         let load = async || {
             let read = self.store.look_up_tenant(slug);
             let keep = |facts: &mut Directory, found: &_| facts.keep_tenant(slug.as_str(), *found);
             directory.load(&self.sources, FailPoint::CacheFillRead, read, keep).await.map(Some)
         };
-        Ok(self.loader.find(directory, |facts| facts.tenant(slug.as_str()), load).await?.flatten())
+        Ok(self.loader.find(payer, directory, |facts| facts.tenant(slug.as_str()), load).await?.flatten())
     }
 
     /// The current version of the directory; `None` while nothing of it is cached.
-    pub(super) async fn directory_version(&self) -> Result<Option<DirectoryVersion>, Fault> {
-        self.loader.find(&self.memory.directory, |facts| Some(facts.version()), async || Ok(None)).await
+    pub(super) async fn directory_version(&self, payer: Payer) -> Result<Option<DirectoryVersion>, Fault> {
+        self.loader
+            .find(payer, &self.memory.directory, |facts| Some(facts.version()), async || Ok(None))
+            .await
     }
 }
 

@@ -9,7 +9,7 @@ use super::Identity;
 use super::grant::Grant;
 use super::memory::{KnownToken, TokenHash};
 use super::tokens::{Audience, TokenError, VerifiedToken};
-use crate::model::caller::{Credential, CredentialKind, Reach};
+use crate::model::caller::{Credential, CredentialKind, Payer, Reach};
 use crate::model::client_address::Networks;
 use crate::model::fault::Fault;
 use crate::model::ids::{AgentId, KeyId, PrincipalId, Slug, TenantId};
@@ -23,7 +23,12 @@ impl Identity {
     ///
     /// Only a verified token is resolved and cached: an invalid one causes no query. Its slugs are resolved again when
     /// the directory has changed.
-    pub(super) async fn token_grant(&self, token: &str, agent: Option<&str>) -> Result<Arc<Grant>, Fault> {
+    pub(super) async fn token_grant(
+        &self,
+        token: &str,
+        agent: Option<&str>,
+        payer: Payer,
+    ) -> Result<Arc<Grant>, Fault> {
         let hash: TokenHash = Sha256::digest(token).into();
         let cached = self.memory.tokens.get(&hash);
         let still = cached.filter(|known| known.grant.token().is_some_and(|token| self.is_valid(token)));
@@ -36,11 +41,11 @@ impl Identity {
             return Err(Fault::Unauthenticated);
         }
         self.loader.confirm().await?;
-        let version = self.directory_version().await?;
+        let version = self.directory_version(payer).await?;
         if let Some(known) = still.filter(|known| version.is_some() && known.version == version) {
             return Ok(known.grant);
         }
-        let grant = self.resolve(verified).await?;
+        let grant = self.resolve(payer, verified).await?;
         let memory = grant.memory() + grant.token().map_or(0, |token| token.memory());
         let known = KnownToken { grant: Arc::clone(&grant), version };
         self.memory.tokens.insert(hash, known, Some(grant.credential.tenant), memory);
@@ -69,10 +74,10 @@ impl Identity {
 
     /// Resolves the slugs of the claims. A token issued before its tenant was created, or without a time of issue if the
     /// slug had another tenant before, grants nothing of the tenant.
-    async fn resolve(&self, token: Arc<VerifiedToken>) -> Result<Arc<Grant>, Fault> {
+    async fn resolve(&self, payer: Payer, token: Arc<VerifiedToken>) -> Result<Arc<Grant>, Fault> {
         let claims = &token.grant;
         let named = match &claims.tenant {
-            Some(slug) => self.tenant_address(slug).await?,
+            Some(slug) => self.tenant_address(payer, slug).await?,
             None => None,
         };
         let named = named.filter(|tenant| tenant.accepts_token_issued_at(claims.issued_at));
@@ -80,7 +85,7 @@ impl Identity {
             (None, _) => (TenantId(Uuid::nil()), Reach::Agents(Vec::new())),
             (Some(tenant), None) => (tenant.uid, Reach::Tenant),
             (Some(tenant), Some(slugs)) => {
-                (tenant.uid, Reach::Agents(self.agents_of(tenant.uid, slugs).await?))
+                (tenant.uid, Reach::Agents(self.agents_of(payer, tenant.uid, slugs).await?))
             }
         };
         let credential = Credential {
@@ -98,10 +103,10 @@ impl Identity {
     }
 
     /// The agents of the tenant among these slugs.
-    async fn agents_of(&self, tenant: TenantId, slugs: &[Slug]) -> Result<Vec<AgentId>, Fault> {
+    async fn agents_of(&self, payer: Payer, tenant: TenantId, slugs: &[Slug]) -> Result<Vec<AgentId>, Fault> {
         let mut agents = Vec::with_capacity(slugs.len());
         for slug in slugs {
-            let found = self.agent_address(slug.as_str()).await?;
+            let found = self.agent_address(payer, slug.as_str()).await?;
             agents.extend(found.filter(|(owner, _)| *owner == tenant).map(|(_, agent)| agent));
         }
         Ok(agents)

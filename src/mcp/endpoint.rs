@@ -311,6 +311,6 @@ impl Endpoint {
         };
         let grant = self.authenticator.verify(presented, request.client()).await?;
         request.context.identified(grant.as_deref(), || identity.now());
-        identity.admit(grant, request.agent).await.map(Arc::new)
+        identity.admit(grant, request.client(), request.agent).await.map(Arc::new)
     }
 }

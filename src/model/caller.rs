@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
-use super::client_address::Networks;
+use super::client_address::{ClientAddress, Networks};
 use super::ids::{AgentId, KeyId, PrincipalId, TenantId};
 use super::limits::KeyLimits;
 
@@ -114,6 +114,16 @@ pub enum Payer {
     Tenant(TenantId),
     /// All other callers of a tenant's public agents: anonymous, or with credentials of other tenants.
     ForeignCallers(TenantId),
+    /// The callers of a [network](ClientAddress::network) whose tenant is not known yet.
+    Address(ClientAddress),
+    /// The gateway, for what it does in the background.
+    Gateway,
+}
+
+impl From<ClientAddress> for Payer {
+    fn from(client: ClientAddress) -> Self {
+        Self::Address(client.network())
+    }
 }
 
 /// What is known of a credential before it is verified.

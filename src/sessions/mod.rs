@@ -85,13 +85,13 @@ impl Sessions {
     pub async fn find(&self, caller: &Caller, id: &SessionId) -> Result<Arc<Session>, Fault> {
         let hash = id.hash();
         let uid = uid_of(&hash);
-        let known = self.known_session(uid).await?.ok_or(Fault::SessionNotFound)?;
+        let known = self.known_session(caller.payer(), uid).await?.ok_or(Fault::SessionNotFound)?;
         if !known.belongs_to(caller, &hash) {
             return Err(Fault::SessionNotFound);
         }
         let now = self.sources.clock.now();
         let known = if known.last_use.is_idle(now, self.limits.idle) {
-            Box::pin(self.reload_uses(uid, now)).await?
+            Box::pin(self.reload_uses(caller.payer(), uid, now)).await?
         } else {
             known
         };
@@ -103,14 +103,18 @@ impl Sessions {
     ///
     /// # Errors
     /// [`Fault::StorageUnavailable`] if it is not in memory and the database is unreachable.
-    pub async fn current(&self, session: SessionUid) -> Result<Option<Arc<Session>>, Fault> {
-        Ok(self.known_session(session).await?.map(|known| Arc::clone(&known.session)))
+    pub async fn current(&self, payer: Payer, session: SessionUid) -> Result<Option<Arc<Session>>, Fault> {
+        Ok(self.known_session(payer, session).await?.map(|known| Arc::clone(&known.session)))
     }
 
-    async fn known_session(&self, session: SessionUid) -> Result<Option<Arc<CachedSession>>, Fault> {
+    async fn known_session(
+        &self,
+        payer: Payer,
+        session: SessionUid,
+    ) -> Result<Option<Arc<CachedSession>>, Fault> {
         let cell = self.cell(session);
         let load = async || self.load_session(&cell, session).await;
-        let found = self.loader.find(&cell, |facts| facts.0.clone(), load).await?;
+        let found = self.loader.find(payer, &cell, |facts| facts.0.clone(), load).await?;
         if found.is_none() {
             // An ended session never becomes valid again, and forged ids must not fill the memory.
             self.cells.remove(session);
@@ -134,11 +138,12 @@ impl Sessions {
     /// Reads a session again that is past the idle timeout in memory: another replica may have recorded a use.
     async fn reload_uses(
         &self,
+        payer: Payer,
         session: SessionUid,
         now: time::OffsetDateTime,
     ) -> Result<Arc<CachedSession>, Fault> {
         let cell = self.cell(session);
-        let known = self.loader.load(async || self.load_session(&cell, session).await).await?;
+        let known = self.loader.load(payer, async || self.load_session(&cell, session).await).await?;
         let used = known.filter(|known| !known.last_use.is_idle(now, self.limits.idle));
         if used.is_none() {
             self.cells.remove(session);

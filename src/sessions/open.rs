@@ -171,8 +171,10 @@ impl Sessions {
     /// Ends sessions of a holder, except those in use and those used last, so that `count` more are within its bound,
     /// unless another replica has done so meanwhile.
     async fn make_room(&self, agent: AgentId, holder: SessionHolder, count: i64) -> Result<(), Fault> {
-        let present =
-            self.loader.load(async || self.store.sessions_of(agent, holder, MOST_ENDED).await).await?;
+        let present = self
+            .loader
+            .load(Payer::Gateway, async || self.store.sessions_of(agent, holder, MOST_ENDED).await)
+            .await?;
         self.write_uses_of(&present).await;
         let now = self.sources.clock.now();
         let streams_since = now - self.uses.lease();

@@ -4,8 +4,17 @@ use time::{Date, OffsetDateTime};
 use uuid::Uuid;
 
 use super::{Store, StoreError};
-use crate::model::ids::AgentId;
+use crate::model::ids::{AgentId, AgentRef, TenantId};
 use crate::model::limits::{Period, QuotaRequest, QuotaShare, Usage, UsageInterval, UsageRow};
+
+/// An agent that was called.
+#[derive(Debug)]
+pub struct UsedAgent {
+    /// The agent.
+    pub agent: AgentRef,
+    /// Its name in URLs.
+    pub slug: String,
+}
 
 impl Store {
     /// Adds to the usage counters.
@@ -83,6 +92,33 @@ impl Store {
                     bytes_out: count(row.bytes_out),
                 },
             })
+            .collect())
+    }
+
+    /// The agents called in the last hour with any calls and the hour before it, at most `limit`, those with the most calls
+    /// first.
+    pub async fn agents_used_last(&self, limit: i64) -> Result<Vec<UsedAgent>, StoreError> {
+        let rows = self
+            .read(async |connection| {
+                sqlx::query!(
+                    "select a.tenant, a.uid, a.slug
+                    from (
+                        select agent, sum(calls) as calls from agent_usage
+                        where hour >= (select max(hour) from agent_usage) - interval '1 hour' and calls > 0
+                        group by agent
+                    ) as used
+                    join agents a on a.uid = used.agent
+                    where a.deleted_at is null order by used.calls desc, a.uid limit $1",
+                    limit,
+                )
+                .fetch_all(connection)
+                .await
+            })
+            .await?;
+        let agent = |tenant, uid| AgentRef { tenant: TenantId(tenant), uid: AgentId(uid) };
+        Ok(rows
+            .into_iter()
+            .map(|row| UsedAgent { agent: agent(row.tenant, row.uid), slug: row.slug })
             .collect())
     }
 

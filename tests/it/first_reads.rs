@@ -1,17 +1,31 @@
 //! What a read of something that is not in memory takes of the database: counted in statements, each of which is a round
 //! trip.
 
-use serde_json::json;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
-use crate::support::app::{Builder, Replica};
+use http::StatusCode;
+use serde_json::json;
+use waggle::model::sources::{FailPoint, FaultInjector};
+
+use crate::support::app::{Builder, Replica, resource};
 use crate::support::cluster::{Database, database};
 use crate::support::proxy::Proxy;
+use crate::support::wait::eventually;
 
 /// A replica whose statements are recorded, except those of the change feed.
 async fn recorded(database: &Database) -> (Proxy, Replica) {
+    recorded_with(database, 0).await
+}
+
+/// As [`recorded`], and loads this many agents after its start.
+async fn recorded_with(database: &Database, warm: usize) -> (Proxy, Replica) {
     let proxy = Proxy::before(&database.options).await;
     let replica = Builder::new(database)
         .set("WAGGLE_DATABASE__SWEEP_MS", 10_000)
+        .set("WAGGLE_CACHE__WARM_AGENTS", warm)
         .store(|store| store.connect = proxy.options.clone())
         .start()
         .await;
@@ -99,9 +113,9 @@ async fn change_is_read_in_one_statement_without_the_unchanged_definitions() {
     database.execute("update templates set name = 'spoiled'").await;
     statements(&proxy);
     let changed = json!({"name": "changed", "contents": [{"text": "new"}]});
-    let put = writer.admin("PUT", &crate::support::app::resource("a", "x:07"), Some(changed)).await;
+    let put = writer.admin("PUT", &resource("a", "x:07"), Some(changed)).await;
     assert_eq!(put.status, 200, "{}", put.text());
-    crate::support::wait::eventually("the change is in memory", async || {
+    eventually("the change is in memory", async || {
         names("resources/list", "resources").await.contains(&"changed".to_owned())
     })
     .await;
@@ -113,4 +127,97 @@ async fn change_is_read_in_one_statement_without_the_unchanged_definitions() {
     assert_eq!(names("resources/templates/list", "resourceTemplates").await, ["n"]);
     assert_eq!(names("prompts/list", "prompts").await, ["p"]);
     assert_eq!(reader.http.text("a", &key, "x:07").await.as_deref(), Some("new"));
+}
+
+/// Makes every load take 5 ms, and counts them.
+#[derive(Default)]
+struct SlowLoads(AtomicUsize);
+
+impl FaultInjector for SlowLoads {
+    fn pause(&self, point: FailPoint) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(async move {
+            if point == FailPoint::Load {
+                self.0.fetch_add(1, Ordering::Relaxed);
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        })
+    }
+
+    fn fails(&self, _: FailPoint) -> bool {
+        false
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cold_agents_of_one_tenant_do_not_delay_another_tenant() {
+    const AGENTS: usize = 200;
+    let database = database().await;
+    let writer = Builder::new(&database).start().await;
+    let key = writer.acme("a").await;
+    writer.put("a", "x:1", "one").await;
+    writer.tenant("busy").await;
+    for n in 0..AGENTS {
+        writer.agent("busy", &format!("b{n}")).await;
+    }
+    let owner = writer.admin("POST", "/tenants/busy/keys", Some(json!({"scopes": ["mcp"]}))).await.json();
+    let owner = owner["key"].as_str().unwrap();
+    let loads = Arc::new(SlowLoads::default());
+    // One load at a time.
+    let reader = Builder::new(&database)
+        .set("WAGGLE_DATABASE__MAX_CONNECTIONS", 2)
+        .set("WAGGLE_DATABASE__ACQUIRE_SECONDS", 60)
+        .set("WAGGLE_LIMITS__CONCURRENT_PER_KEY", AGENTS)
+        .fault_injector(loads.clone())
+        .start()
+        .await;
+    let list = json!({"jsonrpc": "2.0", "id": 1, "method": "resources/list"});
+    assert_eq!(reader.http.post_bearer("b0", owner, &list).await.status, StatusCode::OK);
+
+    let answered = AtomicUsize::new(0);
+    let flood = futures_util::future::join_all((1..AGENTS).map(async |n| {
+        let status = reader.http.post_bearer(&format!("b{n}"), owner, &list).await.status;
+        answered.fetch_add(1, Ordering::Relaxed);
+        status
+    }));
+    let before = loads.0.load(Ordering::Relaxed);
+    let other = async {
+        let begun = async || loads.0.load(Ordering::Relaxed) >= before + 20;
+        eventually("the tenant's agents are being loaded", begun).await;
+        let earlier = answered.load(Ordering::Relaxed);
+        assert_eq!(reader.http.text("a", &key, "x:1").await.as_deref(), Some("one"));
+        answered.load(Ordering::Relaxed) - earlier
+    };
+    let (statuses, overtaken_by) = tokio::join!(flood, other);
+    assert_eq!(statuses, [StatusCode::OK; AGENTS - 1]);
+    println!("{overtaken_by} of {AGENTS} reads of the other tenant were answered first");
+    assert!(overtaken_by < AGENTS / 4, "{overtaken_by}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn agents_used_last_are_loaded_after_the_start() {
+    let database = database().await;
+    let writer = Builder::new(&database).start().await;
+    let key = writer.acme("a").await;
+    for agent in ["b", "c"] {
+        writer.agent("acme", agent).await;
+    }
+    writer.put("a", "x:1", "one").await;
+    // The last calls were some hours ago; those of `b` were earlier, and `c` was only refused.
+    database
+        .execute(
+            "insert into agent_usage (agent, hour, method, calls, errors, denied, bytes_in, bytes_out)
+             select uid, date_trunc('hour', now(), 'UTC') - hours * interval '1 hour', 'ping', calls, 0, 0, 0, 0
+             from (values ('a', 5, 1), ('b', 9, 7), ('c', 5, 0)) as used (slug, hours, calls)
+             join agents using (slug)",
+        )
+        .await;
+    let (proxy, reader) = recorded_with(&database, 10).await;
+    let in_memory = async || reader.metric("waggle_cache_entries{cache=\"agents\"}").await;
+    eventually("the agent is in memory", async || in_memory().await == 1.0).await;
+
+    statements(&proxy);
+    assert_eq!(reader.http.text("a", &key, "x:1").await.as_deref(), Some("one"));
+    let first = statements(&proxy);
+    assert_eq!(first.len(), 2, "the key and the content: {first:#?}");
+    assert_eq!(in_memory().await, 1.0, "no other agent was loaded");
 }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use serde_json::json;
 use time::macros::datetime;
 use waggle::identity::grant::{Caller, PresentedCredential};
+use waggle::model::caller::Payer;
 use waggle::model::client_address::ClientAddress;
 use waggle::model::fault::Fault;
 use waggle::model::ids::ResourceUri;
@@ -65,7 +66,7 @@ impl Replica {
             .identify(PresentedCredential::Key(&key, None), IpAddr::V4(Ipv4Addr::LOCALHOST).into())
             .await
             .unwrap();
-        self.running.services.identity.admit(grant, agent).await.unwrap()
+        self.running.services.identity.admit(grant, LOCALHOST, agent).await.unwrap()
     }
 
     pub(crate) async fn open(&self, caller: &Caller) -> SessionId {
@@ -102,7 +103,10 @@ async fn session_keeps_the_negotiated_values() {
         subscriptions: Vec::new(),
     };
     assert_eq!(*replica.found(&caller, &id).await, expected);
-    assert_eq!(replica.sessions().current(id.uid()).await.unwrap().as_deref(), Some(&expected));
+    assert_eq!(
+        replica.sessions().current(Payer::Gateway, id.uid()).await.unwrap().as_deref(),
+        Some(&expected)
+    );
     let stored = format!("select count(*) from sessions where capabilities = '{}'", CLIENT.capabilities);
     assert_eq!(database.number(&stored).await, 1);
 }
@@ -141,7 +145,7 @@ async fn session_is_bound_to_its_principal_and_agent() {
 
     let (mine, theirs) = (replica.caller(&key, "a").await, replica.caller(&other, "a").await);
     let (owner_a, owner_b) = (replica.caller(owner, "a").await, replica.caller(owner, "b").await);
-    let anonymous = replica.running.services.identity.admit(None, "b").await.unwrap();
+    let anonymous = replica.running.services.identity.admit(None, LOCALHOST, "b").await.unwrap();
     let all = [&mine, &theirs, &owner_a, &owner_b, &anonymous];
     for (opener, caller) in all.iter().enumerate() {
         let id = replica.open(caller).await;
@@ -151,7 +155,7 @@ async fn session_is_bound_to_its_principal_and_agent() {
     }
     let made_up = SessionId::parse(&"A".repeat(43)).unwrap();
     assert!(replica.lost(&mine, &made_up).await);
-    assert_eq!(replica.sessions().current(made_up.uid()).await, Ok(None));
+    assert_eq!(replica.sessions().current(Payer::Gateway, made_up.uid()).await, Ok(None));
 }
 
 #[tokio::test]
@@ -263,7 +267,7 @@ async fn session_is_served_and_updated_on_any_replica() {
     second.sessions().end(&taken).await.unwrap();
     assert!(second.lost(&caller_there, &id).await);
     eventually("the end", async || first.lost(&caller, &id).await).await;
-    assert_eq!(first.sessions().current(id.uid()).await, Ok(None));
+    assert_eq!(first.sessions().current(Payer::Gateway, id.uid()).await, Ok(None));
     let gone = Err(Fault::SessionNotFound);
     assert_eq!(first.subscribe(&caller, &session, &uri("x:1")).await, gone);
     assert_eq!(first.sessions().unsubscribe(&session, &uri("x:1")).await, gone);

@@ -7,8 +7,8 @@ use tokio::time::timeout;
 
 use super::Template;
 use super::error::RenderError;
-use super::fair_semaphore::FairSemaphore;
 use super::limits::{Budget, RendererLimits};
+use crate::cache::FairSemaphore;
 use crate::model::caller::Payer;
 
 /// The maximum worst-case cost of the renders of one answer that run inline: a few microseconds, less than passing them

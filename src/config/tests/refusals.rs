@@ -75,7 +75,7 @@ host = 'localhost'
 waggle.toml:1: log.filter: expected text, a whole number or a list of text, found a boolean
 waggle.toml:2: mcp.page_size: expected text, a whole number or a list of text, found a fractional number
 waggle.toml:3: mcp.ttl_ms: expected text, a whole number or a list of text, found a number that is too large
-waggle.toml:4: cache: unknown setting; the section has cache.bytes
+waggle.toml:4: cache: unknown setting; the section has cache.bytes, cache.warm_agents
 waggle.toml:6: server.listen: \"8094\" is not an address and a port, such as 127.0.0.1:8094 or [::]:8094
 waggle.toml:7: server.allowed_hosts: expected text, a whole number or a list of text, found a list with other items than text
 waggle.toml:8: server.allowed_origins: \"*\" would allow every web page; list the origins; \"nonsense\" is not an origin such as https://app.example.com or http://localhost:*

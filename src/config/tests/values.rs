@@ -202,6 +202,7 @@ wait_seconds = 10
 
 [cache]
 # bytes is not set
+warm_agents = 1000
 
 [changes]
 notify_ms = 3

@@ -12,6 +12,7 @@ use crate::mcp::event_stream::{Obstacle, StreamEncoder};
 use crate::mcp::notification::{self, END};
 use crate::mcp::sse;
 use crate::mcp::streams::StreamEnd;
+use crate::model::caller::Payer;
 use crate::model::scope::Revision;
 use crate::model::session::{LogLevel, Session};
 use crate::model::subject::{Interest, Subject};
@@ -188,7 +189,8 @@ impl StreamEncoder for SessionEncoder {
         expires_at: Option<OffsetDateTime>,
         out: &mut Vec<u8>,
     ) -> Result<(), Obstacle> {
-        let session = self.sessions.current(self.session.uid).await.map_err(|_| Obstacle::Unknown)?;
+        let payer = Payer::Tenant(self.session.tenant);
+        let session = self.sessions.current(payer, self.session.uid).await.map_err(|_| Obstacle::Unknown)?;
         let session = session.ok_or(Obstacle::End(StreamEnd::Session))?;
         if session.epoch > self.session.epoch {
             return Err(Obstacle::End(StreamEnd::Superseded));

@@ -6,6 +6,7 @@ use std::time::Duration as Span;
 use time::Duration;
 use time::macros::datetime;
 use tokio_util::sync::CancellationToken;
+use waggle::model::caller::Payer;
 use waggle::model::fault::Fault;
 use waggle::model::sources::{Clock, FailPoint};
 
@@ -155,7 +156,7 @@ async fn idle_sessions_end_for_all_replicas() {
     pair.clock.advance(Duration::seconds(900));
     let used = pair.here.open(&here).await;
     // A read by the test does not count as a use.
-    assert!(pair.there.sessions().current(idle.uid()).await.unwrap().is_some());
+    assert!(pair.there.sessions().current(Payer::Gateway, idle.uid()).await.unwrap().is_some());
     pair.clock.advance(Duration::seconds(900));
     expire(&pair.here).await;
     let ended = format!(
@@ -165,7 +166,8 @@ async fn idle_sessions_end_for_all_replicas() {
     );
     assert_eq!(pair.database.number(&ended).await, 1);
     assert_eq!(pair.open_sessions().await, 1);
-    let gone = async |replica: &Replica| replica.sessions().current(idle.uid()).await == Ok(None);
+    let gone =
+        async |replica: &Replica| replica.sessions().current(Payer::Gateway, idle.uid()).await == Ok(None);
     assert!(gone(&pair.here).await);
     eventually("the end is known", async || gone(&pair.there).await).await;
     pair.there.found(&there, &used).await;

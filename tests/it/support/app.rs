@@ -26,8 +26,10 @@ pub(crate) struct Replica {
     pub(crate) _spill: TempDir,
 }
 
-/// Tests send more requests than the default rates allow. Tests of rates set their own.
-const UNLIMITED: [(&str, &str); 4] = [
+/// Tests send more requests than the default rates allow, and start with nothing in memory. Tests of rates and of warming
+/// set their own.
+const DEFAULTS: [(&str, &str); 5] = [
+    ("WAGGLE_CACHE__WARM_AGENTS", "0"),
     ("WAGGLE_LIMITS__KEY_PER_SECOND", "0"),
     ("WAGGLE_LIMITS__AGENT_PER_SECOND", "0"),
     ("WAGGLE_LIMITS__TENANT_PER_SECOND", "0"),
@@ -81,7 +83,7 @@ impl Builder {
     /// Starts the gateway without waiting until it is ready.
     pub(crate) async fn start_unready(self) -> Replica {
         let operator = SecretKey::generate(KeyKind::Operator, &mut Sources::system().csprng().unwrap());
-        let environment: Environment = UNLIMITED
+        let environment: Environment = DEFAULTS
             .into_iter()
             .chain([
                 ("WAGGLE_SERVER__LISTEN", "127.0.0.1:0"),

@@ -8,11 +8,11 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use crate::cache::{FairQueue, Queued};
+use super::fair_queue::{FairQueue, Queued};
 
 /// A semaphore whose permits are granted to waiting payers in turn, in the order of a [`FairQueue`].
 #[derive(Debug)]
-pub(super) struct FairSemaphore<K: Copy + Eq + Hash>(Mutex<State<K>>);
+pub struct FairSemaphore<K: Copy + Eq + Hash>(Mutex<State<K>>);
 
 #[derive(Debug)]
 struct State<K: Copy + Eq + Hash> {
@@ -22,7 +22,7 @@ struct State<K: Copy + Eq + Hash> {
 
 /// A permit, released when dropped.
 #[derive(Debug)]
-pub(super) struct FairPermit<K: Copy + Eq + Hash>(Option<Arc<FairSemaphore<K>>>);
+pub struct FairPermit<K: Copy + Eq + Hash>(Option<Arc<FairSemaphore<K>>>);
 
 impl<K: Copy + Eq + Hash> Drop for FairPermit<K> {
     fn drop(&mut self) {
@@ -46,23 +46,24 @@ impl<K: Copy + Eq + Hash> Drop for InQueue<'_, K> {
 }
 
 impl<K: Copy + Eq + Hash> FairSemaphore<K> {
-    pub(super) fn new(permits: usize, most_waiting: usize) -> Arc<Self> {
+    /// A semaphore of `permits`, for which at most `most_waiting` callers wait.
+    pub fn new(permits: usize, most_waiting: usize) -> Arc<Self> {
         Arc::new(Self(Mutex::new(State { free: permits, waiting: FairQueue::new(most_waiting) })))
     }
 
     /// The number of free permits.
-    pub(super) fn free(&self) -> usize {
+    pub fn free(&self) -> usize {
         self.0.lock().free
     }
 
     /// The number of waiters.
     #[cfg(test)]
-    pub(super) fn waiting(&self) -> usize {
+    pub fn waiting(&self) -> usize {
         self.0.lock().waiting.len()
     }
 
     /// A permit; `None` if none is free within `wait`, or the payer's queue is too long.
-    pub(super) async fn acquire(self: &Arc<Self>, payer: K, wait: Duration) -> Option<FairPermit<K>> {
+    pub async fn acquire(self: &Arc<Self>, payer: K, wait: Duration) -> Option<FairPermit<K>> {
         let (ready, receiver) = oneshot::channel();
         // A displaced sender is dropped, which wakes its waiter, after the lock is released.
         let Queued { number, displaced } = {
