@@ -41,7 +41,7 @@ pub(crate) struct Caches {
     /// Agents that they are spread over
     #[arg(long, default_value_t = 32)]
     agents: u64,
-    /// How often each is requested, in an order of its own each time
+    /// How often each is requested on average
     #[arg(long, default_value_t = 2)]
     passes: u64,
 }
@@ -155,15 +155,15 @@ async fn measure(
     Ok(Measured { budget, resident, cached: after.bytes, hit_permille })
 }
 
-/// Reads each resource that is this client's, in an order that looks random.
+/// Reads as many resources as are this client's part, chosen at random.
 async fn read(port: u16, keys: Vec<String>, (each, pass, client): (u64, u64, u64)) -> Result<(), Error> {
     let mut connection = Connection::open(port).await?;
     let agents = keys.len() as u64;
     let all = each * agents;
-    // A step without a common factor visits each number once.
-    let step = (all * 61 / 100 + 2 * pass..).find(|step| gcd(*step, all) == 1).unwrap_or(1);
-    for nth in (client..all).step_by(CONNECTIONS) {
-        let chosen = (nth * step + pass) % all;
+    let mut state = pass * 1_000_003 + client + 1;
+    for _ in (client..all).step_by(CONNECTIONS) {
+        state = random(state);
+        let chosen = (state >> 16) % all;
         let (agent, resource) = (chosen % agents, chosen / agents + 1);
         let params = json!({"uri": format!("x:{resource}")});
         let body: Value = json!({"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": params});
@@ -179,8 +179,11 @@ async fn read(port: u16, keys: Vec<String>, (each, pass, client): (u64, u64, u64
     Ok(())
 }
 
-fn gcd(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { gcd(b, a % b) }
+/// The next of a sequence of numbers that look random: xorshift.
+fn random(mut state: u64) -> u64 {
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^ (state << 17)
 }
 
 /// The metrics of caches.

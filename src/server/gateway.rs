@@ -98,24 +98,23 @@ impl Gateway {
                     // `Host`, `Origin`, and CORS preflights, which need no credential.
                     let source = self.surfaces.origins.check(&parts.uri, &parts.headers);
                     let preflight = preflight(&parts.method, source.as_ref().ok(), exchange.cors());
-                    let (mut response, origin) = match preflight {
-                        Some(preflight) => (preflight, None),
-                        None => {
-                            // The number of requests in flight.
-                            exchange.admit(arrival, source.as_ref());
-                            // Panics and the deadline. Within, the surface checks the credential, rates and quotas, and the
-                            // size of the body, in this order, and does the work.
-                            let answered = {
-                                // Pinned here: the guard would move all of it.
-                                let answering = pin!(exchange.answer(arrival));
-                                guard(self.options.deadline, answering).await
-                            };
-                            let mut response =
-                                answered.unwrap_or_else(|interrupted| exchange.fail(arrival, &interrupted));
-                            // Audit log, usage and metrics.
-                            exchange.record(arrival, &mut response).await;
-                            (response, source.ok().and_then(|RequestSource { origin, .. }| origin))
-                        }
+                    let (mut response, origin) = if let Some(preflight) = preflight {
+                        (preflight, None)
+                    } else {
+                        // The number of requests in flight.
+                        exchange.admit(arrival, source.as_ref());
+                        // Panics and the deadline. Within, the surface checks the credential, rates and quotas, and the
+                        // size of the body, in this order, and does the work.
+                        let answered = {
+                            // Pinned here: the guard would move all of it.
+                            let answering = pin!(exchange.answer(arrival));
+                            guard(self.options.deadline, answering).await
+                        };
+                        let mut response =
+                            answered.unwrap_or_else(|interrupted| exchange.fail(arrival, &interrupted));
+                        // Audit log, usage and metrics.
+                        exchange.record(arrival, &mut response).await;
+                        (response, source.ok().and_then(|RequestSource { origin, .. }| origin))
                     };
                     // The headers of the answer: those of the surface, then CORS.
                     exchange.add_headers(arrival, response.headers_mut());

@@ -162,9 +162,9 @@ async fn cold_agents_of_one_tenant_do_not_delay_another_tenant() {
     let owner = writer.admin("POST", "/tenants/busy/keys", Some(json!({"scopes": ["mcp"]}))).await.json();
     let owner = owner["key"].as_str().unwrap();
     let loads = Arc::new(SlowLoads::default());
-    // One load at a time.
+    // As few loads at a time as can be configured.
     let reader = Builder::new(&database)
-        .set("WAGGLE_DATABASE__MAX_CONNECTIONS", 2)
+        .set("WAGGLE_DATABASE__MAX_CONNECTIONS", 4)
         .set("WAGGLE_DATABASE__ACQUIRE_SECONDS", 60)
         .set("WAGGLE_LIMITS__CONCURRENT_PER_KEY", AGENTS)
         .fault_injector(loads.clone())

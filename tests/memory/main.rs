@@ -2,6 +2,7 @@
 //! its own, since nothing else may allocate.
 
 #![cfg(target_os = "linux")]
+#![expect(clippy::print_stdout, reason = "the measurements are the purpose of the test")]
 #![expect(clippy::unwrap_used, reason = "a failing test panics")]
 #![expect(clippy::cast_precision_loss, reason = "for a ratio")]
 

@@ -22,6 +22,7 @@ use crate::server::routes::mcp_agent;
 use crate::telemetry::span;
 
 /// A request to one of the surfaces. Only that of the protocol is not boxed, nor its work.
+#[expect(clippy::large_enum_variant, reason = "the most frequent request is not boxed")]
 pub(super) enum Exchange<'a> {
     /// A request to an MCP endpoint.
     Mcp(McpCall<'a>),
