@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use super::fair_queue::{FairQueue, Queued};
 
-/// A semaphore whose permits are granted to waiting payers in turn, in the order of a [`FairQueue`].
+/// A semaphore whose permits are granted to waiting payers in turn, in the order of a `FairQueue`.
 #[derive(Debug)]
 pub struct FairSemaphore<K: Copy + Eq + Hash>(Mutex<State<K>>);
 

@@ -37,7 +37,7 @@ impl StoreMaintenance {
         }
     }
 
-    /// Purges rows that were deleted, became unreferenced or ended more than [`PURGE_AFTER`] ago.
+    /// Purges rows that were deleted, became unreferenced or ended more than half an hour ago.
     pub async fn purge(&self, stop: &CancellationToken) {
         let before = self.sources.clock.now() - PURGE_AFTER;
         while !stop.is_cancelled() {

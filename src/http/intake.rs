@@ -20,7 +20,7 @@ use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
 use crate::quota::limits::{Limits, RateLimitStatus, Reservation, UnderWay};
 
-/// The permits of one request. They are released with its [`SharedContext`](SharedContext).
+/// The permits of one request. They are released with its [`SharedContext`].
 #[derive(Debug)]
 pub struct Intake {
     limits: Arc<Limits>,
