@@ -136,7 +136,9 @@ async fn pruned_changes_of_a_late_commit_make_the_sweep_return_all_heads() {
     assert_eq!(sweeper.scopes().await, [scope]);
     database.execute(old).await;
     prune(&replica).await;
-    assert_eq!(sweeper.sweep().await.len(), 0, "what is still in progress cannot have been pruned");
+    // Transactions of other databases that have ended since the last sweep may make one return everything.
+    let nothing = async || sweeper.sweep().await.is_empty();
+    eventually("what is still in progress cannot have been pruned", nothing).await;
 
     run(&mut late, "commit").await;
     database.execute(old).await;
@@ -144,7 +146,7 @@ async fn pruned_changes_of_a_late_commit_make_the_sweep_return_all_heads() {
     assert_eq!(database.number("select count(*) from changes").await, 0);
     let heads = database.number("select count(*) from heads").await;
     assert_eq!(i64::try_from(sweeper.sweep().await.len()).unwrap(), heads);
-    assert_eq!(sweeper.sweep().await.len(), 0);
+    eventually("everything is returned once", async || sweeper.sweep().await.is_empty()).await;
     run(&mut elsewhere, "commit").await;
 }
 
