@@ -5,9 +5,11 @@ use std::collections::HashSet;
 use caseless::Caseless;
 use unicode_normalization::UnicodeNormalization;
 
-use super::snapshot::Definitions;
+use super::snapshot::view::View;
 use crate::model::call::{Completion, Reference};
 use crate::model::fault::Fault;
+use crate::model::prompt::Prompt;
+use crate::model::template::ResourceTemplate;
 
 /// The maximum number of values in an answer (server/utilities/completion).
 const MOST_VALUES: usize = 100;
@@ -18,20 +20,19 @@ const MOST_VALUES: usize = 100;
 /// # Errors
 /// [`Fault::InvalidParams`] if there is no such prompt or template, or it has no such argument or variable.
 pub fn complete(
-    definitions: &Definitions,
+    view: &View,
     reference: &Reference,
     argument: &str,
     written: &str,
 ) -> Result<Completion, Fault> {
     let offered = match reference {
         Reference::Prompt(name) => {
-            let prompt =
-                definitions.all.prompts.get(name.as_str()).ok_or_else(|| Fault::unknown_prompt(name))?;
+            let prompt = view.get::<Prompt>(name).ok_or_else(|| Fault::unknown_prompt(name))?;
             let declared = prompt.arguments.iter().find(|declared| declared.name == argument);
             &declared.ok_or_else(|| Fault::unknown("argument", argument))?.completions[..]
         }
         Reference::Template(text) => {
-            let template = definitions.all.templates.get(text.as_str());
+            let template = view.get::<ResourceTemplate>(text);
             let template = template.ok_or_else(|| Fault::unknown("resource template", text))?;
             if !template.uri_template.variables().any(|variable| variable == argument) {
                 return Err(Fault::unknown("argument", argument));

@@ -1,6 +1,7 @@
 //! Implements the port through which the change feed updates the catalog.
 
 use super::Catalog;
+use super::snapshot::view::View;
 use crate::model::caller::Payer;
 use crate::model::feed::{BoxFuture, Follower, Unconfirmed};
 use crate::model::ids::{AgentId, ResourceUri, TenantId};
@@ -37,7 +38,7 @@ impl Follower for Catalog {
         Box::pin(async move {
             let snapshot =
                 self.snapshot_of(Payer::Tenant(tenant), tenant, agent).await.map_err(|_| Unconfirmed)?;
-            self.answered_anew(tenant, snapshot, changes, uris).await.ok_or(Unconfirmed)
+            self.answered_anew(tenant, View::unfiltered(snapshot), changes, uris).await.ok_or(Unconfirmed)
         })
     }
 }

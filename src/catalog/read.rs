@@ -7,8 +7,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::Catalog;
-use super::snapshot::{AgentCell, AgentSnapshot, Definitions, page};
-use super::template_set::Match;
+use super::snapshot::view::{Answering, View};
+use super::snapshot::{AgentCell, AgentSnapshot};
 use crate::identity::grant::Caller;
 use crate::model::allocated::shared_bytes;
 use crate::model::call::{Content, Contents, List, ListPage};
@@ -22,37 +22,15 @@ use crate::store::StoreError;
 /// The number of attempts to read contents, which may be purged between reading a definition and reading its bytes.
 const MOST_LOOKS: usize = 3;
 
-/// The definition that a URI is read from.
-#[derive(Debug)]
-pub enum Answering {
-    /// The resource of this URI.
-    Registered(Arc<Resource>),
-    /// A template that it matches.
-    Rendered(Match),
-}
-
-impl Definitions {
-    /// The definition of a URI: its resource, otherwise the most specific template that it matches.
-    ///
-    /// # Errors
-    /// [`Fault::ResourceNotFound`].
-    pub fn answering(&self, uri: &ResourceUri) -> Result<Answering, Fault> {
-        if let Some(resource) = self.all.resources.get(uri.as_str()) {
-            return Ok(Answering::Registered(Arc::clone(resource)));
-        }
-        let found = self.templates.find(uri).map(Answering::Rendered);
-        found.ok_or_else(|| Fault::ResourceNotFound(uri.clone()))
-    }
-}
-
 impl Catalog {
-    /// The snapshot of the caller's agent, at the newest revision known.
+    /// What the caller sees of its agent, at the newest revision known.
     ///
     /// # Errors
     /// [`Fault::Forbidden`] if the agent has just been deleted; [`Fault::StorageUnavailable`] if it is not in
     /// memory and the database is unreachable.
-    pub async fn snapshot(&self, caller: &Caller) -> Result<Arc<AgentSnapshot>, Fault> {
-        self.snapshot_of(caller.payer(), caller.tenant, caller.agent).await
+    pub async fn view(&self, caller: &Caller) -> Result<View, Fault> {
+        let snapshot = self.snapshot_of(caller.payer(), caller.tenant, caller.agent).await?;
+        Ok(View::unfiltered(snapshot))
     }
 
     pub(super) async fn snapshot_of(
@@ -91,21 +69,16 @@ impl Catalog {
         self.loader.load(payer, async || cell.snapshot(&self.store, &self.sources).await).await
     }
 
-    /// A page of definitions, those after a key.
-    pub fn list(&self, definitions: &Definitions, list: List, after: Option<&str>) -> ListPage {
-        let size = self.limits.page_size;
-        match list {
-            List::Resources => ListPage::Resources(page(&definitions.all.resources, after, size)),
-            List::Templates => ListPage::Templates(page(&definitions.all.templates, after, size)),
-            List::Prompts => ListPage::Prompts(page(&definitions.all.prompts, after, size)),
-        }
+    /// A page of a list, with the definitions after a key.
+    pub fn list(&self, view: &View, list: List, after: Option<&str>) -> ListPage {
+        view.list(list, after, self.limits.page_size)
     }
 
     /// The contents of a URI, from the definition that serves it.
     ///
     /// # Errors
     /// [`Fault::ResourceNotFound`] if no definition serves it any more; [`Fault::InvalidParams`] for values that cannot
-    /// be rendered; [`Fault::Unavailable`] if too much is being rendered; those of [`snapshot`](Self::snapshot) if
+    /// be rendered; [`Fault::Unavailable`] if too much is being rendered; those of [`view`](Self::view) if
     /// contents are not in memory.
     pub async fn read_resource(
         &self,
@@ -120,17 +93,17 @@ impl Catalog {
             };
             match contents {
                 Some(contents) => return Ok(contents),
-                None => answering = self.look_again(caller).await?.definitions.answering(uri)?,
+                None => answering = self.look_again(caller).await?.answering(uri)?,
             }
         }
         Err(Fault::StorageUnavailable)
     }
 
-    /// A newer snapshot, needed if contents of the current one are purged. The purge waits for long enough that
+    /// A newer view, needed if contents of the current one are purged. The purge waits for long enough that
     /// only a replica that missed all notifications meanwhile gets here.
-    pub(super) async fn look_again(&self, caller: &Caller) -> Result<Arc<AgentSnapshot>, Fault> {
+    pub(super) async fn look_again(&self, caller: &Caller) -> Result<View, Fault> {
         Box::pin(self.loader.sweep()).await?;
-        self.snapshot(caller).await
+        self.view(caller).await
     }
 
     /// `None` if contents are purged already.
@@ -178,26 +151,19 @@ pub(super) const MOST_COMPARISONS: usize = 250_000;
 /// The maximum number of comparisons on the async thread: about a millisecond at worst.
 pub(super) const LIGHT_COMPARISONS: usize = 1_000;
 
-impl Definitions {
-    /// The number of comparisons that finding the definition of a URI takes.
-    pub(super) fn comparisons(&self, uri: &ResourceUri) -> usize {
-        if self.all.resources.contains_key(uri) { 1 } else { 1 + self.templates.candidates(uri) }
+/// Retains the URIs that can be read.
+fn answered(view: &View, mut uris: Vec<ResourceUri>) -> Result<Vec<ResourceUri>, Fault> {
+    let mut left = MOST_COMPARISONS;
+    for uri in &uris {
+        left = left.checked_sub(view.comparisons(uri)).ok_or_else(|| {
+            Fault::invalid_params(format!(
+                "the URIs and the agent's resource templates take more than {MOST_COMPARISONS} comparisons; \
+                 name fewer URIs"
+            ))
+        })?;
     }
-
-    /// Retains the URIs that can be read.
-    fn answered(&self, mut uris: Vec<ResourceUri>) -> Result<Vec<ResourceUri>, Fault> {
-        let mut left = MOST_COMPARISONS;
-        for uri in &uris {
-            left = left.checked_sub(self.comparisons(uri)).ok_or_else(|| {
-                Fault::invalid_params(format!(
-                    "the URIs and the agent's resource templates take more than {MOST_COMPARISONS} comparisons; \
-                     name fewer URIs"
-                ))
-            })?;
-        }
-        uris.retain(|uri| self.answers(uri));
-        Ok(uris)
-    }
+    uris.retain(|uri| view.answering(uri).is_ok());
+    Ok(uris)
 }
 
 impl Catalog {
@@ -209,16 +175,14 @@ impl Catalog {
     pub async fn answered(
         &self,
         caller: &Caller,
-        snapshot: &Arc<AgentSnapshot>,
+        view: &View,
         uris: Vec<ResourceUri>,
     ) -> Result<Vec<ResourceUri>, Fault> {
-        let comparisons = |uris: &[ResourceUri]| {
-            uris.iter().map(|uri| snapshot.definitions.comparisons(uri)).sum::<usize>()
-        };
+        let comparisons = |uris: &[ResourceUri]| uris.iter().map(|uri| view.comparisons(uri)).sum::<usize>();
         if uris.len() <= LIGHT_COMPARISONS && comparisons(&uris) <= LIGHT_COMPARISONS {
-            return snapshot.definitions.answered(uris);
+            return answered(view, uris);
         }
-        let snapshot = Arc::clone(snapshot);
-        self.renderer.run(caller.payer(), move || Ok(snapshot.definitions.answered(uris))).await?
+        let view = view.clone();
+        self.renderer.run(caller.payer(), move || Ok(answered(&view, uris))).await?
     }
 }

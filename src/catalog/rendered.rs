@@ -10,7 +10,7 @@ use bytes::Bytes;
 use super::Catalog;
 use super::compiled::{Compiled, Source};
 use super::render::RenderError;
-use super::snapshot::AgentSnapshot;
+use super::snapshot::view::View;
 use super::template_set::Match;
 use crate::identity::grant::Caller;
 use crate::model::call::{Content, Contents, Messages};
@@ -58,20 +58,20 @@ impl Catalog {
     pub async fn get_prompt(
         &self,
         caller: &Caller,
-        mut snapshot: Arc<AgentSnapshot>,
+        mut view: View,
         name: &str,
         arguments: &BTreeMap<String, String>,
     ) -> Result<Messages, Fault> {
         for _ in 0..MOST_LOOKS {
-            let Some(prompt) = snapshot.definitions.all.prompts.get(name).cloned() else {
+            let Some(prompt) = view.get::<Prompt>(name).cloned() else {
                 return Err(Fault::unknown_prompt(name));
             };
             check_arguments(&prompt, arguments)?;
             match self.compiled_prompt(caller, &prompt).await? {
                 Some(compiled) => {
-                    return self.messages(caller, &snapshot, &prompt, &compiled, arguments).await;
+                    return self.messages(caller, &view, &prompt, &compiled, arguments).await;
                 }
-                None => snapshot = self.look_again(caller).await?,
+                None => view = self.look_again(caller).await?,
             }
         }
         Err(Fault::StorageUnavailable)
@@ -96,7 +96,7 @@ impl Catalog {
     async fn messages(
         &self,
         caller: &Caller,
-        snapshot: &AgentSnapshot,
+        view: &View,
         prompt: &Prompt,
         compiled: &Compiled,
         arguments: &BTreeMap<String, String>,
@@ -112,7 +112,7 @@ impl Catalog {
                     settled = false;
                     let uri = ResourceUri::parse(&resource.uri)
                         .map_err(|error| Fault::invalid_params(format!("{} {error}", resource.uri)))?;
-                    let answering = snapshot.definitions.answering(&uri)?;
+                    let answering = view.answering(&uri)?;
                     let contents = Box::pin(self.read_resource(caller, &uri, answering)).await?;
                     room = room.checked_sub(size(&contents)).ok_or_else(|| {
                         let most = self.limits.embedded_bytes;

@@ -1,16 +1,16 @@
 //! Finds the subscribed URIs whose content is affected by changes of resource templates.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use uri_template::UriTemplate;
 
 use super::Catalog;
 use super::prefix_index::PrefixIndex;
 use super::read::{LIGHT_COMPARISONS, MOST_COMPARISONS};
-use super::snapshot::{AgentSnapshot, Definitions};
+use super::snapshot::view::View;
 use crate::model::caller::Payer;
 use crate::model::ids::{ResourceUri, TenantId};
+use crate::model::resource::Resource;
 use crate::model::scope::{Change, ChangeKind, Revision};
 
 /// The maximum number of changed templates; above it all URIs count as changed.
@@ -28,22 +28,22 @@ impl Catalog {
     pub(super) async fn answered_anew(
         &self,
         tenant: TenantId,
-        snapshot: Arc<AgentSnapshot>,
+        view: View,
         changes: &[Change],
         uris: &[ResourceUri],
     ) -> Option<Vec<(Revision, ResourceUri)>> {
-        let templates = changes.len().saturating_add(snapshot.definitions.all.templates.len());
+        let templates = changes.len().saturating_add(view.template_count());
         if uris.len().saturating_mul(templates) <= LIGHT_COMPARISONS {
-            return answered_anew(&snapshot.definitions, changes, uris);
+            return answered_anew(&view, changes, uris);
         }
         let (changes, uris) = (changes.to_vec(), uris.to_vec());
-        let job = move || Ok(answered_anew(&snapshot.definitions, &changes, &uris));
+        let job = move || Ok(answered_anew(&view, &changes, &uris));
         self.renderer.run(Payer::Tenant(tenant), job).await.ok().flatten()
     }
 }
 
 fn answered_anew(
-    definitions: &Definitions,
+    view: &View,
     changes: &[Change],
     uris: &[ResourceUri],
 ) -> Option<Vec<(Revision, ResourceUri)>> {
@@ -51,7 +51,7 @@ fn answered_anew(
     let index = PrefixIndex::new(templates.iter().map(|changed| changed.template.literal_prefix()));
     let mut left = MOST_COMPARISONS;
     let mut found = Vec::new();
-    for uri in uris.iter().filter(|uri| !definitions.all.resources.contains_key(*uri)) {
+    for uri in uris.iter().filter(|uri| view.get::<Resource>(uri.as_str()).is_none()) {
         left = left.checked_sub(1 + index.count(uri.as_str()))?;
         let mut matching = index
             .candidates(uri.as_str())
@@ -61,8 +61,8 @@ fn answered_anew(
         if matching.peek().is_none() {
             continue;
         }
-        left = left.checked_sub(definitions.comparisons(uri))?;
-        let present = definitions.templates.find(uri).map(|found| found.template.uri_template.clone());
+        left = left.checked_sub(view.comparisons(uri))?;
+        let present = view.template(uri).map(|found| found.template.uri_template.clone());
         for changed in matching {
             left = left.checked_sub(changed.changes.len())?;
             let serving = changed.changes.iter().filter(|(_, kind)| changed.serves(*kind, present.as_ref()));

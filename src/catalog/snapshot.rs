@@ -1,6 +1,8 @@
-//! Snapshots: all definitions of an agent in memory at one revision, patched with later changes.
+//! Snapshots: all definitions of an agent in memory at one revision, patched with later changes. Callers are answered from
+//! a [`view`] of one.
 
-use std::borrow::Borrow;
+pub mod view;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -12,12 +14,10 @@ use super::template_set::Templates;
 use crate::cache::{Charge, ScopeCell};
 use crate::model::agent::AgentDescription;
 use crate::model::allocated::{behind_arc, texts};
-use crate::model::call::Page;
 use crate::model::caller::Payer;
 use crate::model::definition::DefinitionKind;
-use crate::model::fault::Fault;
 use crate::model::feed::BoxFuture;
-use crate::model::ids::{AgentRef, ResourceUri};
+use crate::model::ids::AgentRef;
 use crate::model::kinds::{ByKind, Family, Member, by_kind, each_kind};
 use crate::model::scope::{Change, ChangeKind, Revision};
 use crate::model::sources::{FailPoint, Sources};
@@ -39,26 +39,26 @@ pub struct AgentSnapshot {
     pub revision: Revision,
     /// The description of the agent.
     pub description: AgentDescription,
-    /// Its definitions.
-    pub definitions: Definitions,
+    /// Its definitions, read through a [`view::View`].
+    definitions: Definitions,
     /// The newest revisions that changed each list and the description.
     pub changed: Changed,
 }
 
 /// Definitions of every kind.
 #[derive(Debug, Clone)]
-pub struct Definitions {
+struct Definitions {
     /// By kind, in byte order of their keys.
-    pub all: ByKind<InMemory>,
+    all: ByKind<InMemory>,
     /// The resource templates, indexed for matching.
-    pub(super) templates: Templates,
+    templates: Templates,
     /// The memory that `all` takes.
     memory: usize,
 }
 
 /// Definitions in memory, by their keys.
 #[derive(Debug, Clone)]
-pub struct InMemory;
+struct InMemory;
 
 impl Family for InMemory {
     type Of<K: DefinitionKind> = OrdMap<K::Key, Arc<K>>;
@@ -70,19 +70,6 @@ impl Definitions {
         let mut memory = 0;
         each_kind!(K => memory += K::of(&all).values().map(memory_of::<K>).sum::<usize>());
         Self { templates: Templates::new(&all.templates), all, memory }
-    }
-
-    /// Whether a URI can be read.
-    pub fn answers(&self, uri: &ResourceUri) -> bool {
-        self.all.resources.contains_key(uri) || self.templates.find(uri).is_some()
-    }
-
-    /// Checks that a URI can be read.
-    ///
-    /// # Errors
-    /// [`Fault::ResourceNotFound`].
-    pub fn check_readable(&self, uri: &ResourceUri) -> Result<(), Fault> {
-        if self.answers(uri) { Ok(()) } else { Err(Fault::ResourceNotFound(uri.clone())) }
     }
 }
 
@@ -119,19 +106,6 @@ pub struct Revisions;
 
 impl Family for Revisions {
     type Of<K: DefinitionKind> = Revision;
-}
-
-/// A page of definitions after a position.
-pub(super) fn page<K: Ord + Borrow<str>, V>(
-    all: &OrdMap<K, Arc<V>>,
-    after: Option<&str>,
-    size: usize,
-) -> Page<V> {
-    use std::ops::Bound::{Excluded, Unbounded};
-    let start = after.map_or(Unbounded, Excluded);
-    let mut rest = all.range::<_, str>((start, Unbounded)).map(|(_, item)| item);
-    let items = rest.by_ref().take(size).cloned().collect();
-    Page { items, more: rest.next().is_some() }
 }
 
 /// The cell of an agent's snapshot. It exists before the snapshot is loaded.

@@ -15,8 +15,8 @@ use super::version::{ContentTypes, ProtocolVersion};
 use crate::cache::MemoryBudget;
 use crate::catalog::Catalog;
 use crate::catalog::complete::complete;
-use crate::catalog::read::Answering;
 use crate::catalog::snapshot::AgentSnapshot;
+use crate::catalog::snapshot::view::{Answering, View};
 use crate::catalog::template_set::Match;
 use crate::http::cursor::CursorSeal;
 use crate::identity::grant::Caller;
@@ -24,7 +24,7 @@ use crate::model::agent::Access;
 use crate::model::call::List;
 use crate::model::fault::Fault;
 use crate::model::ids::ResourceUri;
-use crate::model::prompt::PromptName;
+use crate::model::prompt::{Prompt, PromptName};
 use crate::model::scope::Revision;
 
 /// The maximum length of the arguments of a cached prompt: longer ones are rarely repeated.
@@ -56,10 +56,10 @@ pub(super) struct CallHandler {
     results: Results,
 }
 
-/// The caller of a call, the snapshot that answers it, and the dialect of the answer.
+/// The caller of a call, its view that answers it, and the dialect of the answer.
 struct CallContext<'a> {
     caller: &'a Caller,
-    snapshot: Arc<AgentSnapshot>,
+    view: View,
     dialect: Dialect,
 }
 
@@ -75,8 +75,8 @@ impl CallHandler {
         call: &Call<'_>,
         dialect: Dialect,
     ) -> Result<Bytes, Fault> {
-        let snapshot = self.catalog.snapshot(caller).await?;
-        let context = CallContext { caller, snapshot, dialect };
+        let view = self.catalog.view(caller).await?;
+        let context = CallContext { caller, view, dialect };
         match call {
             Call::ReadResource { uri } => self.read(&context, uri).await,
             Call::List { list, cursor } => {
@@ -86,7 +86,7 @@ impl CallHandler {
             }
             Call::GetPrompt { name, arguments } => self.get_prompt(&context, name, arguments).await,
             Call::Complete { reference, argument, value } => {
-                let values = complete(&context.snapshot.definitions, reference, argument, value)?;
+                let values = complete(&context.view, reference, argument, value)?;
                 context.encode(ResultMembers::completion(&values))
             }
             Call::ListTools => context.encode(ResultMembers::NO_TOOLS),
@@ -94,7 +94,7 @@ impl CallHandler {
     }
 
     async fn read(&self, context: &CallContext<'_>, uri: &ResourceUri) -> Result<Bytes, Fault> {
-        let answering = context.snapshot.definitions.answering(uri)?;
+        let answering = context.view.answering(uri)?;
         let key = match &answering {
             Answering::Registered(resource) => {
                 context.key(ResultSubject::Resource(uri.clone()), resource.revision)
@@ -118,7 +118,7 @@ impl CallHandler {
     }
 
     fn list(&self, context: &CallContext<'_>, list: List, after: Option<&str>) -> Result<Bytes, Fault> {
-        let changed = &context.snapshot.changed;
+        let changed = &context.view.snapshot().changed;
         let revision = match list {
             List::Resources => changed.lists.resources,
             List::Templates => changed.lists.templates,
@@ -128,7 +128,7 @@ impl CallHandler {
         if let Some(kept) = self.results.get(&key) {
             return Ok(kept);
         }
-        let page = self.catalog.list(&context.snapshot.definitions, list, after);
+        let page = self.catalog.list(&context.view, list, after);
         let seal = |last: &str| self.seal.seal(purpose(list), context.caller.agent.0, last);
         let next = page.last().map(seal);
         let result = context.encode(ResultMembers::page(&page, next.as_deref()))?;
@@ -142,7 +142,7 @@ impl CallHandler {
         name: &PromptName,
         arguments: &Arc<BTreeMap<String, String>>,
     ) -> Result<Bytes, Fault> {
-        let Some(prompt) = context.snapshot.definitions.all.prompts.get(name) else {
+        let Some(prompt) = context.view.get::<Prompt>(name.as_str()) else {
             return Err(Fault::unknown_prompt(name.as_str()));
         };
         let types = context.dialect.content_types();
@@ -151,8 +151,8 @@ impl CallHandler {
         if let Some(kept) = self.results.get(&key) {
             return Ok(kept);
         }
-        let snapshot = Arc::clone(&context.snapshot);
-        let messages = self.catalog.get_prompt(context.caller, snapshot, name.as_str(), arguments);
+        let view = context.view.clone();
+        let messages = self.catalog.get_prompt(context.caller, view, name.as_str(), arguments);
         let messages = Box::pin(messages).await?;
         let result = context.encode(ResultMembers::messages(&messages))?;
         let length: usize = arguments.iter().map(|(name, value)| name.len() + value.len()).sum();
@@ -167,12 +167,12 @@ impl CallContext<'_> {
     fn key(&self, subject: ResultSubject, revision: Revision) -> ResultKey {
         let dialect = match self.dialect {
             Dialect::Modern { .. } => DialectKey::Modern {
-                described: self.snapshot.changed.description,
+                described: self.view.snapshot().changed.description,
                 public: self.caller.public,
             },
             Dialect::Legacy(_) => DialectKey::Legacy,
         };
-        let (agent, timeline) = (self.caller.agent, self.snapshot.timeline);
+        let (agent, timeline) = (self.caller.agent, self.view.snapshot().timeline);
         ResultKey { agent, dialect, subject, timeline, revision }
     }
 
@@ -180,7 +180,7 @@ impl CallContext<'_> {
         let mut out = Vec::new();
         match self.dialect {
             Dialect::Modern { ttl } => {
-                modern::result(&mut out, members, envelope(self.caller, &self.snapshot, ttl))?;
+                modern::result(&mut out, members, envelope(self.caller, self.view.snapshot(), ttl))?;
             }
             Dialect::Legacy(version) => legacy::encode::result(&mut out, members, version)?,
         }

@@ -152,9 +152,9 @@ impl Endpoint {
     }
 
     async fn discover(&self, caller: &Caller) -> Result<Bytes, Fault> {
-        let snapshot = self.catalog.snapshot(caller).await?;
+        let view = self.catalog.view(caller).await?;
         let mut out = Vec::new();
-        modern_encode::discover(&mut out, envelope(caller, &snapshot, self.options.ttl))?;
+        modern_encode::discover(&mut out, envelope(caller, view.snapshot(), self.options.ttl))?;
         Ok(out.into())
     }
 
@@ -197,7 +197,7 @@ impl Endpoint {
         asked: &Initialize<'_>,
         id: RequestId<'_>,
     ) -> Result<Response<Body>, Fault> {
-        let snapshot = self.catalog.snapshot(caller).await?;
+        let view = self.catalog.view(caller).await?;
         let new = NewSession {
             version: asked.version.as_str(),
             client_name: &asked.client.name,
@@ -210,7 +210,7 @@ impl Endpoint {
         self.feed.wait_for_streams(Scope::from(caller.agent), session.since()).await;
         request.opened(session.id().uid(), asked.version, &asked.client);
         let mut result = Vec::new();
-        legacy::encode::initialize(&mut result, asked.version, &snapshot.description)?;
+        legacy::encode::initialize(&mut result, asked.version, &view.snapshot().description)?;
         let mut response = ok(result_pieces(id, result.into()));
         let mut header = HeaderValue::try_from(session.id().reveal())
             .map_err(|_| Fault::Internal("session id is not a header value".to_owned()))?;
@@ -241,7 +241,7 @@ impl Endpoint {
     ) -> Result<Bytes, Fault> {
         match call {
             SessionCall::Subscribe(uri) => {
-                self.catalog.snapshot(caller).await?.definitions.check_readable(&uri)?;
+                self.catalog.view(caller).await?.check_readable(&uri)?;
                 self.sessions.subscribe(session, &uri).await?;
                 // A read from now on, on any replica, is not older than the revision from which the session notifies.
                 self.feed.acknowledged_head(caller.agent).await?;

@@ -37,14 +37,14 @@ impl Endpoint {
             return Err(media_type::NO_EVENTS);
         }
         let stream = self.stream_context(request, caller, None)?;
-        let snapshot = self.catalog.snapshot(caller).await?;
-        let honored = filter.clone().honored(&self.catalog, caller, &snapshot).await?;
+        let view = self.catalog.view(caller).await?;
+        let honored = filter.clone().honored(&self.catalog, caller, &view).await?;
         let subscription = self.read(caller, None).await?;
         // The interests are listed first, so that no change is missed. Older changes are not notified, so every replica
         // must already answer with them.
         let since = self.feed.acknowledged_head(caller.agent).await?;
         subscription.add_interests(honored.interests(since)).await?;
-        let encoder = ListenEncoder::new(id, snapshot.description.clone());
+        let encoder = ListenEncoder::new(id, view.snapshot().description.clone());
         let first = encoder.acknowledge(&honored);
         let audit = StreamAuditGuard::new(&self.recorder, request);
         Ok(sse::response(event_stream::events(stream, subscription, encoder, first, audit)))

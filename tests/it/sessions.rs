@@ -51,8 +51,7 @@ impl Replica {
         session: &Session,
         uri: &ResourceUri,
     ) -> Result<(), Fault> {
-        let snapshot = self.running.services.catalog.snapshot(caller).await?;
-        snapshot.definitions.check_readable(uri)?;
+        self.running.services.catalog.view(caller).await?.check_readable(uri)?;
         self.sessions().subscribe(session, uri).await
     }
 

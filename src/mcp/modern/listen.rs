@@ -1,7 +1,6 @@
 //! `subscriptions/listen`: the filter of a request, its honored part, and its events (2026-07-28, Subscriptions).
 
 use std::fmt;
-use std::sync::Arc;
 
 use serde::Deserializer;
 use serde::de::{DeserializeSeed, Error as _, SeqAccess, Visitor};
@@ -9,7 +8,7 @@ use serde_json::value::RawValue;
 use time::OffsetDateTime;
 
 use crate::catalog::Catalog;
-use crate::catalog::snapshot::AgentSnapshot;
+use crate::catalog::snapshot::view::View;
 use crate::feed::hub::{ChangeEvent, Subscription};
 use crate::identity::grant::Caller;
 use crate::mcp::call::members;
@@ -62,14 +61,9 @@ impl Filter {
     ///
     /// # Errors
     /// As [`Catalog::answered`].
-    pub async fn honored(
-        self,
-        catalog: &Catalog,
-        caller: &Caller,
-        snapshot: &Arc<AgentSnapshot>,
-    ) -> Result<Self, Fault> {
+    pub async fn honored(self, catalog: &Catalog, caller: &Caller, view: &View) -> Result<Self, Fault> {
         let Some(uris) = self.uris else { return Ok(self) };
-        let answered = catalog.answered(caller, snapshot, uris).await;
+        let answered = catalog.answered(caller, view, uris).await;
         let named = |fault: Fault| fault.within(format_args!("{FILTER}.resourceSubscriptions"));
         Ok(Self { uris: Some(answered.map_err(named)?), ..self })
     }
