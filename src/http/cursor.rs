@@ -11,7 +11,7 @@ use crate::model::fault::Fault;
 /// The bytes of the authentication tag: half of HMAC-SHA256.
 const TAG: usize = 16;
 
-/// The secret under which cursors are sealed.
+/// The secret under which cursors are sealed, and from which the keys of event ids are derived.
 #[derive(Clone)]
 pub struct CursorSeal(Hmac<Sha256>);
 
@@ -44,11 +44,21 @@ impl CursorSeal {
         if bool::from(same) { String::from_utf8(position.to_vec()).ok() } else { None }
     }
 
-    fn tag(&self, list: &str, uid: Uuid, position: &[u8]) -> [u8; TAG] {
+    /// A key for something else of the object `uid` that is sealed. `name` is not that of a list.
+    pub fn key(&self, name: &str, uid: Uuid) -> [u8; 32] {
+        self.mac(name, uid).finalize().into_bytes().into()
+    }
+
+    fn mac(&self, name: &str, uid: Uuid) -> Hmac<Sha256> {
         let mut mac = self.0.clone();
-        mac.update(list.as_bytes());
+        mac.update(name.as_bytes());
         mac.update(&[0]);
         mac.update(uid.as_bytes());
+        mac
+    }
+
+    fn tag(&self, list: &str, uid: Uuid, position: &[u8]) -> [u8; TAG] {
+        let mut mac = self.mac(list, uid);
         mac.update(position);
         let whole: [u8; 32] = mac.finalize().into_bytes().into();
         let mut tag = [0; TAG];

@@ -58,6 +58,7 @@ pub struct EndpointOptions {
 #[derive(Debug)]
 pub struct Endpoint {
     pub(super) call_handler: CallHandler,
+    pub(super) seal: CursorSeal,
     pub(super) authenticator: Authenticator,
     pub(super) catalog: Arc<Catalog>,
     pub(super) sessions: Arc<Sessions>,
@@ -96,8 +97,8 @@ impl Endpoint {
     ) -> Self {
         let Services { catalog, sessions, feed, recorder, budget, .. } = services;
         let streams = Streams::new(options.streams_per_key, options.streams, closing);
-        let call_handler = CallHandler::new(Arc::clone(&catalog), seal, &budget);
-        Self { call_handler, authenticator, catalog, sessions, feed, streams, recorder, options }
+        let call_handler = CallHandler::new(Arc::clone(&catalog), seal.clone(), &budget);
+        Self { call_handler, seal, authenticator, catalog, sessions, feed, streams, recorder, options }
     }
 
     /// The counters of the streams of both eras.

@@ -6,6 +6,7 @@ use http::{HeaderName, Response};
 
 use super::endpoint::Endpoint;
 use super::event_stream::{self, StreamContext};
+use super::legacy::event_id::EventIds;
 use super::legacy::stream::{SessionEncoder, Start};
 use super::modern::listen::{Filter, ListenEncoder};
 use super::request::McpRequest;
@@ -64,7 +65,8 @@ impl Endpoint {
             self.feed.wait_for_replicas(Scope::from(session.uid), revision).await;
         }
         let last = request.parts.headers.get(&LAST_EVENT_ID).map(|id| id.to_str().unwrap_or_default());
-        let start = match Start::read(&session, last) {
+        let ids = EventIds::new(&self.seal, session.uid);
+        let start = match Start::read(&ids, &session, last) {
             Start::Resumed(watermark) if watermark > self.feed.head(caller.agent).await? => Start::Unreadable,
             start => start,
         };
@@ -75,7 +77,8 @@ impl Endpoint {
             subscription.mark_all_dirty();
         }
         let primed = ProtocolVersion::parse(&session.version).is_some_and(ProtocolVersion::primes_streams);
-        let mut encoder = SessionEncoder::new(Arc::clone(&self.sessions), session, subscription.watermark());
+        let mut encoder =
+            SessionEncoder::new(Arc::clone(&self.sessions), session, ids, subscription.watermark());
         let mut first = Vec::new();
         if primed {
             encoder.prime(&mut first);

@@ -16,16 +16,20 @@ const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering
 
 /// Appends an event. `data` must be on one line.
 pub fn event(out: &mut Vec<u8>, id: Option<&str>, data: &[&[u8]]) {
-    if let Some(id) = id {
-        out.extend_from_slice(b"id: ");
-        out.extend_from_slice(id.as_bytes());
-        out.push(b'\n');
-    }
+    append_id(out, id);
     out.extend_from_slice(b"data: ");
     for piece in data {
         out.extend_from_slice(piece);
     }
     out.extend_from_slice(b"\n\n");
+}
+
+fn append_id(out: &mut Vec<u8>, id: Option<&str>) {
+    if let Some(id) = id {
+        out.extend_from_slice(b"id: ");
+        out.extend_from_slice(id.as_bytes());
+        out.push(b'\n');
+    }
 }
 
 /// Appends the reconnection time in milliseconds (`retry`).
@@ -34,8 +38,9 @@ pub fn retry(out: &mut Vec<u8>, millis: u64) {
 }
 
 /// Appends an event without data that carries only the resume position and the reconnection time in milliseconds.
-pub fn priming(out: &mut Vec<u8>, id: &str, millis: u64) {
-    out.extend_from_slice(format!("id: {id}\nretry: {millis}\ndata: \n\n").as_bytes());
+pub fn priming(out: &mut Vec<u8>, id: Option<&str>, millis: u64) {
+    append_id(out, id);
+    out.extend_from_slice(format!("retry: {millis}\ndata: \n\n").as_bytes());
 }
 
 /// The answer with an event stream, with headers that disable buffering by proxies.
@@ -57,7 +62,7 @@ mod tests {
         let mut out = Vec::new();
         event(&mut out, Some("1-2-3"), &[b"{\"a\":", b"1}"]);
         event(&mut out, None, &[b"{}"]);
-        priming(&mut out, "1-0-0", 1_000);
+        priming(&mut out, Some("1-0-0"), 1_000);
         retry(&mut out, 2_000);
         let expected =
             "id: 1-2-3\ndata: {\"a\":1}\n\ndata: {}\n\nid: 1-0-0\nretry: 1000\ndata: \n\nretry: 2000\n\n";

@@ -24,7 +24,7 @@ use crate::model::caller::Payer;
 use crate::model::fault::Fault;
 use crate::model::ids::{AgentId, SessionUid};
 use crate::model::session::{Session, SessionHolder, SessionId, uid_of};
-use crate::model::sources::{FailPoint, Sources};
+use crate::model::sources::{FailPoint, Random, Sources};
 use crate::store::sessions::{OpenOutcome, SessionRow};
 use crate::store::{Store, StoreError};
 
@@ -71,6 +71,11 @@ impl Sessions {
         let (inserts, rooms) =
             (GroupCommit::new(writer.longest_wait()), GroupCommit::new(writer.longest_wait()));
         Self { store, sources, loader, writer, cells, uses, open_streams, limits, inserts, rooms }
+    }
+
+    /// The source of random bytes.
+    pub fn random(&self) -> &dyn Random {
+        self.sources.random.as_ref()
     }
 
     /// The current time.

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use waggle::http::cursor::CursorSeal;
 
 use crate::fixture::{Agent, Subscriptions, parse};
 use crate::fleet::Fleet;
@@ -76,6 +77,8 @@ pub(crate) struct Worker {
     pub(crate) client: Arc<Client>,
     pub(crate) fleet: Arc<Fleet>,
     pub(crate) ledger: Arc<Ledger>,
+    /// The secret of event ids.
+    pub(crate) seal: CursorSeal,
     /// The session of a legacy client.
     pub(crate) session: Option<String>,
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use waggle::http::cursor::CursorSeal;
 
 use crate::client::{CatalogView, Client, Worker};
 use crate::fixture::{AGENTS, Fixture, Subscriptions};
@@ -13,6 +14,7 @@ use crate::fleet::{Fleet, Urls};
 use crate::ledger::Ledger;
 use crate::recurring_faults::RecurringFaults;
 use crate::support::cluster::database;
+use crate::support::events::event_seal;
 use crate::support::proxy::Proxy;
 use crate::writer::Writer;
 use crate::{EXCLUSIVE, Profile, expected, legacy, modern, profile};
@@ -29,6 +31,7 @@ struct Soak {
     ledger: Arc<Ledger>,
     fixture: Arc<Fixture>,
     faults: RecurringFaults,
+    seal: CursorSeal,
 }
 
 impl Soak {
@@ -47,13 +50,14 @@ impl Soak {
         let fleet = Arc::new(Fleet::start(urls, &[("WAGGLE_ACCESS__STALE_SECONDS", "0")]).await);
         let ledger = Arc::new(Ledger::default());
         let fixture = Arc::new(Fixture::make(&fleet).await);
+        let seal = event_seal(&database).await;
         let faults = RecurringFaults {
             fleet: Arc::clone(&fleet),
             ledger: Arc::clone(&ledger),
             database,
             proxies: Arc::new(proxies),
         };
-        Self { profile, fleet, ledger, fixture, faults }
+        Self { profile, fleet, ledger, fixture, faults, seal }
     }
 
     /// Starts the profile's number of clients of each era, which run until the set is dropped.
@@ -90,6 +94,7 @@ impl Soak {
             client: Arc::clone(client),
             fleet: Arc::clone(&self.fleet),
             ledger: Arc::clone(&self.ledger),
+            seal: self.seal.clone(),
             session: None,
         }
     }

@@ -5,6 +5,7 @@ use serde_json::json;
 use crate::client::{LEGACY, Worker, pause};
 use crate::ledger::count;
 use crate::sse::{Event, Events};
+use crate::support::events::event_ids;
 
 /// The client disconnects instead of handling one in so many events, and receives it again.
 const DISCONNECT_ODDS: u32 = 150;
@@ -87,8 +88,9 @@ async fn updated(client: &Worker, event: &Event) {
     let updated_uri = &event.message["params"]["uri"];
     match client.client.subscriptions.uris.iter().find(|uri| updated_uri.as_str() == Some(**uri)) {
         Some(uri) => {
-            let watermark = event.id.as_deref().and_then(|id| id.split('-').nth(1)?.parse().ok()).unwrap();
-            client.ledger.notified(&client.client.agent.slug, uri, watermark);
+            let ids = event_ids(&client.seal, client.session.as_deref().unwrap());
+            let position = ids.open(event.id.as_deref().unwrap()).unwrap();
+            client.ledger.notified(&client.client.agent.slug, uri, position.watermark.0);
             client.read(uri).await;
         }
         None => client.foreign(&event.message),

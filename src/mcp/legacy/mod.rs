@@ -5,6 +5,7 @@ mod content;
 pub mod decode;
 pub mod encode;
 pub mod error;
+pub mod event_id;
 pub mod stream;
 
 #[cfg(test)]

@@ -1,5 +1,4 @@
-//! The stream of a session: cursors (event ids), resume by `Last-Event-ID`, takeover, and log messages (2025-11-25,
-//! Transports).
+//! The stream of a session: resume by `Last-Event-ID`, takeover, and log messages (2025-11-25, Transports).
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -7,6 +6,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 
+use super::event_id::{EventIds, Position};
 use crate::feed::hub::{ChangeEvent, Subscription};
 use crate::mcp::event_stream::{Obstacle, StreamEncoder};
 use crate::mcp::notification::{self, END};
@@ -37,11 +37,11 @@ pub enum Start {
 
 impl Start {
     /// Reads `Last-Event-ID`.
-    pub fn read(session: &Session, last_event_id: Option<&str>) -> Self {
-        match last_event_id {
-            None => Self::First,
-            Some(id) => resumed(session, id).map_or(Self::Unreadable, Self::Resumed),
-        }
+    pub fn read(ids: &EventIds, session: &Session, last_event_id: Option<&str>) -> Self {
+        let Some(id) = last_event_id else { return Self::First };
+        // A stream that the session does not know was opened on another timeline of the database.
+        let known = ids.open(id).filter(|position| position.stream < session.epoch);
+        known.map_or(Self::Unreadable, |position| Self::Resumed(position.watermark))
     }
 
     /// The interests of the session, from this position on.
@@ -64,29 +64,13 @@ fn interests(session: &Session) -> impl Iterator<Item = Interest> {
     lists.chain(subscribed.map(move |one| Interest { subject: resource(&one.uri), since: one.since }))
 }
 
-/// `<stream>-<watermark>-<n>`; `<stream>` consists of an id of the session and the number of the stream in it.
-fn resumed(session: &Session, id: &str) -> Option<Revision> {
-    let mut parts = id.split('-');
-    let (stream, watermark, number) = (parts.next()?, parts.next()?, parts.next()?);
-    let epoch = i64::from_str_radix(stream.strip_prefix(&mark(session))?, 16).ok()?;
-    number.parse::<u64>().ok()?;
-    let watermark: i64 = watermark.parse().ok()?;
-    let known = (1..session.epoch).contains(&epoch) && watermark >= 0 && parts.next().is_none();
-    known.then_some(Revision(watermark))
-}
-
-/// The prefix of the event ids of a session.
-fn mark(session: &Session) -> String {
-    session.uid.0.simple().to_string()[..8].to_owned()
-}
-
 /// Encodes the events of one stream of a session.
 pub struct SessionEncoder {
     sessions: Arc<Sessions>,
     session: Arc<Session>,
-    stream: String,
-    events: u64,
-    watermark: Revision,
+    ids: EventIds,
+    /// The watermark of the last event, and the number of the next one.
+    position: Position,
     /// The expiry that the client was warned of.
     warned: Option<OffsetDateTime>,
     /// Keeps the session in use while the stream is open.
@@ -95,23 +79,24 @@ pub struct SessionEncoder {
 
 impl SessionEncoder {
     /// For the newest stream of a session.
-    pub fn new(sessions: Arc<Sessions>, session: Arc<Session>, watermark: Revision) -> Self {
-        let stream = format!("{}{:x}", mark(&session), session.epoch);
+    pub fn new(sessions: Arc<Sessions>, session: Arc<Session>, ids: EventIds, watermark: Revision) -> Self {
+        let position = Position { stream: session.epoch, watermark, event: 0 };
         let in_use = sessions.keep_in_use(session.uid);
-        Self { sessions, session, stream, events: 0, watermark, warned: None, _in_use: in_use }
+        Self { sessions, session, ids, position, warned: None, _in_use: in_use }
     }
 
-    fn id(&mut self, watermark: Revision) -> String {
-        self.watermark = watermark;
-        let id = format!("{}-{watermark}-{}", self.stream, self.events);
-        self.events += 1;
+    /// The id of the next event. An event without one leaves the client's position where it was.
+    fn id(&mut self, watermark: Revision) -> Option<String> {
+        self.position.watermark = watermark;
+        let id = self.ids.seal(self.position, self.sessions.random());
+        self.position.event += 1;
         id
     }
 
     /// Appends the event that only carries a position to resume at.
     pub fn prime(&mut self, out: &mut Vec<u8>) {
-        let id = self.id(self.watermark);
-        sse::priming(out, &id, RETRY_MS);
+        let id = self.id(self.position.watermark);
+        sse::priming(out, id.as_deref(), RETRY_MS);
     }
 
     /// Appends the warning that missed changes are unknown, so that every subject is notified.
@@ -128,8 +113,8 @@ impl SessionEncoder {
         let data = json!({"code": code, "message": message});
         let params: Value = json!({"level": level.as_str(), "logger": "waggle", "data": data});
         let message = format!(r#"{{"jsonrpc":"2.0","method":"notifications/message","params":{params}}}"#);
-        let id = self.id(self.watermark);
-        sse::event(out, Some(&id), &[message.as_bytes()]);
+        let id = self.id(self.position.watermark);
+        sse::event(out, id.as_deref(), &[message.as_bytes()]);
     }
 
     /// Appends a warning for each new expiry that is near: a rotation may set an earlier one.
@@ -167,7 +152,7 @@ impl StreamEncoder for SessionEncoder {
         let pieces = notification::changed(&change.subject);
         let id = self.id(change.watermark);
         let [name, value] = pieces.params;
-        sse::event(out, Some(&id), &[pieces.head, name, value, END].map(str::as_bytes));
+        sse::event(out, id.as_deref(), &[pieces.head, name, value, END].map(str::as_bytes));
     }
 
     fn last(&mut self, out: &mut Vec<u8>, end: StreamEnd) {

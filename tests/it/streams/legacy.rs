@@ -2,6 +2,10 @@
 
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
+use waggle::mcp::legacy::event_id::Position;
+use waggle::model::scope::Revision;
+use waggle::model::session::SessionId;
+use waggle::model::sources::SystemRandom;
 
 use crate::support::app::{Builder, gateway};
 use crate::support::cluster::database;
@@ -12,7 +16,7 @@ const VERSIONS: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-
 
 #[tokio::test]
 async fn only_the_newest_legacy_revision_primes_its_stream() {
-    let (_database, replica) = gateway().await;
+    let (database, replica) = gateway().await;
     let key = replica.acme("a").await;
     replica.put("a", "x:a", "1").await;
     for version in VERSIONS {
@@ -25,19 +29,20 @@ async fn only_the_newest_legacy_revision_primes_its_stream() {
         session.subscribe(&replica, "x:a").await;
         let mut stream = session.stream(&replica, None).await;
         let revision = replica.put("a", "x:a", version).await;
+        let ids = session.event_ids(&database).await;
         let mut event = stream.next().await.unwrap();
         let mut number = 0;
         if version == "2025-11-25" {
-            let cursor = event.cursor();
-            assert_eq!((event.retry, event.data.as_deref(), cursor.2), (Some(1_000), Some(""), 0));
+            let primed = event.position(&ids);
+            assert_eq!((event.retry, event.data.as_deref(), primed.event), (Some(1_000), Some(""), 0));
             event = stream.next().await.unwrap();
             number = 1;
         }
         let updated = json!({
             "jsonrpc": "2.0", "method": "notifications/resources/updated", "params": {"uri": "x:a"},
         });
-        let (_, watermark, n) = event.cursor();
-        assert_eq!((event.json(), event.retry, watermark, n), (updated, None, revision, number), "{version}");
+        let position = Position { stream: 1, watermark: Revision(revision), event: number };
+        assert_eq!((event.json(), event.retry, event.position(&ids)), (updated, None, position), "{version}");
     }
 }
 
@@ -145,13 +150,14 @@ async fn stream_resumes_on_any_replica() {
     let mut from_the_start = session.stream(&one, primed.id.as_deref()).await;
     from_the_start.next().await.unwrap();
     from_the_start.expect_events(&["updated x:a", "updated x:b"]).await;
-    let ids = [primed.cursor().0, last.cursor().0];
-    assert_eq!(ids[0], ids[1], "both are of the same stream");
+    let ids = session.event_ids(&database).await;
+    let positions = [primed, last].map(|event| event.position(&ids));
+    assert_eq!(positions.map(|position| position.stream), [1, 1], "both are of the same stream");
 }
 
 #[tokio::test]
 async fn unreadable_event_id_replays_everything() {
-    let (_database, replica) = gateway().await;
+    let (database, replica) = gateway().await;
     let key = replica.acme("a").await;
     for uri in ["x:a", "x:b"] {
         replica.put("a", uri, "1").await;
@@ -163,10 +169,15 @@ async fn unreadable_event_id_replays_everything() {
     session.subscribe(&replica, "x:b").await;
     session.done(&replica, "logging/setLevel", json!({"level": "warning"})).await;
     let own = session.stream(&replica, None).await.next().await.unwrap();
-    let (stream, watermark, _) = own.cursor();
-    let future = format!("{stream}-{}-0", watermark + 1_000);
-    let later = format!("{stream}0-{watermark}-0");
-    for id in ["", "x", "1-2-3", "ä", &foreign, &future, &later, &format!("{stream}-{watermark}-0-1")] {
+    let ids = session.event_ids(&database).await;
+    let position = own.position(&ids);
+    let seal = |position| ids.seal(position, &SystemRandom).unwrap();
+    let future = seal(Position { watermark: Revision(position.watermark.0 + 1_000), ..position });
+    let later = seal(Position { stream: position.stream + 1_000, ..position });
+    let mark = SessionId::parse(&session.id).unwrap().uid().0.simple().to_string();
+    let former = format!("{}1-{}-0", &mark[..8], position.watermark);
+    let longer = format!("{}A", own.id.unwrap());
+    for id in ["", "x", "1-2-3", "ä", &foreign, &future, &later, &former, &longer] {
         let mut resumed = session.stream(&replica, Some(id)).await;
         resumed.next().await.unwrap();
         resumed
@@ -199,7 +210,8 @@ async fn resume_beyond_retained_changes_replays_everything() {
     }
     let summaries: Vec<_> = events.iter().map(Event::summary).collect();
     assert_eq!(summaries, ["resources", "prompts", "updated x:a", "updated x:b"]);
-    let watermarks: Vec<_> = events.iter().map(|event| event.cursor().1).collect();
+    let ids = session.event_ids(&database).await;
+    let watermarks: Vec<_> = events.iter().map(|event| event.position(&ids).watermark.0).collect();
     assert_eq!(watermarks[..3], [0, 0, 0], "the watermark stays until all subjects are sent");
     assert!(watermarks[3] > 0);
     resumed.expect_events(&[]).await;

@@ -3,8 +3,13 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use sqlx::Connection;
+use waggle::http::cursor::CursorSeal;
+use waggle::mcp::legacy::event_id::{EventIds, Position};
+use waggle::model::session::SessionId;
 
 use super::app::Replica;
+use super::cluster::Database;
 use super::http::Answer;
 
 /// The timeout for an event.
@@ -34,10 +39,9 @@ impl Event {
         serde_json::from_str(self.data.as_deref().unwrap()).unwrap_or_else(|_| panic!("{self:?}"))
     }
 
-    /// The cursor of a session's event: its stream, the revision, its number.
-    pub(crate) fn cursor(&self) -> (String, i64, u64) {
-        let parts: Vec<_> = self.id.as_deref().unwrap().split('-').collect();
-        (parts[0].to_owned(), parts[1].parse().unwrap(), parts[2].parse().unwrap())
+    /// The position that the sealed id of a session's event carries.
+    pub(crate) fn position(&self, ids: &EventIds) -> Position {
+        ids.open(self.id.as_deref().unwrap()).unwrap()
     }
 
     /// A summary of the event: `updated x:a`, `resources`, `prompts`, or the method.
@@ -139,6 +143,20 @@ fn event(block: &str) -> Option<Event> {
     (event != Event { id: None, retry: None, data: None }).then_some(event)
 }
 
+/// The secret under which the gateways of a database seal event ids.
+pub(crate) async fn event_seal(database: &Database) -> CursorSeal {
+    let mut connection = database.connect().await;
+    let secret = sqlx::query_scalar("select cursor_secret from gateway").fetch_one(&mut connection).await;
+    connection.close().await.unwrap();
+    let secret: Vec<u8> = secret.unwrap();
+    CursorSeal::new(&secret).unwrap()
+}
+
+/// The event ids of the session that a client knows by `id`.
+pub(crate) fn event_ids(seal: &CursorSeal, id: &str) -> EventIds {
+    EventIds::new(seal, SessionId::parse(id).unwrap().uid())
+}
+
 /// A client of a legacy revision in a session.
 #[derive(Debug, Clone)]
 pub(crate) struct Session {
@@ -189,6 +207,11 @@ impl Session {
 
     pub(crate) async fn unsubscribe(&self, replica: &Replica, uri: &str) {
         self.done(replica, "resources/unsubscribe", json!({"uri": uri})).await;
+    }
+
+    /// The event ids of the session.
+    pub(crate) async fn event_ids(&self, database: &Database) -> EventIds {
+        event_ids(&event_seal(database).await, &self.id)
     }
 
     /// `GET` or `DELETE` in the session.

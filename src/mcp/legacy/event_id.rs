@@ -1,0 +1,179 @@
+//! Event ids: the positions in a session's streams, encrypted and authenticated (ChaCha20-Poly1305, RFC 8439), so that a
+//! client can neither read a revision from one nor forge one.
+//!
+//! An id is the base64url encoding of a random nonce, the encrypted [`Position`] and the authentication tag. Each session
+//! has a key of its own. All ids have the same length.
+
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+
+use crate::http::cursor::CursorSeal;
+use crate::model::ids::SessionUid;
+use crate::model::scope::Revision;
+use crate::model::sources::Random;
+
+/// The name under which the keys are derived from the gateway's secret.
+const KEY: &str = "session event ids";
+/// The bytes of an encoded position.
+const POSITION: usize = 24;
+
+/// The position after an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Position {
+    /// The number of the stream in its session.
+    pub stream: i64,
+    /// Everything up to this revision was sent.
+    pub watermark: Revision,
+    /// The number of the event in its stream.
+    pub event: u64,
+}
+
+/// Seals and opens the event ids of one session.
+pub struct EventIds {
+    key: [u8; 32],
+}
+
+impl EventIds {
+    /// For a session, with its key derived from the gateway's secret.
+    pub fn new(seal: &CursorSeal, session: SessionUid) -> Self {
+        Self { key: seal.key(KEY, session.0) }
+    }
+
+    /// The id of an event; `None` if the random source fails.
+    pub fn seal(&self, position: Position, random: &dyn Random) -> Option<String> {
+        let mut nonce = [0; NONCE_LEN];
+        random.fill(&mut nonce).ok()?;
+        let mut sealed = position.to_bytes();
+        let tag = self
+            .cipher()?
+            .seal_in_place_separate_tag(Nonce::assume_unique_for_key(nonce), Aad::empty(), &mut sealed)
+            .ok()?;
+        Some(BASE64_URL_SAFE_NO_PAD.encode([&nonce[..], &sealed, tag.as_ref()].concat()))
+    }
+
+    /// The position in an id of this session; `None` for any other text.
+    pub fn open(&self, id: &str) -> Option<Position> {
+        let mut bytes = BASE64_URL_SAFE_NO_PAD.decode(id).ok()?;
+        let (nonce, sealed) = bytes.split_first_chunk_mut::<NONCE_LEN>()?;
+        let nonce = Nonce::assume_unique_for_key(*nonce);
+        let position = self.cipher()?.open_in_place(nonce, Aad::empty(), sealed).ok()?;
+        Position::from_bytes(position)
+    }
+
+    fn cipher(&self) -> Option<LessSafeKey> {
+        UnboundKey::new(&CHACHA20_POLY1305, &self.key).ok().map(LessSafeKey::new)
+    }
+}
+
+impl Position {
+    fn to_bytes(self) -> [u8; POSITION] {
+        let numbers = [self.stream.to_be_bytes(), self.watermark.0.to_be_bytes(), self.event.to_be_bytes()];
+        let mut bytes = [0; POSITION];
+        bytes.copy_from_slice(numbers.as_flattened());
+        bytes
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (numbers, []) = bytes.as_chunks::<8>() else { return None };
+        let [stream, watermark, event] = *numbers else { return None };
+        Some(Self {
+            stream: i64::from_be_bytes(stream),
+            watermark: Revision(i64::from_be_bytes(watermark)),
+            event: u64::from_be_bytes(event),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::model::sources::{RandomError, SystemRandom};
+
+    fn ids(secret: u8, session: u128) -> EventIds {
+        EventIds::new(&CursorSeal::new(&[secret; 32]).unwrap(), SessionUid(Uuid::from_u128(session)))
+    }
+
+    fn bytes(id: &str) -> Vec<u8> {
+        BASE64_URL_SAFE_NO_PAD.decode(id).unwrap()
+    }
+
+    fn position(stream: i64, watermark: i64, event: u64) -> Position {
+        Position { stream, watermark: Revision(watermark), event }
+    }
+
+    proptest! {
+        #[test]
+        fn id_opens_to_its_position_in_its_session_only(stream: i64, watermark: i64, event: u64, session: u128) {
+            let position = position(stream, watermark, event);
+            let own = ids(7, session);
+            let id = own.seal(position, &SystemRandom).unwrap();
+            prop_assert_eq!(own.open(&id), Some(position));
+            prop_assert_eq!(ids(7, session ^ 1).open(&id), None);
+            prop_assert_eq!(ids(8, session).open(&id), None);
+        }
+
+        #[test]
+        fn every_flipped_bit_makes_an_id_unreadable(watermark: i64, event: u64) {
+            let own = ids(7, 1);
+            let id = own.seal(position(1, watermark, event), &SystemRandom).unwrap();
+            for bit in 0..bytes(&id).len() * 8 {
+                let mut other = bytes(&id);
+                other[bit / 8] ^= 1 << (bit % 8);
+                prop_assert_eq!(own.open(&BASE64_URL_SAFE_NO_PAD.encode(other)), None, "bit {}", bit);
+            }
+            for bit in 0..id.len() * 8 {
+                let mut other = id.clone().into_bytes();
+                other[bit / 8] ^= 1 << (bit % 8);
+                if let Ok(other) = String::from_utf8(other) {
+                    prop_assert_eq!(own.open(&other), None, "bit {} of the text", bit);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn ids_with_the_same_position_share_nothing() {
+        let ids = ids(7, 1);
+        let sealed = (0..1_000).map(|_| bytes(&ids.seal(position(1, 5, 0), &SystemRandom).unwrap()));
+        let sealed: Vec<_> = sealed.collect();
+        let length = NONCE_LEN + POSITION + CHACHA20_POLY1305.tag_len();
+        assert!(sealed.iter().all(|id| id.len() == length));
+        for at in 0..length {
+            let values: std::collections::HashSet<_> = sealed.iter().map(|id| id[at]).collect();
+            assert!(values.len() > 200, "byte {at} has only {} values", values.len());
+        }
+    }
+
+    #[test]
+    fn other_texts_are_unreadable() {
+        let ids = ids(7, 1);
+        let id = ids.seal(position(1, 5, 0), &SystemRandom).unwrap();
+        for other in [
+            "",
+            "x",
+            "ä",
+            "0a1b2c3d1-5-0",
+            &id[1..],
+            &id[..id.len() - 1],
+            &format!("{id}A"),
+            &format!("{id}="),
+        ] {
+            assert_eq!(ids.open(other), None, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn failing_random_source_yields_no_id() {
+        struct Failing;
+        impl Random for Failing {
+            fn fill(&self, _: &mut [u8]) -> Result<(), RandomError> {
+                Err(RandomError)
+            }
+        }
+        assert_eq!(ids(7, 1).seal(position(1, 5, 0), &Failing), None);
+    }
+}
