@@ -21,12 +21,13 @@ use super::openapi::{Preconditions, Problems, WriteProblems};
 use super::page::{Items, PageParams};
 use super::services::{Admin, Answer, App};
 use crate::http::precondition::etag;
-use crate::identity::keys::{IssuedKey, NewKey};
+use crate::identity::keys::{IssuedKey, KeyChange, NewKey};
 use crate::model::caller::KeyScope;
 use crate::model::client_address::Networks;
 use crate::model::fault::Fault;
 use crate::model::ids::{KeyId, PrincipalId};
 use crate::model::key::ApiKey;
+use crate::model::label::{Label, Labels};
 use crate::model::limits::RateLimit;
 
 const DEFAULT_GRACE: u64 = 3_600;
@@ -47,6 +48,10 @@ pub(super) struct Create {
     /// The networks or addresses it is valid from. Default and maximum: those of the calling key.
     #[schema(max_items = 32)]
     networks: Option<Vec<String>>,
+    /// What it sees besides the definitions without labels: those that have one of these. Owner keys see everything and
+    /// have none.
+    #[schema(value_type = Option<Vec<Label>>, max_items = 16)]
+    labels: Option<Labels>,
     /// Its limits, if they differ from the settings; at most those of the calling key.
     limits: Option<RateLimit>,
 }
@@ -60,6 +65,10 @@ pub(super) struct Update {
     /// apply.
     #[serde(default, deserialize_with = "present")]
     limits: Option<Option<RateLimit>>,
+    /// Replaced as a whole; an empty list removes them.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Vec<Label>, max_items = 16, required = false)]
+    labels: Option<Labels>,
 }
 
 /// The rotation of a key.
@@ -97,6 +106,9 @@ pub(super) struct KeyView {
     display: String,
     name: String,
     scopes: Vec<KeyScope>,
+    #[serde(skip_serializing_if = "Labels::is_empty")]
+    #[schema(value_type = Vec<Label>, required = false)]
+    labels: Labels,
     /// Its limits, if they differ from the settings.
     #[serde(skip_serializing_if = "is_default")]
     limits: RateLimit,
@@ -127,6 +139,7 @@ impl From<ApiKey> for KeyView {
             display: key.display,
             name: key.name,
             scopes: key.scopes,
+            labels: key.labels,
             limits: key.limits.combined(),
             created_at: key.created_at,
             expires_at: key.expires_at,
@@ -189,6 +202,7 @@ pub(super) async fn create_agent(
         agent: Some(agent.uid),
         name: new.name.map_or_else(|| "key".to_owned(), Name::into),
         scopes: checked_scopes(new.scopes)?,
+        labels: new.labels.unwrap_or_default(),
         expires_at: checked_end(new.expires_at)?,
         limits: app.settable.key(new.limits)?,
         networks: checked_networks(new.networks)?,
@@ -221,6 +235,7 @@ pub(super) async fn create_owner(
         agent: None,
         name: new.name.map_or_else(|| "owner".to_owned(), Name::into),
         scopes: checked_scopes(new.scopes)?,
+        labels: new.labels.unwrap_or_default(),
         expires_at: checked_end(new.expires_at)?,
         limits: app.settable.key(new.limits)?,
         networks: checked_networks(new.networks)?,
@@ -274,7 +289,7 @@ pub(super) async fn list_owner(
     Ok(page.answer(keys, |key| key.uid.to_string(), KeyView::from))
 }
 
-/// Changes the limits of a key.
+/// Changes the limits and the labels of a key.
 #[utoipa::path(
     patch,
     path = "/admin/v1/keys/{key}",
@@ -295,7 +310,8 @@ pub(super) async fn update(
     let key = find(&app, &authority, &id).await?;
     let limits = patch.limits.map(|limits| app.settable.key(limits)).transpose()?;
     let (status, audited) = authority.answers(StatusCode::OK);
-    let key = app.identity.limit_key(&key, limits, authority.maker(), condition, audited).await?;
+    let change = KeyChange { limits, labels: patch.labels };
+    let key = app.identity.update_key(&key, change, authority.maker(), condition, audited).await?;
     Ok((status, [(ETAG, etag(key.revision))], Json(KeyView::from(key))))
 }
 

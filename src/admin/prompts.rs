@@ -21,6 +21,7 @@ use crate::catalog::render::is_variable_name;
 use crate::model::content::{ContentHash, NewContent};
 use crate::model::fault::{Fault, shortened};
 use crate::model::json::Object;
+use crate::model::label::{Label, Labels};
 use crate::model::message::PromptMessage;
 use crate::model::prompt::{Argument, NewPrompt, Prompt, PromptDefinition, PromptName};
 
@@ -46,6 +47,9 @@ pub(crate) struct PromptInput {
     #[serde(rename = "_meta")]
     #[schema(value_type = Option<Object>)]
     meta: Option<Box<RawValue>>,
+    /// Only callers who have one of them see the prompt; none: every caller does.
+    #[schema(value_type = Option<Vec<Label>>, max_items = 16)]
+    labels: Option<Labels>,
     #[schema(value_type = Option<Vec<ArgumentInput>>)]
     arguments: Option<Vec<Object<ArgumentInput>>>,
     /// A list of `PromptMessage` of the MCP specification, whose texts are templates.
@@ -126,6 +130,9 @@ pub(crate) struct PromptView {
     name: PromptName,
     #[serde(flatten)]
     definition: PromptDefinition,
+    #[serde(skip_serializing_if = "Labels::is_empty")]
+    #[schema(value_type = Vec<Label>, required = false)]
+    labels: Labels,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false)]
     arguments: Vec<Argument>,
@@ -162,12 +169,19 @@ impl Form for Prompt {
         if messages.len() > content_bytes {
             return Err(Fault::PayloadTooLarge(content_bytes));
         }
-        Ok(NewPrompt { name, definition, arguments, messages: NewContent::new(Bytes::from(messages)) })
+        let labels = input.labels.unwrap_or_default();
+        Ok(NewPrompt {
+            name,
+            definition,
+            labels,
+            arguments,
+            messages: NewContent::new(Bytes::from(messages)),
+        })
     }
 
     fn listed(self) -> PromptView {
-        let Self { name, definition, arguments, .. } = self;
-        PromptView { name, definition, arguments, messages: None }
+        let Self { name, definition, labels, arguments, .. } = self;
+        PromptView { name, definition, labels, arguments, messages: None }
     }
 
     fn whole(self, bytes: &BTreeMap<ContentHash, Bytes>) -> Result<PromptView, Fault> {

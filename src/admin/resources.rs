@@ -26,6 +26,7 @@ use crate::model::definition::DefinitionKind;
 use crate::model::fault::Fault;
 use crate::model::ids::ResourceUri;
 use crate::model::json::Object;
+use crate::model::label::{Label, Labels};
 use crate::model::resource::{Definition, NewPart, NewResource, PartKind, Resource};
 
 /// The maximum number of contents of a resource.
@@ -51,6 +52,9 @@ pub(crate) struct ResourceInput {
     #[serde(rename = "_meta")]
     #[schema(value_type = Option<Object>)]
     meta: Option<Box<RawValue>>,
+    /// Only callers who have one of them see the resource; none: every caller does.
+    #[schema(value_type = Option<Vec<Label>>, max_items = 16)]
+    labels: Option<Labels>,
     #[schema(value_type = Vec<ContentInput>)]
     contents: Vec<Object<ContentInput>>,
 }
@@ -96,6 +100,9 @@ pub(crate) struct ResourceView {
     uri: ResourceUri,
     #[serde(flatten)]
     definition: Definition,
+    #[serde(skip_serializing_if = "Labels::is_empty")]
+    #[schema(value_type = Vec<Label>, required = false)]
+    labels: Labels,
     #[serde(skip_serializing_if = "Option::is_none")]
     size: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -151,12 +158,13 @@ impl Form for Resource {
         if parts.iter().map(|part| part.bytes.len()).sum::<usize>() > content_bytes {
             return Err(Fault::PayloadTooLarge(content_bytes));
         }
-        Ok(NewResource { uri, definition, parts })
+        Ok(NewResource { uri, definition, labels: input.labels.unwrap_or_default(), parts })
     }
 
     fn listed(self) -> ResourceView {
         let size = self.size();
-        ResourceView { uri: self.uri, definition: self.definition, size, contents: None }
+        let Self { uri, definition, labels, .. } = self;
+        ResourceView { uri, definition, labels, size, contents: None }
     }
 
     fn whole(self, bytes: &BTreeMap<ContentHash, Bytes>) -> Result<ResourceView, Fault> {
@@ -164,13 +172,14 @@ impl Form for Resource {
             PartKind::Text => BodyView::Text(String::from_utf8_lossy(bytes).into_owned()),
             PartKind::Blob => BodyView::Blob(BASE64_STANDARD.encode(bytes)),
         };
-        let contents = self.parts.into_iter().map(|part| ContentView {
+        let Self { uri, definition, labels, parts, .. } = self;
+        let contents = parts.into_iter().map(|part| ContentView {
             body: body(part.kind, content(bytes, part.hash)),
             uri: part.uri,
             mime_type: part.mime_type,
         });
         let contents = Some(contents.collect());
-        Ok(ResourceView { uri: self.uri, definition: self.definition, size: None, contents })
+        Ok(ResourceView { uri, definition, labels, size: None, contents })
     }
 }
 

@@ -19,6 +19,7 @@ use super::services::Answer;
 use crate::model::content::{ContentHash, NewContent};
 use crate::model::fault::{Fault, shortened};
 use crate::model::json;
+use crate::model::label::{Label, Labels};
 use crate::model::resource::Definition;
 use crate::model::template::{Completions, NewTemplate, ResourceTemplate};
 
@@ -45,6 +46,9 @@ pub(crate) struct TemplateInput {
     #[serde(rename = "_meta")]
     #[schema(value_type = Option<Object>)]
     meta: Option<Box<RawValue>>,
+    /// Only callers who have one of them see the template; none: every caller does.
+    #[schema(value_type = Option<Vec<Label>>, max_items = 16)]
+    labels: Option<Labels>,
     /// Completion values of variables, by their names.
     #[schema(value_type = Option<HashMap<String, Vec<String>>>)]
     completions: Option<Box<RawValue>>,
@@ -81,6 +85,9 @@ pub(crate) struct TemplateView {
     uri_template: UriTemplate,
     #[serde(flatten)]
     definition: Definition,
+    #[serde(skip_serializing_if = "Labels::is_empty")]
+    #[schema(value_type = Vec<Label>, required = false)]
+    labels: Labels,
     #[serde(skip_serializing_if = "Completions::is_empty")]
     #[schema(value_type = HashMap<String, Vec<String>>, required = false)]
     completions: Completions,
@@ -117,12 +124,13 @@ impl Form for ResourceTemplate {
         let completions = checked_completions(input.completions, &uri_template)?;
         check_text("template", &input.template)?;
         let body = NewContent::new(Bytes::from(input.template));
-        Ok(NewTemplate { uri_template, definition, completions, body })
+        let labels = input.labels.unwrap_or_default();
+        Ok(NewTemplate { uri_template, definition, labels, completions, body })
     }
 
     fn listed(self) -> TemplateView {
-        let Self { uri_template, definition, completions, .. } = self;
-        TemplateView { uri_template, definition, completions, template: None }
+        let Self { uri_template, definition, labels, completions, .. } = self;
+        TemplateView { uri_template, definition, labels, completions, template: None }
     }
 
     fn whole(self, bytes: &BTreeMap<ContentHash, Bytes>) -> Result<TemplateView, Fault> {

@@ -22,6 +22,7 @@ use crate::model::ids::Slug;
 use crate::model::key::SecretKey;
 use crate::model::key_bounds::Maker;
 use crate::model::kinds::{Member, each_kind};
+use crate::model::label::Labels;
 use crate::model::limits::UseLimits;
 use crate::model::precondition::Precondition;
 
@@ -117,6 +118,7 @@ async fn agent(identity: &Arc<Identity>, slug: &str) -> Result<(Agent, bool), Fa
 
 async fn new_key(identity: &Arc<Identity>, agent: &Agent) -> Result<SecretKey, Fault> {
     let new = NewKey {
+        labels: Labels::default(),
         tenant: agent.tenant,
         agent: Some(agent.uid),
         name: "demo".to_owned(),

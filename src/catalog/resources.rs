@@ -28,7 +28,8 @@ pub struct RawContent {
 }
 
 impl RawContent {
-    /// The resource with this as its only content, which keeps the URI and the type of the one that it replaces.
+    /// The resource with this as its only content, which keeps the labels of the resource, and the URI and
+    /// the type of the content that it replaces.
     ///
     /// # Errors
     /// [`Fault::InvalidParams`] if there are several contents.
@@ -60,8 +61,9 @@ impl RawContent {
             Some(kind) => kind.replacing(named, &bytes),
             None => PartKind::of(named, &bytes),
         };
+        let labels = old.map(|old| old.labels.clone()).unwrap_or_default();
         let parts = vec![NewPart::new(part_uri, part_type, kind, bytes)];
-        Ok(NewResource { uri, definition, parts })
+        Ok(NewResource { uri, definition, labels, parts })
     }
 }
 

@@ -67,6 +67,7 @@ mod tests {
     use super::Templates;
     use crate::model::content::ContentHash;
     use crate::model::ids::ResourceUri;
+    use crate::model::label::Labels;
     use crate::model::resource::Definition;
     use crate::model::scope::Revision;
     use crate::model::template::ResourceTemplate;
@@ -84,6 +85,7 @@ mod tests {
                 icons: None,
                 meta: None,
             },
+            labels: Labels::default(),
             completions: std::collections::BTreeMap::default(),
             body: ContentHash::of(b""),
             revision: Revision(1),

@@ -29,6 +29,8 @@ pub struct TokenIssuer {
     pub agents_claim: Option<String>,
     /// The claim with the scopes.
     pub scopes_claim: String,
+    /// The claim with the labels; `None`: no labels.
+    pub labels_claim: Option<String>,
     /// The accepted signature algorithms.
     pub algorithms: Vec<Algorithm>,
     /// An audience that is valid for the whole gateway, besides the URLs of the gateway and its endpoints.
@@ -119,6 +121,7 @@ impl Members<'_> {
         let tenant_claim = self.take("tenant_claim", &CLAIM).unwrap_or_else(|| "waggle_tenant".to_owned());
         let agents_claim = self.take("agents_claim", &CLAIM);
         let scopes_claim = self.take("scopes_claim", &CLAIM).unwrap_or_else(|| "scope".to_owned());
+        let labels_claim = self.take("labels_claim", &CLAIM);
         let algorithms = self.take("algorithms", &ALGORITHMS).unwrap_or_else(|| Algorithm::ALL.to_vec());
         let audience = self.take("audience", &AUDIENCE);
         if let Some(unknown) = self.table.keys().next().cloned() {
@@ -137,6 +140,7 @@ impl Members<'_> {
             tenant_claim,
             agents_claim,
             scopes_claim,
+            labels_claim,
             algorithms,
             audience,
         })
@@ -248,6 +252,7 @@ fn members(issuer: &TokenIssuer) -> Vec<(&'static str, DisplayValue)> {
         ("tenant_claim", Some(text(&issuer.tenant_claim))),
         ("agents_claim", issuer.agents_claim.as_ref().map(text)),
         ("scopes_claim", Some(text(&issuer.scopes_claim))),
+        ("labels_claim", issuer.labels_claim.as_ref().map(text)),
         ("algorithms", Some(ALGORITHMS.display(&issuer.algorithms))),
         ("audience", issuer.audience.as_ref().map(text)),
     ];

@@ -20,6 +20,7 @@ section! {
         /// tenant_claim = "waggle_tenant"   # the claim with the tenant; a nested one is a JSON pointer, /realm/tenant
         /// agents_claim = "waggle_agents"   # the claim with the list of agents; default: all agents of the tenant
         /// scopes_claim = "scope"           # the claim with the scopes: mcp, registry, audit
+        /// labels_claim = "groups"          # the claim with the labels; default: no labels
         /// algorithms = ["RS256"]           # accepted signatures; default: RS, PS, ES with 256 and 384 bits, RS512, PS512, EdDSA
         /// audience = "api://waggle"        # an `aud` valid for the whole gateway, besides the URLs of its endpoints
         /// ```

@@ -93,6 +93,7 @@ fn credential(key: &ApiKey) -> Credential {
         reach,
         networks: key.networks.clone(),
         scopes: key.scopes.clone(),
+        labels: key.labels.clone(),
         expires_at: key.expires_at,
         limits: key.limits,
     }

@@ -62,11 +62,12 @@ impl Grant {
 
     /// The memory that it takes behind an `Arc`, without its token, if any.
     pub(super) fn memory(&self) -> usize {
-        let Credential { reach, networks, scopes, .. } = &self.credential;
+        let Credential { reach, networks, scopes, labels, .. } = &self.credential;
         let reached = if let Reach::Agents(agents) = reach { size_of_val(agents.as_slice()) } else { 0 };
         behind_arc(size_of::<Self>())
             + allocated(reached)
             + networks.heap()
+            + labels.heap()
             + allocated(size_of_val(&**scopes))
     }
 

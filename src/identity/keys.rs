@@ -18,6 +18,7 @@ use crate::model::fault::Fault;
 use crate::model::ids::{AgentId, KeyId, PrincipalId, TenantId};
 use crate::model::key::{ApiKey, KeyKind, SecretKey};
 use crate::model::key_bounds::{KeyBounds, Maker};
+use crate::model::label::Labels;
 use crate::model::limits::{KeyLimits, RateLimit};
 use crate::model::precondition::Precondition;
 use crate::model::scope::{ChangeKind, Revision, Scope};
@@ -44,10 +45,21 @@ pub struct NewKey {
     pub scopes: Option<Vec<KeyScope>>,
     /// When it expires.
     pub expires_at: Option<OffsetDateTime>,
+    /// Its labels.
+    pub labels: Labels,
     /// The networks that it may be used from.
     pub networks: Option<Networks>,
     /// Its rate limit.
     pub limits: Option<RateLimit>,
+}
+
+/// A change of a key; omitted members stay as they are.
+#[derive(Debug, Clone)]
+pub struct KeyChange {
+    /// Its limits: the operator's part or the owner's, depending on the maker; `Some(None)` removes that part.
+    pub limits: Option<Option<RateLimit>>,
+    /// Its labels.
+    pub labels: Option<Labels>,
 }
 
 /// A key as it is made.
@@ -56,6 +68,7 @@ struct Terms {
     agent: Option<AgentId>,
     name: String,
     scopes: Vec<KeyScope>,
+    labels: Labels,
     expires_at: Option<OffsetDateTime>,
     networks: Networks,
     limits: KeyLimits,
@@ -164,6 +177,7 @@ impl Identity {
             agent: new.agent,
             name: new.name,
             scopes: bounds.scopes(new.scopes, default)?,
+            labels: checked_labels(new.agent, new.labels)?,
             networks: bounds.networks(new.networks)?,
             expires_at: bounds.expiry(new.expires_at)?,
             limits: bounds.limits(new.limits)?,
@@ -198,6 +212,7 @@ impl Identity {
             display: secret.display().to_owned(),
             name: terms.name,
             scopes: terms.scopes,
+            labels: terms.labels,
             limits: terms.limits,
             principal: terms.principal,
             maker: terms.maker,
@@ -216,16 +231,15 @@ impl Identity {
         Ok(IssuedKey { key, secret })
     }
 
-    /// Sets the limits of a key: the operator's part or the owner's, depending on `maker`; `None` removes that part.
-    /// Without `limits`, nothing changes.
+    /// Changes the limits and the labels of a key.
     ///
     /// # Errors
-    /// [`Fault::NotFound`], also for a revoked key; [`Fault::RevisionMismatch`]; those of
-    /// [`KeyBounds::changed_limits`].
-    pub async fn limit_key(
+    /// [`Fault::NotFound`], also for a revoked key; [`Fault::RevisionMismatch`]; [`Fault::InvalidParams`] for labels of an
+    /// owner key; those of [`KeyBounds::changed_limits`].
+    pub async fn update_key(
         self: &Arc<Self>,
         key: &ApiKey,
-        limits: Option<Option<RateLimit>>,
+        change: KeyChange,
         maker: Maker,
         condition: Precondition,
         audited: AuditedWrite,
@@ -239,23 +253,21 @@ impl Identity {
                     .transact(scope, &audited, async |write| {
                         let revision = lock(write, scope).await?;
                         let present = write.key(tenant, key).await?.filter(|key| key.revoked_at.is_none());
-                        let mut present = present.ok_or(Fault::NotFound("key"))?;
+                        let present = present.ok_or(Fault::NotFound("key"))?;
                         condition.check(Some(present.revision))?;
-                        let Some(asked) = limits else { return Ok(present) };
                         let bounds = identity.bounds(write, tenant, maker).await?;
-                        let limits = bounds.changed_limits(present.limits, asked)?;
-                        if present.limits != limits {
-                            let old = present.clone();
-                            (present.limits, present.revision) = (limits, revision);
-                            write.set_key_limits(&present).await?;
-                            write.change(scope, ChangeKind::Key, key.to_string());
-                            let after = Some(&present);
-                            write.set_summary(WriteSummary {
-                                created: false,
-                                ..summary(&present, revision, Some(&old), after)
-                            });
+                        let changed = change.apply(&present, &bounds)?;
+                        if changed == present {
+                            return Ok(present);
                         }
-                        Ok(present)
+                        let changed = ApiKey { revision, ..changed };
+                        write.update_key(&changed).await?;
+                        write.change(scope, ChangeKind::Key, key.to_string());
+                        write.set_summary(WriteSummary {
+                            created: false,
+                            ..summary(&changed, revision, Some(&present), Some(&changed))
+                        });
+                        Ok(changed)
                     })
                     .await
             })
@@ -355,6 +367,7 @@ impl Identity {
             agent: old.agent,
             name: old.name.clone(),
             scopes: old.scopes.clone(),
+            labels: old.labels.clone(),
             expires_at,
             networks: old.networks.clone(),
             limits,
@@ -363,6 +376,28 @@ impl Identity {
         };
         self.issue(write, terms, revision, MOST_ROTATING, Some(&old)).await
     }
+}
+
+impl KeyChange {
+    /// The key after the change.
+    fn apply(self, present: &ApiKey, bounds: &KeyBounds) -> Result<ApiKey, Fault> {
+        let limits = self.limits.map(|asked| bounds.changed_limits(present.limits, asked)).transpose()?;
+        let labels = self.labels.map(|labels| checked_labels(present.agent, labels)).transpose()?;
+        Ok(ApiKey {
+            limits: limits.unwrap_or(present.limits),
+            labels: labels.unwrap_or_else(|| present.labels.clone()),
+            ..present.clone()
+        })
+    }
+}
+
+/// The labels of a key; an owner key, which reaches no single agent, has none.
+fn checked_labels(agent: Option<AgentId>, labels: Labels) -> Result<Labels, Fault> {
+    if agent.is_none() && !labels.is_empty() {
+        let wrong = "labels: an owner key sees everything of its tenant; only agent keys have labels";
+        return Err(Fault::invalid_params(wrong));
+    }
+    Ok(labels)
 }
 
 /// Records that keys of a tenant ended: each, or the whole access of the tenant if there are many.

@@ -96,6 +96,7 @@ impl Identity {
             reach,
             networks: Networks::default(),
             scopes: claims.scopes.clone(),
+            labels: claims.labels.clone(),
             expires_at: Some(claims.ends_at),
             limits: KeyLimits::default(),
         };

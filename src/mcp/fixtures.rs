@@ -10,6 +10,7 @@ use time::macros::datetime;
 use crate::model::agent::AgentDescription;
 use crate::model::call::{Content, Contents, ListPage, Page};
 use crate::model::ids::ResourceUri;
+use crate::model::label::Labels;
 use crate::model::resource::{Definition, NewPart, PartKind, Resource};
 use crate::model::scope::Revision;
 
@@ -54,6 +55,7 @@ pub(super) fn bare(address: &str, annotations: Option<&str>) -> Resource {
             icons: None,
             meta: None,
         },
+        labels: Labels::default(),
         parts: Vec::new(),
         revision: Revision(1),
         last_modified: CHANGED,

@@ -5,6 +5,7 @@ use time::OffsetDateTime;
 
 use super::client_address::{ClientAddress, Networks};
 use super::ids::{AgentId, KeyId, PrincipalId, TenantId};
+use super::label::Labels;
 use super::limits::KeyLimits;
 
 /// A scope of a credential.
@@ -80,6 +81,8 @@ pub struct Credential {
     pub networks: Networks,
     /// Permitted scopes.
     pub scopes: Vec<KeyScope>,
+    /// Labels; none for an owner key, which sees everything of its tenant.
+    pub labels: Labels,
     /// When it expires.
     pub expires_at: Option<OffsetDateTime>,
     /// Limits of the credential.

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use super::audit::fingerprint::Fingerprint;
 use super::content::ContentHash;
 use super::fault::Fault;
+use super::label::Labels;
 use super::scope::{ChangeKind, Revision};
 
 /// A kind of definition; the type is that of a registered definition.
@@ -43,6 +44,12 @@ pub trait DefinitionKind: Fingerprint + Clone + fmt::Debug + Send + Sync + 'stat
 
     /// The key of a definition to be registered.
     fn key_of(new: &Self::New) -> &Self::Key;
+
+    /// The labels of which a caller must have one; none for a definition that every caller sees.
+    fn labels(&self) -> &Labels;
+
+    /// The labels of a definition to be registered.
+    fn labels_of(new: &Self::New) -> &Labels;
 
     /// The memory that it takes behind an `Arc`, with its key.
     fn memory(&self) -> usize;

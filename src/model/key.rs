@@ -10,6 +10,7 @@ use time::OffsetDateTime;
 use super::caller::KeyScope;
 use super::client_address::Networks;
 use super::ids::{AgentId, KeyId, PrincipalId, TenantId};
+use super::label::Labels;
 use super::limits::KeyLimits;
 use super::scope::Revision;
 
@@ -186,6 +187,8 @@ pub struct ApiKey {
     pub name: String,
     /// Permitted scopes.
     pub scopes: Vec<KeyScope>,
+    /// Labels; none for an owner key, which sees everything of its tenant.
+    pub labels: Labels,
     /// Limits of the key.
     pub limits: KeyLimits,
     /// Principal that acts with the key.

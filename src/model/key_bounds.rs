@@ -203,6 +203,7 @@ mod tests {
 
     use super::*;
     use crate::model::ids::TenantId;
+    use crate::model::label::Labels;
     use crate::model::scope::Revision;
 
     const END: OffsetDateTime = datetime!(2026-12-01 00:00 UTC);
@@ -215,6 +216,7 @@ mod tests {
             display: String::new(),
             name: String::new(),
             scopes: scopes.to_vec(),
+            labels: Labels::default(),
             limits: KeyLimits::default(),
             principal: PrincipalId(Uuid::nil()),
             maker: None,

@@ -17,6 +17,7 @@ pub mod json;
 pub mod key;
 pub mod key_bounds;
 pub mod kinds;
+pub mod label;
 pub mod limits;
 pub mod message;
 pub mod method;

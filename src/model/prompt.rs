@@ -14,6 +14,7 @@ use super::content::{ContentHash, NewContent};
 use super::definition::{DefinitionKind, Difference};
 use super::fault::Fault;
 use super::json::raw_text;
+use super::label::Labels;
 use super::scope::{ChangeKind, Revision};
 
 /// Maximum length of a prompt's name in bytes.
@@ -145,6 +146,8 @@ pub struct Prompt {
     pub name: PromptName,
     /// Definition.
     pub definition: PromptDefinition,
+    /// Labels of which a caller must have one to see it.
+    pub labels: Labels,
     /// Arguments, in order.
     pub arguments: Vec<Argument>,
     /// Hash of its messages, a JSON array.
@@ -160,6 +163,8 @@ pub struct NewPrompt {
     pub name: PromptName,
     /// Definition.
     pub definition: PromptDefinition,
+    /// Labels of which a caller must have one to see it.
+    pub labels: Labels,
     /// Arguments, in order.
     pub arguments: Vec<Argument>,
     /// Messages, a JSON array of [`PromptMessage`](super::message::PromptMessage).
@@ -190,12 +195,21 @@ impl DefinitionKind for Prompt {
         &new.name
     }
 
+    fn labels(&self) -> &Labels {
+        &self.labels
+    }
+
+    fn labels_of(new: &NewPrompt) -> &Labels {
+        &new.labels
+    }
+
     fn memory(&self) -> usize {
-        let Self { name, definition, arguments, .. } = self;
+        let Self { name, definition, labels, arguments, .. } = self;
         let raw = [&definition.icons, &definition.meta].map(Option::as_deref);
         let optional = [&definition.title, &definition.description].map(Option::as_deref);
         behind_arc(size_of::<Self>())
             + behind_arc(name.as_str().len())
+            + labels.heap()
             + texts(optional.into_iter().flatten())
             + texts(raw.into_iter().flatten().map(RawValue::get))
             + allocated(arguments.capacity() * size_of::<Argument>())
@@ -219,7 +233,7 @@ impl DefinitionKind for Prompt {
         let (old, asked) = (&self.arguments, &new.arguments);
         let same_length = old.len() == asked.len();
         let listed_alike = same_length && old.iter().zip(asked).all(|(old, asked)| old.is_listed_as(asked));
-        let change = if listed_alike && self.definition == new.definition {
+        let change = if listed_alike && self.definition == new.definition && self.labels == new.labels {
             (contents || old != asked).then_some(ChangeKind::PromptMessages)
         } else {
             Some(ChangeKind::PromptDefined)
@@ -230,13 +244,13 @@ impl DefinitionKind for Prompt {
 
 impl Fingerprint for Prompt {
     fn fingerprint(&self) -> Digest {
-        fingerprint(&self.name, &self.definition, &self.arguments, self.messages)
+        fingerprint(&self.name, &self.definition, &self.arguments, self.messages, &self.labels)
     }
 }
 
 impl Fingerprint for NewPrompt {
     fn fingerprint(&self) -> Digest {
-        fingerprint(&self.name, &self.definition, &self.arguments, self.messages.hash)
+        fingerprint(&self.name, &self.definition, &self.arguments, self.messages.hash, &self.labels)
     }
 }
 
@@ -245,8 +259,10 @@ fn fingerprint(
     definition: &PromptDefinition,
     arguments: &[Argument],
     messages: ContentHash,
+    labels: &Labels,
 ) -> Digest {
-    Parts::default().part(name.as_str()).json(definition).json(&arguments).part(messages.0).digest()
+    let known = Parts::default().part(name.as_str()).json(definition).json(&arguments).part(messages.0);
+    known.unless_default(labels).digest()
 }
 
 #[cfg(test)]

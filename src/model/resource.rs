@@ -13,6 +13,7 @@ use super::definition::{DefinitionKind, Difference};
 use super::fault::Fault;
 use super::ids::ResourceUri;
 use super::json::raw_text;
+use super::label::Labels;
 use super::scope::{ChangeKind, Revision};
 
 /// How a part is sent.
@@ -201,6 +202,8 @@ pub struct Resource {
     pub uri: ResourceUri,
     /// Definition.
     pub definition: Definition,
+    /// Labels of which a caller must have one to see it.
+    pub labels: Labels,
     /// Parts of its content, in order.
     pub parts: Vec<Part>,
     /// The revision of the agent's scope that last changed it.
@@ -231,6 +234,8 @@ pub struct NewResource {
     pub uri: ResourceUri,
     /// Definition.
     pub definition: Definition,
+    /// Labels of which a caller must have one to see it.
+    pub labels: Labels,
     /// Parts of its content.
     pub parts: Vec<NewPart>,
 }
@@ -260,11 +265,20 @@ impl DefinitionKind for Resource {
         &new.uri
     }
 
+    fn labels(&self) -> &Labels {
+        &self.labels
+    }
+
+    fn labels_of(new: &NewResource) -> &Labels {
+        &new.labels
+    }
+
     fn memory(&self) -> usize {
         let uris = self.parts.iter().filter_map(|part| part.uri.as_ref());
         behind_arc(size_of::<Self>())
             + behind_arc(self.uri.as_str().len())
             + self.definition.heap()
+            + self.labels.heap()
             + allocated(self.parts.capacity() * size_of::<Part>())
             + texts(self.parts.iter().filter_map(|part| part.mime_type.as_deref()))
             + uris.map(|uri| behind_arc(uri.as_str().len())).sum::<usize>()
@@ -285,7 +299,7 @@ impl DefinitionKind for Resource {
 
     fn difference(&self, new: &NewResource) -> Option<Difference> {
         let contents = !self.parts.iter().eq(new.parts.iter().map(|new| &new.part));
-        let change = if self.definition == new.definition {
+        let change = if self.definition == new.definition && self.labels == new.labels {
             contents.then_some(ChangeKind::ResourceContents)
         } else {
             Some(ChangeKind::ResourceDefined)
@@ -296,13 +310,13 @@ impl DefinitionKind for Resource {
 
 impl Fingerprint for Resource {
     fn fingerprint(&self) -> Digest {
-        fingerprint(&self.uri, &self.definition, self.parts.iter())
+        fingerprint(&self.uri, &self.definition, self.parts.iter(), &self.labels)
     }
 }
 
 impl Fingerprint for NewResource {
     fn fingerprint(&self) -> Digest {
-        fingerprint(&self.uri, &self.definition, self.parts.iter().map(|new| &new.part))
+        fingerprint(&self.uri, &self.definition, self.parts.iter().map(|new| &new.part), &self.labels)
     }
 }
 
@@ -310,6 +324,7 @@ fn fingerprint<'a>(
     uri: &ResourceUri,
     definition: &Definition,
     parts: impl Iterator<Item = &'a Part>,
+    labels: &Labels,
 ) -> Digest {
     let known = Parts::default().part(uri.as_str()).json(definition);
     let add = |known: Parts, part: &Part| {
@@ -319,7 +334,7 @@ fn fingerprint<'a>(
             .part(part.kind.as_str())
             .part(part.hash.0)
     };
-    parts.fold(known, add).digest()
+    parts.fold(known, add).unless_default(labels).digest()
 }
 
 #[cfg(test)]

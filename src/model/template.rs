@@ -11,6 +11,7 @@ use super::audit::fingerprint::{Fingerprint, Parts};
 use super::content::{ContentHash, NewContent};
 use super::definition::{DefinitionKind, Difference};
 use super::fault::Fault;
+use super::label::Labels;
 use super::resource::Definition;
 use super::scope::{ChangeKind, Revision};
 
@@ -24,6 +25,8 @@ pub struct ResourceTemplate {
     pub uri_template: UriTemplate,
     /// Definition.
     pub definition: Definition,
+    /// Labels of which a caller must have one to see it.
+    pub labels: Labels,
     /// Completion values of its variables.
     pub completions: Completions,
     /// Hash of the body that is rendered.
@@ -39,6 +42,8 @@ pub struct NewTemplate {
     pub uri_template: UriTemplate,
     /// Definition.
     pub definition: Definition,
+    /// Labels of which a caller must have one to see it.
+    pub labels: Labels,
     /// Completion values of its variables.
     pub completions: Completions,
     /// The body, rendered with the values of the variables, in UTF-8.
@@ -76,6 +81,14 @@ impl DefinitionKind for ResourceTemplate {
         &new.uri_template
     }
 
+    fn labels(&self) -> &Labels {
+        &self.labels
+    }
+
+    fn labels_of(new: &NewTemplate) -> &Labels {
+        &new.labels
+    }
+
     fn memory(&self) -> usize {
         // A node of a map has eleven places and is two thirds full.
         let completions = self.completions.iter().map(|(name, values)| {
@@ -87,6 +100,7 @@ impl DefinitionKind for ResourceTemplate {
         behind_arc(size_of::<Self>())
             + memory_of(&self.uri_template)
             + self.definition.heap()
+            + self.labels.heap()
             + completions.sum::<usize>()
     }
 
@@ -104,7 +118,7 @@ impl DefinitionKind for ResourceTemplate {
 
     fn difference(&self, new: &NewTemplate) -> Option<Difference> {
         let contents = self.body != new.body.hash;
-        let change = if self.definition != new.definition {
+        let change = if self.definition != new.definition || self.labels != new.labels {
             Some(ChangeKind::TemplateDefined)
         } else if contents {
             Some(ChangeKind::TemplateBody)
@@ -117,13 +131,13 @@ impl DefinitionKind for ResourceTemplate {
 
 impl Fingerprint for ResourceTemplate {
     fn fingerprint(&self) -> Digest {
-        fingerprint(&self.uri_template, &self.definition, &self.completions, self.body)
+        fingerprint(&self.uri_template, &self.definition, &self.completions, self.body, &self.labels)
     }
 }
 
 impl Fingerprint for NewTemplate {
     fn fingerprint(&self) -> Digest {
-        fingerprint(&self.uri_template, &self.definition, &self.completions, self.body.hash)
+        fingerprint(&self.uri_template, &self.definition, &self.completions, self.body.hash, &self.labels)
     }
 }
 
@@ -132,6 +146,8 @@ fn fingerprint(
     definition: &Definition,
     completions: &Completions,
     body: ContentHash,
+    labels: &Labels,
 ) -> Digest {
-    Parts::default().part(uri_template.as_str()).json(definition).json(completions).part(body.0).digest()
+    let known = Parts::default().part(uri_template.as_str()).json(definition).json(completions).part(body.0);
+    known.unless_default(labels).digest()
 }

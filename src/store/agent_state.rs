@@ -52,21 +52,21 @@ macro_rules! agent_rows {
             TaggedRow,
             $recent + "select 0 as \"source!\", null::text as key, a.name, a.title, a.instructions as description, \
              null::text as mime_type, null::text as annotations, null::text as icons, null::text as meta, \
-             null::text as json, null::text as kind, null::bytea as hash, null::integer as ordinal, \
+             null::text[] as labels, null::text as json, null::text as kind, null::bytea as hash, null::integer as ordinal, \
              h.revision as number, h.floor, null::timestamptz as last_modified \
              from heads h join agents a on a.uid = h.scope \
              where h.scope = $2 and a.tenant = $1 and a.deleted_at is null" + $changes
             + " union all select 2, d.uri, d.name, d.title, d.description, d.mime_type, d.annotations, d.icons, \
-             d.meta, null, null, null, null, d.revision, null, d.last_modified \
+             d.meta, nullif(d.labels, '{}'), null, null, null, null, d.revision, null, d.last_modified \
              from resources d where " + $resources
             + " union all select 3, d.uri, d.part_uri, null, null, d.mime_type, null, null, \
-             null, null, d.kind, d.hash, d.ordinal, d.size, null, null \
+             null, null, null, d.kind, d.hash, d.ordinal, d.size, null, null \
              from resource_contents d where " + $parts
             + " union all select 4, d.uri_template, d.name, d.title, d.description, d.mime_type, d.annotations, d.icons, \
-             d.meta, d.completions, null, d.body, null, d.revision, null, null \
+             d.meta, nullif(d.labels, '{}'), d.completions, null, d.body, null, d.revision, null, null \
              from templates d where " + $templates
             + " union all select 5, d.name, null, d.title, d.description, null, null, d.icons, \
-             d.meta, d.arguments, null, d.messages, null, d.revision, null, null \
+             d.meta, nullif(d.labels, '{}'), d.arguments, null, d.messages, null, d.revision, null, null \
              from prompts d where " + $prompts,
             $($argument),*
         )
@@ -131,7 +131,7 @@ impl Store {
                     (
                         "with recent as materialized (select revision, ordinal, kind, subject from changes \
                          where scope = $2 and revision > $3 order by revision, ordinal limit $4) ",
-                        " union all select 1, c.subject, null, null, null, null, null, null, null, null, c.kind, null, \
+                        " union all select 1, c.subject, null, null, null, null, null, null, null, null, null, c.kind, null, \
                          c.ordinal, c.revision, null, null from recent c"
                     ),
                     (

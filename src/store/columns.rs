@@ -5,6 +5,7 @@ use serde_json::value::RawValue;
 use super::StoreError;
 use crate::model::content::ContentHash;
 use crate::model::json::raw_text;
+use crate::model::label::{Label, Labels};
 use crate::model::resource::Definition;
 
 pub(super) fn hash(bytes: Vec<u8>) -> Result<ContentHash, StoreError> {
@@ -14,6 +15,17 @@ pub(super) fn hash(bytes: Vec<u8>) -> Result<ContentHash, StoreError> {
 /// Parses JSON that is stored as it was sent.
 pub(super) fn raw(json: Option<String>) -> Result<Option<Box<RawValue>>, StoreError> {
     json.map(RawValue::from_string).transpose().map_err(|_| StoreError::Unreadable("JSON"))
+}
+
+/// Parses stored labels; `None` if there are none.
+pub(super) fn labels(stored: Option<&[String]>) -> Result<Labels, StoreError> {
+    let texts = stored.unwrap_or_default().iter().map(String::as_str);
+    Labels::parse(texts).map_err(|_| StoreError::Unreadable("labels"))
+}
+
+/// Labels as one text, since an array of arrays cannot be unnested by rows. No label has a space.
+pub(super) fn joined(labels: &Labels) -> String {
+    labels.iter().map(Label::as_str).collect::<Vec<_>>().join(" ")
 }
 
 /// Definitions as one array per column.

@@ -44,7 +44,7 @@ impl Store {
         let row = self
             .read(async |connection| {
                 sqlx::query!(
-                    r#"select k.uid, k.tenant, k.principal, k.agent, k.scopes, k.networks, k.created_at, k.expires_at,
+                    r#"select k.uid, k.tenant, k.principal, k.agent, k.scopes, k.labels, k.networks, k.created_at, k.expires_at,
                      k.limits as "limits: Json<RateLimit>", k.owner_limits as "owner_limits: Json<RateLimit>",
                      t.max_key_age_days as max_age,
                      own.revision as tenant_revision, gateway.revision as gateway_revision,
@@ -89,6 +89,7 @@ impl Store {
             principal: row.principal,
             agent: row.agent,
             scopes: row.scopes,
+            labels: row.labels,
             networks: row.networks,
             created_at: row.created_at,
             expires_at: row.expires_at,

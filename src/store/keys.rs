@@ -4,6 +4,7 @@ use sqlx::types::Json;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use super::columns::labels;
 use super::tenants::key_age;
 use super::write::Write;
 use super::{Store, StoreError};
@@ -12,6 +13,7 @@ use crate::model::caller::{Credential, CredentialKind, KeyScope, Reach};
 use crate::model::client_address::Networks;
 use crate::model::ids::{AgentId, KeyId, PrincipalId, TenantId};
 use crate::model::key::{ApiKey, KeyHash};
+use crate::model::label::{Label, Labels};
 use crate::model::limits::{KeyLimits, RateLimit};
 use crate::model::scope::Revision;
 
@@ -22,6 +24,7 @@ struct Row {
     display: String,
     name: String,
     scopes: Vec<String>,
+    labels: Vec<String>,
     limits: Json<RateLimit>,
     owner_limits: Json<RateLimit>,
     principal: Uuid,
@@ -46,6 +49,7 @@ impl TryFrom<Row> for ApiKey {
             display: row.display,
             name: row.name,
             scopes: scopes(&row.scopes)?,
+            labels: labels(Some(&row.labels))?,
             limits: KeyLimits { operator: row.limits.0, owner: row.owner_limits.0 },
             principal: PrincipalId(row.principal),
             maker: row.maker.map(PrincipalId),
@@ -66,6 +70,7 @@ pub(super) struct CredentialRow {
     pub(super) principal: Uuid,
     pub(super) agent: Option<Uuid>,
     pub(super) scopes: Vec<String>,
+    pub(super) labels: Vec<String>,
     pub(super) networks: Vec<String>,
     pub(super) created_at: OffsetDateTime,
     pub(super) expires_at: Option<OffsetDateTime>,
@@ -89,10 +94,15 @@ impl CredentialRow {
             reach,
             networks: networks(&self.networks)?,
             scopes: scopes(&self.scopes)?,
+            labels: labels(Some(&self.labels))?,
             expires_at: KeyAge::cap(self.created_at, self.expires_at, key_age(self.max_age)?),
             limits: KeyLimits { operator: self.limits.0, owner: self.owner_limits.0 },
         })
     }
+}
+
+fn texts(labels: &Labels) -> Vec<&str> {
+    labels.iter().map(Label::as_str).collect()
 }
 
 fn networks(stored: &[String]) -> Result<Networks, StoreError> {
@@ -125,7 +135,7 @@ impl Store {
             .read(async |connection| {
                 sqlx::query_as!(
                     Row,
-                    r#"select k.uid, k.tenant, k.agent, k.display, k.name, k.scopes, k.limits as "limits: Json<RateLimit>",
+                    r#"select k.uid, k.tenant, k.agent, k.display, k.name, k.scopes, k.labels, k.limits as "limits: Json<RateLimit>",
                      k.owner_limits as "owner_limits: Json<RateLimit>", k.principal, k.maker, k.revision, k.created_at, k.expires_at as asked_expiry,
                      t.max_key_age_days as max_age, k.networks, k.revoked_at, k.last_used_at
                      from api_keys k join tenants t on t.uid = k.tenant where k.uid = $1"#,
@@ -150,7 +160,7 @@ impl Store {
             .read(async |connection| {
                 sqlx::query_as!(
                     Row,
-                    r#"select k.uid, k.tenant, k.agent, k.display, k.name, k.scopes, k.limits as "limits: Json<RateLimit>",
+                    r#"select k.uid, k.tenant, k.agent, k.display, k.name, k.scopes, k.labels, k.limits as "limits: Json<RateLimit>",
                      k.owner_limits as "owner_limits: Json<RateLimit>", k.principal, k.maker, k.revision, k.created_at, k.expires_at as asked_expiry,
                      t.max_key_age_days as max_age, k.networks, k.revoked_at, k.last_used_at
                      from api_keys k join tenants t on t.uid = k.tenant 
@@ -198,7 +208,7 @@ impl Store {
         let row = self
             .read(async |connection| {
                 sqlx::query!(
-                    r#"select k.uid, k.principal, k.agent, k.scopes, k.networks, k.created_at, k.expires_at,
+                    r#"select k.uid, k.principal, k.agent, k.scopes, k.labels, k.networks, k.created_at, k.expires_at,
                      k.limits as "limits: Json<RateLimit>", k.owner_limits as "owner_limits: Json<RateLimit>",
                      t.max_key_age_days as max_age, h.revision
                      from api_keys k join tenants t on t.uid = k.tenant join heads h on h.scope = k.tenant
@@ -216,6 +226,7 @@ impl Store {
             principal: row.principal,
             agent: row.agent,
             scopes: row.scopes,
+            labels: row.labels,
             networks: row.networks,
             created_at: row.created_at,
             expires_at: row.expires_at,
@@ -256,8 +267,8 @@ impl Write {
         sqlx::query!(
             "insert into api_keys \
              (uid, tenant, agent, hash, display, name, scopes, principal, revision, created_at, expires_at, networks, \
-             limits, owner_limits, maker) \
-             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)",
+             limits, owner_limits, maker, labels) \
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)",
             key.uid.0,
             key.tenant.0,
             key.agent.map(|agent| agent.0),
@@ -273,6 +284,7 @@ impl Write {
             Json(key.limits.operator) as _,
             Json(key.limits.owner) as _,
             key.maker.map(|maker| maker.0),
+            &texts(&key.labels) as &[&str],
         )
         .execute(self.connection())
         .await?;
@@ -283,7 +295,7 @@ impl Write {
     pub async fn key(&mut self, tenant: TenantId, key: KeyId) -> Result<Option<ApiKey>, StoreError> {
         let row = sqlx::query_as!(
             Row,
-            r#"select k.uid, k.tenant, k.agent, k.display, k.name, k.scopes, k.limits as "limits: Json<RateLimit>",
+            r#"select k.uid, k.tenant, k.agent, k.display, k.name, k.scopes, k.labels, k.limits as "limits: Json<RateLimit>",
                      k.owner_limits as "owner_limits: Json<RateLimit>", k.principal, k.maker, k.revision, k.created_at, k.expires_at as asked_expiry,
                      t.max_key_age_days as max_age, k.networks, k.revoked_at, k.last_used_at
                      from api_keys k join tenants t on t.uid = k.tenant where k.tenant = $1 and k.uid = $2"#,
@@ -295,14 +307,16 @@ impl Write {
         row.map(ApiKey::try_from).transpose()
     }
 
-    /// Updates the limits of a key.
-    pub async fn set_key_limits(&mut self, key: &ApiKey) -> Result<(), StoreError> {
+    /// Updates the limits and the labels of a key.
+    pub async fn update_key(&mut self, key: &ApiKey) -> Result<(), StoreError> {
         sqlx::query!(
-            "update api_keys set limits = $3, owner_limits = $4, revision = $5 where tenant = $1 and uid = $2",
+            "update api_keys set limits = $3, owner_limits = $4, labels = $5, revision = $6 \
+             where tenant = $1 and uid = $2",
             key.tenant.0,
             key.uid.0,
             Json(key.limits.operator) as _,
             Json(key.limits.owner) as _,
+            &texts(&key.labels) as &[&str],
             key.revision.0,
         )
         .execute(self.connection())

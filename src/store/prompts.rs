@@ -4,7 +4,7 @@ use sqlx::PgConnection;
 use time::OffsetDateTime;
 
 use super::StoreError;
-use super::columns::{hash, raw};
+use super::columns::{hash, joined, labels, raw};
 use super::definitions::{NewRow, Table, encoded, select, sorted};
 use super::tagged_rows::{Source, TaggedRow, TaggedRows, set};
 use super::write::Write;
@@ -19,6 +19,7 @@ struct Row {
     description: Option<String>,
     icons: Option<String>,
     meta: Option<String>,
+    labels: Option<Vec<String>>,
     arguments: String,
     messages: Vec<u8>,
     revision: i64,
@@ -36,6 +37,7 @@ impl TryFrom<Row> for Prompt {
                 icons: raw(row.icons)?,
                 meta: raw(row.meta)?,
             },
+            labels: labels(row.labels.as_deref())?,
             arguments: serde_json::from_str(&row.arguments)
                 .map_err(|_| StoreError::Unreadable("prompt arguments"))?,
             messages: hash(row.messages)?,
@@ -54,6 +56,7 @@ impl TryFrom<TaggedRow> for Prompt {
             description: row.description,
             icons: row.icons,
             meta: row.meta,
+            labels: row.labels,
             arguments: set(row.json)?,
             messages: set(row.hash)?,
             revision: set(row.number)?,
@@ -72,7 +75,7 @@ impl Table for Prompt {
         let rows = select!(
             Row,
             (connection, agent, only),
-            "select name, title, description, icons, meta, arguments, messages, revision \
+            "select name, title, description, icons, meta, nullif(labels, '{}') as labels, arguments, messages, revision \
              from prompts",
             "(tenant, agent, name) in (select $1::uuid, $2::uuid, unnest($3::text[]))"
         );
@@ -108,7 +111,9 @@ impl Table for Prompt {
         let PromptDefinition { title, description, icons, meta } = &new.definition;
         let texts = [title, description].into_iter().flatten();
         let raws = [icons, meta].into_iter().flatten();
-        texts.map(String::len).sum::<usize>() + raws.map(|raw| raw.get().len()).sum::<usize>()
+        texts.map(String::len).sum::<usize>()
+            + raws.map(|raw| raw.get().len()).sum::<usize>()
+            + joined(&new.labels).len()
     }
 
     async fn upsert(
@@ -124,17 +129,19 @@ impl Table for Prompt {
         let descriptions: Vec<_> = definitions.iter().map(|of| of.description.as_deref()).collect();
         let icons: Vec<_> = definitions.iter().map(|of| raw_text(of.icons.as_deref())).collect();
         let metas: Vec<_> = definitions.iter().map(|of| raw_text(of.meta.as_deref())).collect();
+        let labels: Vec<_> = batch.iter().map(|row| joined(&row.new.labels)).collect();
         let arguments: Vec<_> = batch.iter().map(|row| row.json.as_str()).collect();
         let messages: Vec<_> = batch.iter().map(|row| &row.new.messages.hash.0[..]).collect();
         sqlx::query!(
             "insert into prompts \
-             (tenant, agent, name, title, description, icons, meta, arguments, messages, revision) \
-             select $1, $2, new.*, $10 from unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::text[], \
-             $8::text[], $9::bytea[]) as new \
+             (tenant, agent, labels, name, title, description, icons, meta, arguments, messages, revision) \
+             select $1, $2, string_to_array(labels, ' '), name, title, description, icons, meta, arguments, messages, \
+             $11 from unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::bytea[], \
+             $10::text[]) as new (name, title, description, icons, meta, arguments, messages, labels) \
              on conflict (tenant, agent, name) do update set \
              title = excluded.title, description = excluded.description, icons = excluded.icons, \
-             meta = excluded.meta, arguments = excluded.arguments, messages = excluded.messages, \
-             revision = excluded.revision",
+             meta = excluded.meta, labels = excluded.labels, arguments = excluded.arguments, \
+             messages = excluded.messages, revision = excluded.revision",
             agent.tenant.0,
             agent.uid.0,
             &names as &[&str],
@@ -144,6 +151,7 @@ impl Table for Prompt {
             &metas as &[Option<&str>],
             &arguments as &[&str],
             &messages as &[&[u8]],
+            &labels,
             revision.0,
         )
         .execute(write.connection())

@@ -5,7 +5,7 @@ use time::OffsetDateTime;
 
 use super::StoreError;
 use super::batch::batches;
-use super::columns::{Columns, hash, raw, size};
+use super::columns::{Columns, hash, joined, labels, raw, size};
 use super::definitions::{NewRow, Table, select, sorted};
 use super::tagged_rows::{Source, TaggedRow, TaggedRows, set};
 use super::write::Write;
@@ -23,6 +23,7 @@ struct Row {
     annotations: Option<String>,
     icons: Option<String>,
     meta: Option<String>,
+    labels: Option<Vec<String>>,
     revision: i64,
     last_modified: OffsetDateTime,
 }
@@ -41,11 +42,23 @@ impl TryFrom<TaggedRow> for Resource {
     type Error = StoreError;
 
     fn try_from(row: TaggedRow) -> Result<Self, StoreError> {
-        let TaggedRow { title, description, mime_type, annotations, icons, meta, .. } = row;
+        let TaggedRow { title, description, mime_type, annotations, icons, meta, labels, .. } = row;
         let (uri, name) = (set(row.key)?, set(row.name)?);
         let (revision, last_modified) = (set(row.number)?, set(row.last_modified)?);
-        Row { uri, name, title, description, mime_type, annotations, icons, meta, revision, last_modified }
-            .try_into()
+        Row {
+            uri,
+            name,
+            title,
+            description,
+            mime_type,
+            annotations,
+            icons,
+            meta,
+            labels,
+            revision,
+            last_modified,
+        }
+        .try_into()
     }
 }
 
@@ -84,6 +97,7 @@ impl TryFrom<Row> for Resource {
                 icons: raw(row.icons)?,
                 meta: raw(row.meta)?,
             },
+            labels: labels(row.labels.as_deref())?,
             parts: Vec::new(),
             revision: Revision(row.revision),
             last_modified: row.last_modified,
@@ -131,7 +145,8 @@ impl Table for Resource {
         let rows = select!(
             Row,
             (&mut *connection, agent, only),
-            "select uri, name, title, description, mime_type, annotations, icons, meta, revision, last_modified \
+            "select uri, name, title, description, mime_type, annotations, icons, meta, \
+             nullif(labels, '{}') as labels, revision, last_modified \
              from resources",
             "(tenant, agent, uri) in (select $1::uuid, $2::uuid, unnest($3::text[]))"
         );
@@ -175,7 +190,7 @@ impl Table for Resource {
     }
 
     fn size(new: &NewResource) -> usize {
-        size(&new.definition)
+        size(&new.definition) + joined(&new.labels).len()
     }
 
     async fn upsert(
@@ -187,16 +202,19 @@ impl Table for Resource {
     ) -> Result<(), StoreError> {
         let uris: Vec<_> = batch.iter().map(|row| row.new.uri.as_str()).collect();
         let columns: Columns<'_> = batch.iter().map(|row| &row.new.definition).collect();
+        let labels: Vec<_> = batch.iter().map(|row| joined(&row.new.labels)).collect();
         sqlx::query!(
             "insert into resources \
-             (tenant, agent, uri, name, title, description, mime_type, annotations, icons, meta, source, revision, \
-              last_modified) \
-             select $1, $2, new.*, 'inline', $11, $12 from unnest($3::text[], $4::text[], $5::text[], $6::text[], \
-             $7::text[], $8::text[], $9::text[], $10::text[]) as new \
+             (tenant, agent, labels, uri, name, title, description, mime_type, annotations, icons, meta, source, \
+              revision, last_modified) \
+             select $1, $2, string_to_array(labels, ' '), uri, name, title, description, mime_type, annotations, icons, \
+             meta, 'inline', $12, $13 from unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::text[], \
+             $8::text[], $9::text[], $10::text[], $11::text[]) as new (uri, name, title, description, mime_type, \
+             annotations, icons, meta, labels) \
              on conflict (tenant, agent, uri) do update set \
              name = excluded.name, title = excluded.title, description = excluded.description, \
              mime_type = excluded.mime_type, annotations = excluded.annotations, icons = excluded.icons, \
-             meta = excluded.meta, source = excluded.source, revision = excluded.revision, \
+             meta = excluded.meta, labels = excluded.labels, source = excluded.source, revision = excluded.revision, \
              last_modified = excluded.last_modified",
             agent.tenant.0,
             agent.uid.0,
@@ -208,6 +226,7 @@ impl Table for Resource {
             &columns.annotations as &[Option<&str>],
             &columns.icons as &[Option<&str>],
             &columns.metas as &[Option<&str>],
+            &labels,
             revision.0,
             now,
         )

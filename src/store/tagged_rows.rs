@@ -39,6 +39,8 @@ pub(super) struct TaggedRow {
     pub(super) annotations: Option<String>,
     pub(super) icons: Option<String>,
     pub(super) meta: Option<String>,
+    /// `None` if there are no labels.
+    pub(super) labels: Option<Vec<String>>,
     /// Members that are stored as one JSON text.
     pub(super) json: Option<String>,
     pub(super) kind: Option<String>,

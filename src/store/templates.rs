@@ -5,7 +5,7 @@ use time::OffsetDateTime;
 use uri_template::UriTemplate;
 
 use super::StoreError;
-use super::columns::{Columns, hash, raw, size};
+use super::columns::{Columns, hash, joined, labels, raw, size};
 use super::definitions::{NewRow, Table, encoded, select, sorted};
 use super::tagged_rows::{Source, TaggedRow, TaggedRows, set};
 use super::write::Write;
@@ -23,6 +23,7 @@ struct Row {
     annotations: Option<String>,
     icons: Option<String>,
     meta: Option<String>,
+    labels: Option<Vec<String>>,
     completions: String,
     body: Vec<u8>,
     revision: i64,
@@ -41,6 +42,7 @@ impl TryFrom<TaggedRow> for ResourceTemplate {
             annotations: row.annotations,
             icons: row.icons,
             meta: row.meta,
+            labels: row.labels,
             completions: set(row.json)?,
             body: set(row.hash)?,
             revision: set(row.number)?,
@@ -71,6 +73,7 @@ impl TryFrom<Row> for ResourceTemplate {
                 icons: raw(row.icons)?,
                 meta: raw(row.meta)?,
             },
+            labels: labels(row.labels.as_deref())?,
             completions,
             body: hash(row.body)?,
             revision: Revision(row.revision),
@@ -88,8 +91,8 @@ impl Table for ResourceTemplate {
         let rows = select!(
             Row,
             (connection, agent, only),
-            "select uri_template, name, title, description, mime_type, annotations, icons, meta, completions, body, \
-             revision \
+            "select uri_template, name, title, description, mime_type, annotations, icons, meta, \
+             nullif(labels, '{}') as labels, completions, body, revision \
              from templates",
             "(tenant, agent, uri_template) in (select $1::uuid, $2::uuid, unnest($3::text[]))"
         );
@@ -123,7 +126,7 @@ impl Table for ResourceTemplate {
     }
 
     fn size(new: &NewTemplate) -> usize {
-        size(&new.definition)
+        size(&new.definition) + joined(&new.labels).len()
     }
 
     async fn upsert(
@@ -135,19 +138,23 @@ impl Table for ResourceTemplate {
     ) -> Result<(), StoreError> {
         let texts: Vec<_> = batch.iter().map(|row| row.new.uri_template.as_str()).collect();
         let columns: Columns<'_> = batch.iter().map(|row| &row.new.definition).collect();
+        let labels: Vec<_> = batch.iter().map(|row| joined(&row.new.labels)).collect();
         let completions: Vec<_> = batch.iter().map(|row| row.json.as_str()).collect();
         let bodies: Vec<_> = batch.iter().map(|row| &row.new.body.hash.0[..]).collect();
         sqlx::query!(
             "insert into templates \
-             (tenant, agent, uri_template, name, title, description, mime_type, annotations, icons, meta, \
+             (tenant, agent, labels, uri_template, name, title, description, mime_type, annotations, icons, meta, \
               completions, body, revision) \
-             select $1, $2, new.*, $13 from unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::text[], \
-             $8::text[], $9::text[], $10::text[], $11::text[], $12::bytea[]) as new \
+             select $1, $2, string_to_array(labels, ' '), uri_template, name, title, description, mime_type, \
+             annotations, icons, meta, completions, body, $14 from unnest($3::text[], $4::text[], $5::text[], \
+             $6::text[], $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::bytea[], $13::text[]) \
+             as new (uri_template, name, title, description, mime_type, annotations, icons, meta, completions, body, \
+             labels) \
              on conflict (tenant, agent, uri_template) do update set \
              name = excluded.name, title = excluded.title, description = excluded.description, \
              mime_type = excluded.mime_type, annotations = excluded.annotations, icons = excluded.icons, \
-             meta = excluded.meta, completions = excluded.completions, body = excluded.body, \
-             revision = excluded.revision",
+             meta = excluded.meta, labels = excluded.labels, completions = excluded.completions, \
+             body = excluded.body, revision = excluded.revision",
             agent.tenant.0,
             agent.uid.0,
             &texts as &[&str],
@@ -160,6 +167,7 @@ impl Table for ResourceTemplate {
             &columns.metas as &[Option<&str>],
             &completions as &[&str],
             &bodies as &[&[u8]],
+            &labels,
             revision.0,
         )
         .execute(write.connection())

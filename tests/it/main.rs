@@ -20,6 +20,7 @@ mod endpoint;
 mod first_reads;
 mod hardening;
 mod keys;
+mod labels;
 mod large_agents;
 mod lifecycle;
 mod limits;

@@ -38,7 +38,7 @@ impl Fixture {
     }
 
     /// With additional members of the issuer's entry.
-    async fn entry(entry: Value) -> Self {
+    pub(crate) async fn entry(entry: Value) -> Self {
         Self::configured(entry, |builder| builder).await
     }
 

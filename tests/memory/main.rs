@@ -16,6 +16,7 @@ use waggle::model::allocated::shared_bytes;
 use waggle::model::content::ContentHash;
 use waggle::model::definition::DefinitionKind;
 use waggle::model::ids::ResourceUri;
+use waggle::model::label::Labels;
 use waggle::model::resource::{Definition, Part, PartKind, Resource};
 use waggle::model::scope::Revision;
 
@@ -81,6 +82,7 @@ fn resource(number: usize) -> Resource {
             icons: None,
             meta: None,
         },
+        labels: Labels::default(),
         parts: vec![part],
         revision: Revision(1),
         last_modified: OffsetDateTime::UNIX_EPOCH,

@@ -153,13 +153,15 @@ issuer = 'https://login.example.com?a'
 tenants = ['acme']
 algorithms = ['none', 'HS256']
 tenant = 'A'
-scopes_claim = ''";
+scopes_claim = ''
+labels_claim = ''";
     let known = "is not one of RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, EdDSA";
     let expected = [
         "issuers[0].issuer: \"http://login.example.com\" is not https; http is accepted on loopback only",
         "issuers[1].issuer: \"https://login.example.com?a\" has a query; an issuer has none",
         "issuers[1].tenant: \"A\" is not the id of a tenant such as acme",
         "issuers[1].scopes_claim: \"\" is not the name of a claim, or a JSON pointer such as /realm_access/roles",
+        "issuers[1].labels_claim: \"\" is not the name of a claim, or a JSON pointer such as /realm_access/roles",
         &format!("issuers[1].algorithms: \"none\" {known}; \"HS256\" {known}"),
     ];
     assert_eq!(file(text).refused(), format!("waggle.toml:1: tokens.issuers: {}", expected.join("; ")));

@@ -263,6 +263,7 @@ fn issuers_of_file_and_environment_are_equal() {
 issuer = 'https://a.example'
 tenants = ['acme', 'bee']
 agents_claim = '/x/agents'
+labels_claim = '/realm_access/roles'
 algorithms = ['ES256']
 audience = 'api://waggle'
 [[tokens.issuers]]
@@ -271,7 +272,7 @@ tenants = '*'
 tenant = 'acme'
 jwks_url = 'https://b.example/keys'";
     let variable = r#"[
-        {"issuer":"https://a.example","tenants":["acme","bee"],"agents_claim":"/x/agents","algorithms":["ES256"],"audience":"api://waggle"},
+        {"issuer":"https://a.example","tenants":["acme","bee"],"agents_claim":"/x/agents","labels_claim":"/realm_access/roles","algorithms":["ES256"],"audience":"api://waggle"},
         {"issuer":"https://b.example","tenants":"*","tenant":"acme","jwks_url":"https://b.example/keys"}
     ]"#;
     let [of_file, of_environment] = [file(text), variables(&[("WAGGLE_TOKENS__ISSUERS", variable)])]
@@ -283,6 +284,7 @@ jwks_url = 'https://b.example/keys'";
     assert_eq!((second.tenants.contains(&acme), second.tenants.contains(&cee)), (true, true));
     assert_eq!((first.tenant_claim.as_str(), first.scopes_claim.as_str()), ("waggle_tenant", "scope"));
     assert_eq!(first.agents_claim.as_deref(), Some("/x/agents"));
-    assert_eq!(second.tenant, Some(acme));
+    assert_eq!(first.labels_claim.as_deref(), Some("/realm_access/roles"));
+    assert_eq!((second.labels_claim.as_ref(), second.tenant.as_ref()), (None, Some(&acme)));
     assert_eq!(shown(&shown(text)), shown(text), "displayed settings parse again");
 }

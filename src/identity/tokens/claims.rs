@@ -10,6 +10,7 @@ use crate::config::{PublicUrl, TokenIssuer};
 use crate::model::allocated::{allocated, behind_arc};
 use crate::model::caller::KeyScope;
 use crate::model::ids::Slug;
+use crate::model::label::{Label, Labels};
 
 /// The maximum length of a subject in bytes (`OpenID` Connect Core 1.0, section 2).
 const MOST_SUBJECT: usize = 255;
@@ -38,6 +39,8 @@ pub struct TokenGrant {
     pub agents: Option<Vec<Slug>>,
     /// Its scopes.
     pub scopes: Vec<KeyScope>,
+    /// Its labels.
+    pub labels: Labels,
     audiences: Audiences,
 }
 
@@ -67,7 +70,7 @@ impl TokenGrant {
         let slugs = slugs
             .into_iter()
             .map(|slugs| allocated(size_of_val(slugs)) + slugs.iter().map(text).sum::<usize>());
-        slugs.sum::<usize>() + allocated(size_of_val(self.scopes.as_slice()))
+        slugs.sum::<usize>() + allocated(size_of_val(self.scopes.as_slice())) + self.labels.heap()
     }
 
     /// Whether the token is valid for this audience.
@@ -112,6 +115,12 @@ impl ClaimRules {
             tenant: self.tenant(claims),
             agents,
             scopes: scopes(claim(claims, &self.issuer.scopes_claim)),
+            labels: self
+                .issuer
+                .labels_claim
+                .as_ref()
+                .map(|name| labels(claim(claims, name)))
+                .unwrap_or_default(),
             audiences,
         })
     }
@@ -219,6 +228,11 @@ fn scopes(value: &Value) -> Vec<KeyScope> {
     scopes.sort_unstable();
     scopes.dedup();
     scopes
+}
+
+/// Values that are not labels are ignored. Any number, within the size of a token.
+fn labels(value: &Value) -> Labels {
+    words(value).into_iter().filter_map(|word| Label::parse(word).ok()).collect()
 }
 
 /// Seconds since 1970, possibly fractional (RFC 7519, section 2).

@@ -36,8 +36,9 @@ impl Parts {
         self.part(serde_json::to_vec(part).unwrap_or_default())
     }
 
-    /// A part that was added to the format later: subjects that do not use it keep their fingerprints.
-    fn unless_default<P: Serialize + Default + PartialEq>(self, part: &P) -> Self {
+    /// Adds a part that was added to the format later: subjects that do not use it keep their fingerprints.
+    #[must_use]
+    pub fn unless_default<P: Serialize + Default + PartialEq>(self, part: &P) -> Self {
         if *part == P::default() { self } else { self.json(part) }
     }
 
@@ -84,6 +85,7 @@ impl Fingerprint for ApiKey {
             .json(&self.networks.to_texts())
             .json(&self.limits.operator)
             .unless_default(&self.limits.owner)
+            .unless_default(&self.labels)
             .digest()
     }
 }

@@ -3,11 +3,12 @@
 use serde_json::{Value, json};
 use time::Duration;
 use time::macros::datetime;
-use waggle::identity::keys::NewKey;
+use waggle::identity::keys::{KeyChange, NewKey};
 use waggle::model::audit::write::AuditedWrite;
 use waggle::model::fault::Fault;
 use waggle::model::ids::{KeyId, Slug};
 use waggle::model::key_bounds::Maker;
+use waggle::model::label::Labels;
 use waggle::model::precondition::Precondition;
 
 use crate::support::answers::{problem, without_rates};
@@ -235,6 +236,7 @@ async fn key_revoked_during_the_request_creates_no_key() {
     // The call was admitted before the revocation; its credential is not checked again here.
     let make = async || {
         let new = NewKey {
+            labels: Labels::default(),
             tenant,
             agent: Some(agent),
             name: "late".to_owned(),
@@ -253,8 +255,8 @@ async fn key_revoked_during_the_request_creates_no_key() {
     let revoked = fixture.replica.admin("DELETE", &format!("/keys/{}", other.id), None).await;
     assert_eq!(revoked.status, 204);
     let key = identity.key(KeyId(owner.id.parse().unwrap())).await.unwrap();
-    let limited =
-        identity.limit_key(&key, Some(None), maker, Precondition::default(), AuditedWrite::UNAUDITED);
+    let change = KeyChange { limits: Some(None), labels: None };
+    let limited = identity.update_key(&key, change, maker, Precondition::default(), AuditedWrite::UNAUDITED);
     assert_eq!(limited.await.err(), Some(Fault::Unauthenticated), "revoked");
 }
 
