@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
+use reqwest::header::ETAG;
 use reqwest::redirect::Policy;
 use reqwest::{Client, Method, Response, StatusCode};
 use serde::Deserialize;
@@ -38,6 +39,15 @@ pub(super) struct Request {
     pub(super) path: String,
     /// JSON, if any.
     pub(super) body: Option<Vec<u8>>,
+    /// A precondition: the name and the value of a header.
+    pub(super) condition: Option<(&'static str, String)>,
+}
+
+/// A successful answer.
+pub(super) struct Answer {
+    pub(super) body: Vec<u8>,
+    /// The `ETag`.
+    pub(super) tag: Option<String>,
 }
 
 /// A problem document (RFC 9457).
@@ -74,6 +84,26 @@ impl Admin {
 
     /// Sends a request and returns the body of the answer.
     pub(super) fn call(&self, request: &Request) -> Result<Vec<u8>, Failure> {
+        self.exchange(request).map(|answer| answer.body)
+    }
+
+    /// Sends a request.
+    pub(super) fn exchange(&self, request: &Request) -> Result<Answer, Failure> {
+        let (status, answer) = self.transmit(request)?;
+        if status.is_success() { Ok(answer) } else { Err(self.refusal(status, &answer.body)) }
+    }
+
+    /// Reads what may not be there.
+    pub(super) fn find(&self, path: &str) -> Result<Option<Answer>, Failure> {
+        let request = Request { method: Method::GET, path: path.to_owned(), body: None, condition: None };
+        match self.transmit(&request)? {
+            (StatusCode::NOT_FOUND, _) => Ok(None),
+            (status, answer) if status.is_success() => Ok(Some(answer)),
+            (status, answer) => Err(self.refusal(status, &answer.body)),
+        }
+    }
+
+    fn transmit(&self, request: &Request) -> Result<(StatusCode, Answer), Failure> {
         let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::Runtime)?;
         let answer = runtime.block_on(self.send(request));
         // Does not wait for a DNS look-up that is still running.
@@ -124,23 +154,25 @@ impl Admin {
         })
     }
 
-    async fn send(&self, Request { method, path, body }: &Request) -> Result<Vec<u8>, Failure> {
+    async fn send(&self, request: &Request) -> Result<(StatusCode, Answer), Failure> {
+        let Request { method, path, body, condition } = request;
         let failed = |error| unreachable(&self.url, &error);
         let mut request = self.client.request(method.clone(), format!("{}/admin/v1{path}", self.url));
         if let Some(body) = body {
             request = request.header("content-type", "application/json").body(body.clone());
+        }
+        if let Some((name, value)) = condition {
+            request = request.header(*name, value);
         }
         if let Some(id) = &self.request_id {
             request = request.header("x-request-id", id);
         }
         let mut response = request.bearer_auth(&self.key).send().await.map_err(failed)?;
         let status = response.status();
+        let tag = response.headers().get(ETAG).and_then(|tag| tag.to_str().ok()).map(str::to_owned);
         let body = whole(&mut response).await.map_err(failed)?;
-        match body {
-            None => Err(Failure::Gateway(format!("{}: the answer is too long", self.url))),
-            Some(body) if status.is_success() => Ok(body),
-            Some(body) => Err(self.refusal(status, &body)),
-        }
+        let body = body.ok_or_else(|| Failure::Gateway(format!("{}: the answer is too long", self.url)))?;
+        Ok((status, Answer { body, tag }))
     }
 }
 

@@ -1,14 +1,13 @@
 //! `waggle apply`: makes an agent's catalog equal to a manifest.
 
 use std::fmt::Write;
-use std::fs;
-use std::io::{self, Read};
 
 use clap::Args;
 use reqwest::Method;
 use serde::Deserialize;
 
 use super::admin::{Admin, Request};
+use super::input;
 use super::output::{Failure, print};
 use super::sources::Sources;
 use crate::model::ids::Slug;
@@ -53,24 +52,16 @@ struct Changed {
 impl Apply {
     pub(super) fn run(self, sources: &Sources<'_>) -> Result<(), Failure> {
         let admin = Admin::of(sources)?;
-        let manifest = read(&self.file).map_err(|error| Failure::Input(self.file.clone(), error))?;
+        let manifest = input::read(&self.file).map_err(|error| Failure::Input(self.file.clone(), error))?;
         let agent = addressee(&manifest).map_err(|wrong| Failure::Manifest(self.file, wrong))?;
         let query = if self.dry_run { "?dryRun=true" } else { "" };
         let path = format!("/agents/{agent}/manifest{query}");
-        let answer = admin.call(&Request { method: Method::PUT, path, body: Some(manifest) })?;
+        let answer =
+            admin.call(&Request { method: Method::PUT, path, body: Some(manifest), condition: None })?;
         let applied: Applied = serde_json::from_slice(&answer)
             .map_err(|error| Failure::Gateway(format!("unexpected answer: {error}")))?;
         print(&summary(&agent, &applied, self.dry_run))
     }
-}
-
-fn read(file: &str) -> io::Result<Vec<u8>> {
-    if file != "-" {
-        return fs::read(file);
-    }
-    let mut manifest = Vec::new();
-    io::stdin().lock().read_to_end(&mut manifest)?;
-    Ok(manifest)
 }
 
 /// The agent of a manifest.

@@ -138,7 +138,12 @@ impl Audit {
             Self::Export(export) => export.run(&Admin::of(sources)?),
             Self::Checkpoint => {
                 let path = "/audit/checkpoint".to_owned();
-                let answer = Admin::of(sources)?.call(&Request { method: Method::POST, path, body: None })?;
+                let answer = Admin::of(sources)?.call(&Request {
+                    method: Method::POST,
+                    path,
+                    body: None,
+                    condition: None,
+                })?;
                 print(&text(answer)?).and_then(|()| print("\n"))
             }
         }
@@ -231,7 +236,7 @@ impl Tail {
 
     fn page(&self, admin: &Admin, limit: u32) -> Result<Vec<Value>, Failure> {
         let path = format!("/audit?limit={limit}{}", self.filter.query());
-        let answer = admin.call(&Request { method: Method::GET, path, body: None })?;
+        let answer = admin.call(&Request { method: Method::GET, path, body: None, condition: None })?;
         let page: Page = serde_json::from_slice(&answer)
             .map_err(|error| Failure::Gateway(format!("unexpected answer: {error}")))?;
         Ok(page.items)

@@ -22,7 +22,8 @@ pub(super) struct Export {
 impl Export {
     pub(super) fn run(self, sources: &Sources<'_>) -> Result<(), Failure> {
         let path = format!("/agents/{}/manifest", self.agent);
-        let manifest = Admin::of(sources)?.call(&Request { method: Method::GET, path, body: None })?;
+        let manifest =
+            Admin::of(sources)?.call(&Request { method: Method::GET, path, body: None, condition: None })?;
         let manifest = String::from_utf8(manifest)
             .map_err(|_| Failure::Gateway("unexpected answer: not UTF-8".to_owned()))?;
         print(&indent(&manifest))

@@ -10,10 +10,12 @@ mod config;
 mod demo;
 mod export;
 mod health;
+mod input;
 mod key;
 mod migrate;
 mod openapi;
 mod output;
+mod resource;
 mod serve;
 mod sources;
 
@@ -46,9 +48,12 @@ enum Command {
     /// Validate or print the settings.
     #[command(subcommand)]
     Config(config::Config),
-    /// Generate keys.
+    /// Generate and create keys.
     #[command(subcommand)]
     Key(key::Key),
+    /// Put resources into an agent's catalog; `WAGGLE_URL` and `WAGGLE_KEY` name the gateway and the key.
+    #[command(subcommand)]
+    Resource(resource::Resource),
     /// Make an agent's catalog equal to a manifest; `WAGGLE_URL` and `WAGGLE_KEY` name the gateway and the key.
     Apply(apply::Apply),
     /// Print an agent's catalog as a manifest; `WAGGLE_URL` and `WAGGLE_KEY` name the gateway and the key.
@@ -124,7 +129,8 @@ pub fn run(environment: &Environment) -> ExitCode {
         Command::Demo => demo::run(&sources),
         Command::Migrate(command) => command.run(&sources),
         Command::Config(command) => command.run(&sources),
-        Command::Key(command) => command.run(),
+        Command::Key(command) => command.run(&sources),
+        Command::Resource(command) => command.run(&sources),
         Command::Apply(command) => command.run(&sources),
         Command::Export(command) => command.run(&sources),
         Command::Audit(command) => command.run(&sources),
