@@ -86,7 +86,7 @@ async fn unknown_members_and_parameters_are_refused_by_name() {
     };
     let of_agents = "one of `id`, `tenant`, `name`, `title`, `instructions`, `access`, `enabled`, `limits`";
     let of_resources = "one of `uri`, `name`, `title`, `description`, `mimeType`, `annotations`, `icons`, `_meta`, \
-                        `contents`";
+                        `labels`, `contents`";
     for (call, body, expected) in [
         (
             ("POST", "/tenants"),
@@ -107,7 +107,7 @@ async fn unknown_members_and_parameters_are_refused_by_name() {
         (
             ("POST", "/agents/a/keys"),
             r#"{"expires_at":null}"#,
-            unknown("expires_at", "one of `name`, `scopes`, `expiresAt`, `networks`, `limits`", 13),
+            unknown("expires_at", "one of `name`, `scopes`, `expiresAt`, `networks`, `labels`, `limits`", 13),
         ),
         (
             ("PUT", "/agents/a/resources?uri=x:1"),
