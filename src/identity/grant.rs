@@ -16,6 +16,7 @@ use crate::model::audit::event::Actor;
 use crate::model::caller::{Credential, Payer, Reach};
 use crate::model::ids::{AgentId, KeyId, TenantId};
 use crate::model::key::{KeyHash, SecretKey};
+use crate::model::label::CallerLabels;
 use crate::model::scope::{Change, ChangeKind};
 
 /// A credential in memory, and when it was last used.
@@ -132,6 +133,11 @@ impl Caller {
     /// Whether its credential belongs to the agent or the agent's tenant.
     pub fn is_own(&self) -> bool {
         self.credential().is_some_and(|credential| credential.reaches(self.tenant, self.agent))
+    }
+
+    /// The labels by which it sees definitions of the agent: of its credential, if that reaches the agent.
+    pub fn labels(&self) -> CallerLabels {
+        self.credential().map(|credential| credential.labels_at(self.tenant, self.agent)).unwrap_or_default()
     }
 
     /// The account that the work of its requests is charged to.

@@ -5,7 +5,7 @@ use time::OffsetDateTime;
 
 use super::client_address::{ClientAddress, Networks};
 use super::ids::{AgentId, KeyId, PrincipalId, TenantId};
-use super::label::Labels;
+use super::label::{CallerLabels, Labels};
 use super::limits::KeyLimits;
 
 /// A scope of a credential.
@@ -102,6 +102,16 @@ impl Credential {
             Reach::Agents(own) => own.contains(&agent),
         };
         reached && self.tenant == tenant
+    }
+
+    /// The labels by which its holder sees definitions of this agent of this tenant: none at an agent that it does not
+    /// reach.
+    pub fn labels_at(&self, tenant: TenantId, agent: AgentId) -> CallerLabels {
+        match self.kind {
+            _ if !self.reaches(tenant, agent) => CallerLabels::default(),
+            CredentialKind::OwnerKey => CallerLabels::Everything,
+            CredentialKind::AgentKey | CredentialKind::Token => CallerLabels::These(self.labels.clone()),
+        }
     }
 
     /// Whether the credential is a key of this agent, and is revoked with it.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use sha2::{Digest, Sha256};
 
 use super::allocated::behind_arc;
 use super::fault::shortened;
@@ -166,11 +167,63 @@ impl<'de> Visitor<'de> for LabelsVisitor {
     }
 }
 
+/// The labels by which a caller sees definitions.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum CallerLabels {
+    /// It sees every definition: an owner key at an agent of its tenant.
+    Everything,
+    /// It sees the definitions without labels, and those with one of these.
+    These(Labels),
+}
+
+/// A digest of [`CallerLabels`], by which a change of them is recognized.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LabelsDigest(pub [u8; 8]);
+
+impl CallerLabels {
+    /// Whether the caller sees only definitions without labels.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Whether a definition with these labels is visible to the caller.
+    pub fn sees(&self, labels: &Labels) -> bool {
+        match self {
+            Self::Everything => true,
+            Self::These(own) => labels.is_empty() || labels.intersects(own),
+        }
+    }
+
+    /// The digest; that of no labels is not computed.
+    pub fn digest(&self) -> LabelsDigest {
+        let mut digest = [0; 8];
+        match self {
+            Self::Everything => digest = [0xff; 8],
+            Self::These(labels) if labels.is_empty() => {}
+            Self::These(labels) => {
+                let mut hasher = Sha256::new();
+                for label in labels.iter() {
+                    hasher.update(label.as_str());
+                    hasher.update([0]);
+                }
+                digest.copy_from_slice(&hasher.finalize()[..8]);
+            }
+        }
+        LabelsDigest(digest)
+    }
+}
+
+impl Default for CallerLabels {
+    fn default() -> Self {
+        Self::These(Labels::default())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
-    use super::{Label, LabelError, Labels, MAX_LABELS};
+    use super::{CallerLabels, Label, LabelError, Labels, MAX_LABELS};
 
     fn labels(texts: &[&str]) -> Labels {
         Labels::parse(texts.iter().copied()).unwrap()
@@ -216,6 +269,40 @@ mod tests {
         assert_eq!((none.heap(), none.is_empty(), &none), (0, true, &Labels::default()));
         assert_eq!(std::iter::empty().collect::<Labels>(), none);
         assert_eq!(labels(&["a", "bc"]).heap(), 48 + 32 + 32);
+    }
+
+    #[test]
+    fn caller_sees_definitions_without_labels_or_with_one_of_its_own() {
+        let these = |texts: &[&str]| CallerLabels::These(labels(texts));
+        let (none, one, both) = (labels(&[]), labels(&["a"]), labels(&["a", "b"]));
+        for (caller, sees) in [
+            (CallerLabels::Everything, [true, true, true]),
+            (these(&[]), [true, false, false]),
+            (these(&["b"]), [true, false, true]),
+            (these(&["a"]), [true, true, true]),
+            (these(&["c"]), [true, false, false]),
+        ] {
+            assert_eq!([&none, &one, &both].map(|labels| caller.sees(labels)), sees, "{caller:?}");
+            assert_eq!(caller.is_empty(), caller == these(&[]), "{caller:?}");
+        }
+    }
+
+    #[test]
+    fn different_labels_have_different_digests() {
+        let these = |texts: &[&str]| CallerLabels::These(labels(texts));
+        let all = [
+            CallerLabels::Everything,
+            these(&[]),
+            these(&["a"]),
+            these(&["b"]),
+            these(&["a", "b"]),
+            these(&["ab"]),
+        ];
+        for (at, one) in all.iter().enumerate() {
+            for (other_at, other) in all.iter().enumerate() {
+                assert_eq!(one.digest() == other.digest(), at == other_at, "{one:?} {other:?}");
+            }
+        }
     }
 
     #[test]
