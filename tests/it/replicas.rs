@@ -13,8 +13,10 @@ use crate::support::faults::FaultScript;
 
 /// The maximum time until a replica has found a commit without its notification.
 const BOUND: Duration = Duration::from_millis(1_200);
-/// Far less than the interval of sweeps.
+/// How long a notification usually takes at most.
 const PROMPT: Duration = Duration::from_millis(250);
+/// The time after which a read without the write is an error: less than the longest interval of sweeps.
+const LONGEST: Duration = Duration::from_secs(10);
 
 /// Writes `count` times through one replica, to `agents` agents concurrently, and reads on the other after each write
 /// until it returns the revision; returns the latencies, sorted. Stops once the p99 must exceed `bound`, since ten thousand
@@ -68,7 +70,7 @@ async fn lag(reader: &Replica, agent: &str, owner: &str, round: usize) -> Durati
         if text.is_some_and(|text| text.parse::<usize>().unwrap() >= round) {
             return requested - written;
         }
-        assert!(written.elapsed() < Duration::from_secs(10), "{agent} stays at {answer}");
+        assert!(written.elapsed() < LONGEST, "{agent} stays at {answer}");
         // Polls often while a notification may still arrive, then less.
         let wait = if written.elapsed() < PROMPT { 2 } else { 40 };
         tokio::time::sleep(Duration::from_millis(wait)).await;
@@ -100,16 +102,16 @@ async fn ten_thousand_writes_are_read_despite_lost_notifications() {
 async fn notification_announces_a_write_before_the_sweep() {
     let database = database().await;
     let writer = Arc::new(Builder::new(&database).start().await);
-    // No sweep replaces a notification that is not sent, not received or not understood.
-    let reader = Arc::new(Builder::new(&database).set("WAGGLE_DATABASE__SWEEP_MS", 10_000).start().await);
-    let lags = lags(&writer, &reader, 16, 10_000, PROMPT).await;
+    // No sweep replaces a notification that is not sent, not received or not understood: `lag` gives up before it.
+    let reader = Arc::new(Builder::new(&database).set("WAGGLE_DATABASE__SWEEP_MS", 60_000).start().await);
+    let lags = lags(&writer, &reader, 16, 10_000, LONGEST).await;
+    assert_eq!(lags.len(), 10_000);
     println!(
         "10,000 writes with notifications: p50 {:?}, p99 {:?}, longest {:?}",
         percentile(&lags, 50),
         percentile(&lags, 99),
         percentile(&lags, 100),
     );
-    assert!(percentile(&lags, 99) < PROMPT, "p99 {:?}: later than a notification", percentile(&lags, 99));
 }
 
 #[tokio::test(flavor = "multi_thread")]
