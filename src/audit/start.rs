@@ -28,7 +28,7 @@ use crate::model::limits::Rate;
 use crate::model::sources::Sources;
 use crate::store::Store;
 
-/// Timeout of a write into the log once nothing waits for it.
+/// Timeout of a write into the log that no response waits for.
 const LOG_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a batch waits for further events after its first.
 const LINGER: Duration = Duration::from_millis(30);
@@ -36,7 +36,7 @@ const LINGER: Duration = Duration::from_millis(30);
 /// Options of the audit log.
 #[derive(Debug, Clone)]
 pub struct AuditOptions {
-    /// When a response may be sent.
+    /// Whether responses wait until their audit row is committed.
     pub durability: Durability,
     /// Whether accesses are recorded; changes always are.
     pub accesses: bool,
@@ -105,8 +105,8 @@ pub fn start(store: &Store, sources: Sources, options: &AuditOptions) -> Result<
     let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
     tasks.spawn(writer.run(stop.clone()));
     let retention_options = RetentionOptions { retain_days: options.retain_days, sources: sources.clone() };
-    let owned = store.owned_audit_log(LOG_TIMEOUT, options.signer.clone());
-    tasks.spawn(retention::run(owned, retention_options, stop.clone()));
+    let owner_log = store.owned_audit_log(LOG_TIMEOUT, options.signer.clone());
+    tasks.spawn(retention::run(owner_log, retention_options, stop.clone()));
     if let Some((target, every)) = options.checkpoints.clone() {
         let checkpoints = CheckpointWriter {
             target: CheckpointDestination::new(target)?,
@@ -177,7 +177,7 @@ mod tests {
         for full in [ErrorKind::StorageFull, ErrorKind::QuotaExceeded, ErrorKind::FileTooLarge] {
             assert_eq!(start(full.into()), Ok(None));
             let wrapped = io::Error::other(SpillError::File(full.into()));
-            assert_eq!(start(wrapped), Ok(None), "as the first record fails");
+            assert_eq!(start(wrapped), Ok(None), "when the first record cannot be written");
         }
         assert_eq!(start(ErrorKind::PermissionDenied.into()), Err(ErrorKind::PermissionDenied));
     }

@@ -16,13 +16,14 @@ section! {
     }
 }
 
-/// The shortest token: every guess is charged to its address.
+/// The minimum length. Guesses are limited per address.
 const SHORTEST: usize = 8;
 const LONGEST: usize = 1_024;
 
 fn token(text: &str) -> Result<SecretString, String> {
     if SecretKey::parse(text).is_ok() {
-        return Err("is a key of the gateway, which opens more than /metrics; use a random text".to_owned());
+        return Err("is a key of the gateway, which grants access to more than /metrics; use a random text"
+            .to_owned());
     }
     let fits = (SHORTEST..=LONGEST).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
     if fits {

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use url::{Host, Url};
 
-/// An `http` or `https` URL without credentials, query, fragment and trailing slash, so that paths can be appended.
+/// An `http` or `https` URL without credentials, query, fragment or trailing slash, so that paths can be appended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublicUrl {
     text: String,
@@ -32,13 +32,13 @@ impl PublicUrl {
 
     /// `http://` and the address, or `https://` with TLS.
     pub fn of(address: SocketAddr, tls: bool) -> Self {
-        let (scheme, usual) = if tls { ("https", 443) } else { ("http", 80) };
+        let (scheme, default_port) = if tls { ("https", 443) } else { ("http", 80) };
         let host: Host = match address.ip() {
             IpAddr::V4(ip) => Host::Ipv4(ip),
             IpAddr::V6(ip) => Host::Ipv6(ip),
         };
         let text = match address.port() {
-            port if port == usual => format!("{scheme}://{host}"),
+            port if port == default_port => format!("{scheme}://{host}"),
             port => format!("{scheme}://{host}:{port}"),
         };
         Self { origin: text.clone(), text }

@@ -38,16 +38,16 @@ impl Sessions {
         uri: &ResourceUri,
     ) -> Result<(), Fault> {
         lock(write, session).await?;
-        let at = write.subscription_state(session, uri).await?.ok_or(Fault::SessionNotFound)?;
-        if at.present {
+        let state = write.subscription_state(session, uri).await?.ok_or(Fault::SessionNotFound)?;
+        if state.present {
             return Ok(());
         }
-        if usize::try_from(at.count).is_ok_and(|count| count >= self.limits.subscriptions) {
+        if usize::try_from(state.count).is_ok_and(|count| count >= self.limits.subscriptions) {
             return Err(Fault::invalid_params(
                 "the session's limit of subscriptions is reached; unsubscribe from one first",
             ));
         }
-        write.insert_subscription(session, uri, at.since).await?;
+        write.insert_subscription(session, uri, state.since).await?;
         write.change(Scope::from(session), ChangeKind::SessionSubscription, uri.as_str());
         Ok(())
     }
@@ -85,8 +85,8 @@ impl Sessions {
                 sessions
                     .writer
                     .transact(Scope::from(session), &AuditedWrite::UNAUDITED, async |write| {
-                        let (present, _) = lock_open(write, session).await?;
-                        if present.level != Some(level) {
+                        let (current, _) = lock_open(write, session).await?;
+                        if current.level != Some(level) {
                             write.set_session_level(session, level).await?;
                             write.change(Scope::from(session), ChangeKind::SessionLevel, level.as_str());
                         }
@@ -97,7 +97,7 @@ impl Sessions {
             .await
     }
 
-    /// Makes a new stream the one that delivers; it supersedes any other. Returns the session with the stream's epoch,
+    /// Makes a new stream the active stream of the session, in place of any other. Returns the session with the stream's epoch,
     /// and the new revision of its scope.
     ///
     /// # Errors

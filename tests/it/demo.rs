@@ -33,7 +33,7 @@ async fn commands(site: &Site, count: usize) -> Vec<String> {
 /// The form of a command, without what differs between commands.
 const FORM: &str = "curl -s -X POST \"http://…/research/mcp\" -H \"X-Agent-API-Key: …\" -H \"Content-Type: application/json\" -d '…'";
 
-fn form(command: &str) -> String {
+fn normalized(command: &str) -> String {
     let (comment, line) = command.split_once('\n').unwrap();
     assert!(comment.starts_with("# ") && !line.contains('\n'), "one line, to be pasted");
     let cut = |text: String, begin: &str, end: &str| {
@@ -114,14 +114,14 @@ fn listed(resource: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn demo_keeps_its_key_and_what_its_user_changed() {
+async fn demo_key_and_changes_survive_restart() {
     let site = Site::new();
     let first = site.start("demo").await;
     let printed = commands(&site, 4).await;
     assert_eq!(printed.len(), 4);
     let expected = answers();
     for (command, expected) in printed.iter().zip(&expected) {
-        assert_eq!(form(command), FORM, "{command}");
+        assert_eq!(normalized(command), FORM, "{command}");
         assert_eq!(without_times(paste(&site, command).await), *expected, "{command}");
         assert_eq!(without_times(post(&site.http, command).await), *expected, "{command}");
     }

@@ -177,7 +177,7 @@ pub struct Event {
     pub request: Box<str>,
     /// Trace id of the request, as sent by the client.
     pub trace: Option<[u8; 16]>,
-    /// Tenant of the object of the request.
+    /// Tenant of the subject of the request.
     pub tenant: Option<TenantId>,
     /// Agent of the request.
     pub agent: Option<AgentId>,
@@ -195,7 +195,7 @@ pub struct Event {
     pub session: Option<SessionUid>,
     /// MCP method, or HTTP method and path.
     pub method: Cow<'static, str>,
-    /// Object of the request: a URI, the name of a prompt, a key's id, or a slug.
+    /// Subject of the request: a URI, the name of a prompt, a key's id, or a slug.
     pub subject: Option<Box<str>>,
     /// How the request or the stream ended.
     pub outcome: Outcome,

@@ -25,7 +25,7 @@ pub struct AuditRow {
     pub request_id: String,
     /// Trace id of the request, as sent by the client.
     pub trace_id: Option<String>,
-    /// Tenant of the object of the request.
+    /// Tenant of the subject of the request.
     pub tenant_id: Option<Uuid>,
     /// Agent of the request.
     pub agent_id: Option<Uuid>,
@@ -49,7 +49,7 @@ pub struct AuditRow {
     pub session_id: Option<Uuid>,
     /// MCP method, or method and path of the administration API.
     pub method: String,
-    /// Object of the request.
+    /// Subject of the request.
     pub subject: Option<String>,
     /// `ok`, the name of the fault, or how a stream ended.
     pub outcome: String,

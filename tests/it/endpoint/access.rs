@@ -70,25 +70,25 @@ impl Fixture {
         let mut answers = Vec::new();
         for (name, header) in callers {
             let headers: Vec<_> = header.iter().map(|(name, value)| (*name, value.as_str())).collect();
-            answers.push((name, verdict(&post(&self.replica, "/a/mcp", &headers, PING).await)));
+            answers.push((name, status_and_code(&post(&self.replica, "/a/mcp", &headers, PING).await)));
         }
         answers
     }
 }
 
-fn verdict(answer: &Answer) -> String {
+fn status_and_code(answer: &Answer) -> String {
     let name = answer.json()["error"]["data"]["code"].as_str().unwrap_or("pong").to_owned();
     format!("{} {name}", answer.status.as_u16())
 }
 
-fn named(expected: &[(&'static str, &str)]) -> Vec<(&'static str, String)> {
-    expected.iter().map(|(name, verdict)| (*name, (*verdict).to_owned())).collect()
+fn owned(expected: &[(&'static str, &str)]) -> Vec<(&'static str, String)> {
+    expected.iter().map(|(name, answer)| (*name, (*answer).to_owned())).collect()
 }
 
 #[tokio::test]
 async fn agent_access_setting_decides_who_is_answered() {
     let fixture = Fixture::new().await;
-    let private = named(&[
+    let private = owned(&[
         ("anonymous", "401 unauthenticated"),
         ("own", "200 pong"),
         ("registry", "403 insufficient_scope"),
@@ -101,7 +101,7 @@ async fn agent_access_setting_decides_who_is_answered() {
     ]);
     assert_eq!(fixture.answers().await, private);
     fixture.set_agent(json!({"access": "public"})).await;
-    let public = named(&[
+    let public = owned(&[
         ("anonymous", "200 pong"),
         ("own", "200 pong"),
         ("registry", "200 pong"),
@@ -113,7 +113,7 @@ async fn agent_access_setting_decides_who_is_answered() {
         ("mistyped", "401 unauthenticated"),
     ]);
     assert_eq!(fixture.answers().await, public);
-    let disabled = named(&[
+    let disabled = owned(&[
         ("anonymous", "401 unauthenticated"),
         ("own", "403 agent_disabled"),
         ("registry", "403 agent_disabled"),
@@ -137,8 +137,9 @@ async fn remembered_access_of_a_connection_ends_with_each_change() {
     let fixture = Fixture::new().await;
     let replica = &fixture.replica;
     let (id, key) = replica.key("a", &["mcp"]).await;
-    let answer =
-        async |path: &str, key: &str| verdict(&post(replica, path, &[("x-agent-api-key", key)], PING).await);
+    let answer = async |path: &str, key: &str| {
+        status_and_code(&post(replica, path, &[("x-agent-api-key", key)], PING).await)
+    };
     // Requests that follow each other share a connection, which remembers the decision from the second on.
     let is_admitted = async || {
         for _ in 0..4 {

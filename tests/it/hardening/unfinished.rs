@@ -52,7 +52,7 @@ async fn answer(stream: &mut TcpStream) -> String {
 }
 
 /// A gateway that processes four requests at once and reads the bodies of two refused ones.
-fn narrow(database: &Database) -> Builder {
+fn with_low_limits(database: &Database) -> Builder {
     Builder::new(database)
         .set("WAGGLE_SERVER__BODY_BYTES_PER_SECOND", 0)
         .set("WAGGLE_LIMITS__CONCURRENT_REQUESTS", 4)
@@ -60,7 +60,7 @@ fn narrow(database: &Database) -> Builder {
 }
 
 /// Sends unfinished requests over HTTP/1.1, the next one after each answer: without a credential, and with an unknown key.
-async fn attack_1(n: u8, address: SocketAddr) {
+async fn attack_http1(n: u8, address: SocketAddr) {
     loop {
         for credential in ["X-Nobody: 1".to_owned(), format!("X-Agent-API-Key: {}", unknown_key())] {
             let mut stream = connect_from(n, address).await;
@@ -72,7 +72,7 @@ async fn attack_1(n: u8, address: SocketAddr) {
 }
 
 /// Sends the same requests over HTTP/2, in fifty concurrent streams.
-async fn attack_2(n: u8, address: SocketAddr) {
+async fn attack_http2(n: u8, address: SocketAddr) {
     loop {
         let mut attacker = FrameClient::begin(connect_from(n, address).await).await;
         for nth in 0..50 {
@@ -91,7 +91,7 @@ async fn attack_2(n: u8, address: SocketAddr) {
     }
 }
 
-async fn calls_beside(replica: &Replica, key: &str, mut attackers: JoinSet<()>) {
+async fn assert_calls_succeed_during(replica: &Replica, key: &str, mut attackers: JoinSet<()>) {
     let caller = Client::new(replica.running.address);
     for nth in 0..100 {
         let answered = caller.post("a", key, &ping()).await;
@@ -103,35 +103,35 @@ async fn calls_beside(replica: &Replica, key: &str, mut attackers: JoinSet<()>) 
 }
 
 #[tokio::test]
-async fn unfinished_requests_without_credential_occupy_no_slots() {
+async fn unfinished_requests_without_credential_occupy_no_permits() {
     let database = database().await;
-    let replica = narrow(&database).start().await;
+    let replica = with_low_limits(&database).start().await;
     let key = replica.acme("a").await;
     let address = replica.running.address;
     let mut attackers = JoinSet::new();
     for nth in 0..64 {
-        attackers.spawn(attack_1(2 + nth % 8, address));
+        attackers.spawn(attack_http1(2 + nth % 8, address));
     }
-    calls_beside(&replica, &key, attackers).await;
+    assert_calls_succeed_during(&replica, &key, attackers).await;
 }
 
 #[tokio::test]
-async fn unfinished_http_2_requests_occupy_no_slots() {
+async fn unfinished_http_2_requests_occupy_no_permits() {
     let database = database().await;
-    let replica = narrow(&database).start().await;
+    let replica = with_low_limits(&database).start().await;
     let key = replica.acme("a").await;
     let address = replica.running.address;
     let mut attackers = JoinSet::new();
     for nth in 0..8 {
-        attackers.spawn(attack_2(2 + nth, address));
+        attackers.spawn(attack_http2(2 + nth, address));
     }
-    calls_beside(&replica, &key, attackers).await;
+    assert_calls_succeed_during(&replica, &key, attackers).await;
 }
 
 #[tokio::test]
-async fn unfinished_bodies_of_a_valid_key_occupy_no_slots() {
+async fn unfinished_bodies_of_a_valid_key_occupy_no_permits() {
     let database = database().await;
-    let replica = narrow(&database).set("WAGGLE_LIMITS__CONCURRENT_PER_AGENT", 1).start().await;
+    let replica = with_low_limits(&database).set("WAGGLE_LIMITS__CONCURRENT_PER_AGENT", 1).start().await;
     let first = replica.acme("a").await;
     let (_, second) = replica.key("a", &["mcp", "registry"]).await;
     let mut held = Vec::new();
@@ -166,7 +166,7 @@ async fn requests_beyond_the_concurrency_of_a_key_are_refused() {
     assert_eq!(replica.http.post("a", &other, &ping()).await.status, 200);
     held.pop();
     let is_free = async || replica.http.post("a", &key, &ping()).await.status == 200;
-    eventually("the place is given back", is_free).await;
+    eventually("the permit is released", is_free).await;
 }
 
 #[tokio::test]
@@ -230,11 +230,11 @@ async fn exhausted_caller_is_refused_before_its_body_is_read() {
 }
 
 #[tokio::test]
-async fn refused_request_id_is_read_while_a_slot_is_free() {
+async fn refused_request_id_is_read_while_a_permit_is_free() {
     let database = database().await;
-    for (places, id) in [(8, json!(7)), (0, json!(null))] {
+    for (permits, id) in [(8, json!(7)), (0, json!(null))] {
         let replica = Builder::new(&database)
-            .set("WAGGLE_LIMITS__REFUSED_BODIES", places)
+            .set("WAGGLE_LIMITS__REFUSED_BODIES", permits)
             .set("WAGGLE_LIMITS__ADDRESS_PER_SECOND", 1)
             .set("WAGGLE_LIMITS__ADDRESS_BURST", 5)
             .start()
@@ -242,12 +242,16 @@ async fn refused_request_id_is_read_while_a_slot_is_free() {
         let mut refused = replica.http.post("a", "bak_none", &ping()).await;
         let mut times = 0;
         while refused.status == 401 {
-            assert_eq!(refused.json()["id"], id, "{places} places");
+            assert_eq!(refused.json()["id"], id, "{permits} permits");
             times += 1;
             assert!(times < 100, "the address is not barred");
             refused = replica.http.post("a", "bak_none", &ping()).await;
         }
-        assert_eq!((refused.status.as_u16(), &refused.json()["id"]), (429, &json!(null)), "{places} places");
+        assert_eq!(
+            (refused.status.as_u16(), &refused.json()["id"]),
+            (429, &json!(null)),
+            "{permits} permits"
+        );
         replica.running.stop().await;
     }
 }

@@ -7,7 +7,7 @@ use crate::support::answers::exact;
 use crate::support::http::Answer;
 use crate::support::signer::Signer;
 
-fn verdict(answer: &Answer) -> String {
+fn status_and_code(answer: &Answer) -> String {
     let name = answer.json()["error"]["data"]["code"].as_str().unwrap_or("pong").to_owned();
     format!("{} {name}", answer.status.as_u16())
 }
@@ -25,12 +25,12 @@ async fn every_allowed_algorithm_is_verified() {
     fixture.issuer.publish_keys(noise.as_array().unwrap().iter().cloned().chain(keys).collect());
     for signer in &signers {
         let answer = fixture.ping("a", &signer.token(&fixture.claims())).await;
-        assert_eq!(verdict(&answer), "200 pong", "{}", signer.algorithm);
+        assert_eq!(status_and_code(&answer), "200 pong", "{}", signer.algorithm);
     }
     // All RSA signers share one key, but a published key with an `alg` serves no other algorithm.
     let pss = signers.iter().find(|signer| signer.algorithm == "PS256").unwrap();
     let crossed = pss.sign(&json!({"alg": "PS256", "kid": "RS256"}), &fixture.claims());
-    assert_eq!(verdict(&fixture.ping("a", &crossed).await), "401 unauthenticated");
+    assert_eq!(status_and_code(&fixture.ping("a", &crossed).await), "401 unauthenticated");
 }
 
 #[tokio::test]
@@ -80,12 +80,12 @@ async fn token_reaches_the_agents_its_claims_name() {
         let token = fixture.token(super::with(change, json!({"aud": all.map(endpoint)})));
         for (agent, expected) in all.into_iter().zip(expected) {
             let expected = if expected == "403" { "403 forbidden" } else { expected };
-            assert_eq!(verdict(&fixture.ping(agent, &token).await), expected, "{name} at {agent}");
+            assert_eq!(status_and_code(&fixture.ping(agent, &token).await), expected, "{name} at {agent}");
         }
     }
     let too_many: Vec<_> = (0..101).map(|n| format!("x{n}")).collect();
     let token = fixture.token(json!({"waggle": {"agents": too_many}}));
-    assert_eq!(verdict(&fixture.ping("a", &token).await), "401 unauthenticated");
+    assert_eq!(status_and_code(&fixture.ping("a", &token).await), "401 unauthenticated");
 }
 
 #[tokio::test]
@@ -94,7 +94,7 @@ async fn unknown_and_foreign_agents_are_refused_alike() {
     let token = fixture.token(json!({"aud": [endpoint("c"), endpoint("nobody")]}));
     let (foreign, unknown) = (fixture.ping("c", &token).await, fixture.ping("nobody", &token).await);
     assert_eq!(foreign.visible(), unknown.visible());
-    assert_eq!(verdict(&foreign), "403 forbidden");
+    assert_eq!(status_and_code(&foreign), "403 forbidden");
 }
 
 #[tokio::test]
@@ -102,8 +102,8 @@ async fn fixed_tenant_overrides_the_claim() {
     let fixture = Fixture::entry(json!({"tenant": "acme"})).await;
     for tenant in [json!("bee"), Value::Null] {
         let token = fixture.token(json!({"waggle_tenant": tenant, "aud": [endpoint("a"), endpoint("c")]}));
-        assert_eq!(verdict(&fixture.ping("a", &token).await), "200 pong");
-        assert_eq!(verdict(&fixture.ping("c", &token).await), "403 forbidden");
+        assert_eq!(status_and_code(&fixture.ping("a", &token).await), "200 pong");
+        assert_eq!(status_and_code(&fixture.ping("c", &token).await), "403 forbidden");
     }
 }
 
@@ -117,10 +117,10 @@ async fn claim_names_are_configurable() {
     let token = fixture.token(json!({
         "https://example.com/tenant": "acme", "resource_access": roles, "waggle_tenant": null, "scope": "openid",
     }));
-    assert_eq!(verdict(&fixture.ping("a", &token).await), "200 pong");
+    assert_eq!(status_and_code(&fixture.ping("a", &token).await), "200 pong");
     let token = fixture.token(json!({"resource_access": roles}));
     assert_eq!(
-        verdict(&fixture.ping("a", &token).await),
+        status_and_code(&fixture.ping("a", &token).await),
         "403 forbidden",
         "the tenant claim has another name"
     );
@@ -175,15 +175,15 @@ async fn gateway_token_manages_registries_like_an_agent_key() {
 async fn configured_audience_covers_the_whole_gateway() {
     let fixture = Fixture::entry(json!({"audience": "api://waggle"})).await;
     let token = fixture.token(json!({"aud": ["api://waggle", "api://other"], "scope": "mcp registry"}));
-    assert_eq!(verdict(&fixture.ping("a", &token).await), "200 pong");
-    assert_eq!(verdict(&fixture.ping("b", &token).await), "200 pong");
-    assert_eq!(verdict(&fixture.ping("c", &token).await), "403 forbidden", "another tenant's");
+    assert_eq!(status_and_code(&fixture.ping("a", &token).await), "200 pong");
+    assert_eq!(status_and_code(&fixture.ping("b", &token).await), "200 pong");
+    assert_eq!(status_and_code(&fixture.ping("c", &token).await), "403 forbidden", "another tenant's");
     assert_eq!(fixture.replica.http.admin(&token, "GET", "/agents/a/resources", None).await.status, 200);
     assert_eq!(
-        verdict(&fixture.ping("a", &fixture.token(json!({}))).await),
+        status_and_code(&fixture.ping("a", &fixture.token(json!({}))).await),
         "200 pong",
         "the URL still names it"
     );
     let foreign = fixture.token(json!({"aud": "api://other"}));
-    assert_eq!(verdict(&fixture.ping("a", &foreign).await), "401 unauthenticated");
+    assert_eq!(status_and_code(&fixture.ping("a", &foreign).await), "401 unauthenticated");
 }
