@@ -315,5 +315,5 @@ fn metrics_token_is_not_a_key_and_not_short() {
     let expected = "environment variable WAGGLE_METRICS__TOKEN: the value is not 8 to 1024 visible ASCII characters \
                     without spaces";
     assert_eq!(refused("short"), expected);
-    assert!(refused(OPERATOR_KEY).ends_with("opens more than /metrics; use a random text"));
+    assert!(refused(OPERATOR_KEY).ends_with("grants access to more than /metrics; use a random text"));
 }
