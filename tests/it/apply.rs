@@ -10,10 +10,10 @@ use tokio::process::Command;
 
 use crate::support::app::{Replica, gateway};
 
-type Output = (Option<i32>, String, String);
+pub(crate) type Output = (Option<i32>, String, String);
 
 /// Runs the binary with this standard input.
-async fn waggle(replica: &Replica, key: &str, arguments: &[&str], stdin: &str) -> Output {
+pub(crate) async fn waggle(replica: &Replica, key: &str, arguments: &[&str], stdin: &str) -> Output {
     let url = format!("http://{}/", replica.running.admin_address);
     run(&[("WAGGLE_URL", &url), ("WAGGLE_KEY", key)], arguments, stdin).await
 }
@@ -36,7 +36,7 @@ async fn run(variables: &[(&str, &str)], arguments: &[&str], stdin: &str) -> Out
     (output.status.code(), text(output.stdout), text(output.stderr))
 }
 
-fn output(code: i32, out: &str, err: &str) -> Output {
+pub(crate) fn output(code: i32, out: &str, err: &str) -> Output {
     (Some(code), out.to_owned(), err.to_owned())
 }
 

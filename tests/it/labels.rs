@@ -1,5 +1,6 @@
 //! Labels: who sees what of an agent.
 
 mod admin;
+mod commands;
 mod credentials;
 mod refusals;

@@ -104,3 +104,21 @@ pub fn of_all<'k>(kinds: impl IntoIterator<Item = Vec<(&'k str, Digest)>>) -> Di
     });
     all.digest()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Parts;
+    use crate::model::label::Labels;
+
+    #[test]
+    fn fingerprint_changes_with_labels_and_stays_without() {
+        let labelled = |labels: &[&str]| {
+            let labels = Labels::parse(labels.iter().copied()).unwrap();
+            Parts::default().part("a").unless_default(&labels).digest()
+        };
+        assert_eq!(labelled(&[]), Parts::default().part("a").digest());
+        assert_eq!(labelled(&["x", "y"]), labelled(&["y", "x", "x"]));
+        assert_ne!(labelled(&["x"]), labelled(&["y"]));
+        assert_ne!(labelled(&["x"]), labelled(&[]));
+    }
+}

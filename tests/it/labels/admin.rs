@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use crate::support::answers::{answered, normalized, problem};
 use crate::support::app::{Replica, gateway};
 use crate::support::http::Answer;
+use crate::support::wait::eventually;
 
 const RESOURCE: &str = "/agents/a/resources?uri=x:1";
 const TEMPLATE: &str = "/agents/a/templates?uriTemplate=y:%7Bv%7D";
@@ -222,6 +223,14 @@ async fn labels_of_a_key_change_under_the_rules_of_other_changes() {
         changed.revision()
     );
     assert_eq!(database.number(&logged).await, 1);
+    eventually("the audit row of the change", async || {
+        let row = format!(
+            "select count(*) from audit_log where subject = '{id}' and method = 'PATCH /admin/v1/keys/{{key}}' and outcome = 'ok' \
+             and before <> after"
+        );
+        database.number(&row).await == 1
+    })
+    .await;
 }
 
 #[tokio::test]
