@@ -6,7 +6,6 @@
 //! their cells; a [`GroupCommit`] writes rows of many callers in one commit; a [`FairSemaphore`] grants permits to
 //! payers in turn.
 
-mod audited;
 mod cell;
 mod cell_map;
 mod fair_queue;

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use tokio_util::task::TaskTracker;
 
-use super::audited::Entry;
 use super::scope_map::ScopeMap;
 use super::write_queue::{QueueOptions, WriteQueue};
 use crate::model::audit::write::AuditedWrite;
@@ -13,7 +12,8 @@ use crate::model::fault::Fault;
 use crate::model::feed::ChangeFeed;
 use crate::model::scope::{Change, ChangeKind, Revision, Scope};
 use crate::model::sources::{FailPoint, Sources};
-use crate::store::write::Write;
+use crate::store::audit::entry::Entry;
+use crate::store::write::{Committed, Write};
 use crate::store::{Store, StoreError};
 use crate::telemetry::span;
 
@@ -93,16 +93,16 @@ impl Writer {
     ) -> Result<T, Fault> {
         let _permit = self.queue.acquire(scope).await?;
         let writing = async {
-            let mut write = self.store.write().await?;
+            let mut write = self.store.write(audited, &self.sources).await?;
             let done = work(&mut write).await;
             if done.is_err() || !write.has_changes() {
                 write.roll_back().await?;
                 return done;
             }
+            write.log().await?;
             self.sources.pause(FailPoint::BeforeCommit).await;
-            let entry = Entry::of(audited, write.take_summary(), &self.sources)?;
             let unanswered = UnansweredCommit { scopes: &self.scopes, changes: access_changes(&write) };
-            let revisions = write.commit(entry.as_ref().map(|entry| &entry.row)).await?;
+            let Committed { revisions, entry } = write.commit().await?;
             self.sources.pause(FailPoint::AfterCommit).await;
             self.publish(&revisions);
             unanswered.committed();

@@ -156,8 +156,7 @@ impl Catalog {
                 catalog
                     .writer
                     .transact(Scope::from(agent.uid), &audited, async |write| {
-                        let target = Target::lock(write, agent).await?;
-                        let old = write.definition::<K>(agent, key.borrow()).await?;
+                        let (target, old) = Target::lock::<K>(write, agent, key.borrow()).await?;
                         condition.check(old.as_ref().map(K::revision))?;
                         let new = make(old.as_ref())?;
                         catalog.put_checked(write, &target, old.as_ref(), &new).await
@@ -182,9 +181,9 @@ impl Catalog {
             K::add(self, write, target, new).await?;
         }
         let (key, change) = (K::key_of(new).borrow(), put.change);
-        write.put(agent, &[put], revision, self.sources.clock.now()).await?;
         write.change(scope, change, key);
         write.set_summary(target.summary(key, old, Some(new)));
+        write.put(agent, &[put], revision, self.sources.clock.now()).await?;
         Ok(Written { revision, created: old.is_none() })
     }
 
@@ -205,15 +204,15 @@ impl Catalog {
                 catalog
                     .writer
                     .transact(Scope::from(agent.uid), &audited, async |write| {
-                        let target = Target::lock(write, agent).await?;
                         let key = key.borrow();
-                        let old = write.definition::<K>(agent, key).await?.ok_or(Fault::NotFound(K::NAME))?;
+                        let (target, old) = Target::lock::<K>(write, agent, key).await?;
+                        let old = old.ok_or(Fault::NotFound(K::NAME))?;
                         condition.check(Some(old.revision()))?;
-                        let now = catalog.sources.clock.now();
-                        write.delete::<K>(agent, &[Removal::of(&old)], now).await?;
                         K::count(write, &target, -1).await?;
                         write.change(target.scope, K::REMOVED, key);
                         write.set_summary(target.summary(key, Some(&old), None::<&K::New>));
+                        let now = catalog.sources.clock.now();
+                        write.delete::<K>(agent, &[Removal::of(&old)], now).await?;
                         Ok(target.revision)
                     })
                     .await

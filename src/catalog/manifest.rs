@@ -86,9 +86,8 @@ impl Catalog {
                 catalog
                     .writer
                     .transact(Scope::from(agent.uid), &audited, async |write| {
-                        let target = Target::lock(write, agent).await?;
+                        let (target, stored) = Target::lock_all(write, agent).await?;
                         condition.check(Some(target.present()))?;
-                        let stored = by_kind!(Stored, K => write.definitions::<K>(agent).await?);
                         let plan = Plan::new(&stored, &wanted);
                         catalog.carry_out(write, &target, &plan).await?;
                         let changed = write.has_changes();

@@ -120,9 +120,8 @@ impl Catalog {
                 catalog
                     .writer
                     .transact(Scope::from(agent.uid), &audited, async |write| {
-                        let target = Target::lock(write, agent).await?;
+                        let (target, old) = Target::lock::<Resource>(write, agent, uri.as_str()).await?;
                         let Target { scope, revision, .. } = target;
-                        let old = write.definition::<Resource>(agent, uri.as_str()).await?;
                         let old = old.ok_or(Fault::NotFound(Resource::NAME))?;
                         condition.check(Some(old.revision))?;
                         let now = catalog.sources.clock.now();

@@ -3,7 +3,10 @@
 use crate::model::audit::fingerprint::{Fingerprint, difference};
 use crate::model::fault::Fault;
 use crate::model::ids::AgentRef;
+use crate::model::kinds::ByKind;
 use crate::model::scope::{Revision, Scope};
+use crate::store::agent_state::Stored;
+use crate::store::definitions::Table;
 use crate::store::write::{Write, WriteSummary};
 
 pub(super) const NO_AGENT: Fault = Fault::NotFound("agent");
@@ -18,18 +21,26 @@ pub struct Target {
 }
 
 impl Target {
-    /// Locks the scope of an agent's catalog.
+    /// Locks the scope of an agent's catalog, and reads the definition with this key.
     ///
     /// # Errors
     /// [`Fault::NotFound`] if the agent is gone.
-    pub(super) async fn lock(write: &mut Write, agent: AgentRef) -> Result<Self, Fault> {
-        let scope = Scope::from(agent.uid);
-        let revision = write.lock(scope).await?.ok_or(NO_AGENT)?;
-        if write.agent_exists(agent.tenant, agent.uid).await? {
-            Ok(Self { agent, scope, revision })
-        } else {
-            Err(NO_AGENT)
-        }
+    pub(super) async fn lock<K: Table>(
+        write: &mut Write,
+        agent: AgentRef,
+        key: &str,
+    ) -> Result<(Self, Option<K>), Fault> {
+        let (revision, old) = write.lock_definition(agent, key).await?.ok_or(NO_AGENT)?;
+        Ok((Self { agent, scope: Scope::from(agent.uid), revision }, old))
+    }
+
+    /// As [`lock`](Self::lock), with all definitions.
+    pub(super) async fn lock_all(
+        write: &mut Write,
+        agent: AgentRef,
+    ) -> Result<(Self, ByKind<Stored>), Fault> {
+        let (revision, stored) = write.lock_definitions(agent).await?.ok_or(NO_AGENT)?;
+        Ok((Self { agent, scope: Scope::from(agent.uid), revision }, stored))
     }
 
     /// The newest committed revision.

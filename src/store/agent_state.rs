@@ -7,7 +7,8 @@ use futures_util::TryStreamExt;
 
 use super::definitions::Table;
 use super::snapshot::Head;
-use super::tagged_rows::{TaggedRow, TaggedRows};
+use super::tagged_rows::{Source, TaggedRow, TaggedRows};
+use super::write::Write;
 use super::{Store, StoreError};
 use crate::model::agent::AgentDescription;
 use crate::model::definition::DefinitionKind;
@@ -15,7 +16,7 @@ use crate::model::ids::AgentRef;
 use crate::model::kinds::{ByKind, Family, by_kind};
 use crate::model::prompt::Prompt;
 use crate::model::resource::Resource;
-use crate::model::scope::{Change, ChangeKind, Revision};
+use crate::model::scope::{Change, ChangeKind, Revision, Scope};
 use crate::model::sources::{FailPoint, Sources};
 use crate::model::template::ResourceTemplate;
 
@@ -156,6 +157,97 @@ impl Store {
             })
             .await?;
         AgentState::of(rows)
+    }
+}
+
+/// As `agent_rows`, and locks the agent's head.
+macro_rules! locked_rows {
+    ($conditions:tt, $($argument:expr),* $(,)?) => {
+        agent_rows!(
+            (
+                "with locked as materialized (select revision from heads where scope = $2 for no key update) ",
+                " union all select 6, null, null, null, null, null, null, null, null, null, null, null, null, null, \
+                 l.revision, null, null from locked l"
+            ),
+            $conditions,
+            $($argument),*
+        )
+    };
+}
+
+impl Write {
+    /// Locks an agent's scope and reads one of its definitions. Returns the revision that this write gives the scope, and
+    /// the definition if it exists; `None` if the agent does not exist.
+    pub async fn lock_definition<K: Table>(
+        &mut self,
+        agent: AgentRef,
+        key: &str,
+    ) -> Result<Option<(Revision, Option<K>)>, StoreError> {
+        let Some((next, mut rows)) = self.lock_agent(agent, Some((K::SOURCE, key))).await? else {
+            return Ok(None);
+        };
+        Ok(Some((next, K::of_rows(&mut rows)?.pop())))
+    }
+
+    /// As [`lock_definition`](Self::lock_definition), with all definitions.
+    pub async fn lock_definitions(
+        &mut self,
+        agent: AgentRef,
+    ) -> Result<Option<(Revision, ByKind<Stored>)>, StoreError> {
+        let Some((next, mut rows)) = self.lock_agent(agent, None).await? else { return Ok(None) };
+        Ok(Some((next, by_kind!(Stored, K => K::of_rows(&mut rows)?))))
+    }
+
+    /// Locks an agent's scope and reads its rows: all, or those of one definition.
+    ///
+    /// A statement reads what was committed when it began, and then waits for the lock. If a revision was committed in
+    /// between, the rows are read again under the lock.
+    async fn lock_agent(
+        &mut self,
+        agent: AgentRef,
+        only: Option<(Source, &str)>,
+    ) -> Result<Option<(Revision, TaggedRows)>, StoreError> {
+        loop {
+            let rows =
+                match only {
+                    None => {
+                        locked_rows!(
+                            (
+                                "d.tenant = $1 and d.agent = $2",
+                                "d.tenant = $1 and d.agent = $2",
+                                "d.tenant = $1 and d.agent = $2",
+                                "d.tenant = $1 and d.agent = $2"
+                            ),
+                            agent.tenant.0,
+                            agent.uid.0,
+                        )
+                        .fetch_all(self.connection())
+                        .await?
+                    }
+                    Some((source, key)) => locked_rows!(
+                        (
+                            "$4::integer = 2 and (d.tenant, d.agent, d.uri) = ($1, $2, $3::text)",
+                            "$4::integer = 2 and (d.tenant, d.agent, d.uri) = ($1, $2, $3::text)",
+                            "$4::integer = 4 and (d.tenant, d.agent, d.uri_template) = ($1, $2, $3::text)",
+                            "$4::integer = 5 and (d.tenant, d.agent, d.name) = ($1, $2, $3::text)"
+                        ),
+                        agent.tenant.0,
+                        agent.uid.0,
+                        key,
+                        source as i32,
+                    )
+                    .fetch_all(self.connection())
+                    .await?,
+                };
+            let mut rows: TaggedRows = rows.into_iter().collect();
+            let (locked, read) = (rows.take_locked()?, rows.take_agent()?);
+            let (Some(locked), Some((read, _))) = (locked, read) else { return Ok(None) };
+            if read.revision == locked {
+                let next = Revision(locked.0 + 1);
+                self.add_locked(Scope::from(agent.uid), next);
+                return Ok(Some((next, rows)));
+            }
+        }
     }
 }
 

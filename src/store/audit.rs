@@ -1,6 +1,7 @@
 //! Writing the audit log on a dedicated connection: rows are appended to their chain together with the
 //! chain's head.
 
+pub mod entry;
 pub mod ledger;
 pub mod outbox;
 pub mod partitions;

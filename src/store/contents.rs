@@ -4,12 +4,9 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use sqlx::PgConnection;
-use time::OffsetDateTime;
 
-use super::batch::batches;
 use super::columns::hash;
 use super::snapshot::Snapshot;
-use super::write::Write;
 use super::{Store, StoreError};
 use crate::model::content::ContentHash;
 use crate::model::ids::{AgentId, TenantId};
@@ -78,59 +75,5 @@ impl Snapshot {
         .fetch_all(self.connection())
         .await?;
         rows.into_iter().map(|row| Ok((hash(row.hash)?, usize::try_from(row.size).unwrap_or(0)))).collect()
-    }
-}
-
-impl Write {
-    /// Stores bytes under their hashes, so that they can be referenced.
-    pub(super) async fn put_contents<'b>(
-        &mut self,
-        tenant: TenantId,
-        agent: AgentId,
-        contents: impl IntoIterator<Item = (ContentHash, &'b Bytes)>,
-    ) -> Result<(), StoreError> {
-        // Each hash once: a statement must not update a row twice.
-        let contents: Vec<_> = contents.into_iter().collect::<BTreeMap<_, _>>().into_iter().collect();
-        for batch in batches(&contents, |(_, bytes)| bytes.len()) {
-            let hashes: Vec<_> = batch.iter().map(|(hash, _)| &hash.0[..]).collect();
-            let bytes: Vec<_> = batch.iter().map(|(_, bytes)| &bytes[..]).collect();
-            // The update locks an existing row, so that the purge cannot delete it before it is referenced.
-            sqlx::query!(
-                "insert into contents (tenant, agent, hash, bytes) \
-                 select $1, $2, new.* from unnest($3::bytea[], $4::bytea[]) as new \
-                 on conflict (tenant, agent, hash) do update set orphaned_at = null",
-                tenant.0,
-                agent.0,
-                &hashes as &[&[u8]],
-                &bytes as &[&[u8]],
-            )
-            .execute(self.connection())
-            .await?;
-        }
-        Ok(())
-    }
-
-    /// Marks content as possibly unreferenced. The purge deletes it once nothing references it.
-    pub(super) async fn orphan_contents(
-        &mut self,
-        tenant: TenantId,
-        agent: AgentId,
-        freed: &[ContentHash],
-        now: OffsetDateTime,
-    ) -> Result<(), StoreError> {
-        let hashes: Vec<_> = freed.iter().map(|hash| &hash.0[..]).collect();
-        for batch in batches(&hashes, |hash| hash.len()) {
-            sqlx::query!(
-                "update contents set orphaned_at = $4 \
-                 where (tenant, agent, hash) in (select $1::uuid, $2::uuid, unnest($3::bytea[]))",
-                tenant.0,
-                agent.0,
-                batch as &[&[u8]],
-                now,
-            )
-            .execute(self.connection())
-            .await?;
-        }
-        Ok(())
     }
 }

@@ -1,23 +1,32 @@
 //! Definitions of any kind: written once over the statements of a [`Table`].
 
 use std::borrow::Borrow;
+use std::collections::{BTreeMap, BTreeSet};
 
+use bytes::Bytes;
 use sqlx::PgConnection;
 use time::OffsetDateTime;
 
 use super::StoreError;
 use super::batch::batches;
 use super::snapshot::Snapshot;
-use super::tagged_rows::TaggedRows;
-use super::write::Write;
+use super::tagged_rows::{Source, TaggedRows};
+use super::write::{Log, Write};
 use crate::model::content::ContentHash;
 use crate::model::definition::{DefinitionKind, Difference};
+use crate::model::fault::Fault;
 use crate::model::ids::AgentRef;
 use crate::model::scope::{ChangeKind, Revision};
 use crate::model::sources::{FailPoint, Sources};
 
+/// The bytes of a reference to content in a statement, without the content.
+const REFERENCE_BYTES: usize = 128;
+
 /// The statements of a kind of definition.
 pub trait Table: DefinitionKind {
+    /// The tag of its rows.
+    const SOURCE: Source;
+
     /// Reads the definitions of an agent in byte order of their keys: all, or those named. Where that takes several
     /// statements, `between` is awaited between them.
     fn read(
@@ -44,34 +53,19 @@ pub trait Table: DefinitionKind {
     /// The size of the other members in bytes.
     fn size(new: &Self::New) -> usize;
 
-    /// Inserts or replaces a batch of definitions. Their contents are stored already.
+    /// Inserts or replaces a batch of definitions with their contents, and logs the changes of `log`.
     fn upsert(
-        write: &mut Write,
-        agent: AgentRef,
-        batch: &[NewRow<'_, Self>],
-        revision: Revision,
-        now: OffsetDateTime,
+        connection: &mut PgConnection,
+        batch: &Batch<'_, Self>,
+        log: &Log<'_>,
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// Deletes a batch of definitions.
+    /// Deletes definitions, frees their contents, and logs the changes of `log`.
     fn delete(
-        write: &mut Write,
-        agent: AgentRef,
-        keys: &[&str],
+        connection: &mut PgConnection,
+        batch: &RemovalBatch<'_>,
+        log: &Log<'_>,
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
-
-    /// Frees the contents of definitions that are about to be replaced or deleted, each given with its key.
-    fn free(
-        write: &mut Write,
-        agent: AgentRef,
-        freed: &[(&str, &[ContentHash])],
-        now: OffsetDateTime,
-    ) -> impl Future<Output = Result<(), StoreError>> + Send {
-        async move {
-            let hashes: Vec<_> = freed.iter().flat_map(|(_, hashes)| hashes.iter().copied()).collect();
-            write.orphan_contents(agent.tenant, agent.uid, &hashes, now).await
-        }
-    }
 }
 
 /// A definition to insert or replace.
@@ -121,14 +115,48 @@ pub struct NewRow<'n, K: DefinitionKind> {
     pub(super) new: &'n K::New,
     /// Its members that are stored as JSON.
     pub(super) json: String,
-    /// Whether it references other contents than before.
-    pub(super) renewed: bool,
+    /// If it references other contents than before: how many it referenced before.
+    pub(super) renewed: Option<usize>,
 }
 
 impl<'n, K: Table> NewRow<'n, K> {
     fn of(put: &Put<'n, K>) -> Result<Self, StoreError> {
-        Ok(Self { new: put.new, json: K::encode(put.new)?, renewed: put.freed.is_some() })
+        Ok(Self { new: put.new, json: K::encode(put.new)?, renewed: put.freed.as_ref().map(Vec::len) })
     }
+
+    /// The contents that it newly references.
+    fn contents(&self) -> impl Iterator<Item = (ContentHash, &'n Bytes)> {
+        self.renewed.iter().flat_map(|_| K::contents_of(self.new))
+    }
+
+    /// Its size in a statement in bytes.
+    fn size(&self) -> usize {
+        let contents = self.contents().map(|(_, bytes)| REFERENCE_BYTES + bytes.len());
+        K::size(self.new) + self.json.len() + contents.sum::<usize>()
+    }
+}
+
+/// Definitions to insert or replace in one statement.
+#[derive(Debug)]
+pub struct Batch<'n, K: DefinitionKind> {
+    pub(super) agent: AgentRef,
+    pub(super) rows: &'n [NewRow<'n, K>],
+    /// The contents that they newly reference, each hash once: a statement must not update a row twice.
+    pub(super) contents: BTreeMap<ContentHash, &'n Bytes>,
+    /// The contents that they do not reference any more.
+    pub(super) freed: &'n [&'n [u8]],
+    pub(super) revision: Revision,
+    pub(super) now: OffsetDateTime,
+}
+
+/// Definitions to delete in one statement.
+#[derive(Debug)]
+pub struct RemovalBatch<'k> {
+    pub(super) agent: AgentRef,
+    pub(super) keys: Vec<&'k str>,
+    /// The contents that they reference.
+    pub(super) freed: Vec<&'k [u8]>,
+    pub(super) now: OffsetDateTime,
 }
 
 impl Snapshot {
@@ -157,59 +185,116 @@ impl Snapshot {
 }
 
 impl Write {
-    /// All definitions of an agent in this transaction, in byte order of their keys.
-    pub async fn definitions<K: Table>(&mut self, agent: AgentRef) -> Result<Vec<K>, StoreError> {
-        K::read(self.connection(), agent, None, async {}).await
-    }
-
-    /// Reads a definition in this transaction.
-    pub async fn definition<K: Table>(
-        &mut self,
-        agent: AgentRef,
-        key: &str,
-    ) -> Result<Option<K>, StoreError> {
-        let only = [key.to_owned()];
-        Ok(K::read(self.connection(), agent, Some(&only), async {}).await?.pop())
-    }
-
-    /// Inserts or replaces definitions, each at most once.
+    /// Inserts or replaces definitions, each at most once. The changes recorded before are logged by the same statement.
+    ///
+    /// # Errors
+    /// As [`log`](Self::log).
     pub async fn put<K: Table>(
         &mut self,
         agent: AgentRef,
         puts: &[Put<'_, K>],
         revision: Revision,
         now: OffsetDateTime,
-    ) -> Result<(), StoreError> {
-        let renewed = puts.iter().filter_map(|put| Some((put.new, put.freed.as_deref()?)));
-        let (renewed, mut freed): (Vec<_>, Vec<_>) =
-            renewed.map(|(new, freed)| (new, (K::key_of(new).borrow(), freed))).unzip();
-        // New definitions have no contents to free.
-        freed.retain(|(_, hashes)| !hashes.is_empty());
-        K::free(self, agent, &freed, now).await?;
-        self.put_contents(agent.tenant, agent.uid, renewed.into_iter().flat_map(K::contents_of)).await?;
+    ) -> Result<(), Fault> {
         let rows = puts.iter().map(NewRow::of).collect::<Result<Vec<_>, _>>()?;
-        for batch in batches(&rows, |row| K::size(row.new) + row.json.len()) {
-            K::upsert(self, agent, batch, revision, now).await?;
+        let kept: BTreeSet<_> = rows.iter().flat_map(|row| row.contents().map(|(hash, _)| hash)).collect();
+        let freed = puts.iter().flat_map(|put| put.freed.iter().flatten());
+        let freed: Vec<_> = freed.filter(|hash| !kept.contains(*hash)).map(|hash| &hash.0[..]).collect();
+        let mut freed = &freed[..];
+        for batch in batches(&rows, NewRow::size) {
+            let contents = batch.iter().flat_map(NewRow::contents).collect();
+            let freed = std::mem::take(&mut freed);
+            let (connection, log) = self.log_with()?;
+            K::upsert(connection, &Batch { agent, rows: batch, contents, freed, revision, now }, &log)
+                .await?;
         }
         Ok(())
     }
 
-    /// Deletes definitions.
+    /// Deletes definitions. The changes recorded before are logged by the same statement.
+    ///
+    /// # Errors
+    /// As [`log`](Self::log).
     pub async fn delete<K: Table>(
         &mut self,
         agent: AgentRef,
         removals: &[Removal<'_>],
         now: OffsetDateTime,
-    ) -> Result<(), StoreError> {
-        let freed: Vec<_> = removals.iter().map(|removal| (removal.key, &removal.freed[..])).collect();
-        K::free(self, agent, &freed, now).await?;
-        for batch in batches(removals, |removal| removal.key.len()) {
-            let keys: Vec<_> = batch.iter().map(|removal| removal.key).collect();
-            K::delete(self, agent, &keys).await?;
+    ) -> Result<(), Fault> {
+        for batch in batches(removals, |removal| removal.key.len() + size_of_val(&removal.freed[..])) {
+            let keys = batch.iter().map(|removal| removal.key).collect();
+            let freed = batch.iter().flat_map(|removal| &removal.freed).map(|hash| &hash.0[..]).collect();
+            let (connection, log) = self.log_with()?;
+            K::delete(connection, &RemovalBatch { agent, keys, freed, now }, &log).await?;
         }
         Ok(())
     }
 }
+
+/// Writes a batch of definitions with their contents: `$9` is the tenant, `$10` the agent and `$14` the time; `$table`
+/// are the table expressions that write the definitions, whose own parameters begin at `$15`.
+macro_rules! upsert {
+    (($connection:expr, $batch:expr, $log:expr), $table:literal, $($argument:expr),* $(,)?) => {{
+        let (hashes, bytes): (Vec<_>, Vec<_>) =
+            $batch.contents.iter().map(|(hash, bytes)| (&hash.0[..], &bytes[..])).unzip();
+        // The update of an existing content locks it, so that the purge cannot delete it before it is referenced. The
+        // purge deletes freed contents once nothing references them.
+        logged!(
+            [
+                "stored as (
+                    insert into contents (tenant, agent, hash, bytes)
+                    select $9, $10, new.* from unnest($11::bytea[], $12::bytea[]) as new
+                    on conflict (tenant, agent, hash) do update set orphaned_at = null
+                ),
+                freed as (
+                    update contents set orphaned_at = $14
+                    where (tenant, agent, hash) in (select $9::uuid, $10::uuid, unnest($13::bytea[]))
+                ), ",
+                $table,
+                ", "
+            ],
+            $log,
+            $batch.agent.tenant.0,
+            $batch.agent.uid.0,
+            &hashes as &[&[u8]],
+            &bytes as &[&[u8]],
+            $batch.freed as &[&[u8]],
+            $batch.now,
+            $($argument),*
+        )
+        .execute($connection)
+        .await?;
+        Ok(())
+    }};
+}
+pub(super) use upsert;
+
+/// Deletes a batch of definitions: `$9` is the tenant, `$10` the agent, `$11` the keys.
+macro_rules! delete {
+    (($connection:expr, $batch:expr, $log:expr), $deleted:literal) => {{
+        logged!(
+            [
+                "deleted as (",
+                $deleted,
+                "),
+                freed as (
+                    update contents set orphaned_at = $13
+                    where (tenant, agent, hash) in (select $9::uuid, $10::uuid, unnest($12::bytea[]))
+                ), "
+            ],
+            $log,
+            $batch.agent.tenant.0,
+            $batch.agent.uid.0,
+            &$batch.keys as &[&str],
+            &$batch.freed as &[&[u8]],
+            $batch.now,
+        )
+        .execute($connection)
+        .await?;
+        Ok(())
+    }};
+}
+pub(super) use delete;
 
 /// Reads the rows of all definitions of an agent, or those that a condition selects by their keys.
 macro_rules! select {

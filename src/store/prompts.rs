@@ -1,13 +1,12 @@
 //! Prompts.
 
 use sqlx::PgConnection;
-use time::OffsetDateTime;
 
 use super::StoreError;
 use super::columns::{hash, joined, labels, raw};
-use super::definitions::{NewRow, Table, encoded, select, sorted};
+use super::definitions::{Batch, RemovalBatch, Table, delete, encoded, select, sorted, upsert};
 use super::tagged_rows::{Source, TaggedRow, TaggedRows, set};
-use super::write::Write;
+use super::write::{Log, Write, logged};
 use crate::model::ids::AgentRef;
 use crate::model::json::raw_text;
 use crate::model::prompt::{NewPrompt, Prompt, PromptDefinition, PromptName};
@@ -66,6 +65,8 @@ impl TryFrom<TaggedRow> for Prompt {
 }
 
 impl Table for Prompt {
+    const SOURCE: Source = Source::Prompt;
+
     async fn read(
         connection: &mut PgConnection,
         agent: AgentRef,
@@ -117,33 +118,33 @@ impl Table for Prompt {
     }
 
     async fn upsert(
-        write: &mut Write,
-        agent: AgentRef,
-        batch: &[NewRow<'_, Self>],
-        revision: Revision,
-        _: OffsetDateTime,
+        connection: &mut PgConnection,
+        batch: &Batch<'_, Self>,
+        log: &Log<'_>,
     ) -> Result<(), StoreError> {
-        let names: Vec<_> = batch.iter().map(|row| row.new.name.as_str()).collect();
-        let definitions: Vec<_> = batch.iter().map(|row| &row.new.definition).collect();
+        let names: Vec<_> = batch.rows.iter().map(|row| row.new.name.as_str()).collect();
+        let definitions: Vec<_> = batch.rows.iter().map(|row| &row.new.definition).collect();
         let titles: Vec<_> = definitions.iter().map(|of| of.title.as_deref()).collect();
         let descriptions: Vec<_> = definitions.iter().map(|of| of.description.as_deref()).collect();
         let icons: Vec<_> = definitions.iter().map(|of| raw_text(of.icons.as_deref())).collect();
         let metas: Vec<_> = definitions.iter().map(|of| raw_text(of.meta.as_deref())).collect();
-        let labels: Vec<_> = batch.iter().map(|row| joined(&row.new.labels)).collect();
-        let arguments: Vec<_> = batch.iter().map(|row| row.json.as_str()).collect();
-        let messages: Vec<_> = batch.iter().map(|row| &row.new.messages.hash.0[..]).collect();
-        sqlx::query!(
-            "insert into prompts \
-             (tenant, agent, labels, name, title, description, icons, meta, arguments, messages, revision) \
-             select $1, $2, string_to_array(labels, ' '), name, title, description, icons, meta, arguments, messages, \
-             $11 from unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::bytea[], \
-             $10::text[]) as new (name, title, description, icons, meta, arguments, messages, labels) \
-             on conflict (tenant, agent, name) do update set \
-             title = excluded.title, description = excluded.description, icons = excluded.icons, \
-             meta = excluded.meta, labels = excluded.labels, arguments = excluded.arguments, \
-             messages = excluded.messages, revision = excluded.revision",
-            agent.tenant.0,
-            agent.uid.0,
+        let labels: Vec<_> = batch.rows.iter().map(|row| joined(&row.new.labels)).collect();
+        let arguments: Vec<_> = batch.rows.iter().map(|row| row.json.as_str()).collect();
+        let messages: Vec<_> = batch.rows.iter().map(|row| &row.new.messages.hash.0[..]).collect();
+        upsert!(
+            (connection, batch, log),
+            "put as (
+                insert into prompts
+                (tenant, agent, labels, name, title, description, icons, meta, arguments, messages, revision)
+                select $9, $10, string_to_array(labels, ' '), name, title, description, icons, meta, arguments,
+                messages, $23 from unnest($15::text[], $16::text[], $17::text[], $18::text[], $19::text[],
+                $20::text[], $21::bytea[], $22::text[])
+                as new (name, title, description, icons, meta, arguments, messages, labels)
+                on conflict (tenant, agent, name) do update set
+                title = excluded.title, description = excluded.description, icons = excluded.icons,
+                meta = excluded.meta, labels = excluded.labels, arguments = excluded.arguments,
+                messages = excluded.messages, revision = excluded.revision
+            )",
             &names as &[&str],
             &titles as &[Option<&str>],
             &descriptions as &[Option<&str>],
@@ -152,23 +153,19 @@ impl Table for Prompt {
             &arguments as &[&str],
             &messages as &[&[u8]],
             &labels,
-            revision.0,
+            batch.revision.0,
         )
-        .execute(write.connection())
-        .await?;
-        Ok(())
     }
 
-    async fn delete(write: &mut Write, agent: AgentRef, keys: &[&str]) -> Result<(), StoreError> {
-        sqlx::query!(
-            "delete from prompts where (tenant, agent, name) in (select $1::uuid, $2::uuid, unnest($3::text[]))",
-            agent.tenant.0,
-            agent.uid.0,
-            keys as &[&str],
+    async fn delete(
+        connection: &mut PgConnection,
+        batch: &RemovalBatch<'_>,
+        log: &Log<'_>,
+    ) -> Result<(), StoreError> {
+        delete!(
+            (connection, batch, log),
+            "delete from prompts where (tenant, agent, name) in (select $9::uuid, $10::uuid, unnest($11::text[]))"
         )
-        .execute(write.connection())
-        .await?;
-        Ok(())
     }
 }
 

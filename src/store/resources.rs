@@ -4,12 +4,10 @@ use sqlx::PgConnection;
 use time::OffsetDateTime;
 
 use super::StoreError;
-use super::batch::batches;
 use super::columns::{Columns, hash, joined, labels, raw, size};
-use super::definitions::{NewRow, Table, select, sorted};
+use super::definitions::{Batch, NewRow, RemovalBatch, Table, delete, select, sorted, upsert};
 use super::tagged_rows::{Source, TaggedRow, TaggedRows, set};
-use super::write::Write;
-use crate::model::content::ContentHash;
+use super::write::{Log, Write, logged};
 use crate::model::ids::{AgentRef, ResourceUri};
 use crate::model::resource::{Definition, NewResource, Part, PartKind, Resource};
 use crate::model::scope::Revision;
@@ -136,6 +134,8 @@ fn join(mut resources: Vec<Resource>, mut parts: Vec<PartRow>) -> Result<Vec<Res
 }
 
 impl Table for Resource {
+    const SOURCE: Source = Source::Resource;
+
     async fn read(
         connection: &mut PgConnection,
         agent: AgentRef,
@@ -194,30 +194,46 @@ impl Table for Resource {
     }
 
     async fn upsert(
-        write: &mut Write,
-        agent: AgentRef,
-        batch: &[NewRow<'_, Self>],
-        revision: Revision,
-        now: OffsetDateTime,
+        connection: &mut PgConnection,
+        batch: &Batch<'_, Self>,
+        log: &Log<'_>,
     ) -> Result<(), StoreError> {
-        let uris: Vec<_> = batch.iter().map(|row| row.new.uri.as_str()).collect();
-        let columns: Columns<'_> = batch.iter().map(|row| &row.new.definition).collect();
-        let labels: Vec<_> = batch.iter().map(|row| joined(&row.new.labels)).collect();
-        sqlx::query!(
-            "insert into resources \
-             (tenant, agent, labels, uri, name, title, description, mime_type, annotations, icons, meta, source, \
-              revision, last_modified) \
-             select $1, $2, string_to_array(labels, ' '), uri, name, title, description, mime_type, annotations, icons, \
-             meta, 'inline', $12, $13 from unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::text[], \
-             $8::text[], $9::text[], $10::text[], $11::text[]) as new (uri, name, title, description, mime_type, \
-             annotations, icons, meta, labels) \
-             on conflict (tenant, agent, uri) do update set \
-             name = excluded.name, title = excluded.title, description = excluded.description, \
-             mime_type = excluded.mime_type, annotations = excluded.annotations, icons = excluded.icons, \
-             meta = excluded.meta, labels = excluded.labels, source = excluded.source, revision = excluded.revision, \
-             last_modified = excluded.last_modified",
-            agent.tenant.0,
-            agent.uid.0,
+        let uris: Vec<_> = batch.rows.iter().map(|row| row.new.uri.as_str()).collect();
+        let columns: Columns<'_> = batch.rows.iter().map(|row| &row.new.definition).collect();
+        let labels: Vec<_> = batch.rows.iter().map(|row| joined(&row.new.labels)).collect();
+        let Parts { uris: part_of, ordinals, part_uris, mime_types, kinds, hashes, sizes } =
+            batch.rows.iter().filter(|row| row.renewed.is_some()).flat_map(|row| numbered(row.new)).collect();
+        let (lost_of, lost): (Vec<_>, Vec<_>) = batch.rows.iter().flat_map(lost_parts).unzip();
+        upsert!(
+            (connection, batch, log),
+            "put as (
+                insert into resources
+                (tenant, agent, labels, uri, name, title, description, mime_type, annotations, icons, meta, source,
+                revision, last_modified)
+                select $9, $10, string_to_array(labels, ' '), uri, name, title, description, mime_type, annotations,
+                icons, meta, 'inline', $33, $14 from unnest($15::text[], $16::text[], $17::text[], $18::text[],
+                $19::text[], $20::text[], $21::text[], $22::text[], $23::text[]) as new (uri, name, title,
+                description, mime_type, annotations, icons, meta, labels)
+                on conflict (tenant, agent, uri) do update set
+                name = excluded.name, title = excluded.title, description = excluded.description,
+                mime_type = excluded.mime_type, annotations = excluded.annotations, icons = excluded.icons,
+                meta = excluded.meta, labels = excluded.labels, source = excluded.source,
+                revision = excluded.revision, last_modified = excluded.last_modified
+            ),
+            lost as (
+                delete from resource_contents where (tenant, agent, uri, ordinal) in (
+                    select $9::uuid, $10::uuid, unnest($31::text[]), unnest($32::integer[])
+                )
+            ),
+            parts as (
+                insert into resource_contents
+                (tenant, agent, uri, ordinal, part_uri, mime_type, kind, hash, size)
+                select $9, $10, new.* from unnest($24::text[], $25::integer[], $26::text[], $27::text[], $28::text[],
+                $29::bytea[], $30::bigint[]) as new
+                on conflict (tenant, agent, uri, ordinal) do update set
+                part_uri = excluded.part_uri, mime_type = excluded.mime_type, kind = excluded.kind,
+                hash = excluded.hash, size = excluded.size
+            )",
             &uris as &[&str],
             &columns.names as &[&str],
             &columns.titles as &[Option<&str>],
@@ -227,94 +243,33 @@ impl Table for Resource {
             &columns.icons as &[Option<&str>],
             &columns.metas as &[Option<&str>],
             &labels,
-            revision.0,
-            now,
+            &part_of as &[&str],
+            &ordinals,
+            &part_uris as &[Option<&str>],
+            &mime_types as &[Option<&str>],
+            &kinds as &[&str],
+            &hashes as &[&[u8]],
+            &sizes,
+            &lost_of as &[&str],
+            &lost,
+            batch.revision.0,
         )
-        .execute(write.connection())
-        .await?;
-        let renewed = batch.iter().filter(|row| row.renewed);
-        write.put_parts(agent, renewed.flat_map(|row| numbered(row.new)).collect()).await
     }
 
-    async fn delete(write: &mut Write, agent: AgentRef, keys: &[&str]) -> Result<(), StoreError> {
-        sqlx::query!(
-            "delete from resources where (tenant, agent, uri) in (select $1::uuid, $2::uuid, unnest($3::text[]))",
-            agent.tenant.0,
-            agent.uid.0,
-            keys as &[&str],
-        )
-        .execute(write.connection())
-        .await?;
-        Ok(())
-    }
-
-    /// Deletes the references together with marking the contents.
-    async fn free(
-        write: &mut Write,
-        agent: AgentRef,
-        freed: &[(&str, &[ContentHash])],
-        now: OffsetDateTime,
+    async fn delete(
+        connection: &mut PgConnection,
+        batch: &RemovalBatch<'_>,
+        log: &Log<'_>,
     ) -> Result<(), StoreError> {
-        for batch in batches(freed, |(uri, freed)| uri.len() + size_of_val(*freed)) {
-            let uris: Vec<_> = batch.iter().map(|(uri, _)| *uri).collect();
-            let hashes: Vec<_> = batch.iter().flat_map(|(_, freed)| *freed).map(|hash| &hash.0[..]).collect();
-            // The purge deletes the bytes once nothing references them.
-            sqlx::query!(
-                "with freed as (
-                    delete from resource_contents
-                    where (tenant, agent, uri) in (select $1::uuid, $2::uuid, unnest($3::text[]))
-                )
-                update contents set orphaned_at = $5
-                where (tenant, agent, hash) in (select $1::uuid, $2::uuid, unnest($4::bytea[]))",
-                agent.tenant.0,
-                agent.uid.0,
-                &uris as &[&str],
-                &hashes as &[&[u8]],
-                now,
-            )
-            .execute(write.connection())
-            .await?;
-        }
-        Ok(())
+        // With the references to their contents.
+        delete!(
+            (connection, batch, log),
+            "delete from resources where (tenant, agent, uri) in (select $9::uuid, $10::uuid, unnest($11::text[]))"
+        )
     }
 }
 
 impl Write {
-    /// Inserts the content references of resources that have none.
-    async fn put_parts(&mut self, agent: AgentRef, parts: Vec<(i32, &str, &Part)>) -> Result<(), StoreError> {
-        for batch in batches(&parts, |(_, uri, part)| {
-            uri.len() + part.uri.as_ref().map_or(0, |uri| uri.as_str().len())
-        }) {
-            let uris: Vec<_> = batch.iter().map(|(_, uri, _)| *uri).collect();
-            let ordinals: Vec<_> = batch.iter().map(|(ordinal, ..)| *ordinal).collect();
-            let part_uris: Vec<_> =
-                batch.iter().map(|(.., part)| part.uri.as_ref().map(ResourceUri::as_str)).collect();
-            let mime_types: Vec<_> = batch.iter().map(|(.., part)| part.mime_type.as_deref()).collect();
-            let kinds: Vec<_> = batch.iter().map(|(.., part)| part.kind.as_str()).collect();
-            let hashes: Vec<_> = batch.iter().map(|(.., part)| &part.hash.0[..]).collect();
-            let sizes: Vec<_> =
-                batch.iter().map(|(.., part)| i64::try_from(part.size).unwrap_or(i64::MAX)).collect();
-            sqlx::query!(
-                "insert into resource_contents \
-                 (tenant, agent, uri, ordinal, part_uri, mime_type, kind, hash, size) \
-                 select $1, $2, new.* from unnest($3::text[], $4::integer[], $5::text[], $6::text[], $7::text[], \
-                 $8::bytea[], $9::bigint[]) as new",
-                agent.tenant.0,
-                agent.uid.0,
-                &uris as &[&str],
-                &ordinals,
-                &part_uris as &[Option<&str>],
-                &mime_types as &[Option<&str>],
-                &kinds as &[&str],
-                &hashes as &[&[u8]],
-                &sizes,
-            )
-            .execute(self.connection())
-            .await?;
-        }
-        Ok(())
-    }
-
     /// Records that a resource changed, without new content.
     pub async fn touch_resource(
         &mut self,
@@ -336,6 +291,41 @@ impl Write {
         .await?;
         Ok(())
     }
+}
+
+/// Parts of resources as one array per column.
+#[derive(Default)]
+struct Parts<'p> {
+    uris: Vec<&'p str>,
+    ordinals: Vec<i32>,
+    part_uris: Vec<Option<&'p str>>,
+    mime_types: Vec<Option<&'p str>>,
+    kinds: Vec<&'static str>,
+    hashes: Vec<&'p [u8]>,
+    sizes: Vec<i64>,
+}
+
+impl<'p> FromIterator<(i32, &'p str, &'p Part)> for Parts<'p> {
+    fn from_iter<I: IntoIterator<Item = (i32, &'p str, &'p Part)>>(parts: I) -> Self {
+        let mut columns = Self::default();
+        for (ordinal, uri, part) in parts {
+            columns.uris.push(uri);
+            columns.ordinals.push(ordinal);
+            columns.part_uris.push(part.uri.as_ref().map(ResourceUri::as_str));
+            columns.mime_types.push(part.mime_type.as_deref());
+            columns.kinds.push(part.kind.as_str());
+            columns.hashes.push(&part.hash.0);
+            columns.sizes.push(i64::try_from(part.size).unwrap_or(i64::MAX));
+        }
+        columns
+    }
+}
+
+/// The ordinals of the parts that a resource has no longer, with its URI.
+fn lost_parts<'r>(row: &NewRow<'r, Resource>) -> impl Iterator<Item = (&'r str, i32)> {
+    let uri = row.new.uri.as_str();
+    let lost = row.new.parts.len()..row.renewed.unwrap_or(0);
+    lost.filter_map(move |ordinal| Some((uri, i32::try_from(ordinal).ok()?)))
 }
 
 /// The parts of a resource, each with its ordinal and the resource's URI.

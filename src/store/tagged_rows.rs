@@ -10,8 +10,8 @@ use crate::model::agent::AgentDescription;
 use crate::model::scope::{Change, ChangeKind, Revision};
 
 /// The tag of a row, as it is written in the statements.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Source {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
     /// The agent with the head of its scope.
     Agent = 0,
     /// A change.
@@ -24,6 +24,8 @@ pub(super) enum Source {
     Template = 4,
     /// A prompt.
     Prompt = 5,
+    /// The head of the agent's scope, as it is locked.
+    LockedHead = 6,
 }
 
 /// A row of any of the tables. Which columns are set depends on its [`Source`].
@@ -75,6 +77,11 @@ impl TaggedRows {
     /// Removes the rows of a source.
     pub(super) fn take(&mut self, source: Source) -> Vec<TaggedRow> {
         self.0.remove(&(source as i32)).unwrap_or_default()
+    }
+
+    /// Removes the revision of the locked head; `None` if there is no head.
+    pub(super) fn take_locked(&mut self) -> Result<Option<Revision>, StoreError> {
+        self.take(Source::LockedHead).pop().map(|row| Ok(Revision(set(row.number)?))).transpose()
     }
 
     /// Removes the agent's row; `None` if the agent does not exist.

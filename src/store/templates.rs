@@ -1,14 +1,13 @@
 //! Resource templates.
 
 use sqlx::PgConnection;
-use time::OffsetDateTime;
 use uri_template::UriTemplate;
 
 use super::StoreError;
 use super::columns::{Columns, hash, joined, labels, raw, size};
-use super::definitions::{NewRow, Table, encoded, select, sorted};
+use super::definitions::{Batch, RemovalBatch, Table, delete, encoded, select, sorted, upsert};
 use super::tagged_rows::{Source, TaggedRow, TaggedRows, set};
-use super::write::Write;
+use super::write::{Log, Write, logged};
 use crate::model::ids::AgentRef;
 use crate::model::resource::Definition;
 use crate::model::scope::Revision;
@@ -82,6 +81,8 @@ impl TryFrom<Row> for ResourceTemplate {
 }
 
 impl Table for ResourceTemplate {
+    const SOURCE: Source = Source::Template;
+
     async fn read(
         connection: &mut PgConnection,
         agent: AgentRef,
@@ -130,33 +131,32 @@ impl Table for ResourceTemplate {
     }
 
     async fn upsert(
-        write: &mut Write,
-        agent: AgentRef,
-        batch: &[NewRow<'_, Self>],
-        revision: Revision,
-        _: OffsetDateTime,
+        connection: &mut PgConnection,
+        batch: &Batch<'_, Self>,
+        log: &Log<'_>,
     ) -> Result<(), StoreError> {
-        let texts: Vec<_> = batch.iter().map(|row| row.new.uri_template.as_str()).collect();
-        let columns: Columns<'_> = batch.iter().map(|row| &row.new.definition).collect();
-        let labels: Vec<_> = batch.iter().map(|row| joined(&row.new.labels)).collect();
-        let completions: Vec<_> = batch.iter().map(|row| row.json.as_str()).collect();
-        let bodies: Vec<_> = batch.iter().map(|row| &row.new.body.hash.0[..]).collect();
-        sqlx::query!(
-            "insert into templates \
-             (tenant, agent, labels, uri_template, name, title, description, mime_type, annotations, icons, meta, \
-              completions, body, revision) \
-             select $1, $2, string_to_array(labels, ' '), uri_template, name, title, description, mime_type, \
-             annotations, icons, meta, completions, body, $14 from unnest($3::text[], $4::text[], $5::text[], \
-             $6::text[], $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::bytea[], $13::text[]) \
-             as new (uri_template, name, title, description, mime_type, annotations, icons, meta, completions, body, \
-             labels) \
-             on conflict (tenant, agent, uri_template) do update set \
-             name = excluded.name, title = excluded.title, description = excluded.description, \
-             mime_type = excluded.mime_type, annotations = excluded.annotations, icons = excluded.icons, \
-             meta = excluded.meta, labels = excluded.labels, completions = excluded.completions, \
-             body = excluded.body, revision = excluded.revision",
-            agent.tenant.0,
-            agent.uid.0,
+        let texts: Vec<_> = batch.rows.iter().map(|row| row.new.uri_template.as_str()).collect();
+        let columns: Columns<'_> = batch.rows.iter().map(|row| &row.new.definition).collect();
+        let labels: Vec<_> = batch.rows.iter().map(|row| joined(&row.new.labels)).collect();
+        let completions: Vec<_> = batch.rows.iter().map(|row| row.json.as_str()).collect();
+        let bodies: Vec<_> = batch.rows.iter().map(|row| &row.new.body.hash.0[..]).collect();
+        upsert!(
+            (connection, batch, log),
+            "put as (
+                insert into templates
+                (tenant, agent, labels, uri_template, name, title, description, mime_type, annotations, icons, meta,
+                completions, body, revision)
+                select $9, $10, string_to_array(labels, ' '), uri_template, name, title, description, mime_type,
+                annotations, icons, meta, completions, body, $26 from unnest($15::text[], $16::text[], $17::text[],
+                $18::text[], $19::text[], $20::text[], $21::text[], $22::text[], $23::text[], $24::bytea[],
+                $25::text[]) as new (uri_template, name, title, description, mime_type, annotations, icons, meta,
+                completions, body, labels)
+                on conflict (tenant, agent, uri_template) do update set
+                name = excluded.name, title = excluded.title, description = excluded.description,
+                mime_type = excluded.mime_type, annotations = excluded.annotations, icons = excluded.icons,
+                meta = excluded.meta, labels = excluded.labels, completions = excluded.completions,
+                body = excluded.body, revision = excluded.revision
+            )",
             &texts as &[&str],
             &columns.names as &[&str],
             &columns.titles as &[Option<&str>],
@@ -168,23 +168,20 @@ impl Table for ResourceTemplate {
             &completions as &[&str],
             &bodies as &[&[u8]],
             &labels,
-            revision.0,
+            batch.revision.0,
         )
-        .execute(write.connection())
-        .await?;
-        Ok(())
     }
 
-    async fn delete(write: &mut Write, agent: AgentRef, keys: &[&str]) -> Result<(), StoreError> {
-        sqlx::query!(
-            "delete from templates where (tenant, agent, uri_template) in (select $1::uuid, $2::uuid, unnest($3::text[]))",
-            agent.tenant.0,
-            agent.uid.0,
-            keys as &[&str],
+    async fn delete(
+        connection: &mut PgConnection,
+        batch: &RemovalBatch<'_>,
+        log: &Log<'_>,
+    ) -> Result<(), StoreError> {
+        delete!(
+            (connection, batch, log),
+            "delete from templates
+            where (tenant, agent, uri_template) in (select $9::uuid, $10::uuid, unnest($11::text[]))"
         )
-        .execute(write.connection())
-        .await?;
-        Ok(())
     }
 }
 

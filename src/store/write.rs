@@ -2,39 +2,38 @@
 //! deadlock.
 
 use sqlx::PgConnection;
+use uuid::Uuid;
 
+use super::audit::entry::Entry;
+pub use super::audit::entry::WriteSummary;
 use super::audit::outbox::OutboxRow;
 use super::batch::batches;
 use super::lease::Lease;
 use super::{Store, StoreError};
-use crate::model::audit::encoding::VERSION;
-use crate::model::audit::event::ChangeHashes;
-use crate::model::ids::{AgentId, TenantId};
+use crate::model::audit::write::AuditedWrite;
+use crate::model::fault::Fault;
 use crate::model::scope::{ChangeKind, Revision, Scope};
+use crate::model::sources::Sources;
 
 /// A transaction that changes scopes. Dropping it without [`commit`](Write::commit) rolls it back.
 #[derive(Debug)]
 pub struct Write {
     lease: Lease,
+    sources: Sources,
     scopes: Vec<LockedScope>,
     summary: Option<WriteSummary>,
+    /// The call that the write belongs to, until its audit row is written.
+    audited: Option<AuditedWrite>,
+    entry: Option<Entry>,
 }
 
-/// Summary of a write, for its audit row.
+/// What was committed.
 #[derive(Debug)]
-pub struct WriteSummary {
-    /// The object that was changed.
-    pub subject: String,
-    /// The revision of the change.
-    pub revision: Revision,
-    /// Whether the object is new.
-    pub created: bool,
-    /// The tenant of the object.
-    pub tenant: Option<TenantId>,
-    /// The agent of the object.
-    pub agent: Option<AgentId>,
-    /// Hashes before and after.
-    pub difference: ChangeHashes,
+pub struct Committed {
+    /// The new revisions.
+    pub revisions: Vec<(Scope, Revision)>,
+    /// The audit row, if the write belongs to a call.
+    pub entry: Option<Entry>,
 }
 
 #[derive(Debug)]
@@ -42,12 +41,78 @@ struct LockedScope {
     scope: Scope,
     next: Revision,
     changes: Vec<(ChangeKind, String)>,
+    /// How many of the changes are logged.
+    logged: usize,
 }
 
+/// The rows that log a write, one array per column: its changes, which raise the heads, and its audit row.
+#[derive(Debug, Default)]
+pub struct Log<'w> {
+    pub(super) scopes: Vec<Uuid>,
+    pub(super) revisions: Vec<i64>,
+    pub(super) ordinals: Vec<i32>,
+    pub(super) kinds: Vec<&'static str>,
+    pub(super) subjects: Vec<&'w str>,
+    pub(super) audited: Option<&'w OutboxRow>,
+}
+
+/// A change with its scope, revision and ordinal.
+type Row<'w> = (Scope, Revision, i32, &'w (ChangeKind, String));
+
+impl<'w> Log<'w> {
+    fn of(rows: &[Row<'w>], audited: Option<&'w OutboxRow>) -> Self {
+        Self {
+            scopes: rows.iter().map(|(scope, ..)| scope.0).collect(),
+            revisions: rows.iter().map(|(_, revision, ..)| revision.0).collect(),
+            ordinals: rows.iter().map(|(_, _, ordinal, _)| *ordinal).collect(),
+            kinds: rows.iter().map(|(.., (kind, _))| kind.as_str()).collect(),
+            subjects: rows.iter().map(|(.., (_, subject))| subject.as_str()).collect(),
+            audited,
+        }
+    }
+}
+
+/// A statement that logs a write: its rows are `$1` to `$8`. It begins with other changes to avoid round trips for them,
+/// each a table expression with a comma after it.
+macro_rules! logged {
+    ([$($changes:literal),*], $log:expr, $($argument:expr),* $(,)?) => {
+        sqlx::query!(
+            "with " $(+ $changes)* + "written as (
+                insert into changes (scope, revision, ordinal, kind, subject)
+                select * from unnest($1::uuid[], $2::bigint[], $3::integer[], $4::text[], $5::text[])
+                returning scope, revision, ordinal
+            ),
+            audited as (
+                insert into audit_outbox (id, version, event)
+                select $6::uuid, $7::smallint, $8::bytea where $6 is not null
+            )
+            update heads set revision = written.revision from written
+            where heads.scope = written.scope and written.ordinal = 0",
+            &$log.scopes,
+            &$log.revisions,
+            &$log.ordinals,
+            &$log.kinds as &[&str],
+            &$log.subjects as &[&str],
+            $log.audited.map(|row| row.id),
+            crate::model::audit::encoding::VERSION,
+            $log.audited.map(|row| row.event.as_slice()),
+            $($argument),*
+        )
+    };
+}
+pub(super) use logged;
+
 impl Store {
-    /// Begins a write.
-    pub async fn write(&self) -> Result<Write, StoreError> {
-        Ok(Write { lease: self.transaction("begin").await?, scopes: Vec::new(), summary: None })
+    /// Begins a write that belongs to a call, if any.
+    pub async fn write(&self, audited: &AuditedWrite, sources: &Sources) -> Result<Write, StoreError> {
+        Ok(Write {
+            lease: self.transaction("begin").await?,
+            sources: sources.clone(),
+            scopes: Vec::new(),
+            summary: None,
+            audited: Some(audited.clone()),
+            entry: None,
+        })
     }
 }
 
@@ -75,7 +140,7 @@ impl Write {
 
     /// Records that a scope is locked and that this write will give it the revision `next`.
     pub(super) fn add_locked(&mut self, scope: Scope, next: Revision) {
-        self.scopes.push(LockedScope { scope, next, changes: Vec::new() });
+        self.scopes.push(LockedScope { scope, next, changes: Vec::new(), logged: 0 });
     }
 
     /// Creates a scope whose revisions continue after `last`, and locks it.
@@ -100,11 +165,6 @@ impl Write {
         self.summary = Some(summary);
     }
 
-    /// Takes the summary.
-    pub fn take_summary(&mut self) -> Option<WriteSummary> {
-        self.summary.take()
-    }
-
     /// The changes to be committed, by scope, with its new revision.
     pub fn changes(&self) -> impl Iterator<Item = (Scope, Revision, &[(ChangeKind, String)])> {
         self.scopes.iter().map(|locked| (locked.scope, locked.next, locked.changes.as_slice()))
@@ -115,17 +175,16 @@ impl Write {
         self.scopes.iter().any(|locked| !locked.changes.is_empty())
     }
 
-    /// Raises the heads of the changed scopes, writes their changes and an audit row, and commits. Returns
-    /// the new revisions.
+    /// Commits. The changes must be [logged](Self::log).
     ///
     /// # Errors
     /// [`StoreError`]; if the connection is lost during the commit, it is not known whether the write was
     /// committed.
-    pub async fn commit(mut self, audited: Option<&OutboxRow>) -> Result<Vec<(Scope, Revision)>, StoreError> {
-        self.scopes.retain(|locked| !locked.changes.is_empty());
-        self.log(audited).await?;
+    pub async fn commit(self) -> Result<Committed, StoreError> {
         self.lease.end("commit").await?;
-        Ok(self.scopes.into_iter().map(|locked| (locked.scope, locked.next)).collect())
+        let changed = self.scopes.into_iter().filter(|locked| !locked.changes.is_empty());
+        let revisions = changed.map(|locked| (locked.scope, locked.next)).collect();
+        Ok(Committed { revisions, entry: self.entry })
     }
 
     /// Rolls back. Dropping the write instead closes its connection.
@@ -133,44 +192,43 @@ impl Write {
         self.lease.end("rollback").await
     }
 
-    async fn log(&mut self, mut audited: Option<&OutboxRow>) -> Result<(), StoreError> {
-        let mut rows = Vec::new();
-        for locked in &mut self.scopes {
-            let changes = (0_i32..).zip(std::mem::take(&mut locked.changes));
-            rows.extend(changes.map(|(ordinal, change)| (locked.scope, locked.next, ordinal, change)));
-        }
+    /// Writes the changes that are not logged yet, and the audit row with the first of them, and raises the heads of the
+    /// changed scopes.
+    ///
+    /// # Errors
+    /// [`StoreError`]; [`Fault::Internal`] if the write belongs to a call and has no summary.
+    pub async fn log(&mut self) -> Result<(), Fault> {
+        let (connection, rows, mut audited) = self.unlogged()?;
         for batch in batches(&rows, |(.., (_, subject))| subject.len()) {
-            let scopes: Vec<_> = batch.iter().map(|(scope, ..)| scope.0).collect();
-            let revisions: Vec<_> = batch.iter().map(|(_, revision, ..)| revision.0).collect();
-            let ordinals: Vec<_> = batch.iter().map(|(_, _, ordinal, _)| *ordinal).collect();
-            let kinds: Vec<_> = batch.iter().map(|(.., (kind, _))| kind.as_str()).collect();
-            let subjects: Vec<_> = batch.iter().map(|(.., (_, subject))| subject.as_str()).collect();
-            // In the same statement, to avoid a round trip.
-            let audited = audited.take();
-            sqlx::query!(
-                "with written as (
-                    insert into changes (scope, revision, ordinal, kind, subject)
-                    select * from unnest($1::uuid[], $2::bigint[], $3::integer[], $4::text[], $5::text[])
-                    returning scope, revision, ordinal
-                ),
-                audited as (
-                    insert into audit_outbox (id, version, event) 
-                    select $6::uuid, $7::smallint, $8::bytea where $6 is not null
-                )
-                update heads set revision = written.revision from written
-                where heads.scope = written.scope and written.ordinal = 0",
-                &scopes,
-                &revisions,
-                &ordinals,
-                &kinds as &[&str],
-                &subjects as &[&str],
-                audited.map(|row| row.id),
-                VERSION,
-                audited.map(|row| row.event.as_slice()),
-            )
-            .execute(self.connection())
-            .await?;
+            let log = Log::of(batch, audited.take());
+            logged!([], log,).execute(&mut *connection).await.map_err(StoreError::from)?;
         }
         Ok(())
+    }
+
+    /// The connection for a statement that also logs the changes so far.
+    pub(super) fn log_with(&mut self) -> Result<(&mut PgConnection, Log<'_>), Fault> {
+        let (connection, rows, audited) = self.unlogged()?;
+        Ok((connection, Log::of(&rows, audited)))
+    }
+
+    /// The changes that are not logged yet, which count as logged from now on, and the audit row unless it is written.
+    fn unlogged(&mut self) -> Result<(&mut PgConnection, Vec<Row<'_>>, Option<&OutboxRow>), Fault> {
+        let Self { lease, sources, scopes, summary, audited, entry } = self;
+        let mut rows = Vec::new();
+        for locked in scopes {
+            let logged = std::mem::replace(&mut locked.logged, locked.changes.len());
+            let changes = (0_i32..).zip(&locked.changes).skip(logged);
+            rows.extend(changes.map(|(ordinal, change)| (locked.scope, locked.next, ordinal, change)));
+        }
+        let first = if rows.is_empty() { None } else { audited.take() };
+        let row = match first {
+            Some(audited) => {
+                *entry = Entry::of(&audited, summary.take(), sources)?;
+                entry.as_ref().map(|entry| &entry.row)
+            }
+            None => None,
+        };
+        Ok((lease.connection(), rows, row))
     }
 }

@@ -1,5 +1,7 @@
 //! Concurrent writers of one agent and of several.
 
+mod statements;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

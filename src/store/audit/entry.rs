@@ -2,17 +2,36 @@
 
 use std::sync::Arc;
 
+use super::outbox::OutboxRow;
 use crate::model::audit::encoding;
-use crate::model::audit::event::{Event, subject};
+use crate::model::audit::event::{ChangeHashes, Event, subject};
 use crate::model::audit::write::{AuditedCall, AuditedWrite};
 use crate::model::fault::{Fault, Outcome};
+use crate::model::ids::{AgentId, TenantId};
+use crate::model::scope::Revision;
 use crate::model::sources::Sources;
-use crate::store::audit::outbox::OutboxRow;
-use crate::store::write::WriteSummary;
+
+/// Summary of a write, for its audit row.
+#[derive(Debug)]
+pub struct WriteSummary {
+    /// The object that was changed.
+    pub subject: String,
+    /// The revision of the change.
+    pub revision: Revision,
+    /// Whether the object is new.
+    pub created: bool,
+    /// The tenant of the object.
+    pub tenant: Option<TenantId>,
+    /// The agent of the object.
+    pub agent: Option<AgentId>,
+    /// Hashes before and after.
+    pub difference: ChangeHashes,
+}
 
 /// The row of a write in the outbox, and the call whose row it is.
-pub(super) struct Entry {
-    pub(super) row: OutboxRow,
+#[derive(Debug)]
+pub struct Entry {
+    pub(in crate::store) row: OutboxRow,
     call: Arc<dyn AuditedCall>,
     status: u16,
 }
@@ -22,7 +41,7 @@ impl Entry {
     ///
     /// # Errors
     /// [`Fault::Internal`] if a call makes a change without a summary: there is no change without its row.
-    pub(super) fn of(
+    pub(in crate::store) fn of(
         audited: &AuditedWrite,
         summary: Option<WriteSummary>,
         sources: &Sources,
@@ -37,7 +56,7 @@ impl Entry {
     }
 
     /// Records that the row is committed, so that the answer does not write it again.
-    pub(super) fn committed(self) {
+    pub fn committed(self) {
         self.call.committed(self.status);
     }
 }
@@ -65,13 +84,12 @@ mod tests {
     use parking_lot::Mutex;
     use time::OffsetDateTime;
 
-    use super::Entry;
+    use super::{Entry, WriteSummary};
     use crate::model::audit::event::{ChangeHashes, Event};
     use crate::model::audit::write::{AuditedCall, AuditedWrite};
     use crate::model::fault::Fault;
     use crate::model::scope::Revision;
     use crate::model::sources::Sources;
-    use crate::store::write::WriteSummary;
 
     #[derive(Debug, Default)]
     struct Call(Mutex<Vec<u16>>);
