@@ -209,7 +209,7 @@ impl<H: Invalidate> Cell<H> {
             }
             let revision = match read {
                 Some((head, changes)) if head.floor <= applied && changes.len() <= MOST_CHANGES => {
-                    for change in &changes {
+                    for (change, _) in &changes {
                         state.facts.invalidate(change);
                     }
                     head.revision

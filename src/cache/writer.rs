@@ -10,10 +10,10 @@ use super::write_queue::{QueueOptions, WriteQueue};
 use crate::model::audit::write::AuditedWrite;
 use crate::model::fault::Fault;
 use crate::model::feed::ChangeFeed;
-use crate::model::scope::{Change, ChangeKind, Revision, Scope};
+use crate::model::scope::{Change, Revision, Scope};
 use crate::model::sources::{FailPoint, Sources};
 use crate::store::audit::entry::Entry;
-use crate::store::write::{Committed, Write};
+use crate::store::write::{Committed, NewChange, Write};
 use crate::store::{Store, StoreError};
 use crate::telemetry::span;
 
@@ -148,9 +148,9 @@ impl std::fmt::Debug for Writer {
 
 /// The changes of a write that affect access.
 fn access_changes(write: &Write) -> Vec<(Scope, Vec<Change>)> {
-    let of_scope = |(scope, revision, changes): (Scope, Revision, &[(ChangeKind, String)])| {
-        let access = changes.iter().filter(|(kind, _)| kind.decides_access());
-        let change = |(kind, subject): &(ChangeKind, String)| Change {
+    let of_scope = |(scope, revision, changes): (Scope, Revision, &[NewChange])| {
+        let access = changes.iter().filter(|change| change.kind.decides_access());
+        let change = |NewChange { kind, subject, .. }: &NewChange| Change {
             revision,
             kind: *kind,
             subject: subject.clone(),

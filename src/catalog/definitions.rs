@@ -180,8 +180,8 @@ impl Catalog {
         if old.is_none() {
             K::add(self, write, target, new).await?;
         }
-        let (key, change) = (K::key_of(new).borrow(), put.change);
-        write.change(scope, change, key);
+        let key = K::key_of(new).borrow();
+        write.change_for(put.audience.clone(), scope, put.change, key);
         write.set_summary(target.summary(key, old, Some(new)));
         write.put(agent, &[put], revision, self.sources.clock.now()).await?;
         Ok(Written { revision, created: old.is_none() })
@@ -209,10 +209,11 @@ impl Catalog {
                         let old = old.ok_or(Fault::NotFound(K::NAME))?;
                         condition.check(Some(old.revision()))?;
                         K::count(write, &target, -1).await?;
-                        write.change(target.scope, K::REMOVED, key);
+                        let removal = Removal::of(&old);
+                        write.change_for(removal.audience.clone(), target.scope, K::REMOVED, key);
                         write.set_summary(target.summary(key, Some(&old), None::<&K::New>));
                         let now = catalog.sources.clock.now();
-                        write.delete::<K>(agent, &[Removal::of(&old)], now).await?;
+                        write.delete::<K>(agent, &[removal], now).await?;
                         Ok(target.revision)
                     })
                     .await

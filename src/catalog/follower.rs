@@ -1,10 +1,13 @@
 //! Implements the port through which the change feed updates the catalog.
 
+use std::collections::HashSet;
+
 use super::Catalog;
-use super::snapshot::view::View;
+use crate::model::audience::Audience;
 use crate::model::caller::Payer;
-use crate::model::feed::{BoxFuture, Follower, Unconfirmed};
+use crate::model::feed::{BoxFuture, Follower, ServedAnew};
 use crate::model::ids::{AgentId, ResourceUri, TenantId};
+use crate::model::label::CallerLabels;
 use crate::model::scope::{Change, Revision, Scope};
 
 impl Follower for Catalog {
@@ -32,13 +35,15 @@ impl Follower for Catalog {
         &'a self,
         tenant: TenantId,
         agent: AgentId,
-        changes: &'a [Change],
+        changes: &'a [(Change, Audience)],
         uris: &'a [ResourceUri],
-    ) -> BoxFuture<'a, Result<Vec<(Revision, ResourceUri)>, Unconfirmed>> {
+        callers: &'a HashSet<CallerLabels>,
+    ) -> BoxFuture<'a, Vec<ServedAnew>> {
         Box::pin(async move {
-            let snapshot =
-                self.snapshot_of(Payer::Tenant(tenant), tenant, agent).await.map_err(|_| Unconfirmed)?;
-            self.answered_anew(tenant, View::unfiltered(snapshot), changes, uris).await.ok_or(Unconfirmed)
+            match self.snapshot_of(Payer::Tenant(tenant), tenant, agent).await {
+                Ok(snapshot) => self.served_anew(tenant, &snapshot, changes, uris, callers).await,
+                Err(_) => vec![ServedAnew::unknown(changes, callers)],
+            }
         })
     }
 }

@@ -130,8 +130,8 @@ impl Catalog {
             0 => {}
             growth => K::count(write, target, growth).await?,
         });
-        for (kind, subject) in plan.changes() {
-            write.change(scope, kind, subject);
+        for (audience, kind, subject) in plan.changes() {
+            write.change_for(audience.clone(), scope, kind, subject);
         }
         Ok(())
     }

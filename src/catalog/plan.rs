@@ -4,6 +4,7 @@ use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 
+use crate::model::audience::Audience;
 use crate::model::definition::DefinitionKind;
 use crate::model::kinds::{ByKind, Family, Member, by_kind, each_kind};
 use crate::model::scope::{ChangeKind, Revision};
@@ -72,7 +73,7 @@ impl<'s> Plan<'s> {
     }
 
     /// The changes of every kind, in the order in which they are numbered.
-    pub(super) fn changes(&self) -> Vec<(ChangeKind, &str)> {
+    pub(super) fn changes(&self) -> Vec<(&Audience, ChangeKind, &str)> {
         let mut changes = Vec::new();
         each_kind!(K => changes.extend(self.steps::<K>().changes()));
         changes
@@ -108,9 +109,9 @@ impl<'s, K: DefinitionKind> Steps<'s, K> {
         count(self.put_keys(true).len()) - count(self.removals.len())
     }
 
-    fn changes(&self) -> impl Iterator<Item = (ChangeKind, &str)> {
-        let puts = self.puts.iter().map(|put| (put.change, K::key_of(put.new).borrow()));
-        puts.chain(self.removals.iter().map(|removal| (K::REMOVED, removal.key)))
+    fn changes(&self) -> impl Iterator<Item = (&Audience, ChangeKind, &str)> {
+        let puts = self.puts.iter().map(|put| (&put.audience, put.change, K::key_of(put.new).borrow()));
+        puts.chain(self.removals.iter().map(|removal| (&removal.audience, K::REMOVED, removal.key)))
     }
 
     /// The keys of the definitions that are created, or of those that are replaced.

@@ -9,6 +9,7 @@ use super::definitions::{Registered, check_count};
 use super::limits::CatalogLimits;
 use super::target::{NO_AGENT, Target};
 use crate::model::agent::Agent;
+use crate::model::audience::Audience;
 use crate::model::audit::write::AuditedWrite;
 use crate::model::definition::DefinitionKind;
 use crate::model::fault::Fault;
@@ -126,7 +127,8 @@ impl Catalog {
                         condition.check(Some(old.revision))?;
                         let now = catalog.sources.clock.now();
                         write.touch_resource(agent, &uri, revision, now).await?;
-                        write.change(scope, ChangeKind::ResourceTouched, uri.as_str());
+                        let audience = Audience::of(&old.labels);
+                        write.change_for(audience, scope, ChangeKind::ResourceTouched, uri.as_str());
                         write.set_summary(target.summary(uri.as_str(), Some(&old), Some(&old)));
                         Ok(Written { revision, created: false })
                     })

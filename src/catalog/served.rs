@@ -1,20 +1,28 @@
 //! Finds the subscribed URIs whose content is affected by changes of resource templates.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 
 use uri_template::UriTemplate;
 
 use super::Catalog;
 use super::prefix_index::PrefixIndex;
 use super::read::{LIGHT_COMPARISONS, MOST_COMPARISONS};
+use super::snapshot::AgentSnapshot;
 use super::snapshot::view::View;
+use crate::model::audience::Audience;
 use crate::model::caller::Payer;
+use crate::model::feed::ServedAnew;
 use crate::model::ids::{ResourceUri, TenantId};
+use crate::model::label::CallerLabels;
 use crate::model::resource::Resource;
 use crate::model::scope::{Change, ChangeKind, Revision};
+use crate::model::template::ResourceTemplate;
 
 /// The maximum number of changed templates; above it all URIs count as changed.
 const MOST_TEMPLATES: usize = 1_000;
+/// The maximum number of groups of callers; to callers beyond, all URIs count as changed.
+const MOST_GROUPS: usize = 16;
 
 /// A template that changed, and how.
 struct Changed {
@@ -22,10 +30,42 @@ struct Changed {
     changes: Vec<(Revision, ChangeKind)>,
 }
 
+/// Callers who see the same definitions, and whom the same changes concern.
+struct Group {
+    view: View,
+    /// The labels that decide what they see.
+    labels: CallerLabels,
+    concerning: Vec<bool>,
+    callers: HashSet<CallerLabels>,
+}
+
 impl Catalog {
+    /// The URIs that are served differently to each of the callers.
+    pub(super) async fn served_anew(
+        &self,
+        tenant: TenantId,
+        snapshot: &Arc<AgentSnapshot>,
+        changes: &[(Change, Audience)],
+        uris: &[ResourceUri],
+        callers: &HashSet<CallerLabels>,
+    ) -> Vec<ServedAnew> {
+        let (groups, others) = grouped(snapshot, changes, callers);
+        let mut served = Vec::with_capacity(groups.len() + 1);
+        for Group { view, concerning, callers, .. } in groups {
+            let concerning = changes.iter().zip(concerning).filter(|(_, concerning)| *concerning);
+            let changes: Vec<_> = concerning.map(|((change, _), _)| change.clone()).collect();
+            let uris = self.answered_anew(tenant, view, &changes, uris).await;
+            served.push(ServedAnew { callers, uris });
+        }
+        if !others.is_empty() {
+            served.push(ServedAnew { callers: others, uris: None });
+        }
+        served
+    }
+
     /// The URIs that are served differently, each with the revision of the change; `None` if determining it costs too
     /// much or is refused. Beyond a small cost it runs off the async threads, with a render permit of the tenant.
-    pub(super) async fn answered_anew(
+    async fn answered_anew(
         &self,
         tenant: TenantId,
         view: View,
@@ -40,6 +80,37 @@ impl Catalog {
         let job = move || Ok(answered_anew(&view, &changes, &uris));
         self.renderer.run(Payer::Tenant(tenant), job).await.ok().flatten()
     }
+}
+
+/// The callers whom one of the changes concerns in at most [`MOST_GROUPS`] groups, and those beyond.
+fn grouped(
+    snapshot: &Arc<AgentSnapshot>,
+    changes: &[(Change, Audience)],
+    callers: &HashSet<CallerLabels>,
+) -> (Vec<Group>, HashSet<CallerLabels>) {
+    let mut groups: Vec<Group> = Vec::new();
+    let mut others = HashSet::new();
+    for caller in callers {
+        let concerning: Vec<_> = changes.iter().map(|(_, audience)| audience.includes(caller)).collect();
+        if !concerning.contains(&true) {
+            continue;
+        }
+        let (view, labels) = (View::unfiltered(Arc::clone(snapshot)), caller.clone());
+        let same = |group: &&mut Group| group.concerning == concerning && group.labels == labels;
+        let full = groups.len() == MOST_GROUPS;
+        match groups.iter_mut().find(same) {
+            Some(group) => {
+                group.callers.insert(caller.clone());
+            }
+            None if full => {
+                others.insert(caller.clone());
+            }
+            None => {
+                groups.push(Group { view, labels, concerning, callers: HashSet::from([caller.clone()]) });
+            }
+        }
+    }
+    (groups, others)
 }
 
 fn answered_anew(
@@ -65,7 +136,9 @@ fn answered_anew(
         let present = view.template(uri).map(|found| found.template.uri_template.clone());
         for changed in matching {
             left = left.checked_sub(changed.changes.len())?;
-            let serving = changed.changes.iter().filter(|(_, kind)| changed.serves(*kind, present.as_ref()));
+            let visible = view.get::<ResourceTemplate>(changed.template.as_str()).is_some();
+            let serves = |kind| changed.serves(kind, visible, present.as_ref());
+            let serving = changed.changes.iter().filter(|(_, kind)| serves(*kind));
             found.extend(serving.map(|(revision, _)| (*revision, uri.clone())));
         }
     }
@@ -94,15 +167,14 @@ impl Changed {
         self.template.matches(uri.as_str()).is_some()
     }
 
-    /// Whether the template serves a URI that it matches, or did until it was removed; `present` is the one that serves
-    /// it now.
-    fn serves(&self, kind: ChangeKind, present: Option<&UriTemplate>) -> bool {
+    /// Whether the template serves a URI that it matches, or did until it was removed or hidden; `present` is the one that
+    /// serves it now.
+    fn serves(&self, kind: ChangeKind, visible: bool, present: Option<&UriTemplate>) -> bool {
+        let ended = kind == ChangeKind::TemplateRemoved || kind == ChangeKind::TemplateDefined && !visible;
         match present {
             Some(present) if *present == self.template => true,
-            Some(present) => {
-                kind == ChangeKind::TemplateRemoved && self.template.specificity() > present.specificity()
-            }
-            None => kind == ChangeKind::TemplateRemoved,
+            Some(present) => ended && self.template.specificity() > present.specificity(),
+            None => ended,
         }
     }
 }

@@ -27,6 +27,7 @@ use crate::identity::Identity;
 use crate::identity::grant::Caller;
 use crate::model::fault::Fault;
 use crate::model::feed::ChangeFeed;
+use crate::model::scope::Scope;
 
 /// The maximum number of bytes that a connection is given at once; the rest stays in the dirty set.
 const CHUNK: usize = 4 * 1024;
@@ -254,7 +255,7 @@ impl<V: StreamEncoder> Open<V> {
         Box::pin(self.readmit(out)).await
     }
 
-    /// Admits the caller again by its newest grant, then checks what the era depends on.
+    /// Admits the caller again by its newest grant and its labels, then checks what the era depends on.
     async fn readmit(&mut self, out: &mut Vec<u8>) -> Result<(), Obstacle> {
         let StreamContext { identity, caller, .. } = &mut self.context;
         match identity.readmit(caller).await {
@@ -263,6 +264,12 @@ impl<V: StreamEncoder> Open<V> {
                 return Err(Obstacle::Unknown);
             }
             Err(_) => return Err(Obstacle::End(StreamEnd::NotAllowed)),
+        }
+        let labels = caller.labels();
+        if labels != self.subscription.labels() {
+            let tenant = caller.credential().map_or(caller.tenant, |credential| credential.tenant);
+            let relabeled = self.subscription.relabel(labels, Scope::from(tenant)).await;
+            relabeled.map_err(|_| Obstacle::Unknown)?;
         }
         let expires_at = caller.grant.as_ref().and_then(|grant| grant.credential.expires_at);
         self.encoder.check(&self.subscription, expires_at, out).await

@@ -65,8 +65,8 @@ impl Endpoint {
             self.feed.wait_for_replicas(Scope::from(session.uid), revision).await;
         }
         let last = request.parts.headers.get(&LAST_EVENT_ID).map(|id| id.to_str().unwrap_or_default());
-        let ids = EventIds::new(&self.seal, session.uid);
-        let start = match Start::read(&ids, &session, last) {
+        let (ids, labels) = (EventIds::new(&self.seal, session.uid), caller.labels().digest());
+        let start = match Start::read(&ids, &session, labels, last) {
             Start::Resumed(watermark) if watermark > self.feed.head(caller.agent).await? => Start::Unreadable,
             start => start,
         };
@@ -77,8 +77,7 @@ impl Endpoint {
             subscription.mark_all_dirty();
         }
         let primed = ProtocolVersion::parse(&session.version).is_some_and(ProtocolVersion::primes_streams);
-        let mut encoder =
-            SessionEncoder::new(Arc::clone(&self.sessions), session, ids, subscription.watermark());
+        let mut encoder = SessionEncoder::new(Arc::clone(&self.sessions), session, ids, &subscription);
         let mut first = Vec::new();
         if primed {
             encoder.prime(&mut first);
@@ -117,6 +116,6 @@ impl Endpoint {
         let mut watched = vec![agents];
         watched.extend(own.filter(|own| *own != agents));
         watched.extend(session);
-        self.feed.subscribe(caller.tenant, caller.agent, &watched).await
+        self.feed.subscribe(caller.tenant, caller.agent, caller.labels(), &watched).await
     }
 }

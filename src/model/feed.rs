@@ -1,14 +1,35 @@
 //! Ports between the cached scopes and the change feed, so that neither imports the other.
 
+use std::collections::HashSet;
 use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
+use super::audience::Audience;
 use super::ids::{AgentId, ResourceUri, TenantId};
+use super::label::CallerLabels;
 use super::scope::{Change, Revision, Scope};
 
 /// A boxed future, as returned by the methods of object-safe traits.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Callers to whom the same URIs are served differently than before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServedAnew {
+    /// The callers.
+    pub callers: HashSet<CallerLabels>,
+    /// The URIs, each with the revision that changed it; `None` if this could not be determined.
+    pub uris: Option<Vec<(Revision, ResourceUri)>>,
+}
+
+impl ServedAnew {
+    /// The callers whom one of the changes concerns, for whom it could not be determined.
+    pub fn unknown(changes: &[(Change, Audience)], callers: &HashSet<CallerLabels>) -> Self {
+        let concerned =
+            |caller: &&CallerLabels| changes.iter().any(|(_, audience)| audience.includes(caller));
+        Self { callers: callers.iter().filter(concerned).cloned().collect(), uris: None }
+    }
+}
 
 /// The query for recent changes failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -74,16 +95,14 @@ pub trait Follower: Send + Sync + 'static {
     /// Reads the changes of a scope that is behind.
     fn catch_up(&self, scope: Scope) -> BoxFuture<'_, ()>;
 
-    /// The URIs among `uris` that are served differently since changes of the agent's resource templates,
-    /// each with the revision that changed it.
-    ///
-    /// # Errors
-    /// [`Unconfirmed`] if this could not be determined.
+    /// Which URIs among `uris` are served differently to the callers since changes of the agent's resource templates.
+    /// Callers whom none of the changes concerns are omitted.
     fn served<'a>(
         &'a self,
         tenant: TenantId,
         agent: AgentId,
-        changes: &'a [Change],
+        changes: &'a [(Change, Audience)],
         uris: &'a [ResourceUri],
-    ) -> BoxFuture<'a, Result<Vec<(Revision, ResourceUri)>, Unconfirmed>>;
+        callers: &'a HashSet<CallerLabels>,
+    ) -> BoxFuture<'a, Vec<ServedAnew>>;
 }

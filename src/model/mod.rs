@@ -3,6 +3,7 @@
 pub mod agent;
 pub mod algorithm;
 pub mod allocated;
+pub mod audience;
 pub mod audit;
 pub mod call;
 pub mod caller;

@@ -7,6 +7,8 @@ use uuid::Uuid;
 use super::horizon::Horizon;
 use super::snapshot::{Head, Snapshot};
 use super::{Store, StoreError};
+use crate::model::audience::Audience;
+use crate::model::label::{CallerLabels, Label};
 use crate::model::scope::{Change, ChangeKind, Revision, Scope};
 
 /// Result of a sweep.
@@ -26,19 +28,26 @@ pub struct Sweep {
 }
 
 impl Snapshot {
-    /// The changes of a scope after a revision, at most `limit`, in order.
-    pub async fn changes_after(
+    /// The changes of a scope after a revision that concern callers with these labels, at most `limit`, in order.
+    pub async fn changes_for(
         &mut self,
+        caller: &CallerLabels,
         scope: Scope,
         after: Revision,
         limit: usize,
     ) -> Result<Vec<Change>, StoreError> {
+        let labels = match caller {
+            CallerLabels::Everything => None,
+            CallerLabels::These(labels) => Some(labels.iter().map(Label::as_str).collect::<Vec<_>>()),
+        };
         let rows = sqlx::query!(
             "select revision, kind, subject from changes \
-             where scope = $1 and revision > $2 order by revision, ordinal limit $3",
+             where scope = $1 and revision > $2 and ($4::text[] is null or audience is null or audience && $4) \
+             order by revision, ordinal limit $3",
             scope.0,
             after.0,
             i64::try_from(limit).unwrap_or(i64::MAX),
+            labels.as_deref() as Option<&[&str]>,
         )
         .fetch_all(self.connection())
         .await?;
@@ -52,7 +61,8 @@ impl Snapshot {
 }
 
 impl Store {
-    /// Reads a scope's head and its changes after a revision, at most `limit`, in order; `None` if it has no head.
+    /// Reads a scope's head and its changes after a revision with their audiences, at most `limit`, in order; `None` if
+    /// it has no head.
     ///
     /// # Errors
     /// If the database does not answer.
@@ -61,9 +71,44 @@ impl Store {
         scope: Scope,
         after: Revision,
         limit: usize,
-    ) -> Result<Option<(Head, Vec<Change>)>, StoreError> {
+    ) -> Result<Option<(Head, Vec<(Change, Audience)>)>, StoreError> {
         self.read(async |connection| read_changes(connection, scope, after, limit).await).await
     }
+
+    /// The callers whom the changes of a scope after a revision concern, up to `until`.
+    ///
+    /// # Errors
+    /// If the database does not answer.
+    pub async fn audience_of_changes(
+        &self,
+        scope: Scope,
+        (after, until): (Revision, Revision),
+    ) -> Result<Audience, StoreError> {
+        let row = self
+            .read(async |connection| {
+                sqlx::query!(
+                    r#"select coalesce(bool_or(audience is null), true) as "everybody!",
+                        array(
+                            select distinct label from changes, unnest(audience) as label
+                            where scope = $1 and revision > $2 and revision <= $3
+                        ) as "labels!"
+                    from changes where scope = $1 and revision > $2 and revision <= $3"#,
+                    scope.0,
+                    after.0,
+                    until.0,
+                )
+                .fetch_one(connection)
+                .await
+            })
+            .await?;
+        Ok(audience((!row.everybody).then_some(row.labels)))
+    }
+}
+
+/// Parses a stored audience. Labels of a form that no caller has concern nobody.
+fn audience(stored: Option<Vec<String>>) -> Audience {
+    let labels = |texts: Vec<String>| texts.iter().filter_map(|text| Label::parse(text).ok()).collect();
+    stored.map_or(Audience::Everybody, |texts| Audience::Labels(labels(texts)))
 }
 
 async fn read_changes(
@@ -71,12 +116,13 @@ async fn read_changes(
     scope: Scope,
     after: Revision,
     limit: usize,
-) -> Result<Option<(Head, Vec<Change>)>, sqlx::Error> {
+) -> Result<Option<(Head, Vec<(Change, Audience)>)>, sqlx::Error> {
     // One statement, and so one snapshot.
     let rows = sqlx::query!(
-        r#"select h.revision as head, h.floor, c.revision as "revision?", c.kind as "kind?", c.subject as "subject?"
+        r#"select h.revision as head, h.floor, c.revision as "revision?", c.kind as "kind?", c.subject as "subject?",
+            c.audience as "audience?"
         from heads h left join lateral (
-            select revision, ordinal, kind, subject from changes
+            select revision, ordinal, kind, subject, audience from changes
             where scope = h.scope and revision > $2 order by revision, ordinal limit $3
         ) c on true
         where h.scope = $1 order by c.revision, c.ordinal"#,
@@ -90,7 +136,7 @@ async fn read_changes(
     let head = Head { revision: Revision(first.head), floor: Revision(first.floor) };
     let changes = rows.into_iter().filter_map(|row| {
         let (revision, kind) = (Revision(row.revision?), ChangeKind::parse(&row.kind?));
-        Some(Change { revision, kind, subject: row.subject? })
+        Some((Change { revision, kind, subject: row.subject? }, audience(row.audience)))
     });
     Ok(Some((head, changes.collect())))
 }

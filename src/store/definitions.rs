@@ -12,6 +12,7 @@ use super::batch::batches;
 use super::snapshot::Snapshot;
 use super::tagged_rows::{Source, TaggedRows};
 use super::write::{Log, Write};
+use crate::model::audience::Audience;
 use crate::model::content::ContentHash;
 use crate::model::definition::{DefinitionKind, Difference};
 use crate::model::fault::Fault;
@@ -75,6 +76,8 @@ pub struct Put<'n, K: DefinitionKind> {
     pub new: &'n K::New,
     /// The change that this is.
     pub change: ChangeKind,
+    /// The callers whom it concerns.
+    pub audience: Audience,
     /// If it references other contents than before: those referenced before, none for a new definition.
     freed: Option<Vec<ContentHash>>,
 }
@@ -82,9 +85,12 @@ pub struct Put<'n, K: DefinitionKind> {
 impl<'n, K: DefinitionKind> Put<'n, K> {
     /// The write that replaces a stored definition, if any, by a new one; `None` if both are the same.
     pub fn replacing(old: Option<&K>, new: &'n K::New) -> Option<Self> {
-        let Some(old) = old else { return Some(Self { new, change: K::ADDED, freed: Some(Vec::new()) }) };
+        let audience = Audience::of_change(old.map(K::labels), Some(K::labels_of(new)));
+        let Some(old) = old else {
+            return Some(Self { new, change: K::ADDED, audience, freed: Some(Vec::new()) });
+        };
         let Difference { change, contents } = old.difference(new)?;
-        Some(Self { new, change, freed: contents.then(|| hashes(old)) })
+        Some(Self { new, change, audience, freed: contents.then(|| hashes(old)) })
     }
 }
 
@@ -93,6 +99,8 @@ impl<'n, K: DefinitionKind> Put<'n, K> {
 pub struct Removal<'k> {
     /// Its key.
     pub key: &'k str,
+    /// The callers whom the removal concerns.
+    pub audience: Audience,
     /// The contents it references.
     freed: Vec<ContentHash>,
 }
@@ -100,7 +108,7 @@ pub struct Removal<'k> {
 impl<'k> Removal<'k> {
     /// The write that deletes a stored definition.
     pub fn of(old: &'k impl DefinitionKind) -> Self {
-        Self { key: old.key().borrow(), freed: hashes(old) }
+        Self { key: old.key().borrow(), audience: Audience::of(old.labels()), freed: hashes(old) }
     }
 }
 
@@ -231,8 +239,8 @@ impl Write {
     }
 }
 
-/// Writes a batch of definitions with their contents: `$9` is the tenant, `$10` the agent and `$14` the time; `$table`
-/// are the table expressions that write the definitions, whose own parameters begin at `$15`.
+/// Writes a batch of definitions with their contents: `$10` is the tenant, `$11` the agent and `$15` the time; `$table`
+/// are the table expressions that write the definitions, whose own parameters begin at `$16`.
 macro_rules! upsert {
     (($connection:expr, $batch:expr, $log:expr), $table:literal, $($argument:expr),* $(,)?) => {{
         let (hashes, bytes): (Vec<_>, Vec<_>) =
@@ -243,12 +251,12 @@ macro_rules! upsert {
             [
                 "stored as (
                     insert into contents (tenant, agent, hash, bytes)
-                    select $9, $10, new.* from unnest($11::bytea[], $12::bytea[]) as new
+                    select $10, $11, new.* from unnest($12::bytea[], $13::bytea[]) as new
                     on conflict (tenant, agent, hash) do update set orphaned_at = null
                 ),
                 freed as (
-                    update contents set orphaned_at = $14
-                    where (tenant, agent, hash) in (select $9::uuid, $10::uuid, unnest($13::bytea[]))
+                    update contents set orphaned_at = $15
+                    where (tenant, agent, hash) in (select $10::uuid, $11::uuid, unnest($14::bytea[]))
                 ), ",
                 $table,
                 ", "
@@ -269,7 +277,7 @@ macro_rules! upsert {
 }
 pub(super) use upsert;
 
-/// Deletes a batch of definitions: `$9` is the tenant, `$10` the agent, `$11` the keys.
+/// Deletes a batch of definitions: `$10` is the tenant, `$11` the agent, `$12` the keys.
 macro_rules! delete {
     (($connection:expr, $batch:expr, $log:expr), $deleted:literal) => {{
         logged!(
@@ -278,8 +286,8 @@ macro_rules! delete {
                 $deleted,
                 "),
                 freed as (
-                    update contents set orphaned_at = $13
-                    where (tenant, agent, hash) in (select $9::uuid, $10::uuid, unnest($12::bytea[]))
+                    update contents set orphaned_at = $14
+                    where (tenant, agent, hash) in (select $10::uuid, $11::uuid, unnest($13::bytea[]))
                 ), "
             ],
             $log,

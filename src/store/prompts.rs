@@ -136,9 +136,9 @@ impl Table for Prompt {
             "put as (
                 insert into prompts
                 (tenant, agent, labels, name, title, description, icons, meta, arguments, messages, revision)
-                select $9, $10, string_to_array(labels, ' '), name, title, description, icons, meta, arguments,
-                messages, $23 from unnest($15::text[], $16::text[], $17::text[], $18::text[], $19::text[],
-                $20::text[], $21::bytea[], $22::text[])
+                select $10, $11, string_to_array(labels, ' '), name, title, description, icons, meta, arguments,
+                messages, $24 from unnest($16::text[], $17::text[], $18::text[], $19::text[], $20::text[],
+                $21::text[], $22::bytea[], $23::text[])
                 as new (name, title, description, icons, meta, arguments, messages, labels)
                 on conflict (tenant, agent, name) do update set
                 title = excluded.title, description = excluded.description, icons = excluded.icons,
@@ -164,7 +164,7 @@ impl Table for Prompt {
     ) -> Result<(), StoreError> {
         delete!(
             (connection, batch, log),
-            "delete from prompts where (tenant, agent, name) in (select $9::uuid, $10::uuid, unnest($11::text[]))"
+            "delete from prompts where (tenant, agent, name) in (select $10::uuid, $11::uuid, unnest($12::text[]))"
         )
     }
 }

@@ -210,9 +210,9 @@ impl Table for Resource {
                 insert into resources
                 (tenant, agent, labels, uri, name, title, description, mime_type, annotations, icons, meta, source,
                 revision, last_modified)
-                select $9, $10, string_to_array(labels, ' '), uri, name, title, description, mime_type, annotations,
-                icons, meta, 'inline', $33, $14 from unnest($15::text[], $16::text[], $17::text[], $18::text[],
-                $19::text[], $20::text[], $21::text[], $22::text[], $23::text[]) as new (uri, name, title,
+                select $10, $11, string_to_array(labels, ' '), uri, name, title, description, mime_type, annotations,
+                icons, meta, 'inline', $34, $15 from unnest($16::text[], $17::text[], $18::text[], $19::text[],
+                $20::text[], $21::text[], $22::text[], $23::text[], $24::text[]) as new (uri, name, title,
                 description, mime_type, annotations, icons, meta, labels)
                 on conflict (tenant, agent, uri) do update set
                 name = excluded.name, title = excluded.title, description = excluded.description,
@@ -222,14 +222,14 @@ impl Table for Resource {
             ),
             lost as (
                 delete from resource_contents where (tenant, agent, uri, ordinal) in (
-                    select $9::uuid, $10::uuid, unnest($31::text[]), unnest($32::integer[])
+                    select $10::uuid, $11::uuid, unnest($32::text[]), unnest($33::integer[])
                 )
             ),
             parts as (
                 insert into resource_contents
                 (tenant, agent, uri, ordinal, part_uri, mime_type, kind, hash, size)
-                select $9, $10, new.* from unnest($24::text[], $25::integer[], $26::text[], $27::text[], $28::text[],
-                $29::bytea[], $30::bigint[]) as new
+                select $10, $11, new.* from unnest($25::text[], $26::integer[], $27::text[], $28::text[], $29::text[],
+                $30::bytea[], $31::bigint[]) as new
                 on conflict (tenant, agent, uri, ordinal) do update set
                 part_uri = excluded.part_uri, mime_type = excluded.mime_type, kind = excluded.kind,
                 hash = excluded.hash, size = excluded.size
@@ -264,7 +264,7 @@ impl Table for Resource {
         // With the references to their contents.
         delete!(
             (connection, batch, log),
-            "delete from resources where (tenant, agent, uri) in (select $9::uuid, $10::uuid, unnest($11::text[]))"
+            "delete from resources where (tenant, agent, uri) in (select $10::uuid, $11::uuid, unnest($12::text[]))"
         )
     }
 }

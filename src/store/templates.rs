@@ -146,10 +146,10 @@ impl Table for ResourceTemplate {
                 insert into templates
                 (tenant, agent, labels, uri_template, name, title, description, mime_type, annotations, icons, meta,
                 completions, body, revision)
-                select $9, $10, string_to_array(labels, ' '), uri_template, name, title, description, mime_type,
-                annotations, icons, meta, completions, body, $26 from unnest($15::text[], $16::text[], $17::text[],
-                $18::text[], $19::text[], $20::text[], $21::text[], $22::text[], $23::text[], $24::bytea[],
-                $25::text[]) as new (uri_template, name, title, description, mime_type, annotations, icons, meta,
+                select $10, $11, string_to_array(labels, ' '), uri_template, name, title, description, mime_type,
+                annotations, icons, meta, completions, body, $27 from unnest($16::text[], $17::text[], $18::text[],
+                $19::text[], $20::text[], $21::text[], $22::text[], $23::text[], $24::text[], $25::bytea[],
+                $26::text[]) as new (uri_template, name, title, description, mime_type, annotations, icons, meta,
                 completions, body, labels)
                 on conflict (tenant, agent, uri_template) do update set
                 name = excluded.name, title = excluded.title, description = excluded.description,
@@ -180,7 +180,7 @@ impl Table for ResourceTemplate {
         delete!(
             (connection, batch, log),
             "delete from templates
-            where (tenant, agent, uri_template) in (select $9::uuid, $10::uuid, unnest($11::text[]))"
+            where (tenant, agent, uri_template) in (select $10::uuid, $11::uuid, unnest($12::text[]))"
         )
     }
 }

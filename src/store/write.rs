@@ -8,8 +8,10 @@ use super::audit::entry::Entry;
 pub use super::audit::entry::WriteSummary;
 use super::audit::outbox::OutboxRow;
 use super::batch::batches;
+use super::columns::joined;
 use super::lease::Lease;
 use super::{Store, StoreError};
+use crate::model::audience::Audience;
 use crate::model::audit::write::AuditedWrite;
 use crate::model::fault::Fault;
 use crate::model::scope::{ChangeKind, Revision, Scope};
@@ -40,9 +42,20 @@ pub struct Committed {
 struct LockedScope {
     scope: Scope,
     next: Revision,
-    changes: Vec<(ChangeKind, String)>,
+    changes: Vec<NewChange>,
     /// How many of the changes are logged.
     logged: usize,
+}
+
+/// A change to be committed.
+#[derive(Debug)]
+pub struct NewChange {
+    /// What is changed.
+    pub kind: ChangeKind,
+    /// The subject, as in [`Change`](crate::model::scope::Change).
+    pub subject: String,
+    /// The callers whom it concerns.
+    audience: Audience,
 }
 
 /// The rows that log a write, one array per column: its changes, which raise the heads, and its audit row.
@@ -53,11 +66,12 @@ pub struct Log<'w> {
     pub(super) ordinals: Vec<i32>,
     pub(super) kinds: Vec<&'static str>,
     pub(super) subjects: Vec<&'w str>,
+    pub(super) audiences: Vec<Option<String>>,
     pub(super) audited: Option<&'w OutboxRow>,
 }
 
 /// A change with its scope, revision and ordinal.
-type Row<'w> = (Scope, Revision, i32, &'w (ChangeKind, String));
+type Row<'w> = (Scope, Revision, i32, &'w NewChange);
 
 impl<'w> Log<'w> {
     fn of(rows: &[Row<'w>], audited: Option<&'w OutboxRow>) -> Self {
@@ -65,21 +79,24 @@ impl<'w> Log<'w> {
             scopes: rows.iter().map(|(scope, ..)| scope.0).collect(),
             revisions: rows.iter().map(|(_, revision, ..)| revision.0).collect(),
             ordinals: rows.iter().map(|(_, _, ordinal, _)| *ordinal).collect(),
-            kinds: rows.iter().map(|(.., (kind, _))| kind.as_str()).collect(),
-            subjects: rows.iter().map(|(.., (_, subject))| subject.as_str()).collect(),
+            kinds: rows.iter().map(|(.., change)| change.kind.as_str()).collect(),
+            subjects: rows.iter().map(|(.., change)| change.subject.as_str()).collect(),
+            audiences: rows.iter().map(|(.., change)| change.audience.labels().map(joined)).collect(),
             audited,
         }
     }
 }
 
-/// A statement that logs a write: its rows are `$1` to `$8`. It begins with other changes to avoid round trips for them,
+/// A statement that logs a write: its rows are `$1` to `$9`. It begins with other changes to avoid round trips for them,
 /// each a table expression with a comma after it.
 macro_rules! logged {
     ([$($changes:literal),*], $log:expr, $($argument:expr),* $(,)?) => {
         sqlx::query!(
             "with " $(+ $changes)* + "written as (
-                insert into changes (scope, revision, ordinal, kind, subject)
-                select * from unnest($1::uuid[], $2::bigint[], $3::integer[], $4::text[], $5::text[])
+                insert into changes (scope, revision, ordinal, kind, subject, audience)
+                select new.scope, new.revision, new.ordinal, new.kind, new.subject, string_to_array(new.audience, ' ')
+                from unnest($1::uuid[], $2::bigint[], $3::integer[], $4::text[], $5::text[], $9::text[])
+                as new (scope, revision, ordinal, kind, subject, audience)
                 returning scope, revision, ordinal
             ),
             audited as (
@@ -96,6 +113,7 @@ macro_rules! logged {
             $log.audited.map(|row| row.id),
             crate::model::audit::encoding::VERSION,
             $log.audited.map(|row| row.event.as_slice()),
+            &$log.audiences as &[Option<String>],
             $($argument),*
         )
     };
@@ -153,10 +171,21 @@ impl Write {
         Ok(next)
     }
 
-    /// Records a change of a locked scope.
+    /// Records a change of a locked scope that concerns everybody.
     pub fn change(&mut self, scope: Scope, kind: ChangeKind, subject: impl Into<String>) {
+        self.change_for(Audience::Everybody, scope, kind, subject);
+    }
+
+    /// Records a change of a locked scope.
+    pub fn change_for(
+        &mut self,
+        audience: Audience,
+        scope: Scope,
+        kind: ChangeKind,
+        subject: impl Into<String>,
+    ) {
         if let Some(locked) = self.scopes.iter_mut().find(|locked| locked.scope == scope) {
-            locked.changes.push((kind, subject.into()));
+            locked.changes.push(NewChange { kind, subject: subject.into(), audience });
         }
     }
 
@@ -166,7 +195,7 @@ impl Write {
     }
 
     /// The changes to be committed, by scope, with its new revision.
-    pub fn changes(&self) -> impl Iterator<Item = (Scope, Revision, &[(ChangeKind, String)])> {
+    pub fn changes(&self) -> impl Iterator<Item = (Scope, Revision, &[NewChange])> {
         self.scopes.iter().map(|locked| (locked.scope, locked.next, locked.changes.as_slice()))
     }
 
@@ -199,7 +228,7 @@ impl Write {
     /// [`StoreError`]; [`Fault::Internal`] if the write belongs to a call and has no summary.
     pub async fn log(&mut self) -> Result<(), Fault> {
         let (connection, rows, mut audited) = self.unlogged()?;
-        for batch in batches(&rows, |(.., (_, subject))| subject.len()) {
+        for batch in batches(&rows, |(.., change)| change.subject.len()) {
             let log = Log::of(batch, audited.take());
             logged!([], log,).execute(&mut *connection).await.map_err(StoreError::from)?;
         }

@@ -4,3 +4,4 @@ mod admin;
 mod commands;
 mod credentials;
 mod refusals;
+mod streams;

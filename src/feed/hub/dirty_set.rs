@@ -1,11 +1,13 @@
 //! The dirty set of one stream: the subjects that it has yet to send, each with the first revision that made it
 //! dirty. Backpressure of a slow client: a set is bounded by the subscriptions, however slowly the client reads.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use crate::model::audience::Audience;
+use crate::model::label::CallerLabels;
 use crate::model::scope::Revision;
 use crate::model::subject::{Interest, Subject};
 
@@ -19,11 +21,31 @@ pub(super) struct DirtySet {
 
 #[derive(Debug, Default)]
 struct State {
+    /// The labels of the stream's caller: changes that do not concern it are not marked.
+    labels: CallerLabels,
     interests: HashMap<Subject, InterestState>,
     /// In the order in which they are sent.
     dirty: BTreeSet<(Revision, Subject)>,
     /// Whether the stream must recheck whether it may continue.
     recheck: bool,
+}
+
+/// The streams that a change is marked in.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Recipients<'a> {
+    /// Those whose callers the change concerns.
+    Of(&'a Audience),
+    /// Those of these callers.
+    With(&'a HashSet<CallerLabels>),
+}
+
+impl Recipients<'_> {
+    fn include(self, labels: &CallerLabels) -> bool {
+        match self {
+            Self::Of(audience) => audience.includes(labels),
+            Self::With(callers) => callers.contains(labels),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -34,6 +56,21 @@ struct InterestState {
 }
 
 impl DirtySet {
+    /// The set of a stream whose caller has these labels.
+    pub(super) fn new(labels: CallerLabels) -> Self {
+        Self { state: Mutex::new(State { labels, ..State::default() }), changed: Notify::new() }
+    }
+
+    /// The labels of the stream's caller.
+    pub(super) fn labels(&self) -> CallerLabels {
+        self.state.lock().labels.clone()
+    }
+
+    /// Sets the labels of the stream's caller.
+    pub(super) fn set_labels(&self, labels: CallerLabels) {
+        self.state.lock().labels = labels;
+    }
+
     /// Adds interests; existing ones remain unchanged.
     pub(super) fn add(&self, interests: &[Interest]) {
         let mut state = self.state.lock();
@@ -62,6 +99,15 @@ impl DirtySet {
         }
     }
 
+    /// As [`mark`](Self::mark), if the stream is a recipient.
+    pub(super) fn mark_of(&self, recipients: Recipients<'_>, subject: &Subject, revision: Revision) {
+        let mut state = self.state.lock();
+        if recipients.include(&state.labels) && state.mark(subject, revision) {
+            drop(state);
+            self.changed.notify_one();
+        }
+    }
+
     /// Marks subjects dirty from `first` on, whatever the revision of the interest, because their changes are
     /// unknown.
     pub(super) fn mark_unknown<'s>(&self, subjects: impl IntoIterator<Item = &'s Subject>, first: Revision) {
@@ -75,6 +121,13 @@ impl DirtySet {
     /// Marks the subjects of all interests dirty from `first` on.
     pub(super) fn mark_all(&self, first: Revision) {
         self.mark_unknown(&self.subjects(), first);
+    }
+
+    /// As [`mark_all`](Self::mark_all), if the changes concern the stream's caller.
+    pub(super) fn mark_all_of(&self, audience: &Audience, first: Revision) {
+        if audience.includes(&self.labels()) {
+            self.mark_all(first);
+        }
     }
 
     /// Marks everything dirty because the revisions of the previous timeline do not apply any more.

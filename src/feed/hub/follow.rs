@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use super::effects::Effects;
 use super::streams::MAX_CHANGES;
-use super::topic::{Affected, Topic, affects_templated_uris, directly_affected};
+use super::topic::Topic;
 use crate::feed::service::Feed;
-use crate::model::ids::ResourceUri;
-use crate::model::scope::{Change, Revision, Scope};
+use crate::model::audience::Audience;
+use crate::model::scope::{Revision, Scope};
 use crate::model::sources::FailPoint;
 use crate::store::StoreError;
 
@@ -56,17 +57,21 @@ impl Feed {
         let read = self.hub.limit(self.store.changes_after(scope, seen, MAX_CHANGES + 1)).await?;
         // The agent was deleted: its streams end by their own recheck.
         let Some((head, changes)) = read else {
-            topic.mark(&[], Revision(topic.wanted.load(Ordering::Acquire)), timeline);
+            topic.mark(&Effects::default(), Revision(topic.wanted.load(Ordering::Acquire)), timeline);
             return Ok(());
         };
         self.wait_for_streams(scope, head.revision).await;
-        // Otherwise the changes are not all retained, or too many.
-        if head.floor <= seen && changes.len() <= MAX_CHANGES {
-            self.sources.pause(FailPoint::BeforeDelivery).await;
-            let affected = self.affected_subjects(topic, &changes, || topic.uris()).await;
-            topic.mark(&affected, head.revision, timeline);
+        if head.floor > seen {
+            // The changes are not all retained, so they may concern everybody.
+            topic.mark_all(&Audience::Everybody, head.revision, timeline);
+        } else if changes.len() > MAX_CHANGES {
+            let range = (seen, head.revision);
+            let audience = self.hub.limit(self.store.audience_of_changes(scope, range)).await?;
+            topic.mark_all(&audience, head.revision, timeline);
         } else {
-            topic.mark_all(head.revision, timeline);
+            self.sources.pause(FailPoint::BeforeDelivery).await;
+            let effects = self.effects_of(topic, &changes, || topic.watched()).await;
+            topic.mark(&effects, head.revision, timeline);
         }
         Ok(())
     }
@@ -79,36 +84,5 @@ impl Feed {
         self.wait_for_streams(scope, head).await;
         topic.start_at(head, timeline);
         Ok(())
-    }
-
-    /// The subjects that changes affect, each with its revision. `uris` is called if resource templates
-    /// changed, to find out which URIs are served differently.
-    pub(super) async fn affected_subjects(
-        &self,
-        topic: &Topic,
-        changes: &[Change],
-        uris: impl FnOnce() -> Vec<ResourceUri>,
-    ) -> Vec<(Revision, Affected)> {
-        let mut affected: Vec<_> = changes.iter().flat_map(directly_affected).collect();
-        let template_changes: Vec<_> =
-            changes.iter().filter(|change| affects_templated_uris(change.kind)).cloned().collect();
-        let Some(last) = template_changes.last().map(|change| change.revision) else { return affected };
-        let uris = uris();
-        if uris.is_empty() {
-            return affected;
-        }
-        let served = match self.follower.get() {
-            Some(follower) => follower.served(topic.tenant, topic.agent, &template_changes, &uris).await.ok(),
-            None => None,
-        };
-        match served {
-            Some(served) => {
-                affected
-                    .extend(served.into_iter().map(|(revision, uri)| (revision, Affected::Resource(uri))));
-            }
-            // Without an answer, every URI may have changed.
-            None => affected.extend(uris.into_iter().map(|uri| (last, Affected::Resource(uri)))),
-        }
-        affected
     }
 }

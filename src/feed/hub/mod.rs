@@ -6,6 +6,7 @@
 //! read the new state from any replica. A stream keeps a set, never a queue.
 
 mod dirty_set;
+mod effects;
 mod follow;
 mod replay;
 pub(super) mod streams;

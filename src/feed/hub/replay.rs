@@ -1,11 +1,13 @@
 //! Replays the changes between a client's last known revision and its new interest from the `changes` table.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::dirty_set::DirtySet;
+use super::effects::{Affected, Effects, TemplateEffects, Watched};
 use super::streams::MAX_CHANGES;
-use super::topic::{Affected, Topic};
+use super::topic::Topic;
 use crate::feed::service::Feed;
+use crate::model::audience::Audience;
 use crate::model::scope::{Revision, Scope};
 use crate::model::sources::FailPoint;
 use crate::model::subject::{Interest, Subject};
@@ -28,11 +30,11 @@ impl Feed {
         }
         let since = interests.iter().map(|interest| interest.since).min();
         let Some(since) = since.filter(|since| *since < until) else { return Ok(true) };
-        let scope = Scope::from(topic.agent);
+        let (scope, caller) = (Scope::from(topic.agent), subscriber.labels());
         // Floor and rows in one snapshot: rows that are pruned meanwhile remain visible, or the floor shows it.
         let read = self.hub.read(&self.store, scope, async |view, head| {
             self.sources.pause(FailPoint::DuringReplay).await;
-            let changes = view.changes_after(scope, since, MAX_CHANGES + 1).await?;
+            let changes = view.changes_for(&caller, scope, since, MAX_CHANGES + 1).await?;
             let known = head.floor <= since && changes.len() <= MAX_CHANGES;
             Ok(known.then_some(changes))
         });
@@ -44,8 +46,20 @@ impl Feed {
         changes.retain(|change| change.revision <= until);
         let subjects: HashMap<_, _> =
             interests.iter().map(|i| (affected_key(&i.subject), &i.subject)).collect();
-        let uris = || interests.iter().filter_map(|interest| uri_of(&interest.subject)).collect();
-        for (revision, affected) in self.affected_subjects(topic, &changes, uris).await {
+        let uris: Vec<_> = interests.iter().filter_map(|interest| uri_of(&interest.subject)).collect();
+        // All of these changes concern the stream's caller.
+        let changes: Vec<_> = changes.into_iter().map(|change| (change, Audience::Everybody)).collect();
+        let watched = || Watched { uris: uris.clone(), callers: HashSet::from([caller]), additions: 0 };
+        let Effects { direct, templates } = self.effects_of(topic, &changes, watched).await;
+        let direct = direct.into_iter().map(|(revision, affected, _)| (revision, affected));
+        let templated = templates.map(|TemplateEffects { last, served, .. }| {
+            let known = served.into_iter().next().and_then(|served| served.uris);
+            // What is not known may have changed.
+            known.unwrap_or_else(|| uris.into_iter().map(|uri| (last, uri)).collect())
+        });
+        let templated = templated.into_iter().flatten();
+        let affected = direct.chain(templated.map(|(revision, uri)| (revision, Affected::Resource(uri))));
+        for (revision, affected) in affected {
             if let Some(subject) = subjects.get(&affected) {
                 subscriber.mark(subject, revision);
             }

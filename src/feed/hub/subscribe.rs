@@ -11,11 +11,12 @@ use super::topic::Topic;
 use crate::feed::service::Feed;
 use crate::model::fault::Fault;
 use crate::model::ids::{AgentId, TenantId};
+use crate::model::label::CallerLabels;
 use crate::model::scope::{Revision, Scope};
 
 impl Feed {
-    /// Subscribes to an agent, without any interests yet. The subscription is asked to recheck whether it may
-    /// continue when one of the scopes `watched` changes.
+    /// Subscribes to an agent, without any interests yet, for a caller with these labels. The subscription is asked to
+    /// recheck whether it may continue when one of the scopes `watched` changes.
     ///
     /// # Errors
     /// [`Fault::StorageUnavailable`] if the agent's head could not be read in time.
@@ -23,10 +24,11 @@ impl Feed {
         self: &Arc<Self>,
         tenant: TenantId,
         agent: AgentId,
+        labels: CallerLabels,
         watched: &[Scope],
     ) -> Result<Subscription, Fault> {
         let topic = self.topic(tenant, agent);
-        let subscriber = Arc::new(DirtySet::default());
+        let subscriber = Arc::new(DirtySet::new(labels));
         self.hub.watch(watched, &subscriber);
         // From here on, dropping the subscription undoes the registration.
         let subscription = Subscription::new(Arc::clone(self), topic, subscriber, watched.to_vec());
@@ -40,7 +42,17 @@ impl Feed {
     /// [`Fault::StorageUnavailable`] if the database does not answer; [`Fault::Forbidden`] if the agent does
     /// not exist any more.
     pub async fn head(&self, agent: AgentId) -> Result<Revision, Fault> {
-        let scope = Scope::from(agent);
+        self.head_of(Scope::from(agent)).await
+    }
+
+    /// Waits until every replica has acknowledged the current revision of a scope.
+    pub(super) async fn acknowledge(&self, scope: Scope) -> Result<(), Fault> {
+        let head = self.head_of(scope).await?;
+        self.wait_for_replicas(scope, head).await;
+        Ok(())
+    }
+
+    async fn head_of(&self, scope: Scope) -> Result<Revision, Fault> {
         let head = self.hub.read(&self.store, scope, async |_, head| Ok(head.revision)).await;
         head.map_err(|_| Fault::StorageUnavailable)?.ok_or(Fault::Forbidden)
     }

@@ -6,6 +6,7 @@ use super::dirty_set::DirtySet;
 use super::topic::Topic;
 use crate::feed::service::Feed;
 use crate::model::fault::Fault;
+use crate::model::label::CallerLabels;
 use crate::model::scope::{Revision, Scope};
 use crate::model::sources::FailPoint;
 use crate::model::subject::{Interest, Subject};
@@ -75,6 +76,23 @@ impl Subscription {
     /// The subjects of all interests.
     pub fn subjects(&self) -> Vec<Subject> {
         self.subscriber.subjects()
+    }
+
+    /// The labels of the stream's caller.
+    pub fn labels(&self) -> CallerLabels {
+        self.subscriber.labels()
+    }
+
+    /// Sets new labels of the stream's caller, and marks every interest dirty: it sees other definitions. Waits until
+    /// every replica answers by the current state of `granted`, the scope that the labels were changed in.
+    ///
+    /// # Errors
+    /// [`Fault::StorageUnavailable`] if the scope's revision could not be read; [`Fault::Forbidden`] if it is gone. The
+    /// labels remain as they were.
+    pub async fn relabel(&self, labels: CallerLabels, granted: Scope) -> Result<(), Fault> {
+        self.feed.acknowledge(granted).await?;
+        self.topic.relabel(&self.subscriber, labels);
+        Ok(())
     }
 
     /// Marks every interest dirty, including what was already sent.

@@ -1,6 +1,6 @@
 //! The topic of one agent: reads the agent's changes in order and marks the subjects they affect.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
@@ -8,9 +8,12 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::dirty_set::DirtySet;
+use super::dirty_set::{DirtySet, Recipients};
+use super::effects::{Affected, Effects, TemplateEffects, Watched};
+use crate::model::audience::Audience;
 use crate::model::ids::{AgentId, ResourceUri, TenantId};
-use crate::model::scope::{Change, ChangeKind, Revision};
+use crate::model::label::CallerLabels;
+use crate::model::scope::Revision;
 use crate::model::subject::{Interest, Subject, WatchedUri};
 
 /// An agent with open streams.
@@ -34,9 +37,20 @@ pub(super) struct Topic {
 struct Index {
     resource_list: Vec<Arc<DirtySet>>,
     prompt_list: Vec<Arc<DirtySet>>,
-    uris: HashMap<ResourceUri, (Arc<WatchedUri>, Vec<Arc<DirtySet>>)>,
+    uris: HashMap<ResourceUri, UriEntry>,
     /// All streams of the agent.
     subscribers: Vec<Arc<DirtySet>>,
+    /// Number of URIs added so far.
+    additions: u64,
+}
+
+/// A URI with interested streams.
+#[derive(Debug)]
+struct UriEntry {
+    watched: Arc<WatchedUri>,
+    subscribers: Vec<Arc<DirtySet>>,
+    /// Its number among the URIs added.
+    number: u64,
 }
 
 impl Topic {
@@ -138,31 +152,46 @@ impl Topic {
         self.index.lock().subscribers.retain(|other| !Arc::ptr_eq(other, subscriber));
     }
 
-    /// The URIs with an interested stream.
-    pub(super) fn uris(&self) -> Vec<ResourceUri> {
-        self.index.lock().uris.keys().cloned().collect()
+    /// Sets the labels of a stream's caller. It sees other definitions from now on, so everything is marked dirty.
+    pub(super) fn relabel(&self, subscriber: &DirtySet, labels: CallerLabels) {
+        // No change is marked meanwhile.
+        let _index = self.index.lock();
+        subscriber.set_labels(labels);
+        subscriber.mark_all(Revision(1));
+    }
+
+    /// The URIs with an interested stream, and the labels of the callers of streams.
+    pub(super) fn watched(&self) -> Watched {
+        let index = self.index.lock();
+        let uris: Vec<_> = index.uris.keys().cloned().collect();
+        let callers = if uris.is_empty() { HashSet::new() } else { index.callers() };
+        Watched { uris, callers, additions: index.additions }
     }
 
     /// Marks the affected subjects and records that every change up to `until` is marked.
-    pub(super) fn mark(&self, affected: &[(Revision, Affected)], until: Revision, timeline: u64) {
+    pub(super) fn mark(&self, effects: &Effects, until: Revision, timeline: u64) {
         let index = self.index.lock();
         if self.timeline() != timeline {
             return;
         }
-        for (revision, affected) in affected {
-            index.mark(*revision, affected);
+        for (revision, affected, audience) in &effects.direct {
+            index.mark(Recipients::Of(audience), *revision, affected);
+        }
+        if let Some(templates) = &effects.templates {
+            index.mark_templated(templates);
         }
         self.seen.store(until.0, Ordering::Release);
     }
 
-    pub(super) fn mark_all(&self, until: Revision, timeline: u64) {
+    /// Marks everything dirty for the callers of an audience, and records that every change up to `until` is marked.
+    pub(super) fn mark_all(&self, audience: &Audience, until: Revision, timeline: u64) {
         let index = self.index.lock();
         if self.timeline() != timeline {
             return;
         }
         let first = Revision(self.seen().0 + 1);
         for subscriber in &index.subscribers {
-            subscriber.mark_all(first);
+            subscriber.mark_all_of(audience, first);
         }
         self.seen.store(until.0, Ordering::Release);
     }
@@ -179,9 +208,11 @@ impl Index {
             Subject::ResourceList => (Subject::ResourceList, &mut self.resource_list),
             Subject::PromptList => (Subject::PromptList, &mut self.prompt_list),
             Subject::Resource(watched) => {
-                let uri = watched.uri.clone();
-                let (watched, subscribers) = self.uris.entry(uri).or_insert_with(|| (watched, Vec::new()));
-                (Subject::Resource(Arc::clone(watched)), subscribers)
+                let entry = self.uris.entry(watched.uri.clone()).or_insert_with(|| {
+                    self.additions += 1;
+                    UriEntry { watched, subscribers: Vec::new(), number: self.additions }
+                });
+                (Subject::Resource(Arc::clone(&entry.watched)), &mut entry.subscribers)
             }
         };
         if !subscribers.iter().any(|other| Arc::ptr_eq(other, subscriber)) {
@@ -198,7 +229,7 @@ impl Index {
             Subject::ResourceList => remove(&mut self.resource_list),
             Subject::PromptList => remove(&mut self.prompt_list),
             Subject::Resource(watched) => {
-                if let Some((_, subscribers)) = self.uris.get_mut(&watched.uri) {
+                if let Some(UriEntry { subscribers, .. }) = self.uris.get_mut(&watched.uri) {
                     remove(subscribers);
                     if subscribers.is_empty() {
                         self.uris.remove(&watched.uri);
@@ -208,51 +239,56 @@ impl Index {
         }
     }
 
-    fn mark(&self, revision: Revision, affected: &Affected) {
-        let all = |subscribers: &[Arc<DirtySet>], subject: &Subject| {
-            for subscriber in subscribers {
-                subscriber.mark(subject, revision);
-            }
+    /// The labels of all streams' callers.
+    fn callers(&self) -> HashSet<CallerLabels> {
+        self.subscribers.iter().map(|subscriber| subscriber.labels()).collect()
+    }
+
+    fn mark(&self, recipients: Recipients<'_>, revision: Revision, affected: &Affected) {
+        let (subscribers, subject) = match affected {
+            Affected::ResourceList => (&self.resource_list, Subject::ResourceList),
+            Affected::PromptList => (&self.prompt_list, Subject::PromptList),
+            Affected::Resource(uri) => return self.mark_uri(recipients, revision, uri),
         };
-        match affected {
-            Affected::ResourceList => all(&self.resource_list, &Subject::ResourceList),
-            Affected::PromptList => all(&self.prompt_list, &Subject::PromptList),
-            Affected::Resource(uri) => {
-                if let Some((watched, subscribers)) = self.uris.get(uri.as_str()) {
-                    all(subscribers, &Subject::Resource(Arc::clone(watched)));
+        mark_each(subscribers, recipients, &subject, revision);
+    }
+
+    fn mark_uri(&self, recipients: Recipients<'_>, revision: Revision, uri: &ResourceUri) {
+        if let Some(UriEntry { watched, subscribers, .. }) = self.uris.get(uri.as_str()) {
+            mark_each(subscribers, recipients, &Subject::Resource(Arc::clone(watched)), revision);
+        }
+    }
+
+    fn mark_templated(&self, changed: &TemplateEffects) {
+        let TemplateEffects { last, audience, watched: Watched { uris, callers, additions }, .. } = changed;
+        // What the changes affect was determined without the URIs and callers that were added since.
+        let new_uris = self.uris.iter().filter(|(_, entry)| entry.number > *additions);
+        new_uris.for_each(|(uri, _)| self.mark_uri(Recipients::Of(audience), *last, uri));
+        let mut new_callers = self.callers();
+        new_callers.retain(|caller| !callers.contains(caller) && audience.includes(caller));
+        if !new_callers.is_empty() {
+            uris.iter().for_each(|uri| self.mark_uri(Recipients::With(&new_callers), *last, uri));
+        }
+        for served in &changed.served {
+            let recipients = Recipients::With(&served.callers);
+            match &served.uris {
+                Some(served) => {
+                    served.iter().for_each(|(revision, uri)| self.mark_uri(recipients, *revision, uri));
                 }
+                // What is not known may have changed.
+                None => uris.iter().for_each(|uri| self.mark_uri(recipients, *last, uri)),
             }
         }
     }
 }
 
-/// A subject that a change affects.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) enum Affected {
-    /// The list of resources or of resource templates.
-    ResourceList,
-    /// The list of prompts.
-    PromptList,
-    /// The content of a URI.
-    Resource(ResourceUri),
-}
-
-/// Whether the change may affect URIs that are served by a resource template.
-pub(super) fn affects_templated_uris(kind: ChangeKind) -> bool {
-    kind.relists_templates() || kind == ChangeKind::TemplateBody
-}
-
-/// The subjects that a change affects without regard to templates, each with its revision.
-pub(super) fn directly_affected(change: &Change) -> impl Iterator<Item = (Revision, Affected)> {
-    let kind = change.kind;
-    let relists =
-        matches!(kind, ChangeKind::ResourceAdded | ChangeKind::ResourceRemoved | ChangeKind::ResourceDefined);
-    let list = if relists || kind.relists_templates() {
-        Some(Affected::ResourceList)
-    } else {
-        kind.relists_prompts().then_some(Affected::PromptList)
-    };
-    let uri = if kind.is_of_resource() { ResourceUri::parse(&change.subject).ok() } else { None };
-    let revision = change.revision;
-    list.into_iter().chain(uri.map(Affected::Resource)).map(move |affected| (revision, affected))
+fn mark_each(
+    subscribers: &[Arc<DirtySet>],
+    recipients: Recipients<'_>,
+    subject: &Subject,
+    revision: Revision,
+) {
+    for subscriber in subscribers {
+        subscriber.mark_of(recipients, subject, revision);
+    }
 }

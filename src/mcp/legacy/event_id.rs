@@ -10,13 +10,14 @@ use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundK
 
 use crate::http::cursor::CursorSeal;
 use crate::model::ids::SessionUid;
+use crate::model::label::LabelsDigest;
 use crate::model::scope::Revision;
 use crate::model::sources::Random;
 
 /// The name under which the keys are derived from the gateway's secret.
 const KEY: &str = "session event ids";
 /// The bytes of an encoded position.
-const POSITION: usize = 24;
+const POSITION: usize = 32;
 
 /// The position after an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +28,8 @@ pub struct Position {
     pub watermark: Revision,
     /// The number of the event in its stream.
     pub event: u64,
+    /// The labels of the caller that it was sent to.
+    pub labels: LabelsDigest,
 }
 
 /// Seals and opens the event ids of one session.
@@ -68,19 +71,21 @@ impl EventIds {
 
 impl Position {
     fn to_bytes(self) -> [u8; POSITION] {
-        let numbers = [self.stream.to_be_bytes(), self.watermark.0.to_be_bytes(), self.event.to_be_bytes()];
+        let Self { stream, watermark, event, labels } = self;
+        let members = [stream.to_be_bytes(), watermark.0.to_be_bytes(), event.to_be_bytes(), labels.0];
         let mut bytes = [0; POSITION];
-        bytes.copy_from_slice(numbers.as_flattened());
+        bytes.copy_from_slice(members.as_flattened());
         bytes
     }
 
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let (numbers, []) = bytes.as_chunks::<8>() else { return None };
-        let [stream, watermark, event] = *numbers else { return None };
+        let (members, []) = bytes.as_chunks::<8>() else { return None };
+        let [stream, watermark, event, labels] = *members else { return None };
         Some(Self {
             stream: i64::from_be_bytes(stream),
             watermark: Revision(i64::from_be_bytes(watermark)),
             event: u64::from_be_bytes(event),
+            labels: LabelsDigest(labels),
         })
     }
 }
@@ -102,7 +107,7 @@ mod tests {
     }
 
     fn position(stream: i64, watermark: i64, event: u64) -> Position {
-        Position { stream, watermark: Revision(watermark), event }
+        Position { stream, watermark: Revision(watermark), event, labels: LabelsDigest(*b"8 bytes.") }
     }
 
     proptest! {

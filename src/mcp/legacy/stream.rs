@@ -13,6 +13,7 @@ use crate::mcp::notification::{self, END};
 use crate::mcp::sse;
 use crate::mcp::streams::StreamEnd;
 use crate::model::caller::Payer;
+use crate::model::label::LabelsDigest;
 use crate::model::scope::Revision;
 use crate::model::session::{LogLevel, Session};
 use crate::model::subject::{Interest, Subject};
@@ -37,10 +38,17 @@ pub enum Start {
 
 impl Start {
     /// Reads `Last-Event-ID`.
-    pub fn read(ids: &EventIds, session: &Session, last_event_id: Option<&str>) -> Self {
+    pub fn read(
+        ids: &EventIds,
+        session: &Session,
+        labels: LabelsDigest,
+        last_event_id: Option<&str>,
+    ) -> Self {
         let Some(id) = last_event_id else { return Self::First };
         // A stream that the session does not know was opened on another timeline of the database.
-        let known = ids.open(id).filter(|position| position.stream < session.epoch);
+        // What was sent to a caller with other labels does not say what this one has to be sent.
+        let resumes = |position: &Position| position.stream < session.epoch && position.labels == labels;
+        let known = ids.open(id).filter(resumes);
         known.map_or(Self::Unreadable, |position| Self::Resumed(position.watermark))
     }
 
@@ -79,8 +87,14 @@ pub struct SessionEncoder {
 
 impl SessionEncoder {
     /// For the newest stream of a session.
-    pub fn new(sessions: Arc<Sessions>, session: Arc<Session>, ids: EventIds, watermark: Revision) -> Self {
-        let position = Position { stream: session.epoch, watermark, event: 0 };
+    pub fn new(
+        sessions: Arc<Sessions>,
+        session: Arc<Session>,
+        ids: EventIds,
+        subscription: &Subscription,
+    ) -> Self {
+        let (watermark, labels) = (subscription.watermark(), subscription.labels().digest());
+        let position = Position { stream: session.epoch, watermark, event: 0, labels };
         let in_use = sessions.keep_in_use(session.uid);
         Self { sessions, session, ids, position, warned: None, _in_use: in_use }
     }
@@ -174,6 +188,7 @@ impl StreamEncoder for SessionEncoder {
         expires_at: Option<OffsetDateTime>,
         out: &mut Vec<u8>,
     ) -> Result<(), Obstacle> {
+        self.position.labels = subscription.labels().digest();
         let payer = Payer::Tenant(self.session.tenant);
         let session = self.sessions.current(payer, self.session.uid).await.map_err(|_| Obstacle::Unknown)?;
         let session = session.ok_or(Obstacle::End(StreamEnd::Session))?;

@@ -3,6 +3,7 @@
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use waggle::mcp::legacy::event_id::Position;
+use waggle::model::label::CallerLabels;
 use waggle::model::scope::Revision;
 use waggle::model::session::SessionId;
 use waggle::model::sources::SystemRandom;
@@ -41,7 +42,8 @@ async fn only_the_newest_legacy_revision_primes_its_stream() {
         let updated = json!({
             "jsonrpc": "2.0", "method": "notifications/resources/updated", "params": {"uri": "x:a"},
         });
-        let position = Position { stream: 1, watermark: Revision(revision), event: number };
+        let labels = CallerLabels::default().digest();
+        let position = Position { stream: 1, watermark: Revision(revision), event: number, labels };
         assert_eq!((event.json(), event.retry, event.position(&ids)), (updated, None, position), "{version}");
     }
 }
