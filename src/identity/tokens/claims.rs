@@ -232,7 +232,11 @@ fn scopes(value: &Value) -> Vec<KeyScope> {
 
 /// Values that are not labels are ignored. Any number, within the size of a token.
 fn labels(value: &Value) -> Labels {
-    words(value).into_iter().filter_map(|word| Label::parse(word).ok()).collect()
+    let words = match value {
+        Value::Array(items) => items.iter().filter_map(Value::as_str).collect(),
+        other => words(other),
+    };
+    words.into_iter().filter_map(|word| Label::parse(word).ok()).collect()
 }
 
 /// Seconds since 1970, possibly fractional (RFC 7519, section 2).
