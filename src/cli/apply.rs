@@ -58,8 +58,7 @@ impl Apply {
         let path = format!("/agents/{agent}/manifest{query}");
         let answer =
             admin.call(&Request { method: Method::PUT, path, body: Some(manifest), condition: None })?;
-        let applied: Applied = serde_json::from_slice(&answer)
-            .map_err(|error| Failure::Gateway(format!("unexpected answer: {error}")))?;
+        let applied: Applied = serde_json::from_slice(&answer)?;
         print(&summary(&agent, &applied, self.dry_run))
     }
 }

@@ -237,8 +237,7 @@ impl Tail {
     fn page(&self, admin: &Admin, limit: u32) -> Result<Vec<Value>, Failure> {
         let path = format!("/audit?limit={limit}{}", self.filter.query());
         let answer = admin.call(&Request { method: Method::GET, path, body: None, condition: None })?;
-        let page: Page = serde_json::from_slice(&answer)
-            .map_err(|error| Failure::Gateway(format!("unexpected answer: {error}")))?;
+        let page: Page = serde_json::from_slice(&answer)?;
         Ok(page.items)
     }
 }

@@ -81,8 +81,7 @@ fn generate(out: Option<PathBuf>) -> Result<(), Failure> {
 }
 
 fn create(agent: &Slug, key: &NewKey, sources: &Sources<'_>) -> Result<(), Failure> {
-    let unexpected = |error| Failure::Gateway(format!("unexpected answer: {error}"));
-    let body = serde_json::to_vec(key).map_err(unexpected)?;
+    let body = serde_json::to_vec(key)?;
     let request = Request {
         method: Method::POST,
         path: format!("/agents/{agent}/keys"),
@@ -90,6 +89,6 @@ fn create(agent: &Slug, key: &NewKey, sources: &Sources<'_>) -> Result<(), Failu
         condition: None,
     };
     let answer = Admin::of(sources)?.call(&request)?;
-    let Created { key } = serde_json::from_slice(&answer).map_err(unexpected)?;
+    let Created { key } = serde_json::from_slice(&answer)?;
     print(&format!("{key}\n"))
 }

@@ -32,6 +32,8 @@ pub(super) enum Failure {
     NotReady(String),
     #[error("{0}")]
     Gateway(String),
+    #[error("unexpected answer: {0}")]
+    Answer(#[from] serde_json::Error),
     #[error("the audit log was tampered with")]
     Unsound,
     #[error("the audit log could not be verified: {0}")]

@@ -8,8 +8,8 @@ use clap::Subcommand;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::Method;
 use serde::Serialize;
-use serde_json::json;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
 use super::admin::{Admin, Request};
 use super::input;
@@ -53,7 +53,7 @@ impl Resource {
         let found = admin.find(&path)?;
         let (tag, mut members) = match &found {
             None => (None, Members::new()),
-            Some(found) => (found.tag.clone(), serde_json::from_slice(&found.body).map_err(unexpected)?),
+            Some(found) => (found.tag.clone(), serde_json::from_slice(&found.body)?),
         };
         if let Some(name) = name.or_else(|| found.is_none().then(|| last_segment(&uri).to_owned())) {
             set(&mut members, "name", &name)?;
@@ -64,17 +64,10 @@ impl Resource {
         if !labels.is_empty() {
             set(&mut members, "labels", &labels)?;
         }
-        let mime_type: Option<String> = members
-            .get("mimeType")
-            .map(|raw| serde_json::from_str(raw.get()))
-            .transpose()
-            .map_err(unexpected)?;
-        let content = match PartKind::of(mime_type.as_deref(), &bytes) {
-            PartKind::Text => json!({"text": String::from_utf8_lossy(&bytes)}),
-            PartKind::Blob => json!({"blob": BASE64_STANDARD.encode(&bytes)}),
-        };
-        set(&mut members, "contents", &[content])?;
-        let body = serde_json::to_vec(&members).map_err(unexpected)?;
+        let mime_type: Option<String> =
+            members.get("mimeType").map(|raw| serde_json::from_str(raw.get())).transpose()?;
+        set(&mut members, "contents", &[content(mime_type.as_deref(), &bytes)])?;
+        let body = serde_json::to_vec(&members)?;
         // Nobody's change in between is overwritten.
         let condition = Some(tag.map_or(("if-none-match", "*".to_owned()), |tag| ("if-match", tag)));
         let written = admin.exchange(&Request { method: Method::PUT, path, body: Some(body), condition })?;
@@ -84,12 +77,15 @@ impl Resource {
 }
 
 fn set(members: &mut Members, name: &str, value: &(impl Serialize + ?Sized)) -> Result<(), Failure> {
-    members.insert(name.to_owned(), serde_json::value::to_raw_value(value).map_err(unexpected)?);
+    members.insert(name.to_owned(), serde_json::value::to_raw_value(value)?);
     Ok(())
 }
 
-fn unexpected(error: serde_json::Error) -> Failure {
-    Failure::Gateway(format!("unexpected answer: {error}"))
+fn content(mime_type: Option<&str>, bytes: &[u8]) -> Value {
+    match PartKind::of(mime_type, bytes) {
+        PartKind::Text => json!({"text": String::from_utf8_lossy(bytes)}),
+        PartKind::Blob => json!({"blob": BASE64_STANDARD.encode(bytes)}),
+    }
 }
 
 fn last_segment(uri: &str) -> &str {
