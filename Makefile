@@ -1,7 +1,7 @@
 # Development tasks.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak check corpus fmt sqlx openapi bench bench-check verify-faults verify-first-use verify-memory verify-replicas prerequisites
+.PHONY: help demo test soak check corpus fmt sqlx openapi bench bench-check verify-faults verify-first-use verify-labels verify-memory verify-replicas prerequisites
 
 # The directory of rustup, for shells started before its installation.
 export PATH := $(PATH):$(HOME)/.cargo/bin
@@ -64,6 +64,10 @@ bench-check: prerequisites ## Fail where a read costs over 10 % more CPU than be
 verify-first-use: prerequisites ## Use many keys right after a start beside forged ones; none may be refused
 	cargo build --release --locked --workspace --bins
 	cargo run --release --locked --package waggle-bench -- first-use $(ARGS)
+
+# VERIFY_LABELS_SEED repeats a history; the seed is printed.
+verify-labels: prerequisites ## Compare 100,000 answers of an agent with hidden definitions with those of agents without them
+	VERIFY_LABELS_STEPS=$${VERIFY_LABELS_STEPS:-100000} cargo test --workspace --locked --test it -- --nocapture hidden_definitions_are_answered
 
 # A working set of 2 GiB under budgets of 64 MiB, 256 MiB and 1 GiB (ARGS='--budgets 64 --working-set 512').
 verify-memory: prerequisites ## Hold the resident memory to cache.bytes under a larger working set; print hit rates

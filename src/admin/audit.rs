@@ -79,11 +79,12 @@ pub(super) async fn read(
     headers: HeaderMap,
 ) -> Answer<Response> {
     let filter = filter(&app, &authority, &query).await?;
+    let sees_hidden = authority.audit()?.sees_hidden();
     if let Some(form) = Form::of(headers.get(ACCEPT)) {
         if query.limit.is_some() || query.cursor.is_some() {
             return Err(Fault::invalid_params("a stream has no pages: omit limit and cursor").into());
         }
-        let body = Body::from_stream(stream(Arc::clone(&app.audit.log), filter, form));
+        let body = Body::from_stream(stream(Arc::clone(&app.audit.log), filter, (form, sees_hidden)));
         return Ok(([(CONTENT_TYPE, form.mime_type())], body).into_response());
     }
     let agent = filter.agent.as_ref().map(AgentFilter::fingerprint);
@@ -93,7 +94,7 @@ pub(super) async fn read(
     let after = (!page.after.is_empty()).then(|| AuditPosition::parse(&page.after).ok_or_else(wrong));
     let rows = app.audit.log.rows(&filter, after.transpose()?, page.read()).await.map_err(Fault::from)?;
     app.audit.recent.omit_repeated(authority.call(), &query);
-    Ok(page.answer(rows, |row| row.position().to_string(), |row| row).into_response())
+    Ok(page.answer(rows, |row| row.position().to_string(), |row| shown(row, sees_hidden)).into_response())
 }
 
 /// Creates a checkpoint: the last row of every chain of the audit log.
@@ -154,21 +155,26 @@ fn time(name: &str, text: Option<&str>) -> Result<Option<OffsetDateTime>, Fault>
     parsed.map_err(|_| Fault::invalid_params(format!("{name} is not a time such as 2026-07-28T12:00:00Z")))
 }
 
+/// A row as a reader is shown it.
+fn shown(row: AuditRow, sees_hidden: bool) -> AuditRow {
+    if sees_hidden { row } else { row.without_hidden() }
+}
+
 /// All rows, in chunks, as fast as the client reads them.
 fn stream(
     audit: Arc<AuditRecorder>,
     filter: AuditFilter,
-    form: Form,
+    (form, sees_hidden): (Form, bool),
 ) -> impl Stream<Item = Result<Bytes, std::io::Error>> {
     let first = Some((None, form.head()));
     try_unfold((audit, filter, first), move |(audit, filter, next)| async move {
         let Some((after, mut out)) = next else { return Ok(None) };
         let rows = audit.rows(&filter, after, PIECE).await.map_err(std::io::Error::other)?;
-        for row in &rows {
-            form.write(&mut out, row);
-        }
         let more = i64::try_from(rows.len()).is_ok_and(|count| count == PIECE);
         let next = rows.last().filter(|_| more).map(|last| (Some(last.position()), Vec::new()));
+        for row in rows {
+            form.write(&mut out, &shown(row, sees_hidden));
+        }
         Ok(Some((Bytes::from(out), (audit, filter, next))))
     })
 }

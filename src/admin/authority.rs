@@ -202,6 +202,11 @@ pub(super) struct Sight {
 }
 
 impl Sight {
+    /// Whether the caller is shown which rows name something that is hidden from their callers.
+    pub(super) fn sees_hidden(&self) -> bool {
+        self.agents.is_none()
+    }
+
     /// A tenant whose rows the caller may read.
     pub(super) async fn tenant_called(&self, identity: &Identity, slug: &str) -> Result<TenantId, Fault> {
         let tenant = identity.tenant(&Slug::parse(slug).map_err(|_| NO_TENANT)?).await?.uid;

@@ -6,19 +6,23 @@ use axum::Json;
 use axum::extract::State;
 use axum::response::IntoResponse;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::authority::Authority;
 use super::extract::{Json as Input, Nothing, Params, Segment};
 use super::openapi::WriteProblems;
 use super::services::{Admin, Answer, App};
+use crate::catalog::snapshot::view::View;
 use crate::http::problem::status;
 use crate::identity::explain::AccessRule;
 use crate::model::agent::Agent;
 use crate::model::fault::Fault;
-use crate::model::ids::KeyId;
+use crate::model::ids::{KeyId, ResourceUri};
 use crate::model::key::ApiKey;
 use crate::model::method::{CostClass, Method};
+use crate::model::prompt::Prompt;
+use crate::model::template::ResourceTemplate;
 use crate::quota::limits::RateLimitSubject;
 use crate::quota::usage::QuotaSubject;
 
@@ -37,13 +41,17 @@ pub(super) struct Question {
     address: Option<IpAddr>,
 }
 
-/// An MCP message. The objects named by its parameters are not looked up.
+/// An MCP message. What its parameters name is looked up only to see whether labels hide it from the key.
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(as = ExplainMessage)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ExplainMessage {
     /// Its method, which decides its cost.
     method: String,
+    /// Its parameters, of which those count that name a resource, a prompt or a template.
+    #[serde(default)]
+    #[schema(value_type = Option<Object>, example = json!({"uri": "file:///guide"}))]
+    params: Value,
 }
 
 /// The decision.
@@ -83,6 +91,8 @@ enum Rule {
     RateLimit,
     /// A quota is exceeded.
     Quota,
+    /// Labels hide what the request names from the key; it is answered like what nobody registered.
+    Label,
     /// The request is admitted.
     Allowed,
 }
@@ -129,7 +139,10 @@ pub(super) async fn explain(
         allowed: fault.is_none(),
         rule,
         code: fault.as_ref().map(Fault::name),
-        status: fault.as_ref().map_or(200, |fault| status(fault).as_u16()),
+        status: fault
+            .as_ref()
+            .filter(|_| !matches!(rule, Rule::Label))
+            .map_or(200, |fault| status(fault).as_u16()),
         detail: fault.map(|fault| fault.to_string()),
     }))
 }
@@ -162,7 +175,36 @@ async fn decide(
     let own = subject.is_own();
     let quotas = QuotaSubject { agent: agent.uid, tenant: agent.tenant, limits: &would_be.limits, own };
     match app.usage.would_take(quotas).await {
-        Err(fault @ Fault::QuotaExceeded { .. }) => Ok(Err((Rule::Quota, fault))),
-        other => other.map(Ok),
+        Err(fault @ Fault::QuotaExceeded { .. }) => return Ok(Err((Rule::Quota, fault))),
+        other => other?,
     }
+    let Some(message) = &question.request else { return Ok(Ok(())) };
+    let labels = would_be.credential.labels_at(agent.tenant, agent.uid);
+    let hidden = hidden(&app.catalog.view_with(agent.into(), labels).await?, message);
+    Ok(hidden.map_or(Ok(()), |fault| Err((Rule::Label, fault))))
+}
+
+/// The answer to a message, if it names something that exists and is hidden.
+fn hidden(view: &View, message: &ExplainMessage) -> Option<Fault> {
+    let text = |pointer| message.params.pointer(pointer).and_then(Value::as_str);
+    match Method::parse(&message.method)? {
+        Method::ReadResource | Method::Subscribe => {
+            let uri = ResourceUri::parse(text("/uri")?).ok()?;
+            view.hides_uri(&uri).then_some(Fault::ResourceNotFound(uri))
+        }
+        Method::GetPrompt => hidden_prompt(view, text("/name")?),
+        Method::Complete if text("/ref/type") == Some("ref/prompt") => {
+            hidden_prompt(view, text("/ref/name")?)
+        }
+        Method::Complete => {
+            let template = text("/ref/uri")?;
+            let fault = || Fault::unknown("resource template", template);
+            view.hides::<ResourceTemplate>(template).then(fault)
+        }
+        _ => None,
+    }
+}
+
+fn hidden_prompt(view: &View, name: &str) -> Option<Fault> {
+    view.hides::<Prompt>(name).then(|| Fault::unknown_prompt(name))
 }

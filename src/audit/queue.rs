@@ -27,19 +27,19 @@ pub(super) struct Full;
 #[derive(Debug, Default)]
 pub(super) struct EventBatch {
     bytes: Vec<u8>,
-    /// End offset of each event.
-    ends: Vec<usize>,
+    /// End offset and version of each event.
+    ends: Vec<(usize, i16)>,
     /// When the first event was queued.
     pub(super) began: Option<Instant>,
     pub(super) waiters: Vec<oneshot::Sender<()>>,
 }
 
 impl EventBatch {
-    fn push(&mut self, event: &[u8], waiter: Option<oneshot::Sender<()>>) {
+    fn push(&mut self, (version, event): (i16, &[u8]), waiter: Option<oneshot::Sender<()>>) {
         // Only once a batch: reading the clock would cost each request as much as the copy.
         self.began.get_or_insert_with(Instant::now);
         self.bytes.extend_from_slice(event);
-        self.ends.push(self.bytes.len());
+        self.ends.push((self.bytes.len(), version));
         self.waiters.extend(waiter);
     }
 
@@ -53,10 +53,12 @@ impl EventBatch {
         self.bytes.len()
     }
 
-    /// The encoded events.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        let starts = std::iter::once(&0).chain(&self.ends);
-        starts.zip(&self.ends).filter_map(|(start, end)| self.bytes.get(*start..*end))
+    /// The encoded events with their versions.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (i16, &[u8])> {
+        let starts = std::iter::once(0).chain(self.ends.iter().map(|(end, _)| *end));
+        starts
+            .zip(&self.ends)
+            .filter_map(|(start, (end, version))| Some((*version, self.bytes.get(start..*end)?)))
     }
 
     /// An empty batch that reuses the allocated memory.
@@ -157,7 +159,7 @@ impl EventQueue {
             return Err(Full);
         }
         let refused = state.suspended && waiter.take().is_some();
-        state.last().push(&bytes, waiter);
+        state.last().push((encoding::version(event), &bytes), waiter);
         state.count += 1;
         let first = state.count == 1;
         drop(state);
@@ -263,7 +265,7 @@ mod tests {
     }
 
     fn taken(events: &EventBatch) -> Vec<Vec<u8>> {
-        events.iter().map(<[u8]>::to_vec).collect()
+        events.iter().map(|(_, event)| event.to_vec()).collect()
     }
 
     #[test]

@@ -25,6 +25,34 @@ struct Prefix {
     templates: Box<[u64]>,
 }
 
+/// A set of templates: a bit each, in their order.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct TemplateSet(Vec<u64>);
+
+impl TemplateSet {
+    /// Adds a template.
+    pub(super) fn insert(&mut self, template: usize) {
+        let word = template / BITS;
+        if self.0.len() <= word {
+            self.0.resize(word + 1, 0);
+        }
+        self.0[word] |= 1 << (template % BITS);
+    }
+
+    /// Adds the templates of another set.
+    pub(super) fn extend(&mut self, other: &Self) {
+        if self.0.len() < other.0.len() {
+            self.0.resize(other.0.len(), 0);
+        }
+        self.0.iter_mut().zip(&other.0).for_each(|(word, more)| *word |= more);
+    }
+
+    /// The memory that it takes, without itself.
+    pub(super) fn heap(&self) -> usize {
+        allocated(self.0.capacity() * size_of::<u64>())
+    }
+}
+
 impl PrefixIndex {
     /// Indexes templates by their literal prefixes.
     pub(super) fn new<'t>(literals: impl ExactSizeIterator<Item = &'t str>) -> Self {
@@ -61,17 +89,23 @@ impl PrefixIndex {
             + self.prefixes.iter().map(prefix).sum::<usize>()
     }
 
-    /// How many templates may match a URI.
-    pub(super) fn count(&self, uri: &str) -> usize {
-        self.bits(uri).iter().map(|word| word.count_ones() as usize).sum()
+    /// How many of these templates may match a URI.
+    pub(super) fn count(&self, uri: &str, of: Option<&TemplateSet>) -> usize {
+        self.words(uri, of).map(|word| word.count_ones() as usize).sum()
     }
 
-    /// The templates that may match a URI, in their order.
-    pub(super) fn candidates(&self, uri: &str) -> impl Iterator<Item = usize> {
-        self.bits(uri).iter().enumerate().flat_map(|(word, &bits)| {
+    /// The ones of these templates that may match a URI, in their order.
+    pub(super) fn candidates(&self, uri: &str, of: Option<&TemplateSet>) -> impl Iterator<Item = usize> {
+        self.words(uri, of).enumerate().flat_map(|(word, bits)| {
             let rest = std::iter::successors(Some(bits), |bits| Some(bits & bits.checked_sub(1)?));
             rest.take_while(|bits| *bits != 0).map(move |bits| word * BITS + bits.trailing_zeros() as usize)
         })
+    }
+
+    /// The bits of the templates that may match a URI and are in the set; without a set, of all of them.
+    fn words(&self, uri: &str, of: Option<&TemplateSet>) -> impl Iterator<Item = u64> {
+        let word_of = move |at| of.map_or(u64::MAX, |set| set.0.get(at).copied().unwrap_or_default());
+        self.bits(uri).iter().enumerate().map(move |(at, word)| word & word_of(at))
     }
 
     fn bits(&self, uri: &str) -> &[u64] {
@@ -91,18 +125,18 @@ impl PrefixIndex {
 mod tests {
     use proptest::prelude::*;
 
-    use super::PrefixIndex;
+    use super::{PrefixIndex, TemplateSet};
 
     #[test]
     fn chains_of_prefixes_are_followed() {
         let index = PrefixIndex::new(["x:a/", "x:", "y:", "x:a/", "x:ab"].into_iter());
-        let of = |uri: &str| (index.candidates(uri).collect::<Vec<_>>(), index.count(uri));
+        let of = |uri: &str| (index.candidates(uri, None).collect::<Vec<_>>(), index.count(uri, None));
         assert_eq!(of("x:a/1"), (vec![0, 1, 3], 3));
         assert_eq!(of("x:ac"), (vec![1], 1));
         assert_eq!(of("x:abc"), (vec![1, 4], 2));
         assert_eq!(of("x"), (vec![], 0));
         assert_eq!(of("z:"), (vec![], 0));
-        assert_eq!(PrefixIndex::default().candidates("x:").count(), 0);
+        assert_eq!(PrefixIndex::default().candidates("x:", None).count(), 0);
     }
 
     proptest! {
@@ -110,13 +144,19 @@ mod tests {
         fn index_finds_what_a_linear_scan_finds(
             literals in proptest::collection::vec("[ab/]{0,4}", 0..200),
             uris in proptest::collection::vec("[ab/c]{0,6}", 1..20),
+            visible in proptest::collection::vec(0_usize..200, 0..100),
         ) {
+            let mut set = TemplateSet::default();
+            visible.iter().for_each(|template| set.insert(*template));
             let index = PrefixIndex::new(literals.iter().map(String::as_str));
             for uri in uris {
                 let scanned: Vec<_> =
                     (0..literals.len()).filter(|at| uri.starts_with(&literals[*at])).collect();
-                prop_assert_eq!(index.count(&uri), scanned.len());
-                prop_assert_eq!(index.candidates(&uri).collect::<Vec<_>>(), scanned);
+                prop_assert_eq!(index.count(&uri, None), scanned.len());
+                prop_assert_eq!(&index.candidates(&uri, None).collect::<Vec<_>>(), &scanned);
+                let scanned: Vec<_> = scanned.into_iter().filter(|at| visible.contains(at)).collect();
+                prop_assert_eq!(index.count(&uri, Some(&set)), scanned.len());
+                prop_assert_eq!(index.candidates(&uri, Some(&set)).collect::<Vec<_>>(), scanned);
             }
         }
     }

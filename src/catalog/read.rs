@@ -16,6 +16,7 @@ use crate::model::caller::Payer;
 use crate::model::content::ContentHash;
 use crate::model::fault::Fault;
 use crate::model::ids::{AgentId, AgentRef, ResourceUri, TenantId};
+use crate::model::label::CallerLabels;
 use crate::model::resource::{Part, Resource};
 use crate::store::StoreError;
 
@@ -30,7 +31,17 @@ impl Catalog {
     /// memory and the database is unreachable.
     pub async fn view(&self, caller: &Caller) -> Result<View, Fault> {
         let snapshot = self.snapshot_of(caller.payer(), caller.tenant, caller.agent).await?;
-        Ok(View::unfiltered(snapshot))
+        Ok(View::new(snapshot, || caller.labels()))
+    }
+
+    /// What a caller with these labels sees of an agent, at the newest revision known.
+    ///
+    /// # Errors
+    /// Those of [`view`](Self::view).
+    pub async fn view_with(&self, agent: AgentRef, labels: CallerLabels) -> Result<View, Fault> {
+        let AgentRef { tenant, uid } = agent;
+        let snapshot = self.snapshot_of(Payer::Tenant(tenant), tenant, uid).await?;
+        Ok(View::new(snapshot, || labels))
     }
 
     pub(super) async fn snapshot_of(

@@ -123,9 +123,9 @@ fn answered_anew(
     let mut left = MOST_COMPARISONS;
     let mut found = Vec::new();
     for uri in uris.iter().filter(|uri| view.get::<Resource>(uri.as_str()).is_none()) {
-        left = left.checked_sub(1 + index.count(uri.as_str()))?;
+        left = left.checked_sub(1 + index.count(uri.as_str(), None))?;
         let mut matching = index
-            .candidates(uri.as_str())
+            .candidates(uri.as_str(), None)
             .map(|at| &templates[at])
             .filter(|changed| changed.matches(uri))
             .peekable();

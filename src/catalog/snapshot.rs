@@ -1,15 +1,16 @@
 //! Snapshots: all definitions of an agent in memory at one revision, patched with later changes. Callers are answered from
 //! a [`view`] of one.
 
+mod labelled_map;
 pub mod view;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use arc_swap::ArcSwapOption;
-use imbl::OrdMap;
 use tokio::sync::Mutex;
 
+use self::labelled_map::LabelledMap;
 use super::template_set::Templates;
 use crate::cache::{Charge, ScopeCell};
 use crate::model::agent::AgentDescription;
@@ -48,12 +49,11 @@ pub struct AgentSnapshot {
 /// Definitions of every kind.
 #[derive(Debug, Clone)]
 struct Definitions {
-    /// By kind, in byte order of their keys.
     all: ByKind<InMemory>,
     /// The resource templates, indexed for matching.
     templates: Templates,
-    /// The memory that `all` takes.
-    memory: usize,
+    /// Whether a definition has labels.
+    has_labels: bool,
 }
 
 /// Definitions in memory, by their keys.
@@ -61,21 +61,28 @@ struct Definitions {
 struct InMemory;
 
 impl Family for InMemory {
-    type Of<K: DefinitionKind> = OrdMap<K::Key, Arc<K>>;
+    type Of<K: DefinitionKind> = LabelledMap<K>;
 }
 
 impl Definitions {
     fn new(mut stored: ByKind<Stored>) -> Self {
-        let all = by_kind!(InMemory, K => by_key(std::mem::take(K::of_mut(&mut stored))).collect());
-        let mut memory = 0;
-        each_kind!(K => memory += K::of(&all).values().map(memory_of::<K>).sum::<usize>());
-        Self { templates: Templates::new(&all.templates), all, memory }
+        let all = by_kind!(InMemory, K => LabelledMap::new(std::mem::take(K::of_mut(&mut stored))));
+        Self::indexed(all, None)
     }
-}
 
-/// The memory of a definition in the map of its kind: with its place in a node of sixteen, which is half full.
-fn memory_of<K: DefinitionKind>(definition: &Arc<K>) -> usize {
-    definition.memory() + 2 * size_of::<(K::Key, Arc<K>)>()
+    /// With the index of templates, unless these differ.
+    fn indexed(all: ByKind<InMemory>, templates: Option<Templates>) -> Self {
+        let templates = templates.unwrap_or_else(|| Templates::new(all.templates.values()));
+        let mut has_labels = false;
+        each_kind!(K => has_labels |= K::of(&all).has_labels());
+        Self { all, templates, has_labels }
+    }
+
+    fn memory(&self) -> usize {
+        let mut memory = self.templates.memory();
+        each_kind!(K => memory += K::of(&self.all).memory());
+        memory
+    }
 }
 
 impl AgentSnapshot {
@@ -86,8 +93,7 @@ impl AgentSnapshot {
         behind_arc(size_of::<Self>())
             + texts([name.as_str()])
             + texts(optional.into_iter().flatten())
-            + self.definitions.memory
-            + self.definitions.templates.memory()
+            + self.definitions.memory()
     }
 }
 
@@ -196,16 +202,15 @@ impl AgentCell {
     /// The old snapshot with the changes since.
     fn patched(&self, old: &AgentSnapshot, state: AgentState) -> AgentSnapshot {
         let AgentState { head, description, changes, mut definitions } = state;
-        let (mut all, mut memory) = (old.definitions.all.clone(), old.definitions.memory);
+        let mut all = old.definitions.all.clone();
         each_kind!(K => {
             let now = std::mem::take(K::of_mut(&mut definitions));
-            replace::<K>((K::of_mut(&mut all), &mut memory), &changes, now);
+            replace::<K>(K::of_mut(&mut all), &changes, now);
         });
         let matched = changes.iter().any(|change| change.kind.is_of_template());
-        let templates =
-            if matched { Templates::new(&all.templates) } else { old.definitions.templates.clone() };
+        let definitions = Definitions::indexed(all, (!matched).then(|| old.definitions.templates.clone()));
         let changed = old.changed.after(&changes);
-        self.at(head.revision, description, Definitions { all, templates, memory }, changed)
+        self.at(head.revision, description, definitions, changed)
     }
 
     fn at(
@@ -276,22 +281,10 @@ fn is_patch(state: &AgentState, old: &AgentSnapshot) -> bool {
         && !state.changes.iter().any(unknown)
 }
 
-/// Replaces the definitions of one kind that changed by those that exist now, and counts their memory.
-fn replace<K: DefinitionKind>(
-    (all, memory): (&mut OrdMap<K::Key, Arc<K>>, &mut usize),
-    changes: &[Change],
-    now: Vec<K>,
-) {
+/// Replaces the definitions of one kind that changed by those that exist now.
+fn replace<K: DefinitionKind>(all: &mut LabelledMap<K>, changes: &[Change], now: Vec<K>) {
     for change in changes.iter().filter(|change| (K::IS_CHANGED_BY)(change.kind)) {
-        *memory -= all.remove(change.subject.as_str()).map_or(0, |removed| memory_of(&removed));
+        all.remove(&change.subject);
     }
-    for (key, definition) in by_key(now) {
-        *memory += memory_of(&definition);
-        *memory -= all.insert(key, definition).map_or(0, |replaced| memory_of(&replaced));
-    }
-}
-
-/// Definitions with their keys.
-fn by_key<K: DefinitionKind>(rows: Vec<K>) -> impl Iterator<Item = (K::Key, Arc<K>)> {
-    rows.into_iter().map(|row| (row.key().clone(), Arc::new(row)))
+    now.into_iter().for_each(|definition| all.insert(definition));
 }

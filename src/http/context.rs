@@ -67,6 +67,8 @@ pub struct BatchMessage {
     pub outcome: Outcome,
     /// The bytes of its answer.
     pub bytes_out: u64,
+    /// Whether it was refused since what it names is hidden from the caller.
+    pub hidden: bool,
 }
 
 impl AsMut<Self> for RequestContext {
@@ -171,6 +173,7 @@ impl CompletedRequest<'_> {
             outcome: message.outcome,
             bytes_in: std::mem::take(&mut bytes_in),
             bytes_out: Some(message.bytes_out),
+            hidden: message.hidden,
             ..whole.clone()
         });
         events.collect()

@@ -140,6 +140,11 @@ impl Caller {
         self.credential().map(|credential| credential.labels_at(self.tenant, self.agent)).unwrap_or_default()
     }
 
+    /// Whether what it is answered is what anybody is answered.
+    pub fn is_answered_as_anybody(&self) -> bool {
+        self.public && self.labels().is_empty()
+    }
+
     /// The account that the work of its requests is charged to.
     pub fn payer(&self) -> Payer {
         if self.is_own() { Payer::Tenant(self.tenant) } else { Payer::ForeignCallers(self.tenant) }

@@ -1,5 +1,6 @@
 //! Answers the calls that both eras share: from the cache of encoded results, or from the catalog by way of an encoder.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +10,7 @@ use bytes::Bytes;
 use super::call::Call;
 use super::legacy;
 use super::modern::encode::{self as modern, ResultEnvelope};
+use super::refusal::Refusal;
 use super::result::ResultMembers;
 use super::results::{DialectKey, ResultKey, ResultSubject, Results};
 use super::version::{ContentTypes, ProtocolVersion};
@@ -24,6 +26,7 @@ use crate::model::agent::Access;
 use crate::model::call::List;
 use crate::model::fault::Fault;
 use crate::model::ids::ResourceUri;
+use crate::model::label::{CallerLabels, Label};
 use crate::model::prompt::{Prompt, PromptName};
 use crate::model::scope::Revision;
 
@@ -74,17 +77,23 @@ impl CallHandler {
         caller: &Caller,
         call: &Call<'_>,
         dialect: Dialect,
-    ) -> Result<Bytes, Fault> {
+    ) -> Result<Bytes, Refusal> {
         let view = self.catalog.view(caller).await?;
         let context = CallContext { caller, view, dialect };
+        self.answer(&context, call).await.map_err(|fault| Refusal::of_call(&context.view, call, fault))
+    }
+
+    async fn answer(&self, context: &CallContext<'_>, call: &Call<'_>) -> Result<Bytes, Fault> {
         match call {
-            Call::ReadResource { uri } => self.read(&context, uri).await,
+            Call::ReadResource { uri } => self.read(context, uri).await,
             Call::List { list, cursor } => {
-                let open = |cursor: &str| self.seal.open(purpose(*list), caller.agent.0, cursor);
+                let labels = context.view.labels();
+                let agent = context.caller.agent.0;
+                let open = |cursor: &str| self.seal.open(&purpose(*list, &labels), agent, cursor);
                 let after = cursor.as_deref().map(open).transpose()?;
-                self.list(&context, *list, after.as_deref())
+                self.list(context, *list, after, labels)
             }
-            Call::GetPrompt { name, arguments } => self.get_prompt(&context, name, arguments).await,
+            Call::GetPrompt { name, arguments } => self.get_prompt(context, name, arguments).await,
             Call::Complete { reference, argument, value } => {
                 let values = complete(&context.view, reference, argument, value)?;
                 context.encode(ResultMembers::completion(&values))
@@ -117,19 +126,25 @@ impl CallHandler {
         Ok(result)
     }
 
-    fn list(&self, context: &CallContext<'_>, list: List, after: Option<&str>) -> Result<Bytes, Fault> {
+    fn list(
+        &self,
+        context: &CallContext<'_>,
+        list: List,
+        after: Option<String>,
+        labels: CallerLabels,
+    ) -> Result<Bytes, Fault> {
         let changed = &context.view.snapshot().changed;
         let revision = match list {
             List::Resources => changed.lists.resources,
             List::Templates => changed.lists.templates,
             List::Prompts => changed.lists.prompts,
         };
-        let key = context.key(ResultSubject::Page(list, after.map(str::to_owned)), revision);
+        let key = context.key(ResultSubject::Page(list, after.clone(), labels.clone()), revision);
         if let Some(kept) = self.results.get(&key) {
             return Ok(kept);
         }
-        let page = self.catalog.list(&context.view, list, after);
-        let seal = |last: &str| self.seal.seal(purpose(list), context.caller.agent.0, last);
+        let page = self.catalog.list(&context.view, list, after.as_deref());
+        let seal = |last: &str| self.seal.seal(&purpose(list, &labels), context.caller.agent.0, last);
         let next = page.last().map(seal);
         let result = context.encode(ResultMembers::page(&page, next.as_deref()))?;
         self.results.keep(key, &result, context.caller.tenant);
@@ -168,7 +183,7 @@ impl CallContext<'_> {
         let dialect = match self.dialect {
             Dialect::Modern { .. } => DialectKey::Modern {
                 described: self.view.snapshot().changed.description,
-                public: self.caller.public,
+                public: self.caller.is_answered_as_anybody(),
             },
             Dialect::Legacy(_) => DialectKey::Legacy,
         };
@@ -188,12 +203,20 @@ impl CallContext<'_> {
     }
 }
 
-/// The purpose that the cursors of a list are sealed for.
-fn purpose(list: List) -> &'static str {
-    match list {
+/// The purpose that the cursors of a list are sealed for: the list, as callers with these labels see it.
+fn purpose(list: List, labels: &CallerLabels) -> Cow<'static, str> {
+    let list = match list {
         List::Resources => "mcp resources",
         List::Templates => "mcp templates",
         List::Prompts => "mcp prompts",
+    };
+    match labels {
+        CallerLabels::These(none) if none.is_empty() => Cow::Borrowed(list),
+        CallerLabels::These(labels) => {
+            let labels: Vec<_> = labels.iter().map(Label::as_str).collect();
+            Cow::Owned(format!("{list} labelled {}", labels.join(" ")))
+        }
+        CallerLabels::Everything => Cow::Owned(format!("{list} with everything")),
     }
 }
 
@@ -205,7 +228,7 @@ pub(super) fn envelope<'a>(
 ) -> ResultEnvelope<'a> {
     ResultEnvelope {
         agent: &snapshot.description,
-        access: if caller.public { Access::Public } else { Access::Key },
+        access: if caller.is_answered_as_anybody() { Access::Public } else { Access::Key },
         ttl_ms: u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX),
     }
 }

@@ -12,6 +12,7 @@ use super::legacy::decode::{
 };
 use super::modern::decode::{self as modern_decode, ModernMessage, ModernMethod};
 use super::modern::encode as modern_encode;
+use super::refusal::Refusal;
 use super::reply::{Reply, accepted, ok};
 use super::request::{McpRequest, calls_of, cost_of, label_of};
 use super::version::ProtocolVersion;
@@ -134,20 +135,20 @@ impl Endpoint {
                 return reply.error(request, &error);
             }
         };
-        let result = match &call.method {
+        let result: Result<_, Refusal> = match &call.method {
             ModernMethod::Listen(filter) => {
                 let listening = Box::pin(self.listen(request, caller, filter, call.id)).await;
                 return listening.unwrap_or_else(|fault| reply.fault(request, &fault));
             }
-            _ if !media_type::admits_json(&request.parts.headers) => Err(media_type::NO_JSON),
-            ModernMethod::Discover => Box::pin(self.discover(caller)).await,
+            _ if !media_type::admits_json(&request.parts.headers) => Err(media_type::NO_JSON.into()),
+            ModernMethod::Discover => Box::pin(self.discover(caller)).await.map_err(Refusal::from),
             ModernMethod::Call(call) => {
                 self.call_handler.handle(caller, call, Dialect::Modern { ttl: self.options.ttl }).await
             }
         };
         match result {
             Ok(result) => ok(result_pieces(call.id, result)),
-            Err(fault) => reply.fault(request, &fault),
+            Err(refusal) => reply.refused(request, &refusal),
         }
     }
 
@@ -178,7 +179,7 @@ impl Endpoint {
                 }
                 Ok(LegacyMessage::Call(call)) => match self.call(legacy, &call).await {
                     Ok(result) => ok(result_pieces(call.id, result)),
-                    Err(fault) => reply.fault(request, &fault),
+                    Err(refusal) => reply.refused(request, &refusal),
                 },
                 Err(fault) => reply.fault(request, &fault),
             },
@@ -219,14 +220,14 @@ impl Endpoint {
         Ok(response.map(|body| body.when_taken(move || drop(session.into_id()))))
     }
 
-    async fn call(&self, legacy: LegacyContext<'_>, call: &LegacyCall<'_>) -> Result<Bytes, Fault> {
+    async fn call(&self, legacy: LegacyContext<'_>, call: &LegacyCall<'_>) -> Result<Bytes, Refusal> {
         match &call.method {
             LegacyMethod::Ping => Ok(Bytes::from_static(legacy::encode::EMPTY)),
             LegacyMethod::InSession(method, call) => {
                 let session = legacy.session.ok_or(Fault::SessionRequired(method.name()))?;
                 Box::pin(self.call_session(legacy.caller, session, call.clone()?)).await
             }
-            LegacyMethod::Initialize(_) => Err(legacy_decode::initialize_in_batch()),
+            LegacyMethod::Initialize(_) => Err(legacy_decode::initialize_in_batch().into()),
             LegacyMethod::Call(call) => {
                 self.call_handler.handle(legacy.caller, call, Dialect::Legacy(legacy.version)).await
             }
@@ -238,10 +239,11 @@ impl Endpoint {
         caller: &Caller,
         session: &Session,
         call: SessionCall,
-    ) -> Result<Bytes, Fault> {
+    ) -> Result<Bytes, Refusal> {
         match call {
             SessionCall::Subscribe(uri) => {
-                self.catalog.view(caller).await?.check_readable(&uri)?;
+                let view = self.catalog.view(caller).await?;
+                view.check_readable(&uri).map_err(|fault| Refusal::of_read(&view, fault))?;
                 self.sessions.subscribe(session, &uri).await?;
                 // A read from now on, on any replica, is not older than the revision from which the session notifies.
                 self.feed.acknowledged_head(caller.agent).await?;
@@ -262,7 +264,7 @@ impl Endpoint {
         let mut answers = Vec::with_capacity(messages.len());
         for message in messages {
             let (id, result) = match &message {
-                Err(Rejected { fault, id, .. }) => (*id, Err(fault.clone())),
+                Err(Rejected { fault, id, .. }) => (*id, Err(fault.clone().into())),
                 Ok(message) => {
                     let id = match message {
                         Message::Request(request) => Some(request.id),
@@ -270,18 +272,21 @@ impl Endpoint {
                     };
                     match legacy_decode::decode(message) {
                         Ok(LegacyMessage::Unanswered) => {
-                            request.answered(Some(message), Outcome::Ok, 0);
+                            request.answered(Some(message), (Outcome::Ok, false), 0);
                             continue;
                         }
                         Ok(LegacyMessage::Call(call)) => (id, self.call(legacy, &call).await),
-                        Err(fault) => (id, Err(fault)),
+                        Err(fault) => (id, Err(fault.into())),
                     }
                 }
             };
-            let outcome = result.as_ref().err().map_or(Outcome::Ok, Fault::outcome);
+            let refused = |refusal: &Refusal| (refusal.fault.outcome(), refusal.hidden);
+            let outcome = result.as_ref().err().map_or((Outcome::Ok, false), refused);
             let answer = match (id, result) {
                 (Some(id), Ok(result)) => result_message(id, &result),
-                (id, Err(fault)) => error_message(id, reply.version, &reply.translate(request, &fault)),
+                (id, Err(refusal)) => {
+                    error_message(id, reply.version, &reply.translate(request, &refusal.fault))
+                }
                 (None, Ok(_)) => continue,
             };
             request.answered(message.as_ref().ok(), outcome, answer.len());

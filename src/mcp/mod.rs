@@ -19,6 +19,7 @@ pub mod legacy;
 pub mod modern;
 mod notification;
 mod open_stream;
+mod refusal;
 pub mod reply;
 pub mod request;
 mod result;

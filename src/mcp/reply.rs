@@ -8,6 +8,7 @@ use super::era::{self, McpHeaders, RequestEra};
 use super::error::RpcError;
 use super::legacy;
 use super::modern::error::ModernError;
+use super::refusal::Refusal;
 use super::request::McpRequest;
 use super::version::ProtocolVersion;
 use super::wire::{RequestId, error_message, parse};
@@ -50,6 +51,12 @@ impl<'a> Reply<'a> {
             RequestEra::Modern => ModernError::from(fault.clone()).answer(request_id),
             RequestEra::Legacy(_) => legacy::error::answer(fault, request_id),
         }
+    }
+
+    /// The answer to a refused call.
+    pub(super) fn refused(&self, request: &mut McpRequest<'_>, refusal: &Refusal) -> Response<Body> {
+        request.context.event.hidden = refusal.hidden;
+        self.fault(request, &refusal.fault)
     }
 
     pub(super) fn fault(&self, request: &mut McpRequest<'_>, fault: &Fault) -> Response<Body> {

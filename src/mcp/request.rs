@@ -137,11 +137,17 @@ impl<'a> McpRequest<'a> {
         }
     }
 
-    /// Records the answer to a message of a batch; `None` for one that could not be read.
-    pub(super) fn answered(&mut self, message: Option<&Message<'_>>, outcome: Outcome, bytes_out: usize) {
+    /// Records the answer to a message of a batch; `None` for one that could not be read. `hidden` says whether it was
+    /// refused since what it names is hidden.
+    pub(super) fn answered(
+        &mut self,
+        message: Option<&Message<'_>>,
+        (outcome, hidden): (Outcome, bool),
+        bytes_out: usize,
+    ) {
         let (method, subject) = message.map(asked).unzip();
-        let subject = subject.flatten();
-        self.context.messages.push(BatchMessage { method, subject, outcome, bytes_out: bytes_out as u64 });
+        let (subject, bytes_out) = (subject.flatten(), bytes_out as u64);
+        self.context.messages.push(BatchMessage { method, subject, outcome, bytes_out, hidden });
     }
 }
 

@@ -15,6 +15,7 @@ use crate::cache::{MemoryBudget, WeighedCache};
 use crate::model::allocated::{allocated, behind_arc, shared_bytes};
 use crate::model::call::List;
 use crate::model::ids::{AgentId, ResourceUri, TenantId};
+use crate::model::label::CallerLabels;
 use crate::model::prompt::PromptName;
 use crate::model::scope::Revision;
 
@@ -29,8 +30,9 @@ pub(super) enum ResultSubject {
     Resource(ResourceUri),
     /// What this template answers to a URI.
     Rendered(ResourceUri, UriTemplate),
-    /// The page of a list after a position.
-    Page(List, Option<String>),
+    /// The page of a list after a position, for callers with these labels. What other subjects are visible is decided
+    /// before a result is looked up.
+    Page(List, Option<String>, CallerLabels),
     /// The messages of a prompt with these arguments, in these content types.
     Prompt(PromptName, Arc<BTreeMap<String, String>>, ContentTypes),
 }
@@ -45,7 +47,9 @@ impl ResultSubject {
     fn heap(&self) -> usize {
         match self {
             Self::Resource(uri) | Self::Rendered(uri, _) => behind_arc(uri.as_str().len()),
-            Self::Page(_, after) => after.as_ref().map_or(0, |after| allocated(after.len())),
+            Self::Page(_, after, labels) => {
+                after.as_ref().map_or(0, |after| allocated(after.len())) + labels.heap()
+            }
             Self::Prompt(name, arguments, _) => {
                 // With a place in a node of a map.
                 let strings =
@@ -59,13 +63,13 @@ impl ResultSubject {
 /// The dialect in which a result is encoded. All legacy revisions have the same results, except for prompt content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum DialectKey {
-    /// With the agent's description, as it was at this revision, and whether the agent is public.
+    /// With the agent's description, as it was at this revision, and whether anybody is answered the same.
     Modern { described: Revision, public: bool },
     /// The result alone.
     Legacy,
 }
 
-/// The key of an encoded result, which is the same for all callers.
+/// The key of an encoded result, which is the same for all callers who see the subject.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct ResultKey {
     pub(super) agent: AgentId,
@@ -142,7 +146,9 @@ mod tests {
     use super::{DOORKEEPER_SLOTS, DialectKey, ResultKey, ResultSubject, Results};
     use crate::cache::MemoryBudget;
     use crate::mcp::version::ContentTypes;
+    use crate::model::call::List;
     use crate::model::ids::{AgentId, ResourceUri, TenantId};
+    use crate::model::label::{CallerLabels, Labels};
     use crate::model::prompt::PromptName;
     use crate::model::scope::Revision;
 
@@ -196,5 +202,22 @@ mod tests {
             results.keep(rendered(number), &RESULT, TENANT);
         }
         assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn pages_for_ten_thousand_label_sets_stay_within_the_budget() {
+        let budget = MemoryBudget::new(8 << 20);
+        let results = Results::new(&budget);
+        let result = Bytes::from(vec![b'x'; 10_000]);
+        let page = |number: usize| {
+            let labels = Labels::parse([format!("label-{number}").as_str()]).unwrap();
+            key(ResultSubject::Page(List::Resources, None, CallerLabels::These(labels)))
+        };
+        for number in 0..10_000 {
+            results.keep(page(number), &result, TENANT);
+            assert!(budget.used() <= 8 << 20);
+        }
+        assert_eq!(results.get(&page(9_999)), Some(result));
+        assert!((0..10_000).filter(|number| results.get(&page(*number)).is_some()).count() < 900);
     }
 }

@@ -211,6 +211,14 @@ impl CallerLabels {
         }
         LabelsDigest(digest)
     }
+
+    /// The bytes of the heap memory.
+    pub fn heap(&self) -> usize {
+        match self {
+            Self::Everything => 0,
+            Self::These(own) => own.heap(),
+        }
+    }
 }
 
 impl Default for CallerLabels {

@@ -5,3 +5,4 @@ mod commands;
 mod credentials;
 mod refusals;
 mod streams;
+mod visibility;

@@ -39,7 +39,7 @@ impl BatchBuilder {
             batch.push(&event);
             self.reported_shed = shed;
         }
-        self.events.iter().for_each(|event| batch.push(event));
+        self.events.iter().for_each(|(version, event)| batch.push_versioned(version, event));
         (batch, std::mem::take(&mut self.events.waiters))
     }
 

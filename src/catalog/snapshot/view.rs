@@ -1,15 +1,18 @@
-//! Views: the definitions of a snapshot that one caller sees. An answer to a caller is made from a view, never from the
-//! definitions themselves, which only this module reads.
+//! Views: the definitions of a snapshot that one caller sees, which is the only place where that is decided. An answer to a
+//! caller is made from a view, never from the definitions themselves, which only this module reads. What a caller does not
+//! see is answered as what nobody registered.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use super::labelled_map::LabelledMap;
 use super::{AgentSnapshot, Definitions};
+use crate::catalog::prefix_index::TemplateSet;
 use crate::catalog::template_set::Match;
-use crate::model::call::{List, ListPage, Page};
+use crate::model::call::{List, ListPage};
 use crate::model::fault::Fault;
 use crate::model::ids::ResourceUri;
 use crate::model::kinds::Member;
-use crate::model::prompt::Prompt;
+use crate::model::label::CallerLabels;
 use crate::model::resource::Resource;
 use crate::model::template::ResourceTemplate;
 
@@ -17,6 +20,10 @@ use crate::model::template::ResourceTemplate;
 #[derive(Debug, Clone)]
 pub struct View {
     snapshot: Arc<AgentSnapshot>,
+    /// Those of the caller; none if no definition has labels.
+    labels: CallerLabels,
+    /// The visible templates, once they are needed and if some may be hidden.
+    templates: OnceLock<TemplateSet>,
 }
 
 /// The definition that a URI is read from.
@@ -29,9 +36,18 @@ pub enum Answering {
 }
 
 impl View {
+    /// What a caller sees whose labels are `labels`; these are only asked for if a definition has labels.
+    pub(in crate::catalog) fn new(
+        snapshot: Arc<AgentSnapshot>,
+        labels: impl FnOnce() -> CallerLabels,
+    ) -> Self {
+        let labels = if snapshot.definitions.has_labels { labels() } else { CallerLabels::default() };
+        Self { snapshot, labels, templates: OnceLock::new() }
+    }
+
     /// All definitions, for what answers no caller.
     pub(in crate::catalog) fn unfiltered(snapshot: Arc<AgentSnapshot>) -> Self {
-        Self { snapshot }
+        Self::new(snapshot, || CallerLabels::Everything)
     }
 
     /// The snapshot that it is a view of.
@@ -39,41 +55,75 @@ impl View {
         &self.snapshot
     }
 
+    /// The caller's labels that occur in the agent: callers for whom they are the same see the same definitions.
+    pub fn labels(&self) -> CallerLabels {
+        match &self.labels {
+            CallerLabels::These(own) if !own.is_empty() => {
+                let all = &self.definitions().all;
+                let occurs = |label: &&_| {
+                    all.resources.has_label(label)
+                        || all.templates.has_label(label)
+                        || all.prompts.has_label(label)
+                };
+                CallerLabels::These(own.iter().filter(occurs).cloned().collect())
+            }
+            same => same.clone(),
+        }
+    }
+
     fn definitions(&self) -> &Definitions {
         &self.snapshot.definitions
     }
 
+    fn map<K: Member>(&self) -> &LabelledMap<K> {
+        K::of(&self.definitions().all)
+    }
+
     /// The definition of a key.
     pub fn get<K: Member>(&self, key: &str) -> Option<&Arc<K>> {
-        K::of(&self.definitions().all).get(key)
+        self.map::<K>().get(key).filter(|definition| self.labels.sees(definition.labels()))
+    }
+
+    /// Whether there is a definition of this key that the caller does not see.
+    pub fn hides<K: Member>(&self, key: &str) -> bool {
+        self.map::<K>().get(key).is_some_and(|definition| !self.labels.sees(definition.labels()))
+    }
+
+    /// Whether a URI can be read, but not by the caller.
+    pub fn hides_uri(&self, uri: &ResourceUri) -> bool {
+        let all = || Self::unfiltered(Arc::clone(&self.snapshot));
+        self.definitions().has_labels && self.answering(uri).is_err() && all().answering(uri).is_ok()
     }
 
     /// At most `size` definitions of a list, those after a key.
     pub(in crate::catalog) fn list(&self, list: List, after: Option<&str>, size: usize) -> ListPage {
+        let all = &self.definitions().all;
         match list {
-            List::Resources => ListPage::Resources(self.page::<Resource>(after, size)),
-            List::Templates => ListPage::Templates(self.page::<ResourceTemplate>(after, size)),
-            List::Prompts => ListPage::Prompts(self.page::<Prompt>(after, size)),
+            List::Resources => ListPage::Resources(all.resources.page(&self.labels, after, size)),
+            List::Templates => ListPage::Templates(all.templates.page(&self.labels, after, size)),
+            List::Prompts => ListPage::Prompts(all.prompts.page(&self.labels, after, size)),
         }
     }
 
-    fn page<K: Member>(&self, after: Option<&str>, size: usize) -> Page<K> {
-        use std::ops::Bound::{Excluded, Unbounded};
-        let start = after.map_or(Unbounded, Excluded);
-        let all = K::of(&self.definitions().all);
-        let mut rest = all.range::<_, str>((start, Unbounded)).map(|(_, item)| item);
-        let items = rest.by_ref().take(size).cloned().collect();
-        Page { items, more: rest.next().is_some() }
+    /// The visible templates; `None` if none is hidden.
+    fn visible_templates(&self) -> Option<&TemplateSet> {
+        let templates = &self.definitions().templates;
+        match &self.labels {
+            CallerLabels::These(own) if self.map::<ResourceTemplate>().has_labels() => {
+                Some(self.templates.get_or_init(|| templates.visible_to(own)))
+            }
+            CallerLabels::These(_) | CallerLabels::Everything => None,
+        }
     }
 
     /// The most specific template that a URI matches.
     pub(in crate::catalog) fn template(&self, uri: &ResourceUri) -> Option<Match> {
-        self.definitions().templates.find(uri)
+        self.definitions().templates.find(uri, self.visible_templates())
     }
 
-    /// The number of templates of the agent.
+    /// The number of templates of the agent, hidden ones included: a bound on work.
     pub(in crate::catalog) fn template_count(&self) -> usize {
-        self.definitions().all.templates.len()
+        self.map::<ResourceTemplate>().len()
     }
 
     /// The definition of a URI: its resource, otherwise the most specific template that it matches.
@@ -100,7 +150,7 @@ impl View {
     pub(in crate::catalog) fn comparisons(&self, uri: &ResourceUri) -> usize {
         match self.get::<Resource>(uri.as_str()) {
             Some(_) => 1,
-            None => 1 + self.definitions().templates.candidates(uri),
+            None => 1 + self.definitions().templates.candidates(uri, self.visible_templates()),
         }
     }
 }

@@ -68,12 +68,17 @@ impl Batch {
         if self.rows.capacity() > MAX_BUFFER { Vec::new() } else { self.rows }
     }
 
-    /// Appends an encoded event as the next row of the chain.
+    /// Appends an encoded event of version 1 as the next row of the chain.
     pub fn push(&mut self, event: &[u8]) {
+        self.push_versioned(VERSION, event);
+    }
+
+    /// Appends an encoded event as the next row of the chain.
+    pub fn push_versioned(&mut self, version: i16, event: &[u8]) {
         let Chain { id, seq, head } = self.after;
         self.rows.extend_from_slice(&COLUMNS.to_be_bytes());
         let start = self.rows.len();
-        field(&mut self.rows, &VERSION.to_be_bytes());
+        field(&mut self.rows, &version.to_be_bytes());
         uuid(&mut self.rows, id);
         int8(&mut self.rows, seq + 1);
         field(&mut self.rows, &head.0);
@@ -89,8 +94,8 @@ impl Batch {
     pub fn rechained(&self, chain: Chain) -> Self {
         let mut batch = Self::after(chain);
         let mut rest = self.rows.as_slice();
-        while let Some((event, others)) = event_of(rest) {
-            batch.push(event);
+        while let Some(((version, event), others)) = event_of(rest) {
+            batch.push_versioned(version, event);
             rest = others;
         }
         batch
@@ -144,9 +149,10 @@ impl Batch {
 /// Number of fields before those of the event.
 const PLACE: i16 = 4;
 
-/// The event of the first row, and the rows after it.
-fn event_of(rows: &[u8]) -> Option<(&[u8], &[u8])> {
+/// The version and the event of the first row, and the rows after it.
+fn event_of(rows: &[u8]) -> Option<((i16, &[u8]), &[u8])> {
     let mut rest = rows.get(2..)?;
+    let version = i16::from_be_bytes(split(rest)?.0?.try_into().ok()?);
     let mut start = rest;
     for column in 0..COLUMNS - 1 {
         if column == PLACE {
@@ -156,7 +162,7 @@ fn event_of(rows: &[u8]) -> Option<(&[u8], &[u8])> {
     }
     let event = &start[..start.len() - rest.len()];
     let (_, rest) = split(rest)?;
-    Some((event, rest))
+    Some(((version, event), rest))
 }
 
 #[cfg(test)]
@@ -204,6 +210,7 @@ mod tests {
             bytes_out: Some(200),
             revision: Some(Revision(7)),
             difference: ChangeHashes::default(),
+            hidden: false,
         }
     }
 
@@ -243,6 +250,18 @@ mod tests {
         let other = batch.rechained(Chain::new(Uuid::from_u128(0xd)));
         assert_ne!(other, batch);
         assert_eq!(other.rechained(batch.before), batch);
+    }
+
+    #[test]
+    fn version_is_hashed_and_moves_with_its_event() {
+        let mut bytes = Vec::new();
+        encoding::event(&mut bytes, &Event { hidden: true, ..example() });
+        let (mut hidden, mut plain) = (batch(), batch());
+        hidden.push_versioned(encoding::HIDDEN, &bytes);
+        plain.push(&bytes);
+        assert_ne!(hidden.after.head, plain.after.head);
+        let other = hidden.rechained(Chain::new(Uuid::from_u128(0xd)));
+        assert_eq!(other.rechained(hidden.before), hidden);
     }
 
     #[test]

@@ -16,10 +16,17 @@ use crate::model::client_address::ClientAddress;
 
 /// The version of this encoding.
 pub const VERSION: i16 = 1;
+/// The version of an event that names something hidden from its caller. It says no more, and its fields are the same.
+pub const HIDDEN: i16 = 2;
 /// The epoch of PostgreSQL's timestamps.
 const EPOCH: OffsetDateTime = datetime!(2000-01-01 00:00 UTC);
 const NULL: [u8; 4] = [0xff; 4];
 const MICROS_A_DAY: i64 = 86_400_000_000;
+
+/// The version that an event is hashed with.
+pub fn version(event: &Event) -> i16 {
+    if event.hidden { HIDDEN } else { VERSION }
+}
 
 /// Appends the fields of an event, from `at` to `after`; the fields of its position in the chain are not
 /// included.

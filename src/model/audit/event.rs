@@ -211,6 +211,8 @@ pub struct Event {
     pub revision: Option<Revision>,
     /// What a change modified.
     pub difference: ChangeHashes,
+    /// Whether the request was refused since its labels hide what it names from the caller. Encoded as the version.
+    pub hidden: bool,
 }
 
 impl Event {
@@ -242,6 +244,7 @@ impl Event {
             bytes_out: None,
             revision: None,
             difference: ChangeHashes::default(),
+            hidden: false,
         }
     }
 }

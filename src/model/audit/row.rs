@@ -5,6 +5,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::chain::Digest;
+use super::encoding::VERSION;
 use crate::model::ids::{AgentId, KeyId, TenantId};
 
 /// A row of the audit log.
@@ -12,8 +13,12 @@ use crate::model::ids::{AgentId, KeyId, TenantId};
 #[schema(as = AuditRow)]
 #[serde(rename_all = "camelCase")]
 pub struct AuditRow {
-    /// Version of the encoding that is hashed.
+    /// Version of the encoding that is hashed: 2 if the row is `hidden`.
     pub version: i16,
+    /// Whether the request was refused since labels hide what it names from the caller. Only the owner and the operator
+    /// are shown it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub hidden: bool,
     /// Chain of the row.
     pub chain: Uuid,
     /// Number of the row in its chain, from 1.
@@ -136,6 +141,12 @@ pub struct AuditPosition {
 }
 
 impl AuditRow {
+    /// The row without what only the owner and the operator are shown. Its hash remains that of the whole row.
+    #[must_use]
+    pub fn without_hidden(self) -> Self {
+        Self { version: VERSION, hidden: false, ..self }
+    }
+
     /// The position of this row.
     pub fn position(&self) -> AuditPosition {
         AuditPosition { at: self.at, chain: self.chain, seq: self.seq }

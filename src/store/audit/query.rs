@@ -9,6 +9,7 @@ use uuid::Uuid;
 use super::window::Window;
 use crate::model::audit::chain::Digest;
 use crate::model::audit::checkpoint::{API_VERSION, ChainHead, Checkpoint, LedgerHead};
+use crate::model::audit::encoding::HIDDEN;
 use crate::model::audit::row::{AgentFilter, AuditFilter, AuditPosition, AuditRow, timestamp};
 use crate::store::{Store, StoreError};
 
@@ -155,6 +156,7 @@ async fn select(
         .map(|row| {
             Ok(AuditRow {
                 version: row.version,
+                hidden: row.version == HIDDEN,
                 chain: row.chain,
                 seq: row.seq,
                 at: row.at,

@@ -2,5 +2,6 @@
 
 mod attacks;
 mod expected_state;
+mod labels;
 mod model;
 mod probes;
