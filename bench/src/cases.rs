@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::fixture::{
-    CATALOG_LEN, COUNTER, DOCUMENT_BYTES, DOCUMENT_URI, LISTER, PROMPT, READER, RENDERER, rendered,
+    CATALOG_LEN, COUNTER, DOCUMENT_BYTES, DOCUMENT_URI, LABELLED_LISTER, LABELLED_READER, LISTER, PROMPT,
+    READER, RENDERER, rendered,
 };
 use crate::http;
 
@@ -114,6 +115,28 @@ pub(crate) const CASES: &[Case] = &[
         counted: true,
         expected: "a message with the rendered text of a chapter",
         holds: |result| is_a_chapter(&result["messages"][0]["content"]["text"]),
+    },
+    Case {
+        name: "resources/read 1 KiB, labelled",
+        eras: BOTH,
+        agent: LABELLED_READER,
+        method: "resources/read",
+        mcp_name: Some(DOCUMENT_URI),
+        params: || json!({ "uri": DOCUMENT_URI }),
+        counted: false,
+        expected: "one text of 1,024 bytes under the requested URI",
+        holds: is_the_document,
+    },
+    Case {
+        name: "resources/list of 100, as many hidden",
+        eras: BOTH,
+        agent: LABELLED_LISTER,
+        method: "resources/list",
+        mcp_name: None,
+        params: || json!({}),
+        counted: false,
+        expected: "100 definitions with name, description, mimeType and size on one page",
+        holds: is_the_catalog,
     },
     Case {
         name: "initialize",

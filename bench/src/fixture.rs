@@ -4,6 +4,13 @@
 pub(crate) const READER: &str = "bench-read";
 /// The agent of the catalog.
 pub(crate) const LISTER: &str = "bench-list";
+/// The agent of the document with a label, which its key has.
+pub(crate) const LABELLED_READER: &str = "bench-read-labelled";
+/// The agent of the catalog with a label, which its key has, and of as many definitions that are hidden.
+pub(crate) const LABELLED_LISTER: &str = "bench-list-labelled";
+/// The label of what the keys of both see, and the label of what is hidden.
+pub(crate) const LABEL: &str = "visible";
+pub(crate) const OTHER_LABEL: &str = "hidden";
 /// The document's URI.
 pub(crate) const DOCUMENT_URI: &str = "bench://documents/guide";
 /// The number of definitions in the catalog.
@@ -52,10 +59,20 @@ pub(crate) struct Resource {
 /// The resources of an agent of this benchmark.
 pub(crate) fn resources_of(agent: &str) -> Vec<Resource> {
     match agent {
-        LISTER => catalog(),
-        READER | WATCHED => vec![document()],
+        LISTER | LABELLED_LISTER => catalog("chapter"),
+        READER | LABELLED_READER | WATCHED => vec![document()],
         _ => Vec::new(),
     }
+}
+
+/// The resources that are hidden from the key of an agent: between the ones that it sees.
+pub(crate) fn hidden_of(agent: &str) -> Vec<Resource> {
+    if agent == LABELLED_LISTER { catalog("chapter-hidden") } else { Vec::new() }
+}
+
+/// The label of what an agent's key sees, if it has one.
+pub(crate) fn label_of(agent: &str) -> Option<&'static str> {
+    [LABELLED_READER, LABELLED_LISTER].contains(&agent).then_some(LABEL)
 }
 
 fn document() -> Resource {
@@ -71,11 +88,11 @@ fn document() -> Resource {
     }
 }
 
-fn catalog() -> Vec<Resource> {
+fn catalog(name: &str) -> Vec<Resource> {
     (0..CATALOG_LEN)
         .map(|number| Resource {
-            uri: format!("bench://catalog/chapter-{number:03}"),
-            name: format!("chapter-{number:03}"),
+            uri: format!("bench://catalog/{number:03}-{name}"),
+            name: format!("{name}-{number:03}"),
             description: format!("Chapter {number} of a catalog that is long enough to be listed."),
             mime_type: MIME_TYPE,
             text: format!("# Chapter {number}\n"),

@@ -19,7 +19,7 @@ use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 
 use crate::cases;
 use crate::error::Error;
-use crate::fixture::{self, LISTER, MIME_TYPE, PROMPT, READER, RENDERER};
+use crate::fixture::{self, LABELLED_LISTER, LABELLED_READER, LISTER, MIME_TYPE, PROMPT, READER, RENDERER};
 use crate::limit::listen;
 
 /// Serves the agents of the fixture, each at its own path, for at most `seconds`.
@@ -27,6 +27,8 @@ pub(crate) async fn serve(port: u16, seconds: u64) -> Result<(), Error> {
     let router = Router::new()
         .route_service(&cases::path(READER), service(READER))
         .route_service(&cases::path(LISTER), service(LISTER))
+        .route_service(&cases::path(LABELLED_READER), service(LABELLED_READER))
+        .route_service(&cases::path(LABELLED_LISTER), service(LABELLED_LISTER))
         .route_service(&cases::path(RENDERER), service(RENDERER));
     listen(port, router, seconds).await
 }

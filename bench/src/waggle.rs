@@ -13,7 +13,10 @@ use tokio::time::timeout;
 
 use crate::cpu::Postgres;
 use crate::error::{Error, excerpt};
-use crate::fixture::{self, LISTER, MIME_TYPE, PROMPT, READER, RENDERER, Resource, URI_TEMPLATE};
+use crate::fixture::{
+    self, LABELLED_LISTER, LABELLED_READER, LISTER, MIME_TYPE, OTHER_LABEL, PROMPT, READER, RENDERER,
+    Resource, URI_TEMPLATE,
+};
 use crate::http::{self, Connection};
 use crate::process::{self, Process};
 
@@ -64,7 +67,7 @@ impl Waggle {
         self.process.ready("/readyz", true, START).await?;
         let mut admin = self.admin().await?;
         admin.create_tenant().await?;
-        for agent in [READER, LISTER, RENDERER] {
+        for agent in [READER, LISTER, RENDERER, LABELLED_READER, LABELLED_LISTER] {
             self.keys.insert(agent, admin.register(agent).await?);
         }
         Ok(())
@@ -152,9 +155,15 @@ impl Admin {
     /// Creates an agent with its resources; returns its key.
     pub(crate) async fn register(&mut self, agent: &str) -> Result<String, Error> {
         self.create(agent).await?;
-        for resource in fixture::resources_of(agent) {
+        let seen = fixture::resources_of(agent).into_iter().map(|seen| (seen, fixture::label_of(agent)));
+        let hidden = fixture::hidden_of(agent).into_iter().map(|hidden| (hidden, Some(OTHER_LABEL)));
+        for (resource, label) in seen.chain(hidden) {
             let uri = utf8_percent_encode(&resource.uri, NON_ALPHANUMERIC);
-            self.call("PUT", &format!("/agents/{agent}/resources?uri={uri}"), &body_of(&resource)).await?;
+            let mut body = body_of(&resource);
+            if let Some(label) = label {
+                body["labels"] = json!([label]);
+            }
+            self.call("PUT", &format!("/agents/{agent}/resources?uri={uri}"), &body).await?;
         }
         if agent == RENDERER {
             self.register_rendered().await?;
@@ -165,7 +174,11 @@ impl Admin {
     /// Creates a key of an agent.
     pub(crate) async fn issue(&mut self, agent: &str) -> Result<String, Error> {
         let keys = format!("/agents/{agent}/keys");
-        let issued = self.call("POST", &keys, &json!({ "name": "bench", "scopes": ["mcp"] })).await?;
+        let mut body = json!({ "name": "bench", "scopes": ["mcp"] });
+        if let Some(label) = fixture::label_of(agent) {
+            body["labels"] = json!([label]);
+        }
+        let issued = self.call("POST", &keys, &body).await?;
         let key = issued["key"].as_str().map(str::to_owned);
         key.ok_or(Error::AdminAnswer { call: format!("POST {keys}"), member: "key" })
     }
