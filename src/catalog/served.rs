@@ -95,7 +95,8 @@ fn grouped(
         if !concerning.contains(&true) {
             continue;
         }
-        let (view, labels) = (View::unfiltered(Arc::clone(snapshot)), caller.clone());
+        let view = View::new(Arc::clone(snapshot), || caller.clone());
+        let labels = view.labels();
         let same = |group: &&mut Group| group.concerning == concerning && group.labels == labels;
         let full = groups.len() == MOST_GROUPS;
         match groups.iter_mut().find(same) {

@@ -67,12 +67,12 @@ impl Endpoint {
         let last = request.parts.headers.get(&LAST_EVENT_ID).map(|id| id.to_str().unwrap_or_default());
         let (ids, labels) = (EventIds::new(&self.seal, session.uid), caller.labels().digest());
         let start = match Start::read(&ids, &session, labels, last) {
-            Start::Resumed(watermark) if watermark > self.feed.head(caller.agent).await? => Start::Unreadable,
+            Start::Resumed(watermark) if watermark > self.feed.head(caller.agent).await? => Start::Unknown,
             start => start,
         };
         let subscription = self.read(caller, Some(Scope::from(session.uid))).await?;
         let known = subscription.add_interests(start.interests(&session)).await?;
-        let reset = !known || start == Start::Unreadable;
+        let reset = !known || start == Start::Unknown;
         if reset {
             subscription.mark_all_dirty();
         }

@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use super::client_address::ClientAddress;
 use super::ids::{AgentId, PrincipalId, ResourceUri, SessionUid, TenantId};
+use super::label::LabelsDigest;
 use super::scope::Revision;
 
 /// 43 characters of base64url have 256 bits.
@@ -173,6 +174,8 @@ pub struct Session {
     pub epoch: i64,
     /// The revision of the agent's scope when the session was opened.
     pub since: Revision,
+    /// The labels of the caller that opened it; `None` for a session of a gateway that did not know of labels.
+    pub labels: Option<LabelsDigest>,
     /// Its subscriptions, in byte order of the URIs.
     pub subscriptions: Vec<ResourceSubscription>,
 }

@@ -121,6 +121,7 @@ impl Sessions {
             client_name: kept("clientInfo.name", new.client_name)?,
             client_version: kept("clientInfo.version", new.client_version)?,
             capabilities: new.capabilities.to_owned(),
+            labels: caller.labels().digest(),
             now: self.sources.clock.now(),
         };
         let (sessions, payer) = (Arc::clone(self), caller.payer());

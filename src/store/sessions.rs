@@ -11,6 +11,7 @@ use time::OffsetDateTime;
 use super::write::Write;
 use super::{Store, StoreError};
 use crate::model::ids::{AgentId, PrincipalId, ResourceUri, SessionUid, TenantId};
+use crate::model::label::LabelsDigest;
 use crate::model::scope::Revision;
 use crate::model::session::{LogLevel, ResourceSubscription, Session};
 
@@ -171,6 +172,7 @@ struct Row {
     level: Option<String>,
     epoch: i64,
     since_revision: i64,
+    labels_digest: Option<i64>,
     used_at: OffsetDateTime,
     uris: Vec<String>,
     sinces: Vec<i64>,
@@ -180,7 +182,7 @@ async fn read(connection: &mut PgConnection, session: SessionUid) -> Result<Opti
     sqlx::query_as!(
         Row,
         r#"select h.revision, s.tenant, s.agent, s.principal, s.hash, s.version, s.client_name, s.client_version,
-            s.level, s.epoch, s.since_revision, s.used_at,
+            s.level, s.epoch, s.since_revision, s.labels_digest, s.used_at,
             array(select uri from subscriptions where session = $1 order by uri) as "uris!",
             array(select since_revision from subscriptions where session = $1 order by uri) as "sinces!"
         from sessions s join heads h on h.scope = s.uid where s.uid = $1 and s.ended_at is null"#,
@@ -208,6 +210,7 @@ impl Row {
             level: self.level.as_ref().map(level).transpose()?,
             epoch: self.epoch,
             since: Revision(self.since_revision),
+            labels: self.labels_digest.map(|digest| LabelsDigest(digest.to_be_bytes())),
             subscriptions: self
                 .uris
                 .into_iter()

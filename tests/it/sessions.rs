@@ -99,6 +99,7 @@ async fn session_keeps_the_negotiated_values() {
         level: None,
         epoch: 0,
         since: Revision(since),
+        labels: Some(caller.labels().digest()),
         subscriptions: Vec::new(),
     };
     assert_eq!(*replica.found(&caller, &id).await, expected);

@@ -32,8 +32,9 @@ pub enum Start {
     First,
     /// Everything up to this revision was sent.
     Resumed(Revision),
-    /// The position cannot be read.
-    Unreadable,
+    /// The position cannot be read, or belongs to a caller with other labels: what that one knows does not say what this
+    /// one has to be sent.
+    Unknown,
 }
 
 impl Start {
@@ -44,19 +45,21 @@ impl Start {
         labels: LabelsDigest,
         last_event_id: Option<&str>,
     ) -> Self {
-        let Some(id) = last_event_id else { return Self::First };
+        let Some(id) = last_event_id else {
+            let same = session.labels.is_none_or(|opened| opened == labels);
+            return if same { Self::First } else { Self::Unknown };
+        };
         // A stream that the session does not know was opened on another timeline of the database.
-        // What was sent to a caller with other labels does not say what this one has to be sent.
         let resumes = |position: &Position| position.stream < session.epoch && position.labels == labels;
         let known = ids.open(id).filter(resumes);
-        known.map_or(Self::Unreadable, |position| Self::Resumed(position.watermark))
+        known.map_or(Self::Unknown, |position| Self::Resumed(position.watermark))
     }
 
     /// The interests of the session, from this position on.
     pub fn interests(self, session: &Session) -> Vec<Interest> {
         let after = |since: Revision| match self {
             Self::Resumed(watermark) => since.max(watermark),
-            Self::First | Self::Unreadable => since,
+            Self::First | Self::Unknown => since,
         };
         interests(session)
             .map(|Interest { subject, since }| Interest { subject, since: after(since) })

@@ -6,6 +6,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::model::ids::{AgentId, PrincipalId, SessionUid, TenantId};
+use crate::model::label::LabelsDigest;
 use crate::model::scope::Revision;
 use crate::model::session::SessionHolder;
 use crate::store::{Store, StoreError};
@@ -33,6 +34,8 @@ pub struct SessionRow {
     pub client_version: String,
     /// Capabilities of the client, as JSON.
     pub capabilities: String,
+    /// The labels of the caller.
+    pub labels: LabelsDigest,
     /// Current time.
     pub now: OffsetDateTime,
 }
@@ -70,15 +73,16 @@ impl Store {
         let client_versions = column(new, |row| row.client_version.as_str());
         let capabilities = column(new, |row| row.capabilities.as_str());
         let times = column(new, |row| row.now);
+        let labels = column(new, |row| i64::from_be_bytes(row.labels.0));
         let outcomes = self.run_repeatable(async |connection| {
             sqlx::query!(
                 r#"with asked as materialized (
                     select asked.*,
                         (select s.since_revision from sessions s where s.uid = asked.uid) as opened_since
                     from unnest($1::uuid[], $2::bytea[], $3::uuid[], $4::uuid[], $5::uuid[], $6::uuid[],
-                        $7::text[], $8::text[], $9::text[], $10::text[], $11::timestamptz[]) with ordinality
+                        $7::text[], $8::text[], $9::text[], $10::text[], $11::timestamptz[], $13::bigint[]) with ordinality
                     as asked (uid, hash, tenant, agent, principal, holder,
-                        version, client_name, client_version, capabilities, now, place)
+                        version, client_name, client_version, capabilities, now, labels, place)
                 ),
                 holders as materialized (
                     select tenant, agent, holder,
@@ -104,9 +108,9 @@ impl Store {
                 ),
                 opened as (
                     insert into sessions (uid, hash, tenant, agent, principal, version, client_name,
-                        client_version, capabilities, since_revision, created_at, used_at, holder)
+                        client_version, capabilities, since_revision, created_at, used_at, holder, labels_digest)
                     select uid, hash, tenant, agent, principal, version, client_name,
-                        client_version, capabilities, revision, now, now, holder
+                        client_version, capabilities, revision, now, now, holder, labels
                     from placed where opened_since is null and revision is not null and fits
                     on conflict (uid) do nothing
                     returning uid
@@ -127,6 +131,7 @@ impl Store {
                 &capabilities as &[&str],
                 &times,
                 most,
+                &labels,
             )
             .fetch_all(connection)
             .await

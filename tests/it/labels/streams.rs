@@ -210,6 +210,29 @@ async fn labels_added_and_removed_notify_both_sides() {
 }
 
 #[tokio::test]
+async fn hidden_uri_is_subscribed_to_like_an_unknown_one() {
+    let site = Site::start().await;
+    let key = site.key(&[]).await;
+    site.change("DELETE", &template("x:{name}"), None).await;
+    let session = Session::open(&site.streams, "a", &key.secret, LEGACY).await;
+    let answer = |uri: &'static str| {
+        let subscribing = session.call(&site.streams, "resources/subscribe", json!({"uri": uri}));
+        async move { subscribing.await.text().replace(uri, "URI") }
+    };
+    let unknown = answer("x:unknown").await;
+    assert!(unknown.contains("resource_not_found"), "{unknown}");
+    assert_eq!(answer("x:hidden").await, unknown);
+    let filter = json!({"resourceSubscriptions": ["x:hidden", "x:unknown", "x:open"]});
+    let mut modern = listen(&site.streams, "a", &key.secret, json!(1), filter).await;
+    let acknowledged = modern.next().await.unwrap().json();
+    assert_eq!(acknowledged["params"]["notifications"], json!({"resourceSubscriptions": ["x:open"]}));
+    site.put("x:hidden", "2", &["s"]).await;
+    site.put("x:hidden", "2", &[]).await;
+    site.put("x:open", "2", &[]).await;
+    modern.expect_events(&["updated x:open"]).await;
+}
+
+#[tokio::test]
 async fn changed_labels_of_a_key_notify_of_everything() {
     let site = Site::start().await;
     let key = site.key(&["s"]).await;
@@ -225,6 +248,30 @@ async fn changed_labels_of_a_key_notify_of_everything() {
     streams.receive(&EVERYTHING).await;
     site.put("x:hidden", "4", &["s"]).await;
     streams.receive(&["updated x:hidden"]).await;
+}
+
+#[tokio::test]
+async fn changed_labels_are_readable_on_every_replica_once_notified() {
+    let site = Site::start().await;
+    let key = site.key(&[]).await;
+    let mut modern = site.streams(&key).await.modern;
+    // The other replica finds the changes of this one by its sweep only.
+    site.faults.lose_notifications(100);
+    let read = || site.writer.http.text("a", &key.secret, "x:hidden");
+    // Repeated, since a sweep may find a change at once.
+    for _ in 0..4 {
+        for (labels, text) in [(json!(["s"]), "1"), (json!([]), "1 hidden")] {
+            read().await.unwrap();
+            let path = format!("/keys/{}", key.id);
+            let changed = site.streams.admin("PATCH", &path, Some(json!({"labels": labels}))).await;
+            assert_eq!(changed.status, 200, "{}", changed.text());
+            assert_eq!(modern.next_summary().await, EVERYTHING[0]);
+            assert_eq!(read().await.as_deref(), Some(text));
+            for expected in &EVERYTHING[1..] {
+                assert_eq!(modern.next_summary().await, *expected);
+            }
+        }
+    }
 }
 
 #[tokio::test]
@@ -295,6 +342,21 @@ async fn resume_with_other_labels_notifies_of_everything() {
 }
 
 #[tokio::test]
+async fn first_stream_with_other_labels_notifies_of_everything() {
+    let site = Site::start().await;
+    let key = site.key(&["s"]).await;
+    let (session, same) = (site.session(&key).await, site.session(&site.key(&["s"]).await).await);
+    site.relabel(&key, &[]).await;
+    same.stream(&site.streams, None).await.expect_events(&[]).await;
+    for _ in 0..2 {
+        let mut stream = session.stream(&site.streams, None).await;
+        stream.expect_events(&EVERYTHING).await;
+        site.put("x:hidden", "2", &["s"]).await;
+        stream.expect_events(&[]).await;
+    }
+}
+
+#[tokio::test]
 async fn rotated_key_resumes_by_its_own_labels() {
     let site = Site::start().await;
     let key = site.key(&["s"]).await;
@@ -316,6 +378,38 @@ async fn rotated_key_resumes_by_its_own_labels() {
     site.put("x:hidden", "4", &["s"]).await;
     site.put("x:open", "2", &[]).await;
     resumed.expect_events(&["updated x:open"]).await;
+}
+
+#[tokio::test]
+async fn template_serves_uris_whose_resource_is_hidden() {
+    let site = Site::start().await;
+    let mut without = site.streams(&site.key(&[]).await).await;
+    let mut with = site.streams(&site.key(&["s"]).await).await;
+    // The template serves `x:hidden` to callers who do not see the resource.
+    site.put_template("x:{name}", "2", &[]).await;
+    without.receive(&["updated x:hidden", "updated x:served"]).await;
+    with.receive(&["updated x:served"]).await;
+    site.put("x:hidden", "2", &["s"]).await;
+    with.receive(&["updated x:hidden"]).await;
+    without.receive(&[]).await;
+    // A more specific template serves `x:served` to those who see it.
+    site.put_template("x:se{name}", "1", &["s"]).await;
+    with.receive(&["resources", "updated x:served"]).await;
+    site.put_template("x:{name}", "3", &[]).await;
+    without.receive(&["updated x:hidden", "updated x:served"]).await;
+    with.receive(&[]).await;
+    site.put_template("x:se{name}", "1", &[]).await;
+    without.receive(&["resources", "updated x:served"]).await;
+    with.receive(&["resources", "updated x:served"]).await;
+    site.put_template("x:se{name}", "1", &["s"]).await;
+    without.receive(&["resources", "updated x:served"]).await;
+    with.receive(&["resources", "updated x:served"]).await;
+    site.put_template("x:se{name}", "2", &["s"]).await;
+    with.receive(&["updated x:served"]).await;
+    without.receive(&[]).await;
+    site.change("DELETE", &template("x:se{name}"), None).await;
+    with.receive(&["resources", "updated x:served"]).await;
+    without.receive(&[]).await;
 }
 
 #[tokio::test]
