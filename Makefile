@@ -1,7 +1,7 @@
 # Development tasks.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak check corpus fmt sqlx openapi bench bench-check verify-faults verify-first-use verify-labels verify-memory verify-replicas prerequisites
+.PHONY: help demo test soak check corpus fmt sqlx openapi bench bench-check bench-growth verify-faults verify-first-use verify-labels verify-memory verify-replicas prerequisites
 
 # The directory of rustup, for shells started before its installation.
 export PATH := $(PATH):$(HOME)/.cargo/bin
@@ -59,6 +59,11 @@ BENCH_CHECK = --what reads --only limit,waggle --rounds 9 --seconds 1
 bench-check: prerequisites ## Fail where a read costs over 10 % more CPU than bench/baseline.json says
 	cargo build --release --locked --workspace --bins
 	cargo run --release --locked --package waggle-bench -- $(BENCH_CHECK) $(or $(ARGS),--check bench/baseline.json)
+
+# 100,000 agents of ten resources (ARGS='--agents 2000 --active 1,10,100 --cold 300 --large 1000 --svg growth.svg').
+bench-growth: prerequisites ## Measure reads, memory and lists as more agents of a large database are in use
+	cargo build --release --locked --workspace --bins
+	cargo run --release --locked --package waggle-bench -- growth $(ARGS)
 
 # A gateway on a database of its own, restarted: 5,000 keys in 5 s beside 5,000 forged ones a second (ARGS='--keys 500').
 verify-first-use: prerequisites ## Use many keys right after a start beside forged ones; none may be refused

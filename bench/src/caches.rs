@@ -13,8 +13,9 @@ use tokio::task::JoinSet;
 
 use crate::error::{Error, excerpt};
 use crate::http::{self, Connection};
-use crate::memory;
+use crate::options::gateway_binary;
 use crate::waggle::Waggle;
+use crate::{memory, metrics};
 
 const READY: Duration = Duration::from_mins(2);
 const CONNECTIONS: usize = 16;
@@ -61,8 +62,7 @@ struct Measured {
 /// # Errors
 /// If the resident memory exceeds its bound, or the gateway cannot be run.
 pub(crate) async fn run(options: &Caches) -> Result<(), Error> {
-    let beside = || std::env::current_exe().map(|bench| bench.with_file_name("waggle"));
-    let binary = options.waggle.clone().map_or_else(beside, Ok).map_err(Error::io("find the gateway"))?;
+    let binary = gateway_binary(options.waggle.as_ref())?;
     let folder = tempfile::tempdir().map_err(Error::io("make a folder"))?;
     let each = (options.working_set * MIB / RESOURCE / COPIES / options.agents).max(1);
     let keys = register(&binary, folder.path(), options.agents, each).await?;
@@ -196,17 +196,12 @@ struct Metrics {
 
 impl Metrics {
     async fn scrape(port: u16) -> Result<Self, Error> {
-        let request = http::request("GET", "/metrics", port, &[], None);
-        let mut connection = Connection::open(port).await?;
-        let answer = connection.exchange(&request).await?;
-        Ok(Self::parse(&String::from_utf8_lossy(answer.body)))
+        Ok(Self::parse(&metrics::scrape(port).await?))
     }
 
     fn parse(text: &str) -> Self {
-        let value = |line: &str| line.rsplit(' ').next().and_then(|value| value.parse::<u64>().ok());
-        let sum = |name: &str| text.lines().filter(|line| line.starts_with(name)).filter_map(value).sum();
-        let of = |outcome| sum(&format!("waggle_results_total{{outcome=\"{outcome}\"}}"));
-        Self { bytes: sum("waggle_cache_bytes{"), hits: of("hit"), misses: of("miss") }
+        let of = |outcome| metrics::sum(text, &format!("waggle_results_total{{outcome=\"{outcome}\"}}"));
+        Self { bytes: metrics::sum(text, "waggle_cache_bytes{"), hits: of("hit"), misses: of("miss") }
     }
 }
 

@@ -154,13 +154,17 @@ pub(crate) const CASES: &[Case] = &[
     },
 ];
 
-/// The URI of the chapter whose number is [`COUNTER`].
-const CHAPTER: &str = "bench://chapters/00000000/text";
+/// A method of an agent.
+pub(crate) struct Call<'a> {
+    pub(crate) agent: &'a str,
+    pub(crate) method: &'a str,
+    /// The value of `Mcp-Name`, for the methods that have one.
+    pub(crate) mcp_name: Option<&'a str>,
+}
 
-impl Case {
-    /// The bytes of this case's request to the server on `port`, with `key` as the agent key.
-    pub(crate) fn request(&self, era: Era, port: u16, key: &str) -> Vec<u8> {
-        let mut params = (self.params)();
+impl Call<'_> {
+    /// The bytes of the request to the server on `port`, with `key` as the agent key.
+    pub(crate) fn request(&self, mut params: Value, era: Era, port: u16, key: &str) -> Vec<u8> {
         let mut headers = vec![
             ("Accept", "application/json, text/event-stream"),
             ("MCP-Protocol-Version", era.version()),
@@ -176,6 +180,23 @@ impl Case {
         }
         let message = json!({ "jsonrpc": "2.0", "id": 1, "method": self.method, "params": params });
         http::request("POST", &path(self.agent), port, &headers, Some(&message))
+    }
+}
+
+/// Reads a resource of an agent.
+pub(crate) fn read(agent: &str, uri: &str, port: u16, key: &str) -> Vec<u8> {
+    let call = Call { agent, method: "resources/read", mcp_name: Some(uri) };
+    call.request(json!({ "uri": uri }), Era::Modern, port, key)
+}
+
+/// The URI of the chapter whose number is [`COUNTER`].
+const CHAPTER: &str = "bench://chapters/00000000/text";
+
+impl Case {
+    /// The bytes of this case's request to the server on `port`, with `key` as the agent key.
+    pub(crate) fn request(&self, era: Era, port: u16, key: &str) -> Vec<u8> {
+        let call = Call { agent: self.agent, method: self.method, mcp_name: self.mcp_name };
+        call.request((self.params)(), era, port, key)
     }
 
     /// Whether a body is the JSON-RPC answer that this case expects.

@@ -73,6 +73,12 @@ impl Database {
         answer.trim().parse().map_err(|_| Error::Database(answer))
     }
 
+    /// Runs a script of SQL, which everyone may read, in the database.
+    pub(crate) async fn execute(&self, script: &Path) -> Result<(), Error> {
+        let options = format!("-h 127.0.0.1 -p {} -U waggle -Xqo /dev/null -v ON_ERROR_STOP=1", self.port);
+        self.run("psql", &format!("{options} -f {} waggle", script.display())).await.map(|_| ())
+    }
+
     /// Stops the server.
     pub(crate) async fn stop(&self) -> Result<(), Error> {
         let data = self.data();

@@ -15,6 +15,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::error::Error;
 use crate::http::{self, Connection};
+use crate::options::gateway_binary;
 use crate::waggle::Waggle;
 
 /// Active keys that one agent may have.
@@ -48,8 +49,7 @@ pub(crate) struct FirstUse {
 /// # Errors
 /// If a valid key is refused, or the gateway cannot be run.
 pub(crate) async fn run(options: &FirstUse) -> Result<(), Error> {
-    let beside = || std::env::current_exe().map(|bench| bench.with_file_name("waggle"));
-    let binary = options.waggle.clone().map_or_else(beside, Ok).map_err(Error::io("find the gateway"))?;
+    let binary = gateway_binary(options.waggle.as_ref())?;
     let folder = tempfile::tempdir().map_err(Error::io("make a folder"))?;
     let keys = issue(&binary, folder.path(), options.keys).await?;
     let mut gateway = Waggle::start(&binary, folder.path(), &SETTINGS)?;

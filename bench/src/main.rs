@@ -8,6 +8,7 @@ mod baseline;
 mod broadcast;
 mod caches;
 mod cases;
+mod closed_loop;
 mod cpu;
 mod database;
 mod descriptors;
@@ -16,13 +17,16 @@ mod fan_out;
 mod first_use;
 mod fixture;
 mod fleet;
+mod growth;
 mod histogram;
 mod http;
 mod limit;
 mod load;
 mod memory;
+mod metrics;
 mod options;
 mod pgbench;
+mod population;
 mod process;
 mod relay;
 mod replicas;
@@ -30,10 +34,12 @@ mod report;
 mod rmcp;
 mod rmcp_streams;
 mod run;
+mod site;
 mod stream_client;
 mod stream_report;
 mod streams;
 mod subscribers;
+mod svg;
 mod trigger;
 mod waggle;
 mod write_report;
@@ -50,6 +56,7 @@ use crate::baseline::Baseline;
 use crate::caches::Caches;
 use crate::error::Error;
 use crate::first_use::FirstUse;
+use crate::growth::Growth;
 use crate::options::Options;
 use crate::replicas::Replicas;
 
@@ -96,6 +103,8 @@ enum Server {
     Caches(Caches),
     /// Measure what replicas on one database cost while idle, and how long an event takes to reach them
     Replicas(Replicas),
+    /// Measure reads, memory and lists as more agents of a large database are in use
+    Growth(Growth),
     /// Serve the same resources with the official SDK on 127.0.0.1
     #[command(name = "serve-rmcp")]
     Rmcp {
@@ -144,6 +153,7 @@ async fn act(cli: Cli) -> Result<(), Error> {
         Some(Server::FirstUse(options)) => first_use::run(&options).await,
         Some(Server::Caches(options)) => caches::run(&options).await,
         Some(Server::Replicas(options)) => replicas::run(&options).await,
+        Some(Server::Growth(options)) => growth::run(&options).await,
         None => {
             let found = run::run(&cli.options).await?;
             let parts = [

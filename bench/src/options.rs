@@ -109,13 +109,17 @@ impl Options {
 
     /// The gateway's binary.
     pub(crate) fn waggle_binary(&self) -> Result<PathBuf, Error> {
-        match &self.waggle {
-            Some(path) => {
-                Ok(std::path::absolute(path).map_err(Error::io("make the path of --waggle absolute"))?)
-            }
-            None => Ok(own_binary()?.with_file_name("waggle")),
-        }
+        gateway_binary(self.waggle.as_ref())
     }
+}
+
+/// The gateway's binary that `--waggle` names, else the one beside this program.
+pub(crate) fn gateway_binary(named: Option<&PathBuf>) -> Result<PathBuf, Error> {
+    let binary = match named {
+        Some(path) => std::path::absolute(path).map_err(Error::io("make the path of --waggle absolute"))?,
+        None => own_binary()?.with_file_name("waggle"),
+    };
+    if binary.is_file() { Ok(binary) } else { Err(Error::NoGateway(binary)) }
 }
 
 /// The path of this program, which is also that of the comparison servers.

@@ -15,6 +15,7 @@ use crate::error::Error;
 use crate::first_use::forged_key;
 use crate::fixture::WATCHED;
 use crate::histogram::Histogram;
+use crate::options::gateway_binary;
 use crate::process::Process;
 use crate::run::to_f64;
 use crate::stream_client::StreamClient;
@@ -67,9 +68,7 @@ struct Used {
 /// # Errors
 /// If a replica or the database cannot be run.
 pub(crate) async fn run(options: &Replicas) -> Result<(), Error> {
-    let beside = || std::env::current_exe().map(|bench| bench.with_file_name("waggle"));
-    let binary = options.waggle.clone().map_or_else(beside, Ok).map_err(Error::io("find the gateway"))?;
-    let binary = std::path::absolute(binary).map_err(Error::io("make the path of --waggle absolute"))?;
+    let binary = gateway_binary(options.waggle.as_ref())?;
     let print = |line: &str| io::stdout().write_all(line.as_bytes()).map_err(Error::io("write the report"));
     print(
         "| replicas | connections | idle, each a second: transactions | PostgreSQL ms | replica ms \

@@ -216,7 +216,7 @@ pub(crate) fn to_f64(count: u64) -> f64 {
 }
 
 /// Returns at `SIGINT` or `SIGTERM`.
-async fn interrupted() {
+pub(crate) async fn interrupted() {
     let (Ok(mut interrupt), Ok(mut terminate)) =
         (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
     else {

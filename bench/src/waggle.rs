@@ -108,9 +108,21 @@ impl Waggle {
 
 /// Starts a gateway on an existing database, with this operator key.
 pub(crate) fn join(binary: &Path, dir: &Path, key: &str, database: &str) -> Result<Process, Error> {
-    let port = process::free_port()?;
+    join_at(process::free_port()?, binary, dir, key, database, &[])
+}
+
+/// Starts a gateway on `port`, with additional settings.
+pub(crate) fn join_at(
+    port: u16,
+    binary: &Path,
+    dir: &Path,
+    key: &str,
+    database: &str,
+    settings: &[(&str, &str)],
+) -> Result<Process, Error> {
     let mut command = command(binary, dir, port);
     command.env("WAGGLE_ADMIN__OPERATOR_KEY", key).env("WAGGLE_DATABASE__URL", database);
+    command.envs(settings.iter().copied());
     Process::start("waggle", command, port, dir)
 }
 

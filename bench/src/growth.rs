@@ -1,0 +1,264 @@
+//! `growth`: what a read costs, and what memory it takes, as more agents of a large database are in use; cold reads; and
+//! pages of small and large agents.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use crate::cases::{Call, Era, read};
+use crate::closed_loop::{Cost, End, Requests};
+use crate::error::{Error, excerpt};
+use crate::http::Connection;
+use crate::population::{self, Group};
+use crate::report::median;
+use crate::run::to_f64;
+use crate::site::{self, Site};
+use crate::svg::{self, Axis, Chart, Line, Scale};
+use crate::{memory, metrics};
+
+const RESOURCES: usize = 10;
+const BYTES: usize = 1024;
+/// Resources of the small agent, and items on a page by default.
+const PAGE: usize = 100;
+/// The pause after a start until background work has ended.
+const SETTLES: Duration = Duration::from_secs(3);
+const MIB: f64 = 1_048_576.0;
+
+/// The sizes.
+#[derive(Args)]
+pub(crate) struct Growth {
+    /// The gateway's binary [default: `waggle` beside this one]
+    #[arg(long)]
+    waggle: Option<PathBuf>,
+    /// Agents in the database, each of ten resources
+    #[arg(long, default_value_t = 100_000)]
+    agents: usize,
+    /// Numbers of active agents, ascending
+    #[arg(long, value_delimiter = ',', default_value = "1,10,100,1000,10000", value_parser = at_least_one)]
+    active: Vec<usize>,
+    /// Agents that are read for the first time after a start
+    #[arg(long, default_value_t = 10_000, value_parser = at_least_one)]
+    cold: usize,
+    /// Resources of the large agent; a multiple of 100
+    #[arg(long, default_value_t = 100_000, value_parser = at_least_one)]
+    large: usize,
+    /// How often each is measured; the tables give medians
+    #[arg(long, default_value_t = 5)]
+    rounds: u32,
+    /// How long each measurement lasts, in milliseconds
+    #[arg(long, default_value_t = 2000)]
+    milliseconds: u64,
+    /// Draw the curves into this file
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+}
+
+/// A number of active agents, with the CPU of each round.
+struct Size {
+    active: usize,
+    resident: u64,
+    cached: u64,
+    rounds: Vec<Cost>,
+}
+
+/// Measures and prints tables.
+///
+/// # Errors
+/// If a read fails, or the gateway or the database cannot be run.
+pub(crate) async fn run(options: &Growth) -> Result<(), Error> {
+    let print = |text: String| io::stdout().write_all(text.as_bytes()).map_err(Error::io("write the report"));
+    site::measured(options.waggle.as_ref(), async |site| {
+        let most = options.active.iter().max().copied().unwrap_or_default();
+        let agents = options.agents.max(most + options.cold);
+        let groups = [
+            Group { prefix: "growth", agents, resources: RESOURCES, keys: most + options.cold, bytes: BYTES },
+            Group { prefix: "small", agents: 1, resources: PAGE, keys: 1, bytes: BYTES },
+            Group { prefix: "large", agents: 1, resources: options.large, keys: 1, bytes: BYTES },
+        ];
+        population::write(site, &groups).await?;
+        let [growth, small, large] = &groups;
+        let sizes = warm(site, growth, options).await?;
+        print(warm_table(&sizes, agents))?;
+        if let Some(file) = &options.svg {
+            fs::write(file, svg::document(&curves(&sizes))).map_err(Error::io("write the curves"))?;
+        }
+        print(cold(site, growth, most..most + options.cold).await?)?;
+        print(lists(site, [small, large], options).await?)
+    })
+    .await
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|number| *number > 0).ok_or_else(|| "expected a number from 1 on".to_owned())
+}
+
+/// One read of each of these agents.
+fn reads(group: &Group, numbers: std::ops::Range<usize>, port: u16) -> Requests {
+    let request = |nth: usize| {
+        let uri = format!("x:{}", nth % group.resources + 1);
+        read(&group.agent(nth), &uri, port, &group.key(nth))
+    };
+    Requests { case: "resources/read", bytes: numbers.map(request).collect(), least: group.bytes }
+}
+
+/// Makes more and more agents active, and then measures all numbers in turns.
+async fn warm(site: &mut Site, group: &Group, options: &Growth) -> Result<Vec<Size>, Error> {
+    let port = site.start(&[]).await?;
+    let duration = End::After(Duration::from_millis(options.milliseconds));
+    let mut sizes = Vec::new();
+    for active in options.active.iter().copied() {
+        let requests = reads(group, 0..active, port);
+        requests.send(site, port, End::Once).await?;
+        requests.send(site, port, duration).await?;
+        let resident = memory::of_process(site.pid()?)?;
+        let cached = metrics::sum(&metrics::scrape(port).await?, "waggle_cache_bytes{");
+        sizes.push((Size { active, resident, cached, rounds: Vec::new() }, requests));
+    }
+    for _ in 0..options.rounds {
+        for (size, requests) in &mut sizes {
+            size.rounds.push(requests.send(site, port, duration).await?);
+        }
+    }
+    site.stop_gateways().await;
+    Ok(sizes.into_iter().map(|(size, _)| size).collect())
+}
+
+impl Size {
+    fn median(&self, value: fn(&Cost) -> f64) -> f64 {
+        median(self.rounds.iter().map(value).collect())
+    }
+}
+
+fn warm_table(sizes: &[Size], agents: usize) -> String {
+    let one = sizes.first().map_or(f64::NAN, |size| size.median(|cost| cost.gateway));
+    let row = |size: &Size| {
+        let cpu = size.median(|cost| cost.gateway);
+        format!(
+            "| {} | {cpu:.1} | {:.2} | {:.1} | {:.0} | {:.1} | {:.2} |\n",
+            size.active,
+            cpu / one,
+            size.median(|cost| cost.postgres),
+            size.median(|cost| cost.per_second),
+            to_f64(size.resident) / MIB,
+            to_f64(size.cached) / MIB,
+        )
+    };
+    let rows: String = sizes.iter().map(row).collect();
+    format!(
+        "{agents} agents of {RESOURCES} resources; each active agent is read in turn, with a key of its own\n\n\
+         | active agents | gateway CPU µs/read | × the first | PostgreSQL CPU µs/read | reads/s | RSS MiB | cached MiB |\n\
+         |--:|--:|--:|--:|--:|--:|--:|\n{rows}\n"
+    )
+}
+
+fn curves(sizes: &[Size]) -> [Chart; 2] {
+    let x = Axis { label: "active agents", scale: Scale::Logarithmic };
+    let line = |name: &str, value: &dyn Fn(&Size) -> f64| Line {
+        name: name.to_owned(),
+        points: sizes.iter().map(|size| (to_f64(size.active as u64), value(size))).collect(),
+    };
+    let chart = |title, label, lines| Chart {
+        title,
+        x,
+        y: Axis { label, scale: Scale::Linear },
+        lines,
+        marks: Vec::new(),
+    };
+    [
+        chart(
+            "CPU of a read",
+            "µs",
+            vec![
+                line("gateway", &|size| size.median(|cost| cost.gateway)),
+                line("PostgreSQL", &|size| size.median(|cost| cost.postgres)),
+            ],
+        ),
+        chart(
+            "Memory",
+            "MiB",
+            vec![
+                line("resident", &|size| to_f64(size.resident) / MIB),
+                line("cached", &|size| to_f64(size.cached) / MIB),
+            ],
+        ),
+    ]
+}
+
+/// Reads each of these agents once right after a start.
+async fn cold(site: &mut Site, group: &Group, numbers: std::ops::Range<usize>) -> Result<String, Error> {
+    let port = site.start(&[]).await?;
+    tokio::time::sleep(SETTLES).await;
+    let count = numbers.len();
+    let cost = reads(group, numbers, port).send(site, port, End::Once).await?;
+    site.stop_gateways().await;
+    Ok(format!(
+        "| cold reads | reads/s | gateway CPU µs/read | PostgreSQL CPU µs/read |\n|--:|--:|--:|--:|\n\
+         | {count} | {:.0} | {:.0} | {:.0} |\n\n",
+        cost.per_second, cost.gateway, cost.postgres
+    ))
+}
+
+/// Lists the first page of both agents, and the last one of the large agent.
+async fn lists(site: &mut Site, [small, large]: [&Group; 2], options: &Growth) -> Result<String, Error> {
+    let port = site.start(&[]).await?;
+    let last = options.large.div_ceil(PAGE);
+    let cursor = cursor_of(large, last, port).await?;
+    let page = |group: &Group, params: Value| Requests {
+        case: "resources/list",
+        bytes: [list(group, params, port)].into_iter().collect(),
+        // Each item has a URI and a name.
+        least: PAGE * 20,
+    };
+    let pages = [
+        (small.resources, 1, page(small, json!({}))),
+        (large.resources, 1, page(large, json!({}))),
+        (large.resources, last, page(large, after(&cursor))),
+    ];
+    let duration = End::After(Duration::from_millis(options.milliseconds));
+    let mut costs = [const { Vec::new() }; 3];
+    for _ in 0..options.rounds {
+        for ((_, _, requests), costs) in pages.iter().zip(&mut costs) {
+            costs.push(requests.send(site, port, duration).await?);
+        }
+    }
+    site.stop_gateways().await;
+    let of = |costs: &[Cost], value: fn(&Cost) -> f64| median(costs.iter().map(value).collect());
+    let row = |((resources, number, _), costs): (&(usize, usize, Requests), &Vec<Cost>)| {
+        let [gateway, per_second] = [of(costs, |cost| cost.gateway), of(costs, |cost| cost.per_second)];
+        format!("| {resources} | {number} | {gateway:.1} | {per_second:.0} |\n")
+    };
+    let rows: String = pages.iter().zip(&costs).map(row).collect();
+    Ok(format!(
+        "| resources of the agent | page of {PAGE} | gateway CPU µs/list | lists/s |\n|--:|--:|--:|--:|\n{rows}"
+    ))
+}
+
+fn list(group: &Group, params: Value, port: u16) -> Vec<u8> {
+    let call = Call { agent: &group.agent(0), method: "resources/list", mcp_name: None };
+    call.request(params, Era::Modern, port, &group.key(0))
+}
+
+/// The parameters of the page that a cursor leads to.
+fn after(cursor: &Value) -> Value {
+    if cursor.is_null() { json!({}) } else { json!({ "cursor": cursor }) }
+}
+
+/// The cursor that leads to a page, read page by page; `null` for the first.
+async fn cursor_of(group: &Group, page: usize, port: u16) -> Result<Value, Error> {
+    let mut connection = Connection::open(port).await?;
+    let mut cursor = Value::Null;
+    for _ in 1..page {
+        let answer = connection.exchange(&list(group, after(&cursor), port)).await?;
+        let message: Value = serde_json::from_slice(answer.body).unwrap_or_default();
+        cursor = message["result"]["nextCursor"].clone();
+        if !cursor.is_string() {
+            let (expected, body) = ("a further page", excerpt(answer.body));
+            return Err(Error::Unexpected { server: "waggle", case: "resources/list", expected, body });
+        }
+    }
+    Ok(cursor)
+}
