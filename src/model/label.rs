@@ -276,7 +276,7 @@ mod tests {
         let none = labels(&[]);
         assert_eq!((none.heap(), none.is_empty(), &none), (0, true, &Labels::default()));
         assert_eq!(std::iter::empty().collect::<Labels>(), none);
-        assert_eq!(labels(&["a", "bc"]).heap(), 48 + 32 + 32);
+        assert_eq!(labels(&["a", "bc"]).heap(), 54 + 36 + 36);
     }
 
     #[test]

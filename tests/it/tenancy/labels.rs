@@ -32,7 +32,7 @@ const TEMPLATES: [&str; 4] = ["x:{v}", "x:a/{v}", "x:a/{+v}", "y:{+v}"];
 const PROMPTS: [&str; 3] = ["embeds", "embeds-rendered", "plain"];
 /// Registered by nobody; a template may answer the first two.
 const OTHERS: [&str; 3] = ["x:9", "x:a/9/9", "z:9"];
-/// A resource that everybody sees; its text is the number of the last write.
+/// A resource that everybody sees, and the beginning of one for each label; their text is the number of the last write.
 const MARKER: &str = "marker:last";
 
 /// The agent that has everything.
@@ -43,6 +43,8 @@ struct Caller {
     twin: String,
     /// Its key at each agent; `None` without a credential.
     keys: Option<[String; 2]>,
+    /// The ids of its keys if their labels change.
+    ids: Vec<String>,
     /// Its labels; `None` if it sees everything.
     labels: Option<Vec<&'static str>>,
     /// Its session at each agent, if it is an agent key.
@@ -74,10 +76,12 @@ struct Twins {
     writes: usize,
 }
 
-async fn issued(replica: &Replica, path: &str, body: Value) -> String {
+/// The id and the text of a new key.
+async fn issued(replica: &Replica, path: &str, body: Value) -> (String, String) {
     let made = replica.admin("POST", path, Some(body)).await;
     assert_eq!(made.status, 201, "{}", made.text());
-    made.json()["key"].as_str().unwrap().to_owned()
+    let text = |member: &str| made.json()[member].as_str().unwrap().to_owned();
+    (text("id"), text("key"))
 }
 
 impl Twins {
@@ -100,14 +104,15 @@ impl Twins {
         for number in 0..8 {
             let twin = format!("twin-{number}");
             agent("acme", &twin).await;
+            let mut ids = Vec::new();
             let (keys, labels) = match number {
                 0 => (None, Some(Vec::new())),
                 1 => {
-                    let key = issued(first, "/tenants/acme/keys", json!({})).await;
+                    let (_, key) = issued(first, "/tenants/acme/keys", json!({})).await;
                     (Some([key.clone(), key]), None)
                 }
                 2 => {
-                    let key = issued(first, "/agents/foreign/keys", json!({"labels": LABELS})).await;
+                    let (_, key) = issued(first, "/agents/foreign/keys", json!({"labels": LABELS})).await;
                     (Some([key.clone(), key]), Some(Vec::new()))
                 }
                 _ => {
@@ -115,7 +120,9 @@ impl Twins {
                     let key = async |slug: &str| {
                         issued(first, &format!("/agents/{slug}/keys"), json!({"labels": labels})).await
                     };
-                    (Some([key(MIXED).await, key(&twin).await]), Some(labels.to_vec()))
+                    let ((id, mixed), (other, text)) = (key(MIXED).await, key(&twin).await);
+                    ids.extend([id, other]);
+                    (Some([mixed, text]), Some(labels.to_vec()))
                 }
             };
             let mut sessions = None;
@@ -124,7 +131,7 @@ impl Twins {
                 let open = async |slug: &str, key: &str| Session::open(first, slug, key, "2025-11-25").await;
                 sessions = Some([open(MIXED, mixed).await, open(&twin, other).await]);
             }
-            callers.push(Caller { twin, keys, labels, sessions });
+            callers.push(Caller { twin, keys, ids, labels, sessions });
         }
         let definitions = BTreeMap::new();
         Self {
@@ -156,6 +163,18 @@ impl Twins {
             }
         }
         let replica = &self.replicas[self.random.random_range(0..2)];
+        // A key that gets or loses labels.
+        let relabelled = self.random.random_range(0..3 * self.callers.len());
+        if let Some(caller) = self.callers.get_mut(relabelled).filter(|caller| !caller.ids.is_empty()) {
+            let most = self.random.random_range(0..=LABELS.len());
+            let labels: Vec<_> = LABELS.sample(&mut self.random, most).copied().collect();
+            for id in &caller.ids {
+                let patched =
+                    replica.admin("PATCH", &format!("/keys/{id}"), Some(json!({"labels": labels}))).await;
+                assert_eq!(patched.status, 200, "{}", patched.text());
+            }
+            caller.labels = Some(labels);
+        }
         let all = std::iter::once((MIXED, self.manifest(|_| true)));
         let twins = self
             .callers
@@ -167,26 +186,41 @@ impl Twins {
         }
         for replica in &self.replicas {
             for caller in &self.callers {
-                for agent in [0, 1] {
-                    settled(async || {
-                        let read = message("resources/read", json!({"uri": MARKER}));
-                        let answer = post(replica, caller.at(agent), &read).await.json();
-                        let text = &answer["result"]["contents"][0]["text"];
-                        if *text == self.writes.to_string() { Ok(()) } else { Err(answer.to_string()) }
-                    })
-                    .await;
+                for label in std::iter::once(None).chain(LABELS.map(Some)) {
+                    self.settle(replica, caller, label).await;
                 }
             }
+        }
+    }
+
+    /// Waits until a replica answers a caller by the last write, as the marker with a label shows.
+    async fn settle(&self, replica: &Replica, caller: &Caller, label: Option<&str>) {
+        let due = label.is_none_or(|label| caller.sees(&[label])).then(|| self.writes.to_string());
+        let uri = label.map_or(MARKER.to_owned(), |label| format!("{MARKER}-{label}"));
+        let read = message("resources/read", json!({"uri": uri}));
+        for agent in [0, 1] {
+            settled(async || {
+                let answer = post(replica, caller.at(agent), &read).await.json();
+                let text = answer["result"]["contents"][0]["text"].as_str();
+                if text == due.as_deref() { Ok(()) } else { Err(answer.to_string()) }
+            })
+            .await;
         }
     }
 
     /// The manifest of the definitions with visible labels.
     fn manifest(&self, sees: impl Fn(&[&str]) -> bool) -> Value {
         let modified = json!({"lastModified": "2026-01-01T00:00:00Z"});
-        let marker = json!({
-            "uri": MARKER, "name": "n", "annotations": modified, "contents": [{"text": self.writes.to_string()}],
-        });
-        let (mut resources, mut templates, mut prompts) = (vec![marker], Vec::new(), Vec::new());
+        let marker = |uri: &str, labels: &[&str]| {
+            json!({
+                "uri": uri, "name": "n", "annotations": modified, "labels": labels,
+                "contents": [{"text": self.writes.to_string()}],
+            })
+        };
+        let labelled = LABELS.into_iter().filter(|label| sees(&[label]));
+        let labelled = labelled.map(|label| marker(&format!("{MARKER}-{label}"), &[label]));
+        let mut resources: Vec<_> = std::iter::once(marker(MARKER, &[])).chain(labelled).collect();
+        let (mut templates, mut prompts) = (Vec::new(), Vec::new());
         for ((list, key), (version, labels)) in
             self.definitions.iter().filter(|(_, (_, labels))| sees(labels))
         {
