@@ -147,7 +147,9 @@ mod tests {
             visible in proptest::collection::vec(0_usize..200, 0..100),
         ) {
             let mut set = TemplateSet::default();
-            visible.iter().for_each(|template| set.insert(*template));
+            for template in &visible {
+                set.insert(*template);
+            }
             let index = PrefixIndex::new(literals.iter().map(String::as_str));
             for uri in uris {
                 let scanned: Vec<_> =

@@ -286,5 +286,7 @@ fn replace<K: DefinitionKind>(all: &mut LabelledMap<K>, changes: &[Change], now:
     for change in changes.iter().filter(|change| (K::IS_CHANGED_BY)(change.kind)) {
         all.remove(&change.subject);
     }
-    now.into_iter().for_each(|definition| all.insert(definition));
+    for definition in now {
+        all.insert(definition);
+    }
 }

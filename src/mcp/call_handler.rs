@@ -91,7 +91,7 @@ impl CallHandler {
                 let agent = context.caller.agent.0;
                 let open = |cursor: &str| self.seal.open(&purpose(*list, &labels), agent, cursor);
                 let after = cursor.as_deref().map(open).transpose()?;
-                self.list(context, *list, after, labels)
+                self.list(context, *list, after.as_deref(), &labels)
             }
             Call::GetPrompt { name, arguments } => self.get_prompt(context, name, arguments).await,
             Call::Complete { reference, argument, value } => {
@@ -130,8 +130,8 @@ impl CallHandler {
         &self,
         context: &CallContext<'_>,
         list: List,
-        after: Option<String>,
-        labels: CallerLabels,
+        after: Option<&str>,
+        labels: &CallerLabels,
     ) -> Result<Bytes, Fault> {
         let changed = &context.view.snapshot().changed;
         let revision = match list {
@@ -139,12 +139,12 @@ impl CallHandler {
             List::Templates => changed.lists.templates,
             List::Prompts => changed.lists.prompts,
         };
-        let key = context.key(ResultSubject::Page(list, after.clone(), labels.clone()), revision);
+        let key = context.key(ResultSubject::Page(list, after.map(str::to_owned), labels.clone()), revision);
         if let Some(kept) = self.results.get(&key) {
             return Ok(kept);
         }
-        let page = self.catalog.list(&context.view, list, after.as_deref());
-        let seal = |last: &str| self.seal.seal(&purpose(list, &labels), context.caller.agent.0, last);
+        let page = self.catalog.list(&context.view, list, after);
+        let seal = |last: &str| self.seal.seal(&purpose(list, labels), context.caller.agent.0, last);
         let next = page.last().map(seal);
         let result = context.encode(ResultMembers::page(&page, next.as_deref()))?;
         self.results.keep(key, &result, context.caller.tenant);

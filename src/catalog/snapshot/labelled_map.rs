@@ -45,7 +45,9 @@ impl<K: DefinitionKind> LabelledMap<K> {
     /// The definitions of these rows.
     pub(super) fn new(rows: Vec<K>) -> Self {
         let mut map = Self { all: OrdMap::new(), index: None, memory: 0 };
-        rows.into_iter().for_each(|row| map.insert(row));
+        for row in rows {
+            map.insert(row);
+        }
         map
     }
 
@@ -251,15 +253,12 @@ mod tests {
             let own = own.map_or(CallerLabels::Everything, |own| CallerLabels::These(labels(&own)));
             let (mut map, mut model) = (LabelledMap::new(Vec::new()), BTreeMap::new());
             for (uri, written) in &writes {
-                match written {
-                    Some(texts) => {
-                        map.insert(resource(uri, texts));
-                        model.insert(uri.clone(), labels(texts));
-                    }
-                    None => {
-                        map.remove(uri);
-                        model.remove(uri);
-                    }
+                if let Some(texts) = written {
+                    map.insert(resource(uri, texts));
+                    model.insert(uri.clone(), labels(texts));
+                } else {
+                    map.remove(uri);
+                    model.remove(uri);
                 }
             }
             let seen = model.iter().filter(|(uri, labels)| after.as_ref().is_none_or(|after| *uri > after) && own.sees(labels));
@@ -272,7 +271,9 @@ mod tests {
             // What was counted is given back.
             let again = LabelledMap::new(map.values().map(|kept| (**kept).clone()).collect());
             prop_assert_eq!(map.memory(), again.memory());
-            model.keys().for_each(|uri| map.remove(uri));
+            for uri in model.keys() {
+                map.remove(uri);
+            }
             prop_assert_eq!(map.memory(), 0);
         }
     }

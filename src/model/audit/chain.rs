@@ -149,8 +149,11 @@ impl Batch {
 /// Number of fields before those of the event.
 const PLACE: i16 = 4;
 
-/// The version and the event of the first row, and the rows after it.
-fn event_of(rows: &[u8]) -> Option<((i16, &[u8]), &[u8])> {
+/// An encoded event with its version.
+type Versioned<'a> = (i16, &'a [u8]);
+
+/// The event of the first row, and the rows after it.
+fn event_of(rows: &[u8]) -> Option<(Versioned<'_>, &[u8])> {
     let mut rest = rows.get(2..)?;
     let version = i16::from_be_bytes(split(rest)?.0?.try_into().ok()?);
     let mut start = rest;

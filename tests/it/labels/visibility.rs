@@ -2,16 +2,20 @@
 
 use http::StatusCode;
 use serde_json::{Value, json};
+use sqlx::{Connection, Executor, PgConnection};
+use waggle::audit::verify::{Evidence, verify};
+use waggle::model::sources::FailPoint;
+use waggle::store::audit::scan::AuditScan;
 
 use crate::support::app::{Builder, Replica, encode, gateway, resource};
 use crate::support::cluster::{Database, database};
 use crate::support::faults::FaultScript;
 use crate::support::http::Answer;
-use crate::support::wait::eventually_some;
+use crate::support::wait::{eventually, eventually_some};
 
 /// An agent `a` of `acme`, and keys by the labels that they have.
 struct Agent {
-    _database: Database,
+    database: Database,
     replica: Replica,
     none: String,
     team: String,
@@ -40,7 +44,7 @@ async fn furnish(database: Database, replica: Replica) -> Agent {
     ];
     let made = replica.admin("POST", "/tenants/acme/keys", Some(json!({}))).await.json();
     let owner = made["key"].as_str().unwrap().to_owned();
-    Agent { _database: database, replica, none, team, other, owner }
+    Agent { database, replica, none, team, other, owner }
 }
 
 async fn key(replica: &Replica, body: Value) -> (String, String) {
@@ -287,6 +291,15 @@ async fn labels_do_not_count_at_agents_that_the_credential_does_not_reach() {
     }
 }
 
+/// What verification of the audit log finds.
+async fn findings(database: &Database) -> Vec<String> {
+    let mut scan = AuditScan::begin(&database.options).await.unwrap();
+    let evidence = Evidence { checkpoints: Vec::new(), trusted: Vec::new() };
+    let report = verify(&mut scan, &evidence).await.unwrap();
+    scan.end().await.unwrap();
+    report.findings
+}
+
 async fn rows(replica: &Replica, key: &str, accept: &str) -> Answer {
     let bearer = format!("Bearer {key}");
     let headers = [("authorization", bearer.as_str()), ("accept", accept)];
@@ -335,6 +348,25 @@ async fn owner_and_operator_are_shown_what_was_hidden() {
             "{text}"
         );
     }
+}
+
+#[tokio::test]
+async fn verification_finds_a_concealed_refusal() {
+    let agent = agent().await;
+    agent.put("x:team", &["team"]).await;
+    assert_eq!(agent.text(&agent.none, "x:team").await, None);
+    let hidden = "select count(*) from audit_log where version = 2";
+    eventually("a row of something hidden", async || agent.database.number(hidden).await == 1).await;
+    assert_eq!(findings(&agent.database).await, Vec::<String>::new());
+    let mut owner = PgConnection::connect_with(&agent.database.options).await.unwrap();
+    let conceal =
+        "set session_replication_role = replica; update audit_log set version = 1 where version = 2";
+    owner.execute(conceal).await.unwrap();
+    let found = findings(&agent.database).await;
+    assert!(
+        found.len() == 1 && found[0].ends_with("content does not match its hash: it was edited or moved"),
+        "{found:?}"
+    );
 }
 
 #[tokio::test]
@@ -395,7 +427,6 @@ async fn label_added_between_list_and_read_hides() {
 
 #[tokio::test]
 async fn label_added_between_load_and_fill_of_a_result_hides() {
-    use waggle::model::sources::FailPoint;
     let (database, faults) = (database().await, FaultScript::new());
     let replica = Builder::new(&database).fault_injector(faults.clone()).start().await;
     replica.acme("a").await;
