@@ -77,3 +77,55 @@ async fn token_has_no_labels_if_no_claim_is_configured() {
         fixture.token(json!({"labels": ["support"], "groups": ["support"], "labels_claim": "groups"}));
     assert_eq!(labels(&fixture.replica, PresentedCredential::Token(&token, Some("a"))).await, json!([]));
 }
+
+#[tokio::test]
+async fn customers_see_their_documents_by_a_claim_of_their_tokens() {
+    let fixture = Fixture::entry(json!({"tenant": "acme", "labels_claim": "groups"})).await;
+    let manifest = json!({
+        "apiVersion": "waggle/v1",
+        "resources": [
+            {"uri": "docs:manual", "name": "manual", "contents": [{"text": "Press the button."}]},
+            {"uri": "docs:blue/contract", "name": "contract", "labels": ["customer:blue"], "contents": [{"text": "b"}]},
+            {"uri": "docs:red/contract", "name": "contract", "labels": ["customer:red"], "contents": [{"text": "r"}]},
+        ],
+        "prompts": [{
+            "name": "preview", "labels": ["beta"],
+            "messages": [{"role": "user", "content": {"type": "text", "text": "What is new?"}}],
+        }],
+    });
+    let applied = fixture.replica.admin("PUT", "/agents/a/manifest", Some(manifest)).await;
+    assert_eq!(applied.json()["created"]["count"], 4, "{}", applied.text());
+    let (manual, blue, red) = ("docs:manual", "docs:blue/contract", "docs:red/contract");
+    for (groups, resources, prompts) in [
+        (json!(["customer:blue"]), vec![blue, manual], 0),
+        (json!("customer:red beta"), vec![manual, red], 1),
+        (json!(["customer:blue", "customer:red", "/staff"]), vec![blue, manual, red], 0),
+        (json!(["customer:green"]), vec![manual], 0),
+        (Value::Null, vec![manual], 0),
+    ] {
+        let token = fixture.token(json!({"groups": groups}));
+        let call = async |method: &str, params: Value| {
+            let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+            fixture.replica.http.post_bearer("a", &token, &body).await.json()
+        };
+        let listed = call("resources/list", json!({})).await;
+        let items = listed["result"]["resources"].as_array().unwrap().iter();
+        assert_eq!(
+            items.map(|item| item["uri"].as_str().unwrap()).collect::<Vec<_>>(),
+            resources,
+            "{groups}"
+        );
+        let listed = call("prompts/list", json!({})).await;
+        assert_eq!(listed["result"]["prompts"].as_array().unwrap().len(), prompts, "{groups}");
+        for uri in [manual, blue, red] {
+            let read = call("resources/read", json!({"uri": uri})).await;
+            let unknown = call("resources/read", json!({"uri": "docs:unknown"})).await;
+            if resources.contains(&uri) {
+                assert_eq!(read["result"]["contents"][0]["uri"], uri);
+            } else {
+                let unknown = unknown.to_string().replace("docs:unknown", uri);
+                assert_eq!(read.to_string(), unknown, "{groups}");
+            }
+        }
+    }
+}
