@@ -1,6 +1,8 @@
 //! Group commit: rows that arrive while a batch is written are written together as the next batch.
 //!
-//! No row waits for others to arrive: a row that finds no batch in progress is written at once. The callers take turns as
+//! No row waits for others to arrive: a row that finds no batch in progress is written at once. After a batch of several
+//! rows, callers that can run already run first: those of a batch are answered together, so their next rows arrive
+//! together, and the first of them would be a batch of its own. The callers take turns as
 //! the leader, which writes a batch and answers every caller in it after its commit. So no task can end and leave rows
 //! behind: a leader that is cancelled leaves the turn to the next caller.
 
@@ -28,8 +30,8 @@ const MAX_DELAY: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct GroupCommit<K: Copy + Eq + Hash, R, T> {
     waiting: Mutex<FairQueue<K, Waiting<R, T>>>,
-    /// Held by the leader.
-    turn: tokio::sync::Mutex<()>,
+    /// Held by the leader. How many rows the last batch had.
+    turn: tokio::sync::Mutex<usize>,
     /// The longest wait for a batch.
     wait: Duration,
 }
@@ -88,6 +90,9 @@ impl<K: Copy + Eq + Hash, R: Clone, T> GroupCommit<K, R, T> {
         };
         match tokio::time::timeout(self.wait, waiting).await {
             Ok(Ok(turn)) => {
+                if *turn > 1 {
+                    tokio::task::yield_now().await;
+                }
                 // A row in a slow batch of another leader is not in the queue any more.
                 if let Some(own) = in_queue.leave() {
                     self.lead(turn, own, write).await;
@@ -110,7 +115,7 @@ impl<K: Copy + Eq + Hash, R: Clone, T> GroupCommit<K, R, T> {
     }
 
     /// Writes a batch, with the leader's own row first.
-    async fn lead<W>(&self, turn: MutexGuard<'_, ()>, own: Waiting<R, T>, write: impl Fn(Vec<R>) -> W)
+    async fn lead<W>(&self, mut turn: MutexGuard<'_, usize>, own: Waiting<R, T>, write: impl Fn(Vec<R>) -> W)
     where
         W: Future<Output = Result<Vec<T>, Fault>>,
     {
@@ -119,6 +124,7 @@ impl<K: Copy + Eq + Hash, R: Clone, T> GroupCommit<K, R, T> {
             let others = std::iter::from_fn(|| waiting.pop());
             std::iter::once(own).chain(others).take(MAX_ROWS).collect()
         };
+        *turn = batch.len();
         let mut writing = pin!(write_batch(batch, write));
         let written = tokio::time::timeout(MAX_DELAY, &mut writing).await;
         drop(turn);

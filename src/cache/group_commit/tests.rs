@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::FutureExt;
+use futures_util::future::join_all;
 use tokio::sync::Semaphore;
 use tokio::task::{JoinHandle, yield_now};
 use tokio::time::Instant;
@@ -91,6 +92,17 @@ async fn rows_that_arrive_during_a_write_are_the_next_batch() {
     assert_eq!(answers(callers).await, (0..7).map(Ok).collect::<Vec<_>>());
     // The leader's row, then the payers' in turn.
     assert_eq!(*table.batches.lock(), [vec![0], vec![1, 2, 4, 6, 3, 5]]);
+}
+
+#[tokio::test]
+async fn rows_that_arrive_together_after_a_batch_are_one_batch() {
+    let table = Table::new(WAIT);
+    let callers = table.spawn('a', 0..4).await;
+    table.open_gate();
+    assert_eq!(answers(callers).await, (0..4).map(Ok).collect::<Vec<_>>());
+    let callers = (4..8).map(|row| table.write('a', row));
+    assert_eq!(join_all(callers).await, (4..8).map(Ok).collect::<Vec<_>>());
+    assert_eq!(*table.batches.lock(), [vec![0], vec![1, 2, 3], vec![4, 5, 6, 7]]);
 }
 
 #[tokio::test]
