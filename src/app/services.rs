@@ -35,7 +35,8 @@ pub struct DatabaseServices {
     pub maintenance: Arc<StoreMaintenance>,
     /// The memory of all caches.
     pub budget: Arc<MemoryBudget>,
-    writer: Arc<Writer>,
+    /// Runs the writes of all of these.
+    pub writer: Arc<Writer>,
 }
 
 impl DatabaseServices {

@@ -15,6 +15,7 @@ mod loader;
 mod maintenance;
 mod memory_budget;
 mod scope_map;
+mod shared_transaction;
 mod weighed_cache;
 mod write_queue;
 mod writer;

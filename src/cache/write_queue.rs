@@ -23,33 +23,64 @@ pub struct QueueOptions {
     pub deadline: Duration,
 }
 
-/// The queues of all scopes that are being written to.
+/// The queues of all scopes that are being written to. A writer may leave a `T` to the next one of its scope.
 #[derive(Debug)]
-pub(super) struct WriteQueue {
-    scopes: DashMap<Scope, Arc<ScopeQueue>>,
+pub(super) struct WriteQueue<T> {
+    scopes: DashMap<Scope, Arc<ScopeQueue<T>>>,
     connections: Arc<Semaphore>,
     options: QueueOptions,
 }
 
-#[derive(Debug, Default)]
-struct ScopeQueue {
+#[derive(Debug)]
+struct ScopeQueue<T> {
     /// The waiting writers of a scope and the active one.
     writers: AtomicUsize,
-    turn: Arc<Mutex<()>>,
+    turn: Arc<Mutex<Option<T>>>,
 }
 
-/// The permit to write to a scope, released when dropped.
+impl<T> Default for ScopeQueue<T> {
+    fn default() -> Self {
+        Self { writers: AtomicUsize::new(0), turn: Arc::default() }
+    }
+}
+
+/// A writer's place in the queue of a scope, which it leaves when this is dropped.
 #[derive(Debug)]
-pub(super) struct WritePermit<'q> {
-    queue: &'q WriteQueue,
+pub(super) struct Place<'q, T> {
+    queue: &'q WriteQueue<T>,
     scope: Scope,
-    guards: Option<(OwnedMutexGuard<()>, OwnedSemaphorePermit)>,
+    turn: Arc<Mutex<Option<T>>>,
 }
 
-impl Drop for WritePermit<'_> {
+/// The permit to write to a scope, with what the writer before has left.
+pub(super) type Turn<T> = OwnedMutexGuard<Option<T>>;
+
+impl<T> Drop for Place<'_, T> {
     fn drop(&mut self) {
-        self.guards = None;
         self.queue.leave(self.scope);
+    }
+}
+
+impl<T> Place<'_, T> {
+    /// Waits for the permit, in the order of arrival.
+    pub(super) async fn turn(&self) -> Turn<T> {
+        Arc::clone(&self.turn).lock_owned().await
+    }
+
+    /// Waits for the permit, and unless the writer before has left something for a share of the pool, each in the order
+    /// of arrival.
+    ///
+    /// # Errors
+    /// [`Fault::Unavailable`] after the timeout.
+    pub(super) async fn acquire(&self) -> Result<(Turn<T>, Option<OwnedSemaphorePermit>), Fault> {
+        let waiting = async {
+            let turn = self.turn().await;
+            if turn.is_some() {
+                return Some((turn, None));
+            }
+            Some((turn, Some(Arc::clone(&self.queue.connections).acquire_owned().await.ok()?)))
+        };
+        tokio::time::timeout(self.queue.options.wait, waiting).await.ok().flatten().ok_or_else(busy)
     }
 }
 
@@ -58,7 +89,7 @@ pub(super) fn busy() -> Fault {
     Fault::Unavailable { retry_after: Duration::from_secs(1) }
 }
 
-impl WriteQueue {
+impl<T> WriteQueue<T> {
     pub(super) fn new(options: QueueOptions) -> Self {
         Self { scopes: DashMap::new(), connections: Arc::new(Semaphore::new(options.concurrent)), options }
     }
@@ -82,30 +113,18 @@ impl WriteQueue {
         acquired.ok().and_then(Result::ok).ok_or_else(busy)
     }
 
-    /// Waits for a scope and then for a share of the pool, each in the order of arrival.
+    /// Enters the queue of a scope.
     ///
     /// # Errors
-    /// [`Fault::Unavailable`] if too many writers wait already, and after the timeout.
-    pub(super) async fn acquire(&self, scope: Scope) -> Result<WritePermit<'_>, Fault> {
-        let queue = self.enter(scope).ok_or_else(busy)?;
-        let mut permit = WritePermit { queue: self, scope, guards: None };
-        let waiting = async {
-            let guard = Arc::clone(&queue.turn).lock_owned().await;
-            Some((guard, Arc::clone(&self.connections).acquire_owned().await.ok()?))
-        };
-        let guards = tokio::time::timeout(self.options.wait, waiting).await.ok().flatten();
-        permit.guards = Some(guards.ok_or_else(busy)?);
-        Ok(permit)
-    }
-
-    fn enter(&self, scope: Scope) -> Option<Arc<ScopeQueue>> {
+    /// [`Fault::Unavailable`] if too many writers wait already.
+    pub(super) fn enter(&self, scope: Scope) -> Result<Place<'_, T>, Fault> {
         let queue = self.scopes.entry(scope).or_default();
         let writers = queue.writers.fetch_add(1, Ordering::Relaxed);
-        if writers <= self.options.waiting_per_scope {
-            return Some(Arc::clone(&queue));
+        if writers > self.options.waiting_per_scope {
+            queue.writers.fetch_sub(1, Ordering::Relaxed);
+            return Err(busy());
         }
-        queue.writers.fetch_sub(1, Ordering::Relaxed);
-        None
+        Ok(Place { queue: self, scope, turn: Arc::clone(&queue.turn) })
     }
 
     fn leave(&self, scope: Scope) {

@@ -3,27 +3,33 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::oneshot::{self, error::TryRecvError};
 use tokio_util::task::TaskTracker;
 
 use super::scope_map::ScopeMap;
-use super::write_queue::{QueueOptions, WriteQueue};
+use super::shared_transaction::{Members, OpenTransaction, Outcome};
+use super::write_queue::{Place, QueueOptions, Turn, WriteQueue};
 use crate::model::audit::write::AuditedWrite;
 use crate::model::fault::Fault;
 use crate::model::feed::ChangeFeed;
 use crate::model::scope::{Change, Revision, Scope};
 use crate::model::sources::{FailPoint, Sources};
 use crate::store::audit::entry::Entry;
-use crate::store::write::{Committed, NewChange, Write};
+use crate::store::write::{NewChange, Write, Written};
 use crate::store::{Store, StoreError};
 use crate::telemetry::span;
 
-/// Runs writes: one transaction each, in the order of arrival at its scope.
+/// The permit of a scope, and a share of the pool unless an open transaction comes with it.
+type Acquired = (Turn<OpenTransaction>, Option<OwnedSemaphorePermit>);
+
+/// Runs writes in the order of arrival at their scopes.
 pub struct Writer {
     store: Store,
     sources: Sources,
     feed: Arc<dyn ChangeFeed>,
     scopes: Arc<ScopeMap>,
-    queue: WriteQueue,
+    queue: WriteQueue<OpenTransaction>,
     tasks: TaskTracker,
 }
 
@@ -91,28 +97,172 @@ impl Writer {
         audited: &AuditedWrite,
         work: impl AsyncFnOnce(&mut Write) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
-        let _permit = self.queue.acquire(scope).await?;
+        let place = self.queue.enter(scope)?;
+        let acquired = place.acquire().await?;
+        self.in_time(self.write_alone(acquired, audited, work)).await
+    }
+
+    /// As [`transact`](Self::transact), in one transaction with other writes that wait for `scope`, which is the only one
+    /// that the work locks. Each is answered after the commit. `work` returns the work, a second time if the transaction
+    /// is rolled back: it is repeated in one of its own.
+    pub async fn transact_shared<T, W: AsyncFnOnce(&mut Write) -> Result<T, Fault>>(
+        &self,
+        scope: Scope,
+        audited: &AuditedWrite,
+        work: impl Fn() -> W,
+    ) -> Result<T, Fault> {
+        let place = self.queue.enter(scope)?;
+        let acquired = place.acquire().await?;
         let writing = async {
-            let mut write = self.store.write(audited, &self.sources).await?;
-            let done = work(&mut write).await;
-            if done.is_err() || !write.has_changes() {
-                write.roll_back().await?;
-                return done;
+            match self.write_shared(&place, acquired, audited, work()).await {
+                Some(done) => done,
+                None => self.write_alone(place.acquire().await?, audited, work()).await,
             }
-            write.log().await?;
-            self.sources.pause(FailPoint::BeforeCommit).await;
-            let unanswered = UnansweredCommit { scopes: &self.scopes, changes: access_changes(&write) };
-            let Committed { revisions, entry } = write.commit().await?;
-            self.sources.pause(FailPoint::AfterCommit).await;
-            self.publish(&revisions);
-            unanswered.committed();
-            entry.into_iter().for_each(Entry::committed);
-            done
         };
-        // Past the deadline it is not known whether the commit took place: the sweep finds it if it did, and memory
-        // does not answer what it may have changed.
+        self.in_time(writing).await
+    }
+
+    /// Past the deadline it is not known whether the commit took place: the sweep finds it if it did, and memory does not
+    /// answer what it may have changed.
+    async fn in_time<T>(&self, writing: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
         let written = tokio::time::timeout(self.queue.deadline(), writing).await;
         written.unwrap_or(Err(Fault::StorageUnavailable))
+    }
+
+    async fn write_alone<T>(
+        &self,
+        (mut turn, share): Acquired,
+        audited: &AuditedWrite,
+        work: impl AsyncFnOnce(&mut Write) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
+        let _share = self.end_other(&mut turn, share).await;
+        let mut write = self.store.begin().await?.write(audited, &self.sources);
+        let done = work(&mut write).await;
+        if done.is_err() || !write.has_changes() {
+            write.finish().0.roll_back().await?;
+            return done;
+        }
+        write.log().await?;
+        self.sources.pause(FailPoint::BeforeCommit).await;
+        let unanswered = UnansweredCommit { scopes: &self.scopes, changes: access_changes(&write) };
+        let (transaction, Written { revisions, entry, .. }) = write.finish();
+        transaction.commit().await?;
+        self.sources.pause(FailPoint::AfterCommit).await;
+        self.publish(&revisions);
+        unanswered.committed();
+        entry.into_iter().for_each(Entry::committed);
+        done
+    }
+
+    /// Returns `None` if the transaction was rolled back because of another write, or of this one after others.
+    async fn write_shared<T>(
+        &self,
+        place: &Place<'_, OpenTransaction>,
+        (mut turn, share): Acquired,
+        audited: &AuditedWrite,
+        work: impl AsyncFnOnce(&mut Write) -> Result<T, Fault>,
+    ) -> Option<Result<T, Fault>> {
+        let OpenTransaction { transaction, mut members } = match self.open(&mut turn, share).await {
+            Ok(open) => open,
+            Err(fault) => return Some(Err(fault)),
+        };
+        let mut write = transaction.write(audited, &self.sources);
+        let mut done = work(&mut write).await;
+        if done.is_ok() {
+            done = write.log().await.and(done);
+        }
+        let usable = done.is_ok() || write.is_clean();
+        let first = members.is_empty();
+        if !usable || first && !write.has_changes() {
+            let ended = write.finish().0.roll_back().await;
+            return first.then(|| ended.map_err(Fault::from).and(done));
+        }
+        // A write that fails or changes nothing may depend on uncommitted ones.
+        let mut unanswered = UnansweredCommit { scopes: &self.scopes, changes: access_changes(&write) };
+        let (transaction, written) = write.finish();
+        let outcome = members.add(&written);
+        *turn = Some(OpenTransaction { transaction, members });
+        drop(turn);
+        match self.outcome(place, outcome).await {
+            Outcome::Committed => {
+                unanswered.committed();
+                written.entry.into_iter().for_each(Entry::committed);
+                Some(done)
+            }
+            Outcome::RolledBack => {
+                unanswered.changes.clear();
+                None
+            }
+            Outcome::Failed(fault) => Some(Err(fault)),
+        }
+    }
+
+    /// The transaction that the writer before has left, if it has room, or a new one.
+    async fn open(
+        &self,
+        turn: &mut Turn<OpenTransaction>,
+        share: Option<OwnedSemaphorePermit>,
+    ) -> Result<OpenTransaction, Fault> {
+        if let Some(open) = turn.take_if(|open| open.members.have_room()) {
+            return Ok(open);
+        }
+        let members = Members::new(self.end_other(turn, share).await);
+        Ok(OpenTransaction { transaction: self.store.begin().await?, members })
+    }
+
+    /// Waits until the transaction has ended, and ends it if no other writer waits for its turn before.
+    async fn outcome(
+        &self,
+        place: &Place<'_, OpenTransaction>,
+        mut outcome: oneshot::Receiver<Outcome>,
+    ) -> Outcome {
+        let mut turn = tokio::select! {
+            biased;
+            outcome = &mut outcome => return outcome.unwrap_or(Outcome::Failed(Fault::StorageUnavailable)),
+            turn = place.turn() => turn,
+        };
+        match outcome.try_recv() {
+            // If it has ended meanwhile, the transaction in the queue is another one.
+            Ok(outcome) => return outcome,
+            Err(TryRecvError::Closed) => {}
+            Err(TryRecvError::Empty) => {
+                if let Some(open) = turn.take() {
+                    self.commit(open).await;
+                }
+            }
+        }
+        outcome.await.unwrap_or(Outcome::Failed(Fault::StorageUnavailable))
+    }
+
+    /// Ends the transaction that the writer before has left, if any. Returns the share of the pool.
+    async fn end_other(
+        &self,
+        turn: &mut Turn<OpenTransaction>,
+        share: Option<OwnedSemaphorePermit>,
+    ) -> Option<OwnedSemaphorePermit> {
+        match turn.take() {
+            Some(open) => self.commit(open).await,
+            None => share,
+        }
+    }
+
+    /// Commits a shared transaction, publishes it and answers its writers. Returns its share of the pool.
+    async fn commit(
+        &self,
+        OpenTransaction { transaction, members }: OpenTransaction,
+    ) -> Option<OwnedSemaphorePermit> {
+        self.sources.pause(FailPoint::BeforeCommit).await;
+        let (committing, share) = members.commit();
+        let outcome = match transaction.commit().await {
+            Ok(()) => {
+                self.sources.pause(FailPoint::AfterCommit).await;
+                self.publish(&committing.revisions);
+                Outcome::Committed
+            }
+            Err(error) => Outcome::Failed(error.into()),
+        };
+        committing.answer(&outcome);
+        share
     }
 
     /// Runs a statement that writes what no cell can hold yet, with a share of the pool and within the deadline of a

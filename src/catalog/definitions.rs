@@ -138,7 +138,8 @@ impl Catalog {
         audited: AuditedWrite,
     ) -> Result<Written, Fault> {
         K::check(self, agent.tenant, &new).await?;
-        self.put_made::<K>(agent, K::key_of(&new).clone(), |_| Ok(new), condition, audited).await
+        let (key, new) = (K::key_of(&new).clone(), Arc::new(new));
+        self.put_made::<K>(agent, key, move |_| Ok(Arc::clone(&new)), condition, audited).await
     }
 
     /// As [`put`](Self::put), with a definition that is computed from the one that it replaces, if any.
@@ -146,7 +147,7 @@ impl Catalog {
         self: &Arc<Self>,
         agent: &Agent,
         key: K::Key,
-        make: impl FnOnce(Option<&K>) -> Result<K::New, Fault> + Send + 'static,
+        make: impl Fn(Option<&K>) -> Result<Arc<K::New>, Fault> + Send + Sync + 'static,
         condition: Precondition,
         audited: AuditedWrite,
     ) -> Result<Written, Fault> {
@@ -155,11 +156,13 @@ impl Catalog {
             .detached(async move {
                 catalog
                     .writer
-                    .transact(Scope::from(agent.uid), &audited, async |write| {
-                        let (target, old) = Target::lock::<K>(write, agent, key.borrow()).await?;
-                        condition.check(old.as_ref().map(K::revision))?;
-                        let new = make(old.as_ref())?;
-                        catalog.put_checked(write, &target, old.as_ref(), &new).await
+                    .transact_shared(Scope::from(agent.uid), &audited, || {
+                        async |write: &mut Write| {
+                            let (target, old) = Target::lock::<K>(write, agent, key.borrow()).await?;
+                            condition.check(old.as_ref().map(K::revision))?;
+                            let new = make(old.as_ref())?;
+                            catalog.put_checked(write, &target, old.as_ref(), &new).await
+                        }
                     })
                     .await
             })
@@ -203,18 +206,20 @@ impl Catalog {
             .detached(async move {
                 catalog
                     .writer
-                    .transact(Scope::from(agent.uid), &audited, async |write| {
-                        let key = key.borrow();
-                        let (target, old) = Target::lock::<K>(write, agent, key).await?;
-                        let old = old.ok_or(Fault::NotFound(K::NAME))?;
-                        condition.check(Some(old.revision()))?;
-                        K::count(write, &target, -1).await?;
-                        let removal = Removal::of(&old);
-                        write.change_for(removal.audience.clone(), target.scope, K::REMOVED, key);
-                        write.set_summary(target.summary(key, Some(&old), None::<&K::New>));
-                        let now = catalog.sources.clock.now();
-                        write.delete::<K>(agent, &[removal], now).await?;
-                        Ok(target.revision)
+                    .transact_shared(Scope::from(agent.uid), &audited, || {
+                        async |write: &mut Write| {
+                            let key = key.borrow();
+                            let (target, old) = Target::lock::<K>(write, agent, key).await?;
+                            let old = old.ok_or(Fault::NotFound(K::NAME))?;
+                            condition.check(Some(old.revision()))?;
+                            K::count(write, &target, -1).await?;
+                            let removal = Removal::of(&old);
+                            write.change_for(removal.audience.clone(), target.scope, K::REMOVED, key);
+                            write.set_summary(target.summary(key, Some(&old), None::<&K::New>));
+                            let now = catalog.sources.clock.now();
+                            write.delete::<K>(agent, &[removal], now).await?;
+                            Ok(target.revision)
+                        }
                     })
                     .await
             })

@@ -1,7 +1,7 @@
 //! The catalogs of agents: resources, resource templates, prompts, and manifests, which contain all of them.
 //!
 //! [`Catalog`] answers reads from an agent's [`snapshot`], patched from its changes by the cache rule
-//! ([`crate::cache`]), and writes definitions, one transaction each. Contents are immutable and cached by their hash;
+//! ([`crate::cache`]), and writes definitions in transactions. Contents are immutable and cached by their hash;
 //! templates are compiled once for each of their revisions ([`render`]).
 
 mod compile;

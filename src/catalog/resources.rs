@@ -101,7 +101,14 @@ impl Catalog {
         condition: Precondition,
         audited: AuditedWrite,
     ) -> Result<Written, Fault> {
-        self.put_made(agent, uri.clone(), move |old| content.of(uri, old), condition, audited).await
+        self.put_made(
+            agent,
+            uri.clone(),
+            move |old| content.clone().of(uri.clone(), old).map(Arc::new),
+            condition,
+            audited,
+        )
+        .await
     }
 
     /// Notifies the subscribers of a resource without new content.
@@ -120,17 +127,19 @@ impl Catalog {
             .detached(async move {
                 catalog
                     .writer
-                    .transact(Scope::from(agent.uid), &audited, async |write| {
-                        let (target, old) = Target::lock::<Resource>(write, agent, uri.as_str()).await?;
-                        let Target { scope, revision, .. } = target;
-                        let old = old.ok_or(Fault::NotFound(Resource::NAME))?;
-                        condition.check(Some(old.revision))?;
-                        let now = catalog.sources.clock.now();
-                        write.touch_resource(agent, &uri, revision, now).await?;
-                        let audience = Audience::of(&old.labels);
-                        write.change_for(audience, scope, ChangeKind::ResourceTouched, uri.as_str());
-                        write.set_summary(target.summary(uri.as_str(), Some(&old), Some(&old)));
-                        Ok(Written { revision, created: false })
+                    .transact_shared(Scope::from(agent.uid), &audited, || {
+                        async |write: &mut Write| {
+                            let (target, old) = Target::lock::<Resource>(write, agent, uri.as_str()).await?;
+                            let Target { scope, revision, .. } = target;
+                            let old = old.ok_or(Fault::NotFound(Resource::NAME))?;
+                            condition.check(Some(old.revision))?;
+                            let now = catalog.sources.clock.now();
+                            write.touch_resource(agent, &uri, revision, now).await?;
+                            let audience = Audience::of(&old.labels);
+                            write.change_for(audience, scope, ChangeKind::ResourceTouched, uri.as_str());
+                            write.set_summary(target.summary(uri.as_str(), Some(&old), Some(&old)));
+                            Ok(Written { revision, created: false })
+                        }
                     })
                     .await
             })

@@ -207,6 +207,7 @@ impl Write {
         agent: AgentRef,
         only: Option<(Source, &str)>,
     ) -> Result<Option<(Revision, TaggedRows)>, StoreError> {
+        let was_clean = self.is_clean();
         loop {
             let rows =
                 match only {
@@ -245,6 +246,9 @@ impl Write {
             if read.revision == locked {
                 let next = Revision(locked.0 + 1);
                 self.add_locked(Scope::from(agent.uid), next);
+                if was_clean {
+                    self.set_clean();
+                }
                 return Ok(Some((next, rows)));
             }
         }

@@ -209,6 +209,7 @@ impl Write {
         let freed = puts.iter().flat_map(|put| put.freed.iter().flatten());
         let freed: Vec<_> = freed.filter(|hash| !kept.contains(*hash)).map(|hash| &hash.0[..]).collect();
         let mut freed = &freed[..];
+        self.add_bytes(rows.iter().map(NewRow::size).sum());
         for batch in batches(&rows, NewRow::size) {
             let contents = batch.iter().flat_map(NewRow::contents).collect();
             let freed = std::mem::take(&mut freed);

@@ -17,10 +17,19 @@ use crate::model::fault::Fault;
 use crate::model::scope::{ChangeKind, Revision, Scope};
 use crate::model::sources::Sources;
 
-/// A transaction that changes scopes. Dropping it without [`commit`](Write::commit) rolls it back.
+/// A transaction that one write after the other changes scopes in. Dropping it without [`commit`](Self::commit) rolls it
+/// back.
+#[derive(Debug)]
+pub struct Transaction(Lease);
+
+/// A write in a transaction. Dropping it rolls the transaction back.
 #[derive(Debug)]
 pub struct Write {
     lease: Lease,
+    /// Whether the transaction may be aborted, or contain a part of this write.
+    dirty: bool,
+    /// The size of the definitions written, in bytes.
+    bytes: usize,
     sources: Sources,
     scopes: Vec<LockedScope>,
     summary: Option<WriteSummary>,
@@ -29,13 +38,15 @@ pub struct Write {
     entry: Option<Entry>,
 }
 
-/// What was committed.
+/// A write that its transaction contains.
 #[derive(Debug)]
-pub struct Committed {
+pub struct Written {
     /// The new revisions.
     pub revisions: Vec<(Scope, Revision)>,
     /// The audit row, if the write belongs to a call.
     pub entry: Option<Entry>,
+    /// The size of the definitions written, in bytes.
+    pub bytes: usize,
 }
 
 #[derive(Debug)]
@@ -121,22 +132,60 @@ macro_rules! logged {
 pub(super) use logged;
 
 impl Store {
+    /// Begins a transaction for writes.
+    pub async fn begin(&self) -> Result<Transaction, StoreError> {
+        Ok(Transaction(self.transaction("begin").await?))
+    }
+}
+
+impl Transaction {
     /// Begins a write that belongs to a call, if any.
-    pub async fn write(&self, audited: &AuditedWrite, sources: &Sources) -> Result<Write, StoreError> {
-        Ok(Write {
-            lease: self.transaction("begin").await?,
+    pub fn write(self, audited: &AuditedWrite, sources: &Sources) -> Write {
+        Write {
+            lease: self.0,
+            dirty: false,
+            bytes: 0,
             sources: sources.clone(),
             scopes: Vec::new(),
             summary: None,
             audited: Some(audited.clone()),
             entry: None,
-        })
+        }
+    }
+
+    /// Commits.
+    ///
+    /// # Errors
+    /// [`StoreError`]; if the connection is lost during the commit, it is not known whether it took place.
+    pub async fn commit(self) -> Result<(), StoreError> {
+        self.0.end("commit").await
+    }
+
+    /// Rolls back. Dropping the transaction instead closes its connection.
+    pub async fn roll_back(self) -> Result<(), StoreError> {
+        self.0.end("rollback").await
     }
 }
 
 impl Write {
     pub(super) fn connection(&mut self) -> &mut PgConnection {
+        self.dirty = true;
         self.lease.connection()
+    }
+
+    /// Whether the transaction contains nothing of this write and can be continued: at most definitions were read.
+    pub fn is_clean(&self) -> bool {
+        !self.dirty
+    }
+
+    /// Records that the statements so far have changed nothing and have not failed.
+    pub(super) fn set_clean(&mut self) {
+        self.dirty = false;
+    }
+
+    /// Adds to the size of the definitions written.
+    pub(super) fn add_bytes(&mut self, bytes: usize) {
+        self.bytes += bytes;
     }
 
     /// Locks a scope and returns the revision that this write will give it; `None` if it has no head.
@@ -204,21 +253,11 @@ impl Write {
         self.scopes.iter().any(|locked| !locked.changes.is_empty())
     }
 
-    /// Commits. The changes must be [logged](Self::log).
-    ///
-    /// # Errors
-    /// [`StoreError`]; if the connection is lost during the commit, it is not known whether the write was
-    /// committed.
-    pub async fn commit(self) -> Result<Committed, StoreError> {
-        self.lease.end("commit").await?;
+    /// Ends the write; its transaction contains it. The changes must be [logged](Self::log).
+    pub fn finish(self) -> (Transaction, Written) {
         let changed = self.scopes.into_iter().filter(|locked| !locked.changes.is_empty());
         let revisions = changed.map(|locked| (locked.scope, locked.next)).collect();
-        Ok(Committed { revisions, entry: self.entry })
-    }
-
-    /// Rolls back. Dropping the write instead closes its connection.
-    pub async fn roll_back(self) -> Result<(), StoreError> {
-        self.lease.end("rollback").await
+        (Transaction(self.lease), Written { revisions, entry: self.entry, bytes: self.bytes })
     }
 
     /// Writes the changes that are not logged yet, and the audit row with the first of them, and raises the heads of the
@@ -243,7 +282,8 @@ impl Write {
 
     /// The changes that are not logged yet, which count as logged from now on, and the audit row unless it is written.
     fn unlogged(&mut self) -> Result<(&mut PgConnection, Vec<Row<'_>>, Option<&OutboxRow>), Fault> {
-        let Self { lease, sources, scopes, summary, audited, entry } = self;
+        let Self { lease, dirty, sources, scopes, summary, audited, entry, .. } = self;
+        *dirty = true;
         let mut rows = Vec::new();
         for locked in scopes {
             let logged = std::mem::replace(&mut locked.logged, locked.changes.len());

@@ -1,5 +1,6 @@
 //! Concurrent writers of one agent and of several.
 
+mod shared_commits;
 mod statements;
 
 use std::collections::BTreeSet;
