@@ -259,24 +259,37 @@ impl Index {
         }
     }
 
+    fn mark_uris<'u>(
+        &self,
+        recipients: Recipients<'_>,
+        revision: Revision,
+        uris: impl IntoIterator<Item = &'u ResourceUri>,
+    ) {
+        for uri in uris {
+            self.mark_uri(recipients, revision, uri);
+        }
+    }
+
     fn mark_templated(&self, changed: &TemplateEffects) {
         let TemplateEffects { last, audience, watched: Watched { uris, callers, additions }, .. } = changed;
         // What the changes affect was determined without the URIs and callers that were added since.
         let new_uris = self.uris.iter().filter(|(_, entry)| entry.number > *additions);
-        new_uris.for_each(|(uri, _)| self.mark_uri(Recipients::Of(audience), *last, uri));
+        self.mark_uris(Recipients::Of(audience), *last, new_uris.map(|(uri, _)| uri));
         let mut new_callers = self.callers();
         new_callers.retain(|caller| !callers.contains(caller) && audience.includes(caller));
         if !new_callers.is_empty() {
-            uris.iter().for_each(|uri| self.mark_uri(Recipients::With(&new_callers), *last, uri));
+            self.mark_uris(Recipients::With(&new_callers), *last, uris);
         }
         for served in &changed.served {
             let recipients = Recipients::With(&served.callers);
             match &served.uris {
                 Some(served) => {
-                    served.iter().for_each(|(revision, uri)| self.mark_uri(recipients, *revision, uri));
+                    for (revision, uri) in served {
+                        self.mark_uri(recipients, *revision, uri);
+                    }
                 }
                 // What is not known may have changed.
-                None => uris.iter().for_each(|uri| self.mark_uri(recipients, *last, uri)),
+                None => self.mark_uris(recipients, *last, uris),
             }
         }
     }
