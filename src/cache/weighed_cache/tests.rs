@@ -61,7 +61,8 @@ fn least_recently_used_entries_are_evicted() {
     }
     // A new entry outlives those that are older than most.
     assert!(cached(&cache, 9_900..10_000) > 95);
-    assert_eq!(cached(&cache, 20..8_000), 0);
+    // Eviction samples, so an entry may outlive twice as many as the cache holds, but not five times as many.
+    assert_eq!(cached(&cache, 20..5_000), 0);
     let stats = budget.stats()[0];
     assert!(stats.entries > 700 && stats.bytes == budget.used(), "{stats:?}");
     assert_eq!(stats.evictions, 10_000 - stats.entries as u64);
