@@ -2,8 +2,6 @@
 
 use std::collections::HashSet;
 
-use super::topic::Topic;
-use crate::feed::service::Feed;
 use crate::model::audience::Audience;
 use crate::model::feed::ServedAnew;
 use crate::model::ids::ResourceUri;
@@ -53,12 +51,12 @@ pub(super) enum Affected {
 }
 
 /// Whether the change may affect URIs that are served by a resource template.
-fn affects_templated_uris(kind: ChangeKind) -> bool {
+pub(super) fn affects_templated_uris(kind: ChangeKind) -> bool {
     kind.relists_templates() || kind == ChangeKind::TemplateBody
 }
 
 /// The subjects that a change affects without regard to templates, each with its revision.
-fn directly_affected(change: &Change) -> impl Iterator<Item = (Revision, Affected)> {
+pub(super) fn directly_affected(change: &Change) -> impl Iterator<Item = (Revision, Affected)> {
     let kind = change.kind;
     let relists =
         matches!(kind, ChangeKind::ResourceAdded | ChangeKind::ResourceRemoved | ChangeKind::ResourceDefined);
@@ -70,40 +68,4 @@ fn directly_affected(change: &Change) -> impl Iterator<Item = (Revision, Affecte
     let uri = if kind.is_of_resource() { ResourceUri::parse(&change.subject).ok() } else { None };
     let revision = change.revision;
     list.into_iter().chain(uri.map(Affected::Resource)).map(move |affected| (revision, affected))
-}
-
-impl Feed {
-    /// What changes affect. `watched` is called if resource templates changed, to find out which URIs are served
-    /// differently.
-    pub(super) async fn effects_of(
-        &self,
-        topic: &Topic,
-        changes: &[(Change, Audience)],
-        watched: impl FnOnce() -> Watched,
-    ) -> Effects {
-        let direct = changes.iter().flat_map(|(change, audience)| {
-            directly_affected(change).map(|(revision, affected)| (revision, affected, audience.clone()))
-        });
-        Effects { direct: direct.collect(), templates: self.template_effects(topic, changes, watched).await }
-    }
-
-    async fn template_effects(
-        &self,
-        topic: &Topic,
-        changes: &[(Change, Audience)],
-        watched: impl FnOnce() -> Watched,
-    ) -> Option<TemplateEffects> {
-        let changes: Vec<_> =
-            changes.iter().filter(|(change, _)| affects_templated_uris(change.kind)).cloned().collect();
-        let last = changes.last()?.0.revision;
-        let audience = changes.iter().map(|(_, audience)| audience.clone()).reduce(Audience::or)?;
-        let watched = watched();
-        let Watched { uris, callers, .. } = &watched;
-        let served = match self.follower.get() {
-            _ if uris.is_empty() => Vec::new(),
-            Some(follower) => follower.served(topic.tenant, topic.agent, &changes, uris, callers).await,
-            None => vec![ServedAnew::unknown(&changes, callers)],
-        };
-        Some(TemplateEffects { last, audience, watched, served })
-    }
 }

@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::effects::Effects;
+use super::effects::{Effects, TemplateEffects, Watched, affects_templated_uris, directly_affected};
 use super::streams::MAX_CHANGES;
 use super::topic::Topic;
 use crate::feed::service::Feed;
 use crate::model::audience::Audience;
-use crate::model::scope::{Revision, Scope};
+use crate::model::feed::ServedAnew;
+use crate::model::scope::{Change, Revision, Scope};
 use crate::model::sources::FailPoint;
 use crate::store::StoreError;
 
@@ -84,5 +85,41 @@ impl Feed {
         self.wait_for_streams(scope, head).await;
         topic.start_at(head, timeline);
         Ok(())
+    }
+}
+
+impl Feed {
+    /// What changes affect. `watched` is called if resource templates changed, to find out which URIs are served
+    /// differently.
+    pub(super) async fn effects_of(
+        &self,
+        topic: &Topic,
+        changes: &[(Change, Audience)],
+        watched: impl FnOnce() -> Watched,
+    ) -> Effects {
+        let direct = changes.iter().flat_map(|(change, audience)| {
+            directly_affected(change).map(|(revision, affected)| (revision, affected, audience.clone()))
+        });
+        Effects { direct: direct.collect(), templates: self.template_effects(topic, changes, watched).await }
+    }
+
+    async fn template_effects(
+        &self,
+        topic: &Topic,
+        changes: &[(Change, Audience)],
+        watched: impl FnOnce() -> Watched,
+    ) -> Option<TemplateEffects> {
+        let changes: Vec<_> =
+            changes.iter().filter(|(change, _)| affects_templated_uris(change.kind)).cloned().collect();
+        let last = changes.last()?.0.revision;
+        let audience = changes.iter().map(|(_, audience)| audience.clone()).reduce(Audience::or)?;
+        let watched = watched();
+        let Watched { uris, callers, .. } = &watched;
+        let served = match self.follower.get() {
+            _ if uris.is_empty() => Vec::new(),
+            Some(follower) => follower.served(topic.tenant, topic.agent, &changes, uris, callers).await,
+            None => vec![ServedAnew::unknown(&changes, callers)],
+        };
+        Some(TemplateEffects { last, audience, watched, served })
     }
 }
