@@ -1,7 +1,7 @@
 # Development tasks.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak check corpus fmt sqlx openapi bench bench-check bench-growth verify-faults verify-first-use verify-labels verify-memory verify-replicas prerequisites
+.PHONY: help demo test soak check corpus fmt sqlx openapi bench bench-check bench-growth verify-faults verify-first-use verify-labels verify-memory verify-replicas verify-rolling-restart verify-audit-log prerequisites
 
 # The directory of rustup, for shells started before its installation.
 export PATH := $(PATH):$(HOME)/.cargo/bin
@@ -11,7 +11,7 @@ export RUST_TEST_THREADS ?= $(shell expr 2 '*' $$(getconf _NPROCESSORS_ONLN))
 export SQLX_OFFLINE := true
 
 help: ## List the targets
-	@sed -n 's/^\([a-z-]*\): .*## /\1:/p' $(MAKEFILE_LIST) | awk -F: '{ printf "  make %-13s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\): .*## /\1:/p' $(MAKEFILE_LIST) | awk -F: '{ printf "  make %-22s %s\n", $$1, $$2 }'
 
 # Unoptimised, so that it answers soonest after a clone. The workspace with its examples has the features of the tests, so
 # `make test` continues from here.
@@ -83,6 +83,16 @@ verify-memory: prerequisites ## Hold the resident memory to cache.bytes under a 
 verify-replicas: prerequisites ## Measure what idle replicas cost, and an event with a stream on each
 	cargo build --release --locked --workspace --bins
 	cargo run --release --locked --package waggle-bench -- replicas $(ARGS)
+
+# 2,000 requests a second with 10,000 keys on three replicas (ARGS='--rate 200 --keys 500 --svg restart.svg').
+verify-rolling-restart: prerequisites ## Restart replicas one after another under load; no request may fail
+	cargo build --release --locked --workspace --bins
+	cargo run --release --locked --package waggle-bench -- rolling-restart $(ARGS)
+
+# 10,000,000 rows, which take 5 GB on disk (ARGS='--rows 100000 --rates 500').
+verify-audit-log: prerequisites ## Measure what audit rows cost, how long they take to verify, and unwritten events
+	cargo build --release --locked --workspace --bins
+	cargo run --release --locked --package waggle-bench -- audit-log $(ARGS)
 
 prerequisites:
 	@scripts/check-rust

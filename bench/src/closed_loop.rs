@@ -17,8 +17,8 @@ const CONNECTIONS: usize = 16;
 /// When the requests end.
 #[derive(Clone, Copy)]
 pub(crate) enum End {
-    /// After one of each.
-    Once,
+    /// After so many of each.
+    Times(usize),
     /// After this time; they begin again until then.
     After(Duration),
 }
@@ -76,7 +76,7 @@ impl Requests {
         loop {
             let number = next.fetch_add(1, Ordering::Relaxed);
             let ended = match end {
-                End::Once => number >= self.bytes.len(),
+                End::Times(times) => number >= self.bytes.len() * times,
                 End::After(duration) => began.elapsed() >= duration,
             };
             let Some(request) = self.bytes.get(number % self.bytes.len()).filter(|_| !ended) else {

@@ -79,6 +79,11 @@ impl Database {
         self.run("psql", &format!("{options} -f {} waggle", script.display())).await.map(|_| ())
     }
 
+    /// Returns the rows that a query selects in the database, their columns separated by `|`.
+    pub(crate) async fn rows(&self, query: &str) -> Result<String, Error> {
+        self.run("psql", &format!("-h 127.0.0.1 -p {} -U waggle -XAtc \"{query}\" waggle", self.port)).await
+    }
+
     /// Stops the server.
     pub(crate) async fn stop(&self) -> Result<(), Error> {
         let data = self.data();

@@ -61,6 +61,14 @@ pub(crate) enum Error {
     MemoryExceeded(Vec<u64>),
     #[error("{0} valid keys were refused")]
     Refused(usize),
+    #[error("{server} was killed, since it had not exited 20 s after SIGTERM")]
+    NotStopped { server: &'static str },
+    #[error("{command} failed ({status}); the end of its log:\n{log}")]
+    CommandFailed { command: &'static str, status: std::process::ExitStatus, log: String },
+    #[error("{0} requests failed or were refused")]
+    RequestsFailed(u64),
+    #[error("{0} events of the audit log were lost")]
+    EventsLost(u64),
     #[error("interrupted; the servers have been stopped")]
     Interrupted,
 }

@@ -112,7 +112,7 @@ async fn warm(site: &mut Site, group: &Group, options: &Growth) -> Result<Vec<Si
     let mut sizes = Vec::new();
     for active in options.active.iter().copied() {
         let requests = reads(group, 0..active, port);
-        requests.send(site, port, End::Once).await?;
+        requests.send(site, port, End::Times(1)).await?;
         requests.send(site, port, duration).await?;
         let resident = memory::of_process(site.pid()?)?;
         let cached = metrics::sum(&metrics::scrape(port).await?, "waggle_cache_bytes{");
@@ -193,7 +193,7 @@ async fn cold(site: &mut Site, group: &Group, numbers: std::ops::Range<usize>) -
     let port = site.start(&[]).await?;
     tokio::time::sleep(SETTLES).await;
     let count = numbers.len();
-    let cost = reads(group, numbers, port).send(site, port, End::Once).await?;
+    let cost = reads(group, numbers, port).send(site, port, End::Times(1)).await?;
     site.stop_gateways().await;
     Ok(format!(
         "| cold reads | reads/s | gateway CPU µs/read | PostgreSQL CPU µs/read |\n|--:|--:|--:|--:|\n\

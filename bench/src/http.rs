@@ -1,5 +1,7 @@
 //! A minimal HTTP/1.1 client: writes bytes and reads one framed answer.
 
+use std::io::ErrorKind;
+
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -61,6 +63,12 @@ impl Connection {
         let stream = TcpStream::connect(("127.0.0.1", port)).await.map_err(doing())?;
         stream.set_nodelay(true).map_err(doing())?;
         Ok(Self { stream, received: Vec::with_capacity(64 * 1024), unchunked: Vec::new() })
+    }
+
+    /// Whether the server has not closed it, while no answer is awaited.
+    pub(crate) fn is_open(&self) -> bool {
+        let read = self.stream.try_read(&mut [0]);
+        read.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
     }
 
     /// Sends one request and reads its whole answer.
@@ -238,6 +246,17 @@ mod tests {
     async fn a_cut_off_answer_is_an_error() {
         let answer = exchange(&["HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhe"]).await;
         assert!(matches!(answer, Err(Error::Framing(_))), "{answer:?}");
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_the_server_closed_is_not_open() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let connection = Connection::open(listener.local_addr().unwrap().port()).await.unwrap();
+        let (accepted, _) = listener.accept().await.unwrap();
+        assert!(connection.is_open());
+        drop(accepted);
+        connection.stream.readable().await.unwrap();
+        assert!(!connection.is_open());
     }
 
     #[tokio::test]

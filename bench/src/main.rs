@@ -4,6 +4,8 @@
 //! Three servers take turns on the same machine in one run: `limit`, a bare handler; `rmcp`, the official SDK; and
 //! `waggle`. Absolute times depend on the machine; their ratios hardly do.
 
+mod audit_lag;
+mod audit_log;
 mod baseline;
 mod broadcast;
 mod caches;
@@ -24,6 +26,7 @@ mod limit;
 mod load;
 mod memory;
 mod metrics;
+mod open_loop;
 mod options;
 mod pgbench;
 mod population;
@@ -33,6 +36,7 @@ mod replicas;
 mod report;
 mod rmcp;
 mod rmcp_streams;
+mod rolling_restart;
 mod run;
 mod site;
 mod stream_client;
@@ -52,6 +56,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use tokio::runtime::{Builder, Runtime};
 
+use crate::audit_log::AuditLog;
 use crate::baseline::Baseline;
 use crate::caches::Caches;
 use crate::error::Error;
@@ -59,6 +64,7 @@ use crate::first_use::FirstUse;
 use crate::growth::Growth;
 use crate::options::Options;
 use crate::replicas::Replicas;
+use crate::rolling_restart::RollingRestart;
 
 /// Measures the gateway's CPU time per request as a multiple of a bare HTTP handler
 #[derive(Parser)]
@@ -105,6 +111,10 @@ enum Server {
     Replicas(Replicas),
     /// Measure reads, memory and lists as more agents of a large database are in use
     Growth(Growth),
+    /// Restart replicas one after another under a fixed rate of requests; fail if one of these fails
+    RollingRestart(RollingRestart),
+    /// Measure what a row of the audit log costs, how long a large log takes to verify, and unwritten events over time
+    AuditLog(AuditLog),
     /// Serve the same resources with the official SDK on 127.0.0.1
     #[command(name = "serve-rmcp")]
     Rmcp {
@@ -154,6 +164,8 @@ async fn act(cli: Cli) -> Result<(), Error> {
         Some(Server::Caches(options)) => caches::run(&options).await,
         Some(Server::Replicas(options)) => replicas::run(&options).await,
         Some(Server::Growth(options)) => growth::run(&options).await,
+        Some(Server::RollingRestart(options)) => rolling_restart::run(&options).await,
+        Some(Server::AuditLog(options)) => audit_log::run(&options).await,
         None => {
             let found = run::run(&cli.options).await?;
             let parts = [

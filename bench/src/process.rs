@@ -14,6 +14,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::error::Error;
 use crate::http::{self, Connection};
+use crate::memory;
 
 const POLL: Duration = Duration::from_millis(50);
 const STOP: Duration = Duration::from_secs(20);
@@ -76,6 +77,27 @@ impl Process {
             let _already_gone = self.child.kill().await;
         }
         ended
+    }
+
+    /// Waits until it has exited by itself, with success; returns the most memory that was resident, in bytes.
+    pub(crate) async fn finish(mut self, within: Duration) -> Result<u64, Error> {
+        let deadline = Instant::now() + within;
+        let mut most = 0;
+        loop {
+            // A process that has exited has none.
+            most = most.max(memory::peak_of_process(self.pid).unwrap_or_default());
+            let status = self.child.try_wait().map_err(Error::io(format!("look after {}", self.name)))?;
+            match status {
+                Some(status) if status.success() => return Ok(most),
+                Some(status) => {
+                    return Err(Error::CommandFailed { command: self.name, status, log: self.log_tail() });
+                }
+                None if Instant::now() > deadline => {
+                    return Err(Error::TimedOut { server: self.name, seconds: within.as_secs() });
+                }
+                None => sleep(POLL).await,
+            }
+        }
     }
 
     fn log_tail(&self) -> String {

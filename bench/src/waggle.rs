@@ -127,13 +127,19 @@ pub(crate) fn join_at(
 }
 
 fn command(binary: &Path, dir: &Path, port: u16) -> Command {
+    let mut command = clean(binary, dir);
+    command.envs(HIGH_LIMITS).arg("--listen").arg(format!("127.0.0.1:{port}")).arg("serve");
+    command
+}
+
+/// The gateway's binary without settings from the environment, in `dir`.
+pub(crate) fn clean(binary: &Path, dir: &Path) -> Command {
     let mut command = Command::new(binary);
     for (name, _) in std::env::vars_os() {
         if name == "DATABASE_URL" || name.to_string_lossy().starts_with("WAGGLE_") {
             command.env_remove(name);
         }
     }
-    command.envs(HIGH_LIMITS).arg("--listen").arg(format!("127.0.0.1:{port}")).arg("serve");
     command.current_dir(dir);
     command
 }
