@@ -3,6 +3,7 @@
 mod admin;
 mod commands;
 mod credentials;
+mod records;
 mod refusals;
 mod streams;
 mod visibility;

@@ -1,29 +1,25 @@
-//! What a caller sees of an agent with labels: lists, reads, prompts, completion, cursors, audit rows and `explain`.
+//! What a caller sees of an agent with labels: lists, reads, prompts, completion, cursors and streams.
 
 use http::StatusCode;
 use serde_json::{Value, json};
-use sqlx::{Connection, Executor, PgConnection};
-use waggle::audit::verify::{Evidence, verify};
 use waggle::model::sources::FailPoint;
-use waggle::store::audit::scan::AuditScan;
 
 use crate::support::app::{Builder, Replica, encode, gateway, resource};
 use crate::support::cluster::{Database, database};
+use crate::support::events::{Events, try_listen};
 use crate::support::faults::FaultScript;
-use crate::support::http::Answer;
-use crate::support::wait::{eventually, eventually_some};
 
 /// An agent `a` of `acme`, and keys by the labels that they have.
-struct Agent {
-    database: Database,
-    replica: Replica,
-    none: String,
-    team: String,
-    other: String,
-    owner: String,
+pub(super) struct Agent {
+    pub(super) database: Database,
+    pub(super) replica: Replica,
+    pub(super) none: String,
+    pub(super) team: String,
+    pub(super) other: String,
+    pub(super) owner: String,
 }
 
-async fn agent() -> Agent {
+pub(super) async fn agent() -> Agent {
     let (database, replica) = gateway().await;
     furnish(database, replica).await
 }
@@ -47,7 +43,7 @@ async fn furnish(database: Database, replica: Replica) -> Agent {
     Agent { database, replica, none, team, other, owner }
 }
 
-async fn key(replica: &Replica, body: Value) -> (String, String) {
+pub(super) async fn key(replica: &Replica, body: Value) -> (String, String) {
     let made = replica.admin("POST", "/agents/a/keys", Some(body)).await;
     assert_eq!(made.status, StatusCode::CREATED, "{}", made.text());
     let made = made.json();
@@ -69,17 +65,17 @@ impl Agent {
         [&self.none, &self.team, &self.other, &self.owner]
     }
 
-    async fn put(&self, uri: &str, labels: &[&str]) {
+    pub(super) async fn put(&self, uri: &str, labels: &[&str]) {
         put(&self.replica, uri, labels).await;
     }
 
-    async fn template(&self, text: &str, body: &str, labels: &[&str]) {
+    pub(super) async fn template(&self, text: &str, body: &str, labels: &[&str]) {
         let path = format!("/agents/a/templates?uriTemplate={}", encode(text));
         let body = json!({"name": "n", "template": body, "completions": {"v": ["one"]}, "labels": labels});
         write(&self.replica, &path, body).await;
     }
 
-    async fn prompt(&self, name: &str, messages: Value, labels: &[&str]) {
+    pub(super) async fn prompt(&self, name: &str, messages: Value, labels: &[&str]) {
         let arguments = json!([{"name": "v", "completions": ["one"]}]);
         let body = json!({"messages": messages, "arguments": arguments, "labels": labels});
         write(&self.replica, &format!("/agents/a/prompts/{name}"), body).await;
@@ -90,7 +86,7 @@ impl Agent {
         self.replica.http.post_bearer("a", key, &message).await.json()
     }
 
-    async fn text(&self, key: &str, uri: &str) -> Option<String> {
+    pub(super) async fn text(&self, key: &str, uri: &str) -> Option<String> {
         let answer = self.call(key, "resources/read", json!({"uri": uri})).await;
         answer["result"]["contents"][0]["text"].as_str().map(str::to_owned)
     }
@@ -245,6 +241,25 @@ async fn hidden_prompts_and_embedded_resources_are_unknown() {
     assert_eq!(hidden.replace("y:{v}", "z:{v}"), complete(&agent.none, template("z:{v}")).await.to_string());
 }
 
+#[tokio::test]
+async fn bound_on_comparisons_counts_visible_templates_only() {
+    let agent = agent().await;
+    let template = |number: usize| json!({"uriTemplate": format!("x:{{v}}/t{number}"), "name": "n", "template": "t", "labels": ["team"]});
+    let templates: Vec<_> = (0..300).map(template).collect();
+    write(&agent.replica, "/agents/a/manifest", json!({"apiVersion": "waggle/v1", "templates": templates}))
+        .await;
+    let uris: Vec<_> = (0..1_000).map(|number| format!("x:{number}")).collect();
+    let listen = async |key: &str| {
+        let filter = json!({"resourceSubscriptions": uris});
+        try_listen(&agent.replica, "a", key, json!(1), filter).await
+    };
+    let seen: Value = listen(&agent.team).await.json().await.unwrap();
+    let message = seen["error"]["message"].as_str().unwrap();
+    assert!(message.contains("take more than 250000 comparisons"), "{seen}");
+    let honored = Events::of(listen(&agent.none).await).next().await.unwrap().json();
+    assert_eq!(honored["params"]["notifications"], json!({"resourceSubscriptions": []}));
+}
+
 /// The `cacheScope` of a modern list.
 async fn cache_scope(replica: &Replica, key: Option<&str>) -> Value {
     let meta = json!({
@@ -288,118 +303,6 @@ async fn labels_do_not_count_at_agents_that_the_credential_does_not_reach() {
     for foreign in [&made["key"], &owner["key"]] {
         assert_eq!(agent.text(foreign.as_str().unwrap(), "x:team").await, None);
         assert_eq!(agent.pages(foreign.as_str().unwrap()).await, [Vec::<String>::new()]);
-    }
-}
-
-/// What verification of the audit log finds.
-async fn findings(database: &Database) -> Vec<String> {
-    let mut scan = AuditScan::begin(&database.options).await.unwrap();
-    let evidence = Evidence { checkpoints: Vec::new(), trusted: Vec::new() };
-    let report = verify(&mut scan, &evidence).await.unwrap();
-    scan.end().await.unwrap();
-    report.findings
-}
-
-async fn rows(replica: &Replica, key: &str, accept: &str) -> Answer {
-    let bearer = format!("Bearer {key}");
-    let headers = [("authorization", bearer.as_str()), ("accept", accept)];
-    replica.http.send("GET", "/admin/v1/audit?agent=a&method=resources/read", &headers, "").await
-}
-
-#[tokio::test]
-async fn owner_and_operator_are_shown_what_was_hidden() {
-    let agent = agent().await;
-    agent.put("x:team", &["team"]).await;
-    let (_, auditor) = key(&agent.replica, json!({"scopes": ["audit"]})).await;
-    for uri in ["x:team", "x:absent"] {
-        assert_eq!(agent.text(&agent.none, uri).await, None);
-    }
-    assert!(agent.text(&agent.team, "x:team").await.is_some());
-    let shown = async |key: &str| {
-        eventually_some("three rows", async || {
-            let items = rows(&agent.replica, key, "application/json").await.json()["items"].take();
-            let items = items.as_array().unwrap().clone();
-            let row =
-                |row: &Value| (row["subject"].clone(), row["outcome"].clone(), row.get("hidden").cloned());
-            (items.len() == 3).then(|| items.iter().map(row).collect::<Vec<_>>())
-        })
-        .await
-    };
-    let due = |hidden: Option<bool>| {
-        [
-            (json!("x:team"), json!("ok"), None),
-            (json!("x:absent"), json!("resource_not_found"), None),
-            (json!("x:team"), json!("resource_not_found"), hidden.map(Value::from)),
-        ]
-    };
-    for reader in [&agent.replica.operator, &agent.owner] {
-        assert_eq!(shown(reader).await, due(Some(true)));
-        let lines = rows(&agent.replica, reader, "application/x-ndjson").await.text();
-        assert_eq!(lines.matches("\"hidden\":true").count(), 1, "{lines}");
-        let csv = rows(&agent.replica, reader, "text/csv").await.text();
-        let versions: Vec<_> = csv.lines().skip(1).map(|line| &line[..2]).collect();
-        assert_eq!(versions, ["1,", "1,", "2,"], "{csv}");
-    }
-    assert_eq!(shown(&auditor).await, due(None));
-    for form in ["application/json", "application/x-ndjson", "text/csv"] {
-        let text = rows(&agent.replica, &auditor, form).await.text();
-        assert!(
-            !text.contains("hidden") && !text.contains("\"version\":2") && !text.contains("\n2,"),
-            "{text}"
-        );
-    }
-}
-
-#[tokio::test]
-async fn verification_finds_a_concealed_refusal() {
-    let agent = agent().await;
-    agent.put("x:team", &["team"]).await;
-    assert_eq!(agent.text(&agent.none, "x:team").await, None);
-    let hidden = "select count(*) from audit_log where version = 2";
-    eventually("a row of something hidden", async || agent.database.number(hidden).await == 1).await;
-    assert_eq!(findings(&agent.database).await, Vec::<String>::new());
-    let mut owner = PgConnection::connect_with(&agent.database.options).await.unwrap();
-    let conceal =
-        "set session_replication_role = replica; update audit_log set version = 1 where version = 2";
-    owner.execute(conceal).await.unwrap();
-    let found = findings(&agent.database).await;
-    assert!(
-        found.len() == 1 && found[0].ends_with("content does not match its hash: it was edited or moved"),
-        "{found:?}"
-    );
-}
-
-#[tokio::test]
-async fn explain_names_labels() {
-    let agent = agent().await;
-    agent.put("x:team", &["team"]).await;
-    let hello = json!([{"role": "user", "content": {"type": "text", "text": "hello"}}]);
-    agent.prompt("secret", hello, &["team"]).await;
-    agent.template("y:{v}", "t", &["team"]).await;
-    let (none, _) = key(&agent.replica, json!({})).await;
-    let (team, _) = key(&agent.replica, json!({"labels": ["team"]})).await;
-    let explain = async |id: &str, method: &str, params: Value| {
-        let question = json!({"keyId": id, "request": {"method": method, "params": params}});
-        agent.replica.admin("POST", "/agents/a/explain", Some(question)).await.json()
-    };
-    for (method, params, code, detail) in [
-        ("resources/read", json!({"uri": "x:team"}), "resource_not_found", "resource not found: x:team"),
-        ("resources/read", json!({"uri": "y:1"}), "resource_not_found", "resource not found: y:1"),
-        ("resources/subscribe", json!({"uri": "x:team"}), "resource_not_found", "resource not found: x:team"),
-        ("prompts/get", json!({"name": "secret"}), "invalid_params", "unknown prompt: secret"),
-        (
-            "completion/complete",
-            json!({"ref": {"type": "ref/resource", "uri": "y:{v}"}}),
-            "invalid_params",
-            "unknown resource template: y:{v}",
-        ),
-    ] {
-        let due = json!({"allowed": false, "rule": "label", "code": code, "status": 200, "detail": detail});
-        assert_eq!(explain(&none, method, params.clone()).await, due, "{method}");
-        assert_eq!(explain(&team, method, params).await["rule"], "allowed", "{method}");
-    }
-    for params in [json!({"uri": "x:absent"}), json!({"uri": 7}), json!([]), Value::Null] {
-        assert_eq!(explain(&none, "resources/read", params).await["rule"], "allowed");
     }
 }
 

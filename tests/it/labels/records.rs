@@ -1,0 +1,124 @@
+//! What the audit log and `explain` say about what labels hide.
+
+use serde_json::{Value, json};
+use sqlx::{Connection, Executor, PgConnection};
+use waggle::audit::verify::{Evidence, verify};
+use waggle::store::audit::scan::AuditScan;
+
+use super::visibility::{agent, key};
+use crate::support::app::Replica;
+use crate::support::cluster::Database;
+use crate::support::http::Answer;
+use crate::support::wait::{eventually, eventually_some};
+
+/// What verification of the audit log finds.
+async fn findings(database: &Database) -> Vec<String> {
+    let mut scan = AuditScan::begin(&database.options).await.unwrap();
+    let evidence = Evidence { checkpoints: Vec::new(), trusted: Vec::new() };
+    let report = verify(&mut scan, &evidence).await.unwrap();
+    scan.end().await.unwrap();
+    report.findings
+}
+
+async fn rows(replica: &Replica, key: &str, accept: &str) -> Answer {
+    let bearer = format!("Bearer {key}");
+    let headers = [("authorization", bearer.as_str()), ("accept", accept)];
+    replica.http.send("GET", "/admin/v1/audit?agent=a&method=resources/read", &headers, "").await
+}
+
+#[tokio::test]
+async fn owner_and_operator_are_shown_what_was_hidden() {
+    let agent = agent().await;
+    agent.put("x:team", &["team"]).await;
+    let (_, auditor) = key(&agent.replica, json!({"scopes": ["audit"]})).await;
+    for uri in ["x:team", "x:absent"] {
+        assert_eq!(agent.text(&agent.none, uri).await, None);
+    }
+    assert!(agent.text(&agent.team, "x:team").await.is_some());
+    let shown = async |key: &str| {
+        eventually_some("three rows", async || {
+            let items = rows(&agent.replica, key, "application/json").await.json()["items"].take();
+            let items = items.as_array().unwrap().clone();
+            let row =
+                |row: &Value| (row["subject"].clone(), row["outcome"].clone(), row.get("hidden").cloned());
+            (items.len() == 3).then(|| items.iter().map(row).collect::<Vec<_>>())
+        })
+        .await
+    };
+    let due = |hidden: Option<bool>| {
+        [
+            (json!("x:team"), json!("ok"), None),
+            (json!("x:absent"), json!("resource_not_found"), None),
+            (json!("x:team"), json!("resource_not_found"), hidden.map(Value::from)),
+        ]
+    };
+    for reader in [&agent.replica.operator, &agent.owner] {
+        assert_eq!(shown(reader).await, due(Some(true)));
+        let lines = rows(&agent.replica, reader, "application/x-ndjson").await.text();
+        assert_eq!(lines.matches("\"hidden\":true").count(), 1, "{lines}");
+        let csv = rows(&agent.replica, reader, "text/csv").await.text();
+        let versions: Vec<_> = csv.lines().skip(1).map(|line| &line[..2]).collect();
+        assert_eq!(versions, ["1,", "1,", "2,"], "{csv}");
+    }
+    assert_eq!(shown(&auditor).await, due(None));
+    for form in ["application/json", "application/x-ndjson", "text/csv"] {
+        let text = rows(&agent.replica, &auditor, form).await.text();
+        assert!(
+            !text.contains("hidden") && !text.contains("\"version\":2") && !text.contains("\n2,"),
+            "{text}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn verification_finds_a_concealed_refusal() {
+    let agent = agent().await;
+    agent.put("x:team", &["team"]).await;
+    assert_eq!(agent.text(&agent.none, "x:team").await, None);
+    let hidden = "select count(*) from audit_log where version = 2";
+    eventually("a row of something hidden", async || agent.database.number(hidden).await == 1).await;
+    assert_eq!(findings(&agent.database).await, Vec::<String>::new());
+    let mut owner = PgConnection::connect_with(&agent.database.options).await.unwrap();
+    let conceal =
+        "set session_replication_role = replica; update audit_log set version = 1 where version = 2";
+    owner.execute(conceal).await.unwrap();
+    let found = findings(&agent.database).await;
+    assert!(
+        found.len() == 1 && found[0].ends_with("content does not match its hash: it was edited or moved"),
+        "{found:?}"
+    );
+}
+
+#[tokio::test]
+async fn explain_names_labels() {
+    let agent = agent().await;
+    agent.put("x:team", &["team"]).await;
+    let hello = json!([{"role": "user", "content": {"type": "text", "text": "hello"}}]);
+    agent.prompt("secret", hello, &["team"]).await;
+    agent.template("y:{v}", "t", &["team"]).await;
+    let (none, _) = key(&agent.replica, json!({})).await;
+    let (team, _) = key(&agent.replica, json!({"labels": ["team"]})).await;
+    let explain = async |id: &str, method: &str, params: Value| {
+        let question = json!({"keyId": id, "request": {"method": method, "params": params}});
+        agent.replica.admin("POST", "/agents/a/explain", Some(question)).await.json()
+    };
+    for (method, params, code, detail) in [
+        ("resources/read", json!({"uri": "x:team"}), "resource_not_found", "resource not found: x:team"),
+        ("resources/read", json!({"uri": "y:1"}), "resource_not_found", "resource not found: y:1"),
+        ("resources/subscribe", json!({"uri": "x:team"}), "resource_not_found", "resource not found: x:team"),
+        ("prompts/get", json!({"name": "secret"}), "invalid_params", "unknown prompt: secret"),
+        (
+            "completion/complete",
+            json!({"ref": {"type": "ref/resource", "uri": "y:{v}"}}),
+            "invalid_params",
+            "unknown resource template: y:{v}",
+        ),
+    ] {
+        let due = json!({"allowed": false, "rule": "label", "code": code, "status": 200, "detail": detail});
+        assert_eq!(explain(&none, method, params.clone()).await, due, "{method}");
+        assert_eq!(explain(&team, method, params).await["rule"], "allowed", "{method}");
+    }
+    for params in [json!({"uri": "x:absent"}), json!({"uri": 7}), json!([]), Value::Null] {
+        assert_eq!(explain(&none, "resources/read", params).await["rule"], "allowed");
+    }
+}
