@@ -36,10 +36,7 @@ impl Snapshot {
         after: Revision,
         limit: usize,
     ) -> Result<Vec<Change>, StoreError> {
-        let labels = match caller {
-            CallerLabels::Everything => None,
-            CallerLabels::These(labels) => Some(labels.iter().map(Label::as_str).collect::<Vec<_>>()),
-        };
+        let labels = own_labels(caller);
         let rows = sqlx::query!(
             "select revision, kind, subject from changes \
              where scope = $1 and revision > $2 and ($4::text[] is null or audience is null or audience && $4) \
@@ -57,6 +54,38 @@ impl Snapshot {
             subject,
         };
         Ok(rows.into_iter().map(|row| change(row.revision, &row.kind, row.subject)).collect())
+    }
+
+    /// Whether changes of a scope after a revision were pruned that concerned callers with these labels.
+    pub async fn pruned_for(
+        &mut self,
+        caller: &CallerLabels,
+        scope: Scope,
+        after: Revision,
+    ) -> Result<bool, StoreError> {
+        let labels = own_labels(caller);
+        sqlx::query_scalar!(
+            r#"select floor > $2 and (
+                $3::text[] is null or coalesce(everybody_floor, floor) > $2 or exists (
+                    select from pruned_labels p where p.scope = heads.scope and p.label = any($3) and p.revision > $2
+                )
+            ) as "pruned!" from heads where scope = $1"#,
+            scope.0,
+            after.0,
+            labels.as_deref() as Option<&[&str]>,
+        )
+        .fetch_optional(self.connection())
+        .await
+        .map(|pruned| pruned.unwrap_or(true))
+        .map_err(Into::into)
+    }
+}
+
+/// The labels of a caller; `None` if it sees everything.
+fn own_labels(caller: &CallerLabels) -> Option<Vec<&str>> {
+    match caller {
+        CallerLabels::Everything => None,
+        CallerLabels::These(labels) => Some(labels.iter().map(Label::as_str).collect()),
     }
 }
 

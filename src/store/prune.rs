@@ -15,6 +15,9 @@ const SCOPES_PER_BATCH: i64 = 500;
 /// Maximum number of changes deleted per scope and batch, except for a single larger revision; fewer of each where
 /// there are many, so that a batch deletes at most [`EXAMINED_CHANGES`].
 const CHANGES_PER_SCOPE: i64 = 500;
+/// Maximum number of labels per scope whose newest pruned change is remembered; the change of another label counts as
+/// one of everybody.
+const LABELS_PER_SCOPE: i64 = 1_000;
 
 impl Store {
     /// Deletes a batch of the changes written longer than `retain` ago, by the database's clock, or renews the
@@ -109,14 +112,27 @@ async fn prune_scopes(tx: &mut Lease, retain: f64) -> Result<bool, StoreError> {
             from old
         ),
         floors as (
-            update heads set floor = wanted.raised from wanted
-            where heads.scope = wanted.scope and wanted.raised > wanted.floor
+            update heads set floor = wanted.raised, everybody_floor = coalesce(
+                (
+                    select max(c.revision) from changes c
+                    where c.scope = wanted.scope and c.revision <= wanted.raised and c.audience is null
+                ),
+                heads.everybody_floor,
+                wanted.floor
+            )
+            from wanted where heads.scope = wanted.scope and wanted.raised > wanted.floor
             returning heads.scope, heads.floor
         ),
         gone as (
             delete from changes using floors
             where changes.scope = floors.scope and changes.revision <= floors.floor
-            returning changes.xid
+            returning changes.scope, changes.revision, changes.xid, changes.audience
+        ),
+        labels as (
+            insert into pruned_labels (scope, label, revision)
+            select gone.scope, label, max(gone.revision) from gone, unnest(gone.audience) as label
+            group by gone.scope, label
+            on conflict (scope, label) do update set revision = excluded.revision
         ),
         newest as (select xid from gone order by xid desc limit 1),
         noted as (update gateway set pruned_xid = greatest(pruned_xid, newest.xid) from newest)
@@ -126,6 +142,23 @@ async fn prune_scopes(tx: &mut Lease, retain: f64) -> Result<bool, StoreError> {
         share.min(CHANGES_PER_SCOPE),
     )
     .fetch_one(tx.connection())
+    .await?;
+    sqlx::query!(
+        "with old as (
+            delete from pruned_labels using unnest($1::uuid[]) as chosen(scope) cross join lateral (
+                select p.label from pruned_labels p where p.scope = chosen.scope
+                order by p.revision desc, p.label offset $2
+            ) as o
+            where pruned_labels.scope = chosen.scope and pruned_labels.label = o.label
+            returning pruned_labels.scope, pruned_labels.revision
+        ),
+        newest as (select scope, max(revision) as revision from old group by scope)
+        update heads set everybody_floor = greatest(everybody_floor, newest.revision)
+        from newest where heads.scope = newest.scope",
+        &scopes,
+        LABELS_PER_SCOPE,
+    )
+    .execute(tx.connection())
     .await?;
     Ok(pruned)
 }

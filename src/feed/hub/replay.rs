@@ -15,7 +15,7 @@ use crate::store::StoreError;
 
 impl Feed {
     /// Marks what changed above each interest's `since`, up to `until`. Returns false, and marks all interests
-    /// dirty, if the changes are not retained any more or are too many to read.
+    /// dirty, if changes that concern its caller are not retained any more or are too many to read.
     pub(super) async fn replay(
         &self,
         topic: &Topic,
@@ -35,8 +35,8 @@ impl Feed {
         let read = self.hub.read(&self.store, scope, async |view, head| {
             self.sources.pause(FailPoint::DuringReplay).await;
             let changes = view.changes_for(&caller, scope, since, MAX_CHANGES + 1).await?;
-            let known = head.floor <= since && changes.len() <= MAX_CHANGES;
-            Ok(known.then_some(changes))
+            let pruned = head.floor > since && view.pruned_for(&caller, scope, since).await?;
+            Ok((!pruned && changes.len() <= MAX_CHANGES).then_some(changes))
         });
         let Some(Some(mut changes)) = read.await? else {
             let subjects = interests.iter().map(|interest| &interest.subject);

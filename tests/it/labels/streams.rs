@@ -4,12 +4,14 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 use waggle::model::sources::FailPoint;
 
 use crate::support::app::{Builder, Replica, encode, resource};
 use crate::support::cluster::{Database, database};
 use crate::support::events::{Events, Session, listen};
 use crate::support::faults::FaultScript;
+use crate::support::wait::eventually;
 
 const LEGACY: &str = "2025-06-18";
 /// Everything that a stream of [`Site::streams`] is subscribed to.
@@ -39,10 +41,16 @@ struct Both {
 
 impl Site {
     async fn start() -> Self {
+        Self::start_retaining(86_400).await
+    }
+
+    /// With changes that may be pruned after so many seconds.
+    async fn start_retaining(seconds: u64) -> Self {
         let database = database().await;
         let faults = FaultScript::new();
-        let held = Builder::new(&database).fault_injector(Arc::clone(&faults) as Arc<_>);
-        let (writer, streams) = tokio::join!(Builder::new(&database).start(), held.start());
+        let replica = || Builder::new(&database).set("WAGGLE_CHANGES__RETAIN_SECONDS", seconds);
+        let held = replica().fault_injector(Arc::clone(&faults) as Arc<_>);
+        let (writer, streams) = tokio::join!(replica().start(), held.start());
         writer.tenant("acme").await;
         writer.agent("acme", "a").await;
         let site = Self { writer, streams, faults, database };
@@ -105,7 +113,11 @@ impl Site {
 
     /// A session that is subscribed to the same.
     async fn session(&self, key: &Key) -> Session {
-        let session = Session::open(&self.streams, "a", &key.secret, LEGACY).await;
+        self.session_of(key, LEGACY).await
+    }
+
+    async fn session_of(&self, key: &Key, revision: &str) -> Session {
+        let session = Session::open(&self.streams, "a", &key.secret, revision).await;
         for uri in ["x:hidden", "x:open", "x:served"] {
             session.subscribe(&self.streams, uri).await;
         }
@@ -313,6 +325,54 @@ async fn hidden_changes_are_not_replayed() {
     let mut resumed = session.stream(&site.streams, resumed_at.id.as_deref()).await;
     resumed.next().await.unwrap();
     resumed.expect_events(&["updated x:open"]).await;
+}
+
+#[tokio::test]
+async fn pruned_changes_reset_resumed_streams_of_those_they_concerned_only() {
+    let site = Site::start_retaining(1).await;
+    let mut resumes = Vec::new();
+    for (labels, expected) in [(&["s"], &EVERYTHING[..]), (&["other"], &[])] {
+        let session = site.session_of(&site.key(labels).await, "2025-11-25").await;
+        let primed = session.stream(&site.streams, None).await.next().await.unwrap();
+        resumes.push((session, primed.id, expected));
+    }
+    site.change_hidden_things().await;
+    let kept = "select count(*) from changes where at > now() - interval '1100 ms'";
+    eventually("the changes are too old to be kept", async || site.database.number(kept).await == 0).await;
+    site.writer.running.services.maintenance.prune_changes(&CancellationToken::new()).await;
+    assert_eq!(site.database.number("select count(*) from changes").await, 0);
+    for (session, id, expected) in &resumes {
+        let mut resumed = session.stream(&site.streams, id.as_deref()).await;
+        resumed.next().await.unwrap();
+        resumed.expect_events(expected).await;
+    }
+    // What everybody sees resets both.
+    site.put("x:open", "2", &[]).await;
+    eventually("the change is too old to be kept", async || site.database.number(kept).await == 0).await;
+    site.writer.running.services.maintenance.prune_changes(&CancellationToken::new()).await;
+    for (session, id, _) in &resumes {
+        let mut resumed = session.stream(&site.streams, id.as_deref()).await;
+        resumed.next().await.unwrap();
+        resumed.expect_events(&EVERYTHING).await;
+    }
+}
+
+#[tokio::test]
+async fn labels_of_pruned_changes_are_remembered_up_to_a_limit() {
+    let site = Site::start_retaining(1).await;
+    for number in 0..70 {
+        let labels: Vec<_> = (0..16).map(|n| format!("l{}", number * 16 + n)).collect();
+        site.put("x:hidden", "2", &labels.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    }
+    let kept = "select count(*) from changes where at > now() - interval '1100 ms'";
+    eventually("the changes are too old to be kept", async || site.database.number(kept).await == 0).await;
+    site.writer.running.services.maintenance.prune_changes(&CancellationToken::new()).await;
+    assert_eq!(site.database.number("select count(*) from pruned_labels").await, 1_000);
+    // The labels that are not remembered, and no others, are those of changes that count as everybody's.
+    let forgotten =
+        "select count(*) from heads where everybody_floor >= (select min(revision) from pruned_labels)
+        and everybody_floor < (select max(revision) from pruned_labels)";
+    assert_eq!(site.database.number(forgotten).await, 1);
 }
 
 #[tokio::test]
