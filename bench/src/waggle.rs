@@ -27,6 +27,7 @@ const CALL: Duration = Duration::from_secs(10);
 /// Limits above what the benchmark reaches, so that they are checked and never refuse.
 const HIGH_LIMITS: [(&str, &str); 11] = [
     ("WAGGLE_SERVER__DRAIN_SECONDS", "0"),
+    ("WAGGLE_SERVER__CONNECTIONS_PER_ADDRESS", "100000"),
     ("WAGGLE_LIMITS__STREAMS_PER_KEY", "100000"),
     ("WAGGLE_SESSIONS__PER_PRINCIPAL", "100000"),
     ("WAGGLE_LIMITS__KEY_PER_SECOND", "1000000"),
