@@ -98,8 +98,8 @@ pub struct CacheStats {
 pub(super) trait Evict: Send + Sync {
     fn bytes(&self) -> usize;
 
-    /// An entry that is not in use, chosen by a random number.
-    fn sample(&self, random: u64) -> Option<Candidate>;
+    /// A random entry that is not in use. All have the same chance, unless most entries were removed.
+    fn sample(&self) -> Option<Candidate>;
 
     /// Drops an entry, unless it was used or replaced since it was sampled.
     fn evict(&self, candidate: &Candidate);
@@ -227,9 +227,8 @@ impl MemoryBudget {
         let mut found = 0;
         while found < SAMPLES && bytes > 0 && *attempts > 0 {
             *attempts -= 1;
-            let random = self.random();
-            let Some(cache) = pick(caches, random % bytes as u64) else { continue };
-            let Some(candidate) = cache.sample(random) else { continue };
+            let Some(cache) = pick(caches, self.random() % bytes as u64) else { continue };
+            let Some(candidate) = cache.sample() else { continue };
             let age = now.wrapping_sub(candidate.used);
             if candidate.held <= part && u128::from(age) <= PROTECTED.as_millis() {
                 continue;
@@ -249,7 +248,7 @@ impl MemoryBudget {
     }
 
     /// A random number, not for secrets: the next of `SplitMix64`.
-    fn random(&self) -> u64 {
+    pub(super) fn random(&self) -> u64 {
         const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
         let mut mixed = self.random.fetch_add(STEP, Ordering::Relaxed);
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

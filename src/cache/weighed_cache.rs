@@ -1,10 +1,10 @@
 //! A map whose entries count to the budget of all caches, and are evicted by it.
 
 use std::hash::{BuildHasher, Hash};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-use foldhash::fast::RandomState;
+use foldhash::fast::SeedableRandomState;
 use hashbrown::HashTable;
 use parking_lot::RwLock;
 
@@ -14,7 +14,9 @@ use crate::model::ids::TenantId;
 
 /// Locks that look-ups are spread over; a power of two.
 const SHARDS: usize = 64;
-/// Buckets that are looked at for one that is occupied.
+/// Random buckets that are looked at for one that is occupied: about four are enough unless most entries were removed.
+const DRAWS: usize = 64;
+/// Buckets of each shard that are looked at in their order where the random ones were empty.
 const PROBES: usize = 32;
 
 /// A concurrent map from keys to values that are cheap to clone.
@@ -24,8 +26,10 @@ const PROBES: usize = 32;
 pub struct WeighedCache<K, V> {
     budget: Arc<MemoryBudget>,
     counters: Arc<CacheCounters>,
-    hasher: RandomState,
+    hasher: SeedableRandomState,
     shards: Box<[Shard<K, V>]>,
+    /// The most buckets that the table of a shard has had.
+    most_buckets: AtomicUsize,
     /// Whether a value must not be evicted now.
     is_in_use: fn(&V) -> bool,
 }
@@ -59,6 +63,15 @@ where
 {
     /// An empty cache within `budget`. `name` labels its metrics; `is_in_use` says which values must not be evicted.
     pub fn new(budget: &Arc<MemoryBudget>, name: &'static str, is_in_use: fn(&V) -> bool) -> Arc<Self> {
+        Self::with_hasher(budget, name, is_in_use, SeedableRandomState::random())
+    }
+
+    fn with_hasher(
+        budget: &Arc<MemoryBudget>,
+        name: &'static str,
+        is_in_use: fn(&V) -> bool,
+        hasher: SeedableRandomState,
+    ) -> Arc<Self> {
         let shard = || Shard {
             entries: RwLock::new(HashTable::new()),
             hits: AtomicU64::new(0),
@@ -67,8 +80,9 @@ where
         let cache = Arc::new(Self {
             budget: Arc::clone(budget),
             counters: CacheCounters::new(name),
-            hasher: RandomState::default(),
+            hasher,
             shards: (0..SHARDS).map(|_| shard()).collect(),
+            most_buckets: AtomicUsize::new(1),
             is_in_use,
         });
         let evicted: Weak<dyn Evict> = Arc::downgrade(&(Arc::clone(&cache) as Arc<dyn Evict>));
@@ -133,8 +147,7 @@ where
             if let Some(slot) = same {
                 Some(std::mem::replace(&mut slot.entry, entry))
             } else {
-                entries.insert_unique(hash, Slot { hash, entry }, |slot| slot.hash);
-                self.counters.entries.fetch_add(1, Ordering::Relaxed);
+                self.insert_new(&mut entries, Slot { hash, entry });
                 None
             }
         };
@@ -164,8 +177,7 @@ where
             let value = create(&key, charge(0));
             let used = AtomicU32::new(self.budget.now());
             let entry = Entry { key, value: value.clone(), used, charge: charge(Self::overhead()) };
-            entries.insert_unique(hash, Slot { hash, entry: Box::new(entry) }, |slot| slot.hash);
-            self.counters.entries.fetch_add(1, Ordering::Relaxed);
+            self.insert_new(&mut entries, Slot { hash, entry: Box::new(entry) });
             value
         };
         self.budget.make_room();
@@ -205,6 +217,34 @@ where
         all
     }
 
+    fn insert_new(&self, entries: &mut HashTable<Slot<K, V>>, slot: Slot<K, V>) {
+        entries.insert_unique(slot.hash, slot, |slot| slot.hash);
+        self.counters.entries.fetch_add(1, Ordering::Relaxed);
+        if entries.num_buckets() > self.most_buckets.load(Ordering::Relaxed) {
+            self.most_buckets.fetch_max(entries.num_buckets(), Ordering::Relaxed);
+        }
+    }
+
+    /// The entry in a bucket, if it may be evicted.
+    fn candidate(&self, shard: usize, bucket: usize) -> Option<Candidate> {
+        let entries = self.shards[shard].entries.read();
+        let entry = &entries.get_bucket(bucket)?.entry;
+        let used = entry.used.load(Ordering::Relaxed);
+        let candidate = Candidate { shard, bucket, used, held: entry.charge.held() };
+        (!(self.is_in_use)(&entry.value)).then_some(candidate)
+    }
+
+    /// The first entry from a bucket on that may be evicted, where most buckets are empty. Not all have the same chance.
+    fn next_candidate(&self, random: u64) -> Option<Candidate> {
+        let (first_shard, first_bucket) = split(random);
+        (first_shard..first_shard + SHARDS).find_map(|shard| {
+            let shard = shard % SHARDS;
+            let buckets = self.shards[shard].entries.read().num_buckets();
+            (first_bucket..first_bucket + PROBES.min(buckets))
+                .find_map(|bucket| self.candidate(shard, bucket % buckets))
+        })
+    }
+
     fn shard_of(&self, key: &K) -> (u64, &Shard<K, V>) {
         let hash = self.hasher.hash_one(key);
         // Not the bits by which the table of a shard finds its buckets.
@@ -221,21 +261,14 @@ where
         self.counters.bytes.load(Ordering::Relaxed)
     }
 
-    fn sample(&self, random: u64) -> Option<Candidate> {
-        let [first_shard, first_bucket] = [(random >> 32) as usize, (random & 0xffff_ffff) as usize];
-        // Most shards of a cache with a few large entries are empty.
-        (first_shard..first_shard + SHARDS).find_map(|shard| {
-            let shard = shard % SHARDS;
-            let entries = self.shards[shard].entries.read();
-            let buckets = entries.num_buckets();
-            (first_bucket..first_bucket + PROBES.min(buckets)).find_map(|bucket| {
-                let bucket = bucket % buckets;
-                let entry = &entries.get_bucket(bucket)?.entry;
-                let used = entry.used.load(Ordering::Relaxed);
-                let candidate = Candidate { shard, bucket, used, held: entry.charge.held() };
-                (!(self.is_in_use)(&entry.value)).then_some(candidate)
-            })
-        })
+    fn sample(&self) -> Option<Candidate> {
+        let most = self.most_buckets.load(Ordering::Relaxed);
+        // In the range of the largest table, in every shard: otherwise an entry of a table that has doubled would have half
+        // the chance of others, and one behind empty buckets more than others.
+        let mut draws = (0..DRAWS).map(|_| split(self.budget.random()));
+        draws
+            .find_map(|(shard, bucket)| self.candidate(shard % SHARDS, bucket % most))
+            .or_else(|| self.next_candidate(self.budget.random()))
     }
 
     fn evict(&self, candidate: &Candidate) {
@@ -265,6 +298,11 @@ where
             evictions: self.counters.evictions.load(Ordering::Relaxed),
         }
     }
+}
+
+/// Two independent numbers of a random one.
+fn split(random: u64) -> (usize, usize) {
+    ((random >> 32) as usize, (random & 0xffff_ffff) as usize)
 }
 
 #[cfg(test)]

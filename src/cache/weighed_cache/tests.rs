@@ -3,10 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use foldhash::SharedSeed;
+use foldhash::fast::SeedableRandomState;
 use proptest::prelude::*;
 use uuid::Uuid;
 
 use super::WeighedCache;
+use crate::cache::memory_budget::Evict;
 use crate::cache::{Cell, CellMap, Invalidate, MemoryBudget, PROTECTED, ScopeCell};
 use crate::model::ids::TenantId;
 use crate::model::scope::{Change, ChangeKind, Revision, Scope};
@@ -33,6 +36,12 @@ fn numbers(budget: &Arc<MemoryBudget>, name: &'static str) -> Numbers {
     WeighedCache::new(budget, name, |_| false)
 }
 
+/// The same hashes in each run.
+fn numbers_hashed_by(seed: u64, budget: &Arc<MemoryBudget>) -> Numbers {
+    let hasher = SeedableRandomState::with_seed(seed, SharedSeed::global_fixed());
+    WeighedCache::with_hasher(budget, "test", |_| false, hasher)
+}
+
 /// Which of the keys are cached. Counts as no use.
 fn cached(cache: &Numbers, keys: std::ops::Range<u64>) -> usize {
     keys.filter(|key| cache.contains(key)).count()
@@ -49,23 +58,54 @@ fn flood(cache: &Numbers, now: &AtomicU32, tenant: Option<TenantId>) {
 
 #[test]
 fn least_recently_used_entries_are_evicted() {
-    let (budget, now) = budget(MIB);
-    let cache = numbers(&budget, "test");
-    for key in 0..10_000 {
-        now.fetch_add(1, Ordering::Relaxed);
-        cache.insert(key, key, A, KIB);
-        assert!(budget.used() <= MIB);
-        if key % 100 == 0 {
-            (0..20).for_each(|used| assert!(key < 20 || cache.get(&used).is_some(), "{used} at {key}"));
+    let mut outlived = 0;
+    for seed in 0..10 {
+        let (budget, now) = budget(MIB);
+        let cache = numbers_hashed_by(seed, &budget);
+        for key in 0..10_000 {
+            now.fetch_add(1, Ordering::Relaxed);
+            cache.insert(key, key, A, KIB);
+            assert!(budget.used() <= MIB);
+            if key % 100 == 0 {
+                (0..20).for_each(|used| assert!(key < 20 || cache.get(&used).is_some(), "{used} at {key}"));
+            }
         }
+        // A new entry outlives those that are older than most.
+        assert!(cached(&cache, 9_900..10_000) > 95);
+        // Eviction samples: an entry outlives twice as many as the cache holds in one of fifty runs.
+        assert_eq!(cached(&cache, 20..7_500), 0, "with seed {seed}");
+        outlived += cached(&cache, 20..8_000);
+        let stats = budget.stats()[0];
+        assert!(stats.entries > 700 && stats.bytes == budget.used(), "{stats:?}");
+        assert_eq!(stats.evictions, 10_000 - stats.entries as u64);
     }
-    // A new entry outlives those that are older than most.
-    assert!(cached(&cache, 9_900..10_000) > 95);
-    // Eviction samples, so an entry may outlive twice as many as the cache holds, but not five times as many.
-    assert_eq!(cached(&cache, 20..5_000), 0);
-    let stats = budget.stats()[0];
-    assert!(stats.entries > 700 && stats.bytes == budget.used(), "{stats:?}");
-    assert_eq!(stats.evictions, 10_000 - stats.entries as u64);
+    assert!(outlived <= 2, "{outlived} entries are older than twice what the cache holds");
+}
+
+#[test]
+fn entries_of_all_shards_have_the_same_chance_of_eviction() {
+    let (budget, _) = budget(MIB);
+    let cache = numbers_hashed_by(0, &budget);
+    (0..600).for_each(|key| cache.insert(key, key, A, KIB));
+    let mut sampled = std::collections::HashMap::<_, u32>::new();
+    for _ in 0..600 * 1_000 {
+        let candidate = cache.sample().unwrap();
+        *sampled.entry((candidate.shard, candidate.bucket)).or_default() += 1;
+    }
+    // A thousand each, with a standard deviation of 32.
+    assert_eq!(sampled.len(), 600);
+    assert!(sampled.values().all(|times| (800..1_200).contains(times)), "{sampled:?}");
+}
+
+#[test]
+fn entry_of_an_almost_empty_table_is_found() {
+    let (budget, _) = budget(MIB);
+    let cache = numbers_hashed_by(0, &budget);
+    (0..5_000).for_each(|key| cache.insert(key, key, A, 0));
+    (1..5_000).for_each(|key| cache.remove(&key));
+    assert_eq!(cached(&cache, 0..5_000), 1);
+    // A window of 32 of its shard's 128 buckets is looked at.
+    assert!((0..1_000).filter_map(|_| cache.sample()).count() > 200);
 }
 
 #[test]
