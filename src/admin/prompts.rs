@@ -67,6 +67,8 @@ struct ArgumentInput {
     description: Option<Description>,
     required: Option<bool>,
     completions: Option<Vec<String>>,
+    /// Whether the completions are the only values. Forms offer them as a choice; another value is refused.
+    closed: Option<bool>,
 }
 
 fn checked_arguments(sent: Vec<Object<ArgumentInput>>) -> Result<Vec<Argument>, Fault> {
@@ -108,12 +110,17 @@ impl ArgumentInput {
         for (at, value) in completions.iter().enumerate() {
             check_text(&format!("arguments[{index}].completions[{at}]"), value)?;
         }
+        if self.closed == Some(true) && completions.is_empty() {
+            let wrong = format!("arguments[{index}].closed needs completions, the values to choose from");
+            return Err(Fault::invalid_params(wrong));
+        }
         Ok(Argument {
             name,
             title: self.title.map(Name::into),
             description: self.description.map(Description::into),
             required: self.required,
             completions,
+            closed: self.closed,
         })
     }
 }

@@ -53,8 +53,8 @@ impl Catalog {
     /// The messages of a prompt.
     ///
     /// # Errors
-    /// [`Fault::InvalidParams`] if it does not exist or has no such arguments; those of
-    /// [`read_resource`](Self::read_resource) for the resources that it embeds.
+    /// [`Fault::InvalidParams`] if it does not exist or has no such arguments or values; [`Fault::MissingArguments`]; those
+    /// of [`read_resource`](Self::read_resource) for the resources that it embeds.
     pub async fn get_prompt(
         &self,
         caller: &Caller,
@@ -129,18 +129,9 @@ impl Catalog {
 }
 
 fn check_arguments(prompt: &Prompt, given: &BTreeMap<String, String>) -> Result<(), Fault> {
-    let declared = |name: &String| prompt.arguments.iter().any(|argument| argument.name == *name);
-    if let Some(unknown) = given.keys().find(|name| !declared(name)) {
-        return Err(Fault::unknown("argument", unknown));
-    }
-    let missing = prompt
-        .arguments
-        .iter()
-        .find(|argument| argument.required == Some(true) && !given.contains_key(&argument.name));
-    match missing {
-        Some(argument) => Err(Fault::invalid_params(format!("missing argument: {}", argument.name))),
-        None => Ok(()),
-    }
+    prompt.check_arguments(given)?;
+    let missing: Vec<_> = prompt.missing(given).map(|argument| argument.name.clone()).collect();
+    if missing.is_empty() { Ok(()) } else { Err(Fault::MissingArguments(missing)) }
 }
 
 fn size(contents: &Contents) -> usize {

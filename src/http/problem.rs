@@ -40,6 +40,7 @@ pub fn status(fault: &Fault) -> StatusCode {
         Fault::ParseError(_)
         | Fault::InvalidRequest(_)
         | Fault::InvalidParams(_)
+        | Fault::MissingArguments(_)
         | Fault::SessionRequired(_) => StatusCode::BAD_REQUEST,
         Fault::Unauthenticated => StatusCode::UNAUTHORIZED,
         Fault::Forbidden

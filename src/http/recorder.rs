@@ -92,7 +92,7 @@ impl RequestRecorder {
         let denied = event.outcome.is_denied();
         let usage = Usage {
             calls: 1,
-            errors: u64::from(!denied && event.outcome != Outcome::Ok),
+            errors: u64::from(!denied && !event.outcome.is_served()),
             denied: u64::from(denied),
             bytes_in: event.bytes_in,
             bytes_out: event.bytes_out.unwrap_or(0),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 
 use super::wire::Params;
-use super::wire::members::{Members, text_of};
+use super::wire::members::{Members, Shape, text_of};
 use crate::model::call::{List, Reference};
 use crate::model::fault::Fault;
 use crate::model::ids::ResourceUri;
@@ -154,8 +154,8 @@ impl<'a> Nested<'a> {
 /// # Errors
 /// [`Fault::InvalidParams`] if it is not an object or has a duplicate member.
 pub(super) fn members<'a>(called: &str, raw: &'a RawValue) -> Result<Members<'a>, Fault> {
-    let members =
-        Members::read(raw.get()).map_err(|_| Fault::invalid_params(format!("{called} must be an object")))?;
+    let members = Members::read(raw.get()).ok().filter(|members| members.shape() == Shape::Object);
+    let members = members.ok_or_else(|| Fault::invalid_params(format!("{called} must be an object")))?;
     match members.error() {
         Some(error) => Err(Fault::invalid_params(format!("{called} {error}"))),
         None => Ok(members),

@@ -10,6 +10,8 @@ use bytes::Bytes;
 use super::call::Call;
 use super::legacy;
 use super::modern::encode::{self as modern, ResultEnvelope};
+use super::modern::form::InputRequests;
+use super::modern::prompt::PromptRequest;
 use super::refusal::Refusal;
 use super::result::ResultMembers;
 use super::results::{DialectKey, ResultKey, ResultSubject, Results};
@@ -24,7 +26,7 @@ use crate::http::cursor::CursorSeal;
 use crate::identity::grant::Caller;
 use crate::model::agent::Access;
 use crate::model::call::List;
-use crate::model::fault::Fault;
+use crate::model::fault::{Fault, Outcome};
 use crate::model::ids::ResourceUri;
 use crate::model::label::{CallerLabels, Label};
 use crate::model::prompt::{Prompt, PromptName};
@@ -81,6 +83,40 @@ impl CallHandler {
         let view = self.catalog.view(caller).await?;
         let context = CallContext { caller, view, dialect };
         self.answer(&context, call).await.map_err(|fault| Refusal::of_call(&context.view, call, fault))
+    }
+
+    /// The encoded result of a modern `prompts/get`, without the id of the request, and its outcome: a client that shows
+    /// forms is asked for missing arguments.
+    pub(super) async fn handle_prompt(
+        &self,
+        caller: &Caller,
+        request: &PromptRequest<'_>,
+        ttl: Duration,
+    ) -> Result<(Bytes, Outcome), Refusal> {
+        let view = self.catalog.view(caller).await?;
+        let context = CallContext { caller, view, dialect: Dialect::Modern { ttl } };
+        let answered = match self.get_requested_prompt(&context, request).await {
+            Err(Fault::MissingArguments(_)) if request.shows_forms() => {
+                let asked = context.ask_for_arguments(request, ttl);
+                asked.map(|result| (result, Outcome::InputRequired))
+            }
+            answered => answered.map(|result| (result, Outcome::Ok)),
+        };
+        answered.map_err(|fault| Refusal::of_prompt(&context.view, request.name.as_str(), fault))
+    }
+
+    async fn get_requested_prompt(
+        &self,
+        context: &CallContext<'_>,
+        request: &PromptRequest<'_>,
+    ) -> Result<Bytes, Fault> {
+        let (name, arguments) = (&request.name, &request.arguments);
+        if request.is_repeated() {
+            let arguments = request.completed(context.prompt(name)?)?;
+            Box::pin(self.get_prompt(context, name, &arguments)).await
+        } else {
+            self.get_prompt(context, name, arguments).await
+        }
     }
 
     async fn answer(&self, context: &CallContext<'_>, call: &Call<'_>) -> Result<Bytes, Fault> {
@@ -157,9 +193,7 @@ impl CallHandler {
         name: &PromptName,
         arguments: &Arc<BTreeMap<String, String>>,
     ) -> Result<Bytes, Fault> {
-        let Some(prompt) = context.view.get::<Prompt>(name.as_str()) else {
-            return Err(Fault::unknown_prompt(name.as_str()));
-        };
+        let prompt = context.prompt(name)?;
         let types = context.dialect.content_types();
         let subject = ResultSubject::Prompt(name.clone(), Arc::clone(arguments), types);
         let key = context.key(subject, prompt.revision);
@@ -179,6 +213,18 @@ impl CallHandler {
 }
 
 impl CallContext<'_> {
+    fn prompt(&self, name: &PromptName) -> Result<&Arc<Prompt>, Fault> {
+        let prompt = self.view.get(name.as_str());
+        prompt.ok_or_else(|| Fault::unknown_prompt(name.as_str()))
+    }
+
+    fn ask_for_arguments(&self, request: &PromptRequest<'_>, ttl: Duration) -> Result<Bytes, Fault> {
+        let requests = InputRequests::missing(self.prompt(&request.name)?, &request.arguments);
+        let mut out = Vec::new();
+        modern::input_required(&mut out, &requests, envelope(self.caller, self.view.snapshot(), ttl))?;
+        Ok(out.into())
+    }
+
     fn key(&self, subject: ResultSubject, revision: Revision) -> ResultKey {
         let dialect = match self.dialect {
             Dialect::Modern { .. } => DialectKey::Modern {

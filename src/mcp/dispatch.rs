@@ -142,6 +142,13 @@ impl Endpoint {
             }
             _ if !media_type::admits_json(&request.parts.headers) => Err(media_type::NO_JSON.into()),
             ModernMethod::Discover => Box::pin(self.discover(caller)).await.map_err(Refusal::from),
+            ModernMethod::GetPrompt(prompt) => {
+                let answered = self.call_handler.handle_prompt(caller, prompt, self.options.ttl).await;
+                answered.map(|(result, outcome)| {
+                    request.context.event.outcome = outcome;
+                    result
+                })
+            }
             ModernMethod::Call(call) => {
                 self.call_handler.handle(caller, call, Dialect::Modern { ttl: self.options.ttl }).await
             }

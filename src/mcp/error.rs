@@ -62,6 +62,8 @@ pub struct RpcError {
 pub enum Detail {
     /// `uri`: the resource that was not found.
     Uri(ResourceUri),
+    /// `missing`: the names of the missing arguments.
+    Missing(Vec<String>),
     /// `requestId`, which the log entry of the fault has too.
     RequestId(String),
     /// `retryAfterMs` and `scope`: the delay before a retry, and the holder of the limit.
@@ -84,6 +86,7 @@ impl RpcError {
         };
         let detail = match fault {
             Fault::ResourceNotFound(uri) => Some(Detail::Uri(uri.clone())),
+            Fault::MissingArguments(names) => Some(Detail::Missing(names.clone())),
             Fault::RateLimited { scope, retry_after, .. }
             | Fault::QuotaExceeded { scope, retry_after, .. } => Some(Detail::Limit(*retry_after, *scope)),
             _ if code == code::INTERNAL => Some(Detail::RequestId(request_id.to_owned())),
@@ -98,6 +101,7 @@ impl RpcError {
         match &self.detail {
             None => json!({"code": code}),
             Some(Detail::Uri(uri)) => json!({"code": code, "uri": uri.as_str()}),
+            Some(Detail::Missing(names)) => json!({"code": code, "missing": names}),
             Some(Detail::RequestId(id)) => json!({"code": code, "requestId": id}),
             Some(Detail::Limit(wait, scope)) => {
                 // Rounded up: a retry that is early by a moment is refused again.
@@ -119,7 +123,7 @@ fn classify(fault: &Fault, codes: EraCodes) -> (StatusCode, i32) {
         Fault::InvalidRequest(_) | Fault::SessionRequired(_) => {
             (StatusCode::BAD_REQUEST, code::INVALID_REQUEST)
         }
-        Fault::InvalidParams(_) => (StatusCode::OK, code::INVALID_PARAMS),
+        Fault::InvalidParams(_) | Fault::MissingArguments(_) => (StatusCode::OK, code::INVALID_PARAMS),
         Fault::MethodNotFound(_) => (codes.method_not_found, code::METHOD_NOT_FOUND),
         Fault::ResourceNotFound(_) => (StatusCode::OK, codes.resource_not_found),
         Fault::SessionNotFound => (StatusCode::NOT_FOUND, code::SESSION_NOT_FOUND),

@@ -30,6 +30,12 @@ impl Refusal {
         Self { fault, hidden }
     }
 
+    /// Of a prompt of this name.
+    pub(super) fn of_prompt(view: &View, name: &str, fault: Fault) -> Self {
+        let hidden = view.hides::<Prompt>(name);
+        if hidden { Self { fault, hidden } } else { Self::of_read(view, fault) }
+    }
+
     /// Of a call that is answered from a view.
     pub(super) fn of_call(view: &View, call: &Call<'_>, fault: Fault) -> Self {
         let hidden = match call {

@@ -32,6 +32,9 @@ pub enum Fault {
     /// A parameter or a member of the body is invalid.
     #[error("{0}")]
     InvalidParams(Cow<'static, str>),
+    /// Required arguments of a prompt are missing, at least one.
+    #[error("missing argument: {}", .0.first().map_or("", String::as_str))]
+    MissingArguments(Vec<String>),
     /// The protocol revision does not have this method.
     #[error("unknown method: {0}")]
     MethodNotFound(String),
@@ -229,7 +232,7 @@ impl Fault {
         match self {
             Self::ParseError(_) => Outcome::ParseError,
             Self::InvalidRequest(_) | Self::SlowBody(_) => Outcome::InvalidRequest,
-            Self::InvalidParams(_) => Outcome::InvalidParams,
+            Self::InvalidParams(_) | Self::MissingArguments(_) => Outcome::InvalidParams,
             Self::MethodNotFound(_) => Outcome::MethodNotFound,
             Self::ResourceNotFound(_) => Outcome::ResourceNotFound,
             Self::SessionRequired(_) => Outcome::SessionRequired,
@@ -305,6 +308,8 @@ outcomes! {
     ForbiddenOrigin = "forbidden_origin",
     /// A header of MCP is missing or contradicts the body.
     HeaderMismatch = "header_mismatch",
+    /// The request was answered by asking for input.
+    InputRequired = "input_required",
     /// The credential lacks a scope.
     InsufficientScope = "insufficient_scope",
     /// A fault of the gateway.
@@ -369,6 +374,11 @@ impl Outcome {
     /// Reads a name.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|outcome| outcome.as_str() == name)
+    }
+
+    /// Whether the request was served, by a result or by asking for input.
+    pub const fn is_served(self) -> bool {
+        matches!(self, Self::Ok | Self::InputRequired)
     }
 
     /// Whether the request was refused for a limit or for lack of capacity, which usage counts apart from errors.

@@ -1,5 +1,6 @@
 //! Prompts: messages rendered with a client's arguments.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use super::audit::event::Digest;
 use super::audit::fingerprint::{Fingerprint, Parts};
 use super::content::{ContentHash, NewContent};
 use super::definition::{DefinitionKind, Difference};
-use super::fault::Fault;
+use super::fault::{Fault, shortened};
 use super::json::raw_text;
 use super::label::Labels;
 use super::scope::{ChangeKind, Revision};
@@ -121,6 +122,9 @@ pub struct Argument {
     /// Completion values; not part of lists of prompts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub completions: Vec<String>,
+    /// Whether the completions are the only values; absent means no. Not part of lists of prompts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub closed: Option<bool>,
 }
 
 impl Argument {
@@ -130,6 +134,16 @@ impl Argument {
             + texts(optional.into_iter().flatten())
             + texts(self.completions.iter().map(String::as_str))
             + allocated(self.completions.capacity() * size_of::<String>())
+    }
+
+    /// The only values; `None` if every text is one.
+    pub fn choices(&self) -> Option<&[String]> {
+        (self.closed == Some(true)).then_some(&self.completions)
+    }
+
+    /// Whether a text is a value.
+    pub fn admits(&self, value: &str) -> bool {
+        self.choices().is_none_or(|choices| choices.iter().any(|choice| choice == value))
     }
 
     /// Whether both are equal in a list of prompts.
@@ -154,6 +168,30 @@ pub struct Prompt {
     pub messages: ContentHash,
     /// The revision of the agent's scope that last changed it.
     pub revision: Revision,
+}
+
+impl Prompt {
+    /// Checks that the given arguments exist and have values that they admit.
+    ///
+    /// # Errors
+    /// [`Fault::InvalidParams`], naming the first that does not.
+    pub fn check_arguments(&self, given: &BTreeMap<String, String>) -> Result<(), Fault> {
+        for (name, value) in given {
+            let declared = self.arguments.iter().find(|argument| argument.name == *name);
+            if !declared.ok_or_else(|| Fault::unknown("argument", name))?.admits(value) {
+                let value = shortened(value);
+                let wrong = format!("argument {name}: expected one of its completions, found `{value}`");
+                return Err(Fault::invalid_params(wrong));
+            }
+        }
+        Ok(())
+    }
+
+    /// The required arguments that are not given.
+    pub fn missing<'p>(&'p self, given: &BTreeMap<String, String>) -> impl Iterator<Item = &'p Argument> {
+        let required = self.arguments.iter().filter(|argument| argument.required == Some(true));
+        required.filter(|argument| !given.contains_key(&argument.name))
+    }
 }
 
 /// A prompt to be registered.

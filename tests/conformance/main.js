@@ -3,7 +3,7 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
-import { CLIENTS, CREDENTIALS, isRefused, isNotified, reads } from './clients.js';
+import { CLIENTS, CREDENTIALS, fillsForms, isRefused, isNotified, lacksArguments, reads } from './clients.js';
 import { Gateway } from './gateway.js';
 import { conform } from './suite.js';
 
@@ -53,7 +53,12 @@ async function write(uri, text) {
     await gateway.admin('PUT', `/agents/changing/resources?uri=${encodeURIComponent(uri)}`, body);
 }
 
+test('SDK v2 in the modern era fills in the form of a prompt', () =>
+    fillsForms(keyed, CREDENTIALS.Authorization(key)));
+
 for (const [name, client] of Object.entries(CLIENTS)) {
+    test(`${name} without forms is told which argument is missing`, () =>
+        lacksArguments(client, keyed, CREDENTIALS.Authorization(key)));
     for (const [header, headers] of Object.entries(CREDENTIALS)) {
         test(`${name} reads everything with its key in ${header}`, () => reads(client, keyed, headers(key)));
         test(`${name} is notified of what it subscribed to with its key in ${header}`, () =>

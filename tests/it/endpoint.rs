@@ -6,8 +6,10 @@ mod cached_results;
 mod listeners;
 mod modern;
 mod paging;
+mod prompt_forms;
 mod reads;
 mod sdk;
+mod sdk_forms;
 mod surface;
 mod versions;
 

@@ -10,16 +10,16 @@ const MODERN: &str = "2026-07-28";
 const REVISIONS: [&str; 5] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", MODERN];
 
 /// The official schema of a revision.
-struct Schema(Value);
+pub(crate) struct Schema(Value);
 
 impl Schema {
-    fn of(revision: &str) -> Self {
+    pub(crate) fn of(revision: &str) -> Self {
         let path = format!("{}/tests/schema/{revision}.json", env!("CARGO_MANIFEST_DIR"));
         Self(serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap())
     }
 
     /// Panics if a value does not match a type of the schema.
-    fn check(&self, name: &str, value: &Value) {
+    pub(crate) fn check(&self, name: &str, value: &Value) {
         let member = if self.0.get("$defs").is_some() { "$defs" } else { "definitions" };
         let mut schema = self.0.clone();
         assert!(schema[member].get(name).is_some(), "{name} is no type of the schema");

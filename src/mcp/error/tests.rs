@@ -27,6 +27,10 @@ fn every_fault_has_the_documented_answer() {
             r#"400 -32600 m needs a session; send initialize first {"code":"session_required"}"#,
         ),
         (Fault::InvalidParams("x".into()), r#"200 -32602 x {"code":"invalid_params"}"#),
+        (
+            Fault::MissingArguments(vec!["a".into(), "b".into()]),
+            r#"200 -32602 missing argument: a {"code":"invalid_params","missing":["a","b"]}"#,
+        ),
         (Fault::SessionNotFound, r#"404 -32001 session not found {"code":"session_not_found"}"#),
         (Fault::Unauthenticated, r#"401 -31010 a valid credential is required {"code":"unauthenticated"}"#),
         (Fault::Forbidden, r#"403 -31011 this credential does not reach that agent {"code":"forbidden"}"#),

@@ -7,6 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::ModernError;
 use super::listen::Filter;
+use super::prompt::PromptRequest;
 use crate::mcp::call::{self, Call};
 use crate::mcp::era::{Field, McpHeaders};
 use crate::mcp::version::ProtocolVersion;
@@ -16,7 +17,7 @@ use crate::mcp::wire::{Incoming, Message, Request, RequestId};
 use crate::model::fault::{Fault, shortened};
 use crate::model::method::{Era, Method};
 
-const META_CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+pub(super) const META_CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 
 /// A body of this era.
 #[derive(Debug)]
@@ -43,6 +44,8 @@ pub enum ModernMethod<'a> {
     Discover,
     /// `subscriptions/listen`.
     Listen(Filter),
+    /// `prompts/get`, which may ask for arguments.
+    GetPrompt(PromptRequest<'a>),
     /// What both eras have.
     Call(Call<'a>),
 }
@@ -87,7 +90,12 @@ fn call<'a>(
     let method = match request.method.in_era(Era::Modern)? {
         Method::Discover => ModernMethod::Discover,
         Method::Listen => ModernMethod::Listen(Filter::read(&request.params, most_uris)?),
-        method => ModernMethod::Call(call::decode(method, &request.params)?),
+        method => match call::decode(method, &request.params)? {
+            Call::GetPrompt { name, arguments } => {
+                ModernMethod::GetPrompt(PromptRequest::read(name, arguments, &request.params))
+            }
+            call => ModernMethod::Call(call),
+        },
     };
     Ok(ModernCall { id: request.id, method })
 }

@@ -3,6 +3,7 @@
 use serde::Serialize;
 use serde_json::value::RawValue;
 
+use super::form::InputRequests;
 use crate::mcp::result::{ResultMembers, append};
 use crate::mcp::server::{Capabilities, Implementation};
 use crate::mcp::version::ProtocolVersion;
@@ -33,6 +34,18 @@ pub(in crate::mcp) fn result(
     out.reserve(members.encoded_len());
     let cacheable = members.is_cacheable();
     append(out, &envelope.complete(members, cacheable))
+}
+
+/// Appends the result that asks for input.
+///
+/// # Errors
+/// [`Fault::Internal`] if stored text is not UTF-8.
+pub(in crate::mcp) fn input_required(
+    out: &mut Vec<u8>,
+    requests: &InputRequests<'_>,
+    envelope: ResultEnvelope<'_>,
+) -> Result<(), Fault> {
+    append(out, &Complete { result_type: "input_required", ..envelope.complete(requests, false) })
 }
 
 /// Appends the result of `server/discover`.

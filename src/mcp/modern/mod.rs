@@ -3,7 +3,9 @@
 pub mod decode;
 pub mod encode;
 pub mod error;
+pub mod form;
 pub mod listen;
+pub mod prompt;
 
 pub use error::ModernError;
 

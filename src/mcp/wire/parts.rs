@@ -97,6 +97,11 @@ impl<'a> Params<'a> {
         Ok(())
     }
 
+    /// The value of a member, of any type.
+    pub fn raw(&self, name: &str) -> Option<&'a RawValue> {
+        self.members.get(name)
+    }
+
     /// An optional string.
     ///
     /// # Errors

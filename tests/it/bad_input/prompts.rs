@@ -54,8 +54,8 @@ async fn invalid_prompt_arguments_are_refused() {
         (r#"[{"name":"a"},{"name":"\u0061"}]"#, "arguments: duplicate name a"),
         (
             r#"[{"name":"a","type":"string"}]"#,
-            "arguments[0]: unknown field `type`, expected one of `name`, `title`, `description`, `required`, `completions` \
-             at line 1 column 32",
+            "arguments[0]: unknown field `type`, expected one of `name`, `title`, `description`, `required`, `completions`, \
+             `closed` at line 1 column 32",
         ),
         (
             r#"[{"name":"a","required":1}]"#,
@@ -64,6 +64,18 @@ async fn invalid_prompt_arguments_are_refused() {
         (
             r#"[{"name":"a","completions":["b","\u0000"]}]"#,
             "arguments[0].completions[1] contains a NUL character",
+        ),
+        (
+            r#"[{"name":"a","closed":"yes"}]"#,
+            "arguments[0].closed: invalid type: string \"yes\", expected a boolean at line 1 column 40",
+        ),
+        (
+            r#"[{"name":"a","closed":true}]"#,
+            "arguments[0].closed needs completions, the values to choose from",
+        ),
+        (
+            r#"[{"name":"b"},{"name":"a","closed":true,"completions":[]}]"#,
+            "arguments[1].closed needs completions, the values to choose from",
         ),
         (&many(101, ""), "arguments: at most 100"),
         (&many(2, &completions), "arguments: all completions together exceed 65536 bytes"),

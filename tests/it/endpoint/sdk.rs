@@ -19,17 +19,16 @@ use crate::support::cluster::database;
 
 /// The header with the key.
 #[derive(Clone, Copy, Debug)]
-enum Credential<'a> {
+pub(super) enum Credential<'a> {
     ApiKey(&'a str),
     Bearer(&'a str),
 }
 
-async fn connect(
+/// A connection to the agent `a`.
+pub(super) fn transport(
     replica: &Replica,
     credential: Credential<'_>,
-    mode: ClientLifecycleMode,
-    version: ProtocolVersion,
-) -> Result<RunningService<RoleClient, ClientConfig>, ClientInitializeError> {
+) -> StreamableHttpClientTransport<reqwest::Client> {
     let uri = format!("http://{}/a/mcp", replica.running.address);
     let config = StreamableHttpClientTransportConfig::with_uri(uri);
     let config = match credential {
@@ -40,10 +39,18 @@ async fn connect(
         }
     };
     let http = reqwest::Client::builder().no_proxy().build().unwrap();
-    let transport = StreamableHttpClientTransport::with_client(http, config);
+    StreamableHttpClientTransport::with_client(http, config)
+}
+
+async fn connect(
+    replica: &Replica,
+    credential: Credential<'_>,
+    mode: ClientLifecycleMode,
+    version: ProtocolVersion,
+) -> Result<RunningService<RoleClient, ClientConfig>, ClientInitializeError> {
     let client = ClientConfig::new(ClientCapabilities::default(), Implementation::new("it", "1"))
         .with_protocol_version(version);
-    client.serve_with_lifecycle(transport, mode).await
+    client.serve_with_lifecycle(transport(replica, credential), mode).await
 }
 
 /// Lists in pages and reads each resource; returns the URIs with their texts.
