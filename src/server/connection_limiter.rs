@@ -16,18 +16,26 @@ use crate::model::client_address::network_of;
 pub(crate) struct ConnectionLimiter {
     slots: Arc<Semaphore>,
     limit: usize,
-    /// Open connections by address or IPv6 network.
-    open: Arc<DashMap<IpAddr, usize>>,
+    /// By address or IPv6 network, those with open connections.
+    open: Arc<DashMap<IpAddr, Connections>>,
     per_address: usize,
     /// Exempt from the limit for each address: they connect for many clients.
     proxies: TrustedProxies,
     refused: AtomicU64,
 }
 
+/// The connections of an address.
+#[derive(Debug, Default)]
+struct Connections {
+    open: usize,
+    /// Whether one was closed since the address has connections: logged once.
+    refused: bool,
+}
+
 /// Permits one connection, until dropped.
 #[derive(Debug)]
 pub(super) struct Permit {
-    open: Arc<DashMap<IpAddr, usize>>,
+    open: Arc<DashMap<IpAddr, Connections>>,
     address: Option<IpAddr>,
     _slot: OwnedSemaphorePermit,
 }
@@ -47,12 +55,19 @@ impl ConnectionLimiter {
     pub(super) fn acquire(&self, peer: IpAddr, slot: OwnedSemaphorePermit) -> Option<Permit> {
         let address = (!self.proxies.trusts(peer)).then(|| network_of(peer));
         if let Some(address) = address {
-            let mut open = self.open.entry(address).or_default();
-            if *open >= self.per_address {
+            let mut connections = self.open.entry(address).or_default();
+            if connections.open >= self.per_address {
                 self.refused.fetch_add(1, Ordering::Relaxed);
+                if !std::mem::replace(&mut connections.refused, true) {
+                    tracing::warn!(
+                        %address,
+                        limit = self.per_address,
+                        "closing further connections of an address with server.connections_per_address open ones"
+                    );
+                }
                 return None;
             }
-            *open += 1;
+            connections.open += 1;
         }
         Some(Permit { open: Arc::clone(&self.open), address, _slot: slot })
     }
@@ -73,8 +88,8 @@ impl Drop for Permit {
         let Some(Entry::Occupied(mut entry)) = self.address.map(|address| self.open.entry(address)) else {
             return;
         };
-        *entry.get_mut() -= 1;
-        if *entry.get() == 0 {
+        entry.get_mut().open -= 1;
+        if entry.get().open == 0 {
             entry.remove();
         }
     }

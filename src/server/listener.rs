@@ -81,10 +81,7 @@ impl Server {
         let slot = self.limiter.reserve().await?;
         let (stream, peer) = listener.accept().await?;
         let peer = peer.ip().to_canonical();
-        let Some(permit) = self.limiter.acquire(peer, slot) else {
-            tracing::debug!(%peer, "connection refused: limit of its address reached");
-            return Ok(None);
-        };
+        let Some(permit) = self.limiter.acquire(peer, slot) else { return Ok(None) };
         stream.set_nodelay(true)?;
         set_user_timeout(&stream)?;
         Ok(Some((stream, peer, permit)))
