@@ -170,13 +170,14 @@ impl Authority {
     /// or its agents.
     pub(super) fn audit(&self) -> Result<Sight, Fault> {
         match &self.holder {
-            Holder::Operator(_) => Ok(Sight { tenant: None, agents: None }),
+            Holder::Operator(_) => Ok(Sight { tenant: None, agents: None, hidden: true }),
             Holder::Key(grant) if grant.credential.allows(KeyScope::Audit) => {
                 let agents = match &grant.credential.reach {
                     Reach::Tenant => None,
                     Reach::Agents(agents) => Some(agents.clone()),
                 };
-                Ok(Sight { tenant: Some(grant.credential.tenant), agents })
+                let hidden = grant.credential.kind == CredentialKind::OwnerKey;
+                Ok(Sight { tenant: Some(grant.credential.tenant), agents, hidden })
             }
             Holder::Key(_) => Err(Fault::InsufficientScope(KeyScope::Audit.as_str())),
         }
@@ -199,12 +200,14 @@ pub(super) struct Sight {
     pub(super) tenant: Option<TenantId>,
     /// Of these agents; `None` for all.
     agents: Option<Vec<AgentId>>,
+    /// Whether they say what was hidden: to the operator and the owner.
+    hidden: bool,
 }
 
 impl Sight {
     /// Whether the caller is shown which rows name something that is hidden from their callers.
     pub(super) fn sees_hidden(&self) -> bool {
-        self.agents.is_none()
+        self.hidden
     }
 
     /// A tenant whose rows the caller may read.

@@ -1,5 +1,6 @@
 //! Request ids (`X-Request-Id`): taken from the request, or generated.
 
+use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -9,11 +10,13 @@ use crate::model::sources::{Random, RandomError};
 /// The name of the header.
 pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// Generates ids: 64 random bits of the process, and a counter. Unique, not secret, and without a system call a request.
+/// Generates ids: 64 random bits of the process, and a keyed hash (SipHash) of a counter, from which no caller can count
+/// the requests of others. Not secret, and without a system call a request.
 #[derive(Debug)]
 pub struct RequestIds {
     process: u64,
     count: AtomicU64,
+    key: RandomState,
 }
 
 impl RequestIds {
@@ -24,7 +27,7 @@ impl RequestIds {
     pub fn new(random: &dyn Random) -> Result<Self, RandomError> {
         let mut process = [0; 8];
         random.fill(&mut process)?;
-        Ok(Self { process: u64::from_be_bytes(process), count: AtomicU64::new(0) })
+        Ok(Self { process: u64::from_be_bytes(process), count: AtomicU64::new(0), key: RandomState::new() })
     }
 
     /// The id of the request if it is 1 to 128 visible ASCII characters; else a generated one.
@@ -34,8 +37,8 @@ impl RequestIds {
     }
 
     fn ours(&self) -> HeaderValue {
-        let count = self.count.fetch_add(1, Ordering::Relaxed);
-        let id = (u128::from(self.process) << 64) | u128::from(count);
+        let number = self.key.hash_one(self.count.fetch_add(1, Ordering::Relaxed));
+        let id = (u128::from(self.process) << 64) | u128::from(number);
         let mut text = [0; uuid::fmt::Simple::LENGTH];
         let text = uuid::Uuid::from_u128(id).as_simple().encode_lower(&mut text);
         HeaderValue::from_str(text).unwrap_or(HeaderValue::from_static("-"))
@@ -48,7 +51,20 @@ fn is_good(id: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::is_good;
+    use std::collections::HashSet;
+
+    use super::{RequestIds, is_good};
+    use crate::model::sources::SystemRandom;
+
+    #[test]
+    fn generated_ids_do_not_count_requests() {
+        let ids = RequestIds::new(&SystemRandom).unwrap();
+        let ids: Vec<_> = (0..1_000).map(|_| ids.ours().to_str().unwrap().to_owned()).collect();
+        assert_eq!(ids.iter().collect::<HashSet<_>>().len(), ids.len());
+        let numbers: Vec<_> = ids.iter().map(|id| u64::from_str_radix(&id[16..], 16).unwrap()).collect();
+        assert!(numbers.windows(2).all(|pair| pair[0].abs_diff(pair[1]) > 1_000), "{numbers:?}");
+        assert!(ids.iter().all(|id| id.len() == 32 && id[..16] == ids[0][..16]));
+    }
 
     #[test]
     fn only_short_visible_ids_are_echoed() {

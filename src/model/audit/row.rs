@@ -74,12 +74,14 @@ pub struct AuditRow {
     /// Hash of the definition and its content after a change.
     #[schema(value_type = Option<String>)]
     pub after: Option<Digest>,
-    /// Hash of the previous row.
-    #[schema(value_type = String)]
-    pub previous: Digest,
+    /// Hash of the previous row. Only the owner and the operator are shown the hashes, which tell what is `hidden`.
+    #[schema(value_type = Option<String>)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub previous: Option<Digest>,
     /// Hash of this row.
-    #[schema(value_type = String)]
-    pub hash: Digest,
+    #[schema(value_type = Option<String>)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hash: Option<Digest>,
 }
 
 /// Selects rows of agents, by identity or by the slug in the request.
@@ -141,10 +143,10 @@ pub struct AuditPosition {
 }
 
 impl AuditRow {
-    /// The row without what only the owner and the operator are shown. Its hash remains that of the whole row.
+    /// The row without what only the owner and the operator are shown: a hash would tell which version was hashed.
     #[must_use]
     pub fn without_hidden(self) -> Self {
-        Self { version: VERSION, hidden: false, ..self }
+        Self { version: VERSION, hidden: false, previous: None, hash: None, ..self }
     }
 
     /// The position of this row.

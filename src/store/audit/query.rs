@@ -183,8 +183,8 @@ async fn select(
                 revision: row.revision,
                 before: row.before.as_deref().map(digest).transpose()?,
                 after: row.after.as_deref().map(digest).transpose()?,
-                previous: digest(&row.previous)?,
-                hash: digest(&row.hash)?,
+                previous: Some(digest(&row.previous)?),
+                hash: Some(digest(&row.hash)?),
             })
         })
         .collect()

@@ -6,10 +6,11 @@ use waggle::audit::verify::{Evidence, verify};
 use waggle::store::audit::scan::AuditScan;
 
 use super::visibility::{agent, key};
-use crate::support::app::Replica;
+use crate::support::app::{Replica, resource};
 use crate::support::cluster::Database;
 use crate::support::http::Answer;
 use crate::support::wait::{eventually, eventually_some};
+use crate::tokens::{Fixture, PUBLIC_URL};
 
 /// What verification of the audit log finds.
 async fn findings(database: &Database) -> Vec<String> {
@@ -67,7 +68,40 @@ async fn owner_and_operator_are_shown_what_was_hidden() {
             !text.contains("hidden") && !text.contains("\"version\":2") && !text.contains("\n2,"),
             "{text}"
         );
+        // The hash of a row or of the one before tells by which version it was made.
+        assert!(
+            !text.contains("\"hash\"") && !text.contains("\"previous\"") && !text.contains(",\r\n,"),
+            "{text}"
+        );
     }
+}
+
+#[tokio::test]
+async fn token_of_the_whole_tenant_is_not_shown_what_was_hidden() {
+    let fixture = Fixture::entry(json!({"tenant": "acme", "labels_claim": "groups"})).await;
+    let replica = &fixture.replica;
+    let body = json!({"name": "n", "contents": [{"text": "t"}], "labels": ["team"]});
+    assert_eq!(replica.admin("PUT", &resource("a", "x:team"), Some(body)).await.status, 201);
+    let token = fixture.token(json!({"groups": []}));
+    let read = json!({"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": {"uri": "x:team"}});
+    let answer = replica.http.post_bearer("a", &token, &read).await;
+    assert!(answer.text().contains("resource_not_found"), "{}", answer.text());
+    let auditor = fixture.token(json!({"aud": PUBLIC_URL, "scope": "audit", "groups": []}));
+    let row = |reader: String| async move {
+        eventually_some("the row", async || {
+            let items = rows(replica, &reader, "application/json").await.json()["items"].take();
+            items.get(0).cloned()
+        })
+        .await
+    };
+    let (own, operators) = tokio::join!(row(auditor), row(replica.operator.clone()));
+    assert_eq!((operators["hidden"].clone(), operators["version"].clone()), (json!(true), json!(2)));
+    let mut due = operators;
+    for member in ["hidden", "previous", "hash"] {
+        due.as_object_mut().unwrap().remove(member);
+    }
+    due["version"] = json!(1);
+    assert_eq!(own, due);
 }
 
 #[tokio::test]
