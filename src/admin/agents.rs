@@ -22,6 +22,7 @@ use crate::model::agent::{Access, Agent, AgentDescription};
 use crate::model::fault::Fault;
 use crate::model::ids::Slug;
 use crate::model::limits::UseLimits;
+use crate::model::tool::{ToolSet, ToolSets};
 
 /// A new agent. Defaults: its id as name, enabled, access with a key.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -36,6 +37,10 @@ pub(super) struct Create {
     title: Option<Name>,
     instructions: Option<Instructions>,
     access: Option<Access>,
+    /// The tools that it offers to clients that know only tools. Default: none.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Vec<ToolSet>, required = false)]
+    tools: Option<ToolSets>,
     /// Default: enabled, unless the operator disabled the previous agent with this id.
     enabled: Option<bool>,
     /// Its limits; only the operator sets them. Default: those of the previous agent with this id, or the tenant's
@@ -57,6 +62,10 @@ pub(super) struct Update {
     instructions: Option<Option<Instructions>>,
     #[serde(default, deserialize_with = "present")]
     access: Option<Access>,
+    /// Replaced as a whole; an empty list removes them.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Vec<ToolSet>, required = false)]
+    tools: Option<ToolSets>,
     /// An agent that the operator disabled is enabled by the operator only.
     #[serde(default, deserialize_with = "present")]
     enabled: Option<bool>,
@@ -92,6 +101,10 @@ pub(super) struct AgentView {
     instructions: Option<String>,
     access: Access,
     enabled: bool,
+    /// The tools that it offers, if there are any.
+    #[serde(skip_serializing_if = "is_default")]
+    #[schema(value_type = Vec<ToolSet>, required = false)]
+    tools: ToolSets,
     /// Its limits, if they differ from the settings.
     #[serde(skip_serializing_if = "is_default")]
     limits: UseLimits,
@@ -109,6 +122,7 @@ impl From<Agent> for AgentView {
             instructions: agent.description.instructions,
             access: agent.access,
             enabled: agent.enabled,
+            tools: agent.description.tools,
             limits: agent.limits,
             created_at: agent.created_at,
         }
@@ -136,6 +150,7 @@ pub(super) async fn create(
         name: new.name.map_or_else(|| slug.to_string(), Name::into),
         title: new.title.map(Name::into),
         instructions: new.instructions.map(Instructions::into),
+        tools: new.tools.unwrap_or_default(),
     };
     let access = new.access.unwrap_or(Access::Key);
     let limits = new.limits.map(|limits| app.settable.agent(&authority, limits)).transpose()?;
@@ -214,6 +229,7 @@ pub(super) async fn update(
         name: patch.name.map(Name::into),
         title: patch.title.map(|title| title.map(Name::into)),
         instructions: patch.instructions.map(|text| text.map(Instructions::into)),
+        tools: patch.tools,
         access: patch.access,
         enabled: patch.enabled,
         limits: patch.limits.map(|limits| app.settable.agent(&authority, limits)).transpose()?,

@@ -25,6 +25,7 @@ use crate::model::kinds::{Member, each_kind};
 use crate::model::label::Labels;
 use crate::model::limits::UseLimits;
 use crate::model::precondition::Precondition;
+use crate::model::tool::ToolSets;
 
 const MANIFEST: &str = include_str!("../../config/demo/research.json");
 const TENANT: &str = "demo";
@@ -100,6 +101,7 @@ async fn agent(identity: &Arc<Identity>, slug: &str) -> Result<(Agent, bool), Fa
         name: "Research Assistant".to_owned(),
         title: Some("Research Assistant".to_owned()),
         instructions: Some("Read beeos://agent/config first: it says what this agent can do.".to_owned()),
+        tools: ToolSets::default(),
     };
     let new = NewAgent {
         slug: Slug::parse_agent(slug).map_err(form)?,

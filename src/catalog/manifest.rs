@@ -248,7 +248,7 @@ pub fn too_large(most_bytes: usize) -> Fault {
 
 async fn present(view: &mut Snapshot, agent: &Agent) -> Result<Revision, Fault> {
     let head = view.head(Scope::from(agent.uid)).await?;
-    let lives = view.agent_description(agent.tenant, agent.uid).await?.is_some();
+    let lives = view.agent_exists(agent.tenant, agent.uid).await?;
     head.filter(|_| lives).map(|head| head.revision).ok_or(NO_AGENT)
 }
 

@@ -13,6 +13,7 @@ use crate::model::ids::{AgentId, Slug, TenantId};
 use crate::model::limits::UseLimits;
 use crate::model::precondition::Precondition;
 use crate::model::scope::{ChangeKind, Revision, Scope};
+use crate::model::tool::ToolSets;
 use crate::store::agents::RetiredSlug;
 use crate::store::write::{Write, WriteSummary};
 
@@ -47,6 +48,8 @@ pub struct AgentPatch {
     pub title: Option<Option<String>>,
     /// The instructions.
     pub instructions: Option<Option<String>>,
+    /// The tools that it offers.
+    pub tools: Option<ToolSets>,
     /// Who may read it.
     pub access: Option<Access>,
     /// Whether it is enabled.
@@ -64,6 +67,7 @@ impl AgentPatch {
         description.name = self.name.unwrap_or_else(|| description.name.clone());
         description.title = self.title.unwrap_or_else(|| description.title.clone());
         description.instructions = self.instructions.unwrap_or_else(|| description.instructions.clone());
+        description.tools = self.tools.unwrap_or(description.tools);
         new.access = self.access.unwrap_or(new.access);
         if let Some(enabled) = self.enabled {
             let before =
@@ -300,6 +304,9 @@ async fn update(
     write.update_agent(&new).await?;
     write.change(Scope::from(new.tenant), ChangeKind::Agent, new.uid.to_string());
     write.change(Scope::from(new.uid), ChangeKind::Agent, new.uid.to_string());
+    if new.description.tools != old.description.tools {
+        write.change(Scope::from(new.uid), ChangeKind::AgentTools, new.uid.to_string());
+    }
     write.set_summary(summary(&new, revision, Some(&old), Some(&new)));
     Ok(new)
 }

@@ -13,6 +13,7 @@ use crate::model::ids::ResourceUri;
 use crate::model::label::Labels;
 use crate::model::resource::{Definition, NewPart, PartKind, Resource};
 use crate::model::scope::Revision;
+use crate::model::tool::ToolSets;
 
 /// Half past noon two hours east of Greenwich, and a fraction.
 const CHANGED: OffsetDateTime = datetime!(2026-03-04 12:30:05.987 +2);
@@ -22,11 +23,12 @@ pub(super) fn agent() -> AgentDescription {
         name: "Research \"R\"".to_owned(),
         title: Some("Research Assistant".to_owned()),
         instructions: Some("Read.".to_owned()),
+        tools: ToolSets::default(),
     }
 }
 
 pub(super) fn nameless_agent() -> AgentDescription {
-    AgentDescription { name: "a".to_owned(), title: None, instructions: None }
+    AgentDescription { name: "a".to_owned(), title: None, instructions: None, tools: ToolSets::default() }
 }
 
 fn raw(json: &str) -> Box<RawValue> {

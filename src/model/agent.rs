@@ -8,6 +8,7 @@ use time::OffsetDateTime;
 use super::ids::{AgentId, AgentRef, Slug, TenantId};
 use super::limits::UseLimits;
 use super::scope::Revision;
+use super::tool::ToolSets;
 
 /// Who may read an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, serde::Deserialize, utoipa::ToSchema)]
@@ -94,6 +95,8 @@ pub struct AgentDescription {
     pub title: Option<String>,
     /// Instructions for the model of a client.
     pub instructions: Option<String>,
+    /// The tools that it offers.
+    pub tools: ToolSets,
 }
 
 /// Maximum age of keys, in days of 24 hours: 1 to 3650.

@@ -30,3 +30,4 @@ pub mod session;
 pub mod sources;
 pub mod subject;
 pub mod template;
+pub mod tool;

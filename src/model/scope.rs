@@ -107,6 +107,8 @@ kinds! {
     /// Tenant scope: an agent's access settings changed; agent scope: its description. Subject: the agent's
     /// UUID.
     Agent = "agent",
+    /// Agent scope: the tools that it offers changed. Subject: the agent's UUID.
+    AgentTools = "agent_tools",
     /// Tenant scope: a key was created, revoked or its lifetime reduced. Subject: the key's UUID.
     Key = "key",
     /// Agent scope: a resource was added. Subject: its URI.

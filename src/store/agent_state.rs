@@ -53,7 +53,7 @@ macro_rules! agent_rows {
             TaggedRow,
             $recent + "select 0 as \"source!\", null::text as key, a.name, a.title, a.instructions as description, \
              null::text as mime_type, null::text as annotations, null::text as icons, null::text as meta, \
-             null::text[] as labels, null::text as json, null::text as kind, null::bytea as hash, null::integer as ordinal, \
+             nullif(a.tools, '{}') as labels, null::text as json, null::text as kind, null::bytea as hash, null::integer as ordinal, \
              h.revision as number, h.floor, null::timestamptz as last_modified \
              from heads h join agents a on a.uid = h.scope \
              where h.scope = $2 and a.tenant = $1 and a.deleted_at is null" + $changes

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use sqlx::PgConnection;
 use sqlx::types::Json;
 use time::OffsetDateTime;
 
@@ -12,6 +13,7 @@ use crate::model::agent::{Access, AccessLimits, Agent, AgentAccess, AgentDescrip
 use crate::model::ids::{AgentId, AgentRef, Slug, TenantId};
 use crate::model::limits::UseLimits;
 use crate::model::scope::{Revision, Scope};
+use crate::model::tool::ToolSets;
 
 struct Row {
     uid: uuid::Uuid,
@@ -21,6 +23,7 @@ struct Row {
     name: String,
     title: Option<String>,
     instructions: Option<String>,
+    tools: Vec<String>,
     access: String,
     enabled: bool,
     disabled_by_operator: bool,
@@ -44,6 +47,7 @@ impl TryFrom<Row> for Agent {
                 name: row.name,
                 title: row.title,
                 instructions: row.instructions,
+                tools: ToolSets::from_texts(&row.tools),
             },
             access: access(&row.access)?,
             enabled: row.enabled,
@@ -92,7 +96,7 @@ impl Store {
             .read(async |connection| {
                 sqlx::query_as!(
         Row,
-        r#"select a.uid, a.slug, a.tenant, t.slug as tenant_slug, a.name, a.title, a.instructions, a.access,
+        r#"select a.uid, a.slug, a.tenant, t.slug as tenant_slug, a.name, a.title, a.instructions, a.tools, a.access,
          a.enabled, a.disabled_by_operator, a.limits as "limits: Json<UseLimits>",
          coalesce(a.quota_holder, a.uid) as "quota_holder!", h.revision, a.created_at
          from agents a join tenants t on t.uid = a.tenant join heads h on h.scope = a.uid
@@ -117,7 +121,7 @@ impl Store {
             .read(async |connection| {
                 sqlx::query_as!(
         Row,
-        r#"select a.uid, a.slug, a.tenant, t.slug as tenant_slug, a.name, a.title, a.instructions, a.access,
+        r#"select a.uid, a.slug, a.tenant, t.slug as tenant_slug, a.name, a.title, a.instructions, a.tools, a.access,
          a.enabled, a.disabled_by_operator, a.limits as "limits: Json<UseLimits>",
          coalesce(a.quota_holder, a.uid) as "quota_holder!", h.revision, a.created_at
          from agents a join tenants t on t.uid = a.tenant join heads h on h.scope = a.uid
@@ -214,21 +218,9 @@ impl Store {
 }
 
 impl Snapshot {
-    /// Reads the description of an agent.
-    pub async fn agent_description(
-        &mut self,
-        tenant: TenantId,
-        agent: AgentId,
-    ) -> Result<Option<AgentDescription>, StoreError> {
-        let row = sqlx::query_as!(
-            AgentDescription,
-            "select name, title, instructions from agents where tenant = $1 and uid = $2 and deleted_at is null",
-            tenant.0,
-            agent.0,
-        )
-        .fetch_optional(self.connection())
-        .await?;
-        Ok(row)
+    /// Whether the agent exists and is not deleted.
+    pub async fn agent_exists(&mut self, tenant: TenantId, agent: AgentId) -> Result<bool, StoreError> {
+        agent_exists(self.connection(), tenant, agent).await
     }
 }
 
@@ -237,7 +229,7 @@ impl Write {
     pub async fn agent(&mut self, slug: &Slug) -> Result<Option<Agent>, StoreError> {
         let row = sqlx::query_as!(
             Row,
-            r#"select a.uid, a.slug, a.tenant, t.slug as tenant_slug, a.name, a.title, a.instructions, a.access,
+            r#"select a.uid, a.slug, a.tenant, t.slug as tenant_slug, a.name, a.title, a.instructions, a.tools, a.access,
              a.enabled, a.disabled_by_operator, a.limits as "limits: Json<UseLimits>",
          coalesce(a.quota_holder, a.uid) as "quota_holder!", h.revision, a.created_at
              from agents a join tenants t on t.uid = a.tenant join heads h on h.scope = a.uid
@@ -304,8 +296,8 @@ impl Write {
     pub async fn insert_agent(&mut self, agent: &Agent) -> Result<(), StoreError> {
         sqlx::query!(
             "insert into agents (uid, tenant, slug, name, title, instructions, access, enabled, limits, created_at, \
-             disabled_by_operator, quota_holder) \
-             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
+             disabled_by_operator, quota_holder, tools) \
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
             agent.uid.0,
             agent.tenant.0,
             agent.slug.as_str(),
@@ -318,6 +310,7 @@ impl Write {
             agent.created_at,
             agent.disabled_by_operator,
             agent.quota_holder.0,
+            &agent.description.tools.to_texts(),
         )
         .execute(self.connection())
         .await?;
@@ -328,7 +321,7 @@ impl Write {
     pub async fn update_agent(&mut self, agent: &Agent) -> Result<(), StoreError> {
         sqlx::query!(
             "update agents set name = $3, title = $4, instructions = $5, access = $6, enabled = $7, limits = $8, \
-             disabled_by_operator = $9 where tenant = $1 and uid = $2",
+             disabled_by_operator = $9, tools = $10 where tenant = $1 and uid = $2",
             agent.tenant.0,
             agent.uid.0,
             agent.description.name,
@@ -338,6 +331,7 @@ impl Write {
             agent.enabled,
             Json(agent.limits) as _,
             agent.disabled_by_operator,
+            &agent.description.tools.to_texts(),
         )
         .execute(self.connection())
         .await?;
@@ -394,15 +388,23 @@ impl Write {
 
     /// Whether the agent exists and is not deleted.
     pub async fn agent_exists(&mut self, tenant: TenantId, agent: AgentId) -> Result<bool, StoreError> {
-        let lives = sqlx::query_scalar!(
-            r#"select exists (
-                select from agents where tenant = $1 and uid = $2 and deleted_at is null
-            ) as "lives!""#,
-            tenant.0,
-            agent.0,
-        )
-        .fetch_one(self.connection())
-        .await?;
-        Ok(lives)
+        agent_exists(self.connection(), tenant, agent).await
     }
+}
+
+async fn agent_exists(
+    connection: &mut PgConnection,
+    tenant: TenantId,
+    agent: AgentId,
+) -> Result<bool, StoreError> {
+    let lives = sqlx::query_scalar!(
+        r#"select exists (
+            select from agents where tenant = $1 and uid = $2 and deleted_at is null
+        ) as "lives!""#,
+        tenant.0,
+        agent.0,
+    )
+    .fetch_one(connection)
+    .await?;
+    Ok(lives)
 }

@@ -8,6 +8,7 @@ use super::StoreError;
 use super::snapshot::Head;
 use crate::model::agent::AgentDescription;
 use crate::model::scope::{Change, ChangeKind, Revision};
+use crate::model::tool::ToolSets;
 
 /// The tag of a row, as it is written in the statements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +42,7 @@ pub(super) struct TaggedRow {
     pub(super) annotations: Option<String>,
     pub(super) icons: Option<String>,
     pub(super) meta: Option<String>,
-    /// `None` if there are no labels.
+    /// The labels of a definition or the tools of an agent; `None` if there are none.
     pub(super) labels: Option<Vec<String>>,
     /// Members that are stored as one JSON text.
     pub(super) json: Option<String>,
@@ -88,8 +89,9 @@ impl TaggedRows {
     pub(super) fn take_agent(&mut self) -> Result<Option<(Head, AgentDescription)>, StoreError> {
         let Some(row) = self.take(Source::Agent).pop() else { return Ok(None) };
         let head = Head { revision: Revision(set(row.number)?), floor: Revision(set(row.floor)?) };
-        let TaggedRow { name, title, description: instructions, .. } = row;
-        Ok(Some((head, AgentDescription { name: set(name)?, title, instructions })))
+        let TaggedRow { name, title, description: instructions, labels: tools, .. } = row;
+        let tools = ToolSets::from_texts(&tools.unwrap_or_default());
+        Ok(Some((head, AgentDescription { name: set(name)?, title, instructions, tools })))
     }
 
     /// Removes the changes, in order.

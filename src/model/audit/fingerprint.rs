@@ -61,7 +61,7 @@ impl Fingerprint for Agent {
             .part(access.as_str())
             .json(enabled)
             .json(limits);
-        known.unless_default(&self.disabled_by_operator).digest()
+        known.unless_default(&self.disabled_by_operator).unless_default(&description.tools).digest()
     }
 }
 

@@ -29,7 +29,9 @@ enum Member {
 fn member(document: &Document, operation: &str, name: &str, limits: Option<&str>) -> Member {
     let limit = |value: Value| Member::Limit(vec![(name.to_owned(), value)]);
     match (operation, name) {
-        (_, "id" | "tenant" | "name" | "title" | "instructions" | "access" | "labels") => Member::Plain,
+        (_, "id" | "tenant" | "name" | "title" | "instructions" | "access" | "tools" | "labels") => {
+            Member::Plain
+        }
         (_, "limits" | "agentLimits") => {
             let members = document.members(limits.unwrap()).into_iter();
             let wide = members.map(|(member, _)| (format!("{name}.{member}"), json!({member: wide(member)})));

@@ -1,0 +1,221 @@
+//! The tools that an agent offers to clients that know only tools: by which sets they are enabled, and their names.
+
+use serde::{Deserialize, Serialize, Serializer};
+
+use super::method::CostClass;
+
+/// A set of tools of an agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, utoipa::ToSchema)]
+#[serde(try_from = "String")]
+#[schema(rename_all = "snake_case")]
+pub enum ToolSet {
+    /// `list_resources` and `read_resource`.
+    Resources,
+    /// `list_prompts` and `get_prompt`.
+    Prompts,
+    /// A tool for each prompt.
+    PromptTools,
+}
+
+impl ToolSet {
+    /// Every set, in the order in which their tools are listed.
+    const ALL: [Self; 3] = [Self::Resources, Self::Prompts, Self::PromptTools];
+
+    /// The value that is stored and sent.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Resources => "resources",
+            Self::Prompts => "prompts",
+            Self::PromptTools => "prompt_tools",
+        }
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|set| set.as_str() == text)
+    }
+}
+
+impl TryFrom<String> for ToolSet {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let unknown = || format!("unknown tools `{text}`, expected resources, prompts or prompt_tools");
+        Self::parse(&text).ok_or_else(unknown)
+    }
+}
+
+/// The sets of tools that an agent offers: none by default.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ToolSets(u8);
+
+impl ToolSets {
+    /// Whether a set is one of them.
+    pub fn contains(self, set: ToolSet) -> bool {
+        self.0 & (1 << set as u8) != 0
+    }
+
+    /// The sets, in the order in which their tools are listed.
+    pub fn iter(self) -> impl Iterator<Item = ToolSet> {
+        ToolSet::ALL.into_iter().filter(move |set| self.contains(*set))
+    }
+
+    /// The values that are stored.
+    pub fn to_texts(self) -> Vec<String> {
+        self.iter().map(|set| set.as_str().to_owned()).collect()
+    }
+
+    /// Parses the stored values, without those that a newer version stored.
+    pub fn from_texts(texts: &[String]) -> Self {
+        texts.iter().filter_map(|text| ToolSet::parse(text)).collect()
+    }
+}
+
+/// Each counts once.
+impl FromIterator<ToolSet> for ToolSets {
+    fn from_iter<I: IntoIterator<Item = ToolSet>>(sets: I) -> Self {
+        Self(sets.into_iter().fold(0, |bits, set| bits | 1 << set as u8))
+    }
+}
+
+impl Serialize for ToolSets {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.iter().map(ToolSet::as_str))
+    }
+}
+
+impl<'de> Deserialize<'de> for ToolSets {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Vec::<ToolSet>::deserialize(deserializer).map(|sets| sets.into_iter().collect())
+    }
+}
+
+/// A tool with a name of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FixedTool {
+    /// `list_resources`: as `resources/list`, then `resources/templates/list`.
+    ListResources,
+    /// `read_resource`: as `resources/read`.
+    ReadResource,
+    /// `list_prompts`: as `prompts/list`.
+    ListPrompts,
+    /// `get_prompt`: as `prompts/get`.
+    GetPrompt,
+}
+
+/// Names that no prompt's tool may have, so that enabling a set never gives a name another meaning.
+const RESERVED: [&str; 6] =
+    ["search", "fetch", "list_resources", "read_resource", "list_prompts", "get_prompt"];
+/// Maximum length of a tool's name in bytes.
+const MAX_NAME_BYTES: usize = 64;
+
+impl FixedTool {
+    /// Every one, in the order in which they are listed.
+    pub const ALL: [Self; 4] = [Self::ListResources, Self::ReadResource, Self::ListPrompts, Self::GetPrompt];
+
+    /// The name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ListResources => "list_resources",
+            Self::ReadResource => "read_resource",
+            Self::ListPrompts => "list_prompts",
+            Self::GetPrompt => "get_prompt",
+        }
+    }
+
+    /// The tool of a name.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|tool| tool.name() == name)
+    }
+
+    /// The set that it belongs to.
+    pub fn set(self) -> ToolSet {
+        match self {
+            Self::ListResources | Self::ReadResource => ToolSet::Resources,
+            Self::ListPrompts | Self::GetPrompt => ToolSet::Prompts,
+        }
+    }
+}
+
+/// Whether the prompt of this name can be a tool: `[A-Za-z0-9_-]{1,64}`, and not the name of another tool.
+pub fn can_be_tool(prompt: &str) -> bool {
+    (1..=MAX_NAME_BYTES).contains(&prompt.len())
+        && prompt.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
+        && !RESERVED.contains(&prompt)
+}
+
+/// The cost of a call of the tool of this name: that of the method that it stands for. It does not depend on which tools an
+/// agent offers, since it is charged before that is known.
+pub fn cost_of(name: &str) -> CostClass {
+    match FixedTool::parse(name) {
+        Some(FixedTool::ListResources | FixedTool::ListPrompts) => CostClass::List,
+        Some(FixedTool::ReadResource) => CostClass::Read,
+        Some(FixedTool::GetPrompt) => CostClass::Prompt,
+        None if can_be_tool(name) => CostClass::Prompt,
+        None => CostClass::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FixedTool, ToolSet, ToolSets, can_be_tool, cost_of};
+    use crate::model::method::CostClass;
+
+    fn read(json: &str) -> Result<String, String> {
+        let sets: ToolSets = serde_json::from_str(json).map_err(|error| error.to_string())?;
+        Ok(serde_json::to_string(&sets).unwrap())
+    }
+
+    #[test]
+    fn sets_are_sent_once_each_and_in_their_order() {
+        assert_eq!(
+            read(r#"["prompt_tools","resources","resources"]"#).unwrap(),
+            r#"["resources","prompt_tools"]"#
+        );
+        assert_eq!(read("[]").unwrap(), "[]");
+        let error = read(r#"["search"]"#).unwrap_err();
+        assert!(
+            error.starts_with("unknown tools `search`, expected resources, prompts or prompt_tools"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn sets_of_a_newer_version_are_left_out() {
+        let stored = ["search", "prompts"].map(str::to_owned);
+        assert_eq!(ToolSets::from_texts(&stored), [ToolSet::Prompts].into_iter().collect());
+        assert_eq!(ToolSets::from_texts(&stored).to_texts(), ["prompts"]);
+    }
+
+    #[test]
+    fn each_fixed_tool_parses_to_itself_and_is_no_prompt() {
+        for tool in FixedTool::ALL {
+            assert_eq!(FixedTool::parse(tool.name()), Some(tool));
+            assert!(!can_be_tool(tool.name()));
+        }
+    }
+
+    #[test]
+    fn tools_cost_what_their_methods_cost() {
+        for (name, cost) in [
+            ("list_resources", CostClass::List),
+            ("list_prompts", CostClass::List),
+            ("read_resource", CostClass::Read),
+            ("get_prompt", CostClass::Prompt),
+            ("greet", CostClass::Prompt),
+            ("no.tool", CostClass::Other),
+        ] {
+            assert_eq!(cost_of(name), cost, "{name}");
+        }
+    }
+
+    #[test]
+    fn only_plain_names_are_tools() {
+        let (longest, longer) = ("a".repeat(64), "a".repeat(65));
+        for name in ["a", "A_b-9", &longest, "Search"] {
+            assert!(can_be_tool(name), "{name}");
+        }
+        for name in ["", "a b", "a.b", "ä", "a/b", &longer, "search", "fetch"] {
+            assert!(!can_be_tool(name), "{name}");
+        }
+    }
+}
