@@ -9,6 +9,7 @@ use crate::model::feed::{BoxFuture, Follower, ServedAnew};
 use crate::model::ids::{AgentId, ResourceUri, TenantId};
 use crate::model::label::CallerLabels;
 use crate::model::scope::{Change, Revision, Scope};
+use crate::model::tool::ToolSet;
 
 impl Follower for Catalog {
     fn raise(&self, scope: Scope, revision: Revision) -> bool {
@@ -29,6 +30,13 @@ impl Follower for Catalog {
 
     fn catch_up(&self, scope: Scope) -> BoxFuture<'_, ()> {
         Box::pin(self.scopes.catch_up(scope, &self.loader))
+    }
+
+    fn offers_prompt_tools(&self, tenant: TenantId, agent: AgentId) -> BoxFuture<'_, bool> {
+        Box::pin(async move {
+            let snapshot = self.snapshot_of(Payer::Tenant(tenant), tenant, agent).await;
+            snapshot.map_or(true, |snapshot| snapshot.description.tools.contains(ToolSet::PromptTools))
+        })
     }
 
     fn served<'a>(

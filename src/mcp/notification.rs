@@ -24,6 +24,10 @@ pub(super) fn changed(subject: &Subject) -> Pieces<'_> {
             head: r#"{"jsonrpc":"2.0","method":"notifications/prompts/list_changed","params":{"#,
             params: [""; 2],
         },
+        Subject::ToolList => Pieces {
+            head: r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"#,
+            params: [""; 2],
+        },
         Subject::Resource(watched) => Pieces {
             head: r#"{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"#,
             params: [r#""uri":"#, &watched.json],

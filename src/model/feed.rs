@@ -95,6 +95,9 @@ pub trait Follower: Send + Sync + 'static {
     /// Reads the changes of a scope that is behind.
     fn catch_up(&self, scope: Scope) -> BoxFuture<'_, ()>;
 
+    /// Whether the prompts of an agent are tools; true if this could not be determined.
+    fn offers_prompt_tools(&self, tenant: TenantId, agent: AgentId) -> BoxFuture<'_, bool>;
+
     /// Which URIs among `uris` are served differently to the callers since changes of the agent's resource templates.
     /// Callers whom none of the changes concerns are omitted.
     fn served<'a>(

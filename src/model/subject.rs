@@ -16,6 +16,8 @@ pub enum Subject {
     ResourceList,
     /// The list of prompts.
     PromptList,
+    /// The list of tools.
+    ToolList,
     /// The content of a URI.
     Resource(Arc<WatchedUri>),
 }

@@ -146,7 +146,10 @@ async fn next_events(stream: &mut Events, expected: &[&str]) {
 }
 
 fn everything() -> Value {
-    json!({"resourcesListChanged": true, "promptsListChanged": true, "resourceSubscriptions": [TEXT]})
+    json!({
+        "resourcesListChanged": true, "promptsListChanged": true, "toolsListChanged": true,
+        "resourceSubscriptions": [TEXT],
+    })
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -162,8 +165,8 @@ async fn restored_backup_is_noticed_and_replayed_to_streams() {
     let mut legacy = session.stream(&pair.one, None).await;
 
     pair.database.restore().await;
-    next_events(&mut modern, &["resources", "prompts", "updated x:1"]).await;
-    next_events(&mut legacy, &["resources", "prompts", "updated x:1"]).await;
+    next_events(&mut modern, &["resources", "prompts", "tools", "updated x:1"]).await;
+    next_events(&mut legacy, &["resources", "prompts", "tools", "updated x:1"]).await;
     pair.both_read(Some("saved")).await;
     for replica in [&pair.one, &pair.two] {
         let refused = async || status(replica, &lost).await == StatusCode::UNAUTHORIZED;
@@ -209,6 +212,6 @@ async fn renewed_epoch_is_noticed() {
     let mut stream = listen(&pair.two, "a", &pair.key, json!("l"), everything()).await;
     stream.next().await.unwrap();
     pair.database.execute("update gateway set epoch = gen_random_uuid()").await;
-    next_events(&mut stream, &["resources", "prompts", "updated x:1"]).await;
+    next_events(&mut stream, &["resources", "prompts", "tools", "updated x:1"]).await;
     pair.check("saved").await;
 }

@@ -46,6 +46,8 @@ pub(super) enum Affected {
     ResourceList,
     /// The list of prompts.
     PromptList,
+    /// The list of tools.
+    ToolList,
     /// The content of a URI.
     Resource(ResourceUri),
 }
@@ -62,6 +64,8 @@ pub(super) fn directly_affected(change: &Change) -> impl Iterator<Item = (Revisi
         matches!(kind, ChangeKind::ResourceAdded | ChangeKind::ResourceRemoved | ChangeKind::ResourceDefined);
     let list = if relists || kind.relists_templates() {
         Some(Affected::ResourceList)
+    } else if kind == ChangeKind::AgentTools {
+        Some(Affected::ToolList)
     } else {
         kind.relists_prompts().then_some(Affected::PromptList)
     };

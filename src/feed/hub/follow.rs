@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::effects::{Effects, TemplateEffects, Watched, affects_templated_uris, directly_affected};
+use super::effects::{
+    Affected, Effects, TemplateEffects, Watched, affects_templated_uris, directly_affected,
+};
 use super::streams::MAX_CHANGES;
 use super::topic::Topic;
 use crate::feed::service::Feed;
@@ -12,6 +14,7 @@ use crate::model::audience::Audience;
 use crate::model::feed::ServedAnew;
 use crate::model::scope::{Change, Revision, Scope};
 use crate::model::sources::FailPoint;
+use crate::model::tool::can_be_tool;
 use crate::store::StoreError;
 
 /// Wait after a failed read; doubled after each further failure, up to [`LAST_WAIT`].
@@ -100,7 +103,31 @@ impl Feed {
         let direct = changes.iter().flat_map(|(change, audience)| {
             directly_affected(change).map(|(revision, affected)| (revision, affected, audience.clone()))
         });
-        Effects { direct: direct.collect(), templates: self.template_effects(topic, changes, watched).await }
+        let direct = direct.chain(self.relisted_tools(topic, changes).await).collect();
+        Effects { direct, templates: self.template_effects(topic, changes, watched).await }
+    }
+
+    /// The effects on the list of tools of changes to prompts that are tools.
+    async fn relisted_tools(
+        &self,
+        topic: &Topic,
+        changes: &[(Change, Audience)],
+    ) -> Vec<(Revision, Affected, Audience)> {
+        let is_tool =
+            |(change, _): &&(Change, Audience)| change.kind.relists_prompts() && can_be_tool(&change.subject);
+        let mut changes = changes.iter().filter(is_tool).peekable();
+        // If it is off by now, the change that turned it off is notified too.
+        if changes.peek().is_none() || !self.offers_prompt_tools(topic).await {
+            return Vec::new();
+        }
+        changes.map(|(change, audience)| (change.revision, Affected::ToolList, audience.clone())).collect()
+    }
+
+    async fn offers_prompt_tools(&self, topic: &Topic) -> bool {
+        match self.follower.get() {
+            Some(follower) => follower.offers_prompt_tools(topic.tenant, topic.agent).await,
+            None => true,
+        }
     }
 
     async fn template_effects(

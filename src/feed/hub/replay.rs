@@ -72,6 +72,7 @@ fn affected_key(subject: &Subject) -> Affected {
     match subject {
         Subject::ResourceList => Affected::ResourceList,
         Subject::PromptList => Affected::PromptList,
+        Subject::ToolList => Affected::ToolList,
         Subject::Resource(watched) => Affected::Resource(watched.uri.clone()),
     }
 }
@@ -79,6 +80,6 @@ fn affected_key(subject: &Subject) -> Affected {
 fn uri_of(subject: &Subject) -> Option<crate::model::ids::ResourceUri> {
     match subject {
         Subject::Resource(watched) => Some(watched.uri.clone()),
-        Subject::ResourceList | Subject::PromptList => None,
+        Subject::ResourceList | Subject::PromptList | Subject::ToolList => None,
     }
 }

@@ -37,6 +37,7 @@ pub(super) struct Topic {
 struct Index {
     resource_list: Vec<Arc<DirtySet>>,
     prompt_list: Vec<Arc<DirtySet>>,
+    tool_list: Vec<Arc<DirtySet>>,
     uris: HashMap<ResourceUri, UriEntry>,
     /// All streams of the agent.
     subscribers: Vec<Arc<DirtySet>>,
@@ -207,6 +208,7 @@ impl Index {
         let (subject, subscribers) = match subject {
             Subject::ResourceList => (Subject::ResourceList, &mut self.resource_list),
             Subject::PromptList => (Subject::PromptList, &mut self.prompt_list),
+            Subject::ToolList => (Subject::ToolList, &mut self.tool_list),
             Subject::Resource(watched) => {
                 let entry = self.uris.entry(watched.uri.clone()).or_insert_with(|| {
                     self.additions += 1;
@@ -228,6 +230,7 @@ impl Index {
         match subject {
             Subject::ResourceList => remove(&mut self.resource_list),
             Subject::PromptList => remove(&mut self.prompt_list),
+            Subject::ToolList => remove(&mut self.tool_list),
             Subject::Resource(watched) => {
                 if let Some(UriEntry { subscribers, .. }) = self.uris.get_mut(&watched.uri) {
                     remove(subscribers);
@@ -248,6 +251,7 @@ impl Index {
         let (subscribers, subject) = match affected {
             Affected::ResourceList => (&self.resource_list, Subject::ResourceList),
             Affected::PromptList => (&self.prompt_list, Subject::PromptList),
+            Affected::ToolList => (&self.tool_list, Subject::ToolList),
             Affected::Resource(uri) => return self.mark_uri(recipients, revision, uri),
         };
         mark_each(subscribers, recipients, &subject, revision);

@@ -68,7 +68,7 @@ impl Start {
 }
 
 fn interests(session: &Session) -> impl Iterator<Item = Interest> {
-    let lists = [Subject::ResourceList, Subject::PromptList].into_iter();
+    let lists = [Subject::ResourceList, Subject::PromptList, Subject::ToolList].into_iter();
     let lists = lists.map(|subject| Interest { subject, since: session.since });
     let resource = |uri: &crate::model::ids::ResourceUri| Subject::resource(uri.clone());
     let subscribed = session.subscriptions.iter();

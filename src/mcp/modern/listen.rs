@@ -32,6 +32,7 @@ const FILTER: &str = "params.notifications";
 pub struct Filter {
     resources: bool,
     prompts: bool,
+    tools: bool,
     uris: Option<Vec<ResourceUri>>,
 }
 
@@ -42,15 +43,15 @@ impl Filter {
     /// [`Fault::InvalidParams`].
     pub fn read(params: &Params<'_>, most: usize) -> Result<Self, Fault> {
         params.check_shape()?;
-        let members = members(FILTER, params.required_object("notifications")?)?;
+        let members = members(FILTER, params.required_object("notifications")?.get())?;
         let flag = |name: &str| match members.get(name).map(RawValue::get) {
             None | Some("false") => Ok(false),
             Some("true") => Ok(true),
             Some(_) => Err(Fault::invalid_params(format!("{FILTER}.{name} must be true or false"))),
         };
-        // Held to its type, and never honored: there are no tools that could change.
-        flag("toolsListChanged")?;
+        let tools = flag("toolsListChanged")?;
         Ok(Self {
+            tools,
             resources: flag("resourcesListChanged")?,
             prompts: flag("promptsListChanged")?,
             uris: members.get("resourceSubscriptions").map(|raw| uris(raw, most)).transpose()?,
@@ -70,7 +71,11 @@ impl Filter {
 
     /// The interests of the filter, from a revision on.
     pub fn interests(&self, since: Revision) -> Vec<Interest> {
-        let lists = [(self.resources, Subject::ResourceList), (self.prompts, Subject::PromptList)];
+        let lists = [
+            (self.resources, Subject::ResourceList),
+            (self.prompts, Subject::PromptList),
+            (self.tools, Subject::ToolList),
+        ];
         let lists = lists.into_iter().filter_map(|(wanted, subject)| wanted.then_some(subject));
         let uris = self.uris.iter().flatten().cloned().map(Subject::resource);
         lists.chain(uris).map(|subject| Interest { subject, since }).collect()
@@ -83,6 +88,9 @@ impl Filter {
         }
         if self.prompts {
             members.push(r#""promptsListChanged":true"#.to_owned());
+        }
+        if self.tools {
+            members.push(r#""toolsListChanged":true"#.to_owned());
         }
         if let Some(uris) = &self.uris {
             let uris: Vec<_> = uris.iter().map(ResourceUri::as_str).collect();

@@ -15,8 +15,8 @@ use crate::support::wait::eventually;
 
 const LEGACY: &str = "2025-06-18";
 /// Everything that a stream of [`Site::streams`] is subscribed to.
-const EVERYTHING: [&str; 5] =
-    ["resources", "prompts", "updated x:hidden", "updated x:open", "updated x:served"];
+const EVERYTHING: [&str; 6] =
+    ["resources", "prompts", "tools", "updated x:hidden", "updated x:open", "updated x:served"];
 
 /// Two replicas, of which the second can be held, and an agent `a` with `x:open`, which everybody sees, `x:hidden` with
 /// the label `s`, and a template that serves `x:served`.
@@ -102,7 +102,7 @@ impl Site {
     /// Streams on the second replica, subscribed to everything that the key sees.
     async fn streams(&self, key: &Key) -> Both {
         let filter = json!({
-            "resourcesListChanged": true, "promptsListChanged": true,
+            "resourcesListChanged": true, "promptsListChanged": true, "toolsListChanged": true,
             "resourceSubscriptions": ["x:hidden", "x:open", "x:served"],
         });
         let mut modern = listen(&self.streams, "a", &key.secret, json!(1), filter).await;
@@ -173,7 +173,7 @@ async fn changes_of_hidden_definitions_cause_no_event() {
     let site = Site::start().await;
     let key = site.key(&["other"]).await;
     let filter = json!({
-        "resourcesListChanged": true, "promptsListChanged": true,
+        "resourcesListChanged": true, "promptsListChanged": true, "toolsListChanged": true,
         "resourceSubscriptions": ["x:open", "x:served"],
     });
     let mut modern = listen(&site.streams, "a", &key.secret, json!(1), filter).await;

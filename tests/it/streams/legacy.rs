@@ -183,7 +183,14 @@ async fn unreadable_event_id_replays_everything() {
         let mut resumed = session.stream(&replica, Some(id)).await;
         resumed.next().await.unwrap();
         resumed
-            .expect_events(&["log replay_incomplete", "resources", "prompts", "updated x:a", "updated x:b"])
+            .expect_events(&[
+                "log replay_incomplete",
+                "resources",
+                "prompts",
+                "tools",
+                "updated x:a",
+                "updated x:b",
+            ])
             .await;
     }
 }
@@ -211,7 +218,7 @@ async fn resume_beyond_retained_changes_replays_everything() {
         events.push(resumed.next().await.unwrap());
     }
     let summaries: Vec<_> = events.iter().map(Event::summary).collect();
-    assert_eq!(summaries, ["resources", "prompts", "updated x:a", "updated x:b"]);
+    assert_eq!(summaries, ["resources", "prompts", "tools", "updated x:a", "updated x:b"]);
     let ids = session.event_ids(&database).await;
     let watermarks: Vec<_> = events.iter().map(|event| event.position(&ids).watermark.0).collect();
     assert_eq!(watermarks[..3], [0, 0, 0], "the watermark stays until all subjects are sent");

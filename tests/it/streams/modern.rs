@@ -28,7 +28,9 @@ async fn stream_acknowledges_and_delivers_only_honored_filters() {
         "jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged",
         "params": {
             "_meta": {"io.modelcontextprotocol/subscriptionId": "l-1"},
-            "notifications": {"resourcesListChanged": true, "resourceSubscriptions": ["x:a"]},
+            "notifications": {
+                "resourcesListChanged": true, "toolsListChanged": true, "resourceSubscriptions": ["x:a"],
+            },
         },
     });
     let first = stream.next().await.unwrap();

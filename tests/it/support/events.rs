@@ -53,6 +53,7 @@ impl Event {
             }
             Some("notifications/resources/list_changed") => "resources".to_owned(),
             Some("notifications/prompts/list_changed") => "prompts".to_owned(),
+            Some("notifications/tools/list_changed") => "tools".to_owned(),
             Some("notifications/message") => {
                 format!("log {}", message["params"]["data"]["code"].as_str().unwrap())
             }
