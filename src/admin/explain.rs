@@ -23,6 +23,7 @@ use crate::model::key::ApiKey;
 use crate::model::method::{CostClass, Method};
 use crate::model::prompt::Prompt;
 use crate::model::template::ResourceTemplate;
+use crate::model::tool::{self, FixedTool, ToolSet, can_be_tool};
 use crate::quota::limits::RateLimitSubject;
 use crate::quota::usage::QuotaSubject;
 
@@ -52,6 +53,13 @@ pub(super) struct ExplainMessage {
     #[serde(default)]
     #[schema(value_type = Option<Object>, example = json!({"uri": "file:///guide"}))]
     params: Value,
+}
+
+impl ExplainMessage {
+    /// A text among its parameters.
+    fn text(&self, pointer: &str) -> Option<&str> {
+        self.params.pointer(pointer).and_then(Value::as_str)
+    }
 }
 
 /// The decision.
@@ -161,7 +169,7 @@ async fn decide(
     };
     let cost = match &question.request {
         None => CostClass::Read,
-        Some(message) => Method::parse(&message.method).map_or(CostClass::Other, Method::cost),
+        Some(message) => cost_of(message),
     };
     let subject = RateLimitSubject {
         credential: Some(&would_be.credential),
@@ -184,14 +192,19 @@ async fn decide(
     Ok(hidden.map_or(Ok(()), |fault| Err((Rule::Label, fault))))
 }
 
+fn cost_of(message: &ExplainMessage) -> CostClass {
+    match Method::parse(&message.method) {
+        Some(Method::CallTool) => message.text("/name").map_or(CostClass::Other, tool::cost_of),
+        method => method.map_or(CostClass::Other, Method::cost),
+    }
+}
+
 /// The answer to a message, if it names something that exists and is hidden.
 fn hidden(view: &View, message: &ExplainMessage) -> Option<Fault> {
-    let text = |pointer| message.params.pointer(pointer).and_then(Value::as_str);
+    let text = |pointer| message.text(pointer);
     match Method::parse(&message.method)? {
-        Method::ReadResource | Method::Subscribe => {
-            let uri = ResourceUri::parse(text("/uri")?).ok()?;
-            view.hides_uri(&uri).then_some(Fault::ResourceNotFound(uri))
-        }
+        Method::ReadResource | Method::Subscribe => hidden_uri(view, text("/uri")?),
+        Method::CallTool => hidden_by_tool(view, text("/name")?, message),
         Method::GetPrompt => hidden_prompt(view, text("/name")?),
         Method::Complete if text("/ref/type") == Some("ref/prompt") => {
             hidden_prompt(view, text("/ref/name")?)
@@ -203,6 +216,26 @@ fn hidden(view: &View, message: &ExplainMessage) -> Option<Fault> {
         }
         _ => None,
     }
+}
+
+/// The answer to the call of a tool that the agent offers, if it names something that is hidden.
+fn hidden_by_tool(view: &View, name: &str, message: &ExplainMessage) -> Option<Fault> {
+    let sets = view.snapshot().description.tools;
+    let Some(fixed) = FixedTool::parse(name) else {
+        let hides = sets.contains(ToolSet::PromptTools) && can_be_tool(name) && view.hides::<Prompt>(name);
+        return hides.then(|| Fault::unknown("tool", name));
+    };
+    match fixed {
+        _ if !sets.contains(fixed.set()) => None,
+        FixedTool::ReadResource => hidden_uri(view, message.text("/arguments/uri")?),
+        FixedTool::GetPrompt => hidden_prompt(view, message.text("/arguments/name")?),
+        FixedTool::ListResources | FixedTool::ListPrompts => None,
+    }
+}
+
+fn hidden_uri(view: &View, uri: &str) -> Option<Fault> {
+    let uri = ResourceUri::parse(uri).ok()?;
+    view.hides_uri(&uri).then_some(Fault::ResourceNotFound(uri))
 }
 
 fn hidden_prompt(view: &View, name: &str) -> Option<Fault> {

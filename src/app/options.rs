@@ -87,6 +87,7 @@ pub(super) fn catalog_limits(settings: &Settings) -> CatalogLimits {
 pub(super) fn endpoint_options(settings: &Settings) -> EndpointOptions {
     EndpointOptions {
         body_bytes: settings.limits.body_bytes,
+        tool_result_bytes: settings.limits.tool_result_bytes,
         ttl: settings.mcp.ttl,
         // Each keep-alive comment of a stream also records a use of its session.
         keep_alive: settings.sessions.keep_alive.min(settings.sessions.idle / 4),

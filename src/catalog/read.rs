@@ -80,6 +80,11 @@ impl Catalog {
         self.loader.load(payer, async || cell.snapshot(&self.store, &self.sources).await).await
     }
 
+    /// The maximum number of items on a page.
+    pub fn page_size(&self) -> usize {
+        self.limits.page_size
+    }
+
     /// A page of a list, with the definitions after a key.
     pub fn list(&self, view: &View, list: List, after: Option<&str>) -> ListPage {
         view.list(list, after, self.limits.page_size)

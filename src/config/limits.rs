@@ -18,6 +18,8 @@ section! {
         content_bytes: size(usize, KIB..=256 * MIB) = 16 * MIB,
         /// The manifest of one agent, as JSON.
         manifest_bytes: size(usize, KIB..=1024 * MIB) = 64 * MIB,
+        /// The text, or the data, of one result of a tool. A longer text is sent in parts; a list has shorter pages.
+        tool_result_bytes: size(usize, KIB..=64 * MIB) = 256 * KIB,
         /// How many agents one tenant may have.
         agents_per_tenant: count(u32, 1..=1_000_000) = 10_000,
         /// How many ids of deleted agents may stay reserved for one tenant. Above it only ids that it had can be used again;

@@ -45,8 +45,18 @@ pub enum Call<'a> {
         /// The text typed so far.
         value: String,
     },
-    /// `tools/list`, which is always empty.
-    ListTools,
+    /// `tools/list`.
+    ListTools {
+        /// The cursor as sent, not verified yet.
+        cursor: Option<Cow<'a, str>>,
+    },
+    /// `tools/call`.
+    CallTool {
+        /// Which.
+        name: Cow<'a, str>,
+        /// Its arguments as sent, of any type: an unknown tool is refused whatever they are.
+        arguments: &'a str,
+    },
 }
 
 /// Reads the parameters of a method that both eras have. Other parameters are ignored.
@@ -62,7 +72,7 @@ pub fn decode<'a>(method: Method, params: &Params<'a>) -> Result<Call<'a>, Fault
         Method::ListPrompts => list(List::Prompts, params),
         Method::GetPrompt => get_prompt(params),
         Method::Complete => complete(params),
-        Method::ListTools => list_tools(params),
+        Method::ListTools => Ok(Call::ListTools { cursor: params.string("cursor")? }),
         Method::CallTool => call_tool(params),
         Method::Initialize
         | Method::Ping
@@ -94,7 +104,8 @@ pub(super) fn uri(params: &Params<'_>) -> Result<ResourceUri, Fault> {
 /// A name that no prompt can have is answered like any unknown name.
 fn get_prompt<'a>(params: &Params<'a>) -> Result<Call<'a>, Fault> {
     let name = params.required_string("name")?;
-    let arguments = params.object("arguments")?.map(|raw| strings("params.arguments", raw)).transpose()?;
+    let arguments =
+        params.object("arguments")?.map(|raw| strings("params.arguments", raw.get())).transpose()?;
     let name = PromptName::parse(&name).map_err(|_| Fault::unknown_prompt(&name))?;
     Ok(Call::GetPrompt { name, arguments: arguments.unwrap_or_default().into() })
 }
@@ -113,16 +124,10 @@ fn complete<'a>(params: &Params<'a>) -> Result<Call<'a>, Fault> {
     Ok(Call::Complete { reference, argument: argument.string("name")?, value: argument.string("value")? })
 }
 
-/// An empty list has one page, so no cursor of it is valid.
-fn list_tools<'a>(params: &Params<'a>) -> Result<Call<'a>, Fault> {
-    match params.string("cursor")? {
-        None => Ok(Call::ListTools),
-        Some(_) => Err(Fault::invalid_params("params.cursor is not a cursor of this list")),
-    }
-}
-
 fn call_tool<'a>(params: &Params<'a>) -> Result<Call<'a>, Fault> {
-    Err(Fault::unknown("tool", &params.required_string("name")?))
+    let name = params.required_string("name")?;
+    let arguments = params.raw("arguments").map_or("{}", RawValue::get);
+    Ok(Call::CallTool { name, arguments })
 }
 
 /// An object among the parameters, with the name that errors call it by.
@@ -133,7 +138,7 @@ struct Nested<'a> {
 
 impl<'a> Nested<'a> {
     fn read(called: &'static str, raw: &'a RawValue) -> Result<Self, Fault> {
-        Ok(Self { called, members: members(called, raw)? })
+        Ok(Self { called, members: members(called, raw.get())? })
     }
 
     fn string(&self, name: &str) -> Result<String, Fault> {
@@ -145,7 +150,7 @@ impl<'a> Nested<'a> {
     /// Accepted members that are not used must still have the right type.
     fn check_strings(&self, name: &str) -> Result<(), Fault> {
         let Some(raw) = self.members.get(name) else { return Ok(()) };
-        strings(&format!("{}.{name}", self.called), raw).map(drop)
+        strings(&format!("{}.{name}", self.called), raw.get()).map(drop)
     }
 }
 
@@ -153,8 +158,8 @@ impl<'a> Nested<'a> {
 ///
 /// # Errors
 /// [`Fault::InvalidParams`] if it is not an object or has a duplicate member.
-pub(super) fn members<'a>(called: &str, raw: &'a RawValue) -> Result<Members<'a>, Fault> {
-    let members = Members::read(raw.get()).ok().filter(|members| members.shape() == Shape::Object);
+pub(super) fn members<'a>(called: &str, json: &'a str) -> Result<Members<'a>, Fault> {
+    let members = Members::read(json).ok().filter(|members| members.shape() == Shape::Object);
     let members = members.ok_or_else(|| Fault::invalid_params(format!("{called} must be an object")))?;
     match members.error() {
         Some(error) => Err(Fault::invalid_params(format!("{called} {error}"))),
@@ -162,8 +167,12 @@ pub(super) fn members<'a>(called: &str, raw: &'a RawValue) -> Result<Members<'a>
     }
 }
 
-fn strings(called: &str, raw: &RawValue) -> Result<BTreeMap<String, String>, Fault> {
-    members(called, raw)?;
-    serde_json::from_str(raw.get())
+/// The members of an object whose members are strings.
+///
+/// # Errors
+/// [`Fault::InvalidParams`] if it is anything else.
+pub(super) fn strings(called: &str, json: &str) -> Result<BTreeMap<String, String>, Fault> {
+    members(called, json)?;
+    serde_json::from_str(json)
         .map_err(|_| Fault::invalid_params(format!("{called} must be an object whose members are strings")))
 }

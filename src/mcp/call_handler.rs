@@ -14,8 +14,9 @@ use super::modern::form::InputRequests;
 use super::modern::prompt::PromptRequest;
 use super::refusal::Refusal;
 use super::result::ResultMembers;
-use super::results::{DialectKey, ResultKey, ResultSubject, Results};
-use super::version::{ContentTypes, ProtocolVersion};
+use super::results::{DialectKey, ResultForm, ResultKey, ResultSubject, Results};
+use super::tools::blocks;
+use super::version::{ContentTypes, ProtocolVersion, ToolMembers};
 use crate::cache::MemoryBudget;
 use crate::catalog::Catalog;
 use crate::catalog::complete::complete;
@@ -45,32 +46,47 @@ pub(super) enum Dialect {
 }
 
 impl Dialect {
-    fn content_types(self) -> ContentTypes {
+    fn version(self) -> ProtocolVersion {
         match self {
-            Self::Modern { .. } => ProtocolVersion::V2026_07_28.content_types(),
-            Self::Legacy(version) => version.content_types(),
+            Self::Modern { .. } => ProtocolVersion::V2026_07_28,
+            Self::Legacy(version) => version,
         }
+    }
+
+    fn content_types(self) -> ContentTypes {
+        self.version().content_types()
+    }
+
+    pub(super) fn tool_members(self) -> ToolMembers {
+        self.version().tool_members()
     }
 }
 
 /// Handles calls.
 #[derive(Debug)]
 pub(super) struct CallHandler {
-    catalog: Arc<Catalog>,
-    seal: CursorSeal,
-    results: Results,
+    pub(super) catalog: Arc<Catalog>,
+    pub(super) seal: CursorSeal,
+    pub(super) results: Results,
+    /// The maximum length of the text, or of the data, of one result of a tool.
+    pub(super) tool_result_bytes: usize,
 }
 
 /// The caller of a call, its view that answers it, and the dialect of the answer.
-struct CallContext<'a> {
-    caller: &'a Caller,
-    view: View,
-    dialect: Dialect,
+pub(super) struct CallContext<'a> {
+    pub(super) caller: &'a Caller,
+    pub(super) view: View,
+    pub(super) dialect: Dialect,
 }
 
 impl CallHandler {
-    pub(super) fn new(catalog: Arc<Catalog>, seal: CursorSeal, budget: &Arc<MemoryBudget>) -> Self {
-        Self { catalog, seal, results: Results::new(budget) }
+    pub(super) fn new(
+        catalog: Arc<Catalog>,
+        seal: CursorSeal,
+        budget: &Arc<MemoryBudget>,
+        tool_result_bytes: usize,
+    ) -> Self {
+        Self { catalog, seal, results: Results::new(budget), tool_result_bytes }
     }
 
     /// The encoded result of a call, without the id of the request.
@@ -82,6 +98,9 @@ impl CallHandler {
     ) -> Result<Bytes, Refusal> {
         let view = self.catalog.view(caller).await?;
         let context = CallContext { caller, view, dialect };
+        if let Call::CallTool { name, arguments } = call {
+            return Box::pin(self.call_tool(&context, name, arguments)).await;
+        }
         self.answer(&context, call).await.map_err(|fault| Refusal::of_call(&context.view, call, fault))
     }
 
@@ -113,40 +132,48 @@ impl CallHandler {
         let (name, arguments) = (&request.name, &request.arguments);
         if request.is_repeated() {
             let arguments = request.completed(context.prompt(name)?)?;
-            Box::pin(self.get_prompt(context, name, &arguments)).await
+            Box::pin(self.get_prompt(context, name, &arguments, ResultForm::Method)).await
         } else {
-            self.get_prompt(context, name, arguments).await
+            self.get_prompt(context, name, arguments, ResultForm::Method).await
         }
     }
 
     async fn answer(&self, context: &CallContext<'_>, call: &Call<'_>) -> Result<Bytes, Fault> {
         match call {
-            Call::ReadResource { uri } => self.read(context, uri).await,
+            Call::ReadResource { uri } => self.read(context, uri, ResultForm::Method).await,
             Call::List { list, cursor } => {
                 let labels = context.view.labels();
                 let agent = context.caller.agent.0;
-                let open = |cursor: &str| self.seal.open(&purpose(*list, &labels), agent, cursor);
+                let open = |cursor: &str| self.seal.open(&purpose(name_of(*list), &labels), agent, cursor);
                 let after = cursor.as_deref().map(open).transpose()?;
                 self.list(context, *list, after.as_deref(), &labels)
             }
-            Call::GetPrompt { name, arguments } => self.get_prompt(context, name, arguments).await,
+            Call::GetPrompt { name, arguments } => {
+                self.get_prompt(context, name, arguments, ResultForm::Method).await
+            }
             Call::Complete { reference, argument, value } => {
                 let values = complete(&context.view, reference, argument, value)?;
                 context.encode(ResultMembers::completion(&values))
             }
-            Call::ListTools => context.encode(ResultMembers::NO_TOOLS),
+            Call::ListTools { cursor } => self.list_tools(context, cursor.as_deref()),
+            Call::CallTool { name, .. } => Err(Fault::unknown("tool", name)),
         }
     }
 
-    async fn read(&self, context: &CallContext<'_>, uri: &ResourceUri) -> Result<Bytes, Fault> {
+    pub(super) async fn read(
+        &self,
+        context: &CallContext<'_>,
+        uri: &ResourceUri,
+        form: ResultForm,
+    ) -> Result<Bytes, Fault> {
         let answering = context.view.answering(uri)?;
         let key = match &answering {
             Answering::Registered(resource) => {
-                context.key(ResultSubject::Resource(uri.clone()), resource.revision)
+                context.key(ResultSubject::Resource(uri.clone()), resource.revision, form)
             }
             Answering::Rendered(Match { template, .. }) => {
                 let subject = ResultSubject::Rendered(uri.clone(), template.uri_template.clone());
-                context.key(subject, template.revision)
+                context.key(subject, template.revision, form)
             }
         };
         if let Some(kept) = self.results.get(&key) {
@@ -154,7 +181,14 @@ impl CallHandler {
         }
         // Boxed, as below: the future of a cached result is small to move.
         let contents = Box::pin(self.catalog.read_resource(context.caller, uri, answering)).await?;
-        let result = context.encode(ResultMembers::contents(&contents))?;
+        let result = match form {
+            ResultForm::Method => context.encode(ResultMembers::contents(&contents))?,
+            ResultForm::Tool { offset, .. } => {
+                let types = context.dialect.content_types();
+                let blocks = blocks::of_contents(&contents, offset, self.tool_result_bytes, types)?;
+                context.encode(ResultMembers::blocks(&blocks))?
+            }
+        };
         // The revision differs if the definition changed meanwhile and its contents were purged.
         if contents.revision == key.revision {
             self.results.keep(key, &result, context.caller.tenant);
@@ -175,35 +209,44 @@ impl CallHandler {
             List::Templates => changed.lists.templates,
             List::Prompts => changed.lists.prompts,
         };
-        let key = context.key(ResultSubject::Page(list, after.map(str::to_owned), labels.clone()), revision);
+        let subject = ResultSubject::Page(list, after.map(str::to_owned), labels.clone());
+        let key = context.key(subject, revision, ResultForm::Method);
         if let Some(kept) = self.results.get(&key) {
             return Ok(kept);
         }
         let page = self.catalog.list(&context.view, list, after);
-        let seal = |last: &str| self.seal.seal(&purpose(list, labels), context.caller.agent.0, last);
+        let seal = |last: &str| self.seal.seal(&purpose(name_of(list), labels), context.caller.agent.0, last);
         let next = page.last().map(seal);
         let result = context.encode(ResultMembers::page(&page, next.as_deref()))?;
         self.results.keep(key, &result, context.caller.tenant);
         Ok(result)
     }
 
-    async fn get_prompt(
+    pub(super) async fn get_prompt(
         &self,
         context: &CallContext<'_>,
         name: &PromptName,
         arguments: &Arc<BTreeMap<String, String>>,
+        form: ResultForm,
     ) -> Result<Bytes, Fault> {
         let prompt = context.prompt(name)?;
         let types = context.dialect.content_types();
         let subject = ResultSubject::Prompt(name.clone(), Arc::clone(arguments), types);
-        let key = context.key(subject, prompt.revision);
+        let key = context.key(subject, prompt.revision, form);
         if let Some(kept) = self.results.get(&key) {
             return Ok(kept);
         }
         let view = context.view.clone();
         let messages = self.catalog.get_prompt(context.caller, view, name.as_str(), arguments);
         let messages = Box::pin(messages).await?;
-        let result = context.encode(ResultMembers::messages(&messages))?;
+        let result = match form {
+            ResultForm::Method => context.encode(ResultMembers::messages(&messages))?,
+            ResultForm::Tool { .. } => {
+                let known = legacy::content::known(&messages.messages, types);
+                let blocks = blocks::of_messages(&known, self.tool_result_bytes)?;
+                context.encode(ResultMembers::blocks(&blocks))?
+            }
+        };
         let length: usize = arguments.iter().map(|(name, value)| name.len() + value.len()).sum();
         if messages.settled && messages.revision == key.revision && length <= MOST_KEPT_ARGUMENTS {
             self.results.keep(key, &result, context.caller.tenant);
@@ -225,7 +268,7 @@ impl CallContext<'_> {
         Ok(out.into())
     }
 
-    fn key(&self, subject: ResultSubject, revision: Revision) -> ResultKey {
+    pub(super) fn key(&self, subject: ResultSubject, revision: Revision, form: ResultForm) -> ResultKey {
         let dialect = match self.dialect {
             Dialect::Modern { .. } => DialectKey::Modern {
                 described: self.view.snapshot().changed.description,
@@ -234,10 +277,15 @@ impl CallContext<'_> {
             Dialect::Legacy(_) => DialectKey::Legacy,
         };
         let (agent, timeline) = (self.caller.agent, self.view.snapshot().timeline);
-        ResultKey { agent, dialect, subject, timeline, revision }
+        ResultKey { agent, dialect, subject, form, timeline, revision }
     }
 
-    fn encode(&self, members: ResultMembers<'_>) -> Result<Bytes, Fault> {
+    /// The form of a tool's result, from an offset in the text on.
+    pub(super) fn tool_form(&self, offset: usize) -> ResultForm {
+        ResultForm::Tool { members: self.dialect.tool_members(), offset }
+    }
+
+    pub(super) fn encode(&self, members: ResultMembers<'_>) -> Result<Bytes, Fault> {
         let mut out = Vec::new();
         match self.dialect {
             Dialect::Modern { ttl } => {
@@ -249,13 +297,17 @@ impl CallContext<'_> {
     }
 }
 
-/// The purpose that the cursors of a list are sealed for: the list, as callers with these labels see it.
-fn purpose(list: List, labels: &CallerLabels) -> Cow<'static, str> {
-    let list = match list {
+/// The name that the cursors of a list are sealed under.
+fn name_of(list: List) -> &'static str {
+    match list {
         List::Resources => "mcp resources",
         List::Templates => "mcp templates",
         List::Prompts => "mcp prompts",
-    };
+    }
+}
+
+/// The purpose that the cursors of a list are sealed for: the list, as callers with these labels see it.
+pub(super) fn purpose(list: &'static str, labels: &CallerLabels) -> Cow<'static, str> {
     match labels {
         CallerLabels::These(none) if none.is_empty() => Cow::Borrowed(list),
         CallerLabels::These(labels) => {

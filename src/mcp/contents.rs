@@ -59,7 +59,8 @@ impl Serialize for Text<'_> {
     }
 }
 
-struct Blob<'a>(&'a [u8]);
+/// Data as base64.
+pub(super) struct Blob<'a>(pub(super) &'a [u8]);
 
 impl Serialize for Blob<'_> {
     /// Encodes directly into the output, without an intermediate string.

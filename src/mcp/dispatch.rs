@@ -290,7 +290,9 @@ impl Endpoint {
             let refused = |refusal: &Refusal| (refusal.fault.outcome(), refusal.hidden);
             let outcome = result.as_ref().err().map_or((Outcome::Ok, false), refused);
             let answer = match (id, result) {
-                (Some(id), Ok(result)) => result_message(id, &result),
+                (Some(id), Ok(result) | Err(Refusal { result: Some(result), .. })) => {
+                    result_message(id, &result)
+                }
                 (id, Err(refusal)) => {
                     error_message(id, reply.version, &reply.translate(request, &refusal.fault))
                 }

@@ -40,6 +40,8 @@ use crate::sessions::Sessions;
 pub struct EndpointOptions {
     /// The maximum length of a body.
     pub body_bytes: usize,
+    /// The maximum length of the text, or of the data, of one result of a tool.
+    pub tool_result_bytes: usize,
     /// How long a modern client may cache a result.
     pub ttl: Duration,
     /// The interval of keep-alive comments and access checks of a stream.
@@ -97,7 +99,8 @@ impl Endpoint {
     ) -> Self {
         let Services { catalog, sessions, feed, recorder, budget, .. } = services;
         let streams = Streams::new(options.streams_per_key, options.streams, closing);
-        let call_handler = CallHandler::new(Arc::clone(&catalog), seal.clone(), &budget);
+        let call_handler =
+            CallHandler::new(Arc::clone(&catalog), seal.clone(), &budget, options.tool_result_bytes);
         Self { call_handler, seal, authenticator, catalog, sessions, feed, streams, recorder, options }
     }
 

@@ -137,7 +137,9 @@ fn classify(fault: &Fault, codes: EraCodes) -> (StatusCode, i32) {
             (StatusCode::UNSUPPORTED_MEDIA_TYPE, code::INVALID_REQUEST)
         }
         Fault::NotAcceptable(_) => (StatusCode::NOT_ACCEPTABLE, code::INVALID_REQUEST),
-        Fault::PayloadTooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, code::PAYLOAD_TOO_LARGE),
+        Fault::PayloadTooLarge(_) | Fault::ResultTooLarge { .. } => {
+            (StatusCode::PAYLOAD_TOO_LARGE, code::PAYLOAD_TOO_LARGE)
+        }
         Fault::SlowBody(_) => (StatusCode::REQUEST_TIMEOUT, code::INVALID_REQUEST),
         Fault::RateLimited { .. } => (StatusCode::TOO_MANY_REQUESTS, code::RATE_LIMITED),
         Fault::QuotaExceeded { .. } => (StatusCode::TOO_MANY_REQUESTS, code::QUOTA_EXCEEDED),

@@ -30,5 +30,6 @@ mod stream_audit;
 mod streams;
 #[cfg(test)]
 mod tests;
+mod tools;
 pub mod version;
 pub mod wire;

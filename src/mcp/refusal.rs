@@ -1,6 +1,8 @@
 //! Refused calls, and whether what they name is hidden from the caller. The answer is that of a call that names what nobody
 //! registered; only the audit log tells them apart.
 
+use bytes::Bytes;
+
 use super::call::Call;
 use crate::catalog::snapshot::view::View;
 use crate::model::call::Reference;
@@ -15,11 +17,13 @@ pub(super) struct Refusal {
     pub(super) fault: Fault,
     /// Whether what it names exists and is hidden from the caller.
     pub(super) hidden: bool,
+    /// The answer, if it is the result of a tool that shows the fault to a model.
+    pub(super) result: Option<Bytes>,
 }
 
 impl From<Fault> for Refusal {
     fn from(fault: Fault) -> Self {
-        Self { fault, hidden: false }
+        Self { fault, hidden: false, result: None }
     }
 }
 
@@ -27,13 +31,13 @@ impl Refusal {
     /// Of something that cannot be read.
     pub(super) fn of_read(view: &View, fault: Fault) -> Self {
         let hidden = matches!(&fault, Fault::ResourceNotFound(uri) if view.hides_uri(uri));
-        Self { fault, hidden }
+        Self { fault, hidden, result: None }
     }
 
     /// Of a prompt of this name.
     pub(super) fn of_prompt(view: &View, name: &str, fault: Fault) -> Self {
         let hidden = view.hides::<Prompt>(name);
-        if hidden { Self { fault, hidden } } else { Self::of_read(view, fault) }
+        if hidden { Self { fault, hidden, result: None } } else { Self::of_read(view, fault) }
     }
 
     /// Of a call that is answered from a view.
@@ -44,8 +48,11 @@ impl Refusal {
             Call::Complete { reference: Reference::Template(text), .. } => {
                 view.hides::<ResourceTemplate>(text)
             }
-            Call::ReadResource { .. } | Call::List { .. } | Call::ListTools => false,
+            Call::ReadResource { .. }
+            | Call::List { .. }
+            | Call::ListTools { .. }
+            | Call::CallTool { .. } => false,
         };
-        if hidden { Self { fault, hidden } } else { Self::of_read(view, fault) }
+        if hidden { Self { fault, hidden, result: None } } else { Self::of_read(view, fault) }
     }
 }

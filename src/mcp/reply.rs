@@ -11,7 +11,7 @@ use super::modern::error::ModernError;
 use super::refusal::Refusal;
 use super::request::McpRequest;
 use super::version::ProtocolVersion;
-use super::wire::{RequestId, error_message, parse};
+use super::wire::{RequestId, error_message, parse, result_pieces};
 use crate::http::body::Body;
 use crate::http::problem;
 use crate::http::refusals;
@@ -56,7 +56,13 @@ impl<'a> Reply<'a> {
     /// The answer to a refused call.
     pub(super) fn refused(&self, request: &mut McpRequest<'_>, refusal: &Refusal) -> Response<Body> {
         request.context.event.hidden = refusal.hidden;
-        self.fault(request, &refusal.fault)
+        match (self.id, &refusal.result) {
+            (Some(id), Some(result)) => {
+                request.failed(refusal.fault.outcome(), self.era.era());
+                ok(result_pieces(id, result.clone()))
+            }
+            _ => self.fault(request, &refusal.fault),
+        }
     }
 
     pub(super) fn fault(&self, request: &mut McpRequest<'_>, fault: &Fault) -> Response<Body> {

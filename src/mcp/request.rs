@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 use tokio::sync::Semaphore;
 
 use super::era::McpHeaders;
+use super::tools;
 use super::version::ProtocolVersion;
 use super::wire::members::{Members, text_of};
 use super::wire::parts::META_CLIENT_INFO;
@@ -159,8 +160,12 @@ fn asked(message: &Message<'_>) -> (Cow<'static, str>, Option<Box<str>>) {
                 MethodName::Known(method) => Cow::Borrowed(method.name()),
                 MethodName::Unknown(name) => Cow::Owned(named(name).into()),
             };
-            let parameter = request.method.known().and_then(Method::subject);
-            let text = parameter.and_then(|name| request.params.string(name).ok().flatten());
+            let text = match request.method.known() {
+                Some(Method::CallTool) => tools::subject_of(&request.params),
+                method => method
+                    .and_then(Method::subject)
+                    .and_then(|name| request.params.string(name).ok().flatten()),
+            };
             (method, text.map(|text| subject(&text)))
         }
         Message::Notification { method, .. } => (Cow::Owned(named(method).into()), None),
@@ -217,7 +222,10 @@ pub(super) fn cost_of(costs: &Costs, incoming: &Result<Incoming<'_>, Rejected<'_
 
 fn of_message(costs: &Costs, message: &Message<'_>) -> u32 {
     match message {
-        Message::Request(request) => costs.of(request.method.cost()),
+        Message::Request(request) => costs.of(match request.method.known() {
+            Some(Method::CallTool) => tools::cost_of(&request.params),
+            _ => request.method.cost(),
+        }),
         Message::Notification { .. } | Message::Response => costs.other,
     }
 }

@@ -3,9 +3,11 @@
 use std::borrow::Cow;
 
 use serde::Serialize;
+use serde_json::value::RawValue;
 
 use super::contents::EncodedContents;
 use super::definition::Definitions;
+use super::tools::{Block, ListedTool};
 use crate::model::call::{self, Contents, ListPage, Messages};
 use crate::model::fault::Fault;
 use crate::model::message::{ContentKind, EmbeddedResource, PromptMessage};
@@ -45,8 +47,20 @@ pub(super) enum ResultMembers<'a> {
     },
     /// Of `completion/complete`.
     Completion { completion: Completion<'a> },
-    /// Of `tools/list`: there are none.
-    Tools { tools: [(); 0] },
+    /// Of `tools/list`.
+    Tools {
+        tools: Vec<ListedTool<'a>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        next_cursor: Option<&'a str>,
+    },
+    /// Of `tools/call`.
+    Blocks {
+        content: &'a [Block<'a>],
+        #[serde(skip_serializing_if = "Option::is_none")]
+        structured_content: Option<&'a RawValue>,
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        is_error: bool,
+    },
 }
 
 /// `CompleteResult.completion` of the specification.
@@ -59,9 +73,6 @@ pub(super) struct Completion<'a> {
 }
 
 impl<'a> ResultMembers<'a> {
-    /// The result of `tools/list`.
-    pub(super) const NO_TOOLS: Self = Self::Tools { tools: [] };
-
     /// The result of a list. `next_cursor` belongs to one that continues.
     pub(super) fn page(page: &'a ListPage, next_cursor: Option<&'a str>) -> Self {
         match page {
@@ -91,9 +102,14 @@ impl<'a> ResultMembers<'a> {
         Self::Completion { completion }
     }
 
+    /// The result of a tool that is shown as content blocks.
+    pub(super) fn blocks(content: &'a [Block<'a>]) -> Self {
+        Self::Blocks { content, structured_content: None, is_error: false }
+    }
+
     /// Whether a modern result carries cache hints (2026-07-28, `CacheableResult`).
     pub(super) fn is_cacheable(&self) -> bool {
-        !matches!(self, Self::Messages { .. } | Self::Completion { .. })
+        !matches!(self, Self::Messages { .. } | Self::Completion { .. } | Self::Blocks { .. })
     }
 
     /// The approximate encoded size if it may be large, so that the buffer grows once.
@@ -101,6 +117,10 @@ impl<'a> ResultMembers<'a> {
         match self {
             Self::Contents { contents } => contents.encoded_len(),
             Self::Messages { messages, .. } => messages.iter().map(encoded_len).sum(),
+            Self::Blocks { content, structured_content, .. } => {
+                let object = structured_content.map_or(0, |object| object.get().len());
+                content.iter().map(Block::encoded_len).sum::<usize>() + object
+            }
             _ => 0,
         }
     }

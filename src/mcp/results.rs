@@ -10,7 +10,7 @@ use bytes::Bytes;
 use foldhash::fast::RandomState;
 use uri_template::UriTemplate;
 
-use super::version::ContentTypes;
+use super::version::{ContentTypes, ToolMembers};
 use crate::cache::{MemoryBudget, WeighedCache};
 use crate::model::allocated::{allocated, behind_arc, shared_bytes};
 use crate::model::call::List;
@@ -33,6 +33,8 @@ pub(super) enum ResultSubject {
     /// The page of a list after a position, for callers with these labels. What other subjects are visible is decided
     /// before a result is looked up.
     Page(List, Option<String>, CallerLabels),
+    /// The page of the tools after a position, for callers with these labels.
+    Tools(Option<String>, CallerLabels),
     /// The messages of a prompt with these arguments, in these content types.
     Prompt(PromptName, Arc<BTreeMap<String, String>>, ContentTypes),
 }
@@ -47,7 +49,7 @@ impl ResultSubject {
     fn heap(&self) -> usize {
         match self {
             Self::Resource(uri) | Self::Rendered(uri, _) => behind_arc(uri.as_str().len()),
-            Self::Page(_, after, labels) => {
+            Self::Page(_, after, labels) | Self::Tools(after, labels) => {
                 after.as_ref().map_or(0, |after| allocated(after.len())) + labels.heap()
             }
             Self::Prompt(name, arguments, _) => {
@@ -69,12 +71,29 @@ pub(super) enum DialectKey {
     Legacy,
 }
 
+/// The form of a result: that of the method, or that of the tool that stands for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum ResultForm {
+    /// Of the method.
+    Method,
+    /// Of the tool, in the members of a revision, from an offset in the text on.
+    Tool { members: ToolMembers, offset: usize },
+}
+
+impl ResultForm {
+    /// Whether clients can make up any number of such forms.
+    fn is_made_up(self) -> bool {
+        matches!(self, Self::Tool { offset: 1.., .. })
+    }
+}
+
 /// The key of an encoded result, which is the same for all callers who see the subject.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct ResultKey {
     pub(super) agent: AgentId,
     pub(super) dialect: DialectKey,
     pub(super) subject: ResultSubject,
+    pub(super) form: ResultForm,
     /// The timeline of the snapshot.
     pub(super) timeline: u64,
     /// The revision of the subject, not of the agent: results of unchanged subjects survive writes to others.
@@ -102,7 +121,7 @@ impl Results {
 
     /// Caches a new result of an agent of a tenant, if it is likely to be requested again.
     pub(super) fn keep(&self, key: ResultKey, result: &Bytes, tenant: TenantId) {
-        if !key.subject.is_made_up() || self.doorkeeper.admit(&key) {
+        if !(key.subject.is_made_up() || key.form.is_made_up()) || self.doorkeeper.admit(&key) {
             // Copied, since the buffer that it was encoded into is up to twice as long.
             let exact = Bytes::copy_from_slice(result);
             let heap = key.subject.heap() + shared_bytes(&exact);
@@ -143,7 +162,7 @@ mod tests {
     use uri_template::UriTemplate;
     use uuid::Uuid;
 
-    use super::{DOORKEEPER_SLOTS, DialectKey, ResultKey, ResultSubject, Results};
+    use super::{DOORKEEPER_SLOTS, DialectKey, ResultForm, ResultKey, ResultSubject, Results};
     use crate::cache::MemoryBudget;
     use crate::mcp::version::ContentTypes;
     use crate::model::call::List;
@@ -157,7 +176,7 @@ mod tests {
 
     fn key(subject: ResultSubject) -> ResultKey {
         let (agent, dialect) = (AgentId(Uuid::nil()), DialectKey::Legacy);
-        ResultKey { agent, dialect, subject, timeline: 0, revision: Revision(1) }
+        ResultKey { agent, dialect, subject, form: ResultForm::Method, timeline: 0, revision: Revision(1) }
     }
 
     fn uri(text: &str) -> ResourceUri {

@@ -32,7 +32,7 @@ pub(super) struct Capabilities {
     completions: Option<Empty>,
     #[serde(skip_serializing_if = "Option::is_none")]
     logging: Option<Empty>,
-    tools: Empty,
+    tools: Tools,
 }
 
 #[derive(Debug, Serialize)]
@@ -48,6 +48,12 @@ struct Prompts {
     list_changed: bool,
 }
 
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Tools {
+    list_changed: bool,
+}
+
 impl Capabilities {
     /// The capabilities that a revision can declare. Log messages exist only in sessions.
     pub(super) fn of(version: ProtocolVersion) -> Self {
@@ -56,7 +62,7 @@ impl Capabilities {
             prompts: Prompts { list_changed: true },
             completions: version.knows_completions().then_some(Empty {}),
             logging: (version.era() == Era::Legacy).then_some(Empty {}),
-            tools: Empty {},
+            tools: Tools { list_changed: true },
         }
     }
 }

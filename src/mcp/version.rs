@@ -35,6 +35,8 @@ struct Row {
     priming: bool,
     /// The content types of prompt messages.
     content: ContentTypes,
+    /// The members of tools and of their results.
+    tools: ToolMembers,
 }
 
 /// The content types of a revision; each variant includes the ones before it.
@@ -46,6 +48,36 @@ pub enum ContentTypes {
     Audio,
     /// Resource links.
     ResourceLinks,
+}
+
+/// The members of tools and of their results in a revision; each variant includes those before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ToolMembers {
+    /// Name, description and input schema; content.
+    First,
+    /// Annotations.
+    Annotations,
+    /// Title and output schema; structured content.
+    StructuredContent,
+    /// Icons.
+    Icons,
+}
+
+impl ToolMembers {
+    /// Whether a tool has annotations.
+    pub fn have_annotations(self) -> bool {
+        self >= Self::Annotations
+    }
+
+    /// Whether a tool has a title and an output schema, and its result structured content.
+    pub fn have_structured_content(self) -> bool {
+        self >= Self::StructuredContent
+    }
+
+    /// Whether a tool has icons.
+    pub fn have_icons(self) -> bool {
+        self >= Self::Icons
+    }
 }
 
 use Era::{Legacy, Modern};
@@ -62,6 +94,7 @@ const TABLE: [Row; 5] = [
         completions: true,
         priming: false,
         content: ContentTypes::ResourceLinks,
+        tools: ToolMembers::Icons,
     },
     Row {
         version: V2025_11_25,
@@ -73,6 +106,7 @@ const TABLE: [Row; 5] = [
         completions: true,
         priming: true,
         content: ContentTypes::ResourceLinks,
+        tools: ToolMembers::Icons,
     },
     Row {
         version: V2025_06_18,
@@ -84,6 +118,7 @@ const TABLE: [Row; 5] = [
         completions: true,
         priming: false,
         content: ContentTypes::ResourceLinks,
+        tools: ToolMembers::StructuredContent,
     },
     Row {
         version: V2025_03_26,
@@ -95,6 +130,7 @@ const TABLE: [Row; 5] = [
         completions: true,
         priming: false,
         content: ContentTypes::Audio,
+        tools: ToolMembers::Annotations,
     },
     Row {
         version: V2024_11_05,
@@ -106,6 +142,7 @@ const TABLE: [Row; 5] = [
         completions: false,
         priming: false,
         content: ContentTypes::First,
+        tools: ToolMembers::First,
     },
 ];
 
@@ -175,6 +212,11 @@ impl ProtocolVersion {
     /// The content types of prompt messages.
     pub const fn content_types(self) -> ContentTypes {
         self.row().content
+    }
+
+    /// The members of tools and of their results.
+    pub const fn tool_members(self) -> ToolMembers {
+        self.row().tools
     }
 }
 

@@ -41,6 +41,14 @@ pub enum Fault {
     /// No resource or template serves this URI.
     #[error("resource not found: {0}")]
     ResourceNotFound(ResourceUri),
+    /// A tool's result would have more data than it may have, in bytes.
+    #[error("the data has {bytes} bytes, more than the {most} that the result of a tool may have")]
+    ResultTooLarge {
+        /// The number of bytes.
+        bytes: usize,
+        /// The maximum.
+        most: usize,
+    },
     /// The method requires a session.
     #[error("{0} needs a session; send initialize first")]
     SessionRequired(&'static str),
@@ -244,7 +252,7 @@ impl Fault {
             Self::ForbiddenOrigin(_) => Outcome::ForbiddenOrigin,
             Self::UnsupportedMediaType(_) | Self::UnsupportedContentEncoding => Outcome::UnsupportedMediaType,
             Self::NotAcceptable(_) => Outcome::NotAcceptable,
-            Self::PayloadTooLarge(_) => Outcome::PayloadTooLarge,
+            Self::PayloadTooLarge(_) | Self::ResultTooLarge { .. } => Outcome::PayloadTooLarge,
             Self::RateLimited { .. } => Outcome::RateLimited,
             Self::QuotaExceeded { .. } => Outcome::QuotaExceeded,
             Self::Unavailable { .. } => Outcome::Unavailable,

@@ -19,7 +19,7 @@ pub enum ToolSet {
 
 impl ToolSet {
     /// Every set, in the order in which their tools are listed.
-    const ALL: [Self; 3] = [Self::Resources, Self::Prompts, Self::PromptTools];
+    pub const ALL: [Self; 3] = [Self::Resources, Self::Prompts, Self::PromptTools];
 
     /// The value that is stored and sent.
     pub fn as_str(self) -> &'static str {

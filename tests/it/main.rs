@@ -41,5 +41,6 @@ mod sweeps;
 mod tenancy;
 mod timeline;
 mod tokens;
+mod tools;
 mod usage;
 mod writers;

@@ -153,6 +153,7 @@ unknown_key_seconds = 10
 body_bytes = 4194304
 content_bytes = 16777216
 manifest_bytes = 67108864
+tool_result_bytes = 262144
 agents_per_tenant = 10000
 retired_slugs_per_tenant = 100000
 resources_per_agent = 100000

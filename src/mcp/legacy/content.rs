@@ -6,7 +6,7 @@ use crate::mcp::version::ContentTypes;
 use crate::model::message::{ContentKind, EmbeddedResource, PromptMessage, ResourceLink};
 
 /// The messages in supported content types: audio becomes an embedded resource, a resource link becomes text.
-pub(super) fn known(messages: &[PromptMessage], types: ContentTypes) -> Cow<'_, [PromptMessage]> {
+pub(in crate::mcp) fn known(messages: &[PromptMessage], types: ContentTypes) -> Cow<'_, [PromptMessage]> {
     let is_known = |message: &PromptMessage| match message.content.kind {
         ContentKind::Text(_) | ContentKind::Image(_) | ContentKind::Resource(_) => true,
         ContentKind::Audio(_) => types >= ContentTypes::Audio,

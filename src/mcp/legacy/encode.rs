@@ -128,7 +128,7 @@ mod tests {
             format!(
                 concat!(
                     r#"{{"protocolVersion":"{}","capabilities":{{"resources":{{"subscribe":true,"listChanged":true}},"#,
-                    r#""prompts":{{"listChanged":true}},{}"logging":{{}},"tools":{{}}}},"#,
+                    r#""prompts":{{"listChanged":true}},{}"logging":{{}},"tools":{{"listChanged":true}}}},"#,
                     r#""serverInfo":{{"name":"Research \"R\"",{}"version":"{}"}},"instructions":"Read."}}"#
                 ),
                 version.as_str(),
@@ -149,7 +149,7 @@ mod tests {
         let bare = format!(
             concat!(
                 r#"{{"protocolVersion":"2025-11-25","capabilities":{{"resources":{{"subscribe":true,"listChanged":true}},"#,
-                r#""prompts":{{"listChanged":true}},"completions":{{}},"logging":{{}},"tools":{{}}}},"#,
+                r#""prompts":{{"listChanged":true}},"completions":{{}},"logging":{{}},"tools":{{"listChanged":true}}}},"#,
                 r#""serverInfo":{{"name":"a","version":"{}"}}}}"#
             ),
             env!("CARGO_PKG_VERSION")
@@ -159,7 +159,8 @@ mod tests {
 
     #[test]
     fn small_results_are_encoded_exactly() {
-        assert_eq!(text(|out| result(out, ResultMembers::NO_TOOLS, NEWEST)), r#"{"tools":[]}"#);
+        let none = ResultMembers::Tools { tools: Vec::new(), next_cursor: None };
+        assert_eq!(text(|out| result(out, none, NEWEST)), r#"{"tools":[]}"#);
         assert_eq!(EMPTY, b"{}");
     }
 }

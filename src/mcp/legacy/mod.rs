@@ -1,7 +1,7 @@
 //! The dialect of the legacy era: revisions 2024-11-05 to 2025-11-25, with a session opened by `initialize` or without
 //! one.
 
-mod content;
+pub(super) mod content;
 pub mod decode;
 pub mod encode;
 pub mod error;

@@ -66,7 +66,7 @@ fn every_method_of_the_era_is_read() {
             r#"{"ref":{"type":"ref/resource","uri":"a:{b}"},"argument":{"name":"b","value":""},"context":{"arguments":{"c":"d"}}}"#,
             r#"Call(Complete { reference: Template("a:{b}"), argument: "b", value: "" })"#,
         ),
-        ("tools/list", "{}", "Call(ListTools)"),
+        ("tools/list", "{}", "Call(ListTools { cursor: None })"),
         ("resources/subscribe", r#"{"uri":"a:b"}"#, r#"InSession(Subscribe, Ok(Subscribe("a:b")))"#),
         (
             "resources/unsubscribe",
@@ -74,7 +74,8 @@ fn every_method_of_the_era_is_read() {
             r#"InSession(Unsubscribe, Err(InvalidParams("params.uri is required")))"#,
         ),
         ("logging/setLevel", r#"{"level":"error"}"#, "InSession(SetLevel, Ok(SetLevel(Error)))"),
-        ("tools/call", r#"{"name":"t"}"#, "invalid_params: unknown tool: t"),
+        ("tools/call", r#"{"name":"t"}"#, r#"Call(CallTool { name: "t", arguments: "{}" })"#),
+        ("tools/call", r#"{"name":"t","arguments":[]}"#, r#"Call(CallTool { name: "t", arguments: "[]" })"#),
         ("server/discover", "{}", "method_not_found: unknown method: server/discover"),
         ("subscriptions/listen", "{}", "method_not_found: unknown method: subscriptions/listen"),
         ("Resources/List", "[]", "method_not_found: unknown method: Resources/List"),
@@ -93,7 +94,7 @@ fn refused_parameters_are_named() {
         ("resources/list", "[]", "params must be an object"),
         ("resources/list", r#"{"_meta":1}"#, "params._meta must be an object"),
         ("resources/list", r#"{"_meta":[]}"#, "params._meta must be an object"),
-        ("tools/list", r#"{"cursor":"c"}"#, "params.cursor is not a cursor of this list"),
+        ("tools/list", r#"{"cursor":1}"#, "params.cursor must be a string"),
         ("tools/call", "{}", "params.name is required"),
         ("prompts/get", "{}", "params.name is required"),
         ("prompts/get", r#"{"name":""}"#, "unknown prompt: "),
@@ -144,8 +145,8 @@ fn echoed_client_input_is_truncated() {
     let name = format!("{}{}", "x".repeat(255), "ä".repeat(1_000));
     let short = format!("{}…", "x".repeat(255));
     assert_eq!(read(&name, "{}"), format!("method_not_found: unknown method: {short}"));
-    let params = format!(r#"{{"name":{}}}"#, Value::from(name));
-    assert_eq!(read("tools/call", &params), format!("invalid_params: unknown tool: {short}"));
+    let params = format!(r#"{{"name":{}}}"#, Value::from(format!("{name}{}", "x".repeat(512))));
+    assert_eq!(read("prompts/get", &params), format!("invalid_params: unknown prompt: {short}"));
 }
 
 #[test]

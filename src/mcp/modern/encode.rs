@@ -189,7 +189,8 @@ mod tests {
         );
         assert_eq!(list, format!("{subject}{}", tail(60_000, "public")));
 
-        let tools = text(|out| result(out, ResultMembers::NO_TOOLS, public));
+        let tools =
+            text(|out| result(out, ResultMembers::Tools { tools: Vec::new(), next_cursor: None }, public));
         assert_eq!(tools, format!(r#"{{"resultType":"complete","tools":[]{}"#, tail(60_000, "public")));
     }
 
@@ -200,7 +201,7 @@ mod tests {
         let subject = concat!(
             r#"{"resultType":"complete","#,
             r#""supportedVersions":["2026-07-28","2025-11-25","2025-06-18","2025-03-26","2024-11-05"],"#,
-            r#""capabilities":{"resources":{"subscribe":true,"listChanged":true},"prompts":{"listChanged":true},"completions":{},"tools":{}},"instructions":"Read.""#,
+            r#""capabilities":{"resources":{"subscribe":true,"listChanged":true},"prompts":{"listChanged":true},"completions":{},"tools":{"listChanged":true}},"instructions":"Read.""#,
         );
         assert_eq!(text(|out| discover(out, around)), format!("{subject}{}", tail(5, "public")));
 

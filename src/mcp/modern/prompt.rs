@@ -91,12 +91,13 @@ impl<'a> PromptRequest<'a> {
                 "params.requestState is not one that the server sent: it sends none",
             ));
         }
-        let responses = self.responses.0.map(|raw| members("params.inputResponses", raw)).transpose()?;
+        let responses =
+            self.responses.0.map(|raw| members("params.inputResponses", raw.get())).transpose()?;
         let Some(response) = responses.and_then(|responses| responses.get("arguments")) else {
             return Ok(Members::default());
         };
         let called = "params.inputResponses.arguments";
-        let response = members(called, response)?;
+        let response = members(called, response.get())?;
         match response.get("action").and_then(text_of).as_deref() {
             Some("accept") => {}
             Some("decline") => {
@@ -110,7 +111,7 @@ impl<'a> PromptRequest<'a> {
                 return Err(Fault::invalid_params(wrong));
             }
         }
-        let content = response.get("content").map(|raw| members(&format!("{called}.content"), raw));
+        let content = response.get("content").map(|raw| members(&format!("{called}.content"), raw.get()));
         Ok(content.transpose()?.unwrap_or_default())
     }
 }

@@ -12,7 +12,7 @@ const SUPPORTED: [&str; 5] = ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03
 fn capabilities() -> Value {
     json!({
         "resources": {"subscribe": true, "listChanged": true}, "prompts": {"listChanged": true},
-        "completions": {}, "tools": {},
+        "completions": {}, "tools": {"listChanged": true},
     })
 }
 

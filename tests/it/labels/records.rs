@@ -130,6 +130,8 @@ async fn explain_names_labels() {
     let hello = json!([{"role": "user", "content": {"type": "text", "text": "hello"}}]);
     agent.prompt("secret", hello, &["team"]).await;
     agent.template("y:{v}", "t", &["team"]).await;
+    let tools = json!({"tools": ["resources", "prompts", "prompt_tools"]});
+    assert_eq!(agent.replica.admin("PATCH", "/agents/a", Some(tools)).await.status, 200);
     let (none, _) = key(&agent.replica, json!({})).await;
     let (team, _) = key(&agent.replica, json!({"labels": ["team"]})).await;
     let explain = async |id: &str, method: &str, params: Value| {
@@ -147,6 +149,19 @@ async fn explain_names_labels() {
             "invalid_params",
             "unknown resource template: y:{v}",
         ),
+        ("tools/call", json!({"name": "secret"}), "invalid_params", "unknown tool: secret"),
+        (
+            "tools/call",
+            json!({"name": "read_resource", "arguments": {"uri": "x:team"}}),
+            "resource_not_found",
+            "resource not found: x:team",
+        ),
+        (
+            "tools/call",
+            json!({"name": "get_prompt", "arguments": {"name": "secret"}}),
+            "invalid_params",
+            "unknown prompt: secret",
+        ),
     ] {
         let due = json!({"allowed": false, "rule": "label", "code": code, "status": 200, "detail": detail});
         assert_eq!(explain(&none, method, params.clone()).await, due, "{method}");
@@ -155,4 +170,6 @@ async fn explain_names_labels() {
     for params in [json!({"uri": "x:absent"}), json!({"uri": 7}), json!([]), Value::Null] {
         assert_eq!(explain(&none, "resources/read", params).await["rule"], "allowed");
     }
+    assert_eq!(agent.replica.admin("PATCH", "/agents/a", Some(json!({"tools": []}))).await.status, 200);
+    assert_eq!(explain(&none, "tools/call", json!({"name": "secret"})).await["rule"], "allowed");
 }

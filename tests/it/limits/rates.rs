@@ -74,6 +74,12 @@ async fn request_is_charged_the_cost_of_its_method() {
         ("resources/read", json!({"uri": "x:none"}), 20),
         ("prompts/get", json!({"name": "none"}), 30),
         ("completion/complete", complete, 40),
+        ("tools/call", json!({"name": "list_resources"}), 10),
+        ("tools/call", json!({"name": "list_prompts"}), 10),
+        ("tools/call", json!({"name": "read_resource"}), 20),
+        ("tools/call", json!({"name": "get_prompt"}), 30),
+        ("tools/call", json!({"name": "none"}), 30),
+        ("tools/call", json!({}), 60),
         ("ping", json!({}), 60),
         ("no/such/method", json!({}), 60),
     ] {

@@ -214,15 +214,15 @@ async fn resume_beyond_retained_changes_replays_everything() {
     let mut resumed = session.stream(&replica, primed.id.as_deref()).await;
     resumed.next().await.unwrap();
     let mut events = Vec::new();
-    while events.len() < 4 {
+    while events.len() < 5 {
         events.push(resumed.next().await.unwrap());
     }
     let summaries: Vec<_> = events.iter().map(Event::summary).collect();
     assert_eq!(summaries, ["resources", "prompts", "tools", "updated x:a", "updated x:b"]);
     let ids = session.event_ids(&database).await;
     let watermarks: Vec<_> = events.iter().map(|event| event.position(&ids).watermark.0).collect();
-    assert_eq!(watermarks[..3], [0, 0, 0], "the watermark stays until all subjects are sent");
-    assert!(watermarks[3] > 0);
+    assert_eq!(watermarks[..4], [0, 0, 0, 0], "the watermark stays until all subjects are sent");
+    assert!(watermarks[4] > 0);
     resumed.expect_events(&[]).await;
 }
 

@@ -1,0 +1,82 @@
+//! Tools: views of resources and prompts for clients that know only tools. A tool is answered by the use case of the
+//! method that it stands for, with its access, cost, cache and audit subject.
+
+mod arguments;
+pub(super) mod blocks;
+mod call;
+mod list;
+mod listed;
+mod object;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+pub(super) use self::blocks::Block;
+pub(super) use self::listed::ListedTool;
+use super::refusal::Refusal;
+use super::wire::Params;
+use super::wire::members::{Members, text_of};
+use crate::catalog::snapshot::view::View;
+use crate::model::fault::Fault;
+use crate::model::method::CostClass;
+use crate::model::prompt::Prompt;
+use crate::model::tool::{self, FixedTool, ToolSet, can_be_tool};
+
+/// A tool that an agent offers to a caller.
+#[derive(Debug, Clone)]
+enum Tool {
+    /// A tool with a name of its own.
+    Fixed(FixedTool),
+    /// The tool of a prompt.
+    Prompt(Arc<Prompt>),
+}
+
+impl Tool {
+    /// The tool of a name, if the agent offers it and the caller sees it.
+    fn find(view: &View, name: &str) -> Option<Self> {
+        let sets = view.snapshot().description.tools;
+        match FixedTool::parse(name) {
+            Some(fixed) => sets.contains(fixed.set()).then_some(Self::Fixed(fixed)),
+            None if sets.contains(ToolSet::PromptTools) && can_be_tool(name) => {
+                view.get::<Prompt>(name).cloned().map(Self::Prompt)
+            }
+            None => None,
+        }
+    }
+
+    /// The refusal of a tool that is not found.
+    fn refused(view: &View, name: &str) -> Refusal {
+        let sets = view.snapshot().description.tools;
+        let hidden = sets.contains(ToolSet::PromptTools) && can_be_tool(name) && view.hides::<Prompt>(name);
+        Refusal { fault: Fault::unknown("tool", name), hidden, result: None }
+    }
+}
+
+/// The cost of a `tools/call`.
+pub(super) fn cost_of(params: &Params<'_>) -> CostClass {
+    let name = params.string("name").ok().flatten();
+    name.map_or(CostClass::Other, |name| tool::cost_of(&name))
+}
+
+/// The subject of a `tools/call` in the audit log: the URI or the prompt that it reads, otherwise the tool.
+pub(super) fn subject_of<'a>(params: &Params<'a>) -> Option<Cow<'a, str>> {
+    let name = params.string("name").ok().flatten()?;
+    let member = match FixedTool::parse(&name) {
+        Some(FixedTool::ReadResource) => "uri",
+        Some(FixedTool::GetPrompt) => "name",
+        Some(FixedTool::ListResources | FixedTool::ListPrompts) | None => return Some(name),
+    };
+    let arguments = params.object("arguments").ok().flatten().and_then(|raw| Members::read(raw.get()).ok());
+    arguments.and_then(|members| text_of(members.get(member)?)).or(Some(name))
+}
+
+/// Whether a fault of a tool is shown to the model, as a result with `isError`, instead of failing the request.
+fn is_shown(fault: &Fault) -> bool {
+    matches!(
+        fault,
+        Fault::InvalidParams(_)
+            | Fault::MissingArguments(_)
+            | Fault::ResourceNotFound(_)
+            | Fault::ResultTooLarge { .. }
+    )
+}
