@@ -25,7 +25,7 @@ use crate::model::kinds::{Member, each_kind};
 use crate::model::label::Labels;
 use crate::model::limits::UseLimits;
 use crate::model::precondition::Precondition;
-use crate::model::tool::ToolSets;
+use crate::model::tool::ToolSet;
 
 const MANIFEST: &str = include_str!("../../config/demo/research.json");
 const TENANT: &str = "demo";
@@ -101,7 +101,7 @@ async fn agent(identity: &Arc<Identity>, slug: &str) -> Result<(Agent, bool), Fa
         name: "Research Assistant".to_owned(),
         title: Some("Research Assistant".to_owned()),
         instructions: Some("Read beeos://agent/config first: it says what this agent can do.".to_owned()),
-        tools: ToolSets::default(),
+        tools: ToolSet::ALL.into_iter().collect(),
     };
     let new = NewAgent {
         slug: Slug::parse_agent(slug).map_err(form)?,
@@ -142,11 +142,13 @@ fn print(url: &str, agent: &str, key: &SecretKey) -> std::io::Result<()> {
         )
     };
     let prompt = r#"{"name":"research","arguments":{"topic":"量子计算","depth":"deep"}}"#;
+    let tool = r#"{"name":"read_resource","arguments":{"uri":"beeos://agent/config"}}"#;
     let mut out = std::io::stdout().lock();
     writeln!(out, "Waggle serves the demo agent «{agent}». Paste into another terminal:\n")?;
     writeln!(out, "{}", ask("every resource that it has registered", "resources/list", "{}"))?;
     writeln!(out, "{}", ask("one of them", "resources/read", r#"{"uri":"beeos://agent/config"}"#))?;
     writeln!(out, "{}", ask("its prompts", "prompts/list", "{}"))?;
     writeln!(out, "{}", ask("one of them, rendered", "prompts/get", prompt))?;
+    writeln!(out, "{}", ask("a resource, by a tool for clients that know only tools", "tools/call", tool))?;
     out.flush()
 }

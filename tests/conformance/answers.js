@@ -17,6 +17,9 @@ const size = ({ text, blob }) => Buffer.from(text ?? blob, text === undefined ? 
 const EXACT = { uri: 'test://static-text', mimeType: 'text/plain' };
 const TEMPLATED = { uri: 'test://template/a%20%22b%22/data', mimeType: 'application/json' };
 
+/** The names of all tools: each prompt is one. */
+const TOOLS = ['list_resources', 'read_resource', 'list_prompts', 'get_prompt', ...MANIFEST.prompts.map(({ name }) => name)];
+
 /** Every read: its name, the call, and the answer of a server named `server`. */
 export function answers(server, modern) {
     const named = modern ? { _meta: { 'io.modelcontextprotocol/serverInfo': server } } : {};
@@ -29,7 +32,7 @@ export function answers(server, modern) {
             { ...kept, resourceTemplates: MANIFEST.templates.map(listed) },
         ],
         ['prompts', client => client.listPrompts(), { ...kept, prompts: MANIFEST.prompts.map(listed) }],
-        ['tools', client => client.listTools(), { ...kept, tools: [] }],
+        ['tools', async client => (await client.listTools()).tools.map(({ name }) => name), TOOLS],
         [
             'an exact resource',
             client => client.readResource({ uri: EXACT.uri }),

@@ -44,7 +44,7 @@ function capabilities(revision) {
         completions: {},
         prompts: { listChanged: true },
         resources: { listChanged: true, subscribe: true },
-        tools: {},
+        tools: { listChanged: true },
     };
     return revision === MODERN ? both : { ...both, logging: {} };
 }

@@ -6,18 +6,22 @@ import { after, test } from 'node:test';
 import { CLIENTS, CREDENTIALS, fillsForms, isRefused, isNotified, lacksArguments, reads } from './clients.js';
 import { Gateway } from './gateway.js';
 import { conform } from './suite.js';
+import { asks, asksInPython, skip } from './tools.js';
 
 const REVISIONS = ['2025-11-25', '2026-07-28'];
+const TOOLS = ['resources', 'prompts', 'prompt_tools'];
 
-/** Creates an agent with the manifest; resolves to its MCP endpoint. */
-async function agent(gateway, id, access) {
-    await gateway.admin('POST', '/agents', { id, tenant: 'acme', name: id, access });
-    const manifest = JSON.parse(await readFile(join(import.meta.dirname, 'manifest.json'), 'utf8'));
+/** Creates an agent with a manifest; resolves to its MCP endpoint. */
+async function agent(gateway, id, access, file = join(import.meta.dirname, 'manifest.json')) {
+    await gateway.admin('POST', '/agents', { id, tenant: 'acme', name: id, access, tools: TOOLS });
+    const manifest = JSON.parse(await readFile(file, 'utf8'));
     await gateway.admin('PUT', `/agents/${id}/manifest`, { ...manifest, agent: id });
     return `${gateway.url}/${id}/mcp`;
 }
 
-/** Starts the gateway and registers a public agent, one with a valid and a revoked key, and one that changes. */
+const DEMO = join(import.meta.dirname, '../../config/demo/research.json');
+
+/** Starts the gateway and registers a public agent, one with a valid and a revoked key, one that changes, and the demo. */
 async function register(gateway) {
     await gateway.start();
     await gateway.admin('POST', '/tenants', { id: 'acme', name: 'Acme' });
@@ -28,7 +32,9 @@ async function register(gateway) {
     await gateway.admin('DELETE', `/keys/${id}`);
     const changing = await agent(gateway, 'changing', 'key');
     const { key: changingKey } = await gateway.admin('POST', '/agents/changing/keys', { name: 'good' });
-    return { open, keyed, key, revoked, changing, changingKey };
+    const demo = await agent(gateway, 'research', 'key', DEMO);
+    const { key: demoKey } = await gateway.admin('POST', '/agents/research/keys', { name: 'good' });
+    return { open, keyed, key, revoked, changing, changingKey, demo, demoKey };
 }
 
 const gateway = new Gateway();
@@ -36,10 +42,11 @@ for (const signal of ['SIGINT', 'SIGTERM']) {
     process.once(signal, () => gateway.stop().finally(() => process.exit(1)));
 }
 after(() => gateway.stop());
-const { open, keyed, key, revoked, changing, changingKey } = await register(gateway).catch(async error => {
+const registered = await register(gateway).catch(async error => {
     await gateway.stop();
     throw error;
 });
+const { open, keyed, key, revoked, changing, changingKey, demo, demoKey } = registered;
 
 for (const revision of REVISIONS) {
     test(`the official suite passes at ${revision}`, async t => {
@@ -65,4 +72,12 @@ for (const [name, client] of Object.entries(CLIENTS)) {
             isNotified(client, changing, headers(changingKey), write));
         test(`${name} is refused with a revoked key in ${header}`, () => isRefused(client, keyed, headers(revoked)));
     }
+}
+
+for (const [name, client] of Object.entries(CLIENTS)) {
+    test(`${name} answers questions by tools alone`, () => asks(client, demo, CREDENTIALS['X-Agent-API-Key'](demoKey)));
+}
+for (const mode of ['legacy', 'auto', '2026-07-28']) {
+    test(`SDK for Python, connecting as ${mode}, answers questions by tools alone`, { skip }, () =>
+        asksInPython(mode, demo, demoKey));
 }

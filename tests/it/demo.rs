@@ -64,7 +64,7 @@ async fn post(http: &Client, command: &str) -> Value {
 }
 
 /// The expected answers of the commands.
-fn answers() -> [Value; 4] {
+fn answers() -> [Value; 5] {
     let manifest = manifest();
     let resources = manifest["resources"].as_array().unwrap();
     assert_eq!(resources.len(), 7);
@@ -82,7 +82,9 @@ fn answers() -> [Value; 4] {
     let text = "深入研究量子计算。提供涵盖近期进展、主要参与者和实际应用的全面摘要。";
     let messages = json!([{"role": "user", "content": {"type": "text", "text": text}}]);
     let prompt_result = json!({"description": prompt["description"], "messages": messages});
-    [json!({"resources": listed}), json!({"contents": contents}), json!({"prompts": [prompt]}), prompt_result]
+    let tool_result = json!({"content": [{"type": "text", "text": config["contents"][0]["text"]}]});
+    let (resources, contents) = (json!({"resources": listed}), json!({"contents": contents}));
+    [resources, contents, json!({"prompts": [prompt]}), prompt_result, tool_result]
         .map(|result| json!({"jsonrpc": "2.0", "id": 1, "result": result}))
 }
 
@@ -117,8 +119,8 @@ fn listed(resource: &Value) -> Value {
 async fn demo_key_and_changes_survive_restart() {
     let site = Site::new();
     let first = site.start("demo").await;
-    let printed = commands(&site, 4).await;
-    assert_eq!(printed.len(), 4);
+    let printed = commands(&site, 5).await;
+    assert_eq!(printed.len(), 5);
     let expected = answers();
     for (command, expected) in printed.iter().zip(&expected) {
         assert_eq!(normalized(command), FORM, "{command}");
@@ -134,9 +136,10 @@ async fn demo_key_and_changes_survive_restart() {
 
     let second = site.start("demo").await;
     // Both starts append to one file.
-    let all = commands(&site, 8).await;
-    assert_eq!(all[4..], printed, "the same key");
+    let all = commands(&site, 10).await;
+    assert_eq!(all[5..], printed, "the same key");
     assert_eq!(paste(&site, &printed[1]).await["result"]["contents"][0]["text"], "changed");
+    assert_eq!(paste(&site, &printed[4]).await["result"]["content"][0]["text"], "changed");
     assert_eq!(without_times(paste(&site, &printed[3]).await), expected[3]);
     assert_eq!(second.stop().await.code(), Some(0));
 }
@@ -147,7 +150,7 @@ async fn demo_runs_on_a_given_database() {
     let operator = SecretKey::generate(KeyKind::Operator, &mut rand::rng());
     let site = Site::new().set("DATABASE_URL", url).set("WAGGLE_ADMIN__OPERATOR_KEY", operator.reveal());
     let gateway = site.start("demo").await;
-    for (command, expected) in commands(&site, 4).await.iter().zip(&answers()) {
+    for (command, expected) in commands(&site, 5).await.iter().zip(&answers()) {
         assert_eq!(without_times(paste(&site, command).await), *expected, "{command}");
     }
     assert!(!site.operator_file().exists());
