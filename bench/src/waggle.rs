@@ -25,7 +25,7 @@ const TENANT: &str = "bench";
 const START: Duration = Duration::from_mins(2);
 const CALL: Duration = Duration::from_secs(10);
 /// Limits above what the benchmark reaches, so that they are checked and never refuse.
-const HIGH_LIMITS: [(&str, &str); 11] = [
+const HIGH_LIMITS: [(&str, &str); 12] = [
     ("WAGGLE_SERVER__DRAIN_SECONDS", "0"),
     ("WAGGLE_SERVER__CONNECTIONS_PER_ADDRESS", "100000"),
     ("WAGGLE_LIMITS__STREAMS_PER_KEY", "100000"),
