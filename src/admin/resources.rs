@@ -12,7 +12,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use super::definition::checks::{DefinitionInput, Description, MimeText, Name, checked_mime, decoded};
+use super::definition::checks::{
+    self, DefinitionInput, Description, MOST_RAW, MimeText, Name, checked_mime, decoded,
+};
 use super::definition::form::{Form, content};
 use super::definition::routes::routes_by_query;
 use super::definitions::CatalogCall;
@@ -25,7 +27,7 @@ use crate::model::content::ContentHash;
 use crate::model::definition::DefinitionKind;
 use crate::model::fault::Fault;
 use crate::model::ids::ResourceUri;
-use crate::model::json::Object;
+use crate::model::json::{Object, raw_text};
 use crate::model::label::{Label, Labels};
 use crate::model::resource::{Definition, NewPart, NewResource, PartKind, Resource};
 
@@ -68,6 +70,10 @@ struct ContentInput {
     blob: Option<String>,
     mime_type: Option<MimeText>,
     uri: Option<String>,
+    /// At most 64 KiB, of all contents of the resource together.
+    #[serde(rename = "_meta")]
+    #[schema(value_type = Option<Object>)]
+    meta: Option<Box<RawValue>>,
 }
 
 impl ContentInput {
@@ -87,7 +93,8 @@ impl ContentInput {
         let uri = uri.map_err(|error| wrong(&format!(".uri {error}")))?;
         let field = format!("contents[{index}].mimeType");
         let mime_type = self.mime_type.map(|mime| checked_mime(&field, mime)).transpose()?;
-        Ok(NewPart::new(uri, mime_type, kind, bytes))
+        let meta = checks::meta(&format!("contents[{index}]._meta"), self.meta)?;
+        Ok(NewPart::new(uri, mime_type, kind, bytes).with_meta(meta))
     }
 }
 
@@ -119,6 +126,9 @@ struct ContentView {
     mime_type: Option<String>,
     #[serde(flatten)]
     body: BodyView,
+    #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    meta: Option<Box<RawValue>>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -158,6 +168,12 @@ impl Form for Resource {
         if parts.iter().map(|part| part.bytes.len()).sum::<usize>() > content_bytes {
             return Err(Fault::PayloadTooLarge(content_bytes));
         }
+        // They are in memory with the definition, unlike the contents.
+        let metas = parts.iter().filter_map(|new| raw_text(new.part.meta.as_deref()));
+        if metas.map(str::len).sum::<usize>() > MOST_RAW {
+            let wrong = format!("contents: all _meta together exceed {MOST_RAW} bytes");
+            return Err(Fault::invalid_params(wrong));
+        }
         Ok(NewResource { uri, definition, labels: input.labels.unwrap_or_default(), parts })
     }
 
@@ -177,6 +193,7 @@ impl Form for Resource {
             body: body(part.kind, content(bytes, part.hash)),
             uri: part.uri,
             mime_type: part.mime_type,
+            meta: part.meta,
         });
         let contents = Some(contents.collect());
         Ok(ResourceView { uri, definition, labels, size: None, contents })

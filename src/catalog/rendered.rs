@@ -139,7 +139,7 @@ fn size(contents: &Contents) -> usize {
 }
 
 /// Adds a message for each part of what one refers to, with the same role, annotations and metadata, and the MIME type
-/// of the reference if it has one. A resource without contents is embedded as an empty text.
+/// and `_meta` of the reference if it has them. A resource without contents is embedded as an empty text.
 fn embed(
     messages: &mut Vec<PromptMessage>,
     naming: &PromptMessage,
@@ -159,7 +159,7 @@ fn embed(
             mime_type: mime_type.map(str::to_owned),
             text,
             blob,
-            meta: reference.meta.clone(),
+            meta: reference.meta.as_ref().or(part.meta.as_ref()).cloned(),
         };
         let ContentBlock { annotations, meta, .. } = naming.content.clone();
         let content = ContentBlock { kind: ContentKind::Resource(resource), annotations, meta };

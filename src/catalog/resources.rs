@@ -29,19 +29,20 @@ pub struct RawContent {
 }
 
 impl RawContent {
-    /// The resource with this as its only content, which keeps the labels of the resource, and the URI and
-    /// the type of the content that it replaces.
+    /// The resource with this as its only content, which keeps the labels of the resource, and the URI,
+    /// the type and `_meta` of the content that it replaces.
     ///
     /// # Errors
     /// [`Fault::InvalidParams`] if there are several contents.
     fn of(self, uri: ResourceUri, old: Option<&Resource>) -> Result<NewResource, Fault> {
         let Self { mime_type, bytes } = self;
         let mut definition = old.map_or_else(|| named_after(&uri), |old| old.definition.clone());
-        let (mut part_uri, mut part_type, mut kind) = (None, None, None);
+        let (mut part_uri, mut part_type, mut kind, mut meta) = (None, None, None, None);
         match old.map_or(&[][..], |old| &old.parts) {
             [] => {}
             [part] => {
                 (part_uri, part_type, kind) = (part.uri.clone(), part.mime_type.clone(), Some(part.kind));
+                meta.clone_from(&part.meta);
             }
             parts => {
                 let wrong = format!(
@@ -63,7 +64,7 @@ impl RawContent {
             None => PartKind::of(named, &bytes),
         };
         let labels = old.map(|old| old.labels.clone()).unwrap_or_default();
-        let parts = vec![NewPart::new(part_uri, part_type, kind, bytes)];
+        let parts = vec![NewPart::new(part_uri, part_type, kind, bytes).with_meta(meta)];
         Ok(NewResource { uri, definition, labels, parts })
     }
 }

@@ -4,6 +4,7 @@ use base64::display::Base64Display;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 use serde::ser::{Error, Serializer};
+use serde_json::value::RawValue;
 
 use crate::model::call::{Content, Contents};
 use crate::model::resource::PartKind;
@@ -38,6 +39,8 @@ struct EncodedContent<'a> {
     text: Option<Text<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     blob: Option<Blob<'a>>,
+    #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
+    meta: Option<&'a RawValue>,
 }
 
 impl<'a> EncodedContent<'a> {
@@ -46,7 +49,8 @@ impl<'a> EncodedContent<'a> {
             PartKind::Text => (Some(Text(&part.bytes)), None),
             PartKind::Blob => (None, Some(Blob(&part.bytes))),
         };
-        Self { uri: contents.uri_of(part).as_str(), mime_type: contents.mime_type_of(part), text, blob }
+        let (uri, mime_type) = (contents.uri_of(part).as_str(), contents.mime_type_of(part));
+        Self { uri, mime_type, text, blob, meta: part.meta.as_deref() }
     }
 }
 

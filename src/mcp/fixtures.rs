@@ -41,7 +41,7 @@ fn uri(text: &str) -> ResourceUri {
 
 fn content(own_uri: Option<&str>, mime: Option<&str>, kind: PartKind, bytes: &'static [u8]) -> Content {
     let bytes = Bytes::from_static(bytes);
-    Content { uri: own_uri.map(uri), mime_type: mime.map(str::to_owned), kind, bytes }
+    Content { uri: own_uri.map(uri), mime_type: mime.map(str::to_owned), kind, bytes, meta: None }
 }
 
 /// A resource with nothing but its name.

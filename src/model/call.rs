@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use serde_json::value::RawValue;
 
 use super::ids::ResourceUri;
 use super::message::PromptMessage;
@@ -105,17 +106,20 @@ pub struct Content {
     pub kind: PartKind,
     /// Decoded.
     pub bytes: Bytes,
+    /// `_meta` as registered.
+    pub meta: Option<Box<RawValue>>,
 }
 
 impl Content {
     /// A stored part with its bytes.
     pub fn stored(part: &Part, bytes: Bytes) -> Self {
-        Self { uri: part.uri.clone(), mime_type: part.mime_type.clone(), kind: part.kind, bytes }
+        let (uri, mime_type, meta) = (part.uri.clone(), part.mime_type.clone(), part.meta.clone());
+        Self { uri, mime_type, kind: part.kind, bytes, meta }
     }
 
     /// A text of the resource's own URI and MIME type.
     pub fn text(bytes: Bytes) -> Self {
-        Self { uri: None, mime_type: None, kind: PartKind::Text, bytes }
+        Self { uri: None, mime_type: None, kind: PartKind::Text, bytes, meta: None }
     }
 }
 

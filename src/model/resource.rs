@@ -108,7 +108,7 @@ fn is_text(bytes: &[u8]) -> bool {
 }
 
 /// A part of a resource's content, without its bytes.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Part {
     /// URI of the part, if it differs from the resource's.
     pub uri: Option<ResourceUri>,
@@ -120,10 +120,20 @@ pub struct Part {
     pub hash: ContentHash,
     /// Size of the decoded bytes.
     pub size: u64,
+    /// `_meta` as sent.
+    pub meta: Option<Box<RawValue>>,
+}
+
+impl PartialEq for Part {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.uri, &self.mime_type, self.kind, self.hash, self.size)
+            == (&other.uri, &other.mime_type, other.kind, other.hash, other.size)
+            && raw_text(self.meta.as_deref()) == raw_text(other.meta.as_deref())
+    }
 }
 
 /// A part with its bytes, to be stored.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct NewPart {
     /// The part.
     pub part: Part,
@@ -140,8 +150,16 @@ impl NewPart {
             kind,
             hash: ContentHash::of(&bytes),
             size: u64::try_from(bytes.len()).unwrap_or(u64::MAX),
+            meta: None,
         };
         Self { part, bytes }
+    }
+
+    /// The part with this `_meta`.
+    #[must_use]
+    pub fn with_meta(mut self, meta: Option<Box<RawValue>>) -> Self {
+        self.part.meta = meta;
+        self
     }
 }
 
@@ -281,6 +299,7 @@ impl DefinitionKind for Resource {
             + self.labels.heap()
             + allocated(self.parts.capacity() * size_of::<Part>())
             + texts(self.parts.iter().filter_map(|part| part.mime_type.as_deref()))
+            + texts(self.parts.iter().filter_map(|part| raw_text(part.meta.as_deref())))
             + uris.map(|uri| behind_arc(uri.as_str().len())).sum::<usize>()
     }
 
@@ -333,6 +352,7 @@ fn fingerprint<'a>(
             .part(part.mime_type.as_deref().unwrap_or_default())
             .part(part.kind.as_str())
             .part(part.hash.0)
+            .unless_default(&part.meta.as_deref().map(RawValue::get))
     };
     parts.fold(known, add).unless_default(labels).digest()
 }

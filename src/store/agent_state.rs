@@ -61,7 +61,7 @@ macro_rules! agent_rows {
              d.meta, nullif(d.labels, '{}'), null, null, null, null, d.revision, null, d.last_modified \
              from resources d where " + $resources
             + " union all select 3, d.uri, d.part_uri, null, null, d.mime_type, null, null, \
-             null, null, null, d.kind, d.hash, d.ordinal, d.size, null, null \
+             d.meta, null, null, d.kind, d.hash, d.ordinal, d.size, null, null \
              from resource_contents d where " + $parts
             + " union all select 4, d.uri_template, d.name, d.title, d.description, d.mime_type, d.annotations, d.icons, \
              d.meta, nullif(d.labels, '{}'), d.completions, null, d.body, null, d.revision, null, null \

@@ -9,6 +9,7 @@ use super::definitions::{Batch, NewRow, RemovalBatch, Table, delete, select, sor
 use super::tagged_rows::{Source, TaggedRow, TaggedRows, set};
 use super::write::{Log, Write, logged};
 use crate::model::ids::{AgentRef, ResourceUri};
+use crate::model::json::raw_text;
 use crate::model::resource::{Definition, NewResource, Part, PartKind, Resource};
 use crate::model::scope::Revision;
 
@@ -34,6 +35,7 @@ struct PartRow {
     kind: String,
     hash: Vec<u8>,
     size: i64,
+    meta: Option<String>,
 }
 
 impl TryFrom<TaggedRow> for Resource {
@@ -72,6 +74,7 @@ impl TryFrom<TaggedRow> for PartRow {
             kind: set(row.kind)?,
             hash: set(row.hash)?,
             size: set(row.number)?,
+            meta: row.meta,
         })
     }
 }
@@ -117,6 +120,7 @@ impl TryFrom<PartRow> for Part {
             },
             hash: hash(row.hash)?,
             size: u64::try_from(row.size).map_err(|_| StoreError::Unreadable("content size"))?,
+            meta: raw(row.meta)?,
         })
     }
 }
@@ -157,7 +161,7 @@ impl Table for Resource {
         let parts = select!(
             PartRow,
             (connection, agent, only),
-            "select uri, ordinal, part_uri, mime_type, kind, hash, size from resource_contents",
+            "select uri, ordinal, part_uri, mime_type, kind, hash, size, meta from resource_contents",
             "(tenant, agent, uri) in (select $1::uuid, $2::uuid, unnest($3::text[]))"
         );
         join(sorted(rows)?, parts)
@@ -190,7 +194,8 @@ impl Table for Resource {
     }
 
     fn size(new: &NewResource) -> usize {
-        size(&new.definition) + joined(&new.labels).len()
+        let metas = new.parts.iter().filter_map(|new| raw_text(new.part.meta.as_deref()));
+        size(&new.definition) + joined(&new.labels).len() + metas.map(str::len).sum::<usize>()
     }
 
     async fn upsert(
@@ -201,7 +206,7 @@ impl Table for Resource {
         let uris: Vec<_> = batch.rows.iter().map(|row| row.new.uri.as_str()).collect();
         let columns: Columns<'_> = batch.rows.iter().map(|row| &row.new.definition).collect();
         let labels: Vec<_> = batch.rows.iter().map(|row| joined(&row.new.labels)).collect();
-        let Parts { uris: part_of, ordinals, part_uris, mime_types, kinds, hashes, sizes } =
+        let Parts { uris: part_of, ordinals, part_uris, mime_types, kinds, hashes, sizes, metas } =
             batch.rows.iter().filter(|row| row.renewed.is_some()).flat_map(|row| numbered(row.new)).collect();
         let (lost_of, lost): (Vec<_>, Vec<_>) = batch.rows.iter().flat_map(lost_parts).unzip();
         upsert!(
@@ -211,7 +216,7 @@ impl Table for Resource {
                 (tenant, agent, labels, uri, name, title, description, mime_type, annotations, icons, meta, source,
                 revision, last_modified)
                 select $10, $11, string_to_array(labels, ' '), uri, name, title, description, mime_type, annotations,
-                icons, meta, 'inline', $34, $15 from unnest($16::text[], $17::text[], $18::text[], $19::text[],
+                icons, meta, 'inline', $35, $15 from unnest($16::text[], $17::text[], $18::text[], $19::text[],
                 $20::text[], $21::text[], $22::text[], $23::text[], $24::text[]) as new (uri, name, title,
                 description, mime_type, annotations, icons, meta, labels)
                 on conflict (tenant, agent, uri) do update set
@@ -222,17 +227,17 @@ impl Table for Resource {
             ),
             lost as (
                 delete from resource_contents where (tenant, agent, uri, ordinal) in (
-                    select $10::uuid, $11::uuid, unnest($32::text[]), unnest($33::integer[])
+                    select $10::uuid, $11::uuid, unnest($33::text[]), unnest($34::integer[])
                 )
             ),
             parts as (
                 insert into resource_contents
-                (tenant, agent, uri, ordinal, part_uri, mime_type, kind, hash, size)
+                (tenant, agent, uri, ordinal, part_uri, mime_type, kind, hash, size, meta)
                 select $10, $11, new.* from unnest($25::text[], $26::integer[], $27::text[], $28::text[], $29::text[],
-                $30::bytea[], $31::bigint[]) as new
+                $30::bytea[], $31::bigint[], $32::text[]) as new
                 on conflict (tenant, agent, uri, ordinal) do update set
                 part_uri = excluded.part_uri, mime_type = excluded.mime_type, kind = excluded.kind,
-                hash = excluded.hash, size = excluded.size
+                hash = excluded.hash, size = excluded.size, meta = excluded.meta
             )",
             &uris as &[&str],
             &columns.names as &[&str],
@@ -250,6 +255,7 @@ impl Table for Resource {
             &kinds as &[&str],
             &hashes as &[&[u8]],
             &sizes,
+            &metas as &[Option<&str>],
             &lost_of as &[&str],
             &lost,
             batch.revision.0,
@@ -303,6 +309,7 @@ struct Parts<'p> {
     kinds: Vec<&'static str>,
     hashes: Vec<&'p [u8]>,
     sizes: Vec<i64>,
+    metas: Vec<Option<&'p str>>,
 }
 
 impl<'p> FromIterator<(i32, &'p str, &'p Part)> for Parts<'p> {
@@ -316,6 +323,7 @@ impl<'p> FromIterator<(i32, &'p str, &'p Part)> for Parts<'p> {
             columns.kinds.push(part.kind.as_str());
             columns.hashes.push(&part.hash.0);
             columns.sizes.push(i64::try_from(part.size).unwrap_or(i64::MAX));
+            columns.metas.push(raw_text(part.meta.as_deref()));
         }
         columns
     }

@@ -48,8 +48,8 @@ fn manifest() -> Value {
             {
                 "uri": "x:two", "name": "two", "annotations": {"lastModified": "2026-01-02T03:04:05Z"},
                 "contents": [
-                    {"uri": "x:two/1", "mimeType": "text/markdown", "text": "#"},
-                    {"mimeType": "image/png", "blob": "AAH/"},
+                    {"uri": "x:two/1", "mimeType": "text/markdown", "text": "#", "_meta": {"example.com/part": [1]}},
+                    {"mimeType": "image/png", "blob": "AAH/", "_meta": {}},
                 ],
             },
         ],
@@ -142,8 +142,8 @@ fn cases(manifest: &Value, revision: &str) -> Vec<Case> {
         (
             "x:two",
             json!([
-                {"uri": "x:two/1", "mimeType": "text/markdown", "text": "#"},
-                {"uri": "x:two", "mimeType": "image/png", "blob": "AAH/"},
+                {"uri": "x:two/1", "mimeType": "text/markdown", "text": "#", "_meta": {"example.com/part": [1]}},
+                {"uri": "x:two", "mimeType": "image/png", "blob": "AAH/", "_meta": {}},
             ]),
         ),
         (
@@ -211,8 +211,10 @@ fn prompt_cases(revision: &str) -> Vec<(Value, Value)> {
             "description": "d", "mimeType": "text/plain", "size": 4,
         }))
     };
-    let mut first = embedded(json!({"uri": "x:two/1", "mimeType": "text/markdown", "text": "#"}));
-    let mut second = embedded(json!({"uri": "x:two", "mimeType": "image/png", "blob": "AAH/"}));
+    let mut first = embedded(json!({
+        "uri": "x:two/1", "mimeType": "text/markdown", "text": "#", "_meta": {"example.com/part": [1]},
+    }));
+    let mut second = embedded(json!({"uri": "x:two", "mimeType": "image/png", "blob": "AAH/", "_meta": {}}));
     for part in [&mut first, &mut second] {
         part["content"]["annotations"] = json!({"audience": ["user"]});
     }

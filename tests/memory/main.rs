@@ -70,6 +70,7 @@ fn resource(number: usize) -> Resource {
         kind: PartKind::Text,
         hash: ContentHash::of(&number.to_be_bytes()),
         size: 1,
+        meta: None,
     };
     Resource {
         uri: ResourceUri::parse(&format!("https://example.com/handbook/{number:07}")).unwrap(),

@@ -74,12 +74,12 @@ async fn raw_content_replaces_the_content_and_keeps_the_definition() {
     replica.acme("a").await;
     let mut shown_as = json!({
         "uri": "x:1", "name": "n", "title": "t", "mimeType": "image/png", "_meta": {"a": 1},
-        "contents": [{"blob": "AA==", "uri": "x:own"}],
+        "contents": [{"blob": "AA==", "uri": "x:own", "_meta": {"b": 2}}],
     });
     assert_eq!(replica.admin("PUT", &resource("a", "x:1"), Some(shown_as.clone())).await.status, 201);
     let written = |revision| answered(200, Some(revision), &Value::Null);
     assert_eq!(put(&replica, "x:1", Some(CURL), b"bytes").await, written(3));
-    shown_as["contents"] = json!([{"blob": "Ynl0ZXM=", "uri": "x:own"}]);
+    shown_as["contents"] = json!([{"blob": "Ynl0ZXM=", "uri": "x:own", "_meta": {"b": 2}}]);
     assert_eq!(
         definition(&replica, "x:1").await,
         shown_as,
@@ -88,7 +88,7 @@ async fn raw_content_replaces_the_content_and_keeps_the_definition() {
     assert_eq!(put(&replica, "x:1", Some(CURL), b"bytes").await, written(3), "nothing changed");
     assert_eq!(put(&replica, "x:1", Some("text/plain"), b"bytes").await, written(4));
     shown_as["mimeType"] = json!("text/plain");
-    shown_as["contents"] = json!([{"text": "bytes", "uri": "x:own"}]);
+    shown_as["contents"] = json!([{"text": "bytes", "uri": "x:own", "_meta": {"b": 2}}]);
     assert_eq!(definition(&replica, "x:1").await, shown_as);
     let none = replica.admin("GET", &content("x:none"), None).await;
     assert_eq!(normalized(&none), problem(404, "not_found", "no such resource"));

@@ -151,14 +151,17 @@ async fn prompt_arguments_unusable_in_a_template_are_refused() {
 async fn embedded_reference_keeps_its_metadata_and_type() {
     let (_database, replica) = gateway().await;
     let key = replica.acme("a").await;
-    replica.put("a", "x:text", "registered").await;
+    let text = json!({"name": "n", "contents": [{"text": "registered", "_meta": {"own": 2}}]});
+    let path = crate::support::app::resource("a", "x:text");
+    assert_eq!(replica.admin("PUT", &path, Some(text)).await.status, 201);
     let empty = json!({"name": "n", "mimeType": "text/csv", "contents": []});
     let path = crate::support::app::resource("a", "x:empty");
     assert_eq!(replica.admin("PUT", &path, Some(empty)).await.status, 201);
     let embedded =
         |resource: Value| json!({"role": "user", "content": {"type": "resource", "resource": resource}});
     let named = json!({"uri": "x:text", "mimeType": "text/markdown", "_meta": {"a": 1}});
-    let body = json!({"messages": [embedded(named), embedded(json!({"uri": "x:empty", "_meta": {}}))]});
+    let named = [named, json!({"uri": "x:empty", "_meta": {}}), json!({"uri": "x:text"})];
+    let body = json!({"messages": named.map(embedded)});
     assert_eq!(put(&replica, "p", &body.to_string()).await["status"], 201);
     let got = replica.http.call("a", &key, "prompts/get", json!({"name": "p"})).await;
     let expected = json!([
@@ -166,6 +169,7 @@ async fn embedded_reference_keeps_its_metadata_and_type() {
             json!({"uri": "x:text", "mimeType": "text/markdown", "text": "registered", "_meta": {"a": 1}})
         ),
         embedded(json!({"uri": "x:empty", "mimeType": "text/csv", "text": "", "_meta": {}})),
+        embedded(json!({"uri": "x:text", "text": "registered", "_meta": {"own": 2}})),
     ]);
     assert_eq!(got["result"]["messages"], expected);
 }

@@ -56,6 +56,31 @@ async fn resource_is_created_read_replaced_touched_and_deleted() {
 }
 
 #[tokio::test]
+async fn meta_of_contents_is_stored_and_read_as_sent() {
+    let (_database, replica) = gateway().await;
+    let key = replica.acme("a").await;
+    let body = |meta: &str| {
+        format!(r#"{{"name":"n","contents":[{{"text":"t","_meta":{meta}}},{{"blob":"AA=="}}]}}"#)
+    };
+    let sent = r#"{"example.com/z":12345678901234567890123,  "a":-0.0, "\u00e9" : "\/" }"#;
+    let written = |revision| answered(200, Some(revision), &Value::Null);
+    assert_eq!(put(&replica, "x:1", &body(sent)).await, answered(201, Some(2), &Value::Null));
+    assert_eq!(put(&replica, "x:1", &body(sent)).await, written(2), "nothing changed");
+    let contents =
+        |own: &str| format!(r#""contents":[{{{own}"text":"t","_meta":{sent}}},{{{own}"blob":"AA=="}}]"#);
+    assert_eq!(get(&replica, "x:1").await, format!(r#"{{"uri":"x:1","name":"n",{}}}"#, contents("")));
+    let read = json!({"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": {"uri": "x:1"}});
+    let answer = async || replica.http.post("a", &key, &read).await.text();
+    let expected = format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{{}}}}}"#, contents(r#""uri":"x:1","#));
+    // Encoded, and cached.
+    assert_eq!([answer().await, answer().await], [expected.clone(), expected]);
+    assert_eq!(put(&replica, "x:1", &body("{}")).await, written(3));
+    assert!(answer().await.contains(r#""text":"t","_meta":{}}"#));
+    assert_eq!(put(&replica, "x:1", &body("null")).await, written(4));
+    assert!(!answer().await.contains("_meta"));
+}
+
+#[tokio::test]
 async fn listed_resource_has_definition_and_size_but_no_content() {
     let (_database, replica) = gateway().await;
     replica.acme("a").await;

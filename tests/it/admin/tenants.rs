@@ -120,7 +120,7 @@ async fn unknown_members_and_parameters_are_refused_by_name() {
             problem(
                 400,
                 "invalid_params",
-                "contents[0]: unknown field `txt`, expected one of `text`, `blob`, `mimeType`, `uri` at line 1 column 30",
+                "contents[0]: unknown field `txt`, expected one of `text`, `blob`, `mimeType`, `uri`, `_meta` at line 1 column 30",
             ),
         ),
     ] {

@@ -195,6 +195,7 @@ async fn invalid_contents_are_refused() {
         |why: &str| format!("contents[0].blob: not base64{why}; expected the standard alphabet of RFC 4648");
     let no_uri = "contents[0].uri is not an absolute URI of RFC 3986";
     let long = format!(r#"[{{"text":"","uri":"x:{}"}}]"#, "a".repeat(3_000));
+    let meta = |bytes: usize| format!(r#"{{"k":"{}"}}"#, "v".repeat(bytes - 8));
     for (contents, detail) in [
         ("null", "contents: invalid type: null, expected a sequence at line 1 column 27"),
         ("{}", "contents: invalid type: map, expected a sequence at line 1 column 23"),
@@ -235,6 +236,16 @@ async fn invalid_contents_are_refused() {
         (r#"[{"text":"","uri":"x:%zz"}]"#, no_uri),
         (&long, "contents[0].uri is longer than 2048 bytes"),
         (r#"[{"text":"","mimeType":"nonsense"}]"#, "contents[0].mimeType is not a MIME type"),
+        (r#"[{"text":"","_meta":[]}]"#, "contents[0]._meta must be an object"),
+        (r#"[{"text":""},{"blob":"","_meta":"x"}]"#, "contents[1]._meta must be an object"),
+        (
+            &format!(r#"[{{"text":"","_meta":{}}}]"#, meta(65_537)),
+            "contents[0]._meta is longer than 65536 bytes",
+        ),
+        (
+            &format!(r#"[{{"text":"","_meta":{0}}},{{"text":"","_meta":{0}}}]"#, meta(32_769)),
+            "contents: all _meta together exceed 65536 bytes",
+        ),
         (r#"[{"text":"a","text":"b"}]"#, "contents[0]: duplicate field `text` at line 1 column 42"),
     ] {
         let body = format!(r#"{{"name":"n","contents":{contents}}}"#);
