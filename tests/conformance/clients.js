@@ -8,11 +8,11 @@ import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/
 import { ResourceUpdatedNotificationSchema } from '@modelcontextprotocol/sdk/types.js';
 import { answers } from './answers.js';
 
-const MODERN = '2026-07-28';
+export const MODERN = '2026-07-28';
 const LEGACY = '2025-11-25';
-const SELF = { name: 'waggle-tests', version: '1.0.0' };
+export const SELF = { name: 'waggle-tests', version: '1.0.0' };
 /** The SDK calls only what the server declares. */
-const STRICT = { enforceStrictCapabilities: true };
+export const STRICT = { enforceStrictCapabilities: true };
 
 const withV1 = (url, requestInit) => [
     new v1.Client(SELF, STRICT),
@@ -101,71 +101,6 @@ export async function isNotified({ make, revision, updated = 'notifications/reso
         await write(uri, 'newest');
         await sleep(QUIET);
         assert.deepEqual(received, [uri]);
-    } finally {
-        await client.close();
-    }
-}
-
-/** The prompt of the manifest that asks, and what it becomes with the context `c`. */
-const ASKING = { name: 'test_input_required_result_prompt' };
-const IN_CONTEXT = 'In the context of c.';
-
-/** The text of a prompt that asks, or the error, of a client that answers its forms so, and the forms. */
-async function fill(endpoint, headers, answers) {
-    const options = { ...STRICT, versionNegotiation: { mode: { pin: MODERN } } };
-    const client = new v2.Client(SELF, { ...options, capabilities: { elicitation: { form: {} } } });
-    const forms = [];
-    client.setRequestHandler('elicitation/create', ({ params }) => {
-        forms.push(params);
-        return answers.shift();
-    });
-    await client.connect(new v2.StreamableHTTPClientTransport(new URL(endpoint), { requestInit: { headers } }));
-    try {
-        const { messages } = await client.getPrompt(ASKING);
-        return { text: messages[0].content.text, forms };
-    } catch ({ code, message }) {
-        return { code, message, forms };
-    } finally {
-        await client.close();
-    }
-}
-
-/** Gets a prompt that asks, and fills in, declines and cancels its form. */
-export async function fillsForms(endpoint, headers) {
-    const accept = content => ({ action: 'accept', content });
-    const form = {
-        mode: 'form',
-        message: 'The prompt In a context needs more arguments.',
-        requestedSchema: {
-            type: 'object',
-            properties: { context: { type: 'string', description: 'What it is about' } },
-            required: ['context'],
-        },
-    };
-    const filled = (...answers) => fill(endpoint, headers, answers);
-    assert.deepEqual(await filled(accept({ context: 'c' })), { text: IN_CONTEXT, forms: [form] });
-    assert.deepEqual(await filled(accept({ context: 'c', other: 1 })), { text: IN_CONTEXT, forms: [form] });
-    for (const wrong of [{ context: 5 }, { Context: 'c' }, {}]) {
-        const expected = { text: IN_CONTEXT, forms: [form, form] };
-        assert.deepEqual(await filled(accept(wrong), accept({ context: 'c' })), expected);
-    }
-    for (const [action, message] of [
-        ['decline', 'the form for the missing arguments was declined'],
-        ['cancel', 'the form for the missing arguments was cancelled'],
-    ]) {
-        assert.deepEqual(await filled({ action }), { code: -32602, message, forms: [form] });
-    }
-}
-
-/** Gets a prompt that asks with a client that shows no forms. */
-export async function lacksArguments({ make }, endpoint, headers) {
-    const [client, transport] = make(new URL(endpoint), { headers });
-    await client.connect(transport);
-    try {
-        await assert.rejects(client.getPrompt(ASKING), ({ code, data }) => {
-            assert.deepEqual({ code, data }, { code: -32602, data: { code: 'invalid_params', missing: ['context'] } });
-            return true;
-        });
     } finally {
         await client.close();
     }

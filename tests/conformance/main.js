@@ -3,9 +3,10 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
-import { CLIENTS, CREDENTIALS, fillsForms, isRefused, isNotified, lacksArguments, reads } from './clients.js';
+import { CLIENTS, CREDENTIALS, isRefused, isNotified, reads } from './clients.js';
+import { fillsForms, fillsFormsInPython, lacksArguments } from './forms.js';
 import { Gateway } from './gateway.js';
-import { conform } from './suite.js';
+import { conform, passes } from './suite.js';
 import { asks, asksInPython, skip } from './tools.js';
 
 const REVISIONS = ['2025-11-25', '2026-07-28'];
@@ -54,6 +55,10 @@ for (const revision of REVISIONS) {
     });
 }
 
+// Not among the scenarios that a revision requires.
+test('the scenario http-header-validation passes at 2026-07-28', () =>
+    passes(open, 'http-header-validation', '2026-07-28'));
+
 /** Writes the text of a resource of the changing agent. */
 async function write(uri, text) {
     const body = { name: 'watched', mimeType: 'text/plain', contents: [{ text }] };
@@ -80,4 +85,6 @@ for (const [name, client] of Object.entries(CLIENTS)) {
 for (const mode of ['legacy', 'auto', '2026-07-28']) {
     test(`SDK for Python, connecting as ${mode}, answers questions by tools alone`, { skip }, () =>
         asksInPython(mode, demo, demoKey));
+    test(`SDK for Python, connecting as ${mode}, fills in the form of a prompt`, { skip }, () =>
+        fillsFormsInPython(mode, keyed, key));
 }

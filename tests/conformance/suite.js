@@ -27,6 +27,18 @@ export async function conform(endpoint, revision) {
     return failed.length;
 }
 
+/** Runs one scenario against an endpoint, all of whose checks must succeed; there must be some. */
+export async function passes(endpoint, scenario, revision) {
+    const results = join(RESULTS, `${revision}-${scenario}`);
+    await rm(results, { recursive: true, force: true });
+    await run(['server', '--url', endpoint, '--scenario', scenario, '--spec-version', revision, '-o', results]);
+    const [folder] = await readdir(results);
+    const checks = JSON.parse(await readFile(join(results, folder, 'checks.json'), 'utf8'));
+    const failed = checks.filter(({ status }) => status !== 'SUCCESS');
+    assert.deepEqual(failed, []);
+    assert.ok(checks.length > 0);
+}
+
 /** The messages of unexpected failures, including checks that the revision does not require. */
 async function reasons(results, expected) {
     const lines = [];

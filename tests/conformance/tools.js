@@ -40,7 +40,7 @@ export async function asks({ make }, endpoint, headers) {
     }
 }
 
-const PYTHON = join(import.meta.dirname, '.venv/bin/python');
+export const PYTHON = join(import.meta.dirname, '.venv/bin/python');
 
 /** Why the SDK for Python is not tested, if it is not. */
 export const skip = existsSync(PYTHON) ? false : 'tests/conformance/run could not install the SDK for Python';
