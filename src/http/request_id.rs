@@ -10,8 +10,8 @@ use crate::model::sources::{Random, RandomError};
 /// The name of the header.
 pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// Generates ids: 64 random bits of the process, and a keyed hash (SipHash) of a counter, from which no caller can count
-/// the requests of others. Not secret, and without a system call a request.
+/// Generates ids: 64 random bits of the process, and a keyed hash (`SipHash`) of a counter, from which no caller can
+/// count the requests of others. Not secret, and without a system call a request.
 #[derive(Debug)]
 pub struct RequestIds {
     process: u64,
