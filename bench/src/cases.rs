@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::fixture::{
     CATALOG_LEN, COUNTER, DOCUMENT_BYTES, DOCUMENT_URI, LABELLED_LISTER, LABELLED_READER, LISTER, PROMPT,
-    READER, RENDERER, rendered,
+    READ_TOOL, READER, RENDERER, rendered,
 };
 use crate::http;
 
@@ -71,6 +71,17 @@ pub(crate) const CASES: &[Case] = &[
         counted: false,
         expected: "100 definitions with name, description, mimeType and size on one page",
         holds: is_the_catalog,
+    },
+    Case {
+        name: "tools/call, read_resource 1 KiB",
+        eras: BOTH,
+        agent: READER,
+        method: "tools/call",
+        mcp_name: Some(READ_TOOL),
+        params: || json!({ "name": READ_TOOL, "arguments": { "uri": DOCUMENT_URI } }),
+        counted: false,
+        expected: "one text block of 1,024 bytes",
+        holds: is_the_text,
     },
     Case {
         name: "resources/read, template, kept",
@@ -216,6 +227,12 @@ fn is_the_document(result: &Value) -> bool {
     contents.as_array().is_some_and(|contents| contents.len() == 1)
         && contents[0]["uri"] == DOCUMENT_URI
         && contents[0]["text"].as_str().is_some_and(|text| text.len() == DOCUMENT_BYTES)
+}
+
+fn is_the_text(result: &Value) -> bool {
+    let content = &result["content"];
+    content.as_array().is_some_and(|blocks| blocks.len() == 1)
+        && content[0]["text"].as_str().is_some_and(|text| text.len() == DOCUMENT_BYTES)
 }
 
 /// Whether it is the text of any chapter.

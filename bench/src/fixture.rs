@@ -2,6 +2,8 @@
 
 /// The agent, and so the path, of the document.
 pub(crate) const READER: &str = "bench-read";
+/// The tool of this agent that reads the document.
+pub(crate) const READ_TOOL: &str = "read_resource";
 /// The agent of the catalog.
 pub(crate) const LISTER: &str = "bench-list";
 /// The agent of the document with a label, which its key has.

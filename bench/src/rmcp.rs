@@ -8,10 +8,10 @@ use std::sync::Arc;
 use axum::Router;
 use rmcp::ServerHandler;
 use rmcp::model::{
-    CacheScope, ErrorData, GetPromptRequestParams, GetPromptResponse, GetPromptResult, Implementation,
-    ListResourcesResult, PaginatedRequestParams, PromptMessage, ProtocolVersion, ReadResourceRequestParams,
-    ReadResourceResponse, ReadResourceResult, Resource, ResourceContents, Role, ServerCapabilities,
-    ServerConfig,
+    CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData,
+    GetPromptRequestParams, GetPromptResponse, GetPromptResult, Implementation, ListResourcesResult,
+    PaginatedRequestParams, PromptMessage, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse,
+    ReadResourceResult, Resource, ResourceContents, Role, ServerCapabilities, ServerConfig,
 };
 use rmcp::service::{RequestContext, RoleServer};
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
@@ -19,7 +19,9 @@ use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 
 use crate::cases;
 use crate::error::Error;
-use crate::fixture::{self, LABELLED_LISTER, LABELLED_READER, LISTER, MIME_TYPE, PROMPT, READER, RENDERER};
+use crate::fixture::{
+    self, LABELLED_LISTER, LABELLED_READER, LISTER, MIME_TYPE, PROMPT, READ_TOOL, READER, RENDERER,
+};
 use crate::limit::listen;
 
 /// Serves the agents of the fixture, each at its own path, for at most `seconds`.
@@ -84,8 +86,10 @@ fn is_modern(context: &RequestContext<RoleServer>) -> bool {
 
 impl ServerHandler for Agent {
     fn get_info(&self) -> ServerConfig {
-        ServerConfig::new(ServerCapabilities::builder().enable_resources().enable_prompts().build())
-            .with_server_info(Implementation::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION")))
+        ServerConfig::new(
+            ServerCapabilities::builder().enable_resources().enable_prompts().enable_tools().build(),
+        )
+        .with_server_info(Implementation::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION")))
     }
 
     async fn list_resources(
@@ -111,6 +115,20 @@ impl ServerHandler for Agent {
             read
         };
         Ok(read.into())
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let uri = request.arguments.as_ref().and_then(|arguments| arguments.get("uri")?.as_str());
+        let uri = uri.filter(|_| request.name == READ_TOOL);
+        let Some(ResourceContents::TextResourceContents { text, .. }) = uri.and_then(|uri| self.find(uri))
+        else {
+            return Err(ErrorData::invalid_params("no such tool", None));
+        };
+        Ok(CallToolResult::success(vec![ContentBlock::text(text.as_str())]).into())
     }
 
     async fn get_prompt(

@@ -187,6 +187,9 @@ impl Admin {
         if agent == RENDERER {
             self.register_rendered().await?;
         }
+        if agent == READER {
+            self.call("PATCH", &format!("/agents/{agent}"), &json!({ "tools": ["resources"] })).await?;
+        }
         self.issue(agent).await
     }
 
