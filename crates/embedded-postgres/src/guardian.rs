@@ -89,41 +89,94 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
     use std::time::Instant;
 
+    use tokio::signal::unix::{SignalKind, signal};
+
     use super::*;
 
     const GRACE: Duration = Duration::from_secs(1);
+    /// The variable that makes [`program`] run, with the signal at which it exits.
+    const EXITS_AT: &str = "EXITS_AT";
 
-    /// Runs a shell script under a guardian, stops it once it has printed `up`, and returns how long that took.
-    async fn time_to_stop(script: &str) -> Duration {
+    /// How a program was stopped.
+    #[derive(Debug)]
+    struct Stopped {
+        /// What it got, each signal once.
+        got: Vec<String>,
+        /// How long it took.
+        took: Duration,
+        /// Whether the folder of its socket was removed.
+        is_cleaned_up: bool,
+    }
+
+    /// Runs [`program`] under a guardian, and stops it once it handles signals.
+    async fn stopped(exits_at: &str) -> Stopped {
         let folder = tempfile::tempdir().unwrap();
-        std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
+        // The program's user removes the folder of the socket.
+        std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o777)).unwrap();
+        let socket = folder.path().join("socket");
+        std::fs::create_dir(&socket).unwrap();
         let log = Log::open(folder.path().join("log")).unwrap();
         let guardian = Guardian { account: Account::select().unwrap(), log, path: None, grace: GRACE };
         let program = Program {
-            path: Path::new("/bin/sh"),
-            arguments: vec!["-c".into(), script.into()],
-            environment: Vec::new(),
+            path: &std::env::current_exe().unwrap(),
+            arguments: ["--exact", "--nocapture", "guardian::tests::program"].map(OsString::from).into(),
+            environment: vec![(EXITS_AT, exits_at.to_owned())],
             folder: folder.path(),
-            socket: None,
+            socket: Some(&socket),
         };
         let guarded = guardian.spawn(&program).unwrap();
-        while guardian.log.quote(0) != "up" {
+        let signals = || {
+            let text = guardian.log.quote(0);
+            text.lines().filter_map(|line| line.strip_prefix("got ")).map(str::to_owned).collect::<Vec<_>>()
+        };
+        while signals().is_empty() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         let began = Instant::now();
         assert!(guarded.stop().await);
-        began.elapsed()
+        let mut got = signals();
+        got.dedup();
+        Stopped { got, took: began.elapsed(), is_cleaned_up: !socket.exists() }
+    }
+
+    /// The program of [`stopped`]; as a test, it does nothing. A shell cannot handle a signal that its parent ignores.
+    #[tokio::test]
+    async fn program() {
+        let Ok(exits_at) = std::env::var(EXITS_AT) else { return };
+        let mut interrupt = signal(SignalKind::interrupt()).unwrap();
+        let mut quit = signal(SignalKind::quit()).unwrap();
+        println!("\ngot none");
+        loop {
+            let got = tokio::select! {
+                _ = interrupt.recv() => "SIGINT",
+                _ = quit.recv() => "SIGQUIT",
+            };
+            println!("got {got}");
+            if got == exits_at {
+                std::process::exit(3);
+            }
+        }
     }
 
     #[tokio::test]
     async fn a_program_gets_sigint_then_sigquit_then_sigkill() {
-        let (interrupted, quit, killed) = tokio::join!(
-            time_to_stop("trap 'exit 3' INT; echo up; while :; do sleep 0.01; done"),
-            time_to_stop("trap '' INT; trap 'exit 3' QUIT; echo up; while :; do sleep 0.01; done"),
-            time_to_stop("trap '' INT QUIT; echo up; while :; do sleep 0.01; done"),
-        );
-        assert!(interrupted < GRACE, "{interrupted:?}");
-        assert!((GRACE..2 * GRACE).contains(&quit), "{quit:?}");
-        assert!((2 * GRACE..2 * GRACE + MARGIN).contains(&killed), "{killed:?}");
+        let (interrupted, quit, killed) =
+            tokio::join!(stopped("SIGINT"), stopped("SIGQUIT"), stopped("none"));
+        assert_eq!(interrupted.got, ["none", "SIGINT"]);
+        assert_eq!(quit.got, ["none", "SIGINT", "SIGQUIT"]);
+        assert_eq!(killed.got, ["none", "SIGINT", "SIGQUIT"]);
+        assert!(quit.took >= GRACE, "{quit:?}");
+        assert!(killed.took >= 2 * GRACE, "{killed:?}");
+        assert_eq!([interrupted, quit, killed].map(|stopped| stopped.is_cleaned_up), [true, true, false]);
+    }
+
+    #[tokio::test]
+    async fn signals_that_the_owner_ignores_stop_a_program_too() {
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-c", "trap '' HUP INT QUIT TERM; exec \"$0\" \"$@\""]);
+        shell.arg(std::env::current_exe().unwrap());
+        shell.args(["--exact", "guardian::tests::a_program_gets_sigint_then_sigquit_then_sigkill"]);
+        let tested = shell.output().await.unwrap();
+        assert!(tested.status.success(), "{}", String::from_utf8_lossy(&tested.stdout));
     }
 }

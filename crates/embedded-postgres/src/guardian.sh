@@ -11,6 +11,7 @@ exec 3<&0 </dev/null
 trap '' HUP INT QUIT TERM
 (
     read -r _ <&3               # Nothing is ever written: returns when the owner ends.
+    trap 'exit 3' USR1          # Tells the shell below that it did.
     second=0
     while [ "$second" -lt "$grace" ]; do
         kill -INT 0             # PostgreSQL: fast shutdown. Repeated, in case it is just starting.
@@ -20,15 +21,17 @@ trap '' HUP INT QUIT TERM
     kill -QUIT 0                # PostgreSQL: immediate shutdown, recovered at the next start
     sleep "$grace"
     kill -KILL 0
-) &
-# Handled, not ignored: the program would inherit that.
+) 2>/dev/null &
+watcher=$!
+# Handled, not ignored: the program would inherit that. What was ignored when this started remains so; PostgreSQL handles it.
 ending=
 trap 'ending=yes' INT
 trap : HUP QUIT TERM USR1
 "$@" 3<&-
 status=$?
-kill -USR1 0                    # Ends the watcher above, which alone has no handler.
-wait
+kill -USR1 0                    # Ends the watcher above.
+wait "$watcher"
+[ $? != 3 ] || ending=yes
 if [ -n "$ending" ] && [ -n "$folder" ]; then
     rm -f "$folder/.s.PGSQL.5432" "$folder/.s.PGSQL.5432.lock"
     rmdir "$folder"
