@@ -59,17 +59,34 @@ pub(super) fn affects_templated_uris(kind: ChangeKind) -> bool {
 
 /// The subjects that a change affects without regard to templates, each with its revision.
 pub(super) fn directly_affected(change: &Change) -> impl Iterator<Item = (Revision, Affected)> {
-    let kind = change.kind;
-    let relists =
-        matches!(kind, ChangeKind::ResourceAdded | ChangeKind::ResourceRemoved | ChangeKind::ResourceDefined);
-    let list = if relists || kind.relists_templates() {
-        Some(Affected::ResourceList)
-    } else if kind == ChangeKind::AgentTools {
-        Some(Affected::ToolList)
-    } else {
-        kind.relists_prompts().then_some(Affected::PromptList)
+    // Each kind by its name, so that the compiler asks about a new one.
+    let (list, has_uri) = match change.kind {
+        ChangeKind::ResourceAdded | ChangeKind::ResourceRemoved | ChangeKind::ResourceDefined => {
+            (Some(Affected::ResourceList), true)
+        }
+        ChangeKind::ResourceContents | ChangeKind::ResourceTouched => (None, true),
+        ChangeKind::TemplateAdded | ChangeKind::TemplateRemoved | ChangeKind::TemplateDefined => {
+            (Some(Affected::ResourceList), false)
+        }
+        ChangeKind::PromptAdded | ChangeKind::PromptRemoved | ChangeKind::PromptDefined => {
+            (Some(Affected::PromptList), false)
+        }
+        ChangeKind::AgentTools => (Some(Affected::ToolList), false),
+        // Which URIs a body affects depends on the templates that a caller sees.
+        ChangeKind::TemplateBody
+        | ChangeKind::TemplateCompletions
+        | ChangeKind::PromptMessages
+        | ChangeKind::Slug
+        | ChangeKind::Tenant
+        | ChangeKind::Agent
+        | ChangeKind::Key
+        | ChangeKind::SessionSubscription
+        | ChangeKind::SessionLevel
+        | ChangeKind::SessionStream
+        | ChangeKind::SessionEnded
+        | ChangeKind::Unknown => (None, false),
     };
-    let uri = if kind.is_of_resource() { ResourceUri::parse(&change.subject).ok() } else { None };
+    let uri = if has_uri { ResourceUri::parse(&change.subject).ok() } else { None };
     let revision = change.revision;
     list.into_iter().chain(uri.map(Affected::Resource)).map(move |affected| (revision, affected))
 }
