@@ -16,6 +16,7 @@ type Held = (oneshot::Sender<()>, oneshot::Receiver<()>);
 pub(crate) struct FaultScript {
     holds: Mutex<HashMap<FailPoint, Held>>,
     faults: Mutex<HashMap<FailPoint, Fault>>,
+    arrivals: Mutex<HashMap<FailPoint, usize>>,
     /// How many of a hundred notifications are lost.
     lost_percent: AtomicU32,
 }
@@ -56,6 +57,11 @@ impl FaultScript {
         self.faults.lock().unwrap().insert(point, fault);
     }
 
+    /// How often the gateway has arrived at `point`.
+    pub(crate) fn arrivals(&self, point: FailPoint) -> usize {
+        self.arrivals.lock().unwrap().get(&point).copied().unwrap_or_default()
+    }
+
     fn fault(&self, point: FailPoint) -> Fault {
         self.faults.lock().unwrap().get(&point).copied().unwrap_or_default()
     }
@@ -77,6 +83,7 @@ impl Hold {
 
 impl FaultInjector for FaultScript {
     fn pause(&self, point: FailPoint) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        *self.arrivals.lock().unwrap().entry(point).or_default() += 1;
         let held = self.holds.lock().unwrap().remove(&point);
         Box::pin(async move {
             if let Some((reached, release)) = held {
