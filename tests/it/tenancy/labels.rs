@@ -94,7 +94,9 @@ impl Twins {
             first.tenant(tenant).await;
         }
         let agent = async |tenant: &str, slug: &str| {
-            let body = json!({"id": slug, "tenant": tenant, "name": "same", "access": "public"});
+            let tools = ["resources", "prompts", "prompt_tools"];
+            let body =
+                json!({"id": slug, "tenant": tenant, "name": "same", "access": "public", "tools": tools});
             assert_eq!(first.admin("POST", "/agents", Some(body)).await.status, 201);
         };
         agent("acme", MIXED).await;
@@ -261,15 +263,27 @@ impl Twins {
         let complete = |reference: Value| {
             ("completion/complete", json!({"ref": reference, "argument": {"name": "v", "value": ""}}))
         };
-        let (method, params) = match random.random_range(0..12) {
-            0 | 1 => return compare_pages(replica, caller, "resources/list", is_modern).await,
-            2 => return compare_pages(replica, caller, "resources/templates/list", is_modern).await,
-            3 => return compare_pages(replica, caller, "prompts/list", is_modern).await,
+        let arguments = json!({"v": "one"});
+        let tool =
+            |name: &str, arguments: Value| ("tools/call", json!({"name": name, "arguments": arguments}));
+        let (method, params) = match random.random_range(0..18) {
+            0 | 1 => return compare_pages(replica, caller, List::Method("resources/list"), is_modern).await,
+            2 => {
+                return compare_pages(replica, caller, List::Method("resources/templates/list"), is_modern)
+                    .await;
+            }
+            3 => return compare_pages(replica, caller, List::Method("prompts/list"), is_modern).await,
             4 => return compare_subscription(replica, caller, uri).await,
             5 => return compare_stream(replica, caller).await,
             6 => complete(json!({"type": "ref/prompt", "name": prompt})),
             7 => complete(json!({"type": "ref/resource", "uri": template})),
-            8 => ("prompts/get", json!({"name": prompt, "arguments": {"v": "one"}})),
+            8 => ("prompts/get", json!({"name": prompt, "arguments": arguments})),
+            9 => return compare_pages(replica, caller, List::Method("tools/list"), is_modern).await,
+            10 => return compare_pages(replica, caller, List::Tool("list_resources"), is_modern).await,
+            11 => return compare_pages(replica, caller, List::Tool("list_prompts"), is_modern).await,
+            12 => tool("get_prompt", json!({"name": prompt, "arguments": arguments})),
+            13 => tool(prompt, arguments),
+            14 => tool("read_resource", json!({"uri": uri})),
             _ => ("resources/read", json!({"uri": uri})),
         };
         let answers =
@@ -297,12 +311,39 @@ async fn ask(
     }
 }
 
+/// What has pages.
+#[derive(Clone, Copy)]
+enum List {
+    Method(&'static str),
+    Tool(&'static str),
+}
+
+impl List {
+    fn page(self, cursor: Option<String>) -> (&'static str, Value) {
+        let params = cursor.map_or(json!({}), |cursor| json!({"cursor": cursor}));
+        match self {
+            Self::Method(method) => (method, params),
+            Self::Tool(tool) => ("tools/call", json!({"name": tool, "arguments": params})),
+        }
+    }
+}
+
+/// The cursor of the next page of a method or of a tool.
+fn next_cursor(answer: &Value) -> Option<String> {
+    let result = &answer["result"];
+    let shown = || serde_json::from_str::<Value>(result["content"][0]["text"].as_str()?).ok();
+    let cursor = result.get("nextCursor").cloned();
+    let cursor = cursor.or_else(|| shown()?.get("nextCursor").cloned());
+    cursor.map(|cursor| cursor.as_str().unwrap().to_owned())
+}
+
 /// The whole answer, with the position in the place of a cursor, whose seal differs between agents.
 fn comparable(answer: &Answer) -> Value {
     let mut whole = exact(answer);
-    if let Some(cursor) = whole["body"]["result"].get_mut("nextCursor") {
-        let bytes = BASE64_URL_SAFE_NO_PAD.decode(cursor.as_str().unwrap()).unwrap();
-        *cursor = json!(String::from_utf8(bytes[16..].to_vec()).unwrap());
+    if let Some(cursor) = next_cursor(&whole["body"]) {
+        let bytes = BASE64_URL_SAFE_NO_PAD.decode(&cursor).unwrap();
+        let position = std::str::from_utf8(&bytes[16..]).unwrap();
+        whole = serde_json::from_str(&whole.to_string().replace(&cursor, position)).unwrap();
     }
     whole["length"] = json!(answer.body.len());
     whole
@@ -312,18 +353,18 @@ fn assert_same(caller: &Caller, asked: (&str, &Value), mixed: &Answer, twin: &An
     assert_eq!(comparable(mixed), comparable(twin), "{:?} asked {asked:?}", caller.labels);
 }
 
-async fn compare_pages(replica: &Replica, caller: &Caller, method: &'static str, is_modern: bool) -> usize {
-    let (mut params, mut pages) = ([json!({}), json!({})], 0);
+async fn compare_pages(replica: &Replica, caller: &Caller, list: List, is_modern: bool) -> usize {
+    let (mut cursors, mut pages) = ([None, None], 0);
     loop {
-        let mixed = ask(replica, caller.at(0), (method, &params[0]), is_modern).await;
-        let twin = ask(replica, caller.at(1), (method, &params[1]), is_modern).await;
-        assert_same(caller, (method, &params[0]), &mixed, &twin);
+        let [(method, first), (_, second)] = cursors.map(|cursor| list.page(cursor));
+        let mixed = ask(replica, caller.at(0), (method, &first), is_modern).await;
+        let twin = ask(replica, caller.at(1), (method, &second), is_modern).await;
+        assert_same(caller, (method, &first), &mixed, &twin);
         pages += 1;
-        let next = [mixed, twin].map(|answer| answer.json()["result"]["nextCursor"].take());
-        if next[0].is_null() {
+        cursors = [mixed, twin].map(|answer| next_cursor(&answer.json()));
+        if cursors[0].is_none() {
             return pages;
         }
-        params = next.map(|cursor| json!({"cursor": cursor}));
     }
 }
 

@@ -122,6 +122,8 @@ pub(super) fn of_endpoints(uri: &str) -> Vec<Probe> {
         legacy("logging/setLevel", json!({"level": "debug"})),
         legacy("prompts/get", json!({"name": "p"})),
         legacy("tools/call", json!({"name": "t"})),
+        legacy("tools/call", json!({"name": "read_resource", "arguments": {"uri": uri}})),
+        modern("tools/call", json!({"name": "get_prompt", "arguments": {"name": "p"}})),
         legacy("completion/complete", json!({"ref": {"type": "ref/resource", "uri": uri}})),
         legacy("no/such/method", json!({})),
         legacy("resources/list", json!({"cursor": "AAAA"})),

@@ -129,6 +129,19 @@ async fn bad_calls_have_exact_answers() {
     let headers = [("x-agent-api-key", agent.key.as_str()), ("content-type", "application/json")];
     let twice = agent.replica.http.send("POST", "/a/mcp", &headers, body).await.json();
     assert_eq!(twice["result"], shown("invalid_params: arguments has a member twice"));
+    let call = |id: i32, params: Value| json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params});
+    let batch = json!([
+        call(1, json!({"name": "read_resource", "arguments": {"uri": "x:none"}})),
+        call(2, json!({"name": "hammer"})),
+    ]);
+    let batch = agent.replica.http.send("POST", "/a/mcp", &headers, batch.to_string()).await.json();
+    let error =
+        json!({"code": -32602, "message": "unknown tool: hammer", "data": {"code": "invalid_params"}});
+    let expected = json!([
+        {"jsonrpc": "2.0", "id": 1, "result": unknown("x:none")},
+        {"jsonrpc": "2.0", "id": 2, "error": error},
+    ]);
+    assert_eq!(batch, expected);
     let modern = agent.result_in(MODERN, "read_resource", json!({"uri": "x:none"})).await;
     let mut expected = unknown("x:none");
     expected["resultType"] = json!("complete");
