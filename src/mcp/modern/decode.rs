@@ -12,12 +12,10 @@ use crate::mcp::call::{self, Call};
 use crate::mcp::era::{Field, McpHeaders};
 use crate::mcp::version::ProtocolVersion;
 use crate::mcp::wire::members::{Members, text_of};
-use crate::mcp::wire::parts::META_PROTOCOL_VERSION;
+use crate::mcp::wire::parts::{META_CLIENT_CAPABILITIES, META_PROTOCOL_VERSION};
 use crate::mcp::wire::{Incoming, Message, Request, RequestId};
 use crate::model::fault::{Fault, shortened};
 use crate::model::method::{Era, Method};
-
-pub(super) const META_CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 
 /// A body of this era.
 #[derive(Debug)]

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
-use super::decode::META_CLIENT_CAPABILITIES;
 use crate::mcp::call::members;
 use crate::mcp::wire::Params;
 use crate::mcp::wire::members::{Members, Shape, text_of};
+use crate::mcp::wire::parts::META_CLIENT_CAPABILITIES;
 use crate::model::fault::Fault;
 use crate::model::prompt::{Prompt, PromptName};
 

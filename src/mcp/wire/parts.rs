@@ -61,6 +61,8 @@ fn is_integer(text: &&str) -> bool {
 
 /// The member of `params._meta` that only modern requests have.
 pub const META_PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+/// The member of `_meta` with the capabilities of the client.
+pub const META_CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 /// The member of `_meta` with the name and version of the client.
 pub const META_CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
 

@@ -84,7 +84,8 @@ async fn unknown_members_and_parameters_are_refused_by_name() {
         let detail = format!("unknown field `{member}`, expected {known} at line 1 column {column}");
         problem(400, "invalid_params", &detail)
     };
-    let of_agents = "one of `id`, `tenant`, `name`, `title`, `instructions`, `access`, `enabled`, `limits`";
+    let of_agents =
+        "one of `id`, `tenant`, `name`, `title`, `instructions`, `access`, `tools`, `enabled`, `limits`";
     let of_resources = "one of `uri`, `name`, `title`, `description`, `mimeType`, `annotations`, `icons`, `_meta`, \
                         `labels`, `contents`";
     for (call, body, expected) in [
@@ -102,7 +103,11 @@ async fn unknown_members_and_parameters_are_refused_by_name() {
         (
             ("PATCH", "/agents/a"),
             r#"{"tenant":"x"}"#,
-            unknown("tenant", "one of `name`, `title`, `instructions`, `access`, `enabled`, `limits`", 9),
+            unknown(
+                "tenant",
+                "one of `name`, `title`, `instructions`, `access`, `tools`, `enabled`, `limits`",
+                9,
+            ),
         ),
         (
             ("POST", "/agents/a/keys"),
