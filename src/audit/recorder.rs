@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::aggregator::Aggregator;
 use super::checkpoints::make_checkpoint;
@@ -29,6 +30,9 @@ pub enum Durability {
 /// How often it is checked whether the minute of aggregation is over.
 const AGGREGATION_POLL: Duration = Duration::from_millis(500);
 
+/// The maximum number of answers whose events are made afterwards; further answers wait for theirs.
+const MOST_LATER: usize = 64;
+
 const FULL: Fault = Fault::Unavailable { retry_after: Duration::from_secs(1) };
 
 /// Records audit events: the entry point for every surface.
@@ -42,6 +46,8 @@ pub struct AuditRecorder {
     pub(super) sources: Sources,
     pub(super) store: Store,
     pub(super) signer: Option<Arc<Signer>>,
+    /// The events that are made after their answers.
+    pub(super) later: TaskTracker,
 }
 
 impl AuditRecorder {
@@ -56,8 +62,12 @@ impl AuditRecorder {
     /// [`Fault::Unavailable`] if responses wait for their row (`sync`) and no more rows can be queued or made
     /// durable.
     pub fn admit(&self) -> Result<(), Fault> {
-        let refuses = self.accesses && self.durability == Durability::Sync && !self.queue.is_open();
+        let refuses = self.is_waited_for() && !self.queue.is_open();
         if refuses { Err(FULL) } else { Ok(()) }
+    }
+
+    fn is_waited_for(&self) -> bool {
+        self.accesses && self.durability == Durability::Sync
     }
 
     /// Records the event of an access; with [`Durability::Sync`], returns once its row is durable. Events
@@ -98,6 +108,24 @@ impl AuditRecorder {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// Records events that a thread of its own makes while the answer is sent already. With [`Durability::Sync`], and while
+    /// too many are being made, returns only afterwards, like [`record_all`](Self::record_all).
+    ///
+    /// # Errors
+    /// Those of [`record`](Self::record).
+    pub async fn record_later(
+        self: &Arc<Self>,
+        events: impl FnOnce() -> Vec<Event> + Send + 'static,
+    ) -> Result<(), Fault> {
+        if self.is_waited_for() || self.later.len() >= MOST_LATER {
+            let made = self.later.spawn_blocking(events).await;
+            return self.record_all(&made.map_err(|error| Fault::Internal(error.to_string()))?).await;
+        }
+        let audit = Arc::clone(self);
+        self.later.spawn_blocking(move || events().iter().for_each(|event| audit.record_detached(event)));
         Ok(())
     }
 

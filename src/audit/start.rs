@@ -70,6 +70,8 @@ pub struct RunningAudit {
 impl RunningAudit {
     /// Writes all queued events and closes the chain.
     pub async fn stop(&self) {
+        self.audit.later.close();
+        self.audit.later.wait().await;
         self.audit.flush_aggregates();
         self.stop.cancel();
         self.tasks.close();
@@ -120,7 +122,9 @@ pub fn start(store: &Store, sources: Sources, options: &AuditOptions) -> Result<
     let (durability, accesses, signer) = (options.durability, options.accesses, options.signer.clone());
     let aggregator = Aggregator::new(options.key_rate, sources.csprng()?, sources.clock.now());
     let store = store.clone();
-    let audit = AuditRecorder { queue, aggregator, metrics, durability, accesses, sources, store, signer };
+    let later = TaskTracker::new();
+    let audit =
+        AuditRecorder { queue, aggregator, metrics, durability, accesses, sources, store, signer, later };
     let audit = Arc::new(audit);
     tasks.spawn(Arc::clone(&audit).write_aggregates(stop.clone()));
     Ok(RunningAudit { audit, tasks, stop })

@@ -3,6 +3,7 @@
 //! `Waggle-Key-Expires`, the header that announces the expiry of the presented key.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,8 +41,32 @@ pub struct RequestContext {
     pub counted: Option<(MethodLabel, Era)>,
     /// The quotas that the request counts against, once it is admitted.
     pub quotas: Option<QuotaHolder>,
+    /// Whether it was refused since what it names is hidden from the caller; `None`: it was not.
+    pub hidden: Option<HiddenCheck>,
     /// The answered messages of a batch.
     pub messages: Vec<BatchMessage>,
+}
+
+/// Finds out whether what a refused call names is hidden from its caller. It runs once the call is answered, since how long
+/// it takes depends on what is hidden.
+#[derive(Clone)]
+pub struct HiddenCheck(Arc<dyn Fn() -> bool + Send + Sync>);
+
+impl HiddenCheck {
+    /// A check to be run later.
+    pub fn new(check: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        Self(Arc::new(check))
+    }
+
+    fn run(&self) -> bool {
+        self.0()
+    }
+}
+
+impl fmt::Debug for HiddenCheck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("HiddenCheck")
+    }
 }
 
 /// The quotas that a request counts against: those of the agent that its event names, and of the tenant.
@@ -67,8 +92,8 @@ pub struct BatchMessage {
     pub outcome: Outcome,
     /// The bytes of its answer.
     pub bytes_out: u64,
-    /// Whether it was refused since what it names is hidden from the caller.
-    pub hidden: bool,
+    /// Whether it was refused since what it names is hidden from the caller; `None`: it was not.
+    pub hidden: Option<HiddenCheck>,
 }
 
 impl AsMut<Self> for RequestContext {
@@ -96,6 +121,7 @@ impl RequestContext {
             key_expires: None,
             counted,
             quotas: None,
+            hidden: None,
             messages: Vec::new(),
         }
     }
@@ -143,7 +169,12 @@ impl RequestContext {
         if response.status() == StatusCode::METHOD_NOT_ALLOWED {
             event.outcome = Outcome::MethodNotAllowed;
         }
-        CompletedRequest { event: &self.event, messages: &mut self.messages, quotas: self.quotas.as_ref() }
+        CompletedRequest {
+            event: &self.event,
+            hidden: &mut self.hidden,
+            messages: &mut self.messages,
+            quotas: self.quotas.as_ref(),
+        }
     }
 }
 
@@ -151,6 +182,7 @@ impl RequestContext {
 #[derive(Debug)]
 pub struct CompletedRequest<'a> {
     event: &'a Event,
+    hidden: &'a mut Option<HiddenCheck>,
     /// The messages of a batch, each with a row of its own.
     messages: &'a mut Vec<BatchMessage>,
     /// The quotas that it counts against.
@@ -158,25 +190,55 @@ pub struct CompletedRequest<'a> {
 }
 
 impl CompletedRequest<'_> {
-    /// The only event; `None` for a batch.
+    /// The only event; `None` for a batch, and if it remains to be found out whether something hidden is named.
     pub fn event(&self) -> Option<&Event> {
-        self.messages.is_empty().then_some(self.event)
+        (self.messages.is_empty() && self.hidden.is_none()).then_some(self.event)
     }
 
-    /// The events of a batch: one per message, the first with the bytes of the whole body.
-    pub fn message_events(&mut self) -> Vec<Event> {
+    /// The events: of a batch one per message, the first with the bytes of the whole body.
+    pub fn events(&mut self) -> CompletedEvents {
         let whole = self.event;
+        if self.messages.is_empty() {
+            return CompletedEvents { events: vec![whole.clone()], hidden: vec![self.hidden.take()] };
+        }
         let mut bytes_in = whole.bytes_in;
-        let events = self.messages.drain(..).map(|message| Event {
-            method: message.method.unwrap_or_else(|| whole.method.clone()),
-            subject: message.subject,
-            outcome: message.outcome,
-            bytes_in: std::mem::take(&mut bytes_in),
-            bytes_out: Some(message.bytes_out),
-            hidden: message.hidden,
-            ..whole.clone()
+        let events = self.messages.drain(..).map(|message| {
+            let event = Event {
+                method: message.method.unwrap_or_else(|| whole.method.clone()),
+                subject: message.subject,
+                outcome: message.outcome,
+                bytes_in: std::mem::take(&mut bytes_in),
+                bytes_out: Some(message.bytes_out),
+                ..whole.clone()
+            };
+            (event, message.hidden)
         });
-        events.collect()
+        let (events, hidden) = events.unzip();
+        CompletedEvents { events, hidden }
+    }
+}
+
+/// The events of an answered request.
+#[derive(Debug)]
+pub struct CompletedEvents {
+    /// The events, without what the checks find.
+    pub events: Vec<Event>,
+    /// The check of each event.
+    hidden: Vec<Option<HiddenCheck>>,
+}
+
+impl CompletedEvents {
+    /// Whether there is something to check.
+    pub fn have_checks(&self) -> bool {
+        self.hidden.iter().any(Option::is_some)
+    }
+
+    /// Runs the checks.
+    pub fn checked(self) -> Vec<Event> {
+        let checked = self.events.into_iter().zip(self.hidden);
+        checked
+            .map(|(event, check)| Event { hidden: check.is_some_and(|check| check.run()), ..event })
+            .collect()
     }
 }
 

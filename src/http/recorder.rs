@@ -70,11 +70,15 @@ impl RequestRecorder {
 
     async fn record(&self, mut completed: CompletedRequest<'_>) -> Result<(), Fault> {
         let Some(event) = completed.event() else {
-            let events = completed.message_events();
-            for event in &events {
+            let events = completed.events();
+            for event in &events.events {
                 self.count_call(completed.quotas, event);
             }
-            return Box::pin(self.audit.record_all(&events)).await;
+            return if events.have_checks() {
+                Box::pin(self.audit.record_later(|| events.checked())).await
+            } else {
+                Box::pin(self.audit.record_all(&events.events)).await
+            };
         };
         self.count_call(completed.quotas, event);
         self.audit.record(event).await

@@ -155,7 +155,7 @@ impl Endpoint {
         };
         match result {
             Ok(result) => ok(result_pieces(call.id, result)),
-            Err(refusal) => reply.refused(request, &refusal),
+            Err(refusal) => reply.refused(request, refusal),
         }
     }
 
@@ -186,7 +186,7 @@ impl Endpoint {
                 }
                 Ok(LegacyMessage::Call(call)) => match self.call(legacy, &call).await {
                     Ok(result) => ok(result_pieces(call.id, result)),
-                    Err(refusal) => reply.refused(request, &refusal),
+                    Err(refusal) => reply.refused(request, refusal),
                 },
                 Err(fault) => reply.fault(request, &fault),
             },
@@ -270,7 +270,7 @@ impl Endpoint {
     ) -> Response<Body> {
         let mut answers = Vec::with_capacity(messages.len());
         for message in messages {
-            let (id, result) = match &message {
+            let (id, mut result) = match &message {
                 Err(Rejected { fault, id, .. }) => (*id, Err(fault.clone().into())),
                 Ok(message) => {
                     let id = match message {
@@ -279,7 +279,7 @@ impl Endpoint {
                     };
                     match legacy_decode::decode(message) {
                         Ok(LegacyMessage::Unanswered) => {
-                            request.answered(Some(message), (Outcome::Ok, false), 0);
+                            request.answered(Some(message), (Outcome::Ok, None), 0);
                             continue;
                         }
                         Ok(LegacyMessage::Call(call)) => (id, self.call(legacy, &call).await),
@@ -287,8 +287,10 @@ impl Endpoint {
                     }
                 }
             };
-            let refused = |refusal: &Refusal| (refusal.fault.outcome(), refusal.hidden);
-            let outcome = result.as_ref().err().map_or((Outcome::Ok, false), refused);
+            let outcome = match &mut result {
+                Ok(_) => (Outcome::Ok, None),
+                Err(refusal) => (refusal.fault.outcome(), refusal.hidden.take()),
+            };
             let answer = match (id, result) {
                 (Some(id), Ok(result) | Err(Refusal { result: Some(result), .. })) => {
                     result_message(id, &result)

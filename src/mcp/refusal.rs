@@ -5,6 +5,7 @@ use bytes::Bytes;
 
 use super::call::Call;
 use crate::catalog::snapshot::view::View;
+use crate::http::context::HiddenCheck;
 use crate::model::call::Reference;
 use crate::model::fault::Fault;
 use crate::model::prompt::Prompt;
@@ -15,44 +16,54 @@ use crate::model::template::ResourceTemplate;
 pub(super) struct Refusal {
     /// The answer.
     pub(super) fault: Fault,
-    /// Whether what it names exists and is hidden from the caller.
-    pub(super) hidden: bool,
+    /// Whether what it names exists and is hidden from the caller; `None`: it is not.
+    pub(super) hidden: Option<HiddenCheck>,
     /// The answer, if it is the result of a tool that shows the fault to a model.
     pub(super) result: Option<Bytes>,
 }
 
 impl From<Fault> for Refusal {
     fn from(fault: Fault) -> Self {
-        Self { fault, hidden: false, result: None }
+        Self { fault, hidden: None, result: None }
     }
 }
 
 impl Refusal {
     /// Of something that cannot be read.
     pub(super) fn of_read(view: &View, fault: Fault) -> Self {
-        let hidden = matches!(&fault, Fault::ResourceNotFound(uri) if view.hides_uri(uri));
-        Self { fault, hidden, result: None }
+        Self::checked(view, fault, |_| false)
     }
 
     /// Of a prompt of this name.
     pub(super) fn of_prompt(view: &View, name: &str, fault: Fault) -> Self {
-        let hidden = view.hides::<Prompt>(name);
-        if hidden { Self { fault, hidden, result: None } } else { Self::of_read(view, fault) }
+        let name = name.to_owned();
+        Self::checked(view, fault, move |view| view.hides::<Prompt>(&name))
     }
 
     /// Of a call that is answered from a view.
     pub(super) fn of_call(view: &View, call: &Call<'_>, fault: Fault) -> Self {
-        let hidden = match call {
-            Call::GetPrompt { name, .. } => view.hides::<Prompt>(name.as_str()),
-            Call::Complete { reference: Reference::Prompt(name), .. } => view.hides::<Prompt>(name),
+        match call {
+            Call::GetPrompt { name, .. } => Self::of_prompt(view, name.as_str(), fault),
+            Call::Complete { reference: Reference::Prompt(name), .. } => Self::of_prompt(view, name, fault),
             Call::Complete { reference: Reference::Template(text), .. } => {
-                view.hides::<ResourceTemplate>(text)
+                let text = text.to_string();
+                Self::checked(view, fault, move |view| view.hides::<ResourceTemplate>(&text))
             }
             Call::ReadResource { .. }
             | Call::List { .. }
             | Call::ListTools { .. }
-            | Call::CallTool { .. } => false,
-        };
-        if hidden { Self { fault, hidden, result: None } } else { Self::of_read(view, fault) }
+            | Call::CallTool { .. } => Self::of_read(view, fault),
+        }
+    }
+
+    /// With a check whether a definition is hidden by `hides`, or the URI that was not found.
+    fn checked(view: &View, fault: Fault, hides: impl Fn(&View) -> bool + Send + Sync + 'static) -> Self {
+        let hidden = view.has_labels().then(|| {
+            let (view, fault) = (view.clone(), fault.clone());
+            HiddenCheck::new(move || {
+                hides(&view) || matches!(&fault, Fault::ResourceNotFound(uri) if view.hides_uri(uri))
+            })
+        });
+        Self { fault, hidden, result: None }
     }
 }

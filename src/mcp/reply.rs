@@ -54,12 +54,12 @@ impl<'a> Reply<'a> {
     }
 
     /// The answer to a refused call.
-    pub(super) fn refused(&self, request: &mut McpRequest<'_>, refusal: &Refusal) -> Response<Body> {
-        request.context.event.hidden = refusal.hidden;
-        match (self.id, &refusal.result) {
+    pub(super) fn refused(&self, request: &mut McpRequest<'_>, refusal: Refusal) -> Response<Body> {
+        request.context.hidden = refusal.hidden;
+        match (self.id, refusal.result) {
             (Some(id), Some(result)) => {
                 request.failed(refusal.fault.outcome(), self.era.era());
-                ok(result_pieces(id, result.clone()))
+                ok(result_pieces(id, result))
             }
             _ => self.fault(request, &refusal.fault),
         }

@@ -15,7 +15,7 @@ use super::wire::members::{Members, text_of};
 use super::wire::parts::META_CLIENT_INFO;
 use super::wire::{Incoming, Message, MethodName, Rejected, message};
 use crate::config::Costs;
-use crate::http::context::{BatchMessage, MethodLabel, RequestContext};
+use crate::http::context::{BatchMessage, HiddenCheck, MethodLabel, RequestContext};
 use crate::http::refusals::Refusals;
 use crate::identity::AccessMemo;
 use crate::identity::grant::Caller;
@@ -138,12 +138,12 @@ impl<'a> McpRequest<'a> {
         }
     }
 
-    /// Records the answer to a message of a batch; `None` for one that could not be read. `hidden` says whether it was
-    /// refused since what it names is hidden.
+    /// Records the answer to a message of a batch; `None` for one that could not be read. `hidden` finds out whether
+    /// it was refused since what it names is hidden.
     pub(super) fn answered(
         &mut self,
         message: Option<&Message<'_>>,
-        (outcome, hidden): (Outcome, bool),
+        (outcome, hidden): (Outcome, Option<HiddenCheck>),
         bytes_out: usize,
     ) {
         let (method, subject) = message.map(asked).unzip();

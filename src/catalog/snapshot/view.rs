@@ -89,10 +89,15 @@ impl View {
         self.map::<K>().get(key).is_some_and(|definition| !self.labels.sees(definition.labels()))
     }
 
+    /// Whether a definition of the agent has labels.
+    pub fn has_labels(&self) -> bool {
+        self.definitions().has_labels
+    }
+
     /// Whether a URI can be read, but not by the caller.
     pub fn hides_uri(&self, uri: &ResourceUri) -> bool {
         let all = || Self::unfiltered(Arc::clone(&self.snapshot));
-        self.definitions().has_labels && self.answering(uri).is_err() && all().answering(uri).is_ok()
+        self.has_labels() && self.answering(uri).is_err() && all().answering(uri).is_ok()
     }
 
     /// At most `size` definitions of a list, those after a key.

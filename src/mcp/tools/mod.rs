@@ -47,8 +47,11 @@ impl Tool {
     /// The refusal of a tool that is not found.
     fn refused(view: &View, name: &str) -> Refusal {
         let sets = view.snapshot().description.tools;
-        let hidden = sets.contains(ToolSet::PromptTools) && can_be_tool(name) && view.hides::<Prompt>(name);
-        Refusal { fault: Fault::unknown("tool", name), hidden, result: None }
+        let fault = Fault::unknown("tool", name);
+        if sets.contains(ToolSet::PromptTools) && can_be_tool(name) {
+            return Refusal::of_prompt(view, name, fault);
+        }
+        fault.into()
     }
 }
 
