@@ -41,7 +41,7 @@ pub(super) async fn write(
     let agent = call.agent().await?;
     let uri = Resource::parse_key(&param.uri)?;
     let mime_type = declared(request.headers())?;
-    let bytes = bytes(request, call.app.content_bytes).await?;
+    let bytes = bytes(request, call.app.content_limits.content_bytes).await?;
     let content = RawContent { mime_type, bytes };
     let (status, audited) = call.authority.answers_put();
     let written = call.app.catalog.put_content(&agent, uri, content, condition, audited).await?;
@@ -78,7 +78,7 @@ pub(super) async fn read(call: CatalogCall, Params(param): Params<UriParam>) -> 
 }
 
 /// The MIME type of the request; `None` keeps the resource's.
-fn declared(headers: &HeaderMap) -> Result<Option<String>, Fault> {
+pub(super) fn declared(headers: &HeaderMap) -> Result<Option<String>, Fault> {
     let Some(value) = headers.get(CONTENT_TYPE) else { return Ok(None) };
     let wrong = || Fault::invalid_params("Content-Type is not a MIME type");
     let text = value.to_str().map_err(|_| wrong())?;

@@ -84,7 +84,7 @@ impl CatalogCall {
     }
 
     async fn page<K: Form>(&self, agent: &Agent, params: &PageParams) -> Result<Items<K::View>, Fault> {
-        let page = params.open(&self.app.seal, K::LIST, agent.uid.0)?;
+        let page = params.open(&self.app.seal, K::LIST, agent.uid.0)?.at_most(K::MOST_LISTED);
         let found = self.app.catalog.definitions::<K>(agent, &page.after, page.read()).await?;
         let position = |definition: &K| -> String {
             let key: &str = definition.key().borrow();
@@ -108,9 +108,9 @@ impl CatalogCall {
     ) -> Result<(StatusCode, Tag), Fault> {
         let agent = self.agent().await?;
         let key = K::parse_key(key)?;
-        let content_bytes = self.app.content_bytes;
-        let input: K::Input = json(request, K::most_bytes(content_bytes)).await?;
-        let new = K::validate(input, key, content_bytes)?;
+        let limits = self.app.content_limits;
+        let input: K::Input = json(request, K::most_bytes(limits)).await?;
+        let new = K::validate(input, key, limits)?;
         let (status, audited) = self.authority.answers_put();
         let written = self.app.catalog.put::<K>(&agent, new, condition, audited).await?;
         Ok((status(written.created), [(ETAG, etag(written.revision))]))

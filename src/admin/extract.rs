@@ -189,3 +189,11 @@ fn located<T: DeserializeOwned>(body: &[u8], error: &serde_json::Error) -> Strin
 fn is_json_text(body: &[u8]) -> bool {
     std::str::from_utf8(body).is_ok_and(|text| serde_json::from_str::<IgnoredAny>(text).is_ok())
 }
+
+/// Runs a long computation on a separate thread.
+pub(super) async fn off<T: Send + 'static>(
+    job: impl FnOnce() -> Result<T, Fault> + Send + 'static,
+) -> Result<T, Fault> {
+    let done = tokio::task::spawn_blocking(job).await;
+    done.unwrap_or_else(|error| Err(Fault::Internal(error.to_string())))
+}

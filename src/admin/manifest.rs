@@ -13,7 +13,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::authority::Authority;
 use super::definition::{ManifestInput, ManifestView};
-use super::extract::{Condition, Nothing, Params, Segment, json_bytes, parse};
+use super::extract::{Condition, Nothing, Params, Segment, json_bytes, off, parse};
 use super::openapi::{Preconditions, Problems, WriteProblems};
 use super::services::{Admin, Answer, App};
 use crate::catalog::manifest::{Applied, Keys, NewManifest, too_large};
@@ -21,6 +21,7 @@ use crate::http::precondition::etag;
 use crate::model::fault::Fault;
 use crate::model::kinds::ByKind;
 use crate::model::scope::Revision;
+use crate::model::skill::SkillRoot;
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -56,12 +57,17 @@ struct NamesView {
     resources: Vec<String>,
     templates: Vec<String>,
     prompts: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    skills: Vec<String>,
 }
 
 impl From<ByKind<Keys>> for NamesView {
     fn from(keys: ByKind<Keys>) -> Self {
-        let ByKind { resources, templates, prompts } = keys;
-        Self { count: resources.len() + templates.len() + prompts.len(), resources, templates, prompts }
+        let ByKind { resources, templates, prompts, skills } = keys;
+        let count = resources.len() + templates.len() + prompts.len() + skills.len();
+        let path = |root: String| SkillRoot::parse(&root).map_or(root, |root| root.path());
+        Self { count, resources, templates, prompts, skills: skills.into_iter().map(path).collect() }
     }
 }
 
@@ -103,14 +109,14 @@ pub(super) async fn apply(
 
 /// Parses and validates a manifest on a separate thread.
 async fn read(app: &Admin, body: Bytes, slug: String) -> Result<NewManifest, Fault> {
-    let content_bytes = app.content_bytes;
+    let limits = app.content_limits;
     off(move || {
         let input: ManifestInput = parse(&body)?;
         drop(body);
         if input.agent.as_ref().is_some_and(|agent| *agent != slug) {
             return Err(Fault::invalid_params("agent differs from the one in the path"));
         }
-        input.check(content_bytes)
+        input.check(limits)
     })
     .await
 }
@@ -146,12 +152,6 @@ pub(super) async fn show(
     })
     .await?;
     Ok(([(ETAG, tag), (CONTENT_TYPE, http::HeaderValue::from_static("application/json"))], text))
-}
-
-/// Runs a long computation on a separate thread.
-async fn off<T: Send + 'static>(job: impl FnOnce() -> Result<T, Fault> + Send + 'static) -> Result<T, Fault> {
-    let done = tokio::task::spawn_blocking(job).await;
-    done.unwrap_or_else(|error| Err(Fault::Internal(error.to_string())))
 }
 
 /// A writer that fails above a number of bytes.

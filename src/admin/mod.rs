@@ -21,6 +21,7 @@ mod page;
 mod prompts;
 mod resources;
 mod services;
+mod skills;
 mod templates;
 mod tenants;
 mod usage;
@@ -72,6 +73,8 @@ fn operations() -> OpenApiRouter<Arc<Admin>> {
         .routes(routes!(content::write, content::read))
         .routes(routes!(resources::touch))
         .routes(routes!(templates::list_or_read, templates::write, templates::remove))
+        .routes(routes!(skills::list_or_read, skills::write, skills::remove))
+        .routes(routes!(skills::read_file, skills::write_file, skills::remove_file))
         .routes(routes!(prompts::list))
         .routes(routes!(prompts::read, prompts::write, prompts::remove))
         .routes(routes!(manifest::show, manifest::apply))

@@ -35,6 +35,7 @@ const DOCUMENT: &str = "/admin/openapi.json";
         (name = "Resources", description = "Contents that clients read by URI."),
         (name = "Templates", description = "Bodies for all URIs that match a template, rendered on read."),
         (name = "Prompts", description = "Messages that are rendered with a client's arguments."),
+        (name = "Skills", description = "Folders of instructions that clients list and read by URI."),
         (name = "Manifests", description = "The whole catalog of an agent as one document."),
         (name = "Audit", description = "The audit log."),
     )

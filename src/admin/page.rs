@@ -64,6 +64,11 @@ pub(super) struct Items<T> {
 }
 
 impl Page<'_> {
+    /// The page with at most so many items.
+    pub(super) fn at_most(self, items: i64) -> Self {
+        Self { limit: self.limit.min(items), ..self }
+    }
+
     /// How many items to read: one more than the page holds, to know whether there is a next page.
     pub(super) fn read(&self) -> i64 {
         self.limit + 1

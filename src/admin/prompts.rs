@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::definition::checks::{self, Description, MOST_RAW, Name, check_text};
-use super::definition::form::{Form, content};
+use super::definition::form::{ContentLimits, Form, content};
 use super::definition::message;
 use super::definitions::CatalogCall;
 use super::extract::{Condition, Nothing, Params, SecondSegment};
@@ -156,7 +156,7 @@ impl Form for Prompt {
         input.name.as_deref()
     }
 
-    fn validate(input: PromptInput, name: PromptName, content_bytes: usize) -> Result<NewPrompt, Fault> {
+    fn validate(input: PromptInput, name: PromptName, limits: ContentLimits) -> Result<NewPrompt, Fault> {
         if input.name.is_some_and(|own| own != name.as_str()) {
             return Err(Fault::invalid_params("name differs from the one in the path"));
         }
@@ -173,8 +173,8 @@ impl Form for Prompt {
         let messages = input.messages.into_iter().enumerate();
         let messages = messages.map(|(index, Object(message))| message::checked(message, index));
         let messages = json(&messages.collect::<Result<Vec<_>, _>>()?)?;
-        if messages.len() > content_bytes {
-            return Err(Fault::PayloadTooLarge(content_bytes));
+        if messages.len() > limits.content_bytes {
+            return Err(Fault::PayloadTooLarge(limits.content_bytes));
         }
         let labels = input.labels.unwrap_or_default();
         Ok(NewPrompt {

@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 use super::definition::checks::{
     self, DefinitionInput, Description, MOST_RAW, MimeText, Name, checked_mime, decoded,
 };
-use super::definition::form::{Form, content};
+use super::definition::form::{ContentLimits, Form, content};
 use super::definition::routes::routes_by_query;
 use super::definitions::CatalogCall;
 use super::extract::{Condition, Params};
@@ -146,7 +146,7 @@ impl Form for Resource {
         input.uri.as_deref()
     }
 
-    fn validate(input: ResourceInput, uri: ResourceUri, content_bytes: usize) -> Result<NewResource, Fault> {
+    fn validate(input: ResourceInput, uri: ResourceUri, limits: ContentLimits) -> Result<NewResource, Fault> {
         if input.uri.is_some_and(|own| ResourceUri::parse(&own).as_ref() != Ok(&uri)) {
             return Err(Fault::invalid_params("uri differs from the one in the query"));
         }
@@ -165,8 +165,8 @@ impl Form for Resource {
         let definition = definition.check()?;
         let parts = input.contents.into_iter().enumerate().map(|(i, Object(part))| part.check(i));
         let parts: Vec<_> = parts.collect::<Result<_, _>>()?;
-        if parts.iter().map(|part| part.bytes.len()).sum::<usize>() > content_bytes {
-            return Err(Fault::PayloadTooLarge(content_bytes));
+        if parts.iter().map(|part| part.bytes.len()).sum::<usize>() > limits.content_bytes {
+            return Err(Fault::PayloadTooLarge(limits.content_bytes));
         }
         // They are in memory with the definition, unlike the contents.
         let metas = parts.iter().filter_map(|new| raw_text(new.part.meta.as_deref()));

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use http::Method;
 
 use super::audit_reads::AuditReader;
+use super::definition::ContentLimits;
 use super::limits::{LimitBounds, ManifestLimits};
 use crate::catalog::Catalog;
 use crate::config::Costs;
@@ -38,8 +39,8 @@ pub struct Admin {
     pub costs: Costs,
     /// The bounds of limits that may be set.
     pub settable: LimitBounds,
-    /// The maximum size of a resource's contents, in bytes.
-    pub content_bytes: usize,
+    /// The bounds of contents.
+    pub content_limits: ContentLimits,
     /// The bounds of manifests.
     pub manifests: ManifestLimits,
 }

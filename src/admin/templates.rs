@@ -9,7 +9,7 @@ use uri_template::UriTemplate;
 use utoipa::ToSchema;
 
 use super::definition::checks::{DefinitionInput, Description, MOST_RAW, MimeText, Name, check_text};
-use super::definition::form::{Form, content};
+use super::definition::form::{ContentLimits, Form, content};
 use super::definition::routes::routes_by_query;
 use super::definitions::CatalogCall;
 use super::extract::{Condition, Params};
@@ -99,7 +99,7 @@ impl Form for ResourceTemplate {
     type Input = TemplateInput;
     type View = TemplateView;
 
-    fn most_bytes(_: usize) -> usize {
+    fn most_bytes(_: ContentLimits) -> usize {
         MOST_BYTES
     }
 
@@ -107,9 +107,17 @@ impl Form for ResourceTemplate {
         input.uri_template.as_deref()
     }
 
-    fn validate(input: TemplateInput, uri_template: UriTemplate, _: usize) -> Result<NewTemplate, Fault> {
+    fn validate(
+        input: TemplateInput,
+        uri_template: UriTemplate,
+        _: ContentLimits,
+    ) -> Result<NewTemplate, Fault> {
         if input.uri_template.is_some_and(|own| own != uri_template.as_str()) {
             return Err(Fault::invalid_params("uriTemplate differs from the one in the query"));
+        }
+        let is_of_skills = |(scheme, _): (&str, &str)| scheme.eq_ignore_ascii_case(skill::SCHEME);
+        if uri_template.as_str().split_once(':').is_some_and(is_of_skills) {
+            return Err(Fault::invalid_params("uriTemplate has the scheme skill, which only skills have"));
         }
         let definition = DefinitionInput {
             name: input.name,

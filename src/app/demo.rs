@@ -4,6 +4,7 @@ use std::io::Write;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
+use super::options::content_limits;
 use super::{AppError, Running, credentials};
 use crate::admin::definition::ManifestInput;
 use crate::catalog::Catalog;
@@ -43,7 +44,7 @@ pub(super) async fn register(settings: &Settings, running: &Running) -> Result<(
     // An interrupted first start has left an agent without definitions, and no key.
     let unfinished = kept.is_none() && is_empty(&services.catalog, &agent).await.map_err(failed)?;
     if created || unfinished {
-        let wanted = manifest.check(settings.limits.content_bytes).map_err(failed)?;
+        let wanted = manifest.check(content_limits(settings)).map_err(failed)?;
         let applied = services
             .catalog
             .apply_manifest(&agent, wanted, Precondition::default(), AuditedWrite::UNAUDITED)

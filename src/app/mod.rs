@@ -47,7 +47,7 @@ use crate::store::{Store, StoreError, StoreOptions};
 
 use background::Background;
 use credentials::AcceptedCredentials;
-use options::{endpoint_options, feed_options, limit_options, usage_options};
+use options::{content_limits, endpoint_options, feed_options, limit_options, usage_options};
 
 pub use check::{Checked, check};
 pub use embedded::database;
@@ -202,7 +202,7 @@ fn gateway(
         settable,
         costs: settings.costs,
         seal,
-        content_bytes: settings.limits.content_bytes,
+        content_limits: content_limits(settings),
         manifests: ManifestLimits::new(settings.limits.manifest_bytes),
     };
     let hosts = settings.server.allowed_hosts.as_ref();

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::admin::definition::ContentLimits;
 use crate::cache::{LoadOptions, QueueOptions};
 use crate::catalog::CatalogLimits;
 use crate::catalog::render::RendererLimits;
@@ -69,11 +70,22 @@ pub(super) fn session_limits(settings: &Settings) -> SessionLimits {
     }
 }
 
+/// The bounds of contents.
+pub(super) fn content_limits(settings: &Settings) -> ContentLimits {
+    ContentLimits { content_bytes: settings.limits.content_bytes, skill: skill_limits(settings) }
+}
+
+/// What one skill may have.
+fn skill_limits(settings: &Settings) -> skill::Limits {
+    skill::Limits { files: settings.limits.skill_files, bytes: settings.limits.skill_bytes }
+}
+
 pub(super) fn catalog_limits(settings: &Settings) -> CatalogLimits {
     CatalogLimits {
         resources_per_agent: settings.limits.resources_per_agent as usize,
         templates_per_agent: settings.limits.templates_per_agent as usize,
         prompts_per_agent: settings.limits.prompts_per_agent as usize,
+        skill: skill_limits(settings),
         embedded_bytes: settings.limits.content_bytes,
         rendering: RendererLimits {
             at_once: settings.limits.concurrent_renders,

@@ -63,7 +63,11 @@ pub trait Registered: Table + Member {
     ) -> impl Future<Output = Result<(), Fault>> + Send;
 
     /// Adds to the number of definitions of the agent, if that is stored.
+    ///
+    /// # Errors
+    /// [`Fault::InvalidParams`] if there are more than the agent may have.
     fn count(
+        _catalog: &Catalog,
         _write: &mut Write,
         _target: &Target,
         _by: i32,
@@ -90,6 +94,12 @@ pub(super) fn check_count<K: Registered>(count: usize, limits: &CatalogLimits) -
         )));
     }
     Ok(())
+}
+
+/// By how much the number of definitions grows.
+pub(super) fn growth(before: usize, after: usize) -> i32 {
+    let count = |number: usize| i32::try_from(number).unwrap_or(i32::MAX);
+    count(after) - count(before)
 }
 
 impl Catalog {
@@ -183,8 +193,17 @@ impl Catalog {
         if old.is_none() {
             K::add(self, write, target, new).await?;
         }
+        if let Some(old) = old {
+            match growth(old.places(), K::places_of(new)) {
+                0 => {}
+                growth => K::count(self, write, target, growth).await?,
+            }
+        }
         let key = K::key_of(new).borrow();
         write.change_for(put.audience.clone(), scope, put.change, key);
+        for (change, subject) in K::further_changes(old, Some(new)) {
+            write.change_for(put.audience.clone(), scope, change, subject);
+        }
         write.set_summary(target.summary(key, old, Some(new)));
         write.put(agent, &[put], revision, self.sources.clock.now()).await?;
         Ok(Written { revision, created: old.is_none() })
@@ -212,9 +231,12 @@ impl Catalog {
                             let (target, old) = Target::lock::<K>(write, agent, key).await?;
                             let old = old.ok_or(Fault::NotFound(K::NAME))?;
                             condition.check(Some(old.revision()))?;
-                            K::count(write, &target, -1).await?;
+                            K::count(&catalog, write, &target, growth(old.places(), 0)).await?;
                             let removal = Removal::of(&old);
                             write.change_for(removal.audience.clone(), target.scope, K::REMOVED, key);
+                            for (change, subject) in K::further_changes(Some(&old), None) {
+                                write.change_for(removal.audience.clone(), target.scope, change, subject);
+                            }
                             write.set_summary(target.summary(key, Some(&old), None::<&K::New>));
                             let now = catalog.sources.clock.now();
                             write.delete::<K>(agent, &[removal], now).await?;

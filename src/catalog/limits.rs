@@ -11,6 +11,8 @@ pub struct CatalogLimits {
     pub templates_per_agent: usize,
     /// The maximum number of prompts of one agent.
     pub prompts_per_agent: usize,
+    /// The maximum number of files of one skill, and of their bytes.
+    pub skill: ::skill::Limits,
     /// The maximum total bytes of the registered resources that one prompt embeds in an answer.
     pub embedded_bytes: usize,
     /// Maximum number of concurrent renders, and the limits of each.

@@ -11,6 +11,7 @@ use super::Catalog;
 use super::definitions::Registered;
 use super::plan::Plan;
 pub use super::plan::{Applied, Keys, Wanted};
+use super::skill_placement::check_apart;
 use super::target::{NO_AGENT, Target};
 use crate::model::agent::Agent;
 use crate::model::audit::chain::Digest;
@@ -23,6 +24,7 @@ use crate::model::fault::{Fault, shortened};
 use crate::model::ids::{AgentRef, TenantId};
 use crate::model::kinds::{ByKind, Member, by_kind, each_kind};
 use crate::model::precondition::Precondition;
+use crate::model::resource::Resource;
 use crate::model::scope::{Revision, Scope};
 use crate::store::StoreError;
 use crate::store::agent_state::Stored;
@@ -88,6 +90,7 @@ impl Catalog {
                     .transact(Scope::from(agent.uid), &audited, async |write| {
                         let (target, stored) = Target::lock_all(write, agent).await?;
                         condition.check(Some(target.present()))?;
+                        check_skills(&stored, &wanted)?;
                         let plan = Plan::new(&stored, &wanted);
                         catalog.carry_out(write, &target, &plan).await?;
                         let changed = write.has_changes();
@@ -117,6 +120,7 @@ impl Catalog {
         let stored = self.stored(&mut view, agent).await?;
         view.end().await?;
         condition.check(Some(revision))?;
+        check_skills(&stored, wanted)?;
         Ok(Plan::new(&stored, wanted).applied(revision))
     }
 
@@ -126,10 +130,13 @@ impl Catalog {
         // Removals first: a removed key may be added again as another kind, and freed contents may be referenced again.
         each_kind!(K => write.delete::<K>(agent, &plan.steps::<K>().removals, now).await?);
         each_kind!(K => write.put(agent, &plan.steps::<K>().puts, revision, now).await?);
-        each_kind!(K => match plan.steps::<K>().growth() {
-            0 => {}
-            growth => K::count(write, target, growth).await?,
-        });
+        // What is removed makes room for what is added of another kind.
+        for grows in [false, true] {
+            each_kind!(K => match plan.steps::<K>().growth {
+                growth if growth != 0 && (growth > 0) == grows => K::count(self, write, target, growth).await?,
+                _ => {}
+            });
+        }
         for (audience, kind, subject) in plan.changes() {
             write.change_for(audience.clone(), scope, kind, subject);
         }
@@ -138,7 +145,7 @@ impl Catalog {
 
     /// Makes the checks that need no lock on the agent.
     async fn check_manifest(&self, agent: &Agent, wanted: &NewManifest) -> Result<(), Fault> {
-        each_kind!(K => check_list::<K>(K::of(wanted), K::most(&self.limits))?);
+        each_kind!(K => check_list::<K>(listed::<K>(wanted), K::most(&self.limits))?);
         let mut checked = false;
         each_kind!(K => checked |= is_checked::<K>(wanted));
         if !checked {
@@ -150,7 +157,7 @@ impl Catalog {
             if registered { view.definitions::<K>(agent.into(), None, &self.sources).await? } else { Vec::new() }
         });
         view.end().await?;
-        each_kind!(K => self.check_kind::<K>(agent.tenant, K::of(&stored), K::of(wanted)).await?);
+        each_kind!(K => self.check_kind::<K>(agent.tenant, K::of(&stored), listed::<K>(wanted)).await?);
         Ok(())
     }
 
@@ -213,14 +220,30 @@ impl Catalog {
 
 /// Whether a manifest has definitions of a kind that is checked.
 fn is_checked<K: Registered>(wanted: &NewManifest) -> bool {
-    K::IS_CHECKED && !K::of(wanted).is_empty()
+    K::IS_CHECKED && !listed::<K>(wanted).is_empty()
+}
+
+/// The definitions of a kind in a manifest; none if these are left as they are.
+fn listed<K: Member>(wanted: &NewManifest) -> &[K::New] {
+    K::of(wanted).as_deref().unwrap_or_default()
+}
+
+/// Checks that skills and resources are apart once a manifest is applied.
+fn check_skills(stored: &ByKind<Stored>, wanted: &NewManifest) -> Result<(), Fault> {
+    let resources = listed::<Resource>(wanted).iter().map(|new| new.uri.as_str());
+    match &wanted.skills {
+        Some(skills) => check_apart(skills.iter().map(|new| &new.root), resources),
+        None => check_apart(stored.skills.iter().map(|old| &old.root), resources),
+    }
 }
 
 /// The summary of a write that applies a manifest, for the audit log.
 fn summary_of_all(target: &Target, stored: &ByKind<Stored>, wanted: &NewManifest) -> WriteSummary {
     let (mut before, mut after) = (Vec::new(), Vec::new());
-    each_kind!(K => before.push(prints::<K>(stored)));
-    each_kind!(K => after.push(new_prints::<K>(wanted)));
+    each_kind!(K => if !is_unused::<K>(stored, wanted) {
+        before.push(prints::<K>(stored));
+        after.push(new_prints::<K>(stored, wanted));
+    });
     WriteSummary {
         subject: "manifest".to_owned(),
         revision: target.revision,
@@ -235,8 +258,15 @@ fn prints<K: Member>(stored: &ByKind<Stored>) -> Vec<(&str, Digest)> {
     K::of(stored).iter().map(|old| (old.key().borrow(), old.fingerprint())).collect()
 }
 
-fn new_prints<K: Member>(wanted: &NewManifest) -> Vec<(&str, Digest)> {
-    K::of(wanted).iter().map(|new| (K::key_of(new).borrow(), new.fingerprint())).collect()
+fn new_prints<'m, K: Member>(stored: &'m ByKind<Stored>, wanted: &'m NewManifest) -> Vec<(&'m str, Digest)> {
+    let Some(wanted) = K::of(wanted) else { return prints::<K>(stored) };
+    wanted.iter().map(|new| (K::key_of(new).borrow(), new.fingerprint())).collect()
+}
+
+/// Whether neither the agent nor the manifest has definitions of a kind that a manifest may lack: the fingerprint is then
+/// that of before the kind existed.
+fn is_unused<K: Member>(stored: &ByKind<Stored>, wanted: &NewManifest) -> bool {
+    K::MAY_BE_ABSENT && K::of(stored).is_empty() && listed::<K>(wanted).is_empty()
 }
 
 /// The error of a catalog that is too large to be read as one manifest.

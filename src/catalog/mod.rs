@@ -20,6 +20,8 @@ pub mod render;
 mod rendered;
 pub mod resources;
 mod served;
+mod skill_placement;
+pub mod skills;
 pub mod snapshot;
 mod target;
 pub mod template_set;

@@ -4,6 +4,7 @@ use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 
+use super::definitions::growth;
 use crate::model::audience::Audience;
 use crate::model::definition::DefinitionKind;
 use crate::model::kinds::{ByKind, Family, Member, by_kind, each_kind};
@@ -16,7 +17,8 @@ use crate::store::definitions::{Put, Removal};
 pub struct Wanted;
 
 impl Family for Wanted {
-    type Of<K: DefinitionKind> = Vec<K::New>;
+    /// `None` leaves the definitions of the kind as they are.
+    type Of<K: DefinitionKind> = Option<Vec<K::New>>;
 }
 
 /// Keys, in byte order.
@@ -44,6 +46,10 @@ pub(super) struct Plan<'s>(ByKind<Writes<'s>>);
 pub(super) struct Steps<'s, K: DefinitionKind> {
     pub(super) puts: Vec<Put<'s, K>>,
     pub(super) removals: Vec<Removal<'s>>,
+    /// The changes besides those of the definitions.
+    further: Vec<(Audience, ChangeKind, String)>,
+    /// By how much the number of definitions grows.
+    pub(super) growth: i32,
     unchanged: usize,
 }
 
@@ -64,7 +70,10 @@ pub struct Applied {
 
 impl<'s> Plan<'s> {
     pub(super) fn new(stored: &'s ByKind<Stored>, wanted: &'s ByKind<Wanted>) -> Self {
-        Self(by_kind!(Writes<'s>, K => Steps::<K>::new(K::of(stored), K::of(wanted))))
+        Self(by_kind!(Writes<'s>, K => {
+            let wanted = K::of(wanted).as_deref();
+            wanted.map_or_else(Steps::none, |wanted| Steps::<K>::new(K::of(stored), wanted))
+        }))
     }
 
     /// The writes of one kind.
@@ -93,25 +102,40 @@ impl<'s> Plan<'s> {
 }
 
 impl<'s, K: DefinitionKind> Steps<'s, K> {
-    /// Each key is requested at most once.
-    fn new(stored: &'s [K], wanted: &'s [K::New]) -> Self {
-        let mut left: BTreeMap<_, _> = stored.iter().map(|old| (old.key(), old)).collect();
-        let by_key: BTreeMap<_, _> = wanted.iter().map(|new| (K::key_of(new), new)).collect();
-        let puts: Vec<_> =
-            by_key.iter().filter_map(|(key, new)| Put::replacing(left.remove(key), new)).collect();
-        let removals = left.into_values().map(Removal::of).collect();
-        Self { unchanged: by_key.len() - puts.len(), puts, removals }
+    fn none() -> Self {
+        Self { puts: Vec::new(), removals: Vec::new(), further: Vec::new(), growth: 0, unchanged: 0 }
     }
 
-    /// By how much the number of definitions grows.
-    pub(super) fn growth(&self) -> i32 {
-        let count = |number: usize| i32::try_from(number).unwrap_or(i32::MAX);
-        count(self.put_keys(true).len()) - count(self.removals.len())
+    /// Each key is requested at most once.
+    fn new(stored: &'s [K], wanted: &'s [K::New]) -> Self {
+        let places = |stored: &[K]| stored.iter().map(K::places).sum();
+        let growth = growth(places(stored), wanted.iter().map(K::places_of).sum());
+        let mut left: BTreeMap<_, _> = stored.iter().map(|old| (old.key(), old)).collect();
+        let by_key: BTreeMap<_, _> = wanted.iter().map(|new| (K::key_of(new), new)).collect();
+        let (mut puts, mut further) = (Vec::new(), Vec::new());
+        let mut add = |audience: &Audience, old, new| {
+            let changes = K::further_changes(old, new).into_iter();
+            further.extend(changes.map(|(change, subject)| (audience.clone(), change, subject)));
+        };
+        for (key, new) in &by_key {
+            let old = left.remove(key);
+            if let Some(put) = Put::replacing(old, new) {
+                add(&put.audience, old, Some(new));
+                puts.push(put);
+            }
+        }
+        let removed = left.into_values().map(|old| (old, Removal::of(old)));
+        let removals = removed.inspect(|(old, removal)| add(&removal.audience, Some(old), None));
+        let removals = removals.map(|(_, removal)| removal).collect();
+        Self { unchanged: by_key.len() - puts.len(), puts, removals, further, growth }
     }
 
     fn changes(&self) -> impl Iterator<Item = (&Audience, ChangeKind, &str)> {
         let puts = self.puts.iter().map(|put| (&put.audience, put.change, K::key_of(put.new).borrow()));
-        puts.chain(self.removals.iter().map(|removal| (&removal.audience, K::REMOVED, removal.key)))
+        let removals = self.removals.iter().map(|removal| (&removal.audience, K::REMOVED, removal.key));
+        let further =
+            self.further.iter().map(|(audience, change, subject)| (audience, *change, subject.as_str()));
+        puts.chain(removals).chain(further)
     }
 
     /// The keys of the definitions that are created, or of those that are replaced.

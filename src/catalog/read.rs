@@ -11,13 +11,14 @@ use super::snapshot::view::{Answering, View};
 use super::snapshot::{AgentCell, AgentSnapshot};
 use crate::identity::grant::Caller;
 use crate::model::allocated::shared_bytes;
-use crate::model::call::{Content, Contents, List, ListPage};
+use crate::model::call::{Content, Contents, List, ListPage, Page};
 use crate::model::caller::Payer;
 use crate::model::content::ContentHash;
 use crate::model::fault::Fault;
 use crate::model::ids::{AgentId, AgentRef, ResourceUri, TenantId};
 use crate::model::label::CallerLabels;
 use crate::model::resource::{Part, Resource};
+use crate::model::skill::Skill;
 use crate::store::StoreError;
 
 /// The number of attempts to read contents, which may be purged between reading a definition and reading its bytes.
@@ -88,6 +89,25 @@ impl Catalog {
     /// A page of a list, with the definitions after a key.
     pub fn list(&self, view: &View, list: List, after: Option<&str>) -> ListPage {
         view.list(list, after, self.limits.page_size)
+    }
+
+    /// A page of skills, with those after a root.
+    pub fn skills(&self, view: &View, after: Option<&str>) -> Page<Skill> {
+        view.skills(after, self.limits.page_size)
+    }
+
+    /// A page of what is directly in a directory, after a URI.
+    ///
+    /// # Errors
+    /// [`Fault::UnknownUri`].
+    pub fn directory(
+        &self,
+        view: &View,
+        uri: &ResourceUri,
+        after: Option<&str>,
+    ) -> Result<Page<Resource>, Fault> {
+        let page = view.directory(uri.as_str(), after, self.limits.page_size);
+        page.ok_or_else(|| Fault::UnknownUri { what: "directory", uri: uri.clone() })
     }
 
     /// The contents of a URI, from the definition that serves it.

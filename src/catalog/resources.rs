@@ -7,6 +7,7 @@ use bytes::Bytes;
 use super::Catalog;
 use super::definitions::{Registered, check_count};
 use super::limits::CatalogLimits;
+use super::skill_placement::check_outside;
 use super::target::{NO_AGENT, Target};
 use crate::model::agent::Agent;
 use crate::model::audience::Audience;
@@ -78,14 +79,18 @@ impl Registered for Resource {
         catalog: &Catalog,
         write: &mut Write,
         target: &Target,
-        _: &NewResource,
+        new: &NewResource,
     ) -> Result<(), Fault> {
-        let count = write.count_resources(target.agent, 1).await?.ok_or(NO_AGENT)?;
-        check_count::<Self>(usize::try_from(count).unwrap_or(0), &catalog.limits)
+        check_outside(write, target, new.uri.as_str()).await?;
+        Self::count(catalog, write, target, 1).await
     }
 
-    async fn count(write: &mut Write, target: &Target, by: i32) -> Result<(), Fault> {
-        write.count_resources(target.agent, by).await?.ok_or(NO_AGENT).map(drop)
+    async fn count(catalog: &Catalog, write: &mut Write, target: &Target, by: i32) -> Result<(), Fault> {
+        let count = write.count_resources(target.agent, by).await?.ok_or(NO_AGENT)?;
+        if by < 0 {
+            return Ok(());
+        }
+        check_count::<Self>(usize::try_from(count).unwrap_or(0), &catalog.limits)
     }
 }
 

@@ -2,6 +2,7 @@
 //! a [`view`] of one.
 
 mod labelled_map;
+mod skills;
 pub mod view;
 
 use std::sync::Arc;

@@ -47,6 +47,8 @@ struct Changed {
     resources: Vec<String>,
     templates: Vec<String>,
     prompts: Vec<String>,
+    #[serde(default)]
+    skills: Vec<String>,
 }
 
 impl Apply {
@@ -87,7 +89,12 @@ fn summary(agent: &Slug, applied: &Applied, dry_run: bool) -> String {
 }
 
 fn name(text: &mut String, verb: &str, names: &Changed) {
-    let kinds = [("resource", &names.resources), ("template", &names.templates), ("prompt", &names.prompts)];
+    let kinds = [
+        ("resource", &names.resources),
+        ("template", &names.templates),
+        ("prompt", &names.prompts),
+        ("skill", &names.skills),
+    ];
     let all = kinds.iter().flat_map(|(kind, names)| names.iter().map(move |name| (kind, name)));
     for (kind, name) in all.take(MOST_NAMED) {
         let _ = writeln!(text, "{verb} {kind} {name}");

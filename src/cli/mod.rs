@@ -17,6 +17,7 @@ mod openapi;
 mod output;
 mod resource;
 mod serve;
+mod skill;
 mod sources;
 
 use std::path::PathBuf;
@@ -54,6 +55,9 @@ enum Command {
     /// Put resources into an agent's catalog; `WAGGLE_URL` and `WAGGLE_KEY` name the gateway and the key.
     #[command(subcommand)]
     Resource(resource::Resource),
+    /// Push folders as skills of an agent; `WAGGLE_URL` and `WAGGLE_KEY` name the gateway and the key.
+    #[command(subcommand)]
+    Skill(skill::Skill),
     /// Make an agent's catalog equal to a manifest; `WAGGLE_URL` and `WAGGLE_KEY` name the gateway and the key.
     Apply(apply::Apply),
     /// Print an agent's catalog as a manifest; `WAGGLE_URL` and `WAGGLE_KEY` name the gateway and the key.
@@ -131,6 +135,7 @@ pub fn run(environment: &Environment) -> ExitCode {
         Command::Config(command) => command.run(&sources),
         Command::Key(command) => command.run(&sources),
         Command::Resource(command) => command.run(&sources),
+        Command::Skill(command) => command.run(&sources),
         Command::Apply(command) => command.run(&sources),
         Command::Export(command) => command.run(&sources),
         Command::Audit(command) => command.run(&sources),

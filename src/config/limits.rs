@@ -16,6 +16,10 @@ section! {
         body_bytes: size(usize, KIB..=64 * MIB) = 4 * MIB,
         /// The contents of one resource.
         content_bytes: size(usize, KIB..=256 * MIB) = 16 * MIB,
+        /// How many files one skill may have.
+        skill_files: count(usize, 1..=10_000) = 512,
+        /// The files of one skill.
+        skill_bytes: size(usize, KIB..=256 * MIB) = 16 * MIB,
         /// The manifest of one agent, as JSON.
         manifest_bytes: size(usize, KIB..=1024 * MIB) = 64 * MIB,
         /// The text, or the data, of one result of a tool. A longer text is sent in parts; a list has shorter pages.
@@ -44,11 +48,11 @@ section! {
         /// How many bytes of request bodies are held, each from its announcement until the answer; further ones are answered
         /// 503. A body without a declared length counts as the longest permitted one. Default: four times the bound of one
         /// tenant.
-        upload_bytes: size(usize, KIB..=1024 * GIB) = 4 * largest_body(body_bytes, content_bytes, manifest_bytes),
+        upload_bytes: size(usize, KIB..=1024 * GIB) = 4 * largest_body(body_bytes, content_bytes.max(skill_bytes), manifest_bytes),
         /// How many of them may be one tenant's: at most a quarter. Default: the longest body, and at least 64 MiB.
-        upload_bytes_per_tenant: size(usize, KIB..=256 * GIB) = largest_body(body_bytes, content_bytes, manifest_bytes),
+        upload_bytes_per_tenant: size(usize, KIB..=256 * GIB) = largest_body(body_bytes, content_bytes.max(skill_bytes), manifest_bytes),
         /// How many of them may be one key's, or one address's without a key. Default: the longest body, and at least 64 MiB.
-        upload_bytes_per_key: size(usize, KIB..=256 * GIB) = largest_body(body_bytes, content_bytes, manifest_bytes),
+        upload_bytes_per_key: size(usize, KIB..=256 * GIB) = largest_body(body_bytes, content_bytes.max(skill_bytes), manifest_bytes),
         /// How many streams one key may have open; further ones are answered 429.
         streams_per_key: count(usize, 1..=1_000_000) = 100,
         /// How many streams may be open on a replica; further ones are answered 503.
@@ -90,6 +94,7 @@ impl Limits {
         let bodies = [
             ("limits.manifest_bytes", self.manifest_bytes),
             ("limits.content_bytes as JSON", as_json(self.content_bytes)),
+            ("limits.skill_bytes as JSON", as_json(self.skill_bytes)),
             ("limits.body_bytes", self.body_bytes),
         ];
         for (bound, most) in bounds {

@@ -41,6 +41,7 @@ pub fn status(fault: &Fault) -> StatusCode {
         | Fault::InvalidRequest(_)
         | Fault::InvalidParams(_)
         | Fault::MissingArguments(_)
+        | Fault::UnknownUri { .. }
         | Fault::SessionRequired(_) => StatusCode::BAD_REQUEST,
         Fault::Unauthenticated => StatusCode::UNAUTHORIZED,
         Fault::Forbidden

@@ -45,6 +45,8 @@ pub enum Call<'a> {
         /// The text typed so far.
         value: String,
     },
+    /// About skills.
+    Skills(SkillsCall<'a>),
     /// `tools/list`.
     ListTools {
         /// The cursor as sent, not verified yet.
@@ -56,6 +58,28 @@ pub enum Call<'a> {
         name: Cow<'a, str>,
         /// Its arguments as sent, of any type: an unknown tool is refused whatever they are.
         arguments: &'a str,
+    },
+}
+
+/// A call about skills.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SkillsCall<'a> {
+    /// `skills/list`.
+    List {
+        /// The cursor as sent, not verified yet.
+        cursor: Option<Cow<'a, str>>,
+    },
+    /// `skills/get`.
+    Get {
+        /// The URI of the `SKILL.md`.
+        uri: ResourceUri,
+    },
+    /// `resources/directory/read`.
+    ReadDirectory {
+        /// Which.
+        uri: ResourceUri,
+        /// The cursor as sent, not verified yet.
+        cursor: Option<Cow<'a, str>>,
     },
 }
 
@@ -74,6 +98,12 @@ pub fn decode<'a>(method: Method, params: &Params<'a>) -> Result<Call<'a>, Fault
         Method::Complete => complete(params),
         Method::ListTools => Ok(Call::ListTools { cursor: params.string("cursor")? }),
         Method::CallTool => call_tool(params),
+        Method::ListSkills => Ok(Call::Skills(SkillsCall::List { cursor: params.string("cursor")? })),
+        Method::GetSkill => uri(params).map(|uri| Call::Skills(SkillsCall::Get { uri })),
+        Method::ReadDirectory => {
+            let (uri, cursor) = (uri(params)?, params.string("cursor")?);
+            Ok(Call::Skills(SkillsCall::ReadDirectory { uri, cursor }))
+        }
         Method::Initialize
         | Method::Ping
         | Method::Discover

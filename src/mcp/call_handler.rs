@@ -70,6 +70,8 @@ pub(super) struct CallHandler {
     pub(super) results: Results,
     /// The maximum length of the text, or of the data, of one result of a tool.
     pub(super) tool_result_bytes: usize,
+    /// For how long a client may cache a result.
+    pub(super) ttl: Duration,
 }
 
 /// The caller of a call, its view that answers it, and the dialect of the answer.
@@ -85,8 +87,9 @@ impl CallHandler {
         seal: CursorSeal,
         budget: &Arc<MemoryBudget>,
         tool_result_bytes: usize,
+        ttl: Duration,
     ) -> Self {
-        Self { catalog, seal, results: Results::new(budget), tool_result_bytes }
+        Self { catalog, seal, results: Results::new(budget), tool_result_bytes, ttl }
     }
 
     /// The encoded result of a call, without the id of the request.
@@ -157,6 +160,7 @@ impl CallHandler {
             }
             Call::ListTools { cursor } => self.list_tools(context, cursor.as_deref()),
             Call::CallTool { name, .. } => Err(Fault::unknown("tool", name)),
+            Call::Skills(call) => self.answer_skills(context, call),
         }
     }
 
@@ -307,7 +311,7 @@ fn name_of(list: List) -> &'static str {
 }
 
 /// The purpose that the cursors of a list are sealed for: the list, as callers with these labels see it.
-pub(super) fn purpose(list: &'static str, labels: &CallerLabels) -> Cow<'static, str> {
+pub(super) fn purpose<'n>(list: &'n str, labels: &CallerLabels) -> Cow<'n, str> {
     match labels {
         CallerLabels::These(none) if none.is_empty() => Cow::Borrowed(list),
         CallerLabels::These(labels) => {

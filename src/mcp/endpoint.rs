@@ -99,8 +99,8 @@ impl Endpoint {
     ) -> Self {
         let Services { catalog, sessions, feed, recorder, budget, .. } = services;
         let streams = Streams::new(options.streams_per_key, options.streams, closing);
-        let call_handler =
-            CallHandler::new(Arc::clone(&catalog), seal.clone(), &budget, options.tool_result_bytes);
+        let (tool_bytes, ttl) = (options.tool_result_bytes, options.ttl);
+        let call_handler = CallHandler::new(Arc::clone(&catalog), seal.clone(), &budget, tool_bytes, ttl);
         Self { call_handler, seal, authenticator, catalog, sessions, feed, streams, recorder, options }
     }
 

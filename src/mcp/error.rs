@@ -85,7 +85,7 @@ impl RpcError {
             _ => (fault.outcome(), fault.to_string().into()),
         };
         let detail = match fault {
-            Fault::ResourceNotFound(uri) => Some(Detail::Uri(uri.clone())),
+            Fault::ResourceNotFound(uri) | Fault::UnknownUri { uri, .. } => Some(Detail::Uri(uri.clone())),
             Fault::MissingArguments(names) => Some(Detail::Missing(names.clone())),
             Fault::RateLimited { scope, retry_after, .. }
             | Fault::QuotaExceeded { scope, retry_after, .. } => Some(Detail::Limit(*retry_after, *scope)),
@@ -123,7 +123,9 @@ fn classify(fault: &Fault, codes: EraCodes) -> (StatusCode, i32) {
         Fault::InvalidRequest(_) | Fault::SessionRequired(_) => {
             (StatusCode::BAD_REQUEST, code::INVALID_REQUEST)
         }
-        Fault::InvalidParams(_) | Fault::MissingArguments(_) => (StatusCode::OK, code::INVALID_PARAMS),
+        Fault::InvalidParams(_) | Fault::MissingArguments(_) | Fault::UnknownUri { .. } => {
+            (StatusCode::OK, code::INVALID_PARAMS)
+        }
         Fault::MethodNotFound(_) => (codes.method_not_found, code::METHOD_NOT_FOUND),
         Fault::ResourceNotFound(_) => (StatusCode::OK, codes.resource_not_found),
         Fault::SessionNotFound => (StatusCode::NOT_FOUND, code::SESSION_NOT_FOUND),

@@ -25,6 +25,8 @@ pub mod request;
 mod result;
 mod results;
 mod server;
+mod skill_entry;
+mod skills;
 pub mod sse;
 mod stream_audit;
 mod streams;

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 
-use super::call::Call;
+use super::call::{Call, SkillsCall};
 use crate::catalog::snapshot::view::View;
 use crate::http::context::HiddenCheck;
 use crate::model::call::Reference;
@@ -49,7 +49,12 @@ impl Refusal {
                 let text = text.to_string();
                 Self::checked(view, fault, move |view| view.hides::<ResourceTemplate>(&text))
             }
-            Call::ReadResource { .. }
+            Call::Skills(SkillsCall::Get { uri } | SkillsCall::ReadDirectory { uri, .. }) => {
+                let uri = uri.clone();
+                Self::checked(view, fault, move |view| view.hides_skill(uri.as_str()))
+            }
+            Call::Skills(SkillsCall::List { .. })
+            | Call::ReadResource { .. }
             | Call::List { .. }
             | Call::ListTools { .. }
             | Call::CallTool { .. } => Self::of_read(view, fault),

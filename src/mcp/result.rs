@@ -7,6 +7,7 @@ use serde_json::value::RawValue;
 
 use super::contents::EncodedContents;
 use super::definition::Definitions;
+use super::skill_entry::SkillEntry;
 use super::tools::{Block, ListedTool};
 use crate::model::call::{self, Contents, ListPage, Messages};
 use crate::model::fault::Fault;
@@ -37,6 +38,14 @@ pub(super) enum ResultMembers<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         next_cursor: Option<&'a str>,
     },
+    /// Of `skills/list`.
+    Skills {
+        skills: Vec<SkillEntry<'a>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        next_cursor: Option<&'a str>,
+    },
+    /// Of `skills/get`.
+    Skill { skill: SkillEntry<'a> },
     /// Of `resources/read`.
     Contents { contents: EncodedContents<'a> },
     /// Of `prompts/get`.

@@ -35,8 +35,34 @@ pub(super) enum ResultSubject {
     Page(List, Option<String>, CallerLabels),
     /// The page of the tools after a position, for callers with these labels.
     Tools(Option<String>, CallerLabels),
+    /// About skills, and whether anybody is answered the same: every revision is sent that.
+    Skills(SkillsSubject, bool),
     /// The messages of a prompt with these arguments, in these content types.
     Prompt(PromptName, Arc<BTreeMap<String, String>>, ContentTypes),
+}
+
+/// The subject of a result about skills.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum SkillsSubject {
+    /// The entry of the skill of this URI.
+    Entry(ResourceUri),
+    /// The page of the list after a position, for callers with these labels.
+    Page(Option<String>, CallerLabels),
+    /// The page of a directory after a position, for callers with these labels.
+    Directory(ResourceUri, Option<String>, CallerLabels),
+}
+
+impl SkillsSubject {
+    fn heap(&self) -> usize {
+        let position = |after: &Option<String>| after.as_ref().map_or(0, |after| allocated(after.len()));
+        match self {
+            Self::Entry(uri) => behind_arc(uri.as_str().len()),
+            Self::Page(after, labels) => position(after) + labels.heap(),
+            Self::Directory(uri, after, labels) => {
+                behind_arc(uri.as_str().len()) + position(after) + labels.heap()
+            }
+        }
+    }
 }
 
 impl ResultSubject {
@@ -52,6 +78,7 @@ impl ResultSubject {
             Self::Page(_, after, labels) | Self::Tools(after, labels) => {
                 after.as_ref().map_or(0, |after| allocated(after.len())) + labels.heap()
             }
+            Self::Skills(subject, _) => subject.heap(),
             Self::Prompt(name, arguments, _) => {
                 // With a place in a node of a map.
                 let strings =

@@ -33,6 +33,21 @@ pub(super) struct Capabilities {
     #[serde(skip_serializing_if = "Option::is_none")]
     logging: Option<Empty>,
     tools: Tools,
+    extensions: Extensions,
+}
+
+/// Extensions of the specification.
+#[derive(Debug, Serialize)]
+struct Extensions {
+    /// SEP-2640.
+    #[serde(rename = "io.modelcontextprotocol/skills")]
+    skills: Skills,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Skills {
+    directory_read: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -63,6 +78,7 @@ impl Capabilities {
             completions: version.knows_completions().then_some(Empty {}),
             logging: (version.era() == Era::Legacy).then_some(Empty {}),
             tools: Tools { list_changed: true },
+            extensions: Extensions { skills: Skills { directory_read: true } },
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::model::fault::Fault;
 use crate::model::method::{Era, Method};
 
 /// Every method with the eras of the contract: modern, legacy.
-const CONTRACT: [(&str, [bool; 2]); 15] = [
+const CONTRACT: [(&str, [bool; 2]); 18] = [
     ("initialize", [false, true]),
     ("ping", [false, true]),
     ("server/discover", [true, false]),
@@ -21,6 +21,9 @@ const CONTRACT: [(&str, [bool; 2]); 15] = [
     ("completion/complete", [true, true]),
     ("tools/list", [true, true]),
     ("tools/call", [true, true]),
+    ("skills/list", [true, true]),
+    ("skills/get", [true, true]),
+    ("resources/directory/read", [true, true]),
     ("subscriptions/listen", [true, false]),
     ("resources/subscribe", [false, true]),
     ("resources/unsubscribe", [false, true]),

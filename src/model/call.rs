@@ -65,7 +65,7 @@ pub struct Page<T> {
 
 impl<T> Page<T> {
     /// The last definition, if more follow.
-    fn last(&self) -> Option<&T> {
+    pub fn last(&self) -> Option<&T> {
         self.items.last().filter(|_| self.more).map(|item| &**item)
     }
 }

@@ -16,9 +16,31 @@ impl ContentHash {
     }
 }
 
-impl fmt::Debug for ContentHash {
+impl ContentHash {
+    /// Parses 64 hexadecimal digits.
+    pub fn parse(text: &str) -> Option<Self> {
+        let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+        let mut hash = [0; 32];
+        if text.len() != 2 * hash.len() {
+            return None;
+        }
+        for (byte, pair) in hash.iter_mut().zip(text.as_bytes().chunks(2)) {
+            let &[high, low] = pair else { return None };
+            *byte = digit(high)? << 4 | digit(low)?;
+        }
+        Some(Self(hash))
+    }
+}
+
+impl fmt::Display for ContentHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for ContentHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -1,4 +1,4 @@
-//! The trait of all kinds of definitions: resources, resource templates and prompts.
+//! The trait of all kinds of definitions: resources, resource templates, prompts and skills.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -24,6 +24,8 @@ pub trait DefinitionKind: Fingerprint + Clone + fmt::Debug + Send + Sync + 'stat
     const LIST: &'static str;
     /// The member and parameter that holds the key.
     const KEY: &'static str;
+    /// Whether a manifest may lack the list, and then leaves the definitions as they are.
+    const MAY_BE_ABSENT: bool = false;
     /// The change that adds a definition.
     const ADDED: ChangeKind;
     /// The change that removes a definition.
@@ -63,8 +65,28 @@ pub trait DefinitionKind: Fingerprint + Clone + fmt::Debug + Send + Sync + 'stat
     /// The contents of a definition to be registered.
     fn contents_of(new: &Self::New) -> impl Iterator<Item = (ContentHash, &Bytes)> + Send;
 
+    /// The hashes of contents that a definition to be registered references and that are stored already.
+    fn kept(_new: &Self::New) -> Vec<ContentHash> {
+        Vec::new()
+    }
+
     /// How it differs from its replacement; `None` if both are the same.
     fn difference(&self, new: &Self::New) -> Option<Difference>;
+
+    /// The changes besides that of the definition, with their subjects, when one replaces the other.
+    fn further_changes(_old: Option<&Self>, _new: Option<&Self::New>) -> Vec<(ChangeKind, String)> {
+        Vec::new()
+    }
+
+    /// How many it counts as towards the number of definitions of the agent, if that is stored.
+    fn places(&self) -> usize {
+        1
+    }
+
+    /// How many a definition to be registered counts as.
+    fn places_of(_new: &Self::New) -> usize {
+        1
+    }
 }
 
 /// How a definition differs from its replacement.

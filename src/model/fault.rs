@@ -49,6 +49,14 @@ pub enum Fault {
         /// The maximum.
         most: usize,
     },
+    /// There is no skill or directory of this URI.
+    #[error("unknown {what}: {uri}")]
+    UnknownUri {
+        /// What the URI should be of.
+        what: &'static str,
+        /// The URI.
+        uri: ResourceUri,
+    },
     /// The method requires a session.
     #[error("{0} needs a session; send initialize first")]
     SessionRequired(&'static str),
@@ -241,6 +249,7 @@ impl Fault {
             Self::ParseError(_) => Outcome::ParseError,
             Self::InvalidRequest(_) | Self::SlowBody(_) => Outcome::InvalidRequest,
             Self::InvalidParams(_) | Self::MissingArguments(_) => Outcome::InvalidParams,
+            Self::UnknownUri { .. } => Outcome::InvalidParams,
             Self::MethodNotFound(_) => Outcome::MethodNotFound,
             Self::ResourceNotFound(_) => Outcome::ResourceNotFound,
             Self::SessionRequired(_) => Outcome::SessionRequired,

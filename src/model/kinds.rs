@@ -3,6 +3,7 @@
 use super::definition::DefinitionKind;
 use super::prompt::Prompt;
 use super::resource::Resource;
+use super::skill::Skill;
 use super::template::ResourceTemplate;
 
 /// A type for each kind of definition, such as `Vec<K>`.
@@ -55,6 +56,8 @@ kinds! {
     templates: ResourceTemplate,
     /// Of prompts.
     prompts: Prompt,
+    /// Of skills.
+    skills: Skill,
 }
 
 /// Evaluates an expression for each kind, one after the other, with `K` as the kind: `by_kind!(Lists, K => Vec::<K>::new())`
@@ -72,6 +75,10 @@ macro_rules! by_kind {
             },
             prompts: {
                 type $k = $crate::model::prompt::Prompt;
+                $value
+            },
+            skills: {
+                type $k = $crate::model::skill::Skill;
                 $value
             },
         }

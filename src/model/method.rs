@@ -115,6 +115,12 @@ methods! {
     ListTools: row("tools/list", CostClass::List),
     /// `tools/call`.
     CallTool: Row { subject: Some("name"), name_header: true, ..row("tools/call", CostClass::Other) },
+    /// `skills/list`.
+    ListSkills: row("skills/list", CostClass::List),
+    /// `skills/get`.
+    GetSkill: Row { subject: Some("uri"), ..row("skills/get", CostClass::Read) },
+    /// `resources/directory/read`.
+    ReadDirectory: Row { subject: Some("uri"), ..row("resources/directory/read", CostClass::List) },
     /// `subscriptions/listen`.
     Listen: Row { eras: MODERN, ..row("subscriptions/listen", CostClass::Stream) },
     /// `resources/subscribe`.

@@ -27,6 +27,7 @@ pub mod prompt;
 pub mod resource;
 pub mod scope;
 pub mod session;
+pub mod skill;
 pub mod sources;
 pub mod subject;
 pub mod template;

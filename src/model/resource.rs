@@ -268,8 +268,7 @@ impl DefinitionKind for Resource {
     const ADDED: ChangeKind = ChangeKind::ResourceAdded;
     const REMOVED: ChangeKind = ChangeKind::ResourceRemoved;
     const IS_CHANGED_BY: fn(ChangeKind) -> bool = ChangeKind::is_of_resource;
-    // A list shows sizes and times.
-    const IS_RELISTED_BY: fn(ChangeKind) -> bool = ChangeKind::is_of_resource;
+    const IS_RELISTED_BY: fn(ChangeKind) -> bool = ChangeKind::relists_resources;
 
     fn parse_key(text: &str) -> Result<ResourceUri, Fault> {
         ResourceUri::parse(text).map_err(|error| Fault::invalid_params(format!("uri {error}")))

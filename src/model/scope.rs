@@ -140,6 +140,14 @@ kinds! {
     PromptDefined = "prompt_defined",
     /// Agent scope: only the messages of a prompt changed, or its completions. Subject: its name.
     PromptMessages = "prompt_messages",
+    /// Agent scope: a skill was added. Subject: the URI of its folder, with a slash at the end.
+    SkillAdded = "skill_added",
+    /// Agent scope: a skill was removed. Subject: the URI of its folder.
+    SkillRemoved = "skill_removed",
+    /// Agent scope: the files or the labels of a skill changed. Subject: the URI of its folder.
+    SkillChanged = "skill_changed",
+    /// Agent scope: a file of a skill was added, removed or changed, or its labels. Subject: its URI.
+    SkillFile = "skill_file",
     /// Session scope: a subscription was added or removed. Subject: the URI.
     SessionSubscription = "session_subscription",
     /// Session scope: the level of log messages was set. Subject: the level.
@@ -169,6 +177,16 @@ impl ChangeKind {
                 | Self::ResourceContents
                 | Self::ResourceTouched
         )
+    }
+
+    /// Whether a skill was changed.
+    pub fn is_of_skill(self) -> bool {
+        matches!(self, Self::SkillAdded | Self::SkillRemoved | Self::SkillChanged)
+    }
+
+    /// Whether the list of resources changed, which shows sizes and times, and each `SKILL.md`.
+    pub fn relists_resources(self) -> bool {
+        self.is_of_resource() || self.is_of_skill()
     }
 
     /// Whether a resource template was changed.

@@ -17,6 +17,7 @@ use crate::model::kinds::{ByKind, Family, by_kind};
 use crate::model::prompt::Prompt;
 use crate::model::resource::Resource;
 use crate::model::scope::{Change, ChangeKind, Revision, Scope};
+use crate::model::skill::Skill;
 use crate::model::sources::{FailPoint, Sources};
 use crate::model::template::ResourceTemplate;
 
@@ -46,7 +47,7 @@ impl Family for Stored {
 macro_rules! agent_rows {
     (
         ($recent:literal, $changes:literal),
-        ($resources:literal, $parts:literal, $templates:literal, $prompts:literal),
+        ($resources:literal, $parts:literal, $templates:literal, $prompts:literal, $skills:literal),
         $($argument:expr),* $(,)?
     ) => {
         sqlx::query_as!(
@@ -68,7 +69,10 @@ macro_rules! agent_rows {
              from templates d where " + $templates
             + " union all select 5, d.name, null, d.title, d.description, null, null, d.icons, \
              d.meta, nullif(d.labels, '{}'), d.arguments, null, d.messages, null, d.revision, null, null \
-             from prompts d where " + $prompts,
+             from prompts d where " + $prompts
+            + " union all select 7, d.root, null, null, d.frontmatter, null, null, null, \
+             null, nullif(d.labels, '{}'), d.files, null, null, null, d.revision, null, d.last_modified \
+             from skills d where " + $skills,
             $($argument),*
         )
     };
@@ -100,6 +104,7 @@ impl Store {
                 let rows = agent_rows!(
                     ("", ""),
                     (
+                        "d.tenant = $1 and d.agent = $2",
                         "d.tenant = $1 and d.agent = $2",
                         "d.tenant = $1 and d.agent = $2",
                         "d.tenant = $1 and d.agent = $2",
@@ -143,7 +148,9 @@ impl Store {
                         "(d.tenant, d.agent, d.uri_template) in (select $1::uuid, $2::uuid, c.subject from recent c \
                          where c.kind = any($6) offset 0)",
                         "(d.tenant, d.agent, d.name) in (select $1::uuid, $2::uuid, c.subject from recent c \
-                         where c.kind = any($7) offset 0)"
+                         where c.kind = any($7) offset 0)",
+                        "(d.tenant, d.agent, d.root) in (select $1::uuid, $2::uuid, c.subject from recent c \
+                         where c.kind = any($8) offset 0)"
                     ),
                     agent.tenant.0,
                     agent.uid.0,
@@ -152,6 +159,7 @@ impl Store {
                     &kinds_of::<Resource>() as &[&str],
                     &kinds_of::<ResourceTemplate>() as &[&str],
                     &kinds_of::<Prompt>() as &[&str],
+                    &kinds_of::<Skill>() as &[&str],
                 );
                 collect!(rows.fetch(connection), sources)
             })
@@ -217,6 +225,7 @@ impl Write {
                                 "d.tenant = $1 and d.agent = $2",
                                 "d.tenant = $1 and d.agent = $2",
                                 "d.tenant = $1 and d.agent = $2",
+                                "d.tenant = $1 and d.agent = $2",
                                 "d.tenant = $1 and d.agent = $2"
                             ),
                             agent.tenant.0,
@@ -230,7 +239,8 @@ impl Write {
                             "$4::integer = 2 and (d.tenant, d.agent, d.uri) = ($1, $2, $3::text)",
                             "$4::integer = 2 and (d.tenant, d.agent, d.uri) = ($1, $2, $3::text)",
                             "$4::integer = 4 and (d.tenant, d.agent, d.uri_template) = ($1, $2, $3::text)",
-                            "$4::integer = 5 and (d.tenant, d.agent, d.name) = ($1, $2, $3::text)"
+                            "$4::integer = 5 and (d.tenant, d.agent, d.name) = ($1, $2, $3::text)",
+                            "$4::integer = 7 and (d.tenant, d.agent, d.root) = ($1, $2, $3::text)"
                         ),
                         agent.tenant.0,
                         agent.uid.0,

@@ -90,7 +90,11 @@ impl<'n, K: DefinitionKind> Put<'n, K> {
             return Some(Self { new, change: K::ADDED, audience, freed: Some(Vec::new()) });
         };
         let Difference { change, contents } = old.difference(new)?;
-        Some(Self { new, change, audience, freed: contents.then(|| hashes(old)) })
+        let freed = || {
+            let kept = K::kept(new);
+            hashes(old).into_iter().filter(|hash| !kept.contains(hash)).collect()
+        };
+        Some(Self { new, change, audience, freed: contents.then(freed) })
     }
 }
 

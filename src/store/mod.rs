@@ -27,6 +27,7 @@ pub mod purge;
 pub mod resources;
 mod roles;
 pub mod sessions;
+pub mod skills;
 pub mod snapshot;
 mod tagged_rows;
 pub mod templates;

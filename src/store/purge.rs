@@ -32,6 +32,9 @@ impl Store {
                 ) or exists (
                     select from prompts p
                     where p.tenant = c.tenant and p.agent = c.agent and p.messages = c.hash
+                ) or exists (
+                    select from skills s
+                    where s.tenant = c.tenant and s.agent = c.agent and s.hashes @> array[c.hash]
                 ) as named
                 from contents c where orphaned_at < $1 order by orphaned_at limit $2 for update skip locked
             ),
@@ -148,13 +151,18 @@ impl Store {
                             select name from prompts where tenant = $1 and agent = $2 limit $3
                         ) returning 1
                     ),
+                    gone_skills as (
+                        delete from skills where tenant = $1 and agent = $2 and root in (
+                            select root from skills where tenant = $1 and agent = $2 limit $3
+                        ) returning 1
+                    ),
                     gone_resources as (
                         delete from resources where tenant = $1 and agent = $2 and uri in (
                             select uri from resources where tenant = $1 and agent = $2 limit $3
                         ) returning 1
                     )
                     select exists (select from gone_templates) or exists (select from gone_prompts)
-                        or exists (select from gone_resources) as "any!""#,
+                        or exists (select from gone_skills) or exists (select from gone_resources) as "any!""#,
                 tenant,
                 agent,
                 BATCH,

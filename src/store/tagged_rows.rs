@@ -27,6 +27,8 @@ pub enum Source {
     Prompt = 5,
     /// The head of the agent's scope, as it is locked.
     LockedHead = 6,
+    /// A skill.
+    Skill = 7,
 }
 
 /// A row of any of the tables. Which columns are set depends on its [`Source`].

@@ -45,6 +45,7 @@ function capabilities(revision) {
         prompts: { listChanged: true },
         resources: { listChanged: true, subscribe: true },
         tools: { listChanged: true },
+        extensions: { 'io.modelcontextprotocol/skills': { directoryRead: true } },
     };
     return revision === MODERN ? both : { ...both, logging: {} };
 }

@@ -69,6 +69,12 @@ fn answers() -> [Value; 5] {
     let resources = manifest["resources"].as_array().unwrap();
     assert_eq!(resources.len(), 7);
     let mut listed: Vec<Value> = resources.iter().map(listed).collect();
+    let skill_md = &manifest["skills"][0]["files"][0];
+    listed.push(json!({
+        "uri": "skill://research/literature-review/SKILL.md", "name": "literature-review",
+        "description": "Reviews what is published about a topic. Use it when a question needs several sources that are compared.",
+        "mimeType": "text/markdown", "size": skill_md["text"].as_str().unwrap().len(),
+    }));
     listed.sort_by_key(|resource| resource["uri"].as_str().unwrap().to_owned());
     let config = resources.iter().find(|resource| resource["uri"] == "beeos://agent/config").unwrap();
     let contents = json!([{

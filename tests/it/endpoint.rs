@@ -19,9 +19,9 @@ use serde_json::{Value, json};
 use crate::support::app::Replica;
 use crate::support::http::Answer;
 
-const MODERN: &str = "2026-07-28";
+pub(crate) const MODERN: &str = "2026-07-28";
 /// The values of `MCP-Protocol-Version`; optional in the legacy era.
-const REVISIONS: [Option<&str>; 6] =
+pub(crate) const REVISIONS: [Option<&str>; 6] =
     [None, Some("2024-11-05"), Some("2025-03-26"), Some("2025-06-18"), Some("2025-11-25"), Some(MODERN)];
 
 /// The `_meta` of every modern request.
@@ -44,7 +44,7 @@ async fn post(replica: &Replica, path: &str, more: &[(&str, &str)], body: impl I
 }
 
 /// Sends a request to the agent `a` as a client of the revision, without a session.
-async fn call_as(
+pub(crate) async fn call_as(
     replica: &Replica,
     key: &str,
     revision: Option<&str>,

@@ -34,6 +34,7 @@ mod replicas;
 mod revisions;
 mod sessions;
 mod skew;
+mod skills;
 mod staleness;
 mod streams;
 mod support;

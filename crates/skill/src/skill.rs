@@ -66,21 +66,33 @@ pub fn check(path: &SkillPath, files: Vec<RawFile>, limits: Limits) -> Result<Ch
             return Err(SkillError::Twice(path));
         }
     }
-    check_names(by_path.keys().map(FilePath::as_str))?;
+    check_paths(by_path.keys().map(FilePath::as_str))?;
     let skill_md = by_path.iter().find(|(path, _)| path.as_str() == SKILL_MD);
     let (_, skill_md) = skill_md.ok_or(SkillError::NoSkillMd)?;
+    let frontmatter = frontmatter(path, skill_md)?;
+    let files = by_path.into_iter().map(|(path, bytes)| File { path, bytes }).collect();
+    Ok(CheckedSkill { frontmatter, files })
+}
+
+/// Reads the frontmatter of a `SKILL.md`, whose name must be that of the folder.
+///
+/// # Errors
+/// [`SkillError`].
+pub fn frontmatter(path: &SkillPath, skill_md: &[u8]) -> Result<Frontmatter, SkillError> {
     let frontmatter = Frontmatter::of(skill_md)?;
     if frontmatter.name() != path.name() {
         let (name, folder) = (frontmatter.name().to_owned(), path.name().to_owned());
         return Err(SkillError::Name { name, folder });
     }
-    let files = by_path.into_iter().map(|(path, bytes)| File { path, bytes }).collect();
-    Ok(CheckedSkill { frontmatter, files })
+    Ok(frontmatter)
 }
 
 /// Checks that the paths are different files and directories wherever they are unpacked: also on file systems that
 /// normalize names.
-fn check_names<'p>(paths: impl Iterator<Item = &'p str>) -> Result<(), SkillError> {
+///
+/// # Errors
+/// [`SkillError`].
+pub fn check_paths<'p>(paths: impl Iterator<Item = &'p str>) -> Result<(), SkillError> {
     // By their normalized names: how they are written, and whether they are directories.
     let mut known: HashMap<String, (&str, bool)> = HashMap::new();
     for path in paths {

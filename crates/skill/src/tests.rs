@@ -1,3 +1,5 @@
+//! Tests of whole skills.
+
 mod archives;
 mod frontmatter;
 mod names;

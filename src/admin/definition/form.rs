@@ -13,6 +13,15 @@ use crate::model::fault::Fault;
 /// The size of the definition and of the JSON around the contents.
 const AROUND_CONTENTS: usize = 1024 * 1024;
 
+/// The bounds of contents.
+#[derive(Debug, Clone, Copy)]
+pub struct ContentLimits {
+    /// The maximum bytes of a resource's contents, or of a prompt's messages.
+    pub content_bytes: usize,
+    /// What a skill may have.
+    pub skill: skill::Limits,
+}
+
 /// A kind of definition as sent to and returned by the administration API and in manifests.
 pub(crate) trait Form: Registered {
     /// As sent.
@@ -20,10 +29,13 @@ pub(crate) trait Form: Registered {
     /// As returned: what was sent.
     type View: Serialize + Send;
 
-    /// The maximum size of a definition as JSON, where its contents may have `content_bytes`.
-    fn most_bytes(content_bytes: usize) -> usize {
+    /// The maximum number of definitions on a page.
+    const MOST_LISTED: i64 = i64::MAX;
+
+    /// The maximum size of a definition as JSON.
+    fn most_bytes(limits: ContentLimits) -> usize {
         // Every character of text may be escaped; base64 has four bytes for three.
-        content_bytes * 2 + AROUND_CONTENTS
+        limits.content_bytes * 2 + AROUND_CONTENTS
     }
 
     /// The key in the JSON, if it is there.
@@ -34,7 +46,7 @@ pub(crate) trait Form: Registered {
     ///
     /// # Errors
     /// [`Fault::InvalidParams`], and [`Fault::PayloadTooLarge`] for contents over `content_bytes` together.
-    fn validate(input: Self::Input, key: Self::Key, content_bytes: usize) -> Result<Self::New, Fault>;
+    fn validate(input: Self::Input, key: Self::Key, limits: ContentLimits) -> Result<Self::New, Fault>;
 
     /// The definition without contents.
     fn listed(self) -> Self::View;

@@ -6,9 +6,10 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::form::Form;
+use super::form::{ContentLimits, Form};
 use crate::admin::prompts::{PromptInput, PromptView};
 use crate::admin::resources::{ResourceInput, ResourceView};
+use crate::admin::skills::{SkillInput, SkillView};
 use crate::admin::templates::{TemplateInput, TemplateView};
 use crate::catalog::manifest::{FullManifest, ManifestEntry, NewManifest};
 use crate::model::content::ContentHash;
@@ -17,6 +18,7 @@ use crate::model::ids::Slug;
 use crate::model::json::Object;
 use crate::model::prompt::Prompt;
 use crate::model::resource::Resource;
+use crate::model::skill::Skill;
 use crate::model::template::ResourceTemplate;
 
 /// The version of the format.
@@ -40,6 +42,9 @@ pub struct ManifestInput {
     #[serde(default)]
     #[schema(value_type = Vec<PromptInput>)]
     prompts: Vec<Object<PromptInput>>,
+    /// Without it the skills stay as they are.
+    #[schema(value_type = Option<Vec<SkillInput>>)]
+    skills: Option<Vec<Object<SkillInput>>>,
 }
 
 impl ManifestInput {
@@ -48,19 +53,20 @@ impl ManifestInput {
     ///
     /// # Errors
     /// [`Fault::InvalidParams`], with the path of the member.
-    pub fn check(self, content_bytes: usize) -> Result<NewManifest, Fault> {
+    pub fn check(self, limits: ContentLimits) -> Result<NewManifest, Fault> {
         if self.api_version != VERSION {
             return Err(Fault::invalid_params(format!("apiVersion must be {VERSION}")));
         }
         Ok(NewManifest {
-            resources: checked::<Resource>(self.resources, content_bytes)?,
-            templates: checked::<ResourceTemplate>(self.templates, content_bytes)?,
-            prompts: checked::<Prompt>(self.prompts, content_bytes)?,
+            resources: Some(checked::<Resource>(self.resources, limits)?),
+            templates: Some(checked::<ResourceTemplate>(self.templates, limits)?),
+            prompts: Some(checked::<Prompt>(self.prompts, limits)?),
+            skills: self.skills.map(|skills| checked::<Skill>(skills, limits)).transpose()?,
         })
     }
 }
 
-fn checked<K: Form>(inputs: Vec<Object<K::Input>>, content_bytes: usize) -> Result<Vec<K::New>, Fault> {
+fn checked<K: Form>(inputs: Vec<Object<K::Input>>, limits: ContentLimits) -> Result<Vec<K::New>, Fault> {
     let checked = inputs.into_iter().enumerate().map(|(index, Object(input))| {
         let name = K::sent_key(&input).unwrap_or_default().to_owned();
         let wrong = |fault: Fault| match fault {
@@ -70,15 +76,15 @@ fn checked<K: Form>(inputs: Vec<Object<K::Input>>, content_bytes: usize) -> Resu
             other => other,
         };
         let entry = ManifestEntry { list: K::LIST, index, name: &name };
-        check_one::<K>(input, content_bytes).map_err(|fault| wrong(fault).within(entry))
+        check_one::<K>(input, limits).map_err(|fault| wrong(fault).within(entry))
     });
     checked.collect()
 }
 
-fn check_one<K: Form>(input: K::Input, content_bytes: usize) -> Result<K::New, Fault> {
+fn check_one<K: Form>(input: K::Input, limits: ContentLimits) -> Result<K::New, Fault> {
     let missing = || Fault::invalid_params(format!("{} is missing", K::KEY));
     let key = K::parse_key(K::sent_key(&input).ok_or_else(missing)?)?;
-    K::validate(input, key, content_bytes)
+    K::validate(input, key, limits)
 }
 
 /// A manifest as returned, in the format of `PUT`.
@@ -92,6 +98,9 @@ pub struct ManifestView {
     resources: Vec<ResourceView>,
     templates: Vec<TemplateView>,
     prompts: Vec<PromptView>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    skills: Vec<SkillView>,
 }
 
 impl ManifestView {
@@ -107,6 +116,7 @@ impl ManifestView {
             resources: views(definitions.resources, &bytes)?,
             templates: views(definitions.templates, &bytes)?,
             prompts: views(definitions.prompts, &bytes)?,
+            skills: views(definitions.skills, &bytes)?,
         })
     }
 }

@@ -6,4 +6,5 @@ mod manifest;
 pub(super) mod message;
 pub(super) mod routes;
 
+pub use form::ContentLimits;
 pub use manifest::{ManifestInput, ManifestView};

@@ -71,6 +71,11 @@ impl<K: DefinitionKind> LabelledMap<K> {
         self.all.get(key)
     }
 
+    /// The last definition whose key is at most this one, whatever its labels are.
+    pub(super) fn at_or_before(&self, key: &str) -> Option<&Arc<K>> {
+        self.all.get_prev(key).map(|(_, definition)| definition)
+    }
+
     /// Whether a definition has labels.
     pub(super) fn has_labels(&self) -> bool {
         self.index.is_some()

@@ -8,7 +8,8 @@ use super::labelled_map::LabelledMap;
 use super::{AgentSnapshot, Definitions};
 use crate::catalog::prefix_index::TemplateSet;
 use crate::catalog::template_set::Match;
-use crate::model::call::{List, ListPage};
+use crate::model::call::{List, ListPage, Page};
+use crate::model::definition::DefinitionKind;
 use crate::model::fault::Fault;
 use crate::model::ids::ResourceUri;
 use crate::model::kinds::Member;
@@ -55,6 +56,10 @@ impl View {
         &self.snapshot
     }
 
+    pub(super) fn shared(&self) -> &Arc<AgentSnapshot> {
+        &self.snapshot
+    }
+
     /// The caller's labels that occur in the agent: callers for whom they are the same see the same definitions.
     pub fn labels(&self) -> CallerLabels {
         match &self.labels {
@@ -64,6 +69,7 @@ impl View {
                     all.resources.has_label(label)
                         || all.templates.has_label(label)
                         || all.prompts.has_label(label)
+                        || all.skills.has_label(label)
                 };
                 CallerLabels::These(own.iter().filter(occurs).cloned().collect())
             }
@@ -75,8 +81,18 @@ impl View {
         &self.snapshot.definitions
     }
 
-    fn map<K: Member>(&self) -> &LabelledMap<K> {
+    pub(super) fn map<K: Member>(&self) -> &LabelledMap<K> {
         K::of(&self.definitions().all)
+    }
+
+    /// Whether the caller sees a definition.
+    pub(super) fn sees(&self, definition: &impl DefinitionKind) -> bool {
+        self.labels.sees(definition.labels())
+    }
+
+    /// At most `size` definitions of a kind, those after a key.
+    pub(super) fn page<K: Member>(&self, after: Option<&str>, size: usize) -> Page<K> {
+        self.map::<K>().page(&self.labels, after, size)
     }
 
     /// The definition of a key.
@@ -102,11 +118,10 @@ impl View {
 
     /// At most `size` definitions of a list, those after a key.
     pub(in crate::catalog) fn list(&self, list: List, after: Option<&str>, size: usize) -> ListPage {
-        let all = &self.definitions().all;
         match list {
-            List::Resources => ListPage::Resources(all.resources.page(&self.labels, after, size)),
-            List::Templates => ListPage::Templates(all.templates.page(&self.labels, after, size)),
-            List::Prompts => ListPage::Prompts(all.prompts.page(&self.labels, after, size)),
+            List::Resources => ListPage::Resources(self.resources(after, size)),
+            List::Templates => ListPage::Templates(self.page(after, size)),
+            List::Prompts => ListPage::Prompts(self.page(after, size)),
         }
     }
 
@@ -131,12 +146,18 @@ impl View {
         self.map::<ResourceTemplate>().len()
     }
 
+    /// What is registered under a URI: a resource, or a file of a skill.
+    pub fn resource(&self, uri: &str) -> Option<&Arc<Resource>> {
+        let registered = self.get::<Resource>(uri);
+        registered.or_else(|| Some(&self.skill_around(uri)?.file(uri)?.resource))
+    }
+
     /// The definition of a URI: its resource, otherwise the most specific template that it matches.
     ///
     /// # Errors
     /// [`Fault::ResourceNotFound`].
     pub fn answering(&self, uri: &ResourceUri) -> Result<Answering, Fault> {
-        if let Some(resource) = self.get::<Resource>(uri.as_str()) {
+        if let Some(resource) = self.resource(uri.as_str()) {
             return Ok(Answering::Registered(Arc::clone(resource)));
         }
         let found = self.template(uri).map(Answering::Rendered);
@@ -153,7 +174,7 @@ impl View {
 
     /// The number of comparisons that finding the definition of a URI takes.
     pub(in crate::catalog) fn comparisons(&self, uri: &ResourceUri) -> usize {
-        match self.get::<Resource>(uri.as_str()) {
+        match self.resource(uri.as_str()) {
             Some(_) => 1,
             None => 1 + self.definitions().templates.candidates(uri, self.visible_templates()),
         }

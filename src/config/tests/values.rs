@@ -152,6 +152,8 @@ unknown_key_seconds = 10
 [limits]
 body_bytes = 4194304
 content_bytes = 16777216
+skill_files = 512
+skill_bytes = 16777216
 manifest_bytes = 67108864
 tool_result_bytes = 262144
 agents_per_tenant = 10000

@@ -64,7 +64,10 @@ pub(super) fn directly_affected(change: &Change) -> impl Iterator<Item = (Revisi
         ChangeKind::ResourceAdded | ChangeKind::ResourceRemoved | ChangeKind::ResourceDefined => {
             (Some(Affected::ResourceList), true)
         }
-        ChangeKind::ResourceContents | ChangeKind::ResourceTouched => (None, true),
+        ChangeKind::ResourceContents | ChangeKind::ResourceTouched | ChangeKind::SkillFile => (None, true),
+        ChangeKind::SkillAdded | ChangeKind::SkillRemoved | ChangeKind::SkillChanged => {
+            (Some(Affected::ResourceList), false)
+        }
         ChangeKind::TemplateAdded | ChangeKind::TemplateRemoved | ChangeKind::TemplateDefined => {
             (Some(Affected::ResourceList), false)
         }

@@ -128,7 +128,7 @@ mod tests {
             format!(
                 concat!(
                     r#"{{"protocolVersion":"{}","capabilities":{{"resources":{{"subscribe":true,"listChanged":true}},"#,
-                    r#""prompts":{{"listChanged":true}},{}"logging":{{}},"tools":{{"listChanged":true}}}},"#,
+                    r#""prompts":{{"listChanged":true}},{}"logging":{{}},"tools":{{"listChanged":true}},"extensions":{{"io.modelcontextprotocol/skills":{{"directoryRead":true}}}}}},"#,
                     r#""serverInfo":{{"name":"Research \"R\"",{}"version":"{}"}},"instructions":"Read."}}"#
                 ),
                 version.as_str(),
@@ -149,7 +149,7 @@ mod tests {
         let bare = format!(
             concat!(
                 r#"{{"protocolVersion":"2025-11-25","capabilities":{{"resources":{{"subscribe":true,"listChanged":true}},"#,
-                r#""prompts":{{"listChanged":true}},"completions":{{}},"logging":{{}},"tools":{{"listChanged":true}}}},"#,
+                r#""prompts":{{"listChanged":true}},"completions":{{}},"logging":{{}},"tools":{{"listChanged":true}},"extensions":{{"io.modelcontextprotocol/skills":{{"directoryRead":true}}}}}},"#,
                 r#""serverInfo":{{"name":"a","version":"{}"}}}}"#
             ),
             env!("CARGO_PKG_VERSION")

@@ -74,14 +74,19 @@ pub fn listened(out: &mut Vec<u8>, id: RequestId<'_>, agent: &AgentDescription) 
 }
 
 impl<'a> ResultEnvelope<'a> {
-    fn complete<S: Serialize>(self, members: S, cacheable: bool) -> Complete<'a, S> {
+    /// How long, and for which callers, a result may be cached.
+    pub(in crate::mcp) fn caching(&self) -> Caching {
         let cache_scope = match self.access {
             Access::Public => "public",
             Access::Key => "private",
         };
+        Caching { ttl_ms: self.ttl_ms, cache_scope }
+    }
+
+    fn complete<S: Serialize>(self, members: S, cacheable: bool) -> Complete<'a, S> {
         let titles = ProtocolVersion::V2026_07_28.knows_titles();
         let meta = Meta { server_info: Implementation::of(self.agent, titles) };
-        let caching = cacheable.then_some(Caching { ttl_ms: self.ttl_ms, cache_scope });
+        let caching = cacheable.then(|| self.caching());
         Complete { result_type: "complete", members, caching, meta }
     }
 }
@@ -101,7 +106,7 @@ struct Complete<'a, S> {
 /// How long, and for which callers, a result may be cached.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Caching {
+pub(in crate::mcp) struct Caching {
     ttl_ms: u64,
     cache_scope: &'static str,
 }
@@ -201,7 +206,7 @@ mod tests {
         let subject = concat!(
             r#"{"resultType":"complete","#,
             r#""supportedVersions":["2026-07-28","2025-11-25","2025-06-18","2025-03-26","2024-11-05"],"#,
-            r#""capabilities":{"resources":{"subscribe":true,"listChanged":true},"prompts":{"listChanged":true},"completions":{},"tools":{"listChanged":true}},"instructions":"Read.""#,
+            r#""capabilities":{"resources":{"subscribe":true,"listChanged":true},"prompts":{"listChanged":true},"completions":{},"tools":{"listChanged":true},"extensions":{"io.modelcontextprotocol/skills":{"directoryRead":true}}},"instructions":"Read.""#,
         );
         assert_eq!(text(|out| discover(out, around)), format!("{subject}{}", tail(5, "public")));
 

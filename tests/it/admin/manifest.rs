@@ -71,7 +71,7 @@ async fn applying_an_exported_manifest_changes_nothing() {
     let key = replica.acme("a").await;
     let mut demo: Value = serde_json::from_str(include_str!("../../../config/demo/research.json")).unwrap();
     demo["agent"] = json!("a");
-    let created = names(
+    let mut created = names(
         &[
             "beeos://agent/config",
             "beeos://agent/skills",
@@ -84,16 +84,18 @@ async fn applying_an_exported_manifest_changes_nothing() {
         &["api://weather/{city}/forecast", "file:///projects/{projectId}/docs/{filename}"],
         &["research"],
     );
+    created["skills"] = json!(["research/literature-review"]);
+    created["count"] = json!(11);
     assert_eq!(put(&replica, &demo).await, applied(2, [created, nothing(), nothing()], 0));
     let mut shown = answered(200, Some(2), &sorted(demo.clone()));
     // Long enough for compression.
     shown["headers"]["vary"] = json!("accept-encoding");
     assert_eq!(get(&replica).await, shown);
-    assert_eq!(put(&replica, &demo).await, applied(2, [nothing(), nothing(), nothing()], 10));
+    assert_eq!(put(&replica, &demo).await, applied(2, [nothing(), nothing(), nothing()], 11));
     // Compared as text: the owner's JSON is returned as it was sent.
     let text = replica.admin("GET", PATH, None).await.text();
     let again = normalized(&send_json(&replica, ("PUT", PATH), &text).await);
-    assert_eq!(again, applied(2, [nothing(), nothing(), nothing()], 10));
+    assert_eq!(again, applied(2, [nothing(), nothing(), nothing()], 11));
     assert_eq!(get(&replica).await, shown);
     let read = replica.http.text("a", &key, "api://weather/bern/forecast").await;
     assert_eq!(read.as_deref(), Some(r#"{"city":"bern","forecast":"sunny"}"#));

@@ -13,6 +13,7 @@ fn capabilities() -> Value {
     json!({
         "resources": {"subscribe": true, "listChanged": true}, "prompts": {"listChanged": true},
         "completions": {}, "tools": {"listChanged": true},
+        "extensions": {"io.modelcontextprotocol/skills": {"directoryRead": true}},
     })
 }
 

@@ -26,6 +26,7 @@ enum Fixture {
     Resource,
     Template,
     Prompt,
+    Skill,
     Key,
 }
 
@@ -36,6 +37,8 @@ fn probe(operation: &str, nth: usize) -> Probe {
     let resource = Probe { query: "?uri=x:1", fixture: Some(Fixture::Resource), ..plain() };
     let template = Probe { query: "?uriTemplate=y:%7Bv%7D", fixture: Some(Fixture::Template), ..plain() };
     let prompt = Probe { fixture: Some(Fixture::Prompt), ..plain() };
+    let skill_file = Probe { query: "?path=s&file=f", fixture: Some(Fixture::Skill), ..plain() };
+    let skill = Probe { query: "?path=s", fixture: Some(Fixture::Skill), ..plain() };
     match operation {
         "listTenants" | "readTenant" | "listOwnerKeys" | "listAgents" | "readAgent" | "listAgentKeys" => {
             plain()
@@ -57,6 +60,10 @@ fn probe(operation: &str, nth: usize) -> Probe {
         "putTemplate" => Probe { body: Some(new_template()), ..template },
         "readPrompt" | "deletePrompt" => prompt,
         "putPrompt" => Probe { body: Some(new_prompt()), ..prompt },
+        "readSkills" | "deleteSkill" => skill,
+        "putSkill" => Probe { body: Some(new_skill()), ..skill },
+        "readSkillFile" | "deleteSkillFile" => skill_file,
+        "putSkillFile" => Probe { body: Some(json!({})), ..skill_file },
         _ => panic!("{operation} is new: decide in tests/it/privileges/calls.rs how it is called"),
     }
 }
@@ -73,6 +80,11 @@ fn new_prompt() -> Value {
     json!({"messages": [{"role": "user", "content": {"type": "text", "text": ""}}]})
 }
 
+fn new_skill() -> Value {
+    let skill_md = "---\nname: s\ndescription: d\n---\n";
+    json!({"files": [{"path": "SKILL.md", "text": skill_md}, {"path": "f", "text": ""}]})
+}
+
 /// Creates what a call may delete; returns the id of the key, if it is one.
 async fn make(gateway: &Gateway, fixture: Fixture) -> Option<String> {
     let (method, path, body) = match fixture {
@@ -81,6 +93,7 @@ async fn make(gateway: &Gateway, fixture: Fixture) -> Option<String> {
         Fixture::Resource => ("PUT", "/agents/a/resources?uri=x:1", new_resource()),
         Fixture::Template => ("PUT", "/agents/a/templates?uriTemplate=y:%7Bv%7D", new_template()),
         Fixture::Prompt => ("PUT", "/agents/a/prompts/p", new_prompt()),
+        Fixture::Skill => ("PUT", "/agents/a/skills?path=s", new_skill()),
         Fixture::Key => {
             let within = json!({"scopes": ["registry"], "networks": ["127.0.0.1"]});
             return Some(gateway.spare_key(within).await);

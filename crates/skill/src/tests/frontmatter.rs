@@ -1,3 +1,5 @@
+//! Frontmatter: what is read, and what is refused.
+
 use crate::Frontmatter;
 
 fn json(yaml: &str) -> String {

@@ -1,3 +1,5 @@
+//! Names of skills and files.
+
 use super::{SKILL, refusal};
 use crate::{FilePath, SkillPath, mime_type};
 

@@ -1,3 +1,5 @@
+//! Any input is read or refused.
+
 use proptest::prelude::*;
 
 use super::LIMITS;

@@ -1,0 +1,80 @@
+//! Where skills may be: not inside or around another one, nor over a resource.
+
+use super::target::Target;
+use crate::model::fault::Fault;
+use crate::model::skill::{SKILL_URIS, SkillRoot};
+use crate::store::write::Write;
+
+/// Refuses a skill inside or around another one, or over a resource.
+const OCCUPIED: Fault = Fault::AlreadyExists("a skill or a resource above, at or below this path");
+/// Refuses a resource below a skill.
+const INSIDE: Fault = Fault::AlreadyExists("a skill whose folder contains this URI");
+
+/// Checks that a skill which is added is not inside or around another one, nor over a resource.
+pub(super) async fn check_free(write: &mut Write, target: &Target, root: &SkillRoot) -> Result<(), Fault> {
+    let root = root.as_str();
+    let around: Vec<_> = SkillRoot::around(root).collect();
+    let folder = root.strip_suffix('/').unwrap_or(root);
+    if write.has_skill(target.agent, &around).await? || write.has_below(target.agent, folder).await? {
+        return Err(OCCUPIED);
+    }
+    Ok(())
+}
+
+/// Checks that a resource which is added is not below a skill.
+pub(super) async fn check_outside(write: &mut Write, target: &Target, uri: &str) -> Result<(), Fault> {
+    if !uri.starts_with(SKILL_URIS) {
+        return Ok(());
+    }
+    // A slash at the end, so that the folder of a skill is found for its own URI.
+    let folder = format!("{uri}/");
+    let roots: Vec<_> = SkillRoot::around(&folder).chain([folder.as_str()]).collect();
+    if write.has_skill(target.agent, &roots).await? { Err(INSIDE) } else { Ok(()) }
+}
+
+/// Checks that no skill is inside another one or over a resource, where these are all of an agent, in any order.
+pub(super) fn check_apart<'a>(
+    roots: impl Iterator<Item = &'a SkillRoot>,
+    uris: impl Iterator<Item = &'a str>,
+) -> Result<(), Fault> {
+    let mut roots: Vec<_> = roots.collect();
+    roots.sort_unstable();
+    // What is inside a skill's folder stands directly after it.
+    let nested = roots.iter().zip(roots.iter().skip(1)).find(|(one, next)| one.contains(next.as_str()));
+    if nested.is_some() {
+        return Err(OCCUPIED);
+    }
+    for uri in uris.filter(|uri| uri.starts_with(SKILL_URIS)) {
+        let folder = format!("{uri}/");
+        let is_folder = roots.binary_search_by(|root| root.as_str().cmp(&folder)).is_ok();
+        let before = roots.partition_point(|root| root.as_str() <= uri);
+        let near = before.checked_sub(1).and_then(|last| roots.get(last));
+        if is_folder || near.is_some_and(|root| root.contains(uri)) {
+            return Err(INSIDE);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use ::skill::SkillPath;
+
+    use super::check_apart;
+    use crate::model::skill::SkillRoot;
+
+    #[test]
+    fn skills_and_resources_must_be_apart() {
+        let root = |path: &str| SkillRoot::of(&SkillPath::parse(path).unwrap());
+        let is_apart = |paths: &[&str], uris: &[&str]| {
+            let roots: Vec<_> = paths.iter().map(|path| root(path)).collect();
+            check_apart(roots.iter(), uris.iter().copied()).is_ok()
+        };
+        assert!(is_apart(&["a", "a-b", "b/c", "b/d"], &["skill://a0", "skill://b", "skill://b/e", "x:a/a"]));
+        assert!(!is_apart(&["a-b", "a", "a/b"], &[]));
+        assert!(!is_apart(&["x/a", "x/a/b/c", "x/a-b"], &[]));
+        for uri in ["skill://b/c", "skill://b/c/", "skill://b/c/d", "skill://b/c/SKILL.md"] {
+            assert!(!is_apart(&["a", "b/c", "b/c-d"], &[uri]), "{uri}");
+        }
+    }
+}

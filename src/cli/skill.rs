@@ -1,0 +1,214 @@
+//! `waggle skill`: pushes folders as skills of an agent, and pulls them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use ::skill::{FilePath, SKILL_MD};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use clap::Subcommand;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use reqwest::Method;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::admin::{Admin, Request};
+use super::output::{Failure, print};
+use super::sources::Sources;
+use crate::model::ids::Slug;
+use crate::model::resource::PartKind;
+
+/// The maximum number of files and folders that are read: more than a gateway takes.
+const MOST_ENTRIES: usize = 20_000;
+
+#[derive(Subcommand)]
+pub(super) enum Skill {
+    /// Make a skill equal to a folder with a `SKILL.md`, or add a skill; it keeps its labels.
+    Push {
+        /// The folder.
+        dir: PathBuf,
+        /// The agent.
+        #[arg(long, value_parser = Slug::parse_agent)]
+        agent: Slug,
+        /// The path of the skill, such as `acme/refunds`; the name of the folder by default.
+        #[arg(long)]
+        path: Option<String>,
+    },
+    /// List the skills of an agent.
+    List {
+        /// The agent.
+        #[arg(long, value_parser = Slug::parse_agent)]
+        agent: Slug,
+    },
+    /// Write the files of a skill to a new folder.
+    Pull {
+        /// The path of the skill.
+        path: String,
+        /// The agent.
+        #[arg(long, value_parser = Slug::parse_agent)]
+        agent: Slug,
+        /// The folder; that of the skill's name by default.
+        #[arg(long)]
+        dir: Option<PathBuf>,
+    },
+    /// Delete a skill.
+    Delete {
+        /// The path of the skill.
+        path: String,
+        /// The agent.
+        #[arg(long, value_parser = Slug::parse_agent)]
+        agent: Slug,
+    },
+}
+
+/// A page of skills.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Page {
+    items: Vec<Listed>,
+    next_cursor: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Listed {
+    path: String,
+    description: String,
+    files: Vec<Value>,
+}
+
+/// A skill with its contents.
+#[derive(Deserialize)]
+struct Whole {
+    #[serde(default)]
+    labels: Vec<String>,
+    files: Vec<File>,
+}
+
+#[derive(Deserialize)]
+struct File {
+    path: String,
+    text: Option<String>,
+    blob: Option<String>,
+}
+
+impl Skill {
+    pub(super) fn run(self, sources: &Sources<'_>) -> Result<(), Failure> {
+        let admin = Admin::of(sources)?;
+        match self {
+            Self::Push { dir, agent, path } => push(&admin, &dir, &agent, path),
+            Self::List { agent } => list(&admin, &agent),
+            Self::Pull { path, agent, dir } => pull(&admin, &path, &agent, dir),
+            Self::Delete { path, agent } => {
+                let call = request(Method::DELETE, &agent, &path, None);
+                admin.call(&call)?;
+                print(&format!("deleted {path}\n"))
+            }
+        }
+    }
+}
+
+fn request(method: Method, agent: &Slug, path: &str, body: Option<Vec<u8>>) -> Request {
+    let path = format!("/agents/{agent}/skills?path={}", utf8_percent_encode(path, NON_ALPHANUMERIC));
+    Request { method, path, body, condition: None }
+}
+
+fn push(admin: &Admin, dir: &Path, agent: &Slug, path: Option<String>) -> Result<(), Failure> {
+    let unreadable = |error| Failure::Input(dir.display().to_string(), error);
+    let folder = fs::canonicalize(dir).map_err(unreadable)?;
+    let name = folder.file_name().map(|name| name.to_string_lossy().into_owned());
+    let path = path.or(name).ok_or_else(|| Failure::Usage("--path is missing".to_owned()))?;
+    let mut files = Vec::new();
+    read_folder(&folder, "", &mut files)?;
+    if !files.iter().any(|file| file["path"] == SKILL_MD) {
+        return Err(Failure::Usage(format!("{} has no SKILL.md", dir.display())));
+    }
+    let get = request(Method::GET, agent, &path, None);
+    let found = admin.find(&get.path)?;
+    let present: Option<Whole> =
+        found.as_ref().map(|found| serde_json::from_slice(&found.body)).transpose()?;
+    let labels = present.map(|present| present.labels).unwrap_or_default();
+    let count = files.len();
+    let body = serde_json::to_vec(&json!({"labels": labels, "files": files}))?;
+    // Nobody's change in between is overwritten.
+    let tag = found.and_then(|found| found.tag);
+    let condition = Some(tag.map_or(("if-none-match", "*".to_owned()), |tag| ("if-match", tag)));
+    let written = admin.exchange(&Request { condition, ..request(Method::PUT, agent, &path, Some(body)) })?;
+    let revision = written.tag.unwrap_or_default();
+    print(&format!("{path} ({count} files) is at revision {}\n", revision.trim_matches('"')))
+}
+
+/// Adds the files of a folder. Links are refused: what they name may be outside.
+fn read_folder(folder: &Path, prefix: &str, files: &mut Vec<Value>) -> Result<(), Failure> {
+    let failed = |error| Failure::Input(folder.display().to_string(), error);
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let (kind, place) = (entry.file_type().map_err(failed)?, entry.path());
+        let shown = place.display().to_string();
+        let name = entry.file_name().into_string();
+        let name = name.map_err(|_| Failure::Usage(format!("{shown}: the name is not UTF-8")))?;
+        if files.len() >= MOST_ENTRIES {
+            return Err(Failure::Usage(format!("{shown}: more than {MOST_ENTRIES} files")));
+        }
+        let path = format!("{prefix}{name}");
+        if kind.is_dir() {
+            read_folder(&place, &format!("{path}/"), files)?;
+        } else if kind.is_file() {
+            let bytes = fs::read(&place).map_err(|error| Failure::Input(shown, error))?;
+            files.push(match PartKind::of(None, &bytes) {
+                PartKind::Text => json!({"path": path, "text": String::from_utf8_lossy(&bytes)}),
+                PartKind::Blob => json!({"path": path, "blob": BASE64_STANDARD.encode(&bytes)}),
+            });
+        } else {
+            return Err(Failure::Usage(format!("{shown} is neither a file nor a folder")));
+        }
+    }
+    Ok(())
+}
+
+fn list(admin: &Admin, agent: &Slug) -> Result<(), Failure> {
+    let mut cursor: Option<String> = None;
+    loop {
+        let mut path = format!("/agents/{agent}/skills");
+        if let Some(cursor) = cursor {
+            path = format!("{path}?cursor={}", utf8_percent_encode(&cursor, NON_ALPHANUMERIC));
+        }
+        let answer = admin.call(&Request { method: Method::GET, path, body: None, condition: None })?;
+        let Page { items, next_cursor } = serde_json::from_slice(&answer)?;
+        for Listed { path, description, files } in items {
+            let summary = description.lines().next().unwrap_or_default();
+            print(&format!("{path}\t{} files\t{summary}\n", files.len()))?;
+        }
+        match next_cursor {
+            Some(next) => cursor = Some(next),
+            None => return Ok(()),
+        }
+    }
+}
+
+fn pull(admin: &Admin, path: &str, agent: &Slug, dir: Option<PathBuf>) -> Result<(), Failure> {
+    let answer = admin.call(&request(Method::GET, agent, path, None))?;
+    let Whole { files, .. } = serde_json::from_slice(&answer)?;
+    let name = path.rsplit('/').next().unwrap_or(path);
+    let dir = dir.unwrap_or_else(|| PathBuf::from(name));
+    let failed = |place: &Path, error| Failure::File(place.display().to_string(), error);
+    // A new folder, so that nothing is overwritten and no link is followed.
+    fs::create_dir(&dir).map_err(|error| failed(&dir, error))?;
+    let count = files.len();
+    for File { path, text, blob } in files {
+        let wrong = |what: &str| Failure::Gateway(format!("unexpected file {path:?}: {what}"));
+        let relative = FilePath::parse(&path).map_err(|error| wrong(&error.to_string()))?;
+        let bytes = match (text, blob) {
+            (Some(text), _) => text.into_bytes(),
+            (None, blob) => {
+                let decoded = BASE64_STANDARD.decode(blob.unwrap_or_default());
+                decoded.map_err(|error| wrong(&error.to_string()))?
+            }
+        };
+        let place = dir.join(relative.as_str());
+        if let Some(parent) = place.parent() {
+            fs::create_dir_all(parent).map_err(|error| failed(parent, error))?;
+        }
+        fs::write(&place, bytes).map_err(|error| failed(&place, error))?;
+    }
+    print(&format!("wrote {count} files to {}\n", dir.display()))
+}
