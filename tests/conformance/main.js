@@ -6,7 +6,8 @@ import { after, test } from 'node:test';
 import { CLIENTS, CREDENTIALS, isRefused, isNotified, reads } from './clients.js';
 import { fillsForms, fillsFormsInPython, lacksArguments } from './forms.js';
 import { Gateway } from './gateway.js';
-import { conform, passes } from './suite.js';
+import { pushSkills, readsSkills } from './skills.js';
+import { conform, passes, passesExtension } from './suite.js';
 import { asks, asksInPython, skip } from './tools.js';
 
 const REVISIONS = ['2025-11-25', '2026-07-28'];
@@ -35,7 +36,10 @@ async function register(gateway) {
     const { key: changingKey } = await gateway.admin('POST', '/agents/changing/keys', { name: 'good' });
     const demo = await agent(gateway, 'research', 'key', DEMO);
     const { key: demoKey } = await gateway.admin('POST', '/agents/research/keys', { name: 'good' });
-    return { open, keyed, key, revoked, changing, changingKey, demo, demoKey };
+    const skilled = await agent(gateway, 'skilled', 'public', DEMO);
+    const skills = await agent(gateway, 'skills', 'public');
+    await pushSkills(gateway, 'skills');
+    return { skilled, skills, open, keyed, key, revoked, changing, changingKey, demo, demoKey };
 }
 
 const gateway = new Gateway();
@@ -47,12 +51,23 @@ const registered = await register(gateway).catch(async error => {
     await gateway.stop();
     throw error;
 });
-const { open, keyed, key, revoked, changing, changingKey, demo, demoKey } = registered;
+const { skilled, skills, open, keyed, key, revoked, changing, changingKey, demo, demoKey } = registered;
 
 for (const revision of REVISIONS) {
     test(`the official suite passes at ${revision}`, async t => {
         t.diagnostic(`${await conform(open, revision)} checks failed, as expected`);
     });
+}
+
+for (const scenario of ['enumeration', 'manifest', 'directory']) {
+    for (const revision of REVISIONS) {
+        test(`the scenario sep-2640-skills-${scenario} passes at ${revision}`, async t => {
+            t.diagnostic(`${await passesExtension(skilled, `sep-2640-skills-${scenario}`, revision)} checks passed`);
+        });
+    }
+}
+for (const mode of ['legacy', 'auto']) {
+    test(`SkillsClient, connecting as ${mode}, reads every file of three skills`, () => readsSkills(skills, mode));
 }
 
 // Not among the scenarios that a revision requires.
