@@ -229,7 +229,14 @@ fn hidden_by_tool(view: &View, name: &str, message: &ExplainMessage) -> Option<F
         _ if !sets.contains(fixed.set()) => None,
         FixedTool::ReadResource => hidden_uri(view, message.text("/arguments/uri")?),
         FixedTool::GetPrompt => hidden_prompt(view, message.text("/arguments/name")?),
-        FixedTool::ListResources | FixedTool::ListPrompts => None,
+        FixedTool::Fetch => {
+            let id = message.text("/arguments/id")?;
+            let uri = ResourceUri::parse(id).ok()?;
+            let hides_prompt = id.strip_prefix("prompt:").is_some_and(|name| view.hides::<Prompt>(name));
+            let hides = view.hides_uri(&uri) || (hides_prompt && view.answering(&uri).is_err());
+            hides.then_some(Fault::ResourceNotFound(uri))
+        }
+        FixedTool::Search | FixedTool::ListResources | FixedTool::ListPrompts => None,
     }
 }
 

@@ -20,6 +20,7 @@ mod openapi;
 mod page;
 mod prompts;
 mod resources;
+mod search;
 mod services;
 mod skills;
 mod templates;
@@ -78,6 +79,7 @@ fn operations() -> OpenApiRouter<Arc<Admin>> {
         .routes(routes!(prompts::list))
         .routes(routes!(prompts::read, prompts::write, prompts::remove))
         .routes(routes!(manifest::show, manifest::apply))
+        .routes(routes!(search::search))
         .routes(routes!(usage::read))
         .routes(routes!(explain::explain))
         .routes(routes!(audit::read))

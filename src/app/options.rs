@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::admin::definition::ContentLimits;
 use crate::cache::{LoadOptions, QueueOptions};
-use crate::catalog::CatalogLimits;
 use crate::catalog::render::RendererLimits;
+use crate::catalog::{CatalogLimits, SearchLimits};
 use crate::config::Settings;
 use crate::feed::FeedOptions;
 use crate::identity::IdentityLimits;
@@ -93,6 +93,11 @@ pub(super) fn catalog_limits(settings: &Settings) -> CatalogLimits {
             ..RendererLimits::default()
         },
         page_size: settings.mcp.page_size,
+        search: SearchLimits {
+            document_bytes: settings.search.document_bytes,
+            concurrent_builds: settings.search.concurrent_builds,
+            wait: settings.search.wait,
+        },
     }
 }
 

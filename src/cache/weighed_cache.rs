@@ -156,12 +156,7 @@ where
 
     /// The value of a key, or a new one, which is cached whatever the total: it is in use, and what grows later is
     /// charged to what `create` is given.
-    pub(super) fn get_or_create(
-        &self,
-        key: K,
-        tenant: Option<TenantId>,
-        create: impl FnOnce(&K, Charge) -> V,
-    ) -> V {
+    pub fn get_or_create(&self, key: K, tenant: Option<TenantId>, create: impl FnOnce(&K, Charge) -> V) -> V {
         if let Some(value) = self.get(&key) {
             return value;
         }

@@ -1,5 +1,7 @@
 //! The limits of the catalog. Each has a setting, documented in `config/waggle.toml`.
 
+use std::time::Duration;
+
 use super::render::RendererLimits;
 
 /// The limits of [`Catalog`](super::Catalog).
@@ -19,4 +21,17 @@ pub struct CatalogLimits {
     pub rendering: RendererLimits,
     /// The number of definitions on a page of a list.
     pub page_size: usize,
+    /// The limits of search.
+    pub search: SearchLimits,
+}
+
+/// The limits of the search in agents.
+#[derive(Debug, Clone, Copy)]
+pub struct SearchLimits {
+    /// The maximum number of bytes of a resource's text that are indexed.
+    pub document_bytes: usize,
+    /// The maximum number of indexes that are built, and that are patched, concurrently.
+    pub concurrent_builds: usize,
+    /// How long a search waits for the index.
+    pub wait: Duration,
 }

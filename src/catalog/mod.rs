@@ -19,6 +19,7 @@ pub mod readiness;
 pub mod render;
 mod rendered;
 pub mod resources;
+pub mod search;
 mod served;
 mod skill_placement;
 pub mod skills;
@@ -33,8 +34,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use self::compiled::Compilations;
-pub use self::limits::CatalogLimits;
+pub use self::limits::{CatalogLimits, SearchLimits};
 use self::render::Renderer;
+use self::search::Searches;
 use self::snapshot::AgentCell;
 use crate::cache::{CellMap, Loader, MemoryBudget, ScopeMap, WeighedCache, Writer};
 use crate::model::content::ContentHash;
@@ -55,6 +57,7 @@ pub struct Catalog {
     contents: Arc<WeighedCache<(AgentId, ContentHash), Bytes>>,
     compilations: Compilations,
     renderer: Renderer,
+    searches: Searches,
     limits: CatalogLimits,
 }
 
@@ -77,6 +80,7 @@ impl Catalog {
             contents: WeighedCache::new(budget, "contents", |_| false),
             compilations: Compilations::new(budget),
             renderer: Renderer::new(limits.rendering),
+            searches: Searches::new(budget, limits.search),
             limits,
         }
     }

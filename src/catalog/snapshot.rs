@@ -88,7 +88,7 @@ impl Definitions {
 
 impl AgentSnapshot {
     /// The memory that it takes.
-    fn memory(&self) -> usize {
+    pub(super) fn memory(&self) -> usize {
         let AgentDescription { name, title, instructions, tools: _ } = &self.description;
         let optional = [title, instructions].map(Option::as_deref);
         behind_arc(size_of::<Self>())

@@ -15,6 +15,8 @@ section! {
         read: count(u32, 0..=1_000) = 1,
         /// `prompts/get`.
         prompt: count(u32, 0..=1_000) = 1,
+        /// The tool `search`.
+        search: count(u32, 0..=1_000) = 1,
         /// `completion/complete`.
         complete: count(u32, 0..=1_000) = 1,
         /// Opening a stream: `subscriptions/listen`, and `GET` in a session.
@@ -38,6 +40,7 @@ impl Costs {
             CostClass::List => self.list,
             CostClass::Read => self.read,
             CostClass::Prompt => self.prompt,
+            CostClass::Search => self.search,
             CostClass::Complete => self.complete,
             CostClass::Stream => self.stream,
             CostClass::Discover => self.discover,
@@ -47,9 +50,22 @@ impl Costs {
 
     /// The lowest cost of a request to an MCP endpoint that is not free.
     pub fn least(&self) -> Option<NonZeroU32> {
-        let Self { list, read, prompt, complete, stream, discover, other, admin_read: _, admin_write: _ } =
-            *self;
-        [list, read, prompt, complete, stream, discover, other].into_iter().filter_map(NonZeroU32::new).min()
+        let Self {
+            list,
+            read,
+            prompt,
+            search,
+            complete,
+            stream,
+            discover,
+            other,
+            admin_read: _,
+            admin_write: _,
+        } = *self;
+        [list, read, prompt, search, complete, stream, discover, other]
+            .into_iter()
+            .filter_map(NonZeroU32::new)
+            .min()
     }
 
     /// The highest cost of a request, and its setting.
@@ -58,6 +74,7 @@ impl Costs {
             ("costs.list", self.list),
             ("costs.read", self.read),
             ("costs.prompt", self.prompt),
+            ("costs.search", self.search),
             ("costs.complete", self.complete),
             ("costs.discover", self.discover),
             ("costs.other", self.other),

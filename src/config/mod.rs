@@ -27,6 +27,7 @@ mod number;
 mod origin;
 mod problem;
 mod reader;
+mod search;
 mod section;
 mod server;
 mod sessions;
@@ -64,6 +65,7 @@ pub use self::metrics::Metrics;
 pub use self::origin::AllowedOrigin;
 pub use self::problem::{ConfigError, Problem, Source};
 use self::reader::Reader;
+pub use self::search::Search;
 pub use self::server::{ForwardedHeader, Server, TlsFiles};
 pub use self::sessions::Sessions;
 pub use self::show::Listing;
@@ -99,6 +101,8 @@ pub struct Settings {
     pub writes: Writes,
     /// How much is held in memory.
     pub cache: Cache,
+    /// The search in what an agent publishes.
+    pub search: Search,
     /// Notifications between replicas, and the retention of changes.
     pub changes: Changes,
     /// Sessions of the legacy revisions, and streams of both eras.
@@ -195,6 +199,7 @@ impl Settings {
             usage: Usage::read(reader),
             writes: Writes::read(reader),
             cache: Cache::read(reader),
+            search: Search::read(reader),
             changes: Changes::read(reader),
             sessions: Sessions::read(reader),
             mcp: Mcp::read(reader),

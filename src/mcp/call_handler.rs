@@ -16,6 +16,7 @@ use super::refusal::Refusal;
 use super::result::ResultMembers;
 use super::results::{DialectKey, ResultForm, ResultKey, ResultSubject, Results};
 use super::tools::blocks;
+use super::tools::fetched::Fetched;
 use super::version::{ContentTypes, ProtocolVersion, ToolMembers};
 use crate::cache::MemoryBudget;
 use crate::catalog::Catalog;
@@ -171,6 +172,7 @@ impl CallHandler {
         form: ResultForm,
     ) -> Result<Bytes, Fault> {
         let answering = context.view.answering(uri)?;
+        let title = matches!(form, ResultForm::Fetch { .. }).then(|| answering.title().to_owned());
         let key = match &answering {
             Answering::Registered(resource) => {
                 context.key(ResultSubject::Resource(uri.clone()), resource.revision, form)
@@ -191,6 +193,11 @@ impl CallHandler {
                 let types = context.dialect.content_types();
                 let blocks = blocks::of_contents(&contents, offset, self.tool_result_bytes, types)?;
                 context.encode(ResultMembers::blocks(&blocks))?
+            }
+            ResultForm::Fetch { .. } => {
+                let title = title.unwrap_or_default();
+                let fetched = Fetched::of_contents(&title, &contents, self.tool_result_bytes)?;
+                context.encode_object(&fetched.into_json()?)?
             }
         };
         // The revision differs if the definition changed meanwhile and its contents were purged.
@@ -249,6 +256,10 @@ impl CallHandler {
                 let known = legacy::content::known(&messages.messages, types);
                 let blocks = blocks::of_messages(&known, self.tool_result_bytes)?;
                 context.encode(ResultMembers::blocks(&blocks))?
+            }
+            ResultForm::Fetch { .. } => {
+                let fetched = Fetched::of_messages(prompt, &messages, self.tool_result_bytes);
+                context.encode_object(&fetched.into_json()?)?
             }
         };
         let length: usize = arguments.iter().map(|(name, value)| name.len() + value.len()).sum();

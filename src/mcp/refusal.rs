@@ -40,14 +40,19 @@ impl Refusal {
         Self::checked(view, fault, move |view| view.hides::<Prompt>(&name))
     }
 
+    /// Of a template of this text.
+    pub(super) fn of_template(view: &View, text: &str, fault: Fault) -> Self {
+        let text = text.to_owned();
+        Self::checked(view, fault, move |view| view.hides::<ResourceTemplate>(&text))
+    }
+
     /// Of a call that is answered from a view.
     pub(super) fn of_call(view: &View, call: &Call<'_>, fault: Fault) -> Self {
         match call {
             Call::GetPrompt { name, .. } => Self::of_prompt(view, name.as_str(), fault),
             Call::Complete { reference: Reference::Prompt(name), .. } => Self::of_prompt(view, name, fault),
             Call::Complete { reference: Reference::Template(text), .. } => {
-                let text = text.to_string();
-                Self::checked(view, fault, move |view| view.hides::<ResourceTemplate>(&text))
+                Self::of_template(view, text, fault)
             }
             Call::Skills(SkillsCall::Get { uri } | SkillsCall::ReadDirectory { uri, .. }) => {
                 let uri = uri.clone();

@@ -105,6 +105,8 @@ pub(super) enum ResultForm {
     Method,
     /// Of the tool, in the members of a revision, from an offset in the text on.
     Tool { members: ToolMembers, offset: usize },
+    /// Of the tool `fetch`, in the members of a revision.
+    Fetch { members: ToolMembers },
 }
 
 impl ResultForm {

@@ -35,6 +35,8 @@ pub enum CostClass {
     Read,
     /// `costs.prompt`.
     Prompt,
+    /// `costs.search`.
+    Search,
     /// `costs.complete`.
     Complete,
     /// `costs.stream`.

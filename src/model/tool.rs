@@ -9,6 +9,8 @@ use super::method::CostClass;
 #[serde(try_from = "String")]
 #[schema(rename_all = "snake_case")]
 pub enum ToolSet {
+    /// `search` and `fetch`.
+    Search,
     /// `list_resources` and `read_resource`.
     Resources,
     /// `list_prompts` and `get_prompt`.
@@ -19,11 +21,12 @@ pub enum ToolSet {
 
 impl ToolSet {
     /// Every set, in the order in which their tools are listed.
-    pub const ALL: [Self; 3] = [Self::Resources, Self::Prompts, Self::PromptTools];
+    pub const ALL: [Self; 4] = [Self::Search, Self::Resources, Self::Prompts, Self::PromptTools];
 
     /// The value that is stored and sent.
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::Search => "search",
             Self::Resources => "resources",
             Self::Prompts => "prompts",
             Self::PromptTools => "prompt_tools",
@@ -39,7 +42,8 @@ impl TryFrom<String> for ToolSet {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        let unknown = || format!("unknown tools `{text}`, expected resources, prompts or prompt_tools");
+        let unknown =
+            || format!("unknown tools `{text}`, expected search, resources, prompts or prompt_tools");
         Self::parse(&text).ok_or_else(unknown)
     }
 }
@@ -92,6 +96,10 @@ impl<'de> Deserialize<'de> for ToolSets {
 /// A tool with a name of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FixedTool {
+    /// `search`.
+    Search,
+    /// `fetch`: as `resources/read`, and for prompts as `prompts/get`.
+    Fetch,
     /// `list_resources`: as `resources/list`, then `resources/templates/list`.
     ListResources,
     /// `read_resource`: as `resources/read`.
@@ -102,19 +110,25 @@ pub enum FixedTool {
     GetPrompt,
 }
 
-/// Names that no prompt's tool may have, so that enabling a set never gives a name another meaning.
-const RESERVED: [&str; 6] =
-    ["search", "fetch", "list_resources", "read_resource", "list_prompts", "get_prompt"];
 /// Maximum length of a tool's name in bytes.
 const MAX_NAME_BYTES: usize = 64;
 
 impl FixedTool {
     /// Every one, in the order in which they are listed.
-    pub const ALL: [Self; 4] = [Self::ListResources, Self::ReadResource, Self::ListPrompts, Self::GetPrompt];
+    pub const ALL: [Self; 6] = [
+        Self::Search,
+        Self::Fetch,
+        Self::ListResources,
+        Self::ReadResource,
+        Self::ListPrompts,
+        Self::GetPrompt,
+    ];
 
     /// The name.
     pub fn name(self) -> &'static str {
         match self {
+            Self::Search => "search",
+            Self::Fetch => "fetch",
             Self::ListResources => "list_resources",
             Self::ReadResource => "read_resource",
             Self::ListPrompts => "list_prompts",
@@ -130,6 +144,7 @@ impl FixedTool {
     /// The set that it belongs to.
     pub fn set(self) -> ToolSet {
         match self {
+            Self::Search | Self::Fetch => ToolSet::Search,
             Self::ListResources | Self::ReadResource => ToolSet::Resources,
             Self::ListPrompts | Self::GetPrompt => ToolSet::Prompts,
         }
@@ -140,7 +155,7 @@ impl FixedTool {
 pub fn can_be_tool(prompt: &str) -> bool {
     (1..=MAX_NAME_BYTES).contains(&prompt.len())
         && prompt.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
-        && !RESERVED.contains(&prompt)
+        && FixedTool::parse(prompt).is_none()
 }
 
 /// The cost of a call of the tool of this name: that of the method that it stands for. It does not depend on which tools an
@@ -148,7 +163,8 @@ pub fn can_be_tool(prompt: &str) -> bool {
 pub fn cost_of(name: &str) -> CostClass {
     match FixedTool::parse(name) {
         Some(FixedTool::ListResources | FixedTool::ListPrompts) => CostClass::List,
-        Some(FixedTool::ReadResource) => CostClass::Read,
+        Some(FixedTool::Search) => CostClass::Search,
+        Some(FixedTool::Fetch | FixedTool::ReadResource) => CostClass::Read,
         Some(FixedTool::GetPrompt) => CostClass::Prompt,
         None if can_be_tool(name) => CostClass::Prompt,
         None => CostClass::Other,
@@ -168,20 +184,20 @@ mod tests {
     #[test]
     fn sets_are_sent_once_each_and_in_their_order() {
         assert_eq!(
-            read(r#"["prompt_tools","resources","resources"]"#).unwrap(),
-            r#"["resources","prompt_tools"]"#
+            read(r#"["prompt_tools","resources","search","resources"]"#).unwrap(),
+            r#"["search","resources","prompt_tools"]"#
         );
         assert_eq!(read("[]").unwrap(), "[]");
-        let error = read(r#"["search"]"#).unwrap_err();
+        let error = read(r#"["tasks"]"#).unwrap_err();
         assert!(
-            error.starts_with("unknown tools `search`, expected resources, prompts or prompt_tools"),
+            error.starts_with("unknown tools `tasks`, expected search, resources, prompts or prompt_tools"),
             "{error}"
         );
     }
 
     #[test]
     fn sets_of_a_newer_version_are_left_out() {
-        let stored = ["search", "prompts"].map(str::to_owned);
+        let stored = ["tasks", "prompts"].map(str::to_owned);
         assert_eq!(ToolSets::from_texts(&stored), [ToolSet::Prompts].into_iter().collect());
         assert_eq!(ToolSets::from_texts(&stored).to_texts(), ["prompts"]);
     }
@@ -197,6 +213,8 @@ mod tests {
     #[test]
     fn tools_cost_what_their_methods_cost() {
         for (name, cost) in [
+            ("search", CostClass::Search),
+            ("fetch", CostClass::Read),
             ("list_resources", CostClass::List),
             ("list_prompts", CostClass::List),
             ("read_resource", CostClass::Read),

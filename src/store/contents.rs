@@ -46,6 +46,35 @@ impl Store {
     }
 }
 
+impl Store {
+    /// Reads at most `most` bytes from the beginning of the contents with these hashes; purged ones are omitted.
+    pub async fn content_prefixes(
+        &self,
+        tenant: TenantId,
+        agent: AgentId,
+        hashes: &[ContentHash],
+        most: usize,
+    ) -> Result<BTreeMap<ContentHash, Bytes>, StoreError> {
+        let wanted: Vec<_> = hashes.iter().map(|hash| &hash.0[..]).collect();
+        let most = i32::try_from(most).unwrap_or(i32::MAX);
+        let rows = self
+            .read(async |connection| {
+                sqlx::query!(
+                    r#"select hash, substring(bytes from 1 for $4) as "bytes!" from contents
+                    where (tenant, agent, hash) in (select $1::uuid, $2::uuid, unnest($3::bytea[]))"#,
+                    tenant.0,
+                    agent.0,
+                    &wanted as &[&[u8]],
+                    most,
+                )
+                .fetch_all(connection)
+                .await
+            })
+            .await?;
+        addressed(rows.into_iter().map(|row| (row.hash, row.bytes)).collect())
+    }
+}
+
 impl Snapshot {
     /// Reads the bytes with these hashes in this snapshot.
     pub async fn contents(

@@ -8,13 +8,14 @@ import { promisify } from 'node:util';
 
 const DEEP = { topic: '量子计算', depth: 'deep' };
 const ANSWERS = {
-    tools: ['list_resources', 'read_resource', 'list_prompts', 'get_prompt', 'research'],
+    tools: ['search', 'fetch', 'list_resources', 'read_resource', 'list_prompts', 'get_prompt', 'research'],
+    found: ['beeos://agent/config', 'gpt-4o'],
     model: 'gpt-4o',
     prompt: '深入研究量子计算。提供涵盖近期进展、主要参与者和实际应用的全面摘要。',
     failed: [true, 'resource_not_found: resource not found: beeos://agent/none'],
 };
 
-/** Which tools there are, which model the agent uses, what a prompt says, and how a read fails. */
+/** Which tools there are, which model a search finds, which model the agent uses, what a prompt says, and how a read fails. */
 export async function asks({ make }, endpoint, headers) {
     const [client, transport] = make(new URL(endpoint), { headers });
     await client.connect(transport);
@@ -22,6 +23,9 @@ export async function asks({ make }, endpoint, headers) {
     try {
         // The SDK then checks structured content against the output schema.
         const { tools } = await client.listTools();
+        const found = await call('search', { query: '能力' });
+        const [{ id }] = found.structuredContent.results;
+        const fetched = await call('fetch', { id });
         const listed = await call('list_resources', {});
         assert.deepEqual(JSON.parse(listed.content[0].text), listed.structuredContent);
         const { uri } = listed.structuredContent.resources.find(({ description }) => description?.includes('能力'));
@@ -30,6 +34,7 @@ export async function asks({ make }, endpoint, headers) {
         const missing = await call('read_resource', { uri: 'beeos://agent/none' });
         const answers = {
             tools: tools.map(({ name }) => name),
+            found: [id, JSON.parse(fetched.structuredContent.text).model],
             model: JSON.parse(read.content[0].text).model,
             prompt: prompt.content[0].text,
             failed: [missing.isError, missing.content[0].text],

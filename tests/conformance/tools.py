@@ -18,6 +18,10 @@ async def main(url: str, key: str, mode: str) -> None:
             # The SDK then checks structured content against the output schema.
             tools = [tool.name for tool in (await client.list_tools()).tools]
 
+            found = await client.call_tool("search", {"query": "能力"})
+            result = found.structured_content["results"][0]["id"]
+            fetched = await client.call_tool("fetch", {"id": result})
+
             listed = await client.call_tool("list_resources", {})
             resources = listed.structured_content["resources"]
             assert json.loads(listed.content[0].text) == listed.structured_content
@@ -30,6 +34,7 @@ async def main(url: str, key: str, mode: str) -> None:
                 json.dumps(
                     {
                         "tools": tools,
+                        "found": [result, json.loads(fetched.structured_content["text"])["model"]],
                         "model": json.loads(read.content[0].text)["model"],
                         "prompt": prompt.content[0].text,
                         "failed": [missing.is_error, missing.content[0].text],

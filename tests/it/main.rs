@@ -32,6 +32,7 @@ mod privileges;
 mod races;
 mod replicas;
 mod revisions;
+mod search;
 mod sessions;
 mod skew;
 mod skills;

@@ -4,6 +4,7 @@ mod calls;
 mod limits;
 mod notifications;
 mod refusals;
+mod search;
 
 use serde_json::{Value, json};
 
@@ -110,11 +111,11 @@ fn shown(fault: &str) -> Value {
 
 #[tokio::test]
 async fn member_tools_is_set_read_and_removed() {
-    let agent = Agent::new(json!(["prompt_tools", "resources", "resources"])).await;
+    let agent = Agent::new(json!(["prompt_tools", "resources", "search", "resources"])).await;
     let read = async || agent.replica.admin("GET", "/agents/a", None).await;
     let before = read().await;
-    assert_eq!(before.json()["tools"], json!(["resources", "prompt_tools"]));
-    let same = agent.patch(json!({"tools": ["resources", "prompt_tools"]})).await;
+    assert_eq!(before.json()["tools"], json!(["search", "resources", "prompt_tools"]));
+    let same = agent.patch(json!({"tools": ["search", "resources", "prompt_tools"]})).await;
     assert_eq!(same.revision(), before.revision(), "nothing changed");
     let removed = agent.patch(json!({"tools": []})).await;
     assert_eq!(removed.revision(), before.revision() + 1);
@@ -122,9 +123,9 @@ async fn member_tools_is_set_read_and_removed() {
     let body = json!({"id": "b", "tenant": "acme", "tools": ["prompts"]});
     let made = agent.replica.admin("POST", "/agents", Some(body)).await;
     assert_eq!((made.status.as_u16(), made.json()["tools"].clone()), (201, json!(["prompts"])));
-    let expected = "expected resources, prompts or prompt_tools";
+    let expected = "expected search, resources, prompts or prompt_tools";
     for (tools, detail) in [
-        (json!(["search"]), format!("tools[0]: unknown tools `search`, {expected} at line 1 column 19")),
+        (json!(["tasks"]), format!("tools[0]: unknown tools `tasks`, {expected} at line 1 column 18")),
         (
             json!(["resources", "Prompts"]),
             format!("tools[1]: unknown tools `Prompts`, {expected} at line 1 column 32"),

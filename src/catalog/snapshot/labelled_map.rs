@@ -86,6 +86,27 @@ impl<K: DefinitionKind> LabelledMap<K> {
         self.index.as_ref().is_some_and(|index| index.by_label.contains_key(label))
     }
 
+    /// The definitions that were added or replaced since an older map, and the keys of those that were removed. Compares
+    /// the keys of those only that are not the same in memory.
+    pub(super) fn changed_since(&self, older: Option<&Self>) -> (Vec<Arc<K>>, Vec<K::Key>) {
+        let (mut added, mut removed) = (Vec::new(), Vec::new());
+        let mut before = older.into_iter().flat_map(Self::values).peekable();
+        for definition in self.values() {
+            if before.next_if(|old| Arc::ptr_eq(old, definition)).is_some() {
+                continue;
+            }
+            while let Some(old) = before.next_if(|old| old.key() < definition.key()) {
+                removed.push(old.key().clone());
+            }
+            let same = before.next_if(|old| old.key() == definition.key());
+            if same.is_none_or(|same| same.revision() != definition.revision()) {
+                added.push(Arc::clone(definition));
+            }
+        }
+        removed.extend(before.map(|old| old.key().clone()));
+        (added, removed)
+    }
+
     /// Adds a definition, in the place of the one with its key.
     pub(super) fn insert(&mut self, definition: K) {
         let definition = Arc::new(definition);
@@ -254,17 +275,25 @@ mod tests {
             own in prop::option::of(prop::collection::vec("[a-d]", 0..3)),
             after in prop::option::of("x:[a-g]"),
             size in 1_usize..4,
+            kept in 0_usize..40,
         ) {
             let own = own.map_or(CallerLabels::Everything, |own| CallerLabels::These(labels(&own)));
             let (mut map, mut model) = (LabelledMap::new(Vec::new()), BTreeMap::new());
-            for (uri, written) in &writes {
+            let mut older = map.clone();
+            for (number, (uri, written)) in writes.iter().enumerate() {
+                if number == kept {
+                    older = map.clone();
+                }
                 if let Some(texts) = written {
-                    map.insert(resource(uri, texts));
+                    map.insert(Resource { revision: Revision(i64::try_from(number).unwrap()), ..resource(uri, texts) });
                     model.insert(uri.clone(), labels(texts));
                 } else {
                     map.remove(uri);
                     model.remove(uri);
                 }
+            }
+            if kept >= writes.len() {
+                older = map.clone();
             }
             let seen = model.iter().filter(|(uri, labels)| after.as_ref().is_none_or(|after| *uri > after) && own.sees(labels));
             let seen: Vec<_> = seen.map(|(uri, _)| uri.clone()).collect();
@@ -273,6 +302,20 @@ mod tests {
             prop_assert_eq!(&found[..], &seen[..seen.len().min(size)]);
             prop_assert_eq!(page.more, seen.len() > size);
             prop_assert_eq!(map.has_labels(), model.values().any(|labels| !labels.is_empty()));
+            // Changes since an older map make the one out of the other.
+            let (added, removed) = map.changed_since(Some(&older));
+            let mut patched = older.clone();
+            for uri in &removed {
+                patched.remove(uri.as_str());
+            }
+            for added in &added {
+                patched.insert((**added).clone());
+            }
+            let state = |map: &LabelledMap<Resource>| {
+                map.values().map(|kept| (kept.uri.clone(), kept.labels.clone(), kept.revision)).collect::<Vec<_>>()
+            };
+            prop_assert_eq!(state(&patched), state(&map));
+            prop_assert!(added.len() + removed.len() <= writes.len().saturating_sub(kept));
             // What was counted is given back.
             let again = LabelledMap::new(map.values().map(|kept| (**kept).clone()).collect());
             prop_assert_eq!(map.memory(), again.memory());

@@ -36,6 +36,17 @@ pub enum Answering {
     Rendered(Match),
 }
 
+impl Answering {
+    /// The title of the definition; its name if it has none.
+    pub fn title(&self) -> &str {
+        let definition = match self {
+            Self::Registered(resource) => &resource.definition,
+            Self::Rendered(found) => &found.template.definition,
+        };
+        definition.title.as_deref().unwrap_or(&definition.name)
+    }
+}
+
 impl View {
     /// What a caller sees whose labels are `labels`; these are only asked for if a definition has labels.
     pub(in crate::catalog) fn new(
@@ -123,6 +134,15 @@ impl View {
             List::Templates => ListPage::Templates(self.page(after, size)),
             List::Prompts => ListPage::Prompts(self.page(after, size)),
         }
+    }
+
+    /// The definitions of a kind that were added or replaced since an older view, and the keys of those that were removed,
+    /// whatever their labels are; all without an older one.
+    pub(in crate::catalog) fn changed_since<K: Member>(
+        &self,
+        older: Option<&Self>,
+    ) -> (Vec<Arc<K>>, Vec<K::Key>) {
+        self.map::<K>().changed_since(older.map(Self::map))
     }
 
     /// The visible templates; `None` if none is hidden.

@@ -188,6 +188,7 @@ remembered = 100000
 list = 1
 read = 1
 prompt = 1
+search = 1
 complete = 1
 stream = 5
 discover = 0
@@ -206,6 +207,11 @@ wait_seconds = 10
 [cache]
 # bytes is not set
 warm_agents = 1000
+
+[search]
+document_bytes = 262144
+concurrent_builds = 2
+wait_ms = 2000
 
 [changes]
 notify_ms = 3

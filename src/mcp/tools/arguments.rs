@@ -19,6 +19,22 @@ pub(super) struct ListArguments {
     pub(super) cursor: Option<String>,
 }
 
+/// Of `search`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SearchArguments<'a> {
+    #[serde(borrow)]
+    pub(super) query: Cow<'a, str>,
+}
+
+/// Of `fetch`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FetchArguments<'a> {
+    #[serde(borrow)]
+    pub(super) id: Cow<'a, str>,
+}
+
 /// Of `read_resource`.
 #[derive(Debug)]
 pub(super) struct ReadArguments {
@@ -63,6 +79,18 @@ fn parse<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T, Fault> {
 
 impl ListArguments {
     pub(super) fn read(json: &str) -> Result<Self, Fault> {
+        parse(json)
+    }
+}
+
+impl<'a> SearchArguments<'a> {
+    pub(super) fn read(json: &'a str) -> Result<Self, Fault> {
+        parse(json)
+    }
+}
+
+impl<'a> FetchArguments<'a> {
+    pub(super) fn read(json: &'a str) -> Result<Self, Fault> {
         parse(json)
     }
 }

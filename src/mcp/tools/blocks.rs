@@ -193,7 +193,7 @@ fn decoded_len(base64: &str) -> usize {
     base64.trim_end_matches('=').len() * 3 / 4
 }
 
-fn text_in(content: &ContentKind) -> &str {
+pub(super) fn text_in(content: &ContentKind) -> &str {
     match content {
         ContentKind::Text(text) => text,
         ContentKind::Resource(resource) => resource.text.as_deref().unwrap_or_default(),

@@ -4,8 +4,9 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use serde_json::value::RawValue;
 
-use super::arguments::{ListArguments, PromptArguments, ReadArguments};
+use super::arguments::{FetchArguments, ListArguments, PromptArguments, ReadArguments, SearchArguments};
 use super::blocks::Block;
 use super::object::ObjectPage;
 use super::{Tool, is_shown};
@@ -18,6 +19,16 @@ use crate::model::call::{List, ListPage};
 use crate::model::fault::Fault;
 use crate::model::prompt::PromptName;
 use crate::model::tool::FixedTool;
+
+impl CallContext<'_> {
+    /// A result that is shown as an object.
+    pub(in crate::mcp) fn encode_object(&self, object: &RawValue) -> Result<Bytes, Fault> {
+        let blocks = [Block::Text(Cow::Borrowed(object.get()))];
+        let structured = self.dialect.tool_members().have_structured_content();
+        let structured_content = structured.then_some(object);
+        self.encode(ResultMembers::Blocks { content: &blocks, structured_content, is_error: false })
+    }
+}
 
 impl CallHandler {
     /// The result of `tools/call`, whose arguments are JSON as sent. A fault that a model can act on is a result with
@@ -35,7 +46,7 @@ impl CallHandler {
             return Err(Fault::invalid_params("params.arguments must be an object").into());
         }
         let refusal = match self.run_tool(context, &tool, arguments).await {
-            Err(refusal) if is_shown(&refusal.fault) => refusal,
+            Err(refusal) if is_shown(&tool, &refusal.fault) => refusal,
             answered => return answered,
         };
         let text = format!("{}: {}", refusal.fault.name(), refusal.fault);
@@ -46,6 +57,14 @@ impl CallHandler {
 
     async fn run_tool(&self, context: &CallContext<'_>, tool: &Tool, json: &str) -> Result<Bytes, Refusal> {
         match tool {
+            Tool::Fixed(FixedTool::Search) => {
+                let SearchArguments { query } = SearchArguments::read(json)?;
+                Ok(self.search(context, &query).await?)
+            }
+            Tool::Fixed(FixedTool::Fetch) => {
+                let FetchArguments { id } = FetchArguments::read(json)?;
+                self.fetch(context, &id).await
+            }
             Tool::Fixed(FixedTool::ReadResource) => {
                 let ReadArguments { uri, offset } = ReadArguments::read(json)?;
                 let read = self.read(context, &uri, context.tool_form(offset)).await;
@@ -105,11 +124,7 @@ impl CallHandler {
         }
         let next = page.next().map(|last| self.seal.seal(&purpose, agent, last));
         let object = page.into_json(next.as_deref())?;
-        let blocks = [Block::Text(Cow::Borrowed(object.get()))];
-        let structured = context.dialect.tool_members().have_structured_content();
-        let structured_content = structured.then_some(&*object);
-        let members = ResultMembers::Blocks { content: &blocks, structured_content, is_error: false };
-        let result = context.encode(members)?;
+        let result = context.encode_object(&object)?;
         self.results.keep(key, &result, context.caller.tenant);
         Ok(result)
     }

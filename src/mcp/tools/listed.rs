@@ -144,6 +144,38 @@ const CURSOR: &str = concat!(
 
 fn texts(tool: FixedTool) -> Texts {
     match tool {
+        FixedTool::Search => Texts {
+            title: "Search",
+            description: "Finds documents, data and prompts of this server by words in their names, descriptions and texts, \
+                in any language. Use it first when you look for something: give a few words that must all occur, without \
+                operators; if nothing is found, try fewer or other words. Each result has an id; fetch returns the whole \
+                text. Example of arguments: {\"query\": \"refund invoice\"}.",
+            input: concat!(
+                r#"{"type":"object","properties":{"query":{"type":"string","minLength":1,"maxLength":256,"#,
+                r#""description":"Words that must all occur; the last one may be the beginning of a word."}},"#,
+                r#""required":["query"],"additionalProperties":false}"#
+            ),
+            output: Some(concat!(
+                r#"{"type":"object","properties":{"results":{"type":"array","items":{"type":"object","#,
+                r#""properties":{"id":{"type":"string"},"title":{"type":"string"},"url":{"type":"string"},"#,
+                r#""text":{"type":"string"}},"required":["id","title","url","text"]}}},"required":["results"]}"#
+            )),
+        },
+        FixedTool::Fetch => Texts {
+            title: "Fetch",
+            description: "Returns the whole text of one result of search. Use it when the excerpt of a result is not \
+                enough to answer. Example of arguments: {\"id\": \"docs://guide/start\"}, with an id that search \
+                returned.",
+            input: concat!(
+                r#"{"type":"object","properties":{"id":{"type":"string","#,
+                r#""description":"The id of a result of search."}},"required":["id"],"additionalProperties":false}"#
+            ),
+            output: Some(concat!(
+                r#"{"type":"object","properties":{"id":{"type":"string"},"title":{"type":"string"},"#,
+                r#""text":{"type":"string"},"url":{"type":"string"},"metadata":{"type":"object"}},"#,
+                r#""required":["id","title","text","url","metadata"]}"#
+            )),
+        },
         FixedTool::ListResources => Texts {
             title: "List resources",
             description: "Lists the documents and data that this server can give you. Use it first, to find out what \

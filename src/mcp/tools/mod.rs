@@ -4,9 +4,12 @@
 mod arguments;
 pub(super) mod blocks;
 mod call;
+mod fetch;
+pub(super) mod fetched;
 mod list;
 mod listed;
 mod object;
+mod search;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -66,20 +69,31 @@ pub(super) fn subject_of<'a>(params: &Params<'a>) -> Option<Cow<'a, str>> {
     let name = params.string("name").ok().flatten()?;
     let member = match FixedTool::parse(&name) {
         Some(FixedTool::ReadResource) => "uri",
+        Some(FixedTool::Fetch) => "id",
         Some(FixedTool::GetPrompt) => "name",
-        Some(FixedTool::ListResources | FixedTool::ListPrompts) | None => return Some(name),
+        Some(FixedTool::Search | FixedTool::ListResources | FixedTool::ListPrompts) | None => {
+            return Some(name);
+        }
     };
     let arguments = params.object("arguments").ok().flatten().and_then(|raw| Members::read(raw.get()).ok());
-    arguments.and_then(|members| text_of(members.get(member)?)).or(Some(name))
+    let subject = arguments.and_then(|members| text_of(members.get(member)?)).or(Some(name))?;
+    // The id of a prompt that `search` returned.
+    Some(match subject {
+        Cow::Borrowed(id) if member == "id" => Cow::Borrowed(id.strip_prefix("prompt:").unwrap_or(id)),
+        subject => subject,
+    })
 }
 
-/// Whether a fault of a tool is shown to the model, as a result with `isError`, instead of failing the request.
-fn is_shown(fault: &Fault) -> bool {
-    matches!(
-        fault,
-        Fault::InvalidParams(_)
-            | Fault::MissingArguments(_)
-            | Fault::ResourceNotFound(_)
-            | Fault::ResultTooLarge { .. }
-    )
+/// Whether a fault of a tool is shown to the model, as a result with `isError`, instead of failing the request. While an
+/// index is built, the model may search again.
+fn is_shown(tool: &Tool, fault: &Fault) -> bool {
+    let is_building = matches!((tool, fault), (Tool::Fixed(FixedTool::Search), Fault::Unavailable { .. }));
+    is_building
+        || matches!(
+            fault,
+            Fault::InvalidParams(_)
+                | Fault::MissingArguments(_)
+                | Fault::ResourceNotFound(_)
+                | Fault::ResultTooLarge { .. }
+        )
 }

@@ -52,6 +52,7 @@ fn probe(operation: &str, nth: usize) -> Probe {
         "deleteTenant" => Probe { tenant: "doomed", fixture: Some(Fixture::Tenant), ..plain() },
         "deleteAgent" => Probe { agent: "doomed", fixture: Some(Fixture::Agent), ..plain() },
         "explainAccess" => Probe { fixture: Some(Fixture::Key), ..with(json!({"keyId": "{key}"})) },
+        "searchAgent" => Probe { query: "?q=n", ..plain() },
         "readAudit" => Probe { query: "?agent=a&limit=1", ..plain() },
         "applyManifest" => Probe { query: "?dryRun=true", ..with(json!({"apiVersion": "waggle/v1"})) },
         "readResources" | "deleteResource" | "readContent" | "touchResource" => resource,

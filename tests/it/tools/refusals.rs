@@ -154,6 +154,7 @@ async fn only_enabled_tools_are_listed_and_called() {
     let agent = Agent::new(json!([])).await;
     agent.prompt("p", json!({"messages": [said(text("p"))]})).await;
     let all = [
+        ("search", &["search", "fetch"][..]),
         ("resources", &["list_resources", "read_resource"][..]),
         ("prompts", &["list_prompts", "get_prompt"][..]),
         ("prompt_tools", &["p"][..]),

@@ -1,0 +1,106 @@
+//! Search in what an agent publishes: an inverted index in memory for each agent that is searched, built in the background
+//! when it is first needed and then patched with what changed.
+//!
+//! An index answers for the snapshot that it was made from, and only if no newer one is known. What a caller does not see
+//! is neither found nor counted ([`search::Index::search`]), and what is shown of a result comes from the caller's
+//! [`View`].
+
+mod agent_index;
+mod build;
+mod document;
+mod request;
+mod searches;
+mod shown;
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout_at};
+
+use self::agent_index::AgentIndex;
+use self::build::Builder;
+pub use self::document::SearchedKind;
+pub use self::request::{MOST_RESULTS, SearchRequest};
+pub(super) use self::searches::Searches;
+pub use self::shown::Found;
+use super::Catalog;
+use super::snapshot::AgentSnapshot;
+use super::snapshot::view::View;
+use crate::model::caller::Payer;
+use crate::model::fault::Fault;
+use crate::model::ids::AgentRef;
+use crate::model::label::CallerLabels;
+
+impl Catalog {
+    /// The definitions of an agent that match a query, of those that a caller with these labels sees; the best first.
+    ///
+    /// # Errors
+    /// [`Fault::Unavailable`] while the index is built, or if too much is searched for; those of
+    /// [`view_with`](Self::view_with).
+    pub async fn search(
+        &self,
+        payer: Payer,
+        agent: AgentRef,
+        labels: CallerLabels,
+        request: SearchRequest,
+    ) -> Result<Vec<Found>, Fault> {
+        let snapshot = self.snapshot_of(payer, agent.tenant, agent.uid).await?;
+        let index = self.searches.of(agent);
+        Box::pin(self.bring_up_to_date(payer, agent, &index, snapshot)).await?;
+        let query = Arc::clone(&request.query);
+        let own = labels.clone();
+        let find = move || Ok(index.find(&request, &own));
+        let (snapshot, subjects) = self.renderer.run(payer, find).await?.ok_or(Fault::BUSY)?;
+        self.show(payer, agent, View::new(snapshot, || labels), subjects, query).await
+    }
+
+    /// Makes an index answer for a snapshot or a newer one.
+    async fn bring_up_to_date(
+        &self,
+        payer: Payer,
+        agent: AgentRef,
+        index: &Arc<AgentIndex>,
+        snapshot: Arc<AgentSnapshot>,
+    ) -> Result<(), Fault> {
+        if index.answers_for(&snapshot) {
+            return Ok(());
+        }
+        let deadline = Instant::now() + self.searches.limits.wait;
+        let turn = timeout_at(deadline, index.turn()).await.map_err(|_| Fault::BUSY)?;
+        if index.answers_for(&snapshot) {
+            return Ok(());
+        }
+        let builder = self.builder((payer, agent), index, snapshot);
+        let (done, ended) = oneshot::channel();
+        let stop = self.searches.stop.clone();
+        // Detached: it goes on while callers give up, and the next one finds it done.
+        tokio::spawn(async move {
+            let updated = builder.update();
+            let outcome = stop.run_until_cancelled(updated).await.unwrap_or(Err(Fault::BUSY));
+            drop(turn);
+            // Nobody waits any more for what took too long.
+            done.send(outcome).ok();
+        });
+        timeout_at(deadline, ended).await.ok().and_then(Result::ok).unwrap_or(Err(Fault::BUSY))
+    }
+
+    /// Brings the index of an agent up to date with a snapshot.
+    fn builder(
+        &self,
+        (payer, agent): (Payer, AgentRef),
+        index: &Arc<AgentIndex>,
+        snapshot: Arc<AgentSnapshot>,
+    ) -> Builder {
+        Builder {
+            store: self.store.clone(),
+            loader: Arc::clone(&self.loader),
+            builds: Arc::clone(&self.searches.builds),
+            patches: Arc::clone(&self.searches.patches),
+            document_bytes: self.searches.limits.document_bytes,
+            payer,
+            agent,
+            index: Arc::clone(index),
+            snapshot,
+        }
+    }
+}

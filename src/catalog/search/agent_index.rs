@@ -1,0 +1,123 @@
+//! The index of one agent.
+
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+use tokio::sync::{Mutex, OwnedMutexGuard};
+
+use super::document::{Group, SearchIndex, Subject};
+use super::request::SearchRequest;
+use crate::cache::Charge;
+use crate::catalog::snapshot::AgentSnapshot;
+use crate::model::label::CallerLabels;
+
+/// The index of one agent. Empty until it is built, and again after it took too much memory.
+#[derive(Debug)]
+pub(super) struct AgentIndex {
+    state: RwLock<Option<Indexed>>,
+    /// Held by the one who changes it.
+    turn: Arc<Mutex<()>>,
+    charge: Charge,
+}
+
+/// The definitions of a snapshot, indexed.
+#[derive(Debug)]
+pub(super) struct Indexed {
+    pub(super) index: SearchIndex,
+    pub(super) snapshot: Arc<AgentSnapshot>,
+    /// Whether the texts of contents are indexed too.
+    pub(super) has_texts: bool,
+}
+
+/// The permission to change an index.
+pub(super) type Turn = OwnedMutexGuard<()>;
+
+impl Indexed {
+    fn memory(&self) -> usize {
+        // The snapshot mostly is, and need not be, the one that is cached.
+        self.index.memory() + self.snapshot.memory()
+    }
+}
+
+impl AgentIndex {
+    /// An empty index, which is charged to `charge`.
+    pub(super) fn new(charge: Charge) -> Self {
+        Self { state: RwLock::new(None), turn: Arc::default(), charge }
+    }
+
+    /// Waits until nobody else changes it.
+    pub(super) async fn turn(&self) -> Turn {
+        Arc::clone(&self.turn).lock_owned().await
+    }
+
+    /// Whether it was made from this snapshot or a newer one.
+    pub(super) fn answers_for(&self, snapshot: &AgentSnapshot) -> bool {
+        self.state.read().as_ref().is_some_and(|Indexed { snapshot: own, .. }| {
+            own.timeline == snapshot.timeline && own.revision >= snapshot.revision
+        })
+    }
+
+    /// The snapshot that it was made from, and whether texts of contents are indexed.
+    pub(super) fn made_from(&self) -> Option<(Arc<AgentSnapshot>, bool)> {
+        self.state.read().as_ref().map(|state| (Arc::clone(&state.snapshot), state.has_texts))
+    }
+
+    /// The definitions that match, of those visible to a caller with these labels, and the snapshot that they are in; `None`
+    /// if it is empty.
+    pub(super) fn find(
+        &self,
+        request: &SearchRequest,
+        labels: &CallerLabels,
+    ) -> Option<(Arc<AgentSnapshot>, Vec<Subject>)> {
+        let SearchRequest { query, kind, limit } = request;
+        let state = self.state.read();
+        let Indexed { index, snapshot, .. } = state.as_ref()?;
+        let is_visible =
+            |group: &Group| kind.is_none_or(|kind| kind == group.kind) && labels.sees(&group.labels);
+        let hits = index.search(query, *limit, is_visible);
+        Some((Arc::clone(snapshot), hits.into_iter().map(|hit| hit.key).collect()))
+    }
+
+    /// Replaces its state; returns whether there is memory for the new one.
+    pub(super) fn set(&self, state: Option<Indexed>) -> bool {
+        let memory = state.as_ref().map_or(0, Indexed::memory);
+        // What is replaced is freed after the lock is released.
+        let replaced = std::mem::replace(&mut *self.state.write(), state);
+        drop(replaced);
+        self.is_charged(memory)
+    }
+
+    /// Changes its state, if there is one, in place.
+    pub(super) fn patch(&self, change: impl FnOnce(&mut Indexed)) -> bool {
+        let memory = {
+            let mut state = self.state.write();
+            let Some(state) = state.as_mut() else { return false };
+            change(state);
+            state.memory()
+        };
+        let is_sparse = self.state.read().as_ref().is_some_and(|state| state.index.is_sparse());
+        if is_sparse {
+            // Searches go on meanwhile: nobody else changes it.
+            let compacted = self.state.read().as_ref().map(|state| state.index.compacted());
+            if let (Some(state), Some(compacted)) = (self.state.write().as_mut(), compacted) {
+                state.index = compacted;
+            }
+        }
+        self.is_charged(memory)
+    }
+
+    /// Charges its memory; empties it if that is too much.
+    fn is_charged(&self, memory: usize) -> bool {
+        let fits = self.charge.try_resize(memory);
+        if !fits {
+            let dropped = self.state.write().take();
+            drop(dropped);
+        }
+        fits
+    }
+
+    /// Charges the memory of an index that is being built; false if that is too much.
+    pub(super) fn charge_build(&self, index: &SearchIndex) -> bool {
+        self.charge.try_resize(index.memory())
+    }
+}

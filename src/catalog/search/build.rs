@@ -1,0 +1,178 @@
+//! Building an index, and patching it with what changed since.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::task::spawn_blocking;
+
+use super::agent_index::{AgentIndex, Indexed};
+use super::document::{Document, SearchIndex, Searched, Subject};
+use crate::cache::{FairSemaphore, Loader};
+use crate::catalog::snapshot::AgentSnapshot;
+use crate::catalog::snapshot::view::View;
+use crate::model::caller::Payer;
+use crate::model::content::ContentHash;
+use crate::model::fault::Fault;
+use crate::model::ids::AgentRef;
+use crate::model::kinds::each_kind;
+use crate::store::Store;
+
+/// How long a build or a patch waits for others.
+const WAIT: Duration = Duration::from_mins(1);
+/// The maximum number of definitions, and the bytes of their texts, with which an index is patched; with more it is built
+/// anew.
+const MOST_PATCHED: (usize, usize) = (1_000, 8 << 20);
+/// The maximum number of definitions, and about the most bytes of texts, that are loaded together.
+const BATCH: (usize, usize) = (256, 4 << 20);
+
+/// Brings the index of an agent up to date with a snapshot. The caller has the turn to change it.
+#[derive(Debug)]
+pub(super) struct Builder {
+    pub(super) store: Store,
+    pub(super) loader: Arc<Loader>,
+    /// The builds in progress.
+    pub(super) builds: Arc<FairSemaphore<Payer>>,
+    /// The patches in progress.
+    pub(super) patches: Arc<FairSemaphore<Payer>>,
+    /// The maximum number of bytes of a definition's contents that are indexed.
+    pub(super) document_bytes: usize,
+    pub(super) payer: Payer,
+    pub(super) agent: AgentRef,
+    pub(super) index: Arc<AgentIndex>,
+    pub(super) snapshot: Arc<AgentSnapshot>,
+}
+
+/// What an index lacks to answer for a snapshot.
+#[derive(Default)]
+struct Missing {
+    documents: Vec<Arc<dyn Document>>,
+    removed: Vec<Subject>,
+}
+
+impl Missing {
+    /// What changed since an older snapshot; everything without one.
+    fn since(older: Option<Arc<AgentSnapshot>>, snapshot: Arc<AgentSnapshot>) -> Self {
+        let (older, view) = (older.map(View::unfiltered), View::unfiltered(snapshot));
+        let mut missing = Self::default();
+        each_kind!(K => {
+            let (added, removed) = view.changed_since::<K>(older.as_ref());
+            missing.documents.extend(added.into_iter().map(|definition| definition as Arc<dyn Document>));
+            missing.removed.extend(removed.iter().map(K::subject));
+        });
+        missing
+    }
+
+    /// Whether the index is patched with it, instead of being built anew.
+    fn is_patch(&self, document_bytes: usize) -> bool {
+        let bytes = self.documents.iter().map(|document| text_bytes(&**document, document_bytes));
+        self.documents.len() + self.removed.len() <= MOST_PATCHED.0 && bytes.sum::<usize>() <= MOST_PATCHED.1
+    }
+}
+
+fn text_bytes(document: &dyn Document, most: usize) -> usize {
+    document.contents_within(most).iter().map(|(_, bytes)| bytes).sum()
+}
+
+/// The number of documents, at least one, that are loaded together.
+fn batch(documents: &[Arc<dyn Document>], most: usize) -> usize {
+    let mut bytes = 0;
+    let fits = documents.iter().take(BATCH.0).take_while(|document| {
+        let fits = bytes < BATCH.1;
+        bytes += text_bytes(&***document, most);
+        fits
+    });
+    fits.count()
+}
+
+impl Builder {
+    /// Patches the index, or builds it.
+    pub(super) async fn update(self) -> Result<(), Fault> {
+        let made_from = self.index.made_from().filter(|(old, _)| old.timeline == self.snapshot.timeline);
+        if let Some((old, has_texts)) = made_from {
+            let _permit = self.patches.acquire(self.payer, WAIT).await.ok_or(Fault::BUSY)?;
+            let snapshot = Arc::clone(&self.snapshot);
+            let missing = blocking(move || Missing::since(Some(old), snapshot)).await?;
+            let most = self.most(has_texts);
+            if missing.is_patch(most) && self.patch(missing, most).await? {
+                return Ok(());
+            }
+        }
+        self.index.set(None);
+        let _permit = self.builds.acquire(self.payer, WAIT).await.ok_or(Fault::BUSY)?;
+        if self.build(true).await? || self.build(false).await? {
+            return Ok(());
+        }
+        tracing::warn!(agent = %self.agent.uid, "index of an agent is too large for cache.bytes");
+        Err(Fault::BUSY)
+    }
+
+    /// How many bytes of a definition's contents are indexed.
+    fn most(&self, has_texts: bool) -> usize {
+        if has_texts { self.document_bytes } else { 0 }
+    }
+
+    /// Returns whether there is memory for the index.
+    async fn patch(&self, missing: Missing, most: usize) -> Result<bool, Fault> {
+        let texts = self.load(&missing.documents, most).await?;
+        let (index, snapshot) = (Arc::clone(&self.index), Arc::clone(&self.snapshot));
+        let change = move |state: &mut Indexed| {
+            for subject in &missing.removed {
+                state.index.remove(subject);
+            }
+            for document in &missing.documents {
+                document.insert(&mut state.index, &texts, most);
+            }
+            state.snapshot = snapshot;
+        };
+        blocking(move || index.patch(change)).await
+    }
+
+    /// Returns whether there is memory for the index.
+    async fn build(&self, has_texts: bool) -> Result<bool, Fault> {
+        let (snapshot, most) = (Arc::clone(&self.snapshot), self.most(has_texts));
+        let Missing { mut documents, .. } = blocking(move || Missing::since(None, snapshot)).await?;
+        let mut index = SearchIndex::new();
+        while !documents.is_empty() {
+            let rest = documents.split_off(batch(&documents, most));
+            let texts = self.load(&documents, most).await?;
+            let batch = std::mem::replace(&mut documents, rest);
+            index = blocking(move || {
+                for document in batch {
+                    document.insert(&mut index, &texts, most);
+                }
+                index
+            })
+            .await?;
+            if !self.index.charge_build(&index) {
+                return Ok(false);
+            }
+        }
+        let (own, snapshot) = (Arc::clone(&self.index), Arc::clone(&self.snapshot));
+        blocking(move || own.set(Some(Indexed { index: index.compacted(), snapshot, has_texts }))).await
+    }
+
+    /// The beginnings of the contents of definitions. Those that are purged already are not indexed: a newer snapshot
+    /// lacks them.
+    async fn load(
+        &self,
+        documents: &[Arc<dyn Document>],
+        most: usize,
+    ) -> Result<BTreeMap<ContentHash, Bytes>, Fault> {
+        let contents = documents.iter().flat_map(|document| document.contents_within(most));
+        let hashes: BTreeSet<_> = contents.map(|(hash, _)| hash).collect();
+        if hashes.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let hashes: Vec<_> = hashes.into_iter().collect();
+        let AgentRef { tenant, uid } = self.agent;
+        let load = async || self.store.content_prefixes(tenant, uid, &hashes, most).await;
+        Ok(self.loader.load(self.payer, load).await?)
+    }
+}
+
+/// Runs work that takes long on a thread of its own. The caller bounds how much of it runs.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Fault> {
+    spawn_blocking(work).await.map_err(|error| Fault::Internal(error.to_string()))
+}
