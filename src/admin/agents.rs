@@ -101,9 +101,8 @@ pub(super) struct AgentView {
     instructions: Option<String>,
     access: Access,
     enabled: bool,
-    /// The tools that it offers, if there are any.
-    #[serde(skip_serializing_if = "is_default")]
-    #[schema(value_type = Vec<ToolSet>, required = false)]
+    /// The tools that it offers.
+    #[schema(value_type = Vec<ToolSet>)]
     tools: ToolSets,
     /// Its limits, if they differ from the settings.
     #[serde(skip_serializing_if = "is_default")]

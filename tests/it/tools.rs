@@ -119,7 +119,7 @@ async fn member_tools_is_set_read_and_removed() {
     assert_eq!(same.revision(), before.revision(), "nothing changed");
     let removed = agent.patch(json!({"tools": []})).await;
     assert_eq!(removed.revision(), before.revision() + 1);
-    assert_eq!(read().await.json().get("tools"), None);
+    assert_eq!(read().await.json()["tools"], json!([]));
     let body = json!({"id": "b", "tenant": "acme", "tools": ["prompts"]});
     let made = agent.replica.admin("POST", "/agents", Some(body)).await;
     assert_eq!((made.status.as_u16(), made.json()["tools"].clone()), (201, json!(["prompts"])));

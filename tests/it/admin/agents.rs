@@ -14,7 +14,7 @@ async fn agent_is_created_read_updated_and_deleted() {
 
     let plain = json!({
         "id": "plain", "tenant": "acme", "name": "plain", "title": null, "instructions": null, "access": "key",
-        "enabled": true, "createdAt": "<moment>",
+        "enabled": true, "tools": [], "createdAt": "<moment>",
     });
     let made = admin("POST", "/agents", Some(json!({"id": "plain", "tenant": "acme"}))).await;
     assert_eq!(made, answered(201, Some(1), &plain));
@@ -24,6 +24,7 @@ async fn agent_is_created_read_updated_and_deleted() {
         "access": "public", "enabled": false,
     });
     let made = admin("POST", "/agents", Some(research.clone())).await;
+    research["tools"] = json!([]);
     research["createdAt"] = json!("<moment>");
     assert_eq!(made, answered(201, Some(1), &research));
     assert_eq!(admin("GET", "/agents/research", None).await, answered(200, Some(1), &research));
