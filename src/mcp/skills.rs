@@ -26,8 +26,8 @@ impl CallHandler {
             SkillsCall::Get { uri } => {
                 let skill = context.view.skill(uri.as_str());
                 let skill = skill.ok_or_else(|| Fault::UnknownUri { what: "skill", uri: uri.clone() })?;
-                self.kept(context, SkillsSubject::Entry(uri.clone()), skill.revision, |members| {
-                    members(ResultMembers::Skill { skill: SkillEntry::of(skill) })
+                self.kept(context, SkillsSubject::Entry(uri.clone()), skill.revision, |encode| {
+                    encode(ResultMembers::Skill { skill: SkillEntry::of(skill) })
                 })
             }
             SkillsCall::ReadDirectory { uri, cursor } => self.read_directory(context, uri, cursor.as_deref()),

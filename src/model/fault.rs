@@ -248,8 +248,9 @@ impl Fault {
         match self {
             Self::ParseError(_) => Outcome::ParseError,
             Self::InvalidRequest(_) | Self::SlowBody(_) => Outcome::InvalidRequest,
-            Self::InvalidParams(_) | Self::MissingArguments(_) => Outcome::InvalidParams,
-            Self::UnknownUri { .. } => Outcome::InvalidParams,
+            Self::InvalidParams(_) | Self::MissingArguments(_) | Self::UnknownUri { .. } => {
+                Outcome::InvalidParams
+            }
             Self::MethodNotFound(_) => Outcome::MethodNotFound,
             Self::ResourceNotFound(_) => Outcome::ResourceNotFound,
             Self::SessionRequired(_) => Outcome::SessionRequired,

@@ -178,7 +178,8 @@ impl Skill {
 
     /// The file of a URI.
     pub fn file(&self, uri: &str) -> Option<&SkillFile> {
-        self.files.iter().find(|file| file.resource.uri.as_str() == uri)
+        let found = self.files.binary_search_by(|file| file.resource.uri.as_str().cmp(uri));
+        self.files.get(found.ok()?)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Skills: the administration API, uploads, the methods of MCP, labels and notifications.
 
 mod admin;
+mod commands;
 mod labels;
 mod methods;
 mod streams;

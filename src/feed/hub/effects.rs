@@ -65,12 +65,12 @@ pub(super) fn directly_affected(change: &Change) -> impl Iterator<Item = (Revisi
             (Some(Affected::ResourceList), true)
         }
         ChangeKind::ResourceContents | ChangeKind::ResourceTouched | ChangeKind::SkillFile => (None, true),
-        ChangeKind::SkillAdded | ChangeKind::SkillRemoved | ChangeKind::SkillChanged => {
-            (Some(Affected::ResourceList), false)
-        }
-        ChangeKind::TemplateAdded | ChangeKind::TemplateRemoved | ChangeKind::TemplateDefined => {
-            (Some(Affected::ResourceList), false)
-        }
+        ChangeKind::TemplateAdded
+        | ChangeKind::TemplateRemoved
+        | ChangeKind::TemplateDefined
+        | ChangeKind::SkillAdded
+        | ChangeKind::SkillRemoved
+        | ChangeKind::SkillChanged => (Some(Affected::ResourceList), false),
         ChangeKind::PromptAdded | ChangeKind::PromptRemoved | ChangeKind::PromptDefined => {
             (Some(Affected::PromptList), false)
         }
