@@ -71,6 +71,7 @@ async fn upload_memory_is_shared_between_tenants() {
         .set("WAGGLE_SERVER__BODY_BYTES_PER_SECOND", 0)
         .set("WAGGLE_LIMITS__MANIFEST_BYTES", 4 * MIB)
         .set("WAGGLE_LIMITS__CONTENT_BYTES", MIB)
+        .set("WAGGLE_LIMITS__SKILL_BYTES", MIB)
         .set("WAGGLE_LIMITS__UPLOAD_BYTES_PER_KEY", 4 * MIB)
         .set("WAGGLE_LIMITS__UPLOAD_BYTES_PER_TENANT", 6 * MIB)
         .set("WAGGLE_LIMITS__UPLOAD_BYTES", 24 * MIB)
