@@ -1,0 +1,53 @@
+//! Why content is not had, and why settings are refused.
+
+/// Why a fetch or a scan fails. Names nothing of the source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum FetchError {
+    /// The source has no such content.
+    #[error("not found")]
+    NotFound,
+    /// The source did not answer in time by a deadline of its own (such as a statement timeout).
+    #[error("timed out")]
+    Timeout,
+    /// No connection to the source, or it broke.
+    #[error("unreachable")]
+    Unreachable,
+    /// The source refused the credentials, or they do not suffice.
+    #[error("denied")]
+    Denied,
+    /// The source answered with an error status, or that it is overloaded.
+    #[error("answered with an error")]
+    Status {
+        /// For how many seconds the source asks to be left alone (`Retry-After`).
+        retry_after: Option<u32>,
+    },
+    /// The content exceeds [`Bounds`](crate::Bounds).
+    #[error("too large")]
+    TooLarge,
+    /// The content cannot be decoded.
+    #[error("bad content")]
+    BadContent,
+    /// The egress policy, or a rule for paths or files, refuses the place.
+    #[error("not allowed")]
+    NotAllowed,
+    /// The source's own pool of connections is exhausted.
+    #[error("busy")]
+    Busy,
+}
+
+/// Why the settings or secrets of a connection are refused. The message continues the name of a member and tells no secret.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{member} {problem}")]
+pub struct SettingsError {
+    /// The member, such as `settings.baseUrl`.
+    pub member: String,
+    /// What is wrong with it, what is expected.
+    pub problem: String,
+}
+
+impl SettingsError {
+    /// An error of a member.
+    pub fn new(member: impl Into<String>, problem: impl Into<String>) -> Self {
+        Self { member: member.into(), problem: problem.into() }
+    }
+}

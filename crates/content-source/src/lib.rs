@@ -1,0 +1,17 @@
+//! Content that lies elsewhere: in HTTP APIs, folders, object stores, git repositories and databases.
+//!
+//! A [`Source`] is a connection to one of them. It [fetches](Source::fetch) the content of a [`Location`], or revalidates
+//! what was fetched before; [scans](Source::scan) a tree; and [watches](Source::watch) where its kind can notify.
+//!
+//! A source limits what it reads to the [`Bounds`] of the call and reaches no address and no file that its settings do
+//! not allow. It holds no cache, applies no rate and no deadline: its caller does. A future that is dropped ends the work.
+//!
+//! A [`FetchError`] never contains an address, a path, a statement or a body of the source.
+
+mod error;
+mod location;
+mod source;
+
+pub use self::error::{FetchError, SettingsError};
+pub use self::location::{Format, Location, Path, Segment};
+pub use self::source::{Bounds, ChangeHint, Content, Entry, Fetched, Source, Tree, Validator};

@@ -1,0 +1,110 @@
+//! The trait of all sources.
+
+use std::fmt;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use futures_util::stream::BoxStream;
+use time::OffsetDateTime;
+
+use crate::error::FetchError;
+use crate::location::{Location, Path};
+
+/// What proves that content is unchanged: an entity tag, a size and a time, a commit. Opaque outside its source.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Validator(pub Vec<u8>);
+
+/// How much a call may read.
+#[derive(Debug, Clone, Copy)]
+pub struct Bounds {
+    /// The maximum number of bytes of all contents together, after decompression.
+    pub bytes: u64,
+    /// The maximum number of files of a directory, or rows of a statement.
+    pub entries: usize,
+}
+
+/// One content of a place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Content {
+    /// The name of the file in its directory; `None` for the place itself.
+    pub name: Option<String>,
+    /// The MIME type that the source states, if any.
+    pub mime_type: Option<String>,
+    /// When the source changed it, if it tells.
+    pub modified: Option<OffsetDateTime>,
+    /// The decoded bytes.
+    pub bytes: Bytes,
+}
+
+/// The answer of a source.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fetched {
+    /// The content is what the validator was given with.
+    Unchanged,
+    /// The contents: one for a file, one for each regular file directly in a directory, in byte order of names.
+    Contents {
+        /// The contents.
+        contents: Vec<Content>,
+        /// What a later call may revalidate them with.
+        validator: Option<Validator>,
+    },
+}
+
+/// A tree to be scanned.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tree {
+    /// Its directory.
+    pub path: Path,
+    /// The branch, tag or commit of a git repository, in place of the connection's.
+    pub reference: Option<String>,
+}
+
+/// A file of a tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// The path relative to the tree, with `/` between segments, not percent-encoded.
+    pub path: String,
+    /// The size in bytes, if known.
+    pub size: Option<u64>,
+    /// When it changed, if known.
+    pub modified: Option<OffsetDateTime>,
+    /// Differs when the content differs.
+    pub validator: Validator,
+}
+
+/// What a notification of a source says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ChangeHint {
+    /// Something at or below this path may have changed.
+    Path(Path),
+    /// Anything may have changed, such as when notifications were lost.
+    Everything,
+}
+
+/// A connection to content elsewhere.
+pub trait Source: fmt::Debug + Send + Sync {
+    /// Fetches the content of a location, or revalidates content that was fetched with a validator.
+    ///
+    /// # Errors
+    /// See [`FetchError`].
+    fn fetch<'a>(
+        &'a self,
+        location: &'a Location,
+        known: Option<&'a Validator>,
+        bounds: Bounds,
+    ) -> BoxFuture<'a, Result<Fetched, FetchError>>;
+
+    /// The regular files of a tree, in batches and in any order. `include` decides which directories are entered and which
+    /// files are listed, by the path relative to the tree (a directory's ends in `/`).
+    ///
+    /// The stream is lazy, and ends after an error. A source that has no trees answers [`FetchError::NotAllowed`].
+    fn scan<'a>(
+        &'a self,
+        tree: &'a Tree,
+        include: &'a (dyn Fn(&str) -> bool + Send + Sync),
+    ) -> BoxStream<'a, Result<Vec<Entry>, FetchError>>;
+
+    /// Notifications that content may have changed, from the first poll on, in addition to polling; `None` for a source that
+    /// has none. The first item is [`ChangeHint::Everything`]. A stream that ends is opened again by its caller.
+    fn watch(&self, tree: &Tree) -> Option<BoxStream<'static, ChangeHint>>;
+}
