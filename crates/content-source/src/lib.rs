@@ -8,10 +8,15 @@
 //!
 //! A [`FetchError`] never contains an address, a path, a statement or a body of the source.
 
+mod egress;
 mod error;
+mod kind;
 mod location;
+pub mod settings;
 mod source;
 
+pub use self::egress::{Egress, Resolve, SystemResolver};
 pub use self::error::{FetchError, SettingsError};
+pub use self::kind::{Environment, Kind, connect};
 pub use self::location::{Format, Location, Path, Segment};
 pub use self::source::{Bounds, ChangeHint, Content, Entry, Fetched, Source, Tree, Validator};
