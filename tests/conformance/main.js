@@ -14,8 +14,8 @@ const REVISIONS = ['2025-11-25', '2026-07-28'];
 const TOOLS = ['resources', 'prompts', 'prompt_tools'];
 
 /** Creates an agent with a manifest; resolves to its MCP endpoint. */
-async function agent(gateway, id, access, file = join(import.meta.dirname, 'manifest.json')) {
-    await gateway.admin('POST', '/agents', { id, tenant: 'acme', name: id, access, tools: TOOLS });
+async function agent(gateway, id, access, file = join(import.meta.dirname, 'manifest.json'), tools = TOOLS) {
+    await gateway.admin('POST', '/agents', { id, tenant: 'acme', name: id, access, tools });
     const manifest = JSON.parse(await readFile(file, 'utf8'));
     await gateway.admin('PUT', `/agents/${id}/manifest`, { ...manifest, agent: id });
     return `${gateway.url}/${id}/mcp`;
@@ -34,7 +34,7 @@ async function register(gateway) {
     await gateway.admin('DELETE', `/keys/${id}`);
     const changing = await agent(gateway, 'changing', 'key');
     const { key: changingKey } = await gateway.admin('POST', '/agents/changing/keys', { name: 'good' });
-    const demo = await agent(gateway, 'research', 'key', DEMO);
+    const demo = await agent(gateway, 'research', 'key', DEMO, ['search', ...TOOLS]);
     const { key: demoKey } = await gateway.admin('POST', '/agents/research/keys', { name: 'good' });
     const skilled = await agent(gateway, 'skilled', 'public', DEMO);
     const skills = await agent(gateway, 'skills', 'public');
