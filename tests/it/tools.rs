@@ -3,6 +3,7 @@
 mod calls;
 mod limits;
 mod notifications;
+mod records;
 mod refusals;
 mod search;
 
@@ -58,7 +59,8 @@ impl Agent {
 
     /// The answer to a request of a client of a revision.
     async fn ask(&self, key: &str, revision: &str, method: &str, mut params: Value) -> Answer {
-        let named = params.get("name").and_then(Value::as_str).map(str::to_owned);
+        let named =
+            ["name", "uri"].into_iter().find_map(|member| params.get(member)?.as_str().map(str::to_owned));
         let mut headers = vec![
             ("x-agent-api-key", key),
             ("content-type", "application/json"),
