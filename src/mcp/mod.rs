@@ -4,6 +4,7 @@
 //! dialect ([`modern`] or [`legacy`]) decodes it; `call_handler` answers the methods that both eras share, from encoded
 //! results if they are cached. A [`request::McpRequest`] is passed through all stages.
 
+mod argument_schema;
 pub mod call;
 mod call_handler;
 mod contents;

@@ -122,7 +122,8 @@ pub struct Argument {
     /// Completion values; not part of lists of prompts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub completions: Vec<String>,
-    /// Whether the completions are the only values; absent means no. Not part of lists of prompts.
+    /// Whether the completions are the only values; absent means no. Not part of lists of prompts; the tool of the prompt
+    /// lists the values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closed: Option<bool>,
 }
@@ -146,10 +147,11 @@ impl Argument {
         self.choices().is_none_or(|choices| choices.iter().any(|choice| choice == value))
     }
 
-    /// Whether both are equal in a list of prompts.
+    /// Whether both are equal in a list of prompts, and in the list of the tools that prompts are.
     pub fn is_listed_as(&self, other: &Self) -> bool {
         (&self.name, &self.title, &self.description, &self.required)
             == (&other.name, &other.title, &other.description, &other.required)
+            && self.choices() == other.choices()
     }
 }
 

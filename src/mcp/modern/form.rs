@@ -1,11 +1,11 @@
 //! The form that asks for the missing arguments of a prompt (2026-07-28, `ElicitRequestFormParams`).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde::Serialize;
-use serde::ser::Serializer;
 
-use crate::model::prompt::{Argument, Prompt};
+use crate::mcp::argument_schema::ArgumentProperties;
+use crate::model::prompt::Prompt;
 
 /// The members of `InputRequiredResult` that ask for arguments.
 #[derive(Serialize)]
@@ -37,23 +37,8 @@ struct Form<'a> {
 struct FormSchema<'a> {
     #[serde(rename = "type")]
     kind: &'static str,
-    properties: Properties<'a>,
+    properties: ArgumentProperties<'a>,
     required: Vec<&'a str>,
-}
-
-/// The fields, in the order of the arguments.
-struct Properties<'a>(Vec<&'a Argument>);
-
-#[derive(Serialize)]
-struct Property<'a> {
-    #[serde(rename = "type")]
-    kind: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    title: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    description: Option<&'a str>,
-    #[serde(rename = "enum", skip_serializing_if = "Option::is_none")]
-    choices: Option<Vec<&'a str>>,
 }
 
 impl<'a> InputRequests<'a> {
@@ -68,28 +53,10 @@ impl<'a> InputRequests<'a> {
             requested_schema: FormSchema {
                 kind: "object",
                 required: missing.iter().map(|argument| &*argument.name).collect(),
-                properties: Properties(missing),
+                properties: ArgumentProperties(missing),
             },
         };
         let arguments = ElicitRequest { method: "elicitation/create", params: form };
         Self { input_requests: Requests { arguments } }
-    }
-}
-
-impl<'a> Property<'a> {
-    fn of(argument: &'a Argument) -> Self {
-        // The values of `enum` are unique.
-        let mut seen = BTreeSet::new();
-        let choices = argument.choices().map(|choices| {
-            choices.iter().map(String::as_str).filter(|choice| seen.insert(*choice)).collect()
-        });
-        let (title, description) = (argument.title.as_deref(), argument.description.as_deref());
-        Self { kind: "string", title, description, choices }
-    }
-}
-
-impl Serialize for Properties<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter().map(|argument| (&argument.name, Property::of(argument))))
     }
 }

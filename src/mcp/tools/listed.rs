@@ -5,6 +5,7 @@ use serde::ser::{SerializeMap, Serializer};
 use serde_json::value::RawValue;
 
 use super::Tool;
+use crate::mcp::argument_schema::ArgumentProperties;
 use crate::mcp::version::ToolMembers;
 use crate::model::fault::Fault;
 use crate::model::prompt::{Argument, Prompt};
@@ -53,34 +54,13 @@ impl Serialize for InputSchema<'_> {
             .collect();
         let mut schema = serializer.serialize_map(None)?;
         schema.serialize_entry("type", "object")?;
-        schema.serialize_entry("properties", &Properties(arguments))?;
+        schema.serialize_entry("properties", &ArgumentProperties(arguments.iter().collect()))?;
         if !required.is_empty() {
             schema.serialize_entry("required", &required)?;
         }
         schema.serialize_entry("additionalProperties", &false)?;
         schema.end()
     }
-}
-
-struct Properties<'a>(&'a [Argument]);
-
-impl Serialize for Properties<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter().map(|argument| {
-            let Argument { name, title, description, .. } = argument;
-            let (title, description) = (title.as_deref(), description.as_deref());
-            (name, Property { r#type: "string", title, description })
-        }))
-    }
-}
-
-#[derive(Serialize)]
-struct Property<'a> {
-    r#type: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    title: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    description: Option<&'a str>,
 }
 
 impl<'a> ListedTool<'a> {

@@ -24,7 +24,10 @@ async fn furnished() -> Agent {
     let icons = json!([{"src": "https://example.com/i.png"}]);
     let prompt = json!({
         "title": "Greet", "description": "Greets somebody.", "icons": icons,
-        "arguments": [{"name": "who", "title": "Who", "description": "A name", "required": true}, {"name": "how"}],
+        "arguments": [
+            {"name": "who", "title": "Who", "description": "A name", "required": true},
+            {"name": "how", "completions": ["warmly", "briefly", "warmly"], "closed": true},
+        ],
         "messages": [
             said(text("Hello {{ who }}!")),
             {"role": "assistant", "content": {"type": "audio", "data": "AAH/", "mimeType": "audio/wav"}},
@@ -85,7 +88,8 @@ async fn tools_are_listed_in_the_members_of_each_revision() {
             "inputSchema": {
                 "type": "object",
                 "properties": {
-                    "who": {"type": "string", "title": "Who", "description": "A name"}, "how": {"type": "string"},
+                    "who": {"type": "string", "title": "Who", "description": "A name"},
+                    "how": {"type": "string", "enum": ["warmly", "briefly"]},
                 },
                 "required": ["who"], "additionalProperties": false,
             },

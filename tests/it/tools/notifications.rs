@@ -60,6 +60,21 @@ async fn tools_and_their_prompts_notify() {
     streams.check(&agent, &[], &["prompts"], "a prompt whose name is no tool's").await;
     let mut messages = prompt("3");
     messages["messages"] = json!([said(text("another"))]);
-    agent.prompt("p", messages).await;
+    agent.prompt("p", messages.clone()).await;
     streams.check(&agent, &[], &[], "the messages of a prompt").await;
+    messages["arguments"] = json!([{"name": "a", "completions": ["1"], "closed": true}]);
+    agent.prompt("p", messages.clone()).await;
+    streams.check(&agent, &["tools"], &["prompts", "tools"], "an argument").await;
+    messages["arguments"][0]["completions"] = json!(["1", "2"]);
+    agent.prompt("p", messages.clone()).await;
+    streams.check(&agent, &["tools"], &["prompts", "tools"], "the only values of an argument").await;
+    let listed = agent.ask(&agent.key, "2025-11-25", "tools/list", json!({})).await.json();
+    let schema = json!({"a": {"type": "string", "enum": ["1", "2"]}});
+    assert_eq!(listed["result"]["tools"][0]["inputSchema"]["properties"], schema);
+    messages["arguments"][0]["closed"] = json!(false);
+    agent.prompt("p", messages.clone()).await;
+    streams.check(&agent, &["tools"], &["prompts", "tools"], "whether there are other values").await;
+    messages["arguments"][0]["completions"] = json!(["1"]);
+    agent.prompt("p", messages).await;
+    streams.check(&agent, &[], &[], "the suggested values of an argument").await;
 }
