@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::egress::Resolve;
 use crate::error::SettingsError;
+use crate::http;
 use crate::source::Source;
 
 /// What a connection connects to.
@@ -64,9 +65,12 @@ pub struct Environment {
 /// Names the first member that is refused. The message contains no secret.
 pub fn connect(
     kind: Kind,
-    _settings: &Value,
-    _secrets: &Map<String, Value>,
-    _environment: &Arc<Environment>,
+    settings: &Value,
+    secrets: &Map<String, Value>,
+    environment: &Arc<Environment>,
 ) -> Result<Arc<dyn Source>, SettingsError> {
-    Err(SettingsError::new("kind", format!("{} is not available", kind.as_str())))
+    match kind {
+        Kind::Http => Ok(Arc::new(http::connect(settings, secrets, environment)?)),
+        _ => Err(SettingsError::new("kind", format!("{} is not available", kind.as_str()))),
+    }
 }

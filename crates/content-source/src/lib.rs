@@ -10,9 +10,10 @@
 
 mod egress;
 mod error;
+mod http;
 mod kind;
 mod location;
-pub mod settings;
+mod settings;
 mod source;
 
 pub use self::egress::{Egress, Resolve, SystemResolver};

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use crate::error::SettingsError;
 
 /// Reads `settings`.
-pub fn read_settings<T: DeserializeOwned>(settings: &Value) -> Result<T, SettingsError> {
+pub(crate) fn read_settings<T: DeserializeOwned>(settings: &Value) -> Result<T, SettingsError> {
     if !settings.is_object() {
         return Err(SettingsError::new("settings", "must be an object"));
     }
@@ -26,7 +26,7 @@ pub fn read_settings<T: DeserializeOwned>(settings: &Value) -> Result<T, Setting
 }
 
 /// Reads `secrets`, which `expected` describes. An error tells the member and no value.
-pub fn read_secrets<T: DeserializeOwned>(
+pub(crate) fn read_secrets<T: DeserializeOwned>(
     secrets: &Map<String, Value>,
     expected: &str,
 ) -> Result<T, SettingsError> {
@@ -41,7 +41,7 @@ fn member(root: &str, path: &str) -> String {
 }
 
 /// Reads `allowNetworks`: networks such as `10.0.0.0/8`, or addresses.
-pub fn networks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<IpNet>, D::Error> {
+pub(crate) fn networks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<IpNet>, D::Error> {
     let texts = Vec::<String>::deserialize(deserializer)?;
     let parse = |text: String| {
         let network = text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
