@@ -18,6 +18,7 @@ pub mod feed;
 
 pub mod identity;
 pub mod quota;
+pub mod sources;
 
 pub mod catalog;
 pub mod sessions;

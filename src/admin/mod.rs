@@ -8,6 +8,7 @@ pub(crate) mod audited;
 mod authentication;
 mod authority;
 mod browser;
+mod connections;
 mod content;
 pub mod definition;
 mod definitions;
@@ -65,6 +66,10 @@ fn operations() -> OpenApiRouter<Arc<Admin>> {
         .routes(routes!(tenants::create, tenants::list))
         .routes(routes!(tenants::read, tenants::update, tenants::remove))
         .routes(routes!(keys::create_owner, keys::list_owner))
+        .routes(routes!(connections::create, connections::list))
+        .routes(routes!(connections::read, connections::update, connections::remove))
+        .routes(routes!(connections::list_of_tenant))
+        .routes(routes!(connections::rekey))
         .routes(routes!(agents::create, agents::list))
         .routes(routes!(agents::read, agents::update, agents::remove))
         .routes(routes!(keys::create_agent, keys::list_agent))

@@ -30,6 +30,7 @@ const DOCUMENT: &str = "/admin/openapi.json";
     modifiers(&Credential),
     tags(
         (name = "Tenants", description = "Owners of agents and keys."),
+        (name = "Connections", description = "Where content from outside is, and which tenants may use it."),
         (name = "Agents", description = "MCP servers, each with an endpoint of its own at `/{agent}/mcp`."),
         (name = "Keys", description = "Credentials of agents and of tenants."),
         (name = "Resources", description = "Contents that clients read by URI."),
@@ -85,7 +86,7 @@ const COMMON: [(&str, &str); 6] = [
 
 const OF_WRITES: [(&str, &str); 5] = [
     ("408", "`invalid_request`: the body arrived too slowly"),
-    ("409", "`already_exists`, `slug_retired`"),
+    ("409", "`already_exists`, `slug_retired`, `in_use`"),
     ("412", "`revision_mismatch`: the precondition `If-Match` or `If-None-Match` failed"),
     ("413", "`payload_too_large`"),
     ("415", "`unsupported_media_type`"),

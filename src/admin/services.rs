@@ -14,6 +14,7 @@ use crate::http::cursor::CursorSeal;
 use crate::http::problem::AdminFault;
 use crate::identity::Identity;
 use crate::quota::usage::UsageBook;
+use crate::sources::Connections;
 
 /// The state of the handlers.
 pub(super) type App = axum::extract::State<Arc<Admin>>;
@@ -27,6 +28,8 @@ pub struct Admin {
     pub identity: Arc<Identity>,
     /// Resources, resource templates and prompts.
     pub catalog: Arc<Catalog>,
+    /// Connections to content from outside.
+    pub connections: Arc<Connections>,
     /// The audit log.
     pub audit: AuditReader,
     /// Seals the cursors of lists.

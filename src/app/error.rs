@@ -8,6 +8,7 @@ use crate::model::audit::signature::SigningKeyError;
 use crate::model::key::KeyError;
 use crate::model::sources::RandomError;
 use crate::server::ServerError;
+use crate::sources::secrets::KeyFileError;
 use crate::store::{DatabaseLocation, DatabaseUrlError, StoreError};
 
 /// Why the gateway does not start, or a command on its database fails.
@@ -43,6 +44,9 @@ pub enum AppError {
     /// A file holds no signing key of the audit log.
     #[error("{0} holds no signing key: {1}")]
     SigningKey(String, SigningKeyError),
+    /// The secrets of connections cannot be decrypted.
+    #[error(transparent)]
+    Secrets(#[from] KeyFileError),
     /// No file is configured for the signing key of the audit log.
     #[error("audit.signing_key_file is not set; with a database URL it is required for signing")]
     NoSigningKeyFile,

@@ -3,6 +3,7 @@
 mod audit;
 mod background;
 mod check;
+mod connection_keys;
 mod credentials;
 mod demo;
 mod embedded;
@@ -43,6 +44,7 @@ use crate::quota::usage::UsageBook;
 use crate::server::gateway::{Gateway, GatewayOptions, SharedMetadata, SurfaceOptions, Surfaces};
 use crate::server::listeners::Listeners;
 use crate::server::metrics::Metrics;
+use crate::sources::Connections;
 use crate::store::{Store, StoreError, StoreOptions};
 
 use background::Background;
@@ -109,6 +111,7 @@ async fn build(
 ) -> Result<Running, AppError> {
     let store = Store::new(database);
     let secret = startup::prepare(&store, &sources, &listeners.gateway).await?;
+    connection_keys::create_own(settings, &store, &sources).await?;
     let seal = CursorSeal::new(&secret).ok_or(StoreError::Unreadable("cursor secret"))?;
     let feed =
         Arc::new(Feed::new(store.clone(), sources.clone(), listeners.instance, feed_options(settings)));
@@ -117,6 +120,7 @@ async fn build(
     let change_feed = Arc::clone(&feed) as Arc<dyn ChangeFeed>;
     let over_database =
         DatabaseServices::new(settings, (&store, &sources), &change_feed, Arc::clone(&credentials.tokens));
+    over_database.connections.check_keys().await??;
     let follower: Weak<dyn Follower> =
         Arc::downgrade(&(Arc::clone(&over_database.catalog) as Arc<dyn Follower>));
     feed.start(follower, &background.tasks, &background.stop);
@@ -152,8 +156,10 @@ async fn build(
         operators: credentials.operators.clone(),
         token: settings.metrics.token.clone(),
     };
+    let connections = Arc::clone(&over_database.connections);
+    let administered = (services, connections);
     let gateway =
-        gateway(settings, endpoint, services, keys, (metrics, ids), Arc::clone(&credentials.metadata));
+        gateway(settings, endpoint, administered, keys, (metrics, ids), Arc::clone(&credentials.metadata));
     listeners.gateway.fill(Arc::new(gateway));
     Ok(Running {
         address: listeners.address,
@@ -181,7 +187,7 @@ fn endpoint(
 fn gateway(
     settings: &Settings,
     endpoint: Endpoint,
-    services: Services,
+    (services, connections): (Services, Arc<Connections>),
     (seal, authenticator): (CursorSeal, Authenticator),
     (metrics, ids): (Metrics, RequestIds),
     metadata: SharedMetadata,
@@ -196,6 +202,7 @@ fn gateway(
     let admin = Admin {
         identity,
         catalog: Arc::clone(&catalog),
+        connections,
         audit: AuditReader::new(Arc::clone(recorder.audit())),
         authenticator,
         usage: Arc::clone(recorder.usage()),

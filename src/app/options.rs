@@ -1,6 +1,9 @@
 //! Derives the options of each part of the gateway from the settings.
 
+use std::sync::Arc;
 use std::time::Duration;
+
+use content_source::{Environment, SystemResolver};
 
 use crate::admin::definition::ContentLimits;
 use crate::cache::{LoadOptions, QueueOptions};
@@ -14,6 +17,7 @@ use crate::model::limits::Rate;
 use crate::quota::limits::{BodyPace, LimitOptions, UploadOptions};
 use crate::quota::usage::UsageOptions;
 use crate::sessions::SessionLimits;
+use crate::store::DatabaseLocation;
 
 pub(super) fn feed_options(settings: &Settings) -> FeedOptions {
     FeedOptions {
@@ -145,4 +149,26 @@ pub(super) fn usage_options(settings: &Settings) -> UsageOptions {
     let (usage, stale) = (&settings.usage, settings.access.stale);
     let strangers_percent = settings.limits.strangers_percent;
     UsageOptions { settle: usage.settle, retain: usage.retain, stale, strangers_percent }
+}
+
+/// What connections to content from outside may reach: neither the gateway's own files nor its database.
+pub(super) fn source_environment(settings: &Settings, database: &DatabaseLocation) -> Environment {
+    let Settings { sources, embedded, .. } = settings;
+    let tls = settings.server.tls();
+    let keys = [
+        sources.key_file.clone(),
+        settings.admin.operator_keys_file.clone(),
+        settings.audit.signing_key_file.clone(),
+        tls.map(|files| files.key),
+    ];
+    let own = [embedded.data_dir.clone()];
+    let DatabaseLocation { host, port, database } = database.clone();
+    Environment {
+        file_roots: sources.file_roots.clone(),
+        denied_paths: own.into_iter().chain(keys.into_iter().flatten()).collect(),
+        cache_dir: sources.cache_dir.clone().unwrap_or_else(|| embedded.data_dir.join("sources")),
+        cache_bytes: sources.cache_bytes,
+        own_database: Some((host, port, database)),
+        resolver: Arc::new(SystemResolver::default()),
+    }
 }

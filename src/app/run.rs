@@ -1,7 +1,7 @@
 //! The gateway as a process: start, drain after `SIGTERM`, and graceful shutdown.
 
 use super::signals::{Command, Signals};
-use super::{AppError, Reloader, Running, build, credentials, database, demo, signing};
+use super::{AppError, Reloader, Running, build, connection_keys, credentials, database, demo, signing};
 use crate::config::Settings;
 use crate::http::operator_keys::OperatorKeys;
 use crate::model::sources::Sources;
@@ -82,7 +82,7 @@ async fn begin(
     credentials::log_operators(&operators);
     let own;
     let settings = if embedded {
-        own = signing::with_own_key(settings.clone(), &sources)?;
+        own = connection_keys::with_own_file(signing::with_own_key(settings.clone(), &sources)?);
         &own
     } else {
         settings

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use super::background::Background;
 use super::memory::cache_bytes;
-use super::options::{catalog_limits, identity_limits, load_options, queue_options, session_limits};
+use super::options::{
+    catalog_limits, identity_limits, load_options, queue_options, session_limits, source_environment,
+};
 use crate::cache::{CellMap, Loader, MemoryBudget, ScopeMap, StoreMaintenance, Writer};
 use crate::catalog::Catalog;
 use crate::config::Settings;
@@ -13,6 +15,8 @@ use crate::identity::{Identity, IdentityMemory};
 use crate::model::feed::ChangeFeed;
 use crate::model::sources::Sources;
 use crate::sessions::Sessions;
+use crate::sources::secrets::KeyFile;
+use crate::sources::{ConnectionMemory, Connections};
 use crate::store::Store;
 use crate::store::horizon::Horizon;
 
@@ -29,6 +33,8 @@ pub struct DatabaseServices {
     pub identity: Arc<Identity>,
     /// Resources, resource templates and prompts.
     pub catalog: Arc<Catalog>,
+    /// Connections to content from outside.
+    pub connections: Arc<Connections>,
     /// Sessions of the legacy era.
     pub sessions: Arc<Sessions>,
     /// Purging and pruning.
@@ -52,10 +58,12 @@ impl DatabaseServices {
         let memory = Arc::new(IdentityMemory::new(&budget));
         let agents = Arc::new(CellMap::new(&budget, "agents"));
         let session_cells = Arc::new(CellMap::new(&budget, "sessions"));
+        let connected = Arc::new(ConnectionMemory::new(&budget));
         // Identity is last: a scope that belongs to no other service is a tenant's.
         let scopes = Arc::new(ScopeMap::new(vec![
             Arc::clone(&agents) as Arc<_>,
             Arc::clone(&session_cells) as Arc<_>,
+            Arc::clone(&connected) as Arc<_>,
             Arc::clone(&memory) as Arc<_>,
         ]));
         let loader =
@@ -66,11 +74,19 @@ impl DatabaseServices {
         let identity = Identity::new(over(), cached(), memory, tokens, identity_limits(settings));
         let catalog = Catalog::new(over(), cached(), agents, &budget, catalog_limits(settings));
         let written = (Arc::clone(&loader), Arc::clone(&writer));
+        let connections = Connections::new(
+            over(),
+            written.clone(),
+            connected,
+            source_environment(settings, &store.location()),
+            KeyFile::new(settings.sources.key_file.clone()),
+        );
         let sessions = Sessions::new(over(), written, session_cells, session_limits(settings));
         let maintenance = StoreMaintenance::new(store.clone(), sources.clone(), settings.changes.retain);
         Self {
             identity: Arc::new(identity),
             catalog: Arc::new(catalog),
+            connections: Arc::new(connections),
             sessions: Arc::new(sessions),
             maintenance: Arc::new(maintenance),
             budget,

@@ -32,6 +32,7 @@ mod section;
 mod server;
 mod sessions;
 mod show;
+mod sources;
 mod text;
 mod tokens;
 mod urls;
@@ -69,6 +70,7 @@ pub use self::search::Search;
 pub use self::server::{ForwardedHeader, Server, TlsFiles};
 pub use self::sessions::Sessions;
 pub use self::show::Listing;
+pub use self::sources::Sources;
 pub use self::tokens::Tokens;
 pub use self::urls::{PublicUrl, SecureUrl};
 pub use self::usage::Usage;
@@ -103,6 +105,8 @@ pub struct Settings {
     pub cache: Cache,
     /// The search in what an agent publishes.
     pub search: Search,
+    /// Content from outside.
+    pub sources: Sources,
     /// Notifications between replicas, and the retention of changes.
     pub changes: Changes,
     /// Sessions of the legacy revisions, and streams of both eras.
@@ -200,6 +204,7 @@ impl Settings {
             writes: Writes::read(reader),
             cache: Cache::read(reader),
             search: Search::read(reader),
+            sources: Sources::read(reader),
             changes: Changes::read(reader),
             sessions: Sessions::read(reader),
             mcp: Mcp::read(reader),

@@ -54,7 +54,7 @@ pub fn status(fault: &Fault) -> StatusCode {
         | Fault::MethodNotFound(_)
         | Fault::ResourceNotFound(_) => StatusCode::NOT_FOUND,
         Fault::NotAcceptable(_) => StatusCode::NOT_ACCEPTABLE,
-        Fault::AlreadyExists(_) | Fault::SlugRetired => StatusCode::CONFLICT,
+        Fault::AlreadyExists(_) | Fault::InUse(_) | Fault::SlugRetired => StatusCode::CONFLICT,
         Fault::RevisionMismatch(_) => StatusCode::PRECONDITION_FAILED,
         Fault::PayloadTooLarge(_) | Fault::ResultTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
         Fault::SlowBody(_) => StatusCode::REQUEST_TIMEOUT,

@@ -148,10 +148,11 @@ fn classify(fault: &Fault, codes: EraCodes) -> (StatusCode, i32) {
         Fault::Unavailable { .. } | Fault::StorageUnavailable => {
             (StatusCode::SERVICE_UNAVAILABLE, code::UNAVAILABLE)
         }
-        // The last four belong to the administration API: one of them here is a bug as well.
+        // The last five belong to the administration API: one of them here is a bug as well.
         Fault::Internal(_)
         | Fault::NotFound(_)
         | Fault::AlreadyExists(_)
+        | Fault::InUse(_)
         | Fault::RevisionMismatch(_)
         | Fault::SlugRetired => (StatusCode::INTERNAL_SERVER_ERROR, code::INTERNAL),
     }

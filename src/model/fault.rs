@@ -139,6 +139,9 @@ pub enum Fault {
     /// `If-Match` or `If-None-Match` failed; with the current revision of the object, if it exists.
     #[error("precondition failed: {}", current(*.0))]
     RevisionMismatch(Option<Revision>),
+    /// Other objects refer to the object.
+    #[error("{0}")]
+    InUse(&'static str),
     /// The slug belonged to an agent of another tenant.
     #[error("this slug is retired")]
     SlugRetired,
@@ -271,6 +274,7 @@ impl Fault {
             Self::NotFound(_) => Outcome::NotFound,
             Self::AlreadyExists(_) => Outcome::AlreadyExists,
             Self::RevisionMismatch(_) => Outcome::RevisionMismatch,
+            Self::InUse(_) => Outcome::InUse,
             Self::SlugRetired => Outcome::SlugRetired,
         }
     }
@@ -330,6 +334,8 @@ outcomes! {
     InputRequired = "input_required",
     /// The credential lacks a scope.
     InsufficientScope = "insufficient_scope",
+    /// Other objects refer to the object.
+    InUse = "in_use",
     /// A fault of the gateway.
     Internal = "internal",
     /// The parameters are invalid.

@@ -46,6 +46,10 @@ uid! {
     PrincipalId
 }
 uid! {
+    /// Identifies a connection. A connection re-created under the same slug has a different id.
+    ConnectionId
+}
+uid! {
     /// Identifies a session. The client's session id cannot be derived from it.
     SessionUid
 }
@@ -62,7 +66,7 @@ pub struct AgentRef {
 /// Slugs that agents cannot have, since they are paths of the gateway.
 const RESERVED: [&str; 6] = ["admin", "healthz", "readyz", "metrics", "well-known", "assets"];
 
-/// The name of a tenant or an agent in URLs: `^[a-z0-9][a-z0-9_-]{0,62}$`.
+/// The name of a tenant, an agent or a connection in URLs: `^[a-z0-9][a-z0-9_-]{0,62}$`.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
 pub struct Slug(Arc<str>);
@@ -79,7 +83,7 @@ pub enum SlugError {
 }
 
 impl Slug {
-    /// Parses the slug of a tenant.
+    /// Parses the slug of a tenant or a connection.
     ///
     /// # Errors
     /// If the text does not match the pattern.

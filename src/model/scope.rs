@@ -8,14 +8,16 @@ use uuid::Uuid;
 
 use super::ids::{AgentId, SessionUid, TenantId};
 
-/// A unit of state with a gapless revision: the gateway's own state, a tenant's access, an agent's catalog,
-/// or a session.
+/// A unit of state with a gapless revision: the gateway's own state, its connections, a tenant's access, an agent's
+/// catalog, or a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Scope(pub Uuid);
 
 impl Scope {
     /// The gateway's own state, including the directory of slugs.
     pub const GATEWAY: Self = Self(Uuid::nil());
+    /// The connections to content from outside, of all tenants.
+    pub const CONNECTIONS: Self = Self(Uuid::from_u128(1));
 }
 
 impl From<TenantId> for Scope {
@@ -148,6 +150,11 @@ kinds! {
     SkillChanged = "skill_changed",
     /// Agent scope: a file of a skill was added, removed or changed, or its labels. Subject: its URI.
     SkillFile = "skill_file",
+    /// Connections scope: a connection was created, changed or deleted. Subject: the connection's UUID.
+    Connection = "connection",
+    /// Connections scope: the secrets of a connection were encrypted under another key and are the same. Subject: the
+    /// connection's UUID.
+    ConnectionKey = "connection_key",
     /// Session scope: a subscription was added or removed. Subject: the URI.
     SessionSubscription = "session_subscription",
     /// Session scope: the level of log messages was set. Subject: the level.
@@ -163,7 +170,13 @@ impl ChangeKind {
     pub fn decides_access(self) -> bool {
         matches!(
             self,
-            Self::Slug | Self::Tenant | Self::Agent | Self::Key | Self::SessionEnded | Self::Unknown
+            Self::Slug
+                | Self::Tenant
+                | Self::Agent
+                | Self::Key
+                | Self::Connection
+                | Self::SessionEnded
+                | Self::Unknown
         )
     }
 

@@ -45,6 +45,12 @@ impl StoreError {
         matches!(self, Self::Unavailable(error) if is_connection_lost(error))
     }
 
+    /// Whether the database kept a row because other rows refer to it.
+    pub fn is_foreign_key_violation(&self) -> bool {
+        let Self::Rejected(sqlx::Error::Database(error)) = self else { return false };
+        error.is_foreign_key_violation()
+    }
+
     /// Whether the database rejected a value (SQLSTATE class 22, data exception), so that a retry would fail
     /// again.
     pub fn is_data_exception(&self) -> bool {

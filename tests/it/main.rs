@@ -13,6 +13,7 @@ mod audit;
 mod bad_input;
 mod cache_budget;
 mod config;
+mod connections;
 mod container;
 mod demo;
 mod durability;

@@ -213,6 +213,13 @@ document_bytes = 262144
 concurrent_builds = 2
 wait_ms = 2000
 
+[sources]
+file_roots = []
+# key_file is not set
+ttl_ms = 5000
+# cache_dir is not set
+cache_bytes = 1073741824
+
 [changes]
 notify_ms = 3
 retain_seconds = 86400

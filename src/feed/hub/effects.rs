@@ -83,6 +83,8 @@ pub(super) fn directly_affected(change: &Change) -> impl Iterator<Item = (Revisi
         | ChangeKind::Tenant
         | ChangeKind::Agent
         | ChangeKind::Key
+        | ChangeKind::Connection
+        | ChangeKind::ConnectionKey
         | ChangeKind::SessionSubscription
         | ChangeKind::SessionLevel
         | ChangeKind::SessionStream

@@ -85,6 +85,7 @@ fn a_bug_reveals_only_the_request_id() {
         Fault::Internal("secret".to_owned()),
         Fault::NotFound("tenant"),
         Fault::AlreadyExists("tenant"),
+        Fault::InUse("a connection that definitions name"),
         Fault::RevisionMismatch(Some(Revision(1))),
         Fault::SlugRetired,
     ] {

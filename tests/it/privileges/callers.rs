@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::connections::Keys;
 use crate::support::app::Replica;
 use crate::support::http::Answer;
 use crate::tokens;
@@ -20,11 +21,15 @@ pub(super) struct Caller {
 pub(super) struct Gateway {
     fixture: tokens::Fixture,
     pub(super) callers: Vec<Caller>,
+    /// Encrypts secrets.
+    _keys: Keys,
 }
 
 impl Gateway {
     pub(super) async fn start() -> Self {
+        let keys = Keys::new();
         let rate = |builder: crate::support::app::Builder| {
+            let builder = builder.set("WAGGLE_SOURCES__KEY_FILE", keys.file().display());
             builder.set("WAGGLE_LIMITS__KEY_PER_SECOND", RATE).set("WAGGLE_LIMITS__KEY_BURST", RATE)
         };
         let fixture = tokens::Fixture::with(rate).await;
@@ -92,7 +97,7 @@ impl Gateway {
             ),
         ];
         let callers = callers.map(|(name, what, secret)| Caller { name, what, secret });
-        Self { fixture, callers: callers.into() }
+        Self { fixture, callers: callers.into(), _keys: keys }
     }
 
     fn replica(&self) -> &Replica {

@@ -23,6 +23,7 @@ struct Probe {
 enum Fixture {
     Agent,
     Tenant,
+    Connection,
     Resource,
     Template,
     Prompt,
@@ -44,6 +45,12 @@ fn probe(operation: &str, nth: usize) -> Probe {
             plain()
         }
         "listPrompts" | "readManifest" | "readUsage" | "checkpointAudit" => plain(),
+        "listConnections" | "readConnection" | "listTenantConnections" | "rekeyConnections" => {
+            Probe { fixture: Some(Fixture::Connection), ..plain() }
+        }
+        "createConnection" => with(new_connection(&format!("new-{nth}"))),
+        "updateConnection" => Probe { fixture: Some(Fixture::Connection), ..with(json!({})) },
+        "deleteConnection" => Probe { fixture: Some(Fixture::Connection), ..plain() },
         "createTenant" => with(json!({"id": format!("new-{nth}")})),
         "createAgent" => with(json!({"id": format!("new-{nth}"), "tenant": "acme"})),
         "updateTenant" | "updateAgent" | "createOwnerKey" | "createAgentKey" => with(json!({})),
@@ -69,6 +76,10 @@ fn probe(operation: &str, nth: usize) -> Probe {
     }
 }
 
+fn new_connection(id: &str) -> Value {
+    json!({"id": id, "kind": "http", "settings": {"baseUrl": "http://api.example/"}})
+}
+
 fn new_resource() -> Value {
     json!({"name": "n", "contents": [{"text": ""}]})
 }
@@ -91,6 +102,7 @@ async fn make(gateway: &Gateway, fixture: Fixture) -> Option<String> {
     let (method, path, body) = match fixture {
         Fixture::Agent => ("POST", "/agents", json!({"id": "doomed", "tenant": "acme"})),
         Fixture::Tenant => ("POST", "/tenants", json!({"id": "doomed"})),
+        Fixture::Connection => ("POST", "/connections", new_connection("c")),
         Fixture::Resource => ("PUT", "/agents/a/resources?uri=x:1", new_resource()),
         Fixture::Template => ("PUT", "/agents/a/templates?uriTemplate=y:%7Bv%7D", new_template()),
         Fixture::Prompt => ("PUT", "/agents/a/prompts/p", new_prompt()),
@@ -119,7 +131,8 @@ pub(super) async fn table(document: &Document, gateway: &mut Gateway) -> String 
             }
             let key = key.as_deref().unwrap_or_default();
             let path = path.replace("{agent}", probe.agent).replace("{tenant}", probe.tenant);
-            let path = path.replace("{key}", key).replace("{name}", "p") + probe.query;
+            let path =
+                path.replace("{key}", key).replace("{name}", "p").replace("{connection}", "c") + probe.query;
             assert!(!path.contains('{'), "{path} has a parameter without a value");
             let body = probe.body.map(|body| body.to_string().replace("{key}", key).parse().unwrap());
             let cell = cell(&gateway.call(caller, method, &path, body.as_ref()).await);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::StatusCode;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use waggle::app::{self, Running};
+use waggle::app::{self, AppError, Running};
 use waggle::config::{self, Environment, Flags, Purpose};
 use waggle::http::operator_keys::OperatorKeys;
 use waggle::model::key::{KeyKind, SecretKey};
@@ -82,6 +82,17 @@ impl Builder {
 
     /// Starts the gateway without waiting until it is ready.
     pub(crate) async fn start_unready(self) -> Replica {
+        let (running, operator, spill) = self.try_start().await.unwrap();
+        let http = Client::new(running.address);
+        Replica { http, running, operator, _spill: spill }
+    }
+
+    /// Why the gateway does not start.
+    pub(crate) async fn refused(self) -> String {
+        self.try_start().await.map(|_| ()).unwrap_err().to_string()
+    }
+
+    async fn try_start(self) -> Result<(Running, String, TempDir), AppError> {
         let operator = SecretKey::generate(KeyKind::Operator, &mut Sources::system().csprng().unwrap());
         let environment: Environment = DEFAULTS
             .into_iter()
@@ -93,11 +104,9 @@ impl Builder {
             .chain(self.settings)
             .collect();
         let settings = config::load(&environment, &Flags::default(), Purpose::Assist).ok().unwrap().settings;
-        let running =
-            app::start(&settings, self.database, OperatorKeys::new([&operator]), self.sources).await.unwrap();
-        let operator = operator.reveal().to_owned();
-        let http = Client::new(running.address);
-        Replica { http, running, operator, _spill: self.spill }
+        let keys = OperatorKeys::new([&operator]);
+        let running = app::start(&settings, self.database, keys, self.sources).await?;
+        Ok((running, operator.reveal().to_owned(), self.spill))
     }
 }
 

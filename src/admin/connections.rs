@@ -1,0 +1,430 @@
+//! `/connections`, and the connections that a tenant may use.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::IntoResponse;
+use content_source::Kind;
+use http::StatusCode;
+use http::header::ETAG;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value};
+use time::OffsetDateTime;
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use super::authority::Authority;
+use super::extract::{Condition, Json as Input, Nothing, Params, Segment};
+use super::openapi::{Preconditions, Problems, WriteProblems};
+use super::page::{Items, PageParams};
+use super::services::{Answer, App};
+use crate::http::precondition::etag;
+use crate::model::connection::{
+    ConnectionLimitChanges, ConnectionLimits, StoredConnection, StoredSecret, Tenants,
+};
+use crate::model::fault::Fault;
+use crate::model::ids::{Slug, TenantId};
+use crate::sources::{
+    self, Connection, ConnectionChange, Connections, FailedFetch, SecretChanges, TenantNames,
+};
+
+/// A new connection.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct NewConnection {
+    id: String,
+    /// What it connects to: `http`, `file`, `s3`, `git` or `sql`.
+    #[schema(value_type = String, example = "http")]
+    kind: Kind,
+    /// The tenants that may use it: a list of ids, or `"*"` for all. Default: none.
+    #[serde(default)]
+    tenants: NamedTenants,
+    /// The settings of its kind.
+    #[serde(default)]
+    settings: Map<String, Value>,
+    /// Its secrets, which are encrypted and never answered.
+    #[serde(default)]
+    #[schema(value_type = Object)]
+    secrets: Secrets,
+    /// The limits of fetches, for each tenant and replica.
+    #[serde(default)]
+    limits: ConnectionLimitChanges,
+    /// Whether anything is fetched from it. Default: true.
+    #[serde(default = "enabled")]
+    enabled: bool,
+}
+
+fn enabled() -> bool {
+    true
+}
+
+/// A change of a connection.
+#[derive(Deserialize, ToSchema)]
+#[schema(as = ConnectionPatch)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Update {
+    /// The tenants that may use it: a list of ids, or `"*"` for all.
+    tenants: Option<NamedTenants>,
+    /// Members to set; `null` removes one, others stay as they are.
+    #[serde(default)]
+    settings: Map<String, Value>,
+    /// Secrets to set; `null` removes one, others stay as they are.
+    #[serde(default)]
+    #[schema(value_type = Object)]
+    secrets: Secrets,
+    /// Limits to set; others stay as they are.
+    #[serde(default)]
+    limits: ConnectionLimitChanges,
+    /// Whether anything is fetched from it.
+    enabled: Option<bool>,
+}
+
+/// Tenants by id, or `"*"` for all.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(untagged)]
+pub(super) enum NamedTenants {
+    /// `"*"`: all tenants.
+    All(String),
+    /// These tenants.
+    #[schema(value_type = Vec<String>)]
+    Only(Vec<Slug>),
+}
+
+impl Default for NamedTenants {
+    fn default() -> Self {
+        Self::Only(Vec::new())
+    }
+}
+
+impl<'de> Deserialize<'de> for NamedTenants {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        let expected = || D::Error::custom("expected a list of tenants' ids, or \"*\"");
+        match Value::deserialize(input)? {
+            Value::String(all) if all == "*" => Ok(Self::All(all)),
+            Value::Array(ids) => {
+                let slug =
+                    |id: &Value| Slug::parse(id.as_str().ok_or_else(expected)?).map_err(D::Error::custom);
+                ids.iter().map(slug).collect::<Result<_, _>>().map(Self::Only)
+            }
+            _ => Err(expected()),
+        }
+    }
+}
+
+impl From<NamedTenants> for TenantNames {
+    fn from(named: NamedTenants) -> Self {
+        match named {
+            NamedTenants::All(_) => Self::All,
+            NamedTenants::Only(tenants) => Self::Only(tenants),
+        }
+    }
+}
+
+impl From<Tenants> for NamedTenants {
+    fn from(tenants: Tenants) -> Self {
+        match tenants {
+            Tenants::All => Self::All("*".to_owned()),
+            Tenants::Only(tenants) => Self::Only(tenants.into_keys().collect()),
+        }
+    }
+}
+
+/// Secrets as sent. An error about them never repeats one.
+#[derive(Default)]
+pub(super) struct Secrets(Map<String, Value>);
+
+impl<'de> Deserialize<'de> for Secrets {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        match Value::deserialize(input)? {
+            Value::Object(secrets) => Ok(Self(secrets)),
+            _ => Err(D::Error::custom("expected an object")),
+        }
+    }
+}
+
+/// A connection.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Connection)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ConnectionView {
+    #[schema(value_type = String)]
+    id: Slug,
+    /// What it connects to: `http`, `file`, `s3`, `git` or `sql`.
+    #[schema(value_type = String)]
+    kind: Kind,
+    /// The tenants that may use it: a list of ids, or `"*"` for all.
+    tenants: NamedTenants,
+    /// The settings of its kind.
+    settings: Map<String, Value>,
+    /// Which secrets are set.
+    secrets: BTreeMap<String, SecretView>,
+    /// The limits of fetches, for each tenant and replica.
+    limits: ConnectionLimits,
+    enabled: bool,
+    /// Its state on this replica, the worst of all tenants: `ready`, `degraded` (the last fetch failed), `open` (nothing is
+    /// fetched for a while), `failed` (its secrets or settings cannot be used) or `disabled`.
+    state: &'static str,
+    /// The last fetch of this replica that failed.
+    last_error: Option<LastError>,
+    #[serde(with = "time::serde::rfc3339")]
+    created_at: OffsetDateTime,
+}
+
+/// A secret that is set.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct SecretView {
+    /// Always true.
+    set: bool,
+    /// When its value was last set.
+    #[serde(with = "time::serde::rfc3339")]
+    updated_at: OffsetDateTime,
+}
+
+impl From<StoredSecret> for SecretView {
+    fn from(secret: StoredSecret) -> Self {
+        Self { set: true, updated_at: secret.updated_at }
+    }
+}
+
+/// A fetch that failed.
+#[derive(Debug, Serialize, ToSchema)]
+struct LastError {
+    /// Why, as in `data.reason` of a failed read.
+    reason: &'static str,
+    #[serde(with = "time::serde::rfc3339")]
+    at: OffsetDateTime,
+}
+
+impl From<FailedFetch> for LastError {
+    fn from(failed: FailedFetch) -> Self {
+        Self { reason: failed.reason(), at: failed.at }
+    }
+}
+
+/// A connection that a tenant may use.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct UsableConnection {
+    #[schema(value_type = String)]
+    id: Slug,
+    /// What it connects to: `http`, `file`, `s3`, `git` or `sql`.
+    #[schema(value_type = String)]
+    kind: Kind,
+    /// Its state for the tenant on this replica: `ready`, `degraded`, `open`, `failed` or `disabled`.
+    state: &'static str,
+}
+
+/// The secrets that were encrypted under another key.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Rekeyed {
+    /// How many were.
+    secrets: usize,
+    /// The id of the key that all secrets are encrypted under.
+    key_id: String,
+}
+
+/// The state of a stored connection for a tenant; without one, the worst of all.
+fn state(
+    stored: &StoredConnection,
+    used: Option<&Arc<Connection>>,
+    tenant: Option<TenantId>,
+) -> &'static str {
+    let unused = if stored.enabled { sources::State::Ready } else { sources::State::Disabled };
+    used.map_or(unused, |used| used.state(tenant)).as_str()
+}
+
+/// What this replica knows of the use of a connection as it is stored.
+fn in_use(connections: &Connections, stored: &StoredConnection) -> Option<Arc<Connection>> {
+    connections.in_memory(stored.uid).filter(|used| used.revision == stored.revision)
+}
+
+fn view(connections: &Connections, stored: StoredConnection) -> ConnectionView {
+    let used = in_use(connections, &stored);
+    ConnectionView {
+        state: state(&stored, used.as_ref(), None),
+        last_error: used.and_then(|used| used.last_failure()).map(LastError::from),
+        id: stored.slug,
+        kind: stored.kind,
+        tenants: stored.tenants.into(),
+        settings: stored.settings,
+        secrets: stored.secrets.into_iter().map(|(name, secret)| (name, secret.into())).collect(),
+        limits: stored.limits,
+        enabled: stored.enabled,
+        created_at: stored.created_at,
+    }
+}
+
+/// Creates a connection.
+#[utoipa::path(
+    post,
+    path = "/admin/v1/connections",
+    operation_id = "createConnection",
+    tag = "Connections",
+    request_body = NewConnection,
+    responses((status = 201, description = "The connection", body = ConnectionView, headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
+)]
+pub(super) async fn create(
+    State(app): App,
+    authority: Authority,
+    _: Params<Nothing>,
+    Input(new): Input<NewConnection>,
+) -> Answer<impl IntoResponse> {
+    authority.operator()?;
+    let new = sources::NewConnection {
+        slug: Slug::parse(&new.id).map_err(|error| Fault::invalid_params(format!("id {error}")))?,
+        kind: new.kind,
+        tenants: new.tenants.into(),
+        settings: new.settings,
+        secrets: SecretChanges(new.secrets.0),
+        limits: new.limits.over(ConnectionLimits::default())?,
+        enabled: new.enabled,
+    };
+    let (status, audited) = authority.answers(StatusCode::CREATED);
+    let stored = app.connections.create(new, audited).await?;
+    Ok((status, [(ETAG, etag(stored.revision))], Json(view(&app.connections, stored))))
+}
+
+/// Lists connections.
+#[utoipa::path(
+    get,
+    path = "/admin/v1/connections",
+    operation_id = "listConnections",
+    tag = "Connections",
+    params(PageParams),
+    responses((status = 200, description = "A page of connections", body = Items<ConnectionView>), Problems)
+)]
+pub(super) async fn list(
+    State(app): App,
+    authority: Authority,
+    Params(params): Params<PageParams>,
+) -> Answer<impl IntoResponse> {
+    authority.operator()?;
+    let page = params.open(&app.seal, "connections", Uuid::nil())?;
+    let stored = app.connections.list(None, &page.after, page.read()).await?;
+    Ok(page.answer(stored, |stored| stored.slug.to_string(), |stored| view(&app.connections, stored)))
+}
+
+/// Reads a connection.
+#[utoipa::path(
+    get,
+    path = "/admin/v1/connections/{connection}",
+    operation_id = "readConnection",
+    tag = "Connections",
+    params(("connection" = String, Path, description = "The id of the connection")),
+    responses((status = 200, description = "The connection", body = ConnectionView, headers(("ETag" = String, description = "The revision that last changed it"))), Problems)
+)]
+pub(super) async fn read(
+    State(app): App,
+    authority: Authority,
+    Segment(id): Segment,
+    _: Params<Nothing>,
+) -> Answer<impl IntoResponse> {
+    authority.operator()?;
+    let stored = app.connections.stored(&id).await?;
+    Ok(([(ETAG, etag(stored.revision))], Json(view(&app.connections, stored))))
+}
+
+/// Changes a connection.
+#[utoipa::path(
+    patch,
+    path = "/admin/v1/connections/{connection}",
+    operation_id = "updateConnection",
+    tag = "Connections",
+    params(("connection" = String, Path, description = "The id of the connection"), Preconditions),
+    request_body = Update,
+    responses((status = 200, description = "The connection", body = ConnectionView, headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
+)]
+pub(super) async fn update(
+    State(app): App,
+    authority: Authority,
+    Segment(id): Segment,
+    _: Params<Nothing>,
+    Condition(condition): Condition,
+    Input(patch): Input<Update>,
+) -> Answer<impl IntoResponse> {
+    authority.operator()?;
+    let slug = app.connections.stored(&id).await?.slug;
+    let change = ConnectionChange {
+        tenants: patch.tenants.map(TenantNames::from),
+        settings: patch.settings,
+        secrets: SecretChanges(patch.secrets.0),
+        limits: patch.limits,
+        enabled: patch.enabled,
+    };
+    let (status, audited) = authority.answers(StatusCode::OK);
+    let stored = app.connections.update(slug, change, condition, audited).await?;
+    Ok((status, [(ETAG, etag(stored.revision))], Json(view(&app.connections, stored))))
+}
+
+/// Deletes a connection with its secrets.
+#[utoipa::path(
+    delete,
+    path = "/admin/v1/connections/{connection}",
+    operation_id = "deleteConnection",
+    tag = "Connections",
+    params(("connection" = String, Path, description = "The id of the connection"), Preconditions),
+    responses((status = 204, description = "Deleted", headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
+)]
+pub(super) async fn remove(
+    State(app): App,
+    authority: Authority,
+    Segment(id): Segment,
+    _: Params<Nothing>,
+    Condition(condition): Condition,
+) -> Answer<impl IntoResponse> {
+    authority.operator()?;
+    let slug = app.connections.stored(&id).await?.slug;
+    let (status, audited) = authority.answers(StatusCode::NO_CONTENT);
+    let written = app.connections.delete(slug, condition, audited).await?;
+    Ok((status, [(ETAG, etag(written.revision))]))
+}
+
+/// Lists the connections that a tenant may use.
+#[utoipa::path(
+    get,
+    path = "/admin/v1/tenants/{tenant}/connections",
+    operation_id = "listTenantConnections",
+    tag = "Connections",
+    params(("tenant" = String, Path, description = "The id of the tenant"), PageParams),
+    responses((status = 200, description = "A page of connections", body = Items<UsableConnection>), Problems)
+)]
+pub(super) async fn list_of_tenant(
+    State(app): App,
+    authority: Authority,
+    Segment(slug): Segment,
+    Params(params): Params<PageParams>,
+) -> Answer<impl IntoResponse> {
+    let tenant = authority.tenant(&app.identity, &slug).await?.uid;
+    let page = params.open(&app.seal, "connections", tenant.0)?;
+    let stored = app.connections.list(Some(tenant), &page.after, page.read()).await?;
+    let usable = |stored: StoredConnection| UsableConnection {
+        state: state(&stored, in_use(&app.connections, &stored).as_ref(), Some(tenant)),
+        id: stored.slug,
+        kind: stored.kind,
+    };
+    Ok(page.answer(stored, |stored| stored.slug.to_string(), usable))
+}
+
+/// Encrypts the secrets of all connections under the first key of `sources.key_file`.
+#[utoipa::path(
+    post,
+    path = "/admin/v1/connection-secrets/rekey",
+    operation_id = "rekeyConnections",
+    tag = "Connections",
+    responses((status = 200, description = "What was encrypted again", body = Rekeyed), WriteProblems)
+)]
+pub(super) async fn rekey(
+    State(app): App,
+    authority: Authority,
+    _: Params<Nothing>,
+) -> Answer<impl IntoResponse> {
+    authority.operator()?;
+    let (status, audited) = authority.answers(StatusCode::OK);
+    let (secrets, key_id) = app.connections.rekey(audited).await?;
+    Ok((status, Json(Rekeyed { secrets, key_id })))
+}

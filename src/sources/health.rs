@@ -1,0 +1,153 @@
+//! How the fetches of a connection go on this replica.
+
+use std::collections::HashMap;
+
+use content_source::FetchError;
+use parking_lot::Mutex;
+use time::OffsetDateTime;
+
+use crate::model::ids::TenantId;
+
+/// The maximum number of tenants whose failures are recorded, for each connection. Those of others are not shown.
+const MOST_TENANTS: usize = 1_024;
+
+/// The state of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum State {
+    /// Nothing is known against it.
+    Ready,
+    /// The last fetch failed.
+    Degraded,
+    /// Its circuit is open: nothing is fetched for a while.
+    Open,
+    /// Its settings or secrets cannot be used.
+    Failed,
+    /// It is disabled.
+    Disabled,
+}
+
+impl State {
+    /// The stable name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ready => "ready",
+            Self::Degraded => "degraded",
+            Self::Open => "open",
+            Self::Failed => "failed",
+            Self::Disabled => "disabled",
+        }
+    }
+}
+
+/// A fetch that failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FailedFetch {
+    /// Why.
+    pub error: FetchError,
+    /// When.
+    pub at: OffsetDateTime,
+}
+
+impl FailedFetch {
+    /// The stable name of the reason.
+    pub fn reason(&self) -> &'static str {
+        reason(self.error)
+    }
+}
+
+/// The stable name of the reason of a failed fetch.
+pub fn reason(error: FetchError) -> &'static str {
+    match error {
+        FetchError::NotFound => "not_found",
+        FetchError::Timeout => "timeout",
+        FetchError::Unreachable => "unreachable",
+        FetchError::Denied => "denied",
+        FetchError::Status { .. } => "status",
+        FetchError::TooLarge => "too_large",
+        FetchError::BadContent => "bad_content",
+        FetchError::NotAllowed => "not_allowed",
+        FetchError::Busy => "busy",
+    }
+}
+
+/// How the fetches of a connection go, for each tenant that uses it.
+#[derive(Debug, Default)]
+pub struct Health(Mutex<Fetches>);
+
+#[derive(Debug, Default)]
+struct Fetches {
+    /// The tenants whose last fetch failed, and whether their circuit is open.
+    failing: HashMap<TenantId, bool>,
+    last_failure: Option<FailedFetch>,
+}
+
+impl Health {
+    /// Records that a fetch for a tenant failed, and whether its circuit is open now.
+    pub fn failed(&self, tenant: TenantId, failure: FailedFetch, is_open: bool) {
+        let mut fetches = self.0.lock();
+        fetches.last_failure = Some(failure);
+        if fetches.failing.len() < MOST_TENANTS || fetches.failing.contains_key(&tenant) {
+            fetches.failing.insert(tenant, is_open);
+        }
+    }
+
+    /// Records that a fetch for a tenant succeeded.
+    pub fn succeeded(&self, tenant: TenantId) {
+        self.0.lock().failing.remove(&tenant);
+    }
+
+    /// The state for a tenant; without one, the worst of all.
+    pub fn state(&self, tenant: Option<TenantId>) -> State {
+        let fetches = self.0.lock();
+        let state = |is_open: &bool| if *is_open { State::Open } else { State::Degraded };
+        let failing = match tenant {
+            Some(tenant) => fetches.failing.get(&tenant).map(state),
+            None => fetches.failing.values().map(state).max(),
+        };
+        failing.unwrap_or(State::Ready)
+    }
+
+    /// The last fetch that failed, for whichever tenant.
+    pub fn last_failure(&self) -> Option<FailedFetch> {
+        self.0.lock().last_failure
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use content_source::FetchError;
+    use time::OffsetDateTime;
+    use uuid::Uuid;
+
+    use super::{FailedFetch, Health, MOST_TENANTS, State};
+    use crate::model::ids::TenantId;
+
+    #[test]
+    fn state_is_that_of_the_tenant_and_the_worst_of_all() {
+        let health = Health::default();
+        let [acme, bee] = [1, 2].map(|uid| TenantId(Uuid::from_u128(uid)));
+        let states = || [Some(acme), Some(bee), None].map(|tenant| health.state(tenant));
+        let failure = FailedFetch { error: FetchError::Unreachable, at: OffsetDateTime::UNIX_EPOCH };
+        assert_eq!((states(), health.last_failure()), ([State::Ready; 3], None));
+        health.failed(acme, failure, false);
+        assert_eq!(states(), [State::Degraded, State::Ready, State::Degraded]);
+        health.failed(acme, failure, true);
+        assert_eq!(states(), [State::Open, State::Ready, State::Open]);
+        health.failed(bee, failure, false);
+        assert_eq!(states(), [State::Open, State::Degraded, State::Open]);
+        health.succeeded(acme);
+        assert_eq!(states(), [State::Ready, State::Degraded, State::Degraded]);
+        health.succeeded(bee);
+        assert_eq!((states(), health.last_failure()), ([State::Ready; 3], Some(failure)));
+    }
+
+    #[test]
+    fn failing_tenants_are_bounded() {
+        let health = Health::default();
+        let failure = FailedFetch { error: FetchError::Timeout, at: OffsetDateTime::UNIX_EPOCH };
+        for uid in 0..2 * MOST_TENANTS as u128 {
+            health.failed(TenantId(Uuid::from_u128(uid)), failure, false);
+        }
+        assert_eq!(health.0.lock().failing.len(), MOST_TENANTS);
+    }
+}

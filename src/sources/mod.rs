@@ -1,0 +1,15 @@
+//! Content from outside: connections to it, their secrets, and how they are kept in memory.
+//!
+//! [`Connections`] writes connections and hands out a [`Connection`] with its source by its UUID. They are one scope:
+//! a change of one acts at once on every replica, by the cache rule ([`crate::cache`]).
+
+mod connections;
+mod health;
+mod memory;
+pub mod secrets;
+mod writes;
+
+pub use connections::Connections;
+pub use health::{FailedFetch, Health, State, reason};
+pub use memory::{Connection, ConnectionMemory};
+pub use writes::{ConnectionChange, NewConnection, SecretChanges, TenantNames};

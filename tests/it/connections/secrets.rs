@@ -1,0 +1,191 @@
+//! The secrets of connections: encrypted at rest, under keys that are replaced while the gateway serves.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
+
+use super::{Keys, gateway, http};
+use crate::support::answers::{normalized, problem};
+use crate::support::app::Replica;
+use crate::support::cluster::{Database, database};
+use crate::support::process::Site;
+
+const SECRET: &str = "hunter2-correct-horse";
+
+fn secretive(id: &str) -> Value {
+    let mut new = http(id);
+    new["secrets"] = json!({"headers": {"Authorization": SECRET}});
+    new
+}
+
+/// Every row of every table as text, and every binary column as bytes.
+async fn dump(database: &Database) -> String {
+    let mut connection = PgConnection::connect_with(&database.options).await.unwrap();
+    let tables =
+        "select relname::text from pg_class where relnamespace = 'public'::regnamespace and relkind = 'r'";
+    let tables = sqlx::query(tables).fetch_all(&mut connection).await.unwrap();
+    let mut dump = String::new();
+    for table in tables {
+        let table: String = table.get(0);
+        let rows = format!("select t::text from {table} t");
+        for row in sqlx::query(AssertSqlSafe(rows)).fetch_all(&mut connection).await.unwrap() {
+            let row: String = row.get(0);
+            dump.push_str(&row);
+            // A binary column is shown in hexadecimal.
+            for bytes in row.split("\\x").skip(1) {
+                let digits: String = bytes.chars().take_while(char::is_ascii_hexdigit).collect();
+                let bytes = hex(&digits);
+                dump.push_str(&String::from_utf8_lossy(&bytes));
+            }
+        }
+    }
+    dump
+}
+
+fn hex(digits: &str) -> Vec<u8> {
+    let pairs = digits.as_bytes().chunks_exact(2);
+    pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
+}
+
+async fn rekey(replica: &Replica) -> Value {
+    normalized(&replica.admin("POST", "/connection-secrets/rekey", None).await)
+}
+
+#[tokio::test]
+async fn database_holds_no_secret_in_clear() {
+    let (_keys, database, replica) = gateway().await;
+    let made = replica.admin("POST", "/connections", Some(secretive("api"))).await;
+    assert_eq!(made.status, 201);
+    replica.caught_up().await;
+    let dump = dump(&database).await;
+    assert!(dump.contains("http://api.example/v1/"), "the dump has the settings");
+    assert!(!dump.contains(SECRET));
+    for path in ["/connections", "/connections/api"] {
+        let shown = replica.admin("GET", path, None).await.text();
+        assert!(!shown.contains(SECRET), "{shown}");
+    }
+}
+
+#[tokio::test]
+async fn rekey_encrypts_all_secrets_under_the_first_key() {
+    let (keys, database, replica) = gateway().await;
+    for id in ["a", "b"] {
+        replica.admin("POST", "/connections", Some(secretive(id))).await;
+    }
+    let before = replica.admin("GET", "/connections", None).await.text();
+    keys.write(&[2, 1]);
+    let rekeyed = rekey(&replica).await;
+    assert_eq!((&rekeyed["status"], &rekeyed["body"]["secrets"]), (&json!(200), &json!(2)));
+    let again = rekey(&replica).await;
+    assert_eq!((&again["body"]["secrets"], &again["body"]["keyId"]), (&json!(0), &rekeyed["body"]["keyId"]));
+    assert_eq!(replica.admin("GET", "/connections", None).await.text(), before, "nothing else has changed");
+    keys.write(&[2]);
+    let change = json!({"secrets": {"headers": {"Authorization": "other"}}});
+    assert_eq!(replica.admin("PATCH", "/connections/a", Some(change)).await.status, 200);
+    keys.replica(&database).start().await;
+}
+
+#[tokio::test]
+async fn rekey_without_the_old_key_changes_nothing() {
+    let (keys, database, replica) = gateway().await;
+    replica.admin("POST", "/connections", Some(secretive("a"))).await;
+    let before = dump(&database).await;
+    keys.write(&[2]);
+    let refused = rekey(&replica).await;
+    let detail = refused["body"]["detail"].as_str().unwrap().to_owned();
+    assert_eq!(refused, problem(400, "invalid_params", &detail));
+    let file = keys.file();
+    assert!(
+        detail.starts_with(&format!("secrets: sources.key_file: {} does not hold the key ", file.display()))
+    );
+    assert!(detail.ends_with(
+        ", which the secret headers of the connection a is encrypted under; add that key to the file"
+    ));
+    let sealed = |dump: &str| dump.matches("headers").count();
+    assert_eq!(sealed(&dump(&database).await), sealed(&before));
+    keys.write(&[2, 1]);
+    assert_eq!(rekey(&replica).await["body"]["secrets"], 1);
+}
+
+#[tokio::test]
+async fn secrets_are_written_and_rekeyed_concurrently() {
+    let (keys, database, replica) = gateway().await;
+    for id in ["a", "b", "c"] {
+        replica.admin("POST", "/connections", Some(secretive(id))).await;
+    }
+    let write = async |id: &str| {
+        for round in 0..20 {
+            let change = json!({"secrets": {"headers": {"Authorization": format!("{SECRET}-{round}")}}});
+            let answer = replica.admin("PATCH", &format!("/connections/{id}"), Some(change)).await;
+            assert_eq!(answer.status, 200, "{}", answer.text());
+        }
+    };
+    let replace = async || {
+        for (old, new) in (1..6).zip(2..) {
+            keys.write(&[new, old]);
+            assert_eq!(rekey(&replica).await["status"], 200);
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    futures_util::join!(write("a"), write("b"), replace());
+    // A write that read the file before the last key was added may have used the one before.
+    rekey(&replica).await;
+    keys.write(&[6]);
+    keys.replica(&database).start().await;
+    assert_eq!(rekey(&replica).await["body"]["secrets"], 0, "all are encrypted under the newest key");
+}
+
+#[tokio::test]
+async fn embedded_gateway_creates_its_key_once_and_refuses_another() {
+    let site = Site::unlimited();
+    let gateway = site.serve().await;
+    let file = site.folder.data_dir().join("sources.key");
+    let key = std::fs::read_to_string(&file).unwrap();
+    let mode = std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(&file).unwrap());
+    assert_eq!(mode & 0o777, 0o600);
+    let made = site.admin("POST", "/connections", Some(secretive("api"))).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    assert!(gateway.stop().await.success());
+    let gateway = site.serve().await;
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), key);
+    assert!(gateway.stop().await.success());
+    assert!(!(site.printed("stdout") + &site.printed("stderr")).contains(SECRET));
+
+    let started = async || {
+        let output = site.command("serve").output().await.unwrap();
+        assert!(!output.status.success());
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let named = file.display();
+    Keys::write_to(&file, &[9]);
+    let wrong = started().await;
+    assert!(wrong.contains(&format!("sources.key_file: {named} does not hold the key ")), "{wrong}");
+    assert!(wrong.contains("which the secret headers of the connection api is encrypted under"), "{wrong}");
+    std::fs::write(&file, "hunter2\n").unwrap();
+    let malformed = started().await;
+    assert!(malformed.contains(&format!("sources.key_file: {named}:1: not a key")), "{malformed}");
+    assert!(!malformed.contains("hunter2"), "{malformed}");
+    std::fs::remove_file(&file).unwrap();
+    let missing = started().await;
+    assert!(missing.contains(&format!("sources.key_file: {named}: No such file")), "{missing}");
+    assert!(!file.exists(), "a new key would hide that the old one is lost");
+
+    std::fs::write(&file, &key).unwrap();
+    let gateway = site.serve().await;
+    let shown = site.admin("GET", "/connections/api", None).await.json();
+    assert_eq!(shown["secrets"]["headers"]["set"], true);
+    assert!(gateway.stop().await.success());
+}
+
+#[tokio::test]
+async fn gateway_without_the_key_of_a_secret_does_not_start() {
+    let (keys, database) = (Keys::new(), database().await);
+    let replica = keys.replica(&database).start().await;
+    replica.admin("POST", "/connections", Some(secretive("api"))).await;
+    let refused = crate::support::app::Builder::new(&database).refused().await;
+    assert!(refused.starts_with("sources.key_file is not set"), "{refused}");
+    keys.write(&[2]);
+    let refused = keys.replica(&database).refused().await;
+    assert!(refused.contains("does not hold the key"), "{refused}");
+}
