@@ -7,14 +7,17 @@ use std::time::Duration;
 
 use reqwest::header::ETAG;
 use reqwest::redirect::Policy;
-use reqwest::{Client, Method, Response, StatusCode};
+use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
 use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
 use tokio::runtime::Builder;
 
 use super::health::local_url;
 use super::output::Failure;
 use super::sources::Sources;
 use crate::config::{PublicUrl, Purpose};
+use crate::model::ids::Slug;
 
 /// For a whole request: longer than a gateway takes.
 const DEADLINE: Duration = Duration::from_mins(5);
@@ -48,6 +51,19 @@ pub(super) struct Answer {
     pub(super) body: Vec<u8>,
     /// The `ETag`.
     pub(super) tag: Option<String>,
+}
+
+/// A JSON-RPC response of an MCP endpoint.
+#[derive(Deserialize)]
+struct RpcResponse {
+    result: Option<Box<RawValue>>,
+    error: Option<RpcError>,
+}
+
+#[derive(Deserialize)]
+struct RpcError {
+    code: i64,
+    message: String,
 }
 
 /// A problem document (RFC 9457).
@@ -93,6 +109,22 @@ impl Admin {
         if status.is_success() { Ok(answer) } else { Err(self.refusal(status, &answer.body)) }
     }
 
+    /// Calls a method of an agent's MCP endpoint, and returns the result.
+    pub(super) fn mcp(&self, agent: &Slug, method: &str, params: &Value) -> Result<Box<RawValue>, Failure> {
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+        let url = format!("{}/{agent}/mcp", self.url);
+        let request =
+            self.client.post(url).json(&body).header("accept", "application/json, text/event-stream");
+        let (status, answer) = Self::complete(self.receive_whole(request))?;
+        match serde_json::from_slice(&answer.body) {
+            Ok(RpcResponse { result: Some(result), .. }) => Ok(result),
+            Ok(RpcResponse { error: Some(RpcError { code, message }), .. }) => {
+                Err(Failure::Gateway(format!("{message} ({code})")))
+            }
+            _ => Err(self.refusal(status, &answer.body)),
+        }
+    }
+
     /// Reads what may not be there.
     pub(super) fn find(&self, path: &str) -> Result<Option<Answer>, Failure> {
         let request = Request { method: Method::GET, path: path.to_owned(), body: None, condition: None };
@@ -104,8 +136,13 @@ impl Admin {
     }
 
     fn transmit(&self, request: &Request) -> Result<(StatusCode, Answer), Failure> {
+        Self::complete(self.send(request))
+    }
+
+    /// Runs an exchange to its end.
+    fn complete<T>(exchange: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
         let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::Runtime)?;
-        let answer = runtime.block_on(self.send(request));
+        let answer = runtime.block_on(exchange);
         // Does not wait for a DNS look-up that is still running.
         runtime.shutdown_background();
         answer
@@ -118,10 +155,7 @@ impl Admin {
         media_type: &str,
         each: impl FnMut(&[u8]) -> Result<ControlFlow<()>, Failure>,
     ) -> Result<(), Failure> {
-        let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::Runtime)?;
-        let done = runtime.block_on(self.receive(path, media_type, each));
-        runtime.shutdown_background();
-        done
+        Self::complete(self.receive(path, media_type, each))
     }
 
     async fn receive(
@@ -156,7 +190,6 @@ impl Admin {
 
     async fn send(&self, request: &Request) -> Result<(StatusCode, Answer), Failure> {
         let Request { method, path, body, condition } = request;
-        let failed = |error| unreachable(&self.url, &error);
         let mut request = self.client.request(method.clone(), format!("{}/admin/v1{path}", self.url));
         if let Some(body) = body {
             request = request.header("content-type", "application/json").body(body.clone());
@@ -167,6 +200,11 @@ impl Admin {
         if let Some(id) = &self.request_id {
             request = request.header("x-request-id", id);
         }
+        self.receive_whole(request).await
+    }
+
+    async fn receive_whole(&self, request: RequestBuilder) -> Result<(StatusCode, Answer), Failure> {
+        let failed = |error| unreachable(&self.url, &error);
         let mut response = request.bearer_auth(&self.key).send().await.map_err(failed)?;
         let status = response.status();
         let tag = response.headers().get(ETAG).and_then(|tag| tag.to_str().ok()).map(str::to_owned);

@@ -17,7 +17,7 @@ const MOST_NAMED: usize = 20;
 
 #[derive(Args)]
 pub(super) struct Apply {
-    /// The manifest, a JSON file that names its agent; `-` is standard input.
+    /// The manifest, a JSON or YAML file that names its agent; `-` is standard input.
     #[arg(short, long, value_name = "FILE")]
     file: String,
     /// Print what would be done, and change nothing.
@@ -33,17 +33,17 @@ struct Addressed {
 
 /// What the gateway changed, or would change.
 #[derive(Deserialize)]
-struct Applied {
+pub(super) struct Applied {
     revision: i64,
-    created: Changed,
-    updated: Changed,
-    deleted: Changed,
+    pub(super) created: Changed,
+    pub(super) updated: Changed,
+    pub(super) deleted: Changed,
     unchanged: usize,
 }
 
 #[derive(Deserialize)]
-struct Changed {
-    count: usize,
+pub(super) struct Changed {
+    pub(super) count: usize,
     resources: Vec<String>,
     templates: Vec<String>,
     prompts: Vec<String>,
@@ -51,10 +51,23 @@ struct Changed {
     skills: Vec<String>,
 }
 
+impl Changed {
+    /// The kind and the key of each definition that the gateway names.
+    pub(super) fn named(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let kinds = [
+            ("resource", &self.resources),
+            ("template", &self.templates),
+            ("prompt", &self.prompts),
+            ("skill", &self.skills),
+        ];
+        kinds.into_iter().flat_map(|(kind, names)| names.iter().map(move |name| (kind, name.as_str())))
+    }
+}
+
 impl Apply {
     pub(super) fn run(self, sources: &Sources<'_>) -> Result<(), Failure> {
         let admin = Admin::of(sources)?;
-        let manifest = input::read(&self.file).map_err(|error| Failure::Input(self.file.clone(), error))?;
+        let manifest = manifest(&self.file)?.into_bytes();
         let agent = addressee(&manifest).map_err(|wrong| Failure::Manifest(self.file, wrong))?;
         let query = if self.dry_run { "?dryRun=true" } else { "" };
         let path = format!("/agents/{agent}/manifest{query}");
@@ -65,8 +78,14 @@ impl Apply {
     }
 }
 
+/// The manifest of a file, as JSON.
+pub(super) fn manifest(file: &str) -> Result<String, Failure> {
+    let bytes = input::read(file).map_err(|error| Failure::Input(file.to_owned(), error))?;
+    input::as_json(&bytes).map_err(|wrong| Failure::Manifest(file.to_owned(), wrong))
+}
+
 /// The agent of a manifest.
-fn addressee(manifest: &[u8]) -> Result<Slug, String> {
+pub(super) fn addressee(manifest: &[u8]) -> Result<Slug, String> {
     let Addressed { agent } = serde_json::from_slice(manifest).map_err(|error| error.to_string())?;
     let agent = agent.ok_or("agent is missing; expected the id of the agent")?;
     Slug::parse_agent(&agent).map_err(|error| format!("agent {error}"))
@@ -89,14 +108,7 @@ fn summary(agent: &Slug, applied: &Applied, dry_run: bool) -> String {
 }
 
 fn name(text: &mut String, verb: &str, names: &Changed) {
-    let kinds = [
-        ("resource", &names.resources),
-        ("template", &names.templates),
-        ("prompt", &names.prompts),
-        ("skill", &names.skills),
-    ];
-    let all = kinds.iter().flat_map(|(kind, names)| names.iter().map(move |name| (kind, name)));
-    for (kind, name) in all.take(MOST_NAMED) {
+    for (kind, name) in names.named().take(MOST_NAMED) {
         let _ = writeln!(text, "{verb} {kind} {name}");
     }
     if let Some(more @ 1..) = names.count.checked_sub(MOST_NAMED) {

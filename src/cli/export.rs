@@ -31,7 +31,7 @@ impl Export {
 }
 
 /// JSON with its outermost levels indented.
-fn indent(json: &str) -> String {
+pub(super) fn indent(json: &str) -> String {
     let mut text = String::with_capacity(json.len() + json.len() / 8);
     let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
     let break_line = |text: &mut String, depth: usize| {

@@ -3,6 +3,8 @@
 use std::fs;
 use std::io::{self, Read};
 
+use serde_json::value::RawValue;
+
 /// Reads a file; `-` is standard input.
 pub(super) fn read(file: &str) -> io::Result<Vec<u8>> {
     if file != "-" {
@@ -11,4 +13,14 @@ pub(super) fn read(file: &str) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     io::stdin().lock().read_to_end(&mut bytes)?;
     Ok(bytes)
+}
+
+/// A JSON or YAML document as JSON. JSON is kept as it is.
+pub(super) fn as_json(bytes: &[u8]) -> Result<String, String> {
+    let text = std::str::from_utf8(bytes).map_err(|_| "is not UTF-8".to_owned())?;
+    if text.trim_start().starts_with('{') && serde_json::from_str::<&RawValue>(text).is_ok() {
+        return Ok(text.to_owned());
+    }
+    let value: serde_json::Value = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
+    Ok(value.to_string())
 }

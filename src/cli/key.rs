@@ -1,4 +1,4 @@
-//! `waggle key`: generates operator keys, and creates keys of agents.
+//! `waggle key`: generates operator keys, and manages the keys of agents and tenants.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -8,15 +8,65 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use reqwest::Method;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 use super::admin::{Admin, Request};
+use super::format::{Cell, Kind, OutputArgs};
+use super::object::{Members, Objects, encoded, request};
 use super::output::{Failure, print};
 use super::sources::Sources;
 use crate::model::ids::Slug;
 use crate::model::key::{KeyKind, SecretKey};
 
+const KIND: Kind = Kind {
+    name: "key",
+    key: "id",
+    columns: &[
+        ("ID", "id", Cell::Text),
+        ("KEY", "display", Cell::Text),
+        ("NAME", "name", Cell::Text),
+        ("SCOPES", "scopes", Cell::Text),
+        ("LABELS", "labels", Cell::Text),
+        ("CREATED", "createdAt", Cell::Age),
+        ("EXPIRES", "expiresAt", Cell::Age),
+        ("REVOKED", "revokedAt", Cell::Age),
+        ("LAST USED", "lastUsedAt", Cell::Age),
+    ],
+};
+
+/// Keys of agents and tenants.
+#[derive(Args)]
+pub(super) struct Key {
+    #[command(flatten)]
+    output: OutputArgs,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// Whose keys they are.
+#[derive(Args)]
+#[group(required = true, multiple = false)]
+struct Owner {
+    /// The agent.
+    #[arg(long, value_parser = Slug::parse_agent)]
+    agent: Option<Slug>,
+    /// The tenant, for owner keys.
+    #[arg(long)]
+    tenant: Option<String>,
+}
+
+impl Owner {
+    /// The path of its keys.
+    fn path(&self) -> String {
+        match (&self.agent, &self.tenant) {
+            (Some(agent), _) => format!("/agents/{agent}/keys"),
+            (None, tenant) => format!("/tenants/{}/keys", encoded(tenant.as_deref().unwrap_or_default())),
+        }
+    }
+}
+
 #[derive(Subcommand)]
-pub(super) enum Key {
+enum Command {
     /// Generate a key and print it, or write it to a file; it is stored nowhere else.
     Generate {
         /// An operator key, for `admin.operator_key` or `admin.operator_keys_file`.
@@ -26,13 +76,52 @@ pub(super) enum Key {
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
     },
-    /// Create a key of an agent and print it; `WAGGLE_URL` and `WAGGLE_KEY` name the gateway and the key.
+    /// List the keys of an agent or a tenant, without their secrets.
+    List {
+        #[command(flatten)]
+        owner: Owner,
+    },
+    /// Print a key of an agent or a tenant, without its secret.
+    Get {
+        /// The id of the key.
+        id: String,
+        #[command(flatten)]
+        owner: Owner,
+    },
+    /// Create a key and print it; it is shown this once.
     Create {
-        /// The agent.
-        #[arg(long, value_parser = Slug::parse_agent)]
-        agent: Slug,
+        #[command(flatten)]
+        owner: Owner,
         #[command(flatten)]
         key: NewKey,
+    },
+    /// Replace the labels of a key.
+    Update {
+        /// The id of the key.
+        id: String,
+        /// A label of the key; can be repeated.
+        #[arg(long = "label", value_name = "LABEL", required_unless_present = "no_labels")]
+        labels: Vec<String>,
+        /// Take all labels from the key.
+        #[arg(long, conflicts_with = "labels")]
+        no_labels: bool,
+    },
+    /// Replace a key by a new one and print it.
+    Rotate {
+        /// The id of the key.
+        id: String,
+        /// For how long the old key stays valid, in seconds.
+        #[arg(long, value_name = "SECONDS")]
+        grace_seconds: Option<u64>,
+    },
+    /// Revoke a key.
+    #[command(visible_alias = "delete")]
+    Revoke {
+        /// The id of the key.
+        id: String,
+        /// Also revoke the keys that were created with it.
+        #[arg(long)]
+        descendants: bool,
     },
 }
 
@@ -49,6 +138,14 @@ pub(super) struct NewKey {
     /// A label: the key sees definitions with one of its labels, and those without labels; can be repeated.
     #[arg(long = "label", value_name = "LABEL")]
     labels: Vec<String>,
+    /// When it expires (RFC 3339).
+    #[arg(long, value_name = "TIME")]
+    #[serde(rename = "expiresAt", skip_serializing_if = "Option::is_none")]
+    expires_at: Option<String>,
+    /// A network from which it may be used, such as 192.0.2.0/24; can be repeated.
+    #[arg(long = "network", value_name = "NETWORK")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    networks: Vec<String>,
 }
 
 /// What is read of a created key.
@@ -59,11 +156,64 @@ struct Created {
 
 impl Key {
     pub(super) fn run(self, sources: &Sources<'_>) -> Result<(), Failure> {
-        match self {
-            Self::Generate { operator: _, out } => generate(out),
-            Self::Create { agent, key } => create(&agent, &key, sources),
+        let Self { output, command } = self;
+        let objects = || Ok::<_, Failure>(Objects { admin: Admin::of(sources)?, kind: &KIND, output });
+        let path = |id: &str| format!("/keys/{}", encoded(id));
+        match command {
+            Command::Generate { operator: _, out } => generate(out),
+            Command::List { owner } => objects()?.list(&owner.path()),
+            Command::Get { id, owner } => get(&objects()?, &owner, &id),
+            Command::Create { owner, key } => {
+                let body = serde_json::to_vec(&key)?;
+                let path = owner.path();
+                created(
+                    &objects()?,
+                    &Request { method: Method::POST, path, body: Some(body), condition: None },
+                )
+            }
+            Command::Update { id, labels, no_labels: _ } => {
+                let mut members = Members::default();
+                members.set("labels", &labels)?;
+                objects()?.write("updated", &id, &request(Method::PATCH, path(&id), Some(&members))?)
+            }
+            Command::Rotate { id, grace_seconds } => {
+                let mut members = Members::default();
+                members.set_some("graceSeconds", grace_seconds.as_ref())?;
+                let path = format!("{}/rotate", path(&id));
+                created(&objects()?, &request(Method::POST, path, Some(&members))?)
+            }
+            Command::Revoke { id, descendants } => {
+                let query = if descendants { "?descendants=true" } else { "" };
+                let path = format!("{}{query}", path(&id));
+                objects()?.write("revoked", &id, &request(Method::DELETE, path, None)?)
+            }
         }
     }
+}
+
+/// Prints one of the keys of an owner.
+fn get(objects: &Objects<'_>, owner: &Owner, id: &str) -> Result<(), Failure> {
+    #[derive(Deserialize)]
+    struct Identified {
+        id: String,
+    }
+    for item in objects.items(&owner.path())? {
+        let found: Identified = serde_json::from_str(item.get())?;
+        if found.id == id {
+            return objects.output.object(&KIND, &item);
+        }
+    }
+    Err(Failure::Gateway(format!("unknown key {id} (not_found)")))
+}
+
+/// Creates a key and prints it: alone for people, so that it can be stored in a variable.
+fn created(objects: &Objects<'_>, request: &Request) -> Result<(), Failure> {
+    let answer: Box<RawValue> = serde_json::from_slice(&objects.admin.call(request)?)?;
+    if objects.output.is_for_people() {
+        let Created { key } = serde_json::from_str(answer.get())?;
+        return print(&format!("{key}\n"));
+    }
+    objects.output.object(&KIND, &answer)
 }
 
 fn generate(out: Option<PathBuf>) -> Result<(), Failure> {
@@ -78,17 +228,4 @@ fn generate(out: Option<PathBuf>) -> Result<(), Failure> {
     });
     written.map_err(|error| Failure::File(file.display().to_string(), error))?;
     print(&format!("wrote the operator key {}… to {}\n", key.display(), file.display()))
-}
-
-fn create(agent: &Slug, key: &NewKey, sources: &Sources<'_>) -> Result<(), Failure> {
-    let body = serde_json::to_vec(key)?;
-    let request = Request {
-        method: Method::POST,
-        path: format!("/agents/{agent}/keys"),
-        body: Some(body),
-        condition: None,
-    };
-    let answer = Admin::of(sources)?.call(&request)?;
-    let Created { key } = serde_json::from_slice(&answer)?;
-    print(&format!("{key}\n"))
 }

@@ -1,29 +1,38 @@
 //! The command line: one file per subcommand.
 //!
 //! Results go to standard output, everything else to standard error. Exit codes: 0 success, 1 failure, 2 invalid command
-//! line or configuration.
+//! line or configuration; of `diff`, 2 if something would change.
 
 mod admin;
+mod agent;
 mod apply;
 mod audit;
+mod completions;
 mod config;
+mod definitions;
 mod demo;
+mod diff;
 mod export;
+mod format;
 mod health;
 mod input;
 mod key;
 mod migrate;
+mod object;
 mod openapi;
 mod output;
+mod prompt;
 mod resource;
 mod serve;
 mod skill;
 mod sources;
+mod template;
+mod tenant;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 
 use self::sources::Sources;
 use crate::config::{Environment, Flags};
@@ -49,17 +58,25 @@ enum Command {
     /// Validate or print the settings.
     #[command(subcommand)]
     Config(config::Config),
-    /// Generate and create keys.
-    #[command(subcommand)]
+    /// List, create, change and delete tenants; `WAGGLE_URL` and `WAGGLE_KEY` name the gateway and the key.
+    Tenant(tenant::Tenant),
+    /// List, create, change and delete agents; `WAGGLE_URL` and `WAGGLE_KEY` name the gateway and the key.
+    Agent(agent::Agent),
+    /// Generate, list, create, rotate and revoke keys; `WAGGLE_URL` and `WAGGLE_KEY` name the gateway and the key.
     Key(key::Key),
-    /// Put resources into an agent's catalog; `WAGGLE_URL` and `WAGGLE_KEY` name the gateway and the key.
-    #[command(subcommand)]
+    /// Manage the resources of an agent; `WAGGLE_URL` and `WAGGLE_KEY` name the gateway and the key.
     Resource(resource::Resource),
+    /// Manage the resource templates of an agent; `WAGGLE_URL` and `WAGGLE_KEY` name the gateway and the key.
+    Template(template::Template),
+    /// Manage the prompts of an agent; `WAGGLE_URL` and `WAGGLE_KEY` name the gateway and the key.
+    Prompt(prompt::Prompt),
     /// Push folders as skills of an agent; `WAGGLE_URL` and `WAGGLE_KEY` name the gateway and the key.
     #[command(subcommand)]
     Skill(skill::Skill),
     /// Make an agent's catalog equal to a manifest; `WAGGLE_URL` and `WAGGLE_KEY` name the gateway and the key.
     Apply(apply::Apply),
+    /// Print what `apply` would change: exit code 0 if nothing, 2 if something.
+    Diff(diff::Diff),
     /// Print an agent's catalog as a manifest; `WAGGLE_URL` and `WAGGLE_KEY` name the gateway and the key.
     Export(export::Export),
     /// Verify, tail and export the audit log.
@@ -67,6 +84,8 @@ enum Command {
     Audit(audit::Audit),
     /// Ask a gateway whether it is ready: exit code 0 if it is.
     Health(health::Health),
+    /// Print the completions of a shell.
+    Completions(completions::Completions),
     /// Print the OpenAPI document of the administration API.
     Openapi,
 }
@@ -133,13 +152,19 @@ pub fn run(environment: &Environment) -> ExitCode {
         Command::Demo => demo::run(&sources),
         Command::Migrate(command) => command.run(&sources),
         Command::Config(command) => command.run(&sources),
+        Command::Tenant(command) => command.run(&sources),
+        Command::Agent(command) => command.run(&sources),
         Command::Key(command) => command.run(&sources),
         Command::Resource(command) => command.run(&sources),
+        Command::Template(command) => command.run(&sources),
+        Command::Prompt(command) => command.run(&sources),
         Command::Skill(command) => command.run(&sources),
         Command::Apply(command) => command.run(&sources),
+        Command::Diff(command) => return output::difference(command.run(&sources)),
         Command::Export(command) => command.run(&sources),
         Command::Audit(command) => command.run(&sources),
         Command::Health(command) => command.run(&sources),
+        Command::Completions(command) => command.run(Cli::command()),
         Command::Openapi => openapi::run(),
     };
     output::exit_code(done)

@@ -72,6 +72,18 @@ pub(super) fn exit_code(done: Result<(), Failure>) -> ExitCode {
     }
 }
 
+/// The exit code of a comparison: 2 if there is a difference, 1 for every failure.
+pub(super) fn difference(done: Result<bool, Failure>) -> ExitCode {
+    match done {
+        Ok(true) => ExitCode::from(2),
+        Ok(false) => ExitCode::SUCCESS,
+        Err(failure) => {
+            exit_code(Err(failure));
+            ExitCode::FAILURE
+        }
+    }
+}
+
 /// A failure in the format of the log: text, or JSON lines with the members of log lines.
 fn failure_text(failure: &Failure, now: OffsetDateTime) -> String {
     let format = match failure {

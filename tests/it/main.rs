@@ -12,6 +12,7 @@ mod architecture;
 mod audit;
 mod bad_input;
 mod cache_budget;
+mod commands;
 mod config;
 mod connections;
 mod container;

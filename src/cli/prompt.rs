@@ -1,0 +1,135 @@
+//! `waggle prompt`.
+
+use std::collections::BTreeMap;
+
+use clap::{Args, Subcommand};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::definitions::{self, Addressed, DefinitionKind, Flags};
+use super::format::{Cell, Kind, OutputArgs};
+use super::object::BodyFile;
+use super::output::{Failure, print};
+use super::sources::Sources;
+use crate::model::ids::Slug;
+
+const KIND: DefinitionKind = DefinitionKind {
+    kind: Kind {
+        name: "prompt",
+        key: "name",
+        columns: &[
+            ("NAME", "name", Cell::Text),
+            ("TITLE", "title", Cell::Text),
+            ("DESCRIPTION", "description", Cell::Text),
+            ("LABELS", "labels", Cell::Text),
+        ],
+    },
+    list: "prompts",
+    parameter: None,
+};
+
+/// Prompts of an agent.
+#[derive(Debug, Args)]
+pub(super) struct Prompt {
+    #[command(flatten)]
+    output: OutputArgs,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// List the prompts of an agent.
+    List {
+        /// The agent.
+        #[arg(long, value_parser = Slug::parse_agent)]
+        agent: Slug,
+    },
+    /// Print a prompt.
+    Get(Addressed),
+    /// Create a prompt, from a file with its messages.
+    Create {
+        #[command(flatten)]
+        it: Addressed,
+        #[command(flatten)]
+        flags: Flags,
+        #[command(flatten)]
+        body: BodyFile,
+    },
+    /// Change a prompt; what is not given stays as it is.
+    Update {
+        #[command(flatten)]
+        it: Addressed,
+        #[command(flatten)]
+        flags: Flags,
+        #[command(flatten)]
+        body: BodyFile,
+    },
+    /// Delete a prompt.
+    Delete(Addressed),
+    /// Print the messages of a prompt as a client gets them; `WAGGLE_KEY` is a key of the agent or its owner.
+    Render {
+        #[command(flatten)]
+        it: Addressed,
+        /// The arguments, such as topic=bees.
+        #[arg(value_parser = argument)]
+        arguments: Vec<(String, String)>,
+    },
+}
+
+/// `name=value`.
+fn argument(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("expected name=value")?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+impl Prompt {
+    pub(super) fn run(self, sources: &Sources<'_>) -> Result<(), Failure> {
+        let Self { output, command } = self;
+        match command {
+            Command::List { agent } => KIND.list(sources, output, &agent),
+            Command::Get(it) => KIND.get(sources, output, &it),
+            Command::Create { it, flags, body } => {
+                KIND.create(sources, output, &it, &definitions::members(body, &flags)?)
+            }
+            Command::Update { it, flags, body } => {
+                KIND.update(sources, output, &it, &definitions::members(body, &flags)?)
+            }
+            Command::Delete(it) => KIND.delete(sources, output, &it),
+            Command::Render { it, arguments } => render(sources, output, &it, arguments),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Rendered {
+    messages: Vec<Message>,
+}
+
+#[derive(Deserialize)]
+struct Message {
+    role: String,
+    content: Value,
+}
+
+fn render(
+    sources: &Sources<'_>,
+    output: OutputArgs,
+    Addressed { agent, id }: &Addressed,
+    arguments: Vec<(String, String)>,
+) -> Result<(), Failure> {
+    let objects = KIND.objects(sources, output)?;
+    let arguments: BTreeMap<_, _> = arguments.into_iter().collect();
+    let params = json!({"name": id, "arguments": arguments});
+    let result: Box<RawValue> = objects.admin.mcp(agent, "prompts/get", &params)?;
+    if !output.is_for_people() {
+        return output.object(&KIND.kind, &result);
+    }
+    let Rendered { messages } = serde_json::from_str(result.get())?;
+    for Message { role, content } in messages {
+        let text = content["text"].as_str().map_or_else(|| content.to_string(), str::to_owned);
+        print(&format!("{role}: {text}\n"))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,98 @@
+//! `waggle tenant`.
+
+use clap::{Args, Subcommand};
+use reqwest::Method;
+use serde::Serialize;
+
+use super::admin::Admin;
+use super::format::{Cell, Kind, OutputArgs};
+use super::object::{BodyFile, Objects, encoded, request};
+use super::output::Failure;
+use super::sources::Sources;
+
+const KIND: Kind = Kind {
+    name: "tenant",
+    key: "id",
+    columns: &[("ID", "id", Cell::Text), ("NAME", "name", Cell::Text), ("CREATED", "createdAt", Cell::Age)],
+};
+
+/// Who owns agents.
+#[derive(Debug, Args)]
+pub(super) struct Tenant {
+    #[command(flatten)]
+    output: OutputArgs,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// List the tenants.
+    List,
+    /// Print a tenant.
+    Get {
+        /// The id of the tenant.
+        id: String,
+    },
+    /// Create a tenant.
+    Create {
+        /// The id of the tenant.
+        id: String,
+        #[command(flatten)]
+        flags: Flags,
+        #[command(flatten)]
+        body: BodyFile,
+    },
+    /// Change a tenant; what is not given stays as it is.
+    Update {
+        /// The id of the tenant.
+        id: String,
+        #[command(flatten)]
+        flags: Flags,
+        #[command(flatten)]
+        body: BodyFile,
+    },
+    /// Delete a tenant with its agents and keys.
+    Delete {
+        /// The id of the tenant.
+        id: String,
+    },
+}
+
+#[derive(Debug, Args, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Flags {
+    /// Its name for people.
+    #[arg(long)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    /// The maximum age of its keys, in days.
+    #[arg(long, value_name = "DAYS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_key_age_days: Option<u16>,
+}
+
+impl Tenant {
+    pub(super) fn run(self, sources: &Sources<'_>) -> Result<(), Failure> {
+        let objects = Objects { admin: Admin::of(sources)?, kind: &KIND, output: self.output };
+        let path = |id: &str| format!("/tenants/{}", encoded(id));
+        match self.command {
+            Command::List => objects.list("/tenants"),
+            Command::Get { id } => objects.get(path(&id)),
+            Command::Create { id, flags, body } => {
+                let mut members = body.members()?;
+                members.set("id", &id)?;
+                members.replace_with(&flags)?;
+                objects.write("created", &id, &request(Method::POST, "/tenants".to_owned(), Some(&members))?)
+            }
+            Command::Update { id, flags, body } => {
+                let mut members = body.members()?;
+                members.replace_with(&flags)?;
+                objects.write("updated", &id, &request(Method::PATCH, path(&id), Some(&members))?)
+            }
+            Command::Delete { id } => {
+                objects.write("deleted", &id, &request(Method::DELETE, path(&id), None)?)
+            }
+        }
+    }
+}
