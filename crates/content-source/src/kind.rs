@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::egress::Resolve;
 use crate::error::SettingsError;
+use crate::file;
 use crate::http;
 use crate::source::Source;
 
@@ -70,6 +71,7 @@ pub fn connect(
     environment: &Arc<Environment>,
 ) -> Result<Arc<dyn Source>, SettingsError> {
     match kind {
+        Kind::File => Ok(Arc::new(file::connect(settings, secrets, environment)?)),
         Kind::Http => Ok(Arc::new(http::connect(settings, secrets, environment)?)),
         _ => Err(SettingsError::new("kind", format!("{} is not available", kind.as_str()))),
     }

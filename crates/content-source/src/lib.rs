@@ -10,9 +10,11 @@
 
 mod egress;
 mod error;
+mod file;
 mod http;
 mod kind;
 mod location;
+mod paths;
 mod settings;
 mod source;
 

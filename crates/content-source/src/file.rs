@@ -1,0 +1,184 @@
+//! Directories of this machine: the content is that of regular files below `root`.
+//!
+//! A path is opened relative to the opened root, by a system call that does not leave it: neither `..` nor symbolic links
+//! nor those made during the call lead out. Only regular files are read; what is opened is checked again, and opened
+//! without blocking, so that a pipe or a device put in place of a file delays nothing.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use cap_std::ambient_authority;
+use cap_std::fs::Dir;
+use futures_util::future::BoxFuture;
+use futures_util::stream::BoxStream;
+use rustix::io::Errno;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use crate::error::{FetchError, SettingsError};
+use crate::kind::Environment;
+use crate::location::{Location, Path, Segment};
+use crate::paths;
+use crate::settings::{read_secrets, read_settings};
+use crate::source::{Bounds, ChangeHint, Entry, Fetched, Source, Tree, Validator};
+
+mod read;
+mod scan;
+mod watch;
+
+/// How many threads a connection occupies at a time. One whose file system hangs stays occupied.
+const MAX_THREADS: usize = 16;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Settings {
+    root: PathBuf,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Secrets {}
+
+/// A connection to a directory.
+pub(crate) struct Folder {
+    root: PathBuf,
+    environment: Arc<Environment>,
+    threads: Arc<Semaphore>,
+}
+
+impl fmt::Debug for Folder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Folder").finish_non_exhaustive()
+    }
+}
+
+/// Builds the source from settings and secrets.
+pub(crate) fn connect(
+    settings: &Value,
+    secrets: &Map<String, Value>,
+    environment: &Arc<Environment>,
+) -> Result<Folder, SettingsError> {
+    let Settings { root } = read_settings(settings)?;
+    let Secrets {} = read_secrets(secrets, "empty: a directory has none")?;
+    let refuse = |problem| Err(SettingsError::new("settings.root", problem));
+    if !paths::is_below_root(&root, environment) {
+        return refuse("must be a directory below one of `sources.file_roots`");
+    }
+    // One that does not exist yet is checked when it is opened, as each is.
+    if paths::resolve(&root, environment) == Err(FetchError::NotAllowed) {
+        return refuse(
+            "must hold neither keys nor data of this process, and not lead out of `sources.file_roots`",
+        );
+    }
+    Ok(Folder { root, environment: Arc::clone(environment), threads: Arc::new(Semaphore::new(MAX_THREADS)) })
+}
+
+impl Folder {
+    /// Runs work with the opened root on a thread. The work ends at its next step when the future is dropped.
+    async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Dir, &CancellationToken) -> Result<T, FetchError> + Send + 'static,
+    ) -> Result<T, FetchError> {
+        let permit = Arc::clone(&self.threads).acquire_owned().await.map_err(|_| FetchError::Busy)?;
+        let (root, environment) = (self.root.clone(), Arc::clone(&self.environment));
+        let abandoned = CancellationToken::new();
+        let _guard = abandoned.clone().drop_guard();
+        let work = move || {
+            let _permit = permit;
+            // Opened for each call: the directory may be replaced by another.
+            let (dir, _) = open_root(&root, &environment)?;
+            work(&dir, &abandoned)
+        };
+        tokio::task::spawn_blocking(work).await.map_err(|_| FetchError::Unreachable)?
+    }
+
+    async fn fetch(
+        &self,
+        location: &Location,
+        known: Option<&Validator>,
+        bounds: Bounds,
+    ) -> Result<Fetched, FetchError> {
+        let Location::Path { path, query, reference: None } = location else {
+            return Err(FetchError::NotAllowed);
+        };
+        if !query.is_empty() {
+            return Err(FetchError::NotAllowed);
+        }
+        let (path, known) = (path.clone(), known.cloned());
+        self.run(move |root, abandoned| {
+            let read = read::Read { root, known: known.as_ref(), bounds, abandoned };
+            if path.is_directory { read.directory(&joined(&path)) } else { read.file(&joined(&path)) }
+        })
+        .await
+    }
+}
+
+impl Source for Folder {
+    fn fetch<'a>(
+        &'a self,
+        location: &'a Location,
+        known: Option<&'a Validator>,
+        bounds: Bounds,
+    ) -> BoxFuture<'a, Result<Fetched, FetchError>> {
+        Box::pin(self.fetch(location, known, bounds))
+    }
+
+    fn scan<'a>(
+        &'a self,
+        tree: &'a Tree,
+        include: &'a (dyn Fn(&str) -> bool + Send + Sync),
+    ) -> BoxStream<'a, Result<Vec<Entry>, FetchError>> {
+        scan::scan(self, tree, include)
+    }
+
+    fn watch(&self, tree: &Tree) -> Option<BoxStream<'static, ChangeHint>> {
+        let (root, environment) = (self.root.clone(), Arc::clone(&self.environment));
+        Some(watch::watch(root, environment, tree.path.clone()))
+    }
+}
+
+/// The opened root, and its path without symbolic links.
+fn open_root(root: &std::path::Path, environment: &Environment) -> Result<(Dir, PathBuf), FetchError> {
+    let path = paths::resolve(root, environment).map_err(|error| match error {
+        // It is the connection that does not work, and not the place that does not exist.
+        FetchError::NotFound => FetchError::Unreachable,
+        error => error,
+    })?;
+    let mut roots = environment.file_roots.iter().filter_map(|root| root.canonicalize().ok());
+    let base = roots.find(|base| path.starts_with(base)).ok_or(FetchError::NotAllowed)?;
+    let within = path.strip_prefix(&base).ok().filter(|within| !within.as_os_str().is_empty());
+    // What becomes a link after it was resolved does not lead out of the process's root either.
+    let opened = Dir::open_ambient_dir(&base, ambient_authority());
+    let opened = opened.and_then(|dir| dir.open_dir(within.unwrap_or(".".as_ref())));
+    match opened.map_err(|error| failure(&error)) {
+        Ok(dir) => Ok((dir, path)),
+        Err(FetchError::NotFound) => Err(FetchError::Unreachable),
+        Err(error) => Err(error),
+    }
+}
+
+/// A path as the system has it, relative to the root.
+fn joined(path: &Path) -> String {
+    let segments: Vec<_> = path.segments.iter().map(Segment::as_str).collect();
+    if segments.is_empty() { ".".into() } else { segments.join("/") }
+}
+
+/// The error of the file system.
+fn failure(error: &io::Error) -> FetchError {
+    match Errno::from_io_error(error) {
+        Some(
+            Errno::NOENT | Errno::NOTDIR | Errno::ISDIR | Errno::LOOP | Errno::NAMETOOLONG | Errno::NXIO,
+        ) => FetchError::NotFound,
+        Some(Errno::ACCESS | Errno::PERM) => FetchError::Denied,
+        // Not the system's: a path that leads out of the root.
+        None if error.kind() == io::ErrorKind::PermissionDenied => FetchError::NotAllowed,
+        _ => FetchError::Unreachable,
+    }
+}
+
+#[cfg(test)]
+mod tests;

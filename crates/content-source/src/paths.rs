@@ -1,0 +1,23 @@
+//! Where a connection may name files.
+
+use std::path::{Component, Path, PathBuf};
+
+use crate::error::FetchError;
+use crate::kind::Environment;
+
+/// Whether a path is an absolute one below a root, by its text. It need not exist.
+pub(crate) fn is_below_root(path: &Path, environment: &Environment) -> bool {
+    let is_plain =
+        path.components().all(|component| matches!(component, Component::RootDir | Component::Normal(_)));
+    path.is_absolute() && is_plain && environment.file_roots.iter().any(|root| path.starts_with(root))
+}
+
+/// The path without symbolic links, which must be below a root, be no denied path, and neither lie in one nor hold one.
+pub(crate) fn resolve(path: &Path, environment: &Environment) -> Result<PathBuf, FetchError> {
+    let path = path.canonicalize().map_err(|_| FetchError::NotFound)?;
+    let mut roots = environment.file_roots.iter().filter_map(|root| root.canonicalize().ok());
+    let mut denied = environment.denied_paths.iter().filter_map(|denied| denied.canonicalize().ok());
+    let is_allowed = roots.any(|root| path.starts_with(root))
+        && !denied.any(|denied| path.starts_with(&denied) || denied.starts_with(&path));
+    if is_allowed { Ok(path) } else { Err(FetchError::NotAllowed) }
+}
