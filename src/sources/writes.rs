@@ -186,7 +186,7 @@ impl Connections {
         let is_changed = |name: &str| set.iter().chain(&removed).any(|(changed, _)| changed == name);
         of.secrets.retain(|name, _| !is_changed(name));
         if set.is_empty() && of.secrets.is_empty() {
-            return Ok(());
+            return self.connected(of, Map::new()).await.map(drop);
         }
         let keys = self.keys.read().await?;
         let remaining = of.secrets.keys().map(|name| Ok((name.clone(), opened(&keys, of, name)?)));
@@ -196,6 +196,7 @@ impl Connections {
         if bytes > MOST_SECRET_BYTES {
             return Err(Fault::invalid_params(format!("secrets are longer than {MOST_SECRET_BYTES} bytes")));
         }
+        self.connected(of, secrets).await?;
         let updated_at = self.sources.clock.now();
         for (name, value) in set {
             let value = value.to_string();

@@ -2,6 +2,7 @@
 
 mod admin;
 mod refusals;
+mod replicas;
 mod secrets;
 
 use std::path::{Path, PathBuf};

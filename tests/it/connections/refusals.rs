@@ -29,6 +29,21 @@ async fn invalid_members_are_refused_by_name() {
         assert_eq!(normalized(&answer), problem(400, "invalid_params", detail));
     }
     for (body, detail) in [
+        (with("settings", json!({})), "settings is invalid: missing field `baseUrl`"),
+        (
+            with("settings", json!({"baseUrl": "http://api.example/", "proxy": "x"})),
+            "settings has an unknown field `proxy`, expected one of `baseUrl`, `headers`, `allowNetworks`, \
+             `allowRedirects`, `ca`",
+        ),
+        (
+            with("secrets", json!({"password": "hunter2"})),
+            "secrets must be an object with `headers`, an object of texts",
+        ),
+    ] {
+        let answer = replica.admin("POST", "/connections", Some(body)).await;
+        assert_eq!(normalized(&answer), problem(400, "invalid_params", detail));
+    }
+    for (body, detail) in [
         (with("kind", json!("ftp")), "kind: unknown variant `ftp`"),
         (with("tenants", json!("acme")), "tenants: expected a list of tenants' ids, or \"*\""),
         (with("tenants", json!([7])), "tenants: expected a list of tenants' ids, or \"*\""),
